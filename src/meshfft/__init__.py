@@ -1,0 +1,14 @@
+"""meshfft: the discrete Fourier transform of arrays sharded over a JAX device mesh."""
+
+from .api import fft as fft
+from .api import fft2 as fft2
+from .api import fftn as fftn
+from .api import ifft as ifft
+from .api import ifft2 as ifft2
+from .api import ifftn as ifftn
+from .api import kdftn as kdftn
+from .plan import Plan as Plan
+from .plan import plan as plan
+from .ring import ring_sum as ring_sum
+from .storage import gather as gather
+from .storage import shard as shard

@@ -1,0 +1,80 @@
+"""Replaces a file or folder in one move: a reader finds the old one or the whole new one, never a part.
+
+The new one is made beside the old, under a hidden temporary name, and renamed onto it when complete. Whatever ends the
+work before that (an error, an interrupt, a full disk) removes the temporary and leaves the old one as it was.
+"""
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from .errors import check
+
+
+@contextlib.contextmanager
+def replacing(path: Path, overwrite: bool = False) -> Iterator[Path]:
+    """Yields a free temporary path beside `path`, and moves what was made there onto `path` if the block ends well.
+
+    Raises:
+        FileExistsError: `path` exists and may not be overwritten; checked before the block and again before the move.
+    """
+    refuse_existing(path, overwrite)
+    final = path.resolve()  # through a symbolic link: the file is replaced, the link stays
+    temporary = _beside(final, "partial")
+    try:
+        yield temporary
+        _sync(temporary)
+        refuse_existing(path, overwrite)
+        _move(temporary, final)
+        _sync_entry(final.parent)
+    finally:
+        _remove(temporary)
+
+
+def refuse_existing(path: Path, overwrite: bool) -> None:
+    """Raises FileExistsError where `path` exists and may not be overwritten."""
+    check(overwrite or not path.exists(), f"{path} exists: overwrite it, or name another output", FileExistsError)
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.{suffix}")
+
+
+def _move(new: Path, path: Path) -> None:
+    if not path.is_dir():
+        os.replace(new, path)
+        return
+    old = _beside(path, "old")  # a folder cannot be renamed onto one that has files in it
+    os.rename(path, old)
+    try:
+        os.rename(new, path)
+    except BaseException:
+        os.rename(old, path)
+        raise
+    shutil.rmtree(old)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    for file in [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]:
+        with open(file, "rb+") as handle:
+            os.fsync(handle.fileno())
+
+
+def _sync_entry(folder: Path) -> None:
+    """Makes the rename itself durable; some systems have no way to open a folder, and none is needed there."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,1 @@
+"""The command line: the only place that prints, reads flags or the environment, or sets devices up."""

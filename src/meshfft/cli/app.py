@@ -1,0 +1,47 @@
+"""The `meshfft` command: its subcommands, and its version."""
+
+import signal
+import sys
+from importlib import metadata
+from typing import Annotated
+
+import typer
+
+from .info import info
+from .plan import plan
+from .transform import transform
+
+app = typer.Typer(
+    help="Fourier transforms of arrays sharded over a mesh of devices.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(transform)
+app.command()(plan)
+app.command()(info)
+
+
+def main() -> None:
+    """Runs the command; a scheduler's SIGTERM ends it as an error would, so that no part of an output stays behind."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    app()
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"meshfft {metadata.version('meshfft')}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Fourier transforms of arrays sharded over a mesh of devices."""
+
+
+if __name__ == "__main__":
+    main()

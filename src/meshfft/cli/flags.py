@@ -1,0 +1,20 @@
+"""The flags that several commands share, and the names their values may have."""
+
+from typing import Annotated
+
+import typer
+
+METHODS = ("auto", "transpose", "cooley-tukey", "kdft")
+NORMS = ("backward", "ortho", "forward")
+ORDERS = ("natural", "any")
+
+Mesh = Annotated[str, typer.Option(metavar="P,P,...", help="Devices along mesh axes x, y, z, w: 2,2,2.")]
+Spec = Annotated[
+    str | None,
+    typer.Option(metavar="A,A,...", help="Mesh axes that cut each dimension: x,y,z; x+y for two, - for none."),
+]
+Axes = Annotated[str | None, typer.Option(metavar="D,D,...", help="Dimensions to transform: 0,1,2. By default all.")]
+Method = Annotated[str, typer.Option(metavar="NAME", help=f"{', '.join(METHODS)}.")]
+Order = Annotated[str, typer.Option(metavar="NAME", help="natural: laid out as it came; any: as is cheapest.")]
+Norm = Annotated[str, typer.Option(metavar="NAME", help=f"{', '.join(NORMS)}: as in NumPy.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]

@@ -1,0 +1,34 @@
+"""What a command says when it cannot do what is asked: one line on stderr and exit code 2, never a traceback."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import typer
+
+REFUSALS = (ValueError, TypeError, OSError, MemoryError, ImportError, RuntimeError)
+
+
+def guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, with everything the library refuses turned into one line."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **options: Any) -> None:
+        try:
+            command(*args, **options)
+        except typer.Exit:  # a RuntimeError too
+            raise
+        except REFUSALS as error:
+            typer.echo(f"meshfft: error: {describe(error)}", err=True)
+            raise typer.Exit(2) from None
+
+    return run
+
+
+def describe(error: Exception) -> str:
+    """One line for an error."""
+    if isinstance(error, MemoryError):
+        return f"out of memory ({error}): use more devices or --precision float32"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return " ".join(str(error).split()) or type(error).__name__

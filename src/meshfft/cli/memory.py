@@ -1,0 +1,83 @@
+"""How much memory is free: on the machine, within what its containers and jobs may take, or on a device."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..errors import check
+
+
+class Files(NamedTuple):
+    """Where a control group writes its limit and use, and the line of memory.stat for cached files it can drop."""
+
+    limit: str
+    use: str
+    cache: str
+
+
+VERSION_1 = Files("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+VERSION_2 = Files("memory.max", "memory.current", "inactive_file")
+
+
+def check_memory(peak_bytes: int, devices: Sequence[Any]) -> None:
+    """Refuses a transform whose peak (bytes on each device) does not fit where it is to run.
+
+    Raises:
+        MemoryError: it needs more than is free.
+    """
+    kind, count = devices[0].platform, len(devices)
+    if kind == "cpu":  # all devices share the host's memory
+        need, free, remedy = peak_bytes * count, available_bytes(), "--precision float32 or a machine with more memory"
+    else:
+        need, free, remedy = peak_bytes, device_bytes(devices[0]), "--precision float32 or a mesh of more devices"
+    shares = f"{peak_bytes / 1e9:.3g} GB on each of {count} {kind} devices"
+    text = (
+        f"the transform takes {need / 1e9:.3g} GB at its peak ({shares}) and {free / 1e9:.3g} GB are free: use {remedy}"
+    )
+    check(need <= free, text, MemoryError)
+
+
+def available_bytes(root: Path = Path("/")) -> int:
+    """Bytes this process can still allocate on the host; `root` is where the system's files are."""
+    return min([_machine(root), *_groups(root)])
+
+
+def device_bytes(device: Any) -> int:
+    """Bytes free on an accelerator; where it does not tell, the host's, which hold the array once as well."""
+    stats = device.memory_stats() or {}
+    return stats["bytes_limit"] - stats.get("bytes_in_use", 0) if "bytes_limit" in stats else available_bytes()
+
+
+def _machine(root: Path) -> int:
+    """What Linux says can be allocated without swapping; elsewhere, all the memory there is."""
+    for line in _text(root / "proc/meminfo").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _groups(root: Path) -> Iterator[int]:
+    """What is left in every control group this process is in: its own, and those around it."""
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _, controllers, name = line.split(":", 2)
+        if controllers in ("", "memory"):
+            top = root / "sys/fs/cgroup" / controllers
+            own = top / name.lstrip("/")
+            for folder in [own, *own.parents][: len(own.parts) - len(top.parts) + 1]:
+                yield from _left(folder, VERSION_1 if controllers else VERSION_2)
+
+
+def _left(folder: Path, files: Files) -> Iterator[int]:
+    limit, use = _text(folder / files.limit).strip(), _text(folder / files.use).strip()
+    if limit.isdecimal() and use.isdecimal():  # version 2 writes "max" for no limit, version 1 a number near 2**63
+        lines = (line.split() for line in _text(folder / "memory.stat").splitlines())
+        cache = next((int(count) for name, count in lines if name == files.cache), 0)
+        yield max(0, int(limit) - int(use) + cache)
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except OSError:
+        return ""

@@ -1,0 +1,72 @@
+"""What the texts of flags mean; a text that means nothing is refused with an example of one that does."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import check
+from .flags import METHODS, NORMS, ORDERS
+
+MESH_AXES = ("x", "y", "z", "w")
+SpecEntry = None | str | tuple[str, ...]
+
+
+def mesh(text: str) -> dict[str, int]:
+    """The sizes of the mesh axes x, y, z, w, by name."""
+    parts = sizes(text, "--mesh", "2,2,2")
+    check(len(parts) <= len(MESH_AXES), f"--mesh {text} has {len(parts)} axes: give at most {len(MESH_AXES)}, as 2,2,2")
+    return dict(zip(MESH_AXES, parts, strict=False))
+
+
+def sizes(text: str, flag: str, example: str) -> tuple[int, ...]:
+    """Positive integers between commas."""
+    words = [word.strip() for word in text.split(",")]
+    right = all(word.isdecimal() and int(word) > 0 for word in words)
+    check(right, f"{flag} {text!r} is not a list of sizes: give integers of at least 1 between commas, as {example}")
+    return tuple(int(word) for word in words)
+
+
+def axes(text: str | None) -> tuple[int, ...] | None:
+    """The dimensions to transform; negative ones count from the last."""
+    if text is None:
+        return None
+    words = [word.strip() for word in text.split(",")]
+    right = all(word.removeprefix("-").isdecimal() for word in words)
+    check(right, f"--axes {text!r} is not a list of dimensions: give integers between commas, as 0,1,2")
+    return tuple(int(word) for word in words)
+
+
+def spec(text: str | None, mesh: dict[str, int], ndim: int) -> tuple[SpecEntry, ...]:
+    """The mesh axes cutting each dimension; without a text, axis i cuts dimension i."""
+    if text is not None:
+        return tuple(_entry(word.strip()) for word in text.split(","))
+    given = ",".join(str(size) for size in mesh.values())
+    example = "+".join(mesh)
+    check(
+        len(mesh) <= ndim,
+        f"--mesh {given} has {len(mesh)} axes and the array has {ndim} dimensions: "
+        f"give at most {ndim} axes, or cut a dimension by several, as --spec {example}",
+    )
+    return tuple(mesh)
+
+
+def options(axes_text: str | None, method: str, order: str, norm: str, inverse: bool) -> dict[str, Any]:
+    """What `meshfft.plan` is to be given besides shape, mesh, spec and dtype."""
+    return {
+        "axes": axes(axes_text),
+        "method": choice(method, METHODS, "--method"),
+        "order": choice(order, ORDERS, "--order"),
+        "norm": choice(norm, NORMS, "--norm"),
+        "inverse": inverse,
+    }
+
+
+def choice(text: str, names: Sequence[str], flag: str) -> str:
+    """The text, if it is one of the names."""
+    check(text in names, f"{flag} {text!r} is not known: give one of {', '.join(names)}")
+    return text
+
+
+def _entry(word: str) -> SpecEntry:
+    if word in ("", "-"):
+        return None
+    return tuple(word.split("+")) if "+" in word else word

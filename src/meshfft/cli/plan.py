@@ -1,0 +1,48 @@
+"""`meshfft plan`: what a transform would take on a mesh, without its devices."""
+
+from typing import Annotated
+
+import typer
+
+from . import flags, parse
+from .guard import guarded
+from .show import print_json
+
+DTYPES = ("complex64", "complex128")
+
+
+@guarded
+def plan(
+    shape: Annotated[str, typer.Argument(metavar="N,N,...", help="Sizes of the array: 8192,8192,8192.")],
+    mesh: flags.Mesh,
+    spec: flags.Spec = None,
+    axes: flags.Axes = None,
+    method: flags.Method = "auto",
+    order: flags.Order = "natural",
+    norm: flags.Norm = "backward",
+    dtype: Annotated[str, typer.Option(metavar="NAME", help=f"{' or '.join(DTYPES)}.")] = "complex64",
+    inverse: Annotated[bool, typer.Option("--inverse", help="Plan the inverse transform.")] = False,
+    as_json: flags.Json = False,
+) -> None:
+    """Show the steps, memory and traffic of a transform.
+
+    No device is needed: a laptop can plan for any pod.
+    """
+    import meshfft
+
+    from .devices import describe_mesh, use_float64
+
+    lengths, sizes = parse.sizes(shape, "the shape", "8192,8192,8192"), parse.mesh(mesh)
+    if parse.choice(dtype, DTYPES, "--dtype") == "complex128":
+        use_float64()
+    made = meshfft.plan(
+        lengths,
+        mesh=describe_mesh(sizes),
+        spec=parse.spec(spec, sizes, len(lengths)),
+        dtype=dtype,
+        **parse.options(axes, method, order, norm, inverse),
+    )
+    if as_json:
+        print_json(made.to_dict())
+    else:
+        typer.echo(str(made))

@@ -1,0 +1,65 @@
+"""What the commands print: tables on stdout, or one JSON object; progress on stderr."""
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+RULED = box.Box("\n".join(["    ", "    ", " -- ", "    ", "    ", " -- ", "    ", "    "]), ascii=True)
+
+
+class Timing(NamedTuple):
+    """A step of a command, and the seconds it took to compile, where it is compiled, and to run."""
+
+    step: str
+    compile_seconds: float | None
+    run_seconds: float
+
+
+def print_json(record: dict[str, Any]) -> None:
+    """Prints one object, and nothing else, on stdout."""
+    print(json.dumps(record, indent=2))
+
+
+def print_timings(timings: Sequence[Timing]) -> None:
+    """Prints a row for each step and their sum."""
+    table = _table(show_footer=True)
+    table.add_column("step", "total")
+    compiled = sum(timing.compile_seconds or 0 for timing in timings)
+    run = sum(timing.run_seconds for timing in timings)
+    table.add_column("compile s", f"{compiled:.3f}", justify="right")
+    table.add_column("run s", f"{run:.3f}", justify="right")
+    for timing in timings:
+        seconds = timing.compile_seconds
+        table.add_row(Text(timing.step), "" if seconds is None else f"{seconds:.3f}", f"{timing.run_seconds:.3f}")
+    Console().print(table)
+
+
+def print_facts(facts: dict[str, str]) -> None:
+    """Prints a table of names and values."""
+    table = _table(show_header=False)
+    for name, value in facts.items():
+        table.add_row(Text(name), Text(value))
+    Console().print(table)
+
+
+def _table(**options: Any) -> Table:
+    """A table in the manner of a printed plan."""
+    return Table(box=RULED, show_edge=False, pad_edge=False, **options)
+
+
+@contextlib.contextmanager
+def progress(total: int) -> Iterator[Callable[[str], None]]:
+    """A bar on stderr, where that is a terminal; yields what is to be told when each of `total` parts begins."""
+    console = Console(stderr=True)
+    words = TextColumn("{task.description}", markup=False)
+    columns = (words, BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=total, completed=-1, visible=False)
+        yield lambda text: bar.update(task, description=text, advance=1, visible=True)

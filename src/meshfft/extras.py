@@ -1,0 +1,29 @@
+"""Optional packages: imported where they are used, and missed with the command that installs them."""
+
+import importlib
+import importlib.util
+from types import ModuleType
+
+EXTRAS = {"files": ("nibabel", "h5py", "zarr"), "plots": ("matplotlib",), "tpu": ("libtpu",)}
+
+
+def need(module: str, purpose: str) -> ModuleType:
+    """Imports an optional module.
+
+    Args:
+        module: its name, dotted for a submodule.
+        purpose: what it is needed for, as the start of a sentence: "reading NIfTI".
+
+    Raises:
+        ImportError: the module is missing or broken; the text names the extra that brings it.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        extra = next(name for name, modules in EXTRAS.items() if module.split(".")[0] in modules)
+        raise ImportError(f'{purpose} needs {module} ({error}): pip install "meshfft[{extra}]"') from error
+
+
+def installed(module: str) -> bool:
+    """True where the top-level module can be found; it is not imported."""
+    return importlib.util.find_spec(module) is not None

@@ -1,0 +1,6 @@
+"""Sharded array files: read by slices, written shard by shard."""
+
+from .reading import Source as Source
+from .reading import open_array as open_array
+from .writing import check_output as check_output
+from .writing import write_array as write_array

@@ -1,0 +1,95 @@
+"""The one-shuffle ring (paper, Algorithm 1): every device sums a term over all shards, handing on the one it holds.
+
+Invariant: after t hops a device with index i holds shard i + t (mod p). The next shard is fetched before the held one
+is used, so a hop can run under the product; the first term needs no hop and the last needs no fetch: p - 1 hops in all.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+Shard = TypeVar("Shard")
+Total = TypeVar("Total")
+AxisName = str | tuple[str, ...]
+
+
+def ring_sum(
+    term: Callable[[Shard, Array], Total], shard: Shard, axis_name: AxisName, *, two_way: bool = False
+) -> Total:
+    """Sums term(shard_s, s) over the p shards of a ring, inside `shard_map`.
+
+        total = term(shard_0, 0) + ... + term(shard_(p-1), p-1)
+
+    Moves p - 1 shards per device, one collective permute between neighbours each; with `two_way` half of them travel
+    the other way at the same time, in ceil((p - 1) / 2) steps. On an axis of size 1 it is just the term.
+
+    Args:
+        term: what to add for a shard (any pytree) and its int32 position s on the ring; returns a pytree of arrays.
+        shard: this device's own shard, of one shape on all devices.
+        axis_name: the mesh axis, or several as one ring (the last runs fastest).
+        two_way: send both ways around the ring at once.
+
+    Returns:
+        The sum, on every device, with that device's own `term`.
+
+    Source: Lu et al., "Large-Scale Discrete Fourier Transform on TPUs", section IV-B and Algorithm 1.
+    """
+    names = (axis_name,) if isinstance(axis_name, str) else tuple(axis_name)
+    size = math.prod(lax.axis_size(name) for name in names)
+    if size == 1:
+        return term(shard, jnp.int32(0))
+    index = lax.axis_index(names)
+    walk = _both_ways if two_way else _one_way
+    return walk(lambda held, offset: term(held, (index + offset) % size), shard, names, size)
+
+
+def _one_way(term: Callable[[Any, Any], Total], shard: Any, names: tuple[str, ...], size: int) -> Total:
+    def body(t: Array, carry: tuple) -> tuple:
+        held, total = carry
+        return _fetch(held, names, size, 1), _add(total, term(held, t))
+
+    held, total = _fetch(shard, names, size, 1), term(shard, 0)
+    held, total = lax.fori_loop(1, size - 1, body, (held, total))
+    return _add(total, term(held, size - 1))
+
+
+def _both_ways(term: Callable[[Any, Any], Total], shard: Any, names: tuple[str, ...], size: int) -> Total:
+    def both(total: Any, ahead: Any, behind: Any, t: Array | int) -> Any:
+        return _add(_add(total, term(ahead, t)), term(behind, size - t))
+
+    def body(t: Array, carry: tuple) -> tuple:
+        ahead, behind, total = carry
+        return _fetch(ahead, names, size, 1), _fetch(behind, names, size, -1), both(total, ahead, behind, t)
+
+    pairs, ahead, total = (size - 1) // 2, _fetch(shard, names, size, 1), term(shard, 0)
+    if pairs == 0:
+        return _add(total, term(ahead, 1))
+    carry = ahead, _fetch(shard, names, size, -1), total
+    ahead, behind, total = lax.fori_loop(1, pairs, body, carry)
+    middle = _fetch(ahead, names, size, 1) if size % 2 == 0 else None
+    total = both(total, ahead, behind, pairs)
+    return total if middle is None else _add(total, term(middle, pairs + 1))
+
+
+def _fetch(shard: Shard, names: tuple[str, ...], size: int, step: int) -> Shard:
+    """The shard held by the neighbour `step` ahead on the ring."""
+    ordered, place = _mesh_order(names)
+    pairs = [(place[(i + step) % size], place[i]) for i in range(size)]
+    return jax.tree.map(lambda x: lax.ppermute(x, ordered, pairs), shard)
+
+
+def _mesh_order(names: tuple[str, ...]) -> tuple[tuple[str, ...], list[int]]:
+    """The axes in mesh order, the one `ppermute` counts devices in, and where each ring position stands in it."""
+    known = jax.sharding.get_abstract_mesh().axis_names
+    ordered = tuple(sorted(names, key=known.index))
+    ring = np.arange(math.prod(lax.axis_size(n) for n in names)).reshape([lax.axis_size(n) for n in ordered])
+    return ordered, ring.transpose([ordered.index(n) for n in names]).ravel().tolist()
+
+
+def _add(a: Total, b: Total) -> Total:
+    return jax.tree.map(jnp.add, a, b)

@@ -1,0 +1,47 @@
+"""What every step answers, and the two lines they share."""
+
+from typing import Protocol
+
+from jax import Array
+
+from ..layout import Layout, dim_name
+from ..work import Work
+
+
+class Step(Protocol):
+    """What the search and the walk know of a step; `layout` is always the one it starts from."""
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The dimensions it transforms."""
+
+    def after(self, layout: Layout) -> Layout:
+        """The layout it leaves."""
+
+    def work(self, layout: Layout, itemsize: int) -> Work:
+        """What it costs one device."""
+
+    def apply(self, block: Array, layout: Layout) -> Array:
+        """One device's new block."""
+
+    def transpose(self, layout: Layout) -> "Step":
+        """The step back from `after(layout)` to `layout` by the transposed matrix."""
+
+    def conjugate(self) -> "Step":
+        """The step by the conjugate matrix."""
+
+    def insert(self, dim: int) -> "Step":
+        """The step once the array has a new dimension before `dim`."""
+
+    def name(self, layout: Layout) -> str:
+        """A few words for tables."""
+
+
+def shift(dim: int, inserted: int) -> int:
+    """Where a dimension stands once another was inserted before `inserted` or it."""
+    return dim + (dim >= inserted)
+
+
+def names(dims: tuple[int, ...], layout: Layout) -> str:
+    """The dimensions as tables name them."""
+    return ", ".join(dim_name(d, layout.ndim) for d in dims)

@@ -1,0 +1,61 @@
+"""LocalFFT: the FFT of dimensions that every device holds whole."""
+
+import dataclasses
+import math
+
+from jax import Array
+
+from ..layout import Layout
+from ..local import factors, fft, resize
+from ..work import Work
+from .base import names, shift
+
+
+@dataclasses.dataclass(frozen=True)
+class LocalFFT:
+    """The FFT of dimensions that every device holds whole, by one of the engines of `local`."""
+
+    dims: tuple[int, ...]
+    sign: int
+    lengths: tuple[int, ...]
+    sizes: tuple[int, ...]
+    engine: str = "xla"
+
+    def after(self, layout: Layout) -> Layout:
+        for dim, size in zip(self.dims, self.sizes, strict=True):
+            layout = layout.resize(dim, size)
+        return layout
+
+    def work(self, layout: Layout, itemsize: int) -> Work:
+        """See `local.fft`; a dimension with others behind it is carried past each and back, at four passes a time."""
+        lengths = dict(zip(self.dims, self.lengths, strict=True))
+        points = math.prod(lengths.get(d, b) for d, b in enumerate(layout.block))
+        radices = [r for n in self.lengths for r in (factors(n) or ())] if self.engine == "matmul" else []
+        behind = sum(d not in self.dims for d in range(min(self.dims), layout.ndim))
+        passes = 6 * len(radices) if radices else 2 + 10 * behind
+        return Work(
+            matrix_flops=8 * points * sum(radices),
+            vector_flops=0 if radices else round(5 * points * math.log2(max(math.prod(self.lengths), 1))),
+            memory_bytes=passes * points * itemsize,
+            peak_bytes=(math.prod(layout.block) + 3 * points) * itemsize,
+        )
+
+    def apply(self, block: Array, layout: Layout) -> Array:
+        for dim, length in zip(self.dims, self.lengths, strict=True):
+            block = resize(block, dim, length)
+        block = fft(block, self.dims, self.sign, self.engine)
+        for dim, size in zip(self.dims, self.sizes, strict=True):
+            block = resize(block, dim, size)
+        return block
+
+    def transpose(self, layout: Layout) -> "LocalFFT":
+        return dataclasses.replace(self, sizes=tuple(layout.shape[d] for d in self.dims))
+
+    def conjugate(self) -> "LocalFFT":
+        return dataclasses.replace(self, sign=-self.sign)
+
+    def insert(self, dim: int) -> "LocalFFT":
+        return dataclasses.replace(self, dims=tuple(shift(d, dim) for d in self.dims), engine="xla")
+
+    def name(self, layout: Layout) -> str:
+        return f"fft {names(self.dims, layout)} ({self.engine})"

@@ -1,0 +1,86 @@
+"""PhaseFFT:
+
+the paper's FFT of one dimension, a local FFT of every p-th sample and a phase adjustment round the ring.
+"""
+
+import dataclasses
+import math
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from ..layout import Layout
+from ..local import fft
+from ..phase import roots
+from ..ring import ring_sum
+from ..swap import exchange
+from ..work import Work
+from .base import names, shift
+
+
+@dataclasses.dataclass(frozen=True)
+class PhaseFFT:
+    """The paper's FFT of one dimension (section III-B): gather, local FFT of length M = N/p, phase adjustment, in
+    order.
+
+    With n = p l + b, device b gathers x[p l + b] for all l and transforms over l; then device q, which holds the
+    outputs k = q M + r, sums over the ring
+
+        X[q M + r] = sum_b exp(sign 2 pi i b q / p) (exp(sign 2 pi i b r / N) X_b[r]),
+
+    the paper's phase exp(sign 2 pi i b k / N) in two exact factors: the inner one is applied once, before the ring.
+    """
+
+    dim: int
+    sign: int
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        return (self.dim,)
+
+    def after(self, layout: Layout) -> Layout:
+        return layout
+
+    def work(self, layout: Layout, itemsize: int) -> Work:
+        parts, block, length = layout.parts[self.dim], math.prod(layout.block), layout.block[self.dim]
+        behind = layout.ndim - 1 - self.dim
+        return Work(
+            vector_flops=round(block * (5 * math.log2(max(length, 1)) + 6 + 8 * parts)),
+            memory_bytes=(10 + 10 * behind + 4 * parts) * block * itemsize,
+            sent_bytes=(block // parts * (parts - 1) + (parts - 1) * block) * itemsize,
+            all_to_alls=int(parts > 1),
+            hops=parts - 1,
+            peak_bytes=5 * block * itemsize,
+        )
+
+    def apply(self, block: Array, layout: Layout) -> Array:
+        dim, axes, parts = self.dim, layout.axes[self.dim], layout.parts[self.dim]
+        length, index = layout.shape[dim], lax.axis_index(axes)
+        gathered = exchange(_comb(block, dim, parts), axes, dim, dim)
+        transformed = fft(gathered, (dim,), self.sign, "xla")
+        shape = [-1 if d == dim else 1 for d in range(block.ndim)]
+        turns = index * jnp.arange(block.shape[dim], dtype=jnp.int32)
+        adjusted = transformed * roots(turns, length, self.sign, block.dtype).reshape(shape)
+
+        def term(held: Array, shard: Array) -> Array:
+            return held * roots(shard * index % parts, parts, self.sign, block.dtype)
+
+        return ring_sum(term, adjusted, axes)
+
+    def transpose(self, layout: Layout) -> "PhaseFFT":
+        return self
+
+    def conjugate(self) -> "PhaseFFT":
+        return dataclasses.replace(self, sign=-self.sign)
+
+    def insert(self, dim: int) -> "PhaseFFT":
+        return dataclasses.replace(self, dim=shift(self.dim, dim))
+
+    def name(self, layout: Layout) -> str:
+        return f"gather, fft, phase ring {names((self.dim,), layout)}"
+
+
+def _comb(block: Array, dim: int, parts: int) -> Array:
+    """Position l p + b of a dimension goes to b (M/p) + l: what belongs to one residue b stands together."""
+    shape = (*block.shape[:dim], block.shape[dim] // parts, parts, *block.shape[dim + 1:])
+    return block.reshape(shape).swapaxes(dim, dim + 1).reshape(block.shape)

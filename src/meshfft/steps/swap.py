@@ -1,0 +1,70 @@
+"""Swap: mesh axes leave one dimension and cut another, in one all_to_all."""
+
+import dataclasses
+import math
+
+from jax import Array
+
+from ..layout import Cuts, Layout, join_axes
+from ..local import resize
+from ..swap import exchange
+from ..work import Work
+from .base import names, shift
+
+
+@dataclasses.dataclass(frozen=True)
+class Swap:
+    """Mesh axes leave dimension `source` and make the cuts `leaves` in `target`, padded at its end where they do not
+    divide.
+    """
+
+    source: int
+    target: int
+    leaves: Cuts
+    dims = ()
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return tuple(cut.axis for cut in self.leaves)
+
+    @property
+    def parts(self) -> int:
+        return math.prod(cut.parts for cut in self.leaves)
+
+    def after(self, layout: Layout) -> Layout:
+        source, target = layout.cuts[self.source][: -len(self.leaves)], layout.cuts[self.target] + self.leaves
+        opened = layout.replace(self.source, layout.shape[self.source], source)
+        return opened.replace(self.target, layout.shape[self.target], target)
+
+    def work(self, layout: Layout, itemsize: int) -> Work:
+        """All of the padded block leaves but one part in p;
+
+        packing, exchanging and unpacking each read and write it.
+        """
+        shape = list(layout.block)
+        shape[self.target] = self.after(layout).block[self.target] * self.parts
+        padded = math.prod(shape) * itemsize
+        return Work(
+            memory_bytes=6 * padded,
+            sent_bytes=padded // self.parts * (self.parts - 1),
+            all_to_alls=int(self.parts > 1),
+            peak_bytes=3 * padded,
+        )
+
+    def apply(self, block: Array, layout: Layout) -> Array:
+        after = self.after(layout).block
+        block = resize(block, self.target, after[self.target] * self.parts)
+        block = exchange(block, self.axes, self.target, self.source)
+        return resize(block, self.source, after[self.source])
+
+    def transpose(self, layout: Layout) -> "Swap":
+        return Swap(self.target, self.source, layout.cuts[self.source][-len(self.leaves) :])
+
+    def conjugate(self) -> "Swap":
+        return self
+
+    def insert(self, dim: int) -> "Swap":
+        return dataclasses.replace(self, source=shift(self.source, dim), target=shift(self.target, dim))
+
+    def name(self, layout: Layout) -> str:
+        return f"swap {join_axes(self.axes)}: {names((self.source,), layout)} -> {names((self.target,), layout)}"

@@ -1,0 +1,89 @@
+"""In and out: NumPy arrays of any size to evenly stored, sharded ones, and back.
+
+JAX shards a dimension only in equal parts, so a size that no mesh axis divides is stored with zeros at its tail; the
+logical size is kept beside it, in the plan's layouts.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh, NamedSharding
+
+from .errors import check
+from .layout import Layout, Spec, from_spec
+
+
+class Sliceable(Protocol):
+    """Anything with a shape, a dtype and slices: a NumPy array, a memory map, a dataset in a file."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> Any: ...
+    def __getitem__(self, index: Any, /) -> Any: ...
+
+
+def shard(array: Sliceable | Array, mesh: Mesh, spec: Spec) -> Array:
+    """Puts an array on a mesh, padded with zeros at the tail of every dimension that its mesh axes do not divide.
+
+        stored size = p ceil(n / p)   for p shards of a dimension of n positions
+
+    Args:
+        array: a NumPy or JAX array, or anything with `shape`, `dtype` and slices: each device's block is read by
+            itself.
+        mesh: a concrete device mesh.
+        spec: a PartitionSpec; several mesh axes may cut one dimension, and axes may stay idle.
+
+    Returns:
+        The stored array; keep `array.shape`, and give it to `plan` and `gather`.
+
+    Raises:
+        ValueError: the spec does not fit the array or the mesh.
+        TypeError: the elements are not numbers.
+    """
+    check(isinstance(mesh, Mesh), f"mesh is {type(mesh).__name__}: give a jax.sharding.Mesh of real devices", TypeError)
+    dtype = np.dtype(array.dtype)
+    check(
+        jnp.issubdtype(dtype, jnp.number) or dtype.kind == "b", f"dtype {dtype} is not numeric: give numbers", TypeError
+    )
+    layout = from_spec(array.shape, mesh_sizes(mesh), spec)
+    sharding = NamedSharding(mesh, layout.spec)
+    if isinstance(array, jax.Array):
+        widths = [(0, stored - n) for stored, n in zip(layout.storage, layout.shape, strict=True)]
+        return jax.device_put(jnp.pad(array, widths) if not layout.even else array, sharding)
+    return jax.make_array_from_callback(layout.storage, sharding, lambda index: _read(array, layout, index or ()))
+
+
+def gather(y: Array, shape: tuple[int, ...]) -> np.ndarray:
+    """Brings a stored array to the host as a NumPy array of its logical shape.
+
+    Args:
+        y: a stored array, all of whose shards this process can address.
+        shape: the logical shape: `plan.shape` of an input, `plan.out_shape` of a result.
+
+    Raises:
+        ValueError: the shape has another rank or is larger than what is stored.
+    """
+    fits = len(shape) == y.ndim and all(n <= stored for n, stored in zip(shape, y.shape, strict=False))
+    check(
+        fits, f"shape {tuple(shape)} is not within the stored {y.shape}: give the logical shape, such as plan.out_shape"
+    )
+    return np.asarray(y)[tuple(slice(0, n) for n in shape)]
+
+
+def mesh_sizes(mesh: Any) -> Mapping[str, int]:
+    """Mesh axis names and sizes, in order."""
+    return dict(zip(mesh.axis_names, mesh.axis_sizes, strict=True))
+
+
+def _read(array: Sliceable, layout: Layout, index: tuple[slice, ...]) -> np.ndarray:
+    """One device's block, zeros beyond the logical sizes."""
+    bounds = [s.indices(stored)[:2] for s, stored in zip(index, layout.storage, strict=True)]
+    inside = tuple(slice(min(a, n), min(b, n)) for (a, b), n in zip(bounds, layout.shape, strict=True))
+    block = np.asarray(array[inside])
+    widths = [(0, b - a - have) for (a, b), have in zip(bounds, block.shape, strict=True)]
+    return np.pad(block, widths) if any(after for _, after in widths) else block

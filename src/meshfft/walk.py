@@ -1,0 +1,81 @@
+"""A walk: steps through layouts, from the array as it came to the array as it is wanted.
+
+The reversed walk of transposed steps is the transposed matrix, of conjugate transposed steps the adjoint; the inverse
+is the adjoint with another scale. Nothing here knows how a walk was found (see search) or how JAX differentiates it
+(see primitive).
+"""
+
+import dataclasses
+import functools
+import itertools
+
+import jax
+from jax import Array
+
+from .layout import Cuts, Layout
+from .steps import Step
+from .work import Work, total
+
+
+@dataclasses.dataclass(frozen=True)
+class Walk:
+    """Steps taken from a layout, and one factor for the whole.
+
+    Attributes:
+        start: the layout the array comes in.
+        steps: the steps, first to last.
+        scale: the result is multiplied by this.
+    """
+
+    start: Layout
+    steps: tuple[Step, ...]
+    scale: float = 1.0
+
+    @functools.cached_property
+    def layouts(self) -> tuple[Layout, ...]:
+        """The layout before each step, and the last one left."""
+        return tuple(itertools.accumulate(self.steps, lambda layout, step: step.after(layout), initial=self.start))
+
+    @property
+    def end(self) -> Layout:
+        return self.layouts[-1]
+
+    def works(self, itemsize: int) -> tuple[Work, ...]:
+        """What each step costs one device."""
+        return tuple(step.work(layout, itemsize) for step, layout in self._pairs())
+
+    def work(self, itemsize: int) -> Work:
+        return total(self.works(itemsize))
+
+    def apply(self, block: Array) -> Array:
+        """One device's block, from the first layout to the last."""
+        for step, layout in self._pairs():
+            with jax.named_scope(type(step).__name__):
+                block = step.apply(block, layout)
+        return block if self.scale == 1 else block * self.scale
+
+    def transpose(self) -> "Walk":
+        """The walk back by the transposed matrix."""
+        steps = tuple(step.transpose(layout) for step, layout in self._pairs())
+        return Walk(self.end, steps[::-1], self.scale)
+
+    def conjugate(self) -> "Walk":
+        """The walk by the conjugate matrix."""
+        return dataclasses.replace(self, steps=tuple(step.conjugate() for step in self.steps))
+
+    def back(self, scale: float) -> "Walk":
+        """The walk back by the adjoint matrix, scaled anew: the adjoint itself, or the inverse."""
+        return dataclasses.replace(self.transpose().conjugate(), scale=scale)
+
+    def insert(self, dim: int, size: int, cuts: Cuts) -> "Walk":
+        """The walk of an array with one more dimension before `dim`, which stays as it is."""
+        start = self.start.insert(dim, size, cuts)
+        return Walk(start, tuple(step.insert(dim) for step in self.steps), self.scale)
+
+    def stages(self) -> tuple["Walk", ...]:
+        """A walk for each step, which one after the other do the same."""
+        scales = [1.0] * (len(self.steps) - 1) + [self.scale]
+        return tuple(Walk(layout, (step,), s) for (step, layout), s in zip(self._pairs(), scales, strict=False))
+
+    def _pairs(self) -> list[tuple[Step, Layout]]:
+        return list(zip(self.steps, self.layouts, strict=False))

@@ -1,0 +1,32 @@
+"""Eight pretend CPU devices for every test, and meshes made by name."""
+
+import os
+from collections.abc import Iterator
+
+import jax
+
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_num_cpu_devices", 8)
+
+import hypothesis  # noqa: E402
+import pytest  # noqa: E402
+
+hypothesis.settings.register_profile(
+    "meshfft", deadline=None, max_examples=int(os.environ.get("MESHFFT_EXAMPLES", "25")), print_blob=True
+)
+hypothesis.settings.load_profile("meshfft")
+
+
+@pytest.fixture(autouse=True)
+def _devices() -> None:
+    """Too few devices would make sharded tests vacuous: that is an error, not a skip."""
+    assert len(jax.devices()) == 8, (
+        "tests need 8 CPU devices: the backend started before conftest.py could ask for them"
+    )
+
+
+@pytest.fixture
+def x64() -> Iterator[None]:
+    """64-bit types for one test."""
+    with jax.enable_x64(True):
+        yield

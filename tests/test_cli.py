@@ -1,0 +1,385 @@
+"""The command line: what it computes, prints and refuses, and that it leaves nothing half done."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from meshfft.cli import memory, parse, show, transform
+from meshfft.cli.app import app
+from meshfft.cli.guard import describe
+from meshfft.files import writing
+
+SIZES = (7, 6, 5)  # divided by no mesh axis but one
+
+
+@pytest.fixture(autouse=True)
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of one's own, a terminal of 80 columns, and JAX's precision put back afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    before = jax.config.read("jax_enable_x64")
+    yield tmp_path
+    jax.config.update("jax_enable_x64", before)
+
+
+def call(*words: str) -> Any:
+    """Runs a command that has to succeed; returns what it printed."""
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert all(len(line) <= 80 for line in result.stdout.splitlines()), result.stdout
+    return result.stdout
+
+
+def refused(*words: str) -> str:
+    """Runs a command that has to refuse in one line on stderr; returns the line."""
+    before = sorted(os.listdir())
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith("meshfft: error: ") and result.stderr.count("\n") == 1, result.stderr
+    assert "Traceback" not in result.output
+    assert sorted(os.listdir()) == before
+    return result.stderr
+
+
+def values(dtype: Any = np.complex64) -> np.ndarray:
+    random = np.random.default_rng(1)
+    array = random.normal(size=SIZES) + 1j * random.normal(size=SIZES)
+    return (array if np.dtype(dtype).kind == "c" else array.real * 100).astype(dtype)
+
+
+def error(got: np.ndarray, expected: np.ndarray) -> float:
+    """Relative error in the L2 norm."""
+    return float(np.linalg.norm(got - expected) / np.linalg.norm(expected))
+
+
+@pytest.mark.parametrize(
+    ("flags", "numpy_options"),
+    [
+        (["--mesh", "2,2,2"], {}),
+        (["--mesh", "4,2", "--spec", "-,x+y", "--axes", "-1,0", "--norm", "ortho"], {"axes": (-1, 0), "norm": "ortho"}),
+        (["--mesh", "8", "--order", "any", "--method", "transpose"], {}),
+        (["--mesh", "2,2", "--spec", ",y,x", "--method", "kdft", "--norm", "forward"], {"norm": "forward"}),
+    ],
+)
+def test_transform_agrees_with_numpy(flags: list[str], numpy_options: dict[str, Any]) -> None:
+    """Catches a flag that does not reach the plan, padding in the output, and a layout written wrongly."""
+    np.save("a.npy", values())
+    call("transform", "a.npy", "b.npy", *flags)
+    result = np.load("b.npy")
+    assert result.dtype == np.complex64
+    assert error(result, np.fft.fftn(values().astype(complex), **numpy_options)) < 4e-7
+
+
+@pytest.mark.parametrize("middle", ["b.npy", "b.zarr"])
+def test_back_and_forth_is_the_identity(middle: str) -> None:
+    """Catches an inverse of another scale or sign, and files that are not read as they were written."""
+    np.save("a.npy", values())
+    call("transform", "a.npy", middle, "--mesh", "2,2,2", "--norm", "ortho")
+    call("transform", middle, "c.npy", "--mesh", "4,2", "--norm", "ortho", "--inverse")
+    assert error(np.load("c.npy"), values()) < 6e-7
+
+
+@pytest.mark.parametrize(
+    ("dtype", "precision", "result"),
+    [
+        (np.float64, "default", np.complex128),
+        (np.complex128, "default", np.complex128),
+        (np.float32, "default", np.complex64),
+        (np.int64, "default", np.complex64),
+        (np.complex64, "float64", np.complex128),
+        (np.complex128, "float32", np.complex64),
+        (np.float64, "float32", np.complex64),
+    ],
+)
+def test_precision_is_that_of_the_input_or_as_asked(dtype: Any, precision: str, result: Any) -> None:
+    """Catches double precision lost on the way, and integers wrapped to 32 bits."""
+    array = values(dtype) + (2**40 if dtype == np.int64 else 0)
+    np.save("a.npy", array)
+    call("transform", "a.npy", "b.npy", "--mesh", "2,2", "--precision", precision)
+    got = np.load("b.npy")
+    assert got.dtype == result
+    assert error(got, np.fft.fftn(array.astype(complex))) < (4e-7 if result == np.complex64 else 2e-15)
+
+
+def test_a_scan_end_to_end() -> None:
+    """Catches whatever breaks the README's first command: nibabel's example, uneven, on 2 x 2 x 2 devices."""
+    nibabel = pytest.importorskip("nibabel")
+    pytest.importorskip("matplotlib")
+    testing = pytest.importorskip("nibabel.testing")
+    scan = Path(testing.data_path) / "example4d.nii.gz"
+    printed = call("transform", str(scan), "spectrum.npy", "--mesh", "2,2,2", "--plot", "spectrum.png")
+    assert error(np.load("spectrum.npy"), np.fft.fftn(nibabel.load(scan).get_fdata())) < 4e-7
+    assert Path("spectrum.png").read_bytes()[1:4] == b"PNG"
+    assert sorted(os.listdir()) == ["spectrum.npy", "spectrum.png"]
+    assert "128 x 96 x 24 x 2 complex64" in printed
+    assert "Wrote spectrum.npy: complex64 128 x 96 x 24 x 2." in printed
+
+
+def test_json_is_one_object_and_nothing_else() -> None:
+    """Catches words around the object, a step without its times, and keys that other programs rely on."""
+    np.save("a.npy", values())
+    record = json.loads(call("transform", "a.npy", "b.npy", "--mesh", "2,2", "--json"))
+    assert (record["input"], record["output"], record["plot"]) == ("a.npy", "b.npy", None)
+    assert record["shape"] == list(SIZES)
+    steps = [step["step"] for step in record["steps"]]
+    assert [row["step"] for row in record["measured"]] == ["read", *steps, "write"]
+    assert all(row["run_seconds"] > 0 for row in record["measured"])
+    assert all(row["compile_seconds"] > 0 for row in record["measured"][1:-1])
+
+
+def test_times_of_every_step_and_their_sum(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches compiling counted as running, a wrong total, and names in brackets eaten as markup."""
+    monkeypatch.setenv("COLUMNS", "80")
+    show.print_timings([show.Timing("read", None, 0.5), show.Timing("fft [red]X[/red]", 2, 0.25)])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["read", "0.500"] in lines
+    assert ["fft", "[red]X[/red]", "2.000", "0.250"] in lines
+    assert lines[-1] == ["total", "2.000", "0.750"]
+
+
+def test_plan_needs_no_devices() -> None:
+    """Catches a plan that asks for the 2048 devices it describes, or does not fit the terminal."""
+    printed = call("plan", "8192,8192,8192", "--mesh", "8,16,16")
+    assert "8192 x 8192 x 8192 complex64" in printed
+    record = json.loads(call("plan", "8192,8192,8192", "--mesh", "8,16,16", "--dtype", "complex128", "--json"))
+    assert record["mesh"] == {"x": 8, "y": 16, "z": 16}
+    assert record["dtype"] == "complex128"
+    assert record["peak_bytes_per_device"] >= 2 * 16 * 8192**3 // 2048
+
+
+def test_plan_of_the_inverse_and_of_some_axes() -> None:
+    """Catches flags of `plan` that change nothing."""
+    assert "inverse" in call("plan", "8,8", "--mesh", "2", "--inverse")
+    flags = ["plan", "16,16", "--mesh", "4", "--json"]
+    layouts = {json.loads(call(*flags, *more))["out_layout"] for more in ([], ["--axes", "1"], ["--spec", "-,x"])}
+    assert len(layouts) == 3
+
+
+def test_info_says_what_a_report_needs() -> None:
+    """Catches missing facts, and a table wider than the terminal."""
+    printed = call("info")
+    record = json.loads(call("info", "--json"))
+    assert record["versions"]["jax"] == jax.__version__
+    assert sum(device["count"] for device in record["devices"]) == len(jax.devices())
+    assert record["memory_available_bytes"] > 0
+    assert set(record["extras"]) == {"files", "plots", "tpu"}
+    assert all(name in printed for name in (*record["versions"], "devices", "memory", "extra files"))
+
+
+@pytest.mark.parametrize("words", [["--help"], ["transform", "--help"], ["plan", "--help"], ["info", "--help"]])
+def test_help_fits_the_terminal(words: list[str]) -> None:
+    """Catches help that is cut off or wrapped by the terminal."""
+    assert "Usage" in call(*words)
+
+
+BAD_FLAGS = [
+    (["--mesh", "2,x"], "--mesh '2,x'", "as 2,2,2"),
+    (["--mesh", "0"], "--mesh '0'", "at least 1"),
+    (["--mesh", "2,-2"], "--mesh '2,-2'", "at least 1"),
+    (["--mesh", ""], "--mesh ''", "as 2,2,2"),
+    (["--mesh", "1,1,1,1,1"], "5 axes", "at most 4"),
+    (["--mesh", "1,1,1,1"], "--mesh 1,1,1,1", "--spec x+y+z+w"),
+    (["--mesh", "2,2", "--spec", "x,q"], "'q'", "x=2, y=2"),
+    (["--mesh", "2,2", "--spec", "x,x"], "'x'", "twice"),
+    (["--mesh", "2,2", "--spec", "x+x"], "'x'", "twice"),
+    (["--mesh", "2,2", "--spec", "-,-,x,y"], "4 entries", "at most 3"),
+    (["--mesh", "2", "--method", "fast"], "--method 'fast'", "auto, transpose, cooley-tukey, kdft"),
+    (["--mesh", "2", "--order", "none"], "--order 'none'", "natural, any"),
+    (["--mesh", "2", "--norm", "l2"], "--norm 'l2'", "backward, ortho, forward"),
+    (["--mesh", "2", "--axes", "0,3"], "3", "0 to 2"),
+    (["--mesh", "2", "--axes", "0,a"], "--axes '0,a'", "as 0,1,2"),
+    (["--mesh", "2", "--axes", "0,-3"], "0", "twice"),
+    (["--mesh", "2", "--method", "cooley-tukey"], "n = 7", "method='auto'"),
+]
+
+
+@pytest.mark.parametrize(("flags", "wrong", "right"), BAD_FLAGS)
+def test_bad_flags_are_refused(flags: list[str], wrong: str, right: str) -> None:
+    """Catches a bad value that ends in a traceback, in another exit code, or in a line without value and remedy."""
+    np.save("a.npy", values())
+    for words in (["transform", "a.npy", "b.npy"], ["plan", "7,6,5"]):
+        line = refused(*words, *flags)
+        assert wrong in line and right in line
+
+
+def test_bad_values_of_one_command_are_refused() -> None:
+    """Catches the same in flags that only one command has."""
+    np.save("a.npy", values())
+    to = ["transform", "a.npy", "b.npy", "--mesh", "2"]
+    assert "--precision 'half' is not known" in refused(*to, "--precision", "half")
+    assert "leave out the dataset name 'x'" in refused(*to, "--dataset", "x")
+    assert "end it in .png, .pdf, .svg" in refused(*to, "--plot", "a.gif")
+    assert "plot the forward transform" in refused(*to, "--plot", "a.png", "--inverse")
+    assert "the shape '8,8.5'" in refused("plan", "8,8.5", "--mesh", "2")
+    assert "complex64, complex128" in refused("plan", "8,8", "--mesh", "2", "--dtype", "float16")
+    assert "64 devices and there are 8 cpu" in refused(*to[:-1], "64")
+
+
+def test_bad_files_are_refused() -> None:
+    """Catches inputs and outputs that cannot be, found out late or told unclearly."""
+    np.save("a.npy", values())
+    np.save("objects.npy", np.array([None]), allow_pickle=True)
+    Path("cut.npy").write_bytes(Path("a.npy").read_bytes()[:-1])
+    mesh = ["--mesh", "2"]
+    assert "none.npy does not exist" in refused("transform", "none.npy", "b.npy", *mesh)
+    assert "Python objects" in refused("transform", "objects.npy", "b.npy", *mesh)
+    assert "cut short" in refused("transform", "cut.npy", "b.npy", *mesh)
+    assert "end it in .npy or .zarr" in refused("transform", "a.npy", "b.h5", *mesh)
+    assert "make it first" in refused("transform", "a.npy", "no/b.npy", *mesh)
+
+
+def test_existing_output_needs_leave() -> None:
+    """Catches a result of yesterday lost, an input changed by its own output, and --overwrite without effect."""
+    np.save("a.npy", values())
+    assert "a.npy exists" in refused("transform", "a.npy", "a.npy", "--mesh", "2")
+    np.testing.assert_array_equal(np.load("a.npy"), values())
+    call("transform", "a.npy", "a.npy", "--mesh", "2", "--overwrite")
+    assert error(np.load("a.npy"), np.fft.fftn(values())) < 4e-7
+
+
+def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on, putting an array on the devices is a failure."""
+    monkeypatch.setattr("meshfft.shard", lambda *_: pytest.fail("went on"))
+
+
+def test_too_little_memory_is_refused_before_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches an array read for hours until the system kills the process; the plan is shown all the same."""
+    np.save("a.npy", values())
+    forbid(monkeypatch)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
+    line = refused("transform", "a.npy", "b.npy", "--mesh", "2")
+    assert "1e-06 GB are free" in line and "--precision float32" in line
+    assert "per device at the peak" in CliRunner().invoke(app, ["transform", "a.npy", "b.npy", "--mesh", "2"]).stdout
+
+
+def test_too_little_disk_is_refused_before_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a result computed for which there is no room, or room counted at half its complex size."""
+    np.save("a.npy", values())
+    forbid(monkeypatch)
+    nbytes = values().nbytes
+    monkeypatch.setattr(writing.shutil, "disk_usage", lambda _: SimpleNamespace(free=nbytes - 1))
+    assert "free some" in refused("transform", "a.npy", "b.npy", "--mesh", "2")
+
+
+@pytest.mark.parametrize(
+    "fault", [OSError(28, "No space left on device"), MemoryError("3 GB"), RuntimeError("XLA\nfell")]
+)
+def test_what_fails_on_the_way_leaves_nothing(monkeypatch: pytest.MonkeyPatch, fault: Exception) -> None:
+    """Catches a traceback, and a part of an output, when writing fails at its end."""
+    np.save("a.npy", values())
+
+    def fail(*_: Any) -> None:
+        raise fault
+
+    monkeypatch.setattr("meshfft.atomic._sync", fail)
+    assert describe(fault) in refused("transform", "a.npy", "b.npy", "--mesh", "2")
+
+
+def test_errors_are_told_in_one_line() -> None:
+    """Catches errors of the system told without their file, and texts of several lines."""
+    assert describe(PermissionError(13, "Permission denied", "b.npy")) == "b.npy: Permission denied"
+    assert describe(RuntimeError("a\n  b")) == "a b"
+    assert describe(KeyboardInterrupt()) == "KeyboardInterrupt"  # type: ignore[arg-type]
+
+
+def test_default_spec_and_entries() -> None:
+    """Catches mesh axes that cut the wrong dimensions."""
+    mesh = {"x": 2, "y": 4}
+    assert parse.spec(None, mesh, 3) == ("x", "y")
+    assert parse.spec("-, y+x ,,x", mesh, 4) == (None, ("y", "x"), None, "x")
+
+
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+def test_memory_is_the_hosts_or_a_devices(monkeypatch: pytest.MonkeyPatch, platform: str) -> None:
+    """Catches CPU devices that each count on the whole host, and accelerators measured by it."""
+    monkeypatch.setattr(memory, "available_bytes", lambda: 100)
+    stats = {"bytes_limit": 60, "bytes_in_use": 10}
+    devices = [SimpleNamespace(platform=platform, memory_stats=lambda: stats)] * 4
+    memory.check_memory({"cpu": 25, "gpu": 50}[platform], devices)
+    with pytest.raises(MemoryError, match=f"4 {platform} devices"):
+        memory.check_memory({"cpu": 26, "gpu": 51}[platform], devices)
+
+
+GROUPS = {
+    "no group": ({}, 1000 * 1024),
+    "version 2": (
+        {"proc/self/cgroup": "0::/a/b", "sys/fs/cgroup/a/memory.max": "5000", "sys/fs/cgroup/a/memory.current": "4000",
+         "sys/fs/cgroup/a/memory.stat": "anon 1\ninactive_file 300\n", "sys/fs/cgroup/a/b/memory.max": "max",
+         "sys/fs/cgroup/a/b/memory.current": "4000"},
+        1300,
+    ),
+    "version 1": (
+        {"proc/self/cgroup": "8:cpu:/a\n4:memory:/not/mounted", "sys/fs/cgroup/memory/memory.limit_in_bytes": "5000",
+         "sys/fs/cgroup/memory/memory.usage_in_bytes": "4000",
+         "sys/fs/cgroup/memory/memory.stat": "total_inactive_file 200\n"},
+        1200,
+    ),
+    "no limit": (
+        {"proc/self/cgroup": "4:memory:/", "sys/fs/cgroup/memory/memory.limit_in_bytes": str(2**63 - 4096),
+         "sys/fs/cgroup/memory/memory.usage_in_bytes": "4000"},
+        1000 * 1024,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "expected"), GROUPS.values(), ids=GROUPS)
+def test_memory_within_containers(work: Path, files: dict[str, str], expected: int) -> None:
+    """Catches the memory of the whole machine taken for that of a container or job that may use less."""
+    for name, text in {"proc/meminfo": "MemTotal: 2000 kB\nMemAvailable: 1000 kB\n", **files}.items():
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_text(text)
+    assert memory.available_bytes(work) == expected
+
+
+def test_memory_without_linux(work: Path) -> None:
+    """Catches a failure where the system has no such files."""
+    assert memory.available_bytes(work) == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def test_a_fresh_process_starts_its_own_devices() -> None:
+    """Catches devices that exist only because the tests made them, tracebacks, and progress mixed into the output."""
+    np.save("a.npy", values(np.float64))
+    words = [sys.executable, "-m", "meshfft.cli.app", "transform", "a.npy", "b.npy", "--mesh", "3,2", "--json"]
+    run = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "XLA_FLAGS": ""})
+    assert (run.returncode, run.stderr) == (0, "")
+    assert json.loads(run.stdout)["mesh"] == {"x": 3, "y": 2}
+    assert error(np.load("b.npy"), np.fft.fftn(values(np.float64))) < 2e-15
+
+
+def test_importing_starts_no_device() -> None:
+    """Catches devices taken on import: they can then no longer be set up, and --help takes seconds."""
+    code = "import meshfft.cli.app, jax; jax.config.update('jax_num_cpu_devices', 3); assert jax.device_count() == 3"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def test_a_terminated_run_leaves_nothing(tmp_path: Path) -> None:
+    """Catches a part of an output left behind when a scheduler ends the run while it writes."""
+    np.save("a.npy", values())
+    code = (
+        "import os, signal, sys, meshfft.atomic as atomic; from meshfft.cli.app import main;"
+        "atomic._sync = lambda _: os.kill(os.getpid(), signal.SIGTERM);"
+        "sys.argv[1:] = ['transform', 'a.npy', 'b.npy', '--mesh', '2']; main()"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 128 + 15
+    assert os.listdir() == ["a.npy"]
+
+
+def test_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a version that is not the installed package's."""
+    monkeypatch.setattr("meshfft.cli.app.metadata.version", lambda name: {"meshfft": "1.2.3"}[name])
+    assert call("--version") == "meshfft 1.2.3\n"
+
+
+def test_working_dtype_of_small_floats() -> None:
+    """Catches half precision computed as such, or as double."""
+    assert transform.working_dtype(np.dtype(np.float16), "default") == np.complex64
