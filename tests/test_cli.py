@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,8 +15,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import meshfft
 from meshfft.cli import memory, parse, show, transform
 from meshfft.cli.app import app
+from meshfft.cli.execute import run_stages
 from meshfft.cli.guard import describe
 from meshfft.files import writing
 
@@ -49,6 +52,13 @@ def refused(*words: str) -> str:
     assert "Traceback" not in result.output
     assert sorted(os.listdir()) == before
     return result.stderr
+
+
+def python(*words: str) -> subprocess.CompletedProcess[str]:
+    """Runs a fresh Python that finds the same library and none of this process's settings of JAX."""
+    path = os.pathsep.join([str(Path(meshfft.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path, "XLA_FLAGS": ""}
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, env=environment)
 
 
 def values(dtype: Any = np.complex64) -> np.ndarray:
@@ -147,6 +157,27 @@ def test_times_of_every_step_and_their_sum(capsys: pytest.CaptureFixture[str], m
     assert lines[-1] == ["total", "2.000", "0.750"]
 
 
+class Stage:
+    """A step that takes a while to be traced, and none to be run."""
+
+    name = "slow"
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        time.sleep(0.2)
+        return x + 1
+
+
+def test_compiling_and_running_are_timed_apart() -> None:
+    """Catches the two exchanged, and steps that are traced again when they run."""
+    said: list[str] = []
+    plan = SimpleNamespace(stages=(Stage(), Stage()))
+    y, (read, *steps) = run_stages(plan, lambda: jax.numpy.zeros(2), said.append)
+    assert y.tolist() == [2, 2]
+    assert read.compile_seconds is None
+    assert all(step.compile_seconds > 0.2 > step.run_seconds for step in steps)
+    assert said == ["read", *["compile slow", "slow"] * 2]
+
+
 def test_plan_needs_no_devices() -> None:
     """Catches a plan that asks for the 2048 devices it describes, or does not fit the terminal."""
     printed = call("plan", "8192,8192,8192", "--mesh", "8,16,16")
@@ -225,9 +256,15 @@ def test_bad_values_of_one_command_are_refused() -> None:
     assert "64 devices and there are 8 cpu" in refused(*to[:-1], "64")
 
 
-def test_bad_files_are_refused() -> None:
-    """Catches inputs and outputs that cannot be, found out late or told unclearly."""
+def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on, putting an array on the devices is a failure."""
+    monkeypatch.setattr("meshfft.shard", lambda *_: pytest.fail("went on"))
+
+
+def test_bad_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches inputs and outputs that cannot be, found out after computing or told unclearly."""
     np.save("a.npy", values())
+    forbid(monkeypatch)
     np.save("objects.npy", np.array([None]), allow_pickle=True)
     Path("cut.npy").write_bytes(Path("a.npy").read_bytes()[:-1])
     mesh = ["--mesh", "2"]
@@ -241,15 +278,12 @@ def test_bad_files_are_refused() -> None:
 def test_existing_output_needs_leave() -> None:
     """Catches a result of yesterday lost, an input changed by its own output, and --overwrite without effect."""
     np.save("a.npy", values())
-    assert "a.npy exists" in refused("transform", "a.npy", "a.npy", "--mesh", "2")
+    with pytest.MonkeyPatch.context() as patch:
+        forbid(patch)
+        assert "a.npy exists" in refused("transform", "a.npy", "a.npy", "--mesh", "2")
     np.testing.assert_array_equal(np.load("a.npy"), values())
     call("transform", "a.npy", "a.npy", "--mesh", "2", "--overwrite")
     assert error(np.load("a.npy"), np.fft.fftn(values())) < 4e-7
-
-
-def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here on, putting an array on the devices is a failure."""
-    monkeypatch.setattr("meshfft.shard", lambda *_: pytest.fail("went on"))
 
 
 def test_too_little_memory_is_refused_before_reading(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,23 +347,38 @@ def test_memory_is_the_hosts_or_a_devices(monkeypatch: pytest.MonkeyPatch, platf
 GROUPS = {
     "no group": ({}, 1000 * 1024),
     "version 2": (
-        {"proc/self/cgroup": "0::/a/b", "sys/fs/cgroup/a/memory.max": "5000", "sys/fs/cgroup/a/memory.current": "4000",
-         "sys/fs/cgroup/a/memory.stat": "anon 1\ninactive_file 300\n", "sys/fs/cgroup/a/b/memory.max": "max",
-         "sys/fs/cgroup/a/b/memory.current": "4000"},
+        {
+            "proc/self/cgroup": "0::/a/b",
+            "sys/fs/cgroup/a/memory.max": "5000",
+            "sys/fs/cgroup/a/memory.current": "4000",
+            "sys/fs/cgroup/a/memory.stat": "anon 1\ninactive_file 300\n",
+            "sys/fs/cgroup/a/b/memory.max": "max",
+            "sys/fs/cgroup/a/b/memory.current": "4000",
+        },
         1300,
     ),
+    "version 2, from inside": (
+        {"proc/self/cgroup": "0::/", "sys/fs/cgroup/memory.max": "5000", "sys/fs/cgroup/memory.current": "4500"},
+        500,
+    ),
     "version 1": (
-        {"proc/self/cgroup": "8:cpu:/a\n4:memory:/not/mounted", "sys/fs/cgroup/memory/memory.limit_in_bytes": "5000",
-         "sys/fs/cgroup/memory/memory.usage_in_bytes": "4000",
-         "sys/fs/cgroup/memory/memory.stat": "total_inactive_file 200\n"},
+        {
+            "proc/self/cgroup": "8:cpu:/a\n4:memory:/not/mounted",
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": "5000",
+            "sys/fs/cgroup/memory/memory.usage_in_bytes": "4000",
+            "sys/fs/cgroup/memory/memory.stat": "total_inactive_file 200\n",
+        },
         1200,
     ),
     "no limit": (
-        {"proc/self/cgroup": "4:memory:/", "sys/fs/cgroup/memory/memory.limit_in_bytes": str(2**63 - 4096),
-         "sys/fs/cgroup/memory/memory.usage_in_bytes": "4000"},
+        {
+            "proc/self/cgroup": "4:memory:/",
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": str(2**63 - 4096),
+            "sys/fs/cgroup/memory/memory.usage_in_bytes": "4000",
+        },
         1000 * 1024,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("files", "expected"), GROUPS.values(), ids=GROUPS)
@@ -349,8 +398,7 @@ def test_memory_without_linux(work: Path) -> None:
 def test_a_fresh_process_starts_its_own_devices() -> None:
     """Catches devices that exist only because the tests made them, tracebacks, and progress mixed into the output."""
     np.save("a.npy", values(np.float64))
-    words = [sys.executable, "-m", "meshfft.cli.app", "transform", "a.npy", "b.npy", "--mesh", "3,2", "--json"]
-    run = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "XLA_FLAGS": ""})
+    run = python("-m", "meshfft.cli.app", "transform", "a.npy", "b.npy", "--mesh", "3,2", "--json")
     assert (run.returncode, run.stderr) == (0, "")
     assert json.loads(run.stdout)["mesh"] == {"x": 3, "y": 2}
     assert error(np.load("b.npy"), np.fft.fftn(values(np.float64))) < 2e-15
@@ -359,10 +407,10 @@ def test_a_fresh_process_starts_its_own_devices() -> None:
 def test_importing_starts_no_device() -> None:
     """Catches devices taken on import: they can then no longer be set up, and --help takes seconds."""
     code = "import meshfft.cli.app, jax; jax.config.update('jax_num_cpu_devices', 3); assert jax.device_count() == 3"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+    assert python("-c", code).returncode == 0
 
 
-def test_a_terminated_run_leaves_nothing(tmp_path: Path) -> None:
+def test_a_terminated_run_leaves_nothing() -> None:
     """Catches a part of an output left behind when a scheduler ends the run while it writes."""
     np.save("a.npy", values())
     code = (
@@ -370,7 +418,7 @@ def test_a_terminated_run_leaves_nothing(tmp_path: Path) -> None:
         "atomic._sync = lambda _: os.kill(os.getpid(), signal.SIGTERM);"
         "sys.argv[1:] = ['transform', 'a.npy', 'b.npy', '--mesh', '2']; main()"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 128 + 15
+    assert python("-c", code).returncode == 128 + 15
     assert os.listdir() == ["a.npy"]
 
 

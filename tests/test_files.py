@@ -456,5 +456,7 @@ except OSError as error:
 @pytest.mark.parametrize("name", ["a.npy", "a.zarr"])
 def test_a_write_that_really_fails(tmp_path: Path, name: str) -> None:
     """Catches a mapped file that kills the process with a bus error, or a temporary left, when the disk is full."""
-    run = subprocess.run([sys.executable, "-c", FULL_DISK, name], cwd=tmp_path, capture_output=True, text=True)
+    path = os.pathsep.join([str(Path(writing.__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    words = [sys.executable, "-c", FULL_DISK, name]
+    run = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
     assert run.stdout.strip() == "OSError []", run.stderr

@@ -1,7 +1,7 @@
 """Products: the one place where a matrix meets a block, and where the precision of that product is chosen.
 
-Knows nothing of Fourier. A complex product is one real product of stacked planes, [[re, -im], [im, re]] times [re, im]:
-four real multiplications for each complex one, at the rate of the machine's real matrix product.
+Knows nothing of Fourier. A complex product is two real ones, of the stacked planes [re; im] of the matrix with each plane
+of the block: four real multiplications for each complex one, at the rate of the machine's real matrix product.
 """
 
 from typing import Any
@@ -20,14 +20,17 @@ PRECISIONS: dict[str, np.dtype[Any]] = {"float32": np.dtype(np.complex64), "floa
 def product(matrix: Array, block: Array, dim: int) -> Array:
     """Contracts the last dimension of a complex `matrix` (m, n) with dimension `dim` of a complex `block`.
 
-    Costs 8 m flops for each element of the block, and reads and writes its planes once more than the product itself.
+    Costs 8 m flops for each element of the block. The planes of the block are summed apart and joined at the end: half the
+    terms in each float sum, so 0.7 of the rounding error of one product over both.
     """
-    re, im = jnp.real(matrix), jnp.imag(matrix)
-    stacked = jnp.concatenate([jnp.concatenate([re, -im], 1), jnp.concatenate([im, re], 1)], 0)
-    planes = jnp.concatenate([jnp.real(block), jnp.imag(block)], dim)
-    result = lax.dot_general(stacked, planes, (((1,), (dim,)), ((), ())), precision=lax.Precision.HIGHEST)
     m = matrix.shape[0]
-    return jnp.moveaxis(lax.complex(result[:m], result[m:]), 0, dim)
+    stacked = jnp.concatenate([jnp.real(matrix), jnp.imag(matrix)], 0)
+    re, im = _contract(stacked, jnp.real(block), dim), _contract(stacked, jnp.imag(block), dim)
+    return jnp.moveaxis(lax.complex(re[:m] - im[m:], re[m:] + im[:m]), 0, dim)
+
+
+def _contract(matrix: Array, plane: Array, dim: int) -> Array:
+    return lax.dot_general(matrix, plane, (((1,), (dim,)), ((), ())), precision=lax.Precision.HIGHEST)
 
 
 def complex_dtype(dtype: np.dtype, precision: str | None) -> np.dtype:

@@ -16,8 +16,6 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
     def run(*args: Any, **options: Any) -> None:
         try:
             command(*args, **options)
-        except typer.Exit:  # a RuntimeError too
-            raise
         except REFUSALS as error:
             typer.echo(f"meshfft: error: {describe(error)}", err=True)
             raise typer.Exit(2) from None
