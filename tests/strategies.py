@@ -5,7 +5,22 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 from jax.sharding import PartitionSpec
 
-MESHES = ((1,), (2,), (3,), (5,), (8,), (2, 2), (2, 4), (4, 2), (1, 8), (3, 2), (7, 1), (2, 2, 2), (2, 1, 3), (2, 2, 2, 1))
+MESHES = (
+    (1,),
+    (2,),
+    (3,),
+    (5,),
+    (8,),
+    (2, 2),
+    (2, 4),
+    (4, 2),
+    (1, 8),
+    (3, 2),
+    (7, 1),
+    (2, 2, 2),
+    (2, 1, 3),
+    (2, 2, 2, 1),
+)
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 13, 16, 17)
 
 

@@ -51,7 +51,11 @@ def test_no_private_jax_and_no_package_root() -> None:
     for path in SOURCE.rglob("*.py"):
         text = path.read_text()
         assert "jax._src" not in text, path
-        assert "import meshfft" not in text.replace('"""', "").split("import", 1)[-1] or "cli" in str(path) or ">>>" in text, path
+        assert (
+            "import meshfft" not in text.replace('"""', "").split("import", 1)[-1]
+            or "cli" in str(path)
+            or ">>>" in text
+        ), path
 
 
 def test_only_the_command_line_prints_or_reads_the_environment() -> None:

@@ -15,7 +15,9 @@ from meshfft.hlo import collectives
 RINGS = [((p,), ("x",)) for p in (1, 2, 3, 4, 5, 7, 8)] + [((2, 4), ("x", "y")), ((2, 4), ("y", "x")), ((2, 3), ("y",))]
 
 
-def _sum(sizes: tuple[int, ...], axes: tuple[str, ...], two_way: bool, kind: AxisType = AxisType.Auto, vma: bool = True):
+def _sum(
+    sizes: tuple[int, ...], axes: tuple[str, ...], two_way: bool, kind: AxisType = AxisType.Auto, vma: bool = True
+):
     """A matrix times a vector cut over the ring: device r holds rows r, shard s holds columns s."""
     devices = mesh(sizes, kind)
     p = int(np.prod([devices.shape[a] for a in axes]))
@@ -56,7 +58,10 @@ def test_two_ways_take_half_the_steps(p: int) -> None:
 
 def _chain(x: Array, p: int, two_way: bool) -> Array:
     body = jax.shard_map(
-        lambda b: mf.ring_sum(lambda h, s: h, b, "x", two_way=two_way), mesh=mesh((p,)), in_specs=P("x"), out_specs=P("x")
+        lambda b: mf.ring_sum(lambda h, s: h, b, "x", two_way=two_way),
+        mesh=mesh((p,)),
+        in_specs=P("x"),
+        out_specs=P("x"),
     )
     return body(x)
 

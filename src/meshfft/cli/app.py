@@ -2,12 +2,11 @@
 
 import signal
 import sys
-from importlib import metadata
 from typing import Annotated
 
 import typer
 
-from .info import info
+from .info import info, version_of
 from .plan import plan
 from .transform import transform
 
@@ -30,7 +29,7 @@ def main() -> None:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"meshfft {metadata.version('meshfft')}")
+        typer.echo(f"meshfft {version_of('meshfft')}")
         raise typer.Exit()
 
 

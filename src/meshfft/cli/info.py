@@ -30,14 +30,15 @@ def collect() -> dict[str, Any]:
 
     kinds = Counter(device.device_kind for device in jax.devices())
     return {
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
+        "versions": {"python": platform.python_version(), **{name: version_of(name) for name in PACKAGES}},
         "devices": [{"kind": kind, "count": count} for kind, count in kinds.items()],
         "memory_available_bytes": available_bytes(),
         "extras": {name: {m: installed(m) for m in modules} for name, modules in EXTRAS.items()},
     }
 
 
-def _version(package: str) -> str:
+def version_of(package: str) -> str:
+    """The installed version of a package."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:  # run from a source tree

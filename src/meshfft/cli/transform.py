@@ -86,13 +86,15 @@ def working_dtype(dtype: np.dtype[Any], precision: str) -> np.dtype[Any]:
 
 def _compute(made: Any, array: Any, target: Path, overwrite: bool) -> list[Timing]:
     """Reads, transforms and writes; returns what each step took."""
-    from .. import shard
+    import meshfft
+
     from ..files import write_array
     from .execute import run_stages
 
+    spec = made.in_layout.spec
     numbers = array.astype(made.dtype if array.dtype.kind == "c" else np.finfo(made.dtype).dtype)
     with progress(2 + 2 * len(made.stages)) as report:
-        y, timings = run_stages(made, lambda: shard(numbers, made.mesh, made.in_layout.spec), report)
+        y, timings = run_stages(made, lambda: meshfft.shard(numbers, made.mesh, spec), report)
         report("write")
         begun = time.perf_counter()
         write_array(target, y, made.out_layout, overwrite=overwrite)

@@ -1,0 +1,103 @@
+"""What moves between devices, in the compiled text, for the cases people have."""
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from reference import mesh, noise
+
+import meshfft as mf
+from meshfft.hlo import collectives
+
+# name: (shape, mesh, spec, axes)
+TABLE = {
+    "block": ((16, 16, 16), (2, 2, 2), P("x", "y", "z"), None),
+    "block, 97 x 113 x 89": ((97, 113, 89), (2, 2, 2), P("x", "y", "z"), None),
+    "pencil": ((16, 16, 16), (2, 4), P("x", "y"), None),
+    "pencil, axes exchanged": ((16, 16, 16), (2, 4), P(None, "y", "x"), None),
+    "slab": ((64, 16, 16), (8,), P("x"), None),
+    "slab, last dimension": ((16, 16, 64), (8,), P(None, None, "x"), None),
+    "slab, two mesh axes": ((64, 16, 16), (2, 4), P(("y", "x")), None),
+    "2-D": ((64, 16), (4, 2), P("x", "y"), None),
+    "2-D, uneven": ((17, 13), (4, 2), P("x", "y"), None),
+    "1-D": ((64,), (8,), P("x"), None),
+    "1-D, prime": ((97,), (8,), P("x"), None),
+    "4-D": ((8, 8, 8, 8), (2, 2, 2), P("x", "y", "z"), None),
+    "4-D, four mesh axes": ((4, 4, 4, 4), (2, 2, 2, 1), P("x", "y", "z", "w"), None),
+    "batch sharded": ((8, 16, 16), (2, 4), P("x", "y"), (1, 2)),
+    "idle axis": ((16, 16, 16), (2, 2, 2), P(None, "y"), None),
+    "replicated": ((8, 8), (8,), P(), None),
+}
+METHODS = ("auto", "transpose", "cooley-tukey", "kdft")
+
+
+def _plan(name: str, method: str, order: str, scale: int = 1) -> mf.Plan | None:
+    shape, sizes, spec, axes = TABLE[name]
+    try:
+        return mf.plan([scale * n for n in shape], mesh=mesh(sizes), spec=spec, axes=axes, method=method, order=order)
+    except ValueError:
+        return None
+
+
+@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("order", ["natural", "any"])
+@pytest.mark.parametrize("method", METHODS)
+def test_compiled_text_holds_the_plans_collectives(name: str, method: str, order: str) -> None:
+    """Catches an all-gather, an all-reduce or a hidden reshard, in the transform and in its gradient."""
+    plan = _plan(name, method, order)
+    if plan is None:
+        pytest.skip(f"method {method} has no walk for this case, and says so")
+    sharding = NamedSharding(plan.mesh, plan.in_layout.spec)  # type: ignore[arg-type]
+    x = jax.ShapeDtypeStruct(plan.in_layout.storage, plan.dtype, sharding=sharding)
+    assert collectives(jax.jit(plan).lower(x).compile().as_text()) == plan.collectives
+    out = NamedSharding(plan.mesh, plan.out_layout.spec)  # type: ignore[arg-type]
+    ct = jax.ShapeDtypeStruct(plan.out_layout.storage, plan.dtype, sharding=out)
+    pull = jax.jit(lambda a, b: jax.vjp(plan, a)[1](b)).lower(x, ct).compile().as_text()
+    assert collectives(pull) == plan.collectives
+
+
+def test_every_case_has_a_walk_by_auto() -> None:
+    """Catches a case that only its skip kept green."""
+    for name in TABLE:
+        for order in ("natural", "any"):
+            assert _plan(name, "auto", order) is not None, name
+            assert _plan(name, "kdft", order) is not None, name
+
+
+@pytest.mark.parametrize("name", [n for n in TABLE if "97" not in n and "uneven" not in n])
+def test_bytes_of_transposes(name: str) -> None:
+    """Catches traffic beyond 2 (p-1)/p V per dimension in natural order, and more than a swap each in any order.
+
+    At sizes where bytes matter: for a few hundred points the search rightly saves messages instead.
+    """
+    natural, free = _plan(name, "transpose", "natural", 16), _plan(name, "transpose", "any", 16)
+    if natural is None or free is None:
+        pytest.skip("a line alone cannot be transposed")
+    block = int(np.prod(natural.in_layout.block)) * 8
+    dims = natural.transform.dims
+    once = sum(block * (p - 1) / p for d, p in enumerate(natural.in_layout.parts) if d in dims)
+    assert natural.work.sent_bytes <= 2 * once
+    swaps = [w for w in free.walk.works(8) if w.all_to_alls]
+    cut = sum(natural.in_layout.parts[d] > 1 for d in dims)
+    assert len(swaps) <= cut and free.work.sent_bytes <= natural.work.sent_bytes
+
+
+@pytest.mark.parametrize(("name", "share"), [("slab", 0.5), ("pencil", 0.5), ("2-D", 0.6), ("block", 0.6)])
+def test_any_order_halves_the_traffic(name: str, share: float) -> None:
+    """Catches a free order that is not used. A block's axes pile up as they leave, so 1.75 V of 3 V is its least."""
+    natural, free = _plan(name, "transpose", "natural", 16), _plan(name, "transpose", "any", 16)
+    assert natural and free and free.work.sent_bytes <= share * natural.work.sent_bytes
+
+
+@pytest.mark.parametrize("p", [2, 3, 8])
+def test_bytes_of_the_ring(p: int) -> None:
+    """Catches a ring that sends more than p - 1 blocks."""
+    plan = mf.plan((p * 6, 5), mesh=mesh((p,)), spec=P("x"), method="kdft")
+    assert plan.work.sent_bytes == (p - 1) * 6 * 5 * 8 and plan.work.hops == p - 1
+
+
+def test_jnp_fft_gathers_where_meshfft_does_not() -> None:
+    """Catches a counter that sees nothing: the same array through jnp.fft must show all-gathers."""
+    x = mf.shard(noise((16, 16, 16)), mesh((2, 2, 2)), P("x", "y", "z"))
+    assert collectives(jax.jit(jax.numpy.fft.fftn).lower(x).compile().as_text())["all-gather"] >= 1
