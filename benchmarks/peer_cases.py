@@ -48,7 +48,10 @@ class Data:
 
 @dataclass
 class Case:
-    """One row. `prepare` compiles, and returns the timer of one call and the relative error; `every` thins the rounds."""
+    """One row.
+
+    `prepare` compiles, and returns the timer of one call and the relative error; `every` thins the rounds.
+    """
 
     name: str
     mesh: str
@@ -88,7 +91,12 @@ def meshfft_cases(data: Data) -> Iterator[Case]:
         plan = mf.plan(data.x.shape, mesh=mesh, spec=spec, dtype="complex64", method=method, order=order)
         return prepare_jax(data, plan, mf.shard(data.x, mesh, spec), lambda y: mf.gather(y, data.x.shape))
 
-    kinds = [("transpose", "natural", 1), ("transpose", "any", 1), ("cooley-tukey", "natural", 1), ("kdft", "natural", SLOW)]
+    kinds = [
+        ("transpose", "natural", 1),
+        ("transpose", "any", 1),
+        ("cooley-tukey", "natural", 1),
+        ("kdft", "natural", SLOW),
+    ]
     for layout, (shape, _, _) in LAYOUTS.items():
         for method, order, every in kinds:
             call = partial(prepare, layout, method, order)
@@ -137,13 +145,26 @@ class MpiChild:
         self.versions: dict[str, Any] = {}
 
     def start(self) -> None:
-        """Starts the ranks and waits for their plans; raises RuntimeError with the last line they wrote if they fail."""
+        """Starts the ranks and waits for their plans;
+
+        raises RuntimeError with the last line they wrote if they fail.
+        """
         if shutil.which("mpirun") is None:
             raise RuntimeError("mpirun is not installed")
         options = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
-        command = ["mpirun", "-n", str(self.ranks), *options, sys.executable, str(HERE / "mpi_worker.py"), str(self.folder)]
+        command = [
+            "mpirun",
+            "-n",
+            str(self.ranks),
+            *options,
+            sys.executable,
+            str(HERE / "mpi_worker.py"),
+            str(self.folder),
+        ]
         with open(self.folder / "mpi.log", "w") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            )
         self.versions = self.read()["versions"]
 
     def read(self) -> dict[str, Any]:

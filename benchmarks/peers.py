@@ -118,13 +118,21 @@ def circumstances(size: int, load: float, versions: dict[str, Any]) -> dict[str,
 def append_rows(path: Path, cases: list[Case], common: dict[str, Any]) -> None:
     with open(path, "a") as out:
         for case in cases:
-            row = {"case": case.name, "mesh": case.mesh, "seconds": case.seconds, "error": case.error, "absent": case.absent}
+            row = {
+                "case": case.name,
+                "mesh": case.mesh,
+                "seconds": case.seconds,
+                "error": case.error,
+                "absent": case.absent,
+            }
             out.write(json.dumps(row | common) + "\n")
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=15, help="interleaved rounds (default 15; slow cases join a third)")
+    parser.add_argument(
+        "--rounds", type=int, default=15, help="interleaved rounds (default 15; slow cases join a third)"
+    )
     parser.add_argument("--size", type=int, default=256, help="points per dimension (default 256)")
     parser.add_argument("--only", default="", help="regular expression on 'name mesh'; other cases are left out")
     parser.add_argument("--out", type=Path, help="file to which one JSON line a case is appended")

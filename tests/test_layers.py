@@ -16,8 +16,8 @@ local storage
 steps
 walk
 search primitive table placement
-plan
-api
+choice
+plan api
 files
 cli
 """

@@ -15,11 +15,11 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from .arguments import resolve, resolve_dims
+from .choice import chip_of, find_walk
 from .errors import check
 from .hardware import Chip, chip_for
 from .layout import Spec, from_spec
 from .placement import placement
-from .plan import chip_of, find_walk
 from .precision import complex_dtype
 from .primitive import AnyMesh, run
 from .storage import mesh_sizes

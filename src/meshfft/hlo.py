@@ -6,6 +6,10 @@ A collective inside a loop counts once for each turn: the loop's instruction car
 import collections
 import re
 
+import jax
+
+from .errors import check
+
 COLLECTIVES = ("all-to-all", "collective-permute", "all-gather", "all-reduce", "reduce-scatter", "collective-broadcast")
 
 _HEADER = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{$")
@@ -14,9 +18,11 @@ _CALLEE = re.compile(r"(?:body|condition|to_apply|calls)=%?([\w.\-]+)|branch_com
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 
 
-def collectives(text: str) -> dict[str, int]:
-    """How many collectives of each kind one run of a compiled module (`compiled.as_text()`) does on each device."""
-    bodies, entry = _computations(text)
+def collectives(compiled: jax.stages.Compiled) -> dict[str, int]:
+    """How many collectives of each kind one run of a compiled program does on each device."""
+    text = compiled.as_text()
+    check(bool(text), "the compiled program has no text: this backend keeps none", NotImplementedError)
+    bodies, entry = _computations(text or "")
     counts: collections.Counter[str] = collections.Counter()
     _count(bodies, entry, 1, counts)
     return dict(counts)

@@ -174,7 +174,7 @@ def _axes_of(entry: object) -> tuple[str, ...]:
 
 
 def _put(items: tuple[T, ...], index: int, item: T) -> tuple[T, ...]:
-    return (*items[:index], item, *items[index + 1:])
+    return (*items[:index], item, *items[index + 1 :])
 
 
 def _show(spec: Spec | None) -> str:

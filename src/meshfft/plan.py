@@ -5,7 +5,6 @@ A Plan is frozen and hashable: printing it teaches what will happen; calling it 
 
 import dataclasses
 import functools
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,18 +15,16 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding
 from jax.typing import DTypeLike
 
 from .arguments import Transform, resolve
+from .choice import chip_of, find_walk
 from .errors import check
-from .hardware import Chip, chip_for
+from .hardware import CPU, Chip
 from .layout import Layout, Spec, from_spec
 from .precision import complex_dtype
 from .primitive import AnyMesh, run
-from .search import METHODS, Problem, search
 from .storage import mesh_sizes, shard
 from .table import quantity, walk_table
 from .walk import Walk
 from .work import Work
-
-ORDERS = ("natural", "any")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +133,7 @@ class Plan:
             "flops_per_device": work.flops,
             "hops": work.hops,
             "peak_bytes_per_device": work.peak_bytes,
-            "seconds_modelled": self.seconds,
+            "seconds_modelled": self.seconds if self.chip == CPU else None,
             "chip": self.chip.name,
         }
 
@@ -147,9 +144,8 @@ class Plan:
             f" to {' x '.join(map(str, self.out_shape))}" * (self.shape != self.out_shape)
         )
         head = f"{kind} of {shape} {self.dtype.name}, mesh {mesh}\nmethod {self.method}, {self.order} order"
-        tail = (
-            f"{quantity(self.peak_bytes, 'B')} per device at the peak, {self.seconds:.2g} s modelled ({self.chip.name})"
-        )
+        modelled = f", {self.seconds:.2g} s modelled ({self.chip.name})" if self.chip == CPU else ""
+        tail = f"{quantity(self.peak_bytes, 'B')} per device at the peak{modelled}"
         return f"{head}\n\n{walk_table(self.walk, self.dtype.itemsize)}\n{tail}"
 
     @staticmethod
@@ -235,35 +231,6 @@ def plan(
 
 
 @functools.lru_cache(maxsize=1024)
-def find_walk(
-    start: Layout, transform: Transform, method: str, order: str, chip: Chip, itemsize: int, even: bool = False
-) -> Walk:
-    """The cheapest walk; with `even`, one whose result needs no padding.
-
-    Raises:
-        ValueError: the method or order is unknown, or the method has no walk for these sizes; says what has.
-    """
-    check(method in METHODS, f"method {method!r} is unknown: use one of " + ", ".join(map(repr, METHODS)))
-    check(order in ORDERS, f"order {order!r} is unknown: use 'natural' or 'any'")
-    goal = start
-    for dim, length in zip(transform.dims, transform.lengths, strict=True):
-        goal = goal.resize(dim, length)
-    free = order == "any" or (even and not goal.even)
-    problem = Problem(start, transform.dims, transform.lengths, transform.sign, method, None if free else goal, even)
-    steps = search(problem, chip, itemsize)
-    check(steps is not None, _no_walk(problem))
-    return Walk(start, steps or (), transform.scale)
-
-
-def chip_of(mesh: AnyMesh | None) -> Chip:
-    """The row of rates for the devices of a mesh; a mesh that names none is priced as CPUs."""
-    if isinstance(mesh, Mesh):
-        return chip_for(mesh.devices.flat[0].platform)
-    device = getattr(mesh, "abstract_device", None)
-    return chip_for(getattr(device, "platform", None) or "cpu")
-
-
-@functools.lru_cache(maxsize=1024)
 def _back(walk: Walk, scale: float) -> Walk:
     return walk.back(scale)
 
@@ -274,25 +241,3 @@ def _default_spec(ndim: int, sizes: Any) -> tuple[str, ...]:
         f"the mesh has {len(sizes)} axes, the array {ndim} dimensions: say with spec= which axes cut which dimension",
     )
     return tuple(sizes)
-
-
-def _no_walk(problem: Problem) -> str:
-    """Why a method has no walk, and what to use."""
-    start, method = problem.start, problem.method
-    for dim, length in zip(problem.dims, problem.lengths, strict=True):
-        parts, size = start.parts[dim], start.shape[dim]
-        if method == "cooley-tukey" and parts > 1 and (length % parts**2 or length != size):
-            return (
-                f"method 'cooley-tukey' needs p^2 to divide n: dimension {dim} has n = {length} over p = {parts} shards"
-                + f" (input size {size})" * (size != length)
-                + f"; the nearest size is {-(-length // parts**2) * parts**2}, or use method='auto'"
-            )
-    if problem.even:
-        return (
-            f"no layout over this mesh divides the result {problem.lengths} of {start.label()} evenly: "
-            "use mf.plan(...) with mf.shard and mf.gather, which keep padded storage"
-        )
-    return (
-        f"method {method!r} has no walk for shape {start.shape} cut as {start.label()} into {math.prod(start.parts)} shards: "
-        "a transpose needs a second dimension to move the mesh axes to; use method='auto'"
-    )

@@ -1,7 +1,7 @@
 """Products: the one place where a matrix meets a block, and where the precision of that product is chosen.
 
-Knows nothing of Fourier. A complex product is two real ones, of the stacked planes [re; im] of the matrix with each plane
-of the block: four real multiplications for each complex one, at the rate of the machine's real matrix product.
+Knows nothing of Fourier. A complex product is two real ones, of the stacked planes [re; im] of the matrix with each
+plane of the block: four real multiplications for each complex one, at the rate of the machine's real matrix product.
 """
 
 from typing import Any
@@ -20,8 +20,8 @@ PRECISIONS: dict[str, np.dtype[Any]] = {"float32": np.dtype(np.complex64), "floa
 def product(matrix: Array, block: Array, dim: int) -> Array:
     """Contracts the last dimension of a complex `matrix` (m, n) with dimension `dim` of a complex `block`.
 
-    Costs 8 m flops for each element of the block. The planes of the block are summed apart and joined at the end: half the
-    terms in each float sum, so 0.7 of the rounding error of one product over both.
+    Costs 8 m flops for each element of the block. The planes of the block are summed apart and joined at the end: half
+    the terms in each float sum, so 0.7 of the rounding error of one product over both.
     """
     m = matrix.shape[0]
     stacked = jnp.concatenate([jnp.real(matrix), jnp.imag(matrix)], 0)

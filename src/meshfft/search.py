@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 from .hardware import Chip
 from .layout import Cut, Cuts, Layout, even_cuts, nested
-from .local import factors, leads
+from .local import fits_stockham
 from .phase import MAX_LENGTH
 from .steps import LocalFFT, PhaseFFT, RingDense, Step, Swap
 from .work import Work
@@ -38,6 +38,7 @@ class Problem:
         method: a key of METHODS.
         goal: the layout wanted, or None for any whose padding, if it has some, lies at the tail.
         even: accept only a final layout without padding.
+        in_cache: offer the local engine that works on columns in cache.
     """
 
     start: Layout
@@ -47,6 +48,7 @@ class Problem:
     method: str = "auto"
     goal: Layout | None = None
     even: bool = False
+    in_cache: bool = True
 
 
 def search(problem: Problem, chip: Chip, itemsize: int) -> tuple[Step, ...] | None:
@@ -108,9 +110,9 @@ class _Ahead:
 
 
 def _arithmetic(length: int, points: int, chip: Chip) -> float:
-    """The least seconds any engine computes for one dimension."""
-    products = 8 * points * sum(factors(length) or (length,)) / chip.matrix_flops
-    return min(products, 5 * points * math.log2(max(length, 1)) / chip.vector_flops)
+    """The least seconds any step computes for one dimension."""
+    dense, fast = 8 * points * length / chip.matrix_flops, 5 * points * math.log2(max(length, 1)) / chip.vector_flops
+    return min(dense, fast)
 
 
 def _wanted(problem: Problem, layout: Layout) -> bool:
@@ -129,12 +131,13 @@ def _moves(problem: Problem, layout: Layout, done: frozenset[int]) -> Iterator[S
 
 
 def _local(problem: Problem, layout: Layout, todo: dict[int, int]) -> Iterator[LocalFFT]:
-    """All whole dimensions in one call, or the leading one by products."""
+    """All whole dimensions in one call of XLA, or the first of them by the engine that needs no transpose."""
     whole = tuple(d for d in sorted(todo) if layout.parts[d] == 1)
-    for dims, engine in ((whole, "xla"), (whole[:1], "matmul")):
-        lengths = tuple(todo[d] for d in dims)
-        if dims and (engine == "xla" or (leads(layout.block, dims[0]) and factors(lengths[0]))):
-            yield LocalFFT(dims, problem.sign, lengths, lengths, engine)
+    if whole:
+        lengths = tuple(todo[d] for d in whole)
+        yield LocalFFT(whole, problem.sign, lengths, lengths, "xla")
+        if problem.in_cache and fits_stockham(layout.block, whole[0], lengths[0]):
+            yield LocalFFT(whole[:1], problem.sign, lengths[:1], lengths[:1], "stockham")
 
 
 def _phase(problem: Problem, layout: Layout, todo: dict[int, int]) -> Iterator[PhaseFFT]:

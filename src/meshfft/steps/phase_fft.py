@@ -82,5 +82,5 @@ class PhaseFFT:
 
 def _comb(block: Array, dim: int, parts: int) -> Array:
     """Position l p + b of a dimension goes to b (M/p) + l: what belongs to one residue b stands together."""
-    shape = (*block.shape[:dim], block.shape[dim] // parts, parts, *block.shape[dim + 1:])
+    shape = (*block.shape[:dim], block.shape[dim] // parts, parts, *block.shape[dim + 1 :])
     return block.reshape(shape).swapaxes(dim, dim + 1).reshape(block.shape)

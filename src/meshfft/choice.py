@@ -1,0 +1,66 @@
+"""The choice: from a transform and a layout to the cheapest walk, or to a line that says why there is none. Cached."""
+
+import functools
+
+from jax.sharding import AbstractMesh, Mesh
+
+from .arguments import Transform
+from .errors import check
+from .hardware import Chip, chip_for
+from .layout import Layout
+from .search import METHODS, Problem, search
+from .walk import Walk
+
+ORDERS = ("natural", "any")
+
+
+@functools.lru_cache(maxsize=1024)
+def find_walk(
+    start: Layout, transform: Transform, method: str, order: str, chip: Chip, itemsize: int, even: bool = False
+) -> Walk:
+    """The cheapest walk; with `even`, one whose result needs no padding.
+
+    Raises:
+        ValueError: the method or order is unknown, or the method has no walk for these sizes; says what has.
+    """
+    check(method in METHODS, f"method {method!r} is unknown: use one of " + ", ".join(map(repr, METHODS)))
+    check(order in ORDERS, f"order {order!r} is unknown: use 'natural' or 'any'")
+    goal = start
+    for dim, length in zip(transform.dims, transform.lengths, strict=True):
+        goal = goal.resize(dim, length)
+    free = order == "any" or (even and not goal.even)
+    problem = Problem(
+        start, transform.dims, transform.lengths, transform.sign, method, None if free else goal, even, chip.cached
+    )
+    steps = search(problem, chip, itemsize)
+    check(steps is not None, _no_walk(problem))
+    return Walk(start, steps or (), transform.scale)
+
+
+def chip_of(mesh: Mesh | AbstractMesh | None) -> Chip:
+    """The row of rates for the devices of a mesh."""
+    if isinstance(mesh, Mesh):
+        return chip_for(mesh.devices.flat[0].platform)
+    return chip_for(getattr(getattr(mesh, "abstract_device", None), "platform", None))
+
+
+def _no_walk(problem: Problem) -> str:
+    """Why a method has no walk, and what to use."""
+    start, method = problem.start, problem.method
+    for dim, length in zip(problem.dims, problem.lengths, strict=True):
+        parts, size = start.parts[dim], start.shape[dim]
+        if method == "cooley-tukey" and parts > 1 and (length % parts**2 or length != size):
+            return (
+                f"method 'cooley-tukey' needs p^2 to divide n: dimension {dim} has n = {length} over p = {parts} shards"
+                + f" (input size {size})" * (size != length)
+                + f"; the nearest size is {-(-length // parts**2) * parts**2}, or use method='auto'"
+            )
+    if problem.even:
+        return (
+            f"no layout over this mesh divides the result {problem.lengths} of {start.label()} evenly: "
+            "use mf.plan(...) with mf.shard and mf.gather, which keep padded storage"
+        )
+    return (
+        f"method {method!r} has no walk for shape {start.shape} cut as {start.label()}: a transpose needs a second "
+        "dimension to move the mesh axes to; use method='auto'"
+    )
