@@ -56,7 +56,7 @@ def test_spec_and_layout_round_trip() -> None:
         (P("q"), ["'q'", "x=2, y=4"]),
         (P("x", "x"), ["'x' twice"]),
         (P(None, None, "x"), ["3 entries", "2 dimensions"]),
-        (P(("x", 3)), ["3", "not a mesh axis name"]),  # type: ignore[arg-type]
+        (P(("x", 3)), ["3", "not a mesh axis name"]),
     ],
 )
 def test_a_spec_that_does_not_fit_is_refused_by_name(spec: P, words: list[str]) -> None:

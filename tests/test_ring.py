@@ -1,5 +1,7 @@
 """The one-shuffle ring: its sum, its hops, its gradient, and nothing of Fourier."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,8 +18,8 @@ RINGS = [((p,), ("x",)) for p in (1, 2, 3, 4, 5, 7, 8)] + [((2, 4), ("x", "y")),
 
 
 def _sum(
-    sizes: tuple[int, ...], axes: tuple[str, ...], two_way: bool, kind: AxisType = AxisType.Auto, vma: bool = True
-):
+    sizes: tuple[int, ...], axes: tuple[str, ...], two_way: bool, kind: AxisType = AxisType.Auto
+) -> tuple[Any, Array, np.ndarray, int]:
     """A matrix times a vector cut over the ring: device r holds rows r, shard s holds columns s."""
     devices = mesh(sizes, kind)
     p = int(np.prod([devices.shape[a] for a in axes]))
@@ -27,7 +29,7 @@ def _sum(
         rows = jnp.asarray(matrix)[jax.lax.axis_index(axes)]
         return mf.ring_sum(lambda held, s: rows[:, s] @ held, block, axes, two_way=two_way)
 
-    run = jax.jit(jax.shard_map(body, mesh=devices, in_specs=P(axes), out_specs=P(axes), check_vma=vma))
+    run = jax.jit(jax.shard_map(body, mesh=devices, in_specs=P(axes), out_specs=P(axes)))
     return run, jax.device_put(x, NamedSharding(devices, P(axes))), matrix.reshape(p * 3, p * 4), p
 
 
@@ -66,7 +68,7 @@ def _chain(x: Array, p: int, two_way: bool) -> Array:
     return body(x)
 
 
-def _longest(jaxpr: jax.extend.core.Jaxpr) -> int:
+def _longest(jaxpr: Any) -> int:
     """Most permutes that wait for one another, loops multiplied out."""
     depth: dict[object, int] = {}
     for eqn in jaxpr.eqns:
@@ -93,8 +95,8 @@ def test_gradient_is_the_transposed_matrix(kind: AxisType, two_way: bool) -> Non
     weights = jax.device_put(noise((p * 3,), "float32", 3), NamedSharding(mesh((5,), kind), P("x")))
     _, pull = jax.vjp(run, x)
     np.testing.assert_allclose(pull(weights)[0], matrix.T @ np.asarray(weights), rtol=2e-5, atol=2e-5)
-    text = jax.jit(lambda x, w: jax.vjp(run, x)[1](w)).lower(x, weights).compile()
-    assert set(collectives(text)) == {"collective-permute"}
+    program = jax.jit(lambda x, w: jax.vjp(run, x)[1](w)).lower(x, weights).compile()
+    assert set(collectives(program)) == {"collective-permute"}
 
 
 def test_the_shard_may_be_a_pytree() -> None:

@@ -114,9 +114,7 @@ def test_adjoint_law_and_gradient(case: Case, method: str, order: str, seed: int
     assert abs(left - right) <= 1e-5 * np.linalg.norm(x) * np.linalg.norm(z)
     (gradient,) = pull(jnp.conj(b))
     assert _sharded(gradient, plan, plan.in_layout)
-    np.testing.assert_allclose(
-        mf.gather(gradient, plan.shape), mf.gather(back, plan.shape).conj(), atol=2e-6 * np.linalg.norm(z), rtol=0
-    )
+    assert error(mf.gather(gradient, plan.shape), mf.gather(back, plan.shape).conj()) <= 1e-6
 
 
 def _place(plan: mf.Plan, z: np.ndarray) -> jax.Array:
@@ -160,4 +158,4 @@ def test_kdft_holds_one_slice_of_v() -> None:
         (4096,), np.complex64, sharding=jax.sharding.NamedSharding(mesh((8,)), plan.in_layout.spec)
     )
     memory = jax.jit(plan).lower(x).compile().memory_analysis()
-    assert memory.temp_size_in_bytes < 4096 * 4096 / 8 * 8
+    assert memory is not None and memory.temp_size_in_bytes < 4096 * 4096 / 8 * 8

@@ -1,9 +1,10 @@
 """Machines: one row of rates per kind of device, and the seconds that counted work takes on it (modelled).
 
 A row holds sustained rates of one device. The CPU row is one of eight pretend devices that share two cores (EPYC 9004),
-fitted to measured parts of a 256^3 complex64 transform: copy 0.008 s, XLA's FFT along the last axis 0.020 s and along the
-first 0.11 s, a columnwise FFT along the first 0.04 s, one dense product 0.19 s, all_to_all 0.04 s. Its ratios rank walks,
-its seconds are that machine's. The generic row has the order of magnitude of a current accelerator and only ranks.
+fitted to measured parts of a 256^3 complex64 transform: copy 0.008 s, XLA's FFT along the last axis 0.020 s, the last
+two 0.045 s and the first 0.11 s, a columnwise FFT along the first 0.04 s, one dense product 0.19 s, all_to_all 0.04 s.
+Its ratios rank walks, its seconds are that machine's. The generic row has the order of magnitude of a current
+accelerator and only ranks.
 """
 
 from typing import NamedTuple

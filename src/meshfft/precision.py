@@ -51,7 +51,7 @@ def complex_dtype(dtype: np.dtype, precision: str | None) -> np.dtype:
     chosen = precision if precision in PRECISIONS else natural
     check(
         wide or chosen == "float32",
-        f"{'precision' if precision in PRECISIONS else 'dtype'} {chosen if precision in PRECISIONS else dtype} needs 64-bit"
-        " types, which are off: call jax.config.update('jax_enable_x64', True) first",
+        f"{chosen if precision in PRECISIONS else dtype} needs 64-bit types, which are off: call "
+        "jax.config.update('jax_enable_x64', True) first",
     )
     return PRECISIONS[chosen]

@@ -158,9 +158,15 @@ def _swaps(problem: Problem, layout: Layout, todo: dict[int, int]) -> Iterator[S
     for source, cuts in enumerate(layout.cuts):
         for first in range(0 if source in todo else _settled(problem, source, cuts), len(cuts)):
             if nested(cuts[first:]):
-                for target in range(layout.ndim):
-                    if target != source:
-                        yield from _leaving(problem, layout, source, target, cuts[first:])
+                for target in _targets(problem, layout, source, todo):
+                    yield from _leaving(problem, layout, source, target, cuts[first:])
+
+
+def _targets(problem: Problem, layout: Layout, source: int, todo: dict[int, int]) -> list[int]:
+    """Where axes may go; those that need not come back should move once, so not onto a cut dimension still to open."""
+    others = [d for d in range(layout.ndim) if d != source]
+    free = [d for d in others if d not in todo or not layout.cuts[d]]
+    return others if problem.goal is not None else free or others
 
 
 def _settled(problem: Problem, dim: int, cuts: Cuts) -> int:

@@ -31,7 +31,7 @@ class LocalFFT:
         lengths = dict(zip(self.dims, self.lengths, strict=True))
         points = math.prod(lengths.get(d, b) for d, b in enumerate(layout.block))
         behind = sum(d not in self.dims for d in range(min(self.dims), layout.ndim))
-        passes = 6 * len(self.dims) if self.engine == "stockham" else 2 + 10 * behind
+        passes = 5 if self.engine == "stockham" else 2 * len(self.dims) + 10 * behind
         return Work(
             vector_flops=round(5 * points * math.log2(max(math.prod(self.lengths), 1))),
             memory_bytes=passes * points * itemsize,
