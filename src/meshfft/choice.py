@@ -25,9 +25,7 @@ def find_walk(
     """
     check(method in METHODS, f"method {method!r} is unknown: use one of " + ", ".join(map(repr, METHODS)))
     check(order in ORDERS, f"order {order!r} is unknown: use 'natural' or 'any'")
-    goal = start
-    for dim, length in zip(transform.dims, transform.lengths, strict=True):
-        goal = goal.resize(dim, length)
+    goal = _resized(start, transform.dims, transform.lengths)
     free = order == "any" or (even and not goal.even)
     problem = Problem(
         start, transform.dims, transform.lengths, transform.sign, method, None if free else goal, even, chip.cached
@@ -55,7 +53,7 @@ def _no_walk(problem: Problem) -> str:
                 + f" (input size {size})" * (size != length)
                 + f"; the nearest size is {-(-length // parts**2) * parts**2}, or use method='auto'"
             )
-    if problem.even:
+    if problem.even and not _resized(start, problem.dims, problem.lengths).even:
         return (
             f"no layout over this mesh divides the result {problem.lengths} of {start.label()} evenly: "
             "use mf.plan(...) with mf.shard and mf.gather, which keep padded storage"
@@ -64,3 +62,9 @@ def _no_walk(problem: Problem) -> str:
         f"method {method!r} has no walk for shape {start.shape} cut as {start.label()}: a transpose needs a second "
         "dimension to move the mesh axes to; use method='auto'"
     )
+
+
+def _resized(layout: Layout, dims: tuple[int, ...], lengths: tuple[int, ...]) -> Layout:
+    for dim, length in zip(dims, lengths, strict=True):
+        layout = layout.resize(dim, length)
+    return layout

@@ -5,6 +5,7 @@ A Plan is frozen and hashable: printing it teaches what will happen; calling it 
 
 import dataclasses
 import functools
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ from .layout import Layout, Spec, from_spec
 from .precision import complex_dtype
 from .primitive import AnyMesh, run
 from .storage import mesh_sizes, shard
-from .table import quantity, walk_table
+from .table import WIDTH, quantity, walk_table
 from .walk import Walk
 from .work import Work
 
@@ -146,6 +147,7 @@ class Plan:
         head = f"{kind} of {shape} {self.dtype.name}, mesh {mesh}\nmethod {self.method}, {self.order} order"
         modelled = f", {self.seconds:.2g} s modelled ({self.chip.name})" if self.chip == CPU else ""
         tail = f"{quantity(self.peak_bytes, 'B')} per device at the peak{modelled}"
+        head = "\n".join(textwrap.fill(line, WIDTH) for line in head.splitlines())
         return f"{head}\n\n{walk_table(self.walk, self.dtype.itemsize)}\n{tail}"
 
     @staticmethod

@@ -54,6 +54,8 @@ def _transpose(ct: Array, x: object, *, walk: Walk, mesh: AnyMesh | None) -> lis
 
 def _batch(axis_data, args, dims, *, walk: Walk, mesh: AnyMesh | None):  # type: ignore[no-untyped-def]
     (x,), (dim,) = args, dims
+    if dim is None:
+        return apply_walk(x, walk, mesh), None
     axes = axis_data.explicit_mesh_axis or axis_data.spmd_name or ()
     axes = (axes,) if isinstance(axes, str) else tuple(axes)
     return apply_walk(x, walk.insert(dim, x.shape[dim], _batch_cuts(x.shape[dim], axes, mesh)), mesh), dim

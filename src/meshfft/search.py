@@ -76,7 +76,7 @@ class _Ahead:
     """A lower bound on the seconds still ahead of a node.
 
     A dimension still to be transformed costs at least its arithmetic, or a ring. If its outermost cut is the goal's
-    own, that cut must leave; and every dimension whose cuts are not the goal's must be the target of a swap. One swap
+    own, that cut must leave; and a dimension that lacks a cut of the goal's must be the target of a swap. One swap
     cannot do both, since what leaves home travels outside what returns with it.
     """
 
@@ -101,7 +101,7 @@ class _Ahead:
         cuts, goal = layout.cuts[dim], self.problem.goal
         wanted = cuts if goal is None else goal.cuts[dim]
         if not todo:
-            return self.swap * (cuts != wanted)
+            return self.swap * (cuts[: len(wanted)] != wanted)
         if not cuts:
             return self.fft[dim] + self.swap * bool(wanted)
         leaves = goal is None or cuts[:1] == wanted[:1]
