@@ -36,7 +36,8 @@ def _plan(name: str, method: str, order: str, scale: int = 1) -> mf.Plan | None:
     shape, sizes, spec, axes = TABLE[name]
     try:
         return mf.plan([scale * n for n in shape], mesh=mesh(sizes), spec=spec, axes=axes, method=method, order=order)
-    except ValueError:
+    except ValueError as refused:
+        assert method in ("transpose", "cooley-tukey") and "use method='auto'" in str(refused)
         return None
 
 
@@ -47,7 +48,7 @@ def test_compiled_text_holds_the_plans_collectives(name: str, method: str, order
     """Catches an all-gather, an all-reduce or a hidden reshard, in the transform and in its gradient."""
     plan = _plan(name, method, order)
     if plan is None:
-        pytest.skip(f"method {method} has no walk for this case, and says so")
+        return  # the method has no walk here and says so; auto and kdft always have one (next test)
     sharding = NamedSharding(plan.mesh, plan.in_layout.spec)  # type: ignore[arg-type]
     x = jax.ShapeDtypeStruct(plan.in_layout.storage, plan.dtype, sharding=sharding)
     assert collectives(jax.jit(plan).lower(x).compile()) == plan.collectives
@@ -73,7 +74,8 @@ def test_bytes_of_transposes(name: str) -> None:
     """
     natural, free = _plan(name, "transpose", "natural", 16), _plan(name, "transpose", "any", 16)
     if natural is None or free is None:
-        pytest.skip("a line alone cannot be transposed")
+        assert name.startswith("1-D"), "only a line alone cannot be transposed"
+        return
     block = int(np.prod(natural.in_layout.block)) * 8
     dims = natural.transform.dims
     once = sum(block * (p - 1) / p for d, p in enumerate(natural.in_layout.parts) if d in dims)

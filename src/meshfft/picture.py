@@ -29,7 +29,7 @@ class Plane(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The dimensions that are fixed: k2 = k3 = 0."""
+        """The dimensions that are fixed at index 0: k2 = k3 = 0."""
         fixed = [f"$k_{{{d}}}$" for d in range(len(self.at)) if d not in self.dims]
         return " = ".join([*fixed, "0"]) if fixed else ""
 
