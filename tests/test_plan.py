@@ -130,7 +130,7 @@ def _price(start: Layout, steps: tuple[Step, ...]) -> float:
 
 
 @pytest.mark.parametrize("shape", [(256, 256), (64, 48, 96), (17, 13, 96), (8, 8, 8, 8)])
-@pytest.mark.parametrize("sizes", [(8,), (2, 4), (2, 2, 2)])
+@pytest.mark.parametrize("sizes", [(8,), (2, 4), (2, 2, 2), (1, 4), (2, 1, 2)])
 @pytest.mark.parametrize("method", ["auto", "transpose", "kdft"])
 @pytest.mark.parametrize("free", [False, True])
 def test_the_search_finds_the_cheapest_walk(

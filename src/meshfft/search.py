@@ -16,6 +16,8 @@ from .layout import Cut, Cuts, Layout, even_cuts, nested
 from .local import fits_stockham
 from .phase import MAX_LENGTH
 from .steps import LocalFFT, PhaseFFT, RingDense, Step, Swap
+from .steps.phase_fft import PASSES as PHASE_PASSES
+from .steps.swap import PASSES as SWAP_PASSES
 from .work import Work
 
 METHODS = {
@@ -55,9 +57,9 @@ def search(problem: Problem, chip: Chip, itemsize: int) -> tuple[Step, ...] | No
     """The steps of the cheapest walk, or None where the method has none."""
     start, ahead = (problem.start, frozenset[int]()), _Ahead(problem, chip, itemsize)
     best, order = {start: 0.0}, itertools.count()
-    queue: list = [(0.0, next(order), 0.0, start, ())]
+    queue: list = [(0.0, 0.0, next(order), 0.0, start, ())]
     while queue:
-        _, _, cost, node, path = heapq.heappop(queue)
+        _, _, _, cost, node, path = heapq.heappop(queue)
         if cost > best[node]:
             continue
         layout, done = node
@@ -66,9 +68,9 @@ def search(problem: Problem, chip: Chip, itemsize: int) -> tuple[Step, ...] | No
         for step in _moves(problem, layout, done):
             after = (step.after(layout), done.union(step.dims))
             price = cost + chip.seconds(step.work(layout, itemsize))
-            if price < best.get(after, float("inf")):
-                best[after] = price
-                heapq.heappush(queue, (price + ahead.seconds(*after), next(order), price, after, (*path, step)))
+            if price < best.get(after, math.inf):
+                best[after], left = price, ahead.seconds(*after)
+                heapq.heappush(queue, (price + left, left, next(order), price, after, (*path, step)))
     return None
 
 
@@ -86,33 +88,38 @@ class _Ahead:
         sizes = [min(n, lengths.get(d, n)) for d, n in enumerate(problem.start.shape)]
         points = math.prod(sizes) // math.prod(problem.start.parts)
         size = points * itemsize
-        self.swap = chip.seconds(Work(memory_bytes=6 * size, sent_bytes=size // 2, all_to_alls=1))
-        self.fft = {d: _arithmetic(n, points, chip) for d, n in lengths.items()}
+        self.swap = chip.seconds(Work(memory_bytes=SWAP_PASSES * size, sent_bytes=size // 2, all_to_alls=1))
+        self.fft = {d: _arithmetic(n, points, size, chip) for d, n in lengths.items()}
         ring = {
             d: Work(matrix_flops=8 * n * points, sent_bytes=size, hops=1, overlapped=True) for d, n in lengths.items()
         }
-        phase = chip.seconds(Work(memory_bytes=18 * size, sent_bytes=size // 2 + size, all_to_alls=1, hops=1))
+        phase = chip.seconds(Work(memory_bytes=PHASE_PASSES * size, sent_bytes=size // 2 + size, all_to_alls=1, hops=1))
         self.ring = {d: min(chip.seconds(ring[d]), self.fft[d] + phase) for d in lengths}
 
     def seconds(self, layout: Layout, done: frozenset[int]) -> float:
         return sum(self._dim(layout, d, d in self.fft and d not in done) for d in range(layout.ndim))
 
     def _dim(self, layout: Layout, dim: int, todo: bool) -> float:
-        cuts, goal = layout.cuts[dim], self.problem.goal
-        wanted = cuts if goal is None else goal.cuts[dim]
+        goal = self.problem.goal
+        cuts, wanted = _real(layout.cuts[dim]), _real(goal.cuts[dim]) if goal is not None else ()
         if not todo:
             return self.swap * (cuts[: len(wanted)] != wanted)
         if not cuts:
             return self.fft[dim] + self.swap * bool(wanted)
-        leaves = goal is None or cuts[:1] == wanted[:1]
-        returns = goal is not None and bool(wanted)
+        leaves, returns = goal is None or cuts[:1] == wanted[:1], bool(wanted)
         return min(self.fft[dim] + self.swap * (leaves + returns), self.ring[dim])
 
 
-def _arithmetic(length: int, points: int, chip: Chip) -> float:
-    """The least seconds any step computes for one dimension."""
-    dense, fast = 8 * points * length / chip.matrix_flops, 5 * points * math.log2(max(length, 1)) / chip.vector_flops
-    return min(dense, fast)
+def _real(cuts: Cuts) -> Cuts:
+    """The cuts that cut: an axis of size 1 does not."""
+    return tuple(cut for cut in cuts if cut.parts > 1)
+
+
+def _arithmetic(length: int, points: int, size: int, chip: Chip) -> float:
+    """The least seconds any step takes for one dimension."""
+    dense = Work(matrix_flops=8 * points * length, memory_bytes=2 * size)
+    fast = Work(vector_flops=int(5 * points * math.log2(max(length, 1))), memory_bytes=2 * size)
+    return min(chip.seconds(dense), chip.seconds(fast))
 
 
 def _wanted(problem: Problem, layout: Layout) -> bool:
@@ -157,7 +164,7 @@ def _swaps(problem: Problem, layout: Layout, todo: dict[int, int]) -> Iterator[S
     """Axes leave a dimension that is still to be transformed, or where the goal does not want them."""
     for source, cuts in enumerate(layout.cuts):
         for first in range(0 if source in todo else _settled(problem, source, cuts), len(cuts)):
-            if nested(cuts[first:]):
+            if nested(cuts[first:]) and _real(cuts[first:]):
                 for target in _targets(problem, layout, source, todo):
                     yield from _leaving(problem, layout, source, target, cuts[first:])
 
@@ -165,7 +172,7 @@ def _swaps(problem: Problem, layout: Layout, todo: dict[int, int]) -> Iterator[S
 def _targets(problem: Problem, layout: Layout, source: int, todo: dict[int, int]) -> list[int]:
     """Where axes may go; those that need not come back should move once, so not onto a cut dimension still to open."""
     others = [d for d in range(layout.ndim) if d != source]
-    free = [d for d in others if d not in todo or not layout.cuts[d]]
+    free = [d for d in others if d not in todo or layout.parts[d] == 1]
     return others if problem.goal is not None else free or others
 
 

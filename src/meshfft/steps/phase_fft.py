@@ -17,6 +17,8 @@ from ..swap import exchange
 from ..work import Work
 from .base import names, shift
 
+PASSES = 18  # over two shards: exchange, FFT and phases ten, and four for each shard summed
+
 
 @dataclasses.dataclass(frozen=True)
 class PhaseFFT:
@@ -46,7 +48,7 @@ class PhaseFFT:
         behind = layout.ndim - 1 - self.dim
         return Work(
             vector_flops=round(block * (5 * math.log2(max(length, 1)) + 6 + 8 * parts)),
-            memory_bytes=(10 + 10 * behind + 4 * parts) * block * itemsize,
+            memory_bytes=(PASSES + 10 * behind + 4 * (parts - 2)) * block * itemsize,
             sent_bytes=(block // parts * (parts - 1) + (parts - 1) * block) * itemsize,
             all_to_alls=int(parts > 1),
             hops=parts - 1,

@@ -11,6 +11,8 @@ from ..swap import exchange
 from ..work import Work
 from .base import names, shift
 
+PASSES = 6  # packing, exchanging and unpacking each read and write the block
+
 
 @dataclasses.dataclass(frozen=True)
 class Swap:
@@ -45,7 +47,7 @@ class Swap:
         shape[self.target] = self.after(layout).block[self.target] * self.parts
         padded = math.prod(shape) * itemsize
         return Work(
-            memory_bytes=6 * padded,
+            memory_bytes=PASSES * padded,
             sent_bytes=padded // self.parts * (self.parts - 1),
             all_to_alls=int(self.parts > 1),
             peak_bytes=3 * padded,
