@@ -31,8 +31,9 @@ def product(matrix: Array, block: Array, dim: int) -> Array:
         columns = lax.dynamic_slice_in_dim(matrix, start, size, 1)
         return _complex_product(columns, lax.dynamic_slice_in_dim(block, start, size, dim), dim)
 
-    runs = (n - first) // TERMS
-    total = lax.fori_loop(0, runs, lambda i, total: total + run(first + i * TERMS, TERMS), run(0, first))
+    total = run(0, first)
+    if runs := (n - first) // TERMS:
+        total = lax.fori_loop(0, runs, lambda i, total: total + run(first + i * TERMS, TERMS), total)
     return jnp.moveaxis(total, 0, dim)
 
 
