@@ -244,7 +244,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "objects": (lambda: mf.fft(np.array([{}, None])), TypeError, "dtype object is not numeric"),
     "strings": (lambda: mf.fft(np.array(["a", "b"])), TypeError, "not numeric"),
     "keyword": (lambda: mf.fft(np.zeros(4), workers=2), TypeError, "workers"),  # type: ignore[call-arg]
-    "spec of one device": (lambda: mf.fft(jnp.zeros(8), spec=P("x")), ValueError, "lies on one device: use mf.shard"),
+    "spec of one device": (
+        lambda: mf.fft(jnp.zeros(8), spec=P("x")),
+        ValueError,
+        "lies on one device: use jax.device_put",
+    ),
     "other spec": (lambda: mf.fftn(_put(noise(SHAPE)), spec=P("y")), ValueError, "sharded as .*drop spec="),
     "p^2": (
         lambda: mf.fft(_put(noise((6,)), P("x")), method="cooley-tukey"),

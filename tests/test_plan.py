@@ -3,6 +3,8 @@
 import dataclasses
 import itertools
 import json
+from collections.abc import Callable
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -12,9 +14,10 @@ from jax.sharding import PartitionSpec as P
 from reference import dft, error, mesh, noise
 
 import meshfft as mf
+from meshfft.arguments import Transform
 from meshfft.hardware import CPU
 from meshfft.layout import Layout, from_spec
-from meshfft.search import Problem, _moves, search
+from meshfft.search import Problem, moves, search
 from meshfft.steps import Step
 
 
@@ -79,20 +82,20 @@ def test_wrong_arrays_are_refused_before_any_work() -> None:
     plan = mf.plan((9, 8), mesh=mesh((2, 4)), spec=P("x", "y"))
     with pytest.raises(ValueError, match=r"shape \(9, 7\), the plan takes \(9, 8\)"):
         plan(noise((9, 7)))
-    with pytest.raises(ValueError, match=r"stored as \(10, 8\): make it with mf.shard"):
+    with pytest.raises(ValueError, match=r"logical shape \(9, 8\), .* stored as \(10, 8\): use mf.shard"):
         plan(jax.numpy.zeros((9, 8)))
     other = jax.device_put(np.zeros((10, 8), np.complex64), NamedSharding(mesh((2, 4)), P("x")))
-    with pytest.raises(ValueError, match=r"sharded as .* the plan takes .* use jax.device_put"):
+    with pytest.raises(ValueError, match=r"sharded as .* the plan takes .* use mf.shard"):
         plan(other)
     with pytest.raises(ValueError, match="2 axes, the array 1 dimensions: say with spec="):
         mf.plan((8,), mesh=mesh((2, 4)))
     with pytest.raises(ValueError, match="float64 needs 64-bit types"):
         mf.plan((8,), dtype="float64")
-    with pytest.raises(ValueError, match="negative size -1"):
+    with pytest.raises(ValueError, match="negative size"):
         mf.plan((-1, 8))
 
 
-def test_peak_memory_is_an_upper_bound_of_the_compilers() -> None:
+def test_peak_memory_is_within_a_fifth_of_the_compilers() -> None:
     """Catches a promise of memory that the compiled program breaks."""
     for method in ("transpose", "cooley-tukey", "kdft"):
         plan = mf.plan((64, 64, 64), mesh=mesh((2, 2, 2)), spec=P("x", "y", "z"), method=method)
@@ -100,7 +103,7 @@ def test_peak_memory_is_an_upper_bound_of_the_compilers() -> None:
         memory = jax.jit(plan).lower(x).compile().memory_analysis()
         assert memory is not None
         used = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
-        assert used <= 1.5 * plan.peak_bytes, (method, used, plan.peak_bytes)
+        assert used <= 1.2 * plan.peak_bytes, (method, used, plan.peak_bytes)
 
 
 def _cheapest(problem: Problem) -> float:
@@ -112,12 +115,12 @@ def _cheapest(problem: Problem) -> float:
         node = min(todo, key=best.__getitem__)
         todo.remove(node)
         layout, done = node
-        if len(done) == len(problem.dims) and (layout == problem.goal if problem.goal else layout.tail):
+        if not problem.todo(done) and (layout == problem.goal if problem.goal else layout.tail):
             goals.append(best[node])
             break
-        for step in _moves(problem, layout, done):
+        for step in moves(problem, layout, problem.todo(done)):
             after = (step.after(layout), done.union(step.dims))
-            price = best[node] + CPU.seconds(step.work(layout, 8))
+            price = best[node] + problem.seconds(step, layout)
             if price < best.get(after, np.inf):
                 best[after] = price
                 todo.add(after)
@@ -140,8 +143,9 @@ def test_the_search_finds_the_cheapest_walk(
     axes = dict(zip("xyz", sizes, strict=False))
     spec = [("x", "z") if "z" in axes and len(shape) == 2 else "x", *(a for a in ("y", "z") if a in axes)][: len(shape)]
     start = from_spec(shape, axes, spec)
-    problem = Problem(start, tuple(range(len(shape))), shape, -1, method, None if free else start)
-    steps = search(problem, CPU, 8)
+    transform = Transform(tuple(range(len(shape))), shape, -1, 1.0)
+    problem = Problem(start, transform, method, None if free else start, False, CPU, 8)
+    steps = search(problem)
     assert steps is not None and _price(start, steps) == pytest.approx(_cheapest(problem), rel=1e-9)
 
 
@@ -149,10 +153,47 @@ def test_auto_is_never_dearer_than_a_method() -> None:
     """Catches auto missing a walk that a restriction finds."""
     for shape, sizes in (((64, 64, 64), (2, 2, 2)), ((97, 12), (4, 2)), ((4096,), (8,))):
         plans = {m: mf.plan(shape, mesh=mesh(sizes), method=m) for m in ("auto", "kdft")}
-        assert plans["auto"].seconds <= plans["kdft"].seconds * (1 + 1e-9)
+        auto, kdft = plans["auto"].seconds, plans["kdft"].seconds
+        assert auto is not None and kdft is not None and auto <= kdft * (1 + 1e-9)
 
 
 def test_awkward_sizes_go_another_way() -> None:
     """Catches auto stopping where the paper's FFT cannot go: p^2 does not divide n."""
     plan = mf.plan((12,), mesh=mesh((8,)))
     assert error(mf.gather(plan(noise((12,))), (12,)), dft(noise((12,)), (0,))) <= 4e-7
+
+
+def test_plans_read_well_at_a_prompt() -> None:
+    """Catches a repr of nested records."""
+    assert len(repr(mf.plan((97, 113, 89), mesh=mesh((2, 2, 2))))) < 200
+
+
+def test_a_described_mesh_is_for_planning_only() -> None:
+    """Catches a crash inside the compiler where a plan without devices is run."""
+    plan = mf.plan((8, 8), mesh=AbstractMesh((2,), ("x",)))
+    with pytest.raises(ValueError, match=r"only described: plan with a jax.sharding.Mesh"):
+        plan(noise((8, 8)))
+
+
+def test_common_slips_of_the_pen_are_refused() -> None:
+    """Catches a raw traceback, or worse an answer, for what is typed wrong every day."""
+    plan, fftn, fft = cast(Any, mf.plan), cast(Any, mf.fftn), cast(Any, mf.fft)  # the types would refuse them too
+    slips: dict[str, Callable[[], Any]] = {
+        "give its spec": lambda: plan((8,), mesh=mesh((2,)), spec=NamedSharding(mesh((2,)), P("x"))),
+        "give a PartitionSpec": lambda: plan((8,), mesh=mesh((2,)), spec="x"),
+        "give a jax.sharding.Mesh": lambda: plan((8, 8), mesh=(2, 2)),
+        "shape is 16: give a sequence": lambda: plan(16),
+        "axes is 1: give a sequence": lambda: fftn(np.zeros((4, 4)), axes=1),
+        r"axes is \[0.5\]": lambda: fftn(np.zeros((4, 4)), axes=[0.5]),
+        "s is 16": lambda: fftn(np.zeros(4), s=16),
+        r"axis is \(None,\)": lambda: fft(np.zeros(4), axis=None),
+    }
+    for words, call in slips.items():
+        with pytest.raises(TypeError, match=words):
+            call()
+    with pytest.raises(ValueError, match="no mesh is given: pass mesh="):
+        mf.plan((8,), spec=P("x"))
+    with pytest.raises(ValueError, match="s has 3 lengths, the array 2 dimensions"):
+        mf.fftn(np.zeros((4, 4)), s=(4, 4, 4))
+    with pytest.raises(ValueError, match=r"fewer than 2\^29"):
+        mf.plan((2**29,), mesh=mesh((8,)), method="kdft")

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from reference import error, noise
 
-from meshfft.precision import TERMS, complex_dtype, product
+from meshfft.dtypes import complex_dtype
+from meshfft.precision import TERMS, product
 
 
 @pytest.mark.parametrize("n", [1, 7, TERMS - 1, TERMS, TERMS + 1, 3 * TERMS, 4000])

@@ -6,7 +6,7 @@ a size that the mesh axes do not divide, the axes move to dimensions that they d
 """
 
 from collections.abc import Sequence
-from typing import TypedDict, Unpack
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,31 +14,14 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from .arguments import resolve, resolve_dims
+from .arguments import integers, resolve, transform_of
 from .choice import chip_of, find_walk
+from .dtypes import check_numeric, complex_dtype
 from .errors import check
 from .hardware import Chip, chip_for
-from .layout import Spec, from_spec
+from .layout import AnyMesh, Spec, axis_sizes, from_spec
 from .placement import placement
-from .precision import complex_dtype
-from .primitive import AnyMesh, run
-from .storage import mesh_sizes
-
-
-class Options(TypedDict, total=False):
-    """Keywords of every transform.
-
-    Attributes:
-        method: "auto", "transpose", "cooley-tukey" (the paper's FFT) or "kdft" (the paper's KDFT).
-        order: "natural" returns the result sharded as the array came; "any" leaves it in the cheapest layout.
-        spec: the array's PartitionSpec, needed only inside `jit` under Auto mesh axes, where JAX hides it.
-        precision: "float32" or "float64", to compute in another precision than the array's.
-    """
-
-    method: str
-    order: str
-    spec: Spec | None
-    precision: str | None
+from .primitive import run
 
 
 def fftn(
@@ -46,7 +29,11 @@ def fftn(
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
     norm: str | None = None,
-    **options: Unpack[Options],
+    *,
+    method: str = "auto",
+    order: str = "natural",
+    spec: Spec | None = None,
+    precision: str | None = None,
 ) -> Array:
     """The discrete Fourier transform over any dimensions of a sharded array, as numpy.fft.fftn.
 
@@ -56,24 +43,27 @@ def fftn(
         a: a sharded, replicated or single-device array of any numeric type.
         s: transform lengths; shorter crops, longer pads with zeros, -1 keeps.
         axes: dimensions; None means all, or the last len(s).
-        norm: "backward" (scale 1), "ortho" (1 / sqrt(N)) or "forward" (1 / N).
-        **options: see `Options`.
+        norm: "backward" (scale 1), "ortho" (1 / sqrt(points)) or "forward" (1 / points), over all transformed points.
+        method: "auto", "transpose", "cooley-tukey" (the paper's FFT) or "kdft" (the paper's KDFT).
+        order: "natural" returns the result sharded as the array came; "any" leaves it in the cheapest layout.
+        spec: the array's PartitionSpec, needed only inside `jit` under Auto mesh axes, where JAX hides it.
+        precision: "float32" or "float64", to compute in another precision than the array's.
 
     Returns:
         The spectrum, complex64 for input of up to 32 bits and complex128 for 64, in natural index order.
 
     Raises:
         ValueError: an axis, length, norm, method, order or spec that does not fit, with what would.
-        TypeError: the array is not numeric.
+        TypeError: the array is not numeric, or an argument is of the wrong type.
 
-    Costs about 5 N log2 N flops in all, and per device and cut dimension two all-to-alls of (p - 1)/p of its block; the
-    exact account is `print(mf.plan(...))`. Never gathers.
+    Costs 5 n log2 n flops for n points in all and, by transposes, two all-to-alls of (p - 1)/p of a device's block for
+    each dimension cut into p; `print(mf.plan(...))` has the exact account. No all-gather, no all-reduce.
 
     >>> import jax.numpy as jnp, meshfft as mf
     >>> mf.fftn(jnp.ones((2, 2))).real.tolist()
     [[4.0, 0.0], [0.0, 0.0]]
     """
-    return _transform(a, s, axes, norm, False, **options)
+    return _transform(a, s, axes, norm, False, method, order, spec, precision)
 
 
 def ifftn(
@@ -81,13 +71,14 @@ def ifftn(
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
     norm: str | None = None,
-    **options: Unpack[Options],
+    *,
+    method: str = "auto",
+    order: str = "natural",
+    spec: Spec | None = None,
+    precision: str | None = None,
 ) -> Array:
-    """The inverse of `fftn`, as numpy.fft.ifftn:
-
-    the other sign, and 1 / N where `fftn` has none. Arguments as `fftn`.
-    """
-    return _transform(a, s, axes, norm, True, **options)
+    """The inverse of `fftn`, as numpy.fft.ifftn, with the other sign and 1 / points under norm "backward"."""
+    return _transform(a, s, axes, norm, True, method, order, spec, precision)
 
 
 def fft2(
@@ -95,10 +86,14 @@ def fft2(
     s: Sequence[int] | None = None,
     axes: Sequence[int] = (-2, -1),
     norm: str | None = None,
-    **options: Unpack[Options],
+    *,
+    method: str = "auto",
+    order: str = "natural",
+    spec: Spec | None = None,
+    precision: str | None = None,
 ) -> Array:
     """`fftn` over the last two dimensions, as numpy.fft.fft2."""
-    return _transform(a, s, axes, norm, False, **options)
+    return _transform(a, s, axes, norm, False, method, order, spec, precision)
 
 
 def ifft2(
@@ -106,24 +101,44 @@ def ifft2(
     s: Sequence[int] | None = None,
     axes: Sequence[int] = (-2, -1),
     norm: str | None = None,
-    **options: Unpack[Options],
+    *,
+    method: str = "auto",
+    order: str = "natural",
+    spec: Spec | None = None,
+    precision: str | None = None,
 ) -> Array:
     """`ifftn` over the last two dimensions, as numpy.fft.ifft2."""
-    return _transform(a, s, axes, norm, True, **options)
+    return _transform(a, s, axes, norm, True, method, order, spec, precision)
 
 
 def fft(
-    a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None, **options: Unpack[Options]
+    a: ArrayLike,
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
+    *,
+    method: str = "auto",
+    order: str = "natural",
+    spec: Spec | None = None,
+    precision: str | None = None,
 ) -> Array:
     """`fftn` along one dimension, as numpy.fft.fft; a line that is cut over devices stays cut."""
-    return _transform(a, None if n is None else (n,), (axis,), norm, False, **options)
+    return _transform(a, _one(n, "n"), _one(axis, "axis"), norm, False, method, order, spec, precision)
 
 
 def ifft(
-    a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None, **options: Unpack[Options]
+    a: ArrayLike,
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
+    *,
+    method: str = "auto",
+    order: str = "natural",
+    spec: Spec | None = None,
+    precision: str | None = None,
 ) -> Array:
     """`ifftn` along one dimension, as numpy.fft.ifft."""
-    return _transform(a, None if n is None else (n,), (axis,), norm, True, **options)
+    return _transform(a, _one(n, "n"), _one(axis, "axis"), norm, True, method, order, spec, precision)
 
 
 def kdftn(
@@ -134,9 +149,9 @@ def kdftn(
     spec: Spec | None = None,
     precision: str | None = None,
 ) -> Array:
-    """The paper's KDFT: `fftn` by dense Vandermonde products over the one-shuffle ring, dimension by dimension.
+    """The paper's KDFT, which is `fftn` by dense Vandermonde products over the one-shuffle ring.
 
-        X = (V_1 x V_2 x ... ) vec(x),   V_i[k, n] = exp(-2 pi i k n / N_i)   (x: the Kronecker product)
+        X = (V_1 x V_2 x ...) vec(x),   V_i[k, n] = exp(-2 pi i k n / N_i)   (x: the Kronecker product)
 
     Any size on any mesh. Every device makes its N_i/P_i by N_i slice of V_i a block at a time from exact phases.
 
@@ -144,7 +159,8 @@ def kdftn(
         x: a sharded, replicated or single-device array of any numeric type.
         axes: dimensions; None means all.
         norm: as `fftn`.
-        spec, precision: see `Options`.
+        spec: as `fftn`.
+        precision: as `fftn`.
 
     Returns:
         The spectrum, sharded as the array came.
@@ -153,12 +169,12 @@ def kdftn(
         ValueError, TypeError: as `fftn`.
 
     Costs per device and dimension 8 N_i flops a point of its block, and P_i - 1 hops of the block to a neighbour, each
-    under a product.
+    of which can run under a product.
 
     Source: Lu et al., "Large-Scale Discrete Fourier Transform on TPUs", section III-A (equation dft3d_matrix) and
-        Algorithm 1.
+    Algorithm 1.
     """
-    return _transform(x, None, axes, norm, False, method="kdft", spec=spec, precision=precision)
+    return _transform(x, None, axes, norm, False, "kdft", "natural", spec, precision)
 
 
 def _transform(
@@ -167,22 +183,30 @@ def _transform(
     axes: Sequence[int] | None,
     norm: str | None,
     inverse: bool,
-    *,
-    method: str = "auto",
-    order: str = "natural",
-    spec: Spec | None = None,
-    precision: str | None = None,
+    *options: Any,
 ) -> Array:
+    """Transforms dimension after dimension where one is given twice, as NumPy does from the last to the first."""
     x = _array(a)
-    dims, lengths = resolve_dims(x.shape, s, axes)
-    if len(set(dims)) < len(dims):  # NumPy transforms a repeated axis again, from the last to the first
-        again: Options = {"method": method, "order": order, "spec": spec, "precision": precision}
-        x = _transform(x, lengths[-1:], dims[-1:], norm, inverse, **again)
-        return _transform(x, lengths[:-1], dims[:-1], norm, inverse, **again)
-    transform = resolve(x.shape, lengths, dims, norm, inverse)
-    dtype = complex_dtype(x.dtype, precision)
+    dims, lengths = resolve(x.shape, s, axes)
+    first = len(dims) - 1 if len(set(dims)) < len(dims) else 0
+    x = _unique(x, dims[first:], lengths[first:], norm, inverse, *options)
+    return _transform(x, lengths[:first], dims[:first], norm, inverse, *options) if first else x
+
+
+def _unique(
+    x: Array,
+    dims: tuple[int, ...],
+    lengths: tuple[int, ...],
+    norm: str | None,
+    inverse: bool,
+    method: str,
+    order: str,
+    spec: Spec | None,
+    precision: str | None,
+) -> Array:
+    transform, dtype = transform_of(dims, lengths, norm, inverse), complex_dtype(x.dtype, precision)
     mesh, spec = placement(x, spec)
-    start = from_spec(x.shape, mesh_sizes(mesh) if mesh is not None else {}, spec)
+    start = from_spec(x.shape, axis_sizes(mesh), spec)
     check(
         start.even,
         f"shape {x.shape} is not divided by spec {spec}: use mf.plan with mf.shard, which keep padded storage",
@@ -196,12 +220,13 @@ def _array(a: ArrayLike) -> Array:
     if isinstance(a, jax.Array):
         return a
     array = np.asarray(a)
-    check(
-        array.dtype.kind in "biufc",
-        f"an array of dtype {array.dtype} is not numeric: give an array of numbers",
-        TypeError,
-    )
+    check_numeric(array.dtype)
     return jnp.asarray(array)
+
+
+def _one(value: int | None, name: str) -> tuple[int, ...] | None:
+    """One integer as a sequence, or None."""
+    return None if value is None and name == "n" else integers((value,), name)
 
 
 def _chip(x: Array, mesh: AnyMesh | None) -> Chip:

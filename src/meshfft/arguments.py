@@ -1,12 +1,13 @@
 """numpy.fft's arguments, resolved: which dimensions, to which lengths, with which factor. Host integers only."""
 
 import math
+import operator
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .errors import check
 
-NORMS = (None, "backward", "ortho", "forward")
+NORMS = ("backward", "ortho", "forward")
 
 
 class Transform(NamedTuple):
@@ -30,37 +31,50 @@ class Transform(NamedTuple):
         return 1.0 / (self.scale * math.prod(self.lengths))
 
 
-def resolve_dims(
+def integers(values: Any, name: str) -> tuple[int, ...]:
+    """A sequence of integers, or an error that names the argument."""
+    fits = isinstance(values, Sequence | range) and not isinstance(values, str | bytes)
+    fits = fits and all(hasattr(v, "__index__") and not isinstance(v, bool) for v in values)
+    check(bool(fits), f"{name} is {values!r}: give a sequence of integers, such as (0, 1)", TypeError)
+    return tuple(operator.index(v) for v in values)
+
+
+def resolve(
     shape: Sequence[int], s: Sequence[int] | None, axes: Sequence[int] | None
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Dimensions and lengths as numpy.fft.fftn reads them: no axes means all, or the last len(s)."""
-    ndim = len(shape)
+    """Dimensions and lengths as numpy.fft.fftn reads them: no axes means all, or the last len(s).
+
+    Raises:
+        TypeError: s or axes is no sequence of integers.
+        ValueError: an axis is out of range, there are more or fewer lengths than axes, or a length is not positive.
+    """
+    ndim, sizes = len(shape), None if s is None else integers(s, "s")
     if axes is None:
-        axes = range(ndim) if s is None else range(ndim - len(s), ndim)
+        many = len(sizes) if sizes is not None else 0
+        check(many <= ndim, f"s has {many} lengths, the array {ndim} dimensions: give at most {ndim}")
+        axes = range(ndim) if sizes is None else range(ndim - many, ndim)
+    axes = integers(axes, "axes")
     for axis in axes:
         check(-ndim <= axis < ndim, f"axis {axis} is out of range: the array has {ndim} dimensions, 0 to {ndim - 1}")
     dims = tuple(axis % ndim for axis in axes)
-    sizes = [-1] * len(dims) if s is None else list(s)
+    sizes = (-1,) * len(dims) if sizes is None else sizes
     check(len(sizes) == len(dims), f"s has {len(sizes)} lengths for {len(dims)} axes: give one length for each axis")
-    lengths = tuple(shape[d] if n == -1 else int(n) for d, n in zip(dims, sizes, strict=True))
+    lengths = tuple(shape[d] if n == -1 else n for d, n in zip(dims, sizes, strict=True))
     for dim, length in zip(dims, lengths, strict=True):
         check(length >= 1, f"length {length} along axis {dim}: a transform needs at least one point")
     return dims, lengths
 
 
-def resolve(
-    shape: Sequence[int], s: Sequence[int] | None, axes: Sequence[int] | None, norm: str | None, inverse: bool
-) -> Transform:
-    """The transform that numpy.fft.fftn, or ifftn, does with these arguments.
+def transform_of(dims: tuple[int, ...], lengths: tuple[int, ...], norm: str | None, inverse: bool) -> Transform:
+    """The transform that numpy.fft.fftn, or ifftn, does along these dimensions.
 
     Raises:
-        ValueError: an axis is out of range or given twice, a length is not positive, or the norm is unknown.
+        ValueError: a dimension is given twice, or the norm is unknown.
     """
-    dims, lengths = resolve_dims(shape, s, axes)
     for dim in dims:
         check(dims.count(dim) == 1, f"axis {dim} is given twice in axes: transform it in two calls")
-    check(norm in NORMS, f"norm {norm!r} is unknown: use 'backward', 'ortho' or 'forward'")
+    check(norm in (None, *NORMS), f"norm {norm!r} is unknown: use 'backward', 'ortho' or 'forward'")
     points = math.prod(lengths)
     scaled = {"ortho": points**-0.5, "forward": 1.0 if inverse else 1.0 / points}
-    default = 1.0 / points if inverse else 1.0
-    return Transform(dims, lengths, 1 if inverse else -1, scaled.get(norm or "backward", default))
+    backward = 1.0 / points if inverse else 1.0
+    return Transform(dims, lengths, 1 if inverse else -1, scaled.get(norm or "backward", backward))

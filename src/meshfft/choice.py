@@ -2,12 +2,13 @@
 
 import functools
 
-from jax.sharding import AbstractMesh, Mesh
+from jax.sharding import Mesh
 
 from .arguments import Transform
 from .errors import check
 from .hardware import Chip, chip_for
-from .layout import Layout
+from .layout import AnyMesh, Layout
+from .phase import MAX_LENGTH
 from .search import METHODS, Problem, search
 from .walk import Walk
 
@@ -25,46 +26,51 @@ def find_walk(
     """
     check(method in METHODS, f"method {method!r} is unknown: use one of " + ", ".join(map(repr, METHODS)))
     check(order in ORDERS, f"order {order!r} is unknown: use 'natural' or 'any'")
-    goal = _resized(start, transform.dims, transform.lengths)
-    free = order == "any" or (even and not goal.even)
-    problem = Problem(
-        start, transform.dims, transform.lengths, transform.sign, method, None if free else goal, even, chip.cached
-    )
-    steps = search(problem, chip, itemsize)
-    check(steps is not None, _no_walk(problem))
-    return Walk(start, steps or (), transform.scale)
+    natural = _natural(start, transform)
+    free = order == "any" or (even and not natural.even)
+    problem = Problem(start, transform, method, None if free else natural, even, chip, itemsize)
+    steps = search(problem)
+    if steps is None:
+        raise ValueError(_no_walk(problem))
+    return Walk(start, steps, transform.scale)
 
 
-def chip_of(mesh: Mesh | AbstractMesh | None) -> Chip:
+def chip_of(mesh: AnyMesh | None) -> Chip:
     """The row of rates for the devices of a mesh."""
     if isinstance(mesh, Mesh):
         return chip_for(mesh.devices.flat[0].platform)
     return chip_for(getattr(getattr(mesh, "abstract_device", None), "platform", None))
 
 
+def _natural(layout: Layout, transform: Transform) -> Layout:
+    """The layout of the result when it is cut as the input came."""
+    for dim, length in zip(transform.dims, transform.lengths, strict=True):
+        layout = layout.resize(dim, length)
+    return layout
+
+
 def _no_walk(problem: Problem) -> str:
     """Why a method has no walk, and what to use."""
     start, method = problem.start, problem.method
-    for dim, length in zip(problem.dims, problem.lengths, strict=True):
+    for dim, length in problem.todo(frozenset()).items():
         parts, size = start.parts[dim], start.shape[dim]
+        if parts > 1 and length >= MAX_LENGTH and method != "transpose":
+            return (
+                f"dimension {dim} has {length} points over {parts} shards: a ring takes fewer than 2^29; "
+                "cut another dimension instead"
+            )
         if method == "cooley-tukey" and parts > 1 and (length % parts**2 or length != size):
             return (
                 f"method 'cooley-tukey' needs p^2 to divide n: dimension {dim} has n = {length} over p = {parts} shards"
                 + f" (input size {size})" * (size != length)
-                + f"; the nearest size is {-(-length // parts**2) * parts**2}, or use method='auto'"
+                + f"; the next larger size is {-(-length // parts**2) * parts**2}, or use method='auto'"
             )
-    if problem.even and not _resized(start, problem.dims, problem.lengths).even:
+    if problem.even and not _natural(start, problem.transform).even:
         return (
-            f"no layout over this mesh divides the result {problem.lengths} of {start.label()} evenly: "
+            f"no layout over this mesh divides the result {problem.transform.lengths} of {start.label()} evenly: "
             "use mf.plan(...) with mf.shard and mf.gather, which keep padded storage"
         )
     return (
         f"method {method!r} has no walk for shape {start.shape} cut as {start.label()}: a transpose needs a second "
         "dimension to move the mesh axes to; use method='auto'"
     )
-
-
-def _resized(layout: Layout, dims: tuple[int, ...], lengths: tuple[int, ...]) -> Layout:
-    for dim, length in zip(dims, lengths, strict=True):
-        layout = layout.resize(dim, length)
-    return layout

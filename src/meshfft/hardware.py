@@ -16,6 +16,7 @@ class Chip(NamedTuple):
     """Sustained rates of one device.
 
     Attributes:
+        name: what tables call it.
         matrix_flops: float32-accurate operations per second in matrix products.
         vector_flops: operations per second elsewhere.
         memory_bytes: bytes per second of main memory, read and written.

@@ -11,15 +11,16 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-from jax.sharding import PartitionSpec
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from .errors import check
 
 T = TypeVar("T")
+AnyMesh = Mesh | AbstractMesh
 Spec = PartitionSpec | Sequence[str | tuple[str, ...] | None]
 
 
@@ -67,7 +68,8 @@ class Layout:
 
     @property
     def spec(self) -> PartitionSpec:
-        return PartitionSpec(*(axes[0] if len(axes) == 1 else axes or None for axes in self.axes))
+        """The PartitionSpec of the stored array."""
+        return spec_of(self.axes)
 
     @property
     def even(self) -> bool:
@@ -111,6 +113,18 @@ class Layout:
         return "A[" + ", ".join(n + "_" * bool(a) + join_axes(a) for n, a in zip(names, self.axes, strict=True)) + "]"
 
 
+def axis_sizes(mesh: AnyMesh | None) -> dict[str, int]:
+    """Mesh axis names and sizes, in order; none without a mesh."""
+    meant = mesh is None or isinstance(mesh, Mesh | AbstractMesh)
+    check(meant, f"mesh is {mesh!r}: give a jax.sharding.Mesh, such as jax.make_mesh((2, 2), ('x', 'y'))", TypeError)
+    return {} if mesh is None else dict(zip(mesh.axis_names, mesh.axis_sizes, strict=True))
+
+
+def spec_of(axes: Iterable[tuple[str, ...]]) -> PartitionSpec:
+    """The PartitionSpec with these mesh axes for each dimension."""
+    return PartitionSpec(*(names[0] if len(names) == 1 else names or None for names in axes))
+
+
 def extent(size: int, cuts: Cuts) -> int:
     """Positions one device stores of a dimension of `size` under `cuts`."""
     return cuts[-1].span if cuts else size
@@ -133,7 +147,12 @@ def from_spec(shape: Sequence[int], sizes: Mapping[str, int], spec: Spec | None)
 
     Raises:
         ValueError: the spec is longer than the shape, names an unknown axis, or uses one twice.
+        TypeError: it is no PartitionSpec or tuple.
     """
+    if isinstance(spec, NamedSharding):
+        raise TypeError(f"spec is a NamedSharding: give its spec, {spec.spec}")
+    meant = spec is None or isinstance(spec, PartitionSpec | tuple | list)
+    check(meant, f"spec is {spec!r}: give a PartitionSpec, such as P('x', None)", TypeError)
     entries = [_axes_of(entry) for entry in (spec or ())]
     check(
         len(entries) <= len(shape),
@@ -142,10 +161,7 @@ def from_spec(shape: Sequence[int], sizes: Mapping[str, int], spec: Spec | None)
     )
     used = [axis for axes in entries for axis in axes]
     for axis in used:
-        check(
-            axis in sizes,
-            f"spec {_show(spec)} names mesh axis {axis!r}; the mesh has {_names(sizes)}: use one of those",
-        )
+        check(axis in sizes, f"spec {_show(spec)} names mesh axis {axis!r}; {_has(sizes)}")
         check(
             used.count(axis) == 1, f"spec {_show(spec)} uses mesh axis {axis!r} twice: a mesh axis cuts one dimension"
         )
@@ -181,5 +197,7 @@ def _show(spec: Spec | None) -> str:
     return str(PartitionSpec(*spec)) if spec else "P()"
 
 
-def _names(sizes: Mapping[str, int]) -> str:
-    return ", ".join(f"{name}={size}" for name, size in sizes.items()) or "no axes"
+def _has(sizes: Mapping[str, int]) -> str:
+    """What the mesh has, and the remedy."""
+    axes = ", ".join(f"{name}={size}" for name, size in sizes.items())
+    return f"the mesh has {axes}: use one of those" if axes else "no mesh is given: pass mesh="

@@ -9,8 +9,7 @@ from jax import Array
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from .errors import check
-from .layout import Spec, from_spec
-from .storage import mesh_sizes
+from .layout import Spec, axis_sizes, from_spec
 
 
 def placement(x: Array, spec: Spec | None) -> tuple[AbstractMesh | None, Spec]:
@@ -30,7 +29,10 @@ def placement(x: Array, spec: Spec | None) -> tuple[AbstractMesh | None, Spec]:
         f"the array has a {type(x.sharding).__name__}: give it a NamedSharding, with jax.device_put",
         NotImplementedError,
     )
-    check(not _cuts(spec), f"spec {spec} cuts an array that lies on one device: use mf.shard(x, mesh, spec) first")
+    check(
+        not _cuts(spec),
+        f"spec {spec} cuts an array that lies on one device: use jax.device_put(x, NamedSharding(mesh, spec)) first",
+    )
     return None, ()
 
 
@@ -56,7 +58,7 @@ def _traced(x: Array, mesh: AbstractMesh, spec: Spec | None) -> tuple[AbstractMe
 def _agreed(ndim: int, mesh: AbstractMesh, found: PartitionSpec, spec: Spec | None) -> Spec:
     """What the array shows, unless the caller says otherwise."""
     if spec is not None:
-        shape, sizes = (0,) * ndim, mesh_sizes(mesh)
+        shape, sizes = (0,) * ndim, axis_sizes(mesh)
         same = from_spec(shape, sizes, spec).axes == from_spec(shape, sizes, found).axes
         check(
             same, f"spec {spec} is given, but the array is sharded as {found}: drop spec=, or reshard the array first"

@@ -15,20 +15,20 @@ from jax import Array
 from jax.sharding import AbstractMesh, Mesh, NamedSharding
 from jax.typing import DTypeLike
 
-from .arguments import Transform, resolve
+from .arguments import Transform, integers, resolve, transform_of
 from .choice import chip_of, find_walk
+from .dtypes import complex_dtype
 from .errors import check
-from .hardware import CPU, Chip
-from .layout import Layout, Spec, from_spec
-from .precision import complex_dtype
-from .primitive import AnyMesh, run
-from .storage import mesh_sizes, shard
+from .hardware import GENERIC, Chip
+from .layout import AnyMesh, Layout, Spec, axis_sizes, from_spec
+from .primitive import run
+from .storage import shard
 from .table import WIDTH, quantity, walk_table
 from .walk import Walk
 from .work import Work
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Plan:
     """A walk for arrays of one shape on one mesh; made by `plan`.
 
@@ -52,10 +52,12 @@ class Plan:
 
     @property
     def in_layout(self) -> Layout:
+        """The layout of the input."""
         return self.walk.start
 
     @property
     def out_layout(self) -> Layout:
+        """The layout of the result."""
         return self.walk.end
 
     @property
@@ -71,7 +73,7 @@ class Plan:
     @property
     def name(self) -> str:
         """The steps in a few words."""
-        return "; ".join(step.name(layout) for step, layout in zip(self.walk.steps, self.walk.layouts, strict=False))
+        return "; ".join(step.name(layout) for step, layout in self.walk.pairs)
 
     @property
     def work(self) -> Work:
@@ -80,12 +82,14 @@ class Plan:
 
     @property
     def peak_bytes(self) -> int:
-        """Bytes alive on one device at the worst moment, input and output included."""
+        """Modelled bytes alive on one device at the worst moment, input and output included."""
         return self.work.peak_bytes
 
     @property
-    def seconds(self) -> float:
-        """Modelled seconds on the plan's chip."""
+    def seconds(self) -> float | None:
+        """Modelled seconds; None where no rates are known for the devices."""
+        if self.chip == GENERIC:
+            return None
         return sum(self.chip.seconds(work) for work in self.walk.works(self.dtype.itemsize))
 
     @property
@@ -124,7 +128,7 @@ class Plan:
             "shape": list(self.shape),
             "out_shape": list(self.out_shape),
             "dtype": self.dtype.name,
-            "mesh": dict(mesh_sizes(self.mesh)) if self.mesh is not None else {},
+            "mesh": axis_sizes(self.mesh),
             "method": self.method,
             "order": self.order,
             "in_layout": self.in_layout.label(),
@@ -132,23 +136,29 @@ class Plan:
             "steps": [self._step_dict(stage) for stage in self.stages],
             "bytes_per_device": work.sent_bytes,
             "flops_per_device": work.flops,
+            "all_to_alls": work.all_to_alls,
             "hops": work.hops,
             "peak_bytes_per_device": work.peak_bytes,
-            "seconds_modelled": self.seconds if self.chip == CPU else None,
+            "seconds_modelled": self.seconds,
             "chip": self.chip.name,
         }
 
     def __str__(self) -> str:
-        mesh = ", ".join(f"{k}={v}" for k, v in mesh_sizes(self.mesh).items()) if self.mesh is not None else "none"
-        kind = "inverse transform" if self.transform.sign > 0 else "transform"
-        shape = " x ".join(map(str, self.shape)) + (
-            f" to {' x '.join(map(str, self.out_shape))}" * (self.shape != self.out_shape)
-        )
-        head = f"{kind} of {shape} {self.dtype.name}, mesh {mesh}\nmethod {self.method}, {self.order} order"
-        modelled = f", {self.seconds:.2g} s modelled ({self.chip.name})" if self.chip == CPU else ""
+        method = f"method {self.method}, {self.order} order, ranked for {self.chip.name} devices"
+        modelled = "" if self.seconds is None else f", {self.seconds:.2g} s modelled"
+        head = "\n".join(textwrap.fill(line, WIDTH) for line in (self._title(), method))
         tail = f"{quantity(self.peak_bytes, 'B')} per device at the peak{modelled}"
-        head = "\n".join(textwrap.fill(line, WIDTH) for line in head.splitlines())
         return f"{head}\n\n{walk_table(self.walk, self.dtype.itemsize)}\n{tail}"
+
+    def __repr__(self) -> str:
+        sent, peak = quantity(self.work.sent_bytes, "B"), quantity(self.peak_bytes, "B")
+        return f"<Plan: {self._title()}; {len(self.walk.steps)} steps, {sent} sent, {peak} at the peak>"
+
+    def _title(self) -> str:
+        mesh = ", ".join(f"{k}={v}" for k, v in axis_sizes(self.mesh).items()) or "none"
+        kind = "inverse transform" if self.transform.sign > 0 else "transform"
+        resized = f" to {' x '.join(map(str, self.out_shape))}" * (self.shape != self.out_shape)
+        return f"{kind} of {' x '.join(map(str, self.shape))}{resized} {self.dtype.name}, mesh {mesh}"
 
     @staticmethod
     def _step_dict(stage: "Plan") -> dict[str, Any]:
@@ -157,6 +167,7 @@ class Plan:
             "step": stage.name,
             "layout": stage.out_layout.label(),
             "bytes": work.sent_bytes,
+            "all_to_alls": work.all_to_alls,
             "hops": work.hops,
             "flops": work.flops,
             "peak_bytes": work.peak_bytes,
@@ -164,21 +175,32 @@ class Plan:
 
     def _run(self, walk: Walk, x: Any) -> Array:
         x = self._placed(walk.start, x)
-        mesh = jax.typeof(x).sharding.mesh
-        return run(x, walk, (self.mesh if mesh.empty else mesh) if self.mesh is not None else None, self.dtype)
+        return run(x, walk, self._mesh_of(x), self.dtype)
+
+    def _mesh_of(self, x: Array) -> AnyMesh | None:
+        """The mesh as the array shows it, which inside `jit` is the abstract one of its type; else the plan's own."""
+        shown = jax.typeof(x).sharding.mesh
+        return shown if self.mesh is not None and not shown.empty else self.mesh
 
     def _placed(self, layout: Layout, x: Any) -> Array:
+        """The array stored as the walk takes it, or an error that says how to store it so."""
+        remedy = f"mf.shard(x, plan.mesh, {layout.spec})"
         if not isinstance(x, jax.Array):
             check(np.shape(x) == layout.shape, f"the array has shape {np.shape(x)}, the plan takes {layout.shape}")
-            return shard(np.asarray(x), self.mesh, layout.spec) if isinstance(self.mesh, Mesh) else jax.numpy.asarray(x)
-        stored = "" if layout.even else f", stored as {layout.storage}: make it with mf.shard(array, mesh, spec)"
-        check(x.shape == layout.storage, f"the array has shape {x.shape}, the plan takes {layout.shape}{stored}")
-        if isinstance(self.mesh, Mesh) and not isinstance(x, jax.core.Tracer):
-            wanted = NamedSharding(self.mesh, layout.spec)
-            check(
-                x.sharding.is_equivalent_to(wanted, x.ndim),
-                f"the array is sharded as {x.sharding}, the plan takes {layout.spec}: use jax.device_put(x, {wanted})",
+            x = shard(np.asarray(x), self.mesh, layout.spec) if isinstance(self.mesh, Mesh) else jax.numpy.asarray(x)
+        if x.shape == layout.shape != layout.storage:
+            raise ValueError(
+                f"the array has its logical shape {x.shape}, the plan takes it stored as {layout.storage}: use {remedy}"
             )
+        check(x.shape == layout.storage, f"the array has shape {x.shape}, the plan takes {layout.storage}")
+        described = self.mesh is not None and not isinstance(self.mesh, Mesh) and jax.typeof(x).sharding.mesh.empty
+        check(
+            not described, "the plan's mesh is only described: plan with a jax.sharding.Mesh of real devices to run it"
+        )
+        if isinstance(self.mesh, Mesh) and not isinstance(x, jax.core.Tracer):
+            same = x.sharding.is_equivalent_to(NamedSharding(self.mesh, layout.spec), x.ndim)
+            found = getattr(x.sharding, "spec", type(x.sharding).__name__)
+            check(same, f"the array is sharded as {found}, the plan takes {layout.spec} on its mesh: use {remedy}")
         return x
 
 
@@ -218,15 +240,15 @@ def plan(
         A Plan; print it to see the walk and its cost, call it to run it.
 
     Raises:
-        ValueError: a spec, axis, length, norm, method or order that does not fit, with what would.
+        ValueError, TypeError: an argument that does not fit, with what would.
+
+    Takes milliseconds; see `search` for many dimensions over many mesh axes. Plans are cached.
     """
-    shape = tuple(int(n) for n in shape)
-    for n in shape:
-        check(n >= 0, f"shape {shape} has the negative size {n}")
-    transform = resolve(shape, s, axes, norm, inverse)
-    sizes = mesh_sizes(mesh) if mesh is not None else {}
-    spec = _default_spec(len(shape), sizes) if spec is None else spec
-    start = from_spec(shape, sizes, spec)
+    shape = integers(shape, "shape")
+    check(min(shape, default=0) >= 0, f"shape {shape} has a negative size: give sizes of 0 or more")
+    dims, lengths = resolve(shape, s, axes)
+    transform, sizes = transform_of(dims, lengths, norm, inverse), axis_sizes(mesh)
+    start = from_spec(shape, sizes, _default_spec(len(shape), sizes) if spec is None else spec)
     complex_type = complex_dtype(np.dtype(dtype), precision)
     walk = find_walk(start, transform, method, order, chip_of(mesh), complex_type.itemsize)
     return Plan(walk, transform, mesh, complex_type, method, order, chip_of(mesh))

@@ -11,12 +11,10 @@ import numpy as np
 from jax import Array
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
-from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from .layout import Cuts, Layout, even_cuts
+from .layout import AnyMesh, Cuts, Layout, even_cuts, spec_of
 from .walk import Walk
-
-AnyMesh = Mesh | AbstractMesh
 
 walk_p = Primitive("meshfft_walk")
 
@@ -24,10 +22,10 @@ walk_p = Primitive("meshfft_walk")
 @functools.partial(jax.jit, static_argnums=(1, 2, 3))
 def run(x: Array, walk: Walk, mesh: AnyMesh | None, dtype: np.dtype) -> Array:
     """The walk on a stored array in its first layout, computed in a complex `dtype`; without a mesh, on one device."""
-    return apply_walk(x.astype(dtype), walk, mesh)
+    return _bind(x.astype(dtype), walk, mesh)
 
 
-def apply_walk(x: Array, walk: Walk, mesh: AnyMesh | None) -> Array:
+def _bind(x: Array, walk: Walk, mesh: AnyMesh | None) -> Array:
     """The walk as one equation of JAX."""
     return walk_p.bind(x, walk=walk, mesh=mesh)
 
@@ -49,16 +47,16 @@ def _abstract(x: jax.core.ShapedArray, *, walk: Walk, mesh: AnyMesh | None) -> j
 def _transpose(ct: Array, x: object, *, walk: Walk, mesh: AnyMesh | None) -> list[object]:
     if isinstance(ct, ad.Zero):
         return [ad.Zero(x.aval)]  # type: ignore[attr-defined]
-    return [apply_walk(ct, walk.transpose(), mesh)]
+    return [_bind(ct, walk.transpose(), mesh)]
 
 
 def _batch(axis_data, args, dims, *, walk: Walk, mesh: AnyMesh | None):  # type: ignore[no-untyped-def]
     (x,), (dim,) = args, dims
     if dim is None:
-        return apply_walk(x, walk, mesh), None
+        return _bind(x, walk, mesh), None
     axes = axis_data.explicit_mesh_axis or axis_data.spmd_name or ()
     axes = (axes,) if isinstance(axes, str) else tuple(axes)
-    return apply_walk(x, walk.insert(dim, x.shape[dim], _batch_cuts(x.shape[dim], axes, mesh)), mesh), dim
+    return _bind(x, walk.insert(dim, x.shape[dim], _batch_cuts(x.shape[dim], axes, mesh)), mesh), dim
 
 
 def _batch_cuts(size: int, axes: tuple[str, ...], mesh: AnyMesh | None) -> Cuts:
@@ -67,8 +65,7 @@ def _batch_cuts(size: int, axes: tuple[str, ...], mesh: AnyMesh | None) -> Cuts:
 
 def _only(axes: set[str], layout: Layout) -> PartitionSpec:
     """The layout's spec without the mesh axes whose placement XLA decides."""
-    kept = (tuple(a for a in cut if a in axes) for cut in layout.axes)
-    return PartitionSpec(*(a[0] if len(a) == 1 else a or None for a in kept))
+    return spec_of(tuple(a for a in names if a in axes) for names in layout.axes)
 
 
 walk_p.def_impl(lambda x, *, walk, mesh: run(x, walk, mesh, x.dtype))

@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 
+from .arguments import Transform
 from .hardware import Chip
 from .layout import Cut, Cuts, Layout, even_cuts, nested
 from .local import fits_stockham
@@ -20,42 +21,46 @@ from .steps.phase_fft import PASSES as PHASE_PASSES
 from .steps.swap import PASSES as SWAP_PASSES
 from .work import Work
 
-METHODS = {
-    "auto": (LocalFFT, Swap, RingDense, PhaseFFT),
-    "transpose": (LocalFFT, Swap),
-    "cooley-tukey": (LocalFFT, PhaseFFT),
-    "kdft": (RingDense,),
-}
-
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """What a walk has to do.
+    """What a walk has to do, and on what.
 
     Attributes:
         start: the layout the array comes in.
-        dims: the dimensions to transform.
-        lengths: the transform length N of each, which is also its size afterwards.
-        sign: the sign in the exponent.
+        transform: the dimensions, their lengths and the sign; a length is also the size afterwards.
         method: a key of METHODS.
         goal: the layout wanted, or None for any whose padding, if it has some, lies at the tail.
         even: accept only a final layout without padding.
-        in_cache: offer the local engine that works on columns in cache.
+        chip: the rates that price a step.
+        itemsize: bytes of one element.
     """
 
     start: Layout
-    dims: tuple[int, ...]
-    lengths: tuple[int, ...]
-    sign: int
-    method: str = "auto"
-    goal: Layout | None = None
-    even: bool = False
-    in_cache: bool = True
+    transform: Transform
+    method: str
+    goal: Layout | None
+    even: bool
+    chip: Chip
+    itemsize: int
+
+    def seconds(self, step: Step, layout: Layout) -> float:
+        """The modelled price of a step."""
+        return self.chip.seconds(step.work(layout, self.itemsize))
+
+    def todo(self, done: frozenset[int]) -> dict[int, int]:
+        """The dimensions still to be transformed, with their lengths."""
+        pairs = zip(self.transform.dims, self.transform.lengths, strict=True)
+        return {dim: length for dim, length in pairs if dim not in done}
 
 
-def search(problem: Problem, chip: Chip, itemsize: int) -> tuple[Step, ...] | None:
-    """The steps of the cheapest walk, or None where the method has none."""
-    start, ahead = (problem.start, frozenset[int]()), _Ahead(problem, chip, itemsize)
+def search(problem: Problem) -> tuple[Step, ...] | None:
+    """The steps of the cheapest walk, or None where the method has none.
+
+    Takes milliseconds for three dimensions, seconds for five over four mesh axes: the nodes are all the ways to lay
+    axes out over dimensions.
+    """
+    start, ahead = (problem.start, frozenset[int]()), _Ahead(problem)
     best, order = {start: 0.0}, itertools.count()
     queue: list = [(0.0, 0.0, next(order), 0.0, start, ())]
     while queue:
@@ -63,11 +68,11 @@ def search(problem: Problem, chip: Chip, itemsize: int) -> tuple[Step, ...] | No
         if cost > best[node]:
             continue
         layout, done = node
-        if len(done) == len(problem.dims) and _wanted(problem, layout):
+        if not problem.todo(done) and _wanted(problem, layout):
             return path
-        for step in _moves(problem, layout, done):
+        for step in moves(problem, layout, problem.todo(done)):
             after = (step.after(layout), done.union(step.dims))
-            price = cost + chip.seconds(step.work(layout, itemsize))
+            price = cost + problem.seconds(step, layout)
             if price < best.get(after, math.inf):
                 best[after], left = price, ahead.seconds(*after)
                 heapq.heappush(queue, (price + left, left, next(order), price, after, (*path, step)))
@@ -82,22 +87,32 @@ class _Ahead:
     cannot do both, since what leaves home travels outside what returns with it.
     """
 
-    def __init__(self, problem: Problem, chip: Chip, itemsize: int) -> None:
-        self.problem = problem
-        lengths = dict(zip(problem.dims, problem.lengths, strict=True))
-        sizes = [min(n, lengths.get(d, n)) for d, n in enumerate(problem.start.shape)]
-        points = math.prod(sizes) // math.prod(problem.start.parts)
-        size = points * itemsize
-        self.swap = chip.seconds(Work(memory_bytes=SWAP_PASSES * size, sent_bytes=size // 2, all_to_alls=1))
-        self.fft = {d: _arithmetic(n, points, size, chip) for d, n in lengths.items()}
-        ring = {
-            d: Work(matrix_flops=8 * n * points, sent_bytes=size, hops=1, overlapped=True) for d, n in lengths.items()
-        }
-        phase = chip.seconds(Work(memory_bytes=PHASE_PASSES * size, sent_bytes=size // 2 + size, all_to_alls=1, hops=1))
-        self.ring = {d: min(chip.seconds(ring[d]), self.fft[d] + phase) for d in lengths}
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.lengths = problem, problem.todo(frozenset())
+        sizes = [min(n, self.lengths.get(d, n)) for d, n in enumerate(problem.start.shape)]
+        self.points = math.prod(sizes) // math.prod(problem.start.parts)
+        self.bytes, self.chip = self.points * problem.itemsize, problem.chip
+        self.swap = self._least(memory_bytes=SWAP_PASSES * self.bytes, sent_bytes=self.bytes // 2, all_to_alls=1)
+        self.fft = {dim: self._arithmetic(length) for dim, length in self.lengths.items()}
+        self.ring = {dim: self._rings(length) for dim, length in self.lengths.items()}
+
+    def _least(self, **counts: int) -> float:
+        return self.chip.seconds(Work(overlapped="matrix_flops" in counts, **counts))
+
+    def _arithmetic(self, length: int) -> float:
+        """The least seconds any step takes for one dimension."""
+        dense, fast = 8 * self.points * length, int(5 * self.points * math.log2(length))
+        passes = {"memory_bytes": 2 * self.bytes}
+        return min(self._least(matrix_flops=dense, **passes), self._least(vector_flops=fast, **passes))
+
+    def _rings(self, length: int) -> float:
+        """The least seconds of a dimension that stays cut, over two shards."""
+        dense = self._least(matrix_flops=8 * self.points * length, sent_bytes=self.bytes, hops=1)
+        sent, memory = self.bytes // 2 + self.bytes, (PHASE_PASSES - 2) * self.bytes
+        return min(dense, self._arithmetic(length) + self._least(memory_bytes=memory, sent_bytes=sent, hops=1))
 
     def seconds(self, layout: Layout, done: frozenset[int]) -> float:
-        return sum(self._dim(layout, d, d in self.fft and d not in done) for d in range(layout.ndim))
+        return sum(self._dim(layout, d, d in self.lengths and d not in done) for d in range(layout.ndim))
 
     def _dim(self, layout: Layout, dim: int, todo: bool) -> float:
         goal = self.problem.goal
@@ -115,26 +130,16 @@ def _real(cuts: Cuts) -> Cuts:
     return tuple(cut for cut in cuts if cut.parts > 1)
 
 
-def _arithmetic(length: int, points: int, size: int, chip: Chip) -> float:
-    """The least seconds any step takes for one dimension."""
-    dense = Work(matrix_flops=8 * points * length, memory_bytes=2 * size)
-    fast = Work(vector_flops=int(5 * points * math.log2(max(length, 1))), memory_bytes=2 * size)
-    return min(chip.seconds(dense), chip.seconds(fast))
-
-
 def _wanted(problem: Problem, layout: Layout) -> bool:
     if problem.goal is not None:
         return layout == problem.goal
     return layout.even or (layout.tail and not problem.even)
 
 
-def _moves(problem: Problem, layout: Layout, done: frozenset[int]) -> Iterator[Step]:
-    allowed = METHODS[problem.method]
-    todo = {d: n for d, n in zip(problem.dims, problem.lengths, strict=True) if d not in done}
-    makers: dict[type, Callable] = {LocalFFT: _local, PhaseFFT: _phase, RingDense: _ring, Swap: _swaps}
-    for kind in allowed:
-        if kind in makers:
-            yield from makers[kind](problem, layout, todo)
+def moves(problem: Problem, layout: Layout, todo: dict[int, int]) -> Iterator[Step]:
+    """The steps that may be taken from a layout."""
+    for offered in METHODS[problem.method]:
+        yield from offered(problem, layout, todo)
 
 
 def _local(problem: Problem, layout: Layout, todo: dict[int, int]) -> Iterator[LocalFFT]:
@@ -142,22 +147,22 @@ def _local(problem: Problem, layout: Layout, todo: dict[int, int]) -> Iterator[L
     whole = tuple(d for d in sorted(todo) if layout.parts[d] == 1)
     if whole:
         lengths = tuple(todo[d] for d in whole)
-        yield LocalFFT(whole, problem.sign, lengths, lengths, "xla")
-        if problem.in_cache and fits_stockham(layout.block, whole[0], lengths[0]):
-            yield LocalFFT(whole[:1], problem.sign, lengths[:1], lengths[:1], "stockham")
+        yield LocalFFT(whole, problem.transform.sign, lengths, lengths, "xla")
+        if problem.chip.cached and fits_stockham(layout.block, whole[0], lengths[0]):
+            yield LocalFFT(whole[:1], problem.transform.sign, lengths[:1], lengths[:1], "stockham")
 
 
 def _phase(problem: Problem, layout: Layout, todo: dict[int, int]) -> Iterator[PhaseFFT]:
     for dim, length in todo.items():
-        parts, nested_ = layout.parts[dim], nested(layout.cuts[dim])
-        if parts > 1 and layout.shape[dim] == length and length % parts**2 == 0 and nested_ and length < MAX_LENGTH:
-            yield PhaseFFT(dim, problem.sign)
+        parts, fits = layout.parts[dim], nested(layout.cuts[dim]) and layout.shape[dim] == length < MAX_LENGTH
+        if fits and parts > 1 and length % parts**2 == 0:
+            yield PhaseFFT(dim, problem.transform.sign)
 
 
 def _ring(problem: Problem, layout: Layout, todo: dict[int, int]) -> Iterator[RingDense]:
     for dim, length in todo.items():
         if length < MAX_LENGTH:
-            yield RingDense(dim, problem.sign, length, length, layout.resize(dim, length).cuts[dim])
+            yield RingDense(dim, problem.transform.sign, length, length, layout.resize(dim, length).cuts[dim])
 
 
 def _swaps(problem: Problem, layout: Layout, todo: dict[int, int]) -> Iterator[Swap]:
@@ -197,3 +202,12 @@ def _leaving(problem: Problem, layout: Layout, source: int, target: int, moved: 
         if wanted[: len(begun)] == begun and [c.axis for c in last] == [c.axis for c in moved] and last != equal:
             if nested(last) and layout.block[target] <= last[0].parts * last[0].span:
                 yield Swap(source, target, last)
+
+
+Offer = Callable[[Problem, Layout, dict[int, int]], Iterator[Step]]
+METHODS: dict[str, tuple[Offer, ...]] = {
+    "auto": (_local, _swaps, _ring, _phase),
+    "transpose": (_local, _swaps),
+    "cooley-tukey": (_local, _phase),
+    "kdft": (_ring,),
+}

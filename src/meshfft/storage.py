@@ -4,7 +4,6 @@ JAX shards a dimension only in equal parts, so a size that no mesh axis divides 
 logical size is kept beside it, in the plan's layouts.
 """
 
-from collections.abc import Mapping
 from typing import Any, Protocol
 
 import jax
@@ -13,8 +12,9 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding
 
+from .dtypes import check_numeric
 from .errors import check
-from .layout import Layout, Spec, from_spec
+from .layout import Layout, Spec, axis_sizes, from_spec
 
 
 class Sliceable(Protocol):
@@ -39,18 +39,17 @@ def shard(array: Sliceable | Array, mesh: Mesh, spec: Spec) -> Array:
         spec: a PartitionSpec; several mesh axes may cut one dimension, and axes may stay idle.
 
     Returns:
-        The stored array; keep `array.shape`, and give it to `plan` and `gather`.
+        The stored array. It does not know its logical shape, and `fftn` would transform the padding as data: where
+        sizes do not divide, give `array.shape` to `plan` and the stored array to that plan.
 
     Raises:
         ValueError: the spec does not fit the array or the mesh.
         TypeError: the elements are not numbers.
     """
     check(isinstance(mesh, Mesh), f"mesh is {type(mesh).__name__}: give a jax.sharding.Mesh of real devices", TypeError)
-    dtype = np.dtype(array.dtype)
-    check(
-        jnp.issubdtype(dtype, jnp.number) or dtype.kind == "b", f"dtype {dtype} is not numeric: give numbers", TypeError
-    )
-    layout = from_spec(array.shape, mesh_sizes(mesh), spec)
+    array = array if hasattr(array, "dtype") else np.asarray(array)
+    check_numeric(np.dtype(array.dtype))
+    layout = from_spec(array.shape, axis_sizes(mesh), spec)
     sharding = NamedSharding(mesh, layout.spec)
     if isinstance(array, jax.Array):
         widths = [(0, stored - n) for stored, n in zip(layout.storage, layout.shape, strict=True)]
@@ -73,11 +72,6 @@ def gather(y: Array, shape: tuple[int, ...]) -> np.ndarray:
         fits, f"shape {tuple(shape)} is not within the stored {y.shape}: give the logical shape, such as plan.out_shape"
     )
     return np.asarray(y)[tuple(slice(0, n) for n in shape)]
-
-
-def mesh_sizes(mesh: Any) -> Mapping[str, int]:
-    """Mesh axis names and sizes, in order."""
-    return dict(zip(mesh.axis_names, mesh.axis_sizes, strict=True))
 
 
 def _read(array: Sliceable, layout: Layout, index: tuple[slice, ...]) -> np.ndarray:

@@ -7,21 +7,22 @@ from .work import Work
 
 WIDTH = 80
 HEADS = ("step", "layout after", "sent", "hops", "flops", "peak")
+INDENT = "    "
 
 
 def walk_table(walk: Walk, itemsize: int) -> str:
-    """The steps of a walk with the layout each leaves, and per device: bytes sent, hops, flops, peak memory."""
+    """The steps of a walk with the layout each leaves, and per device: bytes sent, hops, flops, peak memory.
+
+    Under hops, "all" is one all-to-all and a number counts hops to a neighbour.
+    """
     done: frozenset[int] = frozenset()
     rows: list[tuple[str, ...]] = [HEADS, ("start", walk.start.label(), "", "", "", "")]
-    for step, before, after, work in zip(
-        walk.steps, walk.layouts, walk.layouts[1:], walk.works(itemsize), strict=False
-    ):
+    for (step, before), after, work in zip(walk.pairs, walk.layouts[1:], walk.works(itemsize), strict=True):
         done = done.union(step.dims)
         rows.append((step.name(before), after.label(done), *_counts(work)))
     rows.append(("per device", "", *_counts(walk.work(itemsize))))
-    widths = [max(len(row[j]) for row in rows) for j in range(len(HEADS))]
-    rule = "-" * min(WIDTH, sum(widths) + 2 * (len(HEADS) - 1))
-    lines = [_line(row, widths) for row in rows]
+    lines = _lines(rows)
+    rule = "-" * max(len(part) for line in lines for part in line.split("\n"))
     return "\n".join([lines[0], rule, *lines[1:-1], rule, lines[-1]])
 
 
@@ -35,19 +36,23 @@ def quantity(value: float, unit: str = "") -> str:
 
 
 def _counts(work: Work) -> tuple[str, ...]:
+    exchanges = f"{work.all_to_alls} all" if work.all_to_alls > 1 else "all" * work.all_to_alls
     return (
         quantity(work.sent_bytes, "B") if work.sent_bytes else "-",
-        str(work.hops) if work.hops else "-",
+        " + ".join(filter(None, (exchanges, str(work.hops or "")))) or "-",
         quantity(work.flops) if work.flops else "-",
         quantity(work.peak_bytes, "B"),
     )
 
 
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    """Words to the left, numbers to the right; what is too wide for the screen goes on a line of its own."""
-    cells = [cell.ljust(w) if j < 2 else cell.rjust(w) for j, (cell, w) in enumerate(zip(row, widths, strict=True))]
-    line = "  ".join(cells).rstrip()
-    if len(line) <= WIDTH:
-        return line
-    words, numbers = "  ".join(row[:2]), "  ".join(cells[2:])
-    return words + "\n" + numbers.rjust(WIDTH)
+def _lines(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Words to the left, numbers to the right; where that is too wide, every row has its numbers on a second line."""
+    widths = [max(len(row[j]) for row in rows) for j in range(len(HEADS))]
+    words = ["  ".join(cell.ljust(w) for cell, w in zip(row[:2], widths, strict=False)) for row in rows]
+    numbers = ["  ".join(cell.rjust(w) for cell, w in zip(row[2:], widths[2:], strict=True)) for row in rows]
+    folds = len(words[0]) + 2 + len(numbers[0]) > WIDTH
+    between = "\n" + INDENT if folds else "  "
+    return [
+        "\n".join(filter(None, (part.rstrip() for part in (w + between + n).split("\n"))))
+        for w, n in zip(words, numbers, strict=True)
+    ]

@@ -37,26 +37,33 @@ class Walk:
         return tuple(itertools.accumulate(self.steps, lambda layout, step: step.after(layout), initial=self.start))
 
     @property
+    def pairs(self) -> tuple[tuple[Step, Layout], ...]:
+        """Each step with the layout it starts from."""
+        return tuple(zip(self.steps, self.layouts[:-1], strict=True))
+
+    @property
     def end(self) -> Layout:
+        """The layout the result is in."""
         return self.layouts[-1]
 
     def works(self, itemsize: int) -> tuple[Work, ...]:
         """What each step costs one device."""
-        return tuple(step.work(layout, itemsize) for step, layout in self._pairs())
+        return tuple(step.work(layout, itemsize) for step, layout in self.pairs)
 
     def work(self, itemsize: int) -> Work:
+        """What the whole walk costs one device."""
         return total(self.works(itemsize))
 
     def apply(self, block: Array) -> Array:
         """One device's block, from the first layout to the last."""
-        for step, layout in self._pairs():
+        for step, layout in self.pairs:
             with jax.named_scope(type(step).__name__):
                 block = step.apply(block, layout)
         return block if self.scale == 1 else block * self.scale
 
     def transpose(self) -> "Walk":
         """The walk back by the transposed matrix."""
-        steps = tuple(step.transpose(layout) for step, layout in self._pairs())
+        steps = tuple(step.transpose(layout) for step, layout in self.pairs)
         return Walk(self.end, steps[::-1], self.scale)
 
     def conjugate(self) -> "Walk":
@@ -74,8 +81,5 @@ class Walk:
 
     def stages(self) -> tuple["Walk", ...]:
         """A walk for each step, which one after the other do the same."""
-        scales = [1.0] * (len(self.steps) - 1) + [self.scale]
-        return tuple(Walk(layout, (step,), s) for (step, layout), s in zip(self._pairs(), scales, strict=False))
-
-    def _pairs(self) -> list[tuple[Step, Layout]]:
-        return list(zip(self.steps, self.layouts, strict=False))
+        last = len(self.steps) - 1
+        return tuple(Walk(before, (s,), self.scale if j == last else 1.0) for j, (s, before) in enumerate(self.pairs))

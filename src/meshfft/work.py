@@ -1,6 +1,6 @@
 """Work: what a step costs one device, counted and never timed.
 
-Counts add along a walk; `peak` is the largest, not the sum. A machine turns counts into seconds (see hardware).
+Counts add along a walk; `peak_bytes` is the largest, not the sum. A machine turns counts into seconds (see hardware).
 """
 
 import dataclasses
@@ -33,11 +33,19 @@ class Work:
 
     @property
     def flops(self) -> int:
+        """Real operations of every kind."""
         return self.matrix_flops + self.vector_flops
 
 
 def total(works: Iterable[Work]) -> Work:
     """The work of steps taken one after the other."""
     parts = list(works)
-    sums = {f.name: sum(getattr(w, f.name) for w in parts) for f in dataclasses.fields(Work) if f.type is int}
-    return Work(**sums | {"peak_bytes": max((w.peak_bytes for w in parts), default=0)})
+    return Work(
+        matrix_flops=sum(w.matrix_flops for w in parts),
+        vector_flops=sum(w.vector_flops for w in parts),
+        memory_bytes=sum(w.memory_bytes for w in parts),
+        sent_bytes=sum(w.sent_bytes for w in parts),
+        all_to_alls=sum(w.all_to_alls for w in parts),
+        hops=sum(w.hops for w in parts),
+        peak_bytes=max((w.peak_bytes for w in parts), default=0),
+    )

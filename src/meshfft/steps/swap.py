@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import ClassVar
 
 from jax import Array
 
@@ -23,7 +24,7 @@ class Swap:
     source: int
     target: int
     leaves: Cuts
-    dims = ()
+    dims: ClassVar[tuple[int, ...]] = ()
 
     @property
     def axes(self) -> tuple[str, ...]:
