@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 import meshfft
-from meshfft.cli import memory, parse, show, transform
+from meshfft.cli import memory, parse, show
 from meshfft.cli.app import app
 from meshfft.cli.execute import run_stages
 from meshfft.cli.guard import describe
@@ -426,8 +426,3 @@ def test_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a version that is not the installed package's."""
     monkeypatch.setattr("meshfft.cli.info.metadata.version", lambda name: {"meshfft": "1.2.3"}[name])
     assert call("--version") == "meshfft 1.2.3\n"
-
-
-def test_working_dtype_of_small_floats() -> None:
-    """Catches half precision computed as such, or as double."""
-    assert transform.working_dtype(np.dtype(np.float16), "default") == np.complex64

@@ -4,9 +4,8 @@ from typing import Annotated
 
 import typer
 
-METHODS = ("auto", "transpose", "cooley-tukey", "kdft")
-NORMS = ("backward", "ortho", "forward")
-ORDERS = ("natural", "any")
+from ..arguments import NORMS
+from ..search import METHODS
 
 Mesh = Annotated[str, typer.Option(metavar="P,P,...", help="Devices along mesh axes x, y, z, w: 2,2,2.")]
 Spec = Annotated[

@@ -16,6 +16,8 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
     def run(*args: Any, **options: Any) -> None:
         try:
             command(*args, **options)
+        except BrokenPipeError:
+            raise typer.Exit(0) from None  # the reader has seen enough
         except REFUSALS as error:
             typer.echo(f"meshfft: error: {describe(error)}", err=True)
             raise typer.Exit(2) from None
@@ -27,6 +29,8 @@ def describe(error: Exception) -> str:
     """One line for an error."""
     if isinstance(error, MemoryError):
         return f"out of memory ({error}): use more devices or --precision float32"
+    if isinstance(error, FileExistsError) and "overwrite" in str(error):
+        return str(error).replace("overwrite it", "replace it with --overwrite")
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return " ".join(str(error).split()) or type(error).__name__

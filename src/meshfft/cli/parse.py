@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ..arguments import NORMS
+from ..choice import ORDERS
 from ..errors import check
-from .flags import METHODS, NORMS, ORDERS
+from ..search import METHODS
 
 MESH_AXES = ("x", "y", "z", "w")
 SpecEntry = None | str | tuple[str, ...]
@@ -53,7 +55,7 @@ def options(axes_text: str | None, method: str, order: str, norm: str, inverse: 
     """What `meshfft.plan` is to be given besides shape, mesh, spec and dtype."""
     return {
         "axes": axes(axes_text),
-        "method": choice(method, METHODS, "--method"),
+        "method": choice(method, tuple(METHODS), "--method"),
         "order": choice(order, ORDERS, "--order"),
         "norm": choice(norm, NORMS, "--norm"),
         "inverse": inverse,

@@ -12,12 +12,11 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from ..dtypes import PRECISIONS
 from ..errors import check
 from . import flags, parse
 from .guard import guarded
 from .show import Timing, print_json, print_timings, progress
-
-PRECISIONS = ("default", "float32", "float64")
 
 
 @guarded
@@ -50,7 +49,7 @@ def transform(
 
     check(plot is None or not inverse, "--plot draws a spectrum and --inverse leaves none: plot the forward transform")
     sizes, options = parse.mesh(mesh), parse.options(axes, method, order, norm, inverse)
-    parse.choice(precision, PRECISIONS, "--precision")
+    parse.choice(precision, ("default", *PRECISIONS), "--precision")
     check_output(target, overwrite, 0)
     if plot is not None:
         check_picture(plot, overwrite)
@@ -72,16 +71,11 @@ def _plan(array: Any, sizes: dict[str, int], spec: Sequence[parse.SpecEntry], pr
 
     from .devices import start_mesh, use_float64
 
-    dtype = working_dtype(array.dtype, precision)
-    if dtype == np.complex128:
+    if precision == "float64" or (precision == "default" and array.dtype in (np.float64, np.complex128)):
         use_float64()
-    return meshfft.plan(array.shape, mesh=start_mesh(sizes), spec=spec, dtype=dtype, **options)
-
-
-def working_dtype(dtype: np.dtype[Any], precision: str) -> np.dtype[Any]:
-    """The complex dtype to compute in: as precise as the input, if not said otherwise; integers count as float32."""
-    double = precision == "float64" or (precision == "default" and dtype in (np.float64, np.complex128))
-    return np.dtype(np.complex128 if double else np.complex64)
+    return meshfft.plan(
+        array.shape, mesh=start_mesh(sizes), spec=spec, dtype=array.dtype, precision=precision, **options
+    )
 
 
 def _compute(made: Any, array: Any, target: Path, overwrite: bool) -> list[Timing]:
