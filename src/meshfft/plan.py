@@ -230,19 +230,16 @@ def plan(
         axes: transformed dimensions, as numpy.fft.fftn.
         dtype: type of the input; complex64 for anything of 32 bits or fewer, complex128 otherwise.
         norm: "backward", "ortho" or "forward".
-        method: "auto", "transpose" (swaps and local FFTs), "cooley-tukey" (the paper's FFT) or "kdft" (the paper's
-            KDFT).
+        method: "auto", "transpose", "cooley-tukey" (the paper's FFT) or "kdft" (the paper's KDFT).
         order: "natural" returns the result sharded as the input came; "any" leaves it in the cheapest layout.
         inverse: plan the inverse transform.
-        precision: "float32" or "float64" to compute in another precision than the input's.
+        precision: "float32" or "float64", to compute in another precision than the input's.
 
     Returns:
-        A Plan; print it to see the walk and its cost, call it to run it.
+        A Plan, in milliseconds (see `search` for many dimensions over many mesh axes); print it, or call it.
 
     Raises:
         ValueError, TypeError: an argument that does not fit, with what would.
-
-    Takes milliseconds; see `search` for many dimensions over many mesh axes. Plans are cached.
     """
     shape = integers(shape, "shape")
     check(min(shape, default=0) >= 0, f"shape {shape} has a negative size: give sizes of 0 or more")
