@@ -34,8 +34,8 @@ class Case(NamedTuple):
 
 
 @st.composite
-def cases(draw: st.DrawFn, even: bool = False) -> Case:
-    """Any case; with `even`, only sizes that the mesh divides."""
+def cases(draw: st.DrawFn, power: int = 0) -> Case:
+    """Any case; with `power`, sizes that the number of shards to this power divides."""
     mesh = draw(st.sampled_from(MESHES))
     ndim = draw(st.integers(1, 4))
     entries: list[tuple[str, ...]] = [()] * ndim
@@ -46,9 +46,9 @@ def cases(draw: st.DrawFn, even: bool = False) -> Case:
     shape = [draw(st.sampled_from(SIZES)) for _ in range(ndim)]
     while ndim > 2 and _points(shape) > 4000:
         shape[shape.index(max(shape))] = draw(st.sampled_from(SIZES[:6]))
-    if even:
+    if power:
         parts = [_points([mesh["xyzw".index(a)] for a in axes]) for axes in entries]
-        shape = [max(1, n // p) * p for n, p in zip(shape, parts, strict=True)]
+        shape = [max(1, n // p**power) * p**power for n, p in zip(shape, parts, strict=True)]
     axes = draw(st.lists(st.integers(0, ndim - 1), min_size=1, max_size=ndim, unique=True))
     return Case(tuple(shape), mesh, PartitionSpec(*(e or None for e in entries)), tuple(axes))
 

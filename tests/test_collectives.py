@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from reference import mesh, noise
+from reference import dft, error, mesh, noise
 
 import meshfft as mf
 from meshfft.hlo import collectives
@@ -19,6 +19,7 @@ TABLE = {
     "slab": ((64, 16, 16), (8,), P("x"), None),
     "slab, last dimension": ((16, 16, 64), (8,), P(None, None, "x"), None),
     "slab, two mesh axes": ((64, 16, 16), (2, 4), P(("y", "x")), None),
+    "slab to any, two mesh axes of two sizes": ((16, 64, 16), (2, 4), P(None, ("x", "y")), None),
     "2-D": ((64, 16), (4, 2), P("x", "y"), None),
     "2-D, uneven": ((17, 13), (4, 2), P("x", "y"), None),
     "1-D": ((64,), (8,), P("x"), None),
@@ -45,13 +46,15 @@ def _plan(name: str, method: str, order: str, scale: int = 1) -> mf.Plan | None:
 @pytest.mark.parametrize("order", ["natural", "any"])
 @pytest.mark.parametrize("method", METHODS)
 def test_compiled_text_holds_the_plans_collectives(name: str, method: str, order: str) -> None:
-    """Catches an all-gather, an all-reduce or a hidden reshard, in the transform and in its gradient."""
+    """Catches a gather, a reduction or a hidden reshard, in the transform and its gradient, and a wrong value."""
     plan = _plan(name, method, order)
     if plan is None:
         return  # the method has no walk here and says so; auto and kdft always have one (next test)
-    sharding = NamedSharding(plan.mesh, plan.in_layout.spec)  # type: ignore[arg-type]
-    x = jax.ShapeDtypeStruct(plan.in_layout.storage, plan.dtype, sharding=sharding)
-    assert collectives(jax.jit(plan).lower(x).compile()) == plan.collectives
+    values = noise(plan.shape)
+    x = mf.shard(values, plan.mesh, plan.in_layout.spec)  # type: ignore[arg-type]
+    program = jax.jit(plan).lower(x).compile()
+    assert collectives(program) == plan.collectives
+    assert error(mf.gather(program(x), plan.out_shape), dft(values, plan.transform.dims)) <= 4e-7
     out = NamedSharding(plan.mesh, plan.out_layout.spec)  # type: ignore[arg-type]
     ct = jax.ShapeDtypeStruct(plan.out_layout.storage, plan.dtype, sharding=out)
     pull = jax.jit(lambda a, b: jax.vjp(plan, a)[1](b)).lower(x, ct).compile()
