@@ -94,6 +94,7 @@ def meshfft_cases(data: Data) -> Iterator[Case]:
     kinds = [
         ("transpose", "natural", 1),
         ("transpose", "any", 1),
+        ("auto", "any", 1),
         ("cooley-tukey", "natural", 1),
         ("kdft", "natural", SLOW),
     ]

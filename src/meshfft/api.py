@@ -6,7 +6,6 @@ a size that the mesh axes do not divide, the axes move to dimensions that they d
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -183,14 +182,18 @@ def _transform(
     axes: Sequence[int] | None,
     norm: str | None,
     inverse: bool,
-    *options: Any,
+    method: str,
+    order: str,
+    spec: Spec | None,
+    precision: str | None,
 ) -> Array:
     """Transforms dimension after dimension where one is given twice, as NumPy does from the last to the first."""
     x = _array(a)
     dims, lengths = resolve(x.shape, s, axes)
-    first = len(dims) - 1 if len(set(dims)) < len(dims) else 0
-    x = _unique(x, dims[first:], lengths[first:], norm, inverse, *options)
-    return _transform(x, lengths[:first], dims[:first], norm, inverse, *options) if first else x
+    if len(set(dims)) < len(dims):
+        x = _unique(x, dims[-1:], lengths[-1:], norm, inverse, method, "natural", spec, precision)
+        return _transform(x, lengths[:-1], dims[:-1], norm, inverse, method, order, spec, precision)
+    return _unique(x, dims, lengths, norm, inverse, method, order, spec, precision)
 
 
 def _unique(
@@ -221,7 +224,7 @@ def _array(a: ArrayLike) -> Array:
         return a
     array = np.asarray(a)
     check_numeric(array.dtype)
-    return jnp.asarray(array)
+    return jnp.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
 
 
 def _one(value: int | None, name: str) -> tuple[int, ...] | None:

@@ -27,12 +27,13 @@ def find_walk(
     check(method in METHODS, f"method {method!r} is unknown: use one of " + ", ".join(map(repr, METHODS)))
     check(order in ORDERS, f"order {order!r} is unknown: use 'natural' or 'any'")
     natural = _natural(start, transform)
-    free = order == "any" or (even and not natural.even)
-    problem = Problem(start, transform, method, None if free else natural, even, chip, itemsize)
-    steps = search(problem)
-    if steps is None:
-        raise ValueError(_no_walk(problem))
-    return Walk(start, steps, transform.scale)
+    goals = [None] if even and not natural.even else [natural, None] if order == "any" else [natural]
+    problems = [Problem(start, transform, method, goal, even, chip, itemsize) for goal in goals]
+    found = [steps for problem in problems if (steps := search(problem)) is not None]
+    if not found:
+        raise ValueError(_no_walk(problems[-1]))
+    walks = [Walk(start, steps, transform.scale) for steps in found]
+    return min(walks, key=lambda walk: sum(chip.seconds(work) for work in walk.works(itemsize)))
 
 
 def chip_of(mesh: AnyMesh | None) -> Chip:

@@ -9,10 +9,10 @@ from jax import Array
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from .errors import check
-from .layout import Spec, axis_sizes, from_spec
+from .layout import AnyMesh, Spec, axis_sizes, from_spec
 
 
-def placement(x: Array, spec: Spec | None) -> tuple[AbstractMesh | None, Spec]:
+def placement(x: Array, spec: Spec | None) -> tuple[AnyMesh | None, Spec]:
     """The mesh and spec of an array; no mesh means that every device holds, or may hold, all of it.
 
     Raises:
@@ -23,7 +23,7 @@ def placement(x: Array, spec: Spec | None) -> tuple[AbstractMesh | None, Spec]:
     if isinstance(x, jax.core.Tracer):
         return _traced(x, mesh, spec)
     if isinstance(x.sharding, NamedSharding):
-        return mesh, _agreed(x.ndim, mesh, x.sharding.spec, spec)
+        return x.sharding.mesh, _agreed(x.ndim, mesh, x.sharding.spec, spec)
     check(
         x.sharding.is_fully_replicated,
         f"the array has a {type(x.sharding).__name__}: give it a NamedSharding, with jax.device_put",
@@ -37,7 +37,7 @@ def placement(x: Array, spec: Spec | None) -> tuple[AbstractMesh | None, Spec]:
 
 
 def _traced(x: Array, mesh: AbstractMesh, spec: Spec | None) -> tuple[AbstractMesh | None, Spec]:
-    mesh = jax.sharding.get_abstract_mesh() if mesh.empty and spec is not None else mesh
+    mesh = jax.sharding.get_abstract_mesh() if mesh.empty else mesh
     kinds = {kind for kind, size in zip(mesh.axis_types, mesh.axis_sizes, strict=True) if size > 1}
     if kinds <= {AxisType.Manual}:
         check(

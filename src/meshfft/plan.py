@@ -101,7 +101,13 @@ class Plan:
     @property
     def stages(self) -> tuple["Plan", ...]:
         """A plan for each step; one after the other they do the same."""
-        return tuple(dataclasses.replace(self, walk=walk) for walk in self.walk.stages())
+        lengths = dict(zip(self.transform.dims, self.transform.lengths, strict=True))
+        stages = []
+        for walk in self.walk.stages():
+            dims = walk.steps[0].dims
+            part = Transform(dims, tuple(lengths[d] for d in dims), self.transform.sign, walk.scale)
+            stages.append(dataclasses.replace(self, walk=walk, transform=part))
+        return tuple(stages)
 
     def __call__(self, x: Any) -> Array:
         """The transform of a stored array in `in_layout`, as `out_layout`;
@@ -178,9 +184,8 @@ class Plan:
         return run(x, walk, self._mesh_of(x), self.dtype)
 
     def _mesh_of(self, x: Array) -> AnyMesh | None:
-        """The mesh as the array shows it, which inside `jit` is the abstract one of its type; else the plan's own."""
-        shown = jax.typeof(x).sharding.mesh
-        return shown if self.mesh is not None and not shown.empty else self.mesh
+        """The plan's mesh; where that is only described, the one the array shows."""
+        return jax.typeof(x).sharding.mesh if isinstance(self.mesh, AbstractMesh) else self.mesh
 
     def _placed(self, layout: Layout, x: Any) -> Array:
         """The array stored as the walk takes it, or an error that says how to store it so."""
@@ -197,6 +202,8 @@ class Plan:
         check(
             not described, "the plan's mesh is only described: plan with a jax.sharding.Mesh of real devices to run it"
         )
+        cut = any(jax.typeof(x).sharding.spec) or not (isinstance(x, jax.core.Tracer) or x.sharding.is_fully_replicated)
+        check(self.mesh is not None or not cut, "the array is sharded, the plan is for one device: plan with mesh=")
         if isinstance(self.mesh, Mesh) and not isinstance(x, jax.core.Tracer):
             same = x.sharding.is_equivalent_to(NamedSharding(self.mesh, layout.spec), x.ndim)
             found = getattr(x.sharding, "spec", type(x.sharding).__name__)

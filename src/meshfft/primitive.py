@@ -68,7 +68,7 @@ def _only(axes: set[str], layout: Layout) -> PartitionSpec:
     return spec_of(tuple(a for a in names if a in axes) for names in layout.axes)
 
 
-walk_p.def_impl(lambda x, *, walk, mesh: run(x, walk, mesh, x.dtype))
+walk_p.def_impl(jax.jit(_run, static_argnames=("walk", "mesh")))
 walk_p.def_abstract_eval(_abstract)
 ad.deflinear2(walk_p, _transpose)
 batching.fancy_primitive_batchers[walk_p] = _batch

@@ -5,6 +5,7 @@ algorithm finds the shortest path, told by a lower bound what at least lies ahea
 algorithms, natural or free output order and idle mesh axes are all just paths.
 """
 
+import contextlib
 import dataclasses
 import heapq
 import itertools
@@ -20,6 +21,8 @@ from .steps import LocalFFT, PhaseFFT, RingDense, Step, Swap
 from .steps.phase_fft import PASSES as PHASE_PASSES
 from .steps.swap import PASSES as SWAP_PASSES
 from .work import Work
+
+BUDGET = 50_000  # edges, about a second
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,9 +60,21 @@ class Problem:
 def search(problem: Problem) -> tuple[Step, ...] | None:
     """The steps of the cheapest walk, or None where the method has none.
 
-    Takes milliseconds for three dimensions, seconds for five over four mesh axes: the nodes are all the ways to lay
-    axes out over dimensions.
+    Takes milliseconds for three dimensions. The nodes are all the ways to lay axes out over dimensions: where they are
+    too many (five dimensions over four mesh axes), the bound is weighted more and more, and the walk found is good
+    rather than best.
     """
+    for weight in (1, 3, 10):
+        with contextlib.suppress(_TooManyError):
+            return _search(problem, weight, BUDGET)
+    return _search(problem, 100, math.inf)
+
+
+class _TooManyError(Exception):
+    """More edges than the budget."""
+
+
+def _search(problem: Problem, weight: float, budget: float) -> tuple[Step, ...] | None:
     start, ahead = (problem.start, frozenset[int]()), _Ahead(problem)
     best, order = {start: 0.0}, itertools.count()
     queue: list = [(0.0, 0.0, next(order), 0.0, start, ())]
@@ -71,11 +86,14 @@ def search(problem: Problem) -> tuple[Step, ...] | None:
         if not problem.todo(done) and _wanted(problem, layout):
             return path
         for step in moves(problem, layout, problem.todo(done)):
+            budget -= 1
+            if budget < 0:
+                raise _TooManyError
             after = (step.after(layout), done.union(step.dims))
             price = cost + problem.seconds(step, layout)
             if price < best.get(after, math.inf):
                 best[after], left = price, ahead.seconds(*after)
-                heapq.heappush(queue, (price + left, left, next(order), price, after, (*path, step)))
+                heapq.heappush(queue, (price + weight * left, left, next(order), price, after, (*path, step)))
     return None
 
 
@@ -175,10 +193,11 @@ def _swaps(problem: Problem, layout: Layout, todo: dict[int, int]) -> Iterator[S
 
 
 def _targets(problem: Problem, layout: Layout, source: int, todo: dict[int, int]) -> list[int]:
-    """Where axes may go; those that need not come back should move once, so not onto a cut dimension still to open."""
+    """Where axes may go. A plain transpose sends least: axes that need not come back move once, so not onto a cut
+    dimension that is still to be opened."""
     others = [d for d in range(layout.ndim) if d != source]
     free = [d for d in others if d not in todo or layout.parts[d] == 1]
-    return others if problem.goal is not None else free or others
+    return free or others if problem.goal is None and problem.method == "transpose" else others
 
 
 def _settled(problem: Problem, dim: int, cuts: Cuts) -> int:

@@ -67,7 +67,7 @@ def gather(y: Array, shape: tuple[int, ...]) -> np.ndarray:
     Raises:
         ValueError: the shape has another rank or is larger than what is stored.
     """
-    fits = len(shape) == y.ndim and all(n <= stored for n, stored in zip(shape, y.shape, strict=False))
+    fits = len(shape) == y.ndim and all(0 <= n <= stored for n, stored in zip(shape, y.shape, strict=False))
     check(
         fits, f"shape {tuple(shape)} is not within the stored {y.shape}: give the logical shape, such as plan.out_shape"
     )
@@ -79,5 +79,6 @@ def _read(array: Sliceable, layout: Layout, index: tuple[slice, ...]) -> np.ndar
     bounds = [s.indices(stored)[:2] for s, stored in zip(index, layout.storage, strict=True)]
     inside = tuple(slice(min(a, n), min(b, n)) for (a, b), n in zip(bounds, layout.shape, strict=True))
     block = np.asarray(array[inside])
+    block = block.astype(block.dtype.newbyteorder("="), copy=False)  # files are often big-endian, devices are not
     widths = [(0, b - a - have) for (a, b), have in zip(bounds, block.shape, strict=True)]
     return np.pad(block, widths) if any(after for _, after in widths) else block

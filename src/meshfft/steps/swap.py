@@ -51,7 +51,7 @@ class Swap:
             memory_bytes=PASSES * padded,
             sent_bytes=padded // self.parts * (self.parts - 1),
             all_to_alls=int(self.parts > 1),
-            peak_bytes=3 * padded,
+            peak_bytes=4 * padded,
         )
 
     def apply(self, block: Array, layout: Layout) -> Array:
