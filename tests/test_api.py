@@ -271,3 +271,22 @@ def test_wrong_calls_are_refused_with_the_value_and_the_remedy(case: str) -> Non
     with pytest.raises(kind, match=words) as caught:
         call()
     assert "\n" not in str(caught.value) or case == "keyword"
+
+
+def test_big_endian_arrays_as_files_hold_them() -> None:
+    """Catches bytes taken in the wrong order, or refused: NIfTI and HDF5 files are often big-endian."""
+    x = np.arange(8, dtype=">f4")
+    assert error(mf.fft(x), dft(x, (0,))) <= 2e-7
+    np.testing.assert_array_equal(mf.gather(mf.shard(x, mesh((2,)), P("x")), (8,)), x)
+
+
+def test_without_jit() -> None:
+    """Catches a primitive whose eager rule calls itself."""
+    with jax.disable_jit():
+        assert error(mf.fft(jnp.asarray(noise((8,)))), dft(noise((8,)), (0,))) <= 2e-7
+
+
+def test_a_context_mesh_with_auto_axes_hides_shardings_too() -> None:
+    """Catches a silent gather of an array that only in_shardings cuts."""
+    with jax.set_mesh(mesh((2, 2, 2), AxisType.Auto)), pytest.raises(ValueError, match="pass spec="):
+        jax.jit(mf.fftn, in_shardings=SPEC)(noise(SHAPE))

@@ -197,3 +197,33 @@ def test_common_slips_of_the_pen_are_refused() -> None:
         mf.fftn(np.zeros((4, 4)), s=(4, 4, 4))
     with pytest.raises(ValueError, match=r"fewer than 2\^29"):
         mf.plan((2**29,), mesh=mesh((8,)), method="kdft")
+
+
+def test_each_stage_has_its_own_inverse() -> None:
+    """Catches a stage that divides by the points of the whole transform."""
+    plan = mf.plan((8, 8, 8), mesh=mesh((2, 4)), spec=P("x", "y"), norm="ortho")
+    y = mf.shard(noise((8, 8, 8)), mesh((2, 4)), P("x", "y"))
+    for stage in plan.stages:
+        assert error(stage.inverse(stage(y)), np.asarray(y)) <= 4e-7
+        y = stage(y)
+
+
+def test_a_plan_for_one_device_refuses_sharded_arrays() -> None:
+    """Catches a silent gather by a plan that was made without a mesh."""
+    plan = mf.plan((8, 8))
+    with pytest.raises(ValueError, match="plan with mesh="):
+        plan(mf.shard(noise((8, 8)), mesh((2,)), P("x")))
+
+
+def test_search_time_is_bounded_and_any_order_is_never_dearer() -> None:
+    """Catches a search that visits every layout of six axes, and pruning that costs more than it saves."""
+    plan = mf.plan((16,) * 6, mesh=AbstractMesh((2,) * 6, tuple("abcdef")))
+    assert plan.walk.end == plan.walk.start
+    odd = {"shape": (8, 4096, 1000), "mesh": AbstractMesh((32, 32), ("x", "y")), "spec": (None, "x", "y")}
+    for method in ("auto", "transpose"):
+        natural, free = (
+            mf.plan(**odd, s=(-1, 8, 8), axes=(0, 1, 2), method=method, order=order)  # type: ignore[arg-type]
+            for order in ("natural", "any")
+        )
+        price = [sum(p.chip.seconds(w) for w in p.walk.works(8)) for p in (natural, free)]
+        assert price[1] <= price[0] * (1 + 1e-9)
