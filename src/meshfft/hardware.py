@@ -34,9 +34,9 @@ class Chip(NamedTuple):
     cached: bool
 
     def seconds(self, work: Work) -> float:
-        """Modelled seconds:
+        """Modelled seconds of one device.
 
-        compute and memory one after the other, links under the products where the step overlaps.
+        Compute and memory one after the other, links under the products where the step overlaps.
         """
         products = work.matrix_flops / self.matrix_flops
         links = work.sent_bytes / self.link_bytes + (work.hops + work.all_to_alls) * self.hop_seconds

@@ -26,7 +26,7 @@ def roots(m: Array, length: int, sign: int, dtype: jax.typing.DTypeLike) -> Arra
 
 
 def mulmod(a: Array, b: Array, modulus: int) -> Array:
-    """a b mod `modulus` for 0 <= a, b < modulus <= MAX_LENGTH in uint32:
+    """a b mod `modulus` in uint32, for 0 <= a, b < modulus <= MAX_LENGTH.
 
     b is taken a few bits at a time, so nothing wraps.
     """

@@ -110,17 +110,11 @@ class Plan:
         return tuple(stages)
 
     def __call__(self, x: Any) -> Array:
-        """The transform of a stored array in `in_layout`, as `out_layout`;
-
-        a NumPy array of `shape` is put on the mesh first.
-        """
+        """The transform of an array stored in `in_layout`; a NumPy array of `shape` is put on the mesh first."""
         return self._run(self.walk, x)
 
     def inverse(self, y: Any) -> Array:
-        """The input whose transform is y:
-
-        the walk reversed, exact to rounding; what `s` cropped away comes back as zeros.
-        """
+        """The input whose transform is y, by the walk reversed; what `s` cropped away comes back as zeros."""
         return self._run(_back(self.walk, self.transform.inverse_scale), y)
 
     def adjoint(self, y: Any) -> Array:

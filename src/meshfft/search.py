@@ -201,10 +201,7 @@ def _targets(problem: Problem, layout: Layout, source: int, todo: dict[int, int]
 
 
 def _settled(problem: Problem, dim: int, cuts: Cuts) -> int:
-    """How many cuts of a dimension, from the outermost, may stay:
-
-    those the goal has, or without a goal all in one row.
-    """
+    """How many outer cuts of a dimension may stay, which are those of the goal, or without one all that nest."""
     if problem.goal is None:
         return max(j for j in range(len(cuts) + 1) if nested(cuts[:j]))
     pairs = zip(cuts, problem.goal.cuts[dim], strict=False)

@@ -53,7 +53,7 @@ class LocalFFT:
         return dataclasses.replace(self, sign=-self.sign)
 
     def insert(self, dim: int) -> "LocalFFT":
-        return dataclasses.replace(self, dims=tuple(shift(d, dim) for d in self.dims), engine="xla")
+        return dataclasses.replace(self, dims=tuple(shift(d, dim) for d in self.dims))
 
     def name(self, layout: Layout) -> str:
         return f"fft {names(self.dims, layout)} ({self.engine})"

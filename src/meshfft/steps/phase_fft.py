@@ -1,7 +1,4 @@
-"""PhaseFFT:
-
-the paper's FFT of one dimension, a local FFT of every p-th sample and a phase adjustment round the ring.
-"""
+"""PhaseFFT: the paper's FFT of one dimension, by a local FFT and a phase adjustment round the ring."""
 
 import dataclasses
 import math

@@ -40,9 +40,9 @@ class Swap:
         return opened.replace(self.target, layout.shape[self.target], target)
 
     def work(self, layout: Layout, itemsize: int) -> Work:
-        """All of the padded block leaves but one part in p;
+        """All of the padded block leaves but one part in p.
 
-        packing, exchanging and unpacking each read and write it.
+        Packing, exchanging and unpacking each read and write it.
         """
         shape = list(layout.block)
         shape[self.target] = self.after(layout).block[self.target] * self.parts
