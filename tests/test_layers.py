@@ -10,14 +10,15 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 # One line a layer; a module may import only names from the lines above its own.
 LAYERS = """
 errors
-layout work arguments phase extras atomic hlo dtypes
-hardware precision ring swap picture
-local storage
-steps
-walk
-search primitive table placement
+layout work tiers planes limbs zplane extras atomic hlo
+dtypes phase precision hardware ring swap inverse picture
+matrices local storage
+arguments steps
+points walk
+search primitive table placement operands
 choice
-plan api
+dispatch
+plan api kdft separable
 files
 cli
 """

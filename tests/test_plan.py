@@ -14,11 +14,12 @@ from jax.sharding import PartitionSpec as P
 from reference import dft, error, mesh, noise
 
 import meshfft as mf
-from meshfft.arguments import Transform
+from meshfft.arguments import transform_of
 from meshfft.hardware import CPU
 from meshfft.layout import Layout, from_spec
 from meshfft.search import Problem, moves, search
 from meshfft.steps import Step
+from meshfft.tiers import dots
 
 
 def test_a_plan_teaches() -> None:
@@ -143,8 +144,8 @@ def test_the_search_finds_the_cheapest_walk(
     axes = dict(zip("xyz", sizes, strict=False))
     spec = [("x", "z") if "z" in axes and len(shape) == 2 else "x", *(a for a in ("y", "z") if a in axes)][: len(shape)]
     start = from_spec(shape, axes, spec)
-    transform = Transform(tuple(range(len(shape))), shape, -1, 1.0)
-    problem = Problem(start, transform, method, None if free else start, False, CPU, 8)
+    transform = transform_of(tuple(range(len(shape))), shape, None, False)
+    problem = Problem(start, transform, method, None if free else start, False, CPU, 8, dots("float32", None))
     steps = search(problem)
     assert steps is not None and _price(start, steps) == pytest.approx(_cheapest(problem), rel=1e-9)
 

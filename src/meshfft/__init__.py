@@ -6,9 +6,12 @@ from .api import fftn as fftn
 from .api import ifft as ifft
 from .api import ifft2 as ifft2
 from .api import ifftn as ifftn
-from .api import kdftn as kdftn
+from .kdft import kdftn as kdftn
 from .plan import Plan as Plan
 from .plan import plan as plan
+from .points import Points as Points
 from .ring import ring_sum as ring_sum
+from .separable import BlockMatrix as BlockMatrix
+from .separable import apply_separable as apply_separable
 from .storage import gather as gather
 from .storage import shard as shard

@@ -6,21 +6,14 @@ a size that the mesh axes do not divide, the axes move to dimensions that they d
 """
 
 from collections.abc import Sequence
+from typing import Any
 
-import jax
-import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from .arguments import integers, resolve, transform_of
-from .choice import chip_of, find_walk
-from .dtypes import check_numeric, complex_dtype
-from .errors import check
-from .hardware import Chip, chip_for
-from .layout import AnyMesh, Spec, axis_sizes, from_spec
-from .placement import placement
-from .primitive import run
+from .dispatch import Options, received, transformed
+from .layout import Spec
 
 
 def fftn(
@@ -140,100 +133,19 @@ def ifft(
     return _transform(a, _one(n, "n"), _one(axis, "axis"), norm, True, method, order, spec, precision)
 
 
-def kdftn(
-    x: ArrayLike,
-    *,
-    axes: Sequence[int] | None = None,
-    norm: str | None = None,
-    spec: Spec | None = None,
-    precision: str | None = None,
-) -> Array:
-    """The paper's KDFT, which is `fftn` by dense Vandermonde products over the one-shuffle ring.
-
-        X = (V_1 x V_2 x ...) vec(x),   V_i[k, n] = exp(-2 pi i k n / N_i)   (x: the Kronecker product)
-
-    Any size on any mesh. Every device makes its N_i/P_i by N_i slice of V_i a block at a time from exact phases.
-
-    Args:
-        x: a sharded, replicated or single-device array of any numeric type.
-        axes: dimensions; None means all.
-        norm: as `fftn`.
-        spec: as `fftn`.
-        precision: as `fftn`.
-
-    Returns:
-        The spectrum, sharded as the array came.
-
-    Raises:
-        ValueError, TypeError: as `fftn`.
-
-    Costs per device and dimension 8 N_i flops a point of its block, and P_i - 1 hops of the block to a neighbour, each
-    of which can run under a product.
-
-    Source: Lu et al., "Large-Scale Discrete Fourier Transform on TPUs", section III-A (equation dft3d_matrix) and
-    Algorithm 1.
-    """
-    return _transform(x, None, axes, norm, False, "kdft", "natural", spec, precision)
-
-
 def _transform(
-    a: ArrayLike,
-    s: Sequence[int] | None,
-    axes: Sequence[int] | None,
-    norm: str | None,
-    inverse: bool,
-    method: str,
-    order: str,
-    spec: Spec | None,
-    precision: str | None,
-) -> Array:
+    a: Any, s: Sequence[int] | None, axes: Sequence[int] | None, norm: str | None, inverse: bool, *options: Any
+) -> Any:
     """Transforms dimension after dimension where one is given twice, as NumPy does from the last to the first."""
-    x = _array(a)
-    dims, lengths = resolve(x.shape, s, axes)
-    if len(set(dims)) < len(dims):
-        x = _unique(x, dims[-1:], lengths[-1:], norm, inverse, method, "natural", spec, precision)
-        return _transform(x, lengths[:-1], dims[:-1], norm, inverse, method, order, spec, precision)
-    return _unique(x, dims, lengths, norm, inverse, method, order, spec, precision)
-
-
-def _unique(
-    x: Array,
-    dims: tuple[int, ...],
-    lengths: tuple[int, ...],
-    norm: str | None,
-    inverse: bool,
-    method: str,
-    order: str,
-    spec: Spec | None,
-    precision: str | None,
-) -> Array:
-    transform, dtype = transform_of(dims, lengths, norm, inverse), complex_dtype(x.dtype, precision)
-    mesh, spec = placement(x, spec)
-    start = from_spec(x.shape, axis_sizes(mesh), spec)
-    check(
-        start.even,
-        f"shape {x.shape} is not divided by spec {spec}: use mf.plan with mf.shard, which keep padded storage",
-    )
-    walk = find_walk(start, transform, method, order, _chip(x, mesh), dtype.itemsize, even=True)
-    return run(x, walk, mesh, dtype)
-
-
-def _array(a: ArrayLike) -> Array:
-    """The argument as a JAX array, refused by name where it is no array of numbers."""
-    if isinstance(a, jax.Array):
-        return a
-    array = np.asarray(a)
-    check_numeric(array.dtype)
-    return jnp.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
+    arrays, chosen = received(a), Options(*options)
+    dims, lengths = resolve(arrays[0].shape, s, axes)
+    while len(set(dims)) < len(dims):
+        last = transform_of(dims[-1:], lengths[-1:], norm, inverse)
+        arrays = received(transformed(arrays, last, chosen._replace(order="natural")))
+        dims, lengths = dims[:-1], lengths[:-1]
+    return transformed(arrays, transform_of(dims, lengths, norm, inverse), chosen)
 
 
 def _one(value: int | None, name: str) -> tuple[int, ...] | None:
     """One integer as a sequence, or None."""
     return None if value is None and name == "n" else integers((value,), name)
-
-
-def _chip(x: Array, mesh: AnyMesh | None) -> Chip:
-    """The row of rates for the devices that hold the array."""
-    if mesh is not None:
-        return chip_of(mesh)
-    return chip_for(jax.default_backend() if isinstance(x, jax.core.Tracer) else next(iter(x.devices())).platform)

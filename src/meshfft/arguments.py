@@ -1,4 +1,4 @@
-"""numpy.fft's arguments, resolved: which dimensions, to which lengths, with which factor. Host integers only."""
+"""numpy.fft's arguments, resolved: which dimensions, by which matrices, with which factor. Host integers only."""
 
 import math
 import operator
@@ -6,29 +6,39 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .errors import check
+from .matrices import Matrix, Roots
 
 NORMS = ("backward", "ortho", "forward")
 
 
 class Transform(NamedTuple):
-    """A discrete Fourier transform of some dimensions.
+    """A matrix along each of some dimensions.
 
     Attributes:
         dims: the dimensions, none negative, none twice.
-        lengths: the length N of each; the input is cropped or zero-padded to it.
-        sign: the sign in the exponent.
+        matrices: the matrix of each, as many rows as the result has positions; input beyond its columns is cropped.
         scale: the factor of the result.
     """
 
     dims: tuple[int, ...]
-    lengths: tuple[int, ...]
-    sign: int
+    matrices: tuple[Matrix, ...]
     scale: float
 
     @property
-    def inverse_scale(self) -> float:
-        """The factor that makes the adjoint, unscaled, the inverse."""
-        return 1.0 / (self.scale * math.prod(self.lengths))
+    def lengths(self) -> tuple[int, ...]:
+        """Positions of the result along each dimension."""
+        return tuple(matrix.rows for matrix in self.matrices)
+
+    @property
+    def inverse_scale(self) -> float | None:
+        """The factor that makes the adjoint, unscaled, the inverse; None where it is not."""
+        whole = all(isinstance(matrix, Roots) and matrix.whole for matrix in self.matrices)
+        return 1.0 / (self.scale * math.prod(self.lengths)) if whole else None
+
+    @property
+    def backward(self) -> bool:
+        """True for the transform with the plus sign."""
+        return any(isinstance(matrix, Roots) and matrix.sign > 0 for matrix in self.matrices)
 
 
 def integers(values: Any, name: str) -> tuple[int, ...]:
@@ -71,10 +81,23 @@ def transform_of(dims: tuple[int, ...], lengths: tuple[int, ...], norm: str | No
     Raises:
         ValueError: a dimension is given twice, or the norm is unknown.
     """
+    check_once(dims)
+    matrices = tuple(Roots(n, 1 if inverse else -1, n, n) for n in lengths)
+    return Transform(dims, matrices, factor(math.prod(lengths), norm, inverse))
+
+
+def factor(points: int, norm: str | None, inverse: bool) -> float:
+    """The factor of a transform of so many points.
+
+    Raises:
+        ValueError: the norm is unknown.
+    """
+    check(norm in (None, *NORMS), f"norm {norm!r} is unknown: use 'backward', 'ortho' or 'forward'")
+    scaled = {"ortho": points**-0.5 if points else 1.0, "forward": 1.0 if inverse else 1.0 / max(points, 1)}
+    return scaled.get(norm or "backward", 1.0 / points if inverse else 1.0)
+
+
+def check_once(dims: tuple[int, ...]) -> None:
+    """Raises ValueError where a dimension is given twice."""
     for dim in dims:
         check(dims.count(dim) == 1, f"axis {dim} is given twice in axes: transform it in two calls")
-    check(norm in (None, *NORMS), f"norm {norm!r} is unknown: use 'backward', 'ortho' or 'forward'")
-    points = math.prod(lengths)
-    scaled = {"ortho": points**-0.5, "forward": 1.0 if inverse else 1.0 / points}
-    backward = 1.0 / points if inverse else 1.0
-    return Transform(dims, lengths, 1 if inverse else -1, scaled.get(norm or "backward", backward))

@@ -10,6 +10,7 @@ from .hardware import Chip, chip_for
 from .layout import AnyMesh, Layout
 from .phase import MAX_LENGTH
 from .search import METHODS, Problem, search
+from .tiers import Dot
 from .walk import Walk
 
 ORDERS = ("natural", "any")
@@ -17,7 +18,14 @@ ORDERS = ("natural", "any")
 
 @functools.lru_cache(maxsize=1024)
 def find_walk(
-    start: Layout, transform: Transform, method: str, order: str, chip: Chip, itemsize: int, even: bool = False
+    start: Layout,
+    transform: Transform,
+    method: str,
+    order: str,
+    chip: Chip,
+    itemsize: int,
+    dots: tuple[Dot, ...],
+    even: bool = False,
 ) -> Walk:
     """The cheapest walk; with `even`, one whose result needs no padding.
 
@@ -28,7 +36,7 @@ def find_walk(
     check(order in ORDERS, f"order {order!r} is unknown: use 'natural' or 'any'")
     natural = _natural(start, transform)
     goals = [None] if even and not natural.even else [natural, None] if order == "any" else [natural]
-    problems = [Problem(start, transform, method, goal, even, chip, itemsize) for goal in goals]
+    problems = [Problem(start, transform, method, goal, even, chip, itemsize, dots) for goal in goals]
     found = [steps for problem in problems if (steps := search(problem)) is not None]
     if not found:
         raise ValueError(_no_walk(problems[-1]))
@@ -53,8 +61,8 @@ def _natural(layout: Layout, transform: Transform) -> Layout:
 def _no_walk(problem: Problem) -> str:
     """Why a method has no walk, and what to use."""
     start, method = problem.start, problem.method
-    for dim, length in problem.todo(frozenset()).items():
-        parts, size = start.parts[dim], start.shape[dim]
+    for dim, matrix in problem.todo(frozenset()).items():
+        parts, size, length = start.parts[dim], start.shape[dim], matrix.rows
         if parts > 1 and length >= MAX_LENGTH and method != "transpose":
             return (
                 f"dimension {dim} has {length} points over {parts} shards: a ring takes fewer than 2^29; "

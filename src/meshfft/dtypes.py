@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from .errors import check
+from .tiers import TIERS, Dot, dots
 
-# What a caller may ask for, and the complex type that the transform then computes and returns.
-PRECISIONS: dict[str, np.dtype[Any]] = {"float32": np.dtype(np.complex64), "float64": np.dtype(np.complex128)}
+PRECISIONS = ("default", *TIERS)
+MULTIPLICATIONS = (None, 3, 4)
 
 
 def check_numeric(dtype: np.dtype) -> None:
@@ -27,16 +28,35 @@ def complex_dtype(dtype: np.dtype, precision: str | None) -> np.dtype:
         TypeError: the type is not numeric, or wider than any JAX has.
         ValueError: an unknown precision, or 64 bits asked for while they are off.
     """
+    return np.dtype(np.complex128 if tier_of(dtype, precision) == "float64" else np.complex64)
+
+
+def tier_of(dtype: np.dtype, precision: str | None) -> str:
+    """The tier that a precision means for an array of `dtype`; by default that of NumPy's promotion.
+
+    Raises:
+        TypeError, ValueError: as `complex_dtype`.
+    """
     check_numeric(dtype)
     known = ", ".join(map(repr, PRECISIONS))
-    check(precision in (None, "default", *PRECISIONS), f"precision {precision!r} is unknown: use 'default', {known}")
+    check(precision is None or precision in PRECISIONS, f"precision {precision!r} is unknown: use one of {known}")
     wide = jax.dtypes.canonicalize_dtype("complex128") == np.complex128
-    whole = dtype.kind in "biu"
-    natural = "float64" if dtype in (np.float64, np.complex128) or (whole and wide) else "float32"
-    chosen = precision if precision in PRECISIONS else natural
+    natural = dtype in (np.float64, np.complex128) or (dtype.kind in "biu" and wide)
+    asked = precision not in (None, "default")
+    tier = str(precision) if asked else "float64" if natural else "float32"
     check(
-        wide or chosen == "float32",
-        f"{chosen if precision in PRECISIONS else dtype} needs 64-bit types, which are off: call "
+        wide or tier != "float64",
+        f"{tier if asked else dtype} needs 64-bit types, which are off: call "
         "jax.config.update('jax_enable_x64', True) first",
     )
-    return PRECISIONS[chosen]
+    return tier
+
+
+def dots_of(dtype: np.dtype, precision: str | None, multiplications: Any) -> tuple[Dot, ...]:
+    """The ways to multiply that the plan may choose from.
+
+    Raises:
+        TypeError, ValueError: as `complex_dtype`, or a number of multiplications that is not 3 or 4.
+    """
+    check(multiplications in MULTIPLICATIONS, f"multiplications is {multiplications!r}: use 3 or 4, or None to choose")
+    return dots(tier_of(dtype, precision), multiplications)

@@ -40,6 +40,12 @@ def fft(block: Array, dims: tuple[int, ...], sign: int, engine: str) -> Array:
     return block
 
 
+def fft_error(length: int) -> float:
+    """The relative L2 error to expect of one dimension in float32; lengths with large primes take more products."""
+    rough = max(_primes(length), default=1) > 64
+    return (2.0 if rough else 1.0) * 6e-8 * math.sqrt(max(math.log2(max(length, 2)), 4.0)) if length > 1 else 0.0
+
+
 def fits_stockham(block: Sequence[int], dim: int, length: int) -> bool:
     """True where "stockham" may be offered: a length of twos and threes, and whole vectors behind the dimension."""
     return math.prod(block[dim + 1 :]) >= NARROWEST and max(radices(length), default=1) <= 4

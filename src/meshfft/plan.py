@@ -15,13 +15,15 @@ from jax import Array
 from jax.sharding import AbstractMesh, Mesh, NamedSharding
 from jax.typing import DTypeLike
 
-from .arguments import Transform, integers, resolve, transform_of
+from .arguments import Transform, check_once, integers, resolve, transform_of
 from .choice import chip_of, find_walk
-from .dtypes import complex_dtype
+from .dispatch import formed, is_pair, received, run
+from .dtypes import complex_dtype, dots_of, tier_of
 from .errors import check
 from .hardware import GENERIC, Chip
 from .layout import AnyMesh, Layout, Spec, axis_sizes, from_spec
-from .primitive import run
+from .operands import furnish
+from .points import Points, entries, sampled
 from .storage import shard
 from .table import WIDTH, quantity, walk_table
 from .walk import Walk
@@ -40,6 +42,7 @@ class Plan:
         method: the method asked for.
         order: "natural" or "any".
         chip: the row of rates that ranked the walks.
+        points: where each transformed dimension is sampled; None where it is uniform.
     """
 
     walk: Walk
@@ -49,6 +52,8 @@ class Plan:
     method: str
     order: str
     chip: Chip
+    tier: str
+    points: tuple[Points | None, ...] = ()
 
     @property
     def in_layout(self) -> Layout:
@@ -94,18 +99,18 @@ class Plan:
 
     @property
     def collectives(self) -> dict[str, int]:
-        """How many collectives one run does, each hop of a ring counted."""
-        counts = {"all-to-all": self.work.all_to_alls, "collective-permute": self.work.hops}
+        """How many collectives one run on a complex array does; on a ring one for each hop and plane."""
+        counts = {"all-to-all": self.work.all_to_alls, "collective-permute": self.work.permutes}
         return {name: count for name, count in counts.items() if count}
 
     @property
     def stages(self) -> tuple["Plan", ...]:
         """A plan for each step; one after the other they do the same."""
-        lengths = dict(zip(self.transform.dims, self.transform.lengths, strict=True))
+        matrices = dict(zip(self.transform.dims, self.transform.matrices, strict=True))
         stages = []
         for walk in self.walk.stages():
             dims = walk.steps[0].dims
-            part = Transform(dims, tuple(lengths[d] for d in dims), self.transform.sign, walk.scale)
+            part = Transform(dims, tuple(matrices[d] for d in dims), walk.scale)
             stages.append(dataclasses.replace(self, walk=walk, transform=part))
         return tuple(stages)
 
@@ -114,8 +119,15 @@ class Plan:
         return self._run(self.walk, x)
 
     def inverse(self, y: Any) -> Array:
-        """The input whose transform is y, by the walk reversed; what `s` cropped away comes back as zeros."""
-        return self._run(_back(self.walk, self.transform.inverse_scale), y)
+        """The input whose transform is y, by the walk reversed; what `s` cropped away comes back as zeros.
+
+        Raises:
+            ValueError: the samples are not uniform: their inverse is a system of equations, which `ikdftn` solves.
+        """
+        scale = self.transform.inverse_scale
+        if scale is None:
+            raise ValueError("the samples are not the uniform ones: solve for the input with mf.ikdftn")
+        return self._run(_back(self.walk, scale), y)
 
     def adjoint(self, y: Any) -> Array:
         """The conjugate transpose: <plan(x), y> = <x, plan.adjoint(y)>."""
@@ -156,7 +168,7 @@ class Plan:
 
     def _title(self) -> str:
         mesh = ", ".join(f"{k}={v}" for k, v in axis_sizes(self.mesh).items()) or "none"
-        kind = "inverse transform" if self.transform.sign > 0 else "transform"
+        kind = "inverse transform" if self.transform.backward else "transform"
         resized = f" to {' x '.join(map(str, self.out_shape))}" * (self.shape != self.out_shape)
         return f"{kind} of {' x '.join(map(str, self.shape))}{resized} {self.dtype.name}, mesh {mesh}"
 
@@ -173,9 +185,10 @@ class Plan:
             "peak_bytes": work.peak_bytes,
         }
 
-    def _run(self, walk: Walk, x: Any) -> Array:
-        x = self._placed(walk.start, x)
-        return run(x, walk, self._mesh_of(x), self.dtype)
+    def _run(self, walk: Walk, x: Any) -> Any:
+        arrays = tuple(self._placed(walk.start, part) for part in (received(x) if is_pair(x) else (x,)))
+        walk, operands = furnish(walk, self.points, self.chip.name, np.zeros((), self.dtype).real.dtype)
+        return formed(run(arrays, operands, walk, self._mesh_of(arrays[0]), self.dtype))
 
     def _mesh_of(self, x: Array) -> AnyMesh | None:
         """The plan's mesh; where that is only described, the one the array shows."""
@@ -217,7 +230,9 @@ def plan(
     method: str = "auto",
     order: str = "natural",
     inverse: bool = False,
+    points: Points | Sequence[Points | None] | None = None,
     precision: str | None = None,
+    multiplications: int | None = None,
 ) -> Plan:
     """Finds the cheapest walk for a transform, without an array and without a device.
 
@@ -234,7 +249,9 @@ def plan(
         method: "auto", "transpose", "cooley-tukey" (the paper's FFT) or "kdft" (the paper's KDFT).
         order: "natural" returns the result sharded as the input came; "any" leaves it in the cheapest layout.
         inverse: plan the inverse transform.
-        precision: "float32" or "float64", to compute in another precision than the input's.
+        points: where each axis is sampled, as `kdftn`; excludes `s` and `inverse`.
+        precision: a type to compute in, or a tier for matrix products, as `kdftn`.
+        multiplications: 3 or 4, as `kdftn`.
 
     Returns:
         A Plan, in milliseconds (see `search` for many dimensions over many mesh axes); print it, or call it.
@@ -245,11 +262,18 @@ def plan(
     shape = integers(shape, "shape")
     check(min(shape, default=0) >= 0, f"shape {shape} has a negative size: give sizes of 0 or more")
     dims, lengths = resolve(shape, s, axes)
-    transform, sizes = transform_of(dims, lengths, norm, inverse), axis_sizes(mesh)
+    complex_type, sizes = complex_dtype(np.dtype(dtype), precision), axis_sizes(mesh)
+    samples = () if points is None else entries(points, dims)
+    if samples:
+        check(s is None and not inverse, "points cannot go with s or inverse: give as many points as are wanted")
+        check_once(dims)
+        transform = sampled(shape, dims, samples, norm, complex_type)
+    else:
+        transform = transform_of(dims, lengths, norm, inverse)
     start = from_spec(shape, sizes, _default_spec(len(shape), sizes) if spec is None else spec)
-    complex_type = complex_dtype(np.dtype(dtype), precision)
-    walk = find_walk(start, transform, method, order, chip_of(mesh), complex_type.itemsize)
-    return Plan(walk, transform, mesh, complex_type, method, order, chip_of(mesh))
+    dots, tier = dots_of(np.dtype(dtype), precision, multiplications), tier_of(np.dtype(dtype), precision)
+    walk = find_walk(start, transform, method, order, chip_of(mesh), complex_type.itemsize, dots)
+    return Plan(walk, transform, mesh, complex_type, method, order, chip_of(mesh), tier, samples)
 
 
 @functools.lru_cache(maxsize=1024)

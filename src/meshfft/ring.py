@@ -48,6 +48,30 @@ def ring_sum(
     return walk(lambda held, offset: term(held, (index + offset) % size), shard, names, size)
 
 
+def ring_scatter(term: Callable[[Array], Total], axis_name: AxisName) -> Total:
+    """Sums over the p devices of a ring what each has for each: the transpose of `ring_sum`, sums travel.
+
+        total on device j = term_0(j) + ... + term_(p-1)(j)   with device r's own term_r
+
+    A sum is handed on while the device works out what it will add to the next: p - 1 hops of one total.
+
+    Args:
+        term: what this device has for the device at int32 position j on the ring; returns a pytree of arrays.
+        axis_name: the mesh axis, or several as one ring (the last runs fastest).
+    """
+    names = (axis_name,) if isinstance(axis_name, str) else tuple(axis_name)
+    size = math.prod(lax.axis_size(name) for name in names)
+    if size == 1:
+        return term(jnp.int32(0))
+    index = lax.axis_index(names)
+
+    def body(t: Array, total: Total) -> Total:
+        arrived = _fetch(total, names, size, 1)
+        return _add(arrived, term((index + 1 + t) % size))
+
+    return lax.fori_loop(1, size, body, term((index + 1) % size))
+
+
 def _one_way(term: Callable[[Any, Any], Total], shard: Any, names: tuple[str, ...], size: int) -> Total:
     def body(t: Array, carry: tuple) -> tuple:
         held, total = carry

@@ -16,10 +16,12 @@ from .arguments import Transform
 from .hardware import Chip
 from .layout import Cut, Cuts, Layout, even_cuts, nested
 from .local import fits_stockham
+from .matrices import Matrix, Roots
 from .phase import MAX_LENGTH
 from .steps import LocalFFT, PhaseFFT, RingDense, Step, Swap
 from .steps.phase_fft import PASSES as PHASE_PASSES
 from .steps.swap import PASSES as SWAP_PASSES
+from .tiers import Dot
 from .work import Work
 
 BUDGET = 50_000  # edges, about a second
@@ -31,12 +33,13 @@ class Problem:
 
     Attributes:
         start: the layout the array comes in.
-        transform: the dimensions, their lengths and the sign; a length is also the size afterwards.
+        transform: the dimensions, and the matrix along each.
         method: a key of METHODS.
         goal: the layout wanted, or None for any whose padding, if it has some, lies at the tail.
         even: accept only a final layout without padding.
         chip: the rates that price a step.
         itemsize: bytes of one element.
+        dots: the ways to multiply that the precision asked for allows.
     """
 
     start: Layout
@@ -46,15 +49,16 @@ class Problem:
     even: bool
     chip: Chip
     itemsize: int
+    dots: tuple[Dot, ...]
 
     def seconds(self, step: Step, layout: Layout) -> float:
         """The modelled price of a step."""
         return self.chip.seconds(step.work(layout, self.itemsize))
 
-    def todo(self, done: frozenset[int]) -> dict[int, int]:
-        """The dimensions still to be transformed, with their lengths."""
-        pairs = zip(self.transform.dims, self.transform.lengths, strict=True)
-        return {dim: length for dim, length in pairs if dim not in done}
+    def todo(self, done: frozenset[int]) -> dict[int, Matrix]:
+        """The dimensions still to be transformed, with their matrices."""
+        pairs = zip(self.transform.dims, self.transform.matrices, strict=True)
+        return {dim: matrix for dim, matrix in pairs if dim not in done}
 
 
 def search(problem: Problem) -> tuple[Step, ...] | None:
@@ -106,31 +110,33 @@ class _Ahead:
     """
 
     def __init__(self, problem: Problem) -> None:
-        self.problem, self.lengths = problem, problem.todo(frozenset())
-        sizes = [min(n, self.lengths.get(d, n)) for d, n in enumerate(problem.start.shape)]
+        self.problem, self.todo = problem, problem.todo(frozenset())
+        sizes = [min(n, self.todo[d].rows) if d in self.todo else n for d, n in enumerate(problem.start.shape)]
         self.points = math.prod(sizes) // math.prod(problem.start.parts)
         self.bytes, self.chip = self.points * problem.itemsize, problem.chip
         self.swap = self._least(memory_bytes=SWAP_PASSES * self.bytes, sent_bytes=self.bytes // 2, all_to_alls=1)
-        self.fft = {dim: self._arithmetic(length) for dim, length in self.lengths.items()}
-        self.ring = {dim: self._rings(length) for dim, length in self.lengths.items()}
+        self.dense = min(dot.flops for dot in problem.dots)
+        self.fft = {dim: self._arithmetic(matrix) for dim, matrix in self.todo.items()}
+        self.ring = {dim: self._rings(matrix) for dim, matrix in self.todo.items()}
 
     def _least(self, **counts: int) -> float:
         return self.chip.seconds(Work(overlapped="matrix_flops" in counts, **counts))
 
-    def _arithmetic(self, length: int) -> float:
+    def _arithmetic(self, matrix: Matrix) -> float:
         """The least seconds any step takes for one dimension."""
-        dense, fast = 8 * self.points * length, int(5 * self.points * math.log2(length))
-        passes = {"memory_bytes": 2 * self.bytes}
-        return min(self._least(matrix_flops=dense, **passes), self._least(vector_flops=fast, **passes))
+        passes, log = {"memory_bytes": 2 * self.bytes}, math.log2(max(matrix.rows, 1))
+        dense = self._least(matrix_flops=self.dense * self.points * matrix.rows, **passes)
+        return min(dense, self._least(vector_flops=int(5 * self.points * log), **passes)) if _whole(matrix) else dense
 
-    def _rings(self, length: int) -> float:
+    def _rings(self, matrix: Matrix) -> float:
         """The least seconds of a dimension that stays cut, over two shards."""
-        dense = self._least(matrix_flops=8 * self.points * length, sent_bytes=self.bytes, hops=1)
+        dense = self._least(matrix_flops=self.dense * self.points * matrix.rows, sent_bytes=self.bytes, hops=1)
         sent, memory = self.bytes // 2 + self.bytes, (PHASE_PASSES - 2) * self.bytes
-        return min(dense, self._arithmetic(length) + self._least(memory_bytes=memory, sent_bytes=sent, hops=1))
+        phase = self._arithmetic(matrix) + self._least(memory_bytes=memory, sent_bytes=sent, hops=1)
+        return min(dense, phase) if _whole(matrix) else dense
 
     def seconds(self, layout: Layout, done: frozenset[int]) -> float:
-        return sum(self._dim(layout, d, d in self.lengths and d not in done) for d in range(layout.ndim))
+        return sum(self._dim(layout, d, d in self.todo and d not in done) for d in range(layout.ndim))
 
     def _dim(self, layout: Layout, dim: int, todo: bool) -> float:
         goal = self.problem.goal
@@ -141,6 +147,11 @@ class _Ahead:
             return self.fft[dim] + self.swap * bool(wanted)
         leaves, returns = goal is None or cuts[:1] == wanted[:1], bool(wanted)
         return min(self.fft[dim] + self.swap * (leaves + returns), self.ring[dim])
+
+
+def _whole(matrix: Matrix) -> bool:
+    """True where an FFT can take the place of the dense matrix."""
+    return isinstance(matrix, Roots) and matrix.whole
 
 
 def _real(cuts: Cuts) -> Cuts:
@@ -154,36 +165,40 @@ def _wanted(problem: Problem, layout: Layout) -> bool:
     return layout.even or (layout.tail and not problem.even)
 
 
-def moves(problem: Problem, layout: Layout, todo: dict[int, int]) -> Iterator[Step]:
+def moves(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Step]:
     """The steps that may be taken from a layout."""
     for offered in METHODS[problem.method]:
         yield from offered(problem, layout, todo)
 
 
-def _local(problem: Problem, layout: Layout, todo: dict[int, int]) -> Iterator[LocalFFT]:
+def _local(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[LocalFFT]:
     """All whole dimensions in one call of XLA, or the first of them by the engine that needs no transpose."""
-    whole = tuple(d for d in sorted(todo) if layout.parts[d] == 1)
-    if whole:
-        lengths = tuple(todo[d] for d in whole)
-        yield LocalFFT(whole, problem.transform.sign, lengths, lengths, "xla")
-        if problem.chip.cached and fits_stockham(layout.block, whole[0], lengths[0]):
-            yield LocalFFT(whole[:1], problem.transform.sign, lengths[:1], lengths[:1], "stockham")
+    roots = {d: m for d, m in sorted(todo.items()) if isinstance(m, Roots) and m.whole and layout.parts[d] == 1}
+    if roots:
+        dims, lengths = tuple(roots), tuple(m.length for m in roots.values())
+        sign = next(iter(roots.values())).sign
+        yield LocalFFT(dims, sign, lengths, lengths, "xla")
+        if problem.chip.cached and fits_stockham(layout.block, dims[0], lengths[0]):
+            yield LocalFFT(dims[:1], sign, lengths[:1], lengths[:1], "stockham")
 
 
-def _phase(problem: Problem, layout: Layout, todo: dict[int, int]) -> Iterator[PhaseFFT]:
-    for dim, length in todo.items():
-        parts, fits = layout.parts[dim], nested(layout.cuts[dim]) and layout.shape[dim] == length < MAX_LENGTH
-        if fits and parts > 1 and length % parts**2 == 0:
-            yield PhaseFFT(dim, problem.transform.sign)
+def _phase(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[PhaseFFT]:
+    for dim, matrix in todo.items():
+        parts, size = layout.parts[dim], layout.shape[dim]
+        fits = nested(layout.cuts[dim]) and size == matrix.rows < MAX_LENGTH
+        if isinstance(matrix, Roots) and matrix.whole and fits and parts > 1 and size % parts**2 == 0:
+            yield PhaseFFT(dim, matrix.sign, size)
 
 
-def _ring(problem: Problem, layout: Layout, todo: dict[int, int]) -> Iterator[RingDense]:
-    for dim, length in todo.items():
-        if length < MAX_LENGTH:
-            yield RingDense(dim, problem.transform.sign, length, length, layout.resize(dim, length).cuts[dim])
+def _ring(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[RingDense]:
+    for dim, matrix in todo.items():
+        slot = None if matrix.row_axis is None else problem.transform.dims.index(dim)
+        if max(matrix.rows, matrix.columns) < MAX_LENGTH:
+            for dot in problem.dots:
+                yield RingDense(dim, matrix, matrix.rows, layout.resize(dim, matrix.rows).cuts[dim], dot, slot)
 
 
-def _swaps(problem: Problem, layout: Layout, todo: dict[int, int]) -> Iterator[Swap]:
+def _swaps(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Swap]:
     """Axes leave a dimension that is still to be transformed, or where the goal does not want them."""
     for source, cuts in enumerate(layout.cuts):
         for first in range(0 if source in todo else _settled(problem, source, cuts), len(cuts)):
@@ -192,7 +207,12 @@ def _swaps(problem: Problem, layout: Layout, todo: dict[int, int]) -> Iterator[S
                     yield from _leaving(problem, layout, source, target, cuts[first:])
 
 
-def _targets(problem: Problem, layout: Layout, source: int, todo: dict[int, int]) -> list[int]:
+def _evasions(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Swap]:
+    """Axes may leave only where the result would not divide as it came."""
+    return _swaps(problem, layout, todo) if problem.even and problem.goal is None else iter(())
+
+
+def _targets(problem: Problem, layout: Layout, source: int, todo: dict[int, Matrix]) -> list[int]:
     """Where axes may go. A plain transpose sends least: axes that need not come back move once, so not onto a cut
     dimension that is still to be opened."""
     others = [d for d in range(layout.ndim) if d != source]
@@ -220,10 +240,10 @@ def _leaving(problem: Problem, layout: Layout, source: int, target: int, moved: 
                 yield Swap(source, target, last)
 
 
-Offer = Callable[[Problem, Layout, dict[int, int]], Iterator[Step]]
+Offer = Callable[[Problem, Layout, dict[int, Matrix]], Iterator[Step]]
 METHODS: dict[str, tuple[Offer, ...]] = {
     "auto": (_local, _swaps, _ring, _phase),
     "transpose": (_local, _swaps),
     "cooley-tukey": (_local, _phase),
-    "kdft": (_ring,),
+    "kdft": (_ring, _evasions),
 }

@@ -8,11 +8,13 @@ is the adjoint with another scale. Nothing here knows how a walk was found (see 
 import dataclasses
 import functools
 import itertools
+import math
+from typing import Any
 
 import jax
-from jax import Array
 
 from .layout import Cuts, Layout
+from .planes import Block, join, split
 from .steps import Step
 from .work import Work, total
 
@@ -54,12 +56,27 @@ class Walk:
         """What the whole walk costs one device."""
         return total(self.works(itemsize))
 
-    def apply(self, block: Array) -> Array:
-        """One device's block, from the first layout to the last."""
+    @property
+    def error(self) -> float:
+        """The relative L2 error to expect, of steps whose errors are independent."""
+        return math.hypot(*(step.error for step in self.steps))
+
+    @property
+    def planar(self) -> bool:
+        """True where every step works on planes, so that an array is taken apart once and joined once."""
+        return len(self.steps) > 0 and all(step.planar for step in self.steps)
+
+    def apply(self, block: Block, *operands: Any) -> Block:
+        """One device's block, from the first layout to the last; `operands` are the steps', by slot."""
+        if self.planar and not isinstance(block, tuple):
+            return join(self._apply(split(block), operands))
+        return self._apply(block, operands)
+
+    def _apply(self, block: Any, operands: tuple[Any, ...]) -> Any:
         for step, layout in self.pairs:
             with jax.named_scope(type(step).__name__):
-                block = step.apply(block, layout)
-        return block if self.scale == 1 else block * self.scale
+                block = step.apply(block, layout, None if step.slot is None else operands[step.slot])
+        return block if self.scale == 1 else jax.tree.map(lambda part: part * self.scale, block)
 
     def transpose(self) -> "Walk":
         """The walk back by the transposed matrix."""

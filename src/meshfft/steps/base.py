@@ -1,10 +1,9 @@
 """What every step answers, and the two lines they share."""
 
-from typing import Protocol
-
-from jax import Array
+from typing import Any, Protocol
 
 from ..layout import Layout, dim_name
+from ..planes import Block
 from ..work import Work
 
 
@@ -15,14 +14,26 @@ class Step(Protocol):
     def dims(self) -> tuple[int, ...]:
         """The dimensions it transforms."""
 
+    @property
+    def slot(self) -> int | None:
+        """Which of the walk's operands it takes, if any."""
+
+    @property
+    def planar(self) -> bool:
+        """True where it works on planes."""
+
+    @property
+    def error(self) -> float:
+        """The relative L2 error to expect of it, in units of its type: float32's where it has no other."""
+
     def after(self, layout: Layout) -> Layout:
         """The layout it leaves."""
 
     def work(self, layout: Layout, itemsize: int) -> Work:
         """What it costs one device."""
 
-    def apply(self, block: Array, layout: Layout) -> Array:
-        """One device's new block."""
+    def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
+        """One device's new block, in the form of the old one."""
 
     def transpose(self, layout: Layout) -> "Step":
         """The step back from `after(layout)` to `layout` by the transposed matrix."""

@@ -2,11 +2,13 @@
 
 import dataclasses
 import math
+from typing import Any, ClassVar
 
 from jax import Array
 
 from ..layout import Layout
-from ..local import fft, resize
+from ..local import fft, fft_error, resize
+from ..planes import Block, in_complex
 from ..work import Work
 from .base import names, shift
 
@@ -20,6 +22,12 @@ class LocalFFT:
     lengths: tuple[int, ...]
     sizes: tuple[int, ...]
     engine: str = "xla"
+    slot: ClassVar[int | None] = None
+    planar: ClassVar[bool] = False
+
+    @property
+    def error(self) -> float:
+        return math.hypot(*(fft_error(length) for length in self.lengths))
 
     def after(self, layout: Layout) -> Layout:
         for dim, size in zip(self.dims, self.sizes, strict=True):
@@ -38,7 +46,10 @@ class LocalFFT:
             peak_bytes=(math.prod(layout.block) + 3 * points) * itemsize,
         )
 
-    def apply(self, block: Array, layout: Layout) -> Array:
+    def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
+        return in_complex(self._apply, block)
+
+    def _apply(self, block: Array) -> Array:
         for dim, length in zip(self.dims, self.lengths, strict=True):
             block = resize(block, dim, length)
         block = fft(block, self.dims, self.sign, self.engine)

@@ -2,13 +2,15 @@
 
 import dataclasses
 import math
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 from jax import Array, lax
 
 from ..layout import Layout
-from ..local import fft
+from ..local import fft, fft_error
 from ..phase import roots
+from ..planes import Block, in_complex, join
 from ..ring import ring_sum
 from ..swap import exchange
 from ..work import Work
@@ -32,10 +34,17 @@ class PhaseFFT:
 
     dim: int
     sign: int
+    length: int
+    slot: ClassVar[int | None] = None
+    planar: ClassVar[bool] = False
 
     @property
     def dims(self) -> tuple[int, ...]:
         return (self.dim,)
+
+    @property
+    def error(self) -> float:
+        return fft_error(self.length)
 
     def after(self, layout: Layout) -> Layout:
         return layout
@@ -49,20 +58,24 @@ class PhaseFFT:
             sent_bytes=(block // parts * (parts - 1) + (parts - 1) * block) * itemsize,
             all_to_alls=int(parts > 1),
             hops=parts - 1,
+            permutes=parts - 1,
             peak_bytes=5 * block * itemsize,
         )
 
-    def apply(self, block: Array, layout: Layout) -> Array:
+    def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
+        return in_complex(lambda block: self._apply(block, layout), block)
+
+    def _apply(self, block: Array, layout: Layout) -> Array:
         dim, axes, parts = self.dim, layout.axes[self.dim], layout.parts[self.dim]
         length, index = layout.shape[dim], lax.axis_index(axes)
         gathered = exchange(_comb(block, dim, parts), axes, dim, dim)
         transformed = fft(gathered, (dim,), self.sign, "xla")
         shape = [-1 if d == dim else 1 for d in range(block.ndim)]
         turns = index * jnp.arange(block.shape[dim], dtype=jnp.int32)
-        adjusted = transformed * roots(turns, length, self.sign, block.dtype).reshape(shape)
+        adjusted = transformed * join(roots(turns, length, self.sign, block.real.dtype)).reshape(shape)
 
         def term(held: Array, shard: Array) -> Array:
-            return held * roots(shard * index % parts, parts, self.sign, block.dtype)
+            return held * join(roots(shard * index % parts, parts, self.sign, block.real.dtype))
 
         return ring_sum(term, adjusted, axes)
 

@@ -2,14 +2,21 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
+from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
+from jax.sharding import PartitionSpec
 
 from ..layout import Cuts, Layout
-from ..phase import vandermonde
-from ..precision import product
-from ..ring import ring_sum
+from ..matrices import Matrix
+from ..planes import Block, Planes, in_planes
+from ..precision import TERMS, Factors, product
+from ..ring import ring_scatter, ring_sum
+from ..tiers import Dot
 from ..work import Work
 from .base import names, shift
 
@@ -18,61 +25,83 @@ PHASE_FLOPS = 40  # one root of unity: integer reduction, cos and sin
 
 @dataclasses.dataclass(frozen=True)
 class RingDense:
-    """The paper's KDFT of one dimension (section III-A, Algorithm 1): dense products while the blocks go round the
-    ring.
+    """A dense matrix along one dimension, over a ring; for the paper's KDFT it is the Vandermonde matrix of that
+    dimension (section III-A, Algorithm 1).
 
-    Every device makes its slice of V a block at a time, from exact phases, where it is used: rows are the positions it
-    will hold, columns those of the shard in hand. `leaves` are the cuts of the result.
+    Straight, blocks travel: a device has the rows of the matrix at the positions it will hold, and meets the columns
+    shard by shard. Turned, for the transpose of a matrix whose operand lies with its rows, sums travel. Either way
+    blocks of the matrix are made, a run of columns at a time, where they are used.
+
+    Attributes:
+        dim: the dimension.
+        matrix: the matrix, or where turned the one whose transpose is applied.
+        size: positions of the result; beyond the matrix it is zero.
+        leaves: the cuts of the result.
+        dot: how to multiply.
+        slot: which of the walk's operands is the matrix's.
+        turned: apply the transpose.
     """
 
     dim: int
-    sign: int
-    length: int
+    matrix: Matrix
     size: int
     leaves: Cuts
+    dot: Dot
+    slot: int | None = None
+    turned: bool = False
+    planar: ClassVar[bool] = True
 
     @property
     def dims(self) -> tuple[int, ...]:
         return (self.dim,)
 
+    @property
+    def error(self) -> float:
+        return self.dot.error
+
     def after(self, layout: Layout) -> Layout:
         return layout.replace(self.dim, self.size, self.leaves)
 
     def work(self, layout: Layout, itemsize: int) -> Work:
-        """p products of 8 flops per complex multiplication; each makes its block of V and reads and writes planes."""
-        parts, rows, block = layout.parts[self.dim], self.after(layout).block[self.dim], math.prod(layout.block)
-        columns, sent = layout.block[self.dim], math.prod(layout.block) * itemsize
+        """p products; each makes its block of the matrix and reads and writes planes."""
+        parts, after, block = layout.parts[self.dim], self.after(layout), math.prod(layout.block)
+        rows, columns = after.block[self.dim], layout.block[self.dim]
         out = block // max(columns, 1) * rows
         return Work(
-            matrix_flops=8 * parts * rows * block,
+            matrix_flops=self.dot.flops * parts * rows * block,
             vector_flops=PHASE_FLOPS * parts * rows * columns,
             memory_bytes=4 * parts * (block + out) * itemsize,
-            sent_bytes=(parts - 1) * sent,
+            sent_bytes=(parts - 1) * (out if self.turned else block) * itemsize,
             hops=parts - 1,
+            permutes=2 * (parts - 1),
             overlapped=True,
-            peak_bytes=(3 * block + 4 * out + 3 * rows * columns) * itemsize,
+            peak_bytes=(3 * block + 4 * out + 3 * rows * min(columns, TERMS)) * itemsize,
         )
 
-    def apply(self, block: Array, layout: Layout) -> Array:
-        dim, after, axes = self.dim, self.after(layout), layout.axes[self.dim]
-        index = lax.axis_index(axes) if axes else 0
-        starts = jnp.asarray(layout.starts(dim), jnp.int32)
-        rows, kept = _positions(after, dim, index, self.length)
-        _, read = _positions(layout, dim, index, self.length)
+    def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
+        walk = self._turned if self.turned else self._straight
+        return in_planes(lambda planes: walk(planes, layout, operand), block)
 
-        def term(held: Array, shard: Array) -> Array:
-            columns = starts[shard] + jnp.arange(block.shape[dim], dtype=jnp.int32)
-            matrix = vandermonde(rows, columns, self.length, self.sign, block.dtype)
-            return product(jnp.where(kept[:, None], matrix, 0), held, dim)
+    def store(self, operand: Any, layout: Layout) -> Any:
+        """The operand as the walk takes it: rows where their positions are stored, columns as far as shards reach."""
+        home, other = self._home(layout), self.after(layout) if self.turned else layout
+        rows = (home.starts(self.dim)[:, None] + np.arange(home.block[self.dim])).ravel()
+        reach = int(other.starts(self.dim).max()) + other.block[self.dim]
+        return jax.tree.map(lambda leaf: self._stored(leaf, rows, reach), operand)
 
-        masked = jnp.where(read.reshape([-1 if d == dim else 1 for d in range(block.ndim)]), block, 0)
-        return ring_sum(term, masked, axes)
+    def operand_spec(self, operand: Any, layout: Layout) -> Any:
+        """How the leaves of the operand are sharded: their rows as the dimension they stand for."""
+        axes, back = self._home(layout).axes[self.dim] or None, -(self.matrix.row_axis or 0)
+        return jax.tree.map(lambda leaf: PartitionSpec(*[None] * (leaf.ndim - back), axes), operand)
 
     def transpose(self, layout: Layout) -> "RingDense":
-        return dataclasses.replace(self, size=layout.shape[self.dim], leaves=layout.cuts[self.dim])
+        back = dataclasses.replace(self, size=layout.shape[self.dim], leaves=layout.cuts[self.dim])
+        if self.matrix.row_axis is None:
+            return dataclasses.replace(back, matrix=self.matrix.transpose())
+        return dataclasses.replace(back, turned=not self.turned)
 
     def conjugate(self) -> "RingDense":
-        return dataclasses.replace(self, sign=-self.sign)
+        return dataclasses.replace(self, matrix=self.matrix.conjugate())
 
     def insert(self, dim: int) -> "RingDense":
         return dataclasses.replace(self, dim=shift(self.dim, dim))
@@ -80,9 +109,72 @@ class RingDense:
     def name(self, layout: Layout) -> str:
         return f"ring {names((self.dim,), layout)} (dense)"
 
+    def _home(self, layout: Layout) -> Layout:
+        """The layout whose cuts the operand has: that of the matrix's rows."""
+        return layout if self.turned else self.after(layout)
 
-def _positions(layout: Layout, dim: int, index: Array | int, limit: int) -> tuple[Array, Array]:
-    """The positions of one shard's block, and which of them are logical and below `limit`."""
+    def _stored(self, leaf: Any, rows: np.ndarray, reach: int) -> Any:
+        axis = leaf.ndim + (self.matrix.row_axis or 0)
+        xp = np if isinstance(leaf, np.ndarray) else jnp
+        if not np.array_equal(rows, np.arange(leaf.shape[axis])):
+            leaf = xp.take(leaf, np.minimum(rows, leaf.shape[axis] - 1), axis)
+        short = reach - leaf.shape[-1] if axis < leaf.ndim - 1 else 0
+        return xp.pad(leaf, [(0, short if d == leaf.ndim - 1 else 0) for d in range(leaf.ndim)]) if short else leaf
+
+    def _straight(self, planes: Planes, layout: Layout, operand: Any) -> Planes:
+        """Sum over shards s of M[my rows, columns of s] times the block of s."""
+        after, axes, real = self.after(layout), layout.axes[self.dim], planes[0].dtype
+        rows, kept = _positions(after, self.dim, axes, self.matrix.rows)
+        starts = jnp.asarray(layout.starts(self.dim), jnp.int32)
+
+        def term(held: Planes, shard: Array) -> Planes:
+            def matrix(start: Array | int, size: int) -> Planes | Factors:
+                columns = starts[shard] + start + jnp.arange(size, dtype=jnp.int32)
+                return _masked(self.matrix.block(operand, rows, columns, real), kept)
+
+            return product(matrix, held, self.dim, self.dot)
+
+        return ring_sum(term, self._read(planes, layout, self.matrix.columns), axes)
+
+    def _turned(self, planes: Planes, layout: Layout, operand: Any) -> Planes:
+        """What every device receives: sum over devices r of M[rows of r, its columns]^T times the block of r."""
+        after, axes, real = self.after(layout), layout.axes[self.dim], planes[0].dtype
+        rows, _ = _positions(layout, self.dim, axes, self.matrix.rows)
+        offsets = jnp.arange(after.block[self.dim], dtype=jnp.int32)
+        starts, counts = (jnp.asarray(v, jnp.int32) for v in (after.starts(self.dim), after.counts(self.dim)))
+        mine = self._read(planes, layout, self.matrix.rows)
+
+        def term(shard: Array) -> Planes:
+            columns = starts[shard] + offsets
+            kept = (offsets < counts[shard]) & (columns < self.matrix.columns)
+
+            def matrix(start: Array | int, size: int) -> Planes | Factors:
+                cut = _cutter(start, size, self.matrix.row_axis)
+                block = self.matrix.block(jax.tree.map(cut, operand), _cutter(start, size, 0)(rows), columns, real)
+                return _masked(jax.tree.map(jnp.transpose, block), kept)
+
+            return product(matrix, mine, self.dim, self.dot)
+
+        return ring_scatter(term, axes)
+
+    def _read(self, planes: Planes, layout: Layout, limit: int) -> Planes:
+        """The planes with zeros where the block is padding, or beyond the matrix."""
+        _, read = _positions(layout, self.dim, layout.axes[self.dim], limit)
+        shape = [-1 if d == self.dim else 1 for d in range(layout.ndim)]
+        return tuple(jnp.where(read.reshape(shape), plane, 0) for plane in planes)
+
+
+def _positions(layout: Layout, dim: int, axes: tuple[str, ...], limit: int) -> tuple[Array, Array]:
+    """The positions of this device's block, and which of them are logical and below `limit`."""
+    index = lax.axis_index(axes) if axes else 0
     offsets = jnp.arange(layout.block[dim], dtype=jnp.int32)
     positions = jnp.asarray(layout.starts(dim), jnp.int32)[index] + offsets
     return positions, (offsets < jnp.asarray(layout.counts(dim), jnp.int32)[index]) & (positions < limit)
+
+
+def _masked(block: Planes | Factors, kept: Array) -> Planes | Factors:
+    return jax.tree.map(lambda part: jnp.where(kept[:, None], part, jnp.zeros((), part.dtype)), block)
+
+
+def _cutter(start: Array | int, size: int, axis: int | None) -> Callable[[Array], Array]:
+    return lambda leaf: lax.dynamic_slice_in_dim(leaf, start, size, axis or 0)

@@ -2,12 +2,14 @@
 
 import dataclasses
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import jax
 from jax import Array
 
 from ..layout import Cuts, Layout, join_axes
 from ..local import resize
+from ..planes import Block
 from ..swap import exchange
 from ..work import Work
 from .base import names, shift
@@ -25,6 +27,9 @@ class Swap:
     target: int
     leaves: Cuts
     dims: ClassVar[tuple[int, ...]] = ()
+    slot: ClassVar[int | None] = None
+    planar: ClassVar[bool] = False
+    error: ClassVar[float] = 0.0
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -54,11 +59,15 @@ class Swap:
             peak_bytes=4 * padded,
         )
 
-    def apply(self, block: Array, layout: Layout) -> Array:
+    def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
         after = self.after(layout).block
-        block = resize(block, self.target, after[self.target] * self.parts)
-        block = exchange(block, self.axes, self.target, self.source)
-        return resize(block, self.source, after[self.source])
+
+        def swap(block: Array) -> Array:
+            block = resize(block, self.target, after[self.target] * self.parts)
+            block = exchange(block, self.axes, self.target, self.source)
+            return resize(block, self.source, after[self.source])
+
+        return jax.tree.map(swap, block)
 
     def transpose(self, layout: Layout) -> "Swap":
         return Swap(self.target, self.source, layout.cuts[self.source][-len(self.leaves) :])

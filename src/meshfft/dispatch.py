@@ -1,0 +1,125 @@
+"""From an array and a transform to the result: read the sharding, find the walk (cached), run it.
+
+The one way in for every function that takes an array. An array is anything NumPy takes, or a tuple of two planes
+(re, im), which comes back as two planes.
+"""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from .arguments import Transform
+from .choice import chip_of, find_walk
+from .dtypes import check_numeric, complex_dtype, dots_of
+from .errors import check
+from .hardware import Chip, chip_for
+from .layout import AnyMesh, Spec, axis_sizes, from_spec
+from .operands import differentiable, furnish, stored
+from .placement import placement
+from .primitive import bind
+from .walk import Walk
+
+
+class PlanePair(NamedTuple):
+    """The real and imaginary planes of a complex array."""
+
+    re: Array
+    im: Array
+
+
+class Options(NamedTuple):
+    """What every function passes on as it came: see `fftn`."""
+
+    method: str = "auto"
+    order: str = "natural"
+    spec: Spec | None = None
+    precision: str | None = None
+    multiplications: int | None = None
+
+
+def is_pair(a: Any) -> bool:
+    """True for a tuple of two arrays, which are planes; a list of arrays is an array, as in NumPy."""
+    return isinstance(a, tuple) and len(a) == 2 and all(hasattr(part, "dtype") for part in a)
+
+
+def received(a: Any) -> tuple[Array, ...]:
+    """The argument as one array or two planes, refused by name where it is no array of numbers."""
+    if not is_pair(a):
+        return (_array(a),)
+    planes = tuple(_array(part) for part in a)
+    (re, im) = planes
+    check(re.shape == im.shape, f"the planes have shapes {re.shape} and {im.shape}: give two of one shape")
+    check(re.dtype == im.dtype, f"the planes are {re.dtype} and {im.dtype}: give two of one type", TypeError)
+    check(not jnp.iscomplexobj(re), f"the planes are {re.dtype}: give real ones, or one complex array", TypeError)
+    return planes
+
+
+def transformed(
+    arrays: tuple[Array, ...],
+    transform: Transform,
+    options: Options,
+    sources: tuple[Any, ...] = (),
+    dtype: np.dtype | None = None,
+) -> Any:
+    """One array or two planes through the cheapest walk; computed in `dtype`, by default the transform's complex one.
+
+    `sources` are the points or matrices of the transform's dimensions, by place (see operands).
+
+    Raises:
+        ValueError, TypeError: as `fftn`.
+    """
+    x, precision = arrays[0], options.precision
+    dtype = complex_dtype(x.dtype, precision) if dtype is None else dtype
+    dots = dots_of(x.dtype, precision, options.multiplications)
+    mesh, spec = placement(x, options.spec)
+    start = from_spec(x.shape, axis_sizes(mesh), spec)
+    check(
+        start.even,
+        f"shape {x.shape} is not divided by spec {spec}: use mf.plan with mf.shard, which keep padded storage",
+    )
+    for plane in arrays[1:]:
+        other = from_spec(x.shape, axis_sizes(mesh), placement(plane, options.spec)[1])
+        check(other == start, f"the planes are sharded as {start.spec} and {other.spec}: shard them alike")
+    chip = _chip(x, mesh)
+    walk = find_walk(start, transform, options.method, options.order, chip, dtype.itemsize, dots, even=True)
+    walk, operands = furnish(walk, sources, chip.name, np.zeros((), dtype).real.dtype)
+    return formed(run(arrays, operands, walk, mesh, dtype))
+
+
+def formed(arrays: tuple[Array, ...]) -> Any:
+    """What a caller gets: an array, or a pair of planes."""
+    return arrays[0] if len(arrays) == 1 else PlanePair(*arrays)
+
+
+@functools.partial(jax.jit, static_argnums=(2, 3, 4))
+def run(
+    arrays: tuple[Array, ...], operands: tuple[Any, ...], walk: Walk, mesh: AnyMesh | None, dtype: np.dtype
+) -> tuple[Array, ...]:
+    """The walk on a stored array, or its planes, in its first layout; without a mesh, on one device.
+
+    Where samples are traced, step by step, so that the gradient in them costs one more ring for each dimension.
+    """
+    real = np.zeros((), dtype).real.dtype
+    arrays = tuple(x.astype(dtype if len(arrays) == 1 else real) for x in arrays)
+    for part in walk.stages() if differentiable(walk) else (walk,):
+        arrays = tuple(bind(arrays, part, mesh, stored(part, operands)))
+    return arrays
+
+
+def _array(a: Any) -> Array:
+    if isinstance(a, jax.Array):
+        return a
+    array = np.asarray(a)
+    check_numeric(array.dtype)
+    return jnp.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
+
+
+def _chip(x: Array, mesh: AnyMesh | None) -> Chip:
+    """The row of rates for the devices that hold the array."""
+    if mesh is not None:
+        return chip_of(mesh)
+    return chip_for(jax.default_backend() if isinstance(x, jax.core.Tracer) else next(iter(x.devices())).platform)

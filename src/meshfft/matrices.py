@@ -1,0 +1,164 @@
+"""Matrices that a ring multiplies by: what each is, and how a device makes the block it needs.
+
+A matrix is a static description; `block(operand, rows, columns, real)` gives the planes of its block at index vectors
+of some rows and some successive columns. What a matrix cannot make from indices is its operand, and lies with the rows:
+
+    Roots      V[k, n] = exp(sign 2 pi i k n / N)    uniform samples, from exact integer phases; no operand
+    Samples    V[k, n] = z_k^-n                      any samples; operand: log z_k, as floats or limbs
+    Dense      any matrix; operand: its rows
+    Blocks     any matrix; a function makes its blocks; no operand
+
+Outside rows x columns a matrix counts as zero; a ring sees to that.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import DTypeLike
+
+from . import limbs
+from .phase import circle, vandermonde
+from .planes import Planes, split
+from .precision import Factors
+
+
+class Matrix(Protocol):
+    """What a ring knows of a matrix. `row_axis` is that of its operand's leaves, or None where there is no operand."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def columns(self) -> int: ...
+    @property
+    def row_axis(self) -> int | None: ...
+    def block(self, operand: Any, rows: Array, columns: Array, real: DTypeLike) -> Planes | Factors: ...
+    def conjugate(self) -> "Matrix": ...
+    def transpose(self) -> "Matrix":
+        """The transpose, of a matrix without an operand."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Roots:
+    """Uniform samples of the unit circle: exp(sign 2 pi i k n / length)."""
+
+    length: int
+    sign: int
+    rows: int
+    columns: int
+    row_axis: ClassVar[int | None] = None
+
+    @property
+    def whole(self) -> bool:
+        """True for a transform of all its samples, which an FFT can do."""
+        return self.rows == self.columns == self.length
+
+    def block(self, operand: Any, rows: Array, columns: Array, real: DTypeLike) -> Planes:
+        return vandermonde(rows, columns, self.length, self.sign, real)
+
+    def conjugate(self) -> "Roots":
+        return dataclasses.replace(self, sign=-self.sign)
+
+    def transpose(self) -> "Roots":
+        return dataclasses.replace(self, rows=self.columns, columns=self.rows)
+
+
+class Logarithm(NamedTuple):
+    """log z of samples: the angle, and off the unit circle the logarithm of the radius.
+
+    Floats of shape (rows,), the angle in turns or radians and the radius to base e; or (limbs, rows) of fixed-point
+    numbers, the angle in turns and the radius to base two.
+    """
+
+    angle: Any
+    radius: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Samples:
+    """Any samples of the z-plane: z_k^-n, or its conjugate. `unit` is that of the operand's angles, None for limbs."""
+
+    rows: int
+    columns: int
+    unit: str | None = None
+    conjugated: bool = False
+    row_axis: ClassVar[int | None] = -1
+
+    def block(self, operand: Logarithm, rows: Array, columns: Array, real: DTypeLike) -> Planes:
+        angle, radius = operand if self.unit is None else limbs_of(operand, self.unit, real)
+        n = columns.astype(jnp.uint32)[None, :]
+        turns = limbs.times(n, tuple(limb[:, None] for limb in angle))
+        re, im = circle(turns, 1 if self.conjugated else -1, real)
+        if radius is None:
+            return re, im
+        size = limbs.power_of_two(limbs.negative(limbs.times(n, tuple(limb[:, None] for limb in radius))), real)
+        return size * re, size * im
+
+    def slope(self, change: Logarithm) -> Planes:
+        """The planes of d log V[k, n] / n for a change of floats: V' = n slope V."""
+        turn = change.angle * (2 * np.pi if self.unit == "turns" else 1.0)
+        return jnp.zeros_like(turn) if change.radius is None else -change.radius, turn if self.conjugated else -turn
+
+    def conjugate(self) -> "Samples":
+        return dataclasses.replace(self, conjugated=not self.conjugated)
+
+    def transpose(self) -> "Samples":
+        raise NotImplementedError("its operand lies with the rows")
+
+
+def limbs_of(floats: Logarithm, unit: str, real: DTypeLike) -> Logarithm:
+    """Logarithms of samples as limbs enough for a type; NumPy's float64 keeps all its digits."""
+    many = limbs.count(real)
+    angle = (limbs.of_turns if unit == "turns" else limbs.of_radians)(floats.angle, many)
+    if floats.radius is None:
+        return Logarithm(angle, None)
+    return Logarithm(angle, limbs.of_logarithm(floats.radius, many))
+
+
+@dataclasses.dataclass(frozen=True)
+class Dense:
+    """Any matrix, given by its rows: (planes, rows, columns), or split in terms, (forms, terms, rows, columns)."""
+
+    rows: int
+    columns: int
+    conjugated: bool = False
+    row_axis: ClassVar[int | None] = -2
+
+    def block(self, operand: Array, rows: Array, columns: Array, real: DTypeLike) -> Planes | Factors:
+        part = lax.dynamic_slice_in_dim(operand, columns[0], columns.shape[0], -1)
+        if part.ndim == 4:
+            return Factors(tuple(tuple(form) for form in part))
+        planes = tuple(part)
+        return (planes[0], -planes[1]) if self.conjugated and len(planes) == 2 else planes
+
+    def conjugate(self) -> "Dense":
+        return dataclasses.replace(self, conjugated=not self.conjugated)
+
+    def transpose(self) -> "Dense":
+        raise NotImplementedError("its operand lies with the rows")
+
+
+@dataclasses.dataclass(frozen=True)
+class Blocks:
+    """Any matrix, of which `function(rows, columns)` makes blocks from int32 index vectors."""
+
+    function: Callable[[Array, Array], Array]
+    rows: int
+    columns: int
+    transposed: bool = False
+    conjugated: bool = False
+    row_axis: ClassVar[int | None] = None
+
+    def block(self, operand: Any, rows: Array, columns: Array, real: DTypeLike) -> Planes:
+        block = self.function(columns, rows).T if self.transposed else self.function(rows, columns)
+        planes = tuple(plane.astype(real) for plane in split(block))
+        return (planes[0], -planes[1]) if self.conjugated and len(planes) == 2 else planes
+
+    def conjugate(self) -> "Blocks":
+        return dataclasses.replace(self, conjugated=not self.conjugated)
+
+    def transpose(self) -> "Blocks":
+        return dataclasses.replace(self, rows=self.columns, columns=self.rows, transposed=not self.transposed)

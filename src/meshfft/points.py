@@ -1,0 +1,210 @@
+"""Points: where a transform samples the z-plane along one dimension.
+
+    X[k] = sum_n x[n] z_k^-n,   z_k = r_k exp(2 pi i t_k)
+
+A point is kept as its logarithm, an angle and log r_k, so that powers neither overflow early nor lose phase. What is
+given as NumPy arrays, lists or concrete JAX arrays is kept in float64; what JAX is differentiating or compiling stays
+traced, in its own type.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from .arguments import Transform, factor
+from .errors import check
+from .matrices import Logarithm, Matrix, Roots, Samples, limbs_of
+
+Unit = Literal["turns", "radians"]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, eq=False)
+class Points:
+    """The samples of one dimension; made by `uniform`, `turns`, `radians`, `z`, `zoom` or `chirp`.
+
+    A pytree, so that it can be an argument of `jit` and `grad`.
+
+    Attributes:
+        angle: the angles of the samples, of shape (M,); None where they are uniform.
+        log_radius: natural logarithms of their radii, of shape (M,); None on the unit circle.
+        unit: of the angles, "turns" or "radians".
+        size: the number M of samples.
+    """
+
+    angle: Any
+    log_radius: Any
+    unit: Unit = dataclasses.field(metadata={"static": True})
+    size: int = dataclasses.field(metadata={"static": True})
+
+    @staticmethod
+    def uniform(n: int) -> "Points":
+        """The n-th roots of unity, exp(2 pi i k / n); more or fewer of them than there are inputs."""
+        check(isinstance(n, int | np.integer) and n >= 1, f"uniform({n!r}): give the number of points, at least 1")
+        return Points(None, None, "turns", int(n))
+
+    @staticmethod
+    def turns(t: ArrayLike) -> "Points":
+        """exp(2 pi i t): frequencies in cycles per sample. No digit is lost, however large n t is."""
+        return _points(t, None, "turns")
+
+    @staticmethod
+    def radians(w: ArrayLike) -> "Points":
+        """exp(i w): angular frequencies in radians per sample. No digit is lost, however large n w is."""
+        return _points(w, None, "radians")
+
+    @staticmethod
+    def z(z: ArrayLike) -> "Points":
+        """Any points but zero, on the unit circle or off it.
+
+        Rounding of z itself, 1e-16 in complex128, is multiplied by n: give turns or radians where z has them.
+        """
+        values = _received(z, complex_too=True)
+        if not isinstance(values, np.ndarray):
+            return _points(jnp.angle(values), jnp.log(jnp.abs(values)), "radians")
+        check(values.ndim == 1, _flat(values.shape))
+        zero = np.flatnonzero(values == 0)
+        check(not zero.size, f"point {_first(zero)} is z = 0, which has no power -n: drop it")
+        radius = np.log(np.abs(values))
+        return _points(np.angle(values), radius if radius.any() else None, "radians")
+
+    @staticmethod
+    def zoom(f0: Any, f1: Any, m: int) -> "Points":
+        """m samples of the unit circle from f0 to f1 cycles per sample, f1 left out (scipy.signal.zoom_fft at fs=1)."""
+        check(isinstance(m, int | np.integer) and m >= 1, f"zoom has m = {m!r}: give the number of points, at least 1")
+        return _points(_line(f0, (f1 - f0) / m, m), None, "turns")
+
+    @staticmethod
+    def chirp(a: Any, w: Any, m: int) -> "Points":
+        """The spiral z_k = a w^-k for k < m (scipy.signal.czt)."""
+        check(isinstance(m, int | np.integer) and m >= 1, f"chirp has m = {m!r}: give the number of points, at least 1")
+        traced = isinstance(a, jax.core.Tracer) or isinstance(w, jax.core.Tracer)
+        xp = jnp if traced else np
+        check(traced or (a != 0 and w != 0), f"chirp has a = {a}, w = {w}: neither may be 0")
+        turn = [xp.angle(v) / (2 * np.pi) for v in (a, w)]
+        radius = _line(xp.log(xp.abs(a)), -xp.log(xp.abs(w)), m)
+        return _points(_line(turn[0], -turn[1], m), radius if traced or radius.any() else None, "turns")
+
+    @property
+    def known(self) -> bool:
+        """True where the points are uniform or numbers on the host."""
+        return all(leaf is None or isinstance(leaf, np.ndarray) for leaf in (self.angle, self.log_radius))
+
+    def matrix(self, columns: int) -> Matrix:
+        """The Vandermonde matrix of these points and so many inputs."""
+        if self.angle is None:
+            return Roots(self.size, -1, self.size, max(columns, self.size))
+        return Samples(self.size, columns, None if self.known else self.unit)
+
+    def operand(self, real: jax.typing.DTypeLike) -> Logarithm | None:
+        """What the matrix needs of them: nothing, limbs made on the host, or the traced floats themselves."""
+        if self.angle is None:
+            return None
+        floats = Logarithm(self.angle, self.log_radius)
+        return limbs_of(floats, self.unit, real) if self.known else floats
+
+    def check_range(self, columns: int, real: jax.typing.DTypeLike, name: str) -> None:
+        """Raises ValueError where a power z^-n leaves the type, naming the worst point."""
+        if self.log_radius is None or not self.known or columns < 2:
+            return
+        limit, reach = float(np.log(jnp.finfo(real).max)), np.abs(self.log_radius) * (columns - 1)
+        worst = int(np.argmax(reach))
+        radius, most = float(self.log_radius[worst]), limit / (columns - 1)
+        check(
+            reach[worst] <= limit,
+            f"{name}: point {worst} has radius {np.exp(radius):.6g}, and its powers up to {columns - 1} leave "
+            f"{jnp.finfo(real).dtype} (|log r| n is {reach[worst]:.4g}, the limit {limit:.4g}): keep radii between "
+            f"{np.exp(-most):.6g} and {np.exp(most):.6g}, or use precision='float64'",
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Points) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        leaves = (self.angle, self.log_radius)
+        return (*(leaf.tobytes() if isinstance(leaf, np.ndarray) else leaf for leaf in leaves), self.unit, self.size)
+
+    def __repr__(self) -> str:
+        kind = "uniform" if self.angle is None else "on the unit circle" if self.log_radius is None else "off it"
+        return f"<Points: {self.size}, {kind}>"
+
+
+def sampled(
+    shape: Sequence[int], dims: tuple[int, ...], points: tuple[Points | None, ...], norm: str | None, dtype: np.dtype
+) -> Transform:
+    """The KDFT of some dimensions at points, one entry for each; None means as many uniform ones as inputs.
+
+    Raises:
+        ValueError: the norm is unknown, or powers of a point leave the type.
+    """
+    real, matrices = np.zeros((), dtype).real.dtype, []
+    for dim, chosen in zip(dims, points, strict=True):
+        chosen = Points.uniform(max(shape[dim], 1)) if chosen is None else chosen
+        chosen.check_range(shape[dim], real, f"points of axis {dim}")
+        matrices.append(chosen.matrix(shape[dim]))
+    return Transform(dims, tuple(matrices), factor(math.prod(shape[d] for d in dims), norm, False))
+
+
+def entries(points: Any, dims: tuple[int, ...]) -> tuple[Points | None, ...]:
+    """One entry for each dimension, or an error that says what was given."""
+    given = (points,) if isinstance(points, Points) else points
+    if given is None:
+        return (None,) * len(dims)
+    check(
+        isinstance(given, Sequence), f"points is {given!r}: give a sequence of mf.Points, one for each axis", TypeError
+    )
+    for entry in given:
+        meant = entry is None or isinstance(entry, Points)
+        check(
+            meant, f"points has {type(entry).__name__}: give mf.Points.turns(...), say, or None for uniform", TypeError
+        )
+    check(len(given) == len(dims), f"points has {len(given)} entries for {len(dims)} axes: give one for each axis")
+    return tuple(given)
+
+
+def _points(angle: ArrayLike, log_radius: Any, unit: Unit) -> Points:
+    values = _received(angle, complex_too=False)
+    check(values.ndim == 1 and values.size >= 1, _flat(values.shape))
+    known = [leaf for leaf in (values, log_radius) if isinstance(leaf, np.ndarray)]
+    for leaf in known:
+        strange = np.flatnonzero(~np.isfinite(leaf))
+        check(not strange.size, f"point {_first(strange)} is not finite: give finite points")
+    return Points(values, log_radius, unit, int(values.shape[0]))
+
+
+def _received(values: Any, complex_too: bool) -> Any:
+    """Host numbers in 64 bits, traced ones as they are."""
+    if isinstance(values, jax.core.Tracer):
+        kind = jnp.floating if not complex_too else jnp.inexact
+        check(bool(jnp.issubdtype(values.dtype, kind)), f"points are traced {values.dtype}: give floats", TypeError)
+        return values
+    array = np.asarray(values)
+    check(array.dtype.kind in "biuf" + "c" * complex_too, f"points are {array.dtype}: give real numbers", TypeError)
+    return array.astype(np.complex128 if complex_too else np.float64)
+
+
+def _line(start: Any, step: Any, m: int) -> Any:
+    """start + k step for k < m, with the products exact in turns: step's upper half first, modulo one."""
+    if isinstance(start, jax.core.Tracer) or isinstance(step, jax.core.Tracer):
+        return start + step * jnp.arange(m)
+    high = float(np.float32(step))
+    k = np.arange(m)
+    return start + (k * high + k * (float(step) - high))
+
+
+def _flat(shape: tuple[int, ...]) -> str:
+    return f"points have shape {shape}: give a sequence of at least one, for one dimension"
+
+
+def _first(indices: np.ndarray) -> int:
+    return int(indices[0]) if indices.size else 0
