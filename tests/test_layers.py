@@ -18,6 +18,7 @@ points walk
 search primitive table placement operands
 choice
 dispatch
+solve
 plan api kdft separable
 files
 cli

@@ -6,6 +6,7 @@ from .api import fftn as fftn
 from .api import ifft as ifft
 from .api import ifft2 as ifft2
 from .api import ifftn as ifftn
+from .kdft import ikdftn as ikdftn
 from .kdft import kdftn as kdftn
 from .plan import Plan as Plan
 from .plan import plan as plan
@@ -13,5 +14,6 @@ from .points import Points as Points
 from .ring import ring_sum as ring_sum
 from .separable import BlockMatrix as BlockMatrix
 from .separable import apply_separable as apply_separable
+from .solve import Solution as Solution
 from .storage import gather as gather
 from .storage import shard as shard

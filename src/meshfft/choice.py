@@ -26,15 +26,16 @@ def find_walk(
     itemsize: int,
     dots: tuple[Dot, ...],
     even: bool = False,
+    goal: Layout | None = None,
 ) -> Walk:
-    """The cheapest walk; with `even`, one whose result needs no padding.
+    """The cheapest walk; with `even`, one whose result needs no padding; with `goal`, one that ends there.
 
     Raises:
         ValueError: the method or order is unknown, or the method has no walk for these sizes; says what has.
     """
     check(method in METHODS, f"method {method!r} is unknown: use one of " + ", ".join(map(repr, METHODS)))
     check(order in ORDERS, f"order {order!r} is unknown: use 'natural' or 'any'")
-    natural = _natural(start, transform)
+    natural = goal or _natural(start, transform)
     goals = [None] if even and not natural.even else [natural, None] if order == "any" else [natural]
     problems = [Problem(start, transform, method, goal, even, chip, itemsize, dots) for goal in goals]
     found = [steps for problem in problems if (steps := search(problem)) is not None]

@@ -17,10 +17,11 @@ from .choice import chip_of, find_walk
 from .dtypes import check_numeric, complex_dtype, dots_of
 from .errors import check
 from .hardware import Chip, chip_for
-from .layout import AnyMesh, Spec, axis_sizes, from_spec
+from .layout import AnyMesh, Layout, Spec, axis_sizes, from_spec
 from .operands import differentiable, furnish, stored
 from .placement import placement
 from .primitive import bind
+from .tiers import Dot
 from .walk import Walk
 
 
@@ -58,23 +59,31 @@ def received(a: Any) -> tuple[Array, ...]:
     return planes
 
 
-def transformed(
-    arrays: tuple[Array, ...],
-    transform: Transform,
-    options: Options,
-    sources: tuple[Any, ...] = (),
-    dtype: np.dtype | None = None,
-) -> Any:
-    """One array or two planes through the cheapest walk; computed in `dtype`, by default the transform's complex one.
+class Setting(NamedTuple):
+    """Where and how a transform of an array is computed.
 
-    `sources` are the points or matrices of the transform's dimensions, by place (see operands).
+    Attributes:
+        start: the layout the array comes in.
+        mesh: its mesh; None on one device.
+        chip: the rates of its devices.
+        dtype: the type it is computed in, and returned.
+        dots: the ways to multiply that the precision allows.
+    """
+
+    start: Layout
+    mesh: AnyMesh | None
+    chip: Chip
+    dtype: np.dtype
+    dots: tuple[Dot, ...]
+
+
+def setting(arrays: tuple[Array, ...], options: Options, dtype: np.dtype | None = None) -> Setting:
+    """The setting that an array, or two planes, show; computed in `dtype`, by default the transform's complex one.
 
     Raises:
         ValueError, TypeError: as `fftn`.
     """
     x, precision = arrays[0], options.precision
-    dtype = complex_dtype(x.dtype, precision) if dtype is None else dtype
-    dots = dots_of(x.dtype, precision, options.multiplications)
     mesh, spec = placement(x, options.spec)
     start = from_spec(x.shape, axis_sizes(mesh), spec)
     check(
@@ -84,10 +93,36 @@ def transformed(
     for plane in arrays[1:]:
         other = from_spec(x.shape, axis_sizes(mesh), placement(plane, options.spec)[1])
         check(other == start, f"the planes are sharded as {start.spec} and {other.spec}: shard them alike")
-    chip = _chip(x, mesh)
+    dots = dots_of(x.dtype, precision, options.multiplications)
+    dtype = complex_dtype(x.dtype, precision) if dtype is None else dtype
+    return Setting(start, mesh, _chip(x, mesh), dtype, dots)
+
+
+def transformed(
+    arrays: tuple[Array, ...],
+    transform: Transform,
+    options: Options,
+    sources: tuple[Any, ...] = (),
+    dtype: np.dtype | None = None,
+) -> Any:
+    """One array or two planes through the cheapest walk.
+
+    `sources` are the points or matrices of the transform's dimensions, by place (see operands).
+
+    Raises:
+        ValueError, TypeError: as `fftn`.
+    """
+    start, mesh, chip, dtype, dots = setting(arrays, options, dtype)
     walk = find_walk(start, transform, options.method, options.order, chip, dtype.itemsize, dots, even=True)
+    return formed(applied(arrays, walk, sources, mesh, chip, dtype))
+
+
+def applied(
+    arrays: tuple[Array, ...], walk: Walk, sources: tuple[Any, ...], mesh: AnyMesh | None, chip: Chip, dtype: np.dtype
+) -> tuple[Array, ...]:
+    """A walk with its operands made from their sources, on stored arrays."""
     walk, operands = furnish(walk, sources, chip.name, np.zeros((), dtype).real.dtype)
-    return formed(run(arrays, operands, walk, mesh, dtype))
+    return run(arrays, operands, walk, mesh, dtype)
 
 
 def formed(arrays: tuple[Array, ...]) -> Any:

@@ -12,7 +12,7 @@ Outside rows x columns a matrix counts as zero; a ring sees to that.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ from .planes import Planes, split
 from .precision import Factors
 
 
-class Matrix(Protocol):
+class Matrix(Hashable, Protocol):
     """What a ring knows of a matrix. `row_axis` is that of its operand's leaves, or None where there is no operand."""
 
     @property

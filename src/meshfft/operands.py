@@ -66,8 +66,7 @@ def _table_of_points(source: Roots | Points, columns: int, dot: Dot) -> np.ndarr
         return _split(np.exp(source.sign * 2j * np.pi * turns), dot)
     if not source.known:
         return None
-    turns = source.angle if source.unit == "turns" else source.angle / (2 * np.pi)
-    return _split(vandermonde(turns, source.log_radius, columns), dot)
+    return _split(vandermonde(source.in_turns, source.log_radius, columns), dot)
 
 
 def _split(matrix: np.ndarray, dot: Dot) -> np.ndarray:

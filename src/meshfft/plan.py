@@ -17,15 +17,16 @@ from jax.typing import DTypeLike
 
 from .arguments import Transform, check_once, integers, resolve, transform_of
 from .choice import chip_of, find_walk
-from .dispatch import formed, is_pair, received, run
-from .dtypes import complex_dtype, dots_of, tier_of
+from .dispatch import Setting, applied, formed, is_pair, received
+from .dtypes import complex_dtype, dots_of
 from .errors import check
 from .hardware import GENERIC, Chip
 from .layout import AnyMesh, Layout, Spec, axis_sizes, from_spec
-from .operands import furnish
 from .points import Points, entries, sampled
+from .solve import Solution, Weights, solution
 from .storage import shard
 from .table import WIDTH, quantity, walk_table
+from .tiers import Dot
 from .walk import Walk
 from .work import Work
 
@@ -42,6 +43,7 @@ class Plan:
         method: the method asked for.
         order: "natural" or "any".
         chip: the row of rates that ranked the walks.
+        dots: the ways to multiply that the precision allows.
         points: where each transformed dimension is sampled; None where it is uniform.
     """
 
@@ -52,7 +54,7 @@ class Plan:
     method: str
     order: str
     chip: Chip
-    tier: str
+    dots: tuple[Dot, ...]
     points: tuple[Points | None, ...] = ()
 
     @property
@@ -122,12 +124,24 @@ class Plan:
         """The input whose transform is y, by the walk reversed; what `s` cropped away comes back as zeros.
 
         Raises:
-            ValueError: the samples are not uniform: their inverse is a system of equations, which `ikdftn` solves.
+            ValueError: the samples are not uniform: their inverse is a system of equations, for `solve`.
         """
         scale = self.transform.inverse_scale
         if scale is None:
-            raise ValueError("the samples are not the uniform ones: solve for the input with mf.ikdftn")
+            raise ValueError("the samples are not the uniform ones: solve for the input with plan.solve(y)")
         return self._run(_back(self.walk, scale), y)
+
+    def solve(self, y: Any, *, tikhonov: float | None = None, truncation: float | None = None) -> Solution:
+        """The input whose samples are y, what its value is worth, and how it was found: `ikdftn` on stored arrays.
+
+        Raises:
+            ValueError: as `ikdftn`.
+        """
+        arrays = self._all_placed(self.out_layout, y)
+        points = self.points or (None,) * len(self.transform.dims)
+        setting = Setting(self.out_layout, self._mesh_of(arrays[0]), self.chip, self.dtype, self.dots)
+        weights = Weights(tikhonov, truncation)
+        return solution(arrays, self.in_layout, self.transform, points, weights, self.method, setting)
 
     def adjoint(self, y: Any) -> Array:
         """The conjugate transpose: <plan(x), y> = <x, plan.adjoint(y)>."""
@@ -186,9 +200,11 @@ class Plan:
         }
 
     def _run(self, walk: Walk, x: Any) -> Any:
-        arrays = tuple(self._placed(walk.start, part) for part in (received(x) if is_pair(x) else (x,)))
-        walk, operands = furnish(walk, self.points, self.chip.name, np.zeros((), self.dtype).real.dtype)
-        return formed(run(arrays, operands, walk, self._mesh_of(arrays[0]), self.dtype))
+        arrays = self._all_placed(walk.start, x)
+        return formed(applied(arrays, walk, self.points, self._mesh_of(arrays[0]), self.chip, self.dtype))
+
+    def _all_placed(self, layout: Layout, x: Any) -> tuple[Array, ...]:
+        return tuple(self._placed(layout, part) for part in (received(x) if is_pair(x) else (x,)))
 
     def _mesh_of(self, x: Array) -> AnyMesh | None:
         """The plan's mesh; where that is only described, the one the array shows."""
@@ -271,9 +287,9 @@ def plan(
     else:
         transform = transform_of(dims, lengths, norm, inverse)
     start = from_spec(shape, sizes, _default_spec(len(shape), sizes) if spec is None else spec)
-    dots, tier = dots_of(np.dtype(dtype), precision, multiplications), tier_of(np.dtype(dtype), precision)
+    dots = dots_of(np.dtype(dtype), precision, multiplications)
     walk = find_walk(start, transform, method, order, chip_of(mesh), complex_type.itemsize, dots)
-    return Plan(walk, transform, mesh, complex_type, method, order, chip_of(mesh), tier, samples)
+    return Plan(walk, transform, mesh, complex_type, method, order, chip_of(mesh), dots, samples)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -96,6 +96,13 @@ class Points:
         """True where the points are uniform or numbers on the host."""
         return all(leaf is None or isinstance(leaf, np.ndarray) for leaf in (self.angle, self.log_radius))
 
+    @property
+    def in_turns(self) -> Any:
+        """The angles in turns."""
+        if self.angle is None:
+            return np.arange(self.size) / self.size
+        return self.angle if self.unit == "turns" else self.angle / (2 * np.pi)
+
     def matrix(self, columns: int) -> Matrix:
         """The Vandermonde matrix of these points and so many inputs."""
         if self.angle is None:

@@ -50,9 +50,16 @@ def _run(*values: Any, job: Job) -> list[Array]:
 
     if mesh is None:
         return inside(arrays, operands)
-    specs = ((walk.start.spec,) * many, _operand_specs(walk, operands))
+    operand_specs = _operand_specs(walk, operands)
+    operands = jax.tree.map(lambda leaf, spec: _resharded(leaf, mesh, spec), operands, operand_specs)
+    specs = ((walk.start.spec,) * many, operand_specs)
     mapped = jax.shard_map(inside, mesh=mesh, in_specs=specs, out_specs=[walk.end.spec] * many, check_vma=False)
     return mapped(arrays, operands)
+
+
+def _resharded(leaf: Array, mesh: AnyMesh, spec: PartitionSpec) -> Array:
+    """An operand sharded as its step takes it, where the type of an array says how it is sharded."""
+    return jax.reshard(leaf, NamedSharding(mesh, spec)) if AxisType.Explicit in mesh.axis_types else leaf
 
 
 def _operand_specs(walk: Walk, operands: tuple[Any, ...]) -> tuple[Any, ...]:
