@@ -20,6 +20,7 @@ choice
 dispatch
 solve
 plan api kdft separable
+planning
 files
 cli
 """

@@ -9,7 +9,7 @@ from .api import ifftn as ifftn
 from .kdft import ikdftn as ikdftn
 from .kdft import kdftn as kdftn
 from .plan import Plan as Plan
-from .plan import plan as plan
+from .planning import plan as plan
 from .points import Points as Points
 from .ring import ring_sum as ring_sum
 from .separable import BlockMatrix as BlockMatrix

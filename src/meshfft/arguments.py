@@ -97,6 +97,15 @@ def factor(points: int, norm: str | None, inverse: bool) -> float:
     return scaled.get(norm or "backward", 1.0 / points if inverse else 1.0)
 
 
+def resolve_once(
+    shape: Sequence[int], s: Sequence[int] | None, axes: Sequence[int] | None
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """`resolve`, for transforms that take no dimension twice."""
+    dims, lengths = resolve(shape, s, axes)
+    check_once(dims)
+    return dims, lengths
+
+
 def check_once(dims: tuple[int, ...]) -> None:
     """Raises ValueError where a dimension is given twice."""
     for dim in dims:

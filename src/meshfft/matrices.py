@@ -20,7 +20,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from . import limbs
+from .limbs import count, negative, of_logarithm, of_radians, of_turns, power_of_two, times
 from .phase import circle, vandermonde
 from .planes import Planes, split
 from .precision import Factors
@@ -90,11 +90,11 @@ class Samples:
     def block(self, operand: Logarithm, rows: Array, columns: Array, real: DTypeLike) -> Planes:
         angle, radius = operand if self.unit is None else limbs_of(operand, self.unit, real)
         n = columns.astype(jnp.uint32)[None, :]
-        turns = limbs.times(n, tuple(limb[:, None] for limb in angle))
+        turns = times(n, tuple(limb[:, None] for limb in angle))
         re, im = circle(turns, 1 if self.conjugated else -1, real)
         if radius is None:
             return re, im
-        size = limbs.power_of_two(limbs.negative(limbs.times(n, tuple(limb[:, None] for limb in radius))), real)
+        size = power_of_two(negative(times(n, tuple(limb[:, None] for limb in radius))), real)
         return size * re, size * im
 
     def slope(self, change: Logarithm) -> Planes:
@@ -111,11 +111,11 @@ class Samples:
 
 def limbs_of(floats: Logarithm, unit: str, real: DTypeLike) -> Logarithm:
     """Logarithms of samples as limbs enough for a type; NumPy's float64 keeps all its digits."""
-    many = limbs.count(real)
-    angle = (limbs.of_turns if unit == "turns" else limbs.of_radians)(floats.angle, many)
+    many = count(real)
+    angle = (of_turns if unit == "turns" else of_radians)(floats.angle, many)
     if floats.radius is None:
         return Logarithm(angle, None)
-    return Logarithm(angle, limbs.of_logarithm(floats.radius, many))
+    return Logarithm(angle, of_logarithm(floats.radius, many))
 
 
 @dataclasses.dataclass(frozen=True)

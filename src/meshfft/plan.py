@@ -6,24 +6,21 @@ A Plan is frozen and hashable: printing it teaches what will happen; calling it 
 import dataclasses
 import functools
 import textwrap
-from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from jax import Array
 from jax.sharding import AbstractMesh, Mesh, NamedSharding
-from jax.typing import DTypeLike
 
-from .arguments import Transform, check_once, integers, resolve, transform_of
-from .choice import chip_of, find_walk
+from .arguments import Transform
 from .dispatch import Setting, applied, formed, is_pair, received
-from .dtypes import complex_dtype, dots_of
 from .errors import check
 from .hardware import GENERIC, Chip
-from .layout import AnyMesh, Layout, Spec, axis_sizes, from_spec
-from .points import Points, entries, sampled
+from .layout import AnyMesh, Layout, axis_sizes
+from .points import Points
 from .solve import Solution, Weights, solution
+from .steps import RingDense
 from .storage import shard
 from .table import WIDTH, quantity, walk_table
 from .tiers import Dot
@@ -100,9 +97,14 @@ class Plan:
         return sum(self.chip.seconds(work) for work in self.walk.works(self.dtype.itemsize))
 
     @property
+    def error(self) -> float:
+        """Relative L2 error to expect of the result; measured ones lie under it (tests/test_precision.py)."""
+        return self.walk.error(self.dtype.itemsize)
+
+    @property
     def collectives(self) -> dict[str, int]:
-        """How many collectives one run on a complex array does; on a ring one for each hop and plane."""
-        counts = {"all-to-all": self.work.all_to_alls, "collective-permute": self.work.permutes}
+        """How many collectives one run on an array does, each hop of a ring counted."""
+        counts = {"all-to-all": self.work.all_to_alls, "collective-permute": self.work.hops}
         return {name: count for name, count in counts.items() if count}
 
     @property
@@ -165,15 +167,18 @@ class Plan:
             "all_to_alls": work.all_to_alls,
             "hops": work.hops,
             "peak_bytes_per_device": work.peak_bytes,
+            "error_expected": self.error,
             "seconds_modelled": self.seconds,
             "chip": self.chip.name,
         }
 
     def __str__(self) -> str:
-        method = f"method {self.method}, {self.order} order, ranked for {self.chip.name} devices"
+        method = f"method {self.method}, {self.order} order, {self._tier}, ranked for {self.chip.name} devices"
         modelled = "" if self.seconds is None else f", {self.seconds:.2g} s modelled"
         head = "\n".join(textwrap.fill(line, WIDTH) for line in (self._title(), method))
-        tail = f"{quantity(self.peak_bytes, 'B')} per device at the peak{modelled}"
+        tail = (
+            f"{quantity(self.peak_bytes, 'B')} per device at the peak{modelled}, error below {self.error:.1g} expected"
+        )
         return f"{head}\n\n{walk_table(self.walk, self.dtype.itemsize)}\n{tail}"
 
     def __repr__(self) -> str:
@@ -185,6 +190,12 @@ class Plan:
         kind = "inverse transform" if self.transform.backward else "transform"
         resized = f" to {' x '.join(map(str, self.out_shape))}" * (self.shape != self.out_shape)
         return f"{kind} of {' x '.join(map(str, self.shape))}{resized} {self.dtype.name}, mesh {mesh}"
+
+    @property
+    def _tier(self) -> str:
+        """The precision of dense products, where there are any."""
+        dots = {step.dot for step in self.walk.steps if isinstance(step, RingDense)}
+        return ", ".join(f"{d.tier} products of {d.multiplications}" for d in sorted(dots)) or self.dots[0].tier
 
     @staticmethod
     def _step_dict(stage: "Plan") -> dict[str, Any]:
@@ -234,72 +245,6 @@ class Plan:
         return x
 
 
-def plan(
-    shape: Sequence[int],
-    *,
-    mesh: Mesh | AbstractMesh | None = None,
-    spec: Spec | None = None,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
-    dtype: DTypeLike = "complex64",
-    norm: str | None = None,
-    method: str = "auto",
-    order: str = "natural",
-    inverse: bool = False,
-    points: Points | Sequence[Points | None] | None = None,
-    precision: str | None = None,
-    multiplications: int | None = None,
-) -> Plan:
-    """Finds the cheapest walk for a transform, without an array and without a device.
-
-        X[k] = scale sum_n x[n] exp(-2 pi i k n / N)   along every dimension in `axes`
-
-    Args:
-        shape: logical shape; sizes need not divide the mesh, storage is padded at the tail (see `shard`).
-        mesh: the device mesh, concrete or an AbstractMesh; None plans for one device.
-        spec: the PartitionSpec the array comes with; None lets mesh axis i cut dimension i.
-        s: transform lengths, as numpy.fft.fftn.
-        axes: transformed dimensions, as numpy.fft.fftn.
-        dtype: type of the input; complex64 for anything of 32 bits or fewer, complex128 otherwise.
-        norm: "backward", "ortho" or "forward".
-        method: "auto", "transpose", "cooley-tukey" (the paper's FFT) or "kdft" (the paper's KDFT).
-        order: "natural" returns the result sharded as the input came; "any" leaves it in the cheapest layout.
-        inverse: plan the inverse transform.
-        points: where each axis is sampled, as `kdftn`; excludes `s` and `inverse`.
-        precision: a type to compute in, or a tier for matrix products, as `kdftn`.
-        multiplications: 3 or 4, as `kdftn`.
-
-    Returns:
-        A Plan, in milliseconds (see `search` for many dimensions over many mesh axes); print it, or call it.
-
-    Raises:
-        ValueError, TypeError: an argument that does not fit, with what would.
-    """
-    shape = integers(shape, "shape")
-    check(min(shape, default=0) >= 0, f"shape {shape} has a negative size: give sizes of 0 or more")
-    dims, lengths = resolve(shape, s, axes)
-    complex_type, sizes = complex_dtype(np.dtype(dtype), precision), axis_sizes(mesh)
-    samples = () if points is None else entries(points, dims)
-    if samples:
-        check(s is None and not inverse, "points cannot go with s or inverse: give as many points as are wanted")
-        check_once(dims)
-        transform = sampled(shape, dims, samples, norm, complex_type)
-    else:
-        transform = transform_of(dims, lengths, norm, inverse)
-    start = from_spec(shape, sizes, _default_spec(len(shape), sizes) if spec is None else spec)
-    dots = dots_of(np.dtype(dtype), precision, multiplications)
-    walk = find_walk(start, transform, method, order, chip_of(mesh), complex_type.itemsize, dots)
-    return Plan(walk, transform, mesh, complex_type, method, order, chip_of(mesh), dots, samples)
-
-
 @functools.lru_cache(maxsize=1024)
 def _back(walk: Walk, scale: float) -> Walk:
     return walk.back(scale)
-
-
-def _default_spec(ndim: int, sizes: Any) -> tuple[str, ...]:
-    check(
-        len(sizes) <= ndim,
-        f"the mesh has {len(sizes)} axes, the array {ndim} dimensions: say with spec= which axes cut which dimension",
-    )
-    return tuple(sizes)

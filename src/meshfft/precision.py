@@ -1,22 +1,29 @@
 """Products: the one place where a matrix meets a block, and where the precision of the product is set.
 
-Knows nothing of Fourier. Everything is real planes. A complex product is four real ones, [re; im] of the matrix with
-each plane of the block, or three (see tiers). In the bfloat16 tiers a real product is a sum of products of bfloat16
-terms, added in float32: by the backend's own algorithm where it has one (TPU, GPU), else by splitting here.
+Knows nothing of Fourier. A complex product of planes is one real product by [[re, -im], [im, re]], four
+multiplications, or three (see tiers). In the bfloat16 tiers a real product is a sum of products of bfloat16 terms,
+added in float32: by the backend's own algorithm where it has one (TPU, GPU), else by splitting here.
+
+On the CPU the block is multiplied a tile at a time, whose planes are brought together, multiplied and added up while
+they are in the cache; elsewhere the compiler lays a whole block out.
 """
 
 import functools
+import math
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 from .planes import Planes
 from .tiers import Dot
 
-TERMS = 256  # of one float sum
+TERMS = 128  # complex terms of one float sum
+GROUP = 16  # runs of TERMS whose sums are added up one after the other
+TILE = 256  # positions of a tile on the CPU
+NARROWEST = 16  # positions behind the contracted dimension that fill vectors
 PRESETS = {
     "bf16": lax.DotAlgorithmPreset.BF16_BF16_F32,
     "bf16x3": lax.DotAlgorithmPreset.BF16_BF16_F32_X3,
@@ -25,38 +32,84 @@ PRESETS = {
 Terms = tuple[Array, ...]
 
 
+class Way(NamedTuple):
+    """How real products are made: by the backend's algorithm for a precision, or of so many terms of both factors."""
+
+    precision: Any
+    terms: int
+
+    def whole(self, matrix: Terms, x: Array, dim: int) -> Array:
+        """(planes out, rows, planes in, n) times dimension `dim` of a block."""
+        contracted = (((2, 3), (0, dim + 1)), ((), ()))
+        return self._sum(matrix, x, lambda a, b: jnp.moveaxis(self._dot(a, b, contracted), 1, dim + 1))
+
+    def tile(self, matrix: Terms, x: Array, axis: int) -> Array:
+        """The same of a tile (planes, n, c), or for axis 1 (planes, c, n), as one product of two matrices."""
+        out, rows, planes, n = matrix[0].shape
+
+        def leading(a: Array, b: Array) -> Array:
+            a, b = a.reshape(out * rows, planes * n), b.reshape(planes * n, -1)
+            return self._dot(a, b, (((1,), (0,)), ((), ()))).reshape(out, rows, -1)
+
+        def trailing(a: Array, b: Array) -> Array:
+            a, b = a.reshape(out * rows, planes * n), b.swapaxes(0, 1).reshape(-1, planes * n)
+            return self._dot(b, a, (((1,), (1,)), ((), ()))).reshape(-1, out, rows).swapaxes(0, 1)
+
+        return self._sum(matrix, x, trailing if axis else leading)
+
+    def _dot(self, a: Array, b: Array, contracted: Any) -> Array:
+        return lax.dot_general(a, b, contracted, precision=self.precision)
+
+    def _sum(self, matrix: Terms, x: Array, dot: Callable[[Array, Array], Array]) -> Array:
+        """The products of terms that the tier keeps, smallest first."""
+        if not self.terms:
+            return dot(matrix[0], x)
+        parts = split(x, self.terms)
+        pairs = [(i, order - i) for order in reversed(range(self.terms)) for i in range(order + 1)]
+        return functools.reduce(jnp.add, (dot(matrix[i].astype(x.dtype), parts[j]) for i, j in pairs))
+
+
 class Factors(NamedTuple):
-    """A matrix as real products take it: (A,), (re, im) or (re + im, re, im), each in terms that add up to it."""
+    """A matrix split beforehand: (A,), (re, im) or (re + im, re, im), each in bfloat16 terms that add up to it."""
 
     forms: tuple[Terms, ...]
 
 
-def product(matrix: Callable[[Array | int, int], Planes | Factors], planes: Planes, dim: int, dot: Dot) -> Planes:
-    """Contracts the columns of a matrix with dimension `dim` of a block.
+Maker = Callable[[Array | int, int], Planes | Factors]
 
-    Costs dot.flops m flops for each element of a complex block. Long sums are cut into runs of TERMS that are added up
-    afterwards, so that the rounding error stays that of one run: 3e-7 at any n in float32, where one sum of 8192 terms
-    has 4e-7.
+
+def product(matrix: Maker, planes: Array, dim: int, dot: Dot, total: Array | None = None) -> Array:
+    """Adds to a total the product of a matrix, by its columns, with dimension `dim` of a block of stacked planes.
+
+    Costs dot.flops flops for each row and element of a complex block. Long sums are cut into runs of TERMS, and the
+    sums of runs into groups, so that the rounding error stays that of one run: 2.5e-7 at any n in float32.
 
     Args:
-        matrix: makes the columns (m, size) from a start on, as planes or as factors.
-        planes: of the block.
+        matrix: makes the columns (rows, size) from a start on, as planes or as factors.
+        planes: (planes, *block).
         dim: the contracted dimension of the block, whose place the rows take.
         dot: how to multiply.
+        total: what to add to, (planes, *block) of the result; None for nothing.
     """
-    n = planes[0].shape[dim]
+    n = planes.shape[dim + 1]
     first = n % TERMS or min(TERMS, n)
-
-    def run(start: Array | int, size: int) -> Planes:
-        part = tuple(lax.dynamic_slice_in_dim(plane, start, size, dim) for plane in planes)
-        return _multiply(matrix(start, size), part, dim, dot)
-
-    def add_run(i: Array, total: Planes) -> Planes:
-        return tuple(a + b for a, b in zip(total, run(first + i * TERMS, TERMS), strict=True))
-
-    total = run(0, first)
     runs = (n - first) // TERMS
-    return lax.fori_loop(0, runs, add_run, total) if runs else total
+    groups = max(runs - 1, 0) // GROUP
+    alone = runs - groups * GROUP
+
+    def run(start: Array | int, size: int, total: Array | None) -> Array:
+        part = lax.dynamic_slice_in_dim(planes, start, size, dim + 1) if size < n else planes
+        return _add_product(matrix(start, size), part, total, dim, dot)
+
+    def group(i: Array, total: Array) -> Array:
+        start = first + (alone + i * GROUP) * TERMS
+        head = run(start, TERMS, None)
+        return total + lax.fori_loop(1, GROUP, lambda j, t: run(start + j * TERMS, TERMS, t), head)
+
+    total = run(0, first, total)
+    if alone:
+        total = lax.fori_loop(0, alone, lambda i, t: run(first + i * TERMS, TERMS, t), total)
+    return lax.fori_loop(0, groups, group, total) if groups else total
 
 
 def split(x: Array, terms: int) -> Terms:
@@ -68,56 +121,78 @@ def split(x: Array, terms: int) -> Terms:
     return tuple(parts)
 
 
-def forms(planes: Planes, dot: Dot) -> Planes:
-    """The real matrices that a product needs of one with these planes; what three multiplications add up, is added."""
-    if len(planes) == 2 and dot.multiplications == 3:
-        return planes[0] + planes[1], *planes
-    return planes
+def _add_product(matrix: Planes | Factors, x: Array, total: Array | None, dim: int, dot: Dot) -> Array:
+    """total + matrix x, in the way of the platform that this is lowered for."""
+    own = partial(_multiply, dim=dim, dot=dot, way=Way(lax.Precision.HIGHEST, dot.terms))
+    tiled = partial(own, tiled=True)
+    if not dot.terms or isinstance(matrix, Factors):
+        return lax.platform_dependent(matrix, x, total, cpu=tiled, default=own)
+    preset = partial(_multiply, dim=dim, dot=dot, way=Way(PRESETS[dot.tier], 0))
+    return lax.platform_dependent(matrix, x, total, cpu=tiled, tpu=preset, cuda=preset, default=own)
 
 
-def _multiply(matrix: Planes | Factors, planes: Planes, dim: int, dot: Dot) -> Planes:
-    """By terms where the matrix comes in terms, by the type itself, or by the backend's algorithm where it has one."""
-    by_terms = functools.partial(_by_terms, dim=dim, terms=dot.terms)
+def _multiply(
+    matrix: Planes | Factors, x: Array, total: Array | None, dim: int, dot: Dot, way: Way, tiled: bool = False
+) -> Array:
+    forms = _assembled(_forms(matrix, dot, way.terms), len(x))
+    after = math.prod(x.shape[dim + 2 :])
+    if tiled and (after == 1 or after >= NARROWEST) and x.size:
+        many, rows = max(len(x), len(forms[0][0]), len(forms) - 1), forms[0][0].shape[1]
+        shape = (many, *x.shape[1 : dim + 1], rows, *x.shape[dim + 2 :])
+        return _by_tiles(lambda part, axis: _planes(forms, part, partial(way.tile, axis=axis)), x, total, dim, shape)
+    y = _planes(forms, x, partial(way.whole, dim=dim))
+    return y if total is None else total + y
+
+
+def _forms(matrix: Planes | Factors, dot: Dot, terms: int) -> tuple[Terms, ...]:
+    """The real matrices of a product, in terms: with three multiplications re + im is one of them."""
     if isinstance(matrix, Factors):
-        return _complex(matrix.forms, planes, by_terms, dim)
-    whole = forms(matrix, dot)
-    if not dot.terms:
-        return _complex(whole, planes, functools.partial(_real, dim=dim, precision=lax.Precision.HIGHEST), dim)
-
-    def preset(whole: Planes, planes: Planes) -> Planes:
-        return _complex(whole, planes, functools.partial(_real, dim=dim, precision=PRESETS[dot.tier]), dim)
-
-    def own(whole: Planes, planes: Planes) -> Planes:
-        return _complex(tuple(split(form, dot.terms) for form in whole), planes, by_terms, dim)
-
-    return lax.platform_dependent(whole, planes, tpu=preset, cuda=preset, default=own)
+        return matrix.forms
+    gauss = len(matrix) == 2 and dot.multiplications == 3
+    planes = (matrix[0] + matrix[1], *matrix) if gauss else matrix
+    return tuple(split(plane, terms) if terms else (plane,) for plane in planes)
 
 
-def _complex(forms: tuple, planes: Planes, multiply: Callable[..., Array], dim: int) -> Planes:
-    """The planes of a product from real products: of one real form, of [re; im] stacked, or of Gauss's three."""
-    if len(forms) == 1:
-        return tuple(multiply(forms[0], plane) for plane in planes)
-    if len(forms) == 3 and len(planes) == 2:
-        re, im = planes
-        first, second, third = (multiply(f, x) for f, x in zip(forms, (re, im - re, re + im), strict=True))
-        return first - third, first + second
-    stacked = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), *forms[-2:])
-    halves = [jnp.split(multiply(stacked, plane), 2, dim) for plane in planes]
-    if len(planes) == 1:
-        return tuple(halves[0])
-    (re_re, im_re), (re_im, im_im) = halves
-    return re_re - im_im, im_re + re_im
+def _assembled(forms: tuple[Terms, ...], planes: int) -> tuple[Terms, ...]:
+    """Real matrices (planes out, rows, planes in, columns): one for all planes, or one for each product."""
+    if len(forms) == 1 or (len(forms) == 3 and planes == 2):
+        return tuple(tuple(term[None, :, None, :] for term in form) for form in forms)
+    pairs = tuple(zip(*forms[-2:], strict=True))
+    if planes == 1:
+        return (tuple(jnp.stack([re, im])[:, :, None, :] for re, im in pairs),)
+    return (tuple(jnp.stack([jnp.stack([re, -im], 1), jnp.stack([im, re], 1)]) for re, im in pairs),)
 
 
-def _by_terms(form: Terms, plane: Array, dim: int, terms: int) -> Array:
-    """The products of terms that a tier keeps, smallest first, added in float32."""
-    parts = split(plane, terms)
-    pairs = [(i, j) for total in reversed(range(terms)) for i in range(total + 1) for j in [total - i]]
-    products = (_real(form[i].astype(plane.dtype), parts[j], dim, lax.Precision.HIGHEST) for i, j in pairs)
-    return functools.reduce(jnp.add, products)
+def _planes(forms: tuple[Terms, ...], x: Array, dot: Callable[[Terms, Array], Array]) -> Array:
+    """The planes of a product: by Gauss's three real ones, plane by plane, or all at once."""
+    if len(forms) == 3:
+        re, im = x[:1], x[1:]
+        first, second, third = (dot(f, v) for f, v in zip(forms, (re, im - re, re + im), strict=True))
+        return jnp.concatenate([first - third, first + second])
+    if forms[0][0].shape[2] < len(x):
+        return jnp.concatenate([dot(forms[0], plane[None]) for plane in x])
+    return dot(forms[0], x)
 
 
-def _real(matrix: Array, plane: Array, dim: int, precision: lax.PrecisionLike) -> Array:
-    """A real matrix (m, n) times dimension `dim` of a plane."""
-    out = lax.dot_general(matrix, plane, (((1,), (dim,)), ((), ())), precision=precision)
-    return jnp.moveaxis(out, 0, dim)
+def _by_tiles(multiply: Callable[..., Array], x: Array, total: Array | None, dim: int, like: Any) -> Array:
+    """The product tile by tile over (planes, before, n, after): of positions behind n or, where none are, before."""
+    planes, before, n, after = len(x), math.prod(x.shape[1 : dim + 1]), x.shape[dim + 1], math.prod(x.shape[dim + 2 :])
+    flat = x.reshape(planes, before, n, after)
+    out = jnp.zeros(like, x.dtype) if total is None else total
+    shape, out = out.shape, out.reshape(len(out), before, -1, after)
+    axis, length = (1, before) if after == 1 else (0, after)
+
+    def tile(row: Array | int, start: Array | int, width: int, out: Array) -> Array:
+        at = (0, start, 0, 0) if axis else (0, row, 0, start)
+        size = (width, n, 1) if axis else (1, n, width)
+        sizes = (len(out), *((width, out.shape[2], 1) if axis else (1, out.shape[2], width)))
+        part = lax.dynamic_slice(flat, at, (planes, *size))
+        y = multiply(part.reshape(planes, *((width, n) if axis else (n, width))), axis=axis).reshape(sizes)
+        return lax.dynamic_update_slice(out, y if total is None else y + lax.dynamic_slice(out, at, sizes), at)
+
+    width, lines = min(length, TILE), 1 if axis else before
+    full = length // width
+    out = lax.fori_loop(0, lines * full, lambda i, out: tile(i // full, i % full * width, width, out), out)
+    if rest := length - full * width:
+        out = lax.fori_loop(0, lines, lambda i, out: tile(i, full * width, rest, out), out)
+    return out.reshape(shape)

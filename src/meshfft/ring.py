@@ -39,13 +39,23 @@ def ring_sum(
 
     Source: Lu et al., "Large-Scale Discrete Fourier Transform on TPUs", section IV-B and Algorithm 1.
     """
-    names = (axis_name,) if isinstance(axis_name, str) else tuple(axis_name)
-    size = math.prod(lax.axis_size(name) for name in names)
+
+    def add(total: Total | None, held: Shard, s: Array) -> Total:
+        return _plus(total, term(held, s))
+
+    return ring_fold(add, shard, axis_name, two_way=two_way)
+
+
+def ring_fold(
+    add: Callable[[Total | None, Shard, Array], Total], shard: Shard, axis_name: AxisName, *, two_way: bool = False
+) -> Total:
+    """`ring_sum` for terms that are added where they are made: add(total, shard_s, s), total None at first."""
+    names, size = _ring(axis_name)
     if size == 1:
-        return term(shard, jnp.int32(0))
+        return add(None, shard, jnp.int32(0))
     index = lax.axis_index(names)
     walk = _both_ways if two_way else _one_way
-    return walk(lambda held, offset: term(held, (index + offset) % size), shard, names, size)
+    return walk(lambda total, held, offset: add(total, held, (index + offset) % size), shard, names, size)
 
 
 def ring_scatter(term: Callable[[Array], Total], axis_name: AxisName) -> Total:
@@ -59,45 +69,44 @@ def ring_scatter(term: Callable[[Array], Total], axis_name: AxisName) -> Total:
         term: what this device has for the device at int32 position j on the ring; returns a pytree of arrays.
         axis_name: the mesh axis, or several as one ring (the last runs fastest).
     """
-    names = (axis_name,) if isinstance(axis_name, str) else tuple(axis_name)
-    size = math.prod(lax.axis_size(name) for name in names)
+    names, size = _ring(axis_name)
     if size == 1:
         return term(jnp.int32(0))
     index = lax.axis_index(names)
 
     def body(t: Array, total: Total) -> Total:
         arrived = _fetch(total, names, size, 1)
-        return _add(arrived, term((index + 1 + t) % size))
+        return _plus(arrived, term((index + 1 + t) % size))
 
     return lax.fori_loop(1, size, body, term((index + 1) % size))
 
 
-def _one_way(term: Callable[[Any, Any], Total], shard: Any, names: tuple[str, ...], size: int) -> Total:
+def _one_way(add: Callable[[Any, Any, Any], Total], shard: Any, names: tuple[str, ...], size: int) -> Total:
     def body(t: Array, carry: tuple) -> tuple:
         held, total = carry
-        return _fetch(held, names, size, 1), _add(total, term(held, t))
+        return _fetch(held, names, size, 1), add(total, held, t)
 
-    held, total = _fetch(shard, names, size, 1), term(shard, 0)
+    held, total = _fetch(shard, names, size, 1), add(None, shard, 0)
     held, total = lax.fori_loop(1, size - 1, body, (held, total))
-    return _add(total, term(held, size - 1))
+    return add(total, held, size - 1)
 
 
-def _both_ways(term: Callable[[Any, Any], Total], shard: Any, names: tuple[str, ...], size: int) -> Total:
+def _both_ways(add: Callable[[Any, Any, Any], Total], shard: Any, names: tuple[str, ...], size: int) -> Total:
     def both(total: Any, ahead: Any, behind: Any, t: Array | int) -> Any:
-        return _add(_add(total, term(ahead, t)), term(behind, size - t))
+        return add(add(total, ahead, t), behind, size - t)
 
     def body(t: Array, carry: tuple) -> tuple:
         ahead, behind, total = carry
         return _fetch(ahead, names, size, 1), _fetch(behind, names, size, -1), both(total, ahead, behind, t)
 
-    pairs, ahead, total = (size - 1) // 2, _fetch(shard, names, size, 1), term(shard, 0)
+    pairs, ahead, total = (size - 1) // 2, _fetch(shard, names, size, 1), add(None, shard, 0)
     if pairs == 0:
-        return _add(total, term(ahead, 1))
+        return add(total, ahead, 1)
     carry = ahead, _fetch(shard, names, size, -1), total
     ahead, behind, total = lax.fori_loop(1, pairs, body, carry)
     middle = _fetch(ahead, names, size, 1) if size % 2 == 0 else None
     total = both(total, ahead, behind, pairs)
-    return total if middle is None else _add(total, term(middle, pairs + 1))
+    return total if middle is None else add(total, middle, pairs + 1)
 
 
 def _fetch(shard: Shard, names: tuple[str, ...], size: int, step: int) -> Shard:
@@ -115,5 +124,11 @@ def _mesh_order(names: tuple[str, ...]) -> tuple[tuple[str, ...], list[int]]:
     return ordered, ring.transpose([ordered.index(n) for n in names]).ravel().tolist()
 
 
-def _add(a: Total, b: Total) -> Total:
-    return jax.tree.map(jnp.add, a, b)
+def _ring(axis_name: AxisName) -> tuple[tuple[str, ...], int]:
+    """The mesh axes of a ring, and how many devices are on it."""
+    names = (axis_name,) if isinstance(axis_name, str) else tuple(axis_name)
+    return names, math.prod(lax.axis_size(name) for name in names)
+
+
+def _plus(a: Total | None, b: Total) -> Total:
+    return b if a is None else jax.tree.map(jnp.add, a, b)

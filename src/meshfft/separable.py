@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from .arguments import Transform, check_once, resolve
+from .arguments import Transform, resolve_once
 from .dispatch import Options, received, transformed
 from .dtypes import check_numeric, complex_dtype
 from .errors import check
@@ -52,40 +52,34 @@ def apply_separable(
         Y[k_1, k_2, ...] = sum over n_1, n_2, ... of M_1[k_1, n_1] M_2[k_2, n_2] ... x[n_1, n_2, ...]
 
     Args:
-        matrices: for each axis an array (m, n), a BlockMatrix, a Points (its Vandermonde matrix), or None to leave that
-            dimension alone. n is the size of the dimension, m its size in the result.
+        matrices: for each axis an array (m, n), n the size of the dimension and m that in the result, a BlockMatrix, a
+            Points (its Vandermonde matrix), or None to leave that dimension alone.
         x: a sharded, replicated or single-device array, or a tuple of planes (re, im).
         axes: the dimensions of the matrices; None means all.
-        spec: the array's PartitionSpec, needed only inside `jit` under Auto mesh axes, where JAX hides it.
-        precision: of the products; see `kdftn`.
-        multiplications: 3 or 4 real ones for a complex one; see `kdftn`.
+        spec, precision, multiplications: as `kdftn`.
 
     Returns:
-        The product, sharded as the array came where its sizes still divide; real where everything is real.
+        The product, sharded as the array came where sizes still divide; real where everything is.
 
     Raises:
-        ValueError: a matrix that does not fit its dimension, or sizes that no layout over the mesh divides.
-        TypeError: something that is no array of numbers.
+        ValueError, TypeError: a matrix that is none or does not fit its dimension; sizes that no layout divides.
 
-    Costs per device 8 m flops for each complex element of its block and dimension, and p - 1 hops of the block, each of
-    which can run under a product. Differentiable in the array and in the matrices.
-
-    Source: Lu et al., "Large-Scale Discrete Fourier Transform on TPUs", section III-A and Algorithm 1, for any matrix.
+    Costs per device 8 m flops for each complex element of its block and dimension, and p - 1 hops of the block, under
+    the products. Differentiable in the array and in the matrices. Source: the paper's Algorithm 1, for any matrix.
 
     >>> import jax.numpy as jnp, meshfft as mf
     >>> mf.apply_separable([jnp.ones((1, 3)), None], jnp.ones((3, 2))).tolist()
     [[3.0, 3.0]]
     """
     arrays = received(x)
-    dims, _ = resolve(arrays[0].shape, None, axes)
-    check_once(dims)
-    given = list(matrices)
-    check(len(given) == len(dims), f"there are {len(given)} matrices for {len(dims)} axes: give one for each, or None")
-    pairs = [(dim, _source(m, dim)) for dim, m in zip(dims, given, strict=True) if m is not None]
-    dtype = complex_dtype(arrays[0].dtype, precision)
-    if len(arrays) == 1 and not any(_is_complex(v) for v in (arrays[0], *(m for _, m in pairs))):
-        dtype = np.zeros((), dtype).real.dtype
-    shape, real = arrays[0].shape, np.zeros((), dtype).real.dtype
+    dims, _ = resolve_once(arrays[0].shape, None, axes)
+    text = f"there are {len(matrices)} matrices for {len(dims)} axes: give one for each, or None"
+    check(len(matrices) == len(dims), text)
+    pairs = [(dim, _source(m, dim)) for dim, m in zip(dims, matrices, strict=True) if m is not None]
+    shape, dtype = arrays[0].shape, complex_dtype(arrays[0].dtype, precision)
+    real = np.zeros((), dtype).real.dtype
+    if len(arrays) == 1 and not any(_is_complex(value) for value in (arrays[0], *(m for _, m in pairs))):
+        dtype = real
     chosen = tuple(_matrix(source, shape[dim], dim, real) for dim, source in pairs)
     transform = Transform(tuple(dim for dim, _ in pairs), chosen, 1.0)
     sources = tuple(None if isinstance(source, BlockMatrix) else source for _, source in pairs)
@@ -94,9 +88,9 @@ def apply_separable(
 
 def _source(matrix: Any, dim: int) -> Any:
     """The matrix as NumPy's, JAX's, or as it describes itself."""
-    if isinstance(matrix, BlockMatrix | Points | jax.core.Tracer):
+    if isinstance(matrix, BlockMatrix | Points):
         return matrix
-    array = np.asarray(matrix)
+    array = matrix if isinstance(matrix, jax.Array) else np.asarray(matrix)
     check_numeric(array.dtype)
     check(array.ndim == 2, f"the matrix of axis {dim} has shape {array.shape}: give two dimensions, (m, n)")
     return array

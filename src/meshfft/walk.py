@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from .layout import Cuts, Layout
-from .planes import Block, join, split
+from .planes import Block, like, stacked
 from .steps import Step
 from .work import Work, total
 
@@ -56,10 +56,9 @@ class Walk:
         """What the whole walk costs one device."""
         return total(self.works(itemsize))
 
-    @property
-    def error(self) -> float:
+    def error(self, itemsize: int) -> float:
         """The relative L2 error to expect, of steps whose errors are independent."""
-        return math.hypot(*(step.error for step in self.steps))
+        return math.hypot(*(step.error(itemsize) for step in self.steps))
 
     @property
     def planar(self) -> bool:
@@ -68,9 +67,7 @@ class Walk:
 
     def apply(self, block: Block, *operands: Any) -> Block:
         """One device's block, from the first layout to the last; `operands` are the steps', by slot."""
-        if self.planar and not isinstance(block, tuple):
-            return join(self._apply(split(block), operands))
-        return self._apply(block, operands)
+        return like(block, self._apply(stacked(block), operands)) if self.planar else self._apply(block, operands)
 
     def _apply(self, block: Any, operands: tuple[Any, ...]) -> Any:
         for step, layout in self.pairs:

@@ -17,8 +17,7 @@ class Work:
         memory_bytes: bytes read and written.
         sent_bytes: bytes sent to other devices.
         all_to_alls: number of all-to-all exchanges.
-        hops: number of exchanges between neighbours on a ring.
-        permutes: number of collective permutes, one for each plane that hops.
+        hops: number of collective permutes between neighbours.
         overlapped: True where sending runs under the matrix products.
         peak_bytes: bytes alive at the worst moment, input and output included.
     """
@@ -29,7 +28,6 @@ class Work:
     sent_bytes: int = 0
     all_to_alls: int = 0
     hops: int = 0
-    permutes: int = 0
     overlapped: bool = False
     peak_bytes: int = 0
 
@@ -49,6 +47,5 @@ def total(works: Iterable[Work]) -> Work:
         sent_bytes=sum(w.sent_bytes for w in parts),
         all_to_alls=sum(w.all_to_alls for w in parts),
         hops=sum(w.hops for w in parts),
-        permutes=sum(w.permutes for w in parts),
         peak_bytes=max((w.peak_bytes for w in parts), default=0),
     )

@@ -22,9 +22,8 @@ class Step(Protocol):
     def planar(self) -> bool:
         """True where it works on planes."""
 
-    @property
-    def error(self) -> float:
-        """The relative L2 error to expect of it, in units of its type: float32's where it has no other."""
+    def error(self, itemsize: int) -> float:
+        """The relative L2 error to expect of it, in complex numbers of so many bytes."""
 
     def after(self, layout: Layout) -> Layout:
         """The layout it leaves."""

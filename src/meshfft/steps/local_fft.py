@@ -25,9 +25,8 @@ class LocalFFT:
     slot: ClassVar[int | None] = None
     planar: ClassVar[bool] = False
 
-    @property
-    def error(self) -> float:
-        return math.hypot(*(fft_error(length) for length in self.lengths))
+    def error(self, itemsize: int) -> float:
+        return math.hypot(*(fft_error(length, itemsize) for length in self.lengths))
 
     def after(self, layout: Layout) -> Layout:
         for dim, size in zip(self.dims, self.sizes, strict=True):

@@ -42,9 +42,8 @@ class PhaseFFT:
     def dims(self) -> tuple[int, ...]:
         return (self.dim,)
 
-    @property
-    def error(self) -> float:
-        return fft_error(self.length)
+    def error(self, itemsize: int) -> float:
+        return fft_error(self.length, itemsize)
 
     def after(self, layout: Layout) -> Layout:
         return layout
@@ -58,7 +57,6 @@ class PhaseFFT:
             sent_bytes=(block // parts * (parts - 1) + (parts - 1) * block) * itemsize,
             all_to_alls=int(parts > 1),
             hops=parts - 1,
-            permutes=parts - 1,
             peak_bytes=5 * block * itemsize,
         )
 

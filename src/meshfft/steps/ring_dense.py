@@ -13,9 +13,9 @@ from jax.sharding import PartitionSpec
 
 from ..layout import Cuts, Layout
 from ..matrices import Matrix
-from ..planes import Block, Planes, in_planes
+from ..planes import Block, Planes, in_stack
 from ..precision import TERMS, Factors, product
-from ..ring import ring_scatter, ring_sum
+from ..ring import ring_fold, ring_scatter
 from ..tiers import Dot
 from ..work import Work
 from .base import names, shift
@@ -55,8 +55,7 @@ class RingDense:
     def dims(self) -> tuple[int, ...]:
         return (self.dim,)
 
-    @property
-    def error(self) -> float:
+    def error(self, itemsize: int) -> float:
         return self.dot.error
 
     def after(self, layout: Layout) -> Layout:
@@ -73,14 +72,13 @@ class RingDense:
             memory_bytes=4 * parts * (block + out) * itemsize,
             sent_bytes=(parts - 1) * (out if self.turned else block) * itemsize,
             hops=parts - 1,
-            permutes=2 * (parts - 1),
             overlapped=True,
             peak_bytes=(3 * block + 4 * out + 3 * rows * min(columns, TERMS)) * itemsize,
         )
 
     def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
         walk = self._turned if self.turned else self._straight
-        return in_planes(lambda planes: walk(planes, layout, operand), block)
+        return in_stack(lambda planes: walk(planes, layout, operand), block)
 
     def store(self, operand: Any, layout: Layout) -> Any:
         """The operand as the walk takes it: rows where their positions are stored, columns as far as shards reach."""
@@ -121,30 +119,30 @@ class RingDense:
         short = reach - leaf.shape[-1] if axis < leaf.ndim - 1 else 0
         return xp.pad(leaf, [(0, short if d == leaf.ndim - 1 else 0) for d in range(leaf.ndim)]) if short else leaf
 
-    def _straight(self, planes: Planes, layout: Layout, operand: Any) -> Planes:
+    def _straight(self, planes: Array, layout: Layout, operand: Any) -> Array:
         """Sum over shards s of M[my rows, columns of s] times the block of s."""
-        after, axes, real = self.after(layout), layout.axes[self.dim], planes[0].dtype
+        after, axes, real = self.after(layout), layout.axes[self.dim], planes.dtype
         rows, kept = _positions(after, self.dim, axes, self.matrix.rows)
         starts = jnp.asarray(layout.starts(self.dim), jnp.int32)
 
-        def term(held: Planes, shard: Array) -> Planes:
+        def add(total: Array | None, held: Array, shard: Array) -> Array:
             def matrix(start: Array | int, size: int) -> Planes | Factors:
                 columns = starts[shard] + start + jnp.arange(size, dtype=jnp.int32)
                 return _masked(self.matrix.block(operand, rows, columns, real), kept)
 
-            return product(matrix, held, self.dim, self.dot)
+            return product(matrix, held, self.dim, self.dot, total)
 
-        return ring_sum(term, self._read(planes, layout, self.matrix.columns), axes)
+        return ring_fold(add, self._read(planes, layout, self.matrix.columns), axes)
 
-    def _turned(self, planes: Planes, layout: Layout, operand: Any) -> Planes:
+    def _turned(self, planes: Array, layout: Layout, operand: Any) -> Array:
         """What every device receives: sum over devices r of M[rows of r, its columns]^T times the block of r."""
-        after, axes, real = self.after(layout), layout.axes[self.dim], planes[0].dtype
+        after, axes, real = self.after(layout), layout.axes[self.dim], planes.dtype
         rows, _ = _positions(layout, self.dim, axes, self.matrix.rows)
         offsets = jnp.arange(after.block[self.dim], dtype=jnp.int32)
         starts, counts = (jnp.asarray(v, jnp.int32) for v in (after.starts(self.dim), after.counts(self.dim)))
         mine = self._read(planes, layout, self.matrix.rows)
 
-        def term(shard: Array) -> Planes:
+        def term(shard: Array) -> Array:
             columns = starts[shard] + offsets
             kept = (offsets < counts[shard]) & (columns < self.matrix.columns)
 
@@ -157,11 +155,12 @@ class RingDense:
 
         return ring_scatter(term, axes)
 
-    def _read(self, planes: Planes, layout: Layout, limit: int) -> Planes:
+    def _read(self, planes: Array, layout: Layout, limit: int) -> Array:
         """The planes with zeros where the block is padding, or beyond the matrix."""
         _, read = _positions(layout, self.dim, layout.axes[self.dim], limit)
         shape = [-1 if d == self.dim else 1 for d in range(layout.ndim)]
-        return tuple(jnp.where(read.reshape(shape), plane, 0) for plane in planes)
+        whole = layout.even and layout.shape[self.dim] <= limit
+        return planes if whole else jnp.where(read.reshape(shape), planes, 0)
 
 
 def _positions(layout: Layout, dim: int, axes: tuple[str, ...], limit: int) -> tuple[Array, Array]:

@@ -29,7 +29,6 @@ class Swap:
     dims: ClassVar[tuple[int, ...]] = ()
     slot: ClassVar[int | None] = None
     planar: ClassVar[bool] = False
-    error: ClassVar[float] = 0.0
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -43,6 +42,9 @@ class Swap:
         source, target = layout.cuts[self.source][: -len(self.leaves)], layout.cuts[self.target] + self.leaves
         opened = layout.replace(self.source, layout.shape[self.source], source)
         return opened.replace(self.target, layout.shape[self.target], target)
+
+    def error(self, itemsize: int) -> float:
+        return 0.0
 
     def work(self, layout: Layout, itemsize: int) -> Work:
         """All of the padded block leaves but one part in p.
