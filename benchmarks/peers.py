@@ -11,16 +11,12 @@ refuses a case, is listed with the reason. `--out` appends one JSON line a case.
 """
 
 import argparse
-import contextlib
-import importlib.metadata
 import json
 import os
-import platform
 import random
 import re
 import shlex
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -29,6 +25,7 @@ from typing import Any
 import jax
 import numpy as np
 import scipy.fft
+from machine import cpu_model, git_commit, version
 from peer_cases import Case, Data, MpiChild, all_cases
 
 HERE = Path(__file__).resolve().parent
@@ -80,25 +77,6 @@ def columns(case: Case, base: float) -> str:
         return f"absent: {case.absent}"
     median, low, high = statistics.median(case.seconds), min(case.seconds), max(case.seconds)
     return f"{1e3 * median:9.1f} {1e3 * low:8.1f} {1e3 * high:8.1f} {median / base:10.2f} {case.error:10.1e}"
-
-
-def version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "absent"
-
-
-def cpu_model() -> str:
-    with contextlib.suppress(OSError):
-        if found := re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text()):
-            return found[1]
-    return platform.processor() or platform.machine()
-
-
-def git_commit() -> str:
-    command = ["git", "-C", str(HERE), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    return subprocess.run(command, capture_output=True, text=True).stdout.strip() or "unknown"
 
 
 def circumstances(size: int, load: float, versions: dict[str, Any]) -> dict[str, Any]:

@@ -1,12 +1,15 @@
 """Truth: the direct sum in float64, and random inputs, layouts and meshes to hold against it."""
 
 from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh
 
 AXES = "xyzw"
+TWO_PI = Fraction(6_28318530717958647692528676655900576839433879875021164194989, 10**59)
 
 
 def dft(x: np.ndarray, axes: Sequence[int], s: Sequence[int] | None = None, sign: int = -1) -> np.ndarray:
@@ -18,6 +21,28 @@ def dft(x: np.ndarray, axes: Sequence[int], s: Sequence[int] | None = None, sign
         cropped = np.take(y, np.arange(kept), axis)
         y = np.moveaxis(np.tensordot(np.exp(sign * 2j * np.pi * turns), cropped, (1, axis)), 0, axis)
     return y
+
+
+def powers(turns: Any, log_radius: np.ndarray | None, n: int) -> np.ndarray:
+    """V[k, n] = exp(-n (log_radius_k + 2 pi i turns_k)), the turns kept to 2^-64 and their multiples exact."""
+    fixed = np.array([int(Fraction(t) % 1 * 2**64) for t in np.asarray(turns).tolist()], np.uint64)
+    phase = (fixed[:, None] * np.arange(n, dtype=np.uint64)).view(np.int64) * 2.0**-64
+    matrix = np.exp(-2j * np.pi * phase)
+    if log_radius is not None:
+        matrix *= np.exp(-np.arange(n) * np.asarray(log_radius, np.longdouble)[:, None]).astype(float)
+    return matrix
+
+
+def in_turns(radians: np.ndarray) -> list[Fraction]:
+    """Angles of very floats over 2 pi."""
+    return [Fraction(float(w)) / TWO_PI for w in radians]
+
+
+def separable(x: np.ndarray, matrices: Sequence[np.ndarray | None], axes: Sequence[int] | None = None) -> np.ndarray:
+    """A matrix along each axis, None for the identity."""
+    for axis, matrix in zip(range(x.ndim) if axes is None else axes, matrices, strict=True):
+        x = x if matrix is None else np.moveaxis(np.tensordot(matrix, x, (1, axis)), 0, axis)
+    return x
 
 
 def noise(shape: Sequence[int], dtype: str = "complex64", seed: int = 0) -> np.ndarray:

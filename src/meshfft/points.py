@@ -22,6 +22,7 @@ from .errors import check
 from .matrices import Logarithm, Matrix, Roots, Samples, limbs_of
 
 Unit = Literal["turns", "radians"]
+_WRAP = "say what the numbers are, as mf.Points.turns(t) for each axis, or None for uniform ones"
 
 
 @jax.tree_util.register_dataclass
@@ -50,20 +51,21 @@ class Points:
         return Points(None, None, "turns", int(n))
 
     @staticmethod
-    def turns(t: ArrayLike) -> "Points":
-        """exp(2 pi i t): frequencies in cycles per sample. No digit is lost, however large n t is."""
-        return _points(t, None, "turns")
+    def turns(t: ArrayLike, radius: ArrayLike | None = None) -> "Points":
+        """radius exp(2 pi i t): frequencies in cycles per sample. No digit is lost, however large n t is."""
+        return _points(t, _logarithm(radius), "turns")
 
     @staticmethod
-    def radians(w: ArrayLike) -> "Points":
-        """exp(i w): angular frequencies in radians per sample. No digit is lost, however large n w is."""
-        return _points(w, None, "radians")
+    def radians(w: ArrayLike, radius: ArrayLike | None = None) -> "Points":
+        """radius exp(i w): angular frequencies in radians per sample. No digit is lost, however large n w is."""
+        return _points(w, _logarithm(radius), "radians")
 
     @staticmethod
     def z(z: ArrayLike) -> "Points":
         """Any points but zero, on the unit circle or off it.
 
-        Rounding of z itself, 1e-16 in complex128, is multiplied by n: give turns or radians where z has them.
+        Rounding of z itself, 1e-16 in complex128, is multiplied by n: give turns or radians where they are known. Radii
+        within that of 1 are 1.
         """
         values = _received(z, complex_too=True)
         if not isinstance(values, np.ndarray):
@@ -71,8 +73,7 @@ class Points:
         check(values.ndim == 1, _flat(values.shape))
         zero = np.flatnonzero(values == 0)
         check(not zero.size, f"point {_first(zero)} is z = 0, which has no power -n: drop it")
-        radius = np.log(np.abs(values))
-        return _points(np.angle(values), radius if radius.any() else None, "radians")
+        return _points(np.angle(values), _snapped(np.log(np.abs(values))), "radians")
 
     @staticmethod
     def zoom(f0: Any, f1: Any, m: int) -> "Points":
@@ -82,14 +83,16 @@ class Points:
 
     @staticmethod
     def chirp(a: Any, w: Any, m: int) -> "Points":
-        """The spiral z_k = a w^-k for k < m (scipy.signal.czt)."""
+        """The spiral z_k = a w^-k for k < m (scipy.signal.czt); rounding of a and w as in `z`."""
         check(isinstance(m, int | np.integer) and m >= 1, f"chirp has m = {m!r}: give the number of points, at least 1")
         traced = isinstance(a, jax.core.Tracer) or isinstance(w, jax.core.Tracer)
         xp = jnp if traced else np
         check(traced or (a != 0 and w != 0), f"chirp has a = {a}, w = {w}: neither may be 0")
         turn = [xp.angle(v) / (2 * np.pi) for v in (a, w)]
-        radius = _line(xp.log(xp.abs(a)), -xp.log(xp.abs(w)), m)
-        return _points(_line(turn[0], -turn[1], m), radius if traced or radius.any() else None, "turns")
+        radius = [xp.log(xp.abs(v)) for v in (a, w)]
+        if not traced and _snapped(np.array(radius)) is None:
+            return _points(_line(turn[0], -turn[1], m), None, "turns")
+        return _points(_line(turn[0], -turn[1], m), _line(radius[0], -radius[1], m), "turns")
 
     @property
     def known(self) -> bool:
@@ -167,14 +170,9 @@ def entries(points: Any, dims: tuple[int, ...]) -> tuple[Points | None, ...]:
     given = (points,) if isinstance(points, Points) else points
     if given is None:
         return (None,) * len(dims)
-    check(
-        isinstance(given, Sequence), f"points is {given!r}: give a sequence of mf.Points, one for each axis", TypeError
-    )
+    check(isinstance(given, list | tuple), f"points is a {type(given).__name__}: {_WRAP}", TypeError)
     for entry in given:
-        meant = entry is None or isinstance(entry, Points)
-        check(
-            meant, f"points has {type(entry).__name__}: give mf.Points.turns(...), say, or None for uniform", TypeError
-        )
+        check(entry is None or isinstance(entry, Points), f"points has a {type(entry).__name__}: {_WRAP}", TypeError)
     check(len(given) == len(dims), f"points has {len(given)} entries for {len(dims)} axes: give one for each axis")
     return tuple(given)
 
@@ -182,11 +180,39 @@ def entries(points: Any, dims: tuple[int, ...]) -> tuple[Points | None, ...]:
 def _points(angle: ArrayLike, log_radius: Any, unit: Unit) -> Points:
     values = _received(angle, complex_too=False)
     check(values.ndim == 1 and values.size >= 1, _flat(values.shape))
+    log_radius = _spread(log_radius, values)
     known = [leaf for leaf in (values, log_radius) if isinstance(leaf, np.ndarray)]
     for leaf in known:
         strange = np.flatnonzero(~np.isfinite(leaf))
         check(not strange.size, f"point {_first(strange)} is not finite: give finite points")
     return Points(values, log_radius, unit, int(values.shape[0]))
+
+
+def _spread(log_radius: Any, angle: Any) -> Any:
+    """One radius for each angle."""
+    if log_radius is None or log_radius.shape == angle.shape:
+        return log_radius
+    check(
+        log_radius.ndim == 0, f"there are {log_radius.shape} radii for {angle.shape} angles: give one, or one for each"
+    )
+    return (np if isinstance(log_radius, np.ndarray) else jnp).broadcast_to(log_radius, angle.shape)
+
+
+def _logarithm(radius: Any) -> Any:
+    """The natural logarithm of radii, or None where there are none."""
+    if radius is None:
+        return None
+    values = _received(radius, complex_too=False)
+    if not isinstance(values, np.ndarray):
+        return jnp.log(values)
+    bad = np.flatnonzero(~(values > 0))
+    check(not bad.size, f"radius {_first(bad)} is {values.ravel()[_first(bad)]}: give positive radii")
+    return np.log(values)
+
+
+def _snapped(log_radius: np.ndarray) -> np.ndarray | None:
+    """None for radii that are 1 to rounding."""
+    return log_radius if np.abs(log_radius).max(initial=0.0) > 4 * np.finfo(np.float64).eps else None
 
 
 def _received(values: Any, complex_too: bool) -> Any:

@@ -63,7 +63,6 @@ def apply_separable(
 
     Raises:
         ValueError, TypeError: a matrix that is none or does not fit its dimension; sizes that no layout divides.
-
     Costs per device 8 m flops for each complex element of its block and dimension, and p - 1 hops of the block, under
     the products. Differentiable in the array and in the matrices. Source: the paper's Algorithm 1, for any matrix.
 

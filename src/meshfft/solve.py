@@ -39,7 +39,8 @@ class Solution:
         value: the array whose transform was given.
         residual: ||X - V x|| / ||X|| of the x returned.
         conditions: the condition number of each dimension's matrix in the 2-norm, within 10 %, its columns scaled by
-            the mean radius to the power n. An error of X, relative to X, may come out that much larger in x.
+            the mean radius to the power n. An error of X, relative to X, may come out that much larger in x; off the
+            unit circle, in x weighted by r^-n: samples of small weight are right only relative to the large ones.
         methods: how each dimension was solved.
     """
 
@@ -120,7 +121,7 @@ def solution(
     given = tuple(_logical(x, start) for x in arrays)
     x = invert(given)
     rest = missing(x)
-    if weights == NO_WEIGHTS:
+    if weights.tikhonov is None:  # which a second step would undo; a truncated W is left as it is: W V W = W
         x = tuple(a + b for a, b in zip(x, invert(rest), strict=True))
         rest = missing(x)
     residual = jnp.sqrt(_energy(rest) / jnp.maximum(_energy(given), jnp.finfo(dtype).tiny))
@@ -146,7 +147,7 @@ def _invert(points: Points | None, matrix: Matrix, size: int, weights: Weights) 
 def _check_condition(conditions: tuple[float, ...], forward: Transform, sizes: tuple[int, ...], eps: float) -> None:
     for dim, condition, samples, size in zip(forward.dims, conditions, forward.lengths, sizes, strict=True):
         remedy = "give tikhonov= or truncation= for the best there is"
-        check(samples >= size, f"axis {dim} has {samples} samples of {size} unknowns: take {size} or more, or {remedy}")
+        check(samples >= size, f"axis {dim} has {samples} samples of {size} unknowns: take more, or {remedy}")
         check(condition < math.inf, f"the points of axis {dim} do not determine {size} unknowns: {remedy}")
     total = math.prod(conditions)
     worst = forward.dims[int(np.argmax(conditions))]
@@ -154,7 +155,7 @@ def _check_condition(conditions: tuple[float, ...], forward: Transform, sizes: t
         total * eps < 1,
         f"the condition number is {total:.2g}, most of it along axis {worst} ({max(conditions):.2g}): no digit of the "
         f"inverse is right in a type of precision {eps:.1g}. Take points nearer to uniform, precision='float64' where "
-        "that helps, or give tikhonov= or truncation= for the best there is",
+        "that helps, s= for fewer unknowns than samples, or tikhonov= or truncation= for the best there is",
     )
 
 
