@@ -230,7 +230,7 @@ def test_points_that_do_not_fit_the_axes_are_refused() -> None:
             mf.kdftn(x, few)
     for option in ({"s": (4, 4)}, {"inverse": True}):
         with pytest.raises(ValueError, match="points cannot go with s or inverse"):
-            mf.plan((4, 4), points=[points, None], **option)  # type: ignore[arg-type]
+            mf.plan((4, 4), points=[points, None], **option)
 
 
 MADE = (

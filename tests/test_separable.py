@@ -217,7 +217,7 @@ def test_what_does_not_fit_is_refused() -> None:
         ([mf.BlockMatrix((4, 5), lambda r, c: jnp.ones((len(r), len(c)))), None], r"shape \(4, 5\), the dimension 4"),
     ):
         with pytest.raises(ValueError, match=message):
-            mf.apply_separable(matrices, x)  # type: ignore[arg-type]
+            mf.apply_separable(matrices, x)
     with pytest.raises(TypeError, match="not numeric"):
         mf.apply_separable([np.full((4, 4), "a"), None], x)
     with pytest.raises(ValueError, match="axis 0 is given twice"):

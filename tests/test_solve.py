@@ -155,7 +155,7 @@ def test_what_cannot_be_inverted_is_refused() -> None:
     x = jnp.asarray(noise((32,)))
     with pytest.raises(ValueError, match=r"condition number is .*axis 0.*no digit .*tikhonov= or truncation="):
         mf.ikdftn(x, clustered(32))
-    with pytest.raises(ValueError, match="axis 0 has 32 samples of 40 unknowns: take 40 or more, or give tikhonov="):
+    with pytest.raises(ValueError, match=r"axis 0 has 32 samples of 40 unknowns: take .*more, or give tikhonov="):
         mf.ikdftn(x, jittered(32), s=(40,))
     with pytest.raises(ValueError, match="axis 0 has 32 samples of 40 unknowns"):
         mf.ikdftn(x, s=(40,))

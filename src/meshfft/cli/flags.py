@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from ..arguments import NORMS
+from ..dtypes import PRECISIONS
 from ..search import METHODS
 
 Mesh = Annotated[str, typer.Option(metavar="P,P,...", help="Devices along mesh axes x, y, z, w: 2,2,2.")]
@@ -16,4 +17,5 @@ Axes = Annotated[str | None, typer.Option(metavar="D,D,...", help="Dimensions to
 Method = Annotated[str, typer.Option(metavar="NAME", help=f"{', '.join(METHODS)}.")]
 Order = Annotated[str, typer.Option(metavar="NAME", help="natural: laid out as it came; any: as is cheapest.")]
 Norm = Annotated[str, typer.Option(metavar="NAME", help=f"{', '.join(NORMS)}: as in NumPy.")]
+Precision = Annotated[str, typer.Option(metavar="NAME", help=f"{', '.join(PRECISIONS)}: of dense products.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from ..dtypes import PRECISIONS
 from . import flags, parse
 from .guard import guarded
 from .show import print_json
@@ -21,6 +22,7 @@ def plan(
     order: flags.Order = "natural",
     norm: flags.Norm = "backward",
     dtype: Annotated[str, typer.Option(metavar="NAME", help=f"{' or '.join(DTYPES)}.")] = "complex64",
+    precision: flags.Precision = "default",
     inverse: Annotated[bool, typer.Option("--inverse", help="Plan the inverse transform.")] = False,
     as_json: flags.Json = False,
 ) -> None:
@@ -33,13 +35,15 @@ def plan(
     from .devices import describe_mesh, use_float64
 
     lengths, sizes = parse.sizes(shape, "the shape", "8192,8192,8192"), parse.mesh(mesh)
-    if parse.choice(dtype, DTYPES, "--dtype") == "complex128":
+    wide = parse.choice(precision, PRECISIONS, "--precision") == "float64"
+    if parse.choice(dtype, DTYPES, "--dtype") == "complex128" or wide:
         use_float64()
     made = meshfft.plan(
         lengths,
         mesh=describe_mesh(sizes),
         spec=parse.spec(spec, sizes, len(lengths)),
         dtype=dtype,
+        precision=precision,
         **parse.options(axes, method, order, norm, inverse),
     )
     if as_json:

@@ -30,9 +30,7 @@ def transform(
     inverse: Annotated[bool, typer.Option("--inverse", help="Transform back.")] = False,
     order: flags.Order = "natural",
     norm: flags.Norm = "backward",
-    precision: Annotated[
-        str, typer.Option(metavar="NAME", help="float32, float64, or by default that of the input.")
-    ] = "default",
+    precision: flags.Precision = "default",
     dataset: Annotated[str | None, typer.Option(metavar="NAME", help="Which array of an HDF5 or Zarr file.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="PNG", help="Draw the spectrum: .png, .pdf, .svg.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT where it exists.")] = False,
@@ -49,7 +47,7 @@ def transform(
 
     check(plot is None or not inverse, "--plot draws a spectrum and --inverse leaves none: plot the forward transform")
     sizes, options = parse.mesh(mesh), parse.options(axes, method, order, norm, inverse)
-    parse.choice(precision, ("default", *PRECISIONS), "--precision")
+    parse.choice(precision, PRECISIONS, "--precision")
     check_output(target, overwrite, 0)
     if plot is not None:
         check_picture(plot, overwrite)

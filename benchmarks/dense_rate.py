@@ -1,0 +1,114 @@
+"""How near the dense 3-D KDFT comes to the machine's matrix-product rate: 256^3 complex64 on 8 CPU devices.
+
+    python benchmarks/dense_rate.py [--rounds 5] [--rows FILE]
+
+In one run, interleaved: a float32 product of two 4096^2 matrices on all cores; the real products that a ring step
+consists of, alone, at their sizes, whole and in tiles; and mf.kdftn on three meshes, of a complex array and of planes.
+Useful operations are 8 for a complex multiplication and addition (4 real multiplications) or 6 (3).
+"""
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+
+jax.config.update("jax_num_cpu_devices", 8)
+
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+from jax import Array, lax  # noqa: E402
+from jax.sharding import AxisType, Mesh, NamedSharding  # noqa: E402
+from jax.sharding import PartitionSpec as P  # noqa: E402
+from machine import circumstances  # noqa: E402
+
+import meshfft as mf  # noqa: E402
+
+SIZE, LARGE, TILE = 256, 4096, 256
+FREE = 128 * 128  # positions of a device's block beside the contracted dimension
+MESHES = {(2, 2, 2): P("x", "y", "z"), (2, 4): P("x", "y"), (8,): P("x")}
+Job = tuple[Callable[[], Any], float]  # what to call, and the operations it does
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rows", type=Path)
+    options = parser.parse_args()
+    jobs = {"one product, 4096^2": large(), **parts(), **transforms()}
+    times = {name: [] for name in jobs}
+    for call, _ in jobs.values():
+        jax.block_until_ready(call())
+    for _ in range(options.rounds):
+        for name, (call, _) in jobs.items():
+            begun = time.perf_counter()
+            jax.block_until_ready(call())
+            times[name].append(time.perf_counter() - begun)
+    report({name: (times[name], jobs[name][1]) for name in jobs}, options.rows)
+
+
+def large() -> Job:
+    matrix = jnp.asarray(np.random.default_rng(0).standard_normal((LARGE, LARGE)), jnp.float32)
+    product = jax.jit(lambda a: jnp.dot(a, a, precision="highest"))
+    return lambda: product(matrix), 2 * LARGE**3
+
+
+def parts() -> dict[str, Job]:
+    """The real products of one ring step of a (2, 2, 2) mesh: (256, 256) by (256, 128^2), on every device."""
+    mesh, rng, rows = Mesh(np.array(jax.devices()), ("d",)), np.random.default_rng(1), 256
+    a = jnp.asarray(rng.standard_normal((rows, rows)), jnp.float32)
+    x = jax.device_put(rng.standard_normal((8, rows, FREE)).astype("f4"), NamedSharding(mesh, P("d")))
+
+    def whole(a: Array, x: Array) -> Array:
+        return jnp.dot(a, x[0], precision="highest")[None]
+
+    def tiles(a: Array, x: Array) -> Array:
+        def one(i: Array, out: Array) -> Array:
+            part = lax.dynamic_slice(x[0], (0, i * TILE), (rows, TILE))
+            return lax.dynamic_update_slice(out, jnp.dot(a, part, precision="highest"), (0, i * TILE))
+
+        return lax.fori_loop(0, FREE // TILE, one, jnp.zeros((rows, FREE), a.dtype))[None]
+
+    def job(body: Callable[[Array, Array], Array]) -> Job:
+        specs = {"in_specs": (P(), P("d")), "out_specs": P("d"), "check_vma": False}
+        run = jax.jit(jax.shard_map(body, mesh=mesh, **specs))
+        return lambda: run(a, x), 8 * 2 * rows * rows * FREE
+
+    return {"a ring step's products, whole": job(whole), "a ring step's products, in tiles": job(tiles)}
+
+
+def transforms() -> dict[str, Job]:
+    rng, jobs = np.random.default_rng(2), {}
+    values = (rng.standard_normal((SIZE,) * 3) + 1j * rng.standard_normal((SIZE,) * 3)).astype("complex64")
+    for sizes, spec in MESHES.items():
+        mesh = jax.make_mesh(sizes, ("x", "y", "z")[: len(sizes)], (AxisType.Auto,) * len(sizes))
+        x = mf.shard(values, mesh, spec)
+        for many in (4, 3):
+            plan = mf.plan(x.shape, mesh=mesh, spec=spec, method="kdft", multiplications=many)
+            run, work = jax.jit(plan), 2 * many * 3 * SIZE**4
+            jobs[f"kdftn on {sizes}, {many} multiplications"] = (lambda run=run, x=x: run(x), work)
+            if many == 4:
+                jobs[f"kdftn on {sizes}, planes"] = (lambda run=run, x=(x.real, x.imag): run(x), work)
+    return jobs
+
+
+def report(found: dict[str, tuple[list[float], float]], rows: Path | None) -> None:
+    medians = {name: statistics.median(times) for name, (times, _) in found.items()}
+    rates = {name: work / medians[name] for name, (_, work) in found.items()}
+    peak = next(iter(rates.values()))
+    print("| | ms | GFLOP/s | of one product |\n|---|---|---|---|")
+    for name, rate in rates.items():
+        print(f"| {name} | {medians[name] * 1e3:.0f} | {rate / 1e9:.0f} | {rate / peak:.2f} |")
+    if rows is not None:
+        facts = circumstances(("meshfft", "jax", "jaxlib", "numpy"))
+        lines = [{"case": n, "seconds": t, "operations": w, **facts} for n, (t, w) in found.items()]
+        with rows.open("a") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+
+
+if __name__ == "__main__":
+    main()
