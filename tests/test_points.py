@@ -220,7 +220,7 @@ def test_types_that_are_no_points_are_refused(make: Callable[[Any], Points]) -> 
 def test_points_that_do_not_fit_the_axes_are_refused() -> None:
     """Catches plain numbers taken for points, and a sequence of the wrong length."""
     x, points = jnp.ones((4, 4)), Points.uniform(4)
-    for given, message in (([0.1, 0.2], "points has float"), (3, "points is 3"), ([np.ones(4), None], "ndarray")):
+    for given, message in (([0.1, 0.2], "points has a float"), (3, "points is "), ([np.ones(4), None], "ndarray")):
         with pytest.raises(TypeError, match=message):
             mf.kdftn(x, given)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match=message):

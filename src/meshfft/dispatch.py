@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.sharding import AxisType, Mesh, NamedSharding
 
 from .arguments import Transform
 from .choice import chip_of, find_walk
@@ -140,6 +141,9 @@ def run(
     """
     real = np.zeros((), dtype).real.dtype
     arrays = tuple(x.astype(dtype if len(arrays) == 1 else real) for x in arrays)
+    if isinstance(mesh, Mesh) and set(mesh.axis_types) == {AxisType.Auto}:
+        # Nothing moves: this shows JAX the mesh, which it does not find inside our operator where x is a constant.
+        arrays = jax.lax.with_sharding_constraint(arrays, NamedSharding(mesh, walk.start.spec))
     for part in walk.stages() if differentiable(walk) else (walk,):
         arrays = tuple(bind(arrays, part, mesh, stored(part, operands)))
     return arrays

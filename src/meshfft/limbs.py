@@ -2,7 +2,8 @@
 
 A number is a tuple of uint32 arrays, most significant first, and wraps: the multiple n T of a fraction of a turn T is
 exact modulo a turn, where floating point keeps fewer digits the larger n is (float32: 2e-4 at n = 4096). Two limbs hold
-a turn to 2^-64. A logarithm to base two has its point after 16 bits, so two limbs hold it to 2^-48.
+a turn to 2^-64. A logarithm to base two has its point after 16 bits, so two limbs hold it to 2^-48: enough for float32
+up to n = 2^21.
 """
 
 import functools

@@ -53,7 +53,7 @@ def _table(source: Any, matrix: Matrix, dot: Dot) -> np.ndarray | None:
     small = 2 * 3 * dot.terms * matrix.rows * matrix.columns <= TABLE_BYTES
     if not dot.terms or not small:
         return None
-    if isinstance(source, Roots | Points):
+    if isinstance(source, Roots) or (isinstance(source, Points) and source.known):
         return _table_of_points(source, matrix.columns, dot)
     return _split(source, dot) if isinstance(source, np.ndarray) else None
 
@@ -64,8 +64,6 @@ def _table_of_points(source: Roots | Points, columns: int, dot: Dot) -> np.ndarr
         k, n = np.arange(source.rows, dtype=np.int64), np.arange(source.columns, dtype=np.int64)
         turns = (k[:, None] * n % source.length) / source.length
         return _split(np.exp(source.sign * 2j * np.pi * turns), dot)
-    if not source.known:
-        return None
     return _split(vandermonde(source.in_turns, source.log_radius, columns), dot)
 
 

@@ -22,6 +22,7 @@ from .errors import check
 from .matrices import Logarithm, Matrix, Roots, Samples, limbs_of
 
 Unit = Literal["turns", "radians"]
+Numbers = ArrayLike | Sequence[complex]
 _WRAP = "say what the numbers are, as mf.Points.turns(t) for each axis, or None for uniform ones"
 
 
@@ -51,17 +52,17 @@ class Points:
         return Points(None, None, "turns", int(n))
 
     @staticmethod
-    def turns(t: ArrayLike, radius: ArrayLike | None = None) -> "Points":
+    def turns(t: Numbers, radius: Numbers | None = None) -> "Points":
         """radius exp(2 pi i t): frequencies in cycles per sample. No digit is lost, however large n t is."""
         return _points(t, _logarithm(radius), "turns")
 
     @staticmethod
-    def radians(w: ArrayLike, radius: ArrayLike | None = None) -> "Points":
+    def radians(w: Numbers, radius: Numbers | None = None) -> "Points":
         """radius exp(i w): angular frequencies in radians per sample. No digit is lost, however large n w is."""
         return _points(w, _logarithm(radius), "radians")
 
     @staticmethod
-    def z(z: ArrayLike) -> "Points":
+    def z(z: Numbers) -> "Points":
         """Any points but zero, on the unit circle or off it.
 
         Rounding of z itself, 1e-16 in complex128, is multiplied by n: give turns or radians where they are known. Radii
@@ -79,12 +80,14 @@ class Points:
     def zoom(f0: Any, f1: Any, m: int) -> "Points":
         """m samples of the unit circle from f0 to f1 cycles per sample, f1 left out (scipy.signal.zoom_fft at fs=1)."""
         check(isinstance(m, int | np.integer) and m >= 1, f"zoom has m = {m!r}: give the number of points, at least 1")
+        _check_numbers("zoom", f0=f0, f1=f1)
         return _points(_line(f0, (f1 - f0) / m, m), None, "turns")
 
     @staticmethod
     def chirp(a: Any, w: Any, m: int) -> "Points":
         """The spiral z_k = a w^-k for k < m (scipy.signal.czt); rounding of a and w as in `z`."""
         check(isinstance(m, int | np.integer) and m >= 1, f"chirp has m = {m!r}: give the number of points, at least 1")
+        _check_numbers("chirp", a=a, w=w)
         traced = isinstance(a, jax.core.Tracer) or isinstance(w, jax.core.Tracer)
         xp = jnp if traced else np
         check(traced or (a != 0 and w != 0), f"chirp has a = {a}, w = {w}: neither may be 0")
@@ -177,7 +180,7 @@ def entries(points: Any, dims: tuple[int, ...]) -> tuple[Points | None, ...]:
     return tuple(given)
 
 
-def _points(angle: ArrayLike, log_radius: Any, unit: Unit) -> Points:
+def _points(angle: Numbers, log_radius: Any, unit: Unit) -> Points:
     values = _received(angle, complex_too=False)
     check(values.ndim == 1 and values.size >= 1, _flat(values.shape))
     log_radius = _spread(log_radius, values)
@@ -186,6 +189,15 @@ def _points(angle: ArrayLike, log_radius: Any, unit: Unit) -> Points:
         strange = np.flatnonzero(~np.isfinite(leaf))
         check(not strange.size, f"point {_first(strange)} is not finite: give finite points")
     return Points(values, log_radius, unit, int(values.shape[0]))
+
+
+def _check_numbers(name: str, **values: Any) -> None:
+    """Raises unless these are finite numbers, or traced."""
+    for key, value in values.items():
+        if not isinstance(value, jax.core.Tracer):
+            number = np.ndim(value) == 0 and np.asarray(value).dtype.kind in "biufc"
+            check(number, f"{name} has {key} = {value!r}: give a number", TypeError)
+            check(bool(np.isfinite(value)), f"{name} has {key} = {value}, which is not finite: give a finite number")
 
 
 def _spread(log_radius: Any, angle: Any) -> Any:

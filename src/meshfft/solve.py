@@ -83,6 +83,9 @@ def pseudo_inverse(
         ValueError: points that are traced; a weight that does not fit; or a condition that leaves no digit of `dtype`
             where no weight regularises.
     """
+    for taken in points:
+        known = taken is None or taken.known
+        check(known, "the points are traced: an inverse is computed from numbers, so give them as NumPy arrays")
     pairs = zip(points, forward.matrices, sizes, strict=True)
     found = [_invert(chosen, matrix, size, weights) for chosen, matrix, size in pairs]
     conditions = tuple(part.condition for _, part in found)
@@ -139,7 +142,6 @@ def _invert(points: Points | None, matrix: Matrix, size: int, weights: Weights) 
         turns, log_radius = np.arange(matrix.rows) / matrix.length, None
     else:
         assert isinstance(points, Points)
-        check(points.known, "the points are traced: an inverse is computed from numbers, so give them as NumPy arrays")
         turns, log_radius = points.in_turns, points.log_radius
     return Dense(size, matrix.rows), invert(turns, log_radius, size, **weights._asdict())
 
