@@ -22,8 +22,7 @@ from .tiers import Dot
 
 TERMS = 128  # complex terms of one float sum
 GROUP = 16  # runs of TERMS whose sums are added up one after the other
-TILE = 256  # positions of a tile on the CPU
-NARROWEST = 16  # positions behind the contracted dimension that fill vectors
+TILE = 512  # positions of a tile on the CPU
 PRESETS = {
     "bf16": lax.DotAlgorithmPreset.BF16_BF16_F32,
     "bf16x3": lax.DotAlgorithmPreset.BF16_BF16_F32_X3,
@@ -135,8 +134,7 @@ def _multiply(
     matrix: Planes | Factors, x: Array, total: Array | None, dim: int, dot: Dot, way: Way, tiled: bool = False
 ) -> Array:
     forms = _assembled(_forms(matrix, dot, way.terms), len(x))
-    after = math.prod(x.shape[dim + 2 :])
-    if tiled and (after == 1 or after >= NARROWEST) and x.size:
+    if tiled and x.size:
         many, rows = max(len(x), len(forms[0][0]), len(forms) - 1), forms[0][0].shape[1]
         shape = (many, *x.shape[1 : dim + 1], rows, *x.shape[dim + 2 :])
         return _by_tiles(lambda part, axis: _planes(forms, part, partial(way.tile, axis=axis)), x, total, dim, shape)
@@ -175,24 +173,33 @@ def _planes(forms: tuple[Terms, ...], x: Array, dot: Callable[[Terms, Array], Ar
 
 
 def _by_tiles(multiply: Callable[..., Array], x: Array, total: Array | None, dim: int, like: Any) -> Array:
-    """The product tile by tile over (planes, before, n, after): of positions behind n or, where none are, before."""
+    """The product tile by tile over (planes, before, n, after): some lines of what lies behind n, or a part of one."""
     planes, before, n, after = len(x), math.prod(x.shape[1 : dim + 1]), x.shape[dim + 1], math.prod(x.shape[dim + 2 :])
     flat = x.reshape(planes, before, n, after)
     out = jnp.zeros(like, x.dtype) if total is None else total
     shape, out = out.shape, out.reshape(len(out), before, -1, after)
-    axis, length = (1, before) if after == 1 else (0, after)
+    lines = before > 1 and after < TILE
+    length, times = (before, 1) if lines else (after, before)
+    width = max(1, TILE // after) if lines else TILE if before > 1 else after
 
-    def tile(row: Array | int, start: Array | int, width: int, out: Array) -> Array:
-        at = (0, start, 0, 0) if axis else (0, row, 0, start)
-        size = (width, n, 1) if axis else (1, n, width)
-        sizes = (len(out), *((width, out.shape[2], 1) if axis else (1, out.shape[2], width)))
-        part = lax.dynamic_slice(flat, at, (planes, *size))
-        y = multiply(part.reshape(planes, *((width, n) if axis else (n, width))), axis=axis).reshape(sizes)
-        return lax.dynamic_update_slice(out, y if total is None else y + lax.dynamic_slice(out, at, sizes), at)
+    def tile(line: Array | int, start: Array | int, width: int, out: Array) -> Array:
+        at = (0, start, 0, 0) if lines else (0, line, 0, start)
+        many, wide = (width, after) if lines else (1, width)
+        size = (len(out), many, out.shape[2], wide)
+        y = _of_tile(multiply, lax.dynamic_slice(flat, at, (planes, many, n, wide)))
+        return lax.dynamic_update_slice(out, y if total is None else y + lax.dynamic_slice(out, at, size), at)
 
-    width, lines = min(length, TILE), 1 if axis else before
     full = length // width
-    out = lax.fori_loop(0, lines * full, lambda i, out: tile(i // full, i % full * width, width, out), out)
+    out = lax.fori_loop(0, times * full, lambda i, out: tile(i // full, i % full * width, width, out), out)
     if rest := length - full * width:
-        out = lax.fori_loop(0, lines, lambda i, out: tile(i, full * width, rest, out), out)
+        out = lax.fori_loop(0, times, lambda i, out: tile(i, full * width, rest, out), out)
     return out.reshape(shape)
+
+
+def _of_tile(multiply: Callable[..., Array], part: Array) -> Array:
+    """The product of a tile (planes, lines, n, width), as that of two matrices."""
+    planes, lines, n, width = part.shape
+    if width == 1:
+        return multiply(part.reshape(planes, lines, n), axis=1)[..., None]
+    y = multiply(part.swapaxes(1, 2).reshape(planes, n, lines * width), axis=0)
+    return y.reshape(len(y), -1, lines, width).swapaxes(1, 2)
