@@ -180,7 +180,7 @@ def _by_tiles(multiply: Callable[..., Array], x: Array, total: Array | None, dim
     shape, out = out.shape, out.reshape(len(out), before, -1, after)
     lines = before > 1 and after < TILE
     length, times = (before, 1) if lines else (after, before)
-    width = max(1, TILE // after) if lines else TILE if before > 1 else after
+    width = min(length, max(1, TILE // after) if lines else TILE if before > 1 else after)
 
     def tile(line: Array | int, start: Array | int, width: int, out: Array) -> Array:
         at = (0, start, 0, 0) if lines else (0, line, 0, start)
