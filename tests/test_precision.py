@@ -19,7 +19,7 @@ from meshfft import operands
 from meshfft.dtypes import complex_dtype
 from meshfft.matrices import Dense
 from meshfft.planes import Planes, join, split
-from meshfft.precision import TERMS, product
+from meshfft.precision import TERMS, TILE, product
 from meshfft.precision import split as terms_of
 from meshfft.steps import RingDense
 from meshfft.tiers import TIERS, Dot
@@ -46,6 +46,19 @@ def test_product_contracts_any_dimension_with_the_error_of_one_run(n: int, dim: 
     matrix, block = noise((5, n), seed=1), noise(shape, seed=2)
     truth = np.moveaxis(np.tensordot(matrix.astype(complex), block.astype(complex), (1, dim)), 0, dim)
     assert error(_product(matrix, block, dim, FLOAT32), truth) <= 4e-7
+
+
+@pytest.mark.parametrize(
+    ("shape", "dim"),
+    [((130, TILE + 7), 0), ((3, 130, TILE + 7), 1), ((2, 9, 5, 130), 3), ((TILE + 5, 130), 1), ((7, 130, 100), 1)],
+    ids=["leading, whole", "parts of lines", "short trailing", "trailing", "some lines to a tile"],
+)
+@pytest.mark.parametrize("dot", [FLOAT32, Dot("float32", 3), Dot("bf16x6", 4), Dot("bf16x6", 3)], ids=str)
+def test_every_kind_of_tile(shape: tuple[int, ...], dim: int, dot: Dot) -> None:
+    """Catches a tile left out, taken twice or put in the wrong place, above all the rest that fills no tile."""
+    matrix, block = noise((4, 130), seed=1), noise(shape, seed=2)
+    truth = np.moveaxis(np.tensordot(matrix.astype(complex), block.astype(complex), (1, dim)), 0, dim)
+    assert error(_product(matrix, block, dim, dot), truth) <= 6e-7
 
 
 def test_long_sums_lose_no_more_than_short_ones() -> None:
