@@ -359,3 +359,62 @@ def test_planes_that_do_not_match_are_refused() -> None:
     cut = mf.shard(np.ones(8, np.float32), mesh((8,)), P("x"))
     with pytest.raises(ValueError, match=r"planes are sharded as .*: shard them alike"):
         mf.kdftn((cut, mf.shard(np.ones(8, np.float32), mesh((8,)), P())), points)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16", "bf16x3", "bf16x6"])
+@pytest.mark.parametrize("multiplications", [3, 4])
+def test_gradient_of_planes_in_every_tier(precision: str, multiplications: int) -> None:
+    """Catches a table of split terms that is not conjugated: of planes the transpose is the adjoint."""
+    x, ct = noise((8,), seed=1), noise((5,), seed=2)
+    turns = np.random.default_rng(3).random(5)
+
+    def planes(re: jax.Array, im: jax.Array) -> tuple[jax.Array, ...]:
+        way = {"precision": precision, "multiplications": multiplications}
+        return tuple(mf.kdftn((re, im), mf.Points.turns(turns), **way))  # type: ignore[arg-type]
+
+    _, pull = jax.vjp(planes, jnp.asarray(x.real), jnp.asarray(x.imag))
+    re, im = pull((jnp.asarray(ct.real), jnp.asarray(ct.imag)))
+    adjoint = np.exp(2j * np.pi * np.outer(np.arange(8), turns)) @ ct
+    assert error(np.asarray(re) + 1j * np.asarray(im), adjoint) <= {"bf16": 1e-2, "bf16x3": 2e-5}.get(precision, 1e-6)
+
+
+@pytest.mark.parametrize("precision", ["bf16x6", "float32"])
+def test_more_uniform_samples_than_inputs_in_every_tier(precision: str) -> None:
+    """Catches a table wider than the inputs."""
+    x = noise((4,))
+    y = mf.kdftn(x, mf.Points.uniform(9), precision=precision)
+    assert error(y, np.fft.fft(x.astype(complex), 9)) <= 4e-7
+    assert error(mf.ikdftn(y, s=(4,), precision=precision).value, x) <= 1e-6
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+@pytest.mark.parametrize("precision", ["float32", "bf16x3"])
+def test_inside_a_users_shard_map(kind: AxisType, precision: str) -> None:
+    """Catches a loop whose carry does not vary over the mesh axes that shard_map, by default, keeps account of."""
+    devices, x, turns = mesh((2, 4), kind), noise((4, 8, 6)), np.random.default_rng(0).random(5)
+
+    def body(block: jax.Array) -> jax.Array:
+        return mf.kdftn(block, mf.Points.turns(turns), axes=(2,), precision=precision)
+
+    run = jax.shard_map(body, mesh=devices, in_specs=P("x", "y"), out_specs=P("x", "y"))
+    y = jax.jit(run)(jax.device_put(x, jax.sharding.NamedSharding(devices, P("x", "y"))))
+    truth = x.astype(complex) @ np.exp(-2j * np.pi * np.outer(np.arange(6), turns))
+    assert error(y, truth) <= (4e-7 if precision == "float32" else 1e-5)
+
+
+def test_points_that_came_back_from_jax_are_numbers_again() -> None:
+    """Catches concrete arrays taken for traced ones: an optimiser's points must serve ikdftn, hash and compare."""
+    points = mf.Points.turns([0.1, 0.3, 0.6], radius=0.99)
+    back = jax.tree.map(jnp.asarray, points)
+    x = noise((3,))
+    solved = mf.ikdftn(mf.kdftn(x, back), back)
+    assert error(solved.value, x) <= 1e-6 and hash(back.settled) == hash(back.settled)
+
+
+def test_stages_solve_their_own_dimension() -> None:
+    """Catches a stage that keeps the points of other dimensions."""
+    points = [mf.Points.turns(np.arange(8) / 8 + 0.01), None]
+    plan = mf.plan((8, 8), mesh=mesh((2, 4)), spec=P("x", "y"), points=points, method="kdft")
+    x = noise((8, 8))
+    for stage in plan.stages:
+        assert error(mf.gather(stage.solve(stage(x)).value, (8, 8)), x) <= 1e-6

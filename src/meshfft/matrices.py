@@ -129,9 +129,9 @@ class Dense:
 
     def block(self, operand: Array, rows: Array, columns: Array, real: DTypeLike) -> Planes | Factors:
         part = lax.dynamic_slice_in_dim(operand, columns[0], columns.shape[0], -1)
-        if part.ndim == 4:
+        if part.ndim == 4 and not self.conjugated:
             return Factors(tuple(tuple(form) for form in part))
-        planes = tuple(part)
+        planes = tuple(part if part.ndim == 3 else part[-2:].astype(real).sum(1))
         return (planes[0], -planes[1]) if self.conjugated and len(planes) == 2 else planes
 
     def conjugate(self) -> "Dense":

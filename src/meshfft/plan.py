@@ -113,9 +113,13 @@ class Plan:
         matrices = dict(zip(self.transform.dims, self.transform.matrices, strict=True))
         stages = []
         for walk in self.walk.stages():
-            dims = walk.steps[0].dims
-            part = Transform(dims, tuple(matrices[d] for d in dims), walk.scale)
-            stages.append(dataclasses.replace(self, walk=walk, transform=part))
+            (step,) = walk.steps
+            part = Transform(step.dims, tuple(matrices[d] for d in step.dims), walk.scale)
+            points: tuple[Points | None, ...] = (None,) * len(step.dims)
+            if isinstance(step, RingDense) and step.slot is not None:
+                points, step = (self.points[step.slot],), dataclasses.replace(step, slot=0)
+            walk = dataclasses.replace(walk, steps=(step,))
+            stages.append(dataclasses.replace(self, walk=walk, transform=part, points=points))
         return tuple(stages)
 
     def __call__(self, x: Any) -> Array:
@@ -215,7 +219,7 @@ class Plan:
         return formed(applied(arrays, walk, self.points, self._mesh_of(arrays[0]), self.chip, self.dtype))
 
     def _all_placed(self, layout: Layout, x: Any) -> tuple[Array, ...]:
-        return tuple(self._placed(layout, part) for part in (received(x) if is_pair(x) else (x,)))
+        return tuple(self._placed(layout, part) for part in (x if is_pair(x) and received(x) else (x,)))
 
     def _mesh_of(self, x: Array) -> AnyMesh | None:
         """The plan's mesh; where that is only described, the one the array shows."""

@@ -19,6 +19,7 @@ from jax.typing import ArrayLike
 
 from .arguments import Transform, factor
 from .errors import check
+from .limbs import of_radians
 from .matrices import Logarithm, Matrix, Roots, Samples, limbs_of
 
 Unit = Literal["turns", "radians"]
@@ -58,7 +59,7 @@ class Points:
 
     @staticmethod
     def radians(w: Numbers, radius: Numbers | None = None) -> "Points":
-        """radius exp(i w): angular frequencies in radians per sample. No digit is lost, however large n w is."""
+        """radius exp(i w): angular frequencies in radians per sample. No digit is lost for w below 1e30."""
         return _points(w, _logarithm(radius), "radians")
 
     @staticmethod
@@ -98,6 +99,15 @@ class Points:
         return _points(_line(turn[0], -turn[1], m), _line(radius[0], -radius[1], m), "turns")
 
     @property
+    def settled(self) -> "Points":
+        """The points as numbers on the host, where they came back from JAX as concrete arrays."""
+        leaves = (self.angle, self.log_radius)
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves) or self.known:
+            return self
+        angle, radius = (None if leaf is None else _frozen(np.asarray(leaf, np.float64)) for leaf in leaves)
+        return Points(angle, radius, self.unit, self.size)
+
+    @property
     def known(self) -> bool:
         """True where the points are uniform or numbers on the host."""
         return all(leaf is None or isinstance(leaf, np.ndarray) for leaf in (self.angle, self.log_radius))
@@ -107,7 +117,9 @@ class Points:
         """The angles in turns."""
         if self.angle is None:
             return np.arange(self.size) / self.size
-        return self.angle if self.unit == "turns" else self.angle / (2 * np.pi)
+        if self.unit == "turns":
+            return self.angle
+        return sum(limb * 2.0 ** (-32 * j) for j, limb in enumerate(of_radians(self.angle, 3), 1))
 
     def matrix(self, columns: int) -> Matrix:
         """The Vandermonde matrix of these points and so many inputs."""
@@ -177,7 +189,7 @@ def entries(points: Any, dims: tuple[int, ...]) -> tuple[Points | None, ...]:
     for entry in given:
         check(entry is None or isinstance(entry, Points), f"points has a {type(entry).__name__}: {_WRAP}", TypeError)
     check(len(given) == len(dims), f"points has {len(given)} entries for {len(dims)} axes: give one for each axis")
-    return tuple(given)
+    return tuple(None if entry is None else entry.settled for entry in given)
 
 
 def _points(angle: Numbers, log_radius: Any, unit: Unit) -> Points:
@@ -188,7 +200,15 @@ def _points(angle: Numbers, log_radius: Any, unit: Unit) -> Points:
     for leaf in known:
         strange = np.flatnonzero(~np.isfinite(leaf))
         check(not strange.size, f"point {_first(strange)} is not finite: give finite points")
-    return Points(values, log_radius, unit, int(values.shape[0]))
+    return Points(_frozen(values), _frozen(log_radius), unit, int(values.shape[0]))
+
+
+def _frozen(values: Any) -> Any:
+    """Host numbers that nobody can change under a plan."""
+    if isinstance(values, np.ndarray):
+        values = values.copy()
+        values.setflags(write=False)
+    return values
 
 
 def _check_numbers(name: str, **values: Any) -> None:
@@ -219,7 +239,7 @@ def _logarithm(radius: Any) -> Any:
         return jnp.log(values)
     bad = np.flatnonzero(~(values > 0))
     check(not bad.size, f"radius {_first(bad)} is {values.ravel()[_first(bad)]}: give positive radii")
-    return np.log(values)
+    return np.asarray(np.log(values))
 
 
 def _snapped(log_radius: np.ndarray) -> np.ndarray | None:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -137,7 +138,8 @@ def _multiply(
     if tiled and x.size:
         many, rows = max(len(x), len(forms[0][0]), len(forms) - 1), forms[0][0].shape[1]
         shape = (many, *x.shape[1 : dim + 1], rows, *x.shape[dim + 2 :])
-        return _by_tiles(lambda part, axis: _planes(forms, part, partial(way.tile, axis=axis)), x, total, dim, shape)
+        empty = _varying(jnp.zeros(shape, x.dtype), (forms, x))
+        return _by_tiles(lambda part, axis: _planes(forms, part, partial(way.tile, axis=axis)), x, total, dim, empty)
     y = _planes(forms, x, partial(way.whole, dim=dim))
     return y if total is None else total + y
 
@@ -172,11 +174,11 @@ def _planes(forms: tuple[Terms, ...], x: Array, dot: Callable[[Terms, Array], Ar
     return dot(forms[0], x)
 
 
-def _by_tiles(multiply: Callable[..., Array], x: Array, total: Array | None, dim: int, like: Any) -> Array:
+def _by_tiles(multiply: Callable[..., Array], x: Array, total: Array | None, dim: int, empty: Array) -> Array:
     """The product tile by tile over (planes, before, n, after): some lines of what lies behind n, or a part of one."""
     planes, before, n, after = len(x), math.prod(x.shape[1 : dim + 1]), x.shape[dim + 1], math.prod(x.shape[dim + 2 :])
     flat = x.reshape(planes, before, n, after)
-    out = jnp.zeros(like, x.dtype) if total is None else total
+    out = empty if total is None else total
     shape, out = out.shape, out.reshape(len(out), before, -1, after)
     lines = before > 1 and after < TILE
     length, times = (before, 1) if lines else (after, before)
@@ -194,6 +196,13 @@ def _by_tiles(multiply: Callable[..., Array], x: Array, total: Array | None, dim
     if rest := length - full * width:
         out = lax.fori_loop(0, times, lambda i, out: tile(i, full * width, rest, out), out)
     return out.reshape(shape)
+
+
+def _varying(zeros: Array, like: Any) -> Array:
+    """Zeros that vary over the manual mesh axes that other arrays vary over, as a loop's carry must; XLA folds them."""
+    for leaf in jax.tree.leaves(like):
+        zeros = jnp.where(False, leaf.ravel()[0].astype(zeros.dtype), zeros)
+    return zeros
 
 
 def _of_tile(multiply: Callable[..., Array], part: Array) -> Array:

@@ -72,9 +72,7 @@ def apply_separable(
     """
     arrays = received(x)
     dims, _ = resolve_once(arrays[0].shape, None, axes)
-    text = f"there are {len(matrices)} matrices for {len(dims)} axes: give one for each, or None"
-    check(len(matrices) == len(dims), text)
-    pairs = [(dim, _source(m, dim)) for dim, m in zip(dims, matrices, strict=True) if m is not None]
+    pairs = [(d, _source(m, d)) for d, m in zip(dims, _listed(matrices, len(dims)), strict=True) if m is not None]
     shape, dtype = arrays[0].shape, complex_dtype(arrays[0].dtype, precision)
     real = np.zeros((), dtype).real.dtype
     if len(arrays) == 1 and not any(_is_complex(value) for value in (arrays[0], *(m for _, m in pairs))):
@@ -85,10 +83,19 @@ def apply_separable(
     return transformed(arrays, transform, Options("kdft", "natural", spec, precision, multiplications), sources, dtype)
 
 
+def _listed(matrices: Any, many: int) -> Sequence[Any]:
+    """One matrix for each axis, or an error that says what was given."""
+    check(isinstance(matrices, list | tuple), "matrices is no list: give one matrix, or None, for each axis", TypeError)
+    check(len(matrices) == many, f"there are {len(matrices)} matrices for {many} axes: give one for each, or None")
+    return matrices
+
+
 def _source(matrix: Any, dim: int) -> Any:
     """The matrix as NumPy's, JAX's, or as it describes itself."""
-    if isinstance(matrix, BlockMatrix | Points):
+    if isinstance(matrix, BlockMatrix):
         return matrix
+    if isinstance(matrix, Points):
+        return matrix.settled
     array = matrix if isinstance(matrix, jax.Array) else np.asarray(matrix)
     check_numeric(array.dtype)
     check(array.ndim == 2, f"the matrix of axis {dim} has shape {array.shape}: give two dimensions, (m, n)")
@@ -97,8 +104,11 @@ def _source(matrix: Any, dim: int) -> Any:
 
 def _is_complex(value: Any) -> bool:
     if isinstance(value, BlockMatrix):
-        indices = jax.ShapeDtypeStruct((1,), jnp.int32)
-        return bool(jnp.iscomplexobj(jax.eval_shape(value.block, indices, indices)))
+        rows, columns = (jax.ShapeDtypeStruct((n,), jnp.int32) for n in (2, 3))
+        block = jax.eval_shape(value.block, rows, columns)
+        shape = getattr(block, "shape", None)
+        check(shape == (2, 3), f"block(rows, columns) gives {shape or block} for 2 rows and 3 columns: give (2, 3)")
+        return bool(jnp.iscomplexobj(block))
     return isinstance(value, Points) or bool(jnp.iscomplexobj(value))
 
 

@@ -116,7 +116,9 @@ class RingDense:
         xp = np if isinstance(leaf, np.ndarray) else jnp
         if not np.array_equal(rows, np.arange(leaf.shape[axis])):
             leaf = xp.take(leaf, np.minimum(rows, leaf.shape[axis] - 1), axis)
-        short = reach - leaf.shape[-1] if axis < leaf.ndim - 1 else 0
+        if axis == leaf.ndim - 1:
+            return leaf
+        leaf, short = leaf[..., :reach], max(reach - leaf.shape[-1], 0)
         return xp.pad(leaf, [(0, short if d == leaf.ndim - 1 else 0) for d in range(leaf.ndim)]) if short else leaf
 
     def _straight(self, planes: Array, layout: Layout, operand: Any) -> Array:
