@@ -3,7 +3,8 @@
     python benchmarks/dense_rate.py [--rounds 5] [--rows FILE]
 
 In one run, interleaved: a float32 product of two 4096^2 matrices on all cores; the real products that a ring step
-consists of, alone, at their sizes, whole and in tiles; and mf.kdftn on three meshes, of a complex array and of planes.
+consists of, alone, at their sizes, whole and in tiles; one hop of every block; taking a complex array apart and putting
+it together; and mf.kdftn on three meshes, of a complex array and of planes.
 Useful operations are 8 for a complex multiplication and addition (4 real multiplications) or 6 (3).
 """
 
@@ -78,7 +79,20 @@ def parts() -> dict[str, Job]:
         run = jax.jit(jax.shard_map(body, mesh=mesh, **specs))
         return lambda: run(a, x), 8 * 2 * rows * rows * FREE
 
-    return {"a ring step's products, whole": job(whole), "a ring step's products, in tiles": job(tiles)}
+    found = {"a ring step's products, whole": job(whole), "a ring step's products, in tiles": job(tiles)}
+    return {**found, **moves(mesh)}
+
+
+def moves(mesh: Mesh) -> dict[str, Job]:
+    """What a transform does besides: no operations, only bytes."""
+    spec, shape = P("d"), (SIZE, SIZE, SIZE)
+    x = jax.device_put(np.ones(shape, "complex64"), NamedSharding(mesh, spec))
+    planes = jax.device_put(np.ones((2, *shape), "float32"), NamedSharding(mesh, P(None, "d")))
+    pairs = [(i, i ^ 1) for i in range(8)]
+    hop = jax.jit(jax.shard_map(lambda b: lax.ppermute(b, "d", pairs), mesh=mesh, in_specs=spec, out_specs=spec))
+    split, join = jax.jit(lambda a: jnp.stack([a.real, a.imag])), jax.jit(lambda p: lax.complex(p[0], p[1]))
+    calls = {"one hop of every block": (hop, x), "complex to planes": (split, x), "planes to complex": (join, planes)}
+    return {name: (lambda run=run, v=v: run(v), 0.0) for name, (run, v) in calls.items()}
 
 
 def transforms() -> dict[str, Job]:

@@ -32,7 +32,7 @@ class Transform(NamedTuple):
     @property
     def inverse_scale(self) -> float | None:
         """The factor that makes the adjoint, unscaled, the inverse; None where it is not."""
-        whole = all(isinstance(matrix, Roots) and matrix.whole for matrix in self.matrices)
+        whole = all(matrix.whole for matrix in self.matrices)
         return 1.0 / (self.scale * math.prod(self.lengths)) if whole else None
 
     @property

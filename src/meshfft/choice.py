@@ -8,7 +8,6 @@ from .arguments import Transform
 from .errors import check
 from .hardware import Chip, chip_for
 from .layout import AnyMesh, Layout
-from .matrices import Roots
 from .phase import MAX_LENGTH
 from .search import METHODS, Problem, search
 from .tiers import Dot
@@ -64,7 +63,7 @@ def _no_walk(problem: Problem) -> str:
     """Why a method has no walk, and what to use."""
     start, method = problem.start, problem.method
     for dim, matrix in problem.todo(frozenset()).items():
-        if method in ("transpose", "cooley-tukey") and not (isinstance(matrix, Roots) and matrix.whole):
+        if method in ("transpose", "cooley-tukey") and not matrix.whole:
             return f"the points of dimension {dim} need dense products: use method='auto' or 'kdft', not {method!r}"
     for dim, matrix in problem.todo(frozenset()).items():
         parts, size, length = start.parts[dim], start.shape[dim], matrix.rows

@@ -15,7 +15,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 
 from .arguments import Transform
 from .choice import chip_of, find_walk
-from .dtypes import check_numeric, complex_dtype, dots_of
+from .dtypes import check_numeric, complex_dtype, dots_of, real_dtype
 from .errors import check
 from .hardware import Chip, chip_for
 from .layout import AnyMesh, Layout, Spec, axis_sizes, from_spec
@@ -43,21 +43,24 @@ class Options(NamedTuple):
     multiplications: int | None = None
 
 
-def is_pair(a: Any) -> bool:
-    """True for a tuple of two arrays, which are planes; a list of arrays is an array, as in NumPy."""
-    return isinstance(a, tuple) and len(a) == 2 and all(hasattr(part, "dtype") for part in a)
-
-
 def received(a: Any) -> tuple[Array, ...]:
     """The argument as one array or two planes, refused by name where it is no array of numbers."""
-    if not is_pair(a):
-        return (_array(a),)
-    planes = tuple(_array(part) for part in a)
-    (re, im) = planes
+    return tuple(_array(part) for part in parts(a))
+
+
+def parts(a: Any) -> tuple[Any, ...]:
+    """The argument as it came, or its planes: a tuple of two arrays. A list of arrays is an array, as in NumPy.
+
+    Raises:
+        ValueError, TypeError: planes that do not match, or are not real.
+    """
+    if not (isinstance(a, tuple) and len(a) == 2 and all(hasattr(part, "dtype") for part in a)):
+        return (a,)
+    re, im = a
     check(re.shape == im.shape, f"the planes have shapes {re.shape} and {im.shape}: give two of one shape")
     check(re.dtype == im.dtype, f"the planes are {re.dtype} and {im.dtype}: give two of one type", TypeError)
     check(not jnp.iscomplexobj(re), f"the planes are {re.dtype}: give real ones, or one complex array", TypeError)
-    return planes
+    return re, im
 
 
 class Setting(NamedTuple):
@@ -122,7 +125,7 @@ def applied(
     arrays: tuple[Array, ...], walk: Walk, sources: tuple[Any, ...], mesh: AnyMesh | None, chip: Chip, dtype: np.dtype
 ) -> tuple[Array, ...]:
     """A walk with its operands made from their sources, on stored arrays."""
-    walk, operands = furnish(walk, sources, chip.name, np.zeros((), dtype).real.dtype)
+    walk, operands = furnish(walk, sources, chip.name, real_dtype(dtype))
     return run(arrays, operands, walk, mesh, dtype)
 
 
@@ -139,7 +142,7 @@ def run(
 
     Where samples are traced, step by step, so that the gradient in them costs one more ring for each dimension.
     """
-    real = np.zeros((), dtype).real.dtype
+    real = real_dtype(dtype)
     arrays = tuple(x.astype(dtype if len(arrays) == 1 else real) for x in arrays)
     if isinstance(mesh, Mesh) and set(mesh.axis_types) == {AxisType.Auto}:
         # Nothing moves: this shows JAX the mesh, which it does not find inside our operator where x is a constant.

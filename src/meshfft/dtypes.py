@@ -31,6 +31,11 @@ def complex_dtype(dtype: np.dtype, precision: str | None) -> np.dtype:
     return np.dtype(np.complex128 if tier_of(dtype, precision) == "float64" else np.complex64)
 
 
+def real_dtype(dtype: np.dtype) -> np.dtype:
+    """The type of a complex type's planes; a real type's own."""
+    return np.dtype(np.finfo(dtype).dtype)
+
+
 def tier_of(dtype: np.dtype, precision: str | None) -> str:
     """The tier that a precision means for an array of `dtype`; by default that of NumPy's promotion.
 

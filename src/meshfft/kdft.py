@@ -95,7 +95,7 @@ def ikdftn(
         ValueError: as `kdftn`; fewer samples than unknowns or a condition number that leaves no digit, without weights;
             sizes that the mesh does not divide (`plan(...).solve` takes those).
 
-    Costs some 10 N^3 flops an axis on the host, once, and four dense transforms. Source: section III-A of the paper.
+    Costs O(N^3) an axis on the host, once, and four dense transforms. Source: section III-A of the paper.
     """
     arrays = received(X)
     shape, where = arrays[0].shape, setting(arrays, Options("kdft", "natural", spec, precision, multiplications))

@@ -86,6 +86,10 @@ class Layout:
         index = itertools.product(*(range(cut.parts) for cut in self.cuts[dim]))
         return np.array([sum(i * cut.span for i, cut in zip(at, self.cuts[dim], strict=True)) for at in index])
 
+    def positions(self, dim: int) -> np.ndarray:
+        """The position that each place of the stored dimension stands for, padding counted on."""
+        return (self.starts(dim)[:, None] + np.arange(self.block[dim])).ravel()
+
     def counts(self, dim: int) -> np.ndarray:
         """How many positions of each shard's block are logical; the rest is padding."""
         counts = np.array([self.shape[dim]])

@@ -22,7 +22,7 @@ from jax.typing import DTypeLike
 
 from .limbs import count, negative, of_logarithm, of_radians, of_turns, power_of_two, times
 from .phase import circle, vandermonde
-from .planes import Planes, split
+from .planes import Planes, conjugate, split
 from .precision import Factors
 
 
@@ -35,6 +35,13 @@ class Matrix(Hashable, Protocol):
     def columns(self) -> int: ...
     @property
     def row_axis(self) -> int | None: ...
+    @property
+    def whole(self) -> bool:
+        """True for a transform of all its uniform samples, which an FFT can do."""
+
+    def prepare(self, operand: Any, real: DTypeLike) -> Any:
+        """What blocks are made of: the operand, or what is worked out from it once for all blocks."""
+
     def block(self, operand: Any, rows: Array, columns: Array, real: DTypeLike) -> Planes | Factors: ...
     def conjugate(self) -> "Matrix": ...
     def transpose(self) -> "Matrix":
@@ -53,8 +60,10 @@ class Roots:
 
     @property
     def whole(self) -> bool:
-        """True for a transform of all its samples, which an FFT can do."""
         return self.rows == self.columns == self.length
+
+    def prepare(self, operand: Any, real: DTypeLike) -> Any:
+        return operand
 
     def block(self, operand: Any, rows: Array, columns: Array, real: DTypeLike) -> Planes:
         return vandermonde(rows, columns, self.length, self.sign, real)
@@ -86,9 +95,13 @@ class Samples:
     unit: str | None = None
     conjugated: bool = False
     row_axis: ClassVar[int | None] = -1
+    whole: ClassVar[bool] = False
+
+    def prepare(self, operand: Logarithm, real: DTypeLike) -> Logarithm:
+        return operand if self.unit is None else limbs_of(operand, self.unit, real)
 
     def block(self, operand: Logarithm, rows: Array, columns: Array, real: DTypeLike) -> Planes:
-        angle, radius = operand if self.unit is None else limbs_of(operand, self.unit, real)
+        angle, radius = operand
         n = columns.astype(jnp.uint32)[None, :]
         turns = times(n, tuple(limb[:, None] for limb in angle))
         re, im = circle(turns, 1 if self.conjugated else -1, real)
@@ -126,13 +139,17 @@ class Dense:
     columns: int
     conjugated: bool = False
     row_axis: ClassVar[int | None] = -2
+    whole: ClassVar[bool] = False
+
+    def prepare(self, operand: Any, real: DTypeLike) -> Any:
+        return operand
 
     def block(self, operand: Array, rows: Array, columns: Array, real: DTypeLike) -> Planes | Factors:
         part = lax.dynamic_slice_in_dim(operand, columns[0], columns.shape[0], -1)
         if part.ndim == 4 and not self.conjugated:
             return Factors(tuple(tuple(form) for form in part))
         planes = tuple(part if part.ndim == 3 else part[-2:].astype(real).sum(1))
-        return (planes[0], -planes[1]) if self.conjugated and len(planes) == 2 else planes
+        return conjugate(planes) if self.conjugated else planes
 
     def conjugate(self) -> "Dense":
         return dataclasses.replace(self, conjugated=not self.conjugated)
@@ -151,11 +168,15 @@ class Blocks:
     transposed: bool = False
     conjugated: bool = False
     row_axis: ClassVar[int | None] = None
+    whole: ClassVar[bool] = False
+
+    def prepare(self, operand: Any, real: DTypeLike) -> Any:
+        return operand
 
     def block(self, operand: Any, rows: Array, columns: Array, real: DTypeLike) -> Planes:
         block = self.function(columns, rows).T if self.transposed else self.function(rows, columns)
         planes = tuple(plane.astype(real) for plane in split(block))
-        return (planes[0], -planes[1]) if self.conjugated and len(planes) == 2 else planes
+        return conjugate(planes) if self.conjugated else planes
 
     def conjugate(self) -> "Blocks":
         return dataclasses.replace(self, conjugated=not self.conjugated)

@@ -14,7 +14,7 @@ from jax import Array
 from jax.sharding import AbstractMesh, Mesh, NamedSharding
 
 from .arguments import Transform
-from .dispatch import Setting, applied, formed, is_pair, received
+from .dispatch import Setting, applied, formed, parts
 from .errors import check
 from .hardware import GENERIC, Chip
 from .layout import AnyMesh, Layout, axis_sizes
@@ -219,7 +219,7 @@ class Plan:
         return formed(applied(arrays, walk, self.points, self._mesh_of(arrays[0]), self.chip, self.dtype))
 
     def _all_placed(self, layout: Layout, x: Any) -> tuple[Array, ...]:
-        return tuple(self._placed(layout, part) for part in (x if is_pair(x) and received(x) else (x,)))
+        return tuple(self._placed(layout, part) for part in parts(x))
 
     def _mesh_of(self, x: Array) -> AnyMesh | None:
         """The plan's mesh; where that is only described, the one the array shows."""

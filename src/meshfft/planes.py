@@ -32,6 +32,11 @@ def join(planes: Planes) -> Array:
     return lax.complex(*planes) if len(planes) == 2 else planes[0]
 
 
+def conjugate(planes: Planes) -> Planes:
+    """The planes of the complex conjugate."""
+    return (planes[0], *(-plane for plane in planes[1:]))
+
+
 def stacked(block: Block) -> Stack:
     """A block of any form as a stack."""
     if isinstance(block, Stack):

@@ -18,6 +18,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from .arguments import Transform, factor
+from .dtypes import real_dtype
 from .errors import check
 from .limbs import of_radians
 from .matrices import Logarithm, Matrix, Roots, Samples, limbs_of
@@ -172,7 +173,7 @@ def sampled(
     Raises:
         ValueError: the norm is unknown, or powers of a point leave the type.
     """
-    real, matrices = np.zeros((), dtype).real.dtype, []
+    real, matrices = real_dtype(dtype), []
     for dim, chosen in zip(dims, points, strict=True):
         chosen = Points.uniform(max(shape[dim], 1)) if chosen is None else chosen
         chosen.check_range(shape[dim], real, f"points of axis {dim}")

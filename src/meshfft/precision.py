@@ -82,7 +82,8 @@ def product(matrix: Maker, planes: Array, dim: int, dot: Dot, total: Array | Non
     """Adds to a total the product of a matrix, by its columns, with dimension `dim` of a block of stacked planes.
 
     Costs dot.flops flops for each row and element of a complex block. Long sums are cut into runs of TERMS, and the
-    sums of runs into groups, so that the rounding error stays that of one run: 2.5e-7 at any n in float32.
+    sums of runs into groups, so that the rounding error stays that of one run: below 4e-7 in float32 up to n = 65536,
+    as tests/test_points.py counts it.
 
     Args:
         matrix: makes the columns (rows, size) from a start on, as planes or as factors.

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 from jax import Array
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
@@ -115,7 +114,7 @@ def _along_samples(
     assert isinstance(step.matrix, Samples)
     slope = step.matrix.slope(jax.tree.map(ad.instantiate_zeros, change, is_leaf=_is_zero))
     other = step.after(layout) if step.turned else layout
-    n = (other.starts(step.dim)[:, None] + np.arange(other.block[step.dim])).ravel().astype(slope[0].dtype)
+    n = other.positions(step.dim).astype(slope[0].dtype)
     first, last = (slope, (n,)) if step.turned else ((n,), slope)
     return _scaled(bind(_scaled(arrays, first, step.dim), job.walk, job.mesh, operands), last, step.dim)
 

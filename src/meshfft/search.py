@@ -126,14 +126,14 @@ class _Ahead:
         """The least seconds any step takes for one dimension."""
         passes, log = {"memory_bytes": 2 * self.bytes}, math.log2(max(matrix.rows, 1))
         dense = self._least(matrix_flops=self.dense * self.points * matrix.rows, **passes)
-        return min(dense, self._least(vector_flops=int(5 * self.points * log), **passes)) if _whole(matrix) else dense
+        return min(dense, self._least(vector_flops=int(5 * self.points * log), **passes)) if matrix.whole else dense
 
     def _rings(self, matrix: Matrix) -> float:
         """The least seconds of a dimension that stays cut, over two shards."""
         dense = self._least(matrix_flops=self.dense * self.points * matrix.rows, sent_bytes=self.bytes, hops=1)
         sent, memory = self.bytes // 2 + self.bytes, (PHASE_PASSES - 2) * self.bytes
         phase = self._arithmetic(matrix) + self._least(memory_bytes=memory, sent_bytes=sent, hops=1)
-        return min(dense, phase) if _whole(matrix) else dense
+        return min(dense, phase) if matrix.whole else dense
 
     def seconds(self, layout: Layout, done: frozenset[int]) -> float:
         return sum(self._dim(layout, d, d in self.todo and d not in done) for d in range(layout.ndim))
@@ -147,11 +147,6 @@ class _Ahead:
             return self.fft[dim] + self.swap * bool(wanted)
         leaves, returns = goal is None or cuts[:1] == wanted[:1], bool(wanted)
         return min(self.fft[dim] + self.swap * (leaves + returns), self.ring[dim])
-
-
-def _whole(matrix: Matrix) -> bool:
-    """True where an FFT can take the place of the dense matrix."""
-    return isinstance(matrix, Roots) and matrix.whole
 
 
 def _real(cuts: Cuts) -> Cuts:

@@ -17,7 +17,7 @@ from jax.typing import ArrayLike
 
 from .arguments import Transform, resolve_once
 from .dispatch import Options, received, transformed
-from .dtypes import check_numeric, complex_dtype
+from .dtypes import check_numeric, complex_dtype, real_dtype
 from .errors import check
 from .layout import Spec
 from .matrices import Blocks, Dense, Matrix
@@ -63,8 +63,8 @@ def apply_separable(
 
     Raises:
         ValueError, TypeError: a matrix that is none or does not fit its dimension; sizes that no layout divides.
-    Costs per device 8 m flops for each complex element of its block and dimension, and p - 1 hops of the block, under
-    the products. Differentiable in the array and in the matrices. Source: the paper's Algorithm 1, for any matrix.
+
+    Costs as `kdftn`. Differentiable in the array and in the matrices. Source: the paper's Algorithm 1, for any matrix.
 
     >>> import jax.numpy as jnp, meshfft as mf
     >>> mf.apply_separable([jnp.ones((1, 3)), None], jnp.ones((3, 2))).tolist()
@@ -74,7 +74,7 @@ def apply_separable(
     dims, _ = resolve_once(arrays[0].shape, None, axes)
     pairs = [(d, _source(m, d)) for d, m in zip(dims, _listed(matrices, len(dims)), strict=True) if m is not None]
     shape, dtype = arrays[0].shape, complex_dtype(arrays[0].dtype, precision)
-    real = np.zeros((), dtype).real.dtype
+    real = real_dtype(dtype)
     if len(arrays) == 1 and not any(_is_complex(value) for value in (arrays[0], *(m for _, m in pairs))):
         dtype = real
     chosen = tuple(_matrix(source, shape[dim], dim, real) for dim, source in pairs)
@@ -93,6 +93,8 @@ def _listed(matrices: Any, many: int) -> Sequence[Any]:
 def _source(matrix: Any, dim: int) -> Any:
     """The matrix as NumPy's, JAX's, or as it describes itself."""
     if isinstance(matrix, BlockMatrix):
+        shape = getattr(_sketch(matrix), "shape", None)
+        check(shape == (2, 3), f"block(rows, columns) has shape {shape} for 2 rows and 3 columns: give (2, 3)")
         return matrix
     if isinstance(matrix, Points):
         return matrix.settled
@@ -103,13 +105,14 @@ def _source(matrix: Any, dim: int) -> Any:
 
 
 def _is_complex(value: Any) -> bool:
-    if isinstance(value, BlockMatrix):
-        rows, columns = (jax.ShapeDtypeStruct((n,), jnp.int32) for n in (2, 3))
-        block = jax.eval_shape(value.block, rows, columns)
-        shape = getattr(block, "shape", None)
-        check(shape == (2, 3), f"block(rows, columns) gives {shape or block} for 2 rows and 3 columns: give (2, 3)")
-        return bool(jnp.iscomplexobj(block))
-    return isinstance(value, Points) or bool(jnp.iscomplexobj(value))
+    if isinstance(value, Points):
+        return True
+    return bool(jnp.iscomplexobj(_sketch(value) if isinstance(value, BlockMatrix) else value))
+
+
+def _sketch(matrix: BlockMatrix) -> Any:
+    """Shape and type of a block of two rows and three columns."""
+    return jax.eval_shape(matrix.block, *(jax.ShapeDtypeStruct((n,), jnp.int32) for n in (2, 3)))
 
 
 def _matrix(source: Any, size: int, dim: int, real: np.dtype) -> Matrix:

@@ -139,11 +139,8 @@ def _invert(points: Points | None, matrix: Matrix, size: int, weights: Weights) 
             return Roots(matrix.length, -matrix.sign, size, matrix.rows), Inverse(
                 np.zeros(0), 1.0, "conjugate transform"
             )
-        turns, log_radius = np.arange(matrix.rows) / matrix.length, None
-    else:
-        assert isinstance(points, Points)
-        turns, log_radius = points.in_turns, points.log_radius
-    return Dense(size, matrix.rows), invert(turns, log_radius, size, **weights._asdict())
+    taken = points or Points.uniform(matrix.rows)
+    return Dense(size, matrix.rows), invert(taken.in_turns, taken.log_radius, size, **weights._asdict())
 
 
 def _check_condition(conditions: tuple[float, ...], forward: Transform, sizes: tuple[int, ...], eps: float) -> None:

@@ -83,8 +83,7 @@ class RingDense:
     def store(self, operand: Any, layout: Layout) -> Any:
         """The operand as the walk takes it: rows where their positions are stored, columns as far as shards reach."""
         home, other = self._home(layout), self.after(layout) if self.turned else layout
-        rows = (home.starts(self.dim)[:, None] + np.arange(home.block[self.dim])).ravel()
-        reach = int(other.starts(self.dim).max()) + other.block[self.dim]
+        rows, reach = home.positions(self.dim), int(other.positions(self.dim).max(initial=-1)) + 1
         return jax.tree.map(lambda leaf: self._stored(leaf, rows, reach), operand)
 
     def operand_spec(self, operand: Any, layout: Layout) -> Any:
@@ -124,6 +123,7 @@ class RingDense:
     def _straight(self, planes: Array, layout: Layout, operand: Any) -> Array:
         """Sum over shards s of M[my rows, columns of s] times the block of s."""
         after, axes, real = self.after(layout), layout.axes[self.dim], planes.dtype
+        operand = self.matrix.prepare(operand, real)
         rows, kept = _positions(after, self.dim, axes, self.matrix.rows)
         starts = jnp.asarray(layout.starts(self.dim), jnp.int32)
 
@@ -139,6 +139,7 @@ class RingDense:
     def _turned(self, planes: Array, layout: Layout, operand: Any) -> Array:
         """What every device receives: sum over devices r of M[rows of r, its columns]^T times the block of r."""
         after, axes, real = self.after(layout), layout.axes[self.dim], planes.dtype
+        operand = self.matrix.prepare(operand, real)
         rows, _ = _positions(layout, self.dim, axes, self.matrix.rows)
         offsets = jnp.arange(after.block[self.dim], dtype=jnp.int32)
         starts, counts = (jnp.asarray(v, jnp.int32) for v in (after.starts(self.dim), after.counts(self.dim)))
