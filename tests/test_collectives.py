@@ -83,7 +83,7 @@ def test_bytes_of_transposes(name: str) -> None:
     dims = natural.transform.dims
     once = sum(block * (p - 1) / p for d, p in enumerate(natural.in_layout.parts) if d in dims)
     assert natural.work.sent_bytes <= 2 * once
-    swaps = [w for w in free.walk.works(8) if w.all_to_alls]
+    swaps = [w for w in free.walk.works(8, free.machine.chip) if w.all_to_alls]
     cut = sum(natural.in_layout.parts[d] > 1 for d in dims)
     assert len(swaps) <= cut and free.work.sent_bytes <= natural.work.sent_bytes
 

@@ -10,17 +10,18 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 # One line a layer; a module may import only names from the lines above its own.
 LAYERS = """
 errors
-layout work tiers planes limbs zplane extras atomic hlo
-dtypes phase precision hardware ring swap inverse picture
-matrices local storage
-arguments steps
-points walk
+layout work tiers planes limbs zplane extras atomic schedule hardware torus
+dtypes phase precision chips orders hlo ring swap inverse picture
+machine matrices local storage
+topology arguments steps
+points walk moves
 search primitive table placement operands
 choice
 dispatch
 solve
 plan api kdft separable
-planning
+planning aot
+replay
 files
 cli
 """

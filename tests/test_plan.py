@@ -15,9 +15,11 @@ from reference import dft, error, mesh, noise
 
 import meshfft as mf
 from meshfft.arguments import transform_of
-from meshfft.hardware import CPU
+from meshfft.chips import CPU
 from meshfft.layout import Layout, from_spec
-from meshfft.search import Problem, moves, search
+from meshfft.machine import Machine
+from meshfft.moves import Problem, moves
+from meshfft.search import search
 from meshfft.steps import Step
 from meshfft.tiers import dots
 
@@ -121,7 +123,7 @@ def _cheapest(problem: Problem) -> float:
             break
         for step in moves(problem, layout, problem.todo(done)):
             after = (step.after(layout), done.union(step.dims))
-            price = best[node] + problem.seconds(step, layout)
+            price = best[node] + problem.machine.price(problem.work(step, layout))
             if price < best.get(after, np.inf):
                 best[after] = price
                 todo.add(after)
@@ -130,7 +132,7 @@ def _cheapest(problem: Problem) -> float:
 
 def _price(start: Layout, steps: tuple[Step, ...]) -> float:
     layouts = list(itertools.accumulate(steps, lambda layout, step: step.after(layout), initial=start))
-    return sum(CPU.seconds(step.work(layout, 8)) for step, layout in zip(steps, layouts, strict=False))
+    return sum(Machine(CPU).price(step.work(layout, 8, CPU)) for step, layout in zip(steps, layouts, strict=False))
 
 
 @pytest.mark.parametrize("shape", [(256, 256), (64, 48, 96), (17, 13, 96), (8, 8, 8, 8)])
@@ -145,7 +147,7 @@ def test_the_search_finds_the_cheapest_walk(
     spec = [("x", "z") if "z" in axes and len(shape) == 2 else "x", *(a for a in ("y", "z") if a in axes)][: len(shape)]
     start = from_spec(shape, axes, spec)
     transform = transform_of(tuple(range(len(shape))), shape, None, False)
-    problem = Problem(start, transform, method, None if free else start, False, CPU, 8, dots("float32", None))
+    problem = Problem(start, transform, method, None if free else start, False, Machine(CPU), 8, dots("float32", None))
     steps = search(problem)
     assert steps is not None and _price(start, steps) == pytest.approx(_cheapest(problem), rel=1e-9)
 
@@ -226,5 +228,5 @@ def test_search_time_is_bounded_and_any_order_is_never_dearer() -> None:
             mf.plan(**odd, s=(-1, 8, 8), axes=(0, 1, 2), method=method, order=order)  # type: ignore[arg-type]
             for order in ("natural", "any")
         )
-        price = [sum(p.chip.seconds(w) for w in p.walk.works(8)) for p in (natural, free)]
+        price = [sum(map(p.machine.price, p.walk.works(8, p.machine.chip))) for p in (natural, free)]
         assert price[1] <= price[0] * (1 + 1e-9)

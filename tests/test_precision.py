@@ -3,7 +3,6 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ from meshfft import operands
 from meshfft.dtypes import complex_dtype
 from meshfft.matrices import Dense
 from meshfft.planes import Planes, join, split
-from meshfft.precision import TERMS, TILE, product
+from meshfft.precision import TERMS, TILE, planes_of, product
 from meshfft.precision import split as terms_of
 from meshfft.steps import RingDense
 from meshfft.tiers import TIERS, Dot
@@ -34,7 +33,7 @@ def _product(matrix: Array, block: Array, dim: int, dot: Dot) -> Array:
     def columns(start: Array | int, size: int) -> Planes:
         return tuple(jax.lax.dynamic_slice_in_dim(plane, start, size, 1) for plane in split(matrix))
 
-    return join(tuple(product(columns, jnp.stack(split(block)), dim, dot)))
+    return join(planes_of(product(columns, split(block), dim, dot)))
 
 
 @pytest.mark.parametrize("n", [1, 7, TERMS - 1, TERMS, TERMS + 1, 3 * TERMS, 4000])

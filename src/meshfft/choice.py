@@ -2,14 +2,13 @@
 
 import functools
 
-from jax.sharding import Mesh
-
 from .arguments import Transform
 from .errors import check
-from .hardware import Chip, chip_for
-from .layout import AnyMesh, Layout
+from .layout import Layout
+from .machine import Machine
+from .moves import METHODS, Problem
 from .phase import MAX_LENGTH
-from .search import METHODS, Problem, search
+from .search import search
 from .tiers import Dot
 from .walk import Walk
 
@@ -22,7 +21,7 @@ def find_walk(
     transform: Transform,
     method: str,
     order: str,
-    chip: Chip,
+    machine: Machine,
     itemsize: int,
     dots: tuple[Dot, ...],
     even: bool = False,
@@ -37,19 +36,12 @@ def find_walk(
     check(order in ORDERS, f"order {order!r} is unknown: use 'natural' or 'any'")
     natural = goal or _natural(start, transform)
     goals = [None] if even and not natural.even else [natural, None] if order == "any" else [natural]
-    problems = [Problem(start, transform, method, goal, even, chip, itemsize, dots) for goal in goals]
+    problems = [Problem(start, transform, method, goal, even, machine, itemsize, dots) for goal in goals]
     found = [steps for problem in problems if (steps := search(problem)) is not None]
     if not found:
         raise ValueError(_no_walk(problems[-1]))
-    walks = [Walk(start, steps, transform.scale) for steps in found]
-    return min(walks, key=lambda walk: sum(chip.seconds(work) for work in walk.works(itemsize)))
-
-
-def chip_of(mesh: AnyMesh | None) -> Chip:
-    """The row of rates for the devices of a mesh."""
-    if isinstance(mesh, Mesh):
-        return chip_for(mesh.devices.flat[0].platform)
-    return chip_for(getattr(getattr(mesh, "abstract_device", None), "platform", None))
+    walks = [Walk(start, steps, transform.scale, machine.chip.planes) for steps in found]
+    return min(walks, key=lambda walk: sum(map(machine.price, walk.works(itemsize, machine.chip))))
 
 
 def _natural(layout: Layout, transform: Transform) -> Layout:

@@ -14,15 +14,18 @@ from jax import Array
 from jax.sharding import AxisType, Mesh, NamedSharding
 
 from .arguments import Transform
-from .choice import chip_of, find_walk
+from .chips import chip_for
+from .choice import find_walk
 from .dtypes import check_numeric, complex_dtype, dots_of, real_dtype
 from .errors import check
-from .hardware import Chip, chip_for
+from .hardware import Chip
 from .layout import AnyMesh, Layout, Spec, axis_sizes, from_spec
+from .machine import Machine
 from .operands import differentiable, furnish, stored
 from .placement import placement
 from .primitive import bind
 from .tiers import Dot
+from .topology import machine_of
 from .walk import Walk
 
 
@@ -69,14 +72,14 @@ class Setting(NamedTuple):
     Attributes:
         start: the layout the array comes in.
         mesh: its mesh; None on one device.
-        chip: the rates of its devices.
+        machine: what prices steps there.
         dtype: the type it is computed in, and returned.
         dots: the ways to multiply that the precision allows.
     """
 
     start: Layout
     mesh: AnyMesh | None
-    chip: Chip
+    machine: Machine
     dtype: np.dtype
     dots: tuple[Dot, ...]
 
@@ -99,7 +102,7 @@ def setting(arrays: tuple[Array, ...], options: Options, dtype: np.dtype | None 
         check(other == start, f"the planes are sharded as {start.spec} and {other.spec}: shard them alike")
     dots = dots_of(x.dtype, precision, options.multiplications)
     dtype = complex_dtype(x.dtype, precision) if dtype is None else dtype
-    return Setting(start, mesh, _chip(x, mesh), dtype, dots)
+    return Setting(start, mesh, _machine(x, mesh), dtype, dots)
 
 
 def transformed(
@@ -116,9 +119,9 @@ def transformed(
     Raises:
         ValueError, TypeError: as `fftn`.
     """
-    start, mesh, chip, dtype, dots = setting(arrays, options, dtype)
-    walk = find_walk(start, transform, options.method, options.order, chip, dtype.itemsize, dots, even=True)
-    return formed(applied(arrays, walk, sources, mesh, chip, dtype))
+    start, mesh, machine, dtype, dots = setting(arrays, options, dtype)
+    walk = find_walk(start, transform, options.method, options.order, machine, dtype.itemsize, dots, even=True)
+    return formed(applied(arrays, walk, sources, mesh, machine.chip, dtype))
 
 
 def applied(
@@ -160,8 +163,9 @@ def _array(a: Any) -> Array:
     return jnp.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
 
 
-def _chip(x: Array, mesh: AnyMesh | None) -> Chip:
-    """The row of rates for the devices that hold the array."""
+def _machine(x: Array, mesh: AnyMesh | None) -> Machine:
+    """The machine that holds the array."""
     if mesh is not None:
-        return chip_of(mesh)
-    return chip_for(jax.default_backend() if isinstance(x, jax.core.Tracer) else next(iter(x.devices())).platform)
+        return machine_of(mesh)
+    platform = jax.default_backend() if isinstance(x, jax.core.Tracer) else next(iter(x.devices())).platform
+    return Machine(chip_for(platform))

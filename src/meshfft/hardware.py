@@ -1,54 +1,85 @@
-"""Machines: one row of rates per kind of device, and the seconds that counted work takes on it (modelled).
+"""Chips: what one device computes, moves and holds in a second, each number with its source; rows are in `chips`.
 
-A row holds sustained rates of one device. The CPU row is one of eight pretend devices that share two cores (EPYC 9004),
-fitted to measured parts of a 256^3 complex64 transform: copy 0.008 s, XLA's FFT along the last axis 0.020 s, the last
-two 0.045 s and the first 0.11 s, a columnwise FFT along the first 0.04 s, one dense product 0.19 s, all_to_all 0.04 s.
-Its ratios rank walks, its seconds are that machine's. The generic row has the order of magnitude of a current
-accelerator and only ranks.
+A device is what JAX counts as one: a core of TPU v2, v3, v4 and v7x, a chip of the others, a GPU, a pretend CPU device.
+A number is marked
+
+    published   by the maker, or in a paper
+    measured    on such a device
+    derived     worked out: from published numbers, or from the cycles its compiler estimates
+
+Everything made of them is modelled.
 """
 
+import dataclasses
 from typing import NamedTuple
 
-from .work import Work
+MARKS = ("published", "measured", "derived")
 
 
-class Chip(NamedTuple):
+class Figure(NamedTuple):
+    """A number, how it is known, and where from."""
+
+    value: float
+    mark: str
+    source: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Chip:
     """Sustained rates of one device.
 
     Attributes:
         name: what tables call it.
-        matrix_flops: float32-accurate operations per second in matrix products.
-        vector_flops: operations per second elsewhere.
-        memory_bytes: bytes per second of main memory, read and written.
-        link_bytes: bytes per second to other devices, one way.
-        hop_seconds: latency of one exchange between neighbours.
-        cached: True where columns of a block stay in a cache between the stages of a local FFT.
+        platform: what JAX calls the platform.
+        kinds: what JAX calls the device.
+        products: operations per second in matrix products, by tier; passes are not counted.
+        vector: operations per second elsewhere.
+        memory: bytes per second of main memory, read and written.
+        link: bytes per second one way over one link, or without a torus to all other devices together.
+        hop: seconds from a device to its neighbour.
+        capacity: bytes of main memory.
+        clock: cycles per second.
+        devices: JAX devices that share a chip and its links.
+        torus: the longest axes of a torus of chips, and none where every device reaches every other.
+        side: rows and columns of the matrix unit; products are padded to it.
+        cached: columns of a block stay in a cache between the stages of a local FFT.
+        planes: complex numbers are kept as planes.
+        overlaps: sends while it computes.
+        rough: the rates only rank; no seconds are printed.
     """
 
     name: str
-    matrix_flops: float
-    vector_flops: float
-    memory_bytes: float
-    link_bytes: float
-    hop_seconds: float
-    cached: bool
+    platform: str
+    kinds: tuple[str, ...]
+    products: tuple[tuple[str, Figure], ...]
+    vector: Figure
+    memory: Figure
+    link: Figure
+    hop: Figure
+    capacity: Figure | None = None
+    clock: Figure | None = None
+    devices: int = 1
+    torus: tuple[int, ...] = ()
+    side: int = 1
+    cached: bool = False
+    planes: bool = False
+    overlaps: bool = False
+    rough: bool = False
 
-    def seconds(self, work: Work) -> float:
-        """Modelled seconds of one device.
+    def product_rate(self, tier: str) -> float:
+        """Operations per second of matrix products in a tier."""
+        rates = {name: figure.value for name, figure in self.products}
+        return rates.get(tier, rates["float32"])
 
-        Compute and memory one after the other, links under the products where the step overlaps.
-        """
-        products = work.matrix_flops / self.matrix_flops
-        links = work.sent_bytes / self.link_bytes + (work.hops + work.all_to_alls) * self.hop_seconds
-        exposed = max(products, links) if work.overlapped else products + links
-        return exposed + work.vector_flops / self.vector_flops + work.memory_bytes / self.memory_bytes
-
-
-CPU = Chip("cpu", 2.3e10, 6.7e9, 4.2e9, 1.7e9, 2e-5, True)
-GENERIC = Chip("generic", 3e13, 5e12, 1e12, 5e10, 2e-6, False)
-CHIPS: dict[str | None, Chip] = {"cpu": CPU}
-
-
-def chip_for(platform: str | None) -> Chip:
-    """The row for a JAX platform name; the generic one where none is known."""
-    return CHIPS.get(platform, GENERIC)
+    def figures(self) -> dict[str, Figure]:
+        """All numbers of the row, by name."""
+        tiers = {f"{tier} products, op/s": figure for tier, figure in self.products}
+        others = {
+            "vector, op/s": self.vector,
+            "memory, B/s": self.memory,
+            "link, B/s": self.link,
+            "hop, s": self.hop,
+            "capacity, B": self.capacity,
+            "clock, Hz": self.clock,
+        }
+        return {**tiers, **{name: figure for name, figure in others.items() if figure is not None}}

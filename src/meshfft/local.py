@@ -65,6 +65,15 @@ def radices(length: int) -> tuple[int, ...]:
     return (4,) * fours + _primes(rest)
 
 
+@functools.cache
+def balanced(length: int, side: int) -> tuple[int, ...]:
+    """Two or three factors of at most `side` for the stages of a transform by products; a large prime stands alone."""
+    if length <= side:
+        return (length,)
+    low = max((d for d in range(2, side + 1) if length % d == 0), default=1)
+    return (length,) if low == 1 else (low, *balanced(length // low, side))
+
+
 def resize(block: Array, dim: int, size: int) -> Array:
     """Crops a dimension, or pads it with zeros at the tail, to `size`."""
     kept = lax.slice_in_dim(block, 0, min(size, block.shape[dim]), axis=dim)

@@ -16,8 +16,8 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding
 from .arguments import Transform
 from .dispatch import Setting, applied, formed, parts
 from .errors import check
-from .hardware import GENERIC, Chip
 from .layout import AnyMesh, Layout, axis_sizes
+from .machine import Machine, Seconds
 from .points import Points
 from .solve import Solution, Weights, solution
 from .steps import RingDense
@@ -39,7 +39,7 @@ class Plan:
         dtype: the complex type it computes in and returns.
         method: the method asked for.
         order: "natural" or "any".
-        chip: the row of rates that ranked the walks.
+        machine: what priced the walks.
         dots: the ways to multiply that the precision allows.
         points: where each transformed dimension is sampled; None where it is uniform.
     """
@@ -50,7 +50,7 @@ class Plan:
     dtype: np.dtype
     method: str
     order: str
-    chip: Chip
+    machine: Machine
     dots: tuple[Dot, ...]
     points: tuple[Points | None, ...] = ()
 
@@ -82,7 +82,7 @@ class Plan:
     @property
     def work(self) -> Work:
         """What the walk costs one device."""
-        return self.walk.work(self.dtype.itemsize)
+        return self.walk.work(self.dtype.itemsize, self.machine.chip)
 
     @property
     def peak_bytes(self) -> int:
@@ -92,9 +92,21 @@ class Plan:
     @property
     def seconds(self) -> float | None:
         """Modelled seconds; None where no rates are known for the devices."""
-        if self.chip == GENERIC:
-            return None
-        return sum(self.chip.seconds(work) for work in self.walk.works(self.dtype.itemsize))
+        return None if self.machine.chip.rough else self.seconds_by_resource.total
+
+    @property
+    def seconds_by_resource(self) -> Seconds:
+        """Modelled seconds of products, of other arithmetic, of memory and of links, and in all."""
+        works = self.walk.works(self.dtype.itemsize, self.machine.chip)
+        return (
+            Seconds(*map(sum, zip(*map(self.machine.seconds, works), strict=True))) if works else Seconds(0, 0, 0, 0, 0)
+        )
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether the modelled peak is within a device's memory; None where that is not known."""
+        capacity = self.machine.chip.capacity
+        return None if capacity is None else self.peak_bytes <= capacity.value
 
     @property
     def error(self) -> float:
@@ -104,8 +116,7 @@ class Plan:
     @property
     def collectives(self) -> dict[str, int]:
         """How many collectives one run on an array does, each hop of a ring counted."""
-        counts = {"all-to-all": self.work.all_to_alls, "collective-permute": self.work.hops}
-        return {name: count for name, count in counts.items() if count}
+        return self.walk.collectives(2 if self.dtype.kind == "c" else 1)
 
     @property
     def stages(self) -> tuple["Plan", ...]:
@@ -145,7 +156,7 @@ class Plan:
         """
         arrays = self._all_placed(self.out_layout, y)
         points = self.points or (None,) * len(self.transform.dims)
-        setting = Setting(self.out_layout, self._mesh_of(arrays[0]), self.chip, self.dtype, self.dots)
+        setting = Setting(self.out_layout, self._mesh_of(arrays[0]), self.machine, self.dtype, self.dots)
         weights = Weights(tikhonov, truncation)
         return solution(arrays, self.in_layout, self.transform, points, weights, self.method, setting)
 
@@ -172,18 +183,20 @@ class Plan:
             "hops": work.hops,
             "peak_bytes_per_device": work.peak_bytes,
             "error_expected": self.error,
-            "seconds_modelled": self.seconds,
-            "chip": self.chip.name,
+            "seconds": self.seconds,
+            "seconds_by_resource": None if self.seconds is None else self.seconds_by_resource._asdict(),
+            "fits": self.fits,
+            "chip": self.machine.chip.name,
         }
 
     def __str__(self) -> str:
-        method = f"method {self.method}, {self.order} order, {self._tier}, ranked for {self.chip.name} devices"
+        method = f"method {self.method}, {self.order} order, {self._tier}, ranked for {self.machine.chip.name} devices"
         modelled = "" if self.seconds is None else f", {self.seconds:.2g} s modelled"
         head = "\n".join(textwrap.fill(line, WIDTH) for line in (self._title(), method))
         tail = (
             f"{quantity(self.peak_bytes, 'B')} per device at the peak{modelled}, error below {self.error:.1g} expected"
         )
-        return f"{head}\n\n{walk_table(self.walk, self.dtype.itemsize)}\n{tail}"
+        return f"{head}\n\n{walk_table(self.walk, self.dtype.itemsize, self.machine.chip)}\n{tail}"
 
     def __repr__(self) -> str:
         sent, peak = quantity(self.work.sent_bytes, "B"), quantity(self.peak_bytes, "B")
@@ -216,7 +229,7 @@ class Plan:
 
     def _run(self, walk: Walk, x: Any) -> Any:
         arrays = self._all_placed(walk.start, x)
-        return formed(applied(arrays, walk, self.points, self._mesh_of(arrays[0]), self.chip, self.dtype))
+        return formed(applied(arrays, walk, self.points, self._mesh_of(arrays[0]), self.machine.chip, self.dtype))
 
     def _all_placed(self, layout: Layout, x: Any) -> tuple[Array, ...]:
         return tuple(self._placed(layout, part) for part in parts(x))

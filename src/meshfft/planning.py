@@ -8,12 +8,14 @@ from jax.sharding import AbstractMesh, Mesh
 from jax.typing import DTypeLike
 
 from .arguments import Transform, check_once, integers, resolve, transform_of
-from .choice import chip_of, find_walk
+from .choice import find_walk
 from .dtypes import complex_dtype, dots_of
 from .errors import check
 from .layout import Spec, axis_sizes, from_spec
 from .plan import Plan
 from .points import Points, entries, sampled
+from .topology import machine_of, placed
+from .topology import topology as named
 
 
 def plan(
@@ -31,6 +33,7 @@ def plan(
     points: Points | Sequence[Points | None] | None = None,
     precision: str | None = None,
     multiplications: int | None = None,
+    topology: str | None = None,
 ) -> Plan:
     """Finds the cheapest walk for a transform, without an array and without a device.
 
@@ -46,6 +49,7 @@ def plan(
         method: "auto", "transpose", "cooley-tukey" (the paper's FFT) or "kdft" (the paper's KDFT).
         order, inverse: "natural" or "any" as `fftn`; plan the inverse transform.
         points, precision, multiplications: as `kdftn`; points exclude `s` and `inverse`.
+        topology: a machine without its devices, such as "v3:32x32": chip, and chips along each axis of its torus.
 
     Returns:
         A Plan, in milliseconds; print it, or call it.
@@ -55,12 +59,13 @@ def plan(
     """
     shape = integers(shape, "shape")
     check(min(shape, default=0) >= 0, f"shape {shape} has a negative size: give sizes of 0 or more")
-    complex_type, sizes, chip = complex_dtype(np.dtype(dtype), precision), axis_sizes(mesh), chip_of(mesh)
+    complex_type, sizes = complex_dtype(np.dtype(dtype), precision), axis_sizes(mesh)
+    machine = machine_of(mesh) if topology is None else placed(named(topology), tuple(sizes.values()), tuple(sizes))
     transform, samples = _transform(shape, s, axes, norm, inverse, points, complex_type)
     start = from_spec(shape, sizes, _default_spec(len(shape), sizes) if spec is None else spec)
     dots = dots_of(np.dtype(dtype), precision, multiplications)
-    walk = find_walk(start, transform, method, order, chip, complex_type.itemsize, dots)
-    return Plan(walk, transform, mesh, complex_type, method, order, chip, dots, samples)
+    walk = find_walk(start, transform, method, order, machine, complex_type.itemsize, dots)
+    return Plan(walk, transform, mesh, complex_type, method, order, machine, dots, samples)
 
 
 def _transform(

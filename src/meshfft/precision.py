@@ -1,11 +1,12 @@
 """Products: the one place where a matrix meets a block, and where the precision of the product is set.
 
-Knows nothing of Fourier. A complex product of planes is one real product by [[re, -im], [im, re]], four
-multiplications, or three (see tiers). In the bfloat16 tiers a real product is a sum of products of bfloat16 terms,
-added in float32: by the backend's own algorithm where it has one (TPU, GPU), else by splitting here.
+Knows nothing of Fourier. A complex product of planes is four real ones, or three (see tiers). In the bfloat16 tiers a
+real product is a sum of products of bfloat16 terms, added in float32: by the backend's own algorithm where it has one
+(TPU, GPU), else by splitting here.
 
-On the CPU the block is multiplied a tile at a time, whose planes are brought together, multiplied and added up while
-they are in the cache; elsewhere the compiler lays a whole block out.
+On the CPU the block is multiplied a tile at a time, whose planes are brought together, multiplied by [[re, -im],
+[im, re]] and added up while they are in the cache; elsewhere planes stay apart, and the compiler fuses the additions
+into the products.
 """
 
 import functools
@@ -21,8 +22,9 @@ from jax import Array, lax
 from .planes import Planes
 from .tiers import Dot
 
-TERMS = 128  # complex terms of one float sum
-GROUP = 16  # runs of TERMS whose sums are added up one after the other
+TERMS = 128  # complex terms of one float sum on the CPU
+LONG_TERMS = 2048  # elsewhere: matrix units add up runs of their own width; bounds the memory for a block of the matrix
+GROUP = 16  # runs whose sums are added up one after the other
 TILE = 512  # positions of a tile on the CPU
 PRESETS = {
     "bf16": lax.DotAlgorithmPreset.BF16_BF16_F32,
@@ -30,6 +32,13 @@ PRESETS = {
     "bf16x6": lax.DotAlgorithmPreset.BF16_BF16_F32_X6,
 }
 Terms = tuple[Array, ...]
+Sums = tuple[Array, ...]  # (A,), (re, im), or Gauss's three, which stay apart until the last is added
+
+
+class Factors(NamedTuple):
+    """A matrix split beforehand: (A,), (re, im) or (re + im, re, im), each in bfloat16 terms that add up to it."""
+
+    forms: tuple[Terms, ...]
 
 
 class Way(NamedTuple):
@@ -39,12 +48,12 @@ class Way(NamedTuple):
     terms: int
 
     def whole(self, matrix: Terms, x: Array, dim: int) -> Array:
-        """(planes out, rows, planes in, n) times dimension `dim` of a block."""
-        contracted = (((2, 3), (0, dim + 1)), ((), ()))
-        return self._sum(matrix, x, lambda a, b: jnp.moveaxis(self._dot(a, b, contracted), 1, dim + 1))
+        """(rows, n) times dimension `dim` of a plane."""
+        contracted = (((1,), (dim,)), ((), ()))
+        return self._sum(matrix, x, lambda a, b: jnp.moveaxis(self._dot(a, b, contracted), 0, dim))
 
     def tile(self, matrix: Terms, x: Array, axis: int) -> Array:
-        """The same of a tile (planes, n, c), or for axis 1 (planes, c, n), as one product of two matrices."""
+        """(planes out, rows, planes in, n) times (planes, n, c), or for axis 1 (planes, c, n), as one product."""
         out, rows, planes, n = matrix[0].shape
 
         def leading(a: Array, b: Array) -> Array:
@@ -69,17 +78,12 @@ class Way(NamedTuple):
         return functools.reduce(jnp.add, (dot(matrix[i].astype(x.dtype), parts[j]) for i, j in pairs))
 
 
-class Factors(NamedTuple):
-    """A matrix split beforehand: (A,), (re, im) or (re + im, re, im), each in bfloat16 terms that add up to it."""
-
-    forms: tuple[Terms, ...]
-
-
 Maker = Callable[[Array | int, int], Planes | Factors]
+Adder = Callable[[Planes | Factors, Planes, Sums | None], Sums]
 
 
-def product(matrix: Maker, planes: Array, dim: int, dot: Dot, total: Array | None = None) -> Array:
-    """Adds to a total the product of a matrix, by its columns, with dimension `dim` of a block of stacked planes.
+def product(matrix: Maker, planes: Planes, dim: int, dot: Dot, total: Sums | None = None) -> Sums:
+    """Adds to sums the product of a matrix, by its columns, with dimension `dim` of the planes of a block.
 
     Costs dot.flops flops for each row and element of a complex block. Long sums are cut into runs of TERMS, and the
     sums of runs into groups, so that the rounding error stays that of one run: below 4e-7 in float32 up to n = 65536,
@@ -87,30 +91,29 @@ def product(matrix: Maker, planes: Array, dim: int, dot: Dot, total: Array | Non
 
     Args:
         matrix: makes the columns (rows, size) from a start on, as planes or as factors.
-        planes: (planes, *block).
+        planes: one or two.
         dim: the contracted dimension of the block, whose place the rows take.
         dot: how to multiply.
-        total: what to add to, (planes, *block) of the result; None for nothing.
+        total: what to add to; None for nothing.
+
+    Returns:
+        The sums, from which `planes_of` makes the planes of the result.
     """
-    n = planes.shape[dim + 1]
-    first = n % TERMS or min(TERMS, n)
-    runs = (n - first) // TERMS
-    groups = max(runs - 1, 0) // GROUP
-    alone = runs - groups * GROUP
 
-    def run(start: Array | int, size: int, total: Array | None) -> Array:
-        part = lax.dynamic_slice_in_dim(planes, start, size, dim + 1) if size < n else planes
-        return _add_product(matrix(start, size), part, total, dim, dot)
+    def by(size: int, add: Callable[..., Planes], way: Way) -> Callable[[Planes, Sums | None], Sums]:
+        return lambda x, total: _in_runs(matrix, x, total, dim, size, partial(add, dim=dim, dot=dot, way=way))
 
-    def group(i: Array, total: Array) -> Array:
-        start = first + (alone + i * GROUP) * TERMS
-        head = run(start, TERMS, None)
-        return total + lax.fori_loop(1, GROUP, lambda j, t: run(start + j * TERMS, TERMS, t), head)
+    exact = Way(lax.Precision.HIGHEST, dot.terms)
+    cpu, other = by(TERMS, _add_by_tiles, exact), by(LONG_TERMS, _add, exact)
+    if not dot.terms:
+        return lax.platform_dependent(planes, total, cpu=cpu, default=other)
+    preset = by(LONG_TERMS, _add, Way(PRESETS[dot.tier], 0))
+    return lax.platform_dependent(planes, total, cpu=cpu, tpu=preset, cuda=preset, default=other)
 
-    total = run(0, first, total)
-    if alone:
-        total = lax.fori_loop(0, alone, lambda i, t: run(first + i * TERMS, TERMS, t), total)
-    return lax.fori_loop(0, groups, group, total) if groups else total
+
+def planes_of(sums: Sums) -> Planes:
+    """The planes that sums of products stand for: Gauss's are A = (re + im) x, B = re (y - x), C = im (x + y)."""
+    return (sums[0] - sums[2], sums[0] + sums[1]) if len(sums) == 3 else sums
 
 
 def split(x: Array, terms: int) -> Terms:
@@ -122,33 +125,64 @@ def split(x: Array, terms: int) -> Terms:
     return tuple(parts)
 
 
-def _add_product(matrix: Planes | Factors, x: Array, total: Array | None, dim: int, dot: Dot) -> Array:
-    """total + matrix x, in the way of the platform that this is lowered for."""
-    own = partial(_multiply, dim=dim, dot=dot, way=Way(lax.Precision.HIGHEST, dot.terms))
-    tiled = partial(own, tiled=True)
-    if not dot.terms or isinstance(matrix, Factors):
-        return lax.platform_dependent(matrix, x, total, cpu=tiled, default=own)
-    preset = partial(_multiply, dim=dim, dot=dot, way=Way(PRESETS[dot.tier], 0))
-    return lax.platform_dependent(matrix, x, total, cpu=tiled, tpu=preset, cuda=preset, default=own)
+def _in_runs(matrix: Maker, planes: Planes, total: Sums | None, dim: int, size: int, add: Adder) -> Planes:
+    """The product, `size` columns at a time: the first run, then runs one by one, then groups of them."""
+    n = planes[0].shape[dim]
+    first = n % size or min(size, n)
+    runs = (n - first) // size
+    groups = max(runs - 1, 0) // GROUP
+    alone = runs - groups * GROUP
+
+    def run(start: Array | int, size: int, total: Sums | None) -> Planes:
+        part = tuple(lax.dynamic_slice_in_dim(x, start, size, dim) for x in planes) if size < n else planes
+        return add(matrix(start, size), part, total)
+
+    def group(i: Array, total: Planes) -> Planes:
+        start = first + (alone + i * GROUP) * size
+        head = run(start, size, None)
+        return _plus(total, lax.fori_loop(1, GROUP, lambda j, t: run(start + j * size, size, t), head))
+
+    total = run(0, first, total)
+    if alone:
+        total = lax.fori_loop(0, alone, lambda i, t: run(first + i * size, size, t), total)
+    return lax.fori_loop(0, groups, group, total) if groups else total
 
 
-def _multiply(
-    matrix: Planes | Factors, x: Array, total: Array | None, dim: int, dot: Dot, way: Way, tiled: bool = False
-) -> Array:
+def _add(matrix: Planes | Factors, x: Planes, total: Sums | None, dim: int, dot: Dot, way: Way) -> Planes:
+    """total + matrix x, plane by plane. The matrix is made first: fused into the products it is made for every tile."""
+    forms = lax.optimization_barrier(_forms(matrix, dot, way.terms))
+    y = _complex(forms, x, partial(way.whole, dim=dim))
+    return y if total is None else _plus(total, y)
+
+
+def _complex(forms: tuple[Terms, ...], x: Planes, times: Callable[[Terms, Array], Array]) -> Sums:
+    """The sums of a complex product: Gauss's three where there are as many forms, else written out."""
+    if len(forms) == 1:
+        return tuple(times(forms[0], plane) for plane in x)
+    re, im = forms[-2:]
+    if len(x) == 1:
+        return times(re, x[0]), times(im, x[0])
+    if len(forms) == 2:
+        return times(re, x[0]) - times(im, x[1]), times(im, x[0]) + times(re, x[1])
+    return times(forms[0], x[0]), times(re, x[1] - x[0]), times(im, x[0] + x[1])
+
+
+def _add_by_tiles(matrix: Planes | Factors, x: Planes, total: Sums | None, dim: int, dot: Dot, way: Way) -> Planes:
+    """total + matrix x, tile by tile."""
     forms = _assembled(_forms(matrix, dot, way.terms), len(x))
-    if tiled and x.size:
-        many, rows = max(len(x), len(forms[0][0]), len(forms) - 1), forms[0][0].shape[1]
-        shape = (many, *x.shape[1 : dim + 1], rows, *x.shape[dim + 2 :])
-        empty = _varying(jnp.zeros(shape, x.dtype), (forms, x))
-        return _by_tiles(lambda part, axis: _planes(forms, part, partial(way.tile, axis=axis)), x, total, dim, empty)
-    y = _planes(forms, x, partial(way.whole, dim=dim))
-    return y if total is None else total + y
+    if not x[0].size:
+        return _add(matrix, x, total, dim, dot, way)
+    many, rows = max(len(x), len(forms[0][0]), len(forms)), forms[0][0].shape[1]
+    shape = (*x[0].shape[:dim], rows, *x[0].shape[dim + 1 :])
+    empty = tuple(_varying(jnp.zeros(shape, x[0].dtype), (forms, x)) for _ in range(many))
+    return _by_tiles(lambda part, axis: _stacked(forms, part, partial(way.tile, axis=axis)), x, total, dim, empty)
 
 
 def _forms(matrix: Planes | Factors, dot: Dot, terms: int) -> tuple[Terms, ...]:
     """The real matrices of a product, in terms: with three multiplications re + im is one of them."""
     if isinstance(matrix, Factors):
-        return matrix.forms
+        whole = ((functools.reduce(jnp.add, form).astype(jnp.float32),) for form in matrix.forms)
+        return matrix.forms if terms else tuple(whole)
     gauss = len(matrix) == 2 and dot.multiplications == 3
     planes = (matrix[0] + matrix[1], *matrix) if gauss else matrix
     return tuple(split(plane, terms) if terms else (plane,) for plane in planes)
@@ -164,39 +198,38 @@ def _assembled(forms: tuple[Terms, ...], planes: int) -> tuple[Terms, ...]:
     return (tuple(jnp.stack([jnp.stack([re, -im], 1), jnp.stack([im, re], 1)]) for re, im in pairs),)
 
 
-def _planes(forms: tuple[Terms, ...], x: Array, dot: Callable[[Terms, Array], Array]) -> Array:
-    """The planes of a product: by Gauss's three real ones, plane by plane, or all at once."""
+def _stacked(forms: tuple[Terms, ...], x: Array, dot: Callable[[Terms, Array], Array]) -> Array:
+    """The stacked planes of a tile's product: by Gauss's three real ones, plane by plane, or all at once."""
     if len(forms) == 3:
-        re, im = x[:1], x[1:]
-        first, second, third = (dot(f, v) for f, v in zip(forms, (re, im - re, re + im), strict=True))
-        return jnp.concatenate([first - third, first + second])
+        return jnp.concatenate(_complex(forms, (x[:1], x[1:]), dot))
     if forms[0][0].shape[2] < len(x):
         return jnp.concatenate([dot(forms[0], plane[None]) for plane in x])
     return dot(forms[0], x)
 
 
-def _by_tiles(multiply: Callable[..., Array], x: Array, total: Array | None, dim: int, empty: Array) -> Array:
-    """The product tile by tile over (planes, before, n, after): some lines of what lies behind n, or a part of one."""
-    planes, before, n, after = len(x), math.prod(x.shape[1 : dim + 1]), x.shape[dim + 1], math.prod(x.shape[dim + 2 :])
-    flat = x.reshape(planes, before, n, after)
+def _by_tiles(multiply: Callable[..., Array], x: Planes, total: Sums | None, dim: int, empty: Planes) -> Planes:
+    """The product tile by tile over (before, n, after): some lines of what lies behind n, or a part of one."""
+    before, n, after = math.prod(x[0].shape[:dim]), x[0].shape[dim], math.prod(x[0].shape[dim + 1 :])
+    flat = [plane.reshape(before, n, after) for plane in x]
     out = empty if total is None else total
-    shape, out = out.shape, out.reshape(len(out), before, -1, after)
+    shape, out = out[0].shape, tuple(plane.reshape(before, -1, after) for plane in out)
     lines = before > 1 and after < TILE
     length, times = (before, 1) if lines else (after, before)
     width = min(length, max(1, TILE // after) if lines else TILE if before > 1 else after)
 
-    def tile(line: Array | int, start: Array | int, width: int, out: Array) -> Array:
-        at = (0, start, 0, 0) if lines else (0, line, 0, start)
+    def tile(line: Array | int, start: Array | int, width: int, out: Planes) -> Planes:
+        at = (start, 0, 0) if lines else (line, 0, start)
         many, wide = (width, after) if lines else (1, width)
-        size = (len(out), many, out.shape[2], wide)
-        y = _of_tile(multiply, lax.dynamic_slice(flat, at, (planes, many, n, wide)))
-        return lax.dynamic_update_slice(out, y if total is None else y + lax.dynamic_slice(out, at, size), at)
+        y = _of_tile(multiply, jnp.stack([lax.dynamic_slice(plane, at, (many, n, wide)) for plane in flat]))
+        if total is not None:
+            y = y + jnp.stack([lax.dynamic_slice(plane, at, y.shape[1:]) for plane in out])
+        return tuple(lax.dynamic_update_slice(plane, part, at) for plane, part in zip(out, y, strict=True))
 
     full = length // width
     out = lax.fori_loop(0, times * full, lambda i, out: tile(i // full, i % full * width, width, out), out)
     if rest := length - full * width:
         out = lax.fori_loop(0, times, lambda i, out: tile(i, full * width, rest, out), out)
-    return out.reshape(shape)
+    return tuple(plane.reshape(shape) for plane in out)
 
 
 def _varying(zeros: Array, like: Any) -> Array:
@@ -213,3 +246,7 @@ def _of_tile(multiply: Callable[..., Array], part: Array) -> Array:
         return multiply(part.reshape(planes, lines, n), axis=1)[..., None]
     y = multiply(part.swapaxes(1, 2).reshape(planes, n, lines * width), axis=0)
     return y.reshape(len(y), -1, lines, width).swapaxes(1, 2)
+
+
+def _plus(a: Planes, b: Planes) -> Planes:
+    return tuple(map(jnp.add, a, b))

@@ -149,12 +149,16 @@ def _transpose(cts: Sequence[Any], *values: Any, job: Job) -> list[Any]:
         back = walk.transpose() if many == 1 else walk.transpose().conjugate()
         return [*bind(cts, back, mesh, jax.tree.unflatten(tree, values[many:])), *(None for _ in values[many:])]
     place = next(j for j, v in enumerate(values) if ad.is_undefined_primal(v))
-    shape = jax.ShapeDtypeStruct(values[place].aval.shape, values[place].aval.dtype)
+    aval = values[place].aval
 
     def of_operand(leaf: Array) -> list[Array]:
         return _run(*values[:place], leaf, *values[place + 1 :], job=job)
 
-    (found,) = jax.linear_transpose(of_operand, shape)(cts)
+    @jax.jit
+    def pulled(cts: Sequence[Array]) -> Array:
+        return jax.vjp(of_operand, jax.numpy.zeros_like(aval))[1](list(cts))[0]
+
+    found = pulled(cts)
     return [found if j == place else None for j in range(len(values))]
 
 

@@ -2,6 +2,7 @@
 
 Invariant: after t hops a device with index i holds shard i + t (mod p). The next shard is fetched before the held one
 is used, so a hop can run under the product; the first term needs no hop and the last needs no fetch: p - 1 hops in all.
+A barrier ends every turn, so that no hop is put off to a later turn's product.
 """
 
 import math
@@ -84,10 +85,10 @@ def ring_scatter(term: Callable[[Array], Total], axis_name: AxisName) -> Total:
 def _one_way(add: Callable[[Any, Any, Any], Total], shard: Any, names: tuple[str, ...], size: int) -> Total:
     def body(t: Array, carry: tuple) -> tuple:
         held, total = carry
-        return _fetch(held, names, size, 1), add(total, held, t)
+        return lax.optimization_barrier((_fetch(held, names, size, 1), add(total, held, t)))
 
     held, total = _fetch(shard, names, size, 1), add(None, shard, 0)
-    held, total = lax.fori_loop(1, size - 1, body, (held, total))
+    held, total = lax.fori_loop(1, size - 1, body, (held, total), unroll=2)  # two turns hand on without a copy
     return add(total, held, size - 1)
 
 

@@ -110,16 +110,16 @@ def solution(
     setting: Setting,
 ) -> Solution:
     """The array in layout `goal` whose transform is stored in the setting's layout."""
-    start, mesh, chip, dtype, dots = setting
+    start, mesh, machine, dtype, dots = setting
     inverse = pseudo_inverse(forward, points, tuple(goal.shape[d] for d in forward.dims), weights, dtype)
-    back = find_walk(start, inverse.transform, method, "natural", chip, dtype.itemsize, dots, goal=goal)
-    there = find_walk(goal, forward, method, "natural", chip, dtype.itemsize, dots, goal=start)
+    back = find_walk(start, inverse.transform, method, "natural", machine, dtype.itemsize, dots, goal=goal)
+    there = find_walk(goal, forward, method, "natural", machine, dtype.itemsize, dots, goal=start)
 
     def invert(given: Arrays) -> Arrays:
-        return applied(given, back, inverse.sources, mesh, chip, dtype)
+        return applied(given, back, inverse.sources, mesh, machine.chip, dtype)
 
     def missing(x: Arrays) -> Arrays:
-        return tuple(a - b for a, b in zip(given, applied(x, there, points, mesh, chip, dtype), strict=True))
+        return tuple(a - b for a, b in zip(given, applied(x, there, points, mesh, machine.chip, dtype), strict=True))
 
     given = tuple(_logical(x, start) for x in arrays)
     x = invert(given)

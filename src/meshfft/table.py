@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from .hardware import Chip
 from .walk import Walk
 from .work import Work
 
@@ -10,17 +11,17 @@ HEADS = ("step", "layout after", "sent", "hops", "flops", "peak")
 INDENT = "    "
 
 
-def walk_table(walk: Walk, itemsize: int) -> str:
+def walk_table(walk: Walk, itemsize: int, chip: Chip) -> str:
     """The steps of a walk with the layout each leaves, and per device: bytes sent, hops, flops, peak memory.
 
     Under hops, "all" is one all-to-all and a number counts hops to a neighbour.
     """
     done: frozenset[int] = frozenset()
     rows: list[tuple[str, ...]] = [HEADS, ("start", walk.start.label(), "", "", "", "")]
-    for (step, before), after, work in zip(walk.pairs, walk.layouts[1:], walk.works(itemsize), strict=True):
+    for (step, before), after, work in zip(walk.pairs, walk.layouts[1:], walk.works(itemsize, chip), strict=True):
         done = done.union(step.dims)
         rows.append((step.name(before), after.label(done), *_counts(work)))
-    rows.append(("per device", "", *_counts(walk.work(itemsize))))
+    rows.append(("per device", "", *_counts(walk.work(itemsize, chip))))
     lines = _lines(rows)
     rule = "-" * max(len(part) for line in lines for part in line.split("\n"))
     return "\n".join([lines[0], rule, *lines[1:-1], rule, lines[-1]])

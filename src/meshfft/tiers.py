@@ -62,8 +62,8 @@ class Dot(NamedTuple):
 
     @property
     def flops(self) -> int:
-        """Real operations for one complex multiplication and addition, all passes counted."""
-        return 2 * self.multiplications * TIERS[self.tier].passes
+        """Real operations for one complex multiplication and addition, passes not counted."""
+        return 2 * self.multiplications
 
 
 def dots(tier: str, multiplications: int | None) -> tuple[Dot, ...]:

@@ -13,8 +13,10 @@ from typing import Any
 
 import jax
 
+from .chips import GENERIC
+from .hardware import Chip
 from .layout import Cuts, Layout
-from .planes import Block, like, stacked
+from .planes import Block, in_planes
 from .steps import Step
 from .work import Work, total
 
@@ -27,11 +29,13 @@ class Walk:
         start: the layout the array comes in.
         steps: the steps, first to last.
         scale: the result is multiplied by this.
+        planes: every step works on planes, so that a complex array is taken apart once and joined once.
     """
 
     start: Layout
     steps: tuple[Step, ...]
     scale: float = 1.0
+    planes: bool = False
 
     @functools.cached_property
     def layouts(self) -> tuple[Layout, ...]:
@@ -48,13 +52,22 @@ class Walk:
         """The layout the result is in."""
         return self.layouts[-1]
 
-    def works(self, itemsize: int) -> tuple[Work, ...]:
+    def works(self, itemsize: int, chip: Chip) -> tuple[Work, ...]:
         """What each step costs one device."""
-        return tuple(step.work(layout, itemsize) for step, layout in self.pairs)
+        return tuple(step.work(layout, itemsize, chip) for step, layout in self.pairs)
 
-    def work(self, itemsize: int) -> Work:
+    def work(self, itemsize: int, chip: Chip) -> Work:
         """What the whole walk costs one device."""
-        return total(self.works(itemsize))
+        return total(self.works(itemsize, chip))
+
+    def collectives(self, planes: int) -> dict[str, int]:
+        """How many collectives one run does, each hop of a ring counted, for numbers of one or two planes."""
+        counts = {"all-to-all": 0, "collective-permute": 0}
+        for step, layout in self.pairs:
+            work, apart = step.work(layout, 1, GENERIC), planes if self.planes or step.planar else 1
+            counts["all-to-all"] += apart * work.all_to_alls
+            counts["collective-permute"] += apart * work.hops
+        return {name: count for name, count in counts.items() if count}
 
     def error(self, itemsize: int) -> float:
         """The relative L2 error to expect, of steps whose errors are independent."""
@@ -62,23 +75,24 @@ class Walk:
 
     @property
     def planar(self) -> bool:
-        """True where every step works on planes, so that an array is taken apart once and joined once."""
-        return len(self.steps) > 0 and all(step.planar for step in self.steps)
+        """True where a complex array is taken apart before the first step: the machine wants it, or every step does."""
+        return len(self.steps) > 0 and (self.planes or all(step.planar for step in self.steps))
 
     def apply(self, block: Block, *operands: Any) -> Block:
         """One device's block, from the first layout to the last; `operands` are the steps', by slot."""
-        return like(block, self._apply(stacked(block), operands)) if self.planar else self._apply(block, operands)
+        apply = functools.partial(self._apply, operands=operands)
+        return in_planes(apply, block) if self.planar else apply(block)
 
     def _apply(self, block: Any, operands: tuple[Any, ...]) -> Any:
-        for step, layout in self.pairs:
-            with jax.named_scope(type(step).__name__):
+        for j, (step, layout) in enumerate(self.pairs):
+            with jax.named_scope(f"step{j}_{type(step).__name__}"):
                 block = step.apply(block, layout, None if step.slot is None else operands[step.slot])
         return block if self.scale == 1 else jax.tree.map(lambda part: part * self.scale, block)
 
     def transpose(self) -> "Walk":
         """The walk back by the transposed matrix."""
         steps = tuple(step.transpose(layout) for step, layout in self.pairs)
-        return Walk(self.end, steps[::-1], self.scale)
+        return Walk(self.end, steps[::-1], self.scale, self.planes)
 
     def conjugate(self) -> "Walk":
         """The walk by the conjugate matrix."""
@@ -91,9 +105,10 @@ class Walk:
     def insert(self, dim: int, size: int, cuts: Cuts) -> "Walk":
         """The walk of an array with one more dimension before `dim`, which stays as it is."""
         start = self.start.insert(dim, size, cuts)
-        return Walk(start, tuple(step.insert(dim) for step in self.steps), self.scale)
+        return Walk(start, tuple(step.insert(dim) for step in self.steps), self.scale, self.planes)
 
     def stages(self) -> tuple["Walk", ...]:
         """A walk for each step, which one after the other do the same."""
         last = len(self.steps) - 1
-        return tuple(Walk(before, (s,), self.scale if j == last else 1.0) for j, (s, before) in enumerate(self.pairs))
+        scales = [1.0] * last + [self.scale]
+        return tuple(Walk(at, (s,), by, self.planes) for (s, at), by in zip(self.pairs, scales, strict=True))

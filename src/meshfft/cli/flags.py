@@ -6,7 +6,7 @@ import typer
 
 from ..arguments import NORMS
 from ..dtypes import PRECISIONS
-from ..search import METHODS
+from ..moves import METHODS
 
 Mesh = Annotated[str, typer.Option(metavar="P,P,...", help="Devices along mesh axes x, y, z, w: 2,2,2.")]
 Spec = Annotated[

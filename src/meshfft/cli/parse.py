@@ -6,7 +6,7 @@ from typing import Any
 from ..arguments import NORMS
 from ..choice import ORDERS
 from ..errors import check
-from ..search import METHODS
+from ..moves import METHODS
 
 MESH_AXES = ("x", "y", "z", "w")
 SpecEntry = None | str | tuple[str, ...]

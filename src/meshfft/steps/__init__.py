@@ -7,6 +7,7 @@ behind.
 | Swap(from, to) | axes that are innermost of from  | them inside `to` | (p-1)/p V, one all_to_all                |
 | RingDense(dim) | any                              | the same axes    | (p-1) V in p-1 hops, under the products  |
 | PhaseFFT(dim)  | p^2 divides n                    | the same layout  | (p-1)/p V gathered, then (p-1) V ring    |
+| Pipeline(...)  | a dimension its steps leave whole | as its steps     | as its swap, under its local steps       |
 
 A Fourier step multiplies one dimension by V[k, n] = exp(sign 2 pi i k n / N), unscaled: `length` is N, it reads the
 first N positions and leaves `size` of them. So its transpose is the same step with the sizes exchanged, its adjoint has
@@ -16,5 +17,6 @@ the other sign too, and its inverse is the adjoint over N. None of them is writt
 from .base import Step as Step
 from .local_fft import LocalFFT as LocalFFT
 from .phase_fft import PhaseFFT as PhaseFFT
+from .pipeline import Pipeline as Pipeline
 from .ring_dense import RingDense as RingDense
 from .swap import Swap as Swap

@@ -2,6 +2,7 @@
 
 from typing import Any, Protocol
 
+from ..hardware import Chip
 from ..layout import Layout, dim_name
 from ..planes import Block
 from ..work import Work
@@ -28,8 +29,8 @@ class Step(Protocol):
     def after(self, layout: Layout) -> Layout:
         """The layout it leaves."""
 
-    def work(self, layout: Layout, itemsize: int) -> Work:
-        """What it costs one device."""
+    def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
+        """What it costs one device of a kind."""
 
     def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
         """One device's new block, in the form of the old one."""
@@ -55,3 +56,8 @@ def shift(dim: int, inserted: int) -> int:
 def names(dims: tuple[int, ...], layout: Layout) -> str:
     """The dimensions as tables name them."""
     return ", ".join(dim_name(d, layout.ndim) for d in dims)
+
+
+def padded(size: int, side: int) -> int:
+    """A size as a matrix unit of so many rows works on it."""
+    return -(-size // side) * side

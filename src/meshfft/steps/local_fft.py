@@ -6,11 +6,14 @@ from typing import Any, ClassVar
 
 from jax import Array
 
+from ..hardware import Chip
 from ..layout import Layout
-from ..local import fft, fft_error, resize
+from ..local import balanced, fft, fft_error, resize
 from ..planes import Block, in_complex
 from ..work import Work
-from .base import names, shift
+from .base import names, padded, shift
+
+UNIT_PASSES = 6  # on a matrix unit: each of two stages reads and writes planes, and a transpose
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,17 +36,21 @@ class LocalFFT:
             layout = layout.resize(dim, size)
         return layout
 
-    def work(self, layout: Layout, itemsize: int) -> Work:
-        """5 N log2 N flops a line. XLA carries it past each dimension behind and back."""
+    def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
+        """On a matrix unit products, else 5 N log2 N flops a line, which XLA carries past each dimension behind and
+        back.
+        """
         lengths = dict(zip(self.dims, self.lengths, strict=True))
         points = math.prod(lengths.get(d, b) for d, b in enumerate(layout.block))
+        alive = (math.prod(layout.block) + 3 * points) * itemsize
+        if chip.side > 1:
+            rows = sum(padded(radix, chip.side) for length in self.lengths for radix in balanced(length, chip.side))
+            passes = UNIT_PASSES * len(self.dims)
+            return Work(6 * rows * points, "bf16x6", memory_bytes=passes * points * itemsize, peak_bytes=alive)
         behind = sum(d not in self.dims for d in range(min(self.dims), layout.ndim))
         passes = 5 if self.engine == "stockham" else 2 * len(self.dims) + 10 * behind
-        return Work(
-            vector_flops=round(5 * points * math.log2(max(math.prod(self.lengths), 1))),
-            memory_bytes=passes * points * itemsize,
-            peak_bytes=(math.prod(layout.block) + 3 * points) * itemsize,
-        )
+        flops = round(5 * points * math.log2(max(math.prod(self.lengths), 1)))
+        return Work(vector_flops=flops, memory_bytes=passes * points * itemsize, peak_bytes=alive)
 
     def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
         return in_complex(self._apply, block)

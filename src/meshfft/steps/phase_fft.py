@@ -7,13 +7,14 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 from jax import Array, lax
 
+from ..hardware import Chip
 from ..layout import Layout
 from ..local import fft, fft_error
 from ..phase import roots
 from ..planes import Block, in_complex, join
 from ..ring import ring_sum
 from ..swap import exchange
-from ..work import Work
+from ..work import Move, Work
 from .base import names, shift
 
 PASSES = 18  # over two shards: exchange, FFT and phases ten, and four for each shard summed
@@ -48,15 +49,16 @@ class PhaseFFT:
     def after(self, layout: Layout) -> Layout:
         return layout
 
-    def work(self, layout: Layout, itemsize: int) -> Work:
+    def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         parts, block, length = layout.parts[self.dim], math.prod(layout.block), layout.block[self.dim]
-        behind = layout.ndim - 1 - self.dim
+        behind, axes, size = layout.ndim - 1 - self.dim, layout.axes[self.dim], block * itemsize
         return Work(
             vector_flops=round(block * (5 * math.log2(max(length, 1)) + 6 + 8 * parts)),
             memory_bytes=(PASSES + 10 * behind + 4 * (parts - 2)) * block * itemsize,
             sent_bytes=(block // parts * (parts - 1) + (parts - 1) * block) * itemsize,
             all_to_alls=int(parts > 1),
             hops=parts - 1,
+            moves=(Move("all-to-all", axes, size, 1), Move("ring", axes, size, parts - 1)),
             peak_bytes=5 * block * itemsize,
         )
 

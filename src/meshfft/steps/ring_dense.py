@@ -11,14 +11,15 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import PartitionSpec
 
+from ..hardware import Chip
 from ..layout import Cuts, Layout
 from ..matrices import Matrix
-from ..planes import Block, Planes, in_stack
-from ..precision import TERMS, Factors, product
+from ..planes import Block, Planes, in_planes
+from ..precision import LONG_TERMS, TERMS, Factors, Sums, planes_of, product
 from ..ring import ring_fold, ring_scatter
 from ..tiers import Dot
-from ..work import Work
-from .base import names, shift
+from ..work import Move, Work
+from .base import names, padded, shift
 
 PHASE_FLOPS = 40  # one root of unity: integer reduction, cos and sin
 
@@ -40,6 +41,7 @@ class RingDense:
         dot: how to multiply.
         slot: which of the walk's operands is the matrix's.
         turned: apply the transpose.
+        two_way: blocks travel both ways round at once.
     """
 
     dim: int
@@ -49,6 +51,7 @@ class RingDense:
     dot: Dot
     slot: int | None = None
     turned: bool = False
+    two_way: bool = False
     planar: ClassVar[bool] = True
 
     @property
@@ -61,24 +64,32 @@ class RingDense:
     def after(self, layout: Layout) -> Layout:
         return layout.replace(self.dim, self.size, self.leaves)
 
-    def work(self, layout: Layout, itemsize: int) -> Work:
-        """p products; each makes its block of the matrix and reads and writes planes."""
+    def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
+        """p products; each makes its block of the matrix, and where blocks come in tiles reads and writes planes."""
         parts, after, block = layout.parts[self.dim], self.after(layout), math.prod(layout.block)
         rows, columns = after.block[self.dim], layout.block[self.dim]
         out = block // max(columns, 1) * rows
+        reals = self.dot.multiplications  # each reads a plane, and reads and writes a sum
+        travels = (out if self.turned else block) * itemsize
+        both = self.two_way and not self.turned and parts > 2
+        sums, terms = (2, LONG_TERMS) if chip.planes else (4, TERMS)
+        kind, times = ("two-way ring", parts // 2) if both else ("ring", parts - 1)
         return Work(
-            matrix_flops=self.dot.flops * parts * rows * block,
+            matrix_flops=self.dot.flops * parts * padded(rows, chip.side) * (block // max(columns, 1)) * columns,
+            tier=self.dot.tier,
             vector_flops=PHASE_FLOPS * parts * rows * columns,
-            memory_bytes=4 * parts * (block + out) * itemsize,
-            sent_bytes=(parts - 1) * (out if self.turned else block) * itemsize,
+            memory_bytes=(4 * parts if chip.cached else 2) * (block + out) * itemsize,
+            fed_bytes=0 if chip.cached else parts * reals * (block + 2 * out) * itemsize // 2,
+            sent_bytes=(parts - 1) * travels,
             hops=parts - 1,
-            overlapped=True,
-            peak_bytes=(3 * block + 4 * out + 3 * rows * min(columns, TERMS)) * itemsize,
+            moves=(Move(kind, layout.axes[self.dim], travels, times),),
+            parts=parts,
+            peak_bytes=((5 if both else 3) * block + sums * out + 3 * rows * min(columns, terms)) * itemsize,
         )
 
     def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
         walk = self._turned if self.turned else self._straight
-        return in_stack(lambda planes: walk(planes, layout, operand), block)
+        return in_planes(lambda planes: walk(planes, layout, operand), block)
 
     def store(self, operand: Any, layout: Layout) -> Any:
         """The operand as the walk takes it: rows where their positions are stored, columns as far as shards reach."""
@@ -120,32 +131,32 @@ class RingDense:
         leaf, short = leaf[..., :reach], max(reach - leaf.shape[-1], 0)
         return xp.pad(leaf, [(0, short if d == leaf.ndim - 1 else 0) for d in range(leaf.ndim)]) if short else leaf
 
-    def _straight(self, planes: Array, layout: Layout, operand: Any) -> Array:
+    def _straight(self, planes: Planes, layout: Layout, operand: Any) -> Planes:
         """Sum over shards s of M[my rows, columns of s] times the block of s."""
-        after, axes, real = self.after(layout), layout.axes[self.dim], planes.dtype
+        after, axes, real = self.after(layout), layout.axes[self.dim], planes[0].dtype
         operand = self.matrix.prepare(operand, real)
         rows, kept = _positions(after, self.dim, axes, self.matrix.rows)
         starts = jnp.asarray(layout.starts(self.dim), jnp.int32)
 
-        def add(total: Array | None, held: Array, shard: Array) -> Array:
+        def add(total: Sums | None, held: Planes, shard: Array) -> Sums:
             def matrix(start: Array | int, size: int) -> Planes | Factors:
                 columns = starts[shard] + start + jnp.arange(size, dtype=jnp.int32)
                 return _masked(self.matrix.block(operand, rows, columns, real), kept)
 
             return product(matrix, held, self.dim, self.dot, total)
 
-        return ring_fold(add, self._read(planes, layout, self.matrix.columns), axes)
+        return planes_of(ring_fold(add, self._read(planes, layout, self.matrix.columns), axes, two_way=self.two_way))
 
-    def _turned(self, planes: Array, layout: Layout, operand: Any) -> Array:
+    def _turned(self, planes: Planes, layout: Layout, operand: Any) -> Planes:
         """What every device receives: sum over devices r of M[rows of r, its columns]^T times the block of r."""
-        after, axes, real = self.after(layout), layout.axes[self.dim], planes.dtype
+        after, axes, real = self.after(layout), layout.axes[self.dim], planes[0].dtype
         operand = self.matrix.prepare(operand, real)
         rows, _ = _positions(layout, self.dim, axes, self.matrix.rows)
         offsets = jnp.arange(after.block[self.dim], dtype=jnp.int32)
         starts, counts = (jnp.asarray(v, jnp.int32) for v in (after.starts(self.dim), after.counts(self.dim)))
         mine = self._read(planes, layout, self.matrix.rows)
 
-        def term(shard: Array) -> Array:
+        def term(shard: Array) -> Planes:
             columns = starts[shard] + offsets
             kept = (offsets < counts[shard]) & (columns < self.matrix.columns)
 
@@ -154,16 +165,16 @@ class RingDense:
                 block = self.matrix.block(jax.tree.map(cut, operand), _cutter(start, size, 0)(rows), columns, real)
                 return _masked(jax.tree.map(jnp.transpose, block), kept)
 
-            return product(matrix, mine, self.dim, self.dot)
+            return planes_of(product(matrix, mine, self.dim, self.dot))
 
         return ring_scatter(term, axes)
 
-    def _read(self, planes: Array, layout: Layout, limit: int) -> Array:
+    def _read(self, planes: Planes, layout: Layout, limit: int) -> Planes:
         """The planes with zeros where the block is padding, or beyond the matrix."""
         _, read = _positions(layout, self.dim, layout.axes[self.dim], limit)
         shape = [-1 if d == self.dim else 1 for d in range(layout.ndim)]
         whole = layout.even and layout.shape[self.dim] <= limit
-        return planes if whole else jnp.where(read.reshape(shape), planes, 0)
+        return planes if whole else tuple(jnp.where(read.reshape(shape), plane, 0) for plane in planes)
 
 
 def _positions(layout: Layout, dim: int, axes: tuple[str, ...], limit: int) -> tuple[Array, Array]:

@@ -7,11 +7,12 @@ from typing import Any, ClassVar
 import jax
 from jax import Array
 
+from ..hardware import Chip
 from ..layout import Cuts, Layout, join_axes
 from ..local import resize
 from ..planes import Block
 from ..swap import exchange
-from ..work import Work
+from ..work import Move, Work
 from .base import names, shift
 
 PASSES = 6  # packing, exchanging and unpacking each read and write the block
@@ -46,7 +47,7 @@ class Swap:
     def error(self, itemsize: int) -> float:
         return 0.0
 
-    def work(self, layout: Layout, itemsize: int) -> Work:
+    def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """All of the padded block leaves but one part in p.
 
         Packing, exchanging and unpacking each read and write it.
@@ -58,16 +59,22 @@ class Swap:
             memory_bytes=PASSES * padded,
             sent_bytes=padded // self.parts * (self.parts - 1),
             all_to_alls=int(self.parts > 1),
+            moves=(Move("all-to-all", self.axes, padded, 1),),
             peak_bytes=4 * padded,
         )
 
     def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
+        return self.exchange(block, layout)
+
+    def exchange(self, block: Block, layout: Layout, kept: int | None = None) -> Block:
+        """The swap of a block, or of a part of it that holds some rows of dimension `kept`."""
         after = self.after(layout).block
 
         def swap(block: Array) -> Array:
-            block = resize(block, self.target, after[self.target] * self.parts)
+            if self.target != kept:
+                block = resize(block, self.target, after[self.target] * self.parts)
             block = exchange(block, self.axes, self.target, self.source)
-            return resize(block, self.source, after[self.source])
+            return block if self.source == kept else resize(block, self.source, after[self.source])
 
         return jax.tree.map(swap, block)
 

@@ -1,0 +1,153 @@
+"""Moves: what a walk has to do, and the steps that each method may take from a layout."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+
+from .arguments import Transform
+from .layout import Cut, Cuts, Layout, even_cuts, nested
+from .local import fits_stockham
+from .machine import Machine
+from .matrices import Matrix, Roots
+from .phase import MAX_LENGTH
+from .steps import LocalFFT, PhaseFFT, Pipeline, RingDense, Step, Swap
+from .tiers import Dot
+from .work import Work
+
+CHUNKS = 8  # of a pipeline: the first is computed while nothing travels, and each costs a message more
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """What a walk has to do, and on what.
+
+    Attributes:
+        start: the layout the array comes in.
+        transform: the dimensions, and the matrix along each.
+        method: a key of METHODS.
+        goal: the layout wanted, or None for any whose padding, if it has some, lies at the tail.
+        even: accept only a final layout without padding.
+        machine: what prices a step.
+        itemsize: bytes of one element.
+        dots: the ways to multiply that the precision asked for allows.
+    """
+
+    start: Layout
+    transform: Transform
+    method: str
+    goal: Layout | None
+    even: bool
+    machine: Machine
+    itemsize: int
+    dots: tuple[Dot, ...]
+
+    def work(self, step: Step, layout: Layout) -> Work:
+        """What a step costs a device."""
+        return step.work(layout, self.itemsize, self.machine.chip)
+
+    def todo(self, done: frozenset[int]) -> dict[int, Matrix]:
+        """The dimensions still to be transformed, with their matrices."""
+        pairs = zip(self.transform.dims, self.transform.matrices, strict=True)
+        return {dim: matrix for dim, matrix in pairs if dim not in done}
+
+
+def moves(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Step]:
+    """The steps that may be taken from a layout."""
+    for offered in METHODS[problem.method]:
+        yield from offered(problem, layout, todo)
+
+
+def _local(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[LocalFFT]:
+    """All whole dimensions in one call of XLA, or the first of them by the engine that needs no transpose."""
+    roots = {d: m for d, m in sorted(todo.items()) if isinstance(m, Roots) and m.whole and layout.parts[d] == 1}
+    if roots:
+        dims, lengths = tuple(roots), tuple(m.length for m in roots.values())
+        sign = next(iter(roots.values())).sign
+        yield LocalFFT(dims, sign, lengths, lengths, "xla")
+        if problem.machine.chip.cached and fits_stockham(layout.block, dims[0], lengths[0]):
+            yield LocalFFT(dims[:1], sign, lengths[:1], lengths[:1], "stockham")
+
+
+def _pipelines(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Pipeline]:
+    """Whole dimensions transformed and a swap, a chunk at a time, where devices send while they compute."""
+    for local in _local(problem, layout, todo) if problem.machine.chip.overlaps else ():
+        left = {dim: matrix for dim, matrix in todo.items() if dim not in local.dims}
+        for swap in _swaps(problem, local.after(layout), left):
+            for dim in range(layout.ndim):
+                if dim not in local.dims and dim != swap.target and layout.block[dim] > 1:
+                    yield Pipeline((local, swap), dim, min(CHUNKS, layout.block[dim]))
+
+
+def _phase(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[PhaseFFT]:
+    for dim, matrix in todo.items():
+        parts, size = layout.parts[dim], layout.shape[dim]
+        fits = nested(layout.cuts[dim]) and size == matrix.rows < MAX_LENGTH
+        if isinstance(matrix, Roots) and matrix.whole and fits and parts > 1 and size % parts**2 == 0:
+            yield PhaseFFT(dim, matrix.sign, size)
+
+
+def _ring(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[RingDense]:
+    for dim, matrix in todo.items():
+        slot = None if matrix.row_axis is None else problem.transform.dims.index(dim)
+        if max(matrix.rows, matrix.columns) < MAX_LENGTH:
+            cuts, parts = layout.resize(dim, matrix.rows).cuts[dim], layout.parts[dim]
+            for dot in problem.dots:
+                yield RingDense(dim, matrix, matrix.rows, cuts, dot, slot)
+                if parts > 2 and problem.machine.network is not None:
+                    yield RingDense(dim, matrix, matrix.rows, cuts, dot, slot, two_way=True)
+
+
+def _swaps(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Swap]:
+    """Axes leave a dimension that is still to be transformed, or where the goal does not want them."""
+    for source, cuts in enumerate(layout.cuts):
+        for first in range(0 if source in todo else _settled(problem, source, cuts), len(cuts)):
+            if nested(cuts[first:]) and real_cuts(cuts[first:]):
+                for target in _targets(problem, layout, source, todo):
+                    yield from _leaving(problem, layout, source, target, cuts[first:])
+
+
+def _evasions(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Swap]:
+    """Axes may leave only where the result would not divide as it came."""
+    return _swaps(problem, layout, todo) if problem.even and problem.goal is None else iter(())
+
+
+def _targets(problem: Problem, layout: Layout, source: int, todo: dict[int, Matrix]) -> list[int]:
+    """Where axes may go. A plain transpose sends least: axes that need not come back move once, so not onto a cut
+    dimension that is still to be opened."""
+    others = [d for d in range(layout.ndim) if d != source]
+    free = [d for d in others if d not in todo or layout.parts[d] == 1]
+    return free or others if problem.goal is None and problem.method == "transpose" else others
+
+
+def _settled(problem: Problem, dim: int, cuts: Cuts) -> int:
+    """How many outer cuts of a dimension may stay, which are those of the goal, or without one all that nest."""
+    if problem.goal is None:
+        return max(j for j in range(len(cuts) + 1) if nested(cuts[:j]))
+    pairs = zip(cuts, problem.goal.cuts[dim], strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _leaving(problem: Problem, layout: Layout, source: int, target: int, moved: Cuts) -> Iterator[Swap]:
+    """Equal blocks in the target, or the very cuts the goal has there: they differ where sizes do not divide."""
+    equal = even_cuts(layout.block[target], [(cut.axis, cut.parts) for cut in moved])
+    yield Swap(source, target, equal)
+    if problem.goal is not None:
+        begun, wanted = layout.cuts[target], problem.goal.cuts[target]
+        last: tuple[Cut, ...] = wanted[len(begun) : len(begun) + len(moved)]
+        if wanted[: len(begun)] == begun and [c.axis for c in last] == [c.axis for c in moved] and last != equal:
+            if nested(last) and layout.block[target] <= last[0].parts * last[0].span:
+                yield Swap(source, target, last)
+
+
+Offer = Callable[[Problem, Layout, dict[int, Matrix]], Iterator[Step]]
+METHODS: dict[str, tuple[Offer, ...]] = {
+    "auto": (_local, _swaps, _pipelines, _ring, _phase),
+    "transpose": (_local, _swaps, _pipelines),
+    "cooley-tukey": (_local, _phase),
+    "kdft": (_ring, _evasions),
+}
+
+
+def real_cuts(cuts: Cuts) -> Cuts:
+    """The cuts that cut: an axis of size 1 does not."""
+    return tuple(cut for cut in cuts if cut.parts > 1)

@@ -1,0 +1,135 @@
+"""Pipeline: local steps and a swap in chunks, so that one chunk is computed while the one before it travels."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
+
+import jax
+from jax import Array, lax
+
+from ..hardware import Chip
+from ..layout import Layout
+from ..local import resize
+from ..planes import Block
+from ..work import Work, total
+from .base import Step, names, shift
+from .swap import Swap
+
+
+@dataclasses.dataclass(frozen=True)
+class Pipeline:
+    """Steps taken one after the other, but a chunk of dimension `dim` at a time.
+
+    No step transforms `dim`. The swap may leave it alone, or it is the swap's source, and a chunk some rows of every
+    shard: they arrive spread over the whole dimension; or, the same backwards, its target.
+
+    A barrier between the chunks' local steps keeps the compiler from batching them, which would leave nothing to do
+    while a chunk travels. Results are written into one array as they arrive.
+
+    Attributes:
+        steps: local steps, and one swap among them.
+        dim: the dimension that is cut into chunks.
+        chunks: how many.
+    """
+
+    steps: tuple[Step, ...]
+    dim: int
+    chunks: int
+    slot: ClassVar[int | None] = None
+    planar: ClassVar[bool] = False
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        return tuple(d for step in self.steps for d in step.dims)
+
+    @property
+    def swap(self) -> Swap:
+        return next(step for step in self.steps if isinstance(step, Swap))
+
+    def error(self, itemsize: int) -> float:
+        return math.hypot(*(step.error(itemsize) for step in self.steps))
+
+    def after(self, layout: Layout) -> Layout:
+        return functools.reduce(lambda reached, step: step.after(reached), self.steps, layout)
+
+    def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
+        """That of its steps; a chunk's temporaries are a part of theirs."""
+        works = [step.work(before, itemsize, chip) for step, before in self._pairs(layout)]
+        whole = (math.prod(layout.block) + math.prod(self.after(layout).block)) * itemsize
+        peak = whole + 2 * max(work.peak_bytes for work in works) // self.chunks
+        return dataclasses.replace(total(works), parts=self.chunks, peak_bytes=peak)
+
+    def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
+        after, swap, dim = self.after(layout), self.swap, self.dim
+        gathers, spreads = (swap.parts if dim == end else 1 for end in (swap.target, swap.source))
+        rows = after.block[dim] if gathers > 1 else layout.block[dim]
+        opened = jax.tree.map(lambda part: _opened(resize(part, dim, gathers * rows), dim, gathers), block)
+        size = -(-rows // self.chunks)
+        starts = range(0, rows, size)
+        chunks = [
+            jax.tree.map(lambda part, at=at: _taken(part, dim, at, min(size, rows - at)), opened) for at in starts
+        ]
+        for step, before in self._pairs(layout):
+            if isinstance(step, Swap):
+                chunks = [step.exchange(chunk, before, kept=dim) for chunk in chunks]
+            else:
+                chunks = _in_turn(functools.partial(step.apply, layout=before), chunks)
+        whole = jax.tree.map(lambda *parts: _assembled(parts, dim, spreads), *chunks)
+        return jax.tree.map(lambda part: resize(part, dim, after.block[dim]), whole)
+
+    def transpose(self, layout: Layout) -> "Pipeline":
+        steps = tuple(step.transpose(before) for step, before in self._pairs(layout))
+        return dataclasses.replace(self, steps=steps[::-1])
+
+    def conjugate(self) -> "Pipeline":
+        return dataclasses.replace(self, steps=tuple(step.conjugate() for step in self.steps))
+
+    def insert(self, dim: int) -> "Pipeline":
+        return Pipeline(tuple(step.insert(dim) for step in self.steps), shift(self.dim, dim), self.chunks)
+
+    def name(self, layout: Layout) -> str:
+        steps = ", ".join(step.name(before) for step, before in self._pairs(layout))
+        return f"{steps}, in {self.chunks} chunks of {names((self.dim,), layout)}"
+
+    def _pairs(self, layout: Layout) -> Iterator[tuple[Step, Layout]]:
+        for step in self.steps:
+            yield step, layout
+            layout = step.after(layout)
+
+
+def _in_turn(step: Callable[[Block], Block], chunks: list[Block]) -> list[Block]:
+    """A step on every chunk, each begun when the one before is done."""
+    done: list[Block] = []
+    for chunk in chunks:
+        if done:
+            chunk, done[-1] = lax.optimization_barrier((chunk, done[-1]))
+        done.append(step(chunk))
+    return done
+
+
+def _opened(block: Array, dim: int, parts: int) -> Array:
+    """A dimension as two: parts, and rows of each."""
+    return block.reshape(*block.shape[:dim], parts, block.shape[dim] // parts, *block.shape[dim + 1 :])
+
+
+def _merged(block: Array, dim: int) -> Array:
+    """The two dimensions as one."""
+    return block.reshape(*block.shape[:dim], -1, *block.shape[dim + 2 :])
+
+
+def _taken(block: Array, dim: int, start: int, size: int) -> Array:
+    """Some rows of every part, as one dimension."""
+    return _merged(lax.slice_in_dim(block, start, start + size, axis=dim + 1), dim)
+
+
+def _assembled(chunks: Sequence[Array], dim: int, parts: int) -> Array:
+    """The whole dimension from chunks of rows of every part, each written in its place when it arrives."""
+    opened = [_opened(chunk, dim, parts) for chunk in chunks]
+    shape, rows = opened[0].shape, sum(chunk.shape[dim + 1] for chunk in opened)
+    whole, start = lax.empty((*shape[: dim + 1], rows, *shape[dim + 2 :]), chunks[0].dtype), 0
+    for chunk in opened:
+        whole = lax.dynamic_update_slice_in_dim(whole, chunk, start, dim + 1)
+        start += chunk.shape[dim + 1]
+    return _merged(whole, dim)

@@ -1,0 +1,114 @@
+"""Topologies: machines by name, as "v3:32x32", and the machine that a mesh of devices shows.
+
+A torus axis is joined at its ends where it is as long as the pod's, or where the pod is wired by optical switches, in
+multiples of four chips (v4, v5p and v7x: How to Scale Your Model, TPUs; v2, v3: Jouppi et al., CACM 63(7), 2020).
+"""
+
+import functools
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from jax.sharding import AbstractMesh, Mesh
+
+from .chips import CHIPS, chip_for
+from .errors import check
+from .hardware import Chip
+from .layout import AnyMesh
+from .machine import Machine, Network
+from .orders import jax_order, neighbour_order
+from .torus import Order, Torus
+
+ORDERS = ("ring", "jax")
+SWITCHED = 4  # chips along the side of a cube that optical switches join
+
+
+class Topology(NamedTuple):
+    """So many devices of one chip, on a torus where the chip has one."""
+
+    name: str
+    chip: Chip
+    torus: Torus | None
+    devices: int
+
+
+def topology(name: str) -> Topology:
+    """The machine of a name: chip, colon, chips along each axis of its torus; or for others how many devices.
+
+    Raises:
+        ValueError: no such chip, or a shape that it does not come in.
+    """
+    kind, _, text = name.partition(":")
+    check(kind in CHIPS, f"topology {name!r} names no chip that is known: begin with one of {', '.join(CHIPS)}")
+    chip, words = CHIPS[kind], text.split("x")
+    example = f"{kind}:{'x'.join(map(str, chip.torus)) or 8}"
+    right = all(word.isdecimal() and int(word) > 0 for word in words)
+    check(right, f"topology {name!r} has no shape: give chips along each axis, as {example}")
+    shape = tuple(int(word) for word in words)
+    if not chip.torus:
+        check(len(shape) == 1, f"topology {name!r}: {kind} devices form no torus: give their number, as {example}")
+        return Topology(name, chip, None, shape[0])
+    check(
+        len(shape) == len(chip.torus),
+        f"topology {name!r} has {len(shape)} axes, {kind} has {len(chip.torus)}: {example}",
+    )
+    longest = zip(sorted(shape), sorted(chip.torus), strict=True)
+    check(all(size <= most for size, most in longest), f"topology {name!r} is beyond the largest {kind}: {example}")
+    return Topology(name, chip, torus_of(chip, shape), math.prod(shape) * chip.devices)
+
+
+def torus_of(chip: Chip, shape: tuple[int, ...]) -> Torus:
+    """The torus of a slice of so many chips along each axis."""
+    switched = len(chip.torus) == 3
+    wraps = tuple(n % SWITCHED == 0 if switched else n == most for n, most in zip(shape, chip.torus, strict=True))
+    return Torus(shape, wraps, chip.devices)
+
+
+@functools.lru_cache(maxsize=1024)
+def placed(where: Topology, sizes: tuple[int, ...], names: tuple[str, ...], order: str = "ring") -> Machine:
+    """The machine with its devices on a mesh: rings as cycles of neighbours, or in the order of `jax.make_mesh`.
+
+    Raises:
+        ValueError: the mesh has another number of devices.
+    """
+    check(order in ORDERS, f"device order {order!r} is unknown: use one of {', '.join(ORDERS)}")
+    count = math.prod(sizes)
+    check(count == where.devices, f"the mesh has {count} devices, {where.name} has {where.devices}: use all of them")
+    if where.torus is None:
+        return Machine(where.chip)
+    found = (
+        neighbour_order(where.torus, sizes) if order == "ring" else jax_order(where.torus, sizes, where.chip.kinds[0])
+    )
+    return Machine(where.chip, Network(where.torus, found, names))
+
+
+@functools.lru_cache(maxsize=64)
+def machine_of(mesh: AnyMesh | None) -> Machine:
+    """The machine that a mesh shows: its chip, and where its devices say so their places on the torus."""
+    if not isinstance(mesh, Mesh):
+        kind = getattr(mesh, "abstract_device", None)
+        return Machine(chip_for(getattr(kind, "platform", None), getattr(kind, "device_kind", "")))
+    first = mesh.devices.flat[0]
+    chip = chip_for(first.platform, first.device_kind)
+    if not chip.torus or not hasattr(first, "coords"):
+        return Machine(chip)
+    coords = np.array([device.coords[: len(chip.torus)] for device in mesh.devices.flat])
+    cores = np.array([device.core_on_chip for device in mesh.devices.flat])
+    coords = coords - coords.min(0)
+    torus = torus_of(chip, tuple(int(n) for n in coords.max(0) + 1))
+    order = Order.of(torus.numbers(coords, cores).reshape(mesh.devices.shape))
+    return Machine(chip, Network(torus, order, tuple(mesh.axis_names)))
+
+
+def described(sizes: Mapping[str, int]) -> AbstractMesh:
+    """A mesh without devices."""
+    return AbstractMesh(tuple(sizes.values()), tuple(sizes))
+
+
+def factorings(count: int, axes: int) -> list[tuple[int, ...]]:
+    """All ways to write a number as so many factors in order, ones included."""
+    if axes == 1:
+        return [(count,)]
+    divisors = [d for d in range(1, count + 1) if count % d == 0]
+    return [(first, *rest) for first in divisors for rest in factorings(count // first, axes - 1)]
