@@ -21,7 +21,7 @@ dispatch
 solve
 plan api kdft separable
 planning aot
-replay
+meshes replay
 files
 cli
 """

@@ -73,9 +73,16 @@ def _pipelines(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Ite
     for local in _local(problem, layout, todo) if problem.machine.chip.overlaps else ():
         left = {dim: matrix for dim, matrix in todo.items() if dim not in local.dims}
         for swap in _swaps(problem, local.after(layout), left):
-            for dim in range(layout.ndim):
-                if dim not in local.dims and dim != swap.target and layout.block[dim] > 1:
-                    yield Pipeline((local, swap), dim, min(CHUNKS, layout.block[dim]))
+            if (dim := _chunked(layout, local, swap)) is not None:
+                yield Pipeline((local, swap), dim, min(CHUNKS, layout.block[dim]))
+
+
+def _chunked(layout: Layout, local: LocalFFT, swap: Swap) -> int | None:
+    """The dimension to cut into chunks: the longest that neither step touches, else what the swap's source has."""
+    free = [d for d in range(layout.ndim) if d not in (*local.dims, swap.source, swap.target)]
+    longest = max(free, key=layout.block.__getitem__, default=swap.source)
+    dim = longest if layout.block[longest] >= CHUNKS else swap.source
+    return dim if dim not in local.dims and layout.block[dim] > 1 else None
 
 
 def _phase(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[PhaseFFT]:

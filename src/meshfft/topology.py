@@ -6,11 +6,10 @@ multiples of four chips (v4, v5p and v7x: How to Scale Your Model, TPUs; v2, v3:
 
 import functools
 import math
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from jax.sharding import AbstractMesh, Mesh
+from jax.sharding import Mesh
 
 from .chips import CHIPS, chip_for
 from .errors import check
@@ -77,10 +76,18 @@ def placed(where: Topology, sizes: tuple[int, ...], names: tuple[str, ...], orde
     check(count == where.devices, f"the mesh has {count} devices, {where.name} has {where.devices}: use all of them")
     if where.torus is None:
         return Machine(where.chip)
-    found = (
-        neighbour_order(where.torus, sizes) if order == "ring" else jax_order(where.torus, sizes, where.chip.kinds[0])
-    )
+    if order == "ring":
+        found = _in_rings(where.torus, sizes)
+    else:
+        found = jax_order(where.torus, sizes, where.chip.kinds[0])
     return Machine(where.chip, Network(where.torus, found, names))
+
+
+def _in_rings(torus: Torus, sizes: tuple[int, ...]) -> Order:
+    """The neighbours' order, found once for all orders of the axes."""
+    ascending = tuple(sorted(range(len(sizes)), key=sizes.__getitem__))
+    devices = neighbour_order(torus, tuple(sizes[axis] for axis in ascending)).array
+    return Order.of(devices.transpose(np.argsort(ascending)))
 
 
 @functools.lru_cache(maxsize=64)
@@ -99,16 +106,3 @@ def machine_of(mesh: AnyMesh | None) -> Machine:
     torus = torus_of(chip, tuple(int(n) for n in coords.max(0) + 1))
     order = Order.of(torus.numbers(coords, cores).reshape(mesh.devices.shape))
     return Machine(chip, Network(torus, order, tuple(mesh.axis_names)))
-
-
-def described(sizes: Mapping[str, int]) -> AbstractMesh:
-    """A mesh without devices."""
-    return AbstractMesh(tuple(sizes.values()), tuple(sizes))
-
-
-def factorings(count: int, axes: int) -> list[tuple[int, ...]]:
-    """All ways to write a number as so many factors in order, ones included."""
-    if axes == 1:
-        return [(count,)]
-    divisors = [d for d in range(1, count + 1) if count % d == 0]
-    return [(first, *rest) for first in divisors for rest in factorings(count // first, axes - 1)]
