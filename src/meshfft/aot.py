@@ -10,6 +10,7 @@ import dataclasses
 from typing import Any
 
 import jax
+import numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding
 
@@ -19,15 +20,6 @@ from .extras import installed
 from .hlo import Collective, Spent, counts, cycles, every_collective, program_of, unpriced
 from .layout import axis_sizes
 from .plan import Plan
-
-# Without the first three a TPU program waits for each all-to-all, and on v3 for each permute. With the last its
-# scheduler counts on no product to be long: it takes links to be faster than they are, and starts messages late.
-OPTIONS: dict[str, str | bool] = {
-    "xla_enable_async_collective_permute": True,
-    "xla_tpu_enable_async_all_to_all": True,
-    "xla_tpu_force_async_all_to_all": True,
-    "xla_lhs_output_fusion_latency_multiplier": "0",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,8 +82,21 @@ def devices_of(topology: str) -> list[jax.Device]:
         ) from error
 
 
+def mesh_for(plan: Plan, topology: str) -> Mesh:
+    """The mesh of a plan for a described pod, each device where the plan's machine has it.
+
+    Raises:
+        ValueError: as `devices_of`, or the plan was made for no torus.
+    """
+    network, sizes = plan.machine.network, axis_sizes(plan.mesh)
+    if network is None:
+        raise ValueError(f"the plan is for {plan.machine.chip.name} devices: plan with topology={topology!r}")
+    devices = np.array(devices_of(topology), dtype=object)
+    return Mesh(devices[network.order.array], tuple(sizes))
+
+
 def compile_plan(plan: Plan, mesh: Mesh, *, planes: bool = False, donate: bool = False) -> jax.stages.Compiled:
-    """The program of a plan for the devices of a mesh, which need not be there; on TPUs collectives run under the work.
+    """The program of a plan for the devices of a mesh, which need not be there, with the plan's compiler options.
 
     Args:
         plan: a plan for a mesh of the same axes and sizes, described or not.
@@ -108,9 +113,8 @@ def compile_plan(plan: Plan, mesh: Mesh, *, planes: bool = False, donate: bool =
     kind = real_dtype(plan.dtype) if planes else plan.dtype
     sharding = NamedSharding(mesh, plan.in_layout.spec)
     array = jax.ShapeDtypeStruct(plan.in_layout.storage, kind, sharding=sharding)
-    options = OPTIONS if mesh.devices.flat[0].platform == "tpu" else {}
     lowered = jax.jit(plan, donate_argnums=(0,) if donate else ()).lower((array, array) if planes else array)
-    return lowered.compile(dict(options))
+    return lowered.compile(plan.compiler_options)
 
 
 def report(compiled: jax.stages.Compiled) -> Report:

@@ -11,6 +11,14 @@ DOCS = "cloud.google.com/tpu/docs/"
 INFO = "jax.experimental.pallas.ops.tpu: TPU info of JAX 0.10"
 CYCLES = "TPU compiler's estimate (libtpu 0.0.52)"
 GPU_BOOK = f"{BOOK}, GPUs"
+# Without the first three a TPU program waits for each all-to-all, and on v3 for each permute. With the last its
+# scheduler counts on no product to be long: it takes links to be faster than they are, and starts messages late.
+ASYNCHRONOUS: tuple[tuple[str, str | bool], ...] = (
+    ("xla_enable_async_collective_permute", True),
+    ("xla_tpu_enable_async_all_to_all", True),
+    ("xla_tpu_force_async_all_to_all", True),
+    ("xla_lhs_output_fusion_latency_multiplier", "0"),
+)
 BLOCKS = "bf16 terms of this tier: rate of bf16 over the number of products"
 
 
@@ -50,6 +58,7 @@ def _tpu(
         side=side,
         planes=True,
         overlaps=True,
+        options=ASYNCHRONOUS,
     )
 
 

@@ -5,6 +5,7 @@ The one way in for every function that takes an array. An array is anything NumP
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -129,7 +130,8 @@ def applied(
 ) -> tuple[Array, ...]:
     """A walk with its operands made from their sources, on stored arrays."""
     walk, operands = furnish(walk, sources, chip.name, real_dtype(dtype))
-    return run(arrays, operands, walk, mesh, dtype)
+    traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((arrays, operands)))
+    return _program(() if traced else chip.options)(arrays, operands, walk, mesh, dtype)
 
 
 def formed(arrays: tuple[Array, ...]) -> Any:
@@ -137,7 +139,12 @@ def formed(arrays: tuple[Array, ...]) -> Any:
     return arrays[0] if len(arrays) == 1 else PlanePair(*arrays)
 
 
-@functools.partial(jax.jit, static_argnums=(2, 3, 4))
+@functools.cache
+def _program(options: tuple[tuple[str, str | bool], ...]) -> Callable[..., tuple[Array, ...]]:
+    """`run` compiled with options, which JAX takes only of the outermost program."""
+    return jax.jit(run, static_argnums=(2, 3, 4), compiler_options=dict(options) or None)
+
+
 def run(
     arrays: tuple[Array, ...], operands: tuple[Any, ...], walk: Walk, mesh: AnyMesh | None, dtype: np.dtype
 ) -> tuple[Array, ...]:

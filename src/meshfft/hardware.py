@@ -46,6 +46,7 @@ class Chip:
         planes: complex numbers are kept as planes.
         overlaps: sends while it computes.
         rough: the rates only rank; no seconds are printed.
+        options: compiler options with which its programs send while they compute.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Chip:
     planes: bool = False
     overlaps: bool = False
     rough: bool = False
+    options: tuple[tuple[str, str | bool], ...] = ()
 
     def product_rate(self, tier: str) -> float:
         """Operations per second of matrix products in a tier."""

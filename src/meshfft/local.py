@@ -67,8 +67,11 @@ def radices(length: int) -> tuple[int, ...]:
 
 @functools.cache
 def balanced(length: int, side: int) -> tuple[int, ...]:
-    """Two or three factors of at most `side` for the stages of a transform by products; a large prime stands alone."""
-    if length <= side:
+    """Two or three factors of at most `side` for the stages of a transform by products; a large prime stands alone.
+
+    Up to twice the side one product is cheaper than two stages.
+    """
+    if length <= 2 * side:
         return (length,)
     low = max((d for d in range(2, side + 1) if length % d == 0), default=1)
     return (length,) if low == 1 else (low, *balanced(length // low, side))

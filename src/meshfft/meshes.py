@@ -1,4 +1,4 @@
-"""Meshes: where the shape of the mesh is free, the factorings of the device count, ranked by what a walk costs there."""
+"""Meshes: where the shape of the mesh is free, the factorings of the device count, ranked by what a walk costs."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -5,6 +5,7 @@ A Plan is frozen and hashable: printing it teaches what will happen; calling it 
 
 import dataclasses
 import functools
+import math
 import textwrap
 from typing import Any
 
@@ -114,6 +115,14 @@ class Plan:
         return self.walk.error(self.dtype.itemsize)
 
     @property
+    def compiler_options(self) -> dict[str, str | bool]:
+        """Options with which a program sends while it computes, for a `jax.jit` of the caller's own around the plan.
+
+        Calls outside `jit` have them already.
+        """
+        return dict(self.machine.chip.options)
+
+    @property
     def collectives(self) -> dict[str, int]:
         """How many collectives one run on an array does, each hop of a ring counted."""
         return self.walk.collectives(2 if self.dtype.kind == "c" else 1)
@@ -191,12 +200,31 @@ class Plan:
 
     def __str__(self) -> str:
         method = f"method {self.method}, {self.order} order, {self._tier}, ranked for {self.machine.chip.name} devices"
-        modelled = "" if self.seconds is None else f", {self.seconds:.2g} s modelled"
         head = "\n".join(textwrap.fill(line, WIDTH) for line in (self._title(), method))
-        tail = (
-            f"{quantity(self.peak_bytes, 'B')} per device at the peak{modelled}, error below {self.error:.1g} expected"
+        table = walk_table(self.walk, self.dtype.itemsize, self.machine.chip)
+        tail = [self._memory_line(), *self._time_line(), f"error below {self.error:.1g} expected"]
+        return f"{head}\n\n{table}\n" + textwrap.fill("; ".join(tail), WIDTH)
+
+    def _memory_line(self) -> str:
+        """The peak, and where the device's memory is known whether it fits, by how much, and what would."""
+        capacity, peak = self.machine.chip.capacity, quantity(self.peak_bytes, "B")
+        if capacity is None:
+            return f"{peak} per device at the peak"
+        room = quantity(capacity.value, "B")
+        if self.fits:
+            return f"fits: {peak} of {room} per device at the peak"
+        over = quantity(self.peak_bytes - capacity.value, "B")
+        times = math.ceil(self.peak_bytes / capacity.value)
+        return (
+            f"does not fit: {peak} at the peak is {over} more than the {room} of a device; {times} x the devices would"
         )
-        return f"{head}\n\n{walk_table(self.walk, self.dtype.itemsize, self.machine.chip)}\n{tail}"
+
+    def _time_line(self) -> list[str]:
+        if self.seconds is None:
+            return []
+        spent = self.seconds_by_resource
+        parts = ", ".join(f"{name} {value:.2g}" for name, value in spent._asdict().items() if value and name != "total")
+        return [f"{self.seconds:.2g} s modelled ({parts})"]
 
     def __repr__(self) -> str:
         sent, peak = quantity(self.work.sent_bytes, "B"), quantity(self.peak_bytes, "B")

@@ -1,21 +1,27 @@
 """`meshfft plan`: what a transform would take on a mesh, without its devices."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 
 from ..dtypes import PRECISIONS
+from ..errors import check
 from . import flags, parse
 from .guard import guarded
-from .show import print_json
+from .show import print_columns, print_json
 
 DTYPES = ("complex64", "complex128")
+OTHERS = 4  # runners-up shown
 
 
 @guarded
 def plan(
     shape: Annotated[str, typer.Argument(metavar="N,N,...", help="Sizes of the array: 8192,8192,8192.")],
-    mesh: flags.Mesh,
+    mesh: Annotated[str | None, typer.Option(metavar="P,P,...", help="Devices along mesh axes; best if free.")] = None,
+    topology: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A machine: v3:32x32, v5p:8x8x16, h100:8.")
+    ] = None,
     spec: flags.Spec = None,
     axes: flags.Axes = None,
     method: flags.Method = "auto",
@@ -24,29 +30,122 @@ def plan(
     dtype: Annotated[str, typer.Option(metavar="NAME", help=f"{' or '.join(DTYPES)}.")] = "complex64",
     precision: flags.Precision = "default",
     inverse: Annotated[bool, typer.Option("--inverse", help="Plan the inverse transform.")] = False,
+    compiling: Annotated[bool, typer.Option("--compile", help="Compile it too, for --topology.")] = False,
     as_json: flags.Json = False,
 ) -> None:
     """Show the steps, memory and traffic of a transform.
 
-    No device is needed: a laptop can plan for any pod.
+    No device is needed: a laptop can plan for any pod. With --topology it is priced on that machine; without --mesh,
+    every mesh that its devices can form is tried.
     """
-    import meshfft
+    from .describe import compiled, use_tpu_compiler
+    from .devices import use_float64
 
-    from .devices import describe_mesh, use_float64
-
-    lengths, sizes = parse.sizes(shape, "the shape", "8192,8192,8192"), parse.mesh(mesh)
+    check(mesh is not None or topology is not None, "neither --mesh nor --topology is given: name one, as --mesh 2,2,2")
+    check(topology is not None or not compiling, "--compile needs a machine to compile for: add --topology, as v3:4x4")
+    lengths = parse.sizes(shape, "the shape", "8192,8192,8192")
     wide = parse.choice(precision, PRECISIONS, "--precision") == "float64"
     if parse.choice(dtype, DTYPES, "--dtype") == "complex128" or wide:
         use_float64()
-    made = meshfft.plan(
-        lengths,
-        mesh=describe_mesh(sizes),
-        spec=parse.spec(spec, sizes, len(lengths)),
-        dtype=dtype,
-        precision=precision,
-        **parse.options(axes, method, order, norm, inverse),
-    )
+    if compiling:
+        use_tpu_compiler()
+    options = {"dtype": dtype, "precision": precision, **parse.options(axes, method, order, norm, inverse)}
+    best, *others = _candidates(lengths, mesh, topology, spec, options)
+    made = compiled(best, topology) if compiling and topology is not None else None
     if as_json:
-        print_json(made.to_dict())
-    else:
-        typer.echo(str(made))
+        others_dicts = [_summary(other) for other in others]
+        print_json({**best.to_dict(), "runners_up": others_dicts, **({"compiled": made} if made else {})})
+        return
+    typer.echo(str(best))
+    if others:
+        _print_others(best, others[:OTHERS])
+    if made:
+        _print_compiled(best, made)
+
+
+def _candidates(
+    lengths: tuple[int, ...], mesh: str | None, topology: str | None, spec: str | None, options: dict[str, Any]
+) -> Sequence[Any]:
+    """The plan asked for, or the best of every mesh; and on a machine, what else there is, best first."""
+    import meshfft
+
+    from ..meshes import ranked
+    from .devices import describe_mesh
+
+    if mesh is None:
+        check(spec is None, "--spec names mesh axes: give --mesh too, or leave both free")
+        return ranked(lengths, str(topology), **options)
+    sizes = parse.mesh(mesh)
+    options = {"mesh": describe_mesh(sizes), "spec": parse.spec(spec, sizes, len(lengths)), **options}
+    best = meshfft.plan(lengths, topology=topology, **options)
+    return [best, *(_other_methods(lengths, topology, options) if topology is not None else ())]
+
+
+def _other_methods(lengths: tuple[int, ...], topology: str, options: dict[str, Any]) -> Sequence[Any]:
+    """The same by the other methods that have a walk, best first."""
+    import meshfft
+
+    from ..moves import METHODS
+
+    found = []
+    for method in METHODS:
+        if method != options["method"]:
+            try:
+                found.append(meshfft.plan(lengths, topology=topology, **{**options, "method": method}))
+            except ValueError:
+                continue
+    return sorted(found, key=lambda one: (one.fits is False, one.seconds or 0.0))
+
+
+def _summary(plan: Any) -> dict[str, Any]:
+    """A runner-up in a few values."""
+    whole = plan.to_dict()
+    kept = ("mesh", "method", "seconds", "seconds_by_resource", "peak_bytes_per_device", "bytes_per_device", "fits")
+    return {name: whole[name] for name in kept}
+
+
+def _print_others(best: Any, others: Sequence[Any]) -> None:
+    """The runners-up, and what each has more of than the winner."""
+    typer.echo("\nRunners-up, modelled:")
+    rows = [
+        [_mesh(one), one.method, _seconds(one.seconds), f"{one.peak_bytes / 1e9:.3g}", _why(best, one)]
+        for one in others
+    ]
+    print_columns(["mesh", "method", "seconds", "peak GB", "because"], rows)
+
+
+def _why(best: Any, other: Any) -> str:
+    """The resource of which a runner-up takes most more."""
+    if other.fits is False:
+        return "does not fit"
+    pairs = zip(other.seconds_by_resource[:-1], best.seconds_by_resource[:-1], strict=True)
+    more = dict(zip(best.seconds_by_resource._fields, (a - b for a, b in pairs), strict=False))
+    name = max(more, key=lambda resource: more[resource])
+    return f"{name} {_seconds(more[name])} more" if more[name] > 0 else "less overlaps"
+
+
+def _print_compiled(plan: Any, made: dict[str, Any]) -> None:
+    """Model and compiler side by side, two rows a step."""
+    clock, rows = plan.machine.chip.clock.value, []
+    for j, (step, layout) in enumerate(plan.walk.pairs):
+        model = plan.machine.seconds(step.work(layout, plan.dtype.itemsize, plan.machine.chip))
+        cycles = {one["unit"]: one["cycles"] / clock for one in made["cycles"] if one["step"] == j}
+        units = [cycles.get(unit, 0.0) for unit in ("matrix", "vector", "copy")]
+        rows.append([f"{j + 1}. cost model", *map(_seconds, model[:3]), _seconds(model.links)])
+        rows.append(["   compiler", *map(_seconds, units), ""])
+    typer.echo(f"\nSeconds by step for {plan.machine.chip.name}, modelled: by cost, and by the compiler's cycles:")
+    print_columns(["step", "products", "vector", "memory", "links"], rows)
+    spent, peak = made["seconds_modelled"], made["peak_bytes_per_device"] / 1e9
+    hidden = sum(one["times"] for one in made["collectives"] if one["asynchronous"] and one["covered"])
+    many = sum(one["times"] for one in made["collectives"])
+    typer.echo(f"{peak:.3g} GB per device at the compiler's peak; {hidden} of {many} collectives have work under them.")
+    compute, links = _seconds(spent["compute"]), _seconds(spent["links"])
+    typer.echo(f"Played in the compiler's order: {_seconds(spent['total'])} s, compute {compute}, links {links}.")
+
+
+def _mesh(plan: Any) -> str:
+    return ", ".join(f"{name}={size}" for name, size in plan.mesh.shape.items())
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"

@@ -49,6 +49,16 @@ def print_facts(facts: dict[str, str]) -> None:
     Console().print(table)
 
 
+def print_columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Prints rows of words and numbers, the first column to the left."""
+    table = _table()
+    for place, head in enumerate(heads):
+        table.add_column(head, justify="left" if place == 0 else "right")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    Console().print(table)
+
+
 def _table(**options: Any) -> Table:
     """A table in the manner of a printed plan."""
     return Table(box=RULED, show_edge=False, pad_edge=False, **options)

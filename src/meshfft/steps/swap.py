@@ -16,6 +16,7 @@ from ..work import Move, Work
 from .base import names, shift
 
 PASSES = 6  # packing, exchanging and unpacking each read and write the block
+TILED_PASSES = 8  # where memory is tiled, packing and unpacking also transpose tiles
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Swap:
         shape[self.target] = self.after(layout).block[self.target] * self.parts
         padded = math.prod(shape) * itemsize
         return Work(
-            memory_bytes=PASSES * padded,
+            memory_bytes=(TILED_PASSES if chip.planes else PASSES) * padded,
             sent_bytes=padded // self.parts * (self.parts - 1),
             all_to_alls=int(self.parts > 1),
             moves=(Move("all-to-all", self.axes, padded, 1),),
