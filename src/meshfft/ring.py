@@ -98,12 +98,13 @@ def _both_ways(add: Callable[[Any, Any, Any], Total], shard: Any, names: tuple[s
 
     def body(t: Array, carry: tuple) -> tuple:
         ahead, behind, total = carry
-        return _fetch(ahead, names, size, 1), _fetch(behind, names, size, -1), both(total, ahead, behind, t)
+        fetched = _fetch(ahead, names, size, 1), _fetch(behind, names, size, -1)
+        return lax.optimization_barrier((*fetched, both(total, ahead, behind, t)))
 
     pairs, ahead, total = (size - 1) // 2, _fetch(shard, names, size, 1), add(None, shard, 0)
     if pairs == 0:
         return add(total, ahead, 1)
-    carry = ahead, _fetch(shard, names, size, -1), total
+    carry = lax.optimization_barrier((ahead, _fetch(shard, names, size, -1), total))
     ahead, behind, total = lax.fori_loop(1, pairs, body, carry)
     middle = _fetch(ahead, names, size, 1) if size % 2 == 0 else None
     total = both(total, ahead, behind, pairs)

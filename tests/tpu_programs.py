@@ -1,0 +1,99 @@
+"""Compiles plans for a described TPU, in a process of its own, and prints what the programs hold as JSON."""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import AbstractMesh, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import meshfft as mf
+from meshfft.aot import compile_plan, devices_of, mesh_for, report
+from meshfft.hlo import collectives
+from meshfft.replay import timeline
+from meshfft.steps import RingDense
+
+SIZES, AXES = (4, 4, 2), ("x", "y", "z")
+
+
+def planes(topology: str) -> dict[str, Any]:
+    """A KDFT of planes, and for control of a complex array, by tier."""
+    mesh = Mesh(np.array(devices_of(topology)[:8]).reshape(2, 2, 2), AXES)
+    points = [mf.Points.turns(np.linspace(0, 0.7, 64)), None, mf.Points.z(1.01 * np.exp(1j * np.arange(64.0)))]
+    return {tier: _tier(mesh, points, tier) for tier in ("float32", "bf16x3", "bf16")}
+
+
+def _tier(mesh: Mesh, points: list, tier: str) -> dict[str, Any]:
+    spec = P(*AXES)
+    plan = mf.plan((64,) * 3, mesh=mesh, spec=spec, points=points, method="kdft", precision=tier)
+    plane, whole = (jax.ShapeDtypeStruct((64,) * 3, t, sharding=NamedSharding(mesh, spec)) for t in ("f4", "c8"))
+    apart, packed = jax.jit(plan).lower((plane, plane)).compile(), jax.jit(plan).lower(whole).compile()
+    return {
+        "complex in planes": _complex(apart),
+        "complex in packed": _complex(packed),
+        "collectives": collectives(apart),
+        "plan": plan.collectives,
+    }
+
+
+def _complex(program: jax.stages.Compiled) -> int:
+    """How often the text names a complex type or a custom call that packs or unpacks one."""
+    text = program.as_text() or ""
+    return sum(text.count(word) for word in ("c64[", "X64Combine", "X64Split"))
+
+
+def schedule(topology: str) -> dict[str, Any]:
+    """A one-way KDFT as `compile_plan` makes it; for control one without its options, and the topologies refused."""
+    plan = mf.plan((512,) * 3, mesh=AbstractMesh(SIZES, AXES), method="kdft", precision="bf16x3", topology=topology)
+    steps = tuple(dataclasses.replace(step, two_way=False) for step in plan.walk.steps if isinstance(step, RingDense))
+    plan = dataclasses.replace(plan, walk=dataclasses.replace(plan.walk, steps=steps))
+    mesh = mesh_for(plan, topology)
+    program = report(compile_plan(plan, mesh, planes=True))
+    donated = report(compile_plan(plan, mesh, planes=True, donate=True))
+    found: dict[str, Any] = {"plan": plan.collectives, "counts": program.counts, "report": program.to_dict()}
+    return found | {"donated": donated.to_dict(), "plain": _plain(plan, mesh), "refused": _refused("v3:3x3")}
+
+
+def _plain(plan: mf.Plan, mesh: Mesh) -> dict[str, Any]:
+    sharding = NamedSharding(mesh, plan.in_layout.spec)
+    plane = jax.ShapeDtypeStruct(plan.in_layout.storage, "f4", sharding=sharding)
+    return report(jax.jit(plan).lower((plane, plane)).compile()).to_dict()
+
+
+def _refused(topology: str) -> str:
+    try:
+        return str(devices_of(topology))
+    except ValueError as error:
+        return str(error)
+
+
+def walks(topology: str) -> dict[str, Any]:
+    """A KDFT, and an FFT of slabs: what was planned, what was compiled, and how both play through."""
+    slab = AbstractMesh((len(devices_of(topology)),), ("x",))
+    plans = {
+        "kdft": mf.plan((1024,) * 3, mesh=slab, axes=[0], method="kdft", precision="bf16x6", topology=topology),
+        "fft": mf.plan((1024,) * 3, mesh=slab, method="transpose", topology=topology),
+    }
+    return {name: _walk(plan, topology) for name, plan in plans.items()}
+
+
+def _walk(plan: mf.Plan, topology: str) -> dict[str, Any]:
+    program = compile_plan(plan, mesh_for(plan, topology), planes=True)
+    found, played = report(program), timeline(program, plan)
+    return {
+        "plan": plan.collectives,
+        "counts": found.counts,
+        "asynchronous": all(one.asynchronous for one in found.collectives),
+        "steps": plan.name,
+        "modelled": plan.seconds_by_resource._asdict(),
+        "played": played._asdict(),
+    }
+
+
+if __name__ == "__main__":
+    wanted: Callable[[str], dict[str, Any]] = globals()[sys.argv[1]]
+    print(json.dumps(wanted(sys.argv[2])))
