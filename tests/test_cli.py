@@ -196,6 +196,41 @@ def test_plan_of_the_inverse_and_of_some_axes() -> None:
     assert len(layouts) == 3
 
 
+def test_plan_for_a_pod_that_is_only_named() -> None:
+    """Catches a free mesh that is not the best of those tried, keys that go missing, and a total that is none."""
+    record = json.loads(call("plan", "2048,2048,2048", "--topology", "v3:32x32", "--json"))
+    spent = record["seconds_by_resource"]
+    assert record["fits"] is True and record["chip"] == "v3" and len(record["steps"]) >= 1
+    assert max(spent["products"], spent["links"]) < record["seconds"] == spent["total"] < sum(spent.values())
+    assert int(np.prod(list(record["mesh"].values()))) == 2048
+    others = record["runners_up"]
+    assert all(other["seconds"] >= record["seconds"] for other in others if other["fits"]) and len(others) > 3
+    given = json.loads(call("plan", "2048,2048,2048", "--topology", "v3:32x32", "--mesh", "8,16,16", "--json"))
+    assert given["mesh"] == {"x": 8, "y": 16, "z": 16} and given["seconds"] >= record["seconds"]
+    assert {other["method"] for other in given["runners_up"]} == {"transpose", "cooley-tukey", "kdft"}
+
+
+def test_plan_says_who_else_ran_and_what_does_not_fit() -> None:
+    """Catches a table wider than the terminal, a winner without its rivals, and a plan too large that is not told."""
+    printed = call("plan", "512,512,512", "--topology", "v3:4x4", "--mesh", "4,8")
+    assert "Runners-up, modelled:" in printed and "more" in printed and "fits:" in printed
+    large = " ".join(call("plan", "8192,8192,8192", "--topology", "v3:4x4", "--method", "kdft").split())
+    assert "does not fit:" in large and "more than the 17.2 GB of a device" in large and "x the devices would" in large
+
+
+def test_machines_that_cannot_be_planned_for_are_refused() -> None:
+    """Catches a machine that does not exist, or has other devices, planned for all the same."""
+    plan = ["plan", "64,64,64"]
+    assert "as --mesh 2,2,2" in refused(*plan)
+    assert "begin with one of cpu, v2, v3" in refused(*plan, "--topology", "v1:4x4")
+    assert "v3:32x32" in refused(*plan, "--topology", "v3:4x4x4")
+    assert "beyond the largest v3" in refused(*plan, "--topology", "v3:64x64")
+    assert "has 4 devices, v3:4x4 has 32" in refused(*plan, "--topology", "v3:4x4", "--mesh", "2,2")
+    assert "add --topology" in refused(*plan, "--mesh", "2,2", "--compile")
+    assert "give --mesh too" in refused(*plan, "--topology", "v3:4x4", "--spec", "x,y")
+    assert "cannot be laid over shape (3, 3)" in refused("plan", "3,3", "--topology", "v3:4x4")
+
+
 def test_info_says_what_a_report_needs() -> None:
     """Catches missing facts, and a table wider than the terminal."""
     printed = call("info")

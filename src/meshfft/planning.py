@@ -14,7 +14,7 @@ from .errors import check
 from .layout import Spec, axis_sizes, from_spec
 from .plan import Plan
 from .points import Points, entries, sampled
-from .topology import machine_of, placed
+from .topology import Topology, machine_of, placed
 from .topology import topology as named
 
 
@@ -33,7 +33,7 @@ def plan(
     points: Points | Sequence[Points | None] | None = None,
     precision: str | None = None,
     multiplications: int | None = None,
-    topology: str | None = None,
+    topology: str | Topology | None = None,
 ) -> Plan:
     """Finds the cheapest walk for a transform, without an array and without a device.
 

@@ -7,14 +7,14 @@
 Nothing runs: cycles are the compiler's, seconds on links the model's, and the total is modelled.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import jax
 
 from .hlo import Collective, every_collective, program_of
 from .plan import Plan
-from .schedule import Item, nested
+from .schedule import Item, Program, nested
 from .steps import Step
 from .work import Move
 
@@ -38,7 +38,12 @@ def timeline(compiled: jax.stages.Compiled, plan: Plan) -> Timeline:
         raise ValueError(f"the clock of {plan.machine.chip.name} devices is not known: replay plans for TPUs")
     moves = [_moves(step, plan, j) for j, step in enumerate(plan.walk.steps)]
     lasting = {one.name: _seconds(one, moves, plan) for one in every_collective(program)}
-    player = _Player(1 / clock.value, lasting.get)
+    return play(program, 1 / clock.value, lasting)
+
+
+def play(program: Program, cycle: float, lasting: Mapping[str, float]) -> Timeline:
+    """Plays a program through: seconds of a cycle, and of the links for each collective by the name of its start."""
+    player = _Player(cycle, lasting)
     player.play(nested(program))
     return Timeline(player.compute, player.links, max(player.now, player.free))
 
@@ -46,7 +51,7 @@ def timeline(compiled: jax.stages.Compiled, plan: Plan) -> Timeline:
 class _Player:
     """Two clocks: the device's, and the moment its links are free."""
 
-    def __init__(self, cycle: float, lasting: Callable[[str], float | None]) -> None:
+    def __init__(self, cycle: float, lasting: Mapping[str, float]) -> None:
         self.cycle, self.lasting = cycle, lasting
         self.now = self.free = self.compute = self.links = 0.0
         self.arrivals: dict[str, float] = {}
@@ -61,7 +66,7 @@ class _Player:
         name, opcode = item.instruction.name, item.instruction.opcode
         spent = (item.instruction.cycles or 0) * self.cycle
         self.now, self.compute = self.now + spent, self.compute + spent
-        if (seconds := self.lasting(name)) is not None:
+        if (seconds := self.lasting.get(name)) is not None:
             self.free, self.links = max(self.free, self.now) + seconds, self.links + seconds
             self.arrivals[name] = self.free
             self.now = self.now if opcode.endswith("-start") else self.free

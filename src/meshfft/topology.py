@@ -32,12 +32,14 @@ class Topology(NamedTuple):
     devices: int
 
 
-def topology(name: str) -> Topology:
+def topology(name: str | Topology) -> Topology:
     """The machine of a name: chip, colon, chips along each axis of its torus; or for others how many devices.
 
     Raises:
         ValueError: no such chip, or a shape that it does not come in.
     """
+    if isinstance(name, Topology):
+        return name
     kind, _, text = name.partition(":")
     check(kind in CHIPS, f"topology {name!r} names no chip that is known: begin with one of {', '.join(CHIPS)}")
     chip, words = CHIPS[kind], text.split("x")
