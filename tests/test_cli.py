@@ -215,7 +215,7 @@ def test_plan_says_who_else_ran_and_what_does_not_fit() -> None:
     printed = call("plan", "512,512,512", "--topology", "v3:4x4", "--mesh", "4,8")
     assert "Runners-up, modelled:" in printed and "more" in printed and "fits:" in printed
     large = " ".join(call("plan", "8192,8192,8192", "--topology", "v3:4x4", "--method", "kdft").split())
-    assert "does not fit:" in large and "more than the 17.2 GB of a device" in large and "x the devices would" in large
+    assert "does not fit:" in large and "more than the 16.6 GB of a device" in large and "x the devices would" in large
 
 
 def test_machines_that_cannot_be_planned_for_are_refused() -> None:

@@ -144,7 +144,7 @@ V3 = _tpu(
     (62962, 21466, 10827),
     1982,
     445,
-    Figure(16 * GIB, "published", f"{DOCS}v3, half a chip's 32 GiB"),
+    Figure(15.48 * GIB, "derived", f"{DOCS}v3: half a chip's 32 GiB, less what the compiler keeps (libtpu 0.0.52)"),
     Figure(82e9, "published", "Jouppi et al., CACM 63(7), 2020: 656 Gbit/s a link; 340 TB/s all-reduce a pod give 83"),
     (32, 32),
     devices=2,

@@ -74,7 +74,9 @@ def _pipelines(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Ite
         left = {dim: matrix for dim, matrix in todo.items() if dim not in local.dims}
         for swap in _swaps(problem, local.after(layout), left):
             if (dim := _chunked(layout, local, swap)) is not None:
-                yield Pipeline((local, swap), dim, min(CHUNKS, layout.block[dim]))
+                narrowest = problem.machine.chip.side if dim == layout.ndim - 1 else 1
+                if (chunks := min(CHUNKS, layout.block[dim] // narrowest)) > 1:
+                    yield Pipeline((local, swap), dim, chunks)
 
 
 def _chunked(layout: Layout, local: LocalFFT, swap: Swap) -> int | None:

@@ -17,6 +17,7 @@ from .matrices import Matrix
 from .moves import Problem, moves, real_cuts
 from .steps import Step
 from .steps.phase_fft import PASSES as PHASE_PASSES
+from .steps.phase_fft import UNIT_PASSES
 from .steps.swap import PASSES as SWAP_PASSES
 from .work import Work
 
@@ -112,7 +113,8 @@ class _Ahead:
     def _rings(self, matrix: Matrix) -> float:
         """The least seconds of a dimension that stays cut, over two shards."""
         dense = self._least(matrix_flops=self.dense * self.points * matrix.rows, sent_bytes=self.bytes, hops=1)
-        sent, memory = self.bytes // 2 + self.bytes, (PHASE_PASSES - 2) * self.bytes
+        passes = PHASE_PASSES - 2 if self.machine.chip.side == 1 else 2 * UNIT_PASSES
+        sent, memory = self.bytes // 2 + self.bytes, passes * self.bytes
         phase = self._arithmetic(matrix) + self._least(memory_bytes=memory, sent_bytes=sent, hops=1)
         return min(dense, phase) if matrix.whole else dense
 

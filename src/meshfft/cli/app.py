@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from .bench import bench
 from .info import info, version_of
 from .plan import plan
 from .transform import transform
@@ -19,6 +20,7 @@ app = typer.Typer(
 app.command()(transform)
 app.command()(plan)
 app.command()(info)
+app.add_typer(bench, name="bench")
 
 
 def main() -> None:

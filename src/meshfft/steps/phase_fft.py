@@ -16,7 +16,9 @@ from ..ring import ring_sum
 from ..swap import exchange
 from ..work import Move, Work
 from .base import names, shift
+from .local_fft import LocalFFT
 
+UNIT_PASSES = 4  # on a matrix unit: gathering, and the first phase
 PASSES = 18  # over two shards: exchange, FFT and phases ten, and four for each shard summed
 
 
@@ -50,16 +52,23 @@ class PhaseFFT:
         return layout
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
+        """A local FFT, and for each shard a phase and a sum."""
         parts, block, length = layout.parts[self.dim], math.prod(layout.block), layout.block[self.dim]
         behind, axes, size = layout.ndim - 1 - self.dim, layout.axes[self.dim], block * itemsize
-        return Work(
-            vector_flops=round(block * (5 * math.log2(max(length, 1)) + 6 + 8 * parts)),
-            memory_bytes=(PASSES + 10 * behind + 4 * (parts - 2)) * block * itemsize,
+        local = LocalFFT((self.dim,), self.sign, (length,), (length,)).work(layout, itemsize, chip)
+        if chip.side > 1:
+            work = dataclasses.replace(local, memory_bytes=local.memory_bytes + (UNIT_PASSES + 3 * parts) * size)
+        else:
+            passes = PASSES + 10 * behind + 4 * (parts - 2)
+            work = Work(vector_flops=local.vector_flops, memory_bytes=passes * size)
+        return dataclasses.replace(
+            work,
+            vector_flops=work.vector_flops + (6 + 8 * parts) * block,
             sent_bytes=(block // parts * (parts - 1) + (parts - 1) * block) * itemsize,
             all_to_alls=int(parts > 1),
             hops=parts - 1,
             moves=(Move("all-to-all", axes, size, 1), Move("ring", axes, size, parts - 1)),
-            peak_bytes=5 * block * itemsize,
+            peak_bytes=5 * size,
         )
 
     def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:

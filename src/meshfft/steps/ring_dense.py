@@ -21,7 +21,9 @@ from ..tiers import Dot
 from ..work import Move, Work
 from .base import names, padded, shift
 
-PHASE_FLOPS = 40  # one root of unity: integer reduction, cos and sin
+PHASE_FLOPS = 40  # one root of unity on the CPU: integer reduction, cos and sin
+LONG_PHASE_FLOPS = 400  # elsewhere, where cos and sin are written out
+GAUSS_PASSES = 2  # for each shard the sum and the difference of its planes are read and written
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,17 +70,23 @@ class RingDense:
         """p products; each makes its block of the matrix, and where blocks come in tiles reads and writes planes."""
         parts, after, block = layout.parts[self.dim], self.after(layout), math.prod(layout.block)
         rows, columns = after.block[self.dim], layout.block[self.dim]
-        out = block // max(columns, 1) * rows
-        reals = self.dot.multiplications  # each reads a plane, and reads and writes a sum
+        others = block // max(columns, 1)
+        out = others * rows
         travels = (out if self.turned else block) * itemsize
         both = self.two_way and not self.turned and parts > 2
         sums, terms = (2, LONG_TERMS) if chip.planes else (4, TERMS)
+        reals = self.dot.multiplications  # each reads a plane, and reads and writes a sum
+        passes = (
+            4 * parts * (block + out)
+            if chip.cached
+            else 2 * (block + out) + GAUSS_PASSES * parts * block * (reals == 3)
+        )
         kind, times = ("two-way ring", parts // 2) if both else ("ring", parts - 1)
         return Work(
-            matrix_flops=self.dot.flops * parts * padded(rows, chip.side) * (block // max(columns, 1)) * columns,
+            matrix_flops=self.dot.flops * parts * padded(rows, chip.side) * others * padded(columns, chip.side),
             tier=self.dot.tier,
-            vector_flops=PHASE_FLOPS * parts * rows * columns,
-            memory_bytes=(4 * parts if chip.cached else 2) * (block + out) * itemsize,
+            vector_flops=(PHASE_FLOPS if chip.cached else LONG_PHASE_FLOPS) * parts * rows * columns,
+            memory_bytes=passes * itemsize,
             fed_bytes=0 if chip.cached else parts * reals * (block + 2 * out) * itemsize // 2,
             sent_bytes=(parts - 1) * travels,
             hops=parts - 1,

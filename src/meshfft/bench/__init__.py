@@ -1,0 +1,4 @@
+"""The paper's evaluation, modelled: its figures and its table as rows, each with how it is known.
+
+cases -> rows (cost model; with the TPU compiler, its cycles) -> JSON lines -> figures
+"""

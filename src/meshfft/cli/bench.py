@@ -1,0 +1,142 @@
+"""`meshfft bench paper`: the paper's evaluation, modelled; as tables, as JSON lines, and as figures."""
+
+import dataclasses
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import check
+from . import flags
+from .guard import guarded
+from .info import version_of
+from .show import print_columns, print_json, progress
+
+WORDS = {"KDFT": "bf16x6, bf16x3: its products.", "FFT": "natural, any: order."}
+
+bench = typer.Typer(help="Models of whole evaluations.", no_args_is_help=True)
+
+
+@bench.callback()
+def _root() -> None:
+    """Models of whole evaluations."""
+
+
+@bench.command()
+@guarded
+def paper(
+    compiling: Annotated[
+        bool, typer.Option("--compile", help="Compile every program too: half an hour and more.")
+    ] = False,
+    rows: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the rows here, as JSON lines.")] = None,
+    figures: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw the figures here.")] = None,
+    as_json: flags.Json = False,
+) -> None:
+    """Model the evaluation of the paper on TPU v3, and its table on v5p.
+
+    Only the paper's own numbers are measured. Files that are there are replaced.
+    """
+    from .describe import use_tpu_compiler
+
+    if compiling:
+        use_tpu_compiler()
+    _check(compiling, rows, figures)
+    found = _collected(compiling)
+    drawn = _kept(found, rows, figures)
+    if as_json:
+        print_json({"rows": [row.to_dict() for row in found], "figures": [str(path) for path in drawn]})
+        return
+    _print_tables(found)
+    for path in [*([rows] if rows else []), *drawn]:
+        typer.echo(f"Wrote {path}.")
+
+
+def _check(compiling: bool, rows: Path | None, figures: Path | None) -> None:
+    """Refuses what could not be done, before any work is done for it."""
+    from ..aot import devices_of
+    from ..bench.figures import check_folder
+    from ..bench.paper import POD
+
+    if rows is not None:
+        folder = rows.resolve().parent
+        check(folder.is_dir(), f"{folder} is not a folder: make it first, or write elsewhere", FileNotFoundError)
+        check(not rows.is_dir(), f"{rows} is a folder: name a file for the rows", IsADirectoryError)
+    if figures is not None:
+        check_folder(figures)
+    if compiling:
+        devices_of(POD)
+
+
+def _collected(compiling: bool) -> list[Any]:
+    """All rows, each with what made it."""
+    from ..bench.cases import cases, count
+    from ..bench.modelled import known_rows, modelled_rows
+
+    with progress(count() * (1 + compiling)) as report:
+        made = []
+        for case in cases():
+            report(f"plan {_words(case)}")
+            made.append(case)
+        found = [*known_rows(), *modelled_rows(made), *(_compiled(made, report) if compiling else ())]
+    about = _made_by(compiling)
+    return [dataclasses.replace(row, made_by=about) for row in found]
+
+
+def _compiled(made: Sequence[Any], report: Callable[[str], None]) -> list[Any]:
+    from ..bench.compiled import compiled_row
+
+    found = []
+    for case in made:
+        report(f"compile {_words(case)}")
+        found.append(compiled_row(case))
+    return found
+
+
+def _kept(found: Sequence[Any], rows: Path | None, figures: Path | None) -> list[Path]:
+    """Writes and draws what was asked for; returns the figures."""
+    from ..bench.figures import draw_all
+    from ..bench.rows import write_rows
+
+    if rows is not None:
+        write_rows(rows, found)
+    return draw_all(found, figures) if figures is not None else []
+
+
+def _print_tables(found: Sequence[Any]) -> None:
+    """Table I on both machines; and where programs were compiled, the model against the compiler."""
+    from ..bench.paper import TABLES
+    from ..bench.tables import HEADS, RATIO_HEADS, ratio_cells, table_cells
+
+    for name, topology in TABLES.items():
+        for family, others in WORDS.items():
+            typer.echo(f"Table I, {family}, on {topology}: seconds. {others}\n")
+            print_columns(HEADS, table_cells(found, name, family))
+            typer.echo("")
+    typer.echo("measured: by the paper, on v3:32x32. its way: the paper's algorithm. All else is")
+    typer.echo("modelled; compiled: by the TPU compiler's cycles, with --compile.")
+    if lines := ratio_cells(found):
+        typer.echo("\nCompute seconds: the cost model's and the compiler's cycles', both modelled.\n")
+        print_columns(RATIO_HEADS, lines)
+
+
+def _words(case: Any) -> str:
+    return f"{case.algorithm.name}, {'x'.join(map(str, case.plan.shape))}, {case.cores} cores"
+
+
+def _made_by(compiling: bool) -> dict[str, str]:
+    """Versions, and where this runs from a source tree its commit."""
+    packages = ("meshfft", "jax", *(["libtpu"] if compiling else []))
+    return {**{name: version_of(name) for name in packages}, **_commit()}
+
+
+def _commit() -> dict[str, str]:
+    root = Path(__file__).resolve().parents[3]
+    if not (root / ".git").exists():
+        return {}
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        return {"commit": subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()}
+    except (OSError, subprocess.CalledProcessError):
+        return {}
