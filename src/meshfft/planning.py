@@ -12,10 +12,13 @@ from .choice import find_walk
 from .dtypes import complex_dtype, dots_of
 from .errors import check
 from .layout import Spec, axis_sizes, from_spec
+from .meshes import AXES, meshes
 from .plan import Plan
 from .points import Points, entries, sampled
 from .topology import Topology, machine_of, placed
 from .topology import topology as named
+
+WHAT = ("s", "axes", "norm", "inverse", "points")  # what is transformed; the rest says how
 
 
 def plan(
@@ -41,27 +44,72 @@ def plan(
 
     Args:
         shape: logical shape; sizes need not divide the mesh, storage is padded at the tail (see `shard`).
-        mesh: the device mesh, concrete or an AbstractMesh; None plans for one device.
-        spec: the PartitionSpec the array comes with; None lets mesh axis i cut dimension i.
-        s, axes: transform lengths and dimensions, as numpy.fft.fftn.
+        mesh, spec: the device mesh, concrete or an AbstractMesh, and the PartitionSpec the array comes with; without a
+            mesh on one device, or on a topology's best; without a spec mesh axis i cuts dimension i.
+        s, axes, norm: transform lengths, dimensions and scale, as numpy.fft.fftn.
         dtype: type of the input; complex64 for anything of 32 bits or fewer, complex128 otherwise.
-        norm: "backward", "ortho" or "forward".
         method: "auto", "transpose", "cooley-tukey" (the paper's FFT) or "kdft" (the paper's KDFT).
         order, inverse: "natural" or "any" as `fftn`; plan the inverse transform.
         points, precision, multiplications: as `kdftn`; points exclude `s` and `inverse`.
-        topology: a machine without its devices, such as "v3:32x32": chip, and chips along each axis of its torus.
+        topology: a machine without its devices, as "v3:32x32": chip, and chips along each axis of its torus.
 
     Returns:
-        A Plan, in milliseconds; print it, or call it.
+        A Plan, in milliseconds, or seconds where the mesh is free; print it, or call it.
 
     Raises:
         ValueError, TypeError: an argument that does not fit, with what would.
     """
-    shape = integers(shape, "shape")
+    shape, what = integers(shape, "shape"), (s, axes, norm, inverse, points)
     check(min(shape, default=0) >= 0, f"shape {shape} has a negative size: give sizes of 0 or more")
+    how = {"dtype": dtype, "method": method, "order": order, "precision": precision, "multiplications": multiplications}
+    if topology is not None and mesh is None:
+        check(spec is None, f"spec {spec} names mesh axes: give a mesh too, or leave both free")
+        return ranked(shape, topology, **dict(zip(WHAT, what, strict=True)), **how)[0]
+    return _planned(shape, mesh, spec, what, topology, **how)
+
+
+def ranked(shape: Sequence[int], topology: str | Topology, **options: Any) -> list[Plan]:
+    """Plans for every way to lay a machine's devices over the dimensions, the best first: those that fit, by seconds.
+
+    Takes seconds for thousands of devices.
+
+    Args:
+        shape: logical shape.
+        topology: a machine without its devices, such as "v3:32x32".
+        options: as `plan`, but for mesh and spec.
+
+    Raises:
+        ValueError: an argument that does not fit, or a method that has no walk on any mesh.
+    """
+    many, free = named(topology).devices, all(options.get(name) is None for name in ("axes", "points", "s"))
+    check(0 < len(shape) <= len(AXES), f"shape {tuple(shape)} has {len(shape)} dimensions: give a mesh for so many")
+    found, refusal = [], f"{many} devices cannot be laid over shape {tuple(shape)}: give a mesh and a spec"
+    for mesh, spec in meshes(shape, many, alike=free):
+        try:
+            found.append(plan(shape, mesh=mesh, spec=spec, topology=topology, **options))
+        except ValueError as error:
+            refusal = str(error)
+    check(bool(found), refusal)
+    return sorted(found, key=lambda one: (one.fits is False, one.seconds or 0.0))
+
+
+def _planned(
+    shape: tuple[int, ...],
+    mesh: Mesh | AbstractMesh | None,
+    spec: Spec | None,
+    what: tuple[Any, ...],
+    topology: str | Topology | None,
+    *,
+    dtype: Any,
+    method: Any,
+    order: Any,
+    precision: Any,
+    multiplications: Any,
+) -> Plan:
+    """The plan for one mesh."""
     complex_type, sizes = complex_dtype(np.dtype(dtype), precision), axis_sizes(mesh)
     machine = machine_of(mesh) if topology is None else placed(named(topology), tuple(sizes.values()), tuple(sizes))
-    transform, samples = _transform(shape, s, axes, norm, inverse, points, complex_type)
+    transform, samples = _transform(shape, what, complex_type)
     start = from_spec(shape, sizes, _default_spec(len(shape), sizes) if spec is None else spec)
     dots = dots_of(np.dtype(dtype), precision, multiplications)
     walk = find_walk(start, transform, method, order, machine, complex_type.itemsize, dots)
@@ -69,9 +117,10 @@ def plan(
 
 
 def _transform(
-    shape: tuple[int, ...], s: Any, axes: Any, norm: str | None, inverse: bool, points: Any, dtype: np.dtype
+    shape: tuple[int, ...], what: tuple[Any, ...], dtype: np.dtype
 ) -> tuple[Transform, tuple[Points | None, ...]]:
     """What is computed: a transform of uniform samples, or of any."""
+    s, axes, norm, inverse, points = what
     dims, lengths = resolve(shape, s, axes)
     if points is None:
         return transform_of(dims, lengths, norm, inverse), ()

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 from jax.sharding import AbstractMesh
 
 from ..machine import Seconds
-from ..meshes import ranked
 from ..plan import Plan
-from ..planning import plan
+from ..planning import plan, ranked
 from ..steps import RingDense
 from .paper import SCALINGS, TABLES, Scaling, slice_of
 

@@ -69,7 +69,7 @@ def _candidates(
     """The plan asked for, or the best of every mesh; and on a machine, what else there is, best first."""
     import meshfft
 
-    from ..meshes import ranked
+    from ..planning import ranked
     from .devices import describe_mesh
 
     if mesh is None:
