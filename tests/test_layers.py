@@ -13,7 +13,7 @@ errors
 layout work tiers planes limbs zplane extras atomic schedule hardware torus
 dtypes phase precision chips orders hlo ring swap inverse picture
 machine matrices local storage
-topology arguments steps
+topology arguments meshes steps
 points walk moves
 search primitive table placement operands
 choice
@@ -21,7 +21,8 @@ dispatch
 solve
 plan api kdft separable
 planning aot
-meshes replay
+replay calibrate
+bench
 files
 cli
 """

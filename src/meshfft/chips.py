@@ -85,7 +85,7 @@ def _gpu(
     )
 
 
-def _cpu(product: float, vector: float, memory: float, link: float, mark: str, source: str) -> Chip:
+def _cpu(product: float, vector: float, memory: float, link: float, hop: float, mark: str, source: str) -> Chip:
     """A pretend CPU device; `product` is its float32 rate."""
     passes = {"float32": 1, "float64": 2, "bf16": 1, "bf16x3": 3, "bf16x6": 6}
     return Chip(
@@ -96,14 +96,14 @@ def _cpu(product: float, vector: float, memory: float, link: float, mark: str, s
         vector=Figure(vector, mark, source),
         memory=Figure(memory, mark, source),
         link=Figure(link, mark, source),
-        hop=Figure(2e-5, mark, source),
+        hop=Figure(hop, mark, source),
         cached=True,
     )
 
 
-def calibrated(product: float, vector: float, memory: float, link: float, source: str) -> Chip:
+def calibrated(product: float, vector: float, memory: float, link: float, hop: float, source: str) -> Chip:
     """The row of a CPU whose rates were measured (see `meshfft info --calibrate`)."""
-    return _cpu(product, vector, memory, link, "measured", source)
+    return _cpu(product, vector, memory, link, hop, "measured", source)
 
 
 GIB = 2**30
@@ -112,7 +112,7 @@ PARTS = (
     "XLA's FFT along the last axis 0.020 s, the last two 0.045 s, the first 0.11 s, by columns along the first 0.04 s, "
     "one dense product 0.19 s, all_to_all 0.04 s"
 )
-CPU = _cpu(2.3e10, 6.7e9, 4.2e9, 1.7e9, "measured", PARTS)
+CPU = _cpu(2.3e10, 6.7e9, 4.2e9, 1.7e9, 2e-5, "measured", PARTS)
 ORDER = "order of magnitude of a current accelerator"
 GENERIC = Chip(
     "generic",

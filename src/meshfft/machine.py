@@ -17,11 +17,12 @@ EFFICIENCY = 0.7  # of the busiest link that an all-to-all of many messages reac
 
 
 class Network(NamedTuple):
-    """A torus, and which of its devices stands where on a mesh with these axes."""
+    """A torus, and which of its devices stands where on a mesh with these axes; `kind` says by what rule."""
 
     torus: Torus
     order: Order
     names: tuple[str, ...]
+    kind: str = "given"
 
 
 class Seconds(NamedTuple):
@@ -61,7 +62,10 @@ class Machine:
 
     def _links(self, work: Work) -> float:
         if self.network is None:
-            return work.sent_bytes / self.chip.link.value + (work.hops + work.all_to_alls) * self.chip.hop.value
+            starts = work.hops + work.parts if work.matrix_flops else 0  # of a hop's second plane, and of each product
+            return (
+                work.sent_bytes / self.chip.link.value + (work.hops + work.all_to_alls + starts) * self.chip.hop.value
+            )
         return sum(map(self.move_seconds, work.moves))
 
     def move_seconds(self, move: Move) -> float:

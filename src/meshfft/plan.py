@@ -5,7 +5,6 @@ A Plan is frozen and hashable: printing it teaches what will happen; calling it 
 
 import dataclasses
 import functools
-import math
 import textwrap
 from typing import Any
 
@@ -23,7 +22,7 @@ from .points import Points
 from .solve import Solution, Weights, solution
 from .steps import RingDense
 from .storage import shard
-from .table import WIDTH, quantity, walk_table
+from .table import WIDTH, machine_words, memory_words, quantity, time_words, walk_table
 from .tiers import Dot
 from .walk import Walk
 from .work import Work
@@ -196,35 +195,16 @@ class Plan:
             "seconds_by_resource": None if self.seconds is None else self.seconds_by_resource._asdict(),
             "fits": self.fits,
             "chip": self.machine.chip.name,
+            "device_order": None if self.machine.network is None else self.machine.network.kind,
         }
 
     def __str__(self) -> str:
-        method = f"method {self.method}, {self.order} order, {self._tier}, ranked for {self.machine.chip.name} devices"
+        method = f"method {self.method}, {self.order} order, {self._tier}, ranked for {machine_words(self.machine)}"
         head = "\n".join(textwrap.fill(line, WIDTH) for line in (self._title(), method))
         table = walk_table(self.walk, self.dtype.itemsize, self.machine.chip)
-        tail = [self._memory_line(), *self._time_line(), f"error below {self.error:.1g} expected"]
+        took = [] if self.seconds is None else [time_words(self.seconds_by_resource)]
+        tail = [memory_words(self.peak_bytes, self.machine), *took, f"error below {self.error:.1g} expected"]
         return f"{head}\n\n{table}\n" + textwrap.fill("; ".join(tail), WIDTH)
-
-    def _memory_line(self) -> str:
-        """The peak, and where the device's memory is known whether it fits, by how much, and what would."""
-        capacity, peak = self.machine.chip.capacity, quantity(self.peak_bytes, "B")
-        if capacity is None:
-            return f"{peak} per device at the peak"
-        room = quantity(capacity.value, "B")
-        if self.fits:
-            return f"fits: {peak} of {room} per device at the peak"
-        over = quantity(self.peak_bytes - capacity.value, "B")
-        times = math.ceil(self.peak_bytes / capacity.value)
-        return (
-            f"does not fit: {peak} at the peak is {over} more than the {room} of a device; {times} x the devices would"
-        )
-
-    def _time_line(self) -> list[str]:
-        if self.seconds is None:
-            return []
-        spent = self.seconds_by_resource
-        parts = ", ".join(f"{name} {value:.2g}" for name, value in spent._asdict().items() if value and name != "total")
-        return [f"{self.seconds:.2g} s modelled ({parts})"]
 
     def __repr__(self) -> str:
         sent, peak = quantity(self.work.sent_bytes, "B"), quantity(self.peak_bytes, "B")

@@ -1,8 +1,10 @@
 """Plans as text: one row a step, in at most 80 columns."""
 
+import math
 from collections.abc import Sequence
 
 from .hardware import Chip
+from .machine import Machine, Seconds
 from .walk import Walk
 from .work import Work
 
@@ -25,6 +27,31 @@ def walk_table(walk: Walk, itemsize: int, chip: Chip) -> str:
     lines = _lines(rows)
     rule = "-" * max(len(part) for line in lines for part in line.split("\n"))
     return "\n".join([lines[0], rule, *lines[1:-1], rule, lines[-1]])
+
+
+def machine_words(machine: Machine) -> str:
+    """The devices, and on a torus how they stand on the mesh."""
+    kind, network = f"{machine.chip.name} devices", machine.network
+    orders = {"ring": " in rings of neighbours", "jax": " in JAX's order"}
+    return kind + (orders.get(network.kind, "") if network is not None else "")
+
+
+def memory_words(peak_bytes: int, machine: Machine) -> str:
+    """The peak, and where the device's memory is known whether it fits, by how much, and what would."""
+    capacity, peak = machine.chip.capacity, quantity(peak_bytes, "B")
+    if capacity is None:
+        return f"{peak} per device at the peak"
+    room = quantity(capacity.value, "B")
+    if peak_bytes <= capacity.value:
+        return f"fits: {peak} of {room} per device at the peak"
+    over, times = quantity(peak_bytes - capacity.value, "B"), math.ceil(peak_bytes / capacity.value)
+    return f"does not fit: {peak} at the peak is {over} more than the {room} of a device; {times} x the devices would"
+
+
+def time_words(spent: Seconds) -> str:
+    """Modelled seconds, and those of each resource."""
+    parts = ", ".join(f"{name} {value:.2g}" for name, value in spent._asdict().items() if value and name != "total")
+    return f"{spent.total:.2g} s modelled ({parts})"
 
 
 def quantity(value: float, unit: str = "") -> str:

@@ -82,7 +82,7 @@ def placed(where: Topology, sizes: tuple[int, ...], names: tuple[str, ...], orde
         found = _in_rings(where.torus, sizes)
     else:
         found = jax_order(where.torus, sizes, where.chip.kinds[0])
-    return Machine(where.chip, Network(where.torus, found, names))
+    return Machine(where.chip, Network(where.torus, found, names, order))
 
 
 def _in_rings(torus: Torus, sizes: tuple[int, ...]) -> Order:
@@ -106,5 +106,7 @@ def machine_of(mesh: AnyMesh | None) -> Machine:
     cores = np.array([device.core_on_chip for device in mesh.devices.flat])
     coords = coords - coords.min(0)
     torus = torus_of(chip, tuple(int(n) for n in coords.max(0) + 1))
+    if torus.size != mesh.devices.size:
+        return Machine(chip)  # devices here and there: no torus of its own
     order = Order.of(torus.numbers(coords, cores).reshape(mesh.devices.shape))
     return Machine(chip, Network(torus, order, tuple(mesh.axis_names)))

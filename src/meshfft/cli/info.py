@@ -1,39 +1,55 @@
-"""`meshfft info`: versions, devices, memory and extras; what a report of a fault needs."""
+"""`meshfft info`: versions, devices, memory, extras and the rates that plans use; what a report of a fault needs."""
 
 import platform
 from collections import Counter
 from importlib import metadata
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from ..extras import EXTRAS, installed
 from . import flags
+from .calibration import calibrate_here, stored_chip
 from .guard import guarded
 from .memory import available_bytes
-from .show import print_facts, print_json
+from .show import print_columns, print_facts, print_json
 
 PACKAGES = ("meshfft", "jax", "jaxlib", "numpy")
 
 
 @guarded
-def info(as_json: flags.Json = False) -> None:
-    """Show versions, devices, free memory and installed extras."""
+def info(
+    calibrate: Annotated[bool, typer.Option("--calibrate", help="Measure this machine's CPU first: seconds.")] = False,
+    as_json: flags.Json = False,
+) -> None:
+    """Show versions, devices, free memory, installed extras, and the rates by which plans are priced here.
+
+    With --calibrate, the rates of 8 CPU devices are measured while nothing else should run, and kept for later plans.
+    """
+    parts = calibrate_here() if calibrate else []
     record = collect()
     if as_json:
-        print_json(record)
-    else:
-        print_facts(_lines(record))
+        print_json({**record, "calibration": parts} if parts else record)
+        return
+    print_facts(_lines(record))
+    if parts:
+        rows = [[one["part"], f"{one['measured_s']:.2g}", f"{one['fitted_s']:.2g}"] for one in parts]
+        typer.echo("")
+        print_columns(["part", "measured s", "fitted s"], rows)
 
 
 def collect() -> dict[str, Any]:
     """What there is to tell, as one JSON object."""
     import jax
 
-    kinds = Counter(device.device_kind for device in jax.devices())
+    devices = jax.devices()
+    kinds = Counter(device.device_kind for device in devices)
     return {
         "versions": {"python": platform.python_version(), **{name: version_of(name) for name in PACKAGES}},
         "devices": [{"kind": kind, "count": count} for kind, count in kinds.items()],
         "memory_available_bytes": available_bytes(),
         "extras": {name: {m: installed(m) for m in modules} for name, modules in EXTRAS.items()},
+        "rates": _rates(devices[0]),
     }
 
 
@@ -45,11 +61,29 @@ def version_of(package: str) -> str:
         return "not installed"
 
 
+def _rates(device: Any) -> dict[str, Any]:
+    """The row for a device: the one measured here, or the one that comes with meshfft."""
+    from ..chips import chip_for
+
+    own = stored_chip() if device.platform == "cpu" else None
+    chip = own or chip_for(device.platform, device.device_kind)
+    figures = {name: figure._asdict() for name, figure in chip.figures().items()}
+    return {"chip": chip.name, "calibrated": own is not None, "figures": figures}
+
+
 def _lines(record: dict[str, Any]) -> dict[str, str]:
     devices = ", ".join(f"{kind['count']} x {kind['kind']}" for kind in record["devices"])
     extras = {f"extra {name}": _extra(name, modules) for name, modules in record["extras"].items()}
     memory = f"{record['memory_available_bytes'] / 1e9:.1f} GB free"
-    return {**record["versions"], "devices": devices, "memory": memory, **extras}
+    return {**record["versions"], "devices": devices, "memory": memory, **extras, **_rate_lines(record["rates"])}
+
+
+def _rate_lines(rates: dict[str, Any]) -> dict[str, str]:
+    """One line a figure, with its mark, and each source once."""
+    origin = "calibrated on this machine" if rates["calibrated"] else "as built in"
+    lines = {f"{rates['chip']} rates": f"{origin}, of one device"}
+    lines |= {name: f"{figure['value']:.3g} ({figure['mark']})" for name, figure in rates["figures"].items()}
+    return lines | {"sources": "; ".join(dict.fromkeys(figure["source"] for figure in rates["figures"].values()))}
 
 
 def _extra(name: str, modules: dict[str, bool]) -> str:

@@ -49,12 +49,14 @@ def plan(
         use_float64()
     if compiling:
         use_tpu_compiler()
+    machine = _machine(topology)
     options = {"dtype": dtype, "precision": precision, **parse.options(axes, method, order, norm, inverse)}
-    best, *others = _candidates(lengths, mesh, topology, spec, options)
+    best, *others = _candidates(lengths, mesh, machine, spec, options)
     made = compiled(best, topology) if compiling and topology is not None else None
     if as_json:
-        others_dicts = [_summary(other) for other in others]
-        print_json({**best.to_dict(), "runners_up": others_dicts, **({"compiled": made} if made else {})})
+        print_json(
+            {**best.to_dict(), "runners_up": list(map(_summary, others)), **({"compiled": made} if made else {})}
+        )
         return
     typer.echo(str(best))
     if others:
@@ -63,8 +65,20 @@ def plan(
         _print_compiled(best, made)
 
 
+def _machine(topology: str | None) -> Any:
+    """The machine of a name; this machine's CPU with the rates measured here, where there are some."""
+    from ..topology import topology as named
+    from .calibration import stored_chip
+
+    if topology is None:
+        return None
+    found = named(topology)
+    stored = stored_chip() if found.chip.name == "cpu" else None
+    return found if stored is None else found._replace(chip=stored)
+
+
 def _candidates(
-    lengths: tuple[int, ...], mesh: str | None, topology: str | None, spec: str | None, options: dict[str, Any]
+    lengths: tuple[int, ...], mesh: str | None, topology: Any, spec: str | None, options: dict[str, Any]
 ) -> Sequence[Any]:
     """The plan asked for, or the best of every mesh; and on a machine, what else there is, best first."""
     import meshfft
@@ -74,14 +88,14 @@ def _candidates(
 
     if mesh is None:
         check(spec is None, "--spec names mesh axes: give --mesh too, or leave both free")
-        return ranked(lengths, str(topology), **options)
+        return ranked(lengths, topology, **options)
     sizes = parse.mesh(mesh)
     options = {"mesh": describe_mesh(sizes), "spec": parse.spec(spec, sizes, len(lengths)), **options}
     best = meshfft.plan(lengths, topology=topology, **options)
     return [best, *(_other_methods(lengths, topology, options) if topology is not None else ())]
 
 
-def _other_methods(lengths: tuple[int, ...], topology: str, options: dict[str, Any]) -> Sequence[Any]:
+def _other_methods(lengths: tuple[int, ...], topology: Any, options: dict[str, Any]) -> Sequence[Any]:
     """The same by the other methods that have a walk, best first."""
     import meshfft
 

@@ -55,16 +55,18 @@ class Pipeline:
         return functools.reduce(lambda reached, step: step.after(reached), self.steps, layout)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """That of its steps; a chunk's temporaries are a part of theirs."""
-        works = [step.work(before, itemsize, chip) for step, before in self._pairs(layout)]
+        """That of its steps, its exchange in as many parts as there are chunks; a chunk's temporaries are a part."""
+        works, many = [step.work(before, itemsize, chip) for step, before in self._pairs(layout)], self._many(layout)
         whole = (math.prod(layout.block) + math.prod(self.after(layout).block)) * itemsize
-        peak = whole + 2 * max(work.peak_bytes for work in works) // self.chunks
-        return dataclasses.replace(total(works), parts=self.chunks, peak_bytes=peak)
+        peak, summed = whole + 2 * max(work.peak_bytes for work in works) // many, total(works)
+        moves = tuple(move._replace(nbytes=move.nbytes // many, times=move.times * many) for move in summed.moves)
+        exchanges = summed.all_to_alls * many
+        return dataclasses.replace(summed, all_to_alls=exchanges, moves=moves, parts=many, peak_bytes=peak)
 
     def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
         after, swap, dim = self.after(layout), self.swap, self.dim
         gathers, spreads = (swap.parts if dim == end else 1 for end in (swap.target, swap.source))
-        rows = after.block[dim] if gathers > 1 else layout.block[dim]
+        rows = self._rows(layout)
         opened = jax.tree.map(lambda part: _opened(resize(part, dim, gathers * rows), dim, gathers), block)
         size = -(-rows // self.chunks)
         starts = range(0, rows, size)
@@ -92,6 +94,15 @@ class Pipeline:
     def name(self, layout: Layout) -> str:
         steps = ", ".join(step.name(before) for step, before in self._pairs(layout))
         return f"{steps}, in {self.chunks} chunks of {names((self.dim,), layout)}"
+
+    def _rows(self, layout: Layout) -> int:
+        """The rows that are cut into chunks, of each part."""
+        return self.after(layout).block[self.dim] if self.dim == self.swap.target else layout.block[self.dim]
+
+    def _many(self, layout: Layout) -> int:
+        """Chunks there really are: equal ones may be fewer than asked for."""
+        rows = self._rows(layout)
+        return -(-rows // -(-rows // self.chunks)) if rows else 1
 
     def _pairs(self, layout: Layout) -> Iterator[tuple[Step, Layout]]:
         for step in self.steps:
