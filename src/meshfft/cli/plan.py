@@ -53,6 +53,11 @@ def plan(
     options = {"dtype": dtype, "precision": precision, **parse.options(axes, method, order, norm, inverse)}
     best, *others = _candidates(lengths, mesh, machine, spec, options)
     made = compiled(best, topology) if compiling and topology is not None else None
+    _show(best, others, made, as_json)
+
+
+def _show(best: Any, others: Sequence[Any], made: dict[str, Any] | None, as_json: bool) -> None:
+    """The plan, its rivals and what the compiler made of it, as tables or as one object."""
     if as_json:
         print_json(
             {**best.to_dict(), "runners_up": list(map(_summary, others)), **({"compiled": made} if made else {})}
