@@ -4,6 +4,7 @@ import dataclasses
 import math
 
 import jax
+import numpy as np
 import pytest
 from jax.sharding import AbstractMesh
 from reference import mesh
@@ -212,6 +213,13 @@ def test_ranked_tries_every_factoring_of_unlike_dimensions() -> None:
     assert cuts == {(8, 1), (4, 2), (2, 4), (1, 8)}
     assert {tuple(plan.in_layout.parts) for plan in ranked((64, 64), "h100:8")} == {(8, 1), (4, 2)}
     assert len(ranked((64, 64), "h100:8", axes=(1,))) == 4
+
+
+def test_tpus_have_no_complex128(x64: None) -> None:
+    """Catches a plan in double precision for a machine that has none, priced as if it were single."""
+    with pytest.raises(ValueError, match="no complex128: plan with dtype='complex64'"):
+        mf.plan((64, 64), topology="v3:2x2", dtype="complex128")
+    assert mf.plan((64, 64), topology="h100:8", dtype="complex128").dtype == np.complex128
 
 
 def test_ranked_refuses_what_cannot_be_laid_out() -> None:

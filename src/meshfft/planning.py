@@ -121,6 +121,8 @@ def _planned(
     if topology is None:
         return on(machine_of(mesh))
     where = named(topology)
+    wide = complex_type.itemsize == 16 and where.chip.platform == "tpu"
+    check(not wide, f"{where.name} has no complex128: plan with dtype='complex64' or precision='float32'")
     orders = DEVICE_ORDERS if where.torus is not None and len(sizes) > 1 else DEVICE_ORDERS[:1]
     plans = [on(placed(where, tuple(sizes.values()), tuple(sizes), kind)) for kind in orders]
     return min(plans, key=lambda one: (one.fits is False, one.seconds or 0.0))
