@@ -55,9 +55,9 @@ def refused(*words: str) -> str:
 
 
 def python(*words: str) -> subprocess.CompletedProcess[str]:
-    """Runs a fresh Python that finds the same library and none of this process's settings of JAX."""
+    """Runs a fresh Python on the CPU that finds the same library and no other of this process's settings of JAX."""
     path = os.pathsep.join([str(Path(meshfft.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path, "XLA_FLAGS": ""}
+    environment = {**os.environ, "PYTHONPATH": path, "XLA_FLAGS": "", "JAX_PLATFORMS": "cpu"}
     return subprocess.run([sys.executable, *words], capture_output=True, text=True, env=environment)
 
 

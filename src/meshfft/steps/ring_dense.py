@@ -83,7 +83,7 @@ class RingDense:
         )
         kind, times = ("two-way ring", parts // 2) if both else ("ring", parts - 1)
         return Work(
-            matrix_flops=self.dot.flops * parts * padded(rows, chip.side) * others * padded(columns, chip.side),
+            matrix_flops=self.dot.flops * parts * rows * others * padded(columns, chip.side),
             tier=self.dot.tier,
             vector_flops=(PHASE_FLOPS if chip.cached else LONG_PHASE_FLOPS) * parts * rows * columns,
             memory_bytes=passes * itemsize,
