@@ -21,6 +21,7 @@ from meshfft import Points
 from meshfft.dispatch import PlanePair
 from meshfft.hlo import collectives
 from meshfft.layout import Layout
+from meshfft.tiers import LIMITS
 
 SEEDS = st.integers(0, 2**31)
 KINDS = st.sampled_from(["none", "uniform", "turns", "radians", "z"])
@@ -301,14 +302,14 @@ def test_explicit_axes_need_no_annotation() -> None:
 def test_traced_points_in_every_tier(tier: str) -> None:
     """Catches traced points that are looked up in a cache of tables, and a tier that is dropped in the gradient."""
     x, turns = noise((16,)), jnp.asarray(np.random.default_rng().random(8), jnp.float32)
-    a, bound = mf.shard(x, mesh((8,)), P("x")), mf.plan((16,), precision=tier, method="kdft").error
+    a, bound = mf.shard(x, mesh((8,)), P("x")), 1.5 * LIMITS[tier]  # of one short vector, by either form
 
     def run(t: Array, precision: str | None) -> Array:
         return mf.kdftn(a, Points.turns(t), precision=precision)
 
     assert error(run(turns, tier), powers(turns, None, 16) @ x.astype(complex)) <= bound
     grad = jax.grad(lambda t, p: jnp.sum(jnp.abs(run(t, p)) ** 2))
-    assert error(grad(turns, tier), np.asarray(grad(turns, None))) <= 20 * bound, "an energy's slope may cancel"
+    assert error(grad(turns, tier), np.asarray(grad(turns, None))) <= 10 * bound, "an energy's slope may cancel"
 
 
 @pytest.mark.parametrize(("shape", "counts", "sizes"), [((17,), (11,), (8,)), ((7, 5), (5, 11), (2, 4))])
