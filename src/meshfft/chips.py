@@ -5,10 +5,10 @@ cycles, times the clock; the clock is the published peak over the operations tha
 """
 
 from .hardware import Chip, Figure
+from .tiers import TIERS
 
 BOOK = "How to Scale Your Model, jax-ml.github.io/scaling-book"
 DOCS = "cloud.google.com/tpu/docs/"
-INFO = "jax.experimental.pallas.ops.tpu: TPU info of JAX 0.10"
 CYCLES = "TPU compiler's estimate (libtpu 0.0.52)"
 GPU_BOOK = f"{BOOK}, GPUs"
 # Without the first three a TPU program waits for each all-to-all, and on v3 for each permute. With the last its
@@ -70,7 +70,7 @@ def _gpu(
     def known(value: float) -> Figure:
         return Figure(value, "published", GPU_BOOK)
 
-    split = {tier: Figure(bf16 / passes, "derived", BLOCKS) for tier, passes in (("bf16x3", 3), ("bf16x6", 6))}
+    split = {tier: Figure(bf16 / TIERS[tier].passes, "derived", BLOCKS) for tier in ("bf16x3", "bf16x6")}
     products = {"float32": known(simt), "float64": known(double), "bf16": known(bf16), **split}
     return Chip(
         name,
@@ -87,7 +87,7 @@ def _gpu(
 
 def _cpu(product: float, vector: float, memory: float, link: float, hop: float, mark: str, source: str) -> Chip:
     """A pretend CPU device; `product` is its float32 rate."""
-    passes = {"float32": 1, "float64": 2, "bf16": 1, "bf16x3": 3, "bf16x6": 6}
+    passes = {tier: 2 if tier == "float64" else row.passes for tier, row in TIERS.items()}
     return Chip(
         "cpu",
         "cpu",
