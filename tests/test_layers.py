@@ -13,13 +13,14 @@ errors
 layout work tiers planes limbs zplane extras atomic schedule hardware torus
 dtypes phase precision chips orders hlo ring swap inverse picture
 machine matrices local storage
+real
 topology arguments meshes steps
 points walk moves
 search primitive table placement operands
 choice
 dispatch
-solve
-plan api kdft separable
+calls solve
+plan api hermitian kdft separable
 planning aot
 replay calibrate
 bench

@@ -89,7 +89,7 @@ def test_planes_go_as_complex_numbers_do(name: str) -> None:
     case = CASES[name]
     plain, chunked = _walks(case, planes=True)
     x = _input(case, plain)
-    re, im = bind([x.real, x.imag], chunked, mesh(case.sizes))
+    re, im = bind([x.real, x.imag], chunked, mesh(case.sizes), planes=True)
     assert re.dtype == np.float32
     (expected,) = bind([x], plain, mesh(case.sizes))
     found = _logical(re, chunked) + 1j * _logical(im, chunked)
@@ -101,7 +101,7 @@ def test_the_walk_back_is_the_adjoint_and_a_pipeline_too(name: str) -> None:
     """Catches a transpose whose chunks are taken along the wrong end of the swap: <A x, z> = <x, A* z>."""
     case = CASES[name]
     _, walk = _walks(case)
-    back = walk.back(1.0)
+    back = walk.adjoint()
     (step,) = back.steps
     assert isinstance(step, Pipeline) and (step.dim, step.chunks) == (case.dim, case.chunks)
     assert back.end == walk.start and step.swap.target == case.source
@@ -123,7 +123,7 @@ def test_every_chunk_is_one_exchange(name: str, planes: int) -> None:
     _, walk = _walks(case, planes=planes == 2)
     x = _input(case, walk)
     arrays = [x] if planes == 1 else [x.real, x.imag]
-    lowered = jax.jit(lambda *arrays: bind(arrays, walk, mesh(case.sizes))).lower(*arrays)
+    lowered = jax.jit(lambda *arrays: bind(arrays, walk, mesh(case.sizes), planes == 2)).lower(*arrays)
     step = walk.steps[0]
     assert isinstance(step, Pipeline)
     rows = (walk.end if case.dim == case.target else walk.start).block[case.dim]

@@ -73,7 +73,7 @@ def test_cropped_and_padded_lengths() -> None:
 def test_inverse_and_adjoint_walk_back(method: str) -> None:
     """Catches an inverse of other steps than the forward ones, reversed."""
     plan = mf.plan((16, 16, 16), mesh=mesh((2, 2, 2)), spec=P("x", "y", "z"), method=method)
-    back = plan.walk.back(1.0)
+    back = plan.walk.adjoint()
     assert back.start == plan.out_layout and back.end == plan.in_layout
     assert [type(s) for s in back.steps] == [type(s) for s in reversed(plan.walk.steps)]
     x = noise((16, 16, 16))
@@ -123,7 +123,7 @@ def _cheapest(problem: Problem) -> float:
             break
         for step in moves(problem, layout, problem.todo(done)):
             after = (step.after(layout), done.union(step.dims))
-            price = best[node] + problem.machine.price(problem.work(step, layout))
+            price = best[node] + problem.machine.price(problem.work(step, layout, problem.todo(done)))
             if price < best.get(after, np.inf):
                 best[after] = price
                 todo.add(after)

@@ -6,13 +6,12 @@ a size that the mesh axes do not divide, the axes move to dimensions that they d
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from jax import Array
 from jax.typing import ArrayLike
 
-from .arguments import integers, resolve, transform_of
-from .dispatch import Options, received, transformed
+from .calls import called, one
+from .dispatch import Options
 from .layout import Spec
 
 
@@ -55,7 +54,7 @@ def fftn(
     >>> mf.fftn(jnp.ones((2, 2))).real.tolist()
     [[4.0, 0.0], [0.0, 0.0]]
     """
-    return _transform(a, s, axes, norm, False, method, order, spec, precision)
+    return called(a, "fft", False, s, axes, norm, Options(method, order, spec, precision))
 
 
 def ifftn(
@@ -70,7 +69,7 @@ def ifftn(
     precision: str | None = None,
 ) -> Array:
     """The inverse of `fftn`, as numpy.fft.ifftn, with the other sign and 1 / points under norm "backward"."""
-    return _transform(a, s, axes, norm, True, method, order, spec, precision)
+    return called(a, "fft", True, s, axes, norm, Options(method, order, spec, precision))
 
 
 def fft2(
@@ -85,7 +84,7 @@ def fft2(
     precision: str | None = None,
 ) -> Array:
     """`fftn` over the last two dimensions, as numpy.fft.fft2."""
-    return _transform(a, s, axes, norm, False, method, order, spec, precision)
+    return called(a, "fft", False, s, axes, norm, Options(method, order, spec, precision))
 
 
 def ifft2(
@@ -100,7 +99,7 @@ def ifft2(
     precision: str | None = None,
 ) -> Array:
     """`ifftn` over the last two dimensions, as numpy.fft.ifft2."""
-    return _transform(a, s, axes, norm, True, method, order, spec, precision)
+    return called(a, "fft", True, s, axes, norm, Options(method, order, spec, precision))
 
 
 def fft(
@@ -115,7 +114,7 @@ def fft(
     precision: str | None = None,
 ) -> Array:
     """`fftn` along one dimension, as numpy.fft.fft; a line that is cut over devices stays cut."""
-    return _transform(a, _one(n, "n"), _one(axis, "axis"), norm, False, method, order, spec, precision)
+    return called(a, "fft", False, one(n, "n"), one(axis, "axis"), norm, Options(method, order, spec, precision))
 
 
 def ifft(
@@ -130,22 +129,4 @@ def ifft(
     precision: str | None = None,
 ) -> Array:
     """`ifftn` along one dimension, as numpy.fft.ifft."""
-    return _transform(a, _one(n, "n"), _one(axis, "axis"), norm, True, method, order, spec, precision)
-
-
-def _transform(
-    a: Any, s: Sequence[int] | None, axes: Sequence[int] | None, norm: str | None, inverse: bool, *options: Any
-) -> Any:
-    """Transforms dimension after dimension where one is given twice, as NumPy does from the last to the first."""
-    arrays, chosen = received(a), Options(*options)
-    dims, lengths = resolve(arrays[0].shape, s, axes)
-    while len(set(dims)) < len(dims):
-        last = transform_of(dims[-1:], lengths[-1:], norm, inverse)
-        arrays = received(transformed(arrays, last, chosen._replace(order="natural")))
-        dims, lengths = dims[:-1], lengths[:-1]
-    return transformed(arrays, transform_of(dims, lengths, norm, inverse), chosen)
-
-
-def _one(value: int | None, name: str) -> tuple[int, ...] | None:
-    """One integer as a sequence, or None."""
-    return None if value is None and name == "n" else integers((value,), name)
+    return called(a, "fft", True, one(n, "n"), one(axis, "axis"), norm, Options(method, order, spec, precision))

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .errors import check
-from .matrices import Matrix, Roots
+from .matrices import HalfRoots, Matrix, Roots
 
 NORMS = ("backward", "ortho", "forward")
+# numpy.fft's transforms: complex, of real arrays, and of arrays whose spectrum is real.
+KINDS = ("fft", "rfft", "hfft")
 
 
 class Transform(NamedTuple):
@@ -31,14 +33,23 @@ class Transform(NamedTuple):
 
     @property
     def inverse_scale(self) -> float | None:
-        """The factor that makes the adjoint, unscaled, the inverse; None where it is not."""
-        whole = all(matrix.whole for matrix in self.matrices)
-        return 1.0 / (self.scale * math.prod(self.lengths)) if whole else None
+        """The factor of the inverse matrices that makes them the inverse; None where there are none."""
+        periods = [matrix.period for matrix in self.matrices]
+        whole = all(period is not None for period in periods)
+        return 1.0 / (self.scale * math.prod(period or 1 for period in periods)) if whole else None
+
+    def takes_real(self, array_is_real: bool) -> bool:
+        """Whether it is computed on real numbers, of an array that is real or not."""
+        turns = [matrix.becomes for matrix in self.matrices if matrix.becomes is not None]
+        stays = array_is_real and all(matrix.planes == 1 for matrix in self.matrices)
+        return turns == ["complex"] or (stays and not turns)
 
     @property
-    def backward(self) -> bool:
-        """True for the transform with the plus sign."""
-        return any(isinstance(matrix, Roots) and matrix.sign > 0 for matrix in self.matrices)
+    def name(self) -> str:
+        """What it is, in a few words."""
+        backward = any(isinstance(matrix, Roots | HalfRoots) and matrix.sign > 0 for matrix in self.matrices)
+        turns = next((f"to {matrix.becomes} " for matrix in self.matrices if matrix.becomes is not None), "")
+        return f"{turns}{'inverse ' * backward}transform"
 
 
 def integers(values: Any, name: str) -> tuple[int, ...]:
@@ -49,10 +60,21 @@ def integers(values: Any, name: str) -> tuple[int, ...]:
     return tuple(operator.index(v) for v in values)
 
 
+def turns(kind: str, inverse: bool) -> str | None:
+    """What a transform makes of the numbers along its last axis: "complex" of real, "real" of complex, or neither."""
+    return None if kind == "fft" else "complex" if (kind == "rfft") != inverse else "real"
+
+
 def resolve(
-    shape: Sequence[int], s: Sequence[int] | None, axes: Sequence[int] | None
+    shape: Sequence[int],
+    s: Sequence[int] | None,
+    axes: Sequence[int] | None,
+    kind: str = "fft",
+    inverse: bool = False,
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Dimensions and lengths as numpy.fft.fftn reads them: no axes means all, or the last len(s).
+
+    A half spectrum of m numbers stands for 2 (m - 1) points unless `s` says otherwise.
 
     Raises:
         TypeError: s or axes is no sequence of integers.
@@ -70,20 +92,30 @@ def resolve(
     sizes = (-1,) * len(dims) if sizes is None else sizes
     check(len(sizes) == len(dims), f"s has {len(sizes)} lengths for {len(dims)} axes: give one length for each axis")
     lengths = tuple(shape[d] if n == -1 else n for d, n in zip(dims, sizes, strict=True))
+    if kind != "fft":
+        check(bool(dims), "axes is empty: a real transform needs one axis at least")
+        if turns(kind, inverse) == "real" and s is None:
+            lengths = (*lengths[:-1], 2 * (lengths[-1] - 1))
     for dim, length in zip(dims, lengths, strict=True):
         check(length >= 1, f"length {length} along axis {dim}: a transform needs at least one point")
     return dims, lengths
 
 
-def transform_of(dims: tuple[int, ...], lengths: tuple[int, ...], norm: str | None, inverse: bool) -> Transform:
-    """The transform that numpy.fft.fftn, or ifftn, does along these dimensions.
+def transform_of(
+    dims: tuple[int, ...], lengths: tuple[int, ...], norm: str | None, inverse: bool, kind: str = "fft"
+) -> Transform:
+    """The transform of one of KINDS, or its inverse, that numpy.fft does along these dimensions.
 
     Raises:
-        ValueError: a dimension is given twice, or the norm is unknown.
+        ValueError: a dimension is given twice, or the norm or the kind is unknown.
     """
     check_once(dims)
-    matrices = tuple(Roots(n, 1 if inverse else -1, n, n) for n in lengths)
-    return Transform(dims, matrices, factor(math.prod(lengths), norm, inverse))
+    check(kind in KINDS, f"kind {kind!r} is unknown: use one of " + ", ".join(map(repr, KINDS)))
+    sign, turn = (1 if inverse else -1), turns(kind, inverse)
+    matrices: list[Matrix] = [Roots(n, sign, n, n) for n in lengths]
+    if turn is not None:
+        matrices[-1] = HalfRoots(lengths[-1], sign, turn == "real", turn == "real")
+    return Transform(dims, tuple(matrices), factor(math.prod(lengths), norm, inverse))
 
 
 def factor(points: int, norm: str | None, inverse: bool) -> float:

@@ -1,10 +1,13 @@
 """The choice: from a transform and a layout to the cheapest walk, or to a line that says why there is none. Cached."""
 
 import functools
+import itertools
+import math
+from collections.abc import Iterator
 
 from .arguments import Transform
 from .errors import check
-from .layout import Layout
+from .layout import Cut, Layout, even_cuts
 from .machine import Machine
 from .moves import METHODS, Problem
 from .phase import MAX_LENGTH
@@ -26,8 +29,11 @@ def find_walk(
     dots: tuple[Dot, ...],
     even: bool = False,
     goal: Layout | None = None,
+    real: bool = False,
 ) -> Walk:
     """The cheapest walk; with `even`, one whose result needs no padding; with `goal`, one that ends there.
+
+    The array comes complex or `real`; `itemsize` is that of its complex numbers.
 
     Raises:
         ValueError: the method or order is unknown, or the method has no walk for these sizes; says what has.
@@ -35,12 +41,14 @@ def find_walk(
     check(method in METHODS, f"method {method!r} is unknown: use one of " + ", ".join(map(repr, METHODS)))
     check(order in ORDERS, f"order {order!r} is unknown: use 'natural' or 'any'")
     natural = goal or _natural(start, transform)
-    goals = [None] if even and not natural.even else [natural, None] if order == "any" else [natural]
-    problems = [Problem(start, transform, method, goal, even, machine, itemsize, dots) for goal in goals]
+    goals: list[Layout | None] = [natural, None] if order == "any" else [natural]
+    if even and not natural.even:
+        goals = [None] if order == "any" else [*_evasive(natural)] or [None]
+    problems = [Problem(start, transform, method, goal, even, machine, itemsize, dots, real) for goal in goals]
     found = [steps for problem in problems if (steps := search(problem)) is not None]
     if not found:
         raise ValueError(_no_walk(problems[-1]))
-    walks = [Walk(start, steps, transform.scale, machine.chip.planes) for steps in found]
+    walks = [Walk(start, steps, transform.scale, machine.chip.planes, real) for steps in found]
     return min(walks, key=lambda walk: sum(map(machine.price, walk.works(itemsize, machine.chip))))
 
 
@@ -49,6 +57,21 @@ def _natural(layout: Layout, transform: Transform) -> Layout:
     for dim, length in zip(transform.dims, transform.lengths, strict=True):
         layout = layout.resize(dim, length)
     return layout
+
+
+def _evasive(layout: Layout) -> Iterator[Layout]:
+    """The layouts that divide evenly once the innermost axes of dimensions that do not have moved to others."""
+    moving: list[Cut] = []
+    for dim, cuts in enumerate(layout.cuts):
+        kept = max(j for j in range(len(cuts) + 1) if layout.shape[dim] % math.prod(c.parts for c in cuts[:j]) == 0)
+        moving, layout = [*moving, *cuts[kept:]], layout.replace(dim, layout.shape[dim], cuts[:kept])
+    for targets in itertools.product(range(layout.ndim), repeat=len(moving)):
+        found = layout
+        for dim, cut in zip(targets, moving, strict=True):
+            axes = [(c.axis, c.parts) for c in (*found.cuts[dim], cut)]
+            found = found.replace(dim, found.shape[dim], even_cuts(found.shape[dim], axes))
+        if found.even:
+            yield found
 
 
 def _no_walk(problem: Problem) -> str:

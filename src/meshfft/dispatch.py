@@ -53,18 +53,23 @@ def received(a: Any) -> tuple[Array, ...]:
 
 
 def parts(a: Any) -> tuple[Any, ...]:
-    """The argument as it came, or its planes: a tuple of two arrays. A list of arrays is an array, as in NumPy.
+    """The argument as it came, or its planes: a tuple of arrays. A list of arrays is an array, as in NumPy.
 
     Raises:
         ValueError, TypeError: planes that do not match, or are not real.
     """
-    if not (isinstance(a, tuple) and len(a) == 2 and all(hasattr(part, "dtype") for part in a)):
+    if not is_planes(a):
         return (a,)
-    re, im = a
+    re, im = a[0], a[-1]
     check(re.shape == im.shape, f"the planes have shapes {re.shape} and {im.shape}: give two of one shape")
     check(re.dtype == im.dtype, f"the planes are {re.dtype} and {im.dtype}: give two of one type", TypeError)
     check(not jnp.iscomplexobj(re), f"the planes are {re.dtype}: give real ones, or one complex array", TypeError)
-    return re, im
+    return a
+
+
+def is_planes(a: Any) -> bool:
+    """True for planes: (re, im), or (re,) of a real array."""
+    return isinstance(a, tuple) and len(a) in (1, 2) and all(hasattr(part, "dtype") for part in a)
 
 
 class Setting(NamedTuple):
@@ -74,7 +79,7 @@ class Setting(NamedTuple):
         start: the layout the array comes in.
         mesh: its mesh; None on one device.
         machine: what prices steps there.
-        dtype: the type it is computed in, and returned.
+        dtype: the complex type it is computed in, whose planes are the real one.
         dots: the ways to multiply that the precision allows.
     """
 
@@ -85,8 +90,8 @@ class Setting(NamedTuple):
     dots: tuple[Dot, ...]
 
 
-def setting(arrays: tuple[Array, ...], options: Options, dtype: np.dtype | None = None) -> Setting:
-    """The setting that an array, or two planes, show; computed in `dtype`, by default the transform's complex one.
+def setting(arrays: tuple[Array, ...], options: Options) -> Setting:
+    """The setting that an array, or its planes, show.
 
     Raises:
         ValueError, TypeError: as `fftn`.
@@ -102,8 +107,7 @@ def setting(arrays: tuple[Array, ...], options: Options, dtype: np.dtype | None 
         other = from_spec(x.shape, axis_sizes(mesh), placement(plane, options.spec)[1])
         check(other == start, f"the planes are sharded as {start.spec} and {other.spec}: shard them alike")
     dots = dots_of(x.dtype, precision, options.multiplications)
-    dtype = complex_dtype(x.dtype, precision) if dtype is None else dtype
-    return Setting(start, mesh, _machine(x, mesh), dtype, dots)
+    return Setting(start, mesh, _machine(x, mesh), complex_dtype(x.dtype, precision), dots)
 
 
 def transformed(
@@ -111,27 +115,39 @@ def transformed(
     transform: Transform,
     options: Options,
     sources: tuple[Any, ...] = (),
-    dtype: np.dtype | None = None,
+    planes: bool | None = None,
 ) -> Any:
-    """One array or two planes through the cheapest walk.
+    """An array, or its planes, through the cheapest walk.
 
-    `sources` are the points or matrices of the transform's dimensions, by place (see operands).
+    `sources` are the points or matrices of the transform's dimensions, by place (see operands). `planes` says that a
+    single array is the plane of a real one, so that planes are returned.
 
     Raises:
         ValueError, TypeError: as `fftn`.
     """
-    start, mesh, machine, dtype, dots = setting(arrays, options, dtype)
-    walk = find_walk(start, transform, options.method, options.order, machine, dtype.itemsize, dots, even=True)
-    return formed(applied(arrays, walk, sources, mesh, machine.chip, dtype))
+    start, mesh, machine, dtype, dots = setting(arrays, options)
+    real = transform.takes_real(len(arrays) == 1 and not jnp.iscomplexobj(arrays[0]))
+    if planes and not real and len(arrays) == 1:
+        arrays = (*arrays, jnp.zeros_like(arrays[0]))
+    how = (options.method, options.order, machine, dtype.itemsize, dots)
+    walk = find_walk(start, transform, *how, even=True, real=real)
+    return formed(applied(arrays, walk, sources, mesh, machine.chip, dtype, planes))
 
 
 def applied(
-    arrays: tuple[Array, ...], walk: Walk, sources: tuple[Any, ...], mesh: AnyMesh | None, chip: Chip, dtype: np.dtype
+    arrays: tuple[Array, ...],
+    walk: Walk,
+    sources: tuple[Any, ...],
+    mesh: AnyMesh | None,
+    chip: Chip,
+    dtype: np.dtype,
+    planes: bool | None = None,
 ) -> tuple[Array, ...]:
-    """A walk with its operands made from their sources, on stored arrays."""
+    """A walk with its operands made from their sources, on stored arrays: two are planes, and one may be."""
+    planes = len(arrays) == 2 if planes is None else planes
     walk, operands = furnish(walk, sources, chip.name, real_dtype(dtype))
     traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((arrays, operands)))
-    return _program(() if traced else chip.options)(arrays, operands, walk, mesh, dtype)
+    return _program(() if traced else chip.options)(arrays, operands, walk, mesh, dtype, planes)
 
 
 def formed(arrays: tuple[Array, ...]) -> Any:
@@ -142,23 +158,27 @@ def formed(arrays: tuple[Array, ...]) -> Any:
 @functools.cache
 def _program(options: tuple[tuple[str, str | bool], ...]) -> Callable[..., tuple[Array, ...]]:
     """`run` compiled with options, which JAX takes only of the outermost program."""
-    return jax.jit(run, static_argnums=(2, 3, 4), compiler_options=dict(options) or None)
+    return jax.jit(run, static_argnums=(2, 3, 4, 5), compiler_options=dict(options) or None)
 
 
 def run(
-    arrays: tuple[Array, ...], operands: tuple[Any, ...], walk: Walk, mesh: AnyMesh | None, dtype: np.dtype
+    arrays: tuple[Array, ...],
+    operands: tuple[Any, ...],
+    walk: Walk,
+    mesh: AnyMesh | None,
+    dtype: np.dtype,
+    planes: bool,
 ) -> tuple[Array, ...]:
     """The walk on a stored array, or its planes, in its first layout; without a mesh, on one device.
 
     Where samples are traced, step by step, so that the gradient in them costs one more ring for each dimension.
     """
-    real = real_dtype(dtype)
-    arrays = tuple(x.astype(dtype if len(arrays) == 1 else real) for x in arrays)
+    arrays = tuple(x.astype(real_dtype(dtype) if planes or walk.real else dtype) for x in arrays)
     if isinstance(mesh, Mesh) and set(mesh.axis_types) == {AxisType.Auto}:
         # Nothing moves: this shows JAX the mesh, which it does not find inside our operator where x is a constant.
         arrays = jax.lax.with_sharding_constraint(arrays, NamedSharding(mesh, walk.start.spec))
     for part in walk.stages() if differentiable(walk) else (walk,):
-        arrays = tuple(bind(arrays, part, mesh, stored(part, operands)))
+        arrays = tuple(bind(arrays, part, mesh, planes, stored(part, operands)))
     return arrays
 
 

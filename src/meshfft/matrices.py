@@ -4,6 +4,7 @@ A matrix is a static description; `block(operand, rows, columns, real)` gives th
 of some rows and some successive columns. What a matrix cannot make from indices is its operand, and lies with the rows:
 
     Roots      V[k, n] = exp(sign 2 pi i k n / N)    uniform samples, from exact integer phases; no operand
+    HalfRoots  the same for k = 0 ... N // 2, between real lines and their half spectra; no operand
     Samples    V[k, n] = z_k^-n                      any samples; operand: log z_k, as floats or limbs
     Dense      any matrix; operand: its rows
     Blocks     any matrix; a function makes its blocks; no operand
@@ -39,6 +40,14 @@ class Matrix(Hashable, Protocol):
     def whole(self) -> bool:
         """True for a transform of all its uniform samples, which an FFT can do."""
 
+    @property
+    def becomes(self) -> str | None:
+        """The numbers it makes of others, "complex" of real ones or "real" of complex; None where it makes the same."""
+
+    @property
+    def planes(self) -> int:
+        """Planes of its entries: 1 where all of them are known to be real."""
+
     def prepare(self, operand: Any, real: DTypeLike) -> Any:
         """What blocks are made of: the operand, or what is worked out from it once for all blocks."""
 
@@ -46,6 +55,13 @@ class Matrix(Hashable, Protocol):
     def conjugate(self) -> "Matrix": ...
     def transpose(self) -> "Matrix":
         """The transpose, of a matrix without an operand."""
+
+    @property
+    def period(self) -> float | None:
+        """L, where `inverse` times the matrix is L; None where no matrix of these kinds is its inverse."""
+
+    @property
+    def inverse(self) -> "Matrix | None": ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,10 +73,20 @@ class Roots:
     rows: int
     columns: int
     row_axis: ClassVar[int | None] = None
+    becomes: ClassVar[str | None] = None
+    planes: ClassVar[int] = 2
 
     @property
     def whole(self) -> bool:
         return self.rows == self.columns == self.length
+
+    @property
+    def period(self) -> float | None:
+        return self.length if self.whole else None
+
+    @property
+    def inverse(self) -> "Roots":
+        return self.conjugate().transpose()
 
     def prepare(self, operand: Any, real: DTypeLike) -> Any:
         return operand
@@ -73,6 +99,66 @@ class Roots:
 
     def transpose(self) -> "Roots":
         return dataclasses.replace(self, rows=self.columns, columns=self.rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class HalfRoots:
+    """Real lines of `length` points to their half spectra, X[k] = w_k sum_n x[n] exp(sign 2 pi i k n / N), or the
+    transpose of that, x[n] = Re sum_k w_k X[k] exp(sign 2 pi i k n / N).
+
+    All weights are 1, or 2 for a k that stands for N - k as well: N is the product of the one with those and the other
+    without, with signs opposed.
+    """
+
+    length: int
+    sign: int
+    onto_real: bool
+    weighted: bool
+    row_axis: ClassVar[int | None] = None
+    whole: ClassVar[bool] = True
+    planes: ClassVar[int] = 2
+
+    @property
+    def rows(self) -> int:
+        return self.length if self.onto_real else self.half
+
+    @property
+    def columns(self) -> int:
+        return self.half if self.onto_real else self.length
+
+    @property
+    def half(self) -> int:
+        return self.length // 2 + 1
+
+    @property
+    def becomes(self) -> str:
+        return "real" if self.onto_real else "complex"
+
+    @property
+    def period(self) -> float | None:
+        return self.length
+
+    @property
+    def inverse(self) -> "HalfRoots":
+        return HalfRoots(self.length, -self.sign, not self.onto_real, not self.weighted)
+
+    def prepare(self, operand: Any, real: DTypeLike) -> Any:
+        return operand
+
+    def block(self, operand: Any, rows: Array, columns: Array, real: DTypeLike) -> Planes:
+        k = columns[None, :] if self.onto_real else rows[:, None]
+        weights = self.weights(k).astype(real)
+        return tuple(weights * plane for plane in vandermonde(rows, columns, self.length, self.sign, real))
+
+    def weights(self, k: Array) -> Array:
+        """w_k at integer k."""
+        return 1 + ((k > 0) & (2 * k < self.length) & self.weighted)
+
+    def conjugate(self) -> "HalfRoots":
+        return dataclasses.replace(self, sign=-self.sign)
+
+    def transpose(self) -> "HalfRoots":
+        return dataclasses.replace(self, onto_real=not self.onto_real)
 
 
 class Logarithm(NamedTuple):
@@ -96,6 +182,10 @@ class Samples:
     conjugated: bool = False
     row_axis: ClassVar[int | None] = -1
     whole: ClassVar[bool] = False
+    becomes: ClassVar[str | None] = None
+    planes: ClassVar[int] = 2
+    period: ClassVar[float | None] = None
+    inverse: ClassVar[Matrix | None] = None
 
     def prepare(self, operand: Logarithm, real: DTypeLike) -> Logarithm:
         return operand if self.unit is None else limbs_of(operand, self.unit, real)
@@ -138,8 +228,12 @@ class Dense:
     rows: int
     columns: int
     conjugated: bool = False
+    planes: int = 2
     row_axis: ClassVar[int | None] = -2
     whole: ClassVar[bool] = False
+    becomes: ClassVar[str | None] = None
+    period: ClassVar[float | None] = None
+    inverse: ClassVar[Matrix | None] = None
 
     def prepare(self, operand: Any, real: DTypeLike) -> Any:
         return operand
@@ -167,8 +261,12 @@ class Blocks:
     columns: int
     transposed: bool = False
     conjugated: bool = False
+    planes: int = 2
     row_axis: ClassVar[int | None] = None
     whole: ClassVar[bool] = False
+    becomes: ClassVar[str | None] = None
+    period: ClassVar[float | None] = None
+    inverse: ClassVar[Matrix | None] = None
 
     def prepare(self, operand: Any, real: DTypeLike) -> Any:
         return operand

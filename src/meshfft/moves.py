@@ -8,12 +8,13 @@ from .arguments import Transform
 from .layout import Cut, Cuts, Layout, even_cuts, nested
 from .local import fits_stockham
 from .machine import Machine
-from .matrices import Matrix, Roots
+from .matrices import HalfRoots, Matrix, Roots
 from .phase import MAX_LENGTH
-from .steps import LocalFFT, PhaseFFT, Pipeline, RingDense, Step, Swap
+from .steps import LocalFFT, PhaseFFT, Pipeline, RealFFT, RingDense, Step, Swap
 from .tiers import Dot
 from .work import Work
 
+XLA_DIMS = 3  # of one real FFT
 CHUNKS = 8  # of a pipeline: the first is computed while nothing travels, and each costs a message more
 
 
@@ -28,8 +29,9 @@ class Problem:
         goal: the layout wanted, or None for any whose padding, if it has some, lies at the tail.
         even: accept only a final layout without padding.
         machine: what prices a step.
-        itemsize: bytes of one element.
+        itemsize: bytes of a complex number; a real one has half as many.
         dots: the ways to multiply that the precision asked for allows.
+        real: the array comes real.
     """
 
     start: Layout
@@ -40,10 +42,19 @@ class Problem:
     machine: Machine
     itemsize: int
     dots: tuple[Dot, ...]
+    real: bool = False
 
-    def work(self, step: Step, layout: Layout) -> Work:
+    def work(self, step: Step, layout: Layout, todo: dict[int, Matrix]) -> Work:
         """What a step costs a device."""
-        return step.work(layout, self.itemsize, self.machine.chip)
+        size = self.itemsize // 2 if self.real_at(todo) else self.itemsize
+        return step.work(layout, size, self.machine.chip)
+
+    def real_at(self, todo: dict[int, Matrix]) -> bool:
+        """Whether the array is real while these dimensions are still to be transformed."""
+        for dim, matrix in zip(self.transform.dims, self.transform.matrices, strict=True):
+            if matrix.becomes is not None:
+                return (matrix.becomes == "complex") == (dim in todo)
+        return self.real
 
     def todo(self, done: frozenset[int]) -> dict[int, Matrix]:
         """The dimensions still to be transformed, with their matrices."""
@@ -57,15 +68,45 @@ def moves(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator
         yield from offered(problem, layout, todo)
 
 
+def _ready(todo: dict[int, Matrix]) -> dict[int, Matrix]:
+    """The dimensions that may come next: real lines become complex first, and complex ones real last."""
+    turning = {dim: matrix for dim, matrix in todo.items() if matrix.becomes is not None}
+    others = {dim: matrix for dim, matrix in todo.items() if matrix.becomes is None}
+    last = any(matrix.becomes == "real" for matrix in turning.values())
+    return others if last and others else turning or others
+
+
 def _local(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[LocalFFT]:
     """All whole dimensions in one call of XLA, or the first of them by the engine that needs no transpose."""
-    roots = {d: m for d, m in sorted(todo.items()) if isinstance(m, Roots) and m.whole and layout.parts[d] == 1}
+    roots = _whole(layout, _ready(todo))
     if roots:
         dims, lengths = tuple(roots), tuple(m.length for m in roots.values())
         sign = next(iter(roots.values())).sign
         yield LocalFFT(dims, sign, lengths, lengths, "xla")
         if problem.machine.chip.cached and fits_stockham(layout.block, dims[0], lengths[0]):
             yield LocalFFT(dims[:1], sign, lengths[:1], lengths[:1], "stockham")
+
+
+def _whole(layout: Layout, todo: dict[int, Matrix]) -> dict[int, Roots]:
+    """The dimensions of a complex FFT that every device holds whole."""
+    return {d: m for d, m in sorted(todo.items()) if isinstance(m, Roots) and m.whole and layout.parts[d] == 1}
+
+
+def _real(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[RealFFT]:
+    """The halved dimension with all others that are whole in one call of XLA, or alone."""
+    for dim, matrix in todo.items():
+        if isinstance(matrix, HalfRoots) and layout.parts[dim] == 1:
+            others = {d: m.length for d, m in _whole(layout, todo).items()}
+            joint = 0 < len(others) <= XLA_DIMS - 1
+            if joint and (not matrix.onto_real or len(todo) == len(others) + 1):
+                yield _real_fft({**others, dim: matrix.length}, matrix, "xla")
+            if not matrix.onto_real or len(todo) == 1:
+                yield _real_fft({dim: matrix.length}, matrix, "matmul" if problem.machine.chip.side > 1 else "xla")
+
+
+def _real_fft(lengths: dict[int, int], matrix: HalfRoots, engine: str) -> RealFFT:
+    points = tuple(lengths.values())
+    return RealFFT(tuple(lengths), matrix, points, (*points[:-1], matrix.rows), engine)
 
 
 def _pipelines(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Pipeline]:
@@ -88,7 +129,7 @@ def _chunked(layout: Layout, local: LocalFFT, swap: Swap) -> int | None:
 
 
 def _phase(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[PhaseFFT]:
-    for dim, matrix in todo.items():
+    for dim, matrix in _ready(todo).items():
         parts, size = layout.parts[dim], layout.shape[dim]
         fits = nested(layout.cuts[dim]) and size == matrix.rows < MAX_LENGTH
         if isinstance(matrix, Roots) and matrix.whole and fits and parts > 1 and size % parts**2 == 0:
@@ -96,14 +137,15 @@ def _phase(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterato
 
 
 def _ring(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[RingDense]:
-    for dim, matrix in todo.items():
+    real = problem.real_at(todo)
+    for dim, matrix in _ready(todo).items():
         slot = None if matrix.row_axis is None else problem.transform.dims.index(dim)
         if max(matrix.rows, matrix.columns) < MAX_LENGTH:
             cuts, parts = layout.resize(dim, matrix.rows).cuts[dim], layout.parts[dim]
             for dot in problem.dots:
-                yield RingDense(dim, matrix, matrix.rows, cuts, dot, slot)
+                yield RingDense(dim, matrix, matrix.rows, cuts, dot, slot, real=real)
                 if parts > 2 and problem.machine.network is not None:
-                    yield RingDense(dim, matrix, matrix.rows, cuts, dot, slot, two_way=True)
+                    yield RingDense(dim, matrix, matrix.rows, cuts, dot, slot, two_way=True, real=real)
 
 
 def _swaps(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Swap]:
@@ -117,7 +159,8 @@ def _swaps(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterato
 
 def _evasions(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Swap]:
     """Axes may leave only where the result would not divide as it came."""
-    return _swaps(problem, layout, todo) if problem.even and problem.goal is None else iter(())
+    settled = problem.goal is not None and problem.goal.axes == problem.start.axes
+    return iter(()) if settled or not problem.even else _swaps(problem, layout, todo)
 
 
 def _targets(problem: Problem, layout: Layout, source: int, todo: dict[int, Matrix]) -> list[int]:
@@ -150,9 +193,9 @@ def _leaving(problem: Problem, layout: Layout, source: int, target: int, moved: 
 
 Offer = Callable[[Problem, Layout, dict[int, Matrix]], Iterator[Step]]
 METHODS: dict[str, tuple[Offer, ...]] = {
-    "auto": (_local, _swaps, _pipelines, _ring, _phase),
-    "transpose": (_local, _swaps, _pipelines),
-    "cooley-tukey": (_local, _phase),
+    "auto": (_local, _real, _swaps, _pipelines, _ring, _phase),
+    "transpose": (_local, _real, _swaps, _pipelines),
+    "cooley-tukey": (_local, _real, _phase),
     "kdft": (_ring, _evasions),
 }
 

@@ -32,7 +32,9 @@ def furnish(walk: Walk, sources: tuple[Any, ...], platform: str | None, real: An
         if isinstance(step, RingDense) and platform in OWN_SPLIT and not step.turned:
             source = step.matrix if step.slot is None else sources[step.slot]
             if (table := _table(source, step.matrix, step.dot)) is not None:
-                step = dataclasses.replace(step, matrix=Dense(*table.shape[-2:]), slot=len(operands))
+                step = dataclasses.replace(
+                    step, matrix=Dense(table.shape[-2], table.shape[-1], planes=step.matrix.planes), slot=len(operands)
+                )
                 operands.append(table)
         steps.append(step)
     return dataclasses.replace(walk, steps=tuple(steps)), tuple(operands)

@@ -14,7 +14,7 @@ from jax import Array
 from jax.sharding import AbstractMesh, Mesh, NamedSharding
 
 from .arguments import Transform
-from .dispatch import Setting, applied, formed, parts
+from .dispatch import Setting, applied, formed, is_planes, parts
 from .errors import check
 from .layout import AnyMesh, Layout, axis_sizes
 from .machine import Machine, Seconds
@@ -36,7 +36,7 @@ class Plan:
         walk: the steps, and the layouts between them.
         transform: what is computed: dimensions, lengths, sign and factor.
         mesh: the mesh it runs on, concrete or described; None for one device.
-        dtype: the complex type it computes in and returns.
+        dtype: the complex type it computes in; real arrays are of its planes' type.
         method: the method asked for.
         order: "natural" or "any".
         machine: what priced the walks.
@@ -124,7 +124,7 @@ class Plan:
     @property
     def collectives(self) -> dict[str, int]:
         """How many collectives one run on an array does, each hop of a ring counted."""
-        return self.walk.collectives(2 if self.dtype.kind == "c" else 1)
+        return self.walk.collectives
 
     @property
     def stages(self) -> tuple["Plan", ...]:
@@ -154,7 +154,7 @@ class Plan:
         scale = self.transform.inverse_scale
         if scale is None:
             raise ValueError("the samples are not the uniform ones: solve for the input with plan.solve(y)")
-        return self._run(_back(self.walk, scale), y)
+        return self._run(_inverse(self.walk, scale), y)
 
     def solve(self, y: Any, *, tikhonov: float | None = None, truncation: float | None = None) -> Solution:
         """The input whose samples are y, what its value is worth, and how it was found: `ikdftn` on stored arrays.
@@ -170,7 +170,7 @@ class Plan:
 
     def adjoint(self, y: Any) -> Array:
         """The conjugate transpose: <plan(x), y> = <x, plan.adjoint(y)>."""
-        return self._run(_back(self.walk, self.walk.scale), y)
+        return self._run(_adjoint(self.walk), y)
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain values, for JSON."""
@@ -178,6 +178,7 @@ class Plan:
         return {
             "shape": list(self.shape),
             "out_shape": list(self.out_shape),
+            "kind": self.transform.name,
             "dtype": self.dtype.name,
             "mesh": axis_sizes(self.mesh),
             "method": self.method,
@@ -212,7 +213,7 @@ class Plan:
 
     def _title(self) -> str:
         mesh = ", ".join(f"{k}={v}" for k, v in axis_sizes(self.mesh).items()) or "none"
-        kind = "inverse transform" if self.transform.backward else "transform"
+        kind = self.transform.name
         resized = f" to {' x '.join(map(str, self.out_shape))}" * (self.shape != self.out_shape)
         return f"{kind} of {' x '.join(map(str, self.shape))}{resized} {self.dtype.name}, mesh {mesh}"
 
@@ -236,8 +237,15 @@ class Plan:
         }
 
     def _run(self, walk: Walk, x: Any) -> Any:
-        arrays = self._all_placed(walk.start, x)
-        return formed(applied(arrays, walk, self.points, self._mesh_of(arrays[0]), self.machine.chip, self.dtype))
+        arrays, planes = self._all_placed(walk.start, x), is_planes(x)
+        if walk.real:
+            found = "two planes" if len(arrays) == 2 else arrays[0].dtype
+            fits = len(arrays) == 1 and arrays[0].dtype.kind != "c"
+            check(fits, f"the plan takes a real array, this is {found}: give its real part", TypeError)
+        elif planes and len(arrays) == 1:
+            arrays = (*arrays, jax.numpy.zeros_like(arrays[0]))
+        mesh, chip = self._mesh_of(arrays[0]), self.machine.chip
+        return formed(applied(arrays, walk, self.points, mesh, chip, self.dtype, planes))
 
     def _all_placed(self, layout: Layout, x: Any) -> tuple[Array, ...]:
         return tuple(self._placed(layout, part) for part in parts(x))
@@ -271,5 +279,10 @@ class Plan:
 
 
 @functools.lru_cache(maxsize=1024)
-def _back(walk: Walk, scale: float) -> Walk:
-    return walk.back(scale)
+def _inverse(walk: Walk, scale: float) -> Walk:
+    return walk.inverse(scale)
+
+
+@functools.lru_cache(maxsize=1024)
+def _adjoint(walk: Walk) -> Walk:
+    return walk.adjoint()

@@ -20,7 +20,7 @@ from .topology import ORDERS as DEVICE_ORDERS
 from .topology import Topology, machine_of, placed
 from .topology import topology as named
 
-WHAT = ("s", "axes", "norm", "inverse", "points")  # what is transformed; the rest says how
+WHAT = ("s", "axes", "norm", "kind", "inverse", "points")  # what is transformed; the rest says how
 
 
 def plan(
@@ -32,6 +32,7 @@ def plan(
     axes: Sequence[int] | None = None,
     dtype: DTypeLike = "complex64",
     norm: str | None = None,
+    kind: str = "fft",
     method: str = "auto",
     order: str = "natural",
     inverse: bool = False,
@@ -50,6 +51,7 @@ def plan(
             mesh on one device, or on a topology's best; without a spec mesh axis i cuts dimension i.
         s, axes, norm: transform lengths, dimensions and scale, as numpy.fft.fftn.
         dtype: type of the input; complex64 for anything of 32 bits or fewer, complex128 otherwise.
+        kind: "fft", "rfft" (of real arrays) or "hfft" (of half arrays, with real spectra); with `inverse`, its inverse.
         method: "auto", "transpose", "cooley-tukey" (the paper's FFT) or "kdft" (the paper's KDFT).
         order, inverse: "natural" or "any" as `fftn`; plan the inverse transform.
         points, precision, multiplications: as `kdftn`; points exclude `s` and `inverse`.
@@ -61,7 +63,7 @@ def plan(
     Raises:
         ValueError, TypeError: an argument that does not fit, with what would.
     """
-    shape, what = integers(shape, "shape"), (s, axes, norm, inverse, points)
+    shape, what = integers(shape, "shape"), (s, axes, norm, kind, inverse, points)
     check(min(shape, default=0) >= 0, f"shape {shape} has a negative size: give sizes of 0 or more")
     how = {"dtype": dtype, "method": method, "order": order, "precision": precision, "multiplications": multiplications}
     if topology is not None and mesh is None:
@@ -112,10 +114,10 @@ def _planned(
     complex_type, sizes = complex_dtype(np.dtype(dtype), precision), axis_sizes(mesh)
     transform, samples = _transform(shape, what, complex_type)
     start = from_spec(shape, sizes, _default_spec(len(shape), sizes) if spec is None else spec)
-    dots = dots_of(np.dtype(dtype), precision, multiplications)
+    dots, real = dots_of(np.dtype(dtype), precision, multiplications), transform.takes_real(np.dtype(dtype).kind != "c")
 
     def on(machine: Machine) -> Plan:
-        walk = find_walk(start, transform, method, order, machine, complex_type.itemsize, dots)
+        walk = find_walk(start, transform, method, order, machine, complex_type.itemsize, dots, real=real)
         return Plan(walk, transform, mesh, complex_type, method, order, machine, dots, samples)
 
     if topology is None:
@@ -132,11 +134,12 @@ def _transform(
     shape: tuple[int, ...], what: tuple[Any, ...], dtype: np.dtype
 ) -> tuple[Transform, tuple[Points | None, ...]]:
     """What is computed: a transform of uniform samples, or of any."""
-    s, axes, norm, inverse, points = what
-    dims, lengths = resolve(shape, s, axes)
+    s, axes, norm, kind, inverse, points = what
+    dims, lengths = resolve(shape, s, axes, kind, inverse)
     if points is None:
-        return transform_of(dims, lengths, norm, inverse), ()
-    check(s is None and not inverse, "points cannot go with s or inverse: give as many points as are wanted")
+        return transform_of(dims, lengths, norm, inverse, kind), ()
+    alone = s is None and not inverse and kind == "fft"
+    check(alone, "points cannot go with s, kind or inverse: give as many points as are wanted")
     check_once(dims)
     samples = entries(points, dims)
     return sampled(shape, dims, samples, norm, dtype), samples

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 from jax import Array
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
+from .dtypes import real_dtype
 from .layout import AnyMesh, Cuts, Layout, even_cuts, spec_of
 from .matrices import Samples
 from .steps import RingDense
@@ -25,34 +27,50 @@ walk_p.multiple_results = True
 
 
 class Job(NamedTuple):
-    """What an equation does: a walk, on a mesh, of one array or two planes; `tree` is that of the walk's operands."""
+    """What an equation does: a walk, on a mesh, of an array or its planes; `tree` is that of the walk's operands."""
 
     walk: Walk
     mesh: AnyMesh | None
-    arrays: int
+    planes: bool
     tree: Any
 
+    @property
+    def arrays(self) -> int:
+        """How many arrays go in: a complex one may be two planes."""
+        return 2 if self.planes and not self.walk.real else 1
 
-def bind(arrays: Sequence[Array], walk: Walk, mesh: AnyMesh | None, operands: tuple[Any, ...] = ()) -> list[Array]:
+    @property
+    def results(self) -> int:
+        """How many come out."""
+        return 2 if self.planes and not self.walk.reals[-1] else 1
+
+
+def bind(
+    arrays: Sequence[Array],
+    walk: Walk,
+    mesh: AnyMesh | None,
+    planes: bool = False,
+    operands: tuple[Any, ...] = (),
+) -> list[Array]:
     """The walk as one equation of JAX; operands are stored as their steps take them (see RingDense.store)."""
     leaves, tree = jax.tree.flatten(operands)
-    return walk_p.bind(*arrays, *leaves, job=Job(walk, mesh, len(arrays), tree))
+    return walk_p.bind(*arrays, *leaves, job=Job(walk, mesh, planes, tree))
 
 
 def _run(*values: Any, job: Job) -> list[Array]:
-    walk, mesh, many, tree = job
-    arrays, operands = values[:many], jax.tree.unflatten(tree, values[many:])
+    walk, mesh, planes, tree = job
+    arrays, operands = values[: job.arrays], jax.tree.unflatten(tree, values[job.arrays :])
 
     def inside(arrays: tuple[Array, ...], operands: tuple[Any, ...]) -> list[Any]:
-        done = walk.apply(arrays[0] if many == 1 else arrays, *operands)
-        return [done] if many == 1 else list(done)
+        done = walk.apply(arrays if planes else arrays[0], *operands)
+        return list(done) if planes else [done]
 
     if mesh is None:
         return inside(arrays, operands)
     operand_specs = _operand_specs(walk, operands)
     operands = jax.tree.map(lambda leaf, spec: _resharded(leaf, mesh, spec), operands, operand_specs)
-    specs = ((walk.start.spec,) * many, operand_specs)
-    mapped = jax.shard_map(inside, mesh=mesh, in_specs=specs, out_specs=[walk.end.spec] * many, check_vma=False)
+    specs, out = ((walk.start.spec,) * job.arrays, operand_specs), [walk.end.spec] * job.results
+    mapped = jax.shard_map(inside, mesh=mesh, in_specs=specs, out_specs=out, check_vma=False)
     return mapped(arrays, operands)
 
 
@@ -71,10 +89,12 @@ def _operand_specs(walk: Walk, operands: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _abstract(*values: jax.core.ShapedArray, job: Job) -> list[jax.core.ShapedArray]:
-    return [_after(x, job.walk, job.mesh) for x in values[: job.arrays]]
+    return [_after(values[0], job)] * job.results
 
 
-def _after(x: jax.core.ShapedArray, walk: Walk, mesh: AnyMesh | None) -> jax.core.ShapedArray:
+def _after(x: jax.core.ShapedArray, job: Job) -> jax.core.ShapedArray:
+    walk, mesh, real = job.walk, job.mesh, job.planes or job.walk.reals[-1]
+    x = x.update(dtype=real_dtype(x.dtype) if real else np.result_type(x.dtype, np.complex64))
     if mesh is None or x.sharding.mesh.empty:
         return x.update(shape=walk.end.storage)
     explicit = {name for name, kind in zip(mesh.axis_names, mesh.axis_types, strict=True) if kind == AxisType.Explicit}
@@ -116,7 +136,8 @@ def _along_samples(
     other = step.after(layout) if step.turned else layout
     n = other.positions(step.dim).astype(slope[0].dtype)
     first, last = (slope, (n,)) if step.turned else ((n,), slope)
-    return _scaled(bind(_scaled(arrays, first, step.dim), job.walk, job.mesh, operands), last, step.dim)
+    changed = bind(_scaled(arrays, first, step.dim), job.walk, job.mesh, job.planes, operands)
+    return _scaled(changed, last, step.dim)
 
 
 def _scaled(arrays: Sequence[Array], factor: tuple[Any, ...], dim: int) -> list[Array]:
@@ -141,13 +162,14 @@ def _is_zero(change: Any) -> bool:
 
 def _transpose(cts: Sequence[Any], *values: Any, job: Job) -> list[Any]:
     """In the array the walk back; of planes, the adjoint. In an operand, JAX's transpose of the mapped ring."""
-    walk, mesh, many, tree = job
+    walk, mesh, planes, tree = job
+    many = job.arrays
     if all(isinstance(ct, ad.Zero) for ct in cts):
         return [ad.Zero(v.aval) if ad.is_undefined_primal(v) else None for v in values]
     cts = [ad.instantiate_zeros(ct) for ct in cts]
     if ad.is_undefined_primal(values[0]):
-        back = walk.transpose() if many == 1 else walk.transpose().conjugate()
-        return [*bind(cts, back, mesh, jax.tree.unflatten(tree, values[many:])), *(None for _ in values[many:])]
+        back, operands = walk.adjoint() if planes else walk.transpose(), jax.tree.unflatten(tree, values[many:])
+        return [*bind(cts, back, mesh, planes, operands), *(None for _ in values[many:])]
     place = next(j for j, v in enumerate(values) if ad.is_undefined_primal(v))
     aval = values[place].aval
 
@@ -163,11 +185,12 @@ def _transpose(cts: Sequence[Any], *values: Any, job: Job) -> list[Any]:
 
 
 def _batch(axis_data, values, dims, *, job: Job):  # type: ignore[no-untyped-def]
-    walk, mesh, many, tree = job
+    walk, mesh, planes, tree = job
+    many = job.arrays
     if any(dim is not None for dim in dims[many:]):
-        return _one_by_one(values, dims, job), [0] * many
+        return _one_by_one(values, dims, job), [0] * job.results
     if all(dim is None for dim in dims[:many]):
-        return walk_p.bind(*values, job=job), [None] * many
+        return walk_p.bind(*values, job=job), [None] * job.results
     place = dims[0] if len(set(dims[:many])) == 1 else 0
     size = next(x.shape[d] for x, d in zip(values, dims, strict=True) if d is not None)
     arrays = [
@@ -176,7 +199,8 @@ def _batch(axis_data, values, dims, *, job: Job):  # type: ignore[no-untyped-def
     axes = axis_data.explicit_mesh_axis or axis_data.spmd_name or ()
     axes = (axes,) if isinstance(axes, str) else tuple(axes)
     wider = walk.insert(place, size, _batch_cuts(size, axes, mesh))
-    return bind(arrays, wider, mesh, jax.tree.unflatten(tree, values[many:])), [place] * many
+    operands = jax.tree.unflatten(tree, values[many:])
+    return bind(arrays, wider, mesh, planes, operands), [place] * job.results
 
 
 def _one_by_one(values: Sequence[Array], dims: Sequence[int | None], job: Job) -> list[Array]:

@@ -61,11 +61,12 @@ def _search(problem: Problem, memory: float, weight: float, budget: float) -> tu
         layout, done = node
         if not problem.todo(done) and _wanted(problem, layout):
             return path
-        for step in moves(problem, layout, problem.todo(done)):
+        todo = problem.todo(done)
+        for step in moves(problem, layout, todo):
             budget -= 1
             if budget < 0:
                 raise _TooManyError
-            work = problem.work(step, layout)
+            work = problem.work(step, layout, todo)
             if work.peak_bytes > memory:
                 continue
             after = (step.after(layout), done.union(step.dims))
@@ -86,11 +87,13 @@ class _Ahead:
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.todo = problem, problem.todo(frozenset())
-        sizes = [min(n, self.todo[d].rows) if d in self.todo else n for d, n in enumerate(problem.start.shape)]
+        sizes = [min(n, _least_rows(self.todo[d])) if d in self.todo else n for d, n in enumerate(problem.start.shape)]
         self.points = math.prod(sizes) // math.prod(problem.start.parts)
-        self.bytes, self.machine = self.points * problem.itemsize, problem.machine
+        stays_real = problem.real and not any(matrix.becomes for matrix in self.todo.values())
+        self.share, self.machine = (2 if stays_real else 1), problem.machine
+        self.bytes = self.points * problem.itemsize // self.share
         self.swap = self._least(memory_bytes=SWAP_PASSES * self.bytes, sent_bytes=self.bytes // 2, all_to_alls=1)
-        self.dense = min(dot.flops for dot in problem.dots)
+        self.dense = min(dot.flops for dot in problem.dots) // self.share**2
         self.fft = {dim: self._arithmetic(matrix) for dim, matrix in self.todo.items()}
         self.ring = {dim: self._rings(matrix) for dim, matrix in self.todo.items()}
 
@@ -101,18 +104,20 @@ class _Ahead:
 
     def _arithmetic(self, matrix: Matrix) -> float:
         """The least seconds any step takes for one dimension."""
-        passes, log = {"memory_bytes": 2 * self.bytes}, math.log2(max(matrix.rows, 1))
-        dense = self._least(matrix_flops=self.dense * self.points * matrix.rows, **passes)
+        passes, rows = {"memory_bytes": 2 * self.bytes}, _least_rows(matrix)
+        dense = self._least(matrix_flops=self.dense * self.points * rows, **passes)
         if not matrix.whole:
             return dense
         if (side := self.machine.chip.side) > 1:
-            rows = sum(balanced(matrix.rows, side))
-            return min(dense, self.machine.price(Work(6 * rows * self.points, "bf16x6", memory_bytes=2 * self.bytes)))
-        return min(dense, self._least(vector_flops=int(5 * self.points * log), **passes))
+            flops = 6 * sum(balanced(rows, side)) * self.points // self.share
+            return min(dense, self.machine.price(Work(flops, "bf16x6", memory_bytes=2 * self.bytes)))
+        flops = int(5 * self.points * math.log2(max(rows, 1))) // self.share
+        return min(dense, self._least(vector_flops=flops, **passes))
 
     def _rings(self, matrix: Matrix) -> float:
         """The least seconds of a dimension that stays cut, over two shards."""
-        dense = self._least(matrix_flops=self.dense * self.points * matrix.rows, sent_bytes=self.bytes, hops=1)
+        flops = self.dense * self.points * _least_rows(matrix)
+        dense = self._least(matrix_flops=flops, sent_bytes=self.bytes, hops=1)
         passes = PHASE_PASSES - 2 if self.machine.chip.side == 1 else 2 * UNIT_PASSES
         sent, memory = self.bytes // 2 + self.bytes, passes * self.bytes
         phase = self._arithmetic(matrix) + self._least(memory_bytes=memory, sent_bytes=sent, hops=1)
@@ -130,6 +135,11 @@ class _Ahead:
             return self.fft[dim] + self.swap * bool(wanted)
         leaves, returns = goal is None or cuts[:1] == wanted[:1], bool(wanted)
         return min(self.fft[dim] + self.swap * (leaves + returns), self.ring[dim])
+
+
+def _least_rows(matrix: Matrix) -> int:
+    """Rows of a matrix; where it halves a spectrum, in complex numbers on either side."""
+    return matrix.rows if matrix.becomes is None else max(min(matrix.rows, matrix.columns) - 1, 1)
 
 
 def _wanted(problem: Problem, layout: Layout) -> bool:

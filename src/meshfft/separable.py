@@ -73,14 +73,11 @@ def apply_separable(
     arrays = received(x)
     dims, _ = resolve_once(arrays[0].shape, None, axes)
     pairs = [(d, _source(m, d)) for d, m in zip(dims, _listed(matrices, len(dims)), strict=True) if m is not None]
-    shape, dtype = arrays[0].shape, complex_dtype(arrays[0].dtype, precision)
-    real = real_dtype(dtype)
-    if len(arrays) == 1 and not any(_is_complex(value) for value in (arrays[0], *(m for _, m in pairs))):
-        dtype = real
+    shape, real = arrays[0].shape, real_dtype(complex_dtype(arrays[0].dtype, precision))
     chosen = tuple(_matrix(source, shape[dim], dim, real) for dim, source in pairs)
     transform = Transform(tuple(dim for dim, _ in pairs), chosen, 1.0)
     sources = tuple(None if isinstance(source, BlockMatrix) else source for _, source in pairs)
-    return transformed(arrays, transform, Options("kdft", "natural", spec, precision, multiplications), sources, dtype)
+    return transformed(arrays, transform, Options("kdft", "natural", spec, precision, multiplications), sources)
 
 
 def _listed(matrices: Any, many: int) -> Sequence[Any]:
@@ -105,8 +102,6 @@ def _source(matrix: Any, dim: int) -> Any:
 
 
 def _is_complex(value: Any) -> bool:
-    if isinstance(value, Points):
-        return True
     return bool(jnp.iscomplexobj(_sketch(value) if isinstance(value, BlockMatrix) else value))
 
 
@@ -125,4 +120,7 @@ def _matrix(source: Any, size: int, dim: int, real: np.dtype) -> Matrix:
         f"the matrix of axis {dim} has shape ({rows}, {columns}), the dimension {size}: give (m, {size})",
     )
     check(rows >= 1, f"the matrix of axis {dim} has no rows: give at least one")
-    return Blocks(source.block, rows, columns) if isinstance(source, BlockMatrix) else Dense(rows, columns)
+    planes = 2 if _is_complex(source) else 1
+    if isinstance(source, BlockMatrix):
+        return Blocks(source.block, rows, columns, planes=planes)
+    return Dense(rows, columns, planes=planes)

@@ -17,7 +17,7 @@ from .chips import GENERIC
 from .hardware import Chip
 from .layout import Cuts, Layout
 from .planes import Block, in_planes
-from .steps import Step
+from .steps import Step, turned
 from .work import Work, total
 
 
@@ -30,12 +30,14 @@ class Walk:
         steps: the steps, first to last.
         scale: the result is multiplied by this.
         planes: every step works on planes, so that a complex array is taken apart once and joined once.
+        real: the array it starts from is real.
     """
 
     start: Layout
     steps: tuple[Step, ...]
     scale: float = 1.0
     planes: bool = False
+    real: bool = False
 
     @functools.cached_property
     def layouts(self) -> tuple[Layout, ...]:
@@ -52,19 +54,27 @@ class Walk:
         """The layout the result is in."""
         return self.layouts[-1]
 
+    @functools.cached_property
+    def reals(self) -> tuple[bool, ...]:
+        """Whether the array is real before each step, and at the end."""
+        sizes = itertools.accumulate(self.steps, turned, initial=1 if self.real else 2)
+        return tuple(size == 1 for size in sizes)
+
     def works(self, itemsize: int, chip: Chip) -> tuple[Work, ...]:
-        """What each step costs one device."""
-        return tuple(step.work(layout, itemsize, chip) for step, layout in self.pairs)
+        """What each step costs one device; a complex number has `itemsize` bytes, a real one half as many."""
+        sizes = (itemsize // 2 if real else itemsize for real in self.reals)
+        return tuple(step.work(layout, size, chip) for (step, layout), size in zip(self.pairs, sizes, strict=False))
 
     def work(self, itemsize: int, chip: Chip) -> Work:
         """What the whole walk costs one device."""
         return total(self.works(itemsize, chip))
 
-    def collectives(self, planes: int) -> dict[str, int]:
-        """How many collectives one run does, each hop of a ring counted, for numbers of one or two planes."""
+    @property
+    def collectives(self) -> dict[str, int]:
+        """How many collectives one run does, each hop of a ring counted."""
         counts = {"all-to-all": 0, "collective-permute": 0}
-        for step, layout in self.pairs:
-            work, apart = step.work(layout, 1, GENERIC), planes if self.planes or step.planar else 1
+        for step, real, work in zip(self.steps, self.reals, self.works(2, GENERIC), strict=False):
+            apart = 2 if (self.planes or step.planar) and not real else 1
             counts["all-to-all"] += apart * work.all_to_alls
             counts["collective-permute"] += apart * work.hops
         return {name: count for name, count in counts.items() if count}
@@ -92,23 +102,29 @@ class Walk:
     def transpose(self) -> "Walk":
         """The walk back by the transposed matrix."""
         steps = tuple(step.transpose(layout) for step, layout in self.pairs)
-        return Walk(self.end, steps[::-1], self.scale, self.planes)
+        return Walk(self.end, steps[::-1], self.scale, self.planes, self.reals[-1])
 
     def conjugate(self) -> "Walk":
         """The walk by the conjugate matrix."""
         return dataclasses.replace(self, steps=tuple(step.conjugate() for step in self.steps))
 
-    def back(self, scale: float) -> "Walk":
-        """The walk back by the adjoint matrix, scaled anew: the adjoint itself, or the inverse."""
-        return dataclasses.replace(self.transpose().conjugate(), scale=scale)
+    def adjoint(self) -> "Walk":
+        """The walk back by the adjoint matrix."""
+        return self.transpose().conjugate()
+
+    def inverse(self, scale: float) -> "Walk":
+        """The walk back by the inverse matrix, which the steps' own leave to be scaled."""
+        steps = tuple(step.invert(layout) for step, layout in self.pairs)
+        return Walk(self.end, steps[::-1], scale, self.planes, self.reals[-1])
 
     def insert(self, dim: int, size: int, cuts: Cuts) -> "Walk":
         """The walk of an array with one more dimension before `dim`, which stays as it is."""
         start = self.start.insert(dim, size, cuts)
-        return Walk(start, tuple(step.insert(dim) for step in self.steps), self.scale, self.planes)
+        return Walk(start, tuple(step.insert(dim) for step in self.steps), self.scale, self.planes, self.real)
 
     def stages(self) -> tuple["Walk", ...]:
         """A walk for each step, which one after the other do the same."""
         last = len(self.steps) - 1
         scales = [1.0] * last + [self.scale]
-        return tuple(Walk(at, (s,), by, self.planes) for (s, at), by in zip(self.pairs, scales, strict=True))
+        parts = zip(self.pairs, scales, self.reals[:-1], strict=True)
+        return tuple(Walk(at, (step,), by, self.planes, real) for (step, at), by, real in parts)

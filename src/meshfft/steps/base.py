@@ -23,6 +23,10 @@ class Step(Protocol):
     def planar(self) -> bool:
         """True where it works on planes."""
 
+    @property
+    def becomes(self) -> str | None:
+        """What numbers the array is made of afterwards, "real" or "complex"; None where they stay what they are."""
+
     def error(self, itemsize: int) -> float:
         """The relative L2 error to expect of it, in complex numbers of so many bytes."""
 
@@ -30,7 +34,7 @@ class Step(Protocol):
         """The layout it leaves."""
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """What it costs one device of a kind."""
+        """What it costs one device of a kind, for elements of so many bytes before it."""
 
     def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
         """One device's new block, in the form of the old one."""
@@ -41,11 +45,19 @@ class Step(Protocol):
     def conjugate(self) -> "Step":
         """The step by the conjugate matrix."""
 
+    def invert(self, layout: Layout) -> "Step":
+        """The step back whose product with this one is a number: the adjoint, but for weights."""
+
     def insert(self, dim: int) -> "Step":
         """The step once the array has a new dimension before `dim`."""
 
     def name(self, layout: Layout) -> str:
         """A few words for tables."""
+
+
+def turned(nbytes: int, step: Step) -> int:
+    """Bytes of an element after a step: a complex number has two reals."""
+    return {"real": nbytes // 2, "complex": 2 * nbytes}.get(step.becomes or "", nbytes)
 
 
 def shift(dim: int, inserted: int) -> int:

@@ -30,6 +30,7 @@ class LocalFFT:
     engine: str = "xla"
     slot: ClassVar[int | None] = None
     planar: ClassVar[bool] = False
+    becomes: ClassVar[str | None] = None
 
     def error(self, itemsize: int) -> float:
         return math.hypot(*(fft_error(length, itemsize) for length in self.lengths))
@@ -77,6 +78,9 @@ class LocalFFT:
 
     def conjugate(self) -> "LocalFFT":
         return dataclasses.replace(self, sign=-self.sign)
+
+    def invert(self, layout: Layout) -> "LocalFFT":
+        return self.transpose(layout).conjugate()
 
     def insert(self, dim: int) -> "LocalFFT":
         return dataclasses.replace(self, dims=tuple(shift(d, dim) for d in self.dims))

@@ -40,6 +40,7 @@ class PhaseFFT:
     length: int
     slot: ClassVar[int | None] = None
     planar: ClassVar[bool] = False
+    becomes: ClassVar[str | None] = None
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -93,6 +94,9 @@ class PhaseFFT:
 
     def conjugate(self) -> "PhaseFFT":
         return dataclasses.replace(self, sign=-self.sign)
+
+    def invert(self, layout: Layout) -> "PhaseFFT":
+        return self.transpose(layout).conjugate()
 
     def insert(self, dim: int) -> "PhaseFFT":
         return dataclasses.replace(self, dim=shift(self.dim, dim))

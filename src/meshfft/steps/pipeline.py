@@ -14,7 +14,7 @@ from ..layout import Layout
 from ..local import resize
 from ..planes import Block
 from ..work import Work, total
-from .base import Step, names, shift
+from .base import Step, names, shift, turned
 from .swap import Swap
 
 
@@ -45,6 +45,10 @@ class Pipeline:
         return tuple(d for step in self.steps for d in step.dims)
 
     @property
+    def becomes(self) -> str | None:
+        return next((step.becomes for step in self.steps if step.becomes), None)
+
+    @property
     def swap(self) -> Swap:
         return next(step for step in self.steps if isinstance(step, Swap))
 
@@ -56,8 +60,11 @@ class Pipeline:
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """That of its steps, its exchange in as many parts as there are chunks; a chunk's temporaries are a part."""
-        works, many = [step.work(before, itemsize, chip) for step, before in self._pairs(layout)], self._many(layout)
-        whole = (math.prod(layout.block) + math.prod(self.after(layout).block)) * itemsize
+        works, many, last = [], self._many(layout), itemsize
+        for step, before in self._pairs(layout):
+            works.append(step.work(before, last, chip))
+            last = turned(last, step)
+        whole = math.prod(layout.block) * itemsize + math.prod(self.after(layout).block) * last
         peak, summed = whole + 2 * max(work.peak_bytes for work in works) // many, total(works)
         moves = tuple(move._replace(nbytes=move.nbytes // many, times=move.times * many) for move in summed.moves)
         exchanges = summed.all_to_alls * many
@@ -83,6 +90,10 @@ class Pipeline:
 
     def transpose(self, layout: Layout) -> "Pipeline":
         steps = tuple(step.transpose(before) for step, before in self._pairs(layout))
+        return dataclasses.replace(self, steps=steps[::-1])
+
+    def invert(self, layout: Layout) -> "Pipeline":
+        steps = tuple(step.invert(before) for step, before in self._pairs(layout))
         return dataclasses.replace(self, steps=steps[::-1])
 
     def conjugate(self) -> "Pipeline":

@@ -19,7 +19,7 @@ from ..precision import LONG_TERMS, TERMS, Factors, Sums, planes_of, product
 from ..ring import ring_fold, ring_scatter
 from ..tiers import Dot
 from ..work import Move, Work
-from .base import names, padded, shift
+from .base import names, padded, shift, turned
 
 PHASE_FLOPS = 40  # one root of unity on the CPU: integer reduction, cos and sin
 LONG_PHASE_FLOPS = 400  # elsewhere, where cos and sin are written out
@@ -44,6 +44,7 @@ class RingDense:
         slot: which of the walk's operands is the matrix's.
         turned: apply the transpose.
         two_way: blocks travel both ways round at once.
+        real: the block is real, and travels as such.
     """
 
     dim: int
@@ -54,11 +55,22 @@ class RingDense:
     slot: int | None = None
     turned: bool = False
     two_way: bool = False
+    real: bool = False
     planar: ClassVar[bool] = True
 
     @property
     def dims(self) -> tuple[int, ...]:
         return (self.dim,)
+
+    @property
+    def becomes(self) -> str | None:
+        return self.matrix.becomes
+
+    @property
+    def products(self) -> int:
+        """Real products that make one of the matrix's entries and an element of the block."""
+        planes = self.matrix.planes * (1 if self.real else 2)
+        return planes // 2 if self.becomes == "real" else self.dot.multiplications if planes == 4 else planes
 
     def error(self, itemsize: int) -> float:
         return self.dot.error
@@ -71,28 +83,30 @@ class RingDense:
         parts, after, block = layout.parts[self.dim], self.after(layout), math.prod(layout.block)
         rows, columns = after.block[self.dim], layout.block[self.dim]
         others = block // max(columns, 1)
-        out = others * rows
-        travels = (out if self.turned else block) * itemsize
+        out, size = others * rows, turned(itemsize, self)
+        travels = out * size if self.turned else block * itemsize
         both = self.two_way and not self.turned and parts > 2
         sums, terms = (2, LONG_TERMS) if chip.planes else (4, TERMS)
-        reals = self.dot.multiplications  # each reads a plane, and reads and writes a sum
-        passes = (
-            4 * parts * (block + out)
-            if chip.cached
-            else 2 * (block + out) + GAUSS_PASSES * parts * block * (reals == 3)
-        )
+        reals = self.products  # each reads a plane, and reads and writes a sum
+        flops = self.dot.flops if reals == self.dot.multiplications else 2 * reals
+        memory = 2 * (2 * parts if chip.cached else 1) * (block * itemsize + out * size)
+        gauss = GAUSS_PASSES * parts * block * itemsize * (reals == 3 and not chip.cached)
         kind, times = ("two-way ring", parts // 2) if both else ("ring", parts - 1)
         return Work(
-            matrix_flops=self.dot.flops * parts * rows * others * padded(columns, chip.side),
+            matrix_flops=flops * parts * rows * others * padded(columns, chip.side),
             tier=self.dot.tier,
             vector_flops=(PHASE_FLOPS if chip.cached else LONG_PHASE_FLOPS) * parts * rows * columns,
-            memory_bytes=passes * itemsize,
-            fed_bytes=0 if chip.cached else parts * reals * (block + 2 * out) * itemsize // 2,
+            memory_bytes=memory + gauss,
+            fed_bytes=0
+            if chip.cached
+            else parts * reals * (block + 2 * out) * (itemsize if self.real else itemsize // 2),
             sent_bytes=(parts - 1) * travels,
             hops=parts - 1,
             moves=(Move(kind, layout.axes[self.dim], travels, times),),
             parts=parts,
-            peak_bytes=((5 if both else 3) * block + sums * out + 3 * rows * min(columns, terms)) * itemsize,
+            peak_bytes=(5 if both else 3) * block * itemsize
+            + sums * out * size
+            + 3 * rows * min(columns, terms) * max(itemsize, size),
         )
 
     def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
@@ -111,13 +125,18 @@ class RingDense:
         return jax.tree.map(lambda leaf: PartitionSpec(*[None] * (leaf.ndim - back), axes), operand)
 
     def transpose(self, layout: Layout) -> "RingDense":
-        back = dataclasses.replace(self, size=layout.shape[self.dim], leaves=layout.cuts[self.dim])
+        real = {"real": True, "complex": False}.get(self.becomes or "", self.real)  # after this step, before that one
+        back = dataclasses.replace(self, size=layout.shape[self.dim], leaves=layout.cuts[self.dim], real=real)
         if self.matrix.row_axis is None:
             return dataclasses.replace(back, matrix=self.matrix.transpose())
         return dataclasses.replace(back, turned=not self.turned)
 
     def conjugate(self) -> "RingDense":
         return dataclasses.replace(self, matrix=self.matrix.conjugate())
+
+    def invert(self, layout: Layout) -> "RingDense":
+        back = self.transpose(layout)
+        return dataclasses.replace(back, matrix=self.matrix.inverse or back.matrix.conjugate())
 
     def insert(self, dim: int) -> "RingDense":
         return dataclasses.replace(self, dim=shift(self.dim, dim))
@@ -151,6 +170,8 @@ class RingDense:
                 columns = starts[shard] + start + jnp.arange(size, dtype=jnp.int32)
                 return _masked(self.matrix.block(operand, rows, columns, real), kept)
 
+            if self.becomes == "real":
+                return _real_part(matrix, held, self.dim, self.dot, total)
             return product(matrix, held, self.dim, self.dot, total)
 
         return planes_of(ring_fold(add, self._read(planes, layout, self.matrix.columns), axes, two_way=self.two_way))
@@ -183,6 +204,13 @@ class RingDense:
         shape = [-1 if d == self.dim else 1 for d in range(layout.ndim)]
         whole = layout.even and layout.shape[self.dim] <= limit
         return planes if whole else tuple(jnp.where(read.reshape(shape), plane, 0) for plane in planes)
+
+
+def _real_part(matrix: Callable[..., Any], held: Planes, dim: int, dot: Dot, total: Sums | None) -> Sums:
+    """The real part of a complex product, of two real ones: re re - im im."""
+    re, im = held
+    total = product(lambda start, size: matrix(start, size)[:1], (re,), dim, dot, total)
+    return product(lambda start, size: (-matrix(start, size)[1],), (im,), dim, dot, total)
 
 
 def _positions(layout: Layout, dim: int, axes: tuple[str, ...], limit: int) -> tuple[Array, Array]:

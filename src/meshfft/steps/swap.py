@@ -31,6 +31,7 @@ class Swap:
     dims: ClassVar[tuple[int, ...]] = ()
     slot: ClassVar[int | None] = None
     planar: ClassVar[bool] = False
+    becomes: ClassVar[str | None] = None
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -84,6 +85,9 @@ class Swap:
 
     def conjugate(self) -> "Swap":
         return self
+
+    def invert(self, layout: Layout) -> "Swap":
+        return self.transpose(layout).conjugate()
 
     def insert(self, dim: int) -> "Swap":
         return dataclasses.replace(self, source=shift(self.source, dim), target=shift(self.target, dim))

@@ -1,0 +1,98 @@
+"""RealFFT: the FFT of real lines that every device holds whole, to their half spectra or back from them."""
+
+import dataclasses
+import math
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+from jax import Array
+
+from ..hardware import Chip
+from ..layout import Layout
+from ..local import fft_error, resize
+from ..matrices import HalfRoots
+from ..planes import Block, in_complex
+from ..real import from_half_spectrum, half_spectrum
+from ..work import Work
+from .base import names, shift
+from .local_fft import LocalFFT
+
+
+@dataclasses.dataclass(frozen=True)
+class RealFFT:
+    """The FFT of whole dimensions between real lines and half spectra, in half the work of a complex one.
+
+        X[.., k] = w_k sum_n x[n] exp(sign 2 pi i k n / N),   k = 0 ... N // 2 along the last of `dims`
+
+    or the transpose of that, real part taken, as the matrix says.
+
+    Attributes:
+        dims: the dimensions; the last has the half spectrum, the others are complex on one side.
+        matrix: that of the last dimension, whose sign is that of all.
+        lengths: points of each dimension.
+        sizes: what is left of each dimension.
+        engine: one of `real`.
+    """
+
+    dims: tuple[int, ...]
+    matrix: HalfRoots
+    lengths: tuple[int, ...]
+    sizes: tuple[int, ...]
+    engine: str = "xla"
+    slot: ClassVar[int | None] = None
+    planar: ClassVar[bool] = False
+
+    @property
+    def becomes(self) -> str:
+        return self.matrix.becomes
+
+    def error(self, itemsize: int) -> float:
+        return math.hypot(*(fft_error(length, itemsize) for length in self.lengths))
+
+    def after(self, layout: Layout) -> Layout:
+        for dim, size in zip(self.dims, self.sizes, strict=True):
+            layout = layout.resize(dim, size)
+        return layout
+
+    def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
+        """Half the arithmetic and half the bytes of the complex transform."""
+        real, size = (self.after(layout), itemsize // 2) if self.matrix.onto_real else (layout, itemsize)
+        whole = LocalFFT(self.dims, self.matrix.sign, self.lengths, self.lengths).work(real, size, chip)
+        return dataclasses.replace(whole, vector_flops=whole.vector_flops // 2, matrix_flops=whole.matrix_flops // 2)
+
+    def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
+        return in_complex(self._apply, block)
+
+    def _apply(self, block: Array) -> Array:
+        matrix, lengths = self.matrix, (*self.lengths[:-1], self.matrix.columns)
+        for dim, length in zip(self.dims, lengths, strict=True):
+            block = resize(block, dim, length)
+        if matrix.onto_real:
+            block = from_half_spectrum(self._weighted(block), self.dims, matrix.length, matrix.sign, self.engine)
+        else:
+            block = self._weighted(half_spectrum(block, self.dims, matrix.sign, self.engine))
+        for dim, size in zip(self.dims, self.sizes, strict=True):
+            block = resize(block, dim, size)
+        return block
+
+    def _weighted(self, block: Array) -> Array:
+        if not self.matrix.weighted:
+            return block
+        shape = [-1 if d == self.dims[-1] else 1 for d in range(block.ndim)]
+        return block * self.matrix.weights(jnp.arange(self.matrix.half)).astype(block.real.dtype).reshape(shape)
+
+    def transpose(self, layout: Layout) -> "RealFFT":
+        sizes = tuple(layout.shape[d] for d in self.dims)
+        return dataclasses.replace(self, matrix=self.matrix.transpose(), sizes=sizes)
+
+    def conjugate(self) -> "RealFFT":
+        return dataclasses.replace(self, matrix=self.matrix.conjugate())
+
+    def invert(self, layout: Layout) -> "RealFFT":
+        return dataclasses.replace(self.transpose(layout), matrix=self.matrix.inverse)
+
+    def insert(self, dim: int) -> "RealFFT":
+        return dataclasses.replace(self, dims=tuple(shift(d, dim) for d in self.dims))
+
+    def name(self, layout: Layout) -> str:
+        return f"{'real from' if self.matrix.onto_real else 'real'} fft {names(self.dims, layout)} ({self.engine})"
