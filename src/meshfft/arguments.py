@@ -47,9 +47,11 @@ class Transform(NamedTuple):
     @property
     def name(self) -> str:
         """What it is, in a few words."""
-        backward = any(isinstance(matrix, Roots | HalfRoots) and matrix.sign > 0 for matrix in self.matrices)
-        turns = next((f"to {matrix.becomes} " for matrix in self.matrices if matrix.becomes is not None), "")
-        return f"{turns}{'inverse ' * backward}transform"
+        for matrix in self.matrices:
+            if isinstance(matrix, HalfRoots):
+                forward = "real" if (matrix.sign > 0) == matrix.onto_real else "Hermitian"
+                return f"{'inverse ' * (matrix.sign > 0)}{forward} transform"
+        return "inverse transform" if any(getattr(m, "sign", -1) > 0 for m in self.matrices) else "transform"
 
 
 def integers(values: Any, name: str) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from .local import fits_stockham
 from .machine import Machine
 from .matrices import HalfRoots, Matrix, Roots
 from .phase import MAX_LENGTH
-from .steps import LocalFFT, PhaseFFT, Pipeline, RealFFT, RingDense, Step, Swap
+from .steps import LocalFFT, PackedFFT, PhaseFFT, Pipeline, RealFFT, RingDense, Step, Swap
 from .tiers import Dot
 from .work import Work
 
@@ -136,6 +136,16 @@ def _phase(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterato
             yield PhaseFFT(dim, matrix.sign, size)
 
 
+def _packed(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[PackedFFT]:
+    """Real lines that are cut, as half as many complex numbers."""
+    for dim, matrix in _ready(todo).items():
+        if isinstance(matrix, HalfRoots) and layout.parts[dim] > 1 and matrix.length < MAX_LENGTH:
+            lines, half = layout.resize(dim, matrix.length), layout.resize(dim, matrix.half)
+            stored = layout == lines.resize(dim, matrix.columns) and nested(lines.cuts[dim])
+            if stored and matrix.length % (2 * layout.parts[dim] ** 2) == 0 and half.parts == lines.parts:
+                yield PackedFFT(dim, matrix)
+
+
 def _ring(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[RingDense]:
     real = problem.real_at(todo)
     for dim, matrix in _ready(todo).items():
@@ -193,9 +203,9 @@ def _leaving(problem: Problem, layout: Layout, source: int, target: int, moved: 
 
 Offer = Callable[[Problem, Layout, dict[int, Matrix]], Iterator[Step]]
 METHODS: dict[str, tuple[Offer, ...]] = {
-    "auto": (_local, _real, _swaps, _pipelines, _ring, _phase),
+    "auto": (_local, _real, _swaps, _pipelines, _ring, _phase, _packed),
     "transpose": (_local, _real, _swaps, _pipelines),
-    "cooley-tukey": (_local, _real, _phase),
+    "cooley-tukey": (_local, _real, _phase, _packed),
     "kdft": (_ring, _evasions),
 }
 

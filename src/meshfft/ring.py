@@ -6,7 +6,7 @@ A barrier ends every turn, so that no hop is put off to a later turn's product.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -111,11 +111,17 @@ def _both_ways(add: Callable[[Any, Any, Any], Total], shard: Any, names: tuple[s
     return total if middle is None else add(total, middle, pairs + 1)
 
 
+def permuted(shard: Shard, axis_name: AxisName, sources: Sequence[int]) -> Shard:
+    """On every position i of a ring the shard of position sources[i], in one collective permute."""
+    names, _ = _ring(axis_name)
+    ordered, place = _mesh_order(names)
+    pairs = [(place[source], place[i]) for i, source in enumerate(sources)]
+    return jax.tree.map(lambda x: lax.ppermute(x, ordered, pairs), shard)
+
+
 def _fetch(shard: Shard, names: tuple[str, ...], size: int, step: int) -> Shard:
     """The shard held by the neighbour `step` ahead on the ring."""
-    ordered, place = _mesh_order(names)
-    pairs = [(place[(i + step) % size], place[i]) for i in range(size)]
-    return jax.tree.map(lambda x: lax.ppermute(x, ordered, pairs), shard)
+    return permuted(shard, names, [(i + step) % size for i in range(size)])
 
 
 def _mesh_order(names: tuple[str, ...]) -> tuple[tuple[str, ...], list[int]]:

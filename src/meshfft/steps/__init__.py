@@ -8,6 +8,7 @@ behind.
 | RealFFT(dims)  | dims whole on each device        | the same axes    | nothing                                  |
 | RingDense(dim) | any                              | the same axes    | (p-1) V in p-1 hops, under the products  |
 | PhaseFFT(dim)  | p^2 divides n                    | the same layout  | (p-1)/p V gathered, then (p-1) V ring    |
+| PackedFFT(dim) | p^2 divides n / 2                | the same axes    | of a complex line half, and a block      |
 | Pipeline(...)  | a dimension its steps leave whole | as its steps     | as its swap, under its local steps       |
 
 A Fourier step multiplies one dimension by V[k, n] = exp(sign 2 pi i k n / N), unscaled: `length` is N, it reads the
@@ -18,6 +19,7 @@ the other sign too, and its inverse is the adjoint over N. None of them is writt
 from .base import Step as Step
 from .base import turned as turned
 from .local_fft import LocalFFT as LocalFFT
+from .packed_fft import PackedFFT as PackedFFT
 from .phase_fft import PhaseFFT as PhaseFFT
 from .pipeline import Pipeline as Pipeline
 from .real_fft import RealFFT as RealFFT
