@@ -92,18 +92,29 @@ def setting(arrays: tuple[Array, ...], options: Options, dtype: np.dtype | None 
         ValueError, TypeError: as `fftn`.
     """
     x, precision = arrays[0], options.precision
-    mesh, spec = placement(x, options.spec)
-    start = from_spec(x.shape, axis_sizes(mesh), spec)
+    start, mesh = located(arrays, options.spec)
     check(
         start.even,
-        f"shape {x.shape} is not divided by spec {spec}: use mf.plan with mf.shard, which keep padded storage",
+        f"shape {x.shape} is not divided by spec {start.spec}: use mf.plan with mf.shard, which keep padded storage",
     )
-    for plane in arrays[1:]:
-        other = from_spec(x.shape, axis_sizes(mesh), placement(plane, options.spec)[1])
-        check(other == start, f"the planes are sharded as {start.spec} and {other.spec}: shard them alike")
     dots = dots_of(x.dtype, precision, options.multiplications)
     dtype = complex_dtype(x.dtype, precision) if dtype is None else dtype
     return Setting(start, mesh, _machine(x, mesh), dtype, dots)
+
+
+def located(arrays: tuple[Array, ...], spec: Spec | None) -> tuple[Layout, AnyMesh | None]:
+    """The layout that an array, or two planes, come in, and their mesh.
+
+    Raises:
+        ValueError, TypeError: as `fftn`.
+    """
+    x = arrays[0]
+    mesh, found = placement(x, spec)
+    start = from_spec(x.shape, axis_sizes(mesh), found)
+    for plane in arrays[1:]:
+        other = from_spec(x.shape, axis_sizes(mesh), placement(plane, spec)[1])
+        check(other == start, f"the planes are sharded as {start.spec} and {other.spec}: shard them alike")
+    return start, mesh
 
 
 def transformed(
@@ -148,12 +159,18 @@ def _program(options: tuple[tuple[str, str | bool], ...]) -> Callable[..., tuple
 def run(
     arrays: tuple[Array, ...], operands: tuple[Any, ...], walk: Walk, mesh: AnyMesh | None, dtype: np.dtype
 ) -> tuple[Array, ...]:
+    """The walk on a stored array, or its planes, computed in `dtype`."""
+    real = real_dtype(dtype)
+    return walked(tuple(x.astype(dtype if len(arrays) == 1 else real) for x in arrays), walk, mesh, operands)
+
+
+def walked(
+    arrays: tuple[Array, ...], walk: Walk, mesh: AnyMesh | None, operands: tuple[Any, ...] = ()
+) -> tuple[Array, ...]:
     """The walk on a stored array, or its planes, in its first layout; without a mesh, on one device.
 
     Where samples are traced, step by step, so that the gradient in them costs one more ring for each dimension.
     """
-    real = real_dtype(dtype)
-    arrays = tuple(x.astype(dtype if len(arrays) == 1 else real) for x in arrays)
     if isinstance(mesh, Mesh) and set(mesh.axis_types) == {AxisType.Auto}:
         # Nothing moves: this shows JAX the mesh, which it does not find inside our operator where x is a constant.
         arrays = jax.lax.with_sharding_constraint(arrays, NamedSharding(mesh, walk.start.spec))
