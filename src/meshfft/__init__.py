@@ -6,6 +6,9 @@ from .api import fftn as fftn
 from .api import ifft as ifft
 from .api import ifft2 as ifft2
 from .api import ifftn as ifftn
+from .frequencies import fftfreq as fftfreq
+from .frequencies import next_fast_len as next_fast_len
+from .frequencies import rfftfreq as rfftfreq
 from .kdft import ikdftn as ikdftn
 from .kdft import kdftn as kdftn
 from .plan import Plan as Plan
