@@ -100,6 +100,13 @@ def test_under_jit_they_are_constants() -> None:
     np.testing.assert_array_equal(jax.jit(lambda: 2 * mf.rfftfreq(16))(), 2 * np.fft.rfftfreq(16))
 
 
+def test_frequencies_stand_where_a_shifted_spectrum_has_them() -> None:
+    """Catches grids that do not rise once they are shifted as the spectrum is."""
+    sharding = NamedSharding(mesh((5,)), P("x"))
+    shifted = np.asarray(mf.fftshift(mf.fftfreq(15, sharding=sharding)))
+    np.testing.assert_array_equal(shifted, (np.arange(-7, 8) * (1 / 15)).astype(np.float32))
+
+
 def _smooth(n: int, top: int) -> bool:
     """True where no prime factor is above `top`, by trial."""
     for p in (2, 3, 5, 7, 11):

@@ -19,7 +19,7 @@ search primitive table placement operands
 choice
 dispatch
 solve
-plan api kdft separable
+plan api kdft separable shifts
 planning aot
 replay calibrate
 bench

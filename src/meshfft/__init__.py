@@ -17,6 +17,8 @@ from .points import Points as Points
 from .ring import ring_sum as ring_sum
 from .separable import BlockMatrix as BlockMatrix
 from .separable import apply_separable as apply_separable
+from .shifts import fftshift as fftshift
+from .shifts import ifftshift as ifftshift
 from .solve import Solution as Solution
 from .storage import gather as gather
 from .storage import shard as shard
