@@ -63,14 +63,14 @@ def ifftshift(
     return _shifted(x, axes, spec, -1)
 
 
-def shift_walk(start: Layout, dims: tuple[int, ...], sign: int, planes: bool = False) -> Walk:
+def shift_walk(start: Layout, dims: tuple[int, ...], sign: int) -> Walk:
     """Rolls by n // 2, or back, once for every time that a dimension is named; none where nothing moves.
 
     The layout must be even.
     """
     named = sorted({*dims}) if 0 not in start.shape else []
     rolls = (Roll(d, sign * dims.count(d) * (start.shape[d] // 2) % start.shape[d]) for d in named)
-    return Walk(start, tuple(roll for roll in rolls if roll.by), planes=planes)
+    return Walk(start, tuple(roll for roll in rolls if roll.by))
 
 
 def _shifted(x: Any, axes: int | Sequence[int] | None, spec: Spec | None, sign: int) -> Any:
@@ -84,5 +84,5 @@ def _shifted(x: Any, axes: int | Sequence[int] | None, spec: Spec | None, sign: 
         f"shape {start.shape} is not divided by spec {start.spec}: a shift would move its padding, so give a spec "
         "whose mesh axes divide it",
     )
-    walk = shift_walk(start, dims, sign, planes=len(arrays) == 2)
+    walk = shift_walk(start, dims, sign)
     return formed(_program(arrays, walk, mesh) if walk.steps else arrays)
