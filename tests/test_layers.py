@@ -12,7 +12,7 @@ LAYERS = """
 errors
 layout work tiers planes limbs zplane extras atomic schedule hardware torus
 dtypes phase precision chips orders hlo ring swap inverse picture
-machine matrices local storage
+machine matrices local storage frequencies
 real
 topology arguments meshes steps
 points walk moves
@@ -20,7 +20,7 @@ search primitive table placement operands
 choice
 dispatch
 calls solve
-plan api hermitian kdft separable
+plan api hermitian kdft separable shifts
 planning aot
 replay calibrate
 bench

@@ -13,6 +13,7 @@ from reference import mesh, noise
 
 import meshfft as mf
 from meshfft.hlo import collectives
+from meshfft.ring import handed_on
 
 RINGS = [((p,), ("x",)) for p in (1, 2, 3, 4, 5, 7, 8)] + [((2, 4), ("x", "y")), ((2, 4), ("y", "x")), ((2, 3), ("y",))]
 
@@ -97,6 +98,25 @@ def test_gradient_is_the_transposed_matrix(kind: AxisType, two_way: bool) -> Non
     np.testing.assert_allclose(pull(weights)[0], matrix.T @ np.asarray(weights), rtol=2e-5, atol=2e-5)
     program = jax.jit(lambda x, w: jax.vjp(run, x)[1](w)).lower(x, weights).compile()
     assert set(collectives(program)) == {"collective-permute"}
+
+
+@pytest.mark.parametrize(("sizes", "axes"), RINGS)
+def test_shards_are_handed_on_by_places(sizes: tuple[int, ...], axes: tuple[str, ...]) -> None:
+    """Catches the wrong way round, axes in the wrong order, and a permute where every shard stays."""
+    devices = mesh(sizes)
+    p = int(np.prod([devices.shape[a] for a in axes]))
+    places = range(-p, p + 2)
+
+    def body(shard: Array) -> list[Array]:
+        return [handed_on(shard, axes, k) for k in places]
+
+    specs = [P(axes)] * len(places)
+    run = jax.jit(jax.shard_map(body, mesh=devices, in_specs=P(axes), out_specs=specs, check_vma=False))
+    x = jax.device_put(np.arange(p), NamedSharding(devices, P(axes)))
+    program = run.lower(x).compile()
+    for k, arrived in zip(places, program(x), strict=True):
+        np.testing.assert_array_equal(arrived, np.roll(np.arange(p), k))
+    assert collectives(program).get("collective-permute", 0) == p - 1  # places that are equal mod p are one
 
 
 def test_the_shard_may_be_a_pytree() -> None:

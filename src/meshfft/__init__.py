@@ -6,6 +6,9 @@ from .api import fftn as fftn
 from .api import ifft as ifft
 from .api import ifft2 as ifft2
 from .api import ifftn as ifftn
+from .frequencies import fftfreq as fftfreq
+from .frequencies import next_fast_len as next_fast_len
+from .frequencies import rfftfreq as rfftfreq
 from .hermitian import hfft as hfft
 from .hermitian import hfft2 as hfft2
 from .hermitian import hfftn as hfftn
@@ -26,6 +29,8 @@ from .points import Points as Points
 from .ring import ring_sum as ring_sum
 from .separable import BlockMatrix as BlockMatrix
 from .separable import apply_separable as apply_separable
+from .shifts import fftshift as fftshift
+from .shifts import ifftshift as ifftshift
 from .solve import Solution as Solution
 from .storage import gather as gather
 from .storage import shard as shard

@@ -87,10 +87,7 @@ def resolve(
         many = len(sizes) if sizes is not None else 0
         check(many <= ndim, f"s has {many} lengths, the array {ndim} dimensions: give at most {ndim}")
         axes = range(ndim) if sizes is None else range(ndim - many, ndim)
-    axes = integers(axes, "axes")
-    for axis in axes:
-        check(-ndim <= axis < ndim, f"axis {axis} is out of range: the array has {ndim} dimensions, 0 to {ndim - 1}")
-    dims = tuple(axis % ndim for axis in axes)
+    dims = dims_of(ndim, axes)
     sizes = (-1,) * len(dims) if sizes is None else sizes
     check(len(sizes) == len(dims), f"s has {len(sizes)} lengths for {len(dims)} axes: give one length for each axis")
     lengths = tuple(shape[d] if n == -1 else n for d, n in zip(dims, sizes, strict=True))
@@ -101,6 +98,19 @@ def resolve(
     for dim, length in zip(dims, lengths, strict=True):
         check(length >= 1, f"length {length} along axis {dim}: a transform needs at least one point")
     return dims, lengths
+
+
+def dims_of(ndim: int, axes: Sequence[int]) -> tuple[int, ...]:
+    """Axes as dimensions, none negative.
+
+    Raises:
+        TypeError: they are no sequence of integers.
+        ValueError: one is out of range.
+    """
+    axes = integers(axes, "axes")
+    for axis in axes:
+        check(-ndim <= axis < ndim, f"axis {axis} is out of range: the array has {ndim} dimensions, 0 to {ndim - 1}")
+    return tuple(axis % ndim for axis in axes)
 
 
 def transform_of(

@@ -97,17 +97,28 @@ def setting(arrays: tuple[Array, ...], options: Options) -> Setting:
         ValueError, TypeError: as `fftn`.
     """
     x, precision = arrays[0], options.precision
-    mesh, spec = placement(x, options.spec)
-    start = from_spec(x.shape, axis_sizes(mesh), spec)
+    start, mesh = located(arrays, options.spec)
     check(
         start.even,
-        f"shape {x.shape} is not divided by spec {spec}: use mf.plan with mf.shard, which keep padded storage",
+        f"shape {x.shape} is not divided by spec {start.spec}: use mf.plan with mf.shard, which keep padded storage",
     )
-    for plane in arrays[1:]:
-        other = from_spec(x.shape, axis_sizes(mesh), placement(plane, options.spec)[1])
-        check(other == start, f"the planes are sharded as {start.spec} and {other.spec}: shard them alike")
     dots = dots_of(x.dtype, precision, options.multiplications)
     return Setting(start, mesh, _machine(x, mesh), complex_dtype(x.dtype, precision), dots)
+
+
+def located(arrays: tuple[Array, ...], spec: Spec | None) -> tuple[Layout, AnyMesh | None]:
+    """The layout that an array, or two planes, come in, and their mesh.
+
+    Raises:
+        ValueError, TypeError: as `fftn`.
+    """
+    x = arrays[0]
+    mesh, found = placement(x, spec)
+    start = from_spec(x.shape, axis_sizes(mesh), found)
+    for plane in arrays[1:]:
+        other = from_spec(x.shape, axis_sizes(mesh), placement(plane, spec)[1])
+        check(other == start, f"the planes are sharded as {start.spec} and {other.spec}: shard them alike")
+    return start, mesh
 
 
 def transformed(
@@ -169,11 +180,18 @@ def run(
     dtype: np.dtype,
     planes: bool,
 ) -> tuple[Array, ...]:
+    """The walk on a stored array, or its planes, computed in `dtype`."""
+    arrays = tuple(x.astype(real_dtype(dtype) if planes or walk.real else dtype) for x in arrays)
+    return walked(arrays, walk, mesh, planes, operands)
+
+
+def walked(
+    arrays: tuple[Array, ...], walk: Walk, mesh: AnyMesh | None, planes: bool, operands: tuple[Any, ...] = ()
+) -> tuple[Array, ...]:
     """The walk on a stored array, or its planes, in its first layout; without a mesh, on one device.
 
     Where samples are traced, step by step, so that the gradient in them costs one more ring for each dimension.
     """
-    arrays = tuple(x.astype(real_dtype(dtype) if planes or walk.real else dtype) for x in arrays)
     if isinstance(mesh, Mesh) and set(mesh.axis_types) == {AxisType.Auto}:
         # Nothing moves: this shows JAX the mesh, which it does not find inside our operator where x is a constant.
         arrays = jax.lax.with_sharding_constraint(arrays, NamedSharding(mesh, walk.start.spec))

@@ -93,8 +93,9 @@ def _abstract(*values: jax.core.ShapedArray, job: Job) -> list[jax.core.ShapedAr
 
 
 def _after(x: jax.core.ShapedArray, job: Job) -> jax.core.ShapedArray:
-    walk, mesh, real = job.walk, job.mesh, job.planes or job.walk.reals[-1]
-    x = x.update(dtype=real_dtype(x.dtype) if real else np.result_type(x.dtype, np.complex64))
+    walk, mesh = job.walk, job.mesh
+    if walk.real != walk.reals[-1] and not job.planes:
+        x = x.update(dtype=np.result_type(x.dtype, np.complex64) if walk.real else real_dtype(x.dtype))
     if mesh is None or x.sharding.mesh.empty:
         return x.update(shape=walk.end.storage)
     explicit = {name for name, kind in zip(mesh.axis_names, mesh.axis_types, strict=True) if kind == AxisType.Explicit}

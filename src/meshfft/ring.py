@@ -76,18 +76,32 @@ def ring_scatter(term: Callable[[Array], Total], axis_name: AxisName) -> Total:
     index = lax.axis_index(names)
 
     def body(t: Array, total: Total) -> Total:
-        arrived = _fetch(total, names, size, 1)
+        arrived = handed_on(total, names, -1)
         return _plus(arrived, term((index + 1 + t) % size))
 
     return lax.fori_loop(1, size, body, term((index + 1) % size))
 
 
+def handed_on(shard: Shard, axis_name: AxisName, places: int) -> Shard:
+    """Every device's shard to the device so many places on round the ring, or where negative, behind."""
+    _, size = _ring(axis_name)
+    return permuted(shard, axis_name, [(i - places) % size for i in range(size)]) if places % size else shard
+
+
+def permuted(shard: Shard, axis_name: AxisName, sources: Sequence[int]) -> Shard:
+    """On every position i of a ring the shard of position sources[i], in one collective permute for each array."""
+    names, _ = _ring(axis_name)
+    ordered, place = _mesh_order(names)
+    pairs = [(place[source], place[i]) for i, source in enumerate(sources)]
+    return jax.tree.map(lambda x: lax.ppermute(x, ordered, pairs), shard)
+
+
 def _one_way(add: Callable[[Any, Any, Any], Total], shard: Any, names: tuple[str, ...], size: int) -> Total:
     def body(t: Array, carry: tuple) -> tuple:
         held, total = carry
-        return lax.optimization_barrier((_fetch(held, names, size, 1), add(total, held, t)))
+        return lax.optimization_barrier((handed_on(held, names, -1), add(total, held, t)))
 
-    held, total = _fetch(shard, names, size, 1), add(None, shard, 0)
+    held, total = handed_on(shard, names, -1), add(None, shard, 0)
     held, total = lax.fori_loop(1, size - 1, body, (held, total), unroll=2)  # two turns hand on without a copy
     return add(total, held, size - 1)
 
@@ -98,30 +112,17 @@ def _both_ways(add: Callable[[Any, Any, Any], Total], shard: Any, names: tuple[s
 
     def body(t: Array, carry: tuple) -> tuple:
         ahead, behind, total = carry
-        fetched = _fetch(ahead, names, size, 1), _fetch(behind, names, size, -1)
+        fetched = handed_on(ahead, names, -1), handed_on(behind, names, 1)
         return lax.optimization_barrier((*fetched, both(total, ahead, behind, t)))
 
-    pairs, ahead, total = (size - 1) // 2, _fetch(shard, names, size, 1), add(None, shard, 0)
+    pairs, ahead, total = (size - 1) // 2, handed_on(shard, names, -1), add(None, shard, 0)
     if pairs == 0:
         return add(total, ahead, 1)
-    carry = lax.optimization_barrier((ahead, _fetch(shard, names, size, -1), total))
+    carry = lax.optimization_barrier((ahead, handed_on(shard, names, 1), total))
     ahead, behind, total = lax.fori_loop(1, pairs, body, carry)
-    middle = _fetch(ahead, names, size, 1) if size % 2 == 0 else None
+    middle = handed_on(ahead, names, -1) if size % 2 == 0 else None
     total = both(total, ahead, behind, pairs)
     return total if middle is None else add(total, middle, pairs + 1)
-
-
-def permuted(shard: Shard, axis_name: AxisName, sources: Sequence[int]) -> Shard:
-    """On every position i of a ring the shard of position sources[i], in one collective permute."""
-    names, _ = _ring(axis_name)
-    ordered, place = _mesh_order(names)
-    pairs = [(place[source], place[i]) for i, source in enumerate(sources)]
-    return jax.tree.map(lambda x: lax.ppermute(x, ordered, pairs), shard)
-
-
-def _fetch(shard: Shard, names: tuple[str, ...], size: int, step: int) -> Shard:
-    """The shard held by the neighbour `step` ahead on the ring."""
-    return permuted(shard, names, [(i + step) % size for i in range(size)])
 
 
 def _mesh_order(names: tuple[str, ...]) -> tuple[tuple[str, ...], list[int]]:

@@ -10,6 +10,7 @@ behind.
 | PhaseFFT(dim)  | p^2 divides n                    | the same layout  | (p-1)/p V gathered, then (p-1) V ring    |
 | PackedFFT(dim) | p^2 divides n / 2                | the same axes    | of a complex line half, and a block      |
 | Pipeline(...)  | a dimension its steps leave whole | as its steps     | as its swap, under its local steps       |
+| Roll(dim, by)  | equal blocks                     | the same layout  | at most V, in two permutes               |
 
 A Fourier step multiplies one dimension by V[k, n] = exp(sign 2 pi i k n / N), unscaled: `length` is N, it reads the
 first N positions and leaves `size` of them. So its transpose is the same step with the sizes exchanged, its adjoint has
@@ -24,4 +25,5 @@ from .phase_fft import PhaseFFT as PhaseFFT
 from .pipeline import Pipeline as Pipeline
 from .real_fft import RealFFT as RealFFT
 from .ring_dense import RingDense as RingDense
+from .roll import Roll as Roll
 from .swap import Swap as Swap

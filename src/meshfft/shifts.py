@@ -1,0 +1,88 @@
+"""numpy.fft's shifts on sharded arrays of any type: zero frequency to the middle of a dimension, and back.
+
+    fftshift:  y[i] = x[(i - n // 2) mod n]        ifftshift:  y[i] = x[(i + n // 2) mod n]
+
+A walk of rolls, one for each dimension: no arithmetic, so the values come back bit for bit, in the type they had.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.typing import ArrayLike
+
+from .arguments import dims_of
+from .dispatch import formed, located, received, walked
+from .dtypes import check_numeric
+from .errors import check
+from .layout import Layout, Spec
+from .steps import Roll
+from .walk import Walk
+
+_program = jax.jit(walked, static_argnums=(1, 2, 3))
+
+
+def fftshift(
+    x: ArrayLike | tuple[ArrayLike, ArrayLike], axes: int | Sequence[int] | None = None, *, spec: Spec | None = None
+) -> Any:
+    """Moves zero frequency to the middle of a sharded spectrum, as numpy.fft.fftshift.
+
+        y[i] = x[(i - n // 2) mod n]   along every dimension in `axes`
+
+    Args:
+        x: a sharded, replicated or single-device array of any type, or a tuple of planes (re, im).
+        axes: a dimension or several; None means all. One given twice is shifted twice.
+        spec: the array's PartitionSpec, needed only inside `jit` under Auto mesh axes, where JAX hides it.
+
+    Returns:
+        The shifted array, of the same type and sharding, or its planes.
+
+    Raises:
+        ValueError: an axis is out of range, or the spec does not fit or does not divide the array.
+        TypeError: the array is not numeric, or axes are no integers.
+
+    Sends at most one block per device for each dimension that is cut, in at most two permutes; no gather.
+
+    >>> import jax.numpy as jnp, meshfft as mf
+    >>> mf.fftshift(jnp.arange(5)).tolist()
+    [3, 4, 0, 1, 2]
+    """
+    return _shifted(x, axes, spec, 1)
+
+
+def ifftshift(
+    x: ArrayLike | tuple[ArrayLike, ArrayLike], axes: int | Sequence[int] | None = None, *, spec: Spec | None = None
+) -> Any:
+    """Moves zero frequency back from the middle, as numpy.fft.ifftshift: the inverse of `fftshift`, with its arguments.
+
+        y[i] = x[(i + n // 2) mod n]   along every dimension in `axes`
+
+    Costs as `fftshift`.
+    """
+    return _shifted(x, axes, spec, -1)
+
+
+def shift_walk(start: Layout, dims: tuple[int, ...], sign: int) -> Walk:
+    """Rolls by n // 2, or back, once for every time that a dimension is named; none where nothing moves.
+
+    The layout must be even.
+    """
+    named = sorted({*dims}) if 0 not in start.shape else []
+    rolls = (Roll(d, sign * dims.count(d) * (start.shape[d] // 2) % start.shape[d]) for d in named)
+    return Walk(start, tuple(roll for roll in rolls if roll.by))
+
+
+def _shifted(x: Any, axes: int | Sequence[int] | None, spec: Spec | None, sign: int) -> Any:
+    arrays = received(x)
+    check_numeric(arrays[0].dtype)
+    ndim = arrays[0].ndim
+    dims = dims_of(ndim, range(ndim) if axes is None else (axes,) if isinstance(axes, int | np.integer) else axes)
+    start, mesh = located(arrays, spec)
+    check(
+        start.even,
+        f"shape {start.shape} is not divided by spec {start.spec}: a shift would move its padding, so give a spec "
+        "whose mesh axes divide it",
+    )
+    walk = shift_walk(start, dims, sign)
+    return formed(_program(arrays, walk, mesh, len(arrays) == 2) if walk.steps else arrays)

@@ -1,0 +1,103 @@
+"""Roll: a dimension shifted cyclically, only the rows that change devices travelling."""
+
+import dataclasses
+import math
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+from jax import Array, lax
+
+from ..hardware import Chip
+from ..layout import Layout
+from ..planes import Block
+from ..ring import handed_on
+from ..work import Move, Work
+from .base import names, shift
+
+PASSES = 2  # the rows are read and written where they are joined
+SENT_PASSES = 4  # what travels is cut out before and received
+
+
+class Part(NamedTuple):
+    """Rows `first` to `last` of a block, and how many places on the ring they go on."""
+
+    first: int
+    last: int
+    places: int
+
+    @property
+    def rows(self) -> int:
+        return self.last - self.first
+
+
+@dataclasses.dataclass(frozen=True)
+class Roll:
+    """The cyclic shift new[i] = old[(i - by) mod n] of a dimension whose blocks are equal: whole, or cut evenly.
+
+    With B rows a block and by = q B + r, the new block of device d is
+
+        the last r rows of the block of d - q - 1, then the first B - r rows of that of d - q   (mod p, in ring order)
+
+    so at most two permutes, which carry one block together, and none where the source is the device itself.
+    """
+
+    dim: int
+    by: int
+    dims: ClassVar[tuple[int, ...]] = ()
+    slot: ClassVar[int | None] = None
+    planar: ClassVar[bool] = False
+    becomes: ClassVar[str | None] = None
+
+    def error(self, itemsize: int) -> float:
+        return 0.0
+
+    def after(self, layout: Layout) -> Layout:
+        return layout
+
+    def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
+        """What travels, and the rows joined; going on k places loads links as k hops between neighbours do."""
+        parts, size = layout.parts[self.dim], math.prod(layout.block) * itemsize
+        row = size // max(layout.block[self.dim], 1)
+        travels = [part for part in self._parts(layout) if part.places]
+        sent = sum(part.rows for part in travels) * row
+        axes = layout.axes[self.dim]
+        return Work(
+            memory_bytes=PASSES * size + SENT_PASSES * sent,
+            sent_bytes=sent,
+            hops=len(travels),
+            moves=tuple(Move("ring", axes, t.rows * row, min(t.places, parts - t.places)) for t in travels),
+            peak_bytes=2 * (size + sent),
+        )
+
+    def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
+        axes, parts = layout.axes[self.dim], self._parts(layout)
+
+        def roll(block: Array) -> Array:
+            moved = [handed_on(lax.slice_in_dim(block, a, b, axis=self.dim), axes, places) for a, b, places in parts]
+            return lax.concatenate(moved, self.dim)
+
+        return jax.tree.map(roll, block)
+
+    def transpose(self, layout: Layout) -> "Roll":
+        return Roll(self.dim, -self.by)
+
+    def conjugate(self) -> "Roll":
+        return self
+
+    def invert(self, layout: Layout) -> "Roll":
+        return self.transpose(layout)
+
+    def insert(self, dim: int) -> "Roll":
+        return dataclasses.replace(self, dim=shift(self.dim, dim))
+
+    def name(self, layout: Layout) -> str:
+        return f"roll {names((self.dim,), layout)} by {self.by}"
+
+    def _parts(self, layout: Layout) -> tuple[Part, ...]:
+        """What becomes of a block's rows, in the order of the new block."""
+        rows, ring = layout.block[self.dim], layout.parts[self.dim]
+        if rows == 0:
+            return (Part(0, 0, 0),)
+        places, rest = divmod(self.by, rows)
+        tail, head = Part(rows - rest, rows, (places + 1) % ring), Part(0, rows - rest, places % ring)
+        return (tail, head) if rest else (head,)
