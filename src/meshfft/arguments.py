@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 from .errors import check
 from .matrices import Matrix, Roots
-
-NORMS = ("backward", "ortho", "forward")
+from .norms import factor
 
 
 class Transform(NamedTuple):
@@ -84,17 +83,6 @@ def transform_of(dims: tuple[int, ...], lengths: tuple[int, ...], norm: str | No
     check_once(dims)
     matrices = tuple(Roots(n, 1 if inverse else -1, n, n) for n in lengths)
     return Transform(dims, matrices, factor(math.prod(lengths), norm, inverse))
-
-
-def factor(points: int, norm: str | None, inverse: bool) -> float:
-    """The factor of a transform of so many points.
-
-    Raises:
-        ValueError: the norm is unknown.
-    """
-    check(norm in (None, *NORMS), f"norm {norm!r} is unknown: use 'backward', 'ortho' or 'forward'")
-    scaled = {"ortho": points**-0.5 if points else 1.0, "forward": 1.0 if inverse else 1.0 / max(points, 1)}
-    return scaled.get(norm or "backward", 1.0 / points if inverse else 1.0)
 
 
 def resolve_once(
