@@ -12,7 +12,8 @@ LAYERS = """
 errors
 layout work norms tiers planes limbs zplane extras atomic schedule hardware torus
 dtypes phase precision chips orders hlo ring swap inverse picture
-machine matrices local storage
+machine matrices local storage trig
+trig_local
 topology arguments meshes steps
 points walk moves
 search primitive table placement operands
