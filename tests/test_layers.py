@@ -10,17 +10,17 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 # One line a layer; a module may import only names from the lines above its own.
 LAYERS = """
 errors
-layout work tiers planes limbs zplane extras atomic schedule hardware torus
+layout work norms tiers planes limbs zplane extras atomic schedule hardware torus
 dtypes phase precision chips orders hlo ring swap inverse picture
-machine matrices local storage frequencies
-real
+machine matrices local storage frequencies trig
+real trig_local
 topology arguments meshes steps
 points walk moves
 search primitive table placement operands
 choice
 dispatch
 calls solve
-plan api hermitian kdft separable shifts
+plan api cosine hermitian kdft separable shifts
 planning aot
 replay calibrate
 bench

@@ -6,6 +6,14 @@ from .api import fftn as fftn
 from .api import ifft as ifft
 from .api import ifft2 as ifft2
 from .api import ifftn as ifftn
+from .cosine import dct as dct
+from .cosine import dctn as dctn
+from .cosine import dst as dst
+from .cosine import dstn as dstn
+from .cosine import idct as idct
+from .cosine import idctn as idctn
+from .cosine import idst as idst
+from .cosine import idstn as idstn
 from .frequencies import fftfreq as fftfreq
 from .frequencies import next_fast_len as next_fast_len
 from .frequencies import rfftfreq as rfftfreq

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 
 from .errors import check
 from .matrices import HalfRoots, Matrix, Roots
+from .norms import factor
+from .trig import FAMILIES, TYPES, Trig, trig
 
-NORMS = ("backward", "ortho", "forward")
-# numpy.fft's transforms: complex, of real arrays, and of arrays whose spectrum is real.
-KINDS = ("fft", "rfft", "hfft")
+# numpy.fft's transforms: complex, of real arrays, of arrays whose spectrum is real; and scipy.fft's, by type.
+FOURIER = ("fft", "rfft", "hfft")
+KINDS = (*FOURIER, *(f"{name}-{type}" for name in ("dct", "dst") for type in TYPES))
 
 
 class Transform(NamedTuple):
@@ -51,6 +53,8 @@ class Transform(NamedTuple):
             if isinstance(matrix, HalfRoots):
                 forward = "real" if (matrix.sign > 0) == matrix.onto_real else "Hermitian"
                 return f"{'inverse ' * (matrix.sign > 0)}{forward} transform"
+            if isinstance(matrix, Trig):
+                return matrix.name
         return "inverse transform" if any(getattr(m, "sign", -1) > 0 for m in self.matrices) else "transform"
 
 
@@ -64,7 +68,7 @@ def integers(values: Any, name: str) -> tuple[int, ...]:
 
 def turns(kind: str, inverse: bool) -> str | None:
     """What a transform makes of the numbers along its last axis: "complex" of real, "real" of complex, or neither."""
-    return None if kind == "fft" else "complex" if (kind == "rfft") != inverse else "real"
+    return None if kind not in ("rfft", "hfft") else "complex" if (kind == "rfft") != inverse else "real"
 
 
 def resolve(
@@ -91,7 +95,7 @@ def resolve(
     sizes = (-1,) * len(dims) if sizes is None else sizes
     check(len(sizes) == len(dims), f"s has {len(sizes)} lengths for {len(dims)} axes: give one length for each axis")
     lengths = tuple(shape[d] if n == -1 else n for d, n in zip(dims, sizes, strict=True))
-    if kind != "fft":
+    if turns(kind, inverse) is not None:
         check(bool(dims), "axes is empty: a real transform needs one axis at least")
         if turns(kind, inverse) == "real" and s is None:
             lengths = (*lengths[:-1], 2 * (lengths[-1] - 1))
@@ -114,31 +118,29 @@ def dims_of(ndim: int, axes: Sequence[int]) -> tuple[int, ...]:
 
 
 def transform_of(
-    dims: tuple[int, ...], lengths: tuple[int, ...], norm: str | None, inverse: bool, kind: str = "fft"
+    dims: tuple[int, ...],
+    lengths: tuple[int, ...],
+    norm: str | None,
+    inverse: bool,
+    kind: str = "fft",
+    orthogonalize: bool | None = None,
 ) -> Transform:
-    """The transform of one of KINDS, or its inverse, that numpy.fft does along these dimensions.
+    """The transform of one of KINDS, or its inverse, that numpy.fft or scipy.fft does along these dimensions.
 
     Raises:
-        ValueError: a dimension is given twice, or the norm or the kind is unknown.
+        ValueError: a dimension is given twice, the norm or the kind is unknown, or a length is too short for it.
     """
     check_once(dims)
     check(kind in KINDS, f"kind {kind!r} is unknown: use one of " + ", ".join(map(repr, KINDS)))
+    if kind not in FOURIER:
+        family, type = FAMILIES[kind.startswith("dst")], int(kind[-1])
+        found = [trig(family, type, length, norm, orthogonalize, inverse) for length in lengths]
+        return Transform(dims, tuple(matrix for matrix, _ in found), math.prod(scale for _, scale in found))
     sign, turn = (1 if inverse else -1), turns(kind, inverse)
     matrices: list[Matrix] = [Roots(n, sign, n, n) for n in lengths]
     if turn is not None:
         matrices[-1] = HalfRoots(lengths[-1], sign, turn == "real", turn == "real")
     return Transform(dims, tuple(matrices), factor(math.prod(lengths), norm, inverse))
-
-
-def factor(points: int, norm: str | None, inverse: bool) -> float:
-    """The factor of a transform of so many points.
-
-    Raises:
-        ValueError: the norm is unknown.
-    """
-    check(norm in (None, *NORMS), f"norm {norm!r} is unknown: use 'backward', 'ortho' or 'forward'")
-    scaled = {"ortho": points**-0.5 if points else 1.0, "forward": 1.0 if inverse else 1.0 / max(points, 1)}
-    return scaled.get(norm or "backward", 1.0 / points if inverse else 1.0)
 
 
 def resolve_once(

@@ -8,7 +8,7 @@ from typing import Any
 
 from jax import Array
 
-from .arguments import integers, resolve, transform_of, turns
+from .arguments import FOURIER, integers, resolve, transform_of, turns
 from .dispatch import Options, is_planes, received, transformed
 from .errors import check
 
@@ -21,6 +21,7 @@ def called(
     axes: Sequence[int] | None,
     norm: str | None,
     options: Options,
+    orthogonalize: bool | None = None,
 ) -> Any:
     """The transform of one of KINDS (see arguments), forward or inverse.
 
@@ -30,8 +31,9 @@ def called(
     arrays, planes = received(a), is_planes(a)
     _check_real(arrays, kind, inverse)
     dims, lengths = resolve(arrays[0].shape, s, axes, kind, inverse)
-    if len(set(dims)) == len(dims):
-        return transformed(arrays, transform_of(dims, lengths, norm, inverse, kind), options, planes=planes)
+    if len(set(dims)) == len(dims) or kind not in FOURIER:
+        transform = transform_of(dims, lengths, norm, inverse, kind, orthogonalize)
+        return transformed(arrays, transform, options, planes=planes)
     for j in _in_turn(len(dims), kind, inverse):
         one = kind if j == len(dims) - 1 else "fft"
         transform = transform_of(dims[j : j + 1], lengths[j : j + 1], norm, inverse, one)

@@ -10,8 +10,9 @@ from .local import fits_stockham
 from .machine import Machine
 from .matrices import HalfRoots, Matrix, Roots
 from .phase import MAX_LENGTH
-from .steps import LocalFFT, PackedFFT, PhaseFFT, Pipeline, RealFFT, RingDense, Step, Swap
+from .steps import LocalFFT, LocalTrig, PackedFFT, PhaseFFT, Pipeline, RealFFT, RingDense, Step, Swap
 from .tiers import Dot
+from .trig import Trig
 from .work import Work
 
 XLA_DIMS = 3  # of one real FFT
@@ -102,6 +103,14 @@ def _real(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator
                 yield _real_fft({**others, dim: matrix.length}, matrix, "xla")
             if not matrix.onto_real or len(todo) == 1:
                 yield _real_fft({dim: matrix.length}, matrix, "matmul" if problem.machine.chip.side > 1 else "xla")
+
+
+def _trig(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[LocalTrig]:
+    """The first whole dimension of a cosine or sine transform: in which order they come does not matter."""
+    for dim, matrix in sorted(todo.items()):
+        if isinstance(matrix, Trig) and layout.parts[dim] == 1:
+            yield LocalTrig(dim, matrix, matrix.rows, problem.real_at(todo))
+            return
 
 
 def _real_fft(lengths: dict[int, int], matrix: HalfRoots, engine: str) -> RealFFT:
@@ -203,9 +212,9 @@ def _leaving(problem: Problem, layout: Layout, source: int, target: int, moved: 
 
 Offer = Callable[[Problem, Layout, dict[int, Matrix]], Iterator[Step]]
 METHODS: dict[str, tuple[Offer, ...]] = {
-    "auto": (_local, _real, _swaps, _pipelines, _ring, _phase, _packed),
-    "transpose": (_local, _real, _swaps, _pipelines),
-    "cooley-tukey": (_local, _real, _phase, _packed),
+    "auto": (_local, _real, _trig, _swaps, _pipelines, _ring, _phase, _packed),
+    "transpose": (_local, _real, _trig, _swaps, _pipelines),
+    "cooley-tukey": (_local, _real, _trig, _phase, _packed),
     "kdft": (_ring, _evasions),
 }
 

@@ -15,6 +15,7 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding
 
 from .arguments import Transform
 from .dispatch import Setting, applied, formed, is_planes, parts
+from .dtypes import real_dtype
 from .errors import check
 from .layout import AnyMesh, Layout, axis_sizes
 from .machine import Machine, Seconds
@@ -73,6 +74,16 @@ class Plan:
     def out_shape(self) -> tuple[int, ...]:
         """Logical shape of the result."""
         return self.out_layout.shape
+
+    @property
+    def in_dtype(self) -> np.dtype:
+        """The type of the input: the complex one, or the real one of its planes."""
+        return real_dtype(self.dtype) if self.walk.real else self.dtype
+
+    @property
+    def out_dtype(self) -> np.dtype:
+        """The type of the result."""
+        return real_dtype(self.dtype) if self.walk.reals[-1] else self.dtype
 
     @property
     def name(self) -> str:
@@ -179,7 +190,8 @@ class Plan:
             "shape": list(self.shape),
             "out_shape": list(self.out_shape),
             "kind": self.transform.name,
-            "dtype": self.dtype.name,
+            "dtype": self.in_dtype.name,
+            "out_dtype": self.out_dtype.name,
             "mesh": axis_sizes(self.mesh),
             "method": self.method,
             "order": self.order,
@@ -214,8 +226,11 @@ class Plan:
     def _title(self) -> str:
         mesh = ", ".join(f"{k}={v}" for k, v in axis_sizes(self.mesh).items()) or "none"
         kind = self.transform.name
-        resized = f" to {' x '.join(map(str, self.out_shape))}" * (self.shape != self.out_shape)
-        return f"{kind} of {' x '.join(map(str, self.shape))}{resized} {self.dtype.name}, mesh {mesh}"
+        there, back = " x ".join(map(str, self.shape)), " x ".join(map(str, self.out_shape))
+        resized = f" to {back}" * (self.shape != self.out_shape)
+        turned = self.in_dtype != self.out_dtype
+        there, resized = there + f" {self.in_dtype.name}" * turned, resized or f" to {back}" * turned
+        return f"{kind} of {there}{resized} {self.out_dtype.name}, mesh {mesh}"
 
     @property
     def _tier(self) -> str:

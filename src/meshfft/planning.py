@@ -51,7 +51,8 @@ def plan(
             mesh on one device, or on a topology's best; without a spec mesh axis i cuts dimension i.
         s, axes, norm: transform lengths, dimensions and scale, as numpy.fft.fftn.
         dtype: type of the input; complex64 for anything of 32 bits or fewer, complex128 otherwise.
-        kind: "fft", "rfft" (of real arrays) or "hfft" (of half arrays, with real spectra); with `inverse`, its inverse.
+        kind: "fft", "rfft" (of real arrays), "hfft" (of half arrays, with real spectra), "dct-1" to "dct-4" or "dst-1"
+            to "dst-4"; with `inverse`, its inverse.
         method: "auto", "transpose", "cooley-tukey" (the paper's FFT) or "kdft" (the paper's KDFT).
         order, inverse: "natural" or "any" as `fftn`; plan the inverse transform.
         points, precision, multiplications: as `kdftn`; points exclude `s` and `inverse`.

@@ -17,11 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from .arguments import Transform, factor
+from .arguments import Transform
 from .dtypes import real_dtype
 from .errors import check
 from .limbs import of_radians
 from .matrices import Logarithm, Matrix, Roots, Samples, limbs_of
+from .norms import factor
 
 Unit = Literal["turns", "radians"]
 Numbers = ArrayLike | Sequence[complex]

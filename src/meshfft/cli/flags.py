@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from ..arguments import NORMS
 from ..dtypes import PRECISIONS
 from ..moves import METHODS
+from ..norms import NORMS
 
 Mesh = Annotated[str, typer.Option(metavar="P,P,...", help="Devices along mesh axes x, y, z, w: 2,2,2.")]
 Spec = Annotated[

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ..arguments import NORMS
 from ..choice import ORDERS
 from ..errors import check
 from ..moves import METHODS
+from ..norms import NORMS
 
 MESH_AXES = ("x", "y", "z", "w")
 SpecEntry = None | str | tuple[str, ...]

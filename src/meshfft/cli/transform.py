@@ -56,7 +56,7 @@ def transform(
         if not as_json:
             typer.echo(f"{made}\n")
         check_memory(made.peak_bytes, list(made.mesh.devices.flat))
-        check_room(target, math.prod(made.out_shape) * made.dtype.itemsize)
+        check_room(target, math.prod(made.out_shape) * made.out_dtype.itemsize)
         timings = _compute(made, array, target, overwrite)
     if plot is not None:
         _draw(target, plot, options["axes"], overwrite)
@@ -109,6 +109,6 @@ def _report(made: Any, source: Path, target: Path, plot: Path | None, timings: l
         print_json({**made.to_dict(), **files, "measured": [timing._asdict() for timing in timings]})
         return
     print_timings(timings)
-    typer.echo(f"Wrote {target}: {made.dtype} {' x '.join(map(str, made.out_shape))}.")
+    typer.echo(f"Wrote {target}: {made.out_dtype} {' x '.join(map(str, made.out_shape))}.")
     if plot is not None:
         typer.echo(f"Drew {plot}.")

@@ -6,6 +6,7 @@ behind.
 | LocalFFT(dims) | dims whole on each device        | the same axes    | nothing                                  |
 | Swap(from, to) | axes that are innermost of from  | them inside `to` | (p-1)/p V, one all_to_all                |
 | RealFFT(dims)  | dims whole on each device        | the same axes    | nothing                                  |
+| LocalTrig(dim) | dim whole on each device         | the same axes    | nothing                                  |
 | RingDense(dim) | any                              | the same axes    | (p-1) V in p-1 hops, under the products  |
 | PhaseFFT(dim)  | p^2 divides n                    | the same layout  | (p-1)/p V gathered, then (p-1) V ring    |
 | PackedFFT(dim) | p^2 divides n / 2                | the same axes    | of a complex line half, and a block      |
@@ -20,6 +21,7 @@ the other sign too, and its inverse is the adjoint over N. None of them is writt
 from .base import Step as Step
 from .base import turned as turned
 from .local_fft import LocalFFT as LocalFFT
+from .local_trig import LocalTrig as LocalTrig
 from .packed_fft import PackedFFT as PackedFFT
 from .phase_fft import PhaseFFT as PhaseFFT
 from .pipeline import Pipeline as Pipeline

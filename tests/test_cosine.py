@@ -1,0 +1,127 @@
+"""Cosine and sine transforms of sharded arrays, against scipy.fft in float64."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.fft
+from hypothesis import given
+from hypothesis import strategies as st
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from reference import error, mesh, noise
+from strategies import Case, cases
+
+import meshfft as mf
+from meshfft.hlo import collectives
+from meshfft.steps import LocalTrig, Swap
+
+METHODS = ("auto", "transpose", "kdft")
+SEEDS = st.integers(0, 2**31)
+NAMES = {"dct": "dctn", "dst": "dstn"}
+
+
+def _type(data: st.DataObject, family: str, lengths: list[int]) -> int:
+    """A type that the lengths allow: cosines of type I need two points."""
+    return data.draw(st.sampled_from([2, 3, 4] if family == "dct" and min(lengths) < 2 else [1, 2, 3, 4]))
+
+
+def _plan(case: Case, method: str, **options: Any) -> mf.Plan | None:
+    try:
+        return mf.plan(case.shape, mesh=mesh(case.mesh), spec=case.spec, axes=case.axes, method=method, **options)
+    except ValueError as refused:
+        assert method == "transpose" and "use method='auto'" in str(refused), refused
+        return None
+
+
+@given(st.data(), cases(), st.sampled_from(["dct", "dst"]), st.booleans(), st.booleans(), SEEDS)
+def test_value_sharding_inverse_and_gradient(
+    data: st.DataObject, case: Case, family: str, inverse: bool, is_complex: bool, seed: int
+) -> None:
+    """Catches a wrong term at either end, a scale, an inverse of another type, a transpose, and rubbish in padding."""
+    kind = f"{family}-{_type(data, family, [case.shape[a] for a in case.axes])}"
+    method, norm = data.draw(st.sampled_from(METHODS)), data.draw(st.sampled_from([None, "ortho", "forward"]))
+    dtype = "complex64" if is_complex else "float32"
+    plan = _plan(case, method, kind=kind, inverse=inverse, norm=norm, dtype=dtype)
+    if plan is None:
+        return
+    assert isinstance(plan.mesh, jax.sharding.Mesh)
+    x, z = noise(case.shape, dtype, seed), noise(case.shape, dtype, seed + 1)
+    a, b = (mf.shard(v, plan.mesh, plan.in_layout.spec) for v in (x, z))
+    function = getattr(scipy.fft, "i" * inverse + NAMES[family])
+    truth = function(x.astype("complex128" if is_complex else "float64"), int(kind[-1]), axes=case.axes, norm=norm)
+    y, pull = jax.vjp(plan, a)
+    assert y.dtype == dtype and plan.in_dtype == plan.out_dtype == dtype
+    assert y.sharding.is_equivalent_to(NamedSharding(plan.mesh, plan.out_layout.spec), y.ndim)
+    assert error(mf.gather(y, plan.out_shape), truth) <= 4e-7
+    assert np.count_nonzero(np.asarray(y)) == np.count_nonzero(mf.gather(y, plan.out_shape)), "padding is not zero"
+    assert error(mf.gather(plan.inverse(y), plan.shape), x) <= 2e-6
+    (gradient,) = pull(b)
+    left = np.sum(z * mf.gather(y, plan.out_shape)).real
+    right = np.sum(mf.gather(gradient, plan.shape) * x).real
+    assert abs(left - right) <= 2e-5 * np.linalg.norm(z) * np.linalg.norm(truth)
+    assert collectives(jax.jit(plan).lower(a).compile()) == plan.collectives
+
+
+@given(st.data(), st.sampled_from(["dct", "dst"]), st.booleans(), st.booleans(), SEEDS)
+def test_scipys_arguments(data: st.DataObject, family: str, inverse: bool, many: bool, seed: int) -> None:
+    """Catches lengths, axes, norms or `orthogonalize` read otherwise than SciPy reads them."""
+    rank = data.draw(st.integers(2, 3))
+    shape = tuple(data.draw(st.lists(st.sampled_from([1, 2, 3, 4, 7, 8]), min_size=rank, max_size=rank)))
+    name = "i" * inverse + family + "n" * many
+    x = (8 * noise(shape, "float32", seed)).astype(data.draw(st.sampled_from(["float32", "int32"])))
+    axis = st.integers(-rank, rank - 1)
+    if many:
+        axes = data.draw(st.lists(axis, min_size=1, max_size=rank, unique_by=lambda a: a % rank))
+        lengths = st.lists(st.integers(1, 9), min_size=len(axes), max_size=len(axes))
+        arguments: dict[str, Any] = {"s": data.draw(st.none() | lengths), "axes": axes}
+        points = arguments["s"] or [shape[a] for a in axes]
+    else:
+        arguments = {"n": data.draw(st.none() | st.integers(1, 9)), "axis": data.draw(axis)}
+        points = [arguments["n"] or shape[arguments["axis"]]]
+    arguments["norm"] = data.draw(st.sampled_from([None, "backward", "ortho", "forward"]))
+    arguments["orthogonalize"] = data.draw(st.sampled_from([None, True, False]))
+    type = _type(data, family, points)
+    truth = getattr(scipy.fft, name)(x.astype(float), type, **arguments)
+    dim = next((d for d, n in enumerate(shape) if n % 2 == 0 and any(m % 2 == 0 for m in truth.shape)), None)
+    where = None if dim is None else NamedSharding(mesh((2,)), P(*[None] * dim, "x"))
+    y = getattr(mf, name)(x if where is None else jax.device_put(x, where), type, **arguments)
+    assert y.shape == truth.shape and y.dtype == np.float32 and error(y, truth) <= 4e-7
+
+
+@given(cases(), st.sampled_from(["dct-2", "dct-3", "dst-2", "dst-4"]), SEEDS)
+def test_double_precision(case: Case, kind: str, seed: int) -> None:
+    """Catches float32 anywhere in the float64 path."""
+    with jax.enable_x64(True):
+        plan = _plan(case, "auto", kind=kind, dtype="float64")
+        assert plan is not None and isinstance(plan.mesh, jax.sharding.Mesh)
+        x = noise(case.shape, "float64", seed)
+        y = plan(mf.shard(x, plan.mesh, plan.in_layout.spec))
+        truth = getattr(scipy.fft, NAMES[kind[:3]])(x, int(kind[-1]), axes=case.axes)
+        assert y.dtype == np.float64 and error(mf.gather(y, plan.out_shape), truth) <= 2e-15
+
+
+def test_half_of_the_complex_transform() -> None:
+    """Catches a cosine transform that carries an imaginary part of zeros."""
+    for sizes, spec in (((8,), P("x")), ((2, 4), P("x", "y")), ((2, 2, 2), P("x", "y", "z"))):
+        how = {"mesh": mesh(sizes), "spec": spec, "method": "transpose", "dtype": "float32"}
+        plans = [mf.plan((256,) * 3, kind=kind, **how) for kind in ("dct-2", "fft")]
+        cosine, whole = (plan.work for plan in plans)
+        assert cosine.sent_bytes == whole.sent_bytes / 2 and cosine.flops <= 0.6 * whole.flops
+        assert cosine.peak_bytes <= 0.75 * whole.peak_bytes
+        assert {type(step) for step in plans[0].walk.steps} <= {LocalTrig, Swap}
+
+
+def test_refusals() -> None:
+    """Catches types that do not exist, and a cosine transform of one point, computed as something else."""
+    x = jnp.ones((4, 1))
+    with pytest.raises(ValueError, match="type 5 is unknown: use 1, 2, 3 or 4"):
+        mf.dct(x, 5)
+    with pytest.raises(ValueError, match="use type 2"):
+        mf.dct(x, 1)
+    with pytest.raises(ValueError, match="given twice"):
+        mf.dctn(x, axes=(0, 0))
+    with pytest.raises(ValueError, match="norm 'unitary' is unknown"):
+        mf.dst(x, norm="unitary")
