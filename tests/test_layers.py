@@ -13,7 +13,7 @@ errors
 layout work norms tiers planes limbs zplane extras atomic schedule hardware torus
 dtypes phase precision chips orders hlo ring swap inverse picture
 machine matrices local storage frequencies trig
-real trig_local
+real trig_local intake
 topology arguments meshes steps
 points walk moves
 search primitive table placement operands

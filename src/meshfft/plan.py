@@ -11,18 +11,18 @@ from typing import Any
 import jax
 import numpy as np
 from jax import Array
-from jax.sharding import AbstractMesh, Mesh, NamedSharding
+from jax.sharding import AbstractMesh
 
 from .arguments import Transform
 from .dispatch import Setting, applied, formed, is_planes, parts
 from .dtypes import real_dtype
 from .errors import check
+from .intake import taken
 from .layout import AnyMesh, Layout, axis_sizes
 from .machine import Machine, Seconds
 from .points import Points
 from .solve import Solution, Weights, solution
 from .steps import RingDense
-from .storage import shard
 from .table import WIDTH, machine_words, memory_words, quantity, time_words, walk_table
 from .tiers import Dot
 from .walk import Walk
@@ -263,34 +263,11 @@ class Plan:
         return formed(applied(arrays, walk, self.points, mesh, chip, self.dtype, planes))
 
     def _all_placed(self, layout: Layout, x: Any) -> tuple[Array, ...]:
-        return tuple(self._placed(layout, part) for part in parts(x))
+        return tuple(taken(part, layout, self.mesh) for part in parts(x))
 
     def _mesh_of(self, x: Array) -> AnyMesh | None:
         """The plan's mesh; where that is only described, the one the array shows."""
         return jax.typeof(x).sharding.mesh if isinstance(self.mesh, AbstractMesh) else self.mesh
-
-    def _placed(self, layout: Layout, x: Any) -> Array:
-        """The array stored as the walk takes it, or an error that says how to store it so."""
-        remedy = f"mf.shard(x, plan.mesh, {layout.spec})"
-        if not isinstance(x, jax.Array):
-            check(np.shape(x) == layout.shape, f"the array has shape {np.shape(x)}, the plan takes {layout.shape}")
-            x = shard(np.asarray(x), self.mesh, layout.spec) if isinstance(self.mesh, Mesh) else jax.numpy.asarray(x)
-        if x.shape == layout.shape != layout.storage:
-            raise ValueError(
-                f"the array has its logical shape {x.shape}, the plan takes it stored as {layout.storage}: use {remedy}"
-            )
-        check(x.shape == layout.storage, f"the array has shape {x.shape}, the plan takes {layout.storage}")
-        described = self.mesh is not None and not isinstance(self.mesh, Mesh) and jax.typeof(x).sharding.mesh.empty
-        check(
-            not described, "the plan's mesh is only described: plan with a jax.sharding.Mesh of real devices to run it"
-        )
-        cut = any(jax.typeof(x).sharding.spec) or not (isinstance(x, jax.core.Tracer) or x.sharding.is_fully_replicated)
-        check(self.mesh is not None or not cut, "the array is sharded, the plan is for one device: plan with mesh=")
-        if isinstance(self.mesh, Mesh) and not isinstance(x, jax.core.Tracer):
-            same = x.sharding.is_equivalent_to(NamedSharding(self.mesh, layout.spec), x.ndim)
-            found = getattr(x.sharding, "spec", type(x.sharding).__name__)
-            check(same, f"the array is sharded as {found}, the plan takes {layout.spec} on its mesh: use {remedy}")
-        return x
 
 
 @functools.lru_cache(maxsize=1024)
