@@ -101,7 +101,7 @@ def compile_plan(plan: Plan, mesh: Mesh, *, planes: bool = False, donate: bool =
     Args:
         plan: a plan for a mesh of the same axes and sizes, described or not.
         mesh: the mesh to compile for, such as one of `devices_of(topology)`.
-        planes: take a pair of real arrays, the real and the imaginary part, and return such a pair.
+        planes: take and return planes: a pair of real arrays, the real and the imaginary part, or one of a real array.
         donate: let the result take the place of the input.
 
     Raises:
@@ -110,10 +110,10 @@ def compile_plan(plan: Plan, mesh: Mesh, *, planes: bool = False, donate: bool =
     have, need = axis_sizes(mesh), axis_sizes(plan.mesh)
     check(have == need, f"the mesh has {have}, the plan is for {need}: give a mesh of the plan's axes, in its order")
     plan = dataclasses.replace(plan, mesh=mesh)
-    kind = real_dtype(plan.dtype) if planes else plan.dtype
+    kind, many = real_dtype(plan.dtype) if planes else plan.in_dtype, 1 if plan.walk.real else 2
     sharding = NamedSharding(mesh, plan.in_layout.spec)
     array = jax.ShapeDtypeStruct(plan.in_layout.storage, kind, sharding=sharding)
-    lowered = jax.jit(plan, donate_argnums=(0,) if donate else ()).lower((array, array) if planes else array)
+    lowered = jax.jit(plan, donate_argnums=(0,) if donate else ()).lower((array,) * many if planes else array)
     return lowered.compile(plan.compiler_options)
 
 

@@ -71,6 +71,11 @@ def turns(kind: str, inverse: bool) -> str | None:
     return None if kind not in ("rfft", "hfft") else "complex" if (kind == "rfft") != inverse else "real"
 
 
+def natural_dtype(kind: str) -> str:
+    """The type of arrays that a kind of transform is mostly for."""
+    return "complex64" if kind in ("fft", "hfft") else "float32"
+
+
 def resolve(
     shape: Sequence[int],
     s: Sequence[int] | None,

@@ -159,7 +159,7 @@ def _ring(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator
     real = problem.real_at(todo)
     for dim, matrix in _ready(todo).items():
         slot = None if matrix.row_axis is None else problem.transform.dims.index(dim)
-        if max(matrix.rows, matrix.columns) < MAX_LENGTH:
+        if (matrix.turn if isinstance(matrix, Trig) else max(matrix.rows, matrix.columns)) < MAX_LENGTH:
             cuts, parts = layout.resize(dim, matrix.rows).cuts[dim], layout.parts[dim]
             for dot in problem.dots:
                 yield RingDense(dim, matrix, matrix.rows, cuts, dot, slot, real=real)

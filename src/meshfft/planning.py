@@ -7,7 +7,7 @@ import numpy as np
 from jax.sharding import AbstractMesh, Mesh
 from jax.typing import DTypeLike
 
-from .arguments import Transform, check_once, integers, resolve, transform_of
+from .arguments import Transform, check_once, integers, natural_dtype, resolve, transform_of
 from .choice import find_walk
 from .dtypes import complex_dtype, dots_of
 from .errors import check
@@ -30,7 +30,7 @@ def plan(
     spec: Spec | None = None,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
-    dtype: DTypeLike = "complex64",
+    dtype: DTypeLike | None = None,
     norm: str | None = None,
     kind: str = "fft",
     method: str = "auto",
@@ -50,7 +50,8 @@ def plan(
         mesh, spec: the device mesh, concrete or an AbstractMesh, and the PartitionSpec the array comes with; without a
             mesh on one device, or on a topology's best; without a spec mesh axis i cuts dimension i.
         s, axes, norm: transform lengths, dimensions and scale, as numpy.fft.fftn.
-        dtype: type of the input; complex64 for anything of 32 bits or fewer, complex128 otherwise.
+        dtype: type of the input, computed in 64 bits where it has them; by default complex64, and float32 for kinds
+            "rfft", "dct-1" and the like.
         kind: "fft", "rfft" (of real arrays), "hfft" (of half arrays, with real spectra), "dct-1" to "dct-4" or "dst-1"
             to "dst-4"; with `inverse`, its inverse.
         method: "auto", "transpose", "cooley-tukey" (the paper's FFT) or "kdft" (the paper's KDFT).
@@ -66,6 +67,7 @@ def plan(
     """
     shape, what = integers(shape, "shape"), (s, axes, norm, kind, inverse, points)
     check(min(shape, default=0) >= 0, f"shape {shape} has a negative size: give sizes of 0 or more")
+    dtype = natural_dtype(kind) if dtype is None else dtype
     how = {"dtype": dtype, "method": method, "order": order, "precision": precision, "multiplications": multiplications}
     if topology is not None and mesh is None:
         check(spec is None, f"spec {spec} names mesh axes: give a mesh too, or leave both free")

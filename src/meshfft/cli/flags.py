@@ -17,5 +17,6 @@ Axes = Annotated[str | None, typer.Option(metavar="D,D,...", help="Dimensions to
 Method = Annotated[str, typer.Option(metavar="NAME", help=f"{', '.join(METHODS)}.")]
 Order = Annotated[str, typer.Option(metavar="NAME", help="natural: laid out as it came; any: as is cheapest.")]
 Norm = Annotated[str, typer.Option(metavar="NAME", help=f"{', '.join(NORMS)}: as in NumPy.")]
+Kind = Annotated[str, typer.Option(metavar="NAME", help="fft; rfft of reals; hfft; dct-1 to dct-4, dst-1 to dst-4.")]
 Precision = Annotated[str, typer.Option(metavar="NAME", help=f"{', '.join(PRECISIONS)}: of dense products.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]

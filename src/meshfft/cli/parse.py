@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ..arguments import KINDS
 from ..choice import ORDERS
 from ..errors import check
 from ..moves import METHODS
@@ -51,7 +52,9 @@ def spec(text: str | None, mesh: dict[str, int], ndim: int) -> tuple[SpecEntry, 
     return tuple(mesh)
 
 
-def options(axes_text: str | None, method: str, order: str, norm: str, inverse: bool) -> dict[str, Any]:
+def options(
+    axes_text: str | None, method: str, order: str, norm: str, inverse: bool, kind: str = "fft"
+) -> dict[str, Any]:
     """What `meshfft.plan` is to be given besides shape, mesh, spec and dtype."""
     return {
         "axes": axes(axes_text),
@@ -59,6 +62,7 @@ def options(axes_text: str | None, method: str, order: str, norm: str, inverse: 
         "order": choice(order, ORDERS, "--order"),
         "norm": choice(norm, NORMS, "--norm"),
         "inverse": inverse,
+        "kind": choice(kind, KINDS, "--kind"),
     }
 
 

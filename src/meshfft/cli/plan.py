@@ -11,7 +11,7 @@ from . import flags, parse
 from .guard import guarded
 from .show import print_columns, print_json
 
-DTYPES = ("complex64", "complex128")
+DTYPES = ("complex64", "complex128", "float32", "float64")
 OTHERS = 4  # runners-up shown
 
 
@@ -27,7 +27,8 @@ def plan(
     method: flags.Method = "auto",
     order: flags.Order = "natural",
     norm: flags.Norm = "backward",
-    dtype: Annotated[str, typer.Option(metavar="NAME", help=f"{' or '.join(DTYPES)}.")] = "complex64",
+    dtype: Annotated[str | None, typer.Option(metavar="NAME", help=f"{', '.join(DTYPES)}; by the kind.")] = None,
+    kind: flags.Kind = "fft",
     precision: flags.Precision = "default",
     inverse: Annotated[bool, typer.Option("--inverse", help="Plan the inverse transform.")] = False,
     compiling: Annotated[bool, typer.Option("--compile", help="Compile it too, for --topology.")] = False,
@@ -45,12 +46,14 @@ def plan(
     check(topology is not None or not compiling, "--compile needs a machine to compile for: add --topology, as v3:4x4")
     lengths = parse.sizes(shape, "the shape", "8192,8192,8192")
     wide = parse.choice(precision, PRECISIONS, "--precision") == "float64"
-    if parse.choice(dtype, DTYPES, "--dtype") == "complex128" or wide:
+    if dtype is not None:
+        parse.choice(dtype, DTYPES, "--dtype")
+    if dtype in ("complex128", "float64") or wide:
         use_float64()
     if compiling:
         use_tpu_compiler()
     machine = _machine(topology)
-    options = {"dtype": dtype, "precision": precision, **parse.options(axes, method, order, norm, inverse)}
+    options = {"dtype": dtype, "precision": precision, **parse.options(axes, method, order, norm, inverse, kind)}
     best, *others = _candidates(lengths, mesh, machine, spec, options)
     made = compiled(best, topology) if compiling and topology is not None else None
     _show(best, others, made, as_json)

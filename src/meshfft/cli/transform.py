@@ -30,6 +30,7 @@ def transform(
     inverse: Annotated[bool, typer.Option("--inverse", help="Transform back.")] = False,
     order: flags.Order = "natural",
     norm: flags.Norm = "backward",
+    kind: flags.Kind = "fft",
     precision: flags.Precision = "default",
     dataset: Annotated[str | None, typer.Option(metavar="NAME", help="Which array of an HDF5 or Zarr file.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="PNG", help="Draw the spectrum: .png, .pdf, .svg.")] = None,
@@ -46,7 +47,8 @@ def transform(
     from .memory import check_memory
 
     check(plot is None or not inverse, "--plot draws a spectrum and --inverse leaves none: plot the forward transform")
-    sizes, options = parse.mesh(mesh), parse.options(axes, method, order, norm, inverse)
+    check(plot is None or kind == "fft", f"--plot draws a whole spectrum, and --kind {kind} has none: leave one out")
+    sizes, options = parse.mesh(mesh), parse.options(axes, method, order, norm, inverse, kind)
     parse.choice(precision, PRECISIONS, "--precision")
     check_output(target, overwrite, 0)
     if plot is not None:
@@ -55,6 +57,8 @@ def transform(
         made = _plan(array, sizes, parse.spec(spec, sizes, array.ndim), precision, options)
         if not as_json:
             typer.echo(f"{made}\n")
+        refused = made.walk.real and array.dtype.kind == "c"
+        check(not refused, f"{source} holds {array.dtype}, and --kind {kind} transforms real numbers: use --kind fft")
         check_memory(made.peak_bytes, list(made.mesh.devices.flat))
         check_room(target, math.prod(made.out_shape) * made.out_dtype.itemsize)
         timings = _compute(made, array, target, overwrite)
@@ -84,7 +88,7 @@ def _compute(made: Any, array: Any, target: Path, overwrite: bool) -> list[Timin
     from .execute import run_stages
 
     spec = made.in_layout.spec
-    numbers = array.astype(made.dtype if array.dtype.kind == "c" else np.finfo(made.dtype).dtype)
+    numbers = array.astype(made.in_dtype if array.dtype.kind == "c" else np.finfo(made.dtype).dtype)
     with progress(2 + 2 * len(made.stages)) as report:
         y, timings = run_stages(made, lambda: meshfft.shard(numbers, made.mesh, spec), report)
         report("write")
