@@ -65,32 +65,6 @@ def test_value_sharding_inverse_and_gradient(
     assert collectives(jax.jit(plan).lower(a).compile()) == plan.collectives
 
 
-@given(st.data(), st.sampled_from(["dct", "dst"]), st.booleans(), st.booleans(), SEEDS)
-def test_scipys_arguments(data: st.DataObject, family: str, inverse: bool, many: bool, seed: int) -> None:
-    """Catches lengths, axes, norms or `orthogonalize` read otherwise than SciPy reads them."""
-    rank = data.draw(st.integers(2, 3))
-    shape = tuple(data.draw(st.lists(st.sampled_from([1, 2, 3, 4, 7, 8]), min_size=rank, max_size=rank)))
-    name = "i" * inverse + family + "n" * many
-    x = (8 * noise(shape, "float32", seed)).astype(data.draw(st.sampled_from(["float32", "int32"])))
-    axis = st.integers(-rank, rank - 1)
-    if many:
-        axes = data.draw(st.lists(axis, min_size=1, max_size=rank, unique_by=lambda a: a % rank))
-        lengths = st.lists(st.integers(1, 9), min_size=len(axes), max_size=len(axes))
-        arguments: dict[str, Any] = {"s": data.draw(st.none() | lengths), "axes": axes}
-        points = arguments["s"] or [shape[a] for a in axes]
-    else:
-        arguments = {"n": data.draw(st.none() | st.integers(1, 9)), "axis": data.draw(axis)}
-        points = [arguments["n"] or shape[arguments["axis"]]]
-    arguments["norm"] = data.draw(st.sampled_from([None, "backward", "ortho", "forward"]))
-    arguments["orthogonalize"] = data.draw(st.sampled_from([None, True, False]))
-    type = _type(data, family, points)
-    truth = getattr(scipy.fft, name)(x.astype(float), type, **arguments)
-    dim = next((d for d, n in enumerate(shape) if n % 2 == 0 and any(m % 2 == 0 for m in truth.shape)), None)
-    where = None if dim is None else NamedSharding(mesh((2,)), P(*[None] * dim, "x"))
-    y = getattr(mf, name)(x if where is None else jax.device_put(x, where), type, **arguments)
-    assert y.shape == truth.shape and y.dtype == np.float32 and error(y, truth) <= 4e-7
-
-
 @given(cases(), st.sampled_from(["dct-2", "dct-3", "dst-2", "dst-4"]), SEEDS)
 def test_double_precision(case: Case, kind: str, seed: int) -> None:
     """Catches float32 anywhere in the float64 path."""

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import scipy.fft
 from hypothesis import given
 from hypothesis import strategies as st
 from jax.sharding import NamedSharding
@@ -214,48 +213,6 @@ def test_at_most_six_tenths_of_the_complex_transform(name: str, inverse: bool) -
         assert memory is not None
         used.append(memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes)
     assert used[0] <= 0.6 * used[1] + 1024 and used[0] <= 1.2 * real.peak_bytes
-
-
-NAMES = ["rfft", "irfft", "hfft", "ihfft", "rfft2", "irfft2", "hfft2", "ihfft2", "rfftn", "irfftn", "hfftn", "ihfftn"]
-
-
-@given(st.data(), st.sampled_from(NAMES), st.sampled_from([None, "backward", "ortho", "forward"]), SEEDS)
-def test_numpys_arguments(data: st.DataObject, name: str, norm: str | None, seed: int) -> None:
-    """Catches any argument read otherwise than NumPy and SciPy read it: lengths, axes, norms, parity, types."""
-    rank = data.draw(st.integers(2, 4))
-    shape = tuple(data.draw(st.lists(st.sampled_from([1, 2, 3, 4, 7, 8]), min_size=rank, max_size=rank)))
-    takes_real = name.startswith(("rfft", "ihfft"))
-    kind = data.draw(
-        st.sampled_from(["float32", "int32", "float16", "bool"] if takes_real else ["complex64", "float32"])
-    )
-    x = (8 * noise(shape, "complex64" if kind == "complex64" else "float32", seed)).astype(kind)
-    if name[-1] in "2n":
-        axes = data.draw(st.lists(st.integers(-rank, rank - 1), min_size=1, max_size=3, unique_by=lambda a: a % rank))
-        lengths = st.lists(st.integers(2, 9), min_size=len(axes), max_size=len(axes))
-        arguments: dict[str, Any] = {"s": data.draw(st.none() | lengths), "axes": axes}
-    else:
-        arguments = {"n": data.draw(st.none() | st.integers(2, 9)), "axis": data.draw(st.integers(-rank, rank - 1))}
-    wide = x.astype("complex128" if x.dtype.kind == "c" else "float64")
-    last = arguments["axis"] if "axis" in arguments else arguments["axes"][-1]
-    if not takes_real and shape[last] == 1 and not any(arguments.get(k) for k in ("s", "n")):  # 2 (1 - 1) points
-        with pytest.raises(ValueError, match="at least one point"):
-            getattr(mf, name)(x, **arguments, norm=norm)
-        return
-    truth = getattr(scipy.fft, name)(wide, **arguments, norm=norm)
-    even = any(n % 2 == 0 for n in truth.shape)  # else there is no dimension that two devices could divide
-    y = getattr(mf, name)(_spread(x) if even else x, **arguments, norm=norm)
-    assert (
-        y.shape == truth.shape and y.dtype == truth.astype("complex64" if truth.dtype.kind == "c" else "float32").dtype
-    )
-    assert error(y, truth) <= 4e-7
-
-
-def _spread(x: np.ndarray) -> Any:
-    """The array cut over two devices along the first dimension that they divide, else as it is."""
-    dim = next((d for d, n in enumerate(x.shape) if n % 2 == 0), None)
-    if dim is None:
-        return x
-    return jax.device_put(x, NamedSharding(mesh((2,)), P(*[None] * dim, "x")))
 
 
 def test_axes_given_twice_are_transformed_twice() -> None:
