@@ -12,7 +12,7 @@ LAYERS = """
 errors
 layout work tiers planes limbs zplane extras atomic schedule hardware torus
 dtypes phase precision chips orders hlo ring swap inverse picture
-machine matrices local storage
+machine matrices local storage manual
 topology arguments meshes steps
 points walk moves
 search primitive table placement operands

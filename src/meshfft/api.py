@@ -12,7 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from .arguments import integers, resolve, transform_of
-from .dispatch import Options, received, transformed
+from .dispatch import Options, extents, received, transformed
 from .layout import Spec
 
 
@@ -138,7 +138,7 @@ def _transform(
 ) -> Any:
     """Transforms dimension after dimension where one is given twice, as NumPy does from the last to the first."""
     arrays, chosen = received(a), Options(*options)
-    dims, lengths = resolve(arrays[0].shape, s, axes)
+    dims, lengths = resolve(extents(arrays, chosen), s, axes)
     while len(set(dims)) < len(dims):
         last = transform_of(dims[-1:], lengths[-1:], norm, inverse)
         arrays = received(transformed(arrays, last, chosen._replace(order="natural")))

@@ -16,11 +16,11 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 
 from .arguments import Transform
 from .chips import chip_for
-from .choice import find_walk
+from .choice import find_walk, natural_end
 from .dtypes import check_numeric, complex_dtype, dots_of, real_dtype
 from .errors import check
 from .hardware import Chip
-from .layout import AnyMesh, Layout, Spec, axis_sizes, from_spec
+from .layout import AnyMesh, Layout, Spec, from_block, mapped_axes
 from .machine import Machine
 from .operands import differentiable, furnish, stored
 from .placement import placement
@@ -93,13 +93,13 @@ def setting(arrays: tuple[Array, ...], options: Options, dtype: np.dtype | None 
     """
     x, precision = arrays[0], options.precision
     mesh, spec = placement(x, options.spec)
-    start = from_spec(x.shape, axis_sizes(mesh), spec)
+    start = from_block(x.shape, mesh, spec)
     check(
         start.even,
         f"shape {x.shape} is not divided by spec {spec}: use mf.plan with mf.shard, which keep padded storage",
     )
     for plane in arrays[1:]:
-        other = from_spec(x.shape, axis_sizes(mesh), placement(plane, options.spec)[1])
+        other = from_block(x.shape, mesh, placement(plane, options.spec)[1])
         check(other == start, f"the planes are sharded as {start.spec} and {other.spec}: shard them alike")
     dots = dots_of(x.dtype, precision, options.multiplications)
     dtype = complex_dtype(x.dtype, precision) if dtype is None else dtype
@@ -121,8 +121,18 @@ def transformed(
         ValueError, TypeError: as `fftn`.
     """
     start, mesh, machine, dtype, dots = setting(arrays, options, dtype)
+    _check_known(start, transform, options.order, mesh)
     walk = find_walk(start, transform, options.method, options.order, machine, dtype.itemsize, dots, even=True)
     return formed(applied(arrays, walk, sources, mesh, machine.chip, dtype))
+
+
+def extents(arrays: tuple[Array, ...], options: Options) -> tuple[int, ...]:
+    """Shape of the whole array; inside a caller's shard_map what is given is a block of it.
+
+    Raises:
+        ValueError, TypeError: as `fftn`.
+    """
+    return from_block(arrays[0].shape, *placement(arrays[0], options.spec)).shape
 
 
 def applied(
@@ -158,7 +168,7 @@ def run(
         # Nothing moves: this shows JAX the mesh, which it does not find inside our operator where x is a constant.
         arrays = jax.lax.with_sharding_constraint(arrays, NamedSharding(mesh, walk.start.spec))
     for part in walk.stages() if differentiable(walk) else (walk,):
-        arrays = tuple(bind(arrays, part, mesh, stored(part, operands)))
+        arrays = tuple(bind(arrays, part, mesh, stored(part, operands, mapped_axes(mesh))))
     return arrays
 
 
@@ -168,6 +178,19 @@ def _array(a: Any) -> Array:
     array = np.asarray(a)
     check_numeric(array.dtype)
     return jnp.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
+
+
+def _check_known(start: Layout, transform: Transform, order: str, mesh: AnyMesh | None) -> None:
+    """Raises ValueError where the result would not lie as the array came, which is all that out_specs can know."""
+    cut = mapped_axes(mesh) & start.cutting
+    remedy = "call a mf.plan(...) inside, whose out_layout tells the out_specs, or transform outside of shard_map"
+    check(not cut or order != "any", f"order 'any' inside shard_map leaves a layout that out_specs must know: {remedy}")
+    after = natural_end(start, transform)
+    check(
+        not cut or after.even,
+        f"the result of shape {after.shape} is not divided by spec {start.spec}, and mesh axes cannot move to other "
+        f"dimensions inside shard_map: choose s= that divides, {remedy}",
+    )
 
 
 def _machine(x: Array, mesh: AnyMesh | None) -> Machine:

@@ -16,8 +16,9 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding
 from .arguments import Transform
 from .dispatch import Setting, applied, formed, parts
 from .errors import check
-from .layout import AnyMesh, Layout, axis_sizes
+from .layout import AnyMesh, Layout, axis_sizes, mapped_axes
 from .machine import Machine, Seconds
+from .placement import standing
 from .points import Points
 from .solve import Solution, Weights, solution
 from .steps import RingDense
@@ -236,6 +237,7 @@ class Plan:
         }
 
     def _run(self, walk: Walk, x: Any) -> Any:
+        standing(self.mesh, walk.start, walk.end)
         arrays = self._all_placed(walk.start, x)
         return formed(applied(arrays, walk, self.points, self._mesh_of(arrays[0]), self.machine.chip, self.dtype))
 
@@ -243,12 +245,17 @@ class Plan:
         return tuple(self._placed(layout, part) for part in parts(x))
 
     def _mesh_of(self, x: Array) -> AnyMesh | None:
-        """The plan's mesh; where that is only described, the one the array shows."""
-        return jax.typeof(x).sharding.mesh if isinstance(self.mesh, AbstractMesh) else self.mesh
+        """The plan's mesh, as it stands inside a caller's shard_map; where it is only described, that of the array."""
+        mesh = standing(self.mesh)
+        return jax.typeof(x).sharding.mesh if isinstance(mesh, AbstractMesh) and not mapped_axes(mesh) else mesh
 
     def _placed(self, layout: Layout, x: Any) -> Array:
         """The array stored as the walk takes it, or an error that says how to store it so."""
         remedy = f"mf.shard(x, plan.mesh, {layout.spec})"
+        if mapped := mapped_axes(standing(self.mesh)):
+            block = layout.within(mapped)
+            check(np.shape(x) == block, f"the array has shape {np.shape(x)}, inside shard_map the plan takes {block}")
+            return jax.numpy.asarray(x)
         if not isinstance(x, jax.Array):
             check(np.shape(x) == layout.shape, f"the array has shape {np.shape(x)}, the plan takes {layout.shape}")
             x = shard(np.asarray(x), self.mesh, layout.spec) if isinstance(self.mesh, Mesh) else jax.numpy.asarray(x)
