@@ -12,13 +12,13 @@ LAYERS = """
 errors
 layout work norms tiers planes limbs zplane extras atomic schedule hardware torus
 dtypes phase precision chips orders hlo ring swap inverse picture
-machine matrices local storage frequencies trig
-real trig_local intake
+machine matrices local storage frequencies trig manual
+real trig_local
 topology arguments meshes steps
 points walk moves
 search primitive table placement operands
 choice
-dispatch
+dispatch intake
 calls solve
 plan api cosine hermitian kdft separable shifts
 planning aot

@@ -37,7 +37,8 @@ def fftn(
         norm: "backward" (scale 1), "ortho" (1 / sqrt(points)) or "forward" (1 / points), over all transformed points.
         method: "auto", "transpose", "cooley-tukey" (the paper's FFT) or "kdft" (the paper's KDFT).
         order: "natural" returns the result sharded as the array came; "any" leaves it in the cheapest layout.
-        spec: the array's PartitionSpec, needed only inside `jit` under Auto mesh axes, where JAX hides it.
+        spec: the array's PartitionSpec, needed only inside `jit` under Auto mesh axes, where JAX hides it, and inside a
+            `shard_map` of your own, to say of which whole array `a` is a block; its shape is then the whole's.
         precision: "float32" or "float64", to compute in another precision than the array's.
 
     Returns:

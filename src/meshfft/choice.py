@@ -40,7 +40,7 @@ def find_walk(
     """
     check(method in METHODS, f"method {method!r} is unknown: use one of " + ", ".join(map(repr, METHODS)))
     check(order in ORDERS, f"order {order!r} is unknown: use 'natural' or 'any'")
-    natural = goal or _natural(start, transform)
+    natural = goal or natural_end(start, transform)
     goals: list[Layout | None] = [natural, None] if order == "any" else [natural]
     if even and not natural.even:
         goals = [None] if order == "any" else [*_evasive(natural)] or [None]
@@ -52,7 +52,7 @@ def find_walk(
     return min(walks, key=lambda walk: sum(map(machine.price, walk.works(itemsize, machine.chip))))
 
 
-def _natural(layout: Layout, transform: Transform) -> Layout:
+def natural_end(layout: Layout, transform: Transform) -> Layout:
     """The layout of the result when it is cut as the input came."""
     for dim, length in zip(transform.dims, transform.lengths, strict=True):
         layout = layout.resize(dim, length)
@@ -93,7 +93,7 @@ def _no_walk(problem: Problem) -> str:
                 + f" (input size {size})" * (size != length)
                 + f"; the next larger size is {-(-length // parts**2) * parts**2}, or use method='auto'"
             )
-    if problem.even and not _natural(start, problem.transform).even:
+    if problem.even and not natural_end(start, problem.transform).even:
         return (
             f"no layout over this mesh divides the result {problem.transform.lengths} of {start.label()} evenly: "
             "use mf.plan(...) with mf.shard and mf.gather, which keep padded storage"

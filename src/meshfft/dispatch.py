@@ -16,11 +16,11 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 
 from .arguments import Transform
 from .chips import chip_for
-from .choice import find_walk
+from .choice import find_walk, natural_end
 from .dtypes import check_numeric, complex_dtype, dots_of, real_dtype
 from .errors import check
 from .hardware import Chip
-from .layout import AnyMesh, Layout, Spec, axis_sizes, from_spec
+from .layout import AnyMesh, Layout, Spec, from_block, mapped_axes
 from .machine import Machine
 from .operands import differentiable, furnish, stored
 from .placement import placement
@@ -114,9 +114,9 @@ def located(arrays: tuple[Array, ...], spec: Spec | None) -> tuple[Layout, AnyMe
     """
     x = arrays[0]
     mesh, found = placement(x, spec)
-    start = from_spec(x.shape, axis_sizes(mesh), found)
+    start = from_block(x.shape, mesh, found)
     for plane in arrays[1:]:
-        other = from_spec(x.shape, axis_sizes(mesh), placement(plane, spec)[1])
+        other = from_block(x.shape, mesh, placement(plane, spec)[1])
         check(other == start, f"the planes are sharded as {start.spec} and {other.spec}: shard them alike")
     return start, mesh
 
@@ -137,12 +137,22 @@ def transformed(
         ValueError, TypeError: as `fftn`.
     """
     start, mesh, machine, dtype, dots = setting(arrays, options)
+    _check_known(start, transform, options.order, mesh)
     real = transform.takes_real(len(arrays) == 1 and not jnp.iscomplexobj(arrays[0]))
     if planes and not real and len(arrays) == 1:
         arrays = (*arrays, jnp.zeros_like(arrays[0]))
     how = (options.method, options.order, machine, dtype.itemsize, dots)
     walk = find_walk(start, transform, *how, even=True, real=real)
     return formed(applied(arrays, walk, sources, mesh, machine.chip, dtype, planes))
+
+
+def extents(arrays: tuple[Array, ...], options: Options) -> tuple[int, ...]:
+    """Shape of the whole array; inside a caller's shard_map what is given is a block of it.
+
+    Raises:
+        ValueError, TypeError: as `fftn`.
+    """
+    return located(arrays, options.spec)[0].shape
 
 
 def applied(
@@ -196,7 +206,7 @@ def walked(
         # Nothing moves: this shows JAX the mesh, which it does not find inside our operator where x is a constant.
         arrays = jax.lax.with_sharding_constraint(arrays, NamedSharding(mesh, walk.start.spec))
     for part in walk.stages() if differentiable(walk) else (walk,):
-        arrays = tuple(bind(arrays, part, mesh, planes, stored(part, operands)))
+        arrays = tuple(bind(arrays, part, mesh, planes, stored(part, operands, mapped_axes(mesh))))
     return arrays
 
 
@@ -206,6 +216,19 @@ def _array(a: Any) -> Array:
     array = np.asarray(a)
     check_numeric(array.dtype)
     return jnp.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
+
+
+def _check_known(start: Layout, transform: Transform, order: str, mesh: AnyMesh | None) -> None:
+    """Raises ValueError where the result would not lie as the array came, which is all that out_specs can know."""
+    cut = mapped_axes(mesh) & start.cutting
+    remedy = "call a mf.plan(...) inside, whose out_layout tells the out_specs, or transform outside of shard_map"
+    check(not cut or order != "any", f"order 'any' inside shard_map leaves a layout that out_specs must know: {remedy}")
+    after = natural_end(start, transform)
+    check(
+        not cut or after.even,
+        f"the result of shape {after.shape} is not divided by spec {start.spec}, and mesh axes cannot move to other "
+        f"dimensions inside shard_map: choose s= that divides, {remedy}",
+    )
 
 
 def _machine(x: Array, mesh: AnyMesh | None) -> Machine:

@@ -8,7 +8,8 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding
 
 from .errors import check
-from .layout import AnyMesh, Layout
+from .layout import AnyMesh, Layout, mapped_axes
+from .placement import standing
 from .storage import shard
 
 
@@ -19,6 +20,10 @@ def taken(x: Any, layout: Layout, mesh: AnyMesh | None) -> Array:
         ValueError: another shape or sharding, or a mesh that is only described.
     """
     remedy = f"mf.shard(x, plan.mesh, {layout.spec})"
+    if mapped := mapped_axes(standing(mesh)):
+        block = layout.within(mapped)
+        check(np.shape(x) == block, f"the array has shape {np.shape(x)}, inside shard_map the plan takes {block}")
+        return jax.numpy.asarray(x)
     if not isinstance(x, jax.Array):
         check(np.shape(x) == layout.shape, f"the array has shape {np.shape(x)}, the plan takes {layout.shape}")
         x = shard(np.asarray(x), mesh, layout.spec) if isinstance(mesh, Mesh) else jax.numpy.asarray(x)

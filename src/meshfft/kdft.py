@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .arguments import resolve_once
-from .dispatch import Options, received, setting, transformed
+from .dispatch import Options, extents, received, setting, transformed
 from .dtypes import complex_dtype
 from .errors import check
 from .layout import Layout, Spec
@@ -52,11 +52,12 @@ def kdftn(
     >>> mf.kdftn(jnp.ones(4), mf.Points.turns([0.0, 0.25])).real.round(3).tolist()
     [4.0, 0.0]
     """
-    arrays = received(x)
-    dims, _ = resolve_once(arrays[0].shape, None, axes)
+    arrays, options = received(x), Options("kdft", "natural", spec, precision, multiplications)
+    shape = extents(arrays, options)
+    dims, _ = resolve_once(shape, None, axes)
     chosen = entries(points, dims)
-    transform = sampled(arrays[0].shape, dims, chosen, norm, complex_dtype(arrays[0].dtype, precision))
-    return transformed(arrays, transform, Options("kdft", "natural", spec, precision, multiplications), chosen)
+    transform = sampled(shape, dims, chosen, norm, complex_dtype(arrays[0].dtype, precision))
+    return transformed(arrays, transform, options, chosen)
 
 
 def ikdftn(
@@ -98,9 +99,9 @@ def ikdftn(
     Costs O(N^3) an axis on the host, once, and four dense transforms. Source: section III-A of the paper.
     """
     arrays = received(X)
-    shape, where = arrays[0].shape, setting(arrays, Options("kdft", "natural", spec, precision, multiplications))
-    dims, sizes = resolve_once(shape, s, axes)
-    chosen = tuple(p or Points.uniform(shape[d]) for p, d in zip(entries(points, dims), dims, strict=True))
+    where = setting(arrays, Options("kdft", "natural", spec, precision, multiplications))
+    dims, sizes = resolve_once(where.start.shape, s, axes)
+    chosen = tuple(p or Points.uniform(where.start.shape[d]) for p, d in zip(entries(points, dims), dims, strict=True))
     goal = _goal(where.start, dims, sizes, chosen)
     forward = sampled(goal.shape, dims, chosen, norm, where.dtype)
     return solution(arrays, goal, forward, chosen, Weights(tikhonov, truncation), "kdft", where)

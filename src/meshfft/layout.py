@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from .errors import check
 
@@ -67,6 +67,11 @@ class Layout:
         return tuple(tuple(cut.axis for cut in cuts) for cuts in self.cuts)
 
     @property
+    def cutting(self) -> frozenset[str]:
+        """All mesh axes that cut it."""
+        return frozenset(itertools.chain(*self.axes))
+
+    @property
     def spec(self) -> PartitionSpec:
         """The PartitionSpec of the stored array."""
         return spec_of(self.axes)
@@ -80,6 +85,11 @@ class Layout:
     def tail(self) -> bool:
         """True where all padding lies at the end of each dimension of the stored array."""
         return all(nested(cuts) for cuts in self.cuts)
+
+    def within(self, mapped: frozenset[str]) -> tuple[int, ...]:
+        """Shape of the stored array as it is seen where some mesh axes are mapped: one block of each of their cuts."""
+        parts = (math.prod(cut.parts for cut in cuts if cut.axis not in mapped) for cuts in self.cuts)
+        return tuple(block * many for block, many in zip(self.block, parts, strict=True))
 
     def starts(self, dim: int) -> np.ndarray:
         """First logical position of every shard of a dimension, in ring order."""
@@ -122,6 +132,12 @@ def axis_sizes(mesh: AnyMesh | None) -> dict[str, int]:
     meant = mesh is None or isinstance(mesh, Mesh | AbstractMesh)
     check(meant, f"mesh is {mesh!r}: give a jax.sharding.Mesh, such as jax.make_mesh((2, 2), ('x', 'y'))", TypeError)
     return {} if mesh is None else dict(zip(mesh.axis_names, mesh.axis_sizes, strict=True))
+
+
+def mapped_axes(mesh: AnyMesh | None) -> frozenset[str]:
+    """The mesh axes along which a caller's own shard_map has cut its arrays already: the manual ones."""
+    kinds = () if mesh is None else zip(mesh.axis_names, mesh.axis_types, strict=True)
+    return frozenset(name for name, kind in kinds if kind == AxisType.Manual)
 
 
 def spec_of(axes: Iterable[tuple[str, ...]]) -> PartitionSpec:
@@ -172,6 +188,18 @@ def from_spec(shape: Sequence[int], sizes: Mapping[str, int], spec: Spec | None)
     entries += [()] * (len(shape) - len(entries))
     cuts = (even_cuts(n, [(a, sizes[a]) for a in axes]) for n, axes in zip(shape, entries, strict=True))
     return Layout(tuple(shape), tuple(cuts))
+
+
+def from_block(shape: Sequence[int], mesh: AnyMesh | None, spec: Spec | None) -> Layout:
+    """`from_spec` of the whole array, of which `shape` is what is seen: one block of the cuts by mapped axes.
+
+    Raises:
+        ValueError, TypeError: as `from_spec`.
+    """
+    sizes, mapped = axis_sizes(mesh), mapped_axes(mesh)
+    cuts = from_spec(shape, sizes, spec).cuts
+    blocks = (math.prod(cut.parts for cut in by if cut.axis in mapped) for by in cuts)
+    return from_spec([n * many for n, many in zip(shape, blocks, strict=True)], sizes, spec)
 
 
 def dim_name(dim: int, ndim: int) -> str:

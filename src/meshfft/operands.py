@@ -90,10 +90,10 @@ def differentiable(walk: Walk) -> bool:
     return any(getattr(getattr(step, "matrix", None), "unit", None) for step in walk.steps)
 
 
-def stored(walk: Walk, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+def stored(walk: Walk, operands: tuple[Any, ...], mapped: frozenset[str] = frozenset()) -> tuple[Any, ...]:
     """The operands as the steps of a walk take them, by slot; none for steps of other walks."""
     found: list[Any] = [None] * len(operands)
     for step, layout in walk.pairs:
         if isinstance(step, RingDense) and step.slot is not None:
-            found[step.slot] = step.store(operands[step.slot], layout)
+            found[step.slot] = step.store(operands[step.slot], layout, mapped)
     return tuple(found)

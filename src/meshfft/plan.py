@@ -18,8 +18,9 @@ from .dispatch import Setting, applied, formed, is_planes, parts
 from .dtypes import real_dtype
 from .errors import check
 from .intake import taken
-from .layout import AnyMesh, Layout, axis_sizes
+from .layout import AnyMesh, Layout, axis_sizes, mapped_axes
 from .machine import Machine, Seconds
+from .placement import standing
 from .points import Points
 from .solve import Solution, Weights, solution
 from .steps import RingDense
@@ -252,6 +253,7 @@ class Plan:
         }
 
     def _run(self, walk: Walk, x: Any) -> Any:
+        standing(self.mesh, walk.start, walk.end)
         arrays, planes = self._all_placed(walk.start, x), is_planes(x)
         if walk.real:
             found = "two planes" if len(arrays) == 2 else arrays[0].dtype
@@ -266,8 +268,9 @@ class Plan:
         return tuple(taken(part, layout, self.mesh) for part in parts(x))
 
     def _mesh_of(self, x: Array) -> AnyMesh | None:
-        """The plan's mesh; where that is only described, the one the array shows."""
-        return jax.typeof(x).sharding.mesh if isinstance(self.mesh, AbstractMesh) else self.mesh
+        """The plan's mesh, as it stands inside a caller's shard_map; where it is only described, that of the array."""
+        mesh = standing(self.mesh)
+        return jax.typeof(x).sharding.mesh if isinstance(mesh, AbstractMesh) and not mapped_axes(mesh) else mesh
 
 
 @functools.lru_cache(maxsize=1024)

@@ -6,7 +6,8 @@ or real array, or two planes. The gradient in a matrix is JAX's own of the ring 
 """
 
 import functools
-from collections.abc import Sequence
+import itertools
+from collections.abc import Sequence, Set
 from typing import Any, NamedTuple
 
 import jax
@@ -17,7 +18,8 @@ from jax.interpreters import ad, batching, mlir
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from .dtypes import real_dtype
-from .layout import AnyMesh, Cuts, Layout, even_cuts, spec_of
+from .layout import AnyMesh, Cuts, Layout, even_cuts, mapped_axes, spec_of
+from .manual import own, vary, varying
 from .matrices import Samples
 from .steps import RingDense
 from .walk import Walk
@@ -27,7 +29,11 @@ walk_p.multiple_results = True
 
 
 class Job(NamedTuple):
-    """What an equation does: a walk, on a mesh, of an array or its planes; `tree` is that of the walk's operands."""
+    """What an equation does: a walk, on a mesh, of an array or its planes; `tree` is that of the walk's operands.
+
+    The mesh says which of its axes are mapped where the equation stands: none, or some or all of them, the manual ones
+    of a caller's shard_map. Values are what is seen there (see manual), and the walk maps the rest.
+    """
 
     walk: Walk
     mesh: AnyMesh | None
@@ -54,29 +60,54 @@ def bind(
 ) -> list[Array]:
     """The walk as one equation of JAX; operands are stored as their steps take them (see RingDense.store)."""
     leaves, tree = jax.tree.flatten(operands)
-    return walk_p.bind(*arrays, *leaves, job=Job(walk, mesh, planes, tree))
+    values = varying([*arrays, *leaves], mapped_axes(mesh) & walk.start.cutting)
+    return walk_p.bind(*values, job=Job(walk, mesh, planes, tree))
 
 
 def _run(*values: Any, job: Job) -> list[Array]:
-    walk, mesh, planes, tree = job
-    arrays, operands = values[: job.arrays], jax.tree.unflatten(tree, values[job.arrays :])
-
-    def inside(arrays: tuple[Array, ...], operands: tuple[Any, ...]) -> list[Any]:
-        done = walk.apply(arrays if planes else arrays[0], *operands)
-        return list(done) if planes else [done]
-
-    if mesh is None:
-        return inside(arrays, operands)
-    operand_specs = _operand_specs(walk, operands)
-    operands = jax.tree.map(lambda leaf, spec: _resharded(leaf, mesh, spec), operands, operand_specs)
-    specs, out = ((walk.start.spec,) * job.arrays, operand_specs), [walk.end.spec] * job.results
-    mapped = jax.shard_map(inside, mesh=mesh, in_specs=specs, out_specs=out, check_vma=False)
-    return mapped(arrays, operands)
+    values, specs = _placed(values, job)
+    return _mapped(functools.partial(_inside, job=job), values, specs, [job.walk.end.spec] * job.results, job.mesh)
 
 
-def _resharded(leaf: Array, mesh: AnyMesh, spec: PartitionSpec) -> Array:
-    """An operand sharded as its step takes it, where the type of an array says how it is sharded."""
-    return jax.reshard(leaf, NamedSharding(mesh, spec)) if AxisType.Explicit in mesh.axis_types else leaf
+def _inside(*values: Any, job: Job) -> list[Any]:
+    """One device's blocks, from the first layout to the last."""
+    arrays, operands = values[: job.arrays], jax.tree.unflatten(job.tree, values[job.arrays :])
+    done = job.walk.apply(arrays if job.planes else arrays[0], *operands)
+    return list(done) if job.planes else [done]
+
+
+def _mapped(function: Any, values: Sequence[Any], before: Sequence[Any], after: Any, mesh: AnyMesh | None) -> Any:
+    """A function of blocks, mapped over the mesh axes that are not mapped already."""
+    rest = _rest(mesh)
+    if mesh is None or not rest:
+        return function(*values)
+    specs = {"in_specs": tuple(before), "out_specs": after}
+    specs = jax.tree.map(lambda spec: _only(rest, spec), specs)
+    return jax.shard_map(function, mesh=mesh, axis_names=rest, check_vma=vary(values), **specs)(*values)
+
+
+def _rest(mesh: AnyMesh | None) -> frozenset[str]:
+    """The mesh axes that are not mapped yet."""
+    return frozenset() if mesh is None else frozenset(mesh.axis_names) - mapped_axes(mesh)
+
+
+def _placed(values: Sequence[Any], job: Job) -> tuple[tuple[Any, ...], tuple[PartitionSpec, ...]]:
+    """The values and their specs, operands sharded as their steps take them where the type of an array says how."""
+    walk, mesh, _, tree = job
+    many = job.arrays
+    specs = jax.tree.leaves(_operand_specs(walk, jax.tree.unflatten(tree, values[many:])))
+    leaves = [_resharded(leaf, mesh, spec) for leaf, spec in zip(values[many:], specs, strict=True)]
+    return (*values[:many], *leaves), (*[walk.start.spec] * many, *specs)
+
+
+def _resharded(leaf: Array, mesh: AnyMesh | None, spec: PartitionSpec) -> Array:
+    explicit = _explicit(mesh)
+    return jax.reshard(leaf, NamedSharding(mesh, _only(explicit, spec))) if mesh is not None and explicit else leaf
+
+
+def _explicit(mesh: AnyMesh | None) -> set[str]:
+    kinds = () if mesh is None else zip(mesh.axis_names, mesh.axis_types, strict=True)
+    return {name for name, kind in kinds if kind == AxisType.Explicit}
 
 
 def _operand_specs(walk: Walk, operands: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -96,10 +127,10 @@ def _after(x: jax.core.ShapedArray, job: Job) -> jax.core.ShapedArray:
     walk, mesh = job.walk, job.mesh
     if walk.real != walk.reals[-1] and not job.planes:
         x = x.update(dtype=np.result_type(x.dtype, np.complex64) if walk.real else real_dtype(x.dtype))
+    shape = walk.end.within(mapped_axes(mesh))
     if mesh is None or x.sharding.mesh.empty:
-        return x.update(shape=walk.end.storage)
-    explicit = {name for name, kind in zip(mesh.axis_names, mesh.axis_types, strict=True) if kind == AxisType.Explicit}
-    return x.update(shape=walk.end.storage, sharding=NamedSharding(x.sharding.mesh, _only(explicit, walk.end)))
+        return x.update(shape=shape)
+    return x.update(shape=shape, sharding=NamedSharding(x.sharding.mesh, _only(_explicit(mesh), walk.end.spec)))
 
 
 def _jvp(primals: Sequence[Array], tangents: Sequence[Any], *, job: Job) -> tuple[list[Array], list[Any]]:
@@ -135,7 +166,7 @@ def _along_samples(
     assert isinstance(step.matrix, Samples)
     slope = step.matrix.slope(jax.tree.map(ad.instantiate_zeros, change, is_leaf=_is_zero))
     other = step.after(layout) if step.turned else layout
-    n = other.positions(step.dim).astype(slope[0].dtype)
+    n = own(other.positions(step.dim).astype(slope[0].dtype), 0, other.cuts[step.dim], mapped_axes(job.mesh))
     first, last = (slope, (n,)) if step.turned else ((n,), slope)
     changed = bind(_scaled(arrays, first, step.dim), job.walk, job.mesh, job.planes, operands)
     return _scaled(changed, last, step.dim)
@@ -172,17 +203,33 @@ def _transpose(cts: Sequence[Any], *values: Any, job: Job) -> list[Any]:
         back, operands = walk.adjoint() if planes else walk.transpose(), jax.tree.unflatten(tree, values[many:])
         return [*bind(cts, back, mesh, planes, operands), *(None for _ in values[many:])]
     place = next(j for j, v in enumerate(values) if ad.is_undefined_primal(v))
-    aval = values[place].aval
+    none = ad.instantiate_zeros(ad.Zero(values[place].aval))
+    found = _pulled((*values[:place], none, *values[place + 1 :]), tuple(cts), place, job)
+    return [found if j == place else None for j in range(len(values))]
+
+
+@functools.partial(jax.jit, static_argnums=(2, 3))
+def _pulled(values: tuple[Array, ...], cts: tuple[Array, ...], place: int, job: Job) -> Array:
+    """What the change of a result makes of an operand: on every device of its rows, summed where others have them."""
+    came = jax.typeof(values[place]).sharding.spec
+    values, specs = _placed(values, job)
+    rows = itertools.chain.from_iterable(axes if isinstance(axes, tuple) else (axes,) for axes in specs[place])
+    others = tuple((_rest(job.mesh) & job.walk.start.cutting).difference(rows))
+    pull = functools.partial(_pull, place=place, others=others, job=job)
+    before = (*specs, *[job.walk.end.spec] * job.results)
+    return _resharded(_mapped(pull, (*values, *cts), before, specs[place], job.mesh), job.mesh, came)
+
+
+def _pull(*blocks: Any, place: int, others: tuple[str, ...], job: Job) -> Array:
+    """One device's rows of it."""
+    blocks = tuple(varying(blocks, frozenset()))
+    given, cts = blocks[: -job.results], blocks[-job.results :]
 
     def of_operand(leaf: Array) -> list[Array]:
-        return _run(*values[:place], leaf, *values[place + 1 :], job=job)
+        return _inside(*given[:place], leaf, *given[place + 1 :], job=job)
 
-    @jax.jit
-    def pulled(cts: Sequence[Array]) -> Array:
-        return jax.vjp(of_operand, jax.numpy.zeros_like(aval))[1](list(cts))[0]
-
-    found = pulled(cts)
-    return [found if j == place else None for j in range(len(values))]
+    (found,) = jax.vjp(of_operand, given[place])[1](list(cts))
+    return jax.lax.psum(found, others) if others else found
 
 
 def _batch(axis_data, values, dims, *, job: Job):  # type: ignore[no-untyped-def]
@@ -217,12 +264,15 @@ def _one_by_one(values: Sequence[Array], dims: Sequence[int | None], job: Job) -
 
 
 def _batch_cuts(size: int, axes: tuple[str, ...], mesh: AnyMesh | None) -> Cuts:
-    return even_cuts(size, [(axis, mesh.shape[axis]) for axis in axes]) if mesh is not None else ()
+    return (
+        even_cuts(size, [(axis, mesh.shape[axis]) for axis in axes if axis in _rest(mesh)]) if mesh is not None else ()
+    )
 
 
-def _only(axes: set[str], layout: Layout) -> PartitionSpec:
-    """The layout's spec without the mesh axes whose placement XLA decides."""
-    return spec_of(tuple(a for a in names if a in axes) for names in layout.axes)
+def _only(axes: Set[str], spec: PartitionSpec) -> PartitionSpec:
+    """The spec without other mesh axes: those whose placement XLA decides, or that are mapped already."""
+    entries = (entry if isinstance(entry, tuple) else (entry,) for entry in spec)
+    return spec_of(tuple(axis for axis in names if axis in axes) for names in entries)
 
 
 walk_p.def_impl(jax.jit(_run, static_argnames=("job",)))

@@ -16,7 +16,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from .arguments import Transform, resolve_once
-from .dispatch import Options, received, transformed
+from .dispatch import Options, extents, received, transformed
 from .dtypes import check_numeric, complex_dtype, real_dtype
 from .errors import check
 from .layout import Spec
@@ -70,14 +70,15 @@ def apply_separable(
     >>> mf.apply_separable([jnp.ones((1, 3)), None], jnp.ones((3, 2))).tolist()
     [[3.0, 3.0]]
     """
-    arrays = received(x)
-    dims, _ = resolve_once(arrays[0].shape, None, axes)
+    arrays, options = received(x), Options("kdft", "natural", spec, precision, multiplications)
+    shape = extents(arrays, options)
+    dims, _ = resolve_once(shape, None, axes)
     pairs = [(d, _source(m, d)) for d, m in zip(dims, _listed(matrices, len(dims)), strict=True) if m is not None]
-    shape, real = arrays[0].shape, real_dtype(complex_dtype(arrays[0].dtype, precision))
+    real = real_dtype(complex_dtype(arrays[0].dtype, precision))
     chosen = tuple(_matrix(source, shape[dim], dim, real) for dim, source in pairs)
     transform = Transform(tuple(dim for dim, _ in pairs), chosen, 1.0)
     sources = tuple(None if isinstance(source, BlockMatrix) else source for _, source in pairs)
-    return transformed(arrays, transform, Options("kdft", "natural", spec, precision, multiplications), sources)
+    return transformed(arrays, transform, options, sources)
 
 
 def _listed(matrices: Any, many: int) -> Sequence[Any]:

@@ -21,7 +21,8 @@ from .choice import find_walk
 from .dispatch import Setting, applied, formed
 from .errors import check
 from .inverse import Inverse, invert
-from .layout import Layout
+from .layout import Layout, mapped_axes
+from .manual import own
 from .matrices import Dense, Matrix, Roots
 from .points import Points
 
@@ -121,13 +122,14 @@ def solution(
     def missing(x: Arrays) -> Arrays:
         return tuple(a - b for a, b in zip(given, applied(x, there, points, mesh, machine.chip, dtype), strict=True))
 
-    given = tuple(_logical(x, start) for x in arrays)
+    given = tuple(_logical(x, start, mapped_axes(mesh)) for x in arrays)
     x = invert(given)
     rest = missing(x)
     if weights.tikhonov is None:  # which a second step would undo; a truncated W is left as it is: W V W = W
         x = tuple(a + b for a, b in zip(x, invert(rest), strict=True))
         rest = missing(x)
-    residual = jnp.sqrt(_energy(rest) / jnp.maximum(_energy(given), jnp.finfo(dtype).tiny))
+    mapped = mapped_axes(mesh) & start.cutting
+    residual = jnp.sqrt(_energy(rest, mapped) / jnp.maximum(_energy(given, mapped), jnp.finfo(dtype).tiny))
     return Solution(formed(x), residual, inverse.conditions, inverse.methods)
 
 
@@ -167,13 +169,16 @@ def _check_finite(found: list[tuple[Matrix, Inverse]], dims: tuple[int, ...], dt
         )
 
 
-def _logical(x: Array, layout: Layout) -> Array:
+def _logical(x: Array, layout: Layout, mapped: frozenset[str]) -> Array:
     """The array with zeros for its padding, which norms would count."""
     for dim, (size, stored) in enumerate(zip(layout.shape, layout.storage, strict=True)):
         if size < stored:
-            x = jnp.where(jax.lax.broadcasted_iota(jnp.int32, x.shape, dim) < size, x, 0)
+            kept = own(np.arange(stored) < size, 0, layout.cuts[dim], mapped)
+            x = jnp.where(kept.reshape([-1 if d == dim else 1 for d in range(x.ndim)]), x, 0)
     return x
 
 
-def _energy(arrays: tuple[Array, ...]) -> Array:
-    return functools.reduce(jnp.add, (jnp.sum(jnp.square(jnp.abs(x))) for x in arrays))
+def _energy(arrays: tuple[Array, ...], mapped: frozenset[str]) -> Array:
+    """The sum of squares, over all blocks where the arrays are blocks of mapped axes."""
+    seen = functools.reduce(jnp.add, (jnp.sum(jnp.square(jnp.abs(x))) for x in arrays))
+    return jax.lax.psum(seen, tuple(mapped)) if mapped else seen

@@ -13,6 +13,7 @@ from jax.sharding import PartitionSpec
 
 from ..hardware import Chip
 from ..layout import Cuts, Layout
+from ..manual import own
 from ..matrices import Matrix
 from ..planes import Block, Planes, in_planes
 from ..precision import LONG_TERMS, TERMS, Factors, Sums, planes_of, product
@@ -113,11 +114,16 @@ class RingDense:
         walk = self._turned if self.turned else self._straight
         return in_planes(lambda planes: walk(planes, layout, operand), block)
 
-    def store(self, operand: Any, layout: Layout) -> Any:
-        """The operand as the walk takes it: rows where their positions are stored, columns as far as shards reach."""
+    def store(self, operand: Any, layout: Layout, mapped: frozenset[str] = frozenset()) -> Any:
+        """The operand as the walk takes it: rows where their positions are stored, columns as far as shards reach.
+
+        Of axes that are mapped already every device takes its own rows.
+        """
         home, other = self._home(layout), self.after(layout) if self.turned else layout
         rows, reach = home.positions(self.dim), int(other.positions(self.dim).max(initial=-1)) + 1
-        return jax.tree.map(lambda leaf: self._stored(leaf, rows, reach), operand)
+        leaves = jax.tree.map(lambda leaf: self._stored(leaf, rows, reach), operand)
+        back = self.matrix.row_axis or 0
+        return jax.tree.map(lambda leaf: own(leaf, leaf.ndim + back, home.cuts[self.dim], mapped), leaves)
 
     def operand_spec(self, operand: Any, layout: Layout) -> Any:
         """How the leaves of the operand are sharded: their rows as the dimension they stand for."""
