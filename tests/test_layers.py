@@ -21,7 +21,7 @@ choice
 dispatch intake
 calls solve
 plan api cosine hermitian kdft separable shifts
-planning aot
+planning aot scipy_backend
 replay calibrate
 bench
 files

@@ -35,6 +35,7 @@ from .plan import Plan as Plan
 from .planning import plan as plan
 from .points import Points as Points
 from .ring import ring_sum as ring_sum
+from .scipy_backend import scipy_backend as scipy_backend
 from .separable import BlockMatrix as BlockMatrix
 from .separable import apply_separable as apply_separable
 from .shifts import fftshift as fftshift
