@@ -21,7 +21,7 @@ choice
 dispatch intake
 calls solve
 plan api cosine hermitian kdft separable shifts
-planning aot scipy_backend
+planning aot array_api scipy_backend
 replay calibrate
 bench
 files
