@@ -22,6 +22,8 @@ dispatch
 calls solve
 plan api cosine hermitian kdft separable shifts
 planning aot
+wavenumbers fields
+spectral
 replay calibrate
 bench
 files

@@ -40,5 +40,8 @@ from .separable import apply_separable as apply_separable
 from .shifts import fftshift as fftshift
 from .shifts import ifftshift as ifftshift
 from .solve import Solution as Solution
+from .spectral import derivative as derivative
+from .spectral import poisson as poisson
 from .storage import gather as gather
 from .storage import shard as shard
+from .wavenumbers import wavenumbers as wavenumbers
