@@ -6,6 +6,8 @@ from .api import fftn as fftn
 from .api import ifft as ifft
 from .api import ifft2 as ifft2
 from .api import ifftn as ifftn
+from .convolution import convolve as convolve
+from .convolution import correlate as correlate
 from .cosine import dct as dct
 from .cosine import dctn as dctn
 from .cosine import dst as dst
