@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 LAYERS = """
 errors
 layout work norms tiers planes limbs zplane extras atomic schedule hardware torus
-dtypes phase precision chips orders hlo ring swap spread inverse picture
+dtypes phase precision chips orders hlo ring swap spread binned inverse picture
 machine matrices local storage frequencies trig
 real trig_local intake
 topology arguments meshes steps
@@ -24,6 +24,7 @@ plan api cosine hermitian kdft separable shifts
 planning aot
 wavenumbers fields
 spectral convolution
+power
 replay calibrate
 bench
 files

@@ -36,6 +36,8 @@ from .kdft import kdftn as kdftn
 from .plan import Plan as Plan
 from .planning import plan as plan
 from .points import Points as Points
+from .power import PowerSpectrum as PowerSpectrum
+from .power import power_spectrum as power_spectrum
 from .ring import ring_sum as ring_sum
 from .separable import BlockMatrix as BlockMatrix
 from .separable import apply_separable as apply_separable
