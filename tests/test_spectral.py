@@ -255,8 +255,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "points": (
         lambda: mf.wavenumbers(mf.plan((8,), points=[mf.Points.turns([0.1])])),
         ValueError,
-        "not the uniform ones",
+        "no wavenumbers: plan without points=",
     ),
+    "cosines": (lambda: mf.wavenumbers(mf.plan((8,), dtype="float32", kind="dct-2")), ValueError, "of kind 'fft'"),
     "lengths": (lambda: mf.wavenumbers(mf.plan((8, 8)), (1.0,)), ValueError, "1 lengths for 2 axes"),
     "no length": (lambda: mf.poisson(np.ones((4, 4)), (1.0, 0.0)), ValueError, "length 0.0 is no period"),
     "infinite": (lambda: mf.derivative(np.ones(4), 0, length=np.inf), ValueError, "length inf is no period"),

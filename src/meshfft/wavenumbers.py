@@ -29,7 +29,7 @@ def wavenumbers(plan: Plan, lengths: Sequence[float] | None = None) -> tuple[Arr
         k_j = 2 pi j / length,   j = 0, 1, ..., -2, -1 in FFT order; along the halved dimension of "rfft" 0 ... N // 2
 
     Args:
-        plan: a forward plan of uniform samples, of any kind and order.
+        plan: a forward plan of uniform samples, of any order and of kind "fft", "rfft" or "hfft".
         lengths: the period along each axis of the plan; None means as many as there are points, which are 1 apart.
 
     Returns:
@@ -39,7 +39,7 @@ def wavenumbers(plan: Plan, lengths: Sequence[float] | None = None) -> tuple[Arr
         every device, and JAX cuts them where they meet the spectrum.
 
     Raises:
-        ValueError: the plan is of an inverse transform, or of other samples; or lengths that do not fit.
+        ValueError: the plan is of an inverse transform, at points or a cosine one; or lengths that do not fit.
         TypeError: lengths that are no numbers.
 
     Costs nothing on the devices: each number is computed once on the host, shard by shard.
@@ -60,7 +60,7 @@ def harmonics(plan: Plan) -> tuple[np.ndarray, ...]:
     """How many periods each place of the spectrum stands for, along each transformed dimension.
 
     Raises:
-        ValueError: the plan is of an inverse transform, or of other samples.
+        ValueError: the plan is of an inverse transform, or has no wavenumbers.
     """
     return tuple(_harmonics(matrix) for matrix in plan.transform.matrices)
 
@@ -114,7 +114,7 @@ def spec_along(layout: Layout, dim: int) -> PartitionSpec:
 
 def _harmonics(matrix: Matrix) -> np.ndarray:
     uniform = isinstance(matrix, Roots | HalfRoots)
-    check(uniform, "the plan's samples are not the uniform ones: their frequencies are the points it was given")
+    check(uniform, "the plan has no wavenumbers: plan without points=, of kind 'fft', 'rfft' or 'hfft'")
     assert isinstance(matrix, Roots | HalfRoots)
     forward = matrix.sign < 0
     check(forward, "the plan is of an inverse transform: give the forward plan, whose plan.inverse leads back")
