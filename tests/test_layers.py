@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 LAYERS = """
 errors
 layout work norms tiers planes limbs zplane extras atomic schedule hardware torus
-dtypes phase precision chips orders hlo ring swap inverse picture
+dtypes phase precision chips orders hlo ring swap spread binned inverse picture
 machine matrices local storage frequencies trig manual
 real trig_local
 topology arguments meshes steps
@@ -22,6 +22,9 @@ dispatch intake
 calls solve
 plan api cosine hermitian kdft separable shifts
 planning aot array_api scipy_backend
+wavenumbers fields
+spectral convolution
+power
 replay calibrate
 bench
 files

@@ -7,6 +7,8 @@ from .api import ifft as ifft
 from .api import ifft2 as ifft2
 from .api import ifftn as ifftn
 from .array_api import array_api as array_api
+from .convolution import convolve as convolve
+from .convolution import correlate as correlate
 from .cosine import dct as dct
 from .cosine import dctn as dctn
 from .cosine import dst as dst
@@ -35,6 +37,8 @@ from .kdft import kdftn as kdftn
 from .plan import Plan as Plan
 from .planning import plan as plan
 from .points import Points as Points
+from .power import PowerSpectrum as PowerSpectrum
+from .power import power_spectrum as power_spectrum
 from .ring import ring_sum as ring_sum
 from .scipy_backend import scipy_backend as scipy_backend
 from .separable import BlockMatrix as BlockMatrix
@@ -42,5 +46,8 @@ from .separable import apply_separable as apply_separable
 from .shifts import fftshift as fftshift
 from .shifts import ifftshift as ifftshift
 from .solve import Solution as Solution
+from .spectral import derivative as derivative
+from .spectral import poisson as poisson
 from .storage import gather as gather
 from .storage import shard as shard
+from .wavenumbers import wavenumbers as wavenumbers

@@ -1,0 +1,88 @@
+"""Fields: an array of samples with the plan of its spectrum, and programs that walk there and back in one.
+
+The walk is of any order, so the spectrum stays in the layout that is cheapest to reach, and what is done to it there is
+done in that layout. Real arrays go through half spectra. Invariant: between the two walks nothing is sent.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
+
+from .dispatch import Options, formed, is_planes, received, setting
+from .dtypes import complex_dtype, real_dtype
+from .errors import check
+from .layout import AnyMesh, Spec
+from .plan import Plan
+from .planes import join, split
+from .planning import plan
+
+
+class Field(NamedTuple):
+    """A real or complex array, and the plan of its spectrum."""
+
+    array: Array
+    plan: Plan
+
+
+def field(
+    x: Any,
+    axes: Sequence[int] | None,
+    spec: Spec | None,
+    *,
+    s: Sequence[int] | None = None,
+    norm: str | None = None,
+) -> Field:
+    """An array, or its planes, with the plan of its spectrum of any order: half of it where the array is real.
+
+    Raises:
+        ValueError, TypeError: as `fftn`.
+    """
+    arrays = received(x)
+    start, mesh, *_ = setting(arrays, Options(spec=spec))
+    x = joined(arrays)
+    if isinstance(mesh, AbstractMesh) and jax.typeof(x).sharding.mesh.empty:
+        x = placed(x, mesh, start.spec)  # a constant, whose mesh only the context shows
+    check(axes is None or len(axes) > 0, "axes is empty: give one axis at least, or None for all")
+    check(x.ndim > 0, "the array is a single number: give one with a dimension at least")
+    kind = "fft" if jnp.iscomplexobj(x) else "rfft"
+    how: dict[str, Any] = {"s": s, "axes": axes, "norm": norm, "kind": kind, "order": "any"}
+    return Field(x, plan(start.shape, mesh=mesh, spec=start.spec, dtype=x.dtype, **how))
+
+
+def placed(x: Array, mesh: AnyMesh, spec: PartitionSpec) -> Array:
+    """The array with this sharding, within `jit` or outside."""
+    sharding = NamedSharding(mesh, spec)
+    if isinstance(mesh, Mesh):
+        return jax.device_put(x, sharding)
+    return (jax.reshard if AxisType.Explicit in mesh.axis_types else jax.lax.with_sharding_constraint)(x, sharding)
+
+
+def joined(arrays: tuple[Array, ...]) -> Array:
+    """An array, or the complex one that has these planes."""
+    if len(arrays) == 1:
+        return arrays[0]
+    real = real_dtype(complex_dtype(arrays[0].dtype, None))
+    return join(tuple(plane.astype(real) for plane in arrays))
+
+
+def in_form_of(x: Any, y: Array) -> Any:
+    """A result in the form that an argument came in: as planes, where it came as two."""
+    return formed(split(y)) if is_planes(x) and len(x) == 2 else y
+
+
+def in_one(work: Callable[..., Any], plan: Plan, *values: Any) -> Any:
+    """work(plan, *values), compiled as one program unless it already is part of one."""
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values)):
+        return work(plan, *values)
+    return _program(work, tuple(plan.compiler_options.items()))(plan, *values)
+
+
+@functools.cache
+def _program(work: Callable[..., Any], options: tuple[tuple[str, str | bool], ...]) -> Callable[..., Any]:
+    """`work` compiled with options, which JAX takes only of the outermost program."""
+    return jax.jit(work, static_argnums=0, compiler_options=dict(options) or None)

@@ -1,0 +1,128 @@
+"""Derivatives and the Poisson equation on a periodic box, through the spectrum: exact for what the grid resolves.
+
+d/dx: multiply by i k,   inverse of the Laplacian: divide by -|k|^2
+"""
+
+import functools
+import operator
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from .arguments import integers
+from .dtypes import real_dtype
+from .errors import check
+from .fields import field, in_form_of, in_one
+from .layout import Spec
+from .plan import Plan
+from .wavenumbers import harmonics, periods, points, stored
+
+TURNS = (1, 1j, -1, -1j)
+
+
+def derivative(
+    x: Any,
+    axis: int | Sequence[int],
+    *,
+    order: int | Sequence[int] = 1,
+    length: float | Sequence[float] | None = None,
+    spec: Spec | None = None,
+) -> Any:
+    """The derivative of a periodic sharded array along an axis, or a mixed one along several, through its spectrum.
+
+        y = F^-1 ((i k)^order F x),   k = 2 pi j / length
+
+    Args:
+        x: a sharded, replicated or single-device array of samples of a periodic function, or its planes (re, im).
+        axis: the dimension; several for a mixed derivative, with an order for each, as axis=(0, 1), order=(1, 2).
+        order: how often to differentiate.
+        length: the period along the axis, or along each; None means as many as there are samples, which are 1 apart.
+        spec: the array's PartitionSpec, needed only inside `jit` under Auto mesh axes, where JAX hides it.
+
+    Returns:
+        The derivative, sharded as the array came; real where it is real. It is exact for waves of less than N / 2
+        periods. The wave of N / 2 periods, which an even N has, has no derivative of odd order on the grid: 0.
+
+    Raises:
+        ValueError, TypeError: an axis, order, length or spec that does not fit, with what would.
+
+    Costs a transform along the axis and back, of any order: for an axis that is cut into p shards, two all-to-alls of
+    (p - 1)/p of a device's block, real where the array is. Differentiable.
+
+    >>> import jax.numpy as jnp, meshfft as mf
+    >>> mf.derivative(jnp.array([0.0, 1.0, 0.0, -1.0]), 0, length=6.283185307179586).round(4).tolist()
+    [1.0, 0.0, -1.0, 0.0]
+    """
+    axes = integers(axis if isinstance(axis, Sequence) else (axis,), "axis")
+    orders = integers(order if isinstance(order, Sequence) else (order,) * len(axes), "order")
+    check(len(orders) == len(axes), f"there are {len(orders)} orders for {len(axes)} axes: give one for each axis")
+    check(min(orders, default=0) >= 0, f"order is {order}: give how often to differentiate, 0 or more")
+    array, plan = field(x, axes, spec)
+    lengths = (length,) * len(axes) if isinstance(length, Real) else length
+    return in_form_of(x, in_one(_multiplied, plan, array, _differentiators(plan, lengths, orders)))
+
+
+def poisson(
+    f: Any, lengths: Sequence[float] | None = None, *, axes: Sequence[int] | None = None, spec: Spec | None = None
+) -> Any:
+    """The periodic solution u of the Poisson equation, laplacian u = f, whose mean is zero.
+
+        u = F^-1 (-F f / |k|^2),   and 0 at k = 0
+
+    No periodic u has a Laplacian with a mean, so that of f is dropped: the Laplacian of u is f minus its mean.
+
+    Args:
+        f: a sharded, replicated or single-device array of samples of a periodic function, or its planes (re, im).
+        lengths: the period along each axis; None means as many as there are samples, which are 1 apart.
+        axes: the dimensions of the Laplacian; None means all. Along all others the equations, and means, are apart.
+        spec: the array's PartitionSpec, needed only inside `jit` under Auto mesh axes, where JAX hides it.
+
+    Returns:
+        The solution, sharded as the array came; real where it is real. It is exact for what the grid resolves.
+
+    Raises:
+        ValueError, TypeError: axes, lengths or a spec that does not fit, with what would.
+
+    Costs a transform and one back, of any order: half the traffic of `fftn` and `ifftn`. Differentiable.
+
+    >>> import jax.numpy as jnp, meshfft as mf
+    >>> mf.poisson(jnp.array([1.0, 0.0, -1.0, 0.0]), (6.283185307179586,)).round(4).tolist()
+    [-1.0, 0.0, 1.0, 0.0]
+    """
+    array, plan = field(f, axes, spec)
+    lengths = periods(plan, lengths)
+    unit = max(lengths) / (2 * np.pi)
+    return in_form_of(f, in_one(_solved, plan, array, squares(plan, lengths), real_dtype(plan.dtype).type(unit)))
+
+
+def squares(plan: Plan, lengths: tuple[float, ...]) -> tuple[np.ndarray, ...]:
+    """The squared wavenumbers along each dimension, in units of the least: integers in a cube, so rounded to none."""
+    real, parts = real_dtype(plan.dtype), zip(plan.transform.dims, harmonics(plan), lengths, strict=True)
+    return tuple(stored(plan.out_layout, dim, (j * (max(lengths) / n)) ** 2).astype(real) for dim, j, n in parts)
+
+
+def _differentiators(plan: Plan, lengths: Any, orders: tuple[int, ...]) -> tuple[np.ndarray, ...]:
+    """(i k)^order along each dimension, real for even orders, and for odd ones 0 at the Nyquist wave."""
+    lines = []
+    parts = zip(plan.transform.dims, plan.transform.matrices, harmonics(plan), periods(plan, lengths), strict=True)
+    for (dim, matrix, j, period), order in zip(parts, orders, strict=True):
+        line = np.where(order % 2 & (2 * abs(j) == points(matrix)), 0, (2 * np.pi * j / period) ** order)
+        dtype = plan.dtype if order % 2 else real_dtype(plan.dtype)
+        lines.append(stored(plan.out_layout, dim, TURNS[order % 4] * line).astype(dtype))
+    return tuple(lines)
+
+
+def _multiplied(plan: Plan, x: Array, lines: tuple[Array, ...]) -> Array:
+    """The array whose spectrum is that of x times a line along each dimension."""
+    return plan.inverse(functools.reduce(operator.mul, lines, plan(x)))
+
+
+def _solved(plan: Plan, f: Array, squares: tuple[Array, ...], unit: Array) -> Array:
+    """The solution for squared wavenumbers in units of 1 / unit, by which it is multiplied twice lest it overflow."""
+    square = functools.reduce(operator.add, squares)
+    response = jnp.where(square > 0, -1 / jnp.where(square > 0, square, 1), 0)
+    return plan.inverse(plan(f) * unit * response * unit)

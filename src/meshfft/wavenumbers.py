@@ -1,0 +1,130 @@
+"""Wavenumbers: what each place of a spectrum stands for, sharded as the spectrum is.
+
+    k_j = 2 pi j / length,   j = 0, 1, ..., -2, -1 in FFT order; along a halved dimension j = 0 ... N // 2
+
+Numbers are made in float64 on the host and rounded once. Invariant: where storage is padded they are 0.
+"""
+
+import math
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from .dtypes import real_dtype
+from .errors import check
+from .layout import Layout
+from .matrices import HalfRoots, Matrix, Roots
+from .plan import Plan
+
+
+def wavenumbers(plan: Plan, lengths: Sequence[float] | None = None) -> tuple[Array, ...]:
+    """The angular wavenumbers of a plan's spectrum, one array for each transformed dimension, to multiply it by.
+
+        k_j = 2 pi j / length,   j = 0, 1, ..., -2, -1 in FFT order; along the halved dimension of "rfft" 0 ... N // 2
+
+    Args:
+        plan: a forward plan of uniform samples, of any order and of kind "fft", "rfft" or "hfft".
+        lengths: the period along each axis of the plan; None means as many as there are points, which are 1 apart.
+
+    Returns:
+        Arrays in the order of the plan's axes, of the size that `plan.out_layout` stores along their own dimension and
+        1 along all others, so that they broadcast against the plan's result; cut as it is, and 0 in its padding. Of the
+        real type the plan computes in. Where the plan's mesh is only described, as inside `jit`, they are whole on
+        every device, and JAX cuts them where they meet the spectrum.
+
+    Raises:
+        ValueError: the plan is of an inverse transform, at points or a cosine one; or lengths that do not fit.
+        TypeError: lengths that are no numbers.
+
+    Costs nothing on the devices: each number is computed once on the host, shard by shard.
+
+    >>> import meshfft as mf
+    >>> [k.tolist() for k in mf.wavenumbers(mf.plan((2, 4), kind="rfft"), (6.283185307179586,) * 2)]
+    [[[0.0], [-1.0]], [[0.0, 1.0, 2.0]]]
+    """
+    real, made = real_dtype(plan.dtype), []
+    numbers = zip(plan.transform.dims, harmonics(plan), periods(plan, lengths), strict=True)
+    for dim, j, period in numbers:
+        line = stored(plan.out_layout, dim, 2 * np.pi * j / period).astype(real)
+        made.append(_on_mesh(line, plan, dim))
+    return tuple(made)
+
+
+def harmonics(plan: Plan) -> tuple[np.ndarray, ...]:
+    """How many periods each place of the spectrum stands for, along each transformed dimension.
+
+    Raises:
+        ValueError: the plan is of an inverse transform, or has no wavenumbers.
+    """
+    return tuple(_harmonics(matrix) for matrix in plan.transform.matrices)
+
+
+def multiplicities(plan: Plan) -> tuple[np.ndarray, ...]:
+    """How many modes each place of every stored dimension stands for: 2 where half a spectrum is left out, 0 in the
+    padding."""
+    layout, counts = plan.out_layout, [np.ones(n, np.int32) for n in plan.out_shape]
+    for dim, matrix in zip(plan.transform.dims, plan.transform.matrices, strict=True):
+        if matrix.becomes == "complex":
+            j = _harmonics(matrix)
+            counts[dim] += (j > 0) & (2 * j < points(matrix))
+    return tuple(stored(layout, dim, line) for dim, line in enumerate(counts))
+
+
+def points(matrix: Matrix) -> int:
+    """The points along a dimension, of which its spectrum may have about half as many."""
+    return matrix.length if isinstance(matrix, Roots | HalfRoots) else matrix.columns
+
+
+def periods(plan: Plan, lengths: Any) -> tuple[float, ...]:
+    """The period along each transformed dimension.
+
+    Raises:
+        ValueError, TypeError: lengths that do not fit.
+    """
+    many = len(plan.transform.dims)
+    if lengths is None:
+        return tuple(float(points(matrix)) for matrix in plan.transform.matrices)
+    listed = isinstance(lengths, Sequence | np.ndarray) and not isinstance(lengths, str | bytes)
+    fits = listed and all(isinstance(length, Real) for length in lengths)
+    check(fits, f"lengths is {lengths!r}: give a period for each axis, such as {(1.0,) * many}", TypeError)
+    check(len(lengths) == many, f"there are {len(lengths)} lengths for {many} axes: give one for each axis")
+    for length in lengths:
+        check(0 < length < math.inf, f"length {length} is no period: give a positive number")
+    return tuple(float(length) for length in lengths)
+
+
+def stored(layout: Layout, dim: int, values: np.ndarray) -> np.ndarray:
+    """Values along one dimension as a layout stores them, 0 in the padding and 1 long in all other dimensions."""
+    logical = np.arange(layout.block[dim]) < layout.counts(dim)[:, None]
+    place = np.minimum(layout.positions(dim), max(len(values) - 1, 0))
+    line = np.where(logical.ravel(), values[place], 0).astype(values.dtype)
+    return line.reshape([-1 if d == dim else 1 for d in range(layout.ndim)])
+
+
+def spec_along(layout: Layout, dim: int) -> PartitionSpec:
+    """The spec of what `stored` makes."""
+    return PartitionSpec(*(part if d == dim else None for d, part in enumerate(layout.spec)))
+
+
+def _harmonics(matrix: Matrix) -> np.ndarray:
+    uniform = isinstance(matrix, Roots | HalfRoots)
+    check(uniform, "the plan has no wavenumbers: plan without points=, of kind 'fft', 'rfft' or 'hfft'")
+    assert isinstance(matrix, Roots | HalfRoots)
+    forward = matrix.sign < 0
+    check(forward, "the plan is of an inverse transform: give the forward plan, whose plan.inverse leads back")
+    j, length = np.arange(matrix.rows), matrix.length
+    return j if matrix.becomes == "complex" else np.where(2 * j < length, j, j - length)
+
+
+def _on_mesh(line: np.ndarray, plan: Plan, dim: int) -> Array:
+    """Each device's part of the line, put there by itself."""
+    if not isinstance(plan.mesh, Mesh):
+        return jnp.asarray(line)
+    sharding = NamedSharding(plan.mesh, spec_along(plan.out_layout, dim))
+    return jax.make_array_from_callback(line.shape, sharding, lambda index: line[index])
