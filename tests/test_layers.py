@@ -13,6 +13,7 @@ errors
 layout work tiers planes limbs zplane extras atomic schedule hardware torus
 dtypes phase precision chips orders hlo ring swap inverse picture
 machine matrices local storage
+real
 topology arguments meshes steps
 points walk moves
 search primitive table placement operands
