@@ -77,6 +77,13 @@ def balanced(length: int, side: int) -> tuple[int, ...]:
     return (length,) if low == 1 else (low, *balanced(length // low, side))
 
 
+@functools.cache
+def table(rows: int, columns: int, length: int, sign: int, dtype: np.dtype) -> np.ndarray:
+    """exp(sign 2 pi i r c / length), reduced exactly in 64-bit integers, rounded once."""
+    turns = np.outer(np.arange(rows), np.arange(columns)) % length
+    return np.exp(sign * 2j * np.pi * (turns / length)).astype(dtype)
+
+
 def resize(block: Array, dim: int, size: int) -> Array:
     """Crops a dimension, or pads it with zeros at the tail, to `size`."""
     kept = lax.slice_in_dim(block, 0, min(size, block.shape[dim]), axis=dim)
@@ -118,7 +125,7 @@ def _stages(lines: Array, sign: int) -> Array:
         rest = left // radix
         lines = _butterfly(lines.reshape(done, radix, rest, -1), radix, sign)
         if rest > 1:
-            lines = lines * _table(radix, rest, left, sign, lines.dtype)[:, None, :, None]
+            lines = lines * table(radix, rest, left, sign, lines.dtype)[:, None, :, None]
         done, left = done * radix, rest
     return lines.reshape(shape)
 
@@ -138,13 +145,6 @@ def _butterfly(lines: Array, radix: int, sign: int) -> Array:
 def _quarter(x: Array, sign: int) -> Array:
     """A quarter turn, without a product."""
     return lax.complex(-sign * jnp.imag(x), sign * jnp.real(x))
-
-
-@functools.cache
-def _table(rows: int, columns: int, length: int, sign: int, dtype: np.dtype) -> np.ndarray:
-    """exp(sign 2 pi i r c / length), reduced exactly in 64-bit integers, rounded once."""
-    turns = np.outer(np.arange(rows), np.arange(columns)) % length
-    return np.exp(sign * 2j * np.pi * (turns / length)).astype(dtype)
 
 
 @functools.cache

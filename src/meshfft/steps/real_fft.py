@@ -4,6 +4,7 @@ import dataclasses
 import math
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -11,7 +12,7 @@ from ..hardware import Chip
 from ..layout import Layout
 from ..local import fft_error, resize
 from ..matrices import HalfRoots
-from ..planes import Block, in_complex
+from ..planes import Block
 from ..real import from_half_spectrum, half_spectrum
 from ..work import Work
 from .base import names, shift
@@ -61,25 +62,29 @@ class RealFFT:
         return dataclasses.replace(whole, vector_flops=whole.vector_flops // 2, matrix_flops=whole.matrix_flops // 2)
 
     def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
-        return in_complex(self._apply, block)
-
-    def _apply(self, block: Array) -> Array:
-        matrix, lengths = self.matrix, (*self.lengths[:-1], self.matrix.columns)
-        for dim, length in zip(self.dims, lengths, strict=True):
-            block = resize(block, dim, length)
+        matrix = self.matrix
+        block = self._resized(block, (*self.lengths[:-1], matrix.columns))
         if matrix.onto_real:
             block = from_half_spectrum(self._weighted(block), self.dims, matrix.length, matrix.sign, self.engine)
         else:
             block = self._weighted(half_spectrum(block, self.dims, matrix.sign, self.engine))
-        for dim, size in zip(self.dims, self.sizes, strict=True):
-            block = resize(block, dim, size)
+        return self._resized(block, self.sizes)
+
+    def _resized(self, block: Block, sizes: tuple[int, ...]) -> Block:
+        for dim, size in zip(self.dims, sizes, strict=True):
+            block = jax.tree.map(lambda part, dim=dim, size=size: resize(part, dim, size), block)
         return block
 
-    def _weighted(self, block: Array) -> Array:
+    def _weighted(self, block: Block) -> Block:
         if not self.matrix.weighted:
             return block
-        shape = [-1 if d == self.dims[-1] else 1 for d in range(block.ndim)]
-        return block * self.matrix.weights(jnp.arange(self.matrix.half)).astype(block.real.dtype).reshape(shape)
+        weights = self.matrix.weights(jnp.arange(self.matrix.half))
+
+        def by(part: Array) -> Array:
+            shape = [-1 if d == self.dims[-1] else 1 for d in range(part.ndim)]
+            return part * weights.astype(part.real.dtype).reshape(shape)
+
+        return jax.tree.map(by, block)
 
     def transpose(self, layout: Layout) -> "RealFFT":
         sizes = tuple(layout.shape[d] for d in self.dims)
