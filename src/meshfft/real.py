@@ -23,7 +23,6 @@ The transpose takes the same stages backwards. Tables come from exact integer ph
 """
 
 import functools
-import math
 from functools import partial
 
 import jax.numpy as jnp
@@ -95,8 +94,7 @@ def factors(length: int) -> tuple[int, ...]:
 
 def _others(planes: Planes, dims: tuple[int, ...], sign: int) -> Planes:
     """All but the last of the dimensions, by XLA."""
-    many = math.prod(planes[0].shape[d] for d in dims[:-1])
-    return split(fft(join(planes), dims[:-1], sign, "xla")) if many > 1 else planes
+    return split(fft(join(planes), dims[:-1], sign, "xla")) if len(dims) > 1 else planes
 
 
 def _rfft(x: Array, dims: tuple[int, ...], sign: int) -> Array:
