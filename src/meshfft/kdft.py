@@ -31,9 +31,8 @@ def kdftn(
     Args:
         x: a sharded, replicated or single-device array of any numeric type, or a tuple of planes (re, im).
         points: one Points for each axis; None, there or instead of all, means as many uniform ones as inputs.
-        axes: dimensions; None means all.
+        axes, spec: as `fftn`.
         norm: as `fftn`, of the number of inputs.
-        spec: as `fftn`.
         precision: "float32", "float64", or of bfloat16 "bf16x6" (like float32), "bf16x3" (1e-5), "bf16" (3e-3).
         multiplications: 3 or 4 real products for a complex one; by default the cheapest within the precision.
 

@@ -50,12 +50,9 @@ def plan(
         mesh, spec: the device mesh, concrete or an AbstractMesh, and the PartitionSpec the array comes with; without a
             mesh on one device, or on a topology's best; without a spec mesh axis i cuts dimension i.
         s, axes, norm: transform lengths, dimensions and scale, as numpy.fft.fftn.
-        dtype: type of the input, computed in 64 bits where it has them; by default complex64, and float32 for kinds
-            "rfft", "dct-1" and the like.
-        kind: "fft", "rfft" (of real arrays), "hfft" (of half arrays, with real spectra), "dct-1" to "dct-4" or "dst-1"
-            to "dst-4"; with `inverse`, its inverse.
-        method: "auto", "transpose", "cooley-tukey" (the paper's FFT) or "kdft" (the paper's KDFT).
-        order, inverse: "natural" or "any" as `fftn`; plan the inverse transform.
+        dtype: type of the input, by default complex64, and float32 for kinds that are for real arrays.
+        kind, inverse: "fft", "rfft", "hfft", "dct-1" to "dct-4" or "dst-1" to "dst-4", or its inverse.
+        method, order: as `fftn`.
         points, precision, multiplications: as `kdftn`; points exclude `s` and `inverse`.
         topology: a machine without its devices, as "v3:32x32": chip, and chips along each axis of its torus.
 
@@ -67,7 +64,7 @@ def plan(
     """
     shape, what = integers(shape, "shape"), (s, axes, norm, kind, inverse, points)
     check(min(shape, default=0) >= 0, f"shape {shape} has a negative size: give sizes of 0 or more")
-    dtype = natural_dtype(kind) if dtype is None else dtype
+    dtype = dtype or natural_dtype(kind)
     how = {"dtype": dtype, "method": method, "order": order, "precision": precision, "multiplications": multiplications}
     if topology is not None and mesh is None:
         check(spec is None, f"spec {spec} names mesh axes: give a mesh too, or leave both free")

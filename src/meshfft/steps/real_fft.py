@@ -13,10 +13,15 @@ from ..layout import Layout
 from ..local import fft_error, resize
 from ..matrices import HalfRoots
 from ..planes import Block
-from ..real import from_half_spectrum, half_spectrum
+from ..real import SIDE, factors, from_half_spectrum, half_spectrum
 from ..work import Work
-from .base import names, shift
+from .base import names, padded, shift
 from .local_fft import LocalFFT
+
+# What the engine "matmul" reads and writes, in blocks of reals: around one product, around two stages, and in them; and
+# the real products of two stages. Fitted to the cycles of TPU v3 and v5e.
+DENSE_PASSES, STAGE_PASSES, FED_PASSES = 3, 8, 20
+PRODUCTS = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,10 +61,25 @@ class RealFFT:
         return layout
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """Half the arithmetic and half the bytes of the complex transform."""
+        """Half the arithmetic and half the bytes of the complex transform, or the products of its own engine."""
         real, size = (self.after(layout), itemsize // 2) if self.matrix.onto_real else (layout, itemsize)
+        stages = factors(self.matrix.length) if self.engine == "matmul" else ()
+        if stages:
+            return self._products(real.resize(self.dims[-1], self.matrix.length), size, len(stages), chip)
         whole = LocalFFT(self.dims, self.matrix.sign, self.lengths, self.lengths).work(real, size, chip)
         return dataclasses.replace(whole, vector_flops=whole.vector_flops // 2, matrix_flops=whole.matrix_flops // 2)
+
+    def _products(self, real: Layout, size: int, stages: int, chip: Chip) -> Work:
+        """Of the engine "matmul", on a layout of real numbers of `size` bytes."""
+        points = math.prod(real.block)
+        rows = padded(self.matrix.length, chip.side) if stages == 1 else PRODUCTS * SIDE
+        return Work(
+            matrix_flops=2 * rows * points,
+            tier="bf16x6",
+            memory_bytes=(DENSE_PASSES if stages == 1 else STAGE_PASSES) * points * size,
+            fed_bytes=0 if stages == 1 else FED_PASSES * points * size,
+            peak_bytes=6 * points * size,
+        )
 
     def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
         matrix = self.matrix
