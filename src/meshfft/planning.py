@@ -47,14 +47,13 @@ def plan(
 
     Args:
         shape: logical shape; sizes need not divide the mesh, storage is padded at the tail (see `shard`).
-        mesh, spec: the device mesh, concrete or an AbstractMesh, and the PartitionSpec the array comes with; without a
-            mesh on one device, or on a topology's best; without a spec mesh axis i cuts dimension i.
+        mesh, spec: the device mesh, concrete or abstract, and the array's spec; by default mesh axis i cuts dimension i.
         s, axes, norm: transform lengths, dimensions and scale, as numpy.fft.fftn.
         dtype: type of the input, by default complex64, and float32 for kinds that are for real arrays.
         kind, inverse: "fft", "rfft", "hfft", "dct-1" to "dct-4" or "dst-1" to "dst-4", or its inverse.
         method, order: as `fftn`.
         points, precision, multiplications: as `kdftn`; points exclude `s` and `inverse`.
-        topology: a machine without its devices, as "v3:32x32": chip, and chips along each axis of its torus.
+        topology: a machine without its devices, as "v3:32x32": chip, and chips along each axis; on its best mesh.
 
     Returns:
         A Plan, in milliseconds, or seconds where the mesh is free; print it, or call it.
@@ -62,8 +61,7 @@ def plan(
     Raises:
         ValueError, TypeError: an argument that does not fit, with what would.
     """
-    shape, what = integers(shape, "shape"), (s, axes, norm, kind, inverse, points)
-    check(min(shape, default=0) >= 0, f"shape {shape} has a negative size: give sizes of 0 or more")
+    shape, what = _sizes(shape), (s, axes, norm, kind, inverse, points)
     dtype = dtype or natural_dtype(kind)
     how = {"dtype": dtype, "method": method, "order": order, "precision": precision, "multiplications": multiplications}
     if topology is not None and mesh is None:
@@ -95,6 +93,12 @@ def ranked(shape: Sequence[int], topology: str | Topology, **options: Any) -> li
             refusal = str(error)
     check(bool(found), refusal)
     return sorted(found, key=lambda one: (one.fits is False, one.seconds or 0.0))
+
+
+def _sizes(shape: Sequence[int]) -> tuple[int, ...]:
+    shape = integers(shape, "shape")
+    check(min(shape, default=0) >= 0, f"shape {shape} has a negative size: give sizes of 0 or more")
+    return shape
 
 
 def _planned(
