@@ -47,7 +47,7 @@ def plan(
 
     Args:
         shape: logical shape; sizes need not divide the mesh, storage is padded at the tail (see `shard`).
-        mesh, spec: the device mesh, concrete or abstract, and the array's spec; by default mesh axis i cuts dimension i.
+        mesh, spec: the mesh, concrete or abstract, and the array's spec; by default mesh axis i cuts dimension i.
         s, axes, norm: transform lengths, dimensions and scale, as numpy.fft.fftn.
         dtype: type of the input, by default complex64, and float32 for kinds that are for real arrays.
         kind, inverse: "fft", "rfft", "hfft", "dct-1" to "dct-4" or "dst-1" to "dst-4", or its inverse.
