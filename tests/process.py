@@ -25,7 +25,7 @@ def main(address: str, index: int, count: int) -> None:
     values = np.random.default_rng(0).standard_normal(SHAPE, dtype="float32")  # the same in every process
     x = jax.make_array_from_callback(SHAPE, NamedSharding(mesh, SPEC), lambda at: values[at])
     found: dict[str, Any] = {"addressable": x.is_fully_addressable, "shards": len(x.addressable_shards)}
-    truths = {
+    truths: dict[str, np.ndarray] = {
         "fftn": np.fft.fftn(values),
         "rfftn": np.fft.rfftn(values),
         "ifftn": np.fft.ifftn(values),

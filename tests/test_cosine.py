@@ -80,7 +80,7 @@ def test_double_precision(case: Case, kind: str, seed: int) -> None:
 def test_half_of_the_complex_transform() -> None:
     """Catches a cosine transform that carries an imaginary part of zeros."""
     for sizes, spec in (((8,), P("x")), ((2, 4), P("x", "y")), ((2, 2, 2), P("x", "y", "z"))):
-        how = {"mesh": mesh(sizes), "spec": spec, "method": "transpose", "dtype": "float32"}
+        how: dict[str, Any] = {"mesh": mesh(sizes), "spec": spec, "method": "transpose", "dtype": "float32"}
         plans = [mf.plan((256,) * 3, kind=kind, **how) for kind in ("dct-2", "fft")]
         cosine, whole = (plan.work for plan in plans)
         assert cosine.sent_bytes == whole.sent_bytes / 2 and cosine.flops <= 0.6 * whole.flops

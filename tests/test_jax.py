@@ -130,7 +130,7 @@ def test_vmap_of_a_batch_sharded_or_not(name: str, cut: str | None) -> None:
         with jax.set_mesh(mesh((2, 4), AxisType.Explicit)):
             y = run(b)
             assert "all-gather" not in collectives(run.lower(b).compile())
-        assert error(y, np.moveaxis(np.asarray(jax.vmap(single)(x)), 0, place)) <= 4e-6
+        assert error(y, np.moveaxis(np.asarray(jax.vmap(single)(jnp.asarray(x))), 0, place)) <= 4e-6
         assert isinstance(y.sharding, NamedSharding) and (y.sharding.spec + (None,) * 4)[place] == cut
 
 

@@ -1,50 +1,24 @@
 """Transforms inside a caller's own shard_map, all mesh axes manual or some, against the same on the whole array."""
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jax import Array
-from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
-from reference import dft, error, mesh, noise, powers, separable
+from reference import dft, error, mesh, noise
+from shard_maps import AUTO, EXPLICIT, SHAPE, SPEC, hops, inside, mapped, only, put
 from strategies import Case, cases
 
 import meshfft as mf
-from meshfft.hlo import collectives
 
-AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
 METHODS = ("auto", "transpose", "cooley-tukey", "kdft")
-SHAPE, SPEC = (8, 12, 16), P("x", "y", "z")
-
-
-def _only(spec: P, names: Sequence[str]) -> P:
-    """The part of a spec that in_specs may say."""
-    entries = (entry if isinstance(entry, tuple) else (entry,) for entry in spec)
-    return P(*(tuple(axis for axis in entry if axis in tuple(names)) or None for entry in entries))
-
-
-def _mapped(body: Callable[..., Any], devices: Mesh, manual: Sequence[str], specs: Any, out: Any, **how: Any) -> Any:
-    return jax.shard_map(body, mesh=devices, in_specs=specs, out_specs=out, axis_names=set(manual), **how)
-
-
-def _inside(body: Callable[[Array], Array], devices: Mesh, manual: Sequence[str], spec: P, **how: Any) -> Any:
-    """A function of one array, in and out cut by the manual part of a spec."""
-    return _mapped(body, devices, manual, _only(spec, manual), _only(spec, manual), **how)
-
-
-def _put(x: np.ndarray, devices: Mesh, spec: P = SPEC) -> Array:
-    return jax.device_put(x, NamedSharding(devices, spec))
-
-
-def _hops(run: Callable[..., Any], *arrays: Array) -> dict[str, int]:
-    return collectives(jax.jit(run).lower(*arrays).compile())
 
 
 @st.composite
@@ -57,7 +31,6 @@ def _manual_cases(draw: st.DrawFn) -> tuple[Case, tuple[str, ...]]:
     return case._replace(spec=P(*(axes or None for axes in ordered))), manual
 
 
-@settings(max_examples=16)
 @given(_manual_cases(), st.sampled_from(METHODS), st.booleans(), st.integers(0, 2**31))
 def test_value_sharding_and_collectives(drawn: tuple[Case, tuple[str, ...]], method: str, vma: bool, seed: int) -> None:
     """Catches a block taken for the array, an axis mapped twice or not at all, and any collective not in the plan."""
@@ -68,8 +41,8 @@ def test_value_sharding_and_collectives(drawn: tuple[Case, tuple[str, ...]], met
     except ValueError as refused:
         assert method in ("transpose", "cooley-tukey") and "use method='auto'" in str(refused)
         return
-    a = _put(x, devices, case.spec)
-    run = _inside(
+    a = put(x, devices, case.spec)
+    run = inside(
         lambda block: mf.fftn(block, axes=case.axes, method=method, spec=case.spec),
         devices,
         manual,
@@ -79,7 +52,7 @@ def test_value_sharding_and_collectives(drawn: tuple[Case, tuple[str, ...]], met
     y = jax.jit(run)(a)
     assert error(y, dft(x, case.axes)) <= 4e-7
     assert y.sharding.is_equivalent_to(a.sharding, y.ndim)
-    assert _hops(run, a) == plan.collectives
+    assert hops(run, a) == plan.collectives
 
 
 WAYS = [(AUTO, "xyz", True), (AUTO, "xyz", False), (EXPLICIT, "xyz", True), (AUTO, "x", True), (AUTO, "yz", False)]
@@ -96,13 +69,13 @@ def test_gradients_are_those_of_the_whole_array(kind: AxisType, manual: str, vma
     if method == "cooley-tukey":
         x, t, weights = (v[:, :8] for v in (x, t, weights))
     devices = mesh((2, 2, 2), kind)
-    run = _inside(lambda b: mf.fftn(b, method=method, spec=SPEC), devices, manual, SPEC, check_vma=vma)
+    run = inside(lambda b: mf.fftn(b, method=method, spec=SPEC), devices, manual, SPEC, check_vma=vma)
 
     def loss(a: Array, transform: Any) -> Array:
         return jnp.sum(jnp.abs(transform(a)) ** 2 * weights)
 
     with jax.set_mesh(devices):
-        a, da = _put(x, devices), _put(t, devices)
+        a, da = put(x, devices), put(t, devices)
         gradient, slope = jax.jit(lambda a, da: (jax.grad(loss)(a, run), jax.jvp(run, (a,), (da,))[1]))(a, da)
     assert error(gradient, np.asarray(jax.grad(loss)(jnp.asarray(x), jnp.fft.fftn))) <= 2e-6
     assert error(slope, dft(t, (0, 1, 2))) <= 4e-7
@@ -118,22 +91,22 @@ def test_gradient_inside_has_the_plans_collectives(method: str) -> None:
         return jax.vjp(lambda b: mf.fftn(b, method=method, spec=SPEC), block)[1](ct)[0]
 
     for manual in ("xyz", "xz"):
-        cut = _only(SPEC, manual)
-        run, a = _mapped(pull, devices, manual, (cut, cut), cut), _put(x, devices)
+        cut = only(SPEC, manual)
+        run, a = mapped(pull, devices, manual, (cut, cut), cut), put(x, devices)
         assert error(jax.jit(run)(a, a), dft(x, (0, 1, 2))) <= 4e-7
-        assert _hops(run, a, a) == plan.collectives
+        assert hops(run, a, a) == plan.collectives
 
 
 @pytest.mark.parametrize("given_spec", [P("x"), SPEC])
 def test_explicit_rest_is_read_from_the_type(given_spec: P) -> None:
     """Catches a spec asked for where JAX shows it; JAX gathers at the edge of such a shard_map, the walk must not."""
     devices, x = mesh((2, 2, 2), EXPLICIT), noise(SHAPE)
-    a, plan = _put(x, devices), mf.plan(SHAPE, mesh=devices, spec=SPEC)
-    run = _inside(lambda b: mf.fftn(b, spec=given_spec), devices, "x", SPEC)
+    a, plan = put(x, devices), mf.plan(SHAPE, mesh=devices, spec=SPEC)
+    run = inside(lambda b: mf.fftn(b, spec=given_spec), devices, "x", SPEC)
     y = jax.jit(run)(a)
     assert error(y, dft(x, (0, 1, 2))) <= 4e-7 and y.sharding.is_equivalent_to(a.sharding, 3)
-    bare = _hops(_inside(lambda b: 2 * b, devices, "x", SPEC), a)
-    assert {name: n - bare.get(name, 0) for name, n in _hops(run, a).items() if n > bare.get(name, 0)} == (
+    bare = hops(inside(lambda b: 2 * b, devices, "x", SPEC), a)
+    assert {name: n - bare.get(name, 0) for name, n in hops(run, a).items() if n > bare.get(name, 0)} == (
         plan.collectives
     )
 
@@ -142,42 +115,43 @@ def test_explicit_rest_is_read_from_the_type(given_spec: P) -> None:
 def test_axes_not_named_are_local(kind: AxisType) -> None:
     """Catches a block transformed as part of an array that the caller did not speak of."""
     devices, x = mesh((2, 2, 2), kind), noise(SHAPE)
-    a, blocks = _put(x, devices), x.reshape(2, 4, 2, 6, 2, 8)
-    every = jax.jit(_inside(mf.fftn, devices, "xyz", SPEC))(a)
+    a, blocks = put(x, devices), x.reshape(2, 4, 2, 6, 2, 8)
+    every = jax.jit(inside(mf.fftn, devices, "xyz", SPEC))(a)
     assert error(every, dft(blocks, (1, 3, 5)).reshape(SHAPE)) <= 4e-7
     rest = None if kind == EXPLICIT else P(None, "y", "z")
-    some = jax.jit(_inside(lambda b: mf.fftn(b, spec=rest), devices, "x", SPEC))(a)
+    some = jax.jit(inside(lambda b: mf.fftn(b, spec=rest), devices, "x", SPEC))(a)
     assert error(some, dft(x.reshape(2, 4, 12, 16), (1, 2, 3)).reshape(SHAPE)) <= 4e-7
 
 
 def test_lengths_are_those_of_the_whole_array() -> None:
     """Catches s, norm or a repeated axis read against the block."""
     devices, x = mesh((2, 4)), noise((8, 16))
-    a, cut = _put(x, devices, P("x", "y")), P("x", "y")
+    a, cut = put(x, devices, P("x", "y")), P("x", "y")
     resized = {"s": (6, 24), "axes": (0, 1)}, {"s": (8, -1), "axes": (1, 0)}, {"s": (4, 8), "axes": (1, 1)}
     for options in (*resized, {"norm": "ortho"}, {"axes": (0, 0)}):
         for name in ("fftn", "ifftn"):
             body = lambda b, name=name, options=options: getattr(mf, name)(b, spec=cut, **options)  # noqa: E731
-            y = jax.jit(_inside(body, devices, "xy", cut))(a)
+            y = jax.jit(inside(body, devices, "xy", cut))(a)
             assert error(y, getattr(np.fft, name)(x.astype(complex), **options)) <= 4e-7, options
 
 
 def test_what_the_result_varies_over() -> None:
     """Catches a result said to vary over too many axes, which out_specs then refuse, or too few; and inputs that do
     not vary over an axis that cuts them."""
-    devices, x, found = mesh((2, 4)), noise((4, 6)), []
+    devices, x = mesh((2, 4)), noise((4, 6))
+    found: list[frozenset[str]] = []
 
     def body(block: Array, constant: Array) -> tuple[Array, Array]:
         y, z = mf.fftn(block, spec=P("x")), mf.fftn(constant, spec=P(None, "y"))
         found.extend(jax.typeof(v).manual_axis_type.varying for v in (y, z))
         return y, z
 
-    run = _mapped(body, devices, "xy", (P("x"), P()), (P("x"), P(None, "y")))
-    y, z = jax.jit(run)(_put(x, devices, P("x")), x)
+    run = mapped(body, devices, "xy", (P("x"), P()), (P("x"), P(None, "y")))
+    y, z = jax.jit(run)(put(x, devices, P("x")), x)
     assert set(found) == {frozenset("x"), frozenset("y")}
     assert error(y, dft(x, (0, 1))) <= 4e-7
     assert error(z, dft(np.concatenate([x] * 4, 1), (0, 1))) <= 4e-7
-    closed = _mapped(lambda: mf.fftn(jnp.asarray(x), spec=P("x")) + mf.fftn(x, spec=P("x")), devices, "xy", (), P("x"))
+    closed = mapped(lambda: mf.fftn(jnp.asarray(x), spec=P("x")) + mf.fftn(x, spec=P("x")), devices, "xy", (), P("x"))
     assert error(jax.jit(closed)(), 2 * dft(np.concatenate([x] * 2), (0, 1))) <= 4e-7
 
 
@@ -186,7 +160,7 @@ def test_what_the_result_varies_over() -> None:
 def test_vmap_and_scan(manual: str, vma: bool) -> None:
     """Catches a batch dimension that shifts the block's spec, and a carry whose type changes."""
     devices, x, spec = mesh((2, 4)), noise((3, 8, 16)), P(None, "x", "y")
-    a = _put(x, devices, spec)
+    a = put(x, devices, spec)
 
     def each(block: Array) -> Array:
         return jax.vmap(lambda b: mf.fftn(b, spec=P("x", "y")), 2, 2)(block.swapaxes(0, 1).swapaxes(1, 2))
@@ -195,23 +169,23 @@ def test_vmap_and_scan(manual: str, vma: bool) -> None:
         return each(block).swapaxes(1, 2).swapaxes(0, 1)
 
     truth = dft(x, (1, 2))
-    assert error(jax.jit(_inside(turned, devices, manual, spec, check_vma=vma))(a), truth) <= 4e-7
-    one = _inside(lambda b: mf.fftn(b, spec=P("x", "y")), devices, manual, P("x", "y"), check_vma=vma)
+    assert error(jax.jit(inside(turned, devices, manual, spec, check_vma=vma))(a), truth) <= 4e-7
+    one = inside(lambda b: mf.fftn(b, spec=P("x", "y")), devices, manual, P("x", "y"), check_vma=vma)
     assert error(jax.jit(jax.vmap(one))(a), truth) <= 4e-7
 
     def there_and_back(carry: Array, _: None) -> tuple[Array, None]:
         return mf.ifftn(mf.fftn(carry, axes=(1, 2), spec=spec), axes=(1, 2), spec=spec), None
 
-    run = _inside(lambda b: jax.lax.scan(there_and_back, b, None, length=3)[0], devices, manual, spec, check_vma=vma)
+    run = inside(lambda b: jax.lax.scan(there_and_back, b, None, length=3)[0], devices, manual, spec, check_vma=vma)
     assert error(jax.jit(run)(a), x) <= 1e-6
 
 
 def test_vmap_that_names_a_mapped_axis() -> None:
     """Catches a batch that shard_map has cut already, cut again by the name that vmap gives."""
     devices, x, spec = mesh((2, 4)), noise((8, 6, 5)), P("y", "x")
-    a = _put(x, devices, spec)
+    a = put(x, devices, spec)
     for manual in ("xy", "x"):
-        one = _inside(lambda b: mf.fftn(b, spec=P("x")), devices, manual, P("x"))
+        one = inside(lambda b: mf.fftn(b, spec=P("x")), devices, manual, P("x"))
         run = jax.vmap(one, spmd_axis_name="y") if manual == "xy" else jax.vmap(one)
         assert error(jax.jit(run)(a), dft(x, (1, 2))) <= 4e-7
 
@@ -220,99 +194,23 @@ def test_eager_shard_map() -> None:
     """Catches a primitive that only a traced shard_map can take."""
     devices, x = mesh((2, 2, 2)), noise(SHAPE)
     for manual, vma in (("xyz", True), ("xyz", False), ("x", True)):
-        y = _inside(lambda b: mf.fftn(b, spec=SPEC), devices, manual, SPEC, check_vma=vma)(_put(x, devices))
+        y = inside(lambda b: mf.fftn(b, spec=SPEC), devices, manual, SPEC, check_vma=vma)(put(x, devices))
         assert error(y, dft(x, (0, 1, 2))) <= 4e-7
 
 
 def test_planes() -> None:
     """Catches planes of which only one is cut, or made to vary."""
     devices, x = mesh((2, 4)), noise((8, 16))
-    re, im = (_put(part, devices, P("x", "y")) for part in (x.real, x.imag))
+    re, im = (put(part, devices, P("x", "y")) for part in (x.real, x.imag))
+
+    def body(*planes: Array) -> tuple[Array, ...]:
+        return tuple(mf.fftn(planes, spec=P("x", "y")))  # type: ignore[arg-type]
+
     for manual in ("xy", "y"):
-        cut = _only(P("x", "y"), manual)
-        run = _mapped(lambda a, b: tuple(mf.fftn((a, b), spec=P("x", "y"))), devices, manual, (cut, cut), (cut, cut))
+        cut = only(P("x", "y"), manual)
+        run = mapped(body, devices, manual, (cut, cut), (cut, cut))
         y = jax.jit(run)(re, im)
         assert error(y[0] + 1j * y[1], dft(x, (0, 1))) <= 4e-7
-
-
-def _dense(a: Any, turns: Any, matrix: Any, spec: P | None = None) -> Any:
-    """Points along the ends, a matrix along the middle."""
-    a = mf.kdftn(a, [mf.Points.turns(turns), None], axes=(0, 2), spec=spec)
-    return mf.apply_separable([matrix], a, axes=(1,), spec=spec)
-
-
-def _dense_operands() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(5)
-    return noise(SHAPE), rng.random(6).astype("float32"), rng.standard_normal((10, 12)).astype("float32")
-
-
-def _dense_slopes(transform: Any, *values: Array) -> tuple[Array, ...]:
-    """The gradients of a loss in the array and both operands, and its slope along themselves."""
-    weights = noise((6, 10, 16), "float32", 7) ** 2
-
-    def loss(*values: Array) -> Array:
-        return jnp.sum(jnp.abs(transform(*values)) ** 2 * weights)
-
-    return (*jax.grad(loss, (0, 1, 2))(*values), jax.jvp(loss, values, values)[1])
-
-
-@functools.cache
-def _dense_truth() -> list[np.ndarray]:
-    slopes = functools.partial(_dense_slopes, _dense)
-    return [np.asarray(slope) for slope in jax.jit(slopes)(*map(jnp.asarray, _dense_operands()))]
-
-
-DENSE = [(AUTO, "xyz", True), (AUTO, "xyz", False), (AUTO, "xz", True), (AUTO, "y", False), (EXPLICIT, "xz", True)]
-
-
-@pytest.mark.parametrize(("kind", "manual", "vma"), DENSE)
-def test_points_and_matrices_and_their_gradients(kind: AxisType, manual: str, vma: bool) -> None:
-    """Catches a device that takes another's rows, and gradients of a replicated operand counted once for each."""
-    operands, devices, cut = _dense_operands(), mesh((2, 2, 2), kind), _only(SPEC, manual)
-    run = _mapped(lambda *v: _dense(*v, SPEC), devices, manual, (cut, P(), P()), cut, check_vma=vma)
-
-    with jax.set_mesh(devices):
-        placed = [_put(v, devices, spec) for v, spec in zip(operands, (SPEC, P(), P()), strict=True)]
-        y, found = jax.jit(lambda *v: (run(*v), _dense_slopes(run, *v)))(*placed)
-    x, turns, matrix = operands
-    roots = powers(np.arange(16) / 16, None, 16)
-    assert error(y, separable(x.astype(complex), [powers(turns, None, 8), matrix, roots])) <= 4e-7
-    for one, whole in zip(found, _dense_truth(), strict=True):
-        assert error(one, whole) <= 3e-6
-
-
-@pytest.mark.parametrize(("manual", "precision"), [("xyz", "bf16x6"), ("x", "bf16x6"), ("yz", "float32")])
-def test_known_points_send_what_the_plan_says(manual: str, precision: str) -> None:
-    """Catches rows of a table or of points known on the host, gathered or cut a second time."""
-    (x, turns, _), devices = _dense_operands(), mesh((2, 2, 2))
-    points = [mf.Points.turns(turns), None]
-    plan = mf.plan(SHAPE, mesh=devices, spec=SPEC, points=points, axes=(0, 2), method="kdft", precision=precision)
-    a = _put(x, devices)
-
-    def body(block: Array) -> Array:
-        return mf.kdftn(block, points, axes=(0, 2), spec=SPEC, precision=precision)
-
-    run = _inside(body, devices, manual, SPEC)
-    truth = separable(x.astype(complex), [powers(turns, None, 8), None, powers(np.arange(16) / 16, None, 16)])
-    assert error(jax.jit(run)(a), truth) <= 4e-7
-    assert _hops(run, a) == plan.collectives
-
-
-@pytest.mark.parametrize("manual", ["xy", "y"])
-def test_solving_for_the_input(manual: str) -> None:
-    """Catches a residual of one block, or unknowns counted in blocks."""
-    devices, x, spec = mesh((2, 4)), noise((8, 16)), P("x", "y")
-    jitter = 0.2 * np.random.default_rng(3).random(8)
-    points, cut = [mf.Points.turns((np.arange(8) + jitter) / 8), None], _only(spec, manual)
-
-    def body(block: Array) -> tuple[Array, Array]:
-        found = mf.ikdftn(mf.kdftn(block, points, spec=spec), points, spec=spec, tikhonov=0.1)
-        return found.value, found.residual
-
-    value, residual = jax.jit(_mapped(body, devices, manual, cut, (cut, P())))(_put(x, devices, spec))
-    outside = mf.ikdftn(mf.kdftn(_put(x, devices, spec), points), points, tikhonov=0.1)
-    assert error(value, np.asarray(outside.value)) <= 1e-6
-    assert float(residual) == pytest.approx(float(outside.residual), rel=1e-4) and float(residual) > 1e-4
 
 
 @pytest.mark.parametrize("order", ["natural", "any"])
@@ -322,12 +220,12 @@ def test_plans_inside(order: str) -> None:
     plan = mf.plan(shape, mesh=devices, spec=P("x", "y"), order=order)
     before, after = plan.in_layout.spec, plan.out_layout.spec
     a = mf.shard(x, devices, before)
-    forward = _mapped(plan, devices, "xy", before, after)
+    forward = mapped(plan, devices, "xy", before, after)
     assert error(mf.gather(jax.jit(forward)(a), plan.out_shape), dft(x, (0, 1, 2))) <= 4e-7
-    assert _hops(forward, a) == plan.collectives
-    there = jax.jit(_mapped(lambda b: plan.inverse(plan(b)), devices, "xy", before, before))(a)
+    assert hops(forward, a) == plan.collectives
+    there = jax.jit(mapped(lambda b: plan.inverse(plan(b)), devices, "xy", before, before))(a)
     assert error(mf.gather(there, shape), x) <= 1e-6
-    solved = _mapped(lambda b: plan.solve(plan(b)).residual, devices, "xy", before, P())
+    solved = mapped(lambda b: plan.solve(plan(b)).residual, devices, "xy", before, P())
     assert order == "any" or float(jax.jit(solved)(a)) <= 1e-6
 
 
@@ -335,7 +233,7 @@ def test_plans_partly_inside() -> None:
     """Catches a plan that maps the manual axes again."""
     devices, x = mesh((2, 2, 2)), noise(SHAPE)
     plan = mf.plan(SHAPE, mesh=devices, spec=SPEC)
-    assert error(jax.jit(_inside(plan, devices, "y", SPEC))(_put(x, devices)), dft(x, (0, 1, 2))) <= 4e-7
+    assert error(jax.jit(inside(plan, devices, "y", SPEC))(put(x, devices)), dft(x, (0, 1, 2))) <= 4e-7
 
 
 def _refused(spec: Any, manual: str, kind: AxisType = AUTO, where: P = SPEC, **options: Any) -> Callable[[], Any]:
@@ -344,7 +242,7 @@ def _refused(spec: Any, manual: str, kind: AxisType = AUTO, where: P = SPEC, **o
     def call() -> Any:
         devices = mesh((2, 2, 2), kind)
         body = options.pop("body", lambda b: mf.fftn(b, spec=spec, **options))
-        return jax.jit(_inside(body, devices, manual, where))(_put(noise(SHAPE), devices, where))
+        return jax.jit(inside(body, devices, manual, where))(put(noise(SHAPE), devices, where))
 
     return call
 
@@ -388,7 +286,7 @@ def test_disjoint_meshes_at_once(kind: AxisType) -> None:
     plans = [mf.plan((8, 12), mesh=half, spec=P("x", "y"), order="any") for half in halves]
     for turn in range(3):
         inputs = [noise((8, 12), seed=2 * turn + half) for half in (0, 1)]
-        arrays = [_put(x, half, P("x", "y")) for x, half in zip(inputs, halves, strict=True)]
+        arrays = [put(x, half, P("x", "y")) for x, half in zip(inputs, halves, strict=True)]
         spectra = [mf.fftn(a) for a in arrays]
         traced = [jax.jit(lambda a: mf.fftn(a, spec=P("x", "y")))(a) for a in reversed(arrays)][::-1]
         back = [mf.ifftn(y) for y in spectra]

@@ -19,7 +19,7 @@ def _together(count: int) -> list[dict[str, Any]]:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
     commands = [[sys.executable, str(SCRIPT), address, str(index), str(count)] for index in range(count)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     started = [subprocess.Popen(command, env=environment, **pipes) for command in commands]
     ended = [process.communicate(timeout=300) for process in started]
