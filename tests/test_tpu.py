@@ -50,6 +50,13 @@ def test_hops_have_products_under_them() -> None:
     assert "v3:3x3" in found["refused"] and "v5p:2x2x4" in found["refused"]
 
 
+def test_real_transforms_take_six_tenths_of_the_cycles() -> None:
+    """Catches XLA's real FFT taken where it saves nothing, which on a TPU is everywhere, and complex blocks sent."""
+    for way, found in _compiled("real", "v3:2x2").items():
+        assert found["rfft"]["cycles"] <= 0.6 * found["fft"]["cycles"], (way, found)
+        assert all(program["counts"] == program["plan"] for program in found.values()), (way, found)
+
+
 @pytest.mark.parametrize("topology", ["v3:4x4", "v5e:4x4", "v5p:2x2x4"])
 def test_collectives_run_under_the_work(topology: str) -> None:
     """Catches a gather, a collective no plan printed, one that is waited for, and a schedule that hides too little.

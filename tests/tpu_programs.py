@@ -81,6 +81,25 @@ def walks(topology: str) -> dict[str, Any]:
     return {name: _walk(plan, topology) for name, plan in plans.items()}
 
 
+def real(topology: str) -> dict[str, Any]:
+    """Cycles of a complex transform of slabs and of a real one of as many numbers, there and back."""
+    slab, shape, half = AbstractMesh((len(devices_of(topology)),), ("x",)), (128, 128, 512), (128, 128, 257)
+    found = {}
+    for inverse in (False, True):
+        plans = {
+            "fft": mf.plan(shape, mesh=slab, inverse=inverse, topology=topology),
+            "rfft": mf.plan(half if inverse else shape, mesh=slab, kind="rfft", inverse=inverse, topology=topology),
+        }
+        found["back" if inverse else "there"] = {name: _cycles(plan, topology) for name, plan in plans.items()}
+    return found
+
+
+def _cycles(plan: mf.Plan, topology: str) -> dict[str, Any]:
+    program = report(compile_plan(plan, mesh_for(plan, topology), planes=True))
+    cycles = sum(one.cycles for one in program.cycles)
+    return {"steps": plan.name, "cycles": cycles, "counts": program.counts, "plan": plan.collectives}
+
+
 def _walk(plan: mf.Plan, topology: str) -> dict[str, Any]:
     program = compile_plan(plan, mesh_for(plan, topology), planes=True)
     found, played = report(program), timeline(program, plan)

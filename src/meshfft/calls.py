@@ -35,8 +35,8 @@ def called(
         transform = transform_of(dims, lengths, norm, inverse, kind, orthogonalize)
         return transformed(arrays, transform, options, planes=planes)
     for j in _in_turn(len(dims), kind, inverse):
-        one = kind if j == len(dims) - 1 else "fft"
-        transform = transform_of(dims[j : j + 1], lengths[j : j + 1], norm, inverse, one)
+        last = j == len(dims) - 1
+        transform = transform_of(dims[j : j + 1], lengths[j : j + 1], norm, inverse, kind if last else "fft")
         result = transformed(arrays, transform, options._replace(order="natural"), planes=planes)
         arrays = received(result)
     return result

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .arguments import resolve_once
-from .dispatch import Options, extents, received, setting, transformed
+from .dispatch import Options, extents, is_planes, received, setting, transformed
 from .dtypes import complex_dtype
 from .errors import check
 from .layout import Layout, Spec
@@ -56,7 +56,7 @@ def kdftn(
     dims, _ = resolve_once(shape, None, axes)
     chosen = entries(points, dims)
     transform = sampled(shape, dims, chosen, norm, complex_dtype(arrays[0].dtype, precision))
-    return transformed(arrays, transform, options, chosen)
+    return transformed(arrays, transform, options, chosen, is_planes(x))
 
 
 def ikdftn(

@@ -16,7 +16,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from .arguments import Transform, resolve_once
-from .dispatch import Options, extents, received, transformed
+from .dispatch import Options, extents, is_planes, received, transformed
 from .dtypes import check_numeric, complex_dtype, real_dtype
 from .errors import check
 from .layout import Spec
@@ -78,7 +78,7 @@ def apply_separable(
     chosen = tuple(_matrix(source, shape[dim], dim, real) for dim, source in pairs)
     transform = Transform(tuple(dim for dim, _ in pairs), chosen, 1.0)
     sources = tuple(None if isinstance(source, BlockMatrix) else source for _, source in pairs)
-    return transformed(arrays, transform, options, sources)
+    return transformed(arrays, transform, options, sources, is_planes(x))
 
 
 def _listed(matrices: Any, many: int) -> Sequence[Any]:
