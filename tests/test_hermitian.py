@@ -251,7 +251,7 @@ def test_what_cannot_be_is_refused_by_name() -> None:
         mf.plan((8, 8), kind="dht")
     with pytest.raises(ValueError, match="needs one axis"):
         mf.rfftn(z.real, axes=())
-    with pytest.raises(ValueError, match="at least one point"):
+    with pytest.raises(ValueError, match="half a spectrum of 1 numbers"):
         mf.irfft(noise((1,)))
 
 

@@ -282,3 +282,29 @@ def test_wrong_calls_are_refused_with_the_value_and_the_remedy(case: str) -> Non
     with pytest.raises(kind, match=words) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("manual", ["xyz", "xz"])
+def test_inside_a_callers_shard_map(manual: str) -> None:
+    """Catches wavenumbers of the whole spectrum put to one block of it, and products that need whole arrays begun."""
+    x, spec, devices = noise((16, 24, 14), "float32"), P("x", "y", "z"), mesh((2, 2, 2))
+    a, cut = jax.device_put(x, NamedSharding(devices, spec)), P(*(axis if axis in manual else None for axis in "xyz"))
+
+    def inside(body: Callable[[Array], Array]) -> Array:
+        run = jax.shard_map(body, mesh=devices, in_specs=cut, out_specs=cut, axis_names=set(manual))
+        return jax.jit(run)(a)
+
+    solved, along = mf.poisson(a), mf.derivative(a, (0, 2), order=(1, 2))
+    assert error(inside(lambda b: mf.poisson(b, spec=spec)), np.asarray(solved)) <= 1e-6
+    assert error(inside(lambda b: mf.derivative(b, (0, 2), order=(1, 2), spec=spec)), np.asarray(along)) <= 1e-6
+    plan = mf.plan(x.shape, mesh=devices, spec=spec, kind="rfft")
+
+    def filtered(b: Array) -> Array:
+        kx, ky, kz = mf.wavenumbers(plan)
+        return plan.inverse(plan(b) * jnp.exp(-(kx**2 + ky**2 + kz**2)))
+
+    if manual == "xyz":
+        assert error(inside(filtered), np.asarray(jax.jit(filtered)(a))) <= 1e-6
+    for body in (lambda b: mf.convolve(b, b, spec=spec), lambda b: mf.power_spectrum(b, spec=spec).power):
+        with pytest.raises(NotImplementedError, match="call it outside of shard_map"):
+            inside(body)

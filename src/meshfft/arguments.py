@@ -61,9 +61,19 @@ class Transform(NamedTuple):
 def integers(values: Any, name: str) -> tuple[int, ...]:
     """A sequence of integers, or an error that names the argument."""
     fits = isinstance(values, Sequence | range) and not isinstance(values, str | bytes)
-    fits = fits and all(hasattr(v, "__index__") and not isinstance(v, bool) for v in values)
+    fits = fits and all(_is_integer(v) for v in values)
     check(bool(fits), f"{name} is {values!r}: give a sequence of integers, such as (0, 1)", TypeError)
     return tuple(operator.index(v) for v in values)
+
+
+def integer(value: Any, name: str) -> int:
+    """An integer, or an error that names the argument."""
+    check(_is_integer(value), f"{name} is {value!r}: give an integer", TypeError)
+    return operator.index(value)
+
+
+def _is_integer(value: Any) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, bool) and not getattr(value, "shape", ())
 
 
 def turns(kind: str, inverse: bool) -> str | None:
@@ -103,7 +113,9 @@ def resolve(
     if turns(kind, inverse) is not None:
         check(bool(dims), "axes is empty: a real transform needs one axis at least")
         if turns(kind, inverse) == "real" and s is None:
-            lengths = (*lengths[:-1], 2 * (lengths[-1] - 1))
+            half = lengths[-1]
+            check(half > 1, f"half a spectrum of {half} numbers stands for 2 ({half} - 1) points: give n= or s=")
+            lengths = (*lengths[:-1], 2 * (half - 1))
     for dim, length in zip(dims, lengths, strict=True):
         check(length >= 1, f"length {length} along axis {dim}: a transform needs at least one point")
     return dims, lengths

@@ -8,7 +8,7 @@ from typing import Any
 
 from jax import Array
 
-from .arguments import FOURIER, integers, resolve, transform_of, turns
+from .arguments import FOURIER, integer, resolve, transform_of, turns
 from .dispatch import Options, extents, is_planes, received, transformed
 from .errors import check
 
@@ -43,8 +43,12 @@ def called(
 
 
 def one(value: int | None, name: str) -> tuple[int, ...] | None:
-    """One integer as a sequence, or None."""
-    return None if value is None and name == "n" else integers((value,), name)
+    """One integer as a sequence; no length n as None."""
+    if value is None and name == "n":
+        return None
+    found = integer(value, name)
+    check(name != "n" or found > 0, f"n is {found}: a transform needs at least one point")
+    return (found,)
 
 
 def _in_turn(many: int, kind: str, inverse: bool) -> Sequence[int]:

@@ -13,6 +13,7 @@ from .moves import METHODS, Problem
 from .phase import MAX_LENGTH
 from .search import search
 from .tiers import Dot
+from .trig import Trig
 from .walk import Walk
 
 ORDERS = ("natural", "any")
@@ -81,17 +82,21 @@ def _no_walk(problem: Problem) -> str:
         if method in ("transpose", "cooley-tukey") and not matrix.whole:
             return f"the points of dimension {dim} need dense products: use method='auto' or 'kdft', not {method!r}"
     for dim, matrix in problem.todo(frozenset()).items():
-        parts, size, length = start.parts[dim], start.shape[dim], matrix.rows
+        parts, size, length = start.parts[dim], start.shape[dim], max(matrix.rows, matrix.columns)
         if parts > 1 and length >= MAX_LENGTH and method != "transpose":
             return (
                 f"dimension {dim} has {length} points over {parts} shards: a ring takes fewer than 2^29; "
                 "cut another dimension instead"
             )
-        if method == "cooley-tukey" and parts > 1 and (length % parts**2 or length != size):
+        if method == "cooley-tukey" and parts > 1 and isinstance(matrix, Trig):
+            return f"method 'cooley-tukey' has no cosines of the cut dimension {dim}: use method='auto' or 'transpose'"
+        square, what = (2 * parts**2, "2 p^2") if matrix.becomes else (parts**2, "p^2")
+        if method == "cooley-tukey" and parts > 1 and (length % square or matrix.columns != size):
             return (
-                f"method 'cooley-tukey' needs p^2 to divide n: dimension {dim} has n = {length} over p = {parts} shards"
-                + f" (input size {size})" * (size != length)
-                + f"; the next larger size is {-(-length // parts**2) * parts**2}, or use method='auto'"
+                f"method 'cooley-tukey' needs {what} to divide n: dimension {dim} has n = {length} over p = {parts} "
+                "shards"
+                + f" (input size {size})" * (matrix.columns != size)
+                + f"; the next larger size is {-(-length // square) * square}, or use method='auto'"
             )
     if problem.even and not natural_end(start, problem.transform).even:
         return (

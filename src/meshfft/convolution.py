@@ -20,7 +20,7 @@ from jax.sharding import PartitionSpec
 from .arguments import resolve_once
 from .dispatch import Options, Setting, received, setting
 from .errors import check
-from .fields import field, in_form_of, in_one, joined, placed
+from .fields import check_whole, field, in_form_of, in_one, joined, placed
 from .frequencies import next_fast_len
 from .layout import Spec
 from .plan import Plan
@@ -78,6 +78,7 @@ def correlate(
 def _called(a: Any, b: Any, axes: Sequence[int] | None, spec: Spec | None, mode: str, correlates: bool) -> Any:
     check(mode in MODES, f"mode {mode!r} is unknown: use 'wrap' or 'same'")
     place, first, second = setting(received(a), Options(spec=spec)), joined(received(a)), joined(received(b))
+    check_whole(place.mesh, "convolutions")
     (dims, lengths), cut = resolve_once(first.shape, None, axes), place.start.parts
     _check_sizes(first.shape, second.shape, dims)
     sizes, dtype = [second.shape[dim] for dim in dims], jnp.promote_types(first.dtype, second.dtype)

@@ -47,8 +47,8 @@ def dctn(
     Raises:
         ValueError, TypeError: as `fftn`; an unknown type; fewer than two points for type 1.
 
-    Costs half of `fftn` for a real array, type 1 as much: one real FFT for each whole dimension. A dimension that stays
-    cut is a dense product over the ring.
+    Costs half of `fftn` for a real array, type 1 as much: one real FFT for each whole dimension. A line alone that is
+    cut is a dense product over the ring, 2 N flops a point: of 2^16 points and more give it a second dimension.
 
     >>> import jax.numpy as jnp, meshfft as mf
     >>> mf.dctn(jnp.ones((2, 2))).tolist()
@@ -194,5 +194,5 @@ def idst(
 
 def _kind(name: str, type: Any) -> str:
     """The kind of a family and a type."""
-    check(type in TYPES, f"type {type!r} is unknown: use 1, 2, 3 or 4")
+    check(type in TYPES and not isinstance(type, bool), f"type {type!r} is unknown: use 1, 2, 3 or 4")
     return f"{name}-{int(type)}"

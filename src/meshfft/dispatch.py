@@ -212,6 +212,7 @@ def walked(
 
 def _array(a: Any) -> Array:
     if isinstance(a, jax.Array):
+        check_numeric(a.dtype)
         return a
     array = np.asarray(a)
     check_numeric(array.dtype)

@@ -13,10 +13,11 @@ import jax.numpy as jnp
 from jax import Array
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
+from .arguments import integers
 from .dispatch import Options, formed, is_planes, received, setting
 from .dtypes import complex_dtype, real_dtype
 from .errors import check
-from .layout import AnyMesh, Spec
+from .layout import AnyMesh, Spec, axis_sizes, mapped_axes
 from .plan import Plan
 from .planes import join, split
 from .planning import plan
@@ -47,11 +48,22 @@ def field(
     x = joined(arrays)
     if isinstance(mesh, AbstractMesh) and jax.typeof(x).sharding.mesh.empty:
         x = placed(x, mesh, start.spec)  # a constant, whose mesh only the context shows
+    axes = None if axes is None else integers(axes, "axes")
     check(axes is None or len(axes) > 0, "axes is empty: give one axis at least, or None for all")
     check(x.ndim > 0, "the array is a single number: give one with a dimension at least")
     kind = "fft" if jnp.iscomplexobj(x) else "rfft"
-    how: dict[str, Any] = {"s": s, "axes": axes, "norm": norm, "kind": kind, "order": "any"}
+    # Where some mesh axes are mapped and others not, the mapped ones cut first, which not every layout has.
+    partly = mapped_axes(mesh) and mapped_axes(mesh) != set(axis_sizes(mesh))
+    how: dict[str, Any] = {"s": s, "axes": axes, "norm": norm, "kind": kind, "order": "natural" if partly else "any"}
     return Field(x, plan(start.shape, mesh=mesh, spec=start.spec, dtype=x.dtype, **how))
+
+
+def check_whole(mesh: AnyMesh | None, what: str) -> None:
+    """Raises NotImplementedError for blocks inside a caller's shard_map."""
+    remedy = "call it outside of shard_map, or leave spec= out for a block by itself"
+    check(
+        not mapped_axes(mesh), f"{what} of blocks that shard_map has cut are not there: {remedy}", NotImplementedError
+    )
 
 
 def placed(x: Array, mesh: AnyMesh, spec: PartitionSpec) -> Array:

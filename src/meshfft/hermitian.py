@@ -42,7 +42,8 @@ def rfftn(
     Raises:
         ValueError, TypeError: as `fftn`; a complex array; a half spectrum that no dimension can be cut for.
 
-    Costs half the flops, bytes and memory of `fftn` and a little more: blocks are real until the halved axis is done.
+    Costs half the flops, bytes and memory of `fftn` and a little more: blocks are real until the halved axis is done. A
+    line alone that is cut into p shards should have a multiple of 2 p^2 points, else it is a dense product.
 
     >>> import jax.numpy as jnp, meshfft as mf
     >>> mf.rfftn(jnp.ones((2, 4))).real.tolist()

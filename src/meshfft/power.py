@@ -17,12 +17,13 @@ from jax import Array
 from .binned import binned
 from .dtypes import real_dtype
 from .errors import check
-from .fields import field, in_one
+from .fields import check_whole, field, in_one
 from .layout import Spec
 from .plan import Plan
 from .spectral import squares
 from .wavenumbers import harmonics, multiplicities, periods
 
+MOST = 2**20  # bins by default
 ROUNDING = 8 * 2.0**-52  # of an edge that was worked out from lengths in float64
 
 
@@ -76,6 +77,7 @@ def power_spectrum(
     [0.0, 0.25, 0.0]
     """
     array, plan = field(x, axes, spec, norm="forward")
+    check_whole(plan.mesh, "power spectra")
     lengths = periods(plan, lengths)
     unit, real = 2 * np.pi / max(lengths), real_dtype(plan.dtype)
     edges = _edges(bins, unit, _largest(plan, lengths))
@@ -99,6 +101,8 @@ def _edges(bins: Any, unit: float, largest: float) -> np.ndarray:
         ValueError, TypeError: bins that are none.
     """
     if bins is None:
+        many = f"the default bins would be {largest:.3g}, of boxes so long and thin: give bins=, such as 64"
+        check(largest < MOST, many)
         return np.array([0, *(np.arange(round(largest) + 1) + 0.5)])
     if isinstance(bins, int | np.integer):
         check(int(bins) >= 1, f"bins is {bins}: give one at least, or their edges")

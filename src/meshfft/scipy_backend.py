@@ -109,7 +109,7 @@ def _resolved(call: dict[str, Any], ndim: int) -> dict[str, Any]:
     call = {name: value for name, value in call.items() if name not in ("workers", "overwrite_x")}
     call |= {name: _integers(call[name], name) for name in ("s", "axes") if name in call}
     axes, n = call.get("axes") or (), call.get("n")
-    dims = [axis % ndim for axis in axes if ndim]
+    dims = [axis % ndim for axis in axes if -ndim <= axis < ndim]
     check(len({*dims}) == len(dims), f"axes is {axes}: SciPy's functions transform a dimension once, name each once")
     check(n is None or n > 0, f"n is {n}: a transform needs at least one point")
     return call

@@ -19,7 +19,7 @@ from .errors import check
 from .fields import field, in_form_of, in_one
 from .layout import Spec
 from .plan import Plan
-from .wavenumbers import harmonics, periods, points, stored
+from .wavenumbers import along, harmonics, periods, points
 
 TURNS = (1, 1j, -1, -1j)
 
@@ -102,7 +102,7 @@ def poisson(
 def squares(plan: Plan, lengths: tuple[float, ...]) -> tuple[np.ndarray, ...]:
     """The squared wavenumbers along each dimension, in units of the least: integers in a cube, so rounded to none."""
     real, parts = real_dtype(plan.dtype), zip(plan.transform.dims, harmonics(plan), lengths, strict=True)
-    return tuple(stored(plan.out_layout, dim, (j * (max(lengths) / n)) ** 2).astype(real) for dim, j, n in parts)
+    return tuple(along(plan, dim, (j * (max(lengths) / n)) ** 2, real) for dim, j, n in parts)
 
 
 def _differentiators(plan: Plan, lengths: Any, orders: tuple[int, ...]) -> tuple[np.ndarray, ...]:
@@ -112,7 +112,7 @@ def _differentiators(plan: Plan, lengths: Any, orders: tuple[int, ...]) -> tuple
     for (dim, matrix, j, period), order in zip(parts, orders, strict=True):
         line = np.where(order % 2 & (2 * abs(j) == points(matrix)), 0, (2 * np.pi * j / period) ** order)
         dtype = plan.dtype if order % 2 else real_dtype(plan.dtype)
-        lines.append(stored(plan.out_layout, dim, TURNS[order % 4] * line).astype(dtype))
+        lines.append(along(plan, dim, TURNS[order % 4] * line, dtype))
     return tuple(lines)
 
 

@@ -18,8 +18,10 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from .dtypes import real_dtype
 from .errors import check
-from .layout import Layout
+from .layout import Layout, mapped_axes
+from .manual import own
 from .matrices import HalfRoots, Matrix, Roots
+from .placement import standing
 from .plan import Plan
 
 
@@ -51,8 +53,7 @@ def wavenumbers(plan: Plan, lengths: Sequence[float] | None = None) -> tuple[Arr
     real, made = real_dtype(plan.dtype), []
     numbers = zip(plan.transform.dims, harmonics(plan), periods(plan, lengths), strict=True)
     for dim, j, period in numbers:
-        line = stored(plan.out_layout, dim, 2 * np.pi * j / period).astype(real)
-        made.append(_on_mesh(line, plan, dim))
+        made.append(_on_mesh(2 * np.pi * j / period, real, plan, dim))
     return tuple(made)
 
 
@@ -122,9 +123,16 @@ def _harmonics(matrix: Matrix) -> np.ndarray:
     return j if matrix.becomes == "complex" else np.where(2 * j < length, j, j - length)
 
 
-def _on_mesh(line: np.ndarray, plan: Plan, dim: int) -> Array:
+def along(plan: Plan, dim: int, values: np.ndarray, dtype: Any) -> Any:
+    """Values along a dimension of the spectrum as they are stored, and inside a caller's shard_map seen."""
+    layout = plan.out_layout
+    return own(stored(layout, dim, values).astype(dtype), dim, layout.cuts[dim], mapped_axes(standing(plan.mesh)))
+
+
+def _on_mesh(values: np.ndarray, real: np.dtype, plan: Plan, dim: int) -> Array:
     """Each device's part of the line, put there by itself."""
-    if not isinstance(plan.mesh, Mesh):
+    line = along(plan, dim, values, real)
+    if not isinstance(plan.mesh, Mesh) or isinstance(line, Array):
         return jnp.asarray(line)
     sharding = NamedSharding(plan.mesh, spec_along(plan.out_layout, dim))
     return jax.make_array_from_callback(line.shape, sharding, lambda index: line[index])
