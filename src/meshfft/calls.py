@@ -47,7 +47,7 @@ def one(value: int | None, name: str) -> tuple[int, ...] | None:
     if value is None and name == "n":
         return None
     found = integer(value, name)
-    check(name != "n" or found > 0, f"n is {found}: a transform needs at least one point")
+    check(name != "n" or found >= 0, f"n is {found}: a transform needs at least one point")
     return (found,)
 
 
