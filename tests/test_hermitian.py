@@ -278,3 +278,24 @@ def test_the_walks_are_real_where_the_array_is() -> None:
     for stage in plan.stages:
         y = stage(y)
     assert error(mf.gather(y, plan.out_shape), np.fft.rfftn(x)) <= 4e-7
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", ["rfft", "hfft"])
+@pytest.mark.parametrize("inverse", [False, True])
+def test_every_method_on_a_block(method: str, kind: str, inverse: bool) -> None:
+    """Catches an axis that turns real before the complex ones are done, or complex after them."""
+    real = Real(Case((16, 8, 16), (2, 2, 2), P("x", "y", "z"), (0, 1, 2)), kind, inverse, 16)
+    plan = _plan(real, method=method)
+    assert plan is not None
+    x = real.input(0)
+    assert error(mf.gather(plan(_put(x, plan, plan.in_layout)), plan.out_shape), real.truth(x)) <= 4e-7
+
+
+def test_half_a_spectrum_stands_for_an_even_length_by_default() -> None:
+    """Catches the other parity."""
+    z = noise((4, 6, 5))
+    for name in ("irfft", "irfft2", "irfftn"):
+        y = getattr(mf, name)(z)
+        assert y.shape == (4, 6, 8) and error(y, getattr(np.fft, name)(z)) <= 4e-7, name
+    assert error(mf.hfft(z), np.fft.hfft(z)) <= 4e-7 and error(mf.hfft(z, 9), np.fft.hfft(z, 9)) <= 4e-7
