@@ -139,8 +139,6 @@ def transformed(
     start, mesh, machine, dtype, dots = setting(arrays, options)
     _check_known(start, transform, options.order, mesh)
     real = transform.takes_real(len(arrays) == 1 and not jnp.iscomplexobj(arrays[0]))
-    if planes and not real and len(arrays) == 1:
-        arrays = (*arrays, jnp.zeros_like(arrays[0]))
     how = (options.method, options.order, machine, dtype.itemsize, dots)
     walk = find_walk(start, transform, *how, even=True, real=real)
     return formed(applied(arrays, walk, sources, mesh, machine.chip, dtype, planes))
@@ -166,6 +164,8 @@ def applied(
 ) -> tuple[Array, ...]:
     """A walk with its operands made from their sources, on stored arrays: two are planes, and one may be."""
     planes = len(arrays) == 2 if planes is None else planes
+    if planes and not walk.real and len(arrays) == 1:  # the plane of a real array, for a walk of complex ones
+        arrays = (*arrays, jnp.zeros_like(arrays[0]))
     walk, operands = furnish(walk, sources, chip.name, real_dtype(dtype))
     traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((arrays, operands)))
     return _program(() if traced else chip.options)(arrays, operands, walk, mesh, dtype, planes)

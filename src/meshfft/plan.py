@@ -259,8 +259,6 @@ class Plan:
             found = "two planes" if len(arrays) == 2 else arrays[0].dtype
             fits = len(arrays) == 1 and arrays[0].dtype.kind != "c"
             check(fits, f"the plan takes a real array, this is {found}: give its real part", TypeError)
-        elif planes and len(arrays) == 1:
-            arrays = (*arrays, jax.numpy.zeros_like(arrays[0]))
         mesh, chip = self._mesh_of(arrays[0]), self.machine.chip
         return formed(applied(arrays, walk, self.points, mesh, chip, self.dtype, planes))
 

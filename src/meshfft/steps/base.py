@@ -60,6 +60,13 @@ def turned(nbytes: int, step: Step) -> int:
     return {"real": nbytes // 2, "complex": 2 * nbytes}.get(step.becomes or "", nbytes)
 
 
+def resized(layout: Layout, dims: tuple[int, ...], sizes: tuple[int, ...]) -> Layout:
+    """The layout with other sizes of some dimensions."""
+    for dim, size in zip(dims, sizes, strict=True):
+        layout = layout.resize(dim, size)
+    return layout
+
+
 def shift(dim: int, inserted: int) -> int:
     """Where a dimension stands once another was inserted before `inserted` or it."""
     return dim + (dim >= inserted)

@@ -11,7 +11,7 @@ from ..layout import Layout
 from ..local import balanced, fft, fft_error, resize
 from ..planes import Block, in_complex
 from ..work import Work
-from .base import names, padded, shift
+from .base import names, padded, resized, shift
 
 # What XLA's FFT reads and writes on a matrix unit, in blocks: for each dimension beside its products (transposes), and
 # for each stage in them: three real products, each reading and writing planes. Fitted to the cycles of TPU v3 and v5p.
@@ -36,9 +36,7 @@ class LocalFFT:
         return math.hypot(*(fft_error(length, itemsize) for length in self.lengths))
 
     def after(self, layout: Layout) -> Layout:
-        for dim, size in zip(self.dims, self.sizes, strict=True):
-            layout = layout.resize(dim, size)
-        return layout
+        return resized(layout, self.dims, self.sizes)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """On a matrix unit products, else 5 N log2 N flops a line, which XLA carries past each dimension behind and

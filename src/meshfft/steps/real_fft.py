@@ -15,7 +15,7 @@ from ..matrices import HalfRoots
 from ..planes import Block
 from ..real import SIDE, factors, from_half_spectrum, half_spectrum
 from ..work import Work
-from .base import names, padded, shift
+from .base import names, padded, resized, shift
 from .local_fft import LocalFFT
 
 # What the engine "matmul" reads and writes, in blocks of reals: around one product, around two stages, and in them; and
@@ -56,9 +56,7 @@ class RealFFT:
         return math.hypot(*(fft_error(length, itemsize) for length in self.lengths))
 
     def after(self, layout: Layout) -> Layout:
-        for dim, size in zip(self.dims, self.sizes, strict=True):
-            layout = layout.resize(dim, size)
-        return layout
+        return resized(layout, self.dims, self.sizes)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """Half the arithmetic and half the bytes of the complex transform, or the products of its own engine."""
