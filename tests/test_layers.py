@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 # One line a layer; a module may import only names from the lines above its own.
 LAYERS = """
 errors
-layout work norms tiers planes limbs zplane extras atomic schedule hardware torus
+layout work norms tiers planes limbs zplane extras atomic processes schedule hardware torus
 dtypes phase precision chips orders hlo ring swap spread binned inverse picture
 machine matrices local storage frequencies trig manual
 real trig_local

@@ -1,0 +1,65 @@
+"""Several processes that run one program: what each has to say, heard by all.
+
+Every process must make the same calls in the same order. With a single process they cost nothing and touch no device.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from .errors import check
+
+T = TypeVar("T")
+MESSAGE_BYTES = 4096
+
+
+class PeerError(RuntimeError):
+    """Another process failed; the text names it and says why."""
+
+
+def exchange(value: Any) -> list[Any]:
+    """Every process's value, in the order of the processes: plain values, of at most 4 KB as JSON.
+
+    Raises:
+        ValueError: it is longer.
+    """
+    if jax.process_count() == 1:
+        return [value]
+    text = json.dumps(value).encode()
+    check(len(text) <= MESSAGE_BYTES, f"a message has {len(text)} bytes: send at most {MESSAGE_BYTES}")
+    padded = np.frombuffer(text.ljust(MESSAGE_BYTES), np.uint8)
+    heard = np.asarray(multihost_utils.process_allgather(padded)).reshape(-1, MESSAGE_BYTES)
+    return [json.loads(row.tobytes()) for row in heard]
+
+
+def together(work: Callable[[], T]) -> T:
+    """The result of `work`, run in every process at once; where it fails in one, it fails in all.
+
+    Raises:
+        PeerError: it failed in another process; what fails here is raised as it is.
+    """
+    if jax.process_count() == 1:
+        return work()
+    failed: Exception | None = None
+    try:
+        result = work()
+    except Exception as error:
+        failed = error
+    said = exchange(None if failed is None else (" ".join(str(failed).split()) or type(failed).__name__)[:1000])
+    if failed is not None:
+        raise failed
+    for index, text in enumerate(said):
+        check(text is None, f"process {index} failed: {text}", PeerError)
+    return result
+
+
+def check_alike(name: str, value: Any) -> None:
+    """Raises ValueError in every process unless all of them give the same plain value."""
+    heard = exchange(value)
+    for index, other in enumerate(heard):
+        said = f"process 0 has {name} {heard[0]}, process {index} has {other}"
+        check(other == heard[0], f"{said}: give every process the same files and flags")
