@@ -169,13 +169,13 @@ class Stage:
 
 def test_compiling_and_running_are_timed_apart() -> None:
     """Catches the two exchanged, and steps that are traced again when they run."""
-    said: list[str] = []
-    plan = SimpleNamespace(stages=(Stage(), Stage()))
-    y, (read, *steps) = run_stages(plan, lambda: jax.numpy.zeros(2), said.append)
+    said: list[Any] = []
+    plan, report = SimpleNamespace(stages=(Stage(), Stage())), SimpleNamespace(begin=said.append, advance=said.append)
+    y, (read, *steps) = run_stages(plan, lambda: jax.numpy.zeros(2), report)
     assert y.tolist() == [2, 2]
     assert read.compile_seconds is None
     assert all((step.compile_seconds or 0) > 0.2 > step.run_seconds for step in steps)
-    assert said == ["read", *["compile slow", "slow"] * 2]
+    assert said == ["read", *["compile slow", "slow", y.nbytes] * 2]
 
 
 def test_plan_needs_no_devices() -> None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +12,8 @@ from ..errors import check
 from . import flags
 from .guard import guarded
 from .info import version_of
-from .show import print_columns, print_json, progress
+from .progress import Report, bar
+from .show import print_columns, print_json
 
 WORDS = {"KDFT": "bf16x6, bf16x3: its products.", "FFT": "natural, any: order."}
 
@@ -74,23 +75,26 @@ def _collected(compiling: bool) -> list[Any]:
     from ..bench.cases import cases, count
     from ..bench.modelled import known_rows, modelled_rows
 
-    with progress(count() * (1 + compiling)) as report:
+    with bar(count() * (1 + compiling), in_bytes=False) as report:
         made = []
+        report.begin("plan")
         for case in cases():
-            report(f"plan {_words(case)}")
+            report.begin(f"plan {_words(case)}")
+            report.advance(1)
             made.append(case)
         found = [*known_rows(), *modelled_rows(made), *(_compiled(made, report) if compiling else ())]
     about = _made_by(compiling)
     return [dataclasses.replace(row, made_by=about) for row in found]
 
 
-def _compiled(made: Sequence[Any], report: Callable[[str], None]) -> list[Any]:
+def _compiled(made: Sequence[Any], report: Report) -> list[Any]:
     from ..bench.compiled import compiled_row
 
     found = []
     for case in made:
-        report(f"compile {_words(case)}")
+        report.begin(f"compile {_words(case)}")
         found.append(compiled_row(case))
+        report.advance(1)
     return found
 
 

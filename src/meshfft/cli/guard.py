@@ -16,6 +16,8 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
     def run(*args: Any, **options: Any) -> None:
         try:
             command(*args, **options)
+        except typer.Exit:
+            raise
         except BrokenPipeError:
             raise typer.Exit(0) from None  # the reader has seen enough
         except REFUSALS as error:
