@@ -1,6 +1,9 @@
 """Sharded array files: read by slices, written shard by shard."""
 
-from .reading import Source as Source
 from .reading import open_array as open_array
+from .record import Record as Record
+from .record import inverse_options as inverse_options
+from .record import record_of as record_of
+from .source import Source as Source
 from .writing import check_output as check_output
 from .writing import write_array as write_array

@@ -1,0 +1,238 @@
+"""Stores: arrays on the disk that blocks are written to, by one process or by several that share the file system.
+
+A .npy file is written with positional writes, not through a map: processes on a network file system would lose each
+other's pages, and pages of a map count as memory of the process. A Zarr array is written whole files at a time, each
+with a checksum. Invariant: a write buffers at most 128 MiB, or one shard, beyond the block it is given.
+"""
+
+import contextlib
+import dataclasses
+import itertools
+import math
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..errors import check
+from ..extras import need
+from .grid import PIECE_BYTES, Box, Grid, pieces, within
+
+KINDS = (".npy", ".zarr")
+IN_FLIGHT = 2
+KEY = "meshfft"  # the attribute of the stores written here: their record, or nothing in it
+CRC32C = {"name": "crc32c"}
+BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
+OS_ERROR = re.compile(r"os_error_code='(\d+)'")
+
+
+class Store(Protocol):
+    """An array on the disk, open for writing."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    def write(self, at: Box, block: np.ndarray) -> None:
+        """Puts a block in its place; it may be changed once this returns."""
+
+    def flush(self) -> None:
+        """Returns when all that this process wrote would outlast a loss of power."""
+
+
+def create_store(
+    path: Path,
+    shape: Sequence[int],
+    dtype: Any,
+    grid: Grid,
+    record: dict[str, Any] | None = None,
+    *,
+    kind: str,
+) -> Store:
+    """Makes a .npy file of its full size or an empty Zarr array, where nothing is yet.
+
+    Args:
+        path: where; its name may have any suffix, as that of a temporary.
+        shape, dtype: of the array.
+        grid: the chunks and files of a Zarr array.
+        record: what is kept beside a Zarr array, under the attribute "meshfft"; a .npy file has no place for it.
+        kind: ".npy" or ".zarr".
+
+    Raises:
+        OSError: it cannot be made there, or the disk is full.
+    """
+    check(kind in KINDS, f"kind {kind!r} cannot be written: use {' or '.join(KINDS)}")
+    size, number = tuple(shape), np.dtype(dtype).newbyteorder("=")
+    if kind == ".npy":
+        return _create_npy(path, size, number)
+    return ZarrStore(path, _zarr(path, metadata=_metadata(size, number, grid, record), create=True))
+
+
+def open_store(path: Path, kind: str) -> Store:
+    """The store that another process made, or this one before it was ended, for writing.
+
+    Raises:
+        OSError: it is not there, or cannot be written to.
+    """
+    check(kind in KINDS, f"kind {kind!r} cannot be written: use {' or '.join(KINDS)}")
+    if kind == ".zarr":
+        return ZarrStore(path, _zarr(path))
+    with open(path, "rb+") as file:
+        np.lib.format.read_magic(file)
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        return NpyStore(path, shape, dtype, file.tell())
+
+
+@dataclasses.dataclass(frozen=True)
+class NpyStore:
+    """A .npy file; its array begins at `offset`."""
+
+    path: Path
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    offset: int
+
+    def write(self, at: Box, block: np.ndarray) -> None:
+        with _opened(self.path) as file:
+            for piece in pieces(at, (1,) * len(at), self.dtype.itemsize):
+                self._write(file, piece, block[within(piece, [s.start for s in at])])
+
+    def flush(self) -> None:
+        with _opened(self.path) as file:
+            os.fsync(file)
+
+    def _write(self, file: int, at: Box, piece: np.ndarray) -> None:
+        """Writes the runs of a piece, each as long as it lies on the disk without a gap."""
+        sides = [s.stop - s.start for s in at]
+        whole = [side == n for side, n in zip(sides, self.shape, strict=True)]
+        first = max((dim for dim in range(len(at)) if not whole[dim]), default=0)  # within it, and behind, no gaps
+        strides = [math.prod(self.shape[dim + 1 :]) for dim in range(len(at))]
+        begin = sum(s.start * stride for s, stride in zip(at, strides, strict=True))
+        runs = np.ascontiguousarray(piece, self.dtype).reshape(math.prod(sides[:first]), -1)
+        places = itertools.product(*(range(0, n * m, m) for n, m in zip(sides[:first], strides[:first], strict=True)))
+        for run, place in zip(runs, places, strict=True):
+            _put(file, run.data.cast("B"), self.offset + (begin + sum(place)) * self.dtype.itemsize)
+
+
+@dataclasses.dataclass(frozen=True)
+class ZarrStore:
+    """A Zarr array, opened by tensorstore."""
+
+    path: Path
+    handle: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.handle.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(self.handle.dtype.numpy_dtype)
+
+    def write(self, at: Box, block: np.ndarray) -> None:
+        file, size, started = self.handle.chunk_layout.write_chunk.shape, self.dtype.itemsize, list[Any]()
+        many = IN_FLIGHT if size * math.prod(file) <= PIECE_BYTES else 1
+        with system_words():
+            for piece in pieces(at, file, size):
+                if len(started) == many:
+                    started.pop(0).result()
+                part = block[within(piece, [s.start for s in at])]
+                started.append(self.handle[piece].write(part.astype(self.dtype, copy=False)))
+            for write in started:
+                write.result()
+
+    def flush(self) -> None:
+        """Every file is on the disk when its write ends; this makes their names last as well."""
+        for folder in [self.path, *(p for p in self.path.rglob("*") if p.is_dir())]:
+            _sync_folder(folder)
+
+
+@contextlib.contextmanager
+def system_words() -> Iterator[None]:
+    """Turns tensorstore's ValueError into OSError where it was the system that failed."""
+    try:
+        yield
+    except ValueError as error:
+        code = OS_ERROR.search(str(error))
+        if code is None:
+            raise
+        number = int(code[1])
+        raise OSError(number, f"{os.strerror(number)} ({str(error).split(' [')[0]})") from error
+
+
+def context() -> dict[str, Any]:
+    """What tensorstore may keep: no chunk that it is not working on."""
+    return {"cache_pool": {"total_bytes_limit": 0}}
+
+
+def _zarr(path: Path, **options: Any) -> Any:
+    tensorstore = need("tensorstore", "writing Zarr")
+    spec = {
+        "driver": "zarr3",
+        "kvstore": {"driver": "file", "path": f"{path.absolute()}/"},
+        "store_data_equal_to_fill_value": True,  # so that a chunk that is not there is one that was lost
+        "context": context(),
+    }
+    if "metadata" in options:
+        spec["metadata"] = options["metadata"]
+    with system_words():
+        return tensorstore.open(spec, create=options.get("create", False), open=not options.get("create")).result()
+
+
+def _metadata(
+    shape: tuple[int, ...], dtype: np.dtype[Any], grid: Grid, record: dict[str, Any] | None
+) -> dict[str, Any]:
+    """A Zarr v3 array."""
+    # uncompressed: a spectrum is noise to a compressor, which would take longer than the transform
+    codecs: list[dict[str, Any]] = [BYTES, CRC32C] if dtype.itemsize > 1 else [{"name": "bytes"}, CRC32C]
+    if grid.shard is not None:
+        inner = {"chunk_shape": list(grid.chunk), "codecs": codecs, "index_codecs": [BYTES, CRC32C]}
+        codecs = [{"name": "sharding_indexed", "configuration": inner}]
+    names = [str(part["name"]) for part in (record or {}).get("dimensions", [])]
+    return {
+        "shape": list(shape),
+        "data_type": dtype.name,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(grid.file)}},
+        "codecs": codecs,
+        "attributes": {KEY: record or {}},
+        **({"dimension_names": names} if len(names) == len(shape) else {}),
+    }
+
+
+def _create_npy(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NpyStore:
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    with open(path, "xb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        file.flush()
+        offset, size = file.tell(), dtype.itemsize * math.prod(shape)
+        file.truncate(offset + size)
+        if hasattr(os, "posix_fallocate"):  # the room is taken now, not found missing hours later
+            os.posix_fallocate(file.fileno(), 0, offset + size)
+    return NpyStore(path, shape, dtype, offset)
+
+
+def _put(file: int, run: memoryview, offset: int) -> None:
+    while run:
+        written = os.pwrite(file, run, offset)
+        run, offset = run[written:], offset + written
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    file = os.open(path, os.O_WRONLY)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+def _sync_folder(folder: Path) -> None:
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
