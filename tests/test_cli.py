@@ -20,7 +20,7 @@ from meshfft.cli import memory, parse, show
 from meshfft.cli.app import app
 from meshfft.cli.execute import run_stages
 from meshfft.cli.guard import describe
-from meshfft.files import writing
+from meshfft.files import open_array, writing
 
 SIZES = (7, 6, 5)  # divided by no mesh axis but one
 
@@ -97,6 +97,44 @@ def test_back_and_forth_is_the_identity(middle: str) -> None:
     call("transform", "a.npy", middle, "--mesh", "2,2,2", "--norm", "ortho")
     call("transform", middle, "c.npy", "--mesh", "4,2", "--norm", "ortho", "--inverse")
     assert error(np.load("c.npy"), values()) < 6e-7
+
+
+FORWARD = [
+    ["--norm", "ortho", "--axes", "2,0"],
+    ["--kind", "rfft", "--norm", "forward", "--spec", "-,x,y"],
+    ["--kind", "dct-2", "--method", "transpose"],
+    ["--kind", "hfft", "--order", "any", "--axes", "2"],
+]
+
+
+@pytest.mark.parametrize("flags", FORWARD)
+def test_the_inverse_needs_no_flags(flags: list[str]) -> None:
+    """Catches a flag that the file does not tell, odd lengths that come back even, and a mesh that has to be said."""
+    real = "--kind" in flags and "hfft" not in flags
+    array = values(np.float32 if real else np.complex64)
+    if "hfft" in flags:  # half of a spectrum, whose ends are real
+        array = np.fft.ihfft(values(np.float32)[..., :4]).astype(np.complex64)
+    np.save("a.npy", array)
+    call("transform", "a.npy", "b.zarr", "--mesh", "2,2", *flags)
+    record = json.loads(call("transform", "b.zarr", "c.zarr", "--inverse", "--json"))
+    assert record["mesh"] == {"x": 2, "y": 2}
+    with open_array("c.zarr") as source:
+        assert source.shape == array.shape
+        assert error(source[...], array) < 1e-6
+
+
+def test_flags_are_heard_before_the_file() -> None:
+    """Catches flags that are given and ignored since the file knows better, and a mesh that nobody gave."""
+    np.save("a.npy", values())
+    call("transform", "a.npy", "b.zarr", "--mesh", "2,2", "--norm", "ortho")
+    call("transform", "b.zarr", "c.npy", "--inverse", "--norm", "forward", "--mesh", "4")
+    assert error(np.load("c.npy"), values() * np.sqrt(values().size)) < 1e-6
+    call("transform", "b.zarr", "d.npy", "--inverse", "--axes", "1")
+    once = np.fft.ifft(np.fft.fftn(values().astype(complex), norm="ortho"), axis=1, norm="ortho")
+    assert error(np.load("d.npy"), once) < 1e-6
+    call("transform", "b.zarr", "e.npy")  # forward: the mesh alone is taken from the file
+    assert error(np.load("e.npy"), np.fft.fftn(np.fft.fftn(values().astype(complex), norm="ortho"))) < 1e-6
+    assert "does not tell a mesh: give one, as --mesh 2,2,2" in refused("transform", "a.npy", "f.npy")
 
 
 @pytest.mark.parametrize(

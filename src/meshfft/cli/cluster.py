@@ -31,7 +31,7 @@ def cluster_of(distributed: bool, coordinator: str | None, processes: int | None
     if not by_hand and not distributed:
         check(processes is None, "--processes needs --coordinator HOST:PORT and --process-id I, or --distributed")
         return None
-    many = processes or 1
+    many = 1 if processes is None else processes
     check(many > 0, f"--processes {processes} is not a number of processes: give at least 1")
     if by_hand:
         check(not distributed, "--distributed finds the processes by itself: leave out --coordinator and --process-id")
@@ -44,20 +44,12 @@ def cluster_of(distributed: bool, coordinator: str | None, processes: int | None
     return Cluster(coordinator, processes, index)
 
 
-def run_in(cluster: Cluster | None, devices: int, target: Path, work: Callable[[], None]) -> None:
-    """Runs `work` here, or as one of several processes, whose devices together are `devices`.
-
-    Raises:
-        ValueError: the devices cannot be shared out evenly.
-    """
+def run_in(cluster: Cluster | None, devices: Callable[[], int], target: Path, work: Callable[[], None]) -> None:
+    """Runs `work` here, or as one of several processes, whose devices together are as many as `devices` tells."""
     if cluster is None:
         work()
         return
-    many = cluster.processes or 1
-    check(
-        devices % many == 0, f"the mesh has {devices} devices for {many} processes: give a mesh of a multiple of {many}"
-    )
-    found = supervised(work, lambda: join(cluster, devices), lambda worker: clean(target, worker))
+    found = supervised(work, lambda: join(cluster, devices()), lambda worker: clean(target, worker))
     if found.text:
         typer.echo(f"meshfft: error: {found.text}", err=True)
     raise typer.Exit(found.code)
@@ -67,12 +59,14 @@ def join(cluster: Cluster, devices: int) -> list[str]:
     """Makes this process one of several; returns the names by which process 0 may be reached.
 
     Raises:
-        ValueError: there is no cluster that JAX knows.
+        ValueError: the devices cannot be shared out evenly, or there is no cluster that JAX knows.
     """
     import socket
 
     import jax
 
+    many = cluster.processes or 1
+    check(devices % many == 0, f"the mesh has {devices} devices for {many} processes: give a multiple of {many}")
     if cluster.processes is not None:
         jax.config.update("jax_num_cpu_devices", devices // cluster.processes)
     jax.config.update("jax_enable_preemption_service", False)  # it would keep SIGTERM to itself

@@ -14,108 +14,146 @@ from typing import Any, NamedTuple
 import numpy as np
 import typer
 
-from ..errors import check
-from . import parse
 from .progress import Report, bar, log
+from .request import Job, Request, check_kind, request
 from .show import Timing, print_json, print_timings
 
 
-class Job(NamedTuple):
-    """The flags, read."""
+class Work(NamedTuple):
+    """A job with its array open, its plan made and its devices running.
 
-    source: Path
-    target: Path
-    dataset: str | None
-    mesh: dict[str, int]
-    spec: str | None
-    precision: str
-    options: dict[str, Any]
-    plot: Path | None
-    overwrite: bool
-    as_json: bool
-    log_json: bool
+    Attributes:
+        job: the flags.
+        asked: what they ask for.
+        array: the source.
+        plan: of the whole transform.
+        local: the devices of this process.
+        process: which of the processes this is.
+        neighbours: how many of them are on this machine.
+    """
+
+    job: Job
+    asked: Request
+    array: Any
+    plan: Any
+    local: list[Any]
+    process: int
+    neighbours: int
 
 
 def run(job: Job) -> None:
     """The whole of it."""
-    import jax
-
     from ..files import check_output
     from ..picture import check_picture
-    from ..processes import check_alike, exchange, together
-    from .devices import start_mesh
 
     check_output(job.target, job.overwrite, 0)
     if job.plot is not None:
         check_picture(job.plot, job.overwrite)
-    mesh = start_mesh(job.mesh)
-    with _opened(job) as array:
-        made = _plan(job, array, mesh)
-        first = jax.process_index() == 0
-        if first and not job.as_json:
-            typer.echo(f"{made}\n")
-        check_alike("the input", [list(array.shape), str(array.dtype)])
-        check_alike("the plan", str(made))
-        neighbours = exchange(socket.gethostname()).count(socket.gethostname())
-        together(lambda: _check(job, made, array, neighbours))
-        timings = _compute(job, made, array)
-    if first and job.plot is not None:
-        _draw(job, job.plot)
-    if first:
-        _report(job, made, timings)
+    with _working(job) as work:
+        limited = job.memory is not None and _needed(work) > job.memory
+        facts, timings = (_in_passes if limited else _in_core)(work)
+        if work.process == 0:
+            if job.plot is not None:
+                _draw(job.target, job.plot, work.plan.transform.dims, job.overwrite)
+            _report(work, facts, timings)
 
 
 @contextlib.contextmanager
-def _opened(job: Job) -> Iterator[Any]:
+def _working(job: Job) -> Iterator[Work]:
+    """Opens the source and starts the devices; every process has to find the same."""
+    import jax
+
     from ..files import open_array
-    from ..processes import together
+    from ..processes import check_alike, exchange
+    from .devices import local_devices, start_mesh
 
-    with contextlib.ExitStack() as stack:
-        yield together(lambda: stack.enter_context(open_array(job.source, job.dataset)))
+    with open_array(job.source, job.dataset) as array:
+        asked = request(job, array)
+        mesh = start_mesh(asked.mesh)
+        check_alike("an input of", f"{array.dtype} {array.shape}")
+        made = _plan(asked, array, mesh)
+        check_alike("this plan", str(made))
+        check_kind(made, array, job)
+        neighbours = exchange(socket.gethostname()).count(socket.gethostname())
+        yield Work(job, asked, array, made, local_devices(mesh), jax.process_index(), neighbours)
 
 
-def _plan(job: Job, array: Any, mesh: Any) -> Any:
+def _plan(asked: Request, array: Any, mesh: Any) -> Any:
     """The plan for an array, on a mesh of running devices."""
     import meshfft
 
     from .devices import use_float64
 
-    if job.precision == "float64" or (job.precision == "default" and array.dtype in (np.float64, np.complex128)):
+    precision = asked.options["precision"]
+    if precision == "float64" or (precision == "default" and array.dtype in (np.float64, np.complex128)):
         use_float64()
-    spec = parse.spec(job.spec, job.mesh, array.ndim)
-    how = {"dtype": array.dtype, "precision": job.precision, **job.options}
-    return meshfft.plan(array.shape, mesh=mesh, spec=spec, **how)
+    return meshfft.plan(array.shape, mesh=mesh, spec=asked.spec, **asked.options)
 
 
-def _check(job: Job, made: Any, array: Any, neighbours: int) -> None:
-    """Refuses what the plan shows to be impossible, with so many processes of the run on this machine."""
-    from ..files.writing import check_room
-    from .devices import local_devices
-    from .memory import check_memory
-
-    kind = job.options["kind"]
-    refused = made.walk.real and array.dtype.kind == "c"
-    check(not refused, f"{job.source} holds {array.dtype}, and --kind {kind} transforms real numbers: use --kind fft")
-    check_memory(made.peak_bytes, local_devices(made.mesh), neighbours)
-    check_room(job.target, math.prod(made.out_shape) * made.out_dtype.itemsize)
-
-
-def _compute(job: Job, made: Any, array: Any) -> list[Timing]:
-    """Reads, transforms and writes; returns what each step took."""
+def _in_core(work: Work) -> tuple[dict[str, Any], list[Timing]]:
+    """Every device holds its block: reads, transforms and writes; returns what to tell of it."""
     import meshfft
 
-    from ..files import write_array
+    from ..files import record_of, write_array
+    from ..processes import together
     from .execute import run_stages
 
-    spec = made.in_layout.spec
+    job, made, array = work.job, work.plan, work.array
+    _announce(work, made)
+    together(lambda: _check_core(work))
     numbers = array.astype(made.in_dtype if array.dtype.kind == "c" else np.finfo(made.dtype).dtype)
-    with _reporting(job, made) as report:
+    with _reporting(work, _bytes_to_do(work)) as report:
         source = _Counted(numbers, report.advance)
-        y, timings = run_stages(made, lambda: meshfft.shard(source, made.mesh, spec), report)
+        y, timings = run_stages(made, lambda: meshfft.shard(source, made.mesh, made.in_layout.spec), report)
         report.begin("write")
         begun = time.perf_counter()
-        write_array(job.target, y, made.out_layout, overwrite=job.overwrite)
-    return [*timings, Timing("write", None, time.perf_counter() - begun)]
+        record = record_of(made, array.units, array.spacing)
+        write_array(job.target, y, made.out_layout, overwrite=job.overwrite, record=record)
+    return made.to_dict(), [*timings, Timing("write", None, time.perf_counter() - begun)]
+
+
+def _in_passes(work: Work) -> tuple[dict[str, Any], list[Timing]]:
+    """Every process holds a piece at a time; returns what to tell of it."""
+    from jax.sharding import Mesh
+
+    from ..files import record_of
+    from ..files.passing import run_passes
+    from ..passes import passes
+    from .memory import device_bytes
+
+    job, made, array = work.job, work.plan, work.array
+    options = {name: value for name, value in work.asked.options.items() if name != "order"}
+    shared = work.local[0].platform == "cpu"
+    mesh = Mesh(np.array(work.local), ("x",))
+    limits = {"budget": job.memory, "device_budget": None if shared else device_bytes(work.local[0])}
+    found = passes(array.shape, mesh=mesh, **limits, **options)
+    _announce(work, found)
+    begun = time.perf_counter()
+    with _reporting(work, found.read_bytes + found.written_bytes) as report:
+        report.begin("passes")
+        told = record_of(made, array.units, array.spacing).to_dict()
+        how = {"overwrite": job.overwrite, "resume": job.resume, "record": told}
+        run_passes(found, array, job.target, report=report.advance, **how)
+    return found.to_dict(), [Timing("passes", None, time.perf_counter() - begun)]
+
+
+def _announce(work: Work, plan: Any) -> None:
+    if work.process == 0 and not work.job.as_json:
+        typer.echo(f"{plan}\n")
+
+
+def _check_core(work: Work) -> None:
+    """Refuses what the plan shows to be impossible."""
+    from ..files.writing import check_room
+    from .memory import check_memory
+
+    check_memory(work.plan.peak_bytes, work.local, work.neighbours)
+    check_room(work.job.target, math.prod(work.plan.out_shape) * work.plan.out_dtype.itemsize)
+
+
+def _needed(work: Work) -> int:
+    """Bytes that this process takes to transform all its blocks at once."""
+    return work.plan.peak_bytes * len(work.local)
 
 
 class _Counted:
@@ -130,41 +168,35 @@ class _Counted:
         return block
 
 
-def _reporting(job: Job, made: Any) -> contextlib.AbstractContextManager[Report]:
+def _reporting(work: Work, total: int) -> contextlib.AbstractContextManager[Report]:
     """What tells how far it is: lines of JSON, or on process 0 a bar."""
-    import jax
-
-    total = _bytes_to_do(made)
-    if job.log_json:
-        return log(total, jax.process_index())
-    return bar(total, in_bytes=True, shown=jax.process_index() == 0)
+    return log(total, work.process) if work.job.log_json else bar(total, in_bytes=True, shown=work.process == 0)
 
 
-def _bytes_to_do(made: Any) -> int:
+def _bytes_to_do(work: Work) -> int:
     """Bytes that this process reads, takes through every step, and writes."""
-    from .devices import local_devices
-
+    made = work.plan
     blocks = [math.prod(stage.in_layout.block) * stage.in_dtype.itemsize for stage in made.stages]
     read = math.prod(made.in_layout.block) * made.in_dtype.itemsize
     written = math.prod(made.out_layout.block) * made.out_dtype.itemsize
-    return (read + sum(blocks) + written) * len(local_devices(made.mesh))
+    return (read + sum(blocks) + written) * len(work.local)
 
 
-def _draw(job: Job, plot: Path) -> None:
+def _draw(target: Path, plot: Path, axes: tuple[int, ...], overwrite: bool) -> None:
     """The picture, from slices of the file just written."""
     from ..files import open_array
     from ..picture import central_planes, save_spectrum
 
-    with open_array(job.target) as spectrum:
-        planes = central_planes(spectrum.shape, job.options["axes"])
-        found = [np.abs(spectrum[plane.at]) for plane in planes]
-        save_spectrum(plot, found, planes, overwrite=job.overwrite)
+    with open_array(target) as spectrum:
+        planes = central_planes(spectrum.shape, axes)
+        save_spectrum(plot, [np.abs(spectrum[plane.at]) for plane in planes], planes, overwrite=overwrite)
 
 
-def _report(job: Job, made: Any, timings: list[Timing]) -> None:
+def _report(work: Work, facts: dict[str, Any], timings: list[Timing]) -> None:
+    job, made = work.job, work.plan
     if job.as_json:
         files = {"input": str(job.source), "output": str(job.target), "plot": str(job.plot) if job.plot else None}
-        print_json({**made.to_dict(), **files, "measured": [timing._asdict() for timing in timings]})
+        print_json({**facts, **files, "measured": [timing._asdict() for timing in timings]})
         return
     print_timings(timings)
     typer.echo(f"Wrote {job.target}: {made.out_dtype} {' x '.join(map(str, made.out_shape))}.")
