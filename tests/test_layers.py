@@ -12,7 +12,7 @@ LAYERS = """
 errors
 layout work norms tiers planes limbs zplane extras atomic processes schedule hardware torus
 dtypes phase precision chips orders hlo ring swap spread binned inverse picture
-machine matrices local storage frequencies trig manual
+machine matrices local storage frequencies trig manual cutting
 real trig_local
 topology arguments meshes steps
 points walk moves
@@ -21,8 +21,8 @@ choice
 dispatch intake
 calls solve
 plan api cosine hermitian kdft separable shifts
-planning aot array_api scipy_backend
-wavenumbers fields
+planning aot array_api scipy_backend pieces
+wavenumbers fields passes
 spectral convolution
 power
 replay calibrate

@@ -28,11 +28,21 @@ def replacing(path: Path, overwrite: bool = False) -> Iterator[Path]:
     try:
         yield temporary
         _sync(temporary)
-        refuse_existing(path, overwrite)
-        _move(temporary, final)
-        _sync_entry(final.parent)
+        put(temporary, path, overwrite)
     finally:
         _remove(temporary)
+
+
+def put(new: Path, path: Path, overwrite: bool = False) -> None:
+    """Moves a complete file or folder, which is on the disk already, onto `path`.
+
+    Raises:
+        FileExistsError: `path` exists and may not be overwritten.
+    """
+    refuse_existing(path, overwrite)
+    final = path.resolve()
+    _move(new, final)
+    _sync_entry(final.parent)
 
 
 def refuse_existing(path: Path, overwrite: bool) -> None:

@@ -24,6 +24,11 @@ def walk_table(walk: Walk, itemsize: int, chip: Chip) -> str:
         done = done.union(step.dims)
         rows.append((step.name(before), after.label(done), *_counts(work)))
     rows.append(("per device", "", *_counts(walk.work(itemsize, chip))))
+    return ruled(rows)
+
+
+def ruled(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of two words and some numbers as a table, with rules below the first row and above the last."""
     lines = _lines(rows)
     rule = "-" * max(len(part) for line in lines for part in line.split("\n"))
     return "\n".join([lines[0], rule, *lines[1:-1], rule, lines[-1]])
@@ -75,7 +80,7 @@ def _counts(work: Work) -> tuple[str, ...]:
 
 def _lines(rows: Sequence[Sequence[str]]) -> list[str]:
     """Words to the left, numbers to the right; where that is too wide, every row has its numbers on a second line."""
-    widths = [max(len(row[j]) for row in rows) for j in range(len(HEADS))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     words = ["  ".join(cell.ljust(w) for cell, w in zip(row[:2], widths, strict=False)) for row in rows]
     numbers = ["  ".join(cell.rjust(w) for cell, w in zip(row[2:], widths[2:], strict=True)) for row in rows]
     folds = len(words[0]) + 2 + len(numbers[0]) > WIDTH
