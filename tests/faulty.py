@@ -15,7 +15,15 @@ from meshfft.cli.app import main
 
 def first(act: Callable[[], None]) -> Callable[[Any], Any]:
     """A decorator: the function does this before it does its own work."""
-    return lambda work: lambda *args, **options: (act(), work(*args, **options))[1]
+
+    def decorate(work: Callable[..., Any]) -> Callable[..., Any]:
+        def both(*args: Any, **options: Any) -> Any:
+            act()
+            return work(*args, **options)
+
+        return both
+
+    return decorate
 
 
 def fail(error: BaseException) -> Callable[[], None]:

@@ -125,7 +125,7 @@ def _in_passes(work: Work) -> tuple[dict[str, Any], list[Timing]]:
     options = {name: value for name, value in work.asked.options.items() if name != "order"}
     shared = work.local[0].platform == "cpu"
     mesh = Mesh(np.array(work.local), ("x",))
-    limits = {"budget": job.memory, "device_budget": None if shared else device_bytes(work.local[0])}
+    limits: dict[str, Any] = {"budget": job.memory, "device_budget": None if shared else device_bytes(work.local[0])}
     found = passes(array.shape, mesh=mesh, **limits, **options)
     _announce(work, found)
     begun = time.perf_counter()
