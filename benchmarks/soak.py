@@ -50,7 +50,8 @@ def summary(found: dict[str, Any]) -> str:
     grown = found["resident_bytes"][-1] - found["resident_bytes"][0]
     return (
         f"{found['rounds']} rounds in {found['seconds']:.0f} s, checksums of the spectrum: {found['checksums']}, "
-        f"error back {found['error']:.1e}, resident {found['resident_bytes'][-1] / 1e6:.0f} MB, grown by {grown / 1e6:.1f} MB"
+        f"error back {found['error']:.1e}, resident {found['resident_bytes'][-1] / 1e6:.0f} MB, "
+        f"grown by {grown / 1e6:.1f} MB"
     )
 
 
