@@ -76,8 +76,10 @@ def open_nifti(path: Path, _: str | None) -> Iterator[Source]:
 
 def _scales(header: Any, ndim: int) -> tuple[tuple[str, ...], tuple[float, ...]]:
     """Units and sizes of voxels; a size that is none counts as 1 without a unit."""
-    space, time = header.get_xyzt_units()
-    units = (*(space,) * 3, time, *("",) * ndim)[:ndim]
+    units = ("unknown",) * ndim
+    with contextlib.suppress(KeyError):  # a code of no unit
+        space, time = header.get_xyzt_units()
+        units = (*(space,) * 3, time, *("unknown",) * ndim)[:ndim]
     known = [math.isfinite(size) and size > 0 for size in header.get_zooms()]
     sizes = [float(size) if ok else 1.0 for size, ok in zip(header.get_zooms(), known, strict=True)]
     named = [unit if ok and unit != "unknown" else "" for unit, ok in zip(units, known, strict=True)]
