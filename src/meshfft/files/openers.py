@@ -20,7 +20,7 @@ import numpy as np
 from ..errors import check
 from ..extras import need
 from .grid import Box
-from .source import Refused, Source, check_numbers, choose, source_of
+from .source import PIECE_BYTES, Refused, Source, assigning, check_numbers, choose, source_of
 
 COPY_BYTES = 2**20
 
@@ -31,11 +31,17 @@ def open_npy(path: Path, _: str | None) -> Iterator[Source]:
     have = path.stat().st_size - offset
     check(have >= math.prod(shape) * dtype.itemsize, f"{have} bytes of numbers for shape {shape}")
 
-    def read(box: Box) -> np.ndarray:
-        mapped = np.memmap(path, dtype, "r", offset, shape, "F" if fortran else "C")
-        return np.array(mapped[box], subok=False)
+    def read(box: Box, out: np.ndarray) -> None:
+        out[...] = np.memmap(path, dtype, "r", offset, shape, "F" if fortran else "C")[box]
 
-    yield source_of(path, shape, dtype, read, fortran=fortran)
+    chunk = _run(shape[::-1], dtype.itemsize)[::-1] if fortran else _run(shape, dtype.itemsize)
+    yield source_of(path, shape, dtype, read, chunk=chunk, fortran=fortran)
+
+
+def _run(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Whole inner dimensions, as many as one piece may have: pages between the slices of a map count as memory too."""
+    whole = [math.prod(shape[dim:]) * itemsize <= PIECE_BYTES for dim in range(len(shape))]
+    return tuple(n if fits else 1 for n, fits in zip(shape, whole, strict=True))
 
 
 def npy_header(path: Path) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
@@ -65,14 +71,15 @@ def open_nifti(path: Path, _: str | None) -> Iterator[Source]:
         check(os.path.getsize(plain) >= end, f"{os.path.getsize(plain)} bytes, its header tells of {end}")
         corner = proxy[tuple(slice(0, 1) for _ in proxy.shape)]  # the proxy's own dtype is that before scaling
         units, spacing = _scales(image.header, len(proxy.shape))
-        read = proxy.__getitem__
-        yield source_of(path, proxy.shape, corner.dtype, read, fortran=True, units=units, spacing=spacing)
+        yield source_of(path, proxy.shape, corner.dtype, assigning(proxy), fortran=True, units=units, spacing=spacing)
 
 
 def _scales(header: Any, ndim: int) -> tuple[tuple[str, ...], tuple[float, ...]]:
     """Units and sizes of voxels; a size that is none counts as 1 without a unit."""
-    space, time = header.get_xyzt_units()
-    units = (*(space,) * 3, time, *("",) * ndim)[:ndim]
+    units = ("unknown",) * ndim
+    with contextlib.suppress(KeyError):  # a code of no unit
+        space, time = header.get_xyzt_units()
+        units = (*(space,) * 3, time, *("unknown",) * ndim)[:ndim]
     known = [math.isfinite(size) and size > 0 for size in header.get_zooms()]
     sizes = [float(size) if ok else 1.0 for size, ok in zip(header.get_zooms(), known, strict=True)]
     named = [unit if ok and unit != "unknown" else "" for unit, ok in zip(units, known, strict=True)]
@@ -105,7 +112,7 @@ def open_hdf5(path: Path, dataset: str | None) -> Iterator[Source]:
         check(not asked, f"{away}: give that file", Refused)
         array = file[choose(path, names, dataset)]
         _check_own(path, array)
-        yield source_of(path, array.shape, array.dtype, array.__getitem__, chunk=array.chunks)
+        yield source_of(path, array.shape, array.dtype, assigning(array), chunk=array.chunks)
 
 
 def _leads(link: str, dataset: str | None) -> bool:

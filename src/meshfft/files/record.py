@@ -41,7 +41,7 @@ class Record:
     """Where a stored array came from.
 
     Attributes:
-        kind, inverse, axes, norm: the arguments of `plan`.
+        kind, inverse, axes, norm: the arguments of `plan`; where several make the same transform, the first that do.
         lengths: its `s`, always said: half a spectrum of an odd line comes back odd.
         shape, dtype: of the array that was transformed.
         out_shape, out_dtype: of the stored array, its transform.
@@ -99,8 +99,9 @@ class Record:
         """
         anew = f"transform anew, or remove the attribute from {where}"
         check(isinstance(value, dict), f"{where} has a record that is no object: {anew}")
-        newer = f"{where} has a record of format {_short(value.get('format'))}, this version reads {FORMAT}"
-        check(value.get("format") == FORMAT, f"{newer}: install the version that made it, or {anew}")
+        form = value.get("format")
+        newer = f"{where} has a record of format {_short(form)}, this version reads {FORMAT}"
+        check(type(form) is int and form == FORMAT, f"{newer}: install the version that made it, or {anew}")
         found: dict[str, Any] = {}
         for name, rule in RULES.items():
             given = value.get(name)
@@ -154,7 +155,7 @@ def inverse_options(record: Record) -> dict[str, Any]:
     """What `meshfft.plan` needs, beside a mesh of `record.mesh`, to plan the way back: its shape and its keywords.
 
     The inverse gives `record.lengths` points along each axis, whatever of `record.shape` was cropped or padded. On
-    another mesh leave out `spec`.
+    another mesh leave out `spec`. The method is free: what can be done one way cannot always be undone that way.
     """
     return {
         "shape": record.out_shape,
@@ -166,7 +167,6 @@ def inverse_options(record: Record) -> dict[str, Any]:
         "norm": record.norm,
         "dtype": record.out_dtype,
         "order": record.order,
-        "method": record.method,
         "precision": record.precision,
     }
 

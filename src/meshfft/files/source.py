@@ -1,6 +1,6 @@
 """An array in a file as all kinds of files show it: its shape, its dtype, and slices of it.
 
-`source[slices]` reads those positions and no others, in pieces of at most 64 MiB, or one chunk where a file has larger
+`source[slices]` reads those positions and no others, in pieces of at most 32 MiB, or one chunk where a file has larger
 ones: what is read is the only thing of its own size in memory. Invariant: whatever a reader raises on a damaged file
 becomes one ValueError that names the file.
 """
@@ -19,8 +19,11 @@ from ..errors import check
 from .grid import Box, pieces, within
 
 DTYPES = tuple(np.dtype(code) for code in "?bBhHiIlLqQefdFD")
+PIECE_BYTES = 32 * 2**20
 MOST_BYTES = 2**60  # no file system holds an array that is larger
 CHUNK_LIMIT = 2**30  # a chunk is decoded whole
+
+Read = Callable[[Box, np.ndarray], None]
 
 
 class Refused(ValueError):
@@ -35,7 +38,7 @@ class Source:
         path: the file, or the folder of a Zarr store.
         shape: of the array.
         dtype: of what slices give, in native byte order.
-        read: reads a box of it.
+        read: reads a box of it into an array of the same shape.
         chunk: what the file can give at once; boxes are made of whole ones where they can.
         fortran: whether the first dimension is the one that lies in one run.
         units: of each dimension, empty where the file does not tell.
@@ -46,7 +49,7 @@ class Source:
     path: Path
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    read: Callable[[Box], Any]
+    read: Read
     chunk: tuple[int, ...]
     fortran: bool
     units: tuple[str, ...]
@@ -61,10 +64,15 @@ class Source:
         """Reads the positions at `index` (slices without steps, or integers) as an array of this source's dtype."""
         box, single = _box(index, self.shape)
         found = np.empty([s.stop - s.start for s in box], self.dtype)
-        with readable(self.path):
-            for piece in pieces(box, self.chunk, self.dtype.itemsize, fortran=self.fortran):
-                found[within(piece, [s.start for s in box])] = self.read(piece)
+        self.into(found, box)
         return found[tuple(0 if one else slice(None) for one in single)]
+
+    def into(self, out: np.ndarray, index: Any) -> None:
+        """Reads the positions at `index` into an array of so many dimensions, which needs no memory of that size."""
+        box, _ = _box(index, self.shape)
+        with readable(self.path):
+            for piece in pieces(box, self.chunk, self.dtype.itemsize, PIECE_BYTES, fortran=self.fortran):
+                self.read(piece, out[within(piece, [s.start for s in box])])
 
     def astype(self, dtype: Any) -> "Source":
         """The same array, every slice converted to `dtype` as it is read."""
@@ -75,7 +83,7 @@ def source_of(
     path: Path,
     shape: tuple[int, ...],
     dtype: np.dtype[Any],
-    read: Callable[[Box], Any],
+    read: Read,
     *,
     chunk: tuple[int, ...] | None = None,
     fortran: bool = False,
@@ -117,6 +125,15 @@ def check_chunk(path: Path, chunk: tuple[int, ...], itemsize: int) -> None:
         f"{path} has chunks of shape {chunk}, {nbytes / 1e9:.3g} GB: write it anew with chunks of at most {limit}",
         Refused,
     )
+
+
+def assigning(array: Any) -> Read:
+    """Reads by slices of something that gives arrays for them."""
+
+    def read(box: Box, out: np.ndarray) -> None:
+        out[...] = array[box]
+
+    return read
 
 
 @contextlib.contextmanager

@@ -59,10 +59,15 @@ def open_zarr(path: Path, dataset: str | None) -> Iterator[Source]:
         check(same, f"{what}: remove its attribute {KEY!r}", Refused)
     handle = _opened(tensorstore, folder, found)
 
-    def read(box: Box) -> np.ndarray:
+    def read(box: Box, out: np.ndarray) -> None:
         _check_files(path, root, folder, found, box)
+        part = handle[box]
         with system_words():
-            return handle[box].read().result()
+            if out.dtype == found.dtype.newbyteorder("="):
+                place = tensorstore.d[:].translate_to[0]
+                tensorstore.array(out, copy=False, write=True).write(part[place]).result()
+            else:
+                out[...] = part.read().result()
 
     source = source_of(path, found.shape, found.dtype, read, chunk=found.chunk)
     if record is not None:
