@@ -93,10 +93,12 @@ def _dense(mf: Any, mesh: Mesh) -> Rows:
     points, there = [mf.Points.turns(turns), mf.Points.zoom(0.1, 0.3, 4)], powers(turns, None, 16)
     truth = separable(z, [there, powers(0.1 + 0.05 * np.arange(4), None, 8)])
     yield "kdftn", mf.kdftn(x, points), truth
+    cut = mf.Points.turns(mf.shard(turns.astype("f4"), mesh, P("x")))
+    yield "points that are cut", mf.kdftn(x, [cut], axes=(0,)), separable(z, [powers(cut.angle, None, 16)], (0,))
     found = mf.ikdftn(mf.kdftn(x, points[:1], axes=(0,)), points[:1], axes=(0,))
     assert isinstance(found, mf.Solution)
     yield "ikdftn", found.value, z
-    yield "residual", found.residual, np.zeros(())
+    yield "residual", np.asarray(found.residual), np.zeros(())
     made = mf.BlockMatrix((4, 8), lambda k, n: jnp.cos(k[:, None] * n.astype(jnp.float32)))
     cosines = np.cos(np.outer(np.arange(4), np.arange(8)))
     for name, given in (("here", jnp.asarray(there, "complex64")), ("of NumPy", there)):
@@ -129,7 +131,7 @@ def _spectral(mf: Any, mesh: Mesh) -> Rows:
     shells = [(np.sqrt(waves) >= a) & (np.sqrt(waves) < b) for a, b in itertools.pairwise(edges)]
     energy, counts = np.abs(np.fft.fftn(r) / r.size) ** 2, np.array([shell.sum() for shell in shells])
     power, means = ([part[shell].mean() for shell in shells] for part in (energy, np.sqrt(waves)))
-    yield "power_spectrum", tuple(found), (np.array(means), np.array(power), counts)
+    yield "power_spectrum", tuple(map(np.asarray, found)), (np.array(means), np.array(power), counts)
 
 
 def _plans(mf: Any, mesh: Mesh) -> Rows:

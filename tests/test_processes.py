@@ -106,12 +106,23 @@ def test_every_process_holds_its_own_part(runs: dict[int, Run], count: int) -> N
         assert sum(name.startswith("fftn|0|") for name in process) == 8 // count
 
 
+def test_all_processes_compile_one_program(runs: dict[int, Run]) -> None:
+    """Catches programs that hang on the order of a set of names, which every process hashes in its own way."""
+    assert len({tuple(said["texts"]) for run in runs.values() for said in run.said}) == 1
+
+
 @pytest.mark.parametrize("count", COUNTS[1:])
 def test_processes_by_themselves(runs: dict[int, Run], count: int) -> None:
     """Catches what only works when all processes take part: each transforms by itself, as often as it likes."""
     for index, said in enumerate(runs[count].said):
         assert len(said["alone"]) == 1 + index
         assert max(said["alone"]) <= 1e-6
+
+
+@pytest.mark.parametrize("count", COUNTS[1:])
+def test_a_process_gives_its_own_blocks(runs: dict[int, Run], count: int) -> None:
+    """Catches arrays that are sent to all processes only to be cut, which JAX's device_put does to compare them."""
+    assert {said["own"] for said in runs[count].said} == {0.0}
 
 
 @pytest.mark.parametrize("count", COUNTS[1:])
