@@ -177,7 +177,8 @@ class Passes:
 
     def __str__(self) -> str:
         many = "one pass" if len(self.steps) == 1 else f"{len(self.steps)} passes"
-        head = [self._title(), f"{many} over the store, {self._held()}"]
+        sizes = ", ".join(f"{k}={v}" for k, v in axis_sizes(self.steps[0].plans[0].mesh).items()) or "none"
+        head = [self._title(), f"{many} over the store, mesh {sizes}, {self._held()}"]
         sums = [quantity(n, "B") for n in (self.read_bytes, self.written_bytes, max(self.disk_bytes))]
         table = ruled([HEADS, *map(self._row, range(len(self.steps))), ("in all", "", "", "", *sums)])
         extra = quantity(self.extra_bytes, "B") if self.extra_bytes else "nothing"
@@ -189,18 +190,17 @@ class Passes:
         return f"<Passes: {self.kind} of {self.shape}, {many} pieces, {quantity(self.peak_bytes, 'B')} at the peak>"
 
     def _title(self) -> str:
-        sizes = ", ".join(f"{k}={v}" for k, v in axis_sizes(self.steps[0].plans[0].mesh).items()) or "none"
         there, back = (" x ".join(map(str, shape)) for shape in (self.shape, self.out_shape))
         turned = f" {self.dtype.name} to {back}" * ((self.shape, self.dtype) != (self.out_shape, self.out_dtype))
-        return f"{self.kind} of {there}{turned} {self.out_dtype.name}, mesh {sizes}"
+        return f"{self.kind} of {there}{turned} {self.out_dtype.name}"
 
     def _held(self) -> str:
         """What a process holds at the peak, of what it may."""
-        words = f"{quantity(self.peak_bytes, 'B')} of {quantity(self.budget, 'B')} per process at the peak"
+        words = f"{quantity(self.peak_bytes, 'B')} of {quantity(self.budget, 'B')} a process at the peak"
         if self.device_budget is None:
             return words
         device = max(step.device_bytes for step in self.steps)
-        return f"{words}, {quantity(device, 'B')} of {quantity(self.device_budget, 'B')} per device"
+        return f"{words}, {quantity(device, 'B')} of {quantity(self.device_budget, 'B')} a device"
 
     def _row(self, place: int) -> tuple[str, ...]:
         step = self.steps[place]
@@ -231,10 +231,13 @@ def given_dtype(plan: Plan, dtype: np.dtype) -> np.dtype:
 
 
 def host_bytes(plan: Plan, dtype: np.dtype) -> int:
-    """Bytes of the host's copies of a piece stored as `dtype`: as it comes, converted where it is, and as it goes."""
+    """Bytes of the host's copies of a piece stored as `dtype`.
+
+    It comes, and is converted where it has to be; it goes, while the one before it may still be on its way.
+    """
     given = given_dtype(plan, dtype)
     comes = dtype.itemsize + (given.itemsize if given != dtype else 0)
-    return math.prod(plan.shape) * comes + math.prod(plan.out_shape) * plan.out_dtype.itemsize
+    return math.prod(plan.shape) * comes + 2 * math.prod(plan.out_shape) * plan.out_dtype.itemsize
 
 
 def peak_bytes(plan: Plan, dtype: np.dtype) -> int:
