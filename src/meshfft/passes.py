@@ -73,7 +73,7 @@ def passes(
     rows = dict(zip(dims, transform.lengths, strict=True))
     how = {"norm": norm, "inverse": inverse, "method": method, "precision": precision}
     task = _Task(dict(zip(dims, lengths, strict=True)), rows, kind, how, mesh, spec, budget, device_budget, {})
-    return Passes(task.steps(shape, number), transform.name, budget, device_budget)
+    return Passes(task.steps(shape, number), transform, budget, device_budget)
 
 
 class _Task(NamedTuple):
@@ -174,8 +174,8 @@ class _Task(NamedTuple):
         over = self.device_budget is not None and max(device.values()) > self.device_budget
         needs, given, name = (device, self.device_budget, "device_budget") if over else (host, self.budget, "budget")
         dim = max(needs, key=needs.__getitem__)
-        line = f"a line of {self.lengths[dim]} points along dimension {dim} takes {needs[dim]} bytes with its copies"
-        return f"{line}, {name} is {given}: give at least {needs[dim]}, or precision='float32' if it is not"
+        what = f"a line of {self.lengths[dim]} points along dimension {dim} takes {needs[dim]} bytes with its copies"
+        return f"{what}, {name} is {given}: give at least {needs[dim]}, or precision='float32' if it is not"
 
     def _host_bytes(self, made: Plan, dtype: np.dtype) -> int:
         """What the budget is for: all that a process holds, or its copies where devices have a budget of their own."""

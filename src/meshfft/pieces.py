@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .arguments import Transform
 from .cutting import Shape
 from .dtypes import real_dtype
 from .layout import Layout, axis_sizes, dim_name
@@ -102,13 +103,13 @@ class Passes:
 
     Attributes:
         steps: the passes, first to last.
-        kind: what is computed, in a few words.
+        transform: what is computed: dimensions, lengths, sign and factor.
         budget: the bytes that a process may hold; on the host alone where `device_budget` is given.
         device_budget: the bytes that each of its devices may hold, where these have memory of their own.
     """
 
     steps: tuple[Pass, ...]
-    kind: str
+    transform: Transform
     budget: int
     device_budget: int | None = None
 
@@ -157,12 +158,29 @@ class Passes:
         """Bytes that the disk must have free besides those of the result."""
         return max(self.disk_bytes) - self.steps[-1].written_bytes
 
+    def identity(self) -> dict[str, Any]:
+        """What two runs must have in common for pieces of both to make one result; no modelled number is in it."""
+        return {
+            "shape": list(self.shape),
+            "kind": self.transform.name,
+            "axes": list(self.transform.dims),
+            "lengths": list(self.transform.lengths),
+            "scale": self.transform.scale,
+            "precision": self.steps[0].plans[0].dots[0].tier,
+            "mesh": axis_sizes(self.steps[0].plans[0].mesh),
+            "passes": [
+                {"pieces of": list(step.before.block), "steps": [plan.name for plan in step.plans]}
+                for step in self.steps
+            ],
+            "types": [self.dtype.name, *(step.out_dtype.name for step in self.steps)],
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """The passes as plain values, for JSON."""
         return {
             "shape": list(self.shape),
             "out_shape": list(self.out_shape),
-            "kind": self.kind,
+            "kind": self.transform.name,
             "dtype": self.dtype.name,
             "out_dtype": self.out_dtype.name,
             "budget": self.budget,
@@ -187,12 +205,13 @@ class Passes:
 
     def __repr__(self) -> str:
         many = " + ".join(str(len(step.pieces)) for step in self.steps)
-        return f"<Passes: {self.kind} of {self.shape}, {many} pieces, {quantity(self.peak_bytes, 'B')} at the peak>"
+        peak = quantity(self.peak_bytes, "B")
+        return f"<Passes: {self.transform.name} of {self.shape}, {many} pieces, {peak} at the peak>"
 
     def _title(self) -> str:
         there, back = (" x ".join(map(str, shape)) for shape in (self.shape, self.out_shape))
         turned = f" {self.dtype.name} to {back}" * ((self.shape, self.dtype) != (self.out_shape, self.out_dtype))
-        return f"{self.kind} of {there}{turned} {self.out_dtype.name}"
+        return f"{self.transform.name} of {there}{turned} {self.out_dtype.name}"
 
     def _held(self) -> str:
         """What a process holds at the peak, of what it may."""

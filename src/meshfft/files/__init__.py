@@ -1,5 +1,7 @@
 """Sharded array files: read by slices, written shard by shard."""
 
+from .journal import recorded_budget as recorded_budget
+from .passing import run_passes as run_passes
 from .reading import Source as Source
 from .reading import open_array as open_array
 from .writing import check_output as check_output
