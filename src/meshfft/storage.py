@@ -54,7 +54,7 @@ def shard(array: Sliceable | Array, mesh: Mesh, spec: Spec) -> Array:
     if isinstance(array, jax.Array):
         widths = [(0, stored - n) for stored, n in zip(layout.storage, layout.shape, strict=True)]
         return jax.device_put(jnp.pad(array, widths) if not layout.even else array, sharding)
-    return jax.make_array_from_callback(layout.storage, sharding, lambda index: _read(array, layout, index or ()))
+    return _from_blocks(array, layout, sharding)
 
 
 def gather(y: Array, shape: tuple[int, ...]) -> np.ndarray:
@@ -74,11 +74,28 @@ def gather(y: Array, shape: tuple[int, ...]) -> np.ndarray:
     return np.asarray(y)[tuple(slice(0, n) for n in shape)]
 
 
-def _read(array: Sliceable, layout: Layout, index: tuple[slice, ...]) -> np.ndarray:
-    """One device's block, zeros beyond the logical sizes."""
-    bounds = [s.indices(stored)[:2] for s, stored in zip(index, layout.storage, strict=True)]
+def _from_blocks(array: Sliceable, layout: Layout, sharding: NamedSharding) -> Array:
+    """Reads one block after the other, and keeps none on the host once the devices that hold it have it."""
+    places: dict[tuple[tuple[int, int], ...], list[Any]] = {}
+    for device, index in sharding.addressable_devices_indices_map(layout.storage).items():
+        bounds = tuple(s.indices(n)[:2] for s, n in zip(index or (), layout.storage, strict=True))
+        places.setdefault(bounds, []).append(device)
+    stored: list[Array] = []
+    for bounds, devices in places.items():
+        block = _read(array, layout, bounds)
+        stored += [jax.device_put(block, device).block_until_ready() for device in devices]
+    dtype = jax.dtypes.canonicalize_dtype(np.dtype(array.dtype).newbyteorder("="))
+    return jax.make_array_from_single_device_arrays(layout.storage, sharding, stored, dtype=dtype)
+
+
+def _read(array: Sliceable, layout: Layout, bounds: tuple[tuple[int, int], ...]) -> np.ndarray:
+    """One block, zeros beyond the logical sizes."""
     inside = tuple(slice(min(a, n), min(b, n)) for (a, b), n in zip(bounds, layout.shape, strict=True))
-    block = np.asarray(array[inside])
-    block = block.astype(block.dtype.newbyteorder("="), copy=False)  # files are often big-endian, devices are not
-    widths = [(0, b - a - have) for (a, b), have in zip(bounds, block.shape, strict=True)]
-    return np.pad(block, widths) if any(after for _, after in widths) else block
+    sides, whole = [s.stop - s.start for s in inside], [b - a for a, b in bounds]
+    into, native = getattr(array, "into", None), np.dtype(array.dtype).newbyteorder("=")
+    if sides == whole or into is None:
+        block = np.asarray(array[inside]).astype(native, copy=False)  # files are often big-endian, devices are not
+        return np.pad(block, [(0, n - have) for n, have in zip(whole, sides, strict=True)]) if sides != whole else block
+    block = np.zeros(whole, native)
+    into(block[tuple(map(slice, sides))], inside)
+    return block

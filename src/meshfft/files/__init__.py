@@ -2,7 +2,10 @@
 
 from .journal import recorded_budget as recorded_budget
 from .passing import run_passes as run_passes
-from .reading import Source as Source
 from .reading import open_array as open_array
+from .record import Record as Record
+from .record import inverse_options as inverse_options
+from .record import record_of as record_of
+from .source import Source as Source
 from .writing import check_output as check_output
 from .writing import write_array as write_array

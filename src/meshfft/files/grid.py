@@ -20,7 +20,6 @@ SHARD_BYTES = 256 * 2**20
 LEAST_BYTES = 64 * 2**10  # below, a file costs more to open than to read
 MANY_TINY = 1024  # so many are too many, if they are that small
 MANY_FILES = 8192
-PIECE_BYTES = 64 * 2**20
 
 Box = tuple[slice, ...]
 
@@ -72,12 +71,16 @@ def grid_of(layouts: Sequence[Layout], itemsize: int, processes: int = 1) -> Gri
     return _grid(shape, [Side(max(1, min(stored, n))) for stored, n in block], itemsize)
 
 
-def pieces(box: Box, file: Sequence[int], itemsize: int, most: int = PIECE_BYTES) -> Iterator[Box]:
-    """Parts of a box in C order, whole files where they are inside it: of at most so many bytes, or one file."""
+def pieces(box: Box, file: Sequence[int], itemsize: int, most: int, *, fortran: bool = False) -> Iterator[Box]:
+    """Parts of a box, of whole files where these are inside it: of at most so many bytes, or one file.
+
+    They are cut along the first dimension before others, the last if `fortran`, so that each is of long runs.
+    """
     first = [s.start // f for s, f in zip(box, file, strict=True)]
     last = [-(-s.stop // f) for s, f in zip(box, file, strict=True)]
     sides = [Side(max(1, b - a)) for a, b in zip(first, last, strict=True)]
-    parts = _fit(sides, itemsize * math.prod(file), most, range(len(sides)))
+    order = range(len(sides))[:: -1 if fortran else 1]
+    parts = _fit(sides, itemsize * math.prod(file), most, order)
     cuts = (
         [slice(max(s.start, i * f), min(s.stop, (i + n) * f)) for i in range(a, b, n)]
         for s, f, a, b, n in zip(box, file, first, last, parts, strict=True)

@@ -1,13 +1,14 @@
 """Sharded arrays, written shard by shard: one .npy file, or one Zarr array whose chunks follow the shards.
 
-Each device's block is brought to the host alone, cropped to its logical positions and put in its place; the file
-gets its name only when it is complete and on the disk.
+Every process brings the blocks of its own devices to the host, one at a time, crops each to its logical positions and
+puts it in its place. Invariant: the output gets its name when all of it is on the disk, and not before.
 """
 
+import contextlib
 import math
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +19,40 @@ from ..atomic import refuse_existing, replacing
 from ..errors import check
 from ..extras import need
 from ..layout import Layout, from_spec
-from .reading import is_zarr
+from ..processes import exchange, together
+from .grid import Grid, grid_of
+from .record import Record
+from .source import DTYPES
+from .stores import KINDS, Store, create_store, open_store
+from .zarr import is_zarr
 
-CHUNK_BYTES = 64 * 2**20  # a slice read back decodes whole chunks, and Zarr reads some ten at a time
 
-
-def write_array(path: str | Path, array: jax.Array, shape: Sequence[int] | Layout, *, overwrite: bool = False) -> None:
+def write_array(
+    path: str | Path,
+    array: jax.Array,
+    shape: Sequence[int] | Layout,
+    *,
+    overwrite: bool = False,
+    record: Record | None = None,
+) -> None:
     """Writes a sharded array to a .npy file or a .zarr store, without its padding.
 
-    Holds one device's block in host memory at a time. Whatever goes wrong, what stood under `path` before stands there
-    after.
+    Holds one device's block in host memory at a time, and 128 MiB besides. Whatever goes wrong, what stood under `path`
+    before stands there after. Where the array is spread over several processes, all of them call this, and each writes
+    its own blocks.
 
     Args:
-        path: the file to write; its suffix chooses the format.
+        path: the file to write, on a file system that all processes share; its suffix chooses the format.
         array: the array, padded at the tail as `shard` and transforms of natural order leave it.
         shape: its logical shape; or its layout (`plan.out_layout`), which may have padding anywhere.
         overwrite: whether a file already there may be replaced.
+        record: where the array came from (`record_of(plan)`), kept beside it in a .zarr store.
 
     Raises:
-        ValueError: the suffix is unknown, or `array` is not one that stores this shape.
+        ValueError: the suffix is unknown, `array` is not one that stores this shape, the record is of another one, or
+            several processes would share the chunks of a .zarr store.
         OSError: `path` exists and `overwrite` is false, it cannot be written, or the disk is full.
-        NotImplementedError: some shards belong to other processes.
+        PeerError: another process failed.
 
     Example:
         >>> write_array("spectrum.npy", plan(x), plan.out_layout)  # doctest: +SKIP
@@ -49,11 +63,17 @@ def write_array(path: str | Path, array: jax.Array, shape: Sequence[int] | Layou
         f"shape {layout.shape} is stored as {layout.storage}, the array has shape {array.shape}: give its logical shape"
     )
     check(layout.storage == array.shape, fits)
-    far = "some shards are on devices of other processes: write from a program of a single process"
-    check(array.is_fully_addressable, far, NotImplementedError)
-    check_output(path, overwrite, math.prod(layout.shape) * array.dtype.itemsize)
-    with replacing(path, overwrite) as temporary:
-        WRITERS[path.suffix](temporary, array, layout)
+    check(array.dtype in DTYPES, f"the array is of {array.dtype}: give one of integers, real or complex numbers")
+    if record is not None:
+        what = f"the array has shape {layout.shape} and the record is of one of {record.out_shape}"
+        check(record.out_shape == layout.shape, f"{what}: give the record of its plan")
+    devices: Any = array.sharding.device_set
+    owners = {device.process_index for device in devices}
+    grid = grid_of([layout], array.dtype.itemsize, len(owners)) if path.suffix == ".zarr" else Grid(layout.shape)
+    if owners == {jax.process_index()}:
+        _write_alone(path, array, layout, grid, overwrite, record)
+    elif len(owners) > 1:
+        _write_together(path, array, layout, grid, overwrite, record)
 
 
 def check_output(path: str | Path, overwrite: bool, nbytes: int) -> None:
@@ -69,9 +89,9 @@ def check_output(path: str | Path, overwrite: bool, nbytes: int) -> None:
         OSError: it exists, its folder does not or is not writable, or the disk has not enough room.
     """
     path = Path(path)
-    check(path.suffix in WRITERS, f"{path} is of no kind that can be written: end it in {' or '.join(WRITERS)}")
+    check(path.suffix in KINDS, f"{path} is of no kind that can be written: end it in {' or '.join(KINDS)}")
     if path.suffix == ".zarr":
-        need("zarr", "writing Zarr")
+        need("tensorstore", "writing Zarr")
     refuse_existing(path, overwrite)
     same = is_zarr(path) if path.suffix == ".zarr" else path.is_file()
     check(same or not path.exists(), f"{path} exists and is no {path.suffix} output: name another")
@@ -95,25 +115,52 @@ def _layout(array: jax.Array, shape: tuple[int, ...]) -> Layout:
     return from_spec(shape, {}, None)
 
 
-def _write_npy(path: Path, array: jax.Array, layout: Layout) -> None:
-    file: Any = np.lib.format.open_memmap(path, mode="w+", dtype=array.dtype, shape=layout.shape)
-    if hasattr(os, "posix_fallocate"):  # else a disk that fills up under a mapped file kills the process
-        with open(path, "rb+") as handle:
-            os.posix_fallocate(handle.fileno(), 0, os.fstat(handle.fileno()).st_size)
-    _fill(file, array, layout)
-    file.flush()
+def _write_alone(
+    path: Path, array: jax.Array, layout: Layout, grid: Grid, overwrite: bool, record: Record | None
+) -> None:
+    check_output(path, overwrite, _nbytes(array, layout))
+    with replacing(path, overwrite) as temporary:
+        store = _created(temporary, path.suffix, array, layout, grid, record)
+        _fill(store, array, layout)
 
 
-def _write_zarr(path: Path, array: jax.Array, layout: Layout) -> None:
-    chunks = _chunks(layout.block, array.dtype.itemsize)
-    zarr = need("zarr", "writing Zarr")
-    # uncompressed: a spectrum is noise to a compressor, which would take longer than the transform
-    file = zarr.create_array(path, shape=layout.shape, dtype=array.dtype, chunks=chunks, compressors=None)
-    _fill(file, array, layout)
+def _write_together(
+    path: Path, array: jax.Array, layout: Layout, grid: Grid, overwrite: bool, record: Record | None
+) -> None:
+    """The first process makes the file and gives it its name in the end; all write to it."""
+    together(lambda: check_output(path, overwrite, _nbytes(array, layout)))
+    with contextlib.ExitStack() as stack:
+
+        def begin() -> str | None:
+            if jax.process_index() > 0:
+                return None
+            temporary = stack.enter_context(replacing(path, overwrite))
+            _created(temporary, path.suffix, array, layout, grid, record)
+            return temporary.name
+
+        name = exchange(together(begin))[0]
+        store = together(lambda: _shared(path.resolve().with_name(name), path.suffix))
+        together(lambda: _fill(store, array, layout))
+        together(stack.close)
 
 
-def _fill(file: Any, array: jax.Array, layout: Layout) -> None:
-    """Copies the logical part of every shard to its place, once where several devices hold the same."""
+def _nbytes(array: jax.Array, layout: Layout) -> int:
+    return math.prod(layout.shape) * array.dtype.itemsize
+
+
+def _created(temporary: Path, kind: str, array: jax.Array, layout: Layout, grid: Grid, record: Record | None) -> Store:
+    told = None if record is None else record.to_dict()
+    return create_store(temporary, layout.shape, array.dtype, grid, told, kind=kind)
+
+
+def _shared(temporary: Path, kind: str) -> Store:
+    unseen = f"process {jax.process_index()} does not find {temporary}, which process 0 made"
+    check(temporary.exists(), f"{unseen}: write to a file system that all processes share", FileNotFoundError)
+    return open_store(temporary, kind)
+
+
+def _fill(store: Store, array: jax.Array, layout: Layout) -> None:
+    """Puts the logical part of every shard in its place, once where several devices hold the same, and on the disk."""
     starts = [layout.starts(dim) for dim in range(layout.ndim)]
     counts = [layout.counts(dim) for dim in range(layout.ndim)]
     for shard in array.addressable_shards:
@@ -122,16 +169,5 @@ def _fill(file: Any, array: jax.Array, layout: Layout) -> None:
         count = [int(size[i]) for size, i in zip(counts, at, strict=True)]
         if shard.replica_id == 0:
             place = tuple(slice(a, a + n) for a, n in zip(first, count, strict=True))
-            file[place] = np.asarray(shard.data)[tuple(slice(n) for n in count)]
-
-
-def _chunks(block: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """The block, or an even part of it: the outer dimensions are divided until a chunk is small enough."""
-    chunks = list(block)
-    for dim, size in enumerate(block):
-        most = max(1, CHUNK_BYTES // (itemsize * math.prod(chunks[dim + 1 :])))
-        chunks[dim] = max(d for d in range(1, size + 1) if size % d == 0 and d <= most)
-    return tuple(chunks)
-
-
-WRITERS: dict[str, Callable[[Path, jax.Array, Layout], None]] = {".npy": _write_npy, ".zarr": _write_zarr}
+            store.write(place, np.asarray(shard.data)[tuple(slice(n) for n in count)])
+    store.flush()

@@ -1,0 +1,187 @@
+"""An array in a file as all kinds of files show it: its shape, its dtype, and slices of it.
+
+`source[slices]` reads those positions and no others, in pieces of at most 32 MiB, or one chunk where a file has larger
+ones: what is read is the only thing of its own size in memory. Invariant: whatever a reader raises on a damaged file
+becomes one ValueError that names the file.
+"""
+
+import contextlib
+import dataclasses
+import math
+import operator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import check
+from .grid import Box, pieces, within
+
+DTYPES = tuple(np.dtype(code) for code in "?bBhHiIlLqQefdFD")
+PIECE_BYTES = 32 * 2**20
+MOST_BYTES = 2**60  # no file system holds an array that is larger
+CHUNK_LIMIT = 2**30  # a chunk is decoded whole
+
+Read = Callable[[Box, np.ndarray], None]
+
+
+class Refused(ValueError):
+    """A line that is clear already: `readable` adds nothing to it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """An array in a file.
+
+    Attributes:
+        path: the file, or the folder of a Zarr store.
+        shape: of the array.
+        dtype: of what slices give, in native byte order.
+        read: reads a box of it into an array of the same shape.
+        chunk: what the file can give at once; boxes are made of whole ones where they can.
+        fortran: whether the first dimension is the one that lies in one run.
+        units: of each dimension, empty where the file does not tell.
+        spacing: of the positions along each dimension, in these units; 1.0 where the file does not tell.
+        record: what the store says of itself, as `files.record.Record.to_dict` makes it; None where it says nothing.
+    """
+
+    path: Path
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    read: Read
+    chunk: tuple[int, ...]
+    fortran: bool
+    units: tuple[str, ...]
+    spacing: tuple[float, ...]
+    record: dict[str, Any] | None = None
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        """Reads the positions at `index` (slices without steps, or integers) as an array of this source's dtype."""
+        box, single = _box(index, self.shape)
+        found = np.empty([s.stop - s.start for s in box], self.dtype)
+        self.into(found, box)
+        return found[tuple(0 if one else slice(None) for one in single)]
+
+    def into(self, out: np.ndarray, index: Any) -> None:
+        """Reads the positions at `index` into an array of so many dimensions, which needs no memory of that size."""
+        box, _ = _box(index, self.shape)
+        with readable(self.path):
+            for piece in pieces(box, self.chunk, self.dtype.itemsize, PIECE_BYTES, fortran=self.fortran):
+                self.read(piece, out[within(piece, [s.start for s in box])])
+
+    def astype(self, dtype: Any) -> "Source":
+        """The same array, every slice converted to `dtype` as it is read."""
+        return dataclasses.replace(self, dtype=np.dtype(dtype))
+
+
+def source_of(
+    path: Path,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    read: Read,
+    *,
+    chunk: tuple[int, ...] | None = None,
+    fortran: bool = False,
+    units: tuple[str, ...] | None = None,
+    spacing: tuple[float, ...] | None = None,
+) -> Source:
+    """A Source of these, once shape, dtype and chunks are seen to be right.
+
+    Raises:
+        Refused: it holds no array of numbers, or chunks too large to be read one at a time.
+    """
+    check_numbers(path, shape, dtype)
+    plain, ones = dtype.newbyteorder("="), (1,) * len(shape)
+    chunk = ones if chunk is None else chunk
+    check_chunk(path, chunk, dtype.itemsize)
+    units = ("",) * len(shape) if units is None else units
+    spacing = (1.0,) * len(shape) if spacing is None else spacing
+    return Source(path, tuple(shape), plain, read, chunk, fortran, units, spacing)
+
+
+def check_numbers(path: Path, shape: tuple[int, ...] | None, dtype: np.dtype[Any]) -> None:
+    """Raises Refused unless it is an array of numbers that can be."""
+    wanted = "give an array of integers, or of real or complex numbers of at most 64 bits a part"
+    check(not dtype.hasobject, f"{path} holds Python objects or strings, which are not loaded: {wanted}", Refused)
+    check(dtype.newbyteorder("=") in DTYPES, f"{path} holds values of dtype {dtype}: {wanted}", Refused)
+    check(bool(shape), f"{path} holds no array but a single value: give an array of at least one dimension", Refused)
+    sizes = shape or ()
+    can = min(sizes) >= 0 and math.prod(sizes) * dtype.itemsize <= MOST_BYTES
+    check(can, f"{path} says that its shape is {sizes}, which no array has: it is damaged, make it anew", Refused)
+    check(0 not in sizes, f"{path} holds an empty array of shape {shape}: give one that has values", Refused)
+
+
+def check_chunk(path: Path, chunk: tuple[int, ...], itemsize: int) -> None:
+    """Raises Refused where a chunk is too large to be in memory whole, as it must be to be read."""
+    nbytes = itemsize * math.prod(chunk)
+    limit = f"{CHUNK_LIMIT / 1e9:.2g} GB"
+    check(
+        min(chunk) > 0 and nbytes <= CHUNK_LIMIT,
+        f"{path} has chunks of shape {chunk}, {nbytes / 1e9:.3g} GB: write it anew with chunks of at most {limit}",
+        Refused,
+    )
+
+
+def assigning(array: Any) -> Read:
+    """Reads by slices of something that gives arrays for them."""
+
+    def read(box: Box, out: np.ndarray) -> None:
+        out[...] = array[box]
+
+    return read
+
+
+@contextlib.contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turns whatever a reader raises on a damaged file into one ValueError that names the file."""
+    try:
+        yield
+    except (Refused, ImportError):
+        raise
+    except Exception as error:  # readers of other packages, given bytes that anyone may have made
+        if isinstance(error, OSError) and error.errno:  # the system's own word: no permission, no room, a failing disk
+            raise
+        reason = " ".join(str(error).split(" [")[0].split())[:300] or type(error).__name__
+        raise ValueError(
+            f"{path} cannot be read, it is damaged or cut short ({reason}): make or copy it anew"
+        ) from error
+
+
+def choose(path: Path, names: list[str], dataset: str | None) -> str:
+    """The dataset asked for, or the only one there is."""
+    check(len(names) > 0, f"{path} has no dataset: give a file that has one", Refused)
+    listed = ", ".join(names[:20]) + ", ..." * (len(names) > 20)
+    if dataset is None:
+        check(len(names) == 1, f"{path} has {len(names)} datasets ({listed}): name one of them", Refused)
+        return names[0]
+    name = dataset.strip("/")
+    check(name in names, f"{path} has no dataset {dataset!r}, it has {listed}: name one of those", Refused)
+    return name
+
+
+def _box(index: Any, shape: tuple[int, ...]) -> tuple[Box, list[bool]]:
+    """The positions that an index stands for, and which dimensions it takes a single one of."""
+    given = list(index) if isinstance(index, tuple) else [index]
+    rest = len(shape) - sum(entry is not Ellipsis for entry in given)
+    many = f"index {index} has more entries than the array, of shape {shape}, has dimensions"
+    check(rest >= 0, f"{many}: leave some out", IndexError)
+    if Ellipsis not in given:
+        given.append(Ellipsis)
+    at = given.index(Ellipsis)
+    given[at : at + 1] = [slice(None)] * rest
+    return tuple(map(_slice, given, shape)), [not isinstance(entry, slice) for entry in given]
+
+
+def _slice(entry: Any, size: int) -> slice:
+    if isinstance(entry, slice):
+        start, stop, step = entry.indices(size)
+        check(step == 1, f"slice {entry} has a step: read without one", IndexError)
+        return slice(start, max(start, stop))
+    place = operator.index(entry)
+    check(-size <= place < size, f"index {place} is out of range: the dimension has {size} positions", IndexError)
+    return slice(place % size, place % size + 1)
