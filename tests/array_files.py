@@ -1,20 +1,21 @@
-"""Array files made by the packages that define them, and the refusals of those that are not right."""
+"""Array files made by the packages that define them, or by hand, and the refusals of those that are not right."""
 
+import copy
+import json
 from pathlib import Path
 from typing import Any
 
-import h5py
 import jax
-import nibabel
 import numpy as np
 import pytest
-import zarr
 from jax.sharding import NamedSharding, PartitionSpec
 
 from meshfft.files import open_array
 from meshfft.layout import from_spec
 
-VALUES = np.arange(2 * 3 * 5, dtype=np.float32).reshape(2, 3, 5)
+h5py, nibabel, zarr = (pytest.importorskip(name) for name in ("h5py", "nibabel", "zarr"))
+
+VALUES: np.ndarray = np.arange(2 * 3 * 5, dtype=np.float32).reshape(2, 3, 5)
 
 
 def save(path: Path, array: np.ndarray) -> Path:
@@ -55,10 +56,37 @@ def raises(error: BaseException) -> Any:
     return fail
 
 
-def refusal(path: Path) -> str:
+def refusal(path: Path, dataset: str | None = None) -> str:
     """The one line that opening and reading `path` is refused with."""
-    with pytest.raises((ValueError, FileNotFoundError)) as caught, open_array(path) as source:
+    with pytest.raises((ValueError, OSError)) as caught, open_array(path, dataset) as source:
         source[...]
     text = str(caught.value)
-    assert path.name in text and "\n" not in text and ": " in text
+    assert path.name in text and "\n" not in text and ": " in text and len(text) < 800
     return text
+
+
+BYTES: dict[str, Any] = {"name": "bytes", "configuration": {"endian": "little"}}
+GZIP: dict[str, Any] = {"name": "gzip", "configuration": {"level": 1}}
+
+METADATA: dict[str, Any] = {
+    "zarr_format": 3,
+    "node_type": "array",
+    "shape": [4, 4],
+    "data_type": "float32",
+    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4, 4]}},
+    "chunk_key_encoding": {"name": "default"},
+    "fill_value": 0,
+    "codecs": [BYTES],
+    "attributes": {},
+}
+
+
+def store(path: Path, chunk: bytes = bytes(64), **changed: Any) -> Path:
+    """A store of one chunk, with other metadata than fit it."""
+    (path / "c" / "0").mkdir(parents=True)
+    document = copy.deepcopy(METADATA)
+    if "chunk_shape" in changed:
+        document["chunk_grid"]["configuration"]["chunk_shape"] = changed.pop("chunk_shape")
+    (path / "zarr.json").write_text(json.dumps({**document, **changed}))
+    (path / "c" / "0" / "0").write_bytes(chunk)
+    return path

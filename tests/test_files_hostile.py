@@ -7,7 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from array_files import complex_values, h5py, refusal, save
+from array_files import complex_values, h5py, nibabel, refusal, save
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshfft.files import open_array
 
 
 def test_missing_folder_and_unknown(tmp_path: Path) -> None:
@@ -91,3 +95,115 @@ def test_strings_in_hdf5_are_refused(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["words"] = ["a", "b"]
     assert "strings" in refusal(tmp_path / "a.h5")
+
+
+def npy(path: Path, header: bytes, version: bytes = b"\x01\x00", body: bytes = b"") -> Path:
+    """A .npy file with any header at all."""
+    size = len(header).to_bytes(2 if version == b"\x01\x00" else 4, "little")
+    path.write_bytes(b"\x93NUMPY" + version + size + header + body)
+    return path
+
+
+@pytest.mark.parametrize("shape", [(-1, -4), (-4,), (2**62, 2**62), (2**40,), (2**70,), (2**30, 2**31)])
+def test_headers_of_shapes_that_no_array_has(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    """Catches negative sizes whose product is positive, and memory asked for as much as a header says."""
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}}}".encode()
+    refusal(npy(tmp_path / "a.npy", header, body=bytes(16)))
+
+
+@pytest.mark.parametrize(
+    ("header", "version"),
+    [
+        (b"(" * 60_000, b"\x01\x00"),
+        (b"{'descr': '<f4', 'fortran_order': False, 'shape': (4,), 'more': 1}", b"\x01\x00"),
+        (b"{'descr': '<f4', 'fortran_order': False, 'shape': (4,)}", b"\x09\x09"),
+        (b" " * 10_000_000, b"\x02\x00"),
+        (b"__import__('os').mkdir('exploded')", b"\x01\x00"),
+        (b"{'descr': '|O', 'fortran_order': False, 'shape': (4,)}", b"\x03\x00"),
+        (b"{'descr': [('a', '<f4', (-3,))], 'fortran_order': False, 'shape': (4,)}", b"\x01\x00"),
+    ],
+)
+def test_headers_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, header: bytes, version: bytes) -> None:
+    """Catches a parser's own error for brackets too deep, unknown versions and code."""
+    monkeypatch.chdir(tmp_path)
+    refusal(npy(tmp_path / "a.npy", header, version, bytes(16)))
+    assert not (tmp_path / "exploded").exists()
+
+
+@given(at=st.integers(0, 127), byte=st.integers(0, 255))
+def test_any_byte_of_a_header(tmp_path_factory: pytest.TempPathFactory, at: int, byte: int) -> None:
+    """Catches a header that ends in anything but numbers, or one line."""
+    path = save(tmp_path_factory.mktemp("npy") / "a.npy", np.arange(6, dtype="f4").reshape(2, 3))
+    text = bytearray(path.read_bytes())
+    text[at] = byte
+    path.write_bytes(text)
+    try:
+        with open_array(path) as source:
+            assert source[...].nbytes <= 100
+    except ValueError as error:
+        assert path.name in str(error) and "\n" not in str(error)
+
+
+def test_voxels_that_are_not_there(tmp_path: Path) -> None:
+    """Catches memory taken for a volume that a header of 348 bytes makes up."""
+    image = nibabel.Nifti1Image(np.zeros((2, 2, 2), np.int16), np.eye(4))
+    image.header["dim"][:5] = 4, 32767, 32767, 32767, 32767
+    (tmp_path / "a.nii").write_bytes(image.header.binaryblock + bytes(20))
+    assert "damaged or cut short" in refusal(tmp_path / "a.nii")
+    image.header["dim"][:5] = 3, -2, 2, 2, 1
+    (tmp_path / "a.nii").write_bytes(image.header.binaryblock + bytes(20))
+    refusal(tmp_path / "a.nii")
+
+
+def test_a_pipe_is_no_file(tmp_path: Path) -> None:
+    """Catches a reader that waits for ever on a file that is none."""
+    for name in ("a.npy", "a.nii.gz", "a.h5"):
+        os.mkfifo(tmp_path / name)
+        assert "give a file" in refusal(tmp_path / name)
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    """A file of the user's, beside the one that is opened, that it must not make anybody read."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    with h5py.File(folder / "secret.h5", "w") as file:
+        file["key"] = np.full(4, 42.0)
+    np.full(4, 42.0).tofile(folder / "secret.bin")
+    return folder
+
+
+def test_hdf5_links_to_other_files(tmp_path: Path, secret: Path) -> None:
+    """Catches an external link followed, alone in a file, by its name, and through a group."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["link"] = h5py.ExternalLink(str(secret / "secret.h5"), "/key")
+        file["group/away"] = h5py.ExternalLink(str(secret / "secret.h5"), "/")
+    assert "links to other files (group/away, link), which are not followed" in refusal(tmp_path / "a.h5")
+    with h5py.File(tmp_path / "a.h5", "a") as file:
+        file["own"] = np.zeros(3)
+        file["soft"] = h5py.SoftLink("/link")
+    for dataset in ("link", "/link", "group/away/key"):
+        assert "not followed" in refusal(tmp_path / "a.h5", dataset)
+    for dataset in ("soft", "group/../link", "./link"):
+        assert "has no dataset" in refusal(tmp_path / "a.h5", dataset)
+    with open_array(tmp_path / "a.h5") as source:
+        assert source.shape == (3,)
+
+
+def test_hdf5_numbers_in_other_files(tmp_path: Path, secret: Path) -> None:
+    """Catches external raw storage, and a virtual dataset, through which a file shows any other."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("raw", (4,), "f8", external=[(str(secret / "secret.bin"), 0, 32)])
+    assert "in other files" in refusal(tmp_path / "a.h5")
+    layout = h5py.VirtualLayout((4,), "f8")
+    layout[:] = h5py.VirtualSource(secret / "secret.h5", "key", (4,))
+    with h5py.File(tmp_path / "b.h5", "w") as file:
+        file.create_virtual_dataset("mixed", layout)
+    assert "together from other datasets" in refusal(tmp_path / "b.h5")
+
+
+def test_hdf5_chunks_larger_than_memory(tmp_path: Path) -> None:
+    """Catches a chunk of four gigabytes unpacked for one number."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("only", (2**15, 2**15), "f4", chunks=(2**15, 2**14), compression="gzip")
+    assert "chunks of shape (32768, 16384), 2.15 GB" in refusal(tmp_path / "a.h5")

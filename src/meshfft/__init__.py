@@ -34,6 +34,8 @@ from .hermitian import rfft2 as rfft2
 from .hermitian import rfftn as rfftn
 from .kdft import ikdftn as ikdftn
 from .kdft import kdftn as kdftn
+from .passes import passes as passes
+from .pieces import Passes as Passes
 from .plan import Plan as Plan
 from .planning import plan as plan
 from .points import Points as Points

@@ -44,7 +44,7 @@ def passes(
 ) -> Passes:
     """Plans a transform of an array of any size in the fewest passes whose pieces fit, without an array or a device.
 
-        peak of a process = copies of a piece as it comes and as it goes + devices x Plan.peak_bytes   <= budget
+        peak of a process = a piece as it comes + 2 as they go + devices x Plan.peak_bytes   <= budget
 
     Args:
         shape: logical shape of the array.
@@ -72,8 +72,8 @@ def passes(
     check(turns(kind, inverse) != "complex" or number.kind != "c", real, TypeError)
     rows = dict(zip(dims, transform.lengths, strict=True))
     how = {"norm": norm, "inverse": inverse, "method": method, "precision": precision}
-    task = _Task(dict(zip(dims, lengths, strict=True)), rows, kind, how, mesh, spec, budget, device_budget)
-    return Passes(task.steps(shape, number), transform.name, budget, device_budget)
+    task = _Task(dict(zip(dims, lengths, strict=True)), rows, kind, how, mesh, spec, budget, device_budget, {})
+    return Passes(task.steps(shape, number), transform, budget, device_budget)
 
 
 class _Task(NamedTuple):
@@ -87,6 +87,7 @@ class _Task(NamedTuple):
     spec: Spec | None
     budget: int
     device_budget: int | None
+    known: dict[tuple[Shape, Shape, np.dtype], Layout | None]
 
     def steps(self, shape: Shape, dtype: np.dtype) -> tuple[Pass, ...]:
         """The fewest passes; of those, the ones whose pieces lie in the fewest places."""
@@ -113,7 +114,7 @@ class _Task(NamedTuple):
         """A pass for each group of dimensions; none where the pieces of one cannot be made to fit."""
         steps: list[Pass] = []
         for group in groups:
-            before = cut(shape, group, functools.partial(self._fits, group, dtype))
+            before = self._cut(group, shape, dtype)
             if before is None:
                 return ()
             steps.append(
@@ -121,6 +122,13 @@ class _Task(NamedTuple):
             )
             shape, dtype = steps[-1].after.shape, steps[-1].out_dtype
         return tuple(steps)
+
+    def _cut(self, group: Shape, shape: Shape, dtype: np.dtype) -> Layout | None:
+        """The layout for a group of dimensions, sought once."""
+        key = (group, shape, dtype)
+        if key not in self.known:
+            self.known[key] = cut(shape, group, functools.partial(self._fits, group, dtype))
+        return self.known[key]
 
     def _fits(self, group: Shape, dtype: np.dtype, block: Shape) -> bool:
         made = self._plan(group, dtype, block)
@@ -156,15 +164,18 @@ class _Task(NamedTuple):
 
     def _too_long(self, shape: Shape, dtype: np.dtype) -> str:
         """Which line is too long for which budget."""
-        lines = {dim: tuple(n if d == dim else 1 for d, n in enumerate(shape)) for dim in self.lengths}
-        plans = {dim: self._plan((dim,), dtype, line) for dim, line in lines.items()}
-        host = {dim: self._host_bytes(made, dtype) for dim, made in plans.items()}
+        plans: dict[int, Plan] = {}
+        host: dict[int, int] = {}
+        for (dim,) in self._ordered([(dim,) for dim in self.lengths]):
+            line = tuple(n if d == dim else 1 for d, n in enumerate(shape))
+            plans[dim] = self._plan((dim,), dtype, line)
+            host[dim], dtype = self._host_bytes(plans[dim], dtype), plans[dim].out_dtype
         device = {dim: made.peak_bytes for dim, made in plans.items()}
         over = self.device_budget is not None and max(device.values()) > self.device_budget
         needs, given, name = (device, self.device_budget, "device_budget") if over else (host, self.budget, "budget")
         dim = max(needs, key=needs.__getitem__)
-        line = f"a line of {self.lengths[dim]} points along dimension {dim} takes {needs[dim]} bytes with its copies"
-        return f"{line}, {name} is {given}: give at least {needs[dim]}, or precision='float32' if it is not"
+        what = f"a line of {self.lengths[dim]} points along dimension {dim} takes {needs[dim]} bytes with its copies"
+        return f"{what}, {name} is {given}: give at least {needs[dim]}, or precision='float32' if it is not"
 
     def _host_bytes(self, made: Plan, dtype: np.dtype) -> int:
         """What the budget is for: all that a process holds, or its copies where devices have a budget of their own."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .arguments import Transform
 from .cutting import Shape
 from .dtypes import real_dtype
 from .layout import Layout, axis_sizes, dim_name
@@ -102,13 +103,13 @@ class Passes:
 
     Attributes:
         steps: the passes, first to last.
-        kind: what is computed, in a few words.
+        transform: what is computed: dimensions, lengths, sign and factor.
         budget: the bytes that a process may hold; on the host alone where `device_budget` is given.
         device_budget: the bytes that each of its devices may hold, where these have memory of their own.
     """
 
     steps: tuple[Pass, ...]
-    kind: str
+    transform: Transform
     budget: int
     device_budget: int | None = None
 
@@ -157,12 +158,29 @@ class Passes:
         """Bytes that the disk must have free besides those of the result."""
         return max(self.disk_bytes) - self.steps[-1].written_bytes
 
+    def identity(self) -> dict[str, Any]:
+        """What two runs must have in common for pieces of both to make one result; no modelled number is in it."""
+        return {
+            "shape": list(self.shape),
+            "kind": self.transform.name,
+            "axes": list(self.transform.dims),
+            "lengths": list(self.transform.lengths),
+            "scale": self.transform.scale,
+            "precision": self.steps[0].plans[0].dots[0].tier,
+            "mesh": axis_sizes(self.steps[0].plans[0].mesh),
+            "passes": [
+                {"pieces of": list(step.before.block), "steps": [plan.name for plan in step.plans]}
+                for step in self.steps
+            ],
+            "types": [self.dtype.name, *(step.out_dtype.name for step in self.steps)],
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """The passes as plain values, for JSON."""
         return {
             "shape": list(self.shape),
             "out_shape": list(self.out_shape),
-            "kind": self.kind,
+            "kind": self.transform.name,
             "dtype": self.dtype.name,
             "out_dtype": self.out_dtype.name,
             "budget": self.budget,
@@ -177,7 +195,8 @@ class Passes:
 
     def __str__(self) -> str:
         many = "one pass" if len(self.steps) == 1 else f"{len(self.steps)} passes"
-        head = [self._title(), f"{many} over the store, {self._held()}"]
+        sizes = ", ".join(f"{k}={v}" for k, v in axis_sizes(self.steps[0].plans[0].mesh).items()) or "none"
+        head = [self._title(), f"{many} over the store, mesh {sizes}, {self._held()}"]
         sums = [quantity(n, "B") for n in (self.read_bytes, self.written_bytes, max(self.disk_bytes))]
         table = ruled([HEADS, *map(self._row, range(len(self.steps))), ("in all", "", "", "", *sums)])
         extra = quantity(self.extra_bytes, "B") if self.extra_bytes else "nothing"
@@ -186,21 +205,21 @@ class Passes:
 
     def __repr__(self) -> str:
         many = " + ".join(str(len(step.pieces)) for step in self.steps)
-        return f"<Passes: {self.kind} of {self.shape}, {many} pieces, {quantity(self.peak_bytes, 'B')} at the peak>"
+        peak = quantity(self.peak_bytes, "B")
+        return f"<Passes: {self.transform.name} of {self.shape}, {many} pieces, {peak} at the peak>"
 
     def _title(self) -> str:
-        sizes = ", ".join(f"{k}={v}" for k, v in axis_sizes(self.steps[0].plans[0].mesh).items()) or "none"
         there, back = (" x ".join(map(str, shape)) for shape in (self.shape, self.out_shape))
         turned = f" {self.dtype.name} to {back}" * ((self.shape, self.dtype) != (self.out_shape, self.out_dtype))
-        return f"{self.kind} of {there}{turned} {self.out_dtype.name}, mesh {sizes}"
+        return f"{self.transform.name} of {there}{turned} {self.out_dtype.name}"
 
     def _held(self) -> str:
         """What a process holds at the peak, of what it may."""
-        words = f"{quantity(self.peak_bytes, 'B')} of {quantity(self.budget, 'B')} per process at the peak"
+        words = f"{quantity(self.peak_bytes, 'B')} of {quantity(self.budget, 'B')} a process at the peak"
         if self.device_budget is None:
             return words
         device = max(step.device_bytes for step in self.steps)
-        return f"{words}, {quantity(device, 'B')} of {quantity(self.device_budget, 'B')} per device"
+        return f"{words}, {quantity(device, 'B')} of {quantity(self.device_budget, 'B')} a device"
 
     def _row(self, place: int) -> tuple[str, ...]:
         step = self.steps[place]
@@ -231,10 +250,13 @@ def given_dtype(plan: Plan, dtype: np.dtype) -> np.dtype:
 
 
 def host_bytes(plan: Plan, dtype: np.dtype) -> int:
-    """Bytes of the host's copies of a piece stored as `dtype`: as it comes, converted where it is, and as it goes."""
+    """Bytes of the host's copies of a piece stored as `dtype`.
+
+    It comes, and is converted where it has to be; it goes, while the one before it may still be on its way.
+    """
     given = given_dtype(plan, dtype)
     comes = dtype.itemsize + (given.itemsize if given != dtype else 0)
-    return math.prod(plan.shape) * comes + math.prod(plan.out_shape) * plan.out_dtype.itemsize
+    return math.prod(plan.shape) * comes + 2 * math.prod(plan.out_shape) * plan.out_dtype.itemsize
 
 
 def peak_bytes(plan: Plan, dtype: np.dtype) -> int:

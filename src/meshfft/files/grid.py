@@ -20,7 +20,6 @@ SHARD_BYTES = 256 * 2**20
 LEAST_BYTES = 64 * 2**10  # below, a file costs more to open than to read
 MANY_TINY = 1024  # so many are too many, if they are that small
 MANY_FILES = 8192
-PIECE_BYTES = 64 * 2**20
 
 Box = tuple[slice, ...]
 
@@ -72,9 +71,7 @@ def grid_of(layouts: Sequence[Layout], itemsize: int, processes: int = 1) -> Gri
     return _grid(shape, [Side(max(1, min(stored, n))) for stored, n in block], itemsize)
 
 
-def pieces(
-    box: Box, file: Sequence[int], itemsize: int, most: int = PIECE_BYTES, *, fortran: bool = False
-) -> Iterator[Box]:
+def pieces(box: Box, file: Sequence[int], itemsize: int, most: int, *, fortran: bool = False) -> Iterator[Box]:
     """Parts of a box, of whole files where these are inside it: of at most so many bytes, or one file.
 
     They are cut along the first dimension before others, the last if `fortran`, so that each is of long runs.

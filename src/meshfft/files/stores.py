@@ -19,9 +19,10 @@ import numpy as np
 
 from ..errors import check
 from ..extras import need
-from .grid import PIECE_BYTES, Box, Grid, pieces, within
+from .grid import Box, Grid, pieces, within
 
 KINDS = (".npy", ".zarr")
+PIECE_BYTES = 64 * 2**20
 IN_FLIGHT = 2
 KEY = "meshfft"  # the attribute of the stores written here: their record, or nothing in it
 CRC32C = {"name": "crc32c"}
@@ -98,7 +99,7 @@ class NpyStore:
 
     def write(self, at: Box, block: np.ndarray) -> None:
         with _opened(self.path) as file:
-            for piece in pieces(at, (1,) * len(at), self.dtype.itemsize):
+            for piece in pieces(at, (1,) * len(at), self.dtype.itemsize, PIECE_BYTES):
                 self._write(file, piece, block[within(piece, [s.start for s in at])])
 
     def flush(self) -> None:
@@ -137,7 +138,7 @@ class ZarrStore:
         file, size, started = self.handle.chunk_layout.write_chunk.shape, self.dtype.itemsize, list[Any]()
         many = IN_FLIGHT if size * math.prod(file) <= PIECE_BYTES else 1
         with system_words():
-            for piece in pieces(at, file, size):
+            for piece in pieces(at, file, size, PIECE_BYTES):
                 if len(started) == many:
                     started.pop(0).result()
                 part = block[within(piece, [s.start for s in at])]

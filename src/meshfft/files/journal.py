@@ -1,0 +1,289 @@
+"""The journal of a run in passes: which run it is, and which pieces of which pass are on the disk for good.
+
+    .NAME.passes/run.json       what must be the same for a run to be gone on with
+    .NAME.passes/done-I.jsonl   a line [pass, piece] for each piece that process I finished
+    .NAME.passes/moving.json    which store was to become the result
+    .NAME.passes/pass-J.zarr    what pass J writes
+
+beside the output NAME. Invariant: a line is written when what it tells of would outlast a loss of power. Nothing that
+is read back is trusted: it names no path, and what no run can have written is refused.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import check
+from ..pieces import Passes
+from ..storage import Sliceable
+from .stores import KINDS
+
+FORMAT = 1
+PACKAGES = ("meshfft", "jax", "jaxlib", "numpy")
+BUDGET = "budget"
+RUN, MOVING, NEW = "run.json", "moving.json", "new.json"
+NAMES = re.compile(rf"{RUN}|{MOVING}|{NEW}|done-\d+\.jsonl|pass-\d+({'|'.join(KINDS)})")
+ANEW = "begin anew with --overwrite"
+MOST_BYTES = 2**26  # of a journal: a run of millions of pieces
+
+
+@dataclasses.dataclass(frozen=True)
+class Journal:
+    """The working folder of one run.
+
+    Attributes:
+        folder: the folder.
+        pieces: how many pieces each pass has.
+        process: which process writes to it here.
+    """
+
+    folder: Path
+    pieces: tuple[int, ...]
+    process: int = 0
+
+    def store(self, place: int, kind: str) -> Path:
+        """What a pass writes."""
+        return self.folder / f"pass-{place}{kind}"
+
+    def finished(self) -> list[set[int]]:
+        """The pieces of each pass that some process finished.
+
+        Raises:
+            ValueError: a line that no run of these passes writes.
+        """
+        done: list[set[int]] = [set() for _ in self.pieces]
+        for path in sorted(self.folder.glob("done-*.jsonl")):
+            for line in _text(path).split("\n")[:-1]:  # what stands behind the last newline was cut short
+                place, piece = self._entry(path, line)
+                done[place].add(piece)
+        return done
+
+    def add(self, place: int, piece: int) -> None:
+        """Notes a piece whose data are durable."""
+        with open(self._own, "ab") as file:
+            file.write(json.dumps([place, piece]).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def mend(self) -> None:
+        """Drops what was cut short of this process's last line, and makes the name of its file durable."""
+        own = self._own
+        own.touch()
+        os.truncate(own, own.read_bytes().rfind(b"\n") + 1)
+        sync_folder(self.folder)
+
+    def move(self, store: Path) -> None:
+        """Notes which store is about to become the result."""
+        write(self.folder / MOVING, store.stat().st_ino)
+
+    def moved(self, target: Path) -> bool:
+        """Whether the result has its name already: the run was ended after that."""
+        path = self.folder / MOVING
+        node = _parsed(path, _text(path)) if path.is_file() else None
+        return type(node) is int and target.exists() and target.stat().st_ino == node
+
+    def used_bytes(self) -> int:
+        """What it takes of the disk."""
+        return sum(file.lstat().st_size for file in _files(self.folder)) if self.folder.is_dir() else 0
+
+    @property
+    def _own(self) -> Path:
+        return self.folder / f"done-{self.process}.jsonl"
+
+    def _entry(self, path: Path, line: str) -> tuple[int, int]:
+        entry = _parsed(path, line)
+        right = isinstance(entry, list) and len(entry) == 2 and all(type(number) is int for number in entry)
+        right = right and 0 <= entry[0] < len(self.pieces) and 0 <= entry[1] < self.pieces[entry[0]]
+        check(right, f"{path} has a line {line[:40]!r} that names no piece of this run: {ANEW}")
+        return entry[0], entry[1]
+
+
+def working_folder(target: Path) -> Path:
+    """Where the passes to an output keep what they need."""
+    final = target.resolve()
+    return final.with_name(f".{final.name}.passes")
+
+
+def recorded_budget(target: str | Path) -> int | None:
+    """The budget of the run to an output that was not finished, with which the same passes are found again.
+
+    Raises:
+        ValueError: the journal is damaged.
+    """
+    path = working_folder(Path(target)) / RUN
+    if not path.is_file():
+        return None
+    budget = _run_of(path).get(BUDGET)
+    check(type(budget) is int and budget > 0, f"{path} is damaged, it has no budget: {ANEW}")
+    return budget
+
+
+def described(made: Passes, source: Sliceable) -> dict[str, Any]:
+    """A run as plain values: its passes, the source with what shows that it changed, the versions, and the budget."""
+    path = getattr(source, "path", None)
+    parts = [] if path is None else [file.stat() for file in _files(Path(path))]
+    about = {
+        "path": None if path is None else str(Path(path).resolve()),
+        "bytes": sum(part.st_size for part in parts),
+        "modified": max((part.st_mtime_ns for part in parts), default=0),
+        "shape": list(source.shape),
+        "dtype": np.dtype(source.dtype).name,
+    }
+    versions = {name: _version(name) for name in PACKAGES}
+    run = {"format": FORMAT, BUDGET: made.budget, "transform": made.identity(), "source": about, "versions": versions}
+    return json.loads(json.dumps(run))  # as it will be read back
+
+
+def begin(folder: Path, run: dict[str, Any], *, resume: bool, overwrite: bool) -> None:
+    """Finds the journal of the same run in a working folder, or begins one.
+
+    Raises:
+        FileExistsError: a run was not finished, and neither `resume` nor `overwrite` is given.
+        ValueError: it was another run, or its journal is damaged.
+    """
+    begun = (folder / RUN).is_file() and any(path.stat().st_size > 0 for path in folder.glob("done-*.jsonl"))
+    lost = f"{folder} holds a run that was not finished: go on with --resume, or {ANEW}"
+    check(not begun or resume or overwrite, lost, FileExistsError)
+    if begun and resume:
+        check_same(folder / RUN, run)
+        return
+    for entry in folder.iterdir():
+        clear(entry)
+    write(folder / RUN, run)
+    sync_folder(folder.parent)
+
+
+def check_same(path: Path, run: dict[str, Any]) -> None:
+    """Raises ValueError where a journal is of another run, with what it has and what this one has.
+
+    The budget may differ: what it led to must be the same.
+    """
+    where = _difference({**_run_of(path), BUDGET: None}, {**run, BUDGET: None})
+    if where is not None:
+        what, had, has = where
+        both = f"{what} {str(had)[:100]}, this one has {str(has)[:100]}"
+        raise ValueError(f"the run that was not finished has {both}: give the same, or {ANEW}")
+
+
+def write(path: Path, value: Any) -> None:
+    """Writes a small JSON file, whole or not at all."""
+    new = path.with_name(NEW)
+    with open(new, "w", encoding="utf-8") as file:
+        json.dump(value, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(new, path)
+    sync_folder(path.parent)
+
+
+def clear(path: Path) -> None:
+    """Removes a file or folder, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes names in a folder outlast a loss of power; some systems have no way to open one, and need none."""
+    with contextlib.suppress(OSError):
+        file = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
+
+
+@contextlib.contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Makes a working folder where there is none, and holds it against other programs, where the system has locks.
+
+    Raises:
+        ValueError: it is a link, or holds what no run puts there.
+        FileExistsError: another program holds it.
+    """
+    other = f"{folder} is not the working folder of a run: move it away"
+    check(not folder.is_symlink() and (folder.is_dir() or not folder.exists()), other)
+    folder.mkdir(exist_ok=True)
+    for entry in folder.iterdir():
+        check(NAMES.fullmatch(entry.name) is not None and not entry.is_symlink(), f"{other}, it has {entry.name}")
+    with _locked(folder):
+        yield
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise FileExistsError(f"another program works in {folder}: wait for it, or end it") from error
+        except OSError:
+            pass  # a file system without locks
+        yield
+    finally:
+        os.close(file)
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "absent"
+
+
+def _files(path: Path) -> Iterator[Path]:
+    """A file, or all files in a folder."""
+    if not path.is_dir():
+        yield path
+    for folder, _, names in os.walk(path) if path.is_dir() else ():
+        yield from (Path(folder) / name for name in names)
+
+
+def _text(path: Path) -> str:
+    check(path.stat().st_size <= MOST_BYTES, f"{path} has {path.stat().st_size} bytes, no journal has so many: {ANEW}")
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _parsed(path: Path, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: {ANEW}") from error
+
+
+def _run_of(path: Path) -> dict[str, Any]:
+    run = _parsed(path, _text(path))
+    check(_is_dict(run), f"{path} is damaged, it describes no run: {ANEW}")
+    return run
+
+
+def _is_dict(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _difference(old: Any, new: Any, name: str = "") -> tuple[str, Any, Any] | None:
+    """The first value that is not the same: what it is called, and both."""
+    if _is_dict(old) and _is_dict(new):
+        pairs: Sequence[tuple[str, Any, Any]] = [(key, old.get(key), new.get(key)) for key in {**new, **old}]
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new) and _is_dict((new or [None])[0]):
+        pairs = [(str(j), *both) for j, both in enumerate(zip(old, new, strict=True))]
+    else:
+        return None if old == new else (name, old, new)
+    found = (_difference(a, b, f"{name} {key}".strip()) for key, a, b in pairs)
+    return next((one for one in found if one is not None), None)
