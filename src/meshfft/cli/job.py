@@ -132,7 +132,7 @@ def _in_passes(work: Work) -> tuple[dict[str, Any], list[Timing]]:
     with _reporting(work, found.read_bytes + found.written_bytes) as report:
         report.begin("passes")
         told = record_of(made, array.units, array.spacing).to_dict()
-        how = {"overwrite": job.overwrite, "resume": job.resume, "record": told}
+        how: dict[str, Any] = {"overwrite": job.overwrite, "resume": job.resume, "record": told}
         run_passes(found, array, job.target, report=report.advance, **how)
     return found.to_dict(), [Timing("passes", None, time.perf_counter() - begun)]
 

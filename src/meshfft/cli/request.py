@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import check
 from . import parse
 
+KNOWN = ("kind", "axes", "s", "norm", "order", "precision")  # what the way back takes from the file
 DEFAULTS = {"method": "auto", "order": "natural", "norm": "backward", "kind": "fft", "precision": "default"}
 
 
@@ -58,9 +59,9 @@ def request(job: Job, array: Any) -> Request:
     record = _record(array) if job.inverse else None
     told = {} if record is None or record.inverse else inverse_options(record)
     given = {name: value for name, value in job.given.items() if value is not None}
-    known = {name: told.pop(name) for name in ("kind", "axes", "s", "norm", "order", "method", "precision") if told}
-    if given.keys() & {"kind", "axes"}:
-        known = {name: known[name] for name in ("norm", "method") if name in known}
+    known = {name: value for name, value in told.items() if name in KNOWN}
+    if given.keys() & {"kind", "axes"}:  # another transform than the file's, of which only the scale may be meant
+        known = {name: value for name, value in known.items() if name == "norm"}
     options = {**DEFAULTS, **known, **given, "inverse": job.inverse, "dtype": array.dtype}
     mesh = _mesh(job, array)
     spec = told["spec"] if told and not (job.mesh or job.spec) else parse.spec(job.spec, mesh, array.ndim)
