@@ -4,8 +4,8 @@
 
 The copy is sequential: read 8 MiB, write 8 MiB, and in the end fsync. Writing ends when the array has its name and is
 on the disk, reading when all devices have their blocks; files were just written, so all read from the page cache. Calls
-in an order shuffled anew every round; the table gives medians, and the copy's time over them: above 1 is faster than the
-copy. `--rows` appends one JSON line a call.
+go in an order shuffled anew every round. The table gives medians, and the copy's time over them: above 1 is faster than
+the copy. `--rows` appends one JSON line a call.
 """
 
 import argparse
