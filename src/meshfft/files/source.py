@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import check
-from .grid import Box, pieces, within
+from .grid import PIECE_BYTES, Box, pieces, within
 
 DTYPES = tuple(np.dtype(code) for code in "?bBhHiIlLqQefdFD")
-PIECE_BYTES = 32 * 2**20
 MOST_BYTES = 2**60  # no file system holds an array that is larger
 CHUNK_LIMIT = 2**30  # a chunk is decoded whole
 

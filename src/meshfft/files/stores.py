@@ -2,7 +2,7 @@
 
 A .npy file is written with positional writes, not through a map: processes on a network file system would lose each
 other's pages, and pages of a map count as memory of the process. A Zarr array is written whole files at a time, each
-with a checksum. Invariant: a write buffers at most 128 MiB, or one shard, beyond the block it is given.
+with a checksum. Invariant: beyond the block it is given a write buffers at most 128 MiB, or one shard.
 """
 
 import contextlib
@@ -19,10 +19,9 @@ import numpy as np
 
 from ..errors import check
 from ..extras import need
-from .grid import Box, Grid, pieces, within
+from .grid import PIECE_BYTES, Box, Grid, pieces, within
 
 KINDS = (".npy", ".zarr")
-PIECE_BYTES = 64 * 2**20
 IN_FLIGHT = 2
 KEY = "meshfft"  # the attribute of the stores written here: their record, or nothing in it
 CRC32C = {"name": "crc32c"}
