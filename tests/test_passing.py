@@ -149,7 +149,7 @@ class Event:
         for owner, name in (
             (journal, "begin"),
             (passing, "create_store"),
-            (passing, "_write"),
+            (passing, "fill"),
             (passing, "put"),
             (journal, "write"),
             (journal, "clear"),

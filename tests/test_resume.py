@@ -53,7 +53,7 @@ def run(folder: Path, made: Passes | None = None, **options: Any) -> np.ndarray:
 def ended(folder: Path, monkeypatch: pytest.MonkeyPatch, pieces: int = 3, code: int = errno.EIO) -> Path:
     """A run that failed after so many pieces, and its working folder."""
     source(folder)
-    write, count = passing._write, [0]
+    write, count = passing.fill, [0]
 
     def failing(*values: Any) -> None:
         count[0] += 1
@@ -62,7 +62,7 @@ def ended(folder: Path, monkeypatch: pytest.MonkeyPatch, pieces: int = 3, code: 
         write(*values)
 
     with monkeypatch.context() as patch:
-        patch.setattr(passing, "_write", failing)
+        patch.setattr(passing, "fill", failing)
         with pytest.raises(OSError, match=os.strerror(code)):
             run(folder)
     assert not (folder / "y.npy").exists()

@@ -26,7 +26,7 @@ from jax.sharding import Mesh
 
 from ..atomic import put
 from ..errors import check
-from ..layout import AnyMesh, Layout
+from ..layout import AnyMesh
 from ..pieces import Pass, Passes, Piece, given_dtype
 from ..plan import Plan
 from ..processes import check_alike, together
@@ -35,8 +35,10 @@ from . import journal as journals
 from .grid import Box, grid_of
 from .journal import Journal
 from .reading import open_array
+from .record import Record
+from .source import Source
 from .stores import Store, create_store, open_store
-from .writing import check_output, check_room
+from .writing import check_output, check_room, fill
 
 Report = Callable[[int], None]
 
@@ -48,7 +50,7 @@ def run_passes(
     *,
     overwrite: bool = False,
     resume: bool = False,
-    record: dict[str, Any] | None = None,
+    record: Record | None = None,
     report: Report = lambda nbytes: None,
 ) -> None:
     """Transforms an array of any size into a file, in passes that hold one piece of it at a time.
@@ -100,7 +102,7 @@ class _Run:
     source: Sliceable
     journal: Journal
     kind: str
-    record: dict[str, Any] | None
+    record: Record | None
     report: Report
 
     def passes(self) -> None:
@@ -132,7 +134,8 @@ class _Run:
         last = place == len(self.steps) - 1
         layouts = [step.after] if last else [step.after, self.steps[place + 1].before]
         grid = grid_of(layouts, step.out_dtype.itemsize)
-        create_store(path, step.after.shape, step.out_dtype, grid, self.record if last else None, kind=self.kind)
+        told = self.record.to_dict() if last and self.record is not None else None
+        create_store(path, step.after.shape, step.out_dtype, grid, told, kind=self.kind)
 
     def _pieces(self, place: int, mine: list[int]) -> None:
         """This process's share of the pieces of a pass."""
@@ -171,8 +174,7 @@ class _Run:
         """Writes a piece, while the next one is read and transformed, and notes it when it is there for good."""
         step = self.steps[place]
         piece = step.pieces[index]
-        _write(store, y, step.plan_of(piece).out_layout, piece.target)
-        store.flush()
+        fill(store, y, step.plan_of(piece).out_layout, [at.start for at in piece.target])
         self.journal.add(place, index)
         self.report(step.bytes_of(piece)[1])
 
@@ -185,9 +187,18 @@ class _Part:
         self.shape = tuple(at.stop - at.start for at in box)
 
     def __getitem__(self, index: Any) -> np.ndarray:
+        found = np.empty([len(range(*at.indices(n))) for at, n in zip(index, self.shape, strict=True)], self.dtype)
+        self.into(found, index)
+        return found
+
+    def into(self, out: np.ndarray, index: Any) -> None:
+        """Reads the positions at `index`, slices, into an array that takes them."""
         inside = (at.indices(n) for at, n in zip(index, self.shape, strict=True))
         place = tuple(slice(at.start + a, at.start + b) for at, (a, b, _) in zip(self.box, inside, strict=True))
-        return np.asarray(self.array[place]).astype(self.dtype, copy=False)
+        if isinstance(self.array, Source):
+            self.array.into(out, place)
+        else:
+            out[...] = self.array[place]
 
 
 def _placed(plan: Plan, part: _Part) -> Array:
@@ -195,18 +206,6 @@ def _placed(plan: Plan, part: _Part) -> Array:
     if isinstance(plan.mesh, Mesh):
         return shard(part, plan.mesh, plan.in_layout.spec)
     return jnp.asarray(part[tuple(slice(n) for n in part.shape)])
-
-
-def _write(store: Store, y: Array, layout: Layout, box: Box) -> None:
-    """The logical part of every block to its place, once where several devices hold the same."""
-    starts, counts = ([of(dim) for dim in range(layout.ndim)] for of in (layout.starts, layout.counts))
-    for block in y.addressable_shards:
-        at = [(part.start or 0) // size for part, size in zip(block.index, layout.block, strict=True)]
-        first = [int(start[i]) + part.start for start, i, part in zip(starts, at, box, strict=True)]
-        count = [int(size[i]) for size, i in zip(counts, at, strict=True)]
-        if block.replica_id == 0 and 0 not in count:
-            place = tuple(slice(a, a + n) for a, n in zip(first, count, strict=True))
-            store.write(place, np.asarray(block.data)[tuple(slice(n) for n in count)])
 
 
 def _local(made: Passes) -> tuple[Pass, ...]:

@@ -121,7 +121,7 @@ def _write_alone(
     check_output(path, overwrite, _nbytes(array, layout))
     with replacing(path, overwrite) as temporary:
         store = _created(temporary, path.suffix, array, layout, grid, record)
-        _fill(store, array, layout)
+        fill(store, array, layout)
 
 
 def _write_together(
@@ -140,7 +140,7 @@ def _write_together(
 
         name = exchange(together(begin))[0]
         store = together(lambda: _shared(path.resolve().with_name(name), path.suffix))
-        together(lambda: _fill(store, array, layout))
+        together(lambda: fill(store, array, layout))
         together(stack.close)
 
 
@@ -159,9 +159,12 @@ def _shared(temporary: Path, kind: str) -> Store:
     return open_store(temporary, kind)
 
 
-def _fill(store: Store, array: jax.Array, layout: Layout) -> None:
-    """Puts the logical part of every shard in its place, once where several devices hold the same, and on the disk."""
-    starts = [layout.starts(dim) for dim in range(layout.ndim)]
+def fill(store: Store, array: jax.Array, layout: Layout, corner: Sequence[int] | None = None) -> None:
+    """Puts the logical part of every shard in its place, once where several devices hold the same, and on the disk.
+
+    The array is the whole, or a part of it that begins at `corner`.
+    """
+    starts = [layout.starts(dim) + (corner[dim] if corner else 0) for dim in range(layout.ndim)]
     counts = [layout.counts(dim) for dim in range(layout.ndim)]
     for shard in array.addressable_shards:
         at = [(part.start or 0) // size for part, size in zip(shard.index, layout.block, strict=True)]
