@@ -30,19 +30,21 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Run]:
     """The same program on each number of processes, all at once."""
     folders = {count: tmp_path_factory.mktemp(f"of{count}") for count in COUNTS}
     started = [process for count, folder in folders.items() for process in _start(count, folder)]
-    deadline = time.monotonic() + 300
-    try:
-        # The peers of one that failed would wait for it.
-        while not any(process.returncode for process in started) and time.monotonic() < deadline:
-            if all(process.poll() == 0 for process in started):
-                break
-            time.sleep(0.1)
-    finally:
-        for process in started:
-            process.kill()
+    ended = _wait(started)
     errors = [error.read_text()[-2000:] for folder in folders.values() for error in folder.glob("*.txt")]
-    assert not any(process.returncode for process in started), errors
+    assert not any(ended), errors
     return {count: _read(count, folder) for count, folder in folders.items()}
+
+
+def _wait(started: list["subprocess.Popen[bytes]"]) -> list[int]:
+    """How they ended: all of them well, or as soon as one did not, for its peers would wait for it."""
+    deadline, ended = time.monotonic() + 300, [process.poll() for process in started]
+    while None in ended and not any(ended) and time.monotonic() < deadline:
+        time.sleep(0.1)
+        ended = [process.poll() for process in started]
+    for process in started:
+        process.kill()
+    return [process.wait() for process in started]
 
 
 def _start(count: int, folder: Path) -> list["subprocess.Popen[bytes]"]:
