@@ -20,7 +20,8 @@ from meshfft.cli import memory, parse, show
 from meshfft.cli.app import app
 from meshfft.cli.execute import run_stages
 from meshfft.cli.guard import describe
-from meshfft.files import open_array, writing
+from meshfft.errors import check
+from meshfft.files import open_array, stores, writing
 
 SIZES = (7, 6, 5)  # divided by no mesh axis but one
 
@@ -135,6 +136,43 @@ def test_flags_are_heard_before_the_file() -> None:
     call("transform", "b.zarr", "e.npy")  # forward: the mesh alone is taken from the file
     assert error(np.load("e.npy"), np.fft.fftn(np.fft.fftn(values().astype(complex), norm="ortho"))) < 1e-6
     assert "does not tell a mesh: give one, as --mesh 2,2,2" in refused("transform", "a.npy", "f.npy")
+
+
+def test_arrays_larger_than_memory_go_in_passes() -> None:
+    """Catches --memory without effect or heed, a plan that is not shown first, and an output that differs."""
+    np.save("a.npy", values())
+    printed = call("transform", "a.npy", "b.zarr", "--mesh", "2", "--memory", "6kB")
+    assert "passes over the store" in printed and "pass 1" in printed and "--resume" in printed
+    record = json.loads(call("transform", "b.zarr", "c.npy", "--inverse", "--memory", "6kB", "--json"))
+    assert record["peak_bytes"] <= 6000 and len(record["passes"]) == 2
+    assert error(np.load("c.npy"), values()) < 6e-7
+    whole = json.loads(call("transform", "a.npy", "d.npy", "--mesh", "2", "--memory", "1MB", "--json"))
+    assert "passes" not in whole  # all of it fits
+    assert "takes 680 bytes with its copies, --memory is 100: give at least 680" in refused("transform", "a.npy", "e.npy", "--mesh", "2", "--memory", "0.1kB")
+    assert "'6 apples' is no size" in refused("transform", "a.npy", "e.npy", "--mesh", "2", "--memory", "6 apples")
+    assert "give --memory too" in refused("transform", "a.npy", "e.npy", "--mesh", "2", "--resume")
+
+
+def test_passes_go_on_where_they_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches --resume that begins anew, and an unfinished run that is forgotten without it."""
+    np.save("a.npy", values())
+    words = ["transform", "a.npy", "b.zarr", "--mesh", "2", "--memory", "6kB"]
+    flush, done = stores.ZarrStore.flush, list[int]()
+
+    def full(store: Any) -> None:
+        done.append(1)
+        check(len(done) < 3, "No space left on device", OSError)
+        flush(store)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stores.ZarrStore, "flush", full)
+        assert CliRunner().invoke(app, words).exit_code == 2
+    assert sorted(os.listdir()) == [".b.zarr.passes", "a.npy"]
+    assert "--resume" in refused(*words)
+    call(*words, "--resume")
+    with open_array("b.zarr") as source:
+        assert error(source[...], np.fft.fftn(values().astype(complex))) < 4e-7
+    assert sorted(os.listdir()) == ["a.npy", "b.zarr"]
 
 
 @pytest.mark.parametrize(

@@ -35,4 +35,4 @@ def describe(error: Exception) -> str:
         return str(error).replace("overwrite it", "replace it with --overwrite")
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return " ".join(str(error).split()) or type(error).__name__
+    return " ".join(str(error).split()).replace(", budget is", ", --memory is") or type(error).__name__

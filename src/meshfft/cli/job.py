@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import typer
 
-from .progress import Report, bar, log
+from .progress import Clock, Report, bar, log
 from .request import Job, Request, check_kind, request
 from .show import Timing, print_json, print_timings
 
@@ -108,12 +108,13 @@ def _in_core(work: Work) -> tuple[dict[str, Any], list[Timing]]:
         report.begin("write")
         begun = time.perf_counter()
         record = record_of(made, array.units, array.spacing)
-        write_array(job.target, y, made.out_layout, overwrite=job.overwrite, record=record)
+        write_array(job.target, y, made.out_layout, overwrite=job.overwrite, record=record, report=report.advance)
     return made.to_dict(), [*timings, Timing("write", None, time.perf_counter() - begun)]
 
 
 def _in_passes(work: Work) -> tuple[dict[str, Any], list[Timing]]:
     """Every process holds a piece at a time; returns what to tell of it."""
+    import jax
     from jax.sharding import Mesh
 
     from ..files import record_of
@@ -128,13 +129,13 @@ def _in_passes(work: Work) -> tuple[dict[str, Any], list[Timing]]:
     limits: dict[str, Any] = {"budget": job.memory, "device_budget": None if shared else device_bytes(work.local[0])}
     found = passes(array.shape, mesh=mesh, **limits, **options)
     _announce(work, found)
-    begun = time.perf_counter()
-    with _reporting(work, found.read_bytes + found.written_bytes) as report:
-        report.begin("passes")
-        told = record_of(made, array.units, array.spacing).to_dict()
-        how: dict[str, Any] = {"overwrite": job.overwrite, "resume": job.resume, "record": told}
-        run_passes(found, array, job.target, report=report.advance, **how)
-    return found.to_dict(), [Timing("passes", None, time.perf_counter() - begun)]
+    share = (found.read_bytes + found.written_bytes) // jax.process_count()
+    with _reporting(work, share) as report:
+        clock = Clock(report)
+        how: dict[str, Any] = {"overwrite": job.overwrite, "resume": job.resume, "report": report.advance}
+        record = record_of(made, array.units, array.spacing)
+        run_passes(found, array, job.target, record=record, begin=clock.begin, **how)
+    return found.to_dict(), clock.end()
 
 
 def _announce(work: Work, plan: Any) -> None:

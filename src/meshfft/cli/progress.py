@@ -19,6 +19,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from .show import Timing
+
 EVERY = 1.0  # seconds between two lines of JSON about the same part
 
 
@@ -27,6 +29,21 @@ class Report(Protocol):
 
     def begin(self, part: str) -> None: ...
     def advance(self, count: int) -> None: ...
+
+
+class Clock:
+    """Passes on which part begins, and keeps how long each took."""
+
+    def __init__(self, report: Report) -> None:
+        self.report, self.begun = report, list[tuple[str, float]]()
+
+    def begin(self, part: str) -> None:
+        self.begun.append((part, time.perf_counter()))
+        self.report.begin(part)
+
+    def end(self) -> list[Timing]:
+        ends = [begun for _, begun in self.begun[1:]] + [time.perf_counter()]
+        return [Timing(part, None, end - begun) for (part, begun), end in zip(self.begun, ends, strict=True)]
 
 
 @contextlib.contextmanager
