@@ -60,7 +60,7 @@ def check_alike(name: str, value: Any) -> None:
     heard = exchange(value)
     for index, other in enumerate(heard):
         said = f"process 0 has {name} {heard[0]}, process {index} has {other}"
-        check(repr(other) == repr(heard[0]), f"{said}: give every process the same files and flags")
+        check(other == heard[0], f"{said}: give every process the same files and flags")
 
 
 def _heard(row: np.ndarray) -> np.ndarray:
