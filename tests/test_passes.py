@@ -14,7 +14,7 @@ from jax.sharding import AbstractMesh
 
 import meshfft as mf
 from meshfft.arguments import KINDS, natural_dtype, turns
-from meshfft.cutting import alike, cut, partitions, runs
+from meshfft.cutting import alike, cut, partitions, run_length, runs
 from meshfft.layout import Cut, Layout
 from meshfft.pieces import Pass, Passes, host_bytes, peak_bytes
 
@@ -125,20 +125,19 @@ def test_the_fewest_and_largest_pieces(shape: list[int], whole: set[int], most: 
 
 @given(st.data())
 def test_runs_are_counted(data: st.DataObject) -> None:
-    """Catches a count of contiguous places that is not the number of gaps."""
+    """Catches counts of contiguous places, and lengths, that are not those between the gaps."""
     shape = tuple(data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3)))
     blocks = [data.draw(st.integers(1, n)) for n in shape]
     cuts = (
         ((Cut(f"a{d}", -(-n // b), b),) if b < n else ()) for d, (n, b) in enumerate(zip(shape, blocks, strict=True))
     )
     layout = Layout(shape, tuple(cuts))
-    places, index = 0, np.arange(math.prod(shape)).reshape(shape)
+    places, index, longest = 0, np.arange(math.prod(shape)).reshape(shape), 0
     for corner in itertools.product(*(range(0, n, b) for n, b in zip(shape, blocks, strict=True))):
         block = index[tuple(slice(a, a + b) for a, b in zip(corner, blocks, strict=True))].ravel()
-        places += 1 + int((np.diff(block) != 1).sum())
-    assert runs(layout) >= places  # equal but where a cut dimension is thin enough that neighbours touch
-    if all(b > 1 or n == 1 for n, b in zip(shape, blocks, strict=True)):
-        assert runs(layout) == places or any(n == 1 for n in shape)
+        gaps = np.flatnonzero(np.diff(block) != 1) + 1
+        places, longest = places + 1 + len(gaps), max(longest, *np.diff([0, *gaps, len(block)]))
+    assert (runs(layout), run_length(layout)) == (places, longest)
 
 
 @pytest.mark.parametrize("many", [1, 2, 3, 4, 5])

@@ -27,6 +27,12 @@ SHAPE, BUDGET = (6, 7, 8), 6000
 WAYS: tuple[dict[str, Any], ...] = ({}, {"resume": True}, {"overwrite": True})
 
 
+@pytest.fixture(autouse=True)
+def _plain_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As between passes over large arrays."""
+    monkeypatch.setattr(passing, "RUN_BYTES", 0)
+
+
 def started(folder: Path, *arguments: Any) -> "subprocess.Popen[str]":
     """A run of the array in `folder` in a process of its own."""
     command = [sys.executable, str(SCRIPT), str(folder / "x.npy"), str(folder / "y.npy"), str(BUDGET)]
@@ -77,8 +83,9 @@ def told(folder: Path, **options: Any) -> int:
 
 
 @pytest.mark.parametrize("end", [1, 6, 11])
-def test_killed_and_resumed(tmp_path: Path, end: int) -> None:
+def test_killed_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: int) -> None:
     """Catches a run that needs more than what is on the disk to go on: the process is killed, none of its code runs."""
+    monkeypatch.undo()  # as the other process
     source(tmp_path)
     process = started(tmp_path, end)
     said = process.communicate(timeout=120)
@@ -292,8 +299,9 @@ def test_processes_share_the_pieces(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["x.npy", "y.npy"]
 
 
-def test_a_process_that_fails_is_named(tmp_path: Path) -> None:
+def test_a_process_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches processes that wait for ever for one that failed; what they did is gone on with by a single one."""
+    monkeypatch.undo()  # as the other processes
     source(tmp_path)
     first, second = two(tmp_path, "write")
     assert "Input/output error" in second["error"] and "process 1 failed: " in first["error"]

@@ -73,6 +73,12 @@ def alike(layouts: Sequence[Layout]) -> tuple[Layout, ...]:
     return tuple(_of_blocks(one.shape, {dim: blocks[dim] for dim in cut}) for one, cut in pairs)
 
 
+def run_length(layout: Layout) -> int:
+    """How many positions of a block lie next to one another in an array that is stored in C order."""
+    last = max((d for d in range(layout.ndim) if layout.parts[d] > 1), default=0)
+    return math.prod(layout.block[last:])
+
+
 def _cut(shape: Shape, dims: Shape, fits: Callable[[Shape], bool]) -> Layout | None:
     """The fewest parts of all of these dimensions alike, and then the fewest of each."""
 

@@ -25,6 +25,7 @@ from jax import Array
 from jax.sharding import Mesh
 
 from ..atomic import put
+from ..cutting import run_length
 from ..errors import check
 from ..layout import AnyMesh
 from ..pieces import Pass, Passes, Piece, given_dtype
@@ -40,6 +41,7 @@ from .source import Source
 from .stores import Store, create_store, open_store
 from .writing import Report, check_output, check_room, fill
 
+RUN_BYTES = 2**15  # a few pages of memory: of shorter runs, many would be read again to be written
 Begin = Callable[[str], None]
 
 
@@ -125,8 +127,16 @@ class _Run:
     def _first(self) -> bool:
         return self.journal.process == 0
 
+    def _kind(self, place: int) -> str:
+        """A plain file between passes where pieces lie in long runs, which is faster; else chunks that fit both."""
+        if place == len(self.steps) - 1:
+            return self.kind
+        step, size = self.steps[place], self.steps[place].out_dtype.itemsize
+        long = min(run_length(step.after), run_length(self.steps[place + 1].before)) * size >= RUN_BYTES
+        return ".npy" if long else ".zarr"
+
     def _store(self, place: int) -> Path:
-        return self.journal.store(place, self.kind)
+        return self.journal.store(place, self._kind(place))
 
     def _make(self, place: int, missing: list[int]) -> None:
         """The store that a pass writes to, cut along its pieces and those of the next pass."""
@@ -139,14 +149,14 @@ class _Run:
         layouts = [step.after] if last else [step.after, self.steps[place + 1].before]
         grid = grid_of(layouts, step.out_dtype.itemsize)
         told = self.record.to_dict() if last and self.record is not None else None
-        create_store(path, step.after.shape, step.out_dtype, grid, told, kind=self.kind)
+        create_store(path, step.after.shape, step.out_dtype, grid, told, kind=self._kind(place))
 
     def _pieces(self, place: int, mine: list[int]) -> None:
         """This process's share of the pieces of a pass."""
         step, path = self.steps[place], self._store(place)
         shared = f"{path} is not there: the output must be on a file system that all processes share"
         check(path.exists(), shared, FileNotFoundError)
-        store = open_store(path, self.kind)
+        store = open_store(path, self._kind(place))
         with self._input(place) as array, ThreadPoolExecutor(1) as writer:
             going: list[Future[None]] = []
             for index in mine:
