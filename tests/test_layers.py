@@ -26,6 +26,7 @@ wavenumbers fields
 spectral convolution
 power
 replay calibrate
+profile
 bench
 files
 cli
