@@ -13,7 +13,7 @@ from jax.profiler import ProfileData
 from reference import mesh
 
 import meshfft as mf
-from meshfft.hlo import program_of
+from meshfft.hlo import every_collective, program_of
 from meshfft.profile.breakdown import measured
 from meshfft.profile.kinds import Op, ops_of
 from meshfft.profile.running import prepared, record
@@ -190,9 +190,12 @@ def test_a_run_and_its_trace(tmp_path: Path) -> None:
     assert len(trace.runs) == len(told) == 2
     seen = Counter(event.op for event in trace.events if event.begin >= trace.runs[0])
     assert set(seen) <= set(ops)
+    assert min(event.begin for event in trace.events) < trace.runs[0], "a first run warms up, and does not count"
     for instruction, times in executed(text):
         if ops[instruction.name] is not None:
             assert seen[instruction.name] >= 2 * 8 * times, instruction.name
+    parts = [one.name for one in every_collective(text) if seen[one.name] > 2 * 8 * one.times]
+    assert parts, "no message was taken apart by its waits: XLA calls them otherwise"
     found = measured(tracks(trace, ops), [step.name(layout) for step, layout in plan.walk.pairs])
     assert found.devices == tuple(range(8)) and len(found.walls) == 2 and found.known == "measured"
     for device in range(8):

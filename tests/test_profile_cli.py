@@ -42,7 +42,7 @@ def made(steps: int, kinds: tuple[str, ...] = KINDS, devices: int = 4) -> Breakd
         for step in range(steps)
         for place, kind in enumerate(kinds)
     ]
-    parts.insert(0, Part(None, "copies", (0.25,) * devices))
+    parts.insert(0, Part(None, "copies", (0.25,) * devices, 240_000_000))
     wall = sum(part.seconds for part in parts)
     return Breakdown(
         names, tuple(parts), tuple(range(devices)), (wall, wall), {"permute": 0.5}, "measured", "mean of 2"
@@ -56,6 +56,7 @@ def test_the_table_is_exact_and_narrow() -> None:
         assert max(map(len, lines + notes(found).splitlines())) <= 80
         total = float(next(line for line in lines if line.startswith("run")).split()[-1])
         assert total == pytest.approx(found.wall * 1e3, abs=0.1)
+    assert table(made(10)).splitlines()[0].split() == ["all-to-"], "what is left for names is wider so"
     words, heads = table(made(2, ("fft", "permute"), 2)).splitlines(), ["step", "fft", "permute", "copies", "total"]
     assert words[0].split() == ["ms", *heads[1:]]
     assert words[2].split() == ["start", "-", "-", "250.0", "250.0"]
@@ -150,6 +151,7 @@ def test_the_command() -> None:
              "r.jsonl", "--runs", "1", "--json")
     )  # fmt: skip
     rows = [json.loads(line) for line in Path("r.jsonl").read_text().splitlines()]
+    assert record["steps"] == ["real fft X (xla)"], "the dimension that is whole"
     assert record["transform"] == "real transform" and record["mesh"] == {"x": 4} and len(record["runs"]) == 1
     assert [{k: row[k] for k in ("step", "kind", "seconds")} for row in rows] == [
         {k: part[k] for k in ("step", "kind", "seconds")} for part in record["parts"]

@@ -57,7 +57,7 @@ def busy(spans: Iterable[Slice]) -> int:
 
 def without(span: Slice, pauses: Iterable[tuple[int, int]]) -> list[Slice]:
     """What is left of a span outside some pauses, which do not overlap."""
-    inside = sorted((max(a, span.begin), min(b, span.end)) for a, b in pauses if a < span.end and b > span.begin)
+    inside = sorted((a, b) for a, b in pauses if a < span.end and b > span.begin)
     edges = [span.begin, *(edge for pause in inside for edge in pause), span.end]
     return [span._replace(begin=a, end=b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a]
 
