@@ -14,6 +14,7 @@ from reference import mesh
 
 import meshfft as mf
 from meshfft.hlo import every_collective, program_of
+from meshfft.profile import running
 from meshfft.profile.breakdown import measured
 from meshfft.profile.kinds import Op, ops_of
 from meshfft.profile.running import prepared, record
@@ -159,6 +160,19 @@ def test_what_another_thread_finishes() -> None:
     events = read(space(host=lines)).events
     length = {op: sum(e.end - e.begin for e in events if e.op == op and e.device == 0) // 1000 for op in OPS}
     assert length == {"dot.1": 10 + 50, "copy.1": 10 + 10, "fft.1": 30, "swap.1": 0}
+
+
+def test_a_compiler_that_would_crash_the_profiler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a crash of the process, where libtpu is of another version than JAX was built with."""
+    monkeypatch.setattr(running, "installed", lambda module: True)
+    monkeypatch.setattr(running.metadata, "requires", lambda package: ["numpy>=2", 'libtpu==0.0.42.*; extra == "tpu"'])
+    monkeypatch.setattr(running.metadata, "version", lambda package: "0.0.52")
+    running.check_profiler("cpu")
+    for platforms in (None, "", "tpu,cpu"):
+        with pytest.raises(ImportError, match=r"libtpu==0\.0\.42\.\*.* JAX_PLATFORMS=cpu"):
+            running.check_profiler(platforms)
+    monkeypatch.setattr(running.metadata, "version", lambda package: "0.0.42.1")
+    running.check_profiler(None)
 
 
 def test_traces_of_gpus_and_tpus() -> None:

@@ -76,7 +76,10 @@ def profile(
 
 def _check(wanted: Wanted) -> None:
     """Refuses what could not be done, before any work is done for it."""
+    import jax
+
     from ..picture import check_picture
+    from ..profile.running import check_profiler
 
     named = wanted.mesh is not None or wanted.topology is not None
     check(named, "neither --mesh nor --topology is given: name one, as --mesh 2,2,2")
@@ -84,6 +87,8 @@ def _check(wanted: Wanted) -> None:
     check(wanted.runs > 0, f"--runs {wanted.runs} measures nothing: give at least 1")
     kept = wanted.trace is not None and wanted.topology is not None
     check(not kept, "--trace keeps what a run leaves, and with --topology nothing runs: leave one out")
+    if wanted.topology is None:
+        check_profiler(jax.config.values["jax_platforms"])
     if wanted.trace is not None:
         folder = wanted.trace if wanted.trace.exists() else wanted.trace.resolve().parent
         check(

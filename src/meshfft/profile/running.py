@@ -1,6 +1,8 @@
 """Runs a compiled plan under jax.profiler: the effect, and nothing else. What it leaves, `trace` reads."""
 
+import re
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +10,29 @@ import jax
 import jax.numpy as jnp
 
 from ..aot import compile_plan
+from ..errors import check
+from ..extras import installed
 from ..plan import Plan
 from .trace import RUN
 
 PERFETTO = "perfetto_trace.json.gz"  # as jax.profiler calls it
+
+
+def check_profiler(platforms: str | None) -> None:
+    """Refuses to run where jax.profiler would crash: under a TPU compiler that is not of this JAX's version.
+
+    Args:
+        platforms: those that JAX may use, `jax.config.jax_platforms`; without any, all that are installed.
+
+    Raises:
+        ImportError: JAX loads libtpu, and asks for another.
+    """
+    if not installed("libtpu") or (platforms and "tpu" not in platforms):
+        return
+    found = (re.match(r"libtpu==([\d.]+)", line) for line in metadata.requires("jax") or ())
+    wanted, have = next((match[1] for match in found if match), ""), metadata.version("libtpu")
+    remedy = f"pip install 'libtpu=={wanted}*', or for CPU devices set JAX_PLATFORMS=cpu in the environment"
+    check(have.startswith(wanted), f"with libtpu {have} the profiler of this JAX would crash: {remedy}", ImportError)
 
 
 def prepared(plan: Plan, mesh: Any) -> tuple[jax.stages.Compiled, Any]:
