@@ -123,7 +123,7 @@ def _measured(wanted: Wanted) -> tuple[Any, Any, str, dict[str, Any]]:
         shared = tracks(load(file), ops_of(program_of(compiled)))
         files = [perfetto.save(file.parent, shared, steps), file.with_name(PERFETTO)] if wanted.trace else []
     kind = mesh.devices.flat[0].device_kind
-    return made, measured(shared, steps), f"{mesh.devices.size} {kind}", {"trace": list(map(str, files))}
+    return made, measured(shared, steps), kind, {"trace": list(map(str, files))}
 
 
 def _modelled(wanted: Wanted, topology: str) -> tuple[Any, Any, str, dict[str, Any]]:
@@ -148,7 +148,7 @@ def _modelled(wanted: Wanted, topology: str) -> tuple[Any, Any, str, dict[str, A
     else:
         made = _plan(wanted, describe_mesh(wanted.mesh), topology=machine)
     compiled = compile_plan(made, mesh_for(made, topology), planes=made.machine.chip.planes)
-    return made, modelled(compiled, made), f"{machine.devices} {topology}", {}
+    return made, modelled(compiled, made), topology, {}
 
 
 def _plan(wanted: Wanted, mesh: Any, **more: Any) -> Any:

@@ -56,5 +56,5 @@ def _draw(figure: Any, breakdown: Breakdown, title: str) -> None:
         xlim=(0, 1.25 * max(ends)), xlabel=f"{name} of a run of {breakdown.wall / size:.3g} {name}, {breakdown.known}"
     )
     spot.invert_yaxis()
-    spot.set_title(textwrap.fill(title, 80), fontsize="medium")
+    figure.suptitle(textwrap.fill(title, 80), fontsize="medium")
     figure.legend(loc="outside lower center", ncols=len(breakdown.kinds), frameon=False)

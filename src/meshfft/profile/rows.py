@@ -17,7 +17,7 @@ WHOLE = ("known", "how", "wall_seconds", "runs", "devices", "hidden")  # of the 
 
 
 def about(plan: Plan, device: str, made_by: Mapping[str, str]) -> dict[str, Any]:
-    """What was profiled, on which device, by which versions."""
+    """What was profiled, on which kind of device or topology, by which versions."""
     facts = plan.to_dict()
     kept = {name: facts[name] for name in ("shape", "dtype", "mesh", "method", "order")}
     names = [step.name(layout) for step, layout in plan.walk.pairs]
@@ -28,7 +28,7 @@ def title(facts: Mapping[str, Any]) -> str:
     """What was profiled, in a line."""
     shape, mesh = (" x ".join(map(str, values)) for values in (facts["shape"], facts["mesh"].values()))
     what = f"{facts['transform']} of {shape} {facts['dtype']}"
-    return f"{what}, method {facts['method']}, mesh {mesh} of {facts['device']} devices"
+    return f"{what}, method {facts['method']}, mesh {mesh}, on {facts['device']}"
 
 
 def to_rows(breakdown: Breakdown, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
