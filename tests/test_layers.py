@@ -26,6 +26,7 @@ wavenumbers fields passes
 spectral convolution
 power
 replay calibrate
+profile
 bench
 files
 cli
