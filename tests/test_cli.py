@@ -148,9 +148,10 @@ def test_arrays_larger_than_memory_go_in_passes() -> None:
     assert error(np.load("c.npy"), values()) < 6e-7
     whole = json.loads(call("transform", "a.npy", "d.npy", "--mesh", "2", "--memory", "1MB", "--json"))
     assert "passes" not in whole  # all of it fits
-    assert "takes 680 bytes with its copies, --memory is 100: give at least 680" in refused("transform", "a.npy", "e.npy", "--mesh", "2", "--memory", "0.1kB")
-    assert "'6 apples' is no size" in refused("transform", "a.npy", "e.npy", "--mesh", "2", "--memory", "6 apples")
-    assert "give --memory too" in refused("transform", "a.npy", "e.npy", "--mesh", "2", "--resume")
+    words = ["transform", "a.npy", "e.npy", "--mesh", "2"]
+    assert "680 bytes with its copies, --memory is 100: give at least 680" in refused(*words, "--memory", "0.1kB")
+    assert "'6 apples' is no size" in refused(*words, "--memory", "6 apples")
+    assert "give --memory too" in refused(*words, "--resume")
 
 
 def test_passes_go_on_where_they_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,6 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from ..dtypes import PRECISIONS
 from ..errors import check
 from . import flags, parse
 from .guard import guarded
@@ -64,10 +63,10 @@ def profile(
     --topology nothing runs: the TPU compiler's cycles are counted, which are modelled. A figure and rows that are there
     are replaced.
     """
-    read = parse.options(axes, method, order, norm, inverse, kind)
+    names = {"method": method, "order": order, "norm": norm, "kind": kind, "precision": precision}
+    options = {"dtype": dtype, "inverse": inverse, **parse.given(axes, **names)}
     if dtype is not None:
         parse.choice(dtype, DTYPES, "--dtype")
-    options = {"dtype": dtype, "precision": parse.choice(precision, PRECISIONS, "--precision"), **read}
     lengths, sizes = parse.sizes(shape, "the shape", "256,256,256"), None if mesh is None else parse.mesh(mesh)
     wanted = Wanted(lengths, sizes, topology, spec, options, runs, trace, figure, rows, as_json)
     _check(wanted)
