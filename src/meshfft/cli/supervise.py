@@ -65,7 +65,7 @@ class _Supervisor:
     """The state of one supervisor, changed as lines arrive."""
 
     def __init__(self, worker: int, reports: int, listening: socket.socket, clean: Callable[[int], None]) -> None:
-        self.worker, self.clean = worker, clean
+        self.worker, self.clean, self.sockets = worker, clean, [listening]
         self.joined: Joined | None = None
         self.ended: Outcome | None = None  # what the worker said of its end
         self.status: int | None = None  # what the system says of it
@@ -91,6 +91,9 @@ class _Supervisor:
         self._tell(found)
         if found.code and self.joined is not None:
             self.clean(self.joined.first)
+        for connection in self.sockets:
+            connection.close()
+        self.selector.close()
         return found
 
     def _judge(self) -> Outcome:
@@ -159,12 +162,14 @@ class _Supervisor:
             return
         found = connected(joined.addresses, joined.port)
         if found is not None:  # else a lost process is noticed by JAX alone, and later
+            self.sockets.append(found)
             self._keep(0, found)
             self._send(0, {"token": joined.token, "process": joined.process})
 
     def _on_stranger(self, listening: socket.socket) -> None:
         """Somebody connects, and will say who it is."""
         connection = watched(listening.accept()[0])
+        self.sockets.append(connection)
         lines = Lines(connection.fileno())
 
         def hear(_: Any) -> None:
