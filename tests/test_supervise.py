@@ -73,7 +73,7 @@ def _is_gone(process: int) -> bool:
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Process]]:
     """Three processes of one run that have joined, in a hurry."""
-    monkeypatch.setattr(supervise, "GRACE", 0.4)
+    monkeypatch.setattr(supervise, "GRACE", 0.3)
     monkeypatch.setattr(supervise, "LINGER", 3.0)
     token = secrets.token_hex(8)
     first = Process(0, 0, token)
@@ -95,11 +95,13 @@ def _wait(run: list[Process]) -> None:
         time.sleep(0.01)
 
 
-def test_all_end_well(run: list[Process]) -> None:
-    """Catches a process 0 that ends before the others, and an end that is taken for a loss."""
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
+def test_all_end_well(run: list[Process], order: tuple[int, ...]) -> None:
+    """Catches a process 0 that ends before the others, and an end that is taken for a loss by those still at work."""
     _met(run)
-    for process in run:
-        process.end(0)
+    for index in order:
+        run[index].end(0)
+        time.sleep(0.5)
     assert [process.outcome() for process in run] == [Outcome(0)] * 3
     assert not any(process.cleaned for process in run)
 
@@ -123,14 +125,16 @@ def test_a_lost_supervisor_ends_all(run: list[Process]) -> None:
     assert "process 0 on alpha was lost" in (run[2].outcome().text or "")
 
 
-def test_what_one_refuses_the_others_are_told(run: list[Process]) -> None:
+@pytest.mark.parametrize("index", [0, 1])
+def test_what_one_refuses_the_others_are_told(run: list[Process], index: int) -> None:
     """Catches a reason that stays with the process that found it, or its own exit code lost."""
     _met(run)
-    run[1].end(2, "disk full")
+    run[index].end(2, "disk full")
     found = [process.outcome() for process in run]
-    assert found[1] == Outcome(2, "disk full")
-    for other in (found[0], found[2]):
-        assert other.code == 3 and "process 1 on beta stopped (disk full)" in (other.text or "")
+    assert found.pop(index) == Outcome(2, "disk full")
+    for other in found:
+        assert other.code == 3
+        assert f"process {index} on {HOSTS[index]} stopped (disk full)" in (other.text or "")
 
 
 def test_what_all_refuse_is_each_ones_own(run: list[Process]) -> None:
@@ -181,6 +185,7 @@ def test_strangers_are_sent_away(run: list[Process], said: bytes) -> None:
         _met(run)
         with socket.create_connection(("127.0.0.1", run[0].joined.port)) as second:
             second.sendall(said)
+        time.sleep(0.5)  # longer than a run goes on that has failed
     for process in run:
         process.end(0)
     assert [process.outcome() for process in run] == [Outcome(0)] * 3

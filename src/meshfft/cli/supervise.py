@@ -134,7 +134,8 @@ class _Supervisor:
         if self.joined.process != 0:
             self._send(0, {"ended": text})
             return
-        self._broadcast(text)
+        if self.verdict is None:
+            self._broadcast(text)
         until = time.monotonic() + LINGER
         while self.running and time.monotonic() < until:
             self._wait(0.2)
@@ -186,7 +187,7 @@ class _Supervisor:
         """Keeps the connection to another supervisor of this run; who does not know its token is sent away."""
         process, token = said.get("process"), str(said.get("token"))
         known = self.joined is not None and secrets.compare_digest(token, self.joined.token)
-        if known and isinstance(process, int) and process in self.running - self.peers.keys():
+        if known and isinstance(process, int) and process in self.running:
             self._keep(process, connection)
         else:
             connection.close()
