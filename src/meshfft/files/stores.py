@@ -146,9 +146,12 @@ class ZarrStore:
                 write.result()
 
     def flush(self) -> None:
-        """Every file is on the disk when its write ends; this makes their names last as well."""
-        for folder in [self.path, *(p for p in self.path.rglob("*") if p.is_dir())]:
-            _sync_folder(folder)
+        """Every file is on the disk when its write ends, and all are in one folder: this makes their names last."""
+        folder = os.open(self.path, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 @contextlib.contextmanager
@@ -196,6 +199,7 @@ def _metadata(
     return {
         "shape": list(shape),
         "data_type": dtype.name,
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},  # all files in one folder
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(grid.file)}},
         "codecs": codecs,
         "attributes": {KEY: record or {}},
@@ -226,13 +230,5 @@ def _opened(path: Path) -> Iterator[int]:
     file = os.open(path, os.O_WRONLY)
     try:
         yield file
-    finally:
-        os.close(file)
-
-
-def _sync_folder(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
     finally:
         os.close(file)
