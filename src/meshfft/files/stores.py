@@ -26,7 +26,7 @@ IN_FLIGHT = 2
 KEY = "meshfft"  # the attribute of the stores written here: their record, or nothing in it
 CRC32C = {"name": "crc32c"}
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
-OS_ERROR = re.compile(r"os_error_code='(\d+)'")
+OS_ERROR = re.compile(r"os_error_code='(\d+)|OS error (\d+)")  # as tensorstore says it, and older ones did
 
 
 class Store(Protocol):
@@ -163,7 +163,7 @@ def system_words() -> Iterator[None]:
         code = OS_ERROR.search(str(error))
         if code is None:
             raise
-        number = int(code[1])
+        number = int(code[1] or code[2])
         raise OSError(number, f"{os.strerror(number)} ({str(error).split(' [')[0]})") from error
 
 
