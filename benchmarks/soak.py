@@ -1,13 +1,13 @@
-"""Two processes transform one array there and back 600 times: the same numbers every time, and no growth of memory.
+"""Two processes transform one array there and back 800 times: the same numbers every time, and no growth of memory.
 
-    python benchmarks/soak.py [--rounds 600] [--rows FILE]        (a minute on two cores)
+    python benchmarks/soak.py [--rounds 800] [--rows FILE]        (a minute on two cores)
 
 Each process holds four of eight CPU devices; they talk over gloo on loopback. Every round transforms the same array
 forward and back by a plan for sizes that the mesh does not divide, writes the spectrum to a Zarr store that both share
 and reads its own blocks back every tenth time. Of every round each process keeps a checksum (CRC-32) of its blocks of
 the spectrum, the largest error of what came back, and its resident memory. A row a process: how many checksums there
-were (one, if nothing changed), the largest error, and memory after rounds 20, 40, ... The allocator takes some 400 rounds to
-fill its arenas (8 MB in all), so growth is told of the last 200.
+were (one, if nothing changed), the largest error, and memory after rounds 20, 40, ... The allocator takes some 500
+rounds to fill its arenas (8 MB in all), so growth is told of the last 200.
 """
 
 import argparse
@@ -119,7 +119,7 @@ def resident_bytes() -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=600)
+    parser.add_argument("--rounds", type=int, default=800)
     parser.add_argument("--rows", type=Path, help="file to which one JSON line a process is appended")
     parser.add_argument("--process", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--address", help=argparse.SUPPRESS)
