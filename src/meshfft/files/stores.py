@@ -7,6 +7,7 @@ with a checksum. Invariant: beyond the block it is given a write buffers at most
 
 import contextlib
 import dataclasses
+import errno
 import itertools
 import math
 import os
@@ -97,13 +98,13 @@ class NpyStore:
     offset: int
 
     def write(self, at: Box, block: np.ndarray) -> None:
-        with _opened(self.path) as file:
+        with _opened(self.path, os.O_WRONLY) as file:
             for piece in pieces(at, (1,) * len(at), self.dtype.itemsize, PIECE_BYTES):
                 self._write(file, piece, block[within(piece, [s.start for s in at])])
 
     def flush(self) -> None:
-        with _opened(self.path) as file:
-            os.fsync(file)
+        _sync(self.path)
+        _sync(self.path.parent)
 
     def _write(self, file: int, at: Box, piece: np.ndarray) -> None:
         """Writes the runs of a piece, each as long as it lies on the disk without a gap."""
@@ -136,22 +137,27 @@ class ZarrStore:
     def write(self, at: Box, block: np.ndarray) -> None:
         file, size, started = self.handle.chunk_layout.write_chunk.shape, self.dtype.itemsize, list[Any]()
         many = IN_FLIGHT if size * math.prod(file) <= PIECE_BYTES else 1
-        with system_words():
+        try:
             for piece in pieces(at, file, size, PIECE_BYTES):
                 if len(started) == many:
-                    started.pop(0).result()
+                    _ended(started.pop(0))
                 part = block[within(piece, [s.start for s in at])]
                 started.append(self.handle[piece].write(part.astype(self.dtype, copy=False)))
+            while started:
+                _ended(started.pop(0))
+        finally:
             for write in started:
-                write.result()
+                write.exception()  # one that is still under way would make anew the folder that is now removed
 
     def flush(self) -> None:
         """Every file is on the disk when its write ends, and all are in one folder: this makes their names last."""
-        folder = os.open(self.path, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        _sync(self.path)
+        _sync(self.path.parent)
+
+
+def _ended(write: Any) -> None:
+    with system_words():
+        write.result()
 
 
 @contextlib.contextmanager
@@ -226,9 +232,19 @@ def _put(file: int, run: memoryview, offset: int) -> None:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    file = os.open(path, os.O_WRONLY)
+def _opened(path: Path, mode: int) -> Iterator[int]:
+    file = os.open(path, mode)
     try:
         yield file
     finally:
         os.close(file)
+
+
+def _sync(path: Path) -> None:
+    """Waits until a file, or the names in a folder, are on the disk; some file systems do not do so for a folder."""
+    with _opened(path, os.O_RDONLY) as file:
+        try:
+            os.fsync(file)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
