@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from jax.sharding import AbstractMesh
 
@@ -107,6 +107,7 @@ def test_no_fewer_passes_would_do(task: tuple[tuple[int, ...], dict]) -> None:
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.sets(st.integers(0, 3)), st.integers(1, 4000))
+@example([10, 10, 3], {2}, 20)
 def test_the_fewest_and_largest_pieces(shape: list[int], whole: set[int], most: int) -> None:
     """Catches cuts of more dimensions than needed, more parts than needed, and of two ways the one in more places."""
     free, sides = [d for d in range(len(shape)) if d not in whole], tuple(shape)
