@@ -20,7 +20,8 @@ from meshfft.cli import memory, parse, show
 from meshfft.cli.app import app
 from meshfft.cli.execute import run_stages
 from meshfft.cli.guard import describe
-from meshfft.files import writing
+from meshfft.errors import check
+from meshfft.files import open_array, stores, writing
 
 SIZES = (7, 6, 5)  # divided by no mesh axis but one
 
@@ -99,6 +100,82 @@ def test_back_and_forth_is_the_identity(middle: str) -> None:
     assert error(np.load("c.npy"), values()) < 6e-7
 
 
+FORWARD = [
+    ["--norm", "ortho", "--axes", "2,0"],
+    ["--kind", "rfft", "--norm", "forward", "--spec", "-,x,y"],
+    ["--kind", "dct-2", "--method", "transpose"],
+    ["--kind", "hfft", "--order", "any", "--axes", "2"],
+]
+
+
+@pytest.mark.parametrize("flags", FORWARD)
+def test_the_inverse_needs_no_flags(flags: list[str]) -> None:
+    """Catches a flag that the file does not tell, odd lengths that come back even, and a mesh that has to be said."""
+    real = "--kind" in flags and "hfft" not in flags
+    array = values(np.float32 if real else np.complex64)
+    if "hfft" in flags:  # half of a spectrum, whose ends are real
+        array = np.fft.ihfft(values(np.float32)[..., :4]).astype(np.complex64)
+    np.save("a.npy", array)
+    call("transform", "a.npy", "b.zarr", "--mesh", "2,2", *flags)
+    record = json.loads(call("transform", "b.zarr", "c.zarr", "--inverse", "--json"))
+    assert record["mesh"] == {"x": 2, "y": 2}
+    with open_array("c.zarr") as source:
+        assert source.shape == array.shape
+        assert error(source[...], array) < 1e-6
+
+
+def test_flags_are_heard_before_the_file() -> None:
+    """Catches flags that are given and ignored since the file knows better, and a mesh that nobody gave."""
+    np.save("a.npy", values())
+    call("transform", "a.npy", "b.zarr", "--mesh", "2,2", "--norm", "ortho")
+    call("transform", "b.zarr", "c.npy", "--inverse", "--norm", "forward", "--mesh", "4")
+    assert error(np.load("c.npy"), values() * np.sqrt(values().size)) < 1e-6
+    call("transform", "b.zarr", "d.npy", "--inverse", "--axes", "1")
+    once = np.fft.ifft(np.fft.fftn(values().astype(complex), norm="ortho"), axis=1, norm="ortho")
+    assert error(np.load("d.npy"), once) < 1e-6
+    call("transform", "b.zarr", "e.npy")  # forward: the mesh alone is taken from the file
+    assert error(np.load("e.npy"), np.fft.fftn(np.fft.fftn(values().astype(complex), norm="ortho"))) < 1e-6
+    assert "does not tell a mesh: give one, as --mesh 2,2,2" in refused("transform", "a.npy", "f.npy")
+
+
+def test_arrays_larger_than_memory_go_in_passes() -> None:
+    """Catches --memory without effect or heed, a plan that is not shown first, and an output that differs."""
+    np.save("a.npy", values())
+    printed = call("transform", "a.npy", "b.zarr", "--mesh", "2", "--memory", "6kB")
+    assert "passes over the store" in printed and "pass 1" in printed and "--resume" in printed
+    record = json.loads(call("transform", "b.zarr", "c.npy", "--inverse", "--memory", "6kB", "--json"))
+    assert record["peak_bytes"] <= 6000 and len(record["passes"]) == 2
+    assert error(np.load("c.npy"), values()) < 6e-7
+    whole = json.loads(call("transform", "a.npy", "d.npy", "--mesh", "2", "--memory", "1MB", "--json"))
+    assert "passes" not in whole  # all of it fits
+    words = ["transform", "a.npy", "e.npy", "--mesh", "2"]
+    assert "680 bytes with its copies, --memory is 100: give at least 680" in refused(*words, "--memory", "0.1kB")
+    assert "'6 apples' is no size" in refused(*words, "--memory", "6 apples")
+    assert "give --memory too" in refused(*words, "--resume")
+
+
+def test_passes_go_on_where_they_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches --resume that begins anew, and an unfinished run that is forgotten without it."""
+    np.save("a.npy", values())
+    words = ["transform", "a.npy", "b.zarr", "--mesh", "2", "--memory", "6kB"]
+    flush, done = stores.ZarrStore.flush, list[int]()
+
+    def full(store: Any) -> None:
+        done.append(1)
+        check(len(done) < 3, "No space left on device", OSError)
+        flush(store)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stores.ZarrStore, "flush", full)
+        assert CliRunner().invoke(app, words).exit_code == 2
+    assert sorted(os.listdir()) == [".b.zarr.passes", "a.npy"]
+    assert "--resume" in refused(*words)
+    call(*words, "--resume")
+    with open_array("b.zarr") as source:
+        assert error(source[...], np.fft.fftn(values().astype(complex))) < 4e-7
+    assert sorted(os.listdir()) == ["a.npy", "b.zarr"]
+
+
 @pytest.mark.parametrize(
     ("dtype", "precision", "result"),
     [
@@ -169,13 +246,13 @@ class Stage:
 
 def test_compiling_and_running_are_timed_apart() -> None:
     """Catches the two exchanged, and steps that are traced again when they run."""
-    said: list[str] = []
-    plan = SimpleNamespace(stages=(Stage(), Stage()))
-    y, (read, *steps) = run_stages(plan, lambda: jax.numpy.zeros(2), said.append)
+    said: list[Any] = []
+    plan, report = SimpleNamespace(stages=(Stage(), Stage())), SimpleNamespace(begin=said.append, advance=said.append)
+    y, (read, *steps) = run_stages(plan, lambda: jax.numpy.zeros(2), report)
     assert y.tolist() == [2, 2]
     assert read.compile_seconds is None
     assert all((step.compile_seconds or 0) > 0.2 > step.run_seconds for step in steps)
-    assert said == ["read", *["compile slow", "slow"] * 2]
+    assert said == ["read", *["compile slow", "slow", y.nbytes] * 2]
 
 
 def test_plan_needs_no_devices() -> None:

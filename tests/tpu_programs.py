@@ -14,6 +14,7 @@ from jax.sharding import PartitionSpec as P
 import meshfft as mf
 from meshfft.aot import compile_plan, devices_of, mesh_for, report
 from meshfft.hlo import collectives
+from meshfft.profile.modelled import modelled
 from meshfft.replay import timeline
 from meshfft.steps import RingDense
 
@@ -90,6 +91,19 @@ def real(topology: str) -> dict[str, Any]:
         "back": mf.plan(half, mesh=slab, kind="rfft", inverse=True, topology=topology),
     }
     return {name: _cycles(plan, topology) for name, plan in plans.items()}
+
+
+def profiles(topology: str) -> dict[str, Any]:
+    """Breakdowns of an FFT and a KDFT, and what they have to agree with."""
+    slab = AbstractMesh((len(devices_of(topology)),), ("x",))
+    plans = {name: mf.plan((64, 16), mesh=slab, method=name, topology=topology) for name in ("cooley-tukey", "kdft")}
+    return {name: _profile(plan, topology) for name, plan in plans.items()}
+
+
+def _profile(plan: mf.Plan, topology: str) -> dict[str, Any]:
+    program = compile_plan(plan, mesh_for(plan, topology), planes=True)
+    cycles = sum(one.cycles for one in report(program).cycles)
+    return {**modelled(program, plan).to_dict(), "cycles": cycles, "played": timeline(program, plan)._asdict()}
 
 
 def _cycles(plan: mf.Plan, topology: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ work before that (an error, an interrupt, a full disk) removes the temporary and
 """
 
 import contextlib
+import glob
 import os
 import secrets
 import shutil
@@ -49,8 +50,14 @@ def refuse_existing(path: Path, overwrite: bool) -> None:
     check(overwrite or not path.exists(), f"{path} exists: overwrite it, or name another output", FileExistsError)
 
 
+def unfinished(path: Path, process: int) -> list[Path]:
+    """What a process that was killed left beside `path`, the output it was making."""
+    final = path.resolve()
+    return sorted(final.parent.glob(f".{glob.escape(final.name)}.{process}-*.partial"))
+
+
 def _beside(path: Path, suffix: str) -> Path:
-    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.{suffix}")
+    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.{suffix}")
 
 
 def _move(new: Path, path: Path) -> None:

@@ -21,6 +21,7 @@ from .layout import AnyMesh, Spec, axis_sizes, mapped_axes
 from .plan import Plan
 from .planes import join, split
 from .planning import plan
+from .storage import put
 
 
 class Field(NamedTuple):
@@ -70,7 +71,7 @@ def placed(x: Array, mesh: AnyMesh, spec: PartitionSpec) -> Array:
     """The array with this sharding, within `jit` or outside."""
     sharding = NamedSharding(mesh, spec)
     if isinstance(mesh, Mesh):
-        return jax.device_put(x, sharding)
+        return put(x, sharding)
     return (jax.reshard if AxisType.Explicit in mesh.axis_types else jax.lax.with_sharding_constraint)(x, sharding)
 
 

@@ -110,7 +110,7 @@ def _made(
         start, stop, _ = (index or (slice(None),))[0].indices(count)
         return _rounded(values(np.arange(start, stop)), kind)
 
-    return jax.make_array_from_callback((count,), sharding, block)
+    return jax.make_array_from_callback((count,), sharding, block, dtype=kind)
 
 
 def _check_sharding(count: int, sharding: NamedSharding, whole: str) -> None:

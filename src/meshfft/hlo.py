@@ -20,10 +20,10 @@ from .schedule import Executed, Instruction, Program, executed, parse
 COLLECTIVES = ("all-to-all", "collective-permute", "all-gather", "all-reduce", "reduce-scatter", "collective-broadcast")
 UNITS = ("matrix", "vector", "copy")
 
-_FREE = {"parameter", "constant", "bitcast", "tuple", "get-tuple-element", "while", "call", "conditional"}
+FREE = {"parameter", "constant", "bitcast", "tuple", "get-tuple-element", "while", "call", "conditional"}
 _HALVES = ("-start", "-update", "-done")
 _MOVES = {"copy", "bitcast-convert", "transpose", "slice", "concatenate", "pad", "dynamic-slice", "reshape", "reverse"}
-_MOVES |= {"dynamic-update-slice", "broadcast", "fusion", *_FREE}
+_MOVES |= {"dynamic-update-slice", "broadcast", "fusion", *FREE}
 _ARRAY = re.compile(r"\b([a-z]+\d*)[a-z0-9]*\[([\d,]*)\]")
 _STEP = re.compile(r"\bstep(\d+)")
 _GROUP = re.compile(r"replica_groups=\{\{([\d,]+)\}|replica_groups=\[\d+,(\d+)\]")
@@ -89,10 +89,10 @@ def program_of(compiled: jax.stages.Compiled) -> Program:
 def every_collective(program: Program) -> tuple[Collective, ...]:
     """The collectives of one run, in order."""
     run = executed(program)
-    steps = _steps(program, run)
+    steps = steps_of(program, run)
     found = []
     for at, (instruction, times) in enumerate(run):
-        for kind in _kinds(program, instruction) if times else ():
+        for kind in sends(program, instruction) if times else ():
             done = _done(run, at)
             between = run[at + 1 : done] if program.scheduled else []
             covered = sum(one.times * (one.instruction.cycles or 0) for one in between) // times
@@ -106,7 +106,7 @@ def cycles(program: Program) -> tuple[Spent, ...]:
     """The compiler's estimated cycles of one run, by step and unit; collectives and `unpriced` work have none."""
     run = executed(program)
     total: collections.Counter[tuple[int | None, str]] = collections.Counter()
-    for (instruction, times), step in zip(run, _steps(program, run), strict=True):
+    for (instruction, times), step in zip(run, steps_of(program, run), strict=True):
         if instruction.cycles:
             total[step, unit(program, instruction)] += instruction.cycles * times
     order = sorted(total, key=lambda key: (-1 if key[0] is None else key[0], UNITS.index(key[1])))
@@ -117,8 +117,8 @@ def unpriced(program: Program) -> dict[str, int]:
     """How many instructions on arrays run for which the compiler estimates no cycles, by opcode, collectives aside."""
     total: collections.Counter[str] = collections.Counter()
     for instruction, times in executed(program):
-        idle = instruction.opcode in _FREE or instruction.opcode.endswith(_HALVES[1:]) or _scalar(instruction)
-        if instruction.cycles is None and not idle and not _kinds(program, instruction):
+        idle = instruction.opcode in FREE or instruction.opcode.endswith(_HALVES[1:]) or _scalar(instruction)
+        if instruction.cycles is None and not idle and not sends(program, instruction):
             total[instruction.opcode] += times
     return dict(total)
 
@@ -133,7 +133,7 @@ def unit(program: Program, instruction: Instruction) -> str:
     if any(part.opcode in ("convolution", "dot") for part in parts):
         return "matrix"
     names = {part.name: part for part in parts}
-    return "copy" if all(_moves(part, names) for part in parts) else "vector"
+    return "copy" if all(moves(part, names) for part in parts) else "vector"
 
 
 def bytes_of(type_text: str) -> int:
@@ -148,7 +148,8 @@ def _arrays(type_text: str) -> Iterator[tuple[int, str]]:
         yield 8 if kind == "pred" else int(digits or 0), shape
 
 
-def _moves(part: Instruction, names: dict[str, Instruction]) -> bool:
+def moves(part: Instruction, names: dict[str, Instruction]) -> bool:
+    """True for what only moves, a scalar, and a maximum that joins; `names` are the instructions beside it."""
     moved = part.opcode.removesuffix("-start").removesuffix("-done") in _MOVES
     return moved or _scalar(part) or (part.opcode == "maximum" and _joins(part, names))
 
@@ -165,24 +166,28 @@ def _scalar(instruction: Instruction) -> bool:
     return all(not shape for _, shape in _arrays(instruction.type))
 
 
-def _steps(program: Program, run: Sequence[Executed]) -> list[int | None]:
-    """The step of each instruction: the one its scopes name, else the one at work before it."""
+def steps_of(program: Program, run: Sequence[Executed]) -> list[int | None]:
+    """The step of each instruction: the one its scopes name, else the one at work before it.
+
+    At work is what has an estimate, in a text without any all that is not free.
+    """
     steps: list[int | None] = []
-    last = None
+    last, priced = None, any(instruction.cycles is not None for instruction, _ in run)
     for instruction, _ in run:
         named = _STEP.findall(instruction.op_name)
         steps.append(int(named[-1]) if named else last)
-        works = instruction.cycles is not None or _kinds(program, instruction)
+        busy = instruction.cycles is not None if priced else instruction.opcode not in FREE
+        works = busy or sends(program, instruction)
         last = steps[-1] if works else last
     return steps
 
 
-def _kinds(program: Program, instruction: Instruction) -> list[str]:
+def sends(program: Program, instruction: Instruction) -> list[str]:
     """The collectives an instruction is or starts, or has within it."""
     own = instruction.opcode.removesuffix("-start")
     if own in COLLECTIVES:
         return [own]
-    if own in _FREE:
+    if own in FREE:
         return []
     return [part.opcode for part in program.inside(instruction) if part.opcode in COLLECTIVES]
 

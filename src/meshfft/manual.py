@@ -31,7 +31,7 @@ def own(x: Any, axis: int, cuts: Cuts, mapped: frozenset[str]) -> Any:
 def varying(values: Sequence[Any], axes: frozenset[str]) -> list[Array]:
     """The values, said to vary over these manual axes and over all that any of them varies over."""
     union = axes.union(*map(_axes, values))
-    return [lax.pcast(value, tuple(union - _axes(value)), to="varying") for value in values]
+    return [lax.pcast(value, tuple(sorted(union - _axes(value))), to="varying") for value in values]
 
 
 def vary(values: Sequence[Any]) -> bool:

@@ -23,6 +23,7 @@ from .errors import check
 from .limbs import of_radians
 from .matrices import Logarithm, Matrix, Roots, Samples, limbs_of
 from .norms import factor
+from .whole import whole
 
 Unit = Literal["turns", "radians"]
 Numbers = ArrayLike | Sequence[complex]
@@ -106,7 +107,7 @@ class Points:
         leaves = (self.angle, self.log_radius)
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves) or self.known:
             return self
-        angle, radius = (None if leaf is None else _frozen(np.asarray(leaf, np.float64)) for leaf in leaves)
+        angle, radius = (None if leaf is None else _frozen(whole(leaf).astype(np.float64)) for leaf in leaves)
         return Points(angle, radius, self.unit, self.size)
 
     @property
@@ -255,7 +256,7 @@ def _received(values: Any, complex_too: bool) -> Any:
         kind = jnp.floating if not complex_too else jnp.inexact
         check(bool(jnp.issubdtype(values.dtype, kind)), f"points are traced {values.dtype}: give floats", TypeError)
         return values
-    array = np.asarray(values)
+    array = whole(values)
     check(array.dtype.kind in "biuf" + "c" * complex_too, f"points are {array.dtype}: give real numbers", TypeError)
     return array.astype(np.complex128 if complex_too else np.float64)
 

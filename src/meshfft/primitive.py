@@ -214,7 +214,7 @@ def _pulled(values: tuple[Array, ...], cts: tuple[Array, ...], place: int, job: 
     came = jax.typeof(values[place]).sharding.spec
     values, specs = _placed(values, job)
     rows = itertools.chain.from_iterable(axes if isinstance(axes, tuple) else (axes,) for axes in specs[place])
-    others = tuple((_rest(job.mesh) & job.walk.start.cutting).difference(rows))
+    others = tuple(sorted((_rest(job.mesh) & job.walk.start.cutting).difference(rows)))
     pull = functools.partial(_pull, place=place, others=others, job=job)
     before = (*specs, *[job.walk.end.spec] * job.results)
     return _resharded(_mapped(pull, (*values, *cts), before, specs[place], job.mesh), job.mesh, came)

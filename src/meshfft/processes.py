@@ -14,7 +14,7 @@ from jax.experimental import multihost_utils
 from .errors import check
 
 T = TypeVar("T")
-MESSAGE_BYTES = 4096
+LEAST = 1024  # bytes of a message, padded to a power of two: each length is a program of its own
 
 
 class PeerError(RuntimeError):
@@ -22,18 +22,16 @@ class PeerError(RuntimeError):
 
 
 def exchange(value: Any) -> list[Any]:
-    """Every process's value, in the order of the processes: plain values, of at most 4 KB as JSON.
+    """Every process's value, in the order of the processes: plain values, as JSON has them.
 
-    Raises:
-        ValueError: it is longer.
+    Every device holds what all have to say, so keep it short. It may be of another length in each.
     """
     if jax.process_count() == 1:
         return [value]
-    text = json.dumps(value).encode()
-    check(len(text) <= MESSAGE_BYTES, f"a message has {len(text)} bytes: send at most {MESSAGE_BYTES}")
-    padded = np.frombuffer(text.ljust(MESSAGE_BYTES), np.uint8)
-    heard = np.asarray(multihost_utils.process_allgather(padded)).reshape(-1, MESSAGE_BYTES)
-    return [json.loads(row.tobytes()) for row in heard]
+    text = np.frombuffer(json.dumps(value).encode(), np.uint8)
+    most = max(int(_heard(np.array([len(text)], np.int32)).max()), LEAST)
+    room = 1 << (most - 1).bit_length()
+    return [json.loads(row.tobytes()) for row in _heard(np.pad(text, (0, room - len(text)), constant_values=ord(" ")))]
 
 
 def together(work: Callable[[], T]) -> T:
@@ -63,3 +61,8 @@ def check_alike(name: str, value: Any) -> None:
     for index, other in enumerate(heard):
         said = f"process 0 has {name} {heard[0]}, process {index} has {other}"
         check(other == heard[0], f"{said}: give every process the same files and flags")
+
+
+def _heard(row: np.ndarray) -> np.ndarray:
+    """The row of every process, one below the other."""
+    return np.asarray(multihost_utils.process_allgather(row)).reshape(-1, len(row))

@@ -181,4 +181,4 @@ def _logical(x: Array, layout: Layout, mapped: frozenset[str]) -> Array:
 def _energy(arrays: tuple[Array, ...], mapped: frozenset[str]) -> Array:
     """The sum of squares, over all blocks where the arrays are blocks of mapped axes."""
     seen = functools.reduce(jnp.add, (jnp.sum(jnp.square(jnp.abs(x))) for x in arrays))
-    return jax.lax.psum(seen, tuple(mapped)) if mapped else seen
+    return jax.lax.psum(seen, tuple(sorted(mapped))) if mapped else seen

@@ -15,6 +15,7 @@ from jax.sharding import Mesh, NamedSharding
 from .dtypes import check_numeric
 from .errors import check
 from .layout import Layout, Spec, axis_sizes, from_spec
+from .whole import whole
 
 
 class Sliceable(Protocol):
@@ -34,7 +35,7 @@ def shard(array: Sliceable | Array, mesh: Mesh, spec: Spec) -> Array:
 
     Args:
         array: a NumPy or JAX array, or anything with `shape`, `dtype` and slices: each device's block is read by
-            itself.
+            itself. On several processes each reads those of its own devices, from what must be one array to all.
         mesh: a concrete device mesh.
         spec: a PartitionSpec; several mesh axes may cut one dimension, and axes may stay idle.
 
@@ -53,25 +54,42 @@ def shard(array: Sliceable | Array, mesh: Mesh, spec: Spec) -> Array:
     sharding = NamedSharding(mesh, layout.spec)
     if isinstance(array, jax.Array):
         widths = [(0, stored - n) for stored, n in zip(layout.storage, layout.shape, strict=True)]
-        return jax.device_put(jnp.pad(array, widths) if not layout.even else array, sharding)
+        return put(jnp.pad(array, widths) if not layout.even else array, sharding)
     return _from_blocks(array, layout, sharding)
+
+
+def put(array: Array, sharding: NamedSharding) -> Array:
+    """A JAX array with another sharding.
+
+    From one that this process holds whole each takes its own blocks: `device_put` would send all of it to all
+    processes, to see that it is the same to each.
+    """
+    near = not isinstance(array, jax.core.Tracer) and array.is_fully_addressable
+    if near and not sharding.is_fully_addressable:
+        values = np.asarray(array)
+        return jax.make_array_from_callback(array.shape, sharding, lambda at: values[at], dtype=array.dtype)
+    return jax.device_put(array, sharding)
 
 
 def gather(y: Array, shape: tuple[int, ...]) -> np.ndarray:
     """Brings a stored array to the host as a NumPy array of its logical shape.
 
+    Where several processes hold it, each must call this and each gets all of it, sent round a part at a time: it has to
+    fit in the memory of every host. Work on `y.addressable_shards` where it does not.
+
     Args:
-        y: a stored array, all of whose shards this process can address.
+        y: a stored array.
         shape: the logical shape: `plan.shape` of an input, `plan.out_shape` of a result.
 
     Raises:
-        ValueError: the shape has another rank or is larger than what is stored.
+        ValueError: the shape has another rank or is larger than what is stored, or this process has none of the
+            array's devices.
     """
     fits = len(shape) == y.ndim and all(0 <= n <= stored for n, stored in zip(shape, y.shape, strict=False))
     check(
         fits, f"shape {tuple(shape)} is not within the stored {y.shape}: give the logical shape, such as plan.out_shape"
     )
-    return np.asarray(y)[tuple(slice(0, n) for n in shape)]
+    return whole(y)[tuple(slice(0, n) for n in shape)]
 
 
 def _from_blocks(array: Sliceable, layout: Layout, sharding: NamedSharding) -> Array:

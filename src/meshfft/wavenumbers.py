@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, PartitionSpec
 
 from .dtypes import real_dtype
 from .errors import check
@@ -23,6 +22,7 @@ from .manual import own
 from .matrices import HalfRoots, Matrix, Roots
 from .placement import standing
 from .plan import Plan
+from .storage import shard
 
 
 def wavenumbers(plan: Plan, lengths: Sequence[float] | None = None) -> tuple[Array, ...]:
@@ -134,5 +134,4 @@ def _on_mesh(values: np.ndarray, real: np.dtype, plan: Plan, dim: int) -> Array:
     line = along(plan, dim, values, real)
     if not isinstance(plan.mesh, Mesh) or isinstance(line, Array):
         return jnp.asarray(line)
-    sharding = NamedSharding(plan.mesh, spec_along(plan.out_layout, dim))
-    return jax.make_array_from_callback(line.shape, sharding, lambda index: line[index])
+    return shard(line, plan.mesh, spec_along(plan.out_layout, dim))

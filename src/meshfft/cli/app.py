@@ -9,6 +9,7 @@ import typer
 from .bench import bench
 from .info import info, version_of
 from .plan import plan
+from .profile import profile
 from .transform import transform
 
 app = typer.Typer(
@@ -19,6 +20,7 @@ app = typer.Typer(
 )
 app.command()(transform)
 app.command()(plan)
+app.command()(profile)
 app.command()(info)
 app.add_typer(bench, name="bench")
 

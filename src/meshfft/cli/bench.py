@@ -1,18 +1,17 @@
 """`meshfft bench paper`: the paper's evaluation, modelled; as tables, as JSON lines, and as figures."""
 
 import dataclasses
-import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ..errors import check
 from . import flags
 from .guard import guarded
-from .info import version_of
-from .show import print_columns, print_json, progress
+from .made import check_rows, made_by
+from .progress import Report, bar
+from .show import print_columns, print_json
 
 WORDS = {"KDFT": "bf16x6, bf16x3: its products.", "FFT": "natural, any: order."}
 
@@ -60,9 +59,7 @@ def _check(compiling: bool, rows: Path | None, figures: Path | None) -> None:
     from ..bench.paper import POD
 
     if rows is not None:
-        folder = rows.resolve().parent
-        check(folder.is_dir(), f"{folder} is not a folder: make it first, or write elsewhere", FileNotFoundError)
-        check(not rows.is_dir(), f"{rows} is a folder: name a file for the rows", IsADirectoryError)
+        check_rows(rows)
     if figures is not None:
         check_folder(figures)
     if compiling:
@@ -74,23 +71,26 @@ def _collected(compiling: bool) -> list[Any]:
     from ..bench.cases import cases, count
     from ..bench.modelled import known_rows, modelled_rows
 
-    with progress(count() * (1 + compiling)) as report:
+    with bar(count() * (1 + compiling), in_bytes=False) as report:
         made = []
+        report.begin("plan")
         for case in cases():
-            report(f"plan {_words(case)}")
+            report.begin(f"plan {_words(case)}")
+            report.advance(1)
             made.append(case)
         found = [*known_rows(), *modelled_rows(made), *(_compiled(made, report) if compiling else ())]
-    about = _made_by(compiling)
+    about = made_by(*(["libtpu"] if compiling else []))
     return [dataclasses.replace(row, made_by=about) for row in found]
 
 
-def _compiled(made: Sequence[Any], report: Callable[[str], None]) -> list[Any]:
+def _compiled(made: Sequence[Any], report: Report) -> list[Any]:
     from ..bench.compiled import compiled_row
 
     found = []
     for case in made:
-        report(f"compile {_words(case)}")
+        report.begin(f"compile {_words(case)}")
         found.append(compiled_row(case))
+        report.advance(1)
     return found
 
 
@@ -123,20 +123,3 @@ def _print_tables(found: Sequence[Any]) -> None:
 
 def _words(case: Any) -> str:
     return f"{case.algorithm.name}, {'x'.join(map(str, case.plan.shape))}, {case.cores} cores"
-
-
-def _made_by(compiling: bool) -> dict[str, str]:
-    """Versions, and where this runs from a source tree its commit."""
-    packages = ("meshfft", "jax", *(["libtpu"] if compiling else []))
-    return {**{name: version_of(name) for name in packages}, **_commit()}
-
-
-def _commit() -> dict[str, str]:
-    root = Path(__file__).resolve().parents[3]
-    if not (root / ".git").exists():
-        return {}
-    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    try:
-        return {"commit": subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()}
-    except (OSError, subprocess.CalledProcessError):
-        return {}

@@ -1,6 +1,7 @@
 """The devices a mesh asks for: the machine's own where there are enough, else CPU devices that share its cores."""
 
 import contextlib
+import itertools
 import math
 from typing import Any
 
@@ -11,7 +12,7 @@ from ..errors import check
 
 
 def start_mesh(sizes: dict[str, int]) -> Mesh:
-    """A mesh of running devices. It has to come before any other use of JAX in the process.
+    """A mesh of running devices, as many of each process. It has to come before any other use of JAX in the process.
 
     Raises:
         ValueError: JAX runs already, or is bound to one kind of device, and there are too few.
@@ -30,15 +31,32 @@ def use_float64() -> None:
     jax.config.update("jax_enable_x64", True)
 
 
+def local_devices(mesh: Mesh) -> list[Any]:
+    """The devices of a mesh that this process holds."""
+    return [device for device in mesh.devices.flat if device.process_index == jax.process_index()]
+
+
 def _devices(count: int) -> list[Any]:
     with contextlib.suppress(RuntimeError):  # JAX runs already: take the devices it has
         jax.config.update("jax_num_cpu_devices", count)
     devices = jax.devices()
-    if len(devices) < count:
+    if len(devices) < count and jax.process_count() == 1:
         devices = jax.devices("cpu")
-    found = f"there are {len(devices)} {devices[0].platform} devices"
+    return _shared_out(list(devices), count, jax.process_count())
+
+
+def _shared_out(devices: list[Any], count: int, processes: int) -> list[Any]:
+    """So many devices, an equal share of each process."""
+    found = f"there are {len(devices)} {devices[0].platform} devices" + f" of {processes} processes" * (processes > 1)
     check(len(devices) >= count, f"the mesh has {count} devices and {found}: give a smaller --mesh")
-    return devices[:count]
+    check(count % processes == 0, f"the mesh has {count} devices and {found}: give a multiple of {processes}")
+    own = sorted(devices, key=lambda device: (device.process_index, device.id))
+    groups = [list(group) for _, group in itertools.groupby(own, lambda device: device.process_index)]
+    share = count // processes
+    check(
+        min(map(len, groups)) >= share, f"the mesh has {share} devices a process and some have fewer: make it smaller"
+    )
+    return devices[:count] if processes == 1 else [device for group in groups for device in group[:share]]
 
 
 def _auto(sizes: dict[str, int]) -> tuple[AxisType, ...]:

@@ -6,34 +6,40 @@ from typing import Any
 
 import jax
 
+from .progress import Report
 from .show import Timing
 
 
-def run_stages(
-    plan: Any, read: Callable[[], jax.Array], report: Callable[[str], None]
-) -> tuple[jax.Array, list[Timing]]:
+def run_stages(plan: Any, read: Callable[[], jax.Array], report: Report) -> tuple[jax.Array, list[Timing]]:
     """The transform of what `read` gives, and what reading and each step took.
 
     Args:
         plan: the transform.
         read: makes the array, laid out as the plan expects; not given as an array, which its caller would keep alive.
-        report: is told what begins, before it does.
+        report: is told what begins, and the bytes of this process that each step has done.
     """
-    report("read")
+    report.begin("read")
     begun = time.perf_counter()
     x = jax.block_until_ready(read())
     timings = [Timing("read", None, time.perf_counter() - begun)]
     for stage in plan.stages:
+        done = held_bytes(x)
         x, timing = _run_stage(stage, x, report)
+        report.advance(done)
         timings.append(timing)
     return x, timings
 
 
-def _run_stage(stage: Any, x: jax.Array, report: Callable[[str], None]) -> tuple[jax.Array, Timing]:
-    report(f"compile {stage.name}")
+def held_bytes(x: jax.Array) -> int:
+    """Bytes of the blocks that this process holds."""
+    return sum(shard.data.nbytes for shard in x.addressable_shards)
+
+
+def _run_stage(stage: Any, x: jax.Array, report: Report) -> tuple[jax.Array, Timing]:
+    report.begin(f"compile {stage.name}")
     begun = time.perf_counter()
     compiled = jax.jit(stage).lower(x).compile()
     ready = time.perf_counter()
-    report(stage.name)
+    report.begin(stage.name)
     y = jax.block_until_ready(compiled(x))
     return y, Timing(stage.name, ready - begun, time.perf_counter() - ready)

@@ -16,6 +16,8 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
     def run(*args: Any, **options: Any) -> None:
         try:
             command(*args, **options)
+        except typer.Exit:
+            raise
         except BrokenPipeError:
             raise typer.Exit(0) from None  # the reader has seen enough
         except REFUSALS as error:
@@ -33,4 +35,4 @@ def describe(error: Exception) -> str:
         return str(error).replace("overwrite it", "replace it with --overwrite")
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return " ".join(str(error).split()) or type(error).__name__
+    return " ".join(str(error).split()).replace(", budget is", ", --memory is") or type(error).__name__

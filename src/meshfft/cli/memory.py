@@ -20,22 +20,33 @@ VERSION_1 = Files("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inact
 VERSION_2 = Files("memory.max", "memory.current", "inactive_file")
 
 
-def check_memory(peak_bytes: int, devices: Sequence[Any]) -> None:
+def check_memory(peak_bytes: int, devices: Sequence[Any], processes: int = 1) -> None:
     """Refuses a transform whose peak (bytes on each device) does not fit where it is to run.
+
+    Args:
+        peak_bytes: what each device takes.
+        devices: the devices of this process.
+        processes: how many processes with as many devices share this machine.
 
     Raises:
         MemoryError: it needs more than is free.
     """
-    kind, count = devices[0].platform, len(devices)
+    kind, count = devices[0].platform, len(devices) * processes
     if kind == "cpu":  # all devices share the host's memory
-        need, free, remedy = peak_bytes * count, available_bytes(), "--precision float32 or a machine with more memory"
+        need, remedy = peak_bytes * count, "--precision float32 or a machine with more memory"
     else:
-        need, free, remedy = peak_bytes, device_bytes(devices[0]), "--precision float32 or a mesh of more devices"
+        need, remedy = peak_bytes, "--precision float32 or a mesh of more devices"
+    free = free_bytes(devices)
     shares = f"{peak_bytes / 1e9:.3g} GB on each of {count} {kind} devices"
     text = (
         f"the transform takes {need / 1e9:.3g} GB at its peak ({shares}) and {free / 1e9:.3g} GB are free: use {remedy}"
     )
     check(need <= free, text, MemoryError)
+
+
+def free_bytes(devices: Sequence[Any]) -> int:
+    """Bytes free for all CPU devices of this machine together, or on one accelerator."""
+    return available_bytes() if devices[0].platform == "cpu" else device_bytes(devices[0])
 
 
 def available_bytes(root: Path = Path("/")) -> int:

@@ -1,15 +1,25 @@
 """What the texts of flags mean; a text that means nothing is refused with an example of one that does."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from ..arguments import KINDS
 from ..choice import ORDERS
+from ..dtypes import PRECISIONS
 from ..errors import check
 from ..moves import METHODS
 from ..norms import NORMS
 
 MESH_AXES = ("x", "y", "z", "w")
+UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+CHOICES: dict[str, Sequence[str]] = {
+    "method": tuple(METHODS),
+    "order": ORDERS,
+    "norm": NORMS,
+    "kind": KINDS,
+    "precision": PRECISIONS,
+}
 SpecEntry = None | str | tuple[str, ...]
 
 
@@ -52,18 +62,18 @@ def spec(text: str | None, mesh: dict[str, int], ndim: int) -> tuple[SpecEntry, 
     return tuple(mesh)
 
 
-def options(
-    axes_text: str | None, method: str, order: str, norm: str, inverse: bool, kind: str = "fft"
-) -> dict[str, Any]:
-    """What `meshfft.plan` is to be given besides shape, mesh, spec and dtype."""
-    return {
-        "axes": axes(axes_text),
-        "method": choice(method, tuple(METHODS), "--method"),
-        "order": choice(order, ORDERS, "--order"),
-        "norm": choice(norm, NORMS, "--norm"),
-        "inverse": inverse,
-        "kind": choice(kind, KINDS, "--kind"),
-    }
+def given(axes_text: str | None, **names: str | None) -> dict[str, Any]:
+    """What `meshfft.plan` is to be given, by those of the flags that were: None stays None."""
+    chosen = {name: None if text is None else choice(text, CHOICES[name], f"--{name}") for name, text in names.items()}
+    return {"axes": axes(axes_text), **chosen}
+
+
+def nbytes(text: str, flag: str) -> int:
+    """A number of bytes: a number and a unit."""
+    match = re.fullmatch(r"(\d+\.?\d*) ?([kMGT]i?)?B?", text.strip())
+    size = int(float(match[1]) * UNITS[match[2] or ""]) if match else 0
+    check(size > 0, f"{flag} {text!r} is no size: give a number of bytes, as 8GB, 512MB or 1.5GiB")
+    return size
 
 
 def choice(text: str, names: Sequence[str], flag: str) -> str:

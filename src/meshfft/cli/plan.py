@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 import typer
 
-from ..dtypes import PRECISIONS
 from ..errors import check
 from . import flags, parse
 from .guard import guarded
@@ -45,7 +44,7 @@ def plan(
     check(mesh is not None or topology is not None, "neither --mesh nor --topology is given: name one, as --mesh 2,2,2")
     check(topology is not None or not compiling, "--compile needs a machine to compile for: add --topology, as v3:4x4")
     lengths = parse.sizes(shape, "the shape", "8192,8192,8192")
-    wide = parse.choice(precision, PRECISIONS, "--precision") == "float64"
+    wide = precision == "float64"
     if dtype is not None:
         parse.choice(dtype, DTYPES, "--dtype")
     if dtype in ("complex128", "float64") or wide:
@@ -53,7 +52,8 @@ def plan(
     if compiling:
         use_tpu_compiler()
     machine = _machine(topology)
-    options = {"dtype": dtype, "precision": precision, **parse.options(axes, method, order, norm, inverse, kind)}
+    names = {"method": method, "order": order, "norm": norm, "kind": kind, "precision": precision}
+    options = {"dtype": dtype, "inverse": inverse, **parse.given(axes, **names)}
     best, *others = _candidates(lengths, mesh, machine, spec, options)
     made = compiled(best, topology) if compiling and topology is not None else None
     _show(best, others, made, as_json)

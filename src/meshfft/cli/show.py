@@ -1,13 +1,11 @@
-"""What the commands print: tables on stdout, or one JSON object; progress on stderr."""
+"""What the commands print: tables on stdout, or one JSON object."""
 
-import contextlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -62,14 +60,3 @@ def print_columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def _table(**options: Any) -> Table:
     """A table in the manner of a printed plan."""
     return Table(box=RULED, show_edge=False, pad_edge=False, **options)
-
-
-@contextlib.contextmanager
-def progress(total: int) -> Iterator[Callable[[str], None]]:
-    """A bar on stderr, where that is a terminal; yields what is to be told when each of `total` parts begins."""
-    console = Console(stderr=True)
-    words = TextColumn("{task.description}", markup=False)
-    columns = (words, BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=total, completed=-1, visible=False)
-        yield lambda text: bar.update(task, description=text, advance=1, visible=True)

@@ -20,6 +20,7 @@ SHARD_BYTES = 256 * 2**20
 LEAST_BYTES = 64 * 2**10  # below, a file costs more to open than to read
 MANY_TINY = 1024  # so many are too many, if they are that small
 MANY_FILES = 8192
+PIECE_BYTES = 32 * 2**20  # of what is read or written at once; for each of them as much again is on its way
 
 Box = tuple[slice, ...]
 

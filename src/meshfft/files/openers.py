@@ -19,8 +19,8 @@ import numpy as np
 
 from ..errors import check
 from ..extras import need
-from .grid import Box
-from .source import PIECE_BYTES, Refused, Source, assigning, check_numbers, choose, source_of
+from .grid import PIECE_BYTES, Box
+from .source import Refused, Source, assigning, check_numbers, choose, source_of
 
 COPY_BYTES = 2**20
 

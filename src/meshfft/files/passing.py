@@ -39,10 +39,10 @@ from .reading import open_array
 from .record import Record
 from .source import Source
 from .stores import Store, create_store, open_store
-from .writing import check_output, check_room, fill
+from .writing import Report, check_output, check_room, fill
 
 RUN_BYTES = 2**15  # a few pages of memory: of shorter runs, many would be read again to be written
-Report = Callable[[int], None]
+Begin = Callable[[str], None]
 
 
 def run_passes(
@@ -54,6 +54,7 @@ def run_passes(
     resume: bool = False,
     record: Record | None = None,
     report: Report = lambda nbytes: None,
+    begin: Begin = lambda part: None,
 ) -> None:
     """Transforms an array of any size into a file, in passes that hold one piece of it at a time.
 
@@ -65,6 +66,7 @@ def run_passes(
         resume: go on with such a run, if there is one.
         record: what is kept beside a Zarr array.
         report: is told of bytes, as they have been read and written.
+        begin: is told which pass begins.
 
     Raises:
         ValueError: the source is not what was planned for; the run to be resumed was another, or had another source.
@@ -91,7 +93,7 @@ def run_passes(
 
         steps = together(lambda: _local(made))
         together(lambda: prepare() if first else None)
-        work = _Run(steps, source, journal, target.suffix, record, report)
+        work = _Run(steps, source, journal, target.suffix, record, report, begin)
         work.passes()
         together(lambda: _finish(journal, len(steps) - 1, target, overwrite) if first else None)
 
@@ -106,6 +108,7 @@ class _Run:
     kind: str
     record: Record | None
     report: Report
+    begin: Begin
 
     def passes(self) -> None:
         """What is missing of each pass; a store is removed once all that was made of it is there."""
@@ -113,6 +116,7 @@ class _Run:
         together(self.journal.mend)
         for place, step in enumerate(self.steps):
             missing = sorted(set(range(len(step.pieces))) - done[place])
+            self.begin(f"pass {place + 1}")
             if missing:
                 together(functools.partial(self._make, place, missing) if self._first else lambda: None)
                 together(functools.partial(self._pieces, place, missing[jax.process_index() :: jax.process_count()]))
@@ -184,9 +188,8 @@ class _Run:
         """Writes a piece, while the next one is read and transformed, and notes it when it is there for good."""
         step = self.steps[place]
         piece = step.pieces[index]
-        fill(store, y, step.plan_of(piece).out_layout, [at.start for at in piece.target])
+        fill(store, y, step.plan_of(piece).out_layout, [at.start for at in piece.target], self.report)
         self.journal.add(place, index)
-        self.report(step.bytes_of(piece)[1])
 
 
 class _Part:

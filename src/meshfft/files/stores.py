@@ -2,7 +2,7 @@
 
 A .npy file is written with positional writes, not through a map: processes on a network file system would lose each
 other's pages, and pages of a map count as memory of the process. A Zarr array is written whole files at a time, each
-with a checksum. Invariant: a write buffers at most 128 MiB, or one shard, beyond the block it is given.
+with a checksum. Invariant: beyond the block it is given a write buffers at most 128 MiB, or one shard.
 """
 
 import contextlib
@@ -19,15 +19,14 @@ import numpy as np
 
 from ..errors import check
 from ..extras import need
-from .grid import Box, Grid, pieces, within
+from .grid import PIECE_BYTES, Box, Grid, pieces, within
 
 KINDS = (".npy", ".zarr")
-PIECE_BYTES = 64 * 2**20
 IN_FLIGHT = 2
 KEY = "meshfft"  # the attribute of the stores written here: their record, or nothing in it
 CRC32C = {"name": "crc32c"}
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
-OS_ERROR = re.compile(r"os_error_code='(\d+)'")
+OS_ERROR = re.compile(r"os_error_code='(\d+)|OS error (\d+)")  # as tensorstore says it, and older ones did
 
 
 class Store(Protocol):
@@ -147,9 +146,12 @@ class ZarrStore:
                 write.result()
 
     def flush(self) -> None:
-        """Every file is on the disk when its write ends; this makes their names last as well."""
-        for folder in [self.path, *(p for p in self.path.rglob("*") if p.is_dir())]:
-            _sync_folder(folder)
+        """Every file is on the disk when its write ends, and all are in one folder: this makes their names last."""
+        folder = os.open(self.path, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 @contextlib.contextmanager
@@ -161,7 +163,7 @@ def system_words() -> Iterator[None]:
         code = OS_ERROR.search(str(error))
         if code is None:
             raise
-        number = int(code[1])
+        number = int(code[1] or code[2])
         raise OSError(number, f"{os.strerror(number)} ({str(error).split(' [')[0]})") from error
 
 
@@ -197,6 +199,7 @@ def _metadata(
     return {
         "shape": list(shape),
         "data_type": dtype.name,
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},  # all files in one folder
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(grid.file)}},
         "codecs": codecs,
         "attributes": {KEY: record or {}},
@@ -227,13 +230,5 @@ def _opened(path: Path) -> Iterator[int]:
     file = os.open(path, os.O_WRONLY)
     try:
         yield file
-    finally:
-        os.close(file)
-
-
-def _sync_folder(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
     finally:
         os.close(file)

@@ -8,9 +8,9 @@ import contextlib
 import math
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -26,6 +26,8 @@ from .source import DTYPES
 from .stores import KINDS, Store, create_store, open_store
 from .zarr import is_zarr
 
+Report = Callable[[int], None]
+
 
 def write_array(
     path: str | Path,
@@ -34,6 +36,7 @@ def write_array(
     *,
     overwrite: bool = False,
     record: Record | None = None,
+    report: Report = lambda nbytes: None,
 ) -> None:
     """Writes a sharded array to a .npy file or a .zarr store, without its padding.
 
@@ -47,6 +50,7 @@ def write_array(
         shape: its logical shape; or its layout (`plan.out_layout`), which may have padding anywhere.
         overwrite: whether a file already there may be replaced.
         record: where the array came from (`record_of(plan)`), kept beside it in a .zarr store.
+        report: is told of bytes, as this process has written them.
 
     Raises:
         ValueError: the suffix is unknown, `array` is not one that stores this shape, the record is of another one, or
@@ -70,10 +74,11 @@ def write_array(
     devices: Any = array.sharding.device_set
     owners = {device.process_index for device in devices}
     grid = grid_of([layout], array.dtype.itemsize, len(owners)) if path.suffix == ".zarr" else Grid(layout.shape)
+    output = _Output(path, array, layout, grid, overwrite, record, report)
     if owners == {jax.process_index()}:
-        _write_alone(path, array, layout, grid, overwrite, record)
+        _write_alone(output)
     elif len(owners) > 1:
-        _write_together(path, array, layout, grid, overwrite, record)
+        _write_together(output)
 
 
 def check_output(path: str | Path, overwrite: bool, nbytes: int) -> None:
@@ -115,42 +120,51 @@ def _layout(array: jax.Array, shape: tuple[int, ...]) -> Layout:
     return from_spec(shape, {}, None)
 
 
-def _write_alone(
-    path: Path, array: jax.Array, layout: Layout, grid: Grid, overwrite: bool, record: Record | None
-) -> None:
-    check_output(path, overwrite, _nbytes(array, layout))
-    with replacing(path, overwrite) as temporary:
-        store = _created(temporary, path.suffix, array, layout, grid, record)
-        fill(store, array, layout)
+class _Output(NamedTuple):
+    """What `write_array` was given, and how the file is cut."""
+
+    path: Path
+    array: jax.Array
+    layout: Layout
+    grid: Grid
+    overwrite: bool
+    record: Record | None
+    report: Report
+
+    def check(self) -> None:
+        check_output(self.path, self.overwrite, math.prod(self.layout.shape) * self.array.dtype.itemsize)
+
+    def create(self, temporary: Path) -> Store:
+        told = None if self.record is None else self.record.to_dict()
+        return create_store(temporary, self.layout.shape, self.array.dtype, self.grid, told, kind=self.path.suffix)
+
+    def fill(self, store: Store) -> None:
+        fill(store, self.array, self.layout, report=self.report)
 
 
-def _write_together(
-    path: Path, array: jax.Array, layout: Layout, grid: Grid, overwrite: bool, record: Record | None
-) -> None:
+def _write_alone(output: _Output) -> None:
+    output.check()
+    with replacing(output.path, output.overwrite) as temporary:
+        output.fill(output.create(temporary))
+
+
+def _write_together(output: _Output) -> None:
     """The first process makes the file and gives it its name in the end; all write to it."""
-    together(lambda: check_output(path, overwrite, _nbytes(array, layout)))
+    path = output.path
+    together(output.check)
     with contextlib.ExitStack() as stack:
 
         def begin() -> str | None:
             if jax.process_index() > 0:
                 return None
-            temporary = stack.enter_context(replacing(path, overwrite))
-            _created(temporary, path.suffix, array, layout, grid, record)
+            temporary = stack.enter_context(replacing(path, output.overwrite))
+            output.create(temporary)
             return temporary.name
 
         name = exchange(together(begin))[0]
         store = together(lambda: _shared(path.resolve().with_name(name), path.suffix))
-        together(lambda: fill(store, array, layout))
+        together(lambda: output.fill(store))
         together(stack.close)
-
-
-def _nbytes(array: jax.Array, layout: Layout) -> int:
-    return math.prod(layout.shape) * array.dtype.itemsize
-
-
-def _created(temporary: Path, kind: str, array: jax.Array, layout: Layout, grid: Grid, record: Record | None) -> Store:
-    told = None if record is None else record.to_dict()
-    return create_store(temporary, layout.shape, array.dtype, grid, told, kind=kind)
 
 
 def _shared(temporary: Path, kind: str) -> Store:
@@ -159,10 +173,16 @@ def _shared(temporary: Path, kind: str) -> Store:
     return open_store(temporary, kind)
 
 
-def fill(store: Store, array: jax.Array, layout: Layout, corner: Sequence[int] | None = None) -> None:
+def fill(
+    store: Store,
+    array: jax.Array,
+    layout: Layout,
+    corner: Sequence[int] | None = None,
+    report: Report = lambda nbytes: None,
+) -> None:
     """Puts the logical part of every shard in its place, once where several devices hold the same, and on the disk.
 
-    The array is the whole, or a part of it that begins at `corner`.
+    The array is the whole, or a part of it that begins at `corner`; `report` is told of bytes.
     """
     starts = [layout.starts(dim) + (corner[dim] if corner else 0) for dim in range(layout.ndim)]
     counts = [layout.counts(dim) for dim in range(layout.ndim)]
@@ -172,5 +192,7 @@ def fill(store: Store, array: jax.Array, layout: Layout, corner: Sequence[int] |
         count = [int(size[i]) for size, i in zip(counts, at, strict=True)]
         if shard.replica_id == 0:
             place = tuple(slice(a, a + n) for a, n in zip(first, count, strict=True))
-            store.write(place, np.asarray(shard.data)[tuple(slice(n) for n in count)])
+            block = np.asarray(shard.data)[tuple(slice(n) for n in count)]
+            store.write(place, block)
+            report(block.nbytes)
     store.flush()

@@ -1,0 +1,205 @@
+"""What `meshfft transform` does once its flags are read: checks, plans, reads, transforms, writes, reports.
+
+Where there are several processes every one runs it; what one refuses, all do, and only process 0 prints.
+"""
+
+import contextlib
+import math
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import typer
+
+from .progress import Clock, Report, bar, log
+from .request import Job, Request, check_kind, request
+from .show import Timing, print_json, print_timings
+
+
+class Work(NamedTuple):
+    """A job with its array open, its plan made and its devices running.
+
+    Attributes:
+        job: the flags.
+        asked: what they ask for.
+        array: the source.
+        plan: of the whole transform.
+        local: the devices of this process.
+        process: which of the processes this is.
+        neighbours: how many of them are on this machine.
+    """
+
+    job: Job
+    asked: Request
+    array: Any
+    plan: Any
+    local: list[Any]
+    process: int
+    neighbours: int
+
+
+def run(job: Job) -> None:
+    """The whole of it."""
+    from ..files import check_output
+    from ..picture import check_picture
+
+    check_output(job.target, job.overwrite, 0)
+    if job.plot is not None:
+        check_picture(job.plot, job.overwrite)
+    with _working(job) as work:
+        limited = job.memory is not None and _needed(work) > job.memory
+        facts, timings = (_in_passes if limited else _in_core)(work)
+        if work.process == 0:
+            if job.plot is not None:
+                _draw(job.target, job.plot, work.plan.transform.dims, job.overwrite)
+            _report(work, facts, timings)
+
+
+@contextlib.contextmanager
+def _working(job: Job) -> Iterator[Work]:
+    """Opens the source and starts the devices; every process has to find the same."""
+    import jax
+
+    from ..files import open_array
+    from ..processes import check_alike, exchange
+    from .devices import local_devices, start_mesh
+
+    with open_array(job.source, job.dataset) as array:
+        asked = request(job, array)
+        mesh = start_mesh(asked.mesh)
+        check_alike("an input of", f"{array.dtype} {array.shape}")
+        made = _plan(asked, array, mesh)
+        check_alike("this plan", str(made))
+        check_kind(made, array, job)
+        neighbours = exchange(socket.gethostname()).count(socket.gethostname())
+        yield Work(job, asked, array, made, local_devices(mesh), jax.process_index(), neighbours)
+
+
+def _plan(asked: Request, array: Any, mesh: Any) -> Any:
+    """The plan for an array, on a mesh of running devices."""
+    import meshfft
+
+    from .devices import use_float64
+
+    precision = asked.options["precision"]
+    if precision == "float64" or (precision == "default" and array.dtype in (np.float64, np.complex128)):
+        use_float64()
+    return meshfft.plan(array.shape, mesh=mesh, spec=asked.spec, **asked.options)
+
+
+def _in_core(work: Work) -> tuple[dict[str, Any], list[Timing]]:
+    """Every device holds its block: reads, transforms and writes; returns what to tell of it."""
+    import meshfft
+
+    from ..files import record_of, write_array
+    from ..processes import together
+    from .execute import run_stages
+
+    job, made, array = work.job, work.plan, work.array
+    _announce(work, made)
+    together(lambda: _check_core(work))
+    numbers = array.astype(made.in_dtype if array.dtype.kind == "c" else np.finfo(made.dtype).dtype)
+    with _reporting(work, _bytes_to_do(work)) as report:
+        source = _Counted(numbers, report.advance)
+        y, timings = run_stages(made, lambda: meshfft.shard(source, made.mesh, made.in_layout.spec), report)
+        report.begin("write")
+        begun = time.perf_counter()
+        record = record_of(made, array.units, array.spacing)
+        write_array(job.target, y, made.out_layout, overwrite=job.overwrite, record=record, report=report.advance)
+    return made.to_dict(), [*timings, Timing("write", None, time.perf_counter() - begun)]
+
+
+def _in_passes(work: Work) -> tuple[dict[str, Any], list[Timing]]:
+    """Every process holds a piece at a time; returns what to tell of it."""
+    import jax
+    from jax.sharding import Mesh
+
+    from ..files import record_of
+    from ..files.passing import run_passes
+    from ..passes import passes
+    from .memory import device_bytes
+
+    job, made, array = work.job, work.plan, work.array
+    options = {name: value for name, value in work.asked.options.items() if name != "order"}
+    shared = work.local[0].platform == "cpu"
+    mesh = Mesh(np.array(work.local), ("x",))
+    limits: dict[str, Any] = {"budget": job.memory, "device_budget": None if shared else device_bytes(work.local[0])}
+    found = passes(array.shape, mesh=mesh, **limits, **options)
+    _announce(work, found)
+    share = (found.read_bytes + found.written_bytes) // jax.process_count()
+    with _reporting(work, share) as report:
+        clock = Clock(report)
+        how: dict[str, Any] = {"overwrite": job.overwrite, "resume": job.resume, "report": report.advance}
+        record = record_of(made, array.units, array.spacing)
+        run_passes(found, array, job.target, record=record, begin=clock.begin, **how)
+    return found.to_dict(), clock.end()
+
+
+def _announce(work: Work, plan: Any) -> None:
+    if work.process == 0 and not work.job.as_json:
+        typer.echo(f"{plan}\n")
+
+
+def _check_core(work: Work) -> None:
+    """Refuses what the plan shows to be impossible."""
+    from ..files.writing import check_room
+    from .memory import check_memory
+
+    check_memory(work.plan.peak_bytes, work.local, work.neighbours)
+    check_room(work.job.target, math.prod(work.plan.out_shape) * work.plan.out_dtype.itemsize)
+
+
+def _needed(work: Work) -> int:
+    """Bytes that this process takes to transform all its blocks at once."""
+    return work.plan.peak_bytes * len(work.local)
+
+
+class _Counted:
+    """An array whose slices are counted in bytes as they are read."""
+
+    def __init__(self, array: Any, advance: Callable[[int], None]) -> None:
+        self.array, self.advance, self.shape, self.dtype = array, advance, array.shape, array.dtype
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        block = self.array[index]
+        self.advance(block.nbytes)
+        return block
+
+
+def _reporting(work: Work, total: int) -> contextlib.AbstractContextManager[Report]:
+    """What tells how far it is: lines of JSON, or on process 0 a bar."""
+    return log(total, work.process) if work.job.log_json else bar(total, in_bytes=True, shown=work.process == 0)
+
+
+def _bytes_to_do(work: Work) -> int:
+    """Bytes that this process reads, takes through every step, and writes."""
+    made = work.plan
+    blocks = [math.prod(stage.in_layout.block) * stage.in_dtype.itemsize for stage in made.stages]
+    read = math.prod(made.in_layout.block) * made.in_dtype.itemsize
+    written = math.prod(made.out_layout.block) * made.out_dtype.itemsize
+    return (read + sum(blocks) + written) * len(work.local)
+
+
+def _draw(target: Path, plot: Path, axes: tuple[int, ...], overwrite: bool) -> None:
+    """The picture, from slices of the file just written."""
+    from ..files import open_array
+    from ..picture import central_planes, save_spectrum
+
+    with open_array(target) as spectrum:
+        planes = central_planes(spectrum.shape, axes)
+        save_spectrum(plot, [np.abs(spectrum[plane.at]) for plane in planes], planes, overwrite=overwrite)
+
+
+def _report(work: Work, facts: dict[str, Any], timings: list[Timing]) -> None:
+    job, made = work.job, work.plan
+    if job.as_json:
+        files = {"input": str(job.source), "output": str(job.target), "plot": str(job.plot) if job.plot else None}
+        print_json({**facts, **files, "measured": [timing._asdict() for timing in timings]})
+        return
+    print_timings(timings)
+    typer.echo(f"Wrote {job.target}: {made.out_dtype} {' x '.join(map(str, made.out_shape))}.")
+    if job.plot is not None:
+        typer.echo(f"Drew {job.plot}.")

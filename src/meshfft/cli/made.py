@@ -1,0 +1,34 @@
+"""Files of rows: what they were made by, and whether they can be written."""
+
+import subprocess
+from pathlib import Path
+
+from ..errors import check
+from .info import version_of
+
+
+def made_by(*packages: str) -> dict[str, str]:
+    """Versions of meshfft, JAX and further packages, and where this runs from a source tree its commit."""
+    return {**{name: version_of(name) for name in ("meshfft", "jax", *packages)}, **_commit()}
+
+
+def check_rows(rows: Path) -> None:
+    """Refuses a file of rows that could not be written, before any work is done for it.
+
+    Raises:
+        OSError: its folder does not exist, or it is a folder itself.
+    """
+    folder = rows.resolve().parent
+    check(folder.is_dir(), f"{folder} is not a folder: make it first, or write elsewhere", FileNotFoundError)
+    check(not rows.is_dir(), f"{rows} is a folder: name a file for the rows", IsADirectoryError)
+
+
+def _commit() -> dict[str, str]:
+    root = Path(__file__).resolve().parents[3]
+    if not (root / ".git").exists():
+        return {}
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        return {"commit": subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()}
+    except (OSError, subprocess.CalledProcessError):
+        return {}
