@@ -120,6 +120,15 @@ def test_double_precision_and_integers(tmp_path: Path, x64: None) -> None:
         assert error(y, np.fft.fftn(x)) <= 1e-14
 
 
+def test_integers_of_64_bits(tmp_path: Path) -> None:
+    """Catches integers that JAX would wrap to 32 bits instead of taking as floating point."""
+    x = np.random.default_rng(0).integers(-(2**40), 2**40, SHAPE)
+    for inverse in (False, True):
+        made = mf.passes(SHAPE, budget=2**15, dtype=x.dtype, inverse=inverse, norm="ortho")
+        y = transform(made, saved(tmp_path, x), tmp_path / "y.npy", overwrite=True)
+        assert error(y, truth(x, "fft", inverse, norm="ortho")) <= 2e-7
+
+
 class Watched:
     """An array that remembers what of it was read, and how much at once."""
 
