@@ -19,7 +19,7 @@ from jax.sharding import AbstractMesh
 from reference import error, mesh, noise
 
 import meshfft as mf
-from meshfft.files import open_array, passing, recorded_budget, run_passes
+from meshfft.files import open_array, passing, recorded_budget, recorded_budgets, run_passes
 from meshfft.pieces import Passes
 
 SCRIPT = Path(__file__).parent / "passing_process.py"
@@ -169,6 +169,7 @@ def test_another_budget_for_the_same_pieces(tmp_path: Path, monkeypatch: pytest.
     """Catches a run that cannot go on because a little more memory is free; and a budget that is not remembered."""
     ended(tmp_path, monkeypatch)
     assert recorded_budget(tmp_path / "y.npy") == BUDGET and recorded_budget(tmp_path / "z.npy") is None
+    assert recorded_budgets(tmp_path / "y.npy") == {"budget": BUDGET, "device_budget": None}
     more = planned(budget=BUDGET + 1)
     assert [step.before for step in more.steps] == [step.before for step in planned().steps]
     run(tmp_path, more, resume=True)
@@ -188,7 +189,17 @@ HOSTILE = {
         "what",
         "[" * 9999,
     ),
-    "run.json": ("", "{", "[]", "null", '{"passes": 3}', "{}", "[" * 99999, '{"budget": "1"}'),
+    "run.json": (
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"passes": 3}',
+        "{}",
+        "[" * 99999,
+        '{"budget": "1"}',
+        '{"budget": 1, "device_budget": 0}',
+    ),
 }
 
 
