@@ -19,7 +19,7 @@ from jax.sharding import AbstractMesh
 from reference import error, mesh, noise
 
 import meshfft as mf
-from meshfft.files import open_array, passing, recorded_budget, run_passes
+from meshfft.files import open_array, passing, recorded_budgets, run_passes
 from meshfft.pieces import Passes
 
 SCRIPT = Path(__file__).parent / "passing_process.py"
@@ -168,11 +168,12 @@ def test_a_changed_source_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_another_budget_for_the_same_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a run that cannot go on because a little more memory is free; and a budget that is not remembered."""
     ended(tmp_path, monkeypatch)
-    assert recorded_budget(tmp_path / "y.npy") == BUDGET and recorded_budget(tmp_path / "z.npy") is None
+    assert recorded_budgets(tmp_path / "z.npy") is None
+    assert recorded_budgets(tmp_path / "y.npy") == {"budget": BUDGET, "device_budget": None}
     more = planned(budget=BUDGET + 1)
     assert [step.before for step in more.steps] == [step.before for step in planned().steps]
     run(tmp_path, more, resume=True)
-    assert recorded_budget(tmp_path / "y.npy") is None
+    assert recorded_budgets(tmp_path / "y.npy") is None
 
 
 HOSTILE = {
@@ -188,7 +189,17 @@ HOSTILE = {
         "what",
         "[" * 9999,
     ),
-    "run.json": ("", "{", "[]", "null", '{"passes": 3}', "{}", "[" * 99999, '{"budget": "1"}'),
+    "run.json": (
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"passes": 3}',
+        "{}",
+        "[" * 99999,
+        '{"budget": "1"}',
+        '{"budget": 1, "device_budget": 0}',
+    ),
 }
 
 
@@ -203,7 +214,7 @@ def test_a_damaged_journal_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(str(refused.value)) < 500 and "\n" not in str(refused.value)
     if name == "run.json":
         with pytest.raises(ValueError, match="is damaged"):
-            recorded_budget(tmp_path / "y.npy")
+            recorded_budgets(tmp_path / "y.npy")
     run(tmp_path, overwrite=True)
 
 

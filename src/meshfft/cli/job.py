@@ -117,8 +117,7 @@ def _in_passes(work: Work) -> tuple[dict[str, Any], list[Timing]]:
     import jax
     from jax.sharding import Mesh
 
-    from ..files import record_of
-    from ..files.passing import run_passes
+    from ..files import record_of, recorded_budgets, run_passes
     from ..passes import passes
     from .memory import device_bytes
 
@@ -127,6 +126,8 @@ def _in_passes(work: Work) -> tuple[dict[str, Any], list[Timing]]:
     shared = work.local[0].platform == "cpu"
     mesh = Mesh(np.array(work.local), ("x",))
     limits: dict[str, Any] = {"budget": job.memory, "device_budget": None if shared else device_bytes(work.local[0])}
+    if job.resume:  # what was free then finds the same passes again
+        limits |= recorded_budgets(job.target) or {}
     found = passes(array.shape, mesh=mesh, **limits, **options)
     _announce(work, found)
     share = (found.read_bytes + found.written_bytes) // jax.process_count()

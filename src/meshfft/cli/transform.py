@@ -60,10 +60,10 @@ def transform(
 
 def _limit(target: Path, memory: str | None, resume: bool) -> int | None:
     """How many bytes a process may hold: as it is said, or as it was where a run is gone on with."""
-    from ..files import recorded_budget
+    from ..files import recorded_budgets
 
     if memory is not None:
         return parse.nbytes(memory, "--memory")
-    budget = recorded_budget(target) if resume else None
-    check(not resume or budget is not None, f"no passes to {target} wait to be gone on with: leave out --resume")
-    return budget
+    found = recorded_budgets(target) if resume else None
+    check(not resume or found is not None, f"no passes to {target} wait to be gone on with: leave out --resume")
+    return None if found is None else found["budget"]

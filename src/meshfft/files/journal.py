@@ -29,7 +29,7 @@ from .stores import KINDS
 
 FORMAT = 1
 PACKAGES = ("meshfft", "jax", "jaxlib", "numpy")
-BUDGET = "budget"
+BUDGETS = ("budget", "device_budget")
 RUN, MOVING, NEW = "run.json", "moving.json", "new.json"
 NAMES = re.compile(rf"{RUN}|{MOVING}|{NEW}|done-\d+\.jsonl|pass-\d+({'|'.join(KINDS)})")
 ANEW = "begin anew with --overwrite"
@@ -113,8 +113,8 @@ def working_folder(target: Path) -> Path:
     return final.with_name(f".{final.name}.passes")
 
 
-def recorded_budget(target: str | Path) -> int | None:
-    """The budget of the run to an output that was not finished, with which the same passes are found again.
+def recorded_budgets(target: str | Path) -> dict[str, int | None] | None:
+    """The `budget` and `device_budget` of the run to an output that was not finished, as `passes` takes them.
 
     Raises:
         ValueError: the journal is damaged.
@@ -122,9 +122,11 @@ def recorded_budget(target: str | Path) -> int | None:
     path = working_folder(Path(target)) / RUN
     if not path.is_file():
         return None
-    budget = _run_of(path).get(BUDGET)
-    check(type(budget) is int and budget > 0, f"{path} is damaged, it has no budget: {ANEW}")
-    return budget
+    run = _run_of(path)
+    budget, device = (run.get(name) for name in BUDGETS)
+    right = type(budget) is int and budget > 0 and (device is None or (type(device) is int and device > 0))
+    check(right, f"{path} is damaged, it has no budget: {ANEW}")
+    return dict(zip(BUDGETS, (budget, device), strict=True))
 
 
 def described(made: Passes, source: Sliceable) -> dict[str, Any]:
@@ -139,7 +141,8 @@ def described(made: Passes, source: Sliceable) -> dict[str, Any]:
         "dtype": np.dtype(source.dtype).name,
     }
     versions = {name: _version(name) for name in PACKAGES}
-    run = {"format": FORMAT, BUDGET: made.budget, "transform": made.identity(), "source": about, "versions": versions}
+    budgets = dict(zip(BUDGETS, (made.budget, made.device_budget), strict=True))
+    run = {"format": FORMAT, **budgets, "transform": made.identity(), "source": about, "versions": versions}
     return json.loads(json.dumps(run))  # as it will be read back
 
 
@@ -165,9 +168,10 @@ def begin(folder: Path, run: dict[str, Any], *, resume: bool, overwrite: bool) -
 def check_same(path: Path, run: dict[str, Any]) -> None:
     """Raises ValueError where a journal is of another run, with what it has and what this one has.
 
-    The budget may differ: what it led to must be the same.
+    Budgets may differ: what they led to must be the same.
     """
-    where = _difference({**_run_of(path), BUDGET: None}, {**run, BUDGET: None})
+    free = dict.fromkeys(BUDGETS)
+    where = _difference({**_run_of(path), **free}, {**run, **free})
     if where is not None:
         what, had, has = where
         both = f"{what} {str(had)[:100]}, this one has {str(has)[:100]}"
