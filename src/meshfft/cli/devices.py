@@ -10,6 +10,8 @@ from jax.sharding import AbstractMesh, AxisType, Mesh
 
 from ..errors import check
 
+PRETENDED = 8  # CPU devices, where nobody says how many
+
 
 def start_mesh(sizes: dict[str, int]) -> Mesh:
     """A mesh of running devices, as many of each process. It has to come before any other use of JAX in the process.
@@ -19,6 +21,22 @@ def start_mesh(sizes: dict[str, int]) -> Mesh:
     """
     devices = _devices(math.prod(sizes.values()))
     return jax.make_mesh(tuple(sizes.values()), tuple(sizes), _auto(sizes), devices=devices)
+
+
+def start_devices(count: int | None) -> list[Any]:
+    """So many running devices: the machine's where there are enough, else CPU devices that share its cores.
+
+    Without a number, all accelerators of the machine, or PRETENDED CPU devices. It has to come before any other use of
+    JAX in the process.
+
+    Raises:
+        ValueError: JAX runs already, or is bound to one kind of device, and there are too few.
+    """
+    if count is not None:
+        return _devices(count)
+    with contextlib.suppress(RuntimeError):
+        jax.config.update("jax_num_cpu_devices", PRETENDED)
+    return list(jax.devices())
 
 
 def describe_mesh(sizes: dict[str, int]) -> AbstractMesh:

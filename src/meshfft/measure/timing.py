@@ -1,7 +1,7 @@
 """Seconds of calls that take turns, so that a noisy machine cannot favour one of them.
 
     round     every call once, in an order shuffled anew
-    slow      a call that takes over SLOW times the fastest joins one round in THIN
+    slow      a call that takes over SLOW times the median of all joins one round in THIN
     spread    the quartiles about the median
 
 Nothing is known here of what is called.
@@ -46,8 +46,8 @@ def timer(call: Callable[[], Any]) -> Timer:
 
 def thinned(warm: Sequence[float]) -> list[int]:
     """In one round of how many each call takes part, by the seconds each took when all were warm."""
-    fastest = min(warm, default=0.0)
-    return [THIN if seconds > SLOW * fastest else 1 for seconds in warm]
+    usual = statistics.median(warm) if warm else 0.0
+    return [THIN if seconds > SLOW * usual else 1 for seconds in warm]
 
 
 def interleaved(
