@@ -256,7 +256,7 @@ def test_the_command_prints_one_object(work: Path) -> None:
     [
         (("fft", "8,0"), "the shape"),
         (("fft", "8,8", "--mesh", "2,2,2"), "--mesh 2,2,2"),
-        (("fft", "8,8", "--mesh", "64"), "64 devices"),
+        (("fft", "8,8", "--mesh", "64"), "--mesh asks for 64 devices"),
         (("fft", "8,8", "--mesh", "x"), "--mesh"),
         (("fft", "8,8", "--method", "auto,fast"), "--method 'fast'"),
         (("fft", "8,8", "--order", "none"), "--order"),

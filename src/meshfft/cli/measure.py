@@ -1,11 +1,13 @@
 """`meshfft bench fft` and its kin: measured here and now, meshfft beside its peers."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 
-from . import flags, speed
+from . import flags, parse, speed
 from .guard import guarded
+from .show import print_columns, print_json
 
 
 @guarded
@@ -35,3 +37,70 @@ def fft(
     found = speed.run(speed.cases_of(task, layouts, how, others), devices, rounds)
     speed.keep(found, rows)
     speed.tell(found, f"{kind} of {' x '.join(map(str, task.shape))} {task.dtype}", as_json, rows)
+
+
+@guarded
+def scaling(
+    shape: Annotated[str, typer.Argument(metavar="N,N,...", help="Sizes of the array: 256,256,256.")],
+    devices: Annotated[str, typer.Option(metavar="P,P,...", help="On how many devices.")] = "1,2,4,8",
+    weak: Annotated[
+        bool, typer.Option("--weak", help="The array grows with the devices; SHAPE is that of the fewest.")
+    ] = False,
+    kind: flags.Kind = "fft",
+    dtype: speed.Dtype = None,
+    method: speed.Methods = "auto",
+    order: speed.Orders = "natural",
+    precision: speed.Precisions = "default",
+    peers: speed.Peers = "all",
+    rounds: speed.Rounds = 15,
+    rows: speed.Rows = None,
+    as_json: flags.Json = False,
+) -> None:
+    """Measure transforms on more and more devices: seconds, ideal seconds, and parallel efficiency.
+
+    The ideal line is the paper's, T_first / (P / first); with --weak it is flat. meshfft takes the mesh that is
+    modelled to be its fastest, peers the fastest of theirs. CPU devices share the machine's cores. Rows that are there
+    are replaced.
+    """
+    from ..measure.peers import names_that_scale
+    from .devices import start_devices
+
+    speed.check_flags(rounds, rows)
+    task = speed.task_of(shape, dtype, kind)
+    counts = sorted(set(parse.sizes(devices, "--devices", "1,2,4,8")))
+    how, others = speed.how_of(method, order, precision), speed.peers_of(peers, task.what, names_that_scale())
+    tasks = [_grown(task, counts[0], count) if weak else task for count in counts]
+    there = start_devices(counts[-1], "--devices")
+    cases = [
+        case
+        for one, count in zip(tasks, counts, strict=True)
+        for case in speed.cases_on(one, there[:count], how, others)
+    ]
+    found = speed.run(cases, there, rounds)
+    speed.keep(found, rows)
+    _tell_scaling(found, weak, as_json)
+    if rows is not None and not as_json:
+        typer.echo(f"Wrote {rows}.")
+
+
+def _grown(task: Any, first: int, count: int) -> Any:
+    from ..measure.scaling import grown
+
+    return task._replace(shape=grown(task.shape, first, count))
+
+
+def _tell_scaling(rows: Sequence[Any], weak: bool, as_json: bool) -> None:
+    """Prints a table for each way, or one object with its points."""
+    from ..measure.scaling import HEADS, points_of, sharing, tables
+    from ..measure.words import notes
+
+    if as_json:
+        scaled = {name: [one.to_dict() for one in line] for name, line in points_of(rows, weak).items()}
+        print_json({"weak": weak, "scaling": scaled, "rows": [row.to_dict() for row in rows]})
+        return
+    task = rows[0].case.task
+    typer.echo(f"{'Weak' if weak else 'Strong'} scaling, {task.kind} of {task.dtype}")
+    for name, lines in tables(rows, weak).items():
+        typer.echo(f"\n{name}\n")
+        print_columns(HEADS, lines)
+    typer.echo(f"\n{sharing(rows)}{notes(rows, ratio=False)}")

@@ -3,6 +3,7 @@
 Whatever can be refused is refused before anything is compiled.
 """
 
+import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,18 +63,23 @@ def task_of(shape: str, dtype: str | None, kind: str, samples: tuple[int, ...] =
 
 def how_of(method: str, order: str, precision: str) -> How:
     """The ways that flags name, each of which is known."""
-    return How(_choices(method, "method"), _choices(order, "order"), _choices(precision, "precision"))
+    from .devices import use_float64
+
+    found = How(_choices(method, "method"), _choices(order, "order"), _choices(precision, "precision"))
+    if "float64" in found.precisions:
+        use_float64()
+    return found
 
 
 def _choices(text: str, name: str) -> list[str]:
     return list(dict.fromkeys(parse.choice(word.strip(), parse.CHOICES[name], f"--{name}") for word in text.split(",")))
 
 
-def peers_of(text: str, what: str) -> list[str]:
-    """The names of peers that a flag names, for a kind of transform."""
+def peers_of(text: str, what: str, among: Sequence[str] | None = None) -> list[str]:
+    """The names of peers that a flag names, for a kind of transform, or among some."""
     from ..measure.peers import names_for
 
-    known = names_for(what)
+    known = names_for(what) if among is None else list(among)
     if text in ("all", "none"):
         return known if text == "all" else []
     return [parse.choice(word.strip(), known, "--peers") for word in text.split(",")]
@@ -111,21 +117,31 @@ def cases_of(task: Any, layouts: Sequence[Any], how: How, peers: Sequence[str]) 
     own = [
         case_of(task, MESHFFT, layout, method=method, order=order, precision=precision)
         for layout in layouts
-        for method in how.methods
-        for order in how.orders
-        for precision in how.precisions
+        for method, order, precision in itertools.product(*how)
     ]
     check_walks(own)
     return own + [case for peer in named(peers) for case in peer.cases(task, layouts, cores())]
 
 
+def cases_on(task: Any, devices: Sequence[Any], how: How, peers: Sequence[str]) -> list[Any]:
+    """meshfft's cases on all these devices, each on its best mesh, and those of peers that take as many."""
+    from ..measure.cases import case_of
+    from ..measure.peers import MESHFFT, named
+    from ..measure.scaling import best_layout
+
+    own, layouts = [], []
+    for method, order, precision in itertools.product(*how):
+        way = {"method": method, "order": order, "precision": precision}
+        layouts.append(best_layout(task, devices, **way))
+        own.append(case_of(task, MESHFFT, layouts[-1], **way))
+    layouts = list(dict.fromkeys(layouts))
+    return own + [case for peer in named(peers) for case in peer.cases(task, layouts, len(devices))]
+
+
 def check_walks(own: Sequence[Any]) -> None:
     """Refuses cases of meshfft of which none has a walk, with what the first is refused with."""
     from ..measure.on_devices import plan_of
-    from .devices import use_float64
 
-    if any(case.precision == "float64" for case in own):
-        use_float64()
     refusals: list[Exception] = []
     for case in own:
         try:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.fft import dctn
-from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from ..aot import compile_plan
 from ..meshes import AXES
@@ -27,17 +27,17 @@ from .timing import timer
 AS_IT_LIES, CONTIGUOUS = "transposed-layout", "transposed-array"  # how jaxDecomp leaves its result
 
 
-def plan_of(case: Case) -> Plan:
-    """The plan of a case of meshfft's, on a described mesh.
+def plan_of(case: Case, mesh: Mesh | None = None) -> Plan:
+    """The plan of a case of meshfft's, for a mesh of devices, or one that is only described.
 
     Raises:
         ValueError, TypeError: there is no such walk.
     """
     points = [Points.turns(t) for t in random_turns(case.samples)] or None
-    mesh = AbstractMesh(case.mesh, tuple(AXES[: len(case.mesh)]), axis_types=(AxisType.Auto,) * len(case.mesh))
+    described = AbstractMesh(case.mesh, tuple(AXES[: len(case.mesh)]), axis_types=(AxisType.Auto,) * len(case.mesh))
     return plan(
         case.shape,
-        mesh=mesh,
+        mesh=described if mesh is None else mesh,
         spec=PartitionSpec(*case.spec),
         dtype=case.dtype,
         kind=case.kind,
@@ -50,7 +50,8 @@ def plan_of(case: Case) -> Plan:
 
 def prepare_meshfft(case: Case, data: Data, place: Place) -> Prepared:
     """The plan's program, on the input as it is stored."""
-    made, mesh = plan_of(case), mesh_of(case.layout, place.devices)
+    mesh = mesh_of(case.layout, place.devices)
+    made = plan_of(case, mesh)
     x = data.on(mesh, case.layout)
     return _ready(compile_plan(made, mesh), x, data, lambda y: gather(y, made.out_shape))
 

@@ -60,6 +60,11 @@ def names_for(what: str) -> list[str]:
     return [name for name, peer in PEERS.items() if (POINTS in peer.what) == (what == POINTS) and name != MESHFFT]
 
 
+def names_that_scale() -> list[str]:
+    """The names of peers that can be asked to take so many devices or ranks."""
+    return ["jnp-sharded", "jaxdecomp", "mpi4py-fft"]
+
+
 def prepare(case: Case, data: Data, place: Place) -> Prepared:
     """The call of a case.
 

@@ -24,9 +24,9 @@ def cells(rows: Sequence[Row]) -> list[list[str]]:
     return [_line(row, base) for row in rows if row.seconds]
 
 
-def notes(rows: Sequence[Row]) -> str:
+def notes(rows: Sequence[Row], ratio: bool = True) -> str:
     """What ratios are to, who is absent and why, and the circumstances."""
-    best, facts = fastest_peer(rows), rows[0].facts
+    best, facts = fastest_peer(rows) if ratio else None, rows[0].facts
     lines = [] if best is None else [f"ratio: to the fastest peer, {_full_name(best)}."]
     if any(row.seconds and row.case.peer in TRANSPOSED for row in rows):
         lines.append(f"{' and '.join(TRANSPOSED)} leave results transposed: hold order any against them.")
