@@ -1,10 +1,12 @@
 """`meshfft bench fft` and its kin: measured here and now, meshfft beside its peers."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from ..errors import check
 from . import flags, parse, speed
 from .guard import guarded
 from .show import print_columns, print_json
@@ -104,3 +106,49 @@ def _tell_scaling(rows: Sequence[Any], weak: bool, as_json: bool) -> None:
         typer.echo(f"\n{name}\n")
         print_columns(HEADS, lines)
     typer.echo(f"\n{sharing(rows)}{notes(rows, ratio=False)}")
+
+
+@guarded
+def guard(
+    baseline: Annotated[Path, typer.Argument(metavar="ROWS", help="A file that another bench wrote with --rows.")],
+    factor: Annotated[float, typer.Option(metavar="F", help="How many times a ratio may grow.")] = 1.25,
+    rounds: speed.Rounds = 15,
+    rows: speed.Rows = None,
+    as_json: flags.Json = False,
+) -> None:
+    """Measure the cases of a file again, and see whether meshfft became slower than its peers did.
+
+    Compares ratios to the peers that are present in both, never seconds. The exit code is 1 where a ratio grew by more
+    than --factor, or a case is absent that was not; run it when nothing else runs. New rows go to --rows.
+    """
+    from ..measure.regression import changes, to_measure, worse
+    from ..measure.rows import read_rows
+
+    speed.check_flags(rounds, rows)
+    check(factor >= 1, f"--factor {factor} would take what became faster for slower: give 1 or more, as 1.25")
+    before = read_rows(baseline)
+    cases = to_measure(before)
+    now = speed.run(cases, speed.devices_for(cases), rounds)
+    speed.keep(now, rows)
+    found = changes(before, now)
+    slower = worse(found, factor)
+    if as_json:
+        told = {"changes": [one.to_dict() for one in found], "worse": len(slower), "factor": factor}
+        print_json({**told, "rows": [row.to_dict() for row in now]})
+    else:
+        _tell_changes(before, now, found, factor)
+    if slower:
+        raise typer.Exit(1)
+
+
+def _tell_changes(before: Sequence[Any], now: Sequence[Any], found: Sequence[Any], factor: float) -> None:
+    from ..measure.regression import HEADS, cells, unlike, worse
+    from ..measure.words import folded, notes
+
+    typer.echo("Ratios to the peers (their geometric mean) before and now.\n")
+    print_columns(HEADS, cells(found, factor))
+    slower = len(worse(found, factor))
+    verdict = f"{slower} of {len(found)} worse than {factor:g} times before."
+    for line in (unlike(before, now), verdict):
+        typer.echo(f"\n{folded(line)}" if line else "", nl=bool(line))
+    typer.echo(notes(now, ratio=False))

@@ -98,6 +98,16 @@ def layouts_of(meshes: Sequence[str] | None, ndim: int) -> tuple[list[Any], list
     return devices, found or [layout_of(mesh, ndim) for mesh in usual_meshes(len(devices), ndim)]
 
 
+def devices_for(cases: Sequence[Any]) -> list[Any]:
+    """The devices, started, that cases of a file take; JAX is let compute in double precision where one is in that."""
+    from ..measure.peers import on_mesh
+    from .devices import start_devices, use_float64
+
+    if any(case.dtype in ("complex128", "float64") or case.precision == "float64" for case in cases):
+        use_float64()
+    return start_devices(max(case.devices for case in cases if on_mesh(case)), "a case of the rows")
+
+
 def check_flags(rounds: int, rows: Path | None) -> None:
     """Refuses what could not be measured or kept."""
     check(rounds > 0, f"--rounds {rounds} measures nothing: give at least 1")

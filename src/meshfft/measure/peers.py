@@ -65,6 +65,11 @@ def names_that_scale() -> list[str]:
     return ["jnp-sharded", "jaxdecomp", "mpi4py-fft"]
 
 
+def on_mesh(case: Case) -> bool:
+    """Whether a case takes as many of JAX's devices as its mesh has."""
+    return case.peer in (MESHFFT, "jnp-sharded", "jaxdecomp")
+
+
 def prepare(case: Case, data: Data, place: Place) -> Prepared:
     """The call of a case.
 

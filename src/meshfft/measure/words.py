@@ -36,7 +36,12 @@ def notes(rows: Sequence[Row], ratio: bool = True) -> str:
             reasons.setdefault(row.absent, []).append(_full_name(row))
     lines += [f"absent: {'; '.join(dict.fromkeys(names))}: {reason}" for reason, names in reasons.items()]
     lines.append(circumstances_words(facts))
-    return "\n".join(textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in lines if line)
+    return "\n".join(folded(line) for line in lines if line)
+
+
+def folded(line: str) -> str:
+    """A line in as many as it takes."""
+    return textwrap.fill(line, WIDTH, subsequent_indent="  ")
 
 
 def circumstances_words(facts: dict) -> str:
