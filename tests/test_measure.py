@@ -31,7 +31,7 @@ from meshfft.measure.data import Data, noise, sampled, transformed
 from meshfft.measure.peers import MESHFFT, PEERS, names_for, prepare
 from meshfft.measure.prepared import Place, Prepared
 from meshfft.measure.rows import Row, read_rows, write_rows
-from meshfft.measure.running import measured, packages, steps
+from meshfft.measure.running import measured, needed_bytes, packages, steps
 from meshfft.measure.words import HEADS, cells, fastest_peer, notes
 
 ISSUE = {"jnp-sharded", "jnp", "scipy", "fftw", "mkl", "jaxdecomp", "mpi4py-fft", "finufft"}
@@ -270,6 +270,10 @@ def test_the_command_prints_one_object(work: Path) -> None:
         (("fft", "8,8", "--rounds", "0"), "--rounds 0"),
         (("fft", "8,8", "--rows", "no/rows.jsonl"), "no is not a folder"),
         (("fft", "7", "--mesh", "8", "--method", "cooley-tukey"), "cooley-tukey"),
+        (("dense", "8,8", "--samples", "8"), "--samples 8"),
+        (("dense", "8,8", "--samples", "8,no"), "--samples '8,no'"),
+        (("dense", "8,8", "--peers", "scipy"), "--peers 'scipy'"),
+        (("dense", "8,8", "--dtype", "float32"), "complex64 or complex128"),
     ],
 )
 def test_refusals_come_before_the_work(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str) -> None:
@@ -277,6 +281,29 @@ def test_refusals_come_before_the_work(monkeypatch: pytest.MonkeyPatch, words: t
     monkeypatch.setattr("meshfft.cli.speed.run", lambda *_: pytest.fail("it worked"))
     result = call(*words)
     assert result.exit_code == 2 and result.stderr.count("\n") == 1 and said in result.stderr, result.stderr
+
+
+def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a machine that swaps, and counts of bytes that forget what sharded jnp.fft gathers."""
+    layout = layout_of((8,), 3)
+    own, sharded = (case_of(Task((100, 10, 10)), name, layout) for name in (MESHFFT, "jnp-sharded"))
+    assert needed_bytes([own]) == 64 * 10**4 + 4 * 80_000 and needed_bytes([]) == 0
+    assert needed_bytes([own, sharded]) == 64 * 10**4 + 4 * 80_000 + 16 * 80_000
+    assert needed_bytes([case_of(Task((10, 4), samples=(5, 8)), MESHFFT)]) == 64 * 80 + 4 * 640
+    monkeypatch.setattr("meshfft.cli.memory.available_bytes", lambda: 10**6)
+    monkeypatch.setattr("meshfft.measure.running.measured", lambda *_: pytest.fail("it worked"))
+    result = call("fft", "64,64,64")
+    assert result.exit_code == 2 and "0.001 GB are free" in result.stderr and result.stderr.count("\n") == 1
+
+
+def test_the_dense_command_measures_points(work: Path) -> None:
+    """Catches uniform points, samples that are not as asked, and a peer of other transforms."""
+    result = call("dense", "8,6", "--samples", "16,4", "--mesh", "2,2", "--rounds", "1", "--rows", "rows.jsonl")
+    assert result.exit_code == 0, result.output
+    rows = read_rows(work / "rows.jsonl")
+    assert [one.case.peer for one in rows] == [MESHFFT, "finufft"]
+    assert {one.case.samples for one in rows} == {(16, 4)} and rows[0].error is not None and rows[0].error < 1e-6
+    assert "at 16 x 4 random points" in result.stdout and "meshfft kdft" in result.stdout
 
 
 def test_ranks_that_cannot_be_started_say_why(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,38 @@ def fft(
 
 
 @guarded
+def dense(
+    shape: Annotated[str, typer.Argument(metavar="N,N,...", help="Sizes of the array: 256,256,256.")],
+    samples: Annotated[
+        str | None, typer.Option(metavar="M,M,...", help="Points along each dimension; by default as many as inputs.")
+    ] = None,
+    mesh: speed.Meshes = None,
+    dtype: speed.Dtype = None,
+    precision: speed.Precisions = "default",
+    peers: speed.Peers = "all",
+    rounds: speed.Rounds = 15,
+    rows: speed.Rows = None,
+    as_json: flags.Json = False,
+) -> None:
+    """Measure transforms at random points: meshfft's kdftn, and finufft along one dimension after the other.
+
+    finufft takes all cores, and is asked for 1e-6, in complex128 1e-12. Otherwise as meshfft bench fft.
+    """
+    speed.check_flags(rounds, rows)
+    task = speed.task_of(shape, dtype, "fft")
+    many = task.shape if samples is None else parse.sizes(samples, "--samples", "256,256,256")
+    fits = len(many) == len(task.shape)
+    check(fits, f"--samples {samples} for {len(task.shape)} dimensions: give as many numbers as the shape has")
+    task = task._replace(samples=many)
+    how, others = speed.how_of("kdft", "natural", precision), speed.peers_of(peers, task.what)
+    devices, layouts = speed.layouts_of(mesh, len(task.shape))
+    found = speed.run(speed.cases_of(task, layouts, how, others), devices, rounds)
+    speed.keep(found, rows)
+    sizes, points = (" x ".join(map(str, values)) for values in (task.shape, many))
+    speed.tell(found, f"{sizes} {task.dtype} at {points} random points", as_json, rows)
+
+
+@guarded
 def scaling(
     shape: Annotated[str, typer.Argument(metavar="N,N,...", help="Sizes of the array: 256,256,256.")],
     devices: Annotated[str, typer.Option(metavar="P,P,...", help="On how many devices.")] = "1,2,4,8",

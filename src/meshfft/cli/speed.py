@@ -165,8 +165,13 @@ def check_walks(own: Sequence[Any]) -> None:
 def run(cases: Sequence[Any], devices: Sequence[Any], rounds: int) -> list[Any]:
     """Measures, with a bar."""
     from ..measure.prepared import Place
-    from ..measure.running import measured, packages, steps
+    from ..measure.running import measured, needed_bytes, packages, steps
+    from .memory import available_bytes
     from .ranks import MpiRanks
+
+    need, free = needed_bytes(cases) / 1e9, available_bytes() / 1e9
+    remedy = "give a smaller array, fewer --mesh or fewer --peers"
+    check(need <= free, f"{len(cases)} cases take about {need:.3g} GB and {free:.3g} GB are free: {remedy}")
 
     for name, value in CALM.items():
         os.environ.setdefault(name, value)

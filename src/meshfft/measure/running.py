@@ -3,10 +3,13 @@
 A peer that raises is a row that says why, not the end of the run.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .cases import Case
+import numpy as np
+
+from .cases import Case, Task
 from .data import Data
 from .peers import PEERS, prepare
 from .prepared import Place, Prepared
@@ -55,6 +58,24 @@ def packages(cases: Sequence[Case]) -> list[str]:
     """What versions rows of these cases tell."""
     own = ("meshfft", "jax", "jaxlib", "numpy", "scipy")
     return list(dict.fromkeys([*own, *(package for case in cases for package in PEERS[case.peer].packages)]))
+
+
+def needed_bytes(cases: Sequence[Case]) -> int:
+    """About how many bytes of a host all cases take together, whose devices share its memory.
+
+    A task has its input and truth, and scipy's temporaries; a case its input and a result; and sharded `jnp.fft`
+    gathers the whole array on every device.
+    """
+    sizes = {case.task: _points(case.task) for case in cases}
+    items = {case: np.dtype(case.dtype).itemsize * sizes[case.task] for case in cases}
+    gathered = [2 * items[case] * (case.devices if case.peer == "jnp-sharded" else 1) for case in cases]
+    wide = 16 * sum(4 * size for size in sizes.values())
+    return wide + 2 * sum(items.values()) + max(gathered, default=0)
+
+
+def _points(task: Task) -> int:
+    """Positions of the larger one of input and result, in between too."""
+    return math.prod(max(pair) for pair in zip(task.shape, task.samples or task.shape, strict=True))
 
 
 def _attempt(case: Case, data: Data, place: Place) -> Prepared | str:
