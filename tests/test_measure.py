@@ -2,6 +2,8 @@
 
 import json
 import os
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import MappingProxyType
@@ -304,6 +306,48 @@ def test_the_dense_command_measures_points(work: Path) -> None:
     assert [one.case.peer for one in rows] == [MESHFFT, "finufft"]
     assert {one.case.samples for one in rows} == {(16, 4)} and rows[0].error is not None and rows[0].error < 1e-6
     assert "at 16 x 4 random points" in result.stdout and "meshfft kdft" in result.stdout
+
+
+MPIRUN = """#!{python}
+import json, sys
+from pathlib import Path
+
+print(json.dumps({{"mpi": "none", "ranks": int(sys.argv[2])}}), flush=True)
+for line in sys.stdin:
+    asked = json.loads(line)
+    Path("asked.jsonl").open("a").write(line)
+    if asked.get("grid") == [3, 1]:
+        sys.exit("Traceback\\nValueError: too many ranks")
+    print(json.dumps({{"error": 0.5}} if asked["do"] == "plan" else {{"seconds": 2.5}}), flush=True)
+"""
+
+
+def test_ranks_are_asked_and_what_ends_them_is_told(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches ranks that plan another grid, a run for each case, and a failure that takes the others along."""
+    (work / "mpirun").write_text(MPIRUN.format(python=sys.executable))
+    (work / "mpirun").chmod(0o755)
+    monkeypatch.setenv("PATH", str(work), prepend=os.pathsep)
+    task, before = Task((4, 6)), set(threading.enumerate())
+    data = Data(task, 1)
+    slab, pencil = PEERS["mpi4py-fft"].ways(task, (), 2)
+    many = PEERS["mpi4py-fft"].ways(task, (), 3)[0]
+    with MpiRanks() as ranks:
+        first = ranks.prepare(slab, data)
+        with pytest.raises(RuntimeError, match="ValueError: too many ranks"):
+            ranks.prepare(many, data)
+        second = ranks.prepare(pencil, data)
+        assert (first.error, first.timer(), second.timer()) == (0.5, 2.5, 2.5)
+        assert first.versions == {"mpi": "none", "ranks": 2}
+        asked = [json.loads(line) for line in (work / "asked.jsonl").read_text().splitlines()]
+        assert np.array_equal(np.load(Path(asked[0]["folder"]) / "x.npy"), data.x)
+        assert np.array_equal(np.load(Path(asked[0]["folder"]) / "truth.npy"), data.truth)
+    assert [(one.get("grid"), one.get("merge")) for one in asked[:3]] == [
+        ([2, 1], True),
+        ([3, 1], True),
+        ([1, 2], False),
+    ]
+    assert [one["name"] for one in asked[3:]] == [asked[0]["name"], asked[2]["name"]]
+    assert not Path(asked[0]["folder"]).exists() and set(threading.enumerate()) == before
 
 
 def test_ranks_that_cannot_be_started_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
