@@ -56,12 +56,11 @@ def flipped(path: Path) -> None:
 
 
 FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "lost": (Path.unlink, "has lost its chunk c/1/0"),
-    "folder": (emptied, "has c/1/0, which is no file"),
-    "flipped": (flipped, "damaged or cut short.*c/1/0"),
-    "short": (lambda path: os.truncate(path, 50), "damaged or cut short.*c/1/0"),
-    "empty": (lambda path: os.truncate(path, 0), "damaged or cut short.*c/1/0"),
-    "lost-row": (lambda path: shutil.rmtree(path.parent), "has lost its chunk c/1/0"),
+    "lost": (Path.unlink, r"has lost its chunk c\.1\.0"),
+    "folder": (emptied, r"has c\.1\.0, which is no file"),
+    "flipped": (flipped, r"damaged or cut short.*c\.1\.0"),
+    "short": (lambda path: os.truncate(path, 50), r"damaged or cut short.*c\.1\.0"),
+    "empty": (lambda path: os.truncate(path, 0), r"damaged or cut short.*c\.1\.0"),
 }
 
 
@@ -70,7 +69,7 @@ def test_chunks_that_were_harmed(written: Path, fault: str) -> None:
     """Catches zeros or noise for a chunk that was lost, cut, changed by one bit or cannot be opened; and good blocks
     beside it refused with it."""
     harm, words = FAULTS[fault]
-    harm(written / "c" / "1" / "0")
+    harm(written / "c.1.0")
     assert re.search(words, refusal(written))
     with open_array(written) as source:
         np.testing.assert_array_equal(source[:4], VALUES[:4])

@@ -71,11 +71,11 @@ def test_fortran_order_is_kept_right(tmp_path: Path) -> None:
 
 def test_astype_converts_what_is_read(tmp_path: Path) -> None:
     """Catches 64-bit integers that JAX would wrap to 32 bits instead of taking as floating point."""
-    np.save(tmp_path / "a.npy", np.array([2**40, -1]))
-    with open_array(tmp_path / "a.npy") as source:
-        floats = source.astype(np.float32)
-        assert floats.dtype == floats[:].dtype == np.float32
-        assert floats[0] == 2.0**40
+    for name in ("a.npy", "a.zarr", "a.h5"):
+        with open_array(save(tmp_path / name, np.array([2**40, -1]))) as source:
+            floats = source.astype(np.float32)
+            assert floats.dtype == floats[:].dtype == np.float32
+            assert floats[0] == 2.0**40
 
 
 def two_datasets(path: Path) -> Path:

@@ -197,3 +197,38 @@ def test_a_write_that_really_fails(tmp_path: Path, name: str) -> None:
     words = [sys.executable, "-c", FULL_DISK, name]
     run = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
     assert run.stdout.strip() == "OSError []", run.stderr
+
+
+KILLED = """
+import os, signal, sys
+import jax
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_num_cpu_devices", 2)
+import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec
+from meshfft.files import stores, write_array
+store, blocks = (stores.NpyStore if sys.argv[1].endswith("npy") else stores.ZarrStore), []
+write = store.write
+def killing(self, at, block):
+    if blocks:
+        os.kill(os.getpid(), signal.SIGKILL)
+    blocks.append(write(self, at, block))
+store.write = killing
+mesh = jax.make_mesh((2,), ("x",))
+x = jax.device_put(jnp.ones((4, 4)), NamedSharding(mesh, PartitionSpec("x")))
+write_array(sys.argv[1], x, (4, 4), overwrite=True)
+"""
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.zarr"])
+def test_a_killed_process_leaves_no_half_file(tmp_path: Path, name: str) -> None:
+    """Catches an output that has its name before it is whole: a process that is killed cannot tidy up."""
+    save(tmp_path / name, VALUES)
+    path = os.pathsep.join([str(Path(writing.__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    words = [sys.executable, "-c", KILLED, name]
+    run = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
+    assert run.returncode == -9, run.stderr
+    with open_array(tmp_path / name) as source:
+        np.testing.assert_array_equal(source[...], VALUES)
+    left = [entry for entry in os.listdir(tmp_path) if entry != name]
+    assert len(left) == 1 and left[0].startswith(f".{name}.") and left[0].endswith(".partial")

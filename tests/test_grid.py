@@ -95,6 +95,14 @@ def test_many_chunks_become_shards() -> None:
     assert 8 * math.prod(fewer.shard) == 2 * CHUNK_BYTES
 
 
+def test_shards_divide_the_block_as_well() -> None:
+    """Catches a shard that reaches over a block's end, where its chunks do not: five chunks make no even shards."""
+    small: dict[str, Any] = {"CHUNK_BYTES": 2, "SHARD_BYTES": 7, "MANY_FILES": 1, "LEAST_BYTES": 1}
+    with mock.patch.multiple(module, **small):
+        assert grid_of([from_spec((20,), {"x": 2}, ("x",))], 1) == Grid((2,))
+        assert grid_of([from_spec((24,), {"x": 2}, ("x",))], 1) == Grid((2,), (6,))
+
+
 def test_starts_without_a_divisor() -> None:
     """Catches thousands of tiny files, and several processes that would write to one file."""
     layout = Layout((4 * 10**6,), ((Cut("x", 2, 2_000_003),),))

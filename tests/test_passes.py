@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from jax.sharding import AbstractMesh
 
 import meshfft as mf
-from meshfft.arguments import KINDS, natural_dtype, turns
+from meshfft.arguments import KINDS, turns
 from meshfft.cutting import alike, cut, partitions, run_length, runs
 from meshfft.layout import Cut, Layout
 from meshfft.pieces import Pass, Passes, host_bytes, peak_bytes
@@ -33,8 +33,8 @@ def tasks(draw: st.DrawFn) -> tuple[tuple[int, ...], dict]:
     if (turns(kind, inverse) == "real" or kind.endswith("-1")) and s is None:
         shape = [max(n, 2) for n in shape]
     s = s if s is None or not kind.endswith("-1") else [max(n, 2) for n in s]
-    dtype = draw(st.sampled_from(("float32", "complex64"))) if turns(kind, inverse) is None else natural_dtype(kind)
-    dtype = {"complex": "float32", "real": "complex64", None: dtype}[turns(kind, inverse)]
+    dtype = draw(st.sampled_from(("float32", "complex64")))
+    dtype = dtype if turns(kind, inverse) is None else natural(turns(kind, inverse))
     budget = int(math.prod(shape) * 8 * 2 ** draw(st.floats(-6, 5)))
     options = {"kind": kind, "inverse": inverse, "axes": axes, "s": s, "dtype": dtype, "budget": max(budget, 1)}
     return tuple(shape), {**options, "mesh": draw(st.sampled_from(MESHES))}
@@ -68,7 +68,16 @@ def test_pieces_fit_and_hold_every_position_once(task: tuple[tuple[int, ...], di
             plan = step.plan_of(piece)
             assert plan.shape == tuple(at.stop - at.start for at in piece.source)
             assert plan.out_shape == tuple(at.stop - at.start for at in piece.target)
-            assert peak_bytes(plan, step.dtype) <= options["budget"]
+            devices = math.prod(plan.mesh.axis_sizes) if plan.mesh is not None else 1
+            copies = (
+                math.prod(plan.shape) * step.dtype.itemsize + 2 * math.prod(plan.out_shape) * plan.out_dtype.itemsize
+            )
+            assert (
+                copies + devices * plan.peak_bytes
+                <= peak_bytes(plan, step.dtype)
+                <= made.peak_bytes
+                <= options["budget"]
+            )
     whole = mf.plan(shape, **{name: value for name, value in options.items() if name not in ("budget", "mesh")})
     assert (made.out_shape, made.out_dtype) == (whole.out_shape, whole.out_dtype)
     for one, next in itertools.pairwise(made.steps):
@@ -98,6 +107,7 @@ def test_no_fewer_passes_would_do(task: tuple[tuple[int, ...], dict]) -> None:
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.sets(st.integers(0, 3)), st.integers(1, 4000))
+@example([10, 10, 3], {2}, 20)
 def test_the_fewest_and_largest_pieces(shape: list[int], whole: set[int], most: int) -> None:
     """Catches cuts of more dimensions than needed, more parts than needed, and of two ways the one in more places."""
     free, sides = [d for d in range(len(shape)) if d not in whole], tuple(shape)
@@ -121,6 +131,8 @@ def test_the_fewest_and_largest_pieces(shape: list[int], whole: set[int], most: 
     for dim in [d for d, k in enumerate(found.parts) if k > 1]:
         thicker = [n if d == dim else b for d, (n, b) in enumerate(zip(shape, found.block, strict=True))]
         assert math.prod(thicker) > most, "this dimension need not be cut"
+        fewer = [-(-n // (found.parts[d] - (d == dim))) for d, n in enumerate(shape)]
+        assert math.prod(fewer) > most, "this dimension needs fewer parts"
 
 
 @given(st.data())
@@ -160,6 +172,31 @@ def test_stores_between_passes_need_no_shared_files(task: tuple[tuple[int, ...],
         for dim in range(len(shape)):
             if one.after.parts[dim] > 1 and next.before.parts[dim] > 1:
                 assert one.after.starts(dim).tolist() == next.before.starts(dim).tolist()
+
+
+def test_passes_that_cut_one_dimension_cut_it_in_the_same_places() -> None:
+    """Catches parts that each pass chooses for itself: of 20 x 30 x 40 real numbers, in blocks of 3 and of 2."""
+    first, second, third = mf.passes((20, 30, 40), budget=11_000, kind="rfft").steps
+    assert first.after.starts(0).tolist() == second.before.starts(0).tolist() == list(range(0, 20, 2))
+    assert second.after.starts(2).tolist() == third.before.starts(2).tolist()
+
+
+@pytest.mark.parametrize(("kind", "inverse"), [("rfft", False), ("rfft", True), ("hfft", False), ("hfft", True)])
+def test_reals_turn_in_the_right_pass(kind: str, inverse: bool) -> None:
+    """Catches a half spectrum that is not made first, or not unmade last: only then is all else complex."""
+    turn = turns(kind, inverse)
+    made = mf.passes((8, 9, 10), budget=1500, kind=kind, inverse=inverse, axes=(2, 0, 1), dtype=natural(turn))
+    assert [len(step.dims) for step in made.steps] == [1, 1, 1]
+    assert made.steps[0 if turn == "complex" else -1].dims == (1,)
+    reals = [step.dtype == np.float32 for step in made.steps] + [made.out_dtype == np.float32]
+    assert reals == ([True, False, False, False] if turn == "complex" else [False, False, False, True])
+    joint = mf.passes((8, 9, 10), budget=2**14, kind=kind, inverse=inverse, axes=(2, 0, 1), dtype=natural(turn))
+    assert len(joint.steps) == 2 and joint.steps[0 if turn == "complex" else -1].dims[-1] == 1
+
+
+def natural(turn: str | None) -> str:
+    """The type of an array that is to turn so."""
+    return "float32" if turn == "complex" else "complex64"
 
 
 def test_alike_takes_the_smallest_block() -> None:

@@ -87,13 +87,28 @@ def _possible(shape: tuple[int, ...], budget: int, options: dict[str, Any]) -> b
 
 
 @pytest.mark.parametrize("kind", [".npy", ".zarr"])
-def test_lines_alone(tmp_path: Path, kind: str) -> None:
-    """Catches pieces that cut two dimensions: a budget in which one plane is too large, in three passes."""
-    x = noise((9, 10, 12))
+def test_lines_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Catches pieces that cut two dimensions, in three passes, as where one plane is too large; chunks that two of them
+    share; and stores that are kept longer than they are needed."""
+    x, grids, many = noise((9, 10, 12)), list[Any](), list[int]()
     made = mf.passes(x.shape, budget=4200)
     assert [len(step.dims) for step in made.steps] == [1, 1, 1] and min(made.steps[0].before.parts[:2]) > 1
-    y = transform(made, saved(tmp_path, x), tmp_path / f"y{kind}")
+    create = passing.create_store
+
+    def creating(*values: Any, **options: Any) -> Any:
+        grids.append(values[3])
+        return create(*values, **options)
+
+    def look(_: int) -> None:
+        many.append(len(list((tmp_path / f".y{kind}.passes").glob("pass-*"))))
+
+    monkeypatch.setattr(passing, "create_store", creating)
+    y = transform(made, saved(tmp_path, x), tmp_path / f"y{kind}", report=look)
     assert error(y, np.fft.fftn(x.astype("c16"))) <= 2e-7
+    assert max(many) == 2
+    for grid, one, next in zip(grids, made.steps, made.steps[1:], strict=False):
+        for piece in (*(piece.target for piece in one.pieces), *(piece.source for piece in next.pieces)):
+            assert all(at.start % n == 0 for at, n in zip(piece, grid.file, strict=True))
 
 
 def test_double_precision_and_integers(tmp_path: Path, x64: None) -> None:
@@ -103,6 +118,15 @@ def test_double_precision_and_integers(tmp_path: Path, x64: None) -> None:
         assert len(made.steps) == 2 and made.out_dtype == np.complex128
         y = transform(made, saved(tmp_path, x), tmp_path / "y.npy", overwrite=True)
         assert error(y, np.fft.fftn(x)) <= 1e-14
+
+
+def test_integers_of_64_bits(tmp_path: Path) -> None:
+    """Catches integers that JAX would wrap to 32 bits instead of taking as floating point."""
+    x = np.random.default_rng(0).integers(-(2**40), 2**40, SHAPE)
+    for inverse in (False, True):
+        made = mf.passes(SHAPE, budget=2**15, dtype=x.dtype, inverse=inverse, norm="ortho")
+        y = transform(made, saved(tmp_path, x), tmp_path / "y.npy", overwrite=True)
+        assert error(y, truth(x, "fft", inverse, norm="ortho")) <= 2e-7
 
 
 class Watched:

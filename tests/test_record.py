@@ -130,6 +130,14 @@ def test_a_result_without_an_inverse_has_no_record() -> None:
         record_of(mf.plan((8,)), ("mm", "mm"))
 
 
+@pytest.mark.parametrize("kind", ["rfft", "hfft"])
+def test_odd_lines_come_back_odd(kind: str) -> None:
+    """Catches a half spectrum taken for that of an even line."""
+    inverse = kind == "hfft"  # from real to half a spectrum
+    record = record_of(mf.plan((4, 7), kind=kind, inverse=inverse))
+    assert record.out_shape == (4, 4) and mf.plan(**inverse_options(record)).out_shape == (4, 7)
+
+
 HOSTILE: dict[str, list[Any]] = {
     "kind": ["fftt", 3, None, ["fft"]],
     "inverse": [1, "no", None],
@@ -171,6 +179,15 @@ def test_tampered_records_are_refused(field: str, value: Any) -> None:
     with pytest.raises(ValueError, match=r"^a\.zarr has a record .*: .*transform anew") as caught:
         Record.from_dict({**plain, field: value}, "a.zarr")
     assert len(str(caught.value)) < 300 and "\n" not in str(caught.value) and "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize("field", ["axes", "shape", "in_spec", "dimensions", "mesh"])
+def test_endless_lists_are_not_looked_at(field: str) -> None:
+    """Catches work in proportion to what a file holds, before it is seen to be no record."""
+    plain = record_of(mf.plan((6, 5))).to_dict()
+    endless = {str(i): 1 for i in range(99)} if field == "mesh" else [(plain[field] or [[]])[0]] * 99
+    with pytest.raises(ValueError, match=f"whose {field} is"):
+        Record.from_dict({**plain, field: endless}, "a.zarr")
 
 
 @pytest.mark.parametrize("value", [None, 3, "record", [], {"format": 1}])

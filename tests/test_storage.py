@@ -43,6 +43,13 @@ def test_every_block_is_read_by_itself() -> None:
     assert source.largest <= 9 * 4 * 5
 
 
+def test_a_numpy_array_is_put_on_a_mesh_inside_jit() -> None:
+    """Catches blocks that are traced: what is in memory or in a file goes to its devices at once."""
+    x, over = noise((7, 3)), mesh((2, 4))
+    doubled = jax.jit(lambda factor: factor * mf.shard(x, over, P("x", "y")))(2.0)
+    np.testing.assert_array_equal(np.asarray(doubled)[:7, :3], 2 * x)
+
+
 def test_wrong_arguments_are_refused() -> None:
     """Catches objects, shapes of another rank, and meshes without devices."""
     with pytest.raises(TypeError, match="dtype object is not numeric"):

@@ -4,6 +4,7 @@ import itertools
 import math
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -140,3 +141,31 @@ def test_runs_are_as_long_as_they_can_be(tmp_path: Path, monkeypatch: pytest.Mon
         sizes.clear()
         store.write(at, np.ones([s.stop - s.start for s in at], "f4"))
         assert sizes == [4 * n for n in runs]
+
+
+class Writes:
+    """Stands for a Zarr array: its first write fails, and it knows which it was waited for."""
+
+    def __init__(self) -> None:
+        self.chunk_layout = SimpleNamespace(write_chunk=SimpleNamespace(shape=(1,)))
+        self.dtype = SimpleNamespace(numpy_dtype=np.dtype("f4"))
+        self.started: list[Any] = []
+
+    def __getitem__(self, _: Any) -> Any:
+        return self
+
+    def write(self, _: np.ndarray) -> Any:
+        failed = ValueError("Error writing: [os_error_code='28']") if not self.started else None
+        self.started.append(mock.Mock(exception=mock.Mock(return_value=failed)))
+        self.started[-1].result.side_effect = failed
+        return self.started[-1]
+
+
+def test_a_write_that_fails_leaves_none_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a chunk that is still being written when its folder is removed, and makes that anew."""
+    monkeypatch.setattr(stores, "PIECE_BYTES", 4)
+    writes = Writes()
+    with pytest.raises(OSError, match="No space left"):
+        stores.ZarrStore(tmp_path, writes).write((slice(0, 5),), np.ones(5, "f4"))
+    first, second = writes.started
+    assert first.result.called and second.exception.called

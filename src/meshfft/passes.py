@@ -61,10 +61,7 @@ def passes(
     Raises:
         ValueError, TypeError: as `plan`; a line that does not fit by itself, with the budget that it needs.
     """
-    shape = integers(shape, "shape")
-    check(min(shape, default=0) > 0, f"shape {shape} holds nothing: give sizes of at least 1")
-    for name, value in (("budget", budget), ("device_budget", device_budget)):
-        check(value is None or integer(value, name) > 0, f"{name} is {value!r}: give a positive number of bytes")
+    shape = _checked(shape, budget=budget, device_budget=device_budget)
     dims, lengths = resolve(shape, s, axes, kind, inverse)
     transform = transform_of(dims, lengths, norm, inverse, kind)
     number = np.dtype(dtype or natural_dtype(kind))
@@ -74,6 +71,14 @@ def passes(
     how = {"norm": norm, "inverse": inverse, "method": method, "precision": precision}
     task = _Task(dict(zip(dims, lengths, strict=True)), rows, kind, how, mesh, spec, budget, device_budget, {})
     return Passes(task.steps(shape, number), transform, budget, device_budget)
+
+
+def _checked(shape: Sequence[int], **budgets: int | None) -> Shape:
+    sizes = integers(shape, "shape")
+    check(min(sizes, default=0) > 0, f"shape {sizes} holds nothing: give sizes of at least 1")
+    for name, value in budgets.items():
+        check(value is None or integer(value, name) > 0, f"{name} is {value!r}: give a positive number of bytes")
+    return sizes
 
 
 class _Task(NamedTuple):

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
 from .dtypes import check_numeric
 from .errors import check
@@ -101,19 +101,24 @@ def _from_blocks(array: Sliceable, layout: Layout, sharding: NamedSharding) -> A
     stored: list[Array] = []
     for bounds, devices in places.items():
         block = _read(array, layout, bounds)
-        stored += [jax.device_put(block, device).block_until_ready() for device in devices]
+        stored += [_put(block, device) for device in devices]
     dtype = jax.dtypes.canonicalize_dtype(np.dtype(array.dtype).newbyteorder("="))
     return jax.make_array_from_single_device_arrays(layout.storage, sharding, stored, dtype=dtype)
+
+
+def _put(block: np.ndarray, device: Any) -> Array:
+    """A block on its device, at once: `device_put` would wait for the end of a `jit` that it is called in."""
+    return jax.make_array_from_callback(block.shape, SingleDeviceSharding(device), lambda _: block).block_until_ready()
 
 
 def _read(array: Sliceable, layout: Layout, bounds: tuple[tuple[int, int], ...]) -> np.ndarray:
     """One block, zeros beyond the logical sizes."""
     inside = tuple(slice(min(a, n), min(b, n)) for (a, b), n in zip(bounds, layout.shape, strict=True))
-    sides, whole = [s.stop - s.start for s in inside], [b - a for a, b in bounds]
+    sides, full = [s.stop - s.start for s in inside], [b - a for a, b in bounds]
     into, native = getattr(array, "into", None), np.dtype(array.dtype).newbyteorder("=")
-    if sides == whole or into is None:
+    if sides == full or into is None:
         block = np.asarray(array[inside]).astype(native, copy=False)  # files are often big-endian, devices are not
-        return np.pad(block, [(0, n - have) for n, have in zip(whole, sides, strict=True)]) if sides != whole else block
-    block = np.zeros(whole, native)
+        return np.pad(block, [(0, n - have) for n, have in zip(full, sides, strict=True)]) if sides != full else block
+    block = np.zeros(full, native)
     into(block[tuple(map(slice, sides))], inside)
     return block

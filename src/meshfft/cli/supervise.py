@@ -65,7 +65,7 @@ class _Supervisor:
     """The state of one supervisor, changed as lines arrive."""
 
     def __init__(self, worker: int, reports: int, listening: socket.socket, clean: Callable[[int], None]) -> None:
-        self.worker, self.clean = worker, clean
+        self.worker, self.clean, self.sockets = worker, clean, [listening]
         self.joined: Joined | None = None
         self.ended: Outcome | None = None  # what the worker said of its end
         self.status: int | None = None  # what the system says of it
@@ -91,6 +91,9 @@ class _Supervisor:
         self._tell(found)
         if found.code and self.joined is not None:
             self.clean(self.joined.first)
+        for connection in self.sockets:
+            connection.close()
+        self.selector.close()
         return found
 
     def _judge(self) -> Outcome:
@@ -131,7 +134,8 @@ class _Supervisor:
         if self.joined.process != 0:
             self._send(0, {"ended": text})
             return
-        self._broadcast(text)
+        if self.verdict is None:
+            self._broadcast(text)
         until = time.monotonic() + LINGER
         while self.running and time.monotonic() < until:
             self._wait(0.2)
@@ -159,12 +163,14 @@ class _Supervisor:
             return
         found = connected(joined.addresses, joined.port)
         if found is not None:  # else a lost process is noticed by JAX alone, and later
+            self.sockets.append(found)
             self._keep(0, found)
             self._send(0, {"token": joined.token, "process": joined.process})
 
     def _on_stranger(self, listening: socket.socket) -> None:
         """Somebody connects, and will say who it is."""
         connection = watched(listening.accept()[0])
+        self.sockets.append(connection)
         lines = Lines(connection.fileno())
 
         def hear(_: Any) -> None:
@@ -181,7 +187,7 @@ class _Supervisor:
         """Keeps the connection to another supervisor of this run; who does not know its token is sent away."""
         process, token = said.get("process"), str(said.get("token"))
         known = self.joined is not None and secrets.compare_digest(token, self.joined.token)
-        if known and isinstance(process, int) and process in self.running - self.peers.keys():
+        if known and isinstance(process, int) and process in self.running:
             self._keep(process, connection)
         else:
             connection.close()

@@ -48,12 +48,22 @@ def transform(
     check(plot is None or not inverse, "--plot draws a spectrum and --inverse leaves none: plot the forward transform")
     whole = kind in (None, "fft")
     check(plot is None or whole, f"--plot draws a whole spectrum, and --kind {kind} has none: leave one out")
-    check(not resume or memory is not None, "--resume goes on with passes: give --memory too, as it was")
     given = parse.given(axes, method=method, order=order, norm=norm, kind=kind, precision=precision)
-    limit = None if memory is None else parse.nbytes(memory, "--memory")
+    limit = _limit(target, memory, resume)
     if mesh is not None:
         parse.mesh(mesh)
     cluster = cluster_of(distributed, coordinator, processes, process_id)
     outcome = (plot, overwrite, limit, resume, as_json, log_json)
     job = Job(source, target, dataset, mesh, spec, inverse, given, *outcome)
     run_in(cluster, lambda: devices(job), target, lambda: run(job))
+
+
+def _limit(target: Path, memory: str | None, resume: bool) -> int | None:
+    """How many bytes a process may hold: as it is said, or as it was where a run is gone on with."""
+    from ..files import recorded_budget
+
+    if memory is not None:
+        return parse.nbytes(memory, "--memory")
+    budget = recorded_budget(target) if resume else None
+    check(not resume or budget is not None, f"no passes to {target} wait to be gone on with: leave out --resume")
+    return budget

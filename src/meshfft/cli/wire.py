@@ -29,7 +29,7 @@ class Lines:
         *lines, self.rest = (self.rest + data).split(b"\n")
         for line in lines:
             yield _record(line)
-        if not data or len(self.rest) > LINE_BYTES:
+        if not data:
             yield None
 
 

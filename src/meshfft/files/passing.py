@@ -32,9 +32,9 @@ from ..pieces import Pass, Passes, Piece, given_dtype
 from ..plan import Plan
 from ..processes import check_alike, together
 from ..storage import Sliceable, shard
-from . import journal as journals
 from .grid import Box, grid_of
-from .journal import Journal
+from .journal import ANEW, Journal, clear, described, held, working_folder
+from .journal import begin as begin_journal
 from .reading import open_array
 from .record import Record
 from .source import Source
@@ -65,8 +65,7 @@ def run_passes(
         overwrite: whether a file already there may be replaced, and a run that was not finished forgotten.
         resume: go on with such a run, if there is one.
         record: what is kept beside a Zarr array.
-        report: is told of bytes, as they have been read and written.
-        begin: is told which pass begins.
+        report, begin: are told of bytes, as they have been read and written, and of each pass as it begins.
 
     Raises:
         ValueError: the source is not what was planned for; the run to be resumed was another, or had another source.
@@ -74,27 +73,22 @@ def run_passes(
         OSError: a file cannot be read or written, or the disk is full; what is done is kept for `resume`.
         PeerError: another process failed.
 
-    Reads `made.read_bytes`, writes `made.written_bytes`, needs `made.extra_bytes` on the disk besides the output.
+    Reads `made.read_bytes`, writes `made.written_bytes`, needs `made.extra_bytes` of disk besides the output.
     """
-    target = Path(target)
-    found = f"the source is {source.dtype} of shape {tuple(source.shape)}, the passes take {made.dtype} of {made.shape}"
-    check(tuple(source.shape) == made.shape and source.dtype == made.dtype, f"{found}: plan for this source")
-    first, run = jax.process_index() == 0, journals.described(made, source)
-    check_alike("the run", hashlib.sha256(json.dumps(run).encode()).hexdigest())
-    counts = tuple(len(step.pieces) for step in made.steps)
-    journal = Journal(journals.working_folder(target), counts, jax.process_index())
+    target, first = Path(target), jax.process_index() == 0
+    run, counts = _agreed(made, source), tuple(len(step.pieces) for step in made.steps)
+    journal = Journal(working_folder(target), counts, jax.process_index())
     with contextlib.ExitStack() as stack:
 
         def prepare() -> None:
             if not (resume and journal.moved(target)):
                 _check_target(made, target, journal, overwrite)
-            stack.enter_context(journals.held(journal.folder))
-            journals.begin(journal.folder, run, resume=resume, overwrite=overwrite)
+            stack.enter_context(held(journal.folder))
+            begin_journal(journal.folder, run, resume=resume, overwrite=overwrite)
 
         steps = together(lambda: _local(made))
         together(lambda: prepare() if first else None)
-        work = _Run(steps, source, journal, target.suffix, record, report, begin)
-        work.passes()
+        _Run(steps, source, journal, target.suffix, record, report, begin).passes()
         together(lambda: _finish(journal, len(steps) - 1, target, overwrite) if first else None)
 
 
@@ -121,7 +115,7 @@ class _Run:
                 together(functools.partial(self._make, place, missing) if self._first else lambda: None)
                 together(functools.partial(self._pieces, place, missing[jax.process_index() :: jax.process_count()]))
             if place > 0 and self._first:
-                journals.clear(self._store(place - 1))
+                clear(self._store(place - 1))
 
     @property
     def _first(self) -> bool:
@@ -142,9 +136,9 @@ class _Run:
         """The store that a pass writes to, cut along its pieces and those of the next pass."""
         step, path = self.steps[place], self._store(place)
         if len(missing) < len(step.pieces):
-            check(path.exists(), f"{path} is gone, and the journal has pieces of it: {journals.ANEW}")
+            check(path.exists(), f"{path} is gone, and the journal has pieces of it: {ANEW}")
             return
-        journals.clear(path)
+        clear(path)
         last = place == len(self.steps) - 1
         layouts = [step.after] if last else [step.after, self.steps[place + 1].before]
         grid = grid_of(layouts, step.out_dtype.itemsize)
@@ -173,7 +167,7 @@ class _Run:
             yield self.source
             return
         path = self._store(place - 1)
-        check(path.exists(), f"{path} is gone, and what was to be made of it is not finished: {journals.ANEW}")
+        check(path.exists(), f"{path} is gone, and what was to be made of it is not finished: {ANEW}")
         with open_array(path) as array:
             yield array
 
@@ -221,6 +215,15 @@ def _placed(plan: Plan, part: _Part) -> Array:
     return jnp.asarray(part[tuple(slice(n) for n in part.shape)])
 
 
+def _agreed(made: Passes, source: Sliceable) -> dict[str, Any]:
+    """What the journal has to say of the run, once the source fits and all processes have the same."""
+    found = f"the source is {source.dtype} of shape {tuple(source.shape)}, the passes take {made.dtype} of {made.shape}"
+    check(tuple(source.shape) == made.shape and source.dtype == made.dtype, f"{found}: plan for this source")
+    run = described(made, source)
+    check_alike("the run", hashlib.sha256(json.dumps(run).encode()).hexdigest())
+    return run
+
+
 def _local(made: Passes) -> tuple[Pass, ...]:
     """The passes on devices of this process."""
     mesh = _local_mesh(made.steps[0].plans[0].mesh)
@@ -255,7 +258,7 @@ def _finish(journal: Journal, last: int, target: Path, overwrite: bool) -> None:
     """Gives the result its name, and removes the working folder."""
     store = journal.store(last, target.suffix)
     if not journal.moved(target):
-        check(store.exists(), f"{store} is gone, and the journal has pieces of it: {journals.ANEW}")
+        check(store.exists(), f"{store} is gone, and the journal has pieces of it: {ANEW}")
         journal.move(store)
         put(store, target, overwrite)
-    journals.clear(journal.folder)
+    clear(journal.folder)

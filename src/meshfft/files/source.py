@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from ..errors import check
 from .grid import PIECE_BYTES, Box, pieces, within
 
 DTYPES = tuple(np.dtype(code) for code in "?bBhHiIlLqQefdFD")
+ALIGNMENT = 64
 MOST_BYTES = 2**60  # no file system holds an array that is larger
 CHUNK_LIMIT = 2**30  # a chunk is decoded whole
 
@@ -62,7 +63,7 @@ class Source:
     def __getitem__(self, index: Any) -> np.ndarray:
         """Reads the positions at `index` (slices without steps, or integers) as an array of this source's dtype."""
         box, single = _box(index, self.shape)
-        found = np.empty([s.stop - s.start for s in box], self.dtype)
+        found = aligned([s.stop - s.start for s in box], self.dtype)
         self.into(found, box)
         return found[tuple(0 if one else slice(None) for one in single)]
 
@@ -124,6 +125,14 @@ def check_chunk(path: Path, chunk: tuple[int, ...], itemsize: int) -> None:
         f"{path} has chunks of shape {chunk}, {nbytes / 1e9:.3g} GB: write it anew with chunks of at most {limit}",
         Refused,
     )
+
+
+def aligned(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
+    """An empty array that begins where JAX's arrays on CPUs do: it becomes one of them without being copied."""
+    nbytes = math.prod(shape) * dtype.itemsize
+    room = np.empty(nbytes + ALIGNMENT, np.uint8)
+    first = -room.ctypes.data % ALIGNMENT
+    return room[first : first + nbytes].view(dtype).reshape(shape)
 
 
 def assigning(array: Any) -> Read:

@@ -7,6 +7,7 @@ with a checksum. Invariant: beyond the block it is given a write buffers at most
 
 import contextlib
 import dataclasses
+import errno
 import itertools
 import math
 import os
@@ -26,7 +27,7 @@ IN_FLIGHT = 2
 KEY = "meshfft"  # the attribute of the stores written here: their record, or nothing in it
 CRC32C = {"name": "crc32c"}
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
-OS_ERROR = re.compile(r"os_error_code='(\d+)'")
+OS_ERROR = re.compile(r"os_error_code='(\d+)|OS error (\d+)")  # as tensorstore says it, and older ones did
 
 
 class Store(Protocol):
@@ -97,13 +98,13 @@ class NpyStore:
     offset: int
 
     def write(self, at: Box, block: np.ndarray) -> None:
-        with _opened(self.path) as file:
+        with _opened(self.path, os.O_WRONLY) as file:
             for piece in pieces(at, (1,) * len(at), self.dtype.itemsize, PIECE_BYTES):
                 self._write(file, piece, block[within(piece, [s.start for s in at])])
 
     def flush(self) -> None:
-        with _opened(self.path) as file:
-            os.fsync(file)
+        _sync(self.path)
+        _sync(self.path.parent)
 
     def _write(self, file: int, at: Box, piece: np.ndarray) -> None:
         """Writes the runs of a piece, each as long as it lies on the disk without a gap."""
@@ -136,19 +137,27 @@ class ZarrStore:
     def write(self, at: Box, block: np.ndarray) -> None:
         file, size, started = self.handle.chunk_layout.write_chunk.shape, self.dtype.itemsize, list[Any]()
         many = IN_FLIGHT if size * math.prod(file) <= PIECE_BYTES else 1
-        with system_words():
+        try:
             for piece in pieces(at, file, size, PIECE_BYTES):
                 if len(started) == many:
-                    started.pop(0).result()
+                    _ended(started.pop(0))
                 part = block[within(piece, [s.start for s in at])]
                 started.append(self.handle[piece].write(part.astype(self.dtype, copy=False)))
+            while started:
+                _ended(started.pop(0))
+        finally:
             for write in started:
-                write.result()
+                write.exception()  # one that is still under way would make anew the folder that is now removed
 
     def flush(self) -> None:
-        """Every file is on the disk when its write ends; this makes their names last as well."""
-        for folder in [self.path, *(p for p in self.path.rglob("*") if p.is_dir())]:
-            _sync_folder(folder)
+        """Every file is on the disk when its write ends, and all are in one folder: this makes their names last."""
+        _sync(self.path)
+        _sync(self.path.parent)
+
+
+def _ended(write: Any) -> None:
+    with system_words():
+        write.result()
 
 
 @contextlib.contextmanager
@@ -160,7 +169,7 @@ def system_words() -> Iterator[None]:
         code = OS_ERROR.search(str(error))
         if code is None:
             raise
-        number = int(code[1])
+        number = int(code[1] or code[2])
         raise OSError(number, f"{os.strerror(number)} ({str(error).split(' [')[0]})") from error
 
 
@@ -196,6 +205,7 @@ def _metadata(
     return {
         "shape": list(shape),
         "data_type": dtype.name,
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},  # all files in one folder
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(grid.file)}},
         "codecs": codecs,
         "attributes": {KEY: record or {}},
@@ -222,17 +232,19 @@ def _put(file: int, run: memoryview, offset: int) -> None:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    file = os.open(path, os.O_WRONLY)
+def _opened(path: Path, mode: int) -> Iterator[int]:
+    file = os.open(path, mode)
     try:
         yield file
     finally:
         os.close(file)
 
 
-def _sync_folder(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+def _sync(path: Path) -> None:
+    """Waits until a file, or the names in a folder, are on the disk; some file systems do not do so for a folder."""
+    with _opened(path, os.O_RDONLY) as file:
+        try:
+            os.fsync(file)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise

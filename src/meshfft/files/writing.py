@@ -63,14 +63,7 @@ def write_array(
     """
     path = Path(path)
     layout = shape if isinstance(shape, Layout) else _layout(array, tuple(shape))
-    fits = (
-        f"shape {layout.shape} is stored as {layout.storage}, the array has shape {array.shape}: give its logical shape"
-    )
-    check(layout.storage == array.shape, fits)
-    check(array.dtype in DTYPES, f"the array is of {array.dtype}: give one of integers, real or complex numbers")
-    if record is not None:
-        what = f"the array has shape {layout.shape} and the record is of one of {record.out_shape}"
-        check(record.out_shape == layout.shape, f"{what}: give the record of its plan")
+    _check_array(array, layout, record)
     devices: Any = array.sharding.device_set
     owners = {device.process_index for device in devices}
     grid = grid_of([layout], array.dtype.itemsize, len(owners)) if path.suffix == ".zarr" else Grid(layout.shape)
@@ -111,6 +104,15 @@ def check_room(path: Path, nbytes: int) -> None:
     free = shutil.disk_usage(folder).free
     what = f"{path} takes {nbytes / 1e9:.3g} GB and {folder} has {free / 1e9:.3g} GB free"
     check(free >= nbytes, f"{what}: free some, or write elsewhere", OSError)
+
+
+def _check_array(array: jax.Array, layout: Layout, record: Record | None) -> None:
+    stored = f"shape {layout.shape} is stored as {layout.storage}, the array has shape {array.shape}"
+    check(layout.storage == array.shape, f"{stored}: give its logical shape")
+    check(array.dtype in DTYPES, f"the array is of {array.dtype}: give one of integers, real or complex numbers")
+    if record is not None:
+        what = f"the array has shape {layout.shape} and the record is of one of {record.out_shape}"
+        check(record.out_shape == layout.shape, f"{what}: give the record of its plan")
 
 
 def _layout(array: jax.Array, shape: tuple[int, ...]) -> Layout:
