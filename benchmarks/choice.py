@@ -11,11 +11,8 @@ over thirty times the best is left out. The table gives the median of each, and 
 import argparse
 import json
 import math
-import random
 import re
 import statistics
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,10 +23,11 @@ jax.config.update("jax_num_cpu_devices", 8)
 import numpy as np  # noqa: E402
 from jax.sharding import AxisType, Mesh, NamedSharding  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
-from machine import circumstances  # noqa: E402
 
 import meshfft as mf  # noqa: E402
+from meshfft.cli.made import circumstances  # noqa: E402
 from meshfft.layout import Layout  # noqa: E402
+from meshfft.measure.timing import Timer, interleaved, timer  # noqa: E402
 from meshfft.moves import METHODS  # noqa: E402
 
 HOPELESS, SLOW, ENOUGH = 30.0, 4.0, 1.2  # times the best as modelled: not run; as measured: not again; near enough
@@ -93,12 +91,9 @@ def timed(case: Case, rounds: int) -> list[Timed]:
     x = noise(walks[0][0].in_layout, mesh)
     calls = [caller(plan, x) for plan, _ in walks]
     firsts = [call() for call in calls]
-    times: list[list[float]] = [[] if first <= SLOW * min(firsts) else [first] for first in firsts]
-    shuffle, due = random.Random(0).shuffle, [j for j, one in enumerate(times) if not one]
-    for _ in range(rounds):
-        shuffle(due)
-        for j in due:
-            times[j].append(calls[j]())
+    again = [first <= SLOW * min(firsts) for first in firsts]
+    later = iter(interleaved([call for call, due in zip(calls, again, strict=True) if due], rounds, seed=0))
+    times = [next(later) if due else [first] for due, first in zip(again, firsts, strict=True)]
     return [Timed(methods, plan, seconds) for (plan, methods), seconds in zip(walks, times, strict=True)]
 
 
@@ -122,17 +117,11 @@ def noise(layout: Layout, mesh: Any) -> jax.Array:
     return jax.device_put(planes.view(np.complex64)[..., 0], NamedSharding(mesh, layout.spec))
 
 
-def caller(plan: mf.Plan, x: jax.Array) -> Callable[[], float]:
+def caller(plan: mf.Plan, x: jax.Array) -> Timer:
     """A call that returns its seconds, to the finished result; compiled, and run once."""
     run = jax.jit(plan)
     jax.block_until_ready(run(x))
-
-    def call() -> float:
-        begun = time.perf_counter()
-        jax.block_until_ready(run(x))
-        return time.perf_counter() - begun
-
-    return call
+    return timer(lambda: run(x))
 
 
 def ratio(walks: list[Timed]) -> float:

@@ -11,7 +11,6 @@ Useful operations are 8 for a complex multiplication and addition (4 real multip
 import argparse
 import json
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,10 @@ import numpy as np  # noqa: E402
 from jax import Array, lax  # noqa: E402
 from jax.sharding import AxisType, Mesh, NamedSharding  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
-from machine import circumstances  # noqa: E402
 
 import meshfft as mf  # noqa: E402
+from meshfft.cli.made import circumstances  # noqa: E402
+from meshfft.measure.timing import interleaved, timer  # noqa: E402
 
 SIZE, LARGE, TILE = 256, 4096, 256
 FREE = 128 * 128  # positions of a device's block beside the contracted dimension
@@ -41,15 +41,10 @@ def main() -> None:
     parser.add_argument("--rows", type=Path)
     options = parser.parse_args()
     jobs = {"one product, 4096^2": large(), **parts(), **transforms()}
-    times = {name: [] for name in jobs}
     for call, _ in jobs.values():
         jax.block_until_ready(call())
-    for _ in range(options.rounds):
-        for name, (call, _) in jobs.items():
-            begun = time.perf_counter()
-            jax.block_until_ready(call())
-            times[name].append(time.perf_counter() - begun)
-    report({name: (times[name], jobs[name][1]) for name in jobs}, options.rows)
+    times = interleaved([timer(call) for call, _ in jobs.values()], options.rounds)
+    report({name: (seconds, jobs[name][1]) for name, seconds in zip(jobs, times, strict=True)}, options.rows)
 
 
 def large() -> Job:

@@ -11,11 +11,9 @@ them their columns are empty.
 """
 
 import json
-import random
 import re
 import statistics
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,9 +21,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from machine import circumstances
 
 import meshfft as mf
+from meshfft.cli.made import circumstances
+from meshfft.measure.timing import Spread, interleaved, spread, timer
 from meshfft.tiers import TIERS
 
 try:
@@ -211,19 +210,14 @@ def speed() -> Iterator[Row]:
     relative L2, random turns."""
     for n, m in SIZES:
         calls, errors = prepared(n, m)
-        order, times = list(calls), {name: [] for name in calls}
-        for _ in range(ROUNDS):
-            random.shuffle(order)
-            for name in order:
-                start = time.perf_counter()
-                jax.block_until_ready(calls[name]())
-                times[name].append(1e3 * (time.perf_counter() - start))
-        quarters = {name: statistics.quantiles(found) for name, found in times.items()}
-        middle = {name: q[1] for name, q in quarters.items()} | ({} if finufft else {"finufft": None})
-        spread = statistics.median((q[2] - q[0]) / q[1] for q in quarters.values())
+        times = interleaved([timer(call) for call in calls.values()], ROUNDS)
+        quarters = [Spread(*(1e3 * value for value in spread(seconds))) for seconds in times]
+        middle = {name: q.median for name, q in zip(calls, quarters, strict=True)}
+        middle |= {} if finufft else {"finufft": None}
+        apart = statistics.median((q.high - q.low) / q.median for q in quarters)
         ratios = {"dense / FFT": middle["dense, uniform"] / middle["FFT"]}
         ratios["dense / finufft"] = middle["dense, random"] / middle["finufft"] if finufft else None
-        yield {"N": n, "M": m, **middle, **ratios, "spread": spread, **errors}
+        yield {"N": n, "M": m, **middle, **ratios, "spread": apart, **errors}
 
 
 def prepared(n: int, m: int) -> tuple[dict[str, Callable[[], Any]], Row]:

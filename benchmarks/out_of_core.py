@@ -140,7 +140,7 @@ def show(row: Result) -> None:
 
 def append(path: Path, row: Result) -> None:
     """One JSON line, with what it was measured with."""
-    from machine import circumstances
+    from meshfft.cli.made import circumstances
 
     with path.open("a") as file:
         about = circumstances(("meshfft", "jax", "jaxlib", "numpy", "tensorstore"))

@@ -8,9 +8,7 @@ to fftn on the same mesh; `--rows` appends one JSON line a transform and mesh.
 
 import argparse
 import json
-import random
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,9 +20,10 @@ jax.config.update("jax_num_cpu_devices", 8)
 import numpy as np  # noqa: E402
 from jax.sharding import AxisType  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
-from machine import circumstances  # noqa: E402
 
 import meshfft as mf  # noqa: E402
+from meshfft.cli.made import circumstances  # noqa: E402
+from meshfft.measure.timing import interleaved, timer  # noqa: E402
 
 MESHES = {"slab": ((8,), P("x")), "pencil": ((2, 4), P("x", "y")), "block": ((2, 2, 2), P("x", "y", "z"))}
 
@@ -68,13 +67,8 @@ def calls(name: str, size: int) -> dict[str, Callable[[], Any]]:
 
 
 def measured(found: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
-    times: dict[str, list[float]] = {kind: [] for kind in found}
-    for _ in range(rounds):
-        for kind in random.sample(list(found), len(found)):
-            begun = time.perf_counter()
-            found[kind]().block_until_ready()
-            times[kind].append(time.perf_counter() - begun)
-    return times
+    times = interleaved([timer(call) for call in found.values()], rounds)
+    return dict(zip(found, times, strict=True))
 
 
 if __name__ == "__main__":

@@ -129,7 +129,7 @@ def main() -> None:
         launch(given.rounds, given.rows)
         return
     found = work(given.process, given.address, given.rounds, given.folder)
-    from machine import circumstances
+    from meshfft.cli.made import circumstances
 
     print(
         json.dumps({**found, "shape": SHAPE, "mesh": MESH, "processes": PROCESSES, **circumstances(PACKAGES)}),

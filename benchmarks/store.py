@@ -26,9 +26,9 @@ jax.config.update("jax_num_cpu_devices", 8)
 
 import numpy as np  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
-from machine import circumstances  # noqa: E402
 
 import meshfft as mf  # noqa: E402
+from meshfft.cli.made import circumstances  # noqa: E402
 from meshfft.files import open_array, write_array  # noqa: E402
 
 SPECS = {"slab": ((8,), P("x")), "block": ((2, 2, 2), P("x", "y", "z"))}

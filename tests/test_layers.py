@@ -28,7 +28,7 @@ power
 replay calibrate
 profile
 bench
-files
+measure files
 cli
 """
 RANK = {name: rank for rank, line in enumerate(LAYERS.split("\n")) for name in line.split()}

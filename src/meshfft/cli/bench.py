@@ -10,17 +10,22 @@ import typer
 from . import flags
 from .guard import guarded
 from .made import check_rows, made_by
+from .measure import dense, fft, guard, scaling
 from .progress import Report, bar
 from .show import print_columns, print_json
 
 WORDS = {"KDFT": "bf16x6, bf16x3: its products.", "FFT": "natural, any: order."}
 
-bench = typer.Typer(help="Models of whole evaluations.", no_args_is_help=True)
+bench = typer.Typer(help="Measured speed beside peers, and the paper's evaluation.", no_args_is_help=True)
+bench.command()(fft)
+bench.command()(dense)
+bench.command()(scaling)
+bench.command()(guard)
 
 
 @bench.callback()
 def _root() -> None:
-    """Models of whole evaluations."""
+    """Measured speed beside peers, and the paper's evaluation."""
 
 
 @bench.command()

@@ -10,6 +10,8 @@ from jax.sharding import AbstractMesh, AxisType, Mesh
 
 from ..errors import check
 
+PRETENDED = 8  # CPU devices, where nobody says how many
+
 
 def start_mesh(sizes: dict[str, int]) -> Mesh:
     """A mesh of running devices, as many of each process. It has to come before any other use of JAX in the process.
@@ -19,6 +21,24 @@ def start_mesh(sizes: dict[str, int]) -> Mesh:
     """
     devices = _devices(math.prod(sizes.values()))
     return jax.make_mesh(tuple(sizes.values()), tuple(sizes), _auto(sizes), devices=devices)
+
+
+def start_devices(count: int | None, flag: str = "--mesh") -> list[Any]:
+    """So many running devices: the machine's where there are enough, else CPU devices that share its cores.
+
+    Without a number, all accelerators of the machine, or PRETENDED CPU devices. It has to come before any other use of
+    JAX in the process.
+
+    Raises:
+        ValueError: JAX runs already, or is bound to one kind of device, and there are fewer than the flag asks for.
+    """
+    if count is None:
+        _pretend(PRETENDED)
+        return list(jax.devices())
+    found = _running(count)
+    many = f"{len(found)} {found[0].platform} devices"
+    check(len(found) >= count, f"{flag} asks for {count} devices and there are {many}: give fewer")
+    return found[:count]
 
 
 def describe_mesh(sizes: dict[str, int]) -> AbstractMesh:
@@ -37,12 +57,21 @@ def local_devices(mesh: Mesh) -> list[Any]:
 
 
 def _devices(count: int) -> list[Any]:
-    with contextlib.suppress(RuntimeError):  # JAX runs already: take the devices it has
-        jax.config.update("jax_num_cpu_devices", count)
+    return _shared_out(_running(count), count, jax.process_count())
+
+
+def _running(count: int) -> list[Any]:
+    """The machine's devices, or where they are fewer its CPU devices, which are so many if JAX starts with this."""
+    _pretend(count)
     devices = jax.devices()
     if len(devices) < count and jax.process_count() == 1:
         devices = jax.devices("cpu")
-    return _shared_out(list(devices), count, jax.process_count())
+    return list(devices)
+
+
+def _pretend(count: int) -> None:
+    with contextlib.suppress(RuntimeError):  # JAX runs already: take the devices it has
+        jax.config.update("jax_num_cpu_devices", count)
 
 
 def _shared_out(devices: list[Any], count: int, processes: int) -> list[Any]:

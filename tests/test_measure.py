@@ -1,0 +1,358 @@
+"""Measurements but for their times: the peers and their numbers, cases, rows, tables, and the command."""
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from reference import dft, powers, separable
+from typer.testing import CliRunner
+
+from meshfft.cli.app import app
+from meshfft.cli.ranks import MpiRanks
+from meshfft.cli.speed import CALM
+from meshfft.measure import peers as peers_module
+from meshfft.measure.cases import (
+    POINTS,
+    Case,
+    Layout,
+    Task,
+    balanced,
+    case_of,
+    layout_of,
+    usual_meshes,
+)
+from meshfft.measure.data import Data, noise, sampled, transformed
+from meshfft.measure.peers import MESHFFT, PEERS, names_for, prepare
+from meshfft.measure.prepared import Place, Prepared
+from meshfft.measure.rows import Row, read_rows, write_rows
+from meshfft.measure.running import measured, needed_bytes, packages, steps
+from meshfft.measure.words import HEADS, cells, fastest_peer, notes
+
+ISSUE = {"jnp-sharded", "jnp", "scipy", "fftw", "mkl", "jaxdecomp", "mpi4py-fft", "finufft"}
+SHAPE = (8, 4, 12)
+BOUNDS = {"complex64": 1e-6, "float32": 1e-6, "complex128": 1e-11, "float64": 1e-14}
+
+
+@pytest.fixture(autouse=True)
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of one's own, a terminal of 80 columns, and JAX's precision put back afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    for name, value in CALM.items():
+        monkeypatch.setenv(name, value)  # what a command leaves in the environment goes again
+    before = jax.config.read("jax_enable_x64")
+    yield tmp_path
+    jax.config.update("jax_enable_x64", before)
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Place]:
+    """Eight devices, two cores, and MPI ranks where they can be started."""
+    with MpiRanks() as ranks:
+        yield Place(jax.devices(), 2, ranks)
+
+
+def row(peer: str = MESHFFT, seconds: tuple[float, ...] = (1.0,), absent: str = "", **way: Any) -> Row:
+    """A row made by hand."""
+    case = case_of(Task((256,) * 3), peer, **way)
+    return Row(case, seconds, 1.8e-7 if seconds else None, absent, FACTS)
+
+
+FACTS = {
+    "device": "cpu", "cpu": "a processor with a name of some length", "cores": 2, "load_before": 0.25,
+    "versions": {"jax": "1"}, "command": "meshfft bench fft",
+}  # fmt: skip
+
+
+def test_the_table_of_peers_is_the_issue_s() -> None:
+    """Catches a peer that was promised and is not in the table, or would never be asked."""
+    assert set(PEERS) == ISSUE | {MESHFFT}
+    assert set(names_for("fft")) | set(names_for(POINTS)) == ISSUE and names_for(POINTS) == ["finufft"]
+    layouts = [layout_of(mesh, 3) for mesh in usual_meshes(8, 3)]
+    for name in ISSUE:
+        task = Task(SHAPE, samples=(8, 6, 4) if name == "finufft" else ())
+        assert PEERS[name].ways(task, layouts, 2), name
+        assert {case.peer for case in PEERS[name].ways(task, layouts, 2)} == {name}
+    assert len({way for way in PEERS["jaxdecomp"].ways(Task(SHAPE), layouts, 2)}) == 8
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("name", [*PEERS])
+def test_every_peer_that_is_here_has_the_right_numbers(name: str, dtype: str, place: Place) -> None:
+    """Catches a peer timed on something else than the transform, and one that is absent without a reason."""
+    jax.config.update("jax_enable_x64", dtype == "complex128")
+    task = Task(SHAPE, dtype, "fft", (5, 6, 7) if name == "finufft" else ())
+    layouts = [layout_of((2, 2), 3)]
+    own = [case_of(task, name, layouts[0], method="auto", order="natural")]
+    for case in own if name == MESHFFT else PEERS[name].ways(task, layouts, place.cores):
+        if reason := PEERS[name].missing(task.what):
+            assert f"not installed: pip install {PEERS[name].packages[0]}" in reason
+            with pytest.raises(ValueError, match="not installed"):
+                prepare(case, Data(task, 1), place)
+        else:
+            assert prepare(case, Data(task, 1), place).error < BOUNDS[dtype] * (3 if name == "finufft" else 1), case
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [("rfft", "float32"), ("hfft", "complex64"), ("dct-2", "float32"), ("dct-4", "float64"), ("dst-1", "float32")],
+)
+def test_peers_do_the_kinds_they_say(kind: str, dtype: str, place: Place) -> None:
+    """Catches a kind that a peer takes for another one, and a peer that fails at what it says it does."""
+    jax.config.update("jax_enable_x64", dtype == "float64")
+    task, able = Task(SHAPE, dtype, kind), []
+    layout = layout_of((2, 2), 3)
+    data = Data(task, 1)
+    for name, peer in PEERS.items():
+        own = [case_of(task, name, layout, method="auto", order="any")]
+        for case in own if name == MESHFFT else peer.cases(task, [layout], 2):
+            if kind not in peer.what:
+                assert f"not {kind}" in (peer.missing(kind) or "")
+            elif peer.missing(kind) is None and (case.devices < 4 or name == MESHFFT):
+                assert prepare(case, data, place).error < BOUNDS[dtype], case
+                able.append(name)
+    assert {MESHFFT, "scipy"} <= set(able)
+
+
+def test_nonuniform_points_are_those_of_the_direct_sum(place: Place) -> None:
+    """Catches meshfft at other points than its peer, and a truth that rounds its phases."""
+    task = Task((8, 6), "complex64", "fft", (16, 4))
+    data = Data(task, 1)
+    matrices = [powers(t, None, n) for t, n in zip(data.turns, task.shape, strict=True)]
+    truth = separable(data.x.astype(complex), matrices)
+    assert np.linalg.norm(data.truth - truth) < 1e-13 * np.linalg.norm(truth) and data.truth.shape == (16, 4)
+    case = case_of(task, MESHFFT, layout_of((2, 2), 2), method="kdft", order="natural")
+    assert prepare(case, data, place).error < 1e-6
+
+
+def test_the_truth_is_the_direct_sum() -> None:
+    """Catches a truth in single precision, and an error that is not relative."""
+    x = noise((5, 6), "complex64")
+    truth = dft(x, (0, 1))
+    assert np.linalg.norm(transformed(x, "fft") - truth) < 1e-13 * np.linalg.norm(truth)
+    real = noise((5, 6), "float32")
+    half = dft(real, (0, 1))[:, :4]
+    assert np.linalg.norm(transformed(real, "rfft") - half) < 1e-13 * np.linalg.norm(half)
+    n = 4096
+    line, turns = noise((n,), "complex128"), np.random.default_rng(3).random(7)
+    found = sampled(line, (turns,))
+    assert np.linalg.norm(found - powers(turns, None, n) @ line) < 1e-13 * np.linalg.norm(found)
+    data = Data(Task((4, 4)), 1)
+    assert data.error(data.truth) == 0 and data.error(0 * data.truth) == 1
+    assert data.error(1.5 * data.truth) == pytest.approx(0.5)
+    with pytest.raises(ValueError, match="shape"):
+        data.error(data.truth[:2])
+
+
+@pytest.mark.parametrize(
+    ("count", "parts", "factors"), [(8, 3, (2, 2, 2)), (12, 2, (3, 4)), (7, 2, (1, 7)), (1, 1, (1,))]
+)
+def test_factors_are_balanced(count: int, parts: int, factors: tuple[int, ...]) -> None:
+    """Catches factors that do not make the number, or lie farther apart than they need."""
+    assert balanced(count, parts) == factors
+
+
+def test_usual_meshes_are_slab_pencil_and_block() -> None:
+    """Catches a mesh with an axis of one device, and one with more axes than the array has dimensions."""
+    assert usual_meshes(8, 3) == [(8,), (2, 4), (2, 2, 2)] and usual_meshes(8, 1) == [(8,)]
+    assert usual_meshes(4, 3) == [(4,), (2, 2)] and usual_meshes(1, 3) == [(1,)]
+    assert usual_meshes(16, 5) == [(16,), (4, 4), (2, 2, 4)]
+    assert layout_of((2, 4), 3) == Layout((2, 4), ("x", "y", None))
+
+
+def test_what_fails_is_a_row_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch, place: Place) -> None:
+    """Catches a run that one peer ends, reasons without their error, and seconds that go to another case."""
+    errors = {"jnp": RuntimeError("no room\nfor it"), "mkl": ValueError("does not do that"), "fftw": ValueError()}
+
+    def ready(case: Case, data: Data, place: Place) -> Prepared:
+        if case.peer in errors:
+            raise errors[case.peer]
+        return Prepared(lambda: float(len(case.peer)), 0.5, MappingProxyType({"extra": case.peer}))
+
+    monkeypatch.setattr("meshfft.measure.running.prepare", ready)
+    cases = [case_of(Task((4,)), name) for name in ("jnp", "scipy", "mkl", MESHFFT, "fftw")]
+    told: list[str] = []
+    found = measured(cases, 3, place, {"a": 1}, told.append)
+    assert [one.case for one in found] == cases and len(told) == steps(cases, 3) == 8
+    assert [one.absent for one in found] == ["RuntimeError: no room for it", "", "does not do that", "", "ValueError: "]
+    assert [one.seconds for one in found] == [(), (5.0,) * 3, (), (7.0,) * 3, ()]
+    assert found[1].facts == {"a": 1, "extra": "scipy"} and found[0].facts == {"a": 1}
+    assert {"meshfft", "jax", "pyfftw", "mkl_fft", "scipy"} <= set(packages(cases))
+
+
+def test_rows_survive_a_file(tmp_path: Path) -> None:
+    """Catches a field that is lost, or comes back as another type, and a number of devices that is not the mesh's."""
+    task = Task((4, 6), "float32", "rfft", (3, 3))
+    case = case_of(task, MESHFFT, Layout((2, 4), (("x", "y"), None)), method="kdft", order="any", precision="bf16x3")
+    kept = [Row(case, (0.1, 0.2, 0.4), 1e-7, "", FACTS), row("mkl", (), "not here"), row()]
+    write_rows(tmp_path / "rows.jsonl", kept)
+    assert read_rows(tmp_path / "rows.jsonl") == kept and hash(read_rows(tmp_path / "rows.jsonl")[0].case)
+    first = json.loads((tmp_path / "rows.jsonl").read_text().splitlines()[0])
+    assert (first["devices"], first["median"], first["quartiles"]) == (8, 0.2, pytest.approx([0.15, 0.3]))
+    assert set(first) > {"shape", "dtype", "kind", "mesh", "spec", "method", "order", "precision", "facts"}
+
+
+@pytest.mark.parametrize("text", ["", "{}\n", "no json\n", '{"peer": "jnp", "shape": [4], "seconds": 3}\n', "[]\n"])
+def test_other_files_are_no_rows(tmp_path: Path, text: str) -> None:
+    """Catches a file of something else taken for measurements."""
+    (tmp_path / "rows.jsonl").write_text(text)
+    with pytest.raises(ValueError, match="--rows wrote"):
+        read_rows(tmp_path / "rows.jsonl")
+
+
+def test_the_table_s_numbers() -> None:
+    """Catches a ratio to meshfft instead of to the fastest peer, seconds for milliseconds, and a mean for a median."""
+    rows = [
+        row(seconds=(0.2, 0.1, 0.9), method="auto", order="any"),
+        row("jnp", (0.4,)), row("scipy", (0.15, 0.05, 0.05)), row("mkl", (), "mkl_fft is not installed"),
+    ]  # fmt: skip
+    best = fastest_peer(rows)
+    assert best is not None and best.case.peer == "scipy"
+    lines = cells(rows)
+    assert lines[0] == ["meshfft auto any", "-", "200", "150-550", "4.00", "1.8e-07"]
+    assert [line[4] for line in lines] == ["4.00", "8.00", "1.00"] and len(HEADS) == len(lines[0])
+    assert "ratio: to the fastest peer, scipy." in notes(rows)
+    assert "absent: mkl: mkl_fft is not installed" in notes(rows) and "0.2 before" in notes(rows)
+    assert [line[4] for line in cells(rows[:1])] == ["-"] and "ratio" not in notes(rows[:1])
+    assert "transposed" in notes([*rows, row("jaxdecomp")]) and "transposed" not in notes(rows)
+    assert all(len(line) <= 80 for line in notes([row("mkl", (), "why " * 60), *rows]).splitlines())
+
+
+def call(*words: str) -> Any:
+    return CliRunner().invoke(app, ["bench", *words])
+
+
+def test_the_command_measures_prints_and_writes(work: Path) -> None:
+    """Catches a table wider than a terminal, a case left out, and rows that do not say how they were made."""
+    flags = ("--mesh", "2,2,2", "--mesh", "8", "--method", "auto,cooley-tukey", "--peers", "scipy,mkl,jaxdecomp")
+    result = call("fft", "8,8,8", *flags, "--rounds", "2", "--rows", "rows.jsonl")
+    assert result.exit_code == 0, result.output
+    assert all(len(line) <= 80 for line in result.stdout.splitlines()) and "…" not in result.stdout, result.stdout
+    rows = read_rows(work / "rows.jsonl")
+    assert {one.case.mesh for one in rows if one.case.peer == MESHFFT} == {(8,), (2, 2, 2)}
+    own = [one for one in rows if one.case.peer == MESHFFT]
+    assert len(own) == 8 and all(one.seconds or one.absent for one in rows) and any(one.seconds for one in own)
+    assert {"scipy", "mkl", "jaxdecomp"} < {one.case.peer for one in rows}
+    assert {"versions", "device", "cpu", "cores", "load_before", "date", "commit", "command"} <= set(rows[0].facts)
+    assert "Wrote rows.jsonl." in result.stdout
+
+
+def test_the_command_prints_one_object(work: Path) -> None:
+    """Catches words around the object, and meshes that nobody asked for."""
+    result = call("fft", "8,8", "--peers", "none", "--rounds", "1", "--json", "--kind", "rfft")
+    rows = json.loads(result.stdout)["rows"]
+    assert [one["mesh"] for one in rows] == [[8], [8], [2, 4], [2, 4]] and not os.listdir(work)
+    assert {(one["kind"], one["dtype"], one["devices"]) for one in rows} == {("rfft", "float32", 8)}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("fft", "8,0"), "the shape"),
+        (("fft", "8,8", "--mesh", "2,2,2"), "--mesh 2,2,2"),
+        (("fft", "8,8", "--mesh", "64"), "--mesh asks for 64 devices"),
+        (("fft", "8,8", "--mesh", "x"), "--mesh"),
+        (("fft", "8,8", "--method", "auto,fast"), "--method 'fast'"),
+        (("fft", "8,8", "--order", "none"), "--order"),
+        (("fft", "8,8", "--kind", "dct"), "--kind"),
+        (("fft", "8,8", "--precision", "f32"), "--precision"),
+        (("fft", "8,8", "--dtype", "int8"), "--dtype"),
+        (("fft", "8,8", "--dtype", "float32"), "complex64 or complex128"),
+        (("fft", "8,8", "--dtype", "complex64", "--kind", "rfft"), "float32 or float64"),
+        (("fft", "8,8", "--peers", "cufft"), "--peers 'cufft'"),
+        (("fft", "8,8", "--peers", "finufft"), "--peers 'finufft'"),
+        (("fft", "8,8", "--rounds", "0"), "--rounds 0"),
+        (("fft", "8,8", "--rows", "no/rows.jsonl"), "no is not a folder"),
+        (("fft", "7", "--mesh", "8", "--method", "cooley-tukey"), "cooley-tukey"),
+        (("dense", "8,8", "--samples", "8"), "--samples 8"),
+        (("dense", "8,8", "--samples", "8,no"), "--samples '8,no'"),
+        (("dense", "8,8", "--peers", "scipy"), "--peers 'scipy'"),
+        (("dense", "8,8", "--dtype", "float32"), "complex64 or complex128"),
+    ],
+)
+def test_refusals_come_before_the_work(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str) -> None:
+    """Catches minutes of work for nothing, a traceback, and a refusal that does not name what is wrong."""
+    monkeypatch.setattr("meshfft.cli.speed.run", lambda *_: pytest.fail("it worked"))
+    result = call(*words)
+    assert result.exit_code == 2 and result.stderr.count("\n") == 1 and said in result.stderr, result.stderr
+
+
+def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a machine that swaps, and counts of bytes that forget what sharded jnp.fft gathers."""
+    layout = layout_of((8,), 3)
+    own, sharded = (case_of(Task((100, 10, 10)), name, layout) for name in (MESHFFT, "jnp-sharded"))
+    assert needed_bytes([own]) == 64 * 10**4 + 4 * 80_000 and needed_bytes([]) == 0
+    assert needed_bytes([own, sharded]) == 64 * 10**4 + 4 * 80_000 + 16 * 80_000
+    assert needed_bytes([case_of(Task((10, 4), samples=(5, 8)), MESHFFT)]) == 64 * 80 + 4 * 640
+    monkeypatch.setattr("meshfft.cli.memory.available_bytes", lambda: 10**6)
+    monkeypatch.setattr("meshfft.measure.running.measured", lambda *_: pytest.fail("it worked"))
+    result = call("fft", "64,64,64")
+    assert result.exit_code == 2 and "0.001 GB are free" in result.stderr and result.stderr.count("\n") == 1
+
+
+def test_the_dense_command_measures_points(work: Path) -> None:
+    """Catches uniform points, samples that are not as asked, and a peer of other transforms."""
+    result = call("dense", "8,6", "--samples", "16,4", "--mesh", "2,2", "--rounds", "1", "--rows", "rows.jsonl")
+    assert result.exit_code == 0, result.output
+    rows = read_rows(work / "rows.jsonl")
+    assert [one.case.peer for one in rows] == [MESHFFT, "finufft"]
+    assert {one.case.samples for one in rows} == {(16, 4)} and rows[0].error is not None and rows[0].error < 1e-6
+    assert "at 16 x 4 random points" in result.stdout and "meshfft kdft" in result.stdout
+
+
+MPIRUN = """#!{python}
+import json, sys
+from pathlib import Path
+
+print(json.dumps({{"mpi": "none", "ranks": int(sys.argv[2])}}), flush=True)
+for line in sys.stdin:
+    asked = json.loads(line)
+    Path("asked.jsonl").open("a").write(line)
+    if asked.get("grid") == [3, 1]:
+        sys.exit("Traceback\\nValueError: too many ranks")
+    print(json.dumps({{"error": 0.5}} if asked["do"] == "plan" else {{"seconds": 2.5}}), flush=True)
+"""
+
+
+def test_ranks_are_asked_and_what_ends_them_is_told(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches ranks that plan another grid, a run for each case, and a failure that takes the others along."""
+    (work / "mpirun").write_text(MPIRUN.format(python=sys.executable))
+    (work / "mpirun").chmod(0o755)
+    monkeypatch.setenv("PATH", str(work), prepend=os.pathsep)
+    task, before = Task((4, 6)), set(threading.enumerate())
+    data = Data(task, 1)
+    slab, pencil = PEERS["mpi4py-fft"].ways(task, (), 2)
+    many = PEERS["mpi4py-fft"].ways(task, (), 3)[0]
+    with MpiRanks() as ranks:
+        first = ranks.prepare(slab, data)
+        with pytest.raises(RuntimeError, match="ValueError: too many ranks"):
+            ranks.prepare(many, data)
+        second = ranks.prepare(pencil, data)
+        assert (first.error, first.timer(), second.timer()) == (0.5, 2.5, 2.5)
+        assert first.versions == {"mpi": "none", "ranks": 2}
+        asked = [json.loads(line) for line in (work / "asked.jsonl").read_text().splitlines()]
+        assert np.array_equal(np.load(Path(asked[0]["folder"]) / "x.npy"), data.x)
+        assert np.array_equal(np.load(Path(asked[0]["folder"]) / "truth.npy"), data.truth)
+    assert [(one.get("grid"), one.get("merge")) for one in asked[:3]] == [
+        ([2, 1], True),
+        ([3, 1], True),
+        ([1, 2], False),
+    ]
+    assert [one["name"] for one in asked[3:]] == [asked[0]["name"], asked[2]["name"]]
+    assert not Path(asked[0]["folder"]).exists() and set(threading.enumerate()) == before
+
+
+def test_ranks_that_cannot_be_started_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a run that ends because there is no MPI."""
+    monkeypatch.setattr("meshfft.cli.ranks.shutil.which", lambda name: None)
+    task = Task((4, 4))
+    with MpiRanks() as ranks, pytest.raises(RuntimeError, match="mpirun is not installed"):
+        ranks.prepare(case_of(task, "mpi4py-fft", layout_of((2,), 2), method=peers_module.SLAB), Data(task, 1))

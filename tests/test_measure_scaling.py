@@ -1,0 +1,152 @@
+"""Scaling by hand-made times: ideal lines, efficiencies, arrays that grow, the best mesh, and the command."""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+from typer.testing import CliRunner
+
+from meshfft.cli.app import app
+from meshfft.cli.speed import CALM
+from meshfft.measure.cases import Case, Task, case_of, layout_of
+from meshfft.measure.rows import Row, read_rows
+from meshfft.measure.scaling import Point, best_layout, fastest, grown, points, points_of, sharing
+
+FACTS = {"device": "cpu", "cpu": "a processor", "cores": 2, "load_before": 0.25}
+
+
+def row(devices: int, seconds: tuple[float, ...], mesh: tuple[int, ...] = (), **way: Any) -> Row:
+    """A row on so many devices, made by hand."""
+    case = case_of(Task((8, 8)), way.pop("peer", "meshfft"), layout_of(mesh or (devices,), 2), **way)
+    return Row(case, seconds, 1e-7 if seconds else None, "" if seconds else "not here", FACTS)
+
+
+def test_the_ideal_line_is_the_paper_s() -> None:
+    """Catches a line that starts elsewhere than at the fewest devices, and one that does not fall with them."""
+    assert points({32: 8.0, 64: 5.0, 2048: 1.0}, weak=False) == [
+        Point(32, 8.0, 8.0), Point(64, 5.0, 4.0), Point(2048, 1.0, 0.125)
+    ]  # fmt: skip
+    efficiencies = [one.efficiency for one in points({4: 1.0, 2: 1.5, 8: 0.375}, weak=False)]
+    assert efficiencies == pytest.approx([1.0, 0.75, 1.0])
+
+
+def test_weak_scaling_is_flat_where_it_is_ideal() -> None:
+    """Catches the line of strong scaling under weak scaling, and an efficiency upside down."""
+    found = points({1: 2.0, 8: 2.5}, weak=True)
+    assert [one.ideal for one in found] == [2.0, 2.0] and [one.efficiency for one in found] == [1.0, 0.8]
+    assert found[1].to_dict() == {"devices": 8, "seconds": 2.5, "ideal": 2.0, "efficiency": 0.8}
+
+
+@pytest.mark.parametrize(
+    ("shape", "first", "devices", "there"),
+    [
+        ((16, 16, 16), 1, 8, (32, 32, 32)),
+        ((16, 16, 16), 2, 4, (32, 16, 16)),
+        ((64, 8), 1, 6, (64, 48)),
+        ((7,), 1, 5, (35,)),
+        ((5, 6), 3, 3, (5, 6)),
+    ],
+)
+def test_blocks_keep_their_points(shape: tuple[int, ...], first: int, devices: int, there: tuple[int, ...]) -> None:
+    """Catches blocks that grow or shrink with the devices."""
+    assert grown(shape, first, devices) == there
+    assert math.prod(there) * first == math.prod(shape) * devices
+
+
+def test_blocks_that_would_differ_are_refused() -> None:
+    """Catches an efficiency of blocks of two sizes."""
+    with pytest.raises(ValueError, match="--devices 3 is no multiple of 2"):
+        grown((8, 8), 2, 3)
+
+
+def test_every_way_has_its_own_line_on_its_best_meshes() -> None:
+    """Catches two ways mixed into one line, a peer on a worse mesh than it has, and one that is absent."""
+    rows = [
+        row(1, (4.0,), order="any"),
+        row(2, (3.0, 2.0, 9.0), order="any"),
+        row(4, (2.0,), (4,), order="any"), row(4, (1.0,), (2, 2), order="any"),
+        row(1, (6.0,), order="natural"), row(2, (), order="natural"),
+        row(2, (1.0,), peer="jnp-sharded"),
+    ]  # fmt: skip
+    scaled = points_of(rows, weak=False)
+    assert scaled == {
+        "meshfft any": [Point(1, 4.0, 4.0), Point(2, 3.0, 2.0), Point(4, 1.0, 1.0)],
+        "meshfft natural": [Point(1, 6.0, 6.0)],
+        "jnp-sharded": [Point(2, 1.0, 1.0)],
+    }
+    assert {one.case.mesh for one in fastest(rows) if one.case.devices == 4} == {(2, 2)}
+    assert "4 CPU devices share 2 cores" in sharing(rows) and sharing(rows[:2]) == ""
+
+
+def test_the_mesh_is_the_one_that_is_modelled_to_be_fastest() -> None:
+    """Catches a mesh of fewer devices, one that the method has no walk on, and a refusal without a reason."""
+    way = {"order": "natural", "precision": "default"}
+    devices = jax.devices()
+    assert best_layout(Task((16, 16, 16)), devices, method="transpose", **way).devices == 8
+    assert best_layout(Task((64,)), devices[:4], method="cooley-tukey", **way).mesh == (4,)
+    assert best_layout(Task((2, 64)), devices[:4], method="cooley-tukey", **way).mesh[1] > 1
+    assert best_layout(Task((8, 8)), devices[:1], method="auto", **way).mesh == (1, 1)
+    with pytest.raises(ValueError, match="cooley-tukey"):
+        best_layout(Task((7,)), devices[:4], method="cooley-tukey", **way)
+    with pytest.raises(ValueError, match="fewer --devices"):
+        best_layout(Task((2, 2)), devices, method="auto", **way)
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The command in a folder of its own, each of its cases taking 8 s over its devices, and nothing run."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    for name, value in CALM.items():
+        monkeypatch.setenv(name, value)
+
+    def measured(cases: Sequence[Case], *_: Any) -> list[Row]:
+        return [Row(case, (8.0 / case.devices,), 1e-7, "", FACTS) for case in cases]
+
+    monkeypatch.setattr("meshfft.measure.running.measured", measured)
+    return tmp_path
+
+
+def call(*words: str) -> Any:
+    return CliRunner().invoke(app, ["bench", "scaling", *words])
+
+
+def test_the_command_prints_and_writes(fake: Path) -> None:
+    """Catches a table wider than a terminal, and points that are not those of the rows."""
+    result = call("256,256,256", "--rows", "rows.jsonl", "--order", "natural,any", "--method", "transpose")
+    assert result.exit_code == 0, result.output
+    assert all(len(line) <= 80 for line in result.stdout.splitlines()) and "…" not in result.stdout, result.stdout
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert ["8", "256x256x256", "8,1,1", "1000", "1000", "1.00", "1.0e-07"] in lines
+    assert {one.case.devices for one in read_rows(fake / "rows.jsonl")} >= {1, 2, 4, 8}
+    assert "Wrote rows.jsonl." in result.stdout and "share 2 cores" in result.stdout
+
+
+def test_the_command_scales_weakly(fake: Path) -> None:
+    """Catches one array for all devices, and words around the object."""
+    found = json.loads(call("8,8,8", "--weak", "--devices", "2,4", "--peers", "none", "--json").stdout)
+    assert [one["shape"] for one in found["rows"]] == [[8, 8, 8], [16, 8, 8]] and found["weak"]
+    (line,) = found["scaling"].values()
+    assert [(one["devices"], one["efficiency"]) for one in line] == [(2, 1.0), (4, 2.0)]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("8,8", "--devices", "1,x"), "--devices"),
+        (("8,8", "--devices", "64"), "--devices asks for 64 devices"),
+        (("8,8", "--devices", "2,3", "--weak"), "--devices 3"),
+        (("2,2", "--devices", "8"), "fewer --devices"),
+        (("8,8", "--peers", "scipy"), "--peers 'scipy'"),
+        (("8,8", "--rounds", "0"), "--rounds 0"),
+        (("8,8", "--method", "none"), "--method"),
+    ],
+)
+def test_refusals_come_before_the_work(fake: Path, words: tuple[str, ...], said: str) -> None:
+    """Catches minutes of work for nothing, and a refusal that does not name what is wrong."""
+    result = call(*words)
+    assert result.exit_code == 2 and result.stderr.count("\n") == 1 and said in result.stderr, result.stderr
