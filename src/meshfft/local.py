@@ -2,7 +2,8 @@
 
 Two engines compute the same sum X[k] = sum_n x[n] exp(sign 2 pi i k n / N):
 
-- "xla": XLA's own FFT. Fastest along the last dimensions; along others it transposes there and back.
+- "xla": XLA's own FFT. Fastest along the last dimensions; along others it transposes there and back. Lengths with large
+  primes go through its FFT of longer ones (see chirp).
 - "stockham": radices 4, 2 and 3, N = r_1 r_2 ... r_L, without a transpose. With n = a M + b and k = c + r k', by stages
 
       y[c, b] = exp(sign 2 pi i b c / N) sum_a exp(sign 2 pi i a c / r) x[a, b],   then the same over b with N <- M.
@@ -22,6 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from .chirp import chirp_fft, is_awkward, padded_length, prime_factors
+
 CACHE_BYTES = 2**19  # columns worked on at a time: half of a core's second-level cache (EPYC 9004: 1 MiB)
 NARROWEST = 16  # elements behind the dimension, below which vector units idle
 
@@ -35,6 +38,9 @@ def fft(block: Array, dims: tuple[int, ...], sign: int, engine: str) -> Array:
     if engine == "stockham":
         with jax.named_scope("fft"):  # profiles know it by its name, as they know XLA's
             return functools.reduce(lambda block, dim: _stockham(block, dim, sign), dims, block)
+    for dim in filter(lambda dim: is_awkward(block.shape[dim]), dims):
+        block = chirp_fft(block, dim, sign)
+    dims = tuple(d for d in dims if not is_awkward(block.shape[d]))
     while dims:
         block, dims = _xla_fft(block, dims[-3:], sign), dims[:-3]
     return block
@@ -47,8 +53,16 @@ def fft_error(length: int, itemsize: int) -> float:
     """
     if length == 1:
         return 0.0
-    unit = (2.0**-24 if itemsize == 8 else 2.0**-53) * (2 if max(_primes(length)) > 64 else 1)
+    unit = (2.0**-24 if itemsize == 8 else 2.0**-53) * (2 if max(prime_factors(length)) > 64 else 1)
     return unit * math.sqrt(max(math.log2(length), 4.0))
+
+
+def flops_of(length: int) -> float:
+    """Flops for each point of a line: 5 log2 N, and more where it goes through a longer one."""
+    if not is_awkward(length):
+        return 5 * math.log2(max(length, 1))
+    size = padded_length(length)
+    return (2 * 5 * math.log2(size) + 6) * size / length + 12
 
 
 def fits_stockham(block: Sequence[int], dim: int, length: int) -> bool:
@@ -62,7 +76,7 @@ def radices(length: int) -> tuple[int, ...]:
     fours, rest = 0, length
     while rest % 4 == 0:
         fours, rest = fours + 1, rest // 4
-    return (4,) * fours + _primes(rest)
+    return (4,) * fours + prime_factors(rest)
 
 
 @functools.cache
@@ -145,10 +159,3 @@ def _butterfly(lines: Array, radix: int, sign: int) -> Array:
 def _quarter(x: Array, sign: int) -> Array:
     """A quarter turn, without a product."""
     return lax.complex(-sign * jnp.imag(x), sign * jnp.real(x))
-
-
-@functools.cache
-def _primes(n: int) -> tuple[int, ...]:
-    """The prime factors of n in rising order."""
-    p = next((p for p in range(2, math.isqrt(n) + 1) if n % p == 0), n)
-    return () if n == 1 else (p, *_primes(n // p))

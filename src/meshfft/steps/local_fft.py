@@ -8,7 +8,7 @@ from jax import Array
 
 from ..hardware import Chip
 from ..layout import Layout
-from ..local import balanced, fft, fft_error, resize
+from ..local import balanced, fft, fft_error, flops_of, resize
 from ..planes import Block, in_complex
 from ..work import Work
 from .base import names, padded, resized, shift
@@ -57,7 +57,7 @@ class LocalFFT:
             )
         behind = sum(d not in self.dims for d in range(min(self.dims), layout.ndim))
         passes = 5 if self.engine == "stockham" else 2 * len(self.dims) + 10 * behind
-        flops = round(5 * points * math.log2(max(math.prod(self.lengths), 1)))
+        flops = round(points * sum(map(flops_of, self.lengths)))
         return Work(vector_flops=flops, memory_bytes=passes * points * itemsize, peak_bytes=alive)
 
     def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
