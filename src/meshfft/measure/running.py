@@ -4,6 +4,7 @@ A peer that raises is a row that says why, not the end of the run.
 """
 
 import math
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -87,5 +88,5 @@ def _attempt(case: Case, data: Data, place: Place) -> Prepared | str:
 
 def reason_of(error: Exception) -> str:
     """An error in one line."""
-    said = " ".join(str(error).split())[:LONGEST]
+    said = textwrap.shorten(str(error), LONGEST, placeholder=" ...")
     return said if isinstance(error, ValueError) and said else f"{type(error).__name__}: {said}"
