@@ -2,9 +2,9 @@
 
     X[k] = c[k] sum_n conj(c)[k - n] c[n] x[n],   c[n] = exp(sign pi i n^2 / N),   for 2 n k = n^2 + k^2 - (k - n)^2
 
-The sum is a convolution, done by two FFTs of a length M >= 2 N - 1 without large primes. XLA's own way with such lengths
-costs 8 to 10 times as much as a power of two on a CPU and 130 times on a TPU (N = 8191 and 8192); this one 3 to 4 times.
-On a CPU a few lines are done at a time, which stay in cache.
+The sum is a convolution, done by two FFTs of a length M >= 2 N - 1 without large primes. XLA's own way with such
+lengths costs 8 to 10 times as much as a power of two on a CPU and 130 times on a TPU (N = 8191 and 8192), this one 3 to
+4 times, on a CPU with a few lines at a time, which stay in cache.
 
 Invariant: n^2 is reduced modulo 2 N in integers before any cosine is taken, and tables are rounded once.
 Source: Bluestein, A linear filtering approach to the computation of discrete Fourier transform, 1970.
@@ -42,19 +42,13 @@ def prime_factors(n: int) -> tuple[int, ...]:
     return () if n == 1 else (p, *prime_factors(n // p))
 
 
-def chirp_fft(block: Array, dim: int, sign: int) -> Array:
-    """Transforms one whole dimension of a complex block, unscaled.
+def chirp_fft(block: Array, dim: int, sign: int, cached: bool) -> Array:
+    """Transforms one whole dimension of a complex block, unscaled; a few lines at a time where these are `cached`.
 
-    Costs about 10 M log2 M flops a line, M < 2.5 N.
+    Costs about 10 M log2 M flops a line, M < 2.6 N.
     """
-    return lax.platform_dependent(
-        block,
-        cpu=functools.partial(_in_cache, dim=dim, sign=sign),
-        default=functools.partial(_at_once, dim=dim, sign=sign),
-    )
-
-
-def _at_once(block: Array, dim: int, sign: int) -> Array:
+    if cached:
+        return _in_cache(block, dim, sign)
     return jnp.moveaxis(_convolved(jnp.moveaxis(block, dim, -1), sign), -1, dim)
 
 

@@ -1,9 +1,10 @@
 """One device's FFT of dimensions that it holds whole.
 
-Two engines compute the same sum X[k] = sum_n x[n] exp(sign 2 pi i k n / N):
+The engines compute the same sum X[k] = sum_n x[n] exp(sign 2 pi i k n / N):
 
 - "xla": XLA's own FFT. Fastest along the last dimensions; along others it transposes there and back. Lengths with large
   primes go through its FFT of longer ones (see chirp).
+- "chirp": the same, but those lengths a few lines at a time, which stay in cache.
 - "stockham": radices 4, 2 and 3, N = r_1 r_2 ... r_L, without a transpose. With n = a M + b and k = c + r k', by stages
 
       y[c, b] = exp(sign 2 pi i b c / N) sum_a exp(sign 2 pi i a c / r) x[a, b],   then the same over b with N <- M.
@@ -39,7 +40,7 @@ def fft(block: Array, dims: tuple[int, ...], sign: int, engine: str) -> Array:
         with jax.named_scope("fft"):  # profiles know it by its name, as they know XLA's
             return functools.reduce(lambda block, dim: _stockham(block, dim, sign), dims, block)
     for dim in filter(lambda dim: is_awkward(block.shape[dim]), dims):
-        block = chirp_fft(block, dim, sign)
+        block = chirp_fft(block, dim, sign, cached=engine == "chirp")
     dims = tuple(d for d in dims if not is_awkward(block.shape[d]))
     while dims:
         block, dims = _xla_fft(block, dims[-3:], sign), dims[:-3]

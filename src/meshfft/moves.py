@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Callable, Iterator
 
 from .arguments import Transform
+from .chirp import is_awkward
 from .layout import Cut, Cuts, Layout, even_cuts, nested
 from .local import fits_stockham
 from .machine import Machine
@@ -83,7 +84,8 @@ def _local(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterato
     if roots:
         dims, lengths = tuple(roots), tuple(m.length for m in roots.values())
         sign = next(iter(roots.values())).sign
-        yield LocalFFT(dims, sign, lengths, lengths, "xla")
+        grouped = problem.machine.chip.cached and any(map(is_awkward, lengths))
+        yield LocalFFT(dims, sign, lengths, lengths, "chirp" if grouped else "xla")
         if problem.machine.chip.cached and fits_stockham(layout.block, dims[0], lengths[0]):
             yield LocalFFT(dims[:1], sign, lengths[:1], lengths[:1], "stockham")
 
