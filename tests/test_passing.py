@@ -173,12 +173,13 @@ class Event:
         self.target, self.end, self.names = target, end, list[str]()
         self.pieces: list[tuple[int, int]] = []
         for owner, name in (
-            (journal, "begin"),
+            (passing, "begin_journal"),
             (passing, "create_store"),
             (passing, "fill"),
             (passing, "put"),
             (journal, "write"),
             (journal, "clear"),
+            (passing, "clear"),
         ):
             monkeypatch.setattr(owner, name, self._counted(name, getattr(owner, name)))
         monkeypatch.setattr(journal.Journal, "add", self._counted("add", journal.Journal.add))

@@ -42,7 +42,7 @@ def put(new: Path, path: Path, overwrite: bool = False) -> None:
     refuse_existing(path, overwrite)
     final = path.resolve()
     _move(new, final)
-    _sync_entry(final.parent)
+    sync_folder(final.parent)
 
 
 def refuse_existing(path: Path, overwrite: bool) -> None:
@@ -87,8 +87,8 @@ def _sync(path: Path) -> None:
             os.fsync(handle.fileno())
 
 
-def _sync_entry(folder: Path) -> None:
-    """Makes the rename itself durable; some systems have no way to open a folder, and none is needed there."""
+def sync_folder(folder: Path) -> None:
+    """Makes names in a folder durable; some systems have no way to open one, and none is needed there."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

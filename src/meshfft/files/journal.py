@@ -9,31 +9,25 @@ beside the output NAME. Invariant: a line is written when what it tells of would
 is read back is trusted: it names no path, and what no run can have written is refused.
 """
 
-import contextlib
 import dataclasses
 import json
 import os
-import re
-import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..atomic import sync_folder
 from ..errors import check
 from ..pieces import Passes
 from ..storage import Sliceable
-from .stores import KINDS
+from .working import ANEW, MOVING, RUN, clear, files_in, parsed, text_of, working_folder, write
 
 FORMAT = 1
 PACKAGES = ("meshfft", "jax", "jaxlib", "numpy")
 BUDGETS = ("budget", "device_budget")
-RUN, MOVING, NEW = "run.json", "moving.json", "new.json"
-NAMES = re.compile(rf"{RUN}|{MOVING}|{NEW}|done-\d+\.jsonl|pass-\d+({'|'.join(KINDS)})")
-ANEW = "begin anew with --overwrite"
-MOST_BYTES = 2**26  # of a journal: a run of millions of pieces
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +56,7 @@ class Journal:
         """
         done: list[set[int]] = [set() for _ in self.pieces]
         for path in sorted(self.folder.glob("done-*.jsonl")):
-            for line in _text(path).split("\n")[:-1]:  # what stands behind the last newline was cut short
+            for line in text_of(path).split("\n")[:-1]:  # what stands behind the last newline was cut short
                 place, piece = self._entry(path, line)
                 done[place].add(piece)
         return done
@@ -88,29 +82,23 @@ class Journal:
     def moved(self, target: Path) -> bool:
         """Whether the result has its name already: the run was ended after that."""
         path = self.folder / MOVING
-        node = _parsed(path, _text(path)) if path.is_file() else None
+        node = parsed(path, text_of(path)) if path.is_file() else None
         return type(node) is int and target.exists() and target.stat().st_ino == node
 
     def used_bytes(self) -> int:
         """What it takes of the disk."""
-        return sum(file.lstat().st_size for file in _files(self.folder)) if self.folder.is_dir() else 0
+        return sum(file.lstat().st_size for file in files_in(self.folder)) if self.folder.is_dir() else 0
 
     @property
     def _own(self) -> Path:
         return self.folder / f"done-{self.process}.jsonl"
 
     def _entry(self, path: Path, line: str) -> tuple[int, int]:
-        entry = _parsed(path, line)
+        entry = parsed(path, line)
         right = isinstance(entry, list) and len(entry) == 2 and all(type(number) is int for number in entry)
         right = right and 0 <= entry[0] < len(self.pieces) and 0 <= entry[1] < self.pieces[entry[0]]
         check(right, f"{path} has a line {line[:40]!r} that names no piece of this run: {ANEW}")
         return entry[0], entry[1]
-
-
-def working_folder(target: Path) -> Path:
-    """Where the passes to an output keep what they need."""
-    final = target.resolve()
-    return final.with_name(f".{final.name}.passes")
 
 
 def recorded_budgets(target: str | Path) -> dict[str, int | None] | None:
@@ -132,7 +120,7 @@ def recorded_budgets(target: str | Path) -> dict[str, int | None] | None:
 def described(made: Passes, source: Sliceable) -> dict[str, Any]:
     """A run as plain values: its passes, the source with what shows that it changed, the versions, and the budget."""
     path = getattr(source, "path", None)
-    parts = [] if path is None else [file.stat() for file in _files(Path(path))]
+    parts = [] if path is None else [file.stat() for file in files_in(Path(path))]
     about = {
         "path": None if path is None else str(Path(path).resolve()),
         "bytes": sum(part.st_size for part in parts),
@@ -146,7 +134,7 @@ def described(made: Passes, source: Sliceable) -> dict[str, Any]:
     return json.loads(json.dumps(run))  # as it will be read back
 
 
-def begin(folder: Path, run: dict[str, Any], *, resume: bool, overwrite: bool) -> None:
+def begin_journal(folder: Path, run: dict[str, Any], *, resume: bool, overwrite: bool) -> None:
     """Finds the journal of the same run in a working folder, or begins one.
 
     Raises:
@@ -178,72 +166,6 @@ def check_same(path: Path, run: dict[str, Any]) -> None:
         raise ValueError(f"the run that was not finished has {both}: give the same, or {ANEW}")
 
 
-def write(path: Path, value: Any) -> None:
-    """Writes a small JSON file, whole or not at all."""
-    new = path.with_name(NEW)
-    with open(new, "w", encoding="utf-8") as file:
-        json.dump(value, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
-    sync_folder(path.parent)
-
-
-def clear(path: Path) -> None:
-    """Removes a file or folder, if it is there."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes names in a folder outlast a loss of power; some systems have no way to open one, and need none."""
-    with contextlib.suppress(OSError):
-        file = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(file)
-        finally:
-            os.close(file)
-
-
-@contextlib.contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Makes a working folder where there is none, and holds it against other programs, where the system has locks.
-
-    Raises:
-        ValueError: it is a link, or holds what no run puts there.
-        FileExistsError: another program holds it.
-    """
-    other = f"{folder} is not the working folder of a run: move it away"
-    check(not folder.is_symlink() and (folder.is_dir() or not folder.exists()), other)
-    folder.mkdir(exist_ok=True)
-    for entry in folder.iterdir():
-        check(NAMES.fullmatch(entry.name) is not None and not entry.is_symlink(), f"{other}, it has {entry.name}")
-    with _locked(folder):
-        yield
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise FileExistsError(f"another program works in {folder}: wait for it, or end it") from error
-        except OSError:
-            pass  # a file system without locks
-        yield
-    finally:
-        os.close(file)
-
-
 def _version(package: str) -> str:
     try:
         return metadata.version(package)
@@ -251,28 +173,8 @@ def _version(package: str) -> str:
         return "absent"
 
 
-def _files(path: Path) -> Iterator[Path]:
-    """A file, or all files in a folder."""
-    if not path.is_dir():
-        yield path
-    for folder, _, names in os.walk(path) if path.is_dir() else ():
-        yield from (Path(folder) / name for name in names)
-
-
-def _text(path: Path) -> str:
-    check(path.stat().st_size <= MOST_BYTES, f"{path} has {path.stat().st_size} bytes, no journal has so many: {ANEW}")
-    return path.read_text(encoding="utf-8", errors="replace")
-
-
-def _parsed(path: Path, text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged: {ANEW}") from error
-
-
 def _run_of(path: Path) -> dict[str, Any]:
-    run = _parsed(path, _text(path))
+    run = parsed(path, text_of(path))
     check(_is_dict(run), f"{path} is damaged, it describes no run: {ANEW}")
     return run
 

@@ -33,12 +33,12 @@ from ..plan import Plan
 from ..processes import check_alike, together
 from ..storage import Sliceable, shard
 from .grid import Box, grid_of
-from .journal import ANEW, Journal, clear, described, held, working_folder
-from .journal import begin as begin_journal
+from .journal import Journal, begin_journal, described
 from .reading import open_array
 from .record import Record
 from .source import Source
 from .stores import Store, create_store, open_store
+from .working import ANEW, clear, held, working_folder
 from .writing import Report, check_output, check_room, fill
 
 RUN_BYTES = 2**15  # a few pages of memory: of shorter runs, many would be read again to be written
