@@ -5,6 +5,7 @@ process draws the same inputs and reads its own blocks of them.
 """
 
 import itertools
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,12 +29,13 @@ SHIFTS = ("fftshift", "ifftshift")
 STANDARD = ("fft", "ifft", "fftn", "ifftn", "rfft", "irfft", "rfftn", "irfftn", "hfft", "ihfft", *SHIFTS)
 
 
-def rows(mf: Any, devices: np.ndarray) -> Rows:
-    """Every row, on the mesh of eight devices."""
+def rows(mf: Any, devices: np.ndarray, by_name: bool = True) -> Rows:
+    """Every row, on the mesh of eight devices; or all but those that run through the functions by name."""
     for kind in (AxisType.Auto, AxisType.Explicit):
         mesh = Mesh(devices.reshape(2, 2, 2), ("x", "y", "z"), axis_types=(kind,) * 3)
         for group in (AUTO, EXPLICIT)[kind == AxisType.Explicit]:
-            yield from group(mf, mesh)
+            if by_name or group is not _by_name:
+                yield from group(mf, mesh)
 
 
 def _inputs(
@@ -138,6 +140,10 @@ def _plans(mf: Any, mesh: Mesh) -> Rows:
     """Sizes that the mesh does not divide, in any order, there and back, and in and out of storage."""
     _, z, _, r = _inputs(mf, mesh)
     r, z = r[:15, :11, :7], z[:15, :11, :7]
+    made = mf.passes(r.shape, budget=20_000, kind="rfft")
+    assert isinstance(made, mf.Passes)
+    held = [sum(math.prod(at.stop - at.start for at in piece.source) for piece in step.pieces) for step in made.steps]
+    yield "passes", np.array(held), np.array([15 * 11 * 7, 15 * 11 * 4])
     plan = mf.plan(r.shape, mesh=mesh, spec=SPEC, kind="rfft", order="any")
     assert isinstance(plan, mf.Plan)
     y = plan(r.astype("f4"))
