@@ -9,7 +9,6 @@ from typing import Any
 import meshfft.cli.execute
 import meshfft.cli.memory
 import meshfft.files.stores
-import meshfft.files.writing
 from meshfft.cli.app import main
 
 
@@ -57,7 +56,6 @@ FAULTS = {
     "crashed": patch(*STEP, os.abort),
     "lost while writing": patch(*WRITE, both),
     "disk full": patch(*WRITE, fail(OSError(28, "No space left on device"))),
-    "other folder": patch(meshfft.files.writing, "_shared", lambda: os.chdir("/")),
     "no memory": patch(meshfft.cli.memory, "check_memory", fail(MemoryError("3 GB"))),
 }
 
