@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -136,6 +137,9 @@ def test_flags_are_heard_before_the_file() -> None:
     call("transform", "b.zarr", "e.npy")  # forward: the mesh alone is taken from the file
     assert error(np.load("e.npy"), np.fft.fftn(np.fft.fftn(values().astype(complex), norm="ortho"))) < 1e-6
     assert "does not tell a mesh: give one, as --mesh 2,2,2" in refused("transform", "a.npy", "f.npy")
+    text = Path("b.zarr/zarr.json").read_text()
+    Path("b.zarr/zarr.json").write_text(re.sub(r'"x": *2', '"x": 1000', text))
+    assert "was made on 2000 devices" in refused("transform", "b.zarr", "g.npy", "--inverse")
 
 
 def test_arrays_larger_than_memory_go_in_passes() -> None:
