@@ -1,5 +1,6 @@
 """The command line: what it computes, prints and refuses, and that it leaves nothing half done."""
 
+import io
 import json
 import os
 import re
@@ -14,10 +15,11 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 import meshfft
-from meshfft.cli import memory, parse, show
+from meshfft.cli import memory, parse, progress, show
 from meshfft.cli.app import app
 from meshfft.cli.execute import run_stages
 from meshfft.cli.guard import describe
@@ -257,6 +259,24 @@ def test_compiling_and_running_are_timed_apart() -> None:
     assert read.compile_seconds is None
     assert all((step.compile_seconds or 0) > 0.2 > step.run_seconds for step in steps)
     assert said == ["read", *["compile slow", "slow", y.nbytes] * 2]
+
+
+def test_one_bar_of_bytes_with_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a bar that counts parts, does not say how long it takes, is too wide, or is drawn by every process."""
+    drawn = io.StringIO()
+    terminal = Console(file=drawn, force_terminal=True, width=80)
+    monkeypatch.setattr(progress, "Console", lambda **_: terminal)
+    with progress.bar(4_000_000, in_bytes=True, shown=False) as report:
+        report.begin("hidden")
+    assert "hidden" not in drawn.getvalue()
+    with progress.bar(4_000_000, in_bytes=True) as report:
+        for part in ("read", "fft [X]", "write"):
+            report.begin(part)
+            report.advance(1_000_000)
+            time.sleep(0.15)  # a bar is drawn ten times a second
+    lines = re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", drawn.getvalue()))
+    assert any("fft [X]" in line and "2.0/4.0 MB" in line and line.rstrip().endswith("left") for line in lines), lines
+    assert all(len(line) <= 80 for line in lines)
 
 
 def test_plan_needs_no_devices() -> None:
