@@ -47,7 +47,7 @@ class Process:
 
     def outcome(self) -> Outcome:
         """How it ended, which it has to within seconds."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while self.thread.is_alive() and time.monotonic() < deadline:
             if self.worker.returncode is None and self.reporting >= 0 and _is_gone(self.worker.pid):
                 os.close(self.reporting)  # the system does so for a worker that was killed
@@ -74,7 +74,7 @@ def _is_gone(process: int) -> bool:
 def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Process]]:
     """Three processes of one run that have joined, in a hurry."""
     monkeypatch.setattr(supervise, "GRACE", 0.3)
-    monkeypatch.setattr(supervise, "LINGER", 3.0)
+    monkeypatch.setattr(supervise, "LINGER", 15.0)
     token = secrets.token_hex(8)
     first = Process(0, 0, token)
     others = [Process(index, first.joined.port, token) for index in (1, 2)]
@@ -145,8 +145,9 @@ def test_what_all_refuse_is_each_ones_own(run: list[Process]) -> None:
     assert [process.outcome() for process in run] == [Outcome(2, "no such file")] * 3
 
 
-def test_a_crash_is_laid_at_the_door_it_came_from(run: list[Process]) -> None:
+def test_a_crash_is_laid_at_the_door_it_came_from(run: list[Process], monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a process blamed for failing because another was gone before it."""
+    monkeypatch.setattr(supervise, "GRACE", 3.0)  # time to hear of it on a machine that is busy
     _met(run)
     run[0].end(1, "collective failed")
     run[2].end()
