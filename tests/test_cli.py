@@ -270,10 +270,12 @@ def test_one_bar_of_bytes_with_the_time_left(monkeypatch: pytest.MonkeyPatch) ->
         report.begin("hidden")
     assert "hidden" not in drawn.getvalue()
     with progress.bar(4_000_000, in_bytes=True) as report:
-        for part in ("read", "fft [X]", "write"):
+        for done, part in enumerate(("read", "fft [X]", "write"), 1):
             report.begin(part)
             report.advance(1_000_000)
-            time.sleep(0.15)  # a bar is drawn ten times a second
+            deadline = time.monotonic() + 30
+            while f"{done}.0/4.0" not in drawn.getvalue() and time.monotonic() < deadline:
+                time.sleep(0.02)  # it is drawn some ten times a second
     lines = re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", drawn.getvalue()))
     assert any("fft [X]" in line and "2.0/4.0 MB" in line and line.rstrip().endswith("left") for line in lines), lines
     assert all(len(line) <= 80 for line in lines)
