@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from addresses import free_address
 from typer.testing import CliRunner
 
 import meshfft
@@ -48,9 +48,7 @@ def together(
     count: int, *words: str, fault: str = "none", victim: int = 0, inputs: tuple[str, ...] = ()
 ) -> list[Ended]:
     """Runs `transform` in so many processes, one of which has a fault; `inputs` are their first words, if not alike."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = free_address()
     started = []
     for index in range(count):
         own = (inputs[index], *words) if inputs else words

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from addresses import free_address
 from array_files import zarr
 
 from meshfft.files import Record, open_array
@@ -23,9 +23,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, 
     """The folder that two processes wrote to, and what each of them prints."""
     folder = tmp_path_factory.mktemp("shared")
     (folder / "elsewhere").mkdir()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = free_address()
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     commands = [[sys.executable, str(SCRIPT), address, str(index), "2", str(folder)] for index in range(2)]
     started = [subprocess.Popen(command, env={**os.environ, "JAX_PLATFORMS": "cpu"}, **pipes) for command in commands]

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from addresses import free_address
 
 SCRIPT = Path(__file__).parent / "process.py"
 COUNTS = (1, 2, 4)
@@ -48,9 +48,7 @@ def _wait(started: list["subprocess.Popen[bytes]"]) -> list[int]:
 
 
 def _start(count: int, folder: Path) -> list["subprocess.Popen[bytes]"]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = free_address()
     started = []
     for index in range(count):
         # Other hashes in every process: a walk or a program that depends on the order of a set would differ.

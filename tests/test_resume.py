@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from addresses import free_address
 from jax.sharding import AbstractMesh
 from reference import error, mesh, noise
 
@@ -293,9 +293,7 @@ def test_refusals_before_any_work(tmp_path: Path) -> None:
 
 def two(folder: Path, fault: str = "") -> list[dict[str, Any]]:
     """What two processes say that share a run."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = free_address()
     both = [started(folder, 0, fault, address, index) for index in range(2)]
     said = [process.communicate(timeout=300) for process in both]
     assert not any(process.returncode for process in both), [text[-2000:] for _, text in said]

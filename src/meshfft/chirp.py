@@ -2,9 +2,10 @@
 
     X[k] = c[k] sum_n conj(c)[k - n] c[n] x[n],   c[n] = exp(sign pi i n^2 / N),   for 2 n k = n^2 + k^2 - (k - n)^2
 
-The sum is a convolution, done by two FFTs of a length M >= 2 N - 1 without large primes. XLA's own way with such
-lengths costs 8 to 10 times as much as a power of two on a CPU and 130 times on a TPU (N = 8191 and 8192), this one 3 to
-4 times, on a CPU with a few lines at a time, which stay in cache.
+The sum is a convolution, done by two FFTs of a length M >= 2 N - 1 without large primes. For N = 8191 XLA's own way
+costs 7 times as much as N = 8192 on eight CPU devices that share two cores, this one 3.7 times: a few lines at a time,
+which stay in cache, on one core for each device. On a single device both cost 6 times (`benchmarks/awkward.py`). Other
+chips do all lines at once.
 
 Invariant: n^2 is reduced modulo 2 N in integers before any cosine is taken, and tables are rounded once.
 Source: Bluestein, A linear filtering approach to the computation of discrete Fourier transform, 1970.

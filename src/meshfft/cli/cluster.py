@@ -1,6 +1,7 @@
 """The processes of one run: how a worker finds the others, and how many devices it brings."""
 
 import shutil
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -61,8 +62,6 @@ def join(cluster: Cluster, devices: int) -> list[str]:
     Raises:
         ValueError: the devices cannot be shared out evenly, or there is no cluster that JAX knows.
     """
-    import socket
-
     import jax
 
     many = cluster.processes or 1
