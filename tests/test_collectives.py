@@ -88,7 +88,7 @@ def test_bytes_of_transposes(name: str) -> None:
     assert len(swaps) <= cut and free.work.sent_bytes <= natural.work.sent_bytes
 
 
-@pytest.mark.parametrize(("name", "share"), [("slab", 0.5), ("pencil", 0.5), ("2-D", 0.6), ("block", 0.6)])
+@pytest.mark.parametrize(("name", "share"), [("slab", 0.5), ("pencil", 0.5), ("2-D", 0.65), ("block", 0.65)])
 def test_any_order_halves_the_traffic(name: str, share: float) -> None:
     """Catches a free order that is not used. A block's axes pile up as they leave, so 1.75 V of 3 V is its least."""
     natural, free = _plan(name, "transpose", "natural", 16), _plan(name, "transpose", "any", 16)

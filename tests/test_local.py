@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference import dft, error, noise
 
-from meshfft.local import NARROWEST, fft, fits_stockham, radices, resize
+from meshfft.local import fft, resize
+from meshfft.stockham import LARGEST, NARROWEST, by_columns, radices
 
 LENGTHS = (1, 2, 3, 5, 8, 16, 37, 61, 64, 96, 97, 100, 128, 144, 210, 243, 256, 509, 1024, 1331)
 
@@ -28,8 +29,8 @@ def test_stockham_engine(length: int, shape: tuple[int, ...], sign: int) -> None
     """Catches a wrong twiddle, radix order or sign, a result out of order, and columns lost between groups."""
     dim = shape.index(0)
     x = noise([n or length for n in shape])
-    assert fits_stockham(x.shape, dim, length)
-    assert error(jax.jit(lambda b: fft(b, (dim,), sign, "stockham"))(x), dft(x, (dim,), sign=sign)) <= 2e-7
+    assert by_columns(x.shape, dim, length)
+    assert error(jax.jit(lambda b: fft(b, (dim,), sign, "cached"))(x), dft(x, (dim,), sign=sign)) <= 2e-7
 
 
 @given(st.integers(1, 5000))
@@ -37,7 +38,7 @@ def test_radices_multiply_to_the_length(n: int) -> None:
     """Catches a lost factor, and a length offered to butterflies that are not there."""
     found = radices(n)
     assert int(np.prod(found)) == n
-    assert fits_stockham((n, NARROWEST), 0, n) == (set(found) <= {2, 3, 4})
+    assert by_columns((n, NARROWEST), 0, n) == (max(found, default=1) <= LARGEST)
 
 
 @pytest.mark.parametrize("dims", [(0,), (1,), (2,), (3,), (0, 3), (1, 2), (0, 1, 2, 3), (2, 3)])
@@ -50,7 +51,7 @@ def test_xla_engine_takes_any_dimensions(dims: tuple[int, ...]) -> None:
 def test_stockham_in_double_precision(x64: None) -> None:
     """Catches float32 tables in the complex128 path."""
     x = noise((192, 20), "complex128")
-    assert error(jax.jit(lambda b: fft(b, (0,), -1, "stockham"))(x), dft(x, (0,))) <= 1e-15
+    assert error(jax.jit(lambda b: fft(b, (0,), -1, "cached"))(x), dft(x, (0,))) <= 1e-15
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 9])

@@ -164,7 +164,7 @@ def _steps(slab: Layout, size: int, many: int) -> dict[str, tuple[Layout, Step]]
         "FFT of the last axis": (slab, _local(2, size)),
         "FFT of the last two": (slab, LocalFFT((1, 2), -1, (size,) * 2, (size,) * 2)),
         "FFT of the first axis": (first, _local(0, size)),
-        "FFT by columns": (first, dataclasses.replace(_local(0, size), engine="stockham")),
+        "FFT by columns": (first, dataclasses.replace(_local(0, size), engine="cached")),
         "all-to-all": (slab, swap),
         "dense ring": (slab, RingDense(0, matrix, size, slab.cuts[0], four)),
     }

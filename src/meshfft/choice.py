@@ -1,5 +1,6 @@
 """The choice: from a transform and a layout to the cheapest walk, or to a line that says why there is none. Cached."""
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -12,6 +13,7 @@ from .machine import Machine
 from .moves import METHODS, Problem
 from .phase import MAX_LENGTH
 from .search import search
+from .steps import Exchange, LocalFFT, Step
 from .tiers import Dot
 from .trig import Trig
 from .walk import Walk
@@ -49,8 +51,21 @@ def find_walk(
     found = [steps for problem in problems if (steps := search(problem)) is not None]
     if not found:
         raise ValueError(_no_walk(problems[-1]))
-    walks = [Walk(start, steps, transform.scale, machine.chip.planes, real) for steps in found]
+    walks = [Walk(start, _aligned(steps), transform.scale, machine.chip.planes, real) for steps in found]
     return min(walks, key=lambda walk: sum(map(machine.price, walk.works(itemsize, machine.chip))))
+
+
+def _aligned(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The steps, where local ones take the block apart as the exchange after them does, or as the one before them."""
+    pairs = itertools.zip_longest((None, *steps), steps, steps[1:])
+    return tuple(_between(before, step, after) for before, step, after in pairs if step is not None)
+
+
+def _between(before: Step | None, step: Step, after: Step | None) -> Step:
+    if not (isinstance(step, LocalFFT) and step.engine == "cached"):
+        return step
+    grid = after.taken if isinstance(after, Exchange) else before.joined if isinstance(before, Exchange) else ()
+    return dataclasses.replace(step, grid=grid)
 
 
 def natural_end(layout: Layout, transform: Transform) -> Layout:

@@ -2,21 +2,23 @@
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Iterator
 
 from .arguments import Transform
 from .chirp import is_awkward
 from .layout import Cut, Cuts, Layout, even_cuts, nested
-from .local import fits_stockham
 from .machine import Machine
 from .matrices import HalfRoots, Matrix, Roots
 from .phase import MAX_LENGTH
-from .steps import LocalFFT, LocalTrig, PackedFFT, PhaseFFT, Pipeline, RealFFT, RingDense, Step, Swap
+from .steps import Exchange, LocalFFT, LocalTrig, PackedFFT, PhaseFFT, Pipeline, RealFFT, RingDense, Step, Swap
+from .stockham import by_columns
 from .tiers import Dot
 from .trig import Trig
 from .work import Work
 
 XLA_DIMS = 3  # of one real FFT
+MOST_PIECES = 16  # of an exchange: each is an array of its own in the program
 CHUNKS = 8  # of a pipeline: the first is computed while nothing travels, and each costs a message more
 
 
@@ -86,8 +88,15 @@ def _local(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterato
         sign = next(iter(roots.values())).sign
         grouped = problem.machine.chip.cached and any(map(is_awkward, lengths))
         yield LocalFFT(dims, sign, lengths, lengths, "chirp" if grouped else "xla")
-        if problem.machine.chip.cached and fits_stockham(layout.block, dims[0], lengths[0]):
-            yield LocalFFT(dims[:1], sign, lengths[:1], lengths[:1], "stockham")
+        if problem.machine.chip.cached and math.prod(layout.parts) > 1:
+            near = {d: n for d, n in zip(dims, lengths, strict=True) if _near(layout, d, n)}
+            if near:
+                yield LocalFFT(tuple(near), sign, tuple(near.values()), tuple(near.values()), "cached")
+
+
+def _near(layout: Layout, dim: int, length: int) -> bool:
+    """True where a dimension may be done a few lines at a time; one device by itself has all cores for many."""
+    return not is_awkward(length) if dim == layout.ndim - 1 else by_columns(layout.block, dim, length)
 
 
 def _whole(layout: Layout, todo: dict[int, Matrix]) -> dict[int, Roots]:
@@ -169,6 +178,33 @@ def _ring(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator
                     yield RingDense(dim, matrix, matrix.rows, cuts, dot, slot, two_way=True, real=real)
 
 
+def _exchanges(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Swap | Exchange]:
+    """Swaps; where devices share a memory piece by piece, and several onto one dimension, or all from one, at once."""
+    if not problem.machine.chip.cached:
+        yield from _swaps(problem, layout, todo)
+        return
+    reached = set[Layout]()
+    queue: list[tuple[tuple[Swap, ...], Layout]] = [((), layout)]
+    while queue:
+        queue, before = [], queue
+        for swaps, at in before:
+            for swap in _swaps(problem, at, todo):
+                exchange, after = Exchange((*swaps, swap)), swap.after(at)
+                if after not in reached and _at_once(swaps, swap):
+                    reached.add(after)
+                    yield exchange if exchange.parts <= MOST_PIECES or swaps else swap
+                    queue += [(exchange.swaps, after)] * (exchange.parts <= MOST_PIECES)
+
+
+def _at_once(swaps: tuple[Swap, ...], swap: Swap) -> bool:
+    """True where a swap may be done together with these, all onto one dimension or all from one."""
+    if any(set(swap.axes) & set(other.axes) for other in swaps):
+        return False
+    ends = [(other.source, other.target) for other in (*swaps, swap)]
+    sources, targets = ({end[j] for end in ends} for j in (0, 1))
+    return not sources & targets and 1 in (len(sources), len(targets))
+
+
 def _swaps(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Swap]:
     """Axes leave a dimension that is still to be transformed, or where the goal does not want them."""
     for source, cuts in enumerate(layout.cuts):
@@ -178,10 +214,10 @@ def _swaps(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterato
                     yield from _leaving(problem, layout, source, target, cuts[first:])
 
 
-def _evasions(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Swap]:
+def _evasions(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Swap | Exchange]:
     """Axes may leave only where the result would not divide as it came."""
     settled = problem.goal is not None and problem.goal.axes == problem.start.axes
-    return iter(()) if settled or not problem.even else _swaps(problem, layout, todo)
+    return iter(()) if settled or not problem.even else _exchanges(problem, layout, todo)
 
 
 def _targets(problem: Problem, layout: Layout, source: int, todo: dict[int, Matrix]) -> list[int]:
@@ -214,8 +250,8 @@ def _leaving(problem: Problem, layout: Layout, source: int, target: int, moved: 
 
 Offer = Callable[[Problem, Layout, dict[int, Matrix]], Iterator[Step]]
 METHODS: dict[str, tuple[Offer, ...]] = {
-    "auto": (_local, _real, _trig, _swaps, _pipelines, _ring, _phase, _packed),
-    "transpose": (_local, _real, _trig, _swaps, _pipelines),
+    "auto": (_local, _real, _trig, _exchanges, _pipelines, _ring, _phase, _packed),
+    "transpose": (_local, _real, _trig, _exchanges, _pipelines),
     "cooley-tukey": (_local, _real, _trig, _phase, _packed),
     "kdft": (_ring, _evasions),
 }

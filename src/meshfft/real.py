@@ -29,8 +29,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from .local import balanced, fft, resize, table
+from .local import balanced, fft, resize
 from .planes import Block, Planes, join, like, split
+from .stockham import table
 
 SIDE = 128  # rows of a matrix unit; larger units take the same factors
 DENSE = 4 * SIDE  # points up to which one product is cheaper than two stages, by the TPU compiler's cycles

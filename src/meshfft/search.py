@@ -16,6 +16,7 @@ from .local import balanced
 from .matrices import Matrix
 from .moves import Problem, moves, real_cuts
 from .steps import Step
+from .steps.exchange import PASSES as EXCHANGE_PASSES
 from .steps.phase_fft import PASSES as PHASE_PASSES
 from .steps.phase_fft import UNIT_PASSES
 from .steps.swap import PASSES as SWAP_PASSES
@@ -82,7 +83,8 @@ class _Ahead:
 
     A dimension still to be transformed costs at least its arithmetic, or a ring. If its outermost cut is the goal's
     own, that cut must leave; and a dimension that lacks a cut of the goal's must be the target of a swap. One swap
-    cannot do both, since what leaves home travels outside what returns with it.
+    cannot do both, since what leaves home travels outside what returns with it. Where one exchange may be several
+    swaps, they are counted by `_exchanges`.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -92,7 +94,8 @@ class _Ahead:
         stays_real = problem.real and not any(matrix.becomes for matrix in self.todo.values())
         self.share, self.machine = (2 if stays_real else 1), problem.machine
         self.bytes = self.points * problem.itemsize // self.share
-        self.swap = self._least(memory_bytes=SWAP_PASSES * self.bytes, sent_bytes=self.bytes // 2, all_to_alls=1)
+        passes = EXCHANGE_PASSES if self.machine.chip.cached else SWAP_PASSES
+        self.swap = self._least(memory_bytes=passes * self.bytes, sent_bytes=self.bytes // 2, all_to_alls=1)
         self.dense = min(dot.flops for dot in problem.dots) // self.share**2
         self.fft = {dim: self._arithmetic(matrix) for dim, matrix in self.todo.items()}
         self.ring = {dim: self._rings(matrix) for dim, matrix in self.todo.items()}
@@ -104,7 +107,8 @@ class _Ahead:
 
     def _arithmetic(self, matrix: Matrix) -> float:
         """The least seconds any step takes for one dimension."""
-        passes, rows = {"memory_bytes": 2 * self.bytes}, _least_rows(matrix)
+        rows, together = _least_rows(matrix), 2 if self.machine.chip.cached else 1  # dimensions in one pass of a cache
+        passes = {"memory_bytes": 2 * self.bytes // together}
         dense = self._least(matrix_flops=self.dense * self.points * rows, **passes)
         if not matrix.whole:
             return dense
@@ -124,7 +128,26 @@ class _Ahead:
         return min(dense, phase) if matrix.whole else dense
 
     def seconds(self, layout: Layout, done: frozenset[int]) -> float:
-        return sum(self._dim(layout, d, d in self.todo and d not in done) for d in range(layout.ndim))
+        dims = [(d, d in self.todo and d not in done) for d in range(layout.ndim)]
+        if not self.machine.chip.cached:
+            return sum(self._dim(layout, d, todo) for d, todo in dims)
+        left = [d for d, todo in dims if todo]
+        cut = [d for d in left if real_cuts(layout.cuts[d])]
+        fft = sum(self.fft[d] for d in left)
+        least = fft - sum(max(self.fft[d] - self.ring[d], 0.0) for d in cut)
+        rings = [least + max(self.ring[d] - self.fft[d], 0.0) for d in cut]
+        return min([fft + self.swap * self._exchanges(layout, dims, cut), *rings])
+
+    def _exchanges(self, layout: Layout, dims: list[tuple[int, bool]], cut: list[int]) -> int:
+        """The least number of exchanges without a ring: one opens a dimension, another cuts it again, and none opens
+        all.
+        """
+        goal = self.problem.goal
+        if not cut:
+            return int(goal is not None and [*map(real_cuts, layout.cuts)] != [*map(real_cuts, goal.cuts)])
+        first = 2 if len(cut) == len(dims) > 1 else 1
+        last = any(real_cuts(goal.cuts[d]) for d in cut) if goal is not None else False
+        return first + last
 
     def _dim(self, layout: Layout, dim: int, todo: bool) -> float:
         goal = self.problem.goal

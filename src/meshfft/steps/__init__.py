@@ -5,6 +5,7 @@ behind.
 |----------------|----------------------------------|------------------|------------------------------------------|
 | LocalFFT(dims) | dims whole on each device        | the same axes    | nothing                                  |
 | Swap(from, to) | axes that are innermost of from  | them inside `to` | (p-1)/p V, one all_to_all                |
+| Exchange(swaps) | of each swap its own          | as all its swaps | (p-1)/p V in all, one all_to_all         |
 | RealFFT(dims)  | dims whole on each device        | the same axes    | nothing                                  |
 | LocalTrig(dim) | dim whole on each device         | the same axes    | nothing                                  |
 | RingDense(dim) | any                              | the same axes    | (p-1) V in p-1 hops, under the products  |
@@ -20,6 +21,7 @@ the other sign too, and its inverse is the adjoint over N. None of them is writt
 
 from .base import Step as Step
 from .base import turned as turned
+from .exchange import Exchange as Exchange
 from .local_fft import LocalFFT as LocalFFT
 from .local_trig import LocalTrig as LocalTrig
 from .packed_fft import PackedFFT as PackedFFT

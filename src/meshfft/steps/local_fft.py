@@ -6,10 +6,12 @@ from typing import Any, ClassVar
 
 from jax import Array
 
+from ..apart import Grid
 from ..hardware import Chip
 from ..layout import Layout
 from ..local import balanced, fft, fft_error, flops_of, resize
 from ..planes import Block, in_complex
+from ..stockham import groups
 from ..work import Work
 from .base import names, padded, resized, shift
 
@@ -21,13 +23,23 @@ STAGE_PASSES = 5
 
 @dataclasses.dataclass(frozen=True)
 class LocalFFT:
-    """The FFT of dimensions that every device holds whole, by one of the engines of `local`."""
+    """The FFT of dimensions that every device holds whole, by one of the engines of `local`.
+
+    Attributes:
+        dims: the dimensions.
+        sign: of the exponent.
+        lengths: N of each.
+        sizes: how many of its results are left of each.
+        engine: a name of `local`.
+        grid: how "cached" takes the block apart, as the exchanges beside this step do (see apart).
+    """
 
     dims: tuple[int, ...]
     sign: int
     lengths: tuple[int, ...]
     sizes: tuple[int, ...]
     engine: str = "xla"
+    grid: Grid = ()
     slot: ClassVar[int | None] = None
     planar: ClassVar[bool] = False
     becomes: ClassVar[str | None] = None
@@ -56,7 +68,9 @@ class LocalFFT:
                 peak_bytes=alive,
             )
         behind = sum(d not in self.dims for d in range(min(self.dims), layout.ndim))
-        passes = 5 if self.engine == "stockham" else 2 * len(self.dims) + 10 * behind
+        passes = 3 * len(self.dims) + 10 * behind
+        if self.engine == "cached":
+            passes = 2 * len(groups(layout.block, itemsize, self.dims))
         flops = round(points * sum(map(flops_of, self.lengths)))
         return Work(vector_flops=flops, memory_bytes=passes * points * itemsize, peak_bytes=alive)
 
@@ -66,7 +80,7 @@ class LocalFFT:
     def _apply(self, block: Array) -> Array:
         for dim, length in zip(self.dims, self.lengths, strict=True):
             block = resize(block, dim, length)
-        block = fft(block, self.dims, self.sign, self.engine)
+        block = fft(block, self.dims, self.sign, self.engine, self.grid)
         for dim, size in zip(self.dims, self.sizes, strict=True):
             block = resize(block, dim, size)
         return block
@@ -81,7 +95,8 @@ class LocalFFT:
         return self.transpose(layout).conjugate()
 
     def insert(self, dim: int) -> "LocalFFT":
-        return dataclasses.replace(self, dims=tuple(shift(d, dim) for d in self.dims))
+        grid = tuple((shift(d, dim), parts) for d, parts in self.grid)
+        return dataclasses.replace(self, dims=tuple(shift(d, dim) for d in self.dims), grid=grid)
 
     def name(self, layout: Layout) -> str:
         return f"fft {names(self.dims, layout)} ({self.engine})"

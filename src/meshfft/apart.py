@@ -1,0 +1,56 @@
+"""A block taken apart into equal pieces along some dimensions, and put together again.
+
+Where one step puts pieces together and the next takes the same ones apart, the compiler drops both, and the pieces pass
+from step to step as arrays of their own. So what an exchange sends needs no packing, and what it receives no unpacking.
+
+A grid is (dimension, parts) pairs, outermost first; a piece's key has an index for each.
+"""
+
+import math
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+Grid = tuple[tuple[int, int], ...]
+Pieces = dict[tuple[int, ...], Array]
+
+
+def fits(shape: Sequence[int], grid: Grid) -> bool:
+    """True where the pieces are equal, and none is empty."""
+    sizes = list(shape)
+    for dim, parts in grid:
+        if sizes[dim] % parts or not sizes[dim]:
+            return False
+        sizes[dim] //= parts
+    return True
+
+
+def cut(block: Array, grid: Grid) -> Pieces:
+    """The pieces of a block, by key."""
+    pieces: Pieces = {(): block}
+    for dim, parts in grid:
+        pieces = {(*key, j): part for key, piece in pieces.items() for j, part in enumerate(split(piece, dim, parts))}
+    return pieces
+
+
+def join(pieces: Pieces, grid: Grid) -> Array:
+    """The block of these pieces."""
+    for dim, parts in reversed(grid):
+        keys = dict.fromkeys(key[:-1] for key in pieces)
+        pieces = {key: jnp.concatenate([pieces[*key, j] for j in range(parts)], dim) for key in keys}
+    return pieces[()]
+
+
+def split(block: Array, dim: int, parts: int) -> list[Array]:
+    """Equal parts of one dimension."""
+    size = block.shape[dim] // parts
+    return [lax.slice_in_dim(block, j * size, (j + 1) * size, axis=dim) for j in range(parts)]
+
+
+def exchange(pieces: Sequence[Array], axis_names: tuple[str, ...]) -> list[Array]:
+    """Sends a piece to each device of the ring of mesh axes, in ring order, and returns what came from each."""
+    if math.prod(lax.axis_size(name) for name in axis_names) == 1:
+        return list(pieces)
+    received = lax.all_to_all(jnp.stack(pieces), axis_names, 0, 0)
+    return [received[j] for j in range(len(pieces))]

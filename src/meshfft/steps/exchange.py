@@ -1,0 +1,118 @@
+"""Exchange: one swap or several in one all_to_all, of pieces that are arrays of their own."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ..apart import Grid, Pieces, exchange, split
+from ..hardware import Chip
+from ..layout import Layout
+from ..local import resize
+from ..planes import Block
+from ..work import Move, Work
+from .swap import Swap
+
+PASSES = 4  # sending reads and writes the block; so does packing or unpacking where no step beside it works on pieces
+STRIDED = 4  # passes more where pieces are parts of the last dimension: short runs, one beside the other
+
+
+@dataclasses.dataclass(frozen=True)
+class Exchange:
+    """Swaps done at once: each device sends a piece to every other in the product of their mesh axes.
+
+    The pieces are not packed into one array (see apart), which pays where devices share a memory, and not where one
+    large message is better than many.
+
+    Attributes:
+        swaps: as they would follow one another. No axis moves twice, and none arrives in a dimension that another left.
+    """
+
+    swaps: tuple[Swap, ...]
+    dims: ClassVar[tuple[int, ...]] = ()
+    slot: ClassVar[int | None] = None
+    planar: ClassVar[bool] = False
+    becomes: ClassVar[str | None] = None
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return tuple(axis for swap in self.swaps for axis in swap.axes)
+
+    @property
+    def parts(self) -> int:
+        return math.prod(swap.parts for swap in self.swaps)
+
+    @property
+    def taken(self) -> Grid:
+        """How the block is taken apart."""
+        return tuple((swap.target, swap.parts) for swap in self.swaps)
+
+    @property
+    def joined(self) -> Grid:
+        """How what was received is put together."""
+        return tuple((swap.source, swap.parts) for swap in reversed(self.swaps))
+
+    def after(self, layout: Layout) -> Layout:
+        return functools.reduce(lambda reached, swap: swap.after(reached), self.swaps, layout)
+
+    def error(self, itemsize: int) -> float:
+        return 0.0
+
+    def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
+        """All of the padded block leaves but one piece."""
+        after, shape = self.after(layout), list(layout.block)
+        for dim in {dim for dim, _ in self.taken}:
+            shape[dim] = after.block[dim] * math.prod(p for d, p in self.taken if d == dim)
+        padded = math.prod(shape) * itemsize
+        strided = sum(any(dim == layout.ndim - 1 for dim, _ in grid) for grid in (self.taken, self.joined))
+        return Work(
+            memory_bytes=(PASSES + STRIDED * strided) * padded,
+            sent_bytes=padded // self.parts * (self.parts - 1),
+            all_to_alls=int(self.parts > 1),
+            moves=(Move("all-to-all", self.axes, padded, 1),),
+            peak_bytes=4 * padded,
+        )
+
+    def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
+        return jax.tree.map(functools.partial(self._apply, layout=layout), block)
+
+    def _apply(self, block: Array, layout: Layout) -> Array:
+        pieces: Pieces = {(): block}
+        for swap, _, after in self._stages(layout):
+            size = after.block[swap.target] * swap.parts
+            padded = {key: resize(piece, swap.target, size) for key, piece in pieces.items()}
+            opened = {key: split(piece, swap.target, swap.parts) for key, piece in padded.items()}
+            pieces = {(*key, j): part for key, parts in opened.items() for j, part in enumerate(parts)}
+        pieces = dict(zip(pieces, exchange(list(pieces.values()), self.axes), strict=True))
+        for swap, _, after in self._stages(layout):
+            keys = dict.fromkeys(key[1:] for key in pieces)
+            lines = {key: [pieces[j, *key] for j in range(swap.parts)] for key in keys}
+            joined = {key: jnp.concatenate(parts, swap.source) for key, parts in lines.items()}
+            pieces = {key: resize(piece, swap.source, after.block[swap.source]) for key, piece in joined.items()}
+        return pieces[()]
+
+    def transpose(self, layout: Layout) -> "Exchange":
+        return Exchange(tuple(swap.transpose(before) for swap, before, _ in self._stages(layout))[::-1])
+
+    def conjugate(self) -> "Exchange":
+        return self
+
+    def invert(self, layout: Layout) -> "Exchange":
+        return self.transpose(layout)
+
+    def insert(self, dim: int) -> "Exchange":
+        return Exchange(tuple(swap.insert(dim) for swap in self.swaps))
+
+    def name(self, layout: Layout) -> str:
+        names = [swap.name(before) for swap, before, _ in self._stages(layout)]
+        return ", ".join([names[0], *(name.removeprefix("swap ") for name in names[1:])])
+
+    def _stages(self, layout: Layout) -> Iterator[tuple[Swap, Layout, Layout]]:
+        """Each swap, the layout it starts from, and the one it leaves."""
+        for swap in self.swaps:
+            yield swap, layout, (layout := swap.after(layout))

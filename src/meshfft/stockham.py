@@ -1,0 +1,181 @@
+"""FFTs in place, a few lines at a time: they stay in a core's cache, and memory is read and written once.
+
+Along the last dimension XLA does a few lines. Along another one, radices N = r_1 r_2 ... r_L do a few columns without a
+transpose: with n = a M + b and k = c + r k', by stages
+
+    y[b, c] = exp(sign 2 pi i b c / N) sum_a exp(sign 2 pi i a c / r) x[a, b],   then the same over b with N <- M.
+
+A stage reads r rows and leaves its r outputs side by side, so that what it reads r times is in the nearest cache. That
+leaves the digits of k in reverse order, and the columns are turned as they are written back.
+
+Tables are made in float64 on the host from exact integer phases and rounded once.
+"""
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from .apart import Grid, Pieces, cut, fits, join
+from .chirp import prime_factors
+
+COLUMN_BYTES = 2**17  # columns worked on at a time
+ROW_BYTES = 2**19  # lines worked on at a time, and a plane whose two dimensions are done at once: a quarter of 2 MiB
+NARROWEST = 16  # elements behind the dimension, below which vector units idle
+LARGEST = 7  # radix
+
+
+def in_place(block: Array, dims: Sequence[int], sign: int, grid: Grid = ()) -> Array:
+    """Transforms whole dimensions of a complex block, unscaled, the block taken apart along a grid where it fits."""
+    grid = grid if fits(block.shape, grid) else ()
+    pieces = cut(block, grid)
+    for group in groups(block.shape, block.dtype.itemsize, dims):
+        pieces = _transformed(pieces, grid, group, sign)
+    return join(pieces, grid)
+
+
+def by_columns(block: Sequence[int], dim: int, length: int) -> bool:
+    """True where columns are worth it: radices of at most LARGEST, and whole vectors behind the dimension."""
+    return math.prod(block[dim + 1 :]) >= NARROWEST and max(radices(length), default=1) <= LARGEST
+
+
+def groups(block: Sequence[int], itemsize: int, dims: Sequence[int]) -> list[tuple[int, ...]]:
+    """The dimensions done at once, one group after the other: the last two where a plane of them fits in the cache."""
+    left, pair = sorted(dims), [len(block) - 2, len(block) - 1]
+    if left[-2:] == pair and math.prod(block[-2:]) * itemsize <= ROW_BYTES:
+        return [tuple(pair), *((dim,) for dim in left[:-2])]
+    return [(dim,) for dim in reversed(left)]
+
+
+@functools.cache
+def radices(length: int) -> tuple[int, ...]:
+    """Fours first, then the prime factors that are left, in rising order."""
+    fours, rest = 0, length
+    while rest % 4 == 0:
+        fours, rest = fours + 1, rest // 4
+    return (4,) * fours + prime_factors(rest)
+
+
+@functools.cache
+def table(rows: int, columns: int, length: int, sign: int, dtype: np.dtype) -> np.ndarray:
+    """exp(sign 2 pi i r c / length), reduced exactly in 64-bit integers, rounded once."""
+    turns = np.outer(np.arange(rows), np.arange(columns)) % length
+    return np.exp(sign * 2j * np.pi * (turns / length)).astype(dtype)
+
+
+def _transformed(pieces: Pieces, grid: Grid, group: tuple[int, ...], sign: int) -> Pieces:
+    """One group of dimensions, of all pieces that together hold whole lines at a time."""
+    inner = [j for j, (dim, _) in enumerate(grid) if dim in group]
+    families: dict[tuple[int, ...], Pieces] = {}
+    for key, piece in pieces.items():
+        other = tuple(i for j, i in enumerate(key) if j not in inner)
+        families.setdefault(other, {})[key] = piece
+    subgrid = tuple(grid[j] for j in inner)
+    return {key: piece for family in families.values() for key, piece in _swept(family, subgrid, group, sign).items()}
+
+
+def _swept(family: Pieces, grid: Grid, group: tuple[int, ...], sign: int) -> Pieces:
+    """Some lines after the other, read from the pieces and written back to them."""
+    keys, pieces = list(family), tuple(family.values())
+    for sweep in _sweeps(pieces[0], grid, group):
+        turn = functools.partial(_turn, sweep=sweep, grid=grid, group=group, sign=sign)
+        pieces = lax.fori_loop(0, math.prod(sweep.counts), turn, pieces)
+    return dict(zip(keys, pieces, strict=True))
+
+
+class Sweep(NamedTuple):
+    """A loop over a piece: by dimension where it starts, how many turns it takes, and the extent of each."""
+
+    starts: tuple[int, ...]
+    counts: tuple[int, ...]
+    extents: tuple[int, ...]
+
+    def place(self, i: Array) -> list[Array]:
+        """Where the i-th turn begins."""
+        at = []
+        for start, count, extent in zip(*map(reversed, self), strict=True):
+            at.append(start + i % count * extent)
+            i = i // count
+        return at[::-1]
+
+
+def _turn(
+    i: Array, pieces: tuple[Array, ...], sweep: Sweep, grid: Grid, group: tuple[int, ...], sign: int
+) -> tuple[Array, ...]:
+    """Some lines: joined from the pieces, transformed, and parted among them again."""
+    at, keys = sweep.place(i), itertools.product(*(range(parts) for _, parts in grid))
+    parts = [lax.dynamic_slice(piece, at, sweep.extents) for piece in pieces]
+    done = cut(_lines(join(dict(zip(keys, parts, strict=True)), grid), group, sign), grid)
+    return tuple(lax.dynamic_update_slice(piece, done, at) for piece, done in zip(pieces, done.values(), strict=True))
+
+
+def _sweeps(piece: Array, grid: Grid, group: tuple[int, ...]) -> Iterator[Sweep]:
+    """The loops: one dimension a few positions at a time, and what remains of it."""
+    parts = {dim: math.prod(p for d, p in grid if d == dim) for dim in group}
+    nbytes = math.prod(piece.shape[d] * parts[d] for d in group) * piece.dtype.itemsize
+    rows = piece.ndim - 1 in group
+    room = (ROW_BYTES if rows else max(COLUMN_BYTES, NARROWEST * nbytes)) // max(nbytes, 1)
+    extents = [piece.shape[d] if d in group else 1 for d in range(piece.ndim)]
+    for dim in reversed(range(group[0]) if rows else range(group[0] + 1, piece.ndim)):
+        extents[dim] = max(1, min(room, piece.shape[dim])) if len(group) == 1 else 1
+        room //= extents[dim]
+        if extents[dim] < piece.shape[dim]:
+            break
+    counts = [n // extent if extent else 0 for n, extent in zip(piece.shape, extents, strict=True)]
+    yield Sweep((0,) * piece.ndim, tuple(counts), tuple(extents))
+    for dim, (n, count, extent) in enumerate(zip(piece.shape, counts, extents, strict=True)):
+        if rest := n - count * extent:
+            at = tuple(count * extent if d == dim else 0 for d in range(piece.ndim))
+            yield Sweep(at, _with(counts, dim, 1), _with(extents, dim, rest))
+
+
+def _with(sizes: Sequence[int], dim: int, size: int) -> tuple[int, ...]:
+    return tuple(size if d == dim else n for d, n in enumerate(sizes))
+
+
+def _lines(part: Array, group: tuple[int, ...], sign: int) -> Array:
+    """Whole lines of a part of the block: the last dimension by XLA, another by columns."""
+    if group[-1] == part.ndim - 1:
+        part = jnp.fft.fft(part) if sign < 0 else jnp.fft.ifft(part, norm="forward")
+        group = group[:-1]
+    for dim in group:
+        part = _columns(part.reshape(part.shape[dim], -1), sign).reshape(part.shape)
+    return part
+
+
+def _columns(lines: Array, sign: int) -> Array:
+    """The FFT along dimension 0 of (N, columns)."""
+    digits, left = radices(lines.shape[0]), lines.shape[0]
+    shape, done = lines.shape, 1
+    for radix in digits:
+        left //= radix
+        lines = _butterfly(lines.reshape(radix, left, done, -1), sign)
+        if left > 1:
+            lines = lines * table(left, radix, radix * left, sign, lines.dtype)[:, None, :, None]
+        done *= radix
+    turned = lines.reshape(*digits, shape[1]).transpose(*reversed(range(len(digits))), len(digits))
+    return turned.reshape(shape)
+
+
+def _butterfly(x: Array, sign: int) -> Array:
+    """The DFT over dimension 0 of (radix, rest, done, columns), whose outputs come out before the columns."""
+    if (radix := len(x)) == 4:
+        even, odd, turned = x[0] + x[2], x[1] + x[3], _quarter(x[1] - x[3], sign)
+        return jnp.stack([even + odd, x[0] - x[2] + turned, even - odd, x[0] - x[2] - turned], -2)
+    if radix == 2:
+        return jnp.stack([x[0] + x[1], x[0] - x[1]], -2)
+    if radix == 3:
+        pair, turned = x[1] + x[2], _quarter((x[1] - x[2]) * math.sqrt(0.75), sign)
+        return jnp.stack([x[0] + pair, x[0] - pair * 0.5 + turned, x[0] - pair * 0.5 - turned], -2)
+    roots = table(radix, radix, radix, sign, x.dtype)
+    return jnp.stack([sum(x[a] * roots[a, c] for a in range(1, radix)) + x[0] for c in range(radix)], -2)
+
+
+def _quarter(x: Array, sign: int) -> Array:
+    """A quarter turn, without a product."""
+    return lax.complex(-sign * jnp.imag(x), sign * jnp.real(x))
