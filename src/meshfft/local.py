@@ -5,6 +5,7 @@ The engines compute the same sum X[k] = sum_n x[n] exp(sign 2 pi i k n / N):
 - "xla": XLA's own FFT. Fastest along the last dimensions; along others it transposes there and back. Lengths with large
   primes go through its FFT of longer ones (see chirp).
 - "chirp": the same, but those lengths a few lines at a time, which stay in cache.
+- "grouped": XLA's on a group of lines after the other, in place, where memory is short (see groups).
 - "stockham": radices 4, 2 and 3, N = r_1 r_2 ... r_L, without a transpose. With n = a M + b and k = c + r k', by stages
 
       y[c, b] = exp(sign 2 pi i b c / N) sum_a exp(sign 2 pi i a c / r) x[a, b],   then the same over b with N <- M.
@@ -25,6 +26,7 @@ import numpy as np
 from jax import Array, lax
 
 from .chirp import chirp_fft, is_awkward, padded_length, prime_factors
+from .groups import in_groups
 
 CACHE_BYTES = 2**19  # columns worked on at a time: half of a core's second-level cache (EPYC 9004: 1 MiB)
 NARROWEST = 16  # elements behind the dimension, below which vector units idle
@@ -39,6 +41,8 @@ def fft(block: Array, dims: tuple[int, ...], sign: int, engine: str) -> Array:
     if engine == "stockham":
         with jax.named_scope("fft"):  # profiles know it by its name, as they know XLA's
             return functools.reduce(lambda block, dim: _stockham(block, dim, sign), dims, block)
+    if engine == "grouped":
+        return in_groups(block, dims, lambda part, many: fft(part, tuple(range(part.ndim))[-many:], sign, "xla"))
     for dim in filter(lambda dim: is_awkward(block.shape[dim]), dims):
         block = chirp_fft(block, dim, sign, cached=engine == "chirp")
     dims = tuple(d for d in dims if not is_awkward(block.shape[d]))
