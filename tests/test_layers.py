@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 LAYERS = """
 errors
 layout work norms tiers planes limbs zplane extras atomic processes schedule hardware torus
-dtypes phase precision chirp chips orders hlo ring swap apart spread binned whole inverse picture
+dtypes phase precision chirp groups chips orders hlo ring swap apart spread binned whole inverse picture
 stockham
 machine matrices local storage frequencies trig manual cutting
 real trig_local

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from meshfft.measure.timing import SLOW, THIN, interleaved, spread, thinned, timer
+from meshfft.measure.timing import SLOW, THIN, interleaved, spread, thinned, timer, timer_of_fresh
 
 
 def recorders(names: str, heard: list[str]) -> list[Callable[[], float]]:
@@ -79,3 +79,12 @@ def test_a_timer_waits_for_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("meshfft.measure.timing.jax.block_until_ready", lambda value: events.append(value))
     assert timer(lambda: "result")() == 2.5
     assert events == ["clock", "result", "clock"]
+
+
+def test_what_a_call_eats_is_made_for_each_call() -> None:
+    """Catches an input that is used twice, which is gone after a donating call."""
+    heard: list[str] = []
+    fresh = iter("abc")
+    run = timer_of_fresh(heard.append, lambda: next(fresh))
+    assert all(run() >= 0 for _ in range(3))
+    assert heard == ["a", "b", "c"]

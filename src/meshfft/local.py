@@ -5,6 +5,7 @@ The engines compute the same sum X[k] = sum_n x[n] exp(sign 2 pi i k n / N):
 - "xla": XLA's own FFT. Fastest along the last dimensions; along others it transposes there and back. Lengths with large
   primes go through its FFT of longer ones (see chirp).
 - "chirp": the same, but those lengths a few lines at a time, which stay in cache.
+- "grouped": XLA's on a group of lines after the other, in place, where memory is short (see groups).
 - "cached": a few lines at a time and in place, so that they stay in a core's cache, without a transpose (see stockham).
 """
 
@@ -17,6 +18,7 @@ from jax import Array, lax
 
 from .apart import Grid
 from .chirp import chirp_fft, is_awkward, padded_length, prime_factors
+from .groups import in_groups
 from .stockham import in_place
 
 
@@ -29,6 +31,8 @@ def fft(block: Array, dims: tuple[int, ...], sign: int, engine: str, grid: Grid 
     if engine == "cached":
         with jax.named_scope("fft"):  # profiles know it by its name, as they know XLA's
             return in_place(block, dims, sign, grid)
+    if engine == "grouped":
+        return in_groups(block, dims, lambda part, many: fft(part, tuple(range(part.ndim))[-many:], sign, "xla"))
     for dim in filter(lambda dim: is_awkward(block.shape[dim]), dims):
         block = chirp_fft(block, dim, sign, cached=engine == "chirp")
     dims = tuple(d for d in dims if not is_awkward(block.shape[d]))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from .arguments import Transform
 from .chirp import is_awkward
+from .groups import fits_groups
 from .layout import Cut, Cuts, Layout, even_cuts, nested
 from .machine import Machine
 from .matrices import HalfRoots, Matrix, Roots
@@ -81,7 +82,10 @@ def _ready(todo: dict[int, Matrix]) -> dict[int, Matrix]:
 
 
 def _local(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[LocalFFT]:
-    """All whole dimensions in one call of XLA, or the first of them by the engine that needs no transpose."""
+    """All whole dimensions in one call of XLA; those that can be done a few lines at a time in a cache; or all in groups.
+
+    Groups cost more passes, so that a search takes them only where all at once does not fit.
+    """
     roots = _whole(layout, _ready(todo))
     if roots:
         dims, lengths = tuple(roots), tuple(m.length for m in roots.values())
@@ -92,6 +96,15 @@ def _local(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterato
             near = {d: n for d, n in zip(dims, lengths, strict=True) if _near(layout, d, n)}
             if near:
                 yield LocalFFT(tuple(near), sign, tuple(near.values()), tuple(near.values()), "cached")
+        if _tight(problem, layout, roots):
+            yield LocalFFT(dims, sign, lengths, lengths, "grouped")
+
+
+def _tight(problem: Problem, layout: Layout, roots: dict[int, Roots]) -> bool:
+    """True where memory has a limit and a group of lines can take the place of its own transform."""
+    chip, whole = problem.machine.chip, all(layout.block[dim] == matrix.length for dim, matrix in roots.items())
+    limited = chip.capacity is not None and chip.side == 1
+    return limited and whole and fits_groups(layout.block, tuple(roots), problem.itemsize)
 
 
 def _near(layout: Layout, dim: int, length: int) -> bool:

@@ -34,7 +34,7 @@ def in_place(block: Array, dims: Sequence[int], sign: int, grid: Grid = ()) -> A
     """Transforms whole dimensions of a complex block, unscaled, the block taken apart along a grid where it fits."""
     grid = grid if fits(block.shape, grid) else ()
     pieces = cut(block, grid)
-    for group in groups(block.shape, block.dtype.itemsize, dims):
+    for group in together(block.shape, block.dtype.itemsize, dims):
         pieces = _transformed(pieces, grid, group, sign)
     return join(pieces, grid)
 
@@ -44,7 +44,7 @@ def by_columns(block: Sequence[int], dim: int, length: int) -> bool:
     return math.prod(block[dim + 1 :]) >= NARROWEST and max(radices(length), default=1) <= LARGEST
 
 
-def groups(block: Sequence[int], itemsize: int, dims: Sequence[int]) -> list[tuple[int, ...]]:
+def together(block: Sequence[int], itemsize: int, dims: Sequence[int]) -> list[tuple[int, ...]]:
     """The dimensions done at once, one group after the other: the last two where a plane of them fits in the cache."""
     left, pair = sorted(dims), [len(block) - 2, len(block) - 1]
     if left[-2:] == pair and math.prod(block[-2:]) * itemsize <= ROW_BYTES:

@@ -44,6 +44,18 @@ def timer(call: Callable[[], Any]) -> Timer:
     return run
 
 
+def timer_of_fresh(call: Callable[[Any], Any], make: Callable[[], Any]) -> Timer:
+    """As `timer`, of a call that eats its input (it is donated): a new one is made before the clock starts."""
+
+    def run() -> float:
+        x = jax.block_until_ready(make())
+        begun = time.perf_counter()
+        jax.block_until_ready(call(x))
+        return time.perf_counter() - begun
+
+    return run
+
+
 def thinned(warm: Sequence[float]) -> list[int]:
     """In one round of how many each call takes part, by the seconds each took when all were warm."""
     usual = statistics.median(warm) if warm else 0.0

@@ -7,11 +7,13 @@ from typing import Any, ClassVar
 from jax import Array
 
 from ..apart import Grid
+from ..groups import group_bytes
+from ..groups import passes as grouped_passes
 from ..hardware import Chip
 from ..layout import Layout
 from ..local import balanced, fft, fft_error, flops_of, resize
 from ..planes import Block, in_complex
-from ..stockham import groups
+from ..stockham import together
 from ..work import Work
 from .base import names, padded, resized, shift
 
@@ -59,20 +61,27 @@ class LocalFFT:
         alive = (math.prod(layout.block) + 3 * points) * itemsize
         if chip.side > 1:
             stages = [radix for length in self.lengths for radix in balanced(length, chip.side)]
-            rows, passes = sum(padded(radix, chip.side) for radix in stages), UNIT_PASSES * len(self.dims)
+            rows, times = sum(padded(radix, chip.side) for radix in stages), UNIT_PASSES * len(self.dims)
             return Work(
                 matrix_flops=6 * rows * points,
                 tier="bf16x6",
-                memory_bytes=passes * points * itemsize,
+                memory_bytes=times * points * itemsize,
                 fed_bytes=STAGE_PASSES * len(stages) * points * itemsize,
                 peak_bytes=alive,
             )
-        behind = sum(d not in self.dims for d in range(min(self.dims), layout.ndim))
-        passes = 3 * len(self.dims) + 10 * behind
+        flops, times = round(points * sum(map(flops_of, self.lengths))), self._passes(layout, itemsize)
+        if self.engine == "grouped":
+            alive = (math.prod(layout.block) + points) * itemsize + group_bytes(self.lengths, itemsize)
+        return Work(vector_flops=flops, memory_bytes=times * points * itemsize, peak_bytes=alive)
+
+    def _passes(self, layout: Layout, itemsize: int) -> int:
+        """How often the array is read and written."""
+        if self.engine == "grouped":
+            return grouped_passes(layout.block, self.dims, itemsize)
         if self.engine == "cached":
-            passes = 2 * len(groups(layout.block, itemsize, self.dims))
-        flops = round(points * sum(map(flops_of, self.lengths)))
-        return Work(vector_flops=flops, memory_bytes=passes * points * itemsize, peak_bytes=alive)
+            return 2 * len(together(layout.block, itemsize, self.dims))
+        behind = sum(d not in self.dims for d in range(min(self.dims), layout.ndim))
+        return 3 * len(self.dims) + 10 * behind
 
     def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
         return in_complex(self._apply, block)
