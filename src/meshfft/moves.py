@@ -82,22 +82,26 @@ def _ready(todo: dict[int, Matrix]) -> dict[int, Matrix]:
 
 
 def _local(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[LocalFFT]:
-    """All whole dimensions in one call of XLA; those that can be done a few lines at a time in a cache; or all in groups.
+    """All whole dimensions in one call of XLA, or in groups, or those that a cache can take a few lines at a time.
 
     Groups cost more passes, so that a search takes them only where all at once does not fit.
     """
     roots = _whole(layout, _ready(todo))
     if roots:
-        dims, lengths = tuple(roots), tuple(m.length for m in roots.values())
-        sign = next(iter(roots.values())).sign
-        grouped = problem.machine.chip.cached and any(map(is_awkward, lengths))
-        yield LocalFFT(dims, sign, lengths, lengths, "chirp" if grouped else "xla")
-        if problem.machine.chip.cached and math.prod(layout.parts) > 1:
-            near = {d: n for d, n in zip(dims, lengths, strict=True) if _near(layout, d, n)}
-            if near:
-                yield LocalFFT(tuple(near), sign, tuple(near.values()), tuple(near.values()), "cached")
+        chip, sign = problem.machine.chip, next(iter(roots.values())).sign
+        lengths = {dim: matrix.length for dim, matrix in roots.items()}
+        near = {dim: n for dim, n in lengths.items() if chip.cached and _near(layout, dim, n)}
+        if near:
+            yield _local_fft(near, sign, "cached")
+        grouped = chip.cached and any(map(is_awkward, lengths.values()))
+        yield _local_fft(lengths, sign, "chirp" if grouped else "xla")
         if _tight(problem, layout, roots):
-            yield LocalFFT(dims, sign, lengths, lengths, "grouped")
+            yield _local_fft(lengths, sign, "grouped")
+
+
+def _local_fft(lengths: dict[int, int], sign: int, engine: str) -> LocalFFT:
+    points = tuple(lengths.values())
+    return LocalFFT(tuple(lengths), sign, points, points, engine)
 
 
 def _tight(problem: Problem, layout: Layout, roots: dict[int, Roots]) -> bool:
@@ -109,6 +113,8 @@ def _tight(problem: Problem, layout: Layout, roots: dict[int, Roots]) -> bool:
 
 def _near(layout: Layout, dim: int, length: int) -> bool:
     """True where a dimension may be done a few lines at a time; one device by itself has all cores for many."""
+    if math.prod(layout.parts) == 1:
+        return False
     return not is_awkward(length) if dim == layout.ndim - 1 else by_columns(layout.block, dim, length)
 
 

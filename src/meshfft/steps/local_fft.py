@@ -81,7 +81,7 @@ class LocalFFT:
         if self.engine == "cached":
             return 2 * len(together(layout.block, itemsize, self.dims))
         behind = sum(d not in self.dims for d in range(min(self.dims), layout.ndim))
-        return 3 * len(self.dims) + 10 * behind
+        return 2 * len(self.dims) + 10 * behind
 
     def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
         return in_complex(self._apply, block)
