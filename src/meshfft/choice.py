@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator
 
+from .apart import Grid
 from .arguments import Transform
 from .errors import check
 from .layout import Cut, Layout, even_cuts
@@ -19,6 +20,7 @@ from .trig import Trig
 from .walk import Walk
 
 ORDERS = ("natural", "any")
+CHUNKED_BYTES = 2**22  # of a block: below it messages are short
 
 
 @functools.lru_cache(maxsize=1024)
@@ -51,14 +53,31 @@ def find_walk(
     found = [steps for problem in problems if (steps := search(problem)) is not None]
     if not found:
         raise ValueError(_no_walk(problems[-1]))
-    walks = [Walk(start, _aligned(steps), transform.scale, machine.chip.planes, real) for steps in found]
+    walks = [
+        Walk(start, _aligned(start, steps, itemsize), transform.scale, machine.chip.planes, real) for steps in found
+    ]
     return min(walks, key=lambda walk: sum(map(machine.price, walk.works(itemsize, machine.chip))))
 
 
-def _aligned(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """The steps, where local ones take the block apart as the exchange after them does, or as the one before them."""
+def _aligned(start: Layout, steps: tuple[Step, ...], itemsize: int) -> tuple[Step, ...]:
+    """The steps with exchanges in chunks, and where local ones take the block apart as the exchange after them does, or
+    as the one before them.
+    """
+    chunks = _chunks(start, steps, itemsize)
+    steps = tuple(dataclasses.replace(step, chunks=chunks) if isinstance(step, Exchange) else step for step in steps)
     pairs = itertools.zip_longest((None, *steps), steps, steps[1:])
     return tuple(_between(before, step, after) for before, step, after in pairs if step is not None)
+
+
+def _chunks(start: Layout, steps: tuple[Step, ...], itemsize: int) -> Grid:
+    """Halves of the first two dimensions whose pieces all divide: while one travels, the other is computed."""
+    layouts = itertools.accumulate(steps, lambda layout, step: step.after(layout), initial=start)
+    exchanges = [(step, at) for step, at in zip(steps, layouts, strict=False) if isinstance(step, Exchange)]
+    pieces = [step.piece(at) for step, at in exchanges]
+    if any(math.prod(at.block) * itemsize < CHUNKED_BYTES for _, at in exchanges):
+        return ()
+    halves = ((dim, 2) for dim in range(start.ndim) if all(piece[dim] % 2 == 0 for piece in pieces))
+    return tuple(itertools.islice(halves, 2))
 
 
 def _between(before: Step | None, step: Step, after: Step | None) -> Step:

@@ -1,4 +1,4 @@
-"""Exchange: one swap or several in one all_to_all, of pieces that are arrays of their own."""
+"""Exchange: one swap or several at once, of pieces that are arrays of their own."""
 
 import dataclasses
 import functools
@@ -10,12 +10,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..apart import Grid, Pieces, exchange, split
+from ..apart import Grid, Pieces, cut, exchange, join, split
 from ..hardware import Chip
 from ..layout import Layout
 from ..local import resize
 from ..planes import Block
 from ..work import Move, Work
+from .base import shift
 from .swap import Swap
 
 PASSES = 4  # sending reads and writes the block; so does packing or unpacking where no step beside it works on pieces
@@ -31,9 +32,11 @@ class Exchange:
 
     Attributes:
         swaps: as they would follow one another. No axis moves twice, and none arrives in a dimension that another left.
+        chunks: how each piece is cut again, so that one chunk is computed while another travels, each in an all_to_all.
     """
 
     swaps: tuple[Swap, ...]
+    chunks: Grid = ()
     dims: ClassVar[tuple[int, ...]] = ()
     slot: ClassVar[int | None] = None
     planar: ClassVar[bool] = False
@@ -50,12 +53,17 @@ class Exchange:
     @property
     def taken(self) -> Grid:
         """How the block is taken apart."""
-        return tuple((swap.target, swap.parts) for swap in self.swaps)
+        return (*((swap.target, swap.parts) for swap in self.swaps), *self.chunks)
 
     @property
     def joined(self) -> Grid:
         """How what was received is put together."""
-        return tuple((swap.source, swap.parts) for swap in reversed(self.swaps))
+        return (*((swap.source, swap.parts) for swap in reversed(self.swaps)), *self.chunks)
+
+    def piece(self, layout: Layout) -> tuple[int, ...]:
+        """Shape of what goes to one device, all chunks together."""
+        after, targets = self.after(layout), {swap.target for swap in self.swaps}
+        return tuple(after.block[d] if d in targets else layout.block[d] for d in range(layout.ndim))
 
     def after(self, layout: Layout) -> Layout:
         return functools.reduce(lambda reached, swap: swap.after(reached), self.swaps, layout)
@@ -65,16 +73,15 @@ class Exchange:
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """All of the padded block leaves but one piece."""
-        after, shape = self.after(layout), list(layout.block)
-        for dim in {dim for dim, _ in self.taken}:
-            shape[dim] = after.block[dim] * math.prod(p for d, p in self.taken if d == dim)
-        padded = math.prod(shape) * itemsize
-        strided = sum(any(dim == layout.ndim - 1 for dim, _ in grid) for grid in (self.taken, self.joined))
+        padded = math.prod(self.piece(layout)) * self.parts * itemsize
+        many = math.prod(parts for _, parts in self.chunks)
+        ends = [{swap.target for swap in self.swaps}, {swap.source for swap in self.swaps}]
+        strided = sum(layout.ndim - 1 in dims for dims in ends)
         return Work(
             memory_bytes=(PASSES + STRIDED * strided) * padded,
             sent_bytes=padded // self.parts * (self.parts - 1),
-            all_to_alls=int(self.parts > 1),
-            moves=(Move("all-to-all", self.axes, padded, 1),),
+            all_to_alls=many * (self.parts > 1),
+            moves=(Move("all-to-all", self.axes, padded // many, many),),
             peak_bytes=4 * padded,
         )
 
@@ -88,7 +95,10 @@ class Exchange:
             padded = {key: resize(piece, swap.target, size) for key, piece in pieces.items()}
             opened = {key: split(piece, swap.target, swap.parts) for key, piece in padded.items()}
             pieces = {(*key, j): part for key, parts in opened.items() for j, part in enumerate(parts)}
-        pieces = dict(zip(pieces, exchange(list(pieces.values()), self.axes), strict=True))
+        chunks = {key: cut(piece, self.chunks) for key, piece in pieces.items()}
+        sent = [exchange([parts[at] for parts in chunks.values()], self.axes) for at in chunks[next(iter(chunks))]]
+        came = [dict(zip(chunks[key], parts, strict=True)) for key, *parts in zip(chunks, *sent, strict=True)]
+        pieces = {key: join(parts, self.chunks) for key, parts in zip(chunks, came, strict=True)}
         for swap, _, after in self._stages(layout):
             keys = dict.fromkeys(key[1:] for key in pieces)
             lines = {key: [pieces[j, *key] for j in range(swap.parts)] for key in keys}
@@ -97,7 +107,8 @@ class Exchange:
         return pieces[()]
 
     def transpose(self, layout: Layout) -> "Exchange":
-        return Exchange(tuple(swap.transpose(before) for swap, before, _ in self._stages(layout))[::-1])
+        swaps = tuple(swap.transpose(before) for swap, before, _ in self._stages(layout))
+        return Exchange(swaps[::-1], self.chunks)
 
     def conjugate(self) -> "Exchange":
         return self
@@ -106,7 +117,8 @@ class Exchange:
         return self.transpose(layout)
 
     def insert(self, dim: int) -> "Exchange":
-        return Exchange(tuple(swap.insert(dim) for swap in self.swaps))
+        chunks = tuple((shift(d, dim), parts) for d, parts in self.chunks)
+        return Exchange(tuple(swap.insert(dim) for swap in self.swaps), chunks)
 
     def name(self, layout: Layout) -> str:
         names = [swap.name(before) for swap, before, _ in self._stages(layout)]
