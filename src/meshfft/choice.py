@@ -70,21 +70,24 @@ def _aligned(start: Layout, steps: tuple[Step, ...], itemsize: int) -> tuple[Ste
 
 
 def _chunks(start: Layout, steps: tuple[Step, ...], itemsize: int) -> Grid:
-    """Halves of the first two dimensions whose pieces all divide: while one travels, the other is computed."""
+    """Halves of the last dimension but one whose pieces divide: while one travels, the other is computed."""
     layouts = itertools.accumulate(steps, lambda layout, step: step.after(layout), initial=start)
     exchanges = [(step, at) for step, at in zip(steps, layouts, strict=False) if isinstance(step, Exchange)]
     pieces = [step.piece(at) for step, at in exchanges]
     if any(math.prod(at.block) * itemsize < CHUNKED_BYTES for _, at in exchanges):
         return ()
-    halves = ((dim, 2) for dim in range(start.ndim) if all(piece[dim] % 2 == 0 for piece in pieces))
-    return tuple(itertools.islice(halves, 2))
+    halves = [dim for dim in range(start.ndim - 1) if all(piece[dim] % 2 == 0 for piece in pieces)]
+    return ((halves[-1], 2),) if halves else ()
 
 
 def _between(before: Step | None, step: Step, after: Step | None) -> Step:
     if not (isinstance(step, LocalFFT) and step.engine == "cached"):
         return step
-    grid = after.taken if isinstance(after, Exchange) else before.joined if isinstance(before, Exchange) else ()
-    return dataclasses.replace(step, grid=grid)
+    grids = [after.taken] if isinstance(after, Exchange) else []
+    grids += [before.joined] if isinstance(before, Exchange) else []
+    return dataclasses.replace(
+        step, grid=max(grids, key=lambda grid: math.prod(parts for _, parts in grid), default=())
+    )
 
 
 def natural_end(layout: Layout, transform: Transform) -> Layout:

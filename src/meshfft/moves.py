@@ -12,7 +12,8 @@ from .layout import Cut, Cuts, Layout, even_cuts, nested
 from .machine import Machine
 from .matrices import HalfRoots, Matrix, Roots
 from .phase import MAX_LENGTH
-from .steps import Exchange, LocalFFT, LocalTrig, PackedFFT, PhaseFFT, Pipeline, RealFFT, RingDense, Step, Swap
+from .steps import Exchange, LocalFFT, LocalTrig, PackedFFT, PhaseFFT, Pipeline, RealFFT, RingDense, SixStep, Step, Swap
+from .steps.six_step import sides
 from .stockham import by_columns
 from .tiers import Dot
 from .trig import Trig
@@ -175,6 +176,13 @@ def _phase(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterato
             yield PhaseFFT(dim, matrix.sign, size)
 
 
+def _six_step(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[SixStep]:
+    """As `_phase`, where exchanges are cheap and a cache takes a few lines at a time."""
+    for step in _phase(problem, layout, todo) if problem.machine.chip.cached else ():
+        if layout.parts[step.dim] <= MOST_PIECES and sides(step.length, layout.parts[step.dim]) is not None:
+            yield SixStep(step.dim, step.sign, step.length)
+
+
 def _packed(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[PackedFFT]:
     """Real lines that are cut, as half as many complex numbers."""
     for dim, matrix in _ready(todo).items():
@@ -269,7 +277,7 @@ def _leaving(problem: Problem, layout: Layout, source: int, target: int, moved: 
 
 Offer = Callable[[Problem, Layout, dict[int, Matrix]], Iterator[Step]]
 METHODS: dict[str, tuple[Offer, ...]] = {
-    "auto": (_local, _real, _trig, _exchanges, _pipelines, _ring, _phase, _packed),
+    "auto": (_local, _real, _trig, _exchanges, _pipelines, _ring, _phase, _six_step, _packed),
     "transpose": (_local, _real, _trig, _exchanges, _pipelines),
     "cooley-tukey": (_local, _real, _trig, _phase, _packed),
     "kdft": (_ring, _evasions),

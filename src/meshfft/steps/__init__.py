@@ -10,6 +10,7 @@ behind.
 | LocalTrig(dim) | dim whole on each device         | the same axes    | nothing                                  |
 | RingDense(dim) | any                              | the same axes    | (p-1) V in p-1 hops, under the products  |
 | PhaseFFT(dim)  | p^2 divides n                    | the same layout  | (p-1)/p V gathered, then (p-1) V ring    |
+| SixStep(dim)   | p^2 divides n                    | the same layout  | 3 (p-1)/p V in three all_to_alls         |
 | PackedFFT(dim) | p^2 divides n / 2                | the same axes    | of a complex line half, and a block      |
 | Pipeline(...)  | a dimension its steps leave whole | as its steps     | as its swap, under its local steps       |
 | Roll(dim, by)  | equal blocks                     | the same layout  | at most V, in two permutes               |
@@ -30,4 +31,5 @@ from .pipeline import Pipeline as Pipeline
 from .real_fft import RealFFT as RealFFT
 from .ring_dense import RingDense as RingDense
 from .roll import Roll as Roll
+from .six_step import SixStep as SixStep
 from .swap import Swap as Swap

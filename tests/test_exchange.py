@@ -1,0 +1,196 @@
+"""Exchanges do at once, piece by piece, what their swaps do one by one; the cached FFT works on such pieces."""
+
+import functools
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jax.sharding import PartitionSpec as P
+from reference import dft, error, mesh, noise
+
+import meshfft as mf
+from meshfft.apart import cut, fits, join
+from meshfft.choice import find_walk
+from meshfft.hlo import collectives
+from meshfft.layout import Layout, even_cuts, from_spec
+from meshfft.primitive import bind
+from meshfft.steps import Exchange, SixStep, Swap
+from meshfft.steps.six_step import sides
+from meshfft.stockham import in_place, together
+from meshfft.walk import Walk
+
+
+class Case(NamedTuple):
+    """Swaps, each a source, a target and the mesh axes that move."""
+
+    shape: tuple[int, ...]
+    sizes: tuple[int, ...]
+    spec: P
+    swaps: tuple[tuple[int, int, str], ...]
+    chunks: tuple[tuple[int, int], ...] = ()
+
+
+CASES = {
+    "one": Case((8, 16, 6), (4,), P("x"), ((0, 1, "x"),)),
+    "one, uneven": Case((13, 11, 7), (4,), P("x"), ((0, 1, "x"),)),
+    "one, in chunks": Case((8, 16, 6), (4,), P("x"), ((0, 1, "x"),), ((1, 2), (0, 2))),
+    "one, chunks of another": Case((8, 16, 6), (4,), P("x"), ((0, 1, "x"),), ((2, 3),)),
+    "onto one": Case((8, 8, 24), (2, 4), P("x", "y"), ((0, 2, "x"), (1, 2, "y"))),
+    "onto one, in chunks": Case((8, 8, 48), (2, 4), P("x", "y"), ((1, 2, "y"), (0, 2, "x")), ((0, 2), (2, 3))),
+    "onto one, uneven": Case((7, 13, 11), (2, 4), P("x", "y"), ((0, 2, "x"), (1, 2, "y"))),
+    "from one": Case((24, 6, 8), (2, 3), P(("x", "y")), ((0, 1, "y"), (0, 2, "x"))),
+    "from one, uneven": Case((17, 5, 7), (2, 3), P(("x", "y")), ((0, 1, "y"), (0, 2, "x"))),
+    "three": Case((8, 8, 8), (2, 2, 2), P("x", "y", "z"), ((2, 0, "z"), (1, 0, "y"))),
+    "all from one": Case((16, 4, 8), (2, 2, 2), P(("x", "y", "z")), ((0, 1, "z"), (0, 2, "y"), (0, 1, "x"))),
+    "all from one, uneven": Case((19, 5, 3), (2, 2, 2), P(("x", "y", "z")), ((0, 1, "z"), (0, 2, "y"), (0, 1, "x"))),
+}
+
+
+def _walks(case: Case) -> tuple[Walk, Walk]:
+    """The swaps one after the other, and as one exchange."""
+    sizes = dict(zip("xyz", case.sizes, strict=False))
+    start = at = from_spec(case.shape, sizes, case.spec)
+    swaps = []
+    for source, target, axis in case.swaps:
+        swaps.append(Swap(source, target, even_cuts(at.block[target], [(axis, sizes[axis])])))
+        at = swaps[-1].after(at)
+    return Walk(start, tuple(swaps)), Walk(start, (Exchange(tuple(swaps), case.chunks),))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_exchange_is_its_swaps(name: str) -> None:
+    """Catches pieces sent to the wrong device or joined out of order, padding kept, and chunks mixed up."""
+    case = CASES[name]
+    plain, joint = _walks(case)
+    x, where = mf.shard(noise(case.shape), mesh(case.sizes), plain.start.spec), mesh(case.sizes)
+    (expected,), (found,) = bind([x], plain, where), bind([x], joint, where)
+    assert joint.end == plain.end and found.sharding.is_equivalent_to(expected.sharding, found.ndim)
+    np.testing.assert_array_equal(mf.gather(found, plain.end.shape), mf.gather(expected, plain.end.shape))
+    (back,) = bind([found], joint.transpose(), where)
+    assert joint.transpose().end == joint.start
+    np.testing.assert_array_equal(mf.gather(back, case.shape), noise(case.shape))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_collectives_of_an_exchange(name: str) -> None:
+    """Catches a second all_to_all, or a gather; and a step that promises other collectives than it has."""
+    case = CASES[name]
+    _, joint = _walks(case)
+    where = mesh(case.sizes)
+    x = mf.shard(noise(case.shape), where, joint.start.spec)
+    program = jax.jit(lambda x: bind([x], joint, where)).lower(x).compile()
+    assert collectives(program) == joint.collectives == {"all-to-all": math.prod(n for _, n in case.chunks)}
+
+
+def test_exchange_moves_with_an_inserted_dimension() -> None:
+    """Catches swaps or chunks that stay behind when a batch dimension comes in front."""
+    _, joint = _walks(CASES["one, in chunks"])
+    where, x = mesh((4,)), noise((3, 8, 16, 6))
+    (found,) = bind([mf.shard(x, where, P(None, "x"))], joint.insert(0, 3, ()), where)
+    np.testing.assert_array_equal(mf.gather(found, x.shape), x)
+
+
+GRIDS = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3)), max_size=4).map(tuple)
+
+
+@given(GRIDS, st.integers(1, 2), st.integers(1, 3))
+def test_pieces_put_together_are_the_block(grid: tuple[tuple[int, int], ...], a: int, b: int) -> None:
+    """Catches pieces of wrong sizes, or joined in another order than they were cut in."""
+    shape = [a, b, 2]
+    for dim, parts in grid:
+        shape[dim] *= parts
+    x = jnp.asarray(noise(shape))
+    assert fits(shape, grid)
+    np.testing.assert_array_equal(join(cut(x, grid), grid), x)
+
+
+@given(
+    st.sets(st.integers(0, 2), min_size=1),
+    st.sampled_from([(), ((0, 2),), ((1, 2), (0, 2)), ((2, 3), (1, 2)), ((1, 2), (1, 2)), ((0, 5),)]),
+    st.sampled_from([-1, 1]),
+    st.sampled_from([(4, 8, 18), (20, 12, 24), (7, 5, 17), (1, 6, 16)]),
+)
+def test_cached_engine_in_pieces(
+    dims: set[int], grid: tuple[tuple[int, int], ...], sign: int, shape: tuple[int, ...]
+) -> None:
+    """Catches lines put together wrongly from their pieces, columns lost between groups, and digits left in reverse."""
+    x = noise(shape)
+    run = jax.jit(functools.partial(in_place, dims=tuple(dims), sign=sign, grid=grid))
+    assert error(run(x), dft(x, tuple(dims), sign=sign)) <= 3e-7
+
+
+def test_groups_larger_than_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a remainder that is left out, or done twice, where a loop does not come out even."""
+    monkeypatch.setattr("meshfft.stockham.COLUMN_BYTES", 2**11)
+    monkeypatch.setattr("meshfft.stockham.ROW_BYTES", 2**11)
+    x = noise((6, 7, 45))
+    for dims in [(0,), (1,), (2,), (0, 1, 2)]:
+        assert len(together(x.shape, 8, dims)) == len(dims)
+        assert error(in_place(jnp.asarray(x), dims, -1), dft(x, dims)) <= 3e-7
+
+
+@pytest.mark.parametrize("order", ["natural", "any"])
+@pytest.mark.parametrize("spec", [P("x", "y", "z"), P(("x", "y"), "z"), P("x", ("z", "y")), P(("z", "x", "y"))])
+def test_walks_in_chunks(monkeypatch: pytest.MonkeyPatch, order: str, spec: P) -> None:
+    """Catches chunks that neighbouring steps cut differently: large blocks have them, so small ones must for once."""
+    monkeypatch.setattr("meshfft.choice.CHUNKED_BYTES", 1)
+    find_walk.cache_clear()
+    shape, where = (16, 32, 16), mesh((2, 2, 2))
+    plan = mf.plan(shape, mesh=where, spec=spec, order=order, method="transpose")
+    find_walk.cache_clear()
+    assert any(isinstance(step, Exchange) and step.chunks for step in plan.walk.steps)
+    x = noise(shape)
+    y = plan(mf.shard(x, where, spec))
+    assert error(mf.gather(y, shape), dft(x, (0, 1, 2))) <= 3e-7
+    assert error(mf.gather(plan.inverse(y), shape), x) <= 5e-7
+
+
+LINES = {
+    "a line": ((576,), (8,), P("x"), 0),
+    "over two axes": ((256,), (2, 4), P(("y", "x")), 0),
+    "rows beside": ((2, 90), (3,), P(None, "x"), 1),
+    "columns behind": ((144, 5), (2, 3), P("x"), 0),
+    "in the middle": ((4, 64, 3), (2, 2), P("y", "x"), 1),
+}
+
+
+def _six_step(name: str) -> tuple[Layout, tuple[int, ...], SixStep]:
+    shape, sizes, spec, dim = LINES[name]
+    start = from_spec(shape, dict(zip("xyz", sizes, strict=False)), spec)
+    return start, sizes, SixStep(dim, -1, shape[dim])
+
+
+@pytest.mark.parametrize("name", LINES)
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_six_steps(name: str, sign: int) -> None:
+    """Catches a phase of the wrong sign or place, sides that do not fit, and outputs out of order; and other sends."""
+    start, sizes, step = _six_step(name)
+    walk = Walk(start, (step if sign < 0 else step.conjugate(),))
+    x, where = noise(start.shape), mesh(sizes)
+    program = jax.jit(lambda x: bind([x], walk, where)).lower(mf.shard(x, where, start.spec)).compile()
+    (y,) = program(mf.shard(x, where, start.spec))
+    assert error(y, dft(x, (step.dim,), sign=sign)) <= walk.error(8)
+    assert collectives(program) == walk.collectives == {"all-to-all": 3}
+    (ct,) = jax.vjp(lambda x: bind([x], walk, where)[0], mf.shard(x, where, start.spec))[1](y)
+    assert error(ct, dft(np.asarray(y), (step.dim,), sign=sign)) <= 3e-7
+
+
+@pytest.mark.parametrize(("length", "parts", "widest"), [(2**24, 8, 1), (576, 8, 1), (18, 3, 2), (7 * 81, 9, 7)])
+def test_sides_of_six_steps(length: int, parts: int, widest: float) -> None:
+    """Catches sides that the shards do not divide, and lopsided ones; a prime no radix takes is left to rows."""
+    rows = sides(length, parts)
+    assert rows is not None and rows % parts == 0 and (length // rows) % parts == 0
+    assert max(rows * rows, length) / min(rows * rows, length) <= widest * 2
+    assert sides(length + 1, parts) is None and sides(parts**2 * 11, parts) == parts
+
+
+def test_auto_takes_six_steps_for_a_line() -> None:
+    """Catches a line alone that still goes round a ring on CPUs; and one over a mesh that has them not."""
+    where = mesh((8,))
+    assert mf.plan((2**12,), mesh=where, spec=P("x")).collectives == {"all-to-all": 3}
+    assert "collective-permute" in mf.plan((2**12,), mesh=where, spec=P("x"), method="cooley-tukey").collectives
