@@ -1,8 +1,11 @@
 """Exchanges do at once, piece by piece, what their swaps do one by one; the cached FFT works on such pieces."""
 
+import contextlib
 import functools
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax.sharding import PartitionSpec as P
 from reference import dft, error, mesh, noise
+from strategies import Case, cases
 
 import meshfft as mf
 from meshfft.apart import cut, fits, join
@@ -25,7 +29,7 @@ from meshfft.stockham import in_place, together
 from meshfft.walk import Walk
 
 
-class Case(NamedTuple):
+class Swaps(NamedTuple):
     """Swaps, each a source, a target and the mesh axes that move."""
 
     shape: tuple[int, ...]
@@ -36,22 +40,22 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "one": Case((8, 16, 6), (4,), P("x"), ((0, 1, "x"),)),
-    "one, uneven": Case((13, 11, 7), (4,), P("x"), ((0, 1, "x"),)),
-    "one, in chunks": Case((8, 16, 6), (4,), P("x"), ((0, 1, "x"),), ((1, 2), (0, 2))),
-    "one, chunks of another": Case((8, 16, 6), (4,), P("x"), ((0, 1, "x"),), ((2, 3),)),
-    "onto one": Case((8, 8, 24), (2, 4), P("x", "y"), ((0, 2, "x"), (1, 2, "y"))),
-    "onto one, in chunks": Case((8, 8, 48), (2, 4), P("x", "y"), ((1, 2, "y"), (0, 2, "x")), ((0, 2), (2, 3))),
-    "onto one, uneven": Case((7, 13, 11), (2, 4), P("x", "y"), ((0, 2, "x"), (1, 2, "y"))),
-    "from one": Case((24, 6, 8), (2, 3), P(("x", "y")), ((0, 1, "y"), (0, 2, "x"))),
-    "from one, uneven": Case((17, 5, 7), (2, 3), P(("x", "y")), ((0, 1, "y"), (0, 2, "x"))),
-    "three": Case((8, 8, 8), (2, 2, 2), P("x", "y", "z"), ((2, 0, "z"), (1, 0, "y"))),
-    "all from one": Case((16, 4, 8), (2, 2, 2), P(("x", "y", "z")), ((0, 1, "z"), (0, 2, "y"), (0, 1, "x"))),
-    "all from one, uneven": Case((19, 5, 3), (2, 2, 2), P(("x", "y", "z")), ((0, 1, "z"), (0, 2, "y"), (0, 1, "x"))),
+    "one": Swaps((8, 16, 6), (4,), P("x"), ((0, 1, "x"),)),
+    "one, uneven": Swaps((13, 11, 7), (4,), P("x"), ((0, 1, "x"),)),
+    "one, in chunks": Swaps((8, 16, 6), (4,), P("x"), ((0, 1, "x"),), ((1, 2), (0, 2))),
+    "one, chunks of another": Swaps((8, 16, 6), (4,), P("x"), ((0, 1, "x"),), ((2, 3),)),
+    "onto one": Swaps((8, 8, 24), (2, 4), P("x", "y"), ((0, 2, "x"), (1, 2, "y"))),
+    "onto one, in chunks": Swaps((8, 8, 48), (2, 4), P("x", "y"), ((1, 2, "y"), (0, 2, "x")), ((0, 2), (2, 3))),
+    "onto one, uneven": Swaps((7, 13, 11), (2, 4), P("x", "y"), ((0, 2, "x"), (1, 2, "y"))),
+    "from one": Swaps((24, 6, 8), (2, 3), P(("x", "y")), ((0, 1, "y"), (0, 2, "x"))),
+    "from one, uneven": Swaps((17, 5, 7), (2, 3), P(("x", "y")), ((0, 1, "y"), (0, 2, "x"))),
+    "three": Swaps((8, 8, 8), (2, 2, 2), P("x", "y", "z"), ((2, 0, "z"), (1, 0, "y"))),
+    "all from one": Swaps((16, 4, 8), (2, 2, 2), P(("x", "y", "z")), ((0, 1, "z"), (0, 2, "y"), (0, 1, "x"))),
+    "all from one, uneven": Swaps((19, 5, 3), (2, 2, 2), P(("x", "y", "z")), ((0, 1, "z"), (0, 2, "y"), (0, 1, "x"))),
 }
 
 
-def _walks(case: Case) -> tuple[Walk, Walk]:
+def _walks(case: Swaps) -> tuple[Walk, Walk]:
     """The swaps one after the other, and as one exchange."""
     sizes = dict(zip("xyz", case.sizes, strict=False))
     start = at = from_spec(case.shape, sizes, case.spec)
@@ -134,15 +138,40 @@ def test_groups_larger_than_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
         assert error(in_place(jnp.asarray(x), dims, -1), dft(x, dims)) <= 3e-7
 
 
+@contextlib.contextmanager
+def _as_if_large() -> Iterator[None]:
+    """Plans for small blocks as for large ones."""
+    with mock.patch("meshfft.moves.LEAST_BYTES", 1), mock.patch("meshfft.choice.CHUNKED_BYTES", 1):
+        find_walk.cache_clear()
+        yield
+    find_walk.cache_clear()
+
+
+@given(cases(), st.sampled_from(["auto", "transpose"]), st.sampled_from(["natural", "any"]), st.integers(0, 2**31))
+def test_drawn_walks_as_of_large_blocks(case: Case, method: str, order: str, seed: int) -> None:
+    """Catches any wrong value, sharding, padding or inverse of walks in pieces: drawn blocks are small otherwise."""
+    where = mesh(case.mesh)
+    with _as_if_large():
+        try:
+            plan = mf.plan(case.shape, mesh=where, spec=case.spec, axes=case.axes, method=method, order=order)
+        except ValueError as refused:
+            assert method == "transpose" and "use method='auto'" in str(refused)
+            return
+    x = noise(case.shape, seed=seed)
+    y = plan(mf.shard(x, where, case.spec))
+    assert error(mf.gather(y, plan.out_shape), dft(x, case.axes)) <= 4e-7
+    assert np.count_nonzero(np.asarray(y)) == np.count_nonzero(mf.gather(y, plan.out_shape)), "padding is not zero"
+    assert y.sharding.is_equivalent_to(jax.sharding.NamedSharding(where, plan.out_layout.spec), y.ndim)
+    assert error(mf.gather(plan.inverse(y), plan.shape), x) <= 8e-7
+
+
 @pytest.mark.parametrize("order", ["natural", "any"])
 @pytest.mark.parametrize("spec", [P("x", "y", "z"), P(("x", "y"), "z"), P("x", ("z", "y")), P(("z", "x", "y"))])
-def test_walks_in_chunks(monkeypatch: pytest.MonkeyPatch, order: str, spec: P) -> None:
+def test_walks_in_chunks(order: str, spec: P) -> None:
     """Catches chunks that neighbouring steps cut differently: large blocks have them, so small ones must for once."""
-    monkeypatch.setattr("meshfft.choice.CHUNKED_BYTES", 1)
-    find_walk.cache_clear()
     shape, where = (16, 32, 16), mesh((2, 2, 2))
-    plan = mf.plan(shape, mesh=where, spec=spec, order=order, method="transpose")
-    find_walk.cache_clear()
+    with _as_if_large():
+        plan = mf.plan(shape, mesh=where, spec=spec, order=order, method="transpose")
     assert any(isinstance(step, Exchange) and step.chunks for step in plan.walk.steps)
     x = noise(shape)
     y = plan(mf.shard(x, where, spec))
@@ -192,5 +221,5 @@ def test_sides_of_six_steps(length: int, parts: int, widest: float) -> None:
 def test_auto_takes_six_steps_for_a_line() -> None:
     """Catches a line alone that still goes round a ring on CPUs; and one over a mesh that has them not."""
     where = mesh((8,))
-    assert mf.plan((2**12,), mesh=where, spec=P("x")).collectives == {"all-to-all": 3}
-    assert "collective-permute" in mf.plan((2**12,), mesh=where, spec=P("x"), method="cooley-tukey").collectives
+    assert mf.plan((2**20,), mesh=where, spec=P("x")).collectives == {"all-to-all": 3}
+    assert "collective-permute" in mf.plan((2**20,), mesh=where, spec=P("x"), method="cooley-tukey").collectives

@@ -20,6 +20,7 @@ from .trig import Trig
 from .work import Work
 
 XLA_DIMS = 3  # of one real FFT
+LEAST_BYTES = 2**18  # of a block that is worked on in a cache, piece by piece: a smaller one lies in it anyway
 MOST_PIECES = 16  # of an exchange: each is an array of its own in the program
 CHUNKS = 8  # of a pipeline: the first is computed while nothing travels, and each costs a message more
 
@@ -91,7 +92,7 @@ def _local(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterato
     if roots:
         chip, sign = problem.machine.chip, next(iter(roots.values())).sign
         lengths = {dim: matrix.length for dim, matrix in roots.items()}
-        near = {dim: n for dim, n in lengths.items() if chip.cached and _near(layout, dim, n)}
+        near = {dim: n for dim, n in lengths.items() if _large(problem, layout) and _near(layout, dim, n)}
         if near:
             yield _local_fft(near, sign, "cached")
         grouped = chip.cached and any(map(is_awkward, lengths.values()))
@@ -110,6 +111,11 @@ def _tight(problem: Problem, layout: Layout, roots: dict[int, Roots]) -> bool:
     chip, whole = problem.machine.chip, all(layout.block[dim] == matrix.length for dim, matrix in roots.items())
     limited = chip.capacity is not None and chip.side == 1
     return limited and whole and fits_groups(layout.block, tuple(roots), problem.itemsize)
+
+
+def _large(problem: Problem, layout: Layout) -> bool:
+    """True where devices share a memory, and a block is so large that passes over it are what costs."""
+    return problem.machine.chip.cached and math.prod(layout.block) * problem.itemsize >= LEAST_BYTES
 
 
 def _near(layout: Layout, dim: int, length: int) -> bool:
@@ -178,7 +184,7 @@ def _phase(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterato
 
 def _six_step(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[SixStep]:
     """As `_phase`, where exchanges are cheap and a cache takes a few lines at a time."""
-    for step in _phase(problem, layout, todo) if problem.machine.chip.cached else ():
+    for step in _phase(problem, layout, todo) if _large(problem, layout) else ():
         if layout.parts[step.dim] <= MOST_PIECES and sides(step.length, layout.parts[step.dim]) is not None:
             yield SixStep(step.dim, step.sign, step.length)
 
@@ -207,7 +213,7 @@ def _ring(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator
 
 def _exchanges(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Swap | Exchange]:
     """Swaps; where devices share a memory piece by piece, and several onto one dimension, or all from one, at once."""
-    if not problem.machine.chip.cached:
+    if not _large(problem, layout):
         yield from _swaps(problem, layout, todo)
         return
     reached = set[Layout]()
