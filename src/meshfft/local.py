@@ -2,9 +2,9 @@
 
 The engines compute the same sum X[k] = sum_n x[n] exp(sign 2 pi i k n / N):
 
-- "xla": XLA's own FFT. Fastest along the last dimensions; along others it transposes there and back. Lengths with large
-  primes go through its FFT of longer ones (see chirp).
-- "chirp": the same, but those lengths a few lines at a time, which stay in cache.
+- "xla": XLA's own FFT. Fastest along the last dimensions; along others it transposes there and back. Long lengths with
+  a large prime are convolved with a chirp, each platform its way (see chirp).
+- "chirp": the same, as plans call it where there is such a length.
 - "stockham": radices 4, 2 and 3, N = r_1 r_2 ... r_L, without a transpose. With n = a M + b and k = c + r k', by stages
 
       y[c, b] = exp(sign 2 pi i b c / N) sum_a exp(sign 2 pi i a c / r) x[a, b],   then the same over b with N <- M.
@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from .chirp import chirp_fft, is_awkward, padded_length, prime_factors
+from .chirp import chirp_fft, folds, is_awkward, padded_length, prime_factors
 
 CACHE_BYTES = 2**19  # columns worked on at a time: half of a core's second-level cache (EPYC 9004: 1 MiB)
 NARROWEST = 16  # elements behind the dimension, below which vector units idle
@@ -39,12 +39,11 @@ def fft(block: Array, dims: tuple[int, ...], sign: int, engine: str) -> Array:
     if engine == "stockham":
         with jax.named_scope("fft"):  # profiles know it by its name, as they know XLA's
             return functools.reduce(lambda block, dim: _stockham(block, dim, sign), dims, block)
-    for dim in filter(lambda dim: is_awkward(block.shape[dim]), dims):
-        block = chirp_fft(block, dim, sign, cached=engine == "chirp")
-    dims = tuple(d for d in dims if not is_awkward(block.shape[d]))
-    while dims:
-        block, dims = _xla_fft(block, dims[-3:], sign), dims[:-3]
-    return block
+    if not any(is_awkward(block.shape[dim]) for dim in dims):
+        return _by_xla(block, dims, sign)
+    ways = {"cpu": "lines", "tpu": "products", "default": "ffts"}
+    branches = {where: functools.partial(_with_chirps, dims=dims, sign=sign, way=way) for where, way in ways.items()}
+    return lax.platform_dependent(block, **branches)
 
 
 def fft_error(length: int, itemsize: int) -> float:
@@ -63,7 +62,7 @@ def flops_of(length: int) -> float:
     if not is_awkward(length):
         return 5 * math.log2(max(length, 1))
     size = padded_length(length)
-    return (2 * 5 * math.log2(size) + 6) * size / length + 12
+    return (4 * 5 * math.log2(size) + 12) * size / length + 26
 
 
 def fits_stockham(block: Sequence[int], dim: int, length: int) -> bool:
@@ -93,6 +92,16 @@ def balanced(length: int, side: int) -> tuple[int, ...]:
 
 
 @functools.cache
+def stages(length: int, side: int) -> tuple[int, ...]:
+    """The factors of the products that a transform takes on a matrix unit, each over all points of a line.
+
+    A chirp goes there and back over twice the points.
+    """
+    rows, columns = folds(length)
+    return (rows, columns, columns, rows) * 2 if is_awkward(length) else balanced(length, side)
+
+
+@functools.cache
 def table(rows: int, columns: int, length: int, sign: int, dtype: np.dtype) -> np.ndarray:
     """exp(sign 2 pi i r c / length), reduced exactly in 64-bit integers, rounded once."""
     turns = np.outer(np.arange(rows), np.arange(columns)) % length
@@ -104,6 +113,19 @@ def resize(block: Array, dim: int, size: int) -> Array:
     kept = lax.slice_in_dim(block, 0, min(size, block.shape[dim]), axis=dim)
     widths = [(0, size - kept.shape[dim] if d == dim else 0) for d in range(block.ndim)]
     return jnp.pad(kept, widths) if size > kept.shape[dim] else kept
+
+
+def _with_chirps(block: Array, dims: tuple[int, ...], sign: int, way: str) -> Array:
+    awkward = tuple(d for d in dims if is_awkward(block.shape[d], cached=way == "lines"))
+    block = functools.reduce(lambda block, dim: chirp_fft(block, dim, sign, way), awkward, block)
+    return _by_xla(block, tuple(d for d in dims if d not in awkward), sign)
+
+
+def _by_xla(block: Array, dims: tuple[int, ...], sign: int) -> Array:
+    """XLA takes three dimensions at a time."""
+    while dims:
+        block, dims = _xla_fft(block, dims[-3:], sign), dims[:-3]
+    return block
 
 
 def _xla_fft(block: Array, dims: tuple[int, ...], sign: int) -> Array:

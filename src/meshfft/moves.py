@@ -84,8 +84,8 @@ def _local(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterato
     if roots:
         dims, lengths = tuple(roots), tuple(m.length for m in roots.values())
         sign = next(iter(roots.values())).sign
-        grouped = problem.machine.chip.cached and any(map(is_awkward, lengths))
-        yield LocalFFT(dims, sign, lengths, lengths, "chirp" if grouped else "xla")
+        awkward = any(is_awkward(length, problem.machine.chip.cached) for length in lengths)
+        yield LocalFFT(dims, sign, lengths, lengths, "chirp" if awkward else "xla")
         if problem.machine.chip.cached and fits_stockham(layout.block, dims[0], lengths[0]):
             yield LocalFFT(dims[:1], sign, lengths[:1], lengths[:1], "stockham")
 

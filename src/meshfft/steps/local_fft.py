@@ -8,7 +8,7 @@ from jax import Array
 
 from ..hardware import Chip
 from ..layout import Layout
-from ..local import balanced, fft, fft_error, flops_of, resize
+from ..local import fft, fft_error, flops_of, resize, stages
 from ..planes import Block, in_complex
 from ..work import Work
 from .base import names, padded, resized, shift
@@ -44,15 +44,16 @@ class LocalFFT:
         """
         lengths = dict(zip(self.dims, self.lengths, strict=True))
         points = math.prod(lengths.get(d, b) for d, b in enumerate(layout.block))
-        alive = (math.prod(layout.block) + 3 * points) * itemsize
+        wide = 2 if self.engine == "chirp" and not chip.cached else 1
+        alive = (math.prod(layout.block) + 3 * wide * points) * itemsize
         if chip.side > 1:
-            stages = [radix for length in self.lengths for radix in balanced(length, chip.side)]
-            rows, passes = sum(padded(radix, chip.side) for radix in stages), UNIT_PASSES * len(self.dims)
+            radices = [radix for length in self.lengths for radix in stages(length, chip.side)]
+            rows, passes = sum(padded(radix, chip.side) for radix in radices), UNIT_PASSES * len(self.dims)
             return Work(
                 matrix_flops=6 * rows * points,
                 tier="bf16x6",
                 memory_bytes=passes * points * itemsize,
-                fed_bytes=STAGE_PASSES * len(stages) * points * itemsize,
+                fed_bytes=STAGE_PASSES * len(radices) * points * itemsize,
                 peak_bytes=alive,
             )
         behind = sum(d not in self.dims for d in range(min(self.dims), layout.ndim))
