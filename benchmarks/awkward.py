@@ -1,26 +1,36 @@
 """What lengths with a large prime cost: one device's FFT of 8191 points against one of 8192, by XLA and by the chirp.
 
     python benchmarks/awkward.py [--length 8191] [--of 8192] [--lines 512] [--devices 8] [--rounds 15] [--rows FILE]
+    python benchmarks/awkward.py --topology v3:2x2 [--length 8191] [--of 8192] [--lines 512] [--rows FILE]
 
 Lines of complex64 along the last dimension, shared out to CPU devices, which share the machine's cores. Calls go in an
 order shuffled anew every round. The table gives medians and their ratios, for each point, to XLA's FFT of the other
 length; `--rows` appends one JSON line a call.
+
+With `--topology` nothing runs: the TPU compiler makes the programs for one device of a described pod, each with as many
+lines, as planes, and the table gives the cycles that it estimates. They are modelled. It needs the extra `tpu`.
 """
 
 import argparse
 import json
 import statistics
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jax.sharding import AxisType
+from jax.sharding import AxisType, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
 import meshfft as mf
+from meshfft.aot import devices_of, report
 from meshfft.cli.made import circumstances
 from meshfft.local import fft
 from meshfft.measure.timing import interleaved, timer
+from meshfft.planes import in_complex
 
 
 def main() -> None:
@@ -30,8 +40,32 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=512)
     parser.add_argument("--devices", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--topology")
     parser.add_argument("--rows", type=Path)
     given = parser.parse_args()
+    rows, what = (modelled(given), "cycles") if given.topology else (measured(given), "seconds")
+    base = statistics.median(rows[0][what]) / given.of
+    print(f"| call | {what} | a point, of usual |\n|---|---|---|")
+    for row in rows:
+        middle = statistics.median(row[what])
+        print(f"| {row['call']} | {middle:.4g} | {middle / row['length'] / base:.2f} |")
+    if given.rows is not None:
+        with given.rows.open("a") as file:
+            file.writelines(
+                json.dumps(row | circumstances(("meshfft", "jax", "jaxlib", "numpy"))) + "\n" for row in rows
+            )
+
+
+def by_xla(block: jax.Array) -> jax.Array:
+    return jnp.fft.fft(block)
+
+
+def by_chirp(block: jax.Array) -> jax.Array:
+    return fft(block, (1,), -1, "chirp")
+
+
+def measured(given: argparse.Namespace) -> list[dict[str, Any]]:
+    """A row for each call, run on CPU devices."""
     jax.config.update("jax_num_cpu_devices", given.devices)
     mesh = jax.make_mesh((given.devices,), ("x",), (AxisType.Auto,))
     random = np.random.default_rng(0)
@@ -41,30 +75,35 @@ def main() -> None:
     )
     xla, chirp = (
         jax.jit(jax.shard_map(of_block, mesh=mesh, in_specs=P("x"), out_specs=P("x")))
-        for of_block in (jax.numpy.fft.fft, lambda block: fft(block, (1,), -1, "chirp"))
+        for of_block in (by_xla, by_chirp)
     )
     calls = {"usual, XLA": (xla, usual), "awkward, XLA": (xla, x), "awkward, chirp": (chirp, x)}
     for call, array in calls.values():
         jax.block_until_ready(call(array))
-    times = interleaved(
-        [timer(lambda call=call, array=array: call(array)) for call, array in calls.values()], given.rounds
-    )
-    base = statistics.median(times[0]) / given.of
-    print("| call | ms | a point, of usual |\n|---|---|---|")
-    for (name, (_, array)), seconds in zip(calls.items(), times, strict=True):
-        middle = statistics.median(seconds)
-        ratio = middle / array.shape[1] / base
-        print(f"| {name} | {middle * 1e3:.0f} | {ratio:.2f} |")
-        if given.rows is not None:
-            row = {
-                "call": name,
-                "length": array.shape[1],
-                "lines": given.lines,
-                "devices": given.devices,
-                "seconds": seconds,
-            }
-            with given.rows.open("a") as file:
-                file.write(json.dumps({**row, **circumstances(("meshfft", "jax", "jaxlib", "numpy"))}) + "\n")
+    times = interleaved([timer(partial(call, array)) for call, array in calls.values()], given.rounds)
+    shared = {"lines": given.lines, "devices": given.devices}
+    return [
+        {"call": name, "length": array.shape[1], **shared, "seconds": seconds}
+        for (name, (_, array)), seconds in zip(calls.items(), times, strict=True)
+    ]
+
+
+def modelled(given: argparse.Namespace) -> list[dict[str, Any]]:
+    """A row for each call, compiled for one device of a TPU pod."""
+    sharding = SingleDeviceSharding(devices_of(given.topology)[0])
+    calls = {"usual, XLA": (by_xla, given.of), "awkward, chirp": (by_chirp, given.length)}
+    shared = {"lines": given.lines, "topology": given.topology, "known": "modelled"}
+    return [
+        {"call": name, "length": length, **shared, "cycles": [cycles_of(call, (given.lines, length), sharding)]}
+        for name, (call, length) in calls.items()
+    ]
+
+
+def cycles_of(call: Callable[[jax.Array], jax.Array], shape: tuple[int, int], sharding: SingleDeviceSharding) -> int:
+    """What the compiler estimates for a function of a block that comes and goes as planes."""
+    plane = jax.ShapeDtypeStruct(shape, np.float32, sharding=sharding)
+    program = jax.jit(partial(in_complex, call)).lower((plane, plane)).compile()
+    return sum(spent.cycles for spent in report(program).cycles)
 
 
 if __name__ == "__main__":

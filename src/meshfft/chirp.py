@@ -2,10 +2,19 @@
 
     X[k] = c[k] sum_n conj(c)[k - n] c[n] x[n],   c[n] = exp(sign pi i n^2 / N),   for 2 n k = n^2 + k^2 - (k - n)^2
 
-The sum is a convolution, done by two FFTs of a length M >= 2 N - 1 without large primes. For N = 8191 XLA's own way
-costs 7 times as much as N = 8192 on eight CPU devices that share two cores, this one 3.7 times: a few lines at a time,
-which stay in cache, on one core for each device. On a single device both cost 6 times (`benchmarks/awkward.py`). Other
-chips do all lines at once.
+The sum is a cyclic convolution of M >= 2 N - 1 points, of which half come in and half are wanted. Ways to make it:
+
+- "ffts": M = 2 L. The even bins of M are the FFT of c x over L points, the odd ones that of c x w with
+  w[n] = exp(-pi i n / L): what is zero is never transformed.
+- "lines": the same, a few lines at a time, which stay in cache.
+- "products": M = R S, n = a S + b, k = c + R d, for matrix units. Bins stay where the products leave them, in (c, d):
+
+      Z[c, d] = sum_b w_S^(b d) w_M^(b c) sum_a w_R^(a c) z[a, b],   and back by the conjugates, d before c.
+
+Cost per point of N = 8191 against 8192 (`benchmarks/awkward.py` and its rows): by products 3.0 on TPU v3, 2.9 on v5e,
+2.8 on v5p and 3.2 on v6e, by compiled cycles; by lines 3.0 to 3.5 on eight CPU devices that share two cores, where it
+is 7 to 8 by XLA. A single CPU device takes 0.8 of XLA's own time, 4 to 7 times that of 8192, which itself varies by
+two: XLA runs a loop on one thread, and loops that do not depend on each other in turn, as their buffers share memory.
 
 Invariant: n^2 is reduced modulo 2 N in integers before any cosine is taken, and tables are rounded once.
 Source: Bluestein, A linear filtering approach to the computation of discrete Fourier transform, 1970.
@@ -19,21 +28,26 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-PRIME = 800  # above this factor XLA's own FFT costs more, on CPUs and on TPUs
-CACHE_BYTES = 2**19  # lines worked on at a time: half of a core's second-level cache
+PRIME = 800  # no factor up to this one makes a length awkward
+LONG = 2000  # nor is a length up to this one: one dense product costs a TPU less
+CACHED_LONG = 3200  # on a CPU: XLA's own FFT takes eight lines at a time while these stay in cache
+CACHED_PARTS = 4  # or so many parts of a line, where they divide it
+CACHE_BYTES = 2**16  # the lines worked on at a time
+NARROWEST = 16  # elements that lie together, and are taken together where lines do not
+SIDE = 128  # rows of a matrix unit; larger units take the same factors
 
 
 @functools.cache
-def is_awkward(length: int) -> bool:
-    """True where the largest prime factor is so large that the chirp is cheaper."""
-    return max(prime_factors(length), default=1) > PRIME
+def is_awkward(length: int, cached: bool = False) -> bool:
+    """True where the largest prime factor is so large that the chirp is cheaper; `cached` as chips are."""
+    long = length > CACHED_LONG and length % CACHED_PARTS > 0 if cached else length > LONG
+    return long and max(prime_factors(length)) > PRIME
 
 
 @functools.cache
 def padded_length(length: int) -> int:
-    """The length M of the convolution: 4, 5 or 6 times a power of two."""
-    least = 2 * length - 1
-    return min(m << max(0, (-(-least // m) - 1).bit_length()) for m in (4, 5, 6))
+    """The length L of the transforms: 4, 5 or 6 times a power of two."""
+    return min(m << max(0, (-(-length // m) - 1).bit_length()) for m in (4, 5, 6))
 
 
 @functools.cache
@@ -43,14 +57,20 @@ def prime_factors(n: int) -> tuple[int, ...]:
     return () if n == 1 else (p, *prime_factors(n // p))
 
 
-def chirp_fft(block: Array, dim: int, sign: int, cached: bool) -> Array:
-    """Transforms one whole dimension of a complex block, unscaled; a few lines at a time where these are `cached`.
+def folds(length: int) -> tuple[int, int]:
+    """The factors R and S of "products"."""
+    return 2 * -(-length // SIDE), SIDE
 
-    Costs about 10 M log2 M flops a line, M < 2.6 N.
+
+def chirp_fft(block: Array, dim: int, sign: int, way: str) -> Array:
+    """Transforms one whole dimension of a complex block, unscaled, by one of the ways.
+
+    Costs about 20 L log2 L flops a line by FFTs, L < 1.3 N, and 4 (R + S) M complex multiplications by products.
     """
-    if cached:
+    if way == "lines":
         return _in_cache(block, dim, sign)
-    return jnp.moveaxis(_convolved(jnp.moveaxis(block, dim, -1), sign), -1, dim)
+    convolved = _by_products if way == "products" else _by_ffts
+    return jnp.moveaxis(convolved(jnp.moveaxis(block, dim, -1), sign), -1, dim)
 
 
 def _in_cache(block: Array, dim: int, sign: int) -> Array:
@@ -65,7 +85,7 @@ def _in_cache(block: Array, dim: int, sign: int) -> Array:
 
     def row(i: Array, lines: Array) -> Array:
         columns = functools.partial(_columns, row=i, sign=sign)
-        return _looped(lines, 2, after, width, columns)
+        return _looped(lines, 2, after, max(width, NARROWEST), columns)
 
     return lax.fori_loop(0, before, row, lines).reshape(shape)
 
@@ -81,30 +101,73 @@ def _looped(lines: Array, axis: int, many: int, width: int, work: Callable[..., 
 
 def _rows(lines: Array, start: Array | int, width: int, sign: int) -> Array:
     part = lax.dynamic_slice(lines, (start, 0), (width, lines.shape[1]))
-    return lax.dynamic_update_slice(lines, _convolved(part, sign), (start, 0))
+    return lax.dynamic_update_slice(lines, _by_ffts(part, sign), (start, 0))
 
 
 def _columns(lines: Array, start: Array | int, width: int, row: Array, sign: int) -> Array:
     part = lax.dynamic_slice(lines, (row, 0, start), (1, lines.shape[1], width))
-    done = jnp.swapaxes(_convolved(jnp.swapaxes(part, 1, 2), sign), 1, 2)
+    done = jnp.swapaxes(_by_ffts(jnp.swapaxes(part, 1, 2), sign), 1, 2)
     return lax.dynamic_update_slice(lines, done, (row, 0, start))
 
 
-def _convolved(lines: Array, sign: int) -> Array:
-    """The FFT along the last axis."""
+def _by_ffts(lines: Array, sign: int) -> Array:
+    """The FFT along the last axis: even bins of the convolution in one row, odd ones in another."""
     length = lines.shape[-1]
-    chirp, spectrum = (jnp.asarray(part) for part in _tables(length, sign, lines.dtype))
-    widths = [(0, 0)] * (lines.ndim - 1) + [(0, padded_length(length) - length)]
-    product = jnp.fft.fft(jnp.pad(lines * chirp, widths)) * spectrum
-    return jnp.fft.ifft(product, norm="forward")[..., :length] * chirp
+    into, spectrum, out = (jnp.asarray(part) for part in _fft_tables(length, sign, lines.dtype))
+    widths = [(0, 0)] * lines.ndim + [(0, padded_length(length) - length)]
+    halves = jnp.fft.fft(jnp.pad(lines[..., None, :] * into, widths)) * spectrum
+    halves = jnp.fft.ifft(halves)[..., :length] * out
+    return halves[..., 0, :] + halves[..., 1, :]
+
+
+def _by_products(lines: Array, sign: int) -> Array:
+    """The FFT along the last axis, by four products."""
+    length = lines.shape[-1]
+    chirp, rows, turns, columns, spectrum = (jnp.asarray(part) for part in _product_tables(length, sign, lines.dtype))
+    widths = [(0, 0)] * (lines.ndim - 1) + [(0, chirp.size - length)]
+    product = functools.partial(jnp.einsum, precision=lax.Precision.HIGHEST)
+    x = jnp.pad(lines, widths).reshape(*lines.shape[:-1], *chirp.shape) * chirp
+    x = product("...ab,ac->...cb", x, rows) * turns
+    x = product("...cb,bd->...cd", x, columns) * spectrum
+    x = product("...cd,bd->...cb", x, columns.conj()) * turns.conj()
+    x = product("...cb,ac->...ab", x, rows.conj()) * chirp
+    return x.reshape(*lines.shape[:-1], chirp.size)[..., :length]
+
+
+def _chirp(length: int, sign: int) -> np.ndarray:
+    n = np.arange(length, dtype=np.int64)
+    return np.exp(sign * 1j * np.pi * ((n * n % (2 * length)) / length))
+
+
+def _spectrum(length: int, size: int, sign: int) -> np.ndarray:
+    """The spectrum over M of the conjugate of the chirp, with the scale of the way back."""
+    chirp, kernel = _chirp(length, sign).conj(), np.zeros(size, np.complex128)
+    kernel[:length] = chirp
+    kernel[size - length + 1 :] = chirp[1:][::-1]
+    return np.fft.fft(kernel) / size
 
 
 @functools.cache
-def _tables(length: int, sign: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """The chirp, and the spectrum of its conjugate over M."""
-    size, n = padded_length(length), np.arange(length, dtype=np.int64)
-    chirp = np.exp(sign * 1j * np.pi * ((n * n % (2 * length)) / length))
-    kernel = np.zeros(size, np.complex128)
-    kernel[:length] = chirp.conj()
-    kernel[size - length + 1 :] = chirp[1:][::-1].conj()
-    return chirp.astype(dtype), (np.fft.fft(kernel) / size).astype(dtype)
+def _fft_tables(length: int, sign: int, dtype: np.dtype) -> tuple[np.ndarray, ...]:
+    """For even and odd bins: the chirp with the half turn, the spectrum, the chirp with the turn back."""
+    chirp, size = _chirp(length, sign), padded_length(length)
+    turn = np.exp(-1j * np.pi * (np.arange(length) / size))
+    into, out = (np.stack([chirp, chirp * part]) for part in (turn, turn.conj()))
+    spectrum = _spectrum(length, 2 * size, sign).reshape(size, 2).T * size  # jnp.fft.ifft divides by it
+    return tuple(part.astype(dtype) for part in (into, spectrum, out))
+
+
+@functools.cache
+def _product_tables(length: int, sign: int, dtype: np.dtype) -> tuple[np.ndarray, ...]:
+    """The chirp in (a, b), w_R, w_M, w_S, and the spectrum in (c, d)."""
+    rows, columns = folds(length)
+    chirp = np.pad(_chirp(length, sign), (0, rows // 2 * columns - length)).reshape(rows // 2, columns)
+    spectrum = _spectrum(length, rows * columns, sign).reshape(columns, rows).T
+    sizes = ((rows // 2, rows, rows), (rows, columns, rows * columns), (columns, columns, columns))
+    first, turns, second = (_roots(*size) for size in sizes)
+    return tuple(part.astype(dtype) for part in (chirp, first, turns, second, spectrum))
+
+
+def _roots(rows: int, columns: int, length: int) -> np.ndarray:
+    """exp(-2 pi i r c / length)."""
+    return np.exp(-2j * np.pi * (np.outer(np.arange(rows), np.arange(columns)) % length / length))

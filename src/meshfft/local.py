@@ -2,9 +2,9 @@
 
 The engines compute the same sum X[k] = sum_n x[n] exp(sign 2 pi i k n / N):
 
-- "xla": XLA's own FFT. Fastest along the last dimensions; along others it transposes there and back. Lengths with large
-  primes go through its FFT of longer ones (see chirp).
-- "chirp": the same, but those lengths a few lines at a time, which stay in cache.
+- "xla": XLA's own FFT. Fastest along the last dimensions; along others it transposes there and back. Long lengths with
+  a large prime are convolved with a chirp, each platform its way (see chirp).
+- "chirp": the same, as plans call it where there is such a length.
 - "grouped": XLA's on a group of lines after the other, in place, where memory is short (see groups).
 - "cached": a few lines at a time and in place, so that they stay in a core's cache, without a transpose (see stockham).
 """
@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from .apart import Grid
-from .chirp import chirp_fft, is_awkward, padded_length, prime_factors
+from .chirp import chirp_fft, folds, is_awkward, padded_length, prime_factors
 from .groups import in_groups
 from .stockham import in_place
 
@@ -33,12 +33,11 @@ def fft(block: Array, dims: tuple[int, ...], sign: int, engine: str, grid: Grid 
             return in_place(block, dims, sign, grid)
     if engine == "grouped":
         return in_groups(block, dims, lambda part, many: fft(part, tuple(range(part.ndim))[-many:], sign, "xla"))
-    for dim in filter(lambda dim: is_awkward(block.shape[dim]), dims):
-        block = chirp_fft(block, dim, sign, cached=engine == "chirp")
-    dims = tuple(d for d in dims if not is_awkward(block.shape[d]))
-    while dims:
-        block, dims = _xla_fft(block, dims[-3:], sign), dims[:-3]
-    return block
+    if not any(is_awkward(block.shape[dim]) for dim in dims):
+        return _by_xla(block, dims, sign)
+    ways = {"cpu": "lines", "tpu": "products", "default": "ffts"}
+    branches = {where: functools.partial(_with_chirps, dims=dims, sign=sign, way=way) for where, way in ways.items()}
+    return lax.platform_dependent(block, **branches)
 
 
 def fft_error(length: int, itemsize: int) -> float:
@@ -57,7 +56,7 @@ def flops_of(length: int) -> float:
     if not is_awkward(length):
         return 5 * math.log2(max(length, 1))
     size = padded_length(length)
-    return (2 * 5 * math.log2(size) + 6) * size / length + 12
+    return (4 * 5 * math.log2(size) + 12) * size / length + 26
 
 
 @functools.cache
@@ -72,11 +71,34 @@ def balanced(length: int, side: int) -> tuple[int, ...]:
     return (length,) if low == 1 else (low, *balanced(length // low, side))
 
 
+@functools.cache
+def stages(length: int, side: int) -> tuple[int, ...]:
+    """The factors of the products that a transform takes on a matrix unit, each over all points of a line.
+
+    A chirp goes there and back over twice the points.
+    """
+    rows, columns = folds(length)
+    return (rows, columns, columns, rows) * 2 if is_awkward(length) else balanced(length, side)
+
+
 def resize(block: Array, dim: int, size: int) -> Array:
     """Crops a dimension, or pads it with zeros at the tail, to `size`."""
     kept = lax.slice_in_dim(block, 0, min(size, block.shape[dim]), axis=dim)
     widths = [(0, size - kept.shape[dim] if d == dim else 0) for d in range(block.ndim)]
     return jnp.pad(kept, widths) if size > kept.shape[dim] else kept
+
+
+def _with_chirps(block: Array, dims: tuple[int, ...], sign: int, way: str) -> Array:
+    awkward = tuple(d for d in dims if is_awkward(block.shape[d], cached=way == "lines"))
+    block = functools.reduce(lambda block, dim: chirp_fft(block, dim, sign, way), awkward, block)
+    return _by_xla(block, tuple(d for d in dims if d not in awkward), sign)
+
+
+def _by_xla(block: Array, dims: tuple[int, ...], sign: int) -> Array:
+    """XLA takes three dimensions at a time."""
+    while dims:
+        block, dims = _xla_fft(block, dims[-3:], sign), dims[:-3]
+    return block
 
 
 def _xla_fft(block: Array, dims: tuple[int, ...], sign: int) -> Array:

@@ -95,8 +95,8 @@ def _local(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterato
         near = {dim: n for dim, n in lengths.items() if _large(problem, layout) and _near(layout, dim, n)}
         if near:
             yield _local_fft(near, sign, "cached")
-        grouped = chip.cached and any(map(is_awkward, lengths.values()))
-        yield _local_fft(lengths, sign, "chirp" if grouped else "xla")
+        awkward = any(is_awkward(length, chip.cached) for length in lengths.values())
+        yield _local_fft(lengths, sign, "chirp" if awkward else "xla")
         if _tight(problem, layout, roots):
             yield _local_fft(lengths, sign, "grouped")
 
@@ -122,7 +122,7 @@ def _near(layout: Layout, dim: int, length: int) -> bool:
     """True where a dimension may be done a few lines at a time; one device by itself has all cores for many."""
     if math.prod(layout.parts) == 1:
         return False
-    return not is_awkward(length) if dim == layout.ndim - 1 else by_columns(layout.block, dim, length)
+    return not is_awkward(length, True) if dim == layout.ndim - 1 else by_columns(layout.block, dim, length)
 
 
 def _whole(layout: Layout, todo: dict[int, Matrix]) -> dict[int, Roots]:

@@ -12,7 +12,7 @@ import math
 from typing import Any
 
 from .layout import Layout
-from .local import balanced
+from .local import stages
 from .matrices import Matrix
 from .moves import Problem, moves, real_cuts
 from .steps import Step
@@ -113,7 +113,7 @@ class _Ahead:
         if not matrix.whole:
             return dense
         if (side := self.machine.chip.side) > 1:
-            flops = 6 * sum(balanced(rows, side)) * self.points // self.share
+            flops = 6 * sum(stages(rows, side)) * self.points // self.share
             return min(dense, self.machine.price(Work(flops, "bf16x6", memory_bytes=2 * self.bytes)))
         flops = int(5 * self.points * math.log2(max(rows, 1))) // self.share
         return min(dense, self._least(vector_flops=flops, **passes))

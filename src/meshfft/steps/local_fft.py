@@ -11,7 +11,7 @@ from ..groups import group_bytes
 from ..groups import passes as grouped_passes
 from ..hardware import Chip
 from ..layout import Layout
-from ..local import balanced, fft, fft_error, flops_of, resize
+from ..local import fft, fft_error, flops_of, resize, stages
 from ..planes import Block, in_complex
 from ..stockham import together
 from ..work import Work
@@ -58,15 +58,16 @@ class LocalFFT:
         """
         lengths = dict(zip(self.dims, self.lengths, strict=True))
         points = math.prod(lengths.get(d, b) for d, b in enumerate(layout.block))
-        alive = (math.prod(layout.block) + 3 * points) * itemsize
+        wide = 2 if self.engine == "chirp" and not chip.cached else 1
+        alive = (math.prod(layout.block) + 3 * wide * points) * itemsize
         if chip.side > 1:
-            stages = [radix for length in self.lengths for radix in balanced(length, chip.side)]
-            rows, times = sum(padded(radix, chip.side) for radix in stages), UNIT_PASSES * len(self.dims)
+            radices = [radix for length in self.lengths for radix in stages(length, chip.side)]
+            rows, times = sum(padded(radix, chip.side) for radix in radices), UNIT_PASSES * len(self.dims)
             return Work(
                 matrix_flops=6 * rows * points,
                 tier="bf16x6",
                 memory_bytes=times * points * itemsize,
-                fed_bytes=STAGE_PASSES * len(stages) * points * itemsize,
+                fed_bytes=STAGE_PASSES * len(radices) * points * itemsize,
                 peak_bytes=alive,
             )
         flops, times = round(points * sum(map(flops_of, self.lengths))), self._passes(layout, itemsize)
