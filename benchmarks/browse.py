@@ -1,10 +1,10 @@
 """Opens a page in a headless Chromium, and tells what is wrong with it.
 
-    python benchmarks/browse.py report.html [--shots FOLDER] [--browser chromium]
+    python benchmarks/browse.py report.html [--shots FOLDER]
 
-On a phone (375 x 812) and on a desk (1280 x 900): errors of scripts and of the page, every address it asks for but its
-own, figures without extent, drawings without a line, boxes that reach beyond the page, and the smallest text of a
-drawing, in pixels. `--shots` keeps a picture of the whole page for each. The exit code is 1 where anything is wrong.
+On a phone (375 x 812), by day and in the dark, and on a desk (1280 x 900): errors, every address it asks for but its
+own, figures without extent or lines, boxes that reach beyond the page, and text in drawings that is too small.
+`--shots` keeps a picture of the whole page for each. Takes `chromium` on the path; exit code 1 if anything is wrong.
 """
 
 import argparse
@@ -18,131 +18,82 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-SCREENS = {"phone": (375, 812, True), "desk": (1280, 900, False)}
+SCREENS = {"phone": (375, 812, "light"), "dark": (375, 812, "dark"), "desk": (1280, 900, "light")}
 LEAST = 9.0  # pixels of the smallest text that can be read
 LOOK = """(() => {
-  const box = e => e.getBoundingClientRect();
-  const figures = [...document.querySelectorAll('figure')];
+  const box = e => e.getBoundingClientRect(), all = what => [...document.querySelectorAll(what)];
   const marks = f => f.querySelectorAll('svg path, svg polygon, svg rect, svg line').length;
-  const texts = [...document.querySelectorAll('svg text')].filter(t => t.textContent.trim());
-  return JSON.stringify({
-    figures: figures.map(f => [f.querySelector('h3').textContent.trim(), box(f).width, box(f).height, marks(f)]),
-    wide: [...document.querySelectorAll('body *')].filter(e => !e.closest('.scroll > *') && !e.closest('svg *')
-      && box(e).width > 0 && box(e).right > innerWidth + 1)
-      .map(e => e.tagName + ' ' + e.textContent.trim().slice(0, 40)),
-    smallest: Math.min(99, ...texts.map(t => Math.hypot(t.getScreenCTM().a, t.getScreenCTM().b)
-      * parseFloat(getComputedStyle(t).fontSize))),
-    across: document.documentElement.scrollWidth - innerWidth,
-    height: document.documentElement.scrollHeight});
-})()"""
+  const level = all('svg text').filter(t => t.textContent.trim() && t.getScreenCTM().b === 0);
+  const beyond = e => !e.closest('.scroll *, svg *') && box(e).right > innerWidth + 1;
+  const small = t => t.getScreenCTM().a * parseFloat(getComputedStyle(t).fontSize) < LEAST;
+  const few = (words, found) => found.map(e => words + e.textContent.trim().slice(0, 60));
+  return JSON.stringify([document.documentElement.scrollHeight, all('figure').length, [
+    ...few('nothing to see: ', all('figure').filter(f => Math.min(box(f).width, box(f).height) < 60 || !marks(f))),
+    ...few('too wide: ', all('body *').filter(beyond)), ...few('too small: ', level.filter(small)),
+    ...(document.documentElement.scrollWidth > innerWidth ? ['scrolls sideways'] : [])]]);
+})()""".replace("LEAST", str(LEAST))
 
 
 class Browser:
-    """A Chromium that is spoken to by pipes."""
+    """A Chromium that is spoken to by two pipes, JSON between zero bytes."""
 
     def __init__(self, program: str, folder: str) -> None:
         (take, self.give), (self.take, give) = os.pipe(), os.pipe()
-        plumbing = f'exec "$0" "$@" 3<&{take} 4>&{give}'
         flags = ["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", f"--user-data-dir={folder}"]
-        words = ["bash", "-c", plumbing, program, *flags, "about:blank"]
-        quiet = subprocess.DEVNULL
-        self.process = subprocess.Popen(words, pass_fds=(take, give), stdout=quiet, stderr=quiet)
-        self.numbers, self.events, self.rest, self.session = itertools.count(1), [], b"", None  # type: ignore[var-annotated]
+        words = ["sh", "-c", f'exec "$0" "$@" 3<&{take} 4>&{give}', program, *flags]
+        self.process = subprocess.Popen(words, pass_fds=(take, give), stderr=subprocess.DEVNULL)
+        self.numbers, self.rest, self.events, self.session = itertools.count(1), b"", [], {}
         os.close(take), os.close(give)
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
         """Asks, and waits for the answer; events that come before it are kept."""
-        number = next(self.numbers)
-        message = {"id": number, "method": method, "params": params} | (
-            {"sessionId": self.session} if self.session else {}
-        )
-        os.write(self.give, json.dumps(message).encode() + b"\0")
-        while (heard := self.hear()).get("id") != number:
-            self.events.append(heard)
-        if "error" in heard:
-            raise RuntimeError(f"{method}: {heard['error']['message']}")
-        return dict(heard["result"])
+        asked = {"id": next(self.numbers), "method": method, "params": params, **self.session}
+        os.write(self.give, json.dumps(asked).encode() + b"\0")
+        while (message := self.hear()).get("id") != asked["id"]:
+            self.events.append(message)
+        return dict(message["result"])
 
     def hear(self) -> dict[str, Any]:
         """The next message."""
         while b"\0" not in self.rest:
             part = os.read(self.take, 1 << 16)
-            if not part:
-                raise RuntimeError("the browser ended")
-            self.rest += part
+            self.rest += part or sys.exit("the browser ended")
         message, _, self.rest = self.rest.partition(b"\0")
         return dict(json.loads(message))
-
-    def wait(self, method: str) -> None:
-        """Until an event has come."""
-        while not any(event.get("method") == method for event in self.events):
-            self.events.append(self.hear())
 
 
 def look(browser: Browser, address: str, screen: str, shots: Path | None) -> list[str]:
     """What is wrong with a page on a screen."""
-    width, height, mobile = SCREENS[screen]
-    metrics = {"width": width, "deviceScaleFactor": 2 if mobile else 1, "mobile": mobile}
-    browser.call("Emulation.setDeviceMetricsOverride", height=height, **metrics)
+    (width, height, scheme), phone = SCREENS[screen], screen != "desk"
+    metrics = {"width": width, "height": height, "mobile": phone, "deviceScaleFactor": 1 + phone}
+    browser.call("Emulation.setDeviceMetricsOverride", **metrics)
+    browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
     browser.events.clear()
     browser.call("Page.navigate", url=address)
-    browser.wait("Page.loadEventFired")
-    found = json.loads(browser.call("Runtime.evaluate", expression=LOOK)["result"]["value"])
+    while not any(event.get("method") == "Page.loadEventFired" for event in browser.events):
+        browser.events.append(browser.hear())
+    height, figures, wrong = json.loads(browser.call("Runtime.evaluate", expression=LOOK)["result"]["value"])
     if shots is not None:
-        whole = {"x": 0, "y": 0, "width": width, "height": found["height"], "scale": 1}
+        whole = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
         shot = browser.call("Page.captureScreenshot", captureBeyondViewport=True, clip=whole)
         (shots / f"{screen}.png").write_bytes(base64.b64decode(shot["data"]))
-    print(
-        f"{screen}: {len(found['figures'])} figures, {found['height']} pixels high, text from {found['smallest']:.1f}"
-    )
-    return [f"{screen}: {words}" for words in [*heard(browser.events, address), *seen(found)]]
+    told = [(event.get("method"), event.get("params", {})) for event in browser.events]
+    wrong += [str(params)[:300] for name, params in told if name in ("Runtime.exceptionThrown", "Log.entryAdded")]
+    asked = [params["request"]["url"] for name, params in told if name == "Network.requestWillBeSent"]
+    wrong += [f"asks for {url[:80]}" for url in asked if url != address]
+    return [f"{screen}: {figures} figures, {height} pixels high", *(f"{screen}: WRONG, {words}" for words in wrong)]
 
 
-def heard(events: list[dict[str, Any]], address: str) -> list[str]:
-    """Errors that the browser told, and addresses that were asked for."""
-    wrong = []
-    for event in events:
-        name, told = event.get("method"), event.get("params", {})
-        if name == "Runtime.exceptionThrown":
-            wrong.append(f"script error: {told['exceptionDetails']['text']}")
-        if name == "Log.entryAdded" and told["entry"]["level"] in ("error", "warning"):
-            wrong.append(f"{told['entry']['level']}: {told['entry']['text']}")
-        if name == "Network.requestWillBeSent" and told["request"]["url"] != address:
-            wrong.append(f"asks for {told['request']['url'][:80]}")
-    return wrong
-
-
-def seen(found: dict[str, Any]) -> list[str]:
-    """What is wrong with the boxes of a page."""
-    wrong = [
-        f"no figure to see: {t}" for t, width, height, marks in found["figures"] if min(width, height) < 60 or not marks
-    ]
-    wrong += [f"reaches beyond the page: {words}" for words in found["wide"]]
-    wrong += [f"text of {found['smallest']:.1f} pixels"] if found["smallest"] < LEAST else []
-    return wrong + ([f"scrolls sideways by {found['across']} pixels"] if found["across"] > 0 else [])
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("page", type=Path)
-    parser.add_argument("--shots", type=Path)
-    parser.add_argument("--browser", default="chromium")
-    flags = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        browser = Browser(flags.browser, folder)
-        try:
-            target = browser.call("Target.createTarget", url="about:blank")["targetId"]
-            browser.session = browser.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-            for domain in ("Page", "Runtime", "Log", "Network"):
-                browser.call(f"{domain}.enable")
-            address = flags.page.resolve().as_uri()
-            wrong = [line for screen in SCREENS for line in look(browser, address, screen, flags.shots)]
-        finally:
-            browser.process.terminate()
-            browser.process.wait()
-    print("\n".join(wrong) or "nothing wrong")
-    sys.exit(bool(wrong))
-
-
-if __name__ == "__main__":
-    main()
+parser = argparse.ArgumentParser()
+parser.add_argument("page", type=Path), parser.add_argument("--shots", type=Path)
+flags = parser.parse_args()
+with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+    browser = Browser("chromium", folder)
+    page = browser.call("Target.createTarget", url="about:blank")["targetId"]
+    browser.session = {"sessionId": browser.call("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]}
+    for domain in ("Page", "Runtime", "Log", "Network"):
+        browser.call(f"{domain}.enable")
+    lines = [line for name in SCREENS for line in look(browser, flags.page.resolve().as_uri(), name, flags.shots)]
+    browser.process.terminate(), browser.process.wait()
+print("\n".join(lines))
+sys.exit(any("WRONG" in line for line in lines))

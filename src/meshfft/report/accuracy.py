@@ -8,17 +8,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..measure.on_devices import plan_of
 from ..measure.peers import MESHFFT
 from ..measure.rows import Row
 from .content import MEASURED, Figure, Section, Table
 from .drawing import colour, drawn, named, plain_ticks, spaced
 from .kinds import Rows, Values
 from .palette import INK, LINE, SERIES
+from .replanned import plan_of_case
 from .runs import brief
 
 MARKS = "osD^v"
-MOST_POINTS, MOST_DEVICES, MOST_DIMS = 2**40, 2**14, 6  # of a case whose plan is made to learn the error it prints
 INTRO = (
     "Relative error in the L2 norm, by how dense products are made: in float32 or float64, or in 1, 3 or 6 passes of "
     "bfloat16. What was measured stands beside what a plan promises before it runs."
@@ -59,22 +58,9 @@ def promised(rows: Sequence[Row]) -> list[Found]:
     found = []
     for key, part in groups.items():
         worst = max(part, key=lambda row: row.error or 0.0)
-        found.append(Found(*key, worst.error or 0.0, _promise(worst)))
+        made = plan_of_case(worst)
+        found.append(Found(*key, worst.error or 0.0, None if made is None else made.error))
     return found
-
-
-def _promise(row: Row) -> float | None:
-    """The error that the plan of a case prints; None where there is no such plan, or it is too large to make here."""
-    case = row.case
-    points, devices = max((*case.shape, *case.samples)), case.devices
-    if points * len(case.shape) > MOST_POINTS or devices > MOST_DEVICES or len(case.shape) > MOST_DIMS:
-        return None
-    if sum(case.samples) > 10**6:
-        return None
-    try:
-        return plan_of(case).error
-    except (ValueError, TypeError):
-        return None
 
 
 def _by_length(tiers: Sequence[Values]) -> Figure:

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..measure.timing import spread
-from .content import MEASURED, Section, Table
+from .content import MEASURED, MODELLED, Section, Table
 from .kinds import REFUSALS, Rows, Values, number
 from .runs import seconds_words, where
 
 ABOUT = ("versions", "device", "cpu", "cores", "load_before", "date", "commit", "command")
 SECONDS = "seconds"
 LETTERS, COLUMNS, ENTRIES = 60, 14, 4
-NONE = "-"
+NONE, MIXED = "-", "measured, but for what is called modelled"
 INTRO = "Rows of scripts that have no figure here, as they are. Seconds are medians, with their quartiles."
 
 
@@ -39,7 +39,8 @@ def _table(rows: Sequence[Values]) -> Table:
     cells = [[words[name][place] for name in kept] for place in range(len(rows))]
     heads = [f"{name}: median (quartiles)" if name == SECONDS and _many(rows) else name for name in kept]
     title = f"{rows[0]['command'].split(' --')[0]}{': ' * bool(shared)}{shared}"
-    return Table(title, heads, cells, MEASURED, where(rows[0]), rows[0]["command"], folded=True)
+    known = MIXED if any(MODELLED in name for name in fields) else MEASURED
+    return Table(title, heads, cells, known, where(rows[0]), rows[0]["command"], folded=True)
 
 
 def cell(value: Any, name: str = "") -> str:

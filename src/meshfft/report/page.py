@@ -12,6 +12,7 @@ from . import accuracy, breakdowns, models, others, peers, scaling, walks
 from .content import Section
 from .kinds import KINDS, Rows, sort
 from .reading import Line
+from .replanned import plan_of_rows
 from .runs import origins
 from .templating import markup, rendered
 
@@ -21,7 +22,7 @@ TOLD = 5  # places of rows that are not understood
 
 def sections(rows: Rows, plan: Plan | None) -> list[Section]:
     """The chapters for which there is something."""
-    made = plan or walks.plan_of_rows(rows)
+    made = plan or plan_of_rows(rows)
     found = [walks.section(made) if made is not None else None]
     found += [chapter.section(rows) for chapter in CHARTS]
     return [section for section in (*found, others.section(rows)) if section is not None]

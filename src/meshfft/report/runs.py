@@ -74,10 +74,11 @@ def seconds_words(seconds: float) -> str:
 
 def where(facts: Mapping[str, Any]) -> str:
     """Where and when it was measured, and how busy that was."""
-    devices = f"{facts.get('device', 'unknown')} devices, {facts.get('cores', '?')} cores of {facts.get('cpu', '?')}"
-    load = facts.get("load_before")
+    device, cores, cpu, load = (facts.get(name) for name in ("device", "cores", "cpu", "load_before"))
+    parts = [f"{device} devices" if device else "", f"{cores} cores of {cpu}" if cores and cpu else ""]
+    found = ", ".join(str(part) for part in (*parts, facts.get("date")) if part)
     busy = f"; load {load:.1f} before" if isinstance(load, int | float) else ""
-    return f"Measured on {devices}, {facts.get('date', 'no date')}{busy}."
+    return f"Measured on {found or 'an unknown machine'}{busy}."
 
 
 def origins(lines: Sequence[Line]) -> Table:

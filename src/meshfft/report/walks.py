@@ -1,27 +1,18 @@
 """The section of a walk: a plan's layouts drawn as blocks that change hands, a panel for each step.
 
-Which plan: the one that was asked for, or that of the first row that tells one.
+The layouts are the walk's own; `frames` says what happens between two, `panels` draws it, `captions` tells it.
 """
-
-import functools
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
-
-from jax.sharding import AbstractMesh, AxisType
 
 from ..errors import check
 from ..layout import axis_sizes, dim_name
-from ..measure.on_devices import plan_of
-from ..measure.peers import MESHFFT
 from ..plan import Plan
-from ..planning import plan
 from .blocks import count_of
 from .captions import caption
 from .content import Figure, Section
 from .frames import Frame, frames
 from .key import key_of
-from .kinds import Rows
 from .panels import CHIP, CHIPS_TOP, GAP, HEIGHT, WIDTH, Scene, panel_of, scene_of
+from .replanned import MOST_DEVICES
 from .runs import times
 from .templating import rendered
 
@@ -31,8 +22,6 @@ INTRO = (
     "that is being transformed, and after an exchange its parts have the colours of those who gave them."
 )
 SMALL = 64  # devices: of so many, every block tells by itself whose it is
-MOST_DEVICES = 2048
-MOST_DIMS, MOST_SAMPLES = 6, 10**6  # of a row whose plan is made
 
 
 def section(made: Plan) -> Section:
@@ -50,38 +39,6 @@ def section(made: Plan) -> Section:
     scene = scene_of(found, sizes, device)
     panels = [key_of(sizes), *(_panel(frame, scene) for frame in found)]
     return Section("walk", "The walk", _intro(made, scene), panels=panels, text=str(made))
-
-
-def plan_of_rows(rows: Rows) -> Plan | None:
-    """The plan of the first row that tells one on several devices; None where none does."""
-    for make in _plans(rows):
-        try:
-            made = make()
-        except (ValueError, TypeError):
-            continue
-        if 1 < count_of(axis_sizes(made.mesh)) <= MOST_DEVICES and min(made.shape) > 0:
-            return made
-    return None
-
-
-def _plans(rows: Rows) -> Iterator[Callable[[], Plan]]:
-    """How to plan what rows were measured on, in the order of the sections."""
-    for case in dict.fromkeys(row.case for row in rows.cases):
-        small = len(case.shape) <= MOST_DIMS and sum(case.samples) < MOST_SAMPLES
-        if case.peer == MESHFFT and 1 < case.devices <= MOST_DEVICES and small:
-            yield functools.partial(plan_of, case)
-    for row in (*rows.profiles, *rows.choices):
-        if len(row["shape"]) <= MOST_DIMS and count_of(row["mesh"]) <= MOST_DEVICES:
-            ways = row.get("method", "auto"), row.get("order", "natural")
-            yield functools.partial(_planned, row["shape"], row["mesh"], *ways)
-    for one in rows.evaluation:
-        if one.mesh and count_of(one.mesh) <= MOST_DEVICES and len(one.shape) <= MOST_DIMS:
-            yield functools.partial(_planned, one.shape, one.mesh, one.options.get("method", "auto"), "natural")
-
-
-def _planned(shape: Sequence[int], mesh: dict[str, int], method: Any, order: Any) -> Plan:
-    described = AbstractMesh(tuple(mesh.values()), tuple(mesh), axis_types=(AxisType.Auto,) * len(mesh))
-    return plan(shape, mesh=described, method=method, order=order)
 
 
 def _intro(made: Plan, scene: Scene) -> str:
