@@ -17,8 +17,8 @@ from meshfft.report import walks
 from meshfft.report.blocks import Box, count_of, held, moved, number, received, ring
 from meshfft.report.captions import caption
 from meshfft.report.frames import Frame, frames
-from meshfft.report.panels import BLOCK, WHOLE, Scene, involved, panel_of, scene_of
-from meshfft.report.projection import NONE, Point, view_of
+from meshfft.report.panels import HEIGHT, WIDTH, Scene, involved, near_view, panel_of, scene_of, whole_view
+from meshfft.report.projection import NONE, Point, View
 from meshfft.ring import handed_on
 from meshfft.steps import Swap
 
@@ -147,33 +147,28 @@ def test_every_spot_of_the_picture_is_told_truly(
     for frame in found:
         panel = panel_of(frame, scene)
         blocks = [shape for shape in panel.shapes if shape.look != "piece"]
-        whole = Box((0,) * len(scene.most), scene.most)
-        view = view_of(whole, scene.dims, scene.lengths, WHOLE)
+        view = whole_view(scene)
         boxes = {number(device, sizes): held(frame.layout, device, sizes) for device in everyone(sizes)}
-        for spot, at in _spots(frame.layout.shape, scene, 5):
+        for spot, at in _spots(Box((0,) * len(scene.most), frame.layout.shape), scene):
             (shape_there,) = [one for one in blocks if inside(spot(view), one.corners)]
             assert holds(boxes[shape_there.device], at)
-        assert all(inside((x, y), (BOX[0], BOX[1], BOX[2], BOX[3])) for one in panel.shapes for x, y in one.corners)
+        assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for one in panel.shapes for x, y in one.corners)
 
 
-BOX = ((0.0, 0.0), (320.0, 0.0), (320.0, 190.0), (0.0, 190.0))
-
-
-def _spots(shape: tuple[int, ...], scene: Scene, most: int) -> list[tuple[Any, tuple[int, ...]]]:
-    """Places at the front of the array, and the positions that are there."""
+def _spots(box: Box, scene: Scene) -> list[tuple[Any, tuple[int, ...]]]:
+    """Places at the front of a box, and the positions that are there."""
     dims = [dim for dim in scene.dims if dim != NONE]
     found = []
     for plane in dims if len(dims) == 3 else [None]:
         others = [dim for dim in dims if dim != plane]
-        for chosen in itertools.product(*(np.unique(np.linspace(0, shape[d] - 1, most).astype(int)) for d in others)):
-            at = [0] * len(shape)
+        ranges = [np.unique(np.linspace(box.starts[d], box.stops[d] - 1, 5).astype(int)) for d in others]
+        for chosen in itertools.product(*ranges):
+            at = list(box.starts)
             for dim, position in zip(others, chosen, strict=True):
                 at[dim] = int(position)
 
-            def spot(view: Any, at: list[int] = at, plane: Any = plane) -> Point:
-                places = [0.5 if dim == NONE else at[dim] + (0.0 if dim == plane else 0.5) for dim in scene.dims]
-                x, y = view.at(places)
-                return x, y
+            def spot(view: View, at: list[int] = at, plane: Any = plane) -> Point:
+                return view.at([0.5 if dim == NONE else at[dim] + 0.5 * (dim != plane) for dim in scene.dims])
 
             found.append((spot, tuple(at)))
     return found
@@ -200,19 +195,11 @@ def test_the_block_that_is_drawn_larger_shows_who_gave_what() -> None:
     assert len(swapped) == 4
     for frame in swapped:
         parts = [shape for shape in panel_of(frame, scene).shapes if shape.look == "piece"]
-        mine, giver = held(frame.layout, (0, 0), sizes), {}
-        for device in everyone(sizes):
-            box = held(frame.before, device, sizes)
-            giver |= {at: number(device, sizes) for at in positions_of(mine) if holds(box, at)}
-        left, top, width, height = BLOCK
-        assert {shape.device for shape in parts} == set(giver.values()) == {number(d, sizes) for d in involved(frame)}
-        for shape in parts:
-            assert all(left - 1e-6 <= x <= left + width + 1e-6 and top <= y <= top + height for x, y in shape.corners)
-
-
-def positions_of(box: Box) -> list[tuple[int, ...]]:
-    """All positions of a box."""
-    return list(itertools.product(*(range(a, b) for a, b in zip(box.starts, box.stops, strict=True))))
+        mine = held(frame.layout, (0, 0), sizes)
+        before = {number(device, sizes): held(frame.before, device, sizes) for device in everyone(sizes)}
+        for spot, at in _spots(mine, scene):
+            (part,) = [one for one in parts if inside(spot(near_view(mine, scene)), one.corners)]
+            assert holds(before[part.device], at)
 
 
 def test_captions_say_what_happens() -> None:

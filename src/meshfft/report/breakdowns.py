@@ -54,7 +54,7 @@ def profiles(rows: Sequence[Values]) -> list[list[Values]]:
 def paper_rows(evaluation: Sequence[PaperRow]) -> list[PaperRow]:
     """The paper's FFT on more and more cores, with its parts."""
     rows = find(evaluation, figure="fft-3d", algorithm="paper's FFT", quantity="total")
-    return [row for row in rows if row.parts and not is_compiled(row)]
+    return [row for row in rows if row.parts and row.seconds and not is_compiled(row)]
 
 
 def _figure(found: Breakdown, facts: Mapping[str, Any]) -> Figure:

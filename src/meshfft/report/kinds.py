@@ -26,6 +26,7 @@ from .reading import Line
 Values = dict[str, Any]
 REFUSALS = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError)
 MOST_DIMS, MOST_NUMBER = 16, 2**62
+LEAST, MOST = 1e-30, 1e30  # of seconds and errors
 
 
 class Rows(NamedTuple):
@@ -84,13 +85,13 @@ def kind_of(values: Values) -> Kind | None:
 
 
 def number(value: Any) -> float:
-    """A finite number that is not negative.
+    """A number that is not negative, and neither so large nor so small that an axis could not hold it.
 
     Raises:
         ValueError: it is not.
     """
-    right = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
-    return float(value) if right else _refuse(value)
+    right = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if right and (value == 0 or LEAST <= value <= MOST) else _refuse(value)
 
 
 def positive(value: Any) -> float:
@@ -107,6 +108,11 @@ def size(value: Any) -> int:
 def sizes(values: Any) -> tuple[int, ...]:
     """A few positive integers, as `number`."""
     return tuple(map(size, values)) if isinstance(values, list) and len(values) <= MOST_DIMS else _refuse(values)
+
+
+def lengths(values: Any) -> tuple[int, ...]:
+    """The shape of an array of one dimension at least, as `number`."""
+    return sizes(values) or _refuse(values)
 
 
 def word(value: Any) -> str:
@@ -127,8 +133,8 @@ def _case(values: Values) -> CaseRow:
 
 def _check_laid(values: Values) -> None:
     """Refuses sizes that are none, and a spec of anything but names."""
-    shape, mesh, samples = sizes(values["shape"]), sizes(values["mesh"]), sizes(values["samples"])
-    right = len(shape) > 0 and len(samples) in (0, len(shape)) and len(mesh) <= len(shape)
+    shape, mesh, samples = lengths(values["shape"]), sizes(values["mesh"]), sizes(values["samples"])
+    right = len(samples) in (0, len(shape)) and len(mesh) <= len(shape)
     if not right or math.prod(shape) * max(math.prod(mesh), 1) > MOST_NUMBER:
         _refuse(shape)
     for entry in values["spec"]:
@@ -140,18 +146,21 @@ def _profile(values: Values) -> Values:
     (part,) = from_rows([values]).parts
     known = (part.kind in WORK, values["known"] in (MEASURED, MODELLED), len(part.by_device) == len(values["devices"]))
     step = part.step is None or 0 <= part.step < len(list(map(word, values["steps"])))
-    if not all(known) or not step:
+    if not all(known) or not step or not values["runs"]:
         _refuse(values)
     list(map(number, part.by_device)), list(map(positive, values["runs"]))
-    list(map(number, values["hidden"].values())), sizes(values["shape"])
-    sizes(list(values["mesh"].values())), [word(values[name]) for name in ("transform", "dtype", "method", "device")]
+    list(map(number, values["hidden"].values())), lengths(values["shape"])
+    (
+        sizes(list(values["mesh"].values())),
+        [word(values[name]) for name in ("transform", "dtype", "method", "order", "device")],
+    )
     return values
 
 
 def _evaluation(values: Values) -> PaperRow:
     """A number of the paper's evaluation."""
     row = PaperRow.from_dict(values)
-    sizes(values["shape"]), size(row.cores), [word(part) for part in (row.figure, row.family, row.algorithm, row.how)]
+    lengths(values["shape"]), size(row.cores), [word(part) for part in (row.figure, row.family, row.algorithm, row.how)]
     if row.seconds is not None:
         positive(row.seconds)
     sizes(list(row.mesh.values())), list(map(number, row.parts.values()))
@@ -172,9 +181,11 @@ def _tier(values: Values) -> Values:
 
 def _choice(values: Values) -> Values:
     """A walk with its seconds, which are some at least."""
-    list(map(positive, values["seconds"])), positive(values["modelled"]), sizes(values["shape"])
+    list(map(positive, values["seconds"])), positive(values["modelled"]), lengths(values["shape"])
     sizes(list(values["mesh"].values())), list(map(word, values["methods"])), word(values["case"])
-    return values if values["seconds"] and values["methods"] else _refuse(values)
+    return (
+        values if values["seconds"] and isinstance(values["methods"], list) and values["methods"] else _refuse(values)
+    )
 
 
 def _other(values: Values) -> Values:

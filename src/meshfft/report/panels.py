@@ -117,9 +117,8 @@ def scene_of(frames: Sequence[Frame], sizes: Sizes, device: Device) -> Scene:
 
 def panel_of(frame: Frame, scene: Scene) -> Panel:
     """The picture of one frame."""
-    whole = view_of(Box((0,) * len(scene.most), scene.most), scene.dims, scene.lengths, WHOLE)
     mine = held(frame.layout, scene.device, scene.sizes)
-    near = view_of(mine, scene.dims, _lengths(mine, scene), BLOCK)
+    whole, near = whole_view(scene), near_view(mine, scene)
     pieces = frame.pieces or (Piece(scene.device, mine),)
     blocks = _blocks(frame, scene, whole)
     parts = [
@@ -131,6 +130,16 @@ def panel_of(frame: Frame, scene: Scene) -> Panel:
     words = (*_numbers(blocks, scene), *given, *_captions(mine, scene), *_names(frame, whole, scene))
     title = f"{frame.mark}. {frame.name}" if frame.mark else frame.name
     return Panel(title, (*blocks, *parts), lines, words, chips, label, bool(frame.passing))
+
+
+def whole_view(scene: Scene) -> View:
+    """How the array lies on paper."""
+    return view_of(Box((0,) * len(scene.most), scene.most), scene.dims, scene.lengths, WHOLE)
+
+
+def near_view(mine: Box, scene: Scene) -> View:
+    """How the followed block lies on paper when it is drawn again."""
+    return view_of(mine, scene.dims, _lengths(mine, scene), BLOCK)
 
 
 def involved(frame: Frame) -> list[Device]:
