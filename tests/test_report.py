@@ -269,6 +269,15 @@ def test_scaling_has_its_ideal_lines(weak: bool) -> None:
     assert list(dashed.get_ydata()) == ([2.0, 2.0, 2.0] if weak else [2.0, 1.0, 0.5])
 
 
+def test_two_arrays_are_two_figures() -> None:
+    """Catches strong scaling of a small and a large array taken for weak scaling of one, or drawn as one."""
+    rows = scaling(False) + [{**row, "shape": [16, 8, 8]} for row in scaling(False)]
+    (run,) = runs_of(sort(lines(rows)).cases)
+    found = list(scaling_section.curves_of(run))
+    assert [{row.case.shape for row in part} for part in found] == [{(8, 8, 8)}, {(16, 8, 8)}]
+    assert not any(map(scaling_section.is_weak, found))
+
+
 def test_one_number_of_devices_is_no_curve() -> None:
     """Catches a curve of a single point."""
     assert list(scaling_section.curves_of(Run({}, sort(lines(peers())).cases))) == []
@@ -279,6 +288,8 @@ def test_bars_of_a_breakdown_are_its_steps() -> None:
     rows = sort(lines(everything())).profiles
     both = breakdowns.profiles(rows)
     assert [len(part) for part in both] == [3, 3]
+    alike = [{**row, "known": "modelled"} for row in profile()]
+    assert len(breakdowns.profiles([*profile(), *alike])) == 2
     section = breakdowns.section(sort(lines(everything())))
     assert section is not None
     assert [figure.known for figure in section.figures] == ["measured", "modelled", "modelled"]
@@ -372,6 +383,19 @@ def test_the_command() -> None:
     assert sorted(os.listdir()) == ["report.html", "rows.jsonl"]
     call("--plan", "64,64,64", "--topology", "v3:2x2", "--kind", "rfft", "--output", "b.html")
     assert "real transform of 64" in Path("b.html").read_text()
+
+
+def test_a_page_is_whole_or_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches half a page, or none, where the disk is full."""
+
+    def full(path: Path) -> None:
+        raise OSError("No space left on device")
+
+    Path("report.html").write_text("old")
+    monkeypatch.setattr("meshfft.atomic._sync", full)
+    result = CliRunner().invoke(app, ["report", "--plan", "8,8", "--mesh", "2"])
+    assert result.exit_code == 2 and "No space left" in result.stderr
+    assert os.listdir() == ["report.html"] and Path("report.html").read_text() == "old"
 
 
 @pytest.mark.parametrize(

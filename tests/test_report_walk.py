@@ -33,7 +33,7 @@ PLANS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((64,), (8,), {"method": "cooley-tukey"}),
     ((6, 8, 4), (2, 4), {"method": "kdft"}),
     ((4, 6, 8, 5), (2, 2), {"kind": "rfft"}),
-    ((64, 64, 64), (4, 4), {"topology": "v3:2x4", "order": "any"}),
+    ((256, 256, 256), (4, 4), {"kind": "rfft", "topology": "v3:2x4", "order": "any"}),
 ]
 
 
@@ -132,6 +132,7 @@ def test_frames_are_the_walk(shape: tuple[int, ...], mesh: tuple[int, ...], opti
     assert [int(frame.mark.rstrip("ab")) for frame in found[1:]] == sorted(
         int(frame.mark.rstrip("ab")) for frame in found[1:]
     )
+    assert any(frame.chunks > 1 for frame in found) == ("topology" in options)
     assert all(bool(moved(frame.before, frame.layout)) == bool(frame.pieces) for frame in found)
     assert all(bool(involved(frame)) == (frame.sent > 0) for frame in found)
 
