@@ -7,7 +7,7 @@ Invariant: every text here is data, and escaped where it is written; only `drawi
 from collections.abc import Sequence
 from typing import NamedTuple
 
-MEASURED, MODELLED, PUBLISHED = "measured", "modelled", "published"
+MEASURED, MODELLED = "measured", "modelled"
 
 
 class Figure(NamedTuple):

@@ -5,18 +5,18 @@ import numpy as np
 from .blocks import Sizes, count_of
 from .content import Figure
 from .palette import device_colours, ink_on
-from .panels import NUMBERED, WIDTH
+from .panels import WIDTH
 from .templating import rendered
 
-SIDE, LETTER, WIDEST = 30, 7.4, 8  # of a device, of a letter before a row, and devices in a row
+SIDE, LETTER, WIDEST, MOST = 30, 7.4, 8, 64  # of a device, of a letter before a row; devices in a row, and in all
 
 
 def key_of(sizes: Sizes) -> Figure:
     """The devices with their numbers and colours, a row for each place along all mesh axes but the last."""
     count, names = count_of(sizes), list(sizes)
     colours, last = device_colours(count), sizes[names[-1]] if names else 1
-    wide, shown = min(last, WIDEST), min(count, NUMBERED)
-    left = 4 + LETTER * len(_row(count - 1, sizes))
+    wide, shown = min(last, WIDEST), min(count, MOST)
+    left = 14 + LETTER * len(_row(count - 1, sizes)) if len(names) > 1 else 4
     chips = [
         (str(place), colours[place], ink_on(colours[place]), left + SIDE * (place % wide), SIDE * (place // wide))
         for place in range(shown)

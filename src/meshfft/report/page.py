@@ -14,7 +14,7 @@ from .kinds import KINDS, Rows, sort
 from .reading import Line
 from .replanned import plan_of_rows
 from .runs import origins
-from .templating import markup, rendered
+from .templating import rendered
 
 CHARTS = (scaling, peers, breakdowns, accuracy, models)
 TOLD = 5  # places of rows that are not understood
@@ -48,7 +48,6 @@ def page(lines: Sequence[Line], plan: Plan | None, version: str) -> str:
         counts=counts(rows),
         unknown=unknown_words(rows.unknown),
         version=version,
-        markup=markup,
     )
 
 

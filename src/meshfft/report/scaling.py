@@ -22,7 +22,7 @@ from .kinds import Rows
 from .palette import INK, SERIES
 from .runs import Run, brief, runs_of, seconds_words, where
 
-MARKS = "osD^vP"
+MARKS, DASHED = "osD^vP", "dashed: ideal"
 INTRO = (
     "Seconds against devices, both logarithmic. The dashed line is ideal: as the paper has it, the seconds on the "
     "fewest devices divided by how many times as many there are; for weak scaling, where the array grows with the "
@@ -93,7 +93,13 @@ def _draw(figure: Any, lines: dict[str, list[Point]]) -> None:
         spot.plot(devices, [point.ideal for point in points], "--", color=ink, linewidth=1)
         spot.plot(devices, [point.seconds for point in points], marker=mark, markersize=5, color=ink, label=name)
     seconds = [value for points in lines.values() for point in points for value in (point.seconds, point.ideal)]
-    _axes(figure, spot, sorted({point.devices for points in lines.values() for point in points}), seconds, "devices")
+    _axes(
+        figure,
+        spot,
+        sorted({point.devices for points in lines.values() for point in points}),
+        seconds,
+        f"devices; {DASHED}",
+    )
 
 
 def _modelled(evaluation: Sequence[PaperRow], scaling: Scaling) -> Figure:
@@ -126,7 +132,7 @@ def _draw_modelled(figure: Any, rows: Sequence[PaperRow], scaling: Scaling) -> N
         star = TABLE_I[n][scaling.family]
         spot.plot([2048], [star], "*", color=colour(INK), markersize=10, label="the paper, measured (Table I)")
         seconds.append(star)
-    _axes(figure, spot, cores, seconds, "cores")
+    _axes(figure, spot, cores, seconds, f"cores; {DASHED}")
 
 
 def _single(evaluation: Sequence[PaperRow]) -> Figure:
@@ -158,7 +164,7 @@ def _line(spot: Any, rows: Sequence[PaperRow], **look: Any) -> None:
 
 def _axes(figure: Any, spot: Any, counts: Sequence[int], seconds: Sequence[float], what: str) -> None:
     """Both axes logarithmic, the names of the curves below them."""
-    spot.set(xscale="log", yscale="log", xlabel=f"{what}; dashed: ideal", ylim=(min(seconds) / 1.5, max(seconds) * 1.5))
+    spot.set(xscale="log", yscale="log", xlabel=what, ylim=(min(seconds) / 1.5, max(seconds) * 1.5))
     plain_ticks(spot.yaxis, seconds, seconds_words)
     plain_ticks(spot.xaxis, counts, str)
     ticks = list(counts)

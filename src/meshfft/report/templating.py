@@ -1,4 +1,4 @@
-"""Templates: values into markup, every one of them escaped but what was made as markup here."""
+"""Templates: values into markup, every one of them escaped but the drawings, which are markup made here."""
 
 from typing import Any
 
@@ -22,8 +22,3 @@ def rendered(template: str, **values: Any) -> str:
         lstrip_blocks=True,
     )
     return str(environment.get_template(template).render(**values))
-
-
-def markup(text: str) -> Any:
-    """Markup made by this package, which is not to be escaped again."""
-    return need("markupsafe", PURPOSE).Markup(text)
