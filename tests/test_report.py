@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from report_rows import case, choices, everything, lines, others, paper, peers, profile, scaling, tiers
 from typer.testing import CliRunner
 
+import meshfft as mf
 from meshfft.cli.app import app
 from meshfft.report import breakdowns
 from meshfft.report import peers as peers_section
@@ -28,7 +29,7 @@ from meshfft.report.kinds import sort
 from meshfft.report.page import page, sections
 from meshfft.report.palette import DEVICES, device_colours, ink_on
 from meshfft.report.reading import read
-from meshfft.report.replanned import plan_of_rows
+from meshfft.report.replanned import described, plan_of_rows
 from meshfft.report.runs import Run, runs_of
 
 Figure = pytest.importorskip("matplotlib.figure").Figure
@@ -327,10 +328,12 @@ def test_the_walk_is_the_rows() -> None:
     found = plan_of_rows(sort(lines(peers())))
     assert found is not None and found.shape == (8, 8, 8) and found.machine.chip.name == "cpu"
     assert plan_of_rows(sort(lines(profile()))) is None, "its steps are those of no plan"
-    steps = ["fft Y, Z (xla)", "swap x: X -> Y", "fft X (stockham)", "swap x: Y -> X"]
+    made = mf.plan((256, 256, 256), mesh=described({"x": 8}, "cpu"), method="transpose")
+    steps = [re.sub("\\(.*\\)", "(otherwise)", step.name(layout)) for step, layout in made.walk.pairs]
     rows = [{**row, "steps": steps, "shape": [256, 256, 256]} for row in profile()]
     found = plan_of_rows(sort(lines(rows)))
-    assert found is not None and found.name == "; ".join(steps)
+    assert found is not None and found.name == made.name
+    assert plan_of_rows(sort(lines([{**row, "steps": steps[1:]} for row in rows]))) is None
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.jsonl")), ids=lambda path: path.stem)

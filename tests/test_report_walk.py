@@ -219,6 +219,15 @@ def test_captions_say_what_happens() -> None:
     assert "gathers one sample in 8 along X" in words[0] and "7 others" in words[0]
 
 
+def test_parts_exchanged_in_place_are_told() -> None:
+    """Catches a step that sends, and leaves the layout, told as one that sends nothing."""
+    layout = from_spec((16,), {"x": 4}, PartitionSpec("x"))
+    devices = tuple((place,) for place in range(4))
+    frame = Frame("1", "six steps", layout, layout, (0,), gathering=devices, rounds=3, sent=1000)
+    words = caption(frame, scene_of([frame], {"x": 4}, (0,)))
+    assert words.startswith("Device 0 and the 3 others along X exchange parts 3 times") and "1.00 kB" in words
+
+
 def test_both_ways_round_a_ring() -> None:
     """Catches blocks of a ring that is gone both ways told in the order of one."""
     devices = tuple((place,) for place in range(5))

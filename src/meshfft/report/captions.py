@@ -14,7 +14,8 @@ def caption(frame: Frame, scene: Scene) -> str:
         return f"Every device holds a block of {times(frame.layout.block)}."
     sent = f" Every device sends {quantity(frame.sent, 'B')}." if frame.sent else " Nothing is sent."
     hidden = f" In {frame.chunks} chunks: while one travels the next is transformed." if frame.chunks > 1 else ""
-    return f"{_what(frame, scene)}{_resized(frame)}{sent}{hidden}"
+    apart = f" In {frame.rounds} parts." if frame.pieces and frame.rounds > 1 and not hidden else ""
+    return f"{_what(frame, scene)}{_resized(frame)}{sent}{hidden}{apart}"
 
 
 def _what(frame: Frame, scene: Scene) -> str:
@@ -32,6 +33,11 @@ def _what(frame: Frame, scene: Scene) -> str:
         what = "sums" if frame.sums else "blocks"
         return (
             f"The {what} of {_others(others)} along {lines} pass by {who}, which has its part of the matrix for each."
+        )
+    if frame.gathering:
+        often = "once" if frame.rounds == 1 else f"{frame.rounds} times"
+        return (
+            f"{who.capitalize()} and {_others(others)} along {lines} exchange parts {often}, and transform in between."
         )
     return f"Every line along {lines} lies on one device, which transforms it alone."
 

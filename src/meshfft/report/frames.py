@@ -28,6 +28,7 @@ class Frame(NamedTuple):
         pieces: what the followed device holds now, by who held it before; empty where nothing changed hands.
         passing: the ring round which blocks or sums travel, from the followed device on; empty where none do.
         gathering: those that exchange parts without a change of layout, as `passing`.
+        rounds: in how many exchanges, all to all.
         two_way: the ring is gone both ways.
         sums: what travels are sums.
         sent: bytes that every device sends.
@@ -43,6 +44,7 @@ class Frame(NamedTuple):
     pieces: tuple[Piece, ...] = ()
     passing: tuple[Device, ...] = ()
     gathering: tuple[Device, ...] = ()
+    rounds: int = 0
     two_way: bool = False
     sums: bool = False
     sent: int = 0
@@ -90,6 +92,7 @@ def _frame(part: _Part, done: frozenset[int], sizes: Sizes, device: Device) -> F
     kinds = {move.kind: tuple(ring(move.axes, device, sizes)) for move in work.moves if move.times}
     rings = [devices for kind, devices in kinds.items() if kind != "all-to-all" and len(devices) > 1]
     gathers = [devices for kind, devices in kinds.items() if kind == "all-to-all" and len(devices) > 1]
+    rounds = sum(move.times for move in work.moves if move.kind == "all-to-all")
     return Frame(
         part.mark,
         step.name(before),
@@ -100,6 +103,7 @@ def _frame(part: _Part, done: frozenset[int], sizes: Sizes, device: Device) -> F
         tuple(received(before, after, device, sizes)) if swapped else (),
         rings[0] if rings else (),
         gathers[0] if gathers and not swapped else (),
+        rounds,
         "two-way ring" in kinds,
         bool(getattr(step, "turned", False)),
         work.sent_bytes,

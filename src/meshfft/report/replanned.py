@@ -1,11 +1,13 @@
 """Plans of rows: what a row was measured or modelled by, planned anew, for the kind of device that it tells.
 
-A row that tells its steps vouches for the plan: one with other steps is not taken. A measured case does not tell them;
+A row that tells its steps vouches for the plan: one with other steps is not taken, but for how a step computes, in
+brackets, which moves nothing. A measured case does not tell them;
 its walk is the one that meshfft finds today on such devices.
 """
 
 import functools
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -93,7 +95,12 @@ def _same(shape: Any, mesh: dict[str, int], kind: str, steps: str, options: dict
     if len(shape) > MOST_DIMS or max(shape) > MOST_LENGTH or count_of(mesh) > MOST_DEVICES:
         return None
     found = _made(lambda: plan(shape, mesh=described(mesh, kind), **options))
-    return found if found is not None and found.name == steps else None
+    return found if found is not None and moves(found.name) == moves(steps) else None
+
+
+def moves(steps: str) -> str:
+    """Steps in words, without how they compute."""
+    return re.sub(r" \([^)]*\)", "", steps)
 
 
 def _made(make: Callable[[], Plan]) -> Plan | None:
