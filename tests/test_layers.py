@@ -30,6 +30,7 @@ replay calibrate
 profile
 bench
 measure files
+report
 cli
 """
 RANK = {name: rank for rank, line in enumerate(LAYERS.split("\n")) for name in line.split()}

@@ -10,6 +10,7 @@ from .bench import bench
 from .info import info, version_of
 from .plan import plan
 from .profile import profile
+from .report import report
 from .transform import transform
 
 app = typer.Typer(
@@ -21,6 +22,7 @@ app = typer.Typer(
 app.command()(transform)
 app.command()(plan)
 app.command()(profile)
+app.command()(report)
 app.command()(info)
 app.add_typer(bench, name="bench")
 
