@@ -297,7 +297,7 @@ def two(folder: Path, fault: str = "") -> list[dict[str, Any]]:
     both = [started(folder, 0, fault, address, index) for index in range(2)]
     said = [process.communicate(timeout=300) for process in both]
     assert not any(process.returncode for process in both), [text[-2000:] for _, text in said]
-    return [json.loads(out.splitlines()[-1]) for out, _ in said]
+    return [json.loads(next(line for line in out.splitlines() if line.startswith("{"))) for out, _ in said]
 
 
 def test_processes_share_the_pieces(tmp_path: Path) -> None:
