@@ -12,7 +12,7 @@ import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 
 hypothesis.settings.register_profile(
-    "meshfft", deadline=None, max_examples=int(os.environ.get("MESHFFT_EXAMPLES", "10")), print_blob=True
+    "meshfft", deadline=None, max_examples=int(os.environ.get("MESHFFT_EXAMPLES", "8")), print_blob=True
 )
 hypothesis.settings.load_profile("meshfft")
 

@@ -29,7 +29,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, 
     started = [subprocess.Popen(command, env={**os.environ, "JAX_PLATFORMS": "cpu"}, **pipes) for command in commands]
     ended = [process.communicate(timeout=120) for process in started]
     assert not any(process.returncode for process in started), [error[-3000:] for _, error in ended]
-    return folder, [json.loads(out.splitlines()[-1]) for out, _ in ended]
+    return folder, [json.loads(next(line for line in out.splitlines() if line.startswith("{"))) for out, _ in ended]
 
 
 def test_each_process_writes_its_blocks(ran: Any) -> None:
