@@ -43,8 +43,10 @@ class MpiRanks:
         """Has the ranks plan a case and check it.
 
         Raises:
-            RuntimeError: they cannot be started, or fail; with the last error they wrote.
+            RuntimeError: they cannot be started, fail (with the last error they wrote), or have no such grid.
         """
+        if case.method != SLAB and len(case.shape) < 3:
+            raise RuntimeError("a pencil needs three dimensions")
         grid = [*case.mesh, *[1] * (len(case.shape) - len(case.mesh))]
         name, merge = f"{case.name} {case.task}", case.method == SLAB
         run = self._run(case.devices)
