@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import math
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 from unittest import mock
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from reference import dft, error, mesh, noise
 from strategies import Case, cases
@@ -23,7 +25,7 @@ from meshfft.choice import find_walk
 from meshfft.hlo import collectives
 from meshfft.layout import Layout, even_cuts, from_spec
 from meshfft.primitive import bind
-from meshfft.steps import Exchange, SixStep, Swap
+from meshfft.steps import Exchange, LocalFFT, SixStep, Swap
 from meshfft.steps.six_step import sides
 from meshfft.stockham import in_place, together
 from meshfft.walk import Walk
@@ -177,6 +179,23 @@ def test_walks_in_chunks(order: str, spec: P) -> None:
     y = plan(mf.shard(x, where, spec))
     assert error(mf.gather(y, shape), dft(x, (0, 1, 2))) <= 3e-7
     assert error(mf.gather(plan.inverse(y), shape), x) <= 5e-7
+
+
+@pytest.mark.parametrize(("sizes", "spec"), [((8,), P("x")), ((2, 4), P("x", "y"))])
+def test_pieces_pass_from_step_to_step(sizes: tuple[int, ...], spec: P) -> None:
+    """Catches pieces that are joined and cut again between steps: the compiler drops that only where grids agree."""
+    where = mesh(sizes)
+    plan = mf.plan((256,) * 3, mesh=where, spec=spec, order="any", method="transpose")
+    kinds = [type(step) for step in plan.walk.steps]
+    assert kinds == [LocalFFT, Exchange, LocalFFT]
+    x = jax.ShapeDtypeStruct(plan.in_layout.storage, np.complex64, sharding=NamedSharding(where, spec))
+    entry = jax.jit(plan).lower(x).compile().as_text().split("ENTRY")[1]
+    between = [line for line in entry.splitlines() if re.search(r"/step1_Exchange|/step2_LocalFFT", line)]
+    assert any(" all-to-all(" in line for line in between)
+    copies = re.compile(
+        r"^ +%\w*(slice|concatenate|copy)[\w.]* = "
+    )  # the last one, of the result, is the program's ROOT
+    assert not [line for line in between if copies.match(line)]
 
 
 LINES = {

@@ -230,12 +230,11 @@ def _exchanges(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Ite
 
 
 def _at_once(swaps: tuple[Swap, ...], swap: Swap) -> bool:
-    """True where a swap may be done together with these, all onto one dimension or all from one."""
-    if any(set(swap.axes) & set(other.axes) for other in swaps):
-        return False
-    ends = [(other.source, other.target) for other in (*swaps, swap)]
-    sources, targets = ({end[j] for end in ends} for j in (0, 1))
-    return not sources & targets and 1 in (len(sources), len(targets))
+    """True where a swap may be done together with these: all onto one dimension or all from one, no axis twice."""
+    every = (*swaps, swap)
+    axes = [axis for one in every for axis in one.axes]
+    ends = {one.source for one in every}, {one.target for one in every}
+    return len(set(axes)) == len(axes) and 1 in map(len, ends)
 
 
 def _swaps(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Swap]:
