@@ -85,9 +85,8 @@ def _between(before: Step | None, step: Step, after: Step | None) -> Step:
         return step
     grids = [after.taken] if isinstance(after, Exchange) else []
     grids += [before.joined] if isinstance(before, Exchange) else []
-    return dataclasses.replace(
-        step, grid=max(grids, key=lambda grid: math.prod(parts for _, parts in grid), default=())
-    )
+    finest = max(grids, key=lambda grid: math.prod(parts for _, parts in grid), default=())
+    return dataclasses.replace(step, grid=finest)
 
 
 def natural_end(layout: Layout, transform: Transform) -> Layout:
