@@ -39,7 +39,7 @@ def main(source: str, target: str, numbers: list[int], fault: str = "", address:
             given: Any = array[...] if fault == "source" and index == "1" else array  # the same numbers, of no file
             run_passes(made, given, Path(target), report=report)
     except Exception as error:
-        print(json.dumps({"error": f"{type(error).__name__}: {error}"}))
+        print(json.dumps({"error": f"{type(error).__name__}: {error}"}), flush=True)
         os._exit(0)
     print(json.dumps({"bytes": sum(told), "all": made.read_bytes + made.written_bytes}))
 

@@ -316,7 +316,7 @@ print(json.dumps({{"mpi": "none", "ranks": int(sys.argv[2])}}), flush=True)
 for line in sys.stdin:
     asked = json.loads(line)
     Path("asked.jsonl").open("a").write(line)
-    if asked.get("grid") == [3, 1]:
+    if asked.get("grid") == [3, 1, 1]:
         sys.exit("Traceback\\nValueError: too many ranks")
     print(json.dumps({{"error": 0.5}} if asked["do"] == "plan" else {{"seconds": 2.5}}), flush=True)
 """
@@ -327,7 +327,7 @@ def test_ranks_are_asked_and_what_ends_them_is_told(work: Path, monkeypatch: pyt
     (work / "mpirun").write_text(MPIRUN.format(python=sys.executable))
     (work / "mpirun").chmod(0o755)
     monkeypatch.setenv("PATH", str(work), prepend=os.pathsep)
-    task, before = Task((4, 6)), set(threading.enumerate())
+    task, before = Task((4, 6, 5)), set(threading.enumerate())
     data = Data(task, 1)
     slab, pencil = PEERS["mpi4py-fft"].ways(task, (), 2)
     many = PEERS["mpi4py-fft"].ways(task, (), 3)[0]
@@ -335,6 +335,8 @@ def test_ranks_are_asked_and_what_ends_them_is_told(work: Path, monkeypatch: pyt
         first = ranks.prepare(slab, data)
         with pytest.raises(RuntimeError, match="ValueError: too many ranks"):
             ranks.prepare(many, data)
+        with pytest.raises(RuntimeError, match="a pencil needs three dimensions"):
+            ranks.prepare(PEERS["mpi4py-fft"].ways(Task((4, 6)), (), 2)[1], data)
         second = ranks.prepare(pencil, data)
         assert (first.error, first.timer(), second.timer()) == (0.5, 2.5, 2.5)
         assert first.versions == {"mpi": "none", "ranks": 2}
@@ -342,9 +344,9 @@ def test_ranks_are_asked_and_what_ends_them_is_told(work: Path, monkeypatch: pyt
         assert np.array_equal(np.load(Path(asked[0]["folder"]) / "x.npy"), data.x)
         assert np.array_equal(np.load(Path(asked[0]["folder"]) / "truth.npy"), data.truth)
     assert [(one.get("grid"), one.get("merge")) for one in asked[:3]] == [
-        ([2, 1], True),
-        ([3, 1], True),
-        ([1, 2], False),
+        ([2, 1, 1], True),
+        ([3, 1, 1], True),
+        ([1, 2, 1], False),
     ]
     assert [one["name"] for one in asked[3:]] == [asked[0]["name"], asked[2]["name"]]
     assert not Path(asked[0]["folder"]).exists() and set(threading.enumerate()) == before
