@@ -223,10 +223,11 @@ def _exchanges(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Ite
         for swaps, at in before:
             for swap in _swaps(problem, at, todo):
                 exchange, after = Exchange((*swaps, swap)), swap.after(at)
-                if after not in reached and _at_once(swaps, swap):
+                few = exchange.parts <= MOST_PIECES
+                if after not in reached and _at_once(swaps, swap) and (few or not swaps):
                     reached.add(after)
-                    yield exchange if exchange.parts <= MOST_PIECES or swaps else swap
-                    queue += [(exchange.swaps, after)] * (exchange.parts <= MOST_PIECES)
+                    yield exchange if few else swap
+                    queue += [(exchange.swaps, after)] if few else []
 
 
 def _at_once(swaps: tuple[Swap, ...], swap: Swap) -> bool:
