@@ -21,13 +21,18 @@ from strategies import Case, cases
 
 import meshfft as mf
 from meshfft.apart import cut, fits, join
+from meshfft.arguments import transform_of
+from meshfft.chips import CPU
 from meshfft.choice import find_walk
 from meshfft.hlo import collectives
 from meshfft.layout import Layout, even_cuts, from_spec
+from meshfft.machine import Machine
+from meshfft.moves import MOST_PIECES, Problem, moves
 from meshfft.primitive import bind
 from meshfft.steps import Exchange, LocalFFT, SixStep, Swap
 from meshfft.steps.six_step import sides
 from meshfft.stockham import in_place, together
+from meshfft.tiers import dots
 from meshfft.walk import Walk
 
 
@@ -231,6 +236,17 @@ def test_sides_of_six_steps(length: int, parts: int, widest: float) -> None:
     assert rows is not None and rows % parts == 0 and (length // rows) % parts == 0
     assert max(rows * rows, length) / min(rows * rows, length) <= widest * 2
     assert sides(length + 1, parts) is None and sides(parts**2 * 11, parts) == parts
+
+
+@pytest.mark.parametrize("spec", [P("x", "y"), P(("x", "y"))])
+def test_no_exchange_of_many_pieces(spec: P) -> None:
+    """Catches swaps joined until a program has hundreds of arrays: only as many pieces as MOST_PIECES are exchanged."""
+    shape = (256,) * 3
+    start = from_spec(shape, {"x": 4, "y": 8}, spec)
+    transform = transform_of((0, 1, 2), shape, None, False)
+    problem = Problem(start, transform, "transpose", start, False, Machine(CPU), 8, dots("float32", None))
+    found = [step.parts for step in moves(problem, start, problem.todo(frozenset())) if isinstance(step, Exchange)]
+    assert found and max(found) <= MOST_PIECES
 
 
 def test_auto_takes_six_steps_for_a_line() -> None:
