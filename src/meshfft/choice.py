@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from .apart import Grid
 from .arguments import Transform
@@ -20,7 +20,9 @@ from .trig import Trig
 from .walk import Walk
 
 ORDERS = ("natural", "any")
-CHUNKED_BYTES = 2**22  # of a block: below it messages are short
+MATCHED_BYTES = 2**21  # of a block whose exchanges all send pieces of one size: below it more messages cost more
+HALVED_BYTES = 2**22  # of a block whose pieces are halved
+MATCHED_PIECES = 32  # of a block
 
 
 @functools.lru_cache(maxsize=1024)
@@ -60,33 +62,45 @@ def find_walk(
 
 
 def _aligned(start: Layout, steps: tuple[Step, ...], itemsize: int) -> tuple[Step, ...]:
-    """The steps with exchanges in chunks, and where local ones take the block apart as the exchange after them does, or
-    as the one before them.
+    """The steps with exchanges in chunks, and where local ones take the block apart as the exchange before them does, or
+    as the one after them.
     """
-    chunks = _chunks(start, steps, itemsize)
-    steps = tuple(dataclasses.replace(step, chunks=chunks) if isinstance(step, Exchange) else step for step in steps)
-    pairs = itertools.zip_longest((None, *steps), steps, steps[1:])
-    return tuple(_between(before, step, after) for before, step, after in pairs if step is not None)
+    layouts = [*itertools.accumulate(steps, lambda layout, step: step.after(layout), initial=start)]
+    piece = _piece(steps, layouts, itemsize)
+    steps = tuple(_chunked(step, layout, piece) for step, layout in zip(steps, layouts, strict=False))
+    return tuple(map(_between, (None, *steps), steps, (*steps[1:], None)))
 
 
-def _chunks(start: Layout, steps: tuple[Step, ...], itemsize: int) -> Grid:
-    """Halves of the last dimension but one whose pieces divide: while one travels, the other is computed."""
-    layouts = itertools.accumulate(steps, lambda layout, step: step.after(layout), initial=start)
+def _piece(steps: Sequence[Step], layouts: Sequence[Layout], itemsize: int) -> tuple[int, ...] | None:
+    """The largest piece that all exchanges can send, so that what one joins need not be cut anew for the next; half of
+    it where blocks are large: while one half travels, the other is computed. None where one costs more than it saves.
+    """
     exchanges = [(step, at) for step, at in zip(steps, layouts, strict=False) if isinstance(step, Exchange)]
-    pieces = [step.piece(at) for step, at in exchanges]
-    if any(math.prod(at.block) * itemsize < CHUNKED_BYTES for _, at in exchanges):
-        return ()
-    halves = [dim for dim in range(start.ndim - 1) if all(piece[dim] % 2 == 0 for piece in pieces)]
-    return ((halves[-1], 2),) if halves else ()
+    nbytes = min((math.prod(at.block) * itemsize for _, at in exchanges), default=0)
+    if nbytes < MATCHED_BYTES:
+        return None
+    piece = [math.gcd(*sizes) for sizes in zip(*(step.piece(at) for step, at in exchanges), strict=True)]
+    halves = [dim for dim, size in enumerate(piece[:-1]) if size % 2 == 0]
+    if halves and nbytes >= HALVED_BYTES:
+        piece[halves[-1]] //= 2
+    many = max(math.prod(step.piece(at)) * step.parts // max(math.prod(piece), 1) for step, at in exchanges)
+    return tuple(piece) if many <= MATCHED_PIECES else None
+
+
+def _chunked(step: Step, layout: Layout, piece: tuple[int, ...] | None) -> Step:
+    if piece is None or not isinstance(step, Exchange):
+        return step
+    chunks = [(dim, size // piece[dim]) for dim, size in enumerate(step.piece(layout)) if size > piece[dim]]
+    return dataclasses.replace(step, chunks=tuple(chunks))
 
 
 def _between(before: Step | None, step: Step, after: Step | None) -> Step:
     if not (isinstance(step, LocalFFT) and step.engine == "cached"):
         return step
-    grids = [after.taken] if isinstance(after, Exchange) else []
-    grids += [before.joined] if isinstance(before, Exchange) else []
+    grids = [before.joined] if isinstance(before, Exchange) else []
+    grids += [after.taken] if isinstance(after, Exchange) else []
     finest = max(grids, key=lambda grid: math.prod(parts for _, parts in grid), default=())
-    return dataclasses.replace(step, grid=finest)
+    return dataclasses.replace(step, grid=tuple(sorted(finest, key=lambda cut: cut[0])))
 
 
 def natural_end(layout: Layout, transform: Transform) -> Layout:

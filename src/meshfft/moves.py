@@ -254,11 +254,12 @@ def _evasions(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iter
 
 
 def _targets(problem: Problem, layout: Layout, source: int, todo: dict[int, Matrix]) -> list[int]:
-    """Where axes may go. A plain transpose sends least: axes that need not come back move once, so not onto a cut
-    dimension that is still to be opened."""
+    """Where axes may go. A plain transpose sends least, unless copies cost more than sending: axes that need not come
+    back move once, so not onto a cut dimension that is still to be opened."""
     others = [d for d in range(layout.ndim) if d != source]
     free = [d for d in others if d not in todo or layout.parts[d] == 1]
-    return free or others if problem.goal is None and problem.method == "transpose" else others
+    least = problem.goal is None and problem.method == "transpose" and not problem.machine.chip.cached
+    return free or others if least else others
 
 
 def _settled(problem: Problem, dim: int, cuts: Cuts) -> int:
