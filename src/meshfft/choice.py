@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
-from .apart import Grid
 from .arguments import Transform
 from .errors import check
 from .layout import Cut, Layout, even_cuts
@@ -62,8 +61,8 @@ def find_walk(
 
 
 def _aligned(start: Layout, steps: tuple[Step, ...], itemsize: int) -> tuple[Step, ...]:
-    """The steps with exchanges in chunks, and where local ones take the block apart as the exchange before them does, or
-    as the one after them.
+    """The steps with exchanges in chunks, and where local ones take the block apart as the exchange before them does,
+    or as the one after them.
     """
     layouts = [*itertools.accumulate(steps, lambda layout, step: step.after(layout), initial=start)]
     piece = _piece(steps, layouts, itemsize)
@@ -82,7 +81,7 @@ def _piece(steps: Sequence[Step], layouts: Sequence[Layout], itemsize: int) -> t
     piece = [math.gcd(*sizes) for sizes in zip(*(step.piece(at) for step, at in exchanges), strict=True)]
     halves = [dim for dim, size in enumerate(piece[:-1]) if size % 2 == 0]
     if halves and nbytes >= HALVED_BYTES:
-        piece[halves[-1]] //= 2
+        piece[halves[0]] //= 2
     many = max(math.prod(step.piece(at)) * step.parts // max(math.prod(piece), 1) for step, at in exchanges)
     return tuple(piece) if many <= MATCHED_PIECES else None
 

@@ -5,8 +5,7 @@ transpose: with n = a M + b and k = c + r k', by stages
 
     y[b, c] = exp(sign 2 pi i b c / N) sum_a exp(sign 2 pi i a c / r) x[a, b],   then the same over b with N <- M.
 
-A stage reads r rows and leaves its r outputs side by side, so that what it reads r times is in the nearest cache. That
-leaves the digits of k in reverse order, and the columns are turned as they are written back.
+A stage leaves its r outputs behind one another, before the k that are done (Stockham), so that the last is in order.
 
 Tables are made in float64 on the host from exact integer phases and rounded once.
 """
@@ -25,7 +24,8 @@ from .apart import Grid, Pieces, cut, fits, join
 from .chirp import prime_factors
 
 COLUMN_BYTES = 2**17  # columns worked on at a time
-ROW_BYTES = 2**19  # lines worked on at a time, and a plane whose two dimensions are done at once: a quarter of 2 MiB
+ROW_BYTES = 2**17  # lines worked on at a time
+PLANE_BYTES = 2**19  # a plane whose two dimensions are done at once: a quarter of a second cache of 2 MiB
 NARROWEST = 16  # elements behind the dimension, below which vector units idle
 LARGEST = 7  # radix
 
@@ -47,7 +47,7 @@ def by_columns(block: Sequence[int], dim: int, length: int) -> bool:
 def together(block: Sequence[int], itemsize: int, dims: Sequence[int]) -> list[tuple[int, ...]]:
     """The dimensions done at once, one group after the other: the last two where a plane of them fits in the cache."""
     left, pair = sorted(dims), [len(block) - 2, len(block) - 1]
-    if left[-2:] == pair and math.prod(block[-2:]) * itemsize <= ROW_BYTES:
+    if left[-2:] == pair and math.prod(block[-2:]) * itemsize <= PLANE_BYTES:
         return [tuple(pair), *((dim,) for dim in left[:-2])]
     return [(dim,) for dim in reversed(left)]
 
@@ -149,31 +149,31 @@ def _lines(part: Array, group: tuple[int, ...], sign: int) -> Array:
 
 
 def _columns(lines: Array, sign: int) -> Array:
-    """The FFT along dimension 0 of (N, columns)."""
-    digits, left = radices(lines.shape[0]), lines.shape[0]
-    shape, done = lines.shape, 1
-    for radix in digits:
+    """The FFT along dimension 0 of (N, columns): stages of (left, done, columns)."""
+    shape, left = lines.shape, lines.shape[0]
+    lines = lines[:, None]
+    for radix in radices(left):
         left //= radix
-        lines = _butterfly(lines.reshape(radix, left, done, -1), sign)
+        outputs = _butterfly([lines[a * left : (a + 1) * left] for a in range(radix)], sign)
         if left > 1:
-            lines = lines * table(left, radix, radix * left, sign, lines.dtype)[:, None, :, None]
-        done *= radix
-    turned = lines.reshape(*digits, shape[1]).transpose(*reversed(range(len(digits))), len(digits))
-    return turned.reshape(shape)
+            phases = table(left, radix, radix * left, sign, lines.dtype)[:, :, None, None]
+            outputs = [y * phases[:, c] if c else y for c, y in enumerate(outputs)]
+        lines = jnp.stack(outputs, 1).reshape(left, -1, shape[1])
+    return lines.reshape(shape)
 
 
-def _butterfly(x: Array, sign: int) -> Array:
-    """The DFT over dimension 0 of (radix, rest, done, columns), whose outputs come out before the columns."""
+def _butterfly(x: Sequence[Array], sign: int) -> list[Array]:
+    """The DFT of as many arrays as the radix."""
     if (radix := len(x)) == 4:
         even, odd, turned = x[0] + x[2], x[1] + x[3], _quarter(x[1] - x[3], sign)
-        return jnp.stack([even + odd, x[0] - x[2] + turned, even - odd, x[0] - x[2] - turned], -2)
+        return [even + odd, x[0] - x[2] + turned, even - odd, x[0] - x[2] - turned]
     if radix == 2:
-        return jnp.stack([x[0] + x[1], x[0] - x[1]], -2)
+        return [x[0] + x[1], x[0] - x[1]]
     if radix == 3:
         pair, turned = x[1] + x[2], _quarter((x[1] - x[2]) * math.sqrt(0.75), sign)
-        return jnp.stack([x[0] + pair, x[0] - pair * 0.5 + turned, x[0] - pair * 0.5 - turned], -2)
-    roots = table(radix, radix, radix, sign, x.dtype)
-    return jnp.stack([sum(x[a] * roots[a, c] for a in range(1, radix)) + x[0] for c in range(radix)], -2)
+        return [x[0] + pair, x[0] - pair * 0.5 + turned, x[0] - pair * 0.5 - turned]
+    roots = table(radix, radix, radix, sign, x[0].dtype)
+    return [sum(x[a] * roots[a, c] for a in range(1, radix)) + x[0] for c in range(radix)]
 
 
 def _quarter(x: Array, sign: int) -> Array:
