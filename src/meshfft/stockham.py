@@ -149,9 +149,12 @@ def _lines(part: Array, group: tuple[int, ...], sign: int) -> Array:
 
 
 def _columns(lines: Array, sign: int) -> Array:
-    """The FFT along dimension 0 of (N, columns): stages of (left, done, columns)."""
+    """The FFT along dimension 0 of (N, columns): stages of (left, done, columns).
+
+    The barrier has the lines brought into the cache first: gathered by the first stage, they are not read as vectors.
+    """
     shape, left = lines.shape, lines.shape[0]
-    lines = lines[:, None]
+    lines = lax.optimization_barrier(lines)[:, None]
     for radix in radices(left):
         left //= radix
         outputs = _butterfly([lines[a * left : (a + 1) * left] for a in range(radix)], sign)

@@ -20,7 +20,7 @@ from .base import shift
 from .swap import Swap
 
 PASSES = 4  # sending reads and writes the block; so does packing or unpacking where no step beside it works on pieces
-STRIDED = 4  # passes more where pieces are parts of the last dimension: short runs, one beside the other
+STRIDED = 8  # passes more where pieces are parts of the last dimension: short runs, one beside the other
 
 
 @dataclasses.dataclass(frozen=True)
