@@ -81,7 +81,7 @@ def _piece(steps: Sequence[Step], layouts: Sequence[Layout], itemsize: int) -> t
     piece = [math.gcd(*sizes) for sizes in zip(*(step.piece(at) for step, at in exchanges), strict=True)]
     halves = [dim for dim, size in enumerate(piece[:-1]) if size % 2 == 0]
     if halves and nbytes >= HALVED_BYTES:
-        piece[halves[0]] //= 2
+        piece[max(halves, key=piece.__getitem__)] //= 2
     many = max(math.prod(step.piece(at)) * step.parts // max(math.prod(piece), 1) for step, at in exchanges)
     return tuple(piece) if many <= MATCHED_PIECES else None
 
