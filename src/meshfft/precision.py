@@ -215,7 +215,7 @@ def _by_tiles(multiply: Callable[..., Array], x: Planes, total: Sums | None, dim
     shape, out = out[0].shape, tuple(plane.reshape(before, -1, after) for plane in out)
     lines = before > 1 and after < TILE
     length, times = (before, 1) if lines else (after, before)
-    width = min(length, max(1, TILE // after) if lines else TILE if before > 1 else after)
+    width = min(length, max(1, TILE // after) if lines else TILE)
 
     def tile(line: Array | int, start: Array | int, width: int, out: Planes) -> Planes:
         at = (start, 0, 0) if lines else (line, 0, start)
