@@ -147,6 +147,15 @@ def test_groups_larger_than_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
         assert error(in_place(jnp.asarray(x), dims, -1), dft(x, dims)) <= 3e-7
 
 
+@pytest.mark.parametrize("parts", [1, 2, 4])
+def test_columns_are_gathered_before_their_first_stage(parts: int) -> None:
+    """Catches a first stage that gathers what it works on: it is not compiled to vectors, and takes twice as long."""
+    work = jax.jit(lambda x: in_place(x, (0,), -1, ((0, parts),)))
+    text = str(work.lower(jax.ShapeDtypeStruct((256, 8, 64), np.complex64)).compile().as_text())
+    stages = [part for part in text.split("\n\n") if " subtract(" in part and " c64[" in part]
+    assert stages and not any(" dynamic-slice(" in stage for stage in stages)
+
+
 @contextlib.contextmanager
 def _as_if_large() -> Iterator[None]:
     """Plans for small blocks as for large ones."""
@@ -207,6 +216,16 @@ def test_pieces_pass_from_step_to_step(sizes: tuple[int, ...], spec: P, order: s
     entry = str(jax.jit(plan).lower(x).compile().as_text()).split("ENTRY")[1]
     copied = re.findall(r"^ +%(\w*(?:slice|concatenate|copy)[\w.]*) = c64", entry, re.MULTILINE)
     assert len(copied) == 16, "the pack of sixteen pieces; the result's join is the program's ROOT"
+
+
+@pytest.mark.parametrize("shape", [(254, 256, 256), (256, 250, 256), (251, 257, 255), (384, 320, 256)])
+@pytest.mark.parametrize(("sizes", "spec"), [((2, 4), P("x", "y")), ((2, 2, 2), P("x", "y", "z"))])
+def test_pieces_of_one_size_are_few(shape: tuple[int, ...], sizes: tuple[int, ...], spec: P) -> None:
+    """Catches a program of hundreds of messages where exchanges have no large piece in common."""
+    plan = mf.plan(shape, mesh=mesh(sizes), spec=spec, method="transpose")
+    exchanges = [step for step in plan.walk.steps if isinstance(step, Exchange)]
+    counts = [step.parts * math.prod(parts for _, parts in step.chunks) for step in exchanges]
+    assert counts and max(counts) <= choice.MATCHED_PIECES
 
 
 LINES = {

@@ -79,10 +79,10 @@ def _piece(steps: Sequence[Step], layouts: Sequence[Layout], itemsize: int) -> t
     if nbytes < MATCHED_BYTES:
         return None
     piece = [math.gcd(*sizes) for sizes in zip(*(step.piece(at) for step, at in exchanges), strict=True)]
-    halves = [dim for dim, size in enumerate(piece[:-1]) if size % 2 == 0]
-    if halves and nbytes >= HALVED_BYTES:
-        piece[max(halves, key=piece.__getitem__)] //= 2
     many = max(math.prod(step.piece(at)) * step.parts // max(math.prod(piece), 1) for step, at in exchanges)
+    halves = [dim for dim, size in enumerate(piece[:-1]) if size % 2 == 0]
+    if halves and nbytes >= HALVED_BYTES and 2 * many <= MATCHED_PIECES:
+        piece[max(halves, key=piece.__getitem__)] //= 2
     return tuple(piece) if many <= MATCHED_PIECES else None
 
 

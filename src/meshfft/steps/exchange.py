@@ -32,7 +32,7 @@ class Exchange:
 
     Attributes:
         swaps: as they would follow one another. No axis moves twice, and none arrives in a dimension that another left.
-        chunks: how each piece is cut again, so that one chunk is computed while another travels, each in an all_to_all.
+        chunks: how each piece is cut again, to what all exchanges of a walk can send; each chunk in an all_to_all.
     """
 
     swaps: tuple[Swap, ...]
