@@ -33,10 +33,11 @@ TABLE = {
 METHODS = ("auto", "transpose", "cooley-tukey", "kdft")
 
 
-def _plan(name: str, method: str, order: str, scale: int = 1) -> mf.Plan | None:
+def _plan(name: str, method: str, order: str, scale: int = 1, topology: str | None = None) -> mf.Plan | None:
     shape, sizes, spec, axes = TABLE[name]
+    shape, where = tuple(scale * n for n in shape), mesh(sizes)
     try:
-        return mf.plan([scale * n for n in shape], mesh=mesh(sizes), spec=spec, axes=axes, method=method, order=order)
+        return mf.plan(shape, mesh=where, spec=spec, axes=axes, method=method, order=order, topology=topology)
     except ValueError as refused:
         assert method in ("transpose", "cooley-tukey") and "use method='auto'" in str(refused)
         return None
@@ -88,11 +89,17 @@ def test_bytes_of_transposes(name: str) -> None:
     assert len(swaps) <= cut and free.work.sent_bytes <= natural.work.sent_bytes
 
 
-@pytest.mark.parametrize(("name", "share"), [("slab", 0.5), ("pencil", 0.5), ("2-D", 0.65), ("block", 0.65)])
-def test_any_order_halves_the_traffic(name: str, share: float) -> None:
-    """Catches a free order that is not used. A block's axes pile up as they leave, so 1.75 V of 3 V is its least."""
-    natural, free = _plan(name, "transpose", "natural", 16), _plan(name, "transpose", "any", 16)
-    assert natural and free and free.work.sent_bytes <= share * natural.work.sent_bytes
+@pytest.mark.parametrize(
+    ("name", "share", "on_cpu"), [("slab", 0.5, 0.5), ("pencil", 0.5, 0.8), ("2-D", 0.65, 0.65), ("block", 0.65, 0.65)]
+)
+def test_any_order_halves_the_traffic(name: str, share: float, on_cpu: float) -> None:
+    """Catches a free order that is not used. A block's axes pile up as they leave, so 1.75 V of 3 V is its least.
+
+    On CPUs, where copies cost more than sending, the axes of a pencil go round by X: the last dimension is not cut.
+    """
+    for topology, least in (("h100:8", share), (None, on_cpu)):
+        natural, free = (_plan(name, "transpose", order, 16, topology) for order in ("natural", "any"))
+        assert natural and free and free.work.sent_bytes <= least * natural.work.sent_bytes
 
 
 @pytest.mark.parametrize("p", [2, 3, 8])

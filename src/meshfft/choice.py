@@ -65,30 +65,36 @@ def _aligned(start: Layout, steps: tuple[Step, ...], itemsize: int) -> tuple[Ste
     or as the one after them.
     """
     layouts = [*itertools.accumulate(steps, lambda layout, step: step.after(layout), initial=start)]
-    piece = _piece(steps, layouts, itemsize)
-    steps = tuple(_chunked(step, layout, piece) for step, layout in zip(steps, layouts, strict=False))
+    exchanges = [(step, at) for step, at in zip(steps, layouts, strict=False) if isinstance(step, Exchange)]
+    pieces = iter(_pieces(exchanges, itemsize) if exchanges else ())
+    steps = tuple(
+        _in_chunks(step, at, next(pieces)) if isinstance(step, Exchange) else step
+        for step, at in zip(steps, layouts, strict=False)
+    )
     return tuple(map(_between, (None, *steps), steps, (*steps[1:], None)))
 
 
-def _piece(steps: Sequence[Step], layouts: Sequence[Layout], itemsize: int) -> tuple[int, ...] | None:
-    """The largest piece that all exchanges can send, so that what one joins need not be cut anew for the next; half of
-    it where blocks are large: while one half travels, the other is computed. None where one costs more than it saves.
+def _pieces(exchanges: Sequence[tuple[Exchange, Layout]], itemsize: int) -> list[tuple[int, ...]]:
+    """What each exchange sends to a device at a time. All the same where that leaves few pieces: what one joins need
+    not be cut anew for the next. Half of it where blocks are large: while one half travels, the other is computed.
     """
-    exchanges = [(step, at) for step, at in zip(steps, layouts, strict=False) if isinstance(step, Exchange)]
-    nbytes = min((math.prod(at.block) * itemsize for _, at in exchanges), default=0)
+    whole = [step.piece(at) for step, at in exchanges]
+    nbytes = min(math.prod(at.block) * itemsize for _, at in exchanges)
     if nbytes < MATCHED_BYTES:
-        return None
-    piece = [math.gcd(*sizes) for sizes in zip(*(step.piece(at) for step, at in exchanges), strict=True)]
-    many = max(math.prod(step.piece(at)) * step.parts // max(math.prod(piece), 1) for step, at in exchanges)
-    halves = [dim for dim, size in enumerate(piece[:-1]) if size % 2 == 0]
-    if halves and nbytes >= HALVED_BYTES and 2 * many <= MATCHED_PIECES:
-        piece[max(halves, key=piece.__getitem__)] //= 2
-    return tuple(piece) if many <= MATCHED_PIECES else None
+        return whole
+    common = tuple(math.gcd(*sizes) for sizes in zip(*whole, strict=True))
+    parts = (math.prod(piece) * step.parts for piece, (step, _) in zip(whole, exchanges, strict=True))
+    many = max(parts) // max(math.prod(common), 1)
+    sent = [common] * len(whole) if many <= MATCHED_PIECES else whole
+    halves = [dim for dim in range(len(common) - 1) if all(piece[dim] % 2 == 0 for piece in sent)]
+    if not halves or nbytes < HALVED_BYTES or MATCHED_PIECES // 2 < many <= MATCHED_PIECES:
+        return sent
+    longest = max(reversed(halves), key=lambda dim: min(piece[dim] for piece in sent))
+    return [tuple(size // 2 if dim == longest else size for dim, size in enumerate(piece)) for piece in sent]
 
 
-def _chunked(step: Step, layout: Layout, piece: tuple[int, ...] | None) -> Step:
-    if piece is None or not isinstance(step, Exchange):
-        return step
+def _in_chunks(step: Exchange, layout: Layout, piece: tuple[int, ...]) -> Exchange:
+    """The exchange of such pieces."""
     chunks = [(dim, size // piece[dim]) for dim, size in enumerate(step.piece(layout)) if size > piece[dim]]
     return dataclasses.replace(step, chunks=tuple(chunks))
 
