@@ -64,13 +64,10 @@ def _aligned(start: Layout, steps: tuple[Step, ...], itemsize: int) -> tuple[Ste
     """The steps with exchanges in chunks, and where local ones take the block apart as the exchange before them does,
     or as the one after them.
     """
-    layouts = [*itertools.accumulate(steps, lambda layout, step: step.after(layout), initial=start)]
-    exchanges = [(step, at) for step, at in zip(steps, layouts, strict=False) if isinstance(step, Exchange)]
+    pairs = Walk(start, steps).pairs
+    exchanges = [(step, at) for step, at in pairs if isinstance(step, Exchange)]
     pieces = iter(_pieces(exchanges, itemsize) if exchanges else ())
-    steps = tuple(
-        _in_chunks(step, at, next(pieces)) if isinstance(step, Exchange) else step
-        for step, at in zip(steps, layouts, strict=False)
-    )
+    steps = tuple(_in_chunks(step, at, next(pieces)) if isinstance(step, Exchange) else step for step, at in pairs)
     return tuple(map(_between, (None, *steps), steps, (*steps[1:], None)))
 
 
@@ -85,9 +82,10 @@ def _pieces(exchanges: Sequence[tuple[Exchange, Layout]], itemsize: int) -> list
     common = tuple(math.gcd(*sizes) for sizes in zip(*whole, strict=True))
     parts = (math.prod(piece) * step.parts for piece, (step, _) in zip(whole, exchanges, strict=True))
     many = max(parts) // max(math.prod(common), 1)
-    sent = [common] * len(whole) if many <= MATCHED_PIECES else whole
+    matched = many <= MATCHED_PIECES
+    sent = [common] * len(whole) if matched else whole
     halves = [dim for dim in range(len(common) - 1) if all(piece[dim] % 2 == 0 for piece in sent)]
-    if not halves or nbytes < HALVED_BYTES or MATCHED_PIECES // 2 < many <= MATCHED_PIECES:
+    if not halves or nbytes < HALVED_BYTES or (matched and 2 * many > MATCHED_PIECES):
         return sent
     longest = max(reversed(halves), key=lambda dim: min(piece[dim] for piece in sent))
     return [tuple(size // 2 if dim == longest else size for dim, size in enumerate(piece)) for piece in sent]
