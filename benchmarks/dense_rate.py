@@ -1,10 +1,11 @@
 """How near the dense 3-D KDFT comes to the machine's matrix-product rate: 256^3 complex64 on 8 CPU devices.
 
-    python benchmarks/dense_rate.py [--rounds 5] [--rows FILE]
+    python benchmarks/dense_rate.py [--only TEXT] [--rounds 5] [--rows FILE]
 
 In one run, interleaved: a float32 product of two 4096^2 matrices on all cores; the real products that a ring step
-consists of, alone, at their sizes, whole and in tiles; one hop of every block; taking a complex array apart and putting
-it together; and mf.kdftn on three meshes, of a complex array and of planes.
+consists of, alone, whole and at the size of a tile; one hop of every block; taking a complex array apart and putting
+it together; and mf.kdftn on three meshes, of a complex array and of planes. With `--only` the product, and what has
+that text in its name.
 Useful operations are 8 for a complex multiplication and addition (4 real multiplications) or 6 (3).
 """
 
@@ -38,9 +39,11 @@ Job = tuple[Callable[[], Any], float]  # what to call, and the operations it doe
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="")
     parser.add_argument("--rows", type=Path)
     options = parser.parse_args()
-    jobs = {"one product, 4096^2": large(), **parts(), **transforms()}
+    others = {**parts(), **transforms()}
+    jobs = {"one product, 4096^2": large(), **{name: job for name, job in others.items() if options.only in name}}
     for call, _ in jobs.values():
         jax.block_until_ready(call())
     times = interleaved([timer(call) for call, _ in jobs.values()], options.rounds)

@@ -1,12 +1,17 @@
 """Truth: the direct sum in float64, and random inputs, layouts and meshes to hold against it."""
 
-from collections.abc import Sequence
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
+from unittest import mock
 
 import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh
+
+from meshfft import chips, dispatch, topology
 
 AXES = "xyzw"
 TWO_PI = Fraction(6_28318530717958647692528676655900576839433879875021164194989, 10**59)
@@ -62,3 +67,17 @@ def mesh(sizes: Sequence[int], kind: AxisType = AxisType.Auto) -> Mesh:
     """A mesh with axes x, y, z, w over the first devices."""
     count = int(np.prod(sizes))
     return jax.make_mesh(tuple(sizes), tuple(AXES[: len(sizes)]), (kind,) * len(sizes), devices=jax.devices()[:count])
+
+
+@contextlib.contextmanager
+def chips_without_caches(wanted: bool = True) -> Iterator[None]:
+    """Plans as for chips whose dense products go by planes, as those of TPUs and GPUs do."""
+    row = dataclasses.replace(chips.CPU, cached=not wanted)
+    with contextlib.ExitStack() as stack:
+        for module in (topology, dispatch):
+            stack.enter_context(mock.patch.object(module, "chip_for", lambda *of: row))
+        topology.machine_of.cache_clear()
+        try:
+            yield
+        finally:
+            topology.machine_of.cache_clear()

@@ -1,5 +1,6 @@
 """The KDFT at any points of the z-plane: value, sharding, collectives, adjoint, and gradients in array and points."""
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from jax import Array
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from reference import error, in_turns, mesh, noise, powers, separable
+from reference import chips_without_caches, error, in_turns, mesh, noise, powers, separable
 from strategies import SIZES, Case, cases
 
 import meshfft as mf
@@ -82,16 +83,9 @@ def test_any_points_of_any_case(case: Case, method: str, order: str, data: st.Da
     kinds = data.draw(st.lists(KINDS, min_size=len(case.axes), max_size=len(case.axes)))
     counts, seed = [data.draw(st.sampled_from(SIZES)) for _ in kinds], data.draw(SEEDS)
     points = [drawn(kind, m, seed + j) for j, (kind, m) in enumerate(zip(kinds, counts, strict=True))]
-    plan = mf.plan(
-        case.shape,
-        mesh=mesh(case.mesh),
-        spec=case.spec,
-        axes=case.axes,
-        points=points,
-        method=method,
-        order=order,
-        norm="ortho",
-    )
+    how = {"axes": case.axes, "points": points, "method": method, "order": order, "norm": "ortho"}
+    with chips_without_caches(data.draw(st.booleans())):
+        plan = mf.plan(case.shape, mesh=mesh(case.mesh), spec=case.spec, **how)
     hold(plan, [matrix(p, case.shape[d]) for p, d in zip(points, case.axes, strict=True)], seed)
 
 
@@ -111,13 +105,15 @@ TABLE = {
 }
 
 
+@pytest.mark.parametrize("planes", [False, True])
 @pytest.mark.parametrize("name", TABLE)
-def test_points_along_every_axis(name: str) -> None:
+def test_points_along_every_axis(name: str, planes: bool) -> None:
     """Catches a gather, a wrong number of hops, and fewer, as many or more points than inputs that are mixed up."""
     shape, counts, sizes, spec = TABLE[name]
     kinds = ("turns", "z", "radians")
     points = [drawn(kind, m, m) for kind, m in zip(kinds, counts, strict=False)]
-    plan = mf.plan(shape, mesh=mesh(sizes), spec=spec, points=points, method="kdft")
+    with chips_without_caches(planes):
+        plan = mf.plan(shape, mesh=mesh(sizes), spec=spec, points=points, method="kdft")
     hold(plan, [matrix(p, n) for p, n in zip(points, shape, strict=True)], len(name))
 
 
@@ -209,9 +205,15 @@ def _all_reduced(text: str) -> list[int]:
     return [int(np.prod([int(n) for n in size.split(",") if n])) for many in sizes for size in many]
 
 
+@pytest.mark.parametrize("planes", [False, True])
 @pytest.mark.parametrize(("shape", "sizes", "spec"), [((16,), (8,), P("x")), ((8, 16, 8), (2, 2, 2), P("x", "y", "z"))])
-def test_gradients_of_sharded_arrays_and_their_collectives(shape: tuple, sizes: tuple, spec: P) -> None:
+def test_gradients_of_sharded_arrays_and_their_collectives(shape: tuple, sizes: tuple, spec: P, planes: bool) -> None:
     """Catches an array that is gathered, or summed, for its points' sake: only sums of as many numbers may be."""
+    with chips_without_caches(planes):
+        _gradients_and_their_collectives(shape, sizes, spec)
+
+
+def _gradients_and_their_collectives(shape: tuple, sizes: tuple, spec: P) -> None:
     devices, m = mesh(sizes), 8
     angles = [jnp.asarray(np.random.default_rng().random(m), jnp.float32) for _ in shape]
     x, z = (mf.shard(noise(n, seed=1), devices, spec) for n in (shape, [m] * len(shape)))
@@ -317,7 +319,8 @@ def test_planes_in_planes_out(shape: tuple, counts: tuple, sizes: tuple) -> None
     """Catches planes that are joined on the way, and a gradient that is not the adjoint in real numbers."""
     spec = P(*"xy"[: len(shape)])
     points = [drawn(kind, m, m) for kind, m in zip(("z", "turns"), counts, strict=False)]
-    plan = mf.plan(shape, mesh=mesh(sizes), spec=spec, points=points, method="kdft")
+    with chips_without_caches():
+        plan = mf.plan(shape, mesh=mesh(sizes), spec=spec, points=points, method="kdft")
     x = noise(shape)
     a = mf.shard(x, mesh(sizes), spec)
     planes = (jnp.real(a), jnp.imag(a))
@@ -362,9 +365,10 @@ def test_planes_that_do_not_match_are_refused() -> None:
         mf.kdftn((cut, mf.shard(np.ones(8, np.float32), mesh((8,)), P())), points)
 
 
+@pytest.mark.parametrize("cached", [False, True])
 @pytest.mark.parametrize("precision", ["float32", "bf16", "bf16x3", "bf16x6"])
 @pytest.mark.parametrize("multiplications", [3, 4])
-def test_gradient_of_planes_in_every_tier(precision: str, multiplications: int) -> None:
+def test_gradient_of_planes_in_every_tier(precision: str, multiplications: int, cached: bool) -> None:
     """Catches a table of split terms that is not conjugated: of planes the transpose is the adjoint."""
     x, ct = noise((8,), seed=1), noise((5,), seed=2)
     turns = np.random.default_rng(3).random(5)
@@ -373,7 +377,8 @@ def test_gradient_of_planes_in_every_tier(precision: str, multiplications: int) 
         way = {"precision": precision, "multiplications": multiplications}
         return tuple(mf.kdftn((re, im), mf.Points.turns(turns), **way))  # type: ignore[arg-type]
 
-    _, pull = jax.vjp(planes, jnp.asarray(x.real), jnp.asarray(x.imag))
+    with chips_without_caches(not cached):
+        _, pull = jax.vjp(planes, jnp.asarray(x.real), jnp.asarray(x.imag))
     re, im = pull((jnp.asarray(ct.real), jnp.asarray(ct.imag)))
     adjoint = np.exp(2j * np.pi * np.outer(np.arange(8), turns)) @ ct
     assert error(np.asarray(re) + 1j * np.asarray(im), adjoint) <= {"bf16": 1e-2, "bf16x3": 2e-5}.get(precision, 1e-6)
@@ -419,3 +424,25 @@ def test_stages_solve_their_own_dimension() -> None:
     x = noise((8, 8))
     for stage in plan.stages:
         assert error(mf.gather(stage.solve(stage(x)).value, (8, 8)), x) <= 1e-6
+
+
+def test_on_cpus_a_ring_of_two_reads_and_writes_blocks_once() -> None:
+    """Catches blocks copied, taken apart or filled with zeros as wholes: only hops make them, and loops in place."""
+    plan = mf.plan((64,) * 3, mesh=mesh((2, 2, 2)), spec=P("x", "y", "z"), method="kdft")
+    x = jax.ShapeDtypeStruct((64,) * 3, np.complex64, sharding=NamedSharding(plan.mesh, P("x", "y", "z")))
+    text = jax.jit(plan).lower(x).compile().as_text() or ""
+    made = re.findall(r"^ +(?:ROOT )?%([\w.-]+) = \w+\[([\d,]+)\]\S* ([\w-]+)\(", _outside_of_fusions(text), re.M)
+    whole = [(name, kind) for name, shape, kind in made if math.prod(map(int, shape.split(","))) == 32**3]
+    views = {"parameter", "get-tuple-element", "bitcast"}
+    others = [name for name, kind in whole if kind not in {*views, "collective-permute"}]
+    assert sum(kind == "collective-permute" for _, kind in whole) == 3
+    assert len(others) == 3 and all("dynamic-update-slice_fusion" in name for name in others), others
+
+
+def _outside_of_fusions(text: str) -> str:
+    """A compiled program without the bodies of its fusions, which make no arrays in memory."""
+    return "\n".join(
+        part
+        for part in text.split("\n\n")
+        if not part.startswith("%fused") and "_computation" not in part.split("(")[0]
+    )

@@ -12,7 +12,7 @@ LAYERS = """
 errors
 layout work norms tiers planes limbs zplane extras atomic processes schedule hardware torus
 dtypes phase precision chirp groups chips orders hlo ring swap apart spread binned whole inverse picture
-stockham
+stockham tiles
 machine matrices local storage frequencies trig manual cutting
 real trig_local
 topology arguments meshes steps

@@ -18,33 +18,37 @@ from meshfft import operands
 from meshfft.dtypes import complex_dtype
 from meshfft.matrices import Dense
 from meshfft.planes import Planes, join, split
-from meshfft.precision import TERMS, TILE, planes_of, product
+from meshfft.precision import TERMS, planes_of, product
 from meshfft.precision import split as terms_of
 from meshfft.steps import RingDense
 from meshfft.tiers import TIERS, Dot
+from meshfft.tiles import COLUMNS, TILE, product_in_tiles
 
 FLOAT32 = Dot("float32", 4)
 
 
-@functools.partial(jax.jit, static_argnums=(2, 3))
-def _product(matrix: Array, block: Array, dim: int, dot: Dot) -> Array:
+@functools.partial(jax.jit, static_argnums=(2, 3, 4))
+def _product(matrix: Array, block: Array, dim: int, dot: Dot, tiled: bool = True) -> Array:
     """A product with a matrix held whole."""
 
     def columns(start: Array | int, size: int) -> Planes:
         return tuple(jax.lax.dynamic_slice_in_dim(plane, start, size, 1) for plane in split(matrix))
 
-    return join(planes_of(product(columns, split(block), dim, dot)))
+    if tiled:
+        return product_in_tiles([(columns, block)], dim, dot)
+    return join(planes_of(product([(columns, split(block))], dim, dot)))
 
 
-@pytest.mark.parametrize("n", [1, 7, TERMS - 1, TERMS, TERMS + 1, 3 * TERMS, 4000])
+@pytest.mark.parametrize("tiled", [True, False])
+@pytest.mark.parametrize("n", [1, 7, TERMS - 1, TERMS, TERMS + 1, COLUMNS + 1, 3 * TERMS, 4000])
 @pytest.mark.parametrize("dim", [0, 1, 2])
-def test_product_contracts_any_dimension_with_the_error_of_one_run(n: int, dim: int) -> None:
+def test_product_contracts_any_dimension_with_the_error_of_one_run(n: int, dim: int, tiled: bool) -> None:
     """Catches a run left out or taken twice, a dimension in the wrong place, and one long float sum (4e-7 at 4000)."""
     shape = [3, 4, 2]
     shape[dim] = n
     matrix, block = noise((5, n), seed=1), noise(shape, seed=2)
     truth = np.moveaxis(np.tensordot(matrix.astype(complex), block.astype(complex), (1, dim)), 0, dim)
-    assert error(_product(matrix, block, dim, FLOAT32), truth) <= 4e-7
+    assert error(_product(matrix, block, dim, FLOAT32, tiled), truth) <= 4e-7
 
 
 @pytest.mark.parametrize(
@@ -58,6 +62,31 @@ def test_every_kind_of_tile(shape: tuple[int, ...], dim: int, dot: Dot) -> None:
     matrix, block = noise((4, 130), seed=1), noise(shape, seed=2)
     truth = np.moveaxis(np.tensordot(matrix.astype(complex), block.astype(complex), (1, dim)), 0, dim)
     assert error(_product(matrix, block, dim, dot), truth) <= 6e-7
+
+
+@pytest.mark.parametrize("n", [8, TERMS, TERMS + 1, COLUMNS, COLUMNS + 1])
+@pytest.mark.parametrize("multiplications", [3, 4])
+@pytest.mark.parametrize("added", [False, True])
+def test_two_blocks_at_a_time_and_in_place(n: int, multiplications: int, added: bool) -> None:
+    """Catches one of two blocks left out, columns met by another's, and a total that is not added to."""
+    blocks = [noise((3, n, 5), seed=j) for j in range(2)]
+    matrices, total = [noise((n, n), seed=2 + j) for j in range(2)], noise((3, n, 5), seed=4) * np.float32(n) ** 0.5
+    truth = sum(np.einsum("kn,anb->akb", m.astype(complex), x) for m, x in zip(matrices, blocks, strict=True))
+    dot = Dot("float32", multiplications)
+
+    def columns(matrix: Array, start: Array | int, size: int) -> Planes:
+        return tuple(jax.lax.dynamic_slice_in_dim(plane, start, size, 1) for plane in split(matrix))
+
+    @functools.partial(jax.jit, static_argnums=3)
+    def run(matrices: list[Array], blocks: list[Array], total: Array | None, tiled: bool) -> Array:
+        makers = [functools.partial(columns, m) for m in matrices]
+        if tiled:
+            return product_in_tiles(list(zip(makers, blocks, strict=True)), 1, dot, total)
+        sums = planes_of(product(list(zip(makers, map(split, blocks), strict=True)), 1, dot))
+        return join(sums) if total is None else join(sums) + total
+
+    for tiled in (True, False):
+        assert error(run(matrices, blocks, total if added else None, tiled), truth + total * added) <= 5e-7
 
 
 def test_long_sums_lose_no_more_than_short_ones() -> None:

@@ -177,10 +177,9 @@ def test_gradient_in_a_block_matrix_is_the_transpose() -> None:
 
 
 def test_collectives() -> None:
-    """Catches a gather: a product sends p - 1 blocks of each plane along each axis, and its gradient as many."""
-    devices, spec = mesh((2, 4)), P("x", "y")
-    for planes, dtype in ((1, "float32"), (2, "complex64")):
-        hops = {"collective-permute": planes * (1 + 3)}
+    """Catches a gather, and planes that travel apart: p - 1 blocks go along each axis, and as many in the gradient."""
+    devices, spec, hops = mesh((2, 4)), P("x", "y"), {"collective-permute": 1 + 3}
+    for dtype in ("float32", "complex64"):
         a = mf.shard(noise((8, 8), dtype), devices, spec)
         matrices = [noise((8, 8), dtype, 1), blocks(noise((8, 8), dtype, 2))]
 

@@ -206,9 +206,13 @@ def _ring(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator
         if (matrix.turn if isinstance(matrix, Trig) else max(matrix.rows, matrix.columns)) < MAX_LENGTH:
             cuts, parts = layout.resize(dim, matrix.rows).cuts[dim], layout.parts[dim]
             for dot in problem.dots:
-                yield RingDense(dim, matrix, matrix.rows, cuts, dot, slot, real=real)
+                step = RingDense(dim, matrix, matrix.rows, cuts, dot, slot, real=real)
+                if problem.machine.chip.cached:
+                    yield dataclasses.replace(step, tiled=True, two_way=parts > 1)
+                    continue
+                yield step
                 if parts > 2 and problem.machine.network is not None:
-                    yield RingDense(dim, matrix, matrix.rows, cuts, dot, slot, two_way=True, real=real)
+                    yield dataclasses.replace(step, two_way=True)
 
 
 def _exchanges(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Swap | Exchange]:

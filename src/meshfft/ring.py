@@ -5,6 +5,7 @@ is used, so a hop can run under the product; the first term needs no hop and the
 A barrier ends every turn, so that no hop is put off to a later turn's product.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -41,22 +42,28 @@ def ring_sum(
     Source: Lu et al., "Large-Scale Discrete Fourier Transform on TPUs", section IV-B and Algorithm 1.
     """
 
-    def add(total: Total | None, held: Shard, s: Array) -> Total:
-        return _plus(total, term(held, s))
+    def add(total: Total | None, *held: tuple[Shard, Array]) -> Total:
+        found = functools.reduce(_plus, (term(shard, s) for shard, s in held), total)
+        assert found is not None
+        return found
 
     return ring_fold(add, shard, axis_name, two_way=two_way)
 
 
-def ring_fold(
-    add: Callable[[Total | None, Shard, Array], Total], shard: Shard, axis_name: AxisName, *, two_way: bool = False
-) -> Total:
-    """`ring_sum` for terms that are added where they are made: add(total, shard_s, s), total None at first."""
+def ring_fold(add: Callable[..., Total], shard: Shard, axis_name: AxisName, *, two_way: bool = False) -> Total:
+    """`ring_sum` for terms that are added where they are made: add(total, (shard_s, s), ...), total None at first.
+
+    With `two_way` shards are added as they come, two at a time: all of them of a ring of two, the middle one alone.
+    """
     names, size = _ring(axis_name)
     if size == 1:
-        return add(None, shard, jnp.int32(0))
+        return add(None, (shard, jnp.int32(0)))
     index = lax.axis_index(names)
-    walk = _both_ways if two_way else _one_way
-    return walk(lambda total, held, offset: add(total, held, (index + offset) % size), shard, names, size)
+
+    def numbered(total: Total | None, *held: tuple[Shard, Array | int]) -> Total:
+        return add(total, *((shard, (index + offset) % size) for shard, offset in held))
+
+    return (_both_ways if two_way else _one_way)(numbered, shard, names, size)
 
 
 def ring_scatter(term: Callable[[Array], Total], axis_name: AxisName) -> Total:
@@ -96,33 +103,30 @@ def permuted(shard: Shard, axis_name: AxisName, sources: Sequence[int]) -> Shard
     return jax.tree.map(lambda x: lax.ppermute(x, ordered, pairs), shard)
 
 
-def _one_way(add: Callable[[Any, Any, Any], Total], shard: Any, names: tuple[str, ...], size: int) -> Total:
+def _one_way(add: Callable[..., Total], shard: Any, names: tuple[str, ...], size: int) -> Total:
     def body(t: Array, carry: tuple) -> tuple:
         held, total = carry
-        return lax.optimization_barrier((handed_on(held, names, -1), add(total, held, t)))
+        return lax.optimization_barrier((handed_on(held, names, -1), add(total, (held, t))))
 
-    held, total = handed_on(shard, names, -1), add(None, shard, 0)
+    held, total = handed_on(shard, names, -1), add(None, (shard, 0))
     held, total = lax.fori_loop(1, size - 1, body, (held, total), unroll=2)  # two turns hand on without a copy
-    return add(total, held, size - 1)
+    return add(total, (held, size - 1))
 
 
-def _both_ways(add: Callable[[Any, Any, Any], Total], shard: Any, names: tuple[str, ...], size: int) -> Total:
-    def both(total: Any, ahead: Any, behind: Any, t: Array | int) -> Any:
-        return add(add(total, ahead, t), behind, size - t)
-
+def _both_ways(add: Callable[..., Total], shard: Any, names: tuple[str, ...], size: int) -> Total:
     def body(t: Array, carry: tuple) -> tuple:
         ahead, behind, total = carry
         fetched = handed_on(ahead, names, -1), handed_on(behind, names, 1)
-        return lax.optimization_barrier((*fetched, both(total, ahead, behind, t)))
+        return lax.optimization_barrier((*fetched, add(total, (ahead, t), (behind, size - t))))
 
-    pairs, ahead, total = (size - 1) // 2, handed_on(shard, names, -1), add(None, shard, 0)
+    pairs, ahead = (size - 1) // 2, handed_on(shard, names, -1)
     if pairs == 0:
-        return add(total, ahead, 1)
-    carry = lax.optimization_barrier((ahead, handed_on(shard, names, 1), total))
+        return add(None, (shard, 0), (ahead, 1))
+    carry = lax.optimization_barrier((ahead, handed_on(shard, names, 1), add(None, (shard, 0))))
     ahead, behind, total = lax.fori_loop(1, pairs, body, carry)
     middle = handed_on(ahead, names, -1) if size % 2 == 0 else None
-    total = both(total, ahead, behind, pairs)
-    return total if middle is None else add(total, middle, pairs + 1)
+    total = add(total, (ahead, pairs), (behind, size - pairs))
+    return total if middle is None else add(total, (middle, pairs + 1))
 
 
 def _mesh_order(names: tuple[str, ...]) -> tuple[tuple[str, ...], list[int]]:

@@ -1,9 +1,10 @@
 """RingDense: the paper's KDFT of one dimension, dense products while the blocks go round the ring."""
 
 import dataclasses
+import functools
 import math
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,14 +12,16 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import PartitionSpec
 
+from ..dtypes import real_dtype
 from ..hardware import Chip
 from ..layout import Cuts, Layout
 from ..manual import own
 from ..matrices import Matrix
-from ..planes import Block, Planes, in_planes
-from ..precision import LONG_TERMS, TERMS, Factors, Sums, planes_of, product
+from ..planes import Block, Planes, in_complex, in_planes
+from ..precision import LONG_TERMS, TERMS, Factors, Maker, planes_of, product
 from ..ring import ring_fold, ring_scatter
 from ..tiers import Dot
+from ..tiles import COLUMNS, product_in_tiles
 from ..work import Move, Work
 from .base import names, padded, shift, turned
 
@@ -46,6 +49,7 @@ class RingDense:
         turned: apply the transpose.
         two_way: blocks travel both ways round at once.
         real: the block is real, and travels as such.
+        tiled: blocks are multiplied a tile at a time, as caches like it, and travel as arrays; else as planes.
     """
 
     dim: int
@@ -57,7 +61,11 @@ class RingDense:
     turned: bool = False
     two_way: bool = False
     real: bool = False
-    planar: ClassVar[bool] = True
+    tiled: bool = False
+
+    @property
+    def planar(self) -> bool:
+        return not self.tiled
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -87,10 +95,10 @@ class RingDense:
         out, size = others * rows, turned(itemsize, self)
         travels = out * size if self.turned else block * itemsize
         both = self.two_way and not self.turned and parts > 2
-        sums, terms = (2, LONG_TERMS) if chip.planes else (4, TERMS)
         reals = self.products  # each reads a plane, and reads and writes a sum
         flops = self.dot.flops if reals == self.dot.multiplications else 2 * reals
-        memory = 2 * (2 * parts if chip.cached else 1) * (block * itemsize + out * size)
+        passes = 1 if not self.tiled else parts if self.turned else parts // 2 + (parts != 2)  # over the result
+        memory = 2 * ((parts if self.tiled else 1) * block * itemsize + passes * out * size)
         gauss = GAUSS_PASSES * parts * block * itemsize * (reals == 3 and not chip.cached)
         kind, times = ("two-way ring", parts // 2) if both else ("ring", parts - 1)
         return Work(
@@ -105,14 +113,23 @@ class RingDense:
             hops=parts - 1,
             moves=(Move(kind, layout.axes[self.dim], travels, times),),
             parts=parts,
-            peak_bytes=(5 if both else 3) * block * itemsize
-            + sums * out * size
-            + 3 * rows * min(columns, terms) * max(itemsize, size),
+            peak_bytes=self._peak(block * itemsize, out * size, rows * columns * max(itemsize, size), layout, chip),
         )
 
+    def _peak(self, block: int, out: int, matrix: int, layout: Layout, chip: Chip) -> int:
+        """The most bytes at a time: blocks, sums, and what is made of the matrix, of so many bytes each."""
+        both = self.two_way and not self.turned and layout.parts[self.dim] > 2
+        if not self.tiled:
+            terms = LONG_TERMS if chip.planes else TERMS
+            made = 3 * matrix * min(terms, layout.block[self.dim]) // max(layout.block[self.dim], 1)
+            return (5 if both else 3) * block + (2 if chip.planes else 4) * out + made
+        read = layout.block[self.dim] * min(layout.parts[self.dim], 2)
+        made = (7 if self.products == 3 else 5) * matrix * min(COLUMNS, read) // max(layout.block[self.dim], 1)
+        return (5 if both else 2) * block + (4 if self.turned else 1) * out + made
+
     def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
-        walk = self._turned if self.turned else self._straight
-        return in_planes(lambda planes: walk(planes, layout, operand), block)
+        walk = functools.partial(self._turned if self.turned else self._straight, layout=layout, operand=operand)
+        return in_complex(walk, block) if self.tiled else in_planes(walk, block)
 
     def store(self, operand: Any, layout: Layout, mapped: frozenset[str] = frozenset()) -> Any:
         """The operand as the walk takes it: rows where their positions are stored, columns as far as shards reach.
@@ -164,34 +181,32 @@ class RingDense:
         leaf, short = leaf[..., :reach], max(reach - leaf.shape[-1], 0)
         return xp.pad(leaf, [(0, short if d == leaf.ndim - 1 else 0) for d in range(leaf.ndim)]) if short else leaf
 
-    def _straight(self, planes: Planes, layout: Layout, operand: Any) -> Planes:
+    def _straight(self, block: Block, layout: Layout, operand: Any) -> Any:
         """Sum over shards s of M[my rows, columns of s] times the block of s."""
-        after, axes, real = self.after(layout), layout.axes[self.dim], planes[0].dtype
+        after, axes, real = self.after(layout), layout.axes[self.dim], _real(block)
         operand = self.matrix.prepare(operand, real)
         rows, kept = _positions(after, self.dim, axes, self.matrix.rows)
         starts = jnp.asarray(layout.starts(self.dim), jnp.int32)
 
-        def add(total: Sums | None, held: Planes, shard: Array) -> Sums:
-            def matrix(start: Array | int, size: int) -> Planes | Factors:
-                columns = starts[shard] + start + jnp.arange(size, dtype=jnp.int32)
-                return _masked(self.matrix.block(operand, rows, columns, real), kept)
+        def matrix(start: Array | int, size: int, shard: Array) -> Planes | Factors:
+            columns = starts[shard] + start + jnp.arange(size, dtype=jnp.int32)
+            return _masked(self.matrix.block(operand, rows, columns, real), kept)
 
-            if self.becomes == "real":
-                return _real_part(matrix, held, self.dim, self.dot, total)
-            return product(matrix, held, self.dim, self.dot, total)
+        def add(total: Any, *held: tuple[Any, Array]) -> Any:
+            return self._product([(functools.partial(matrix, shard=shard), x) for x, shard in held], total)
 
-        return planes_of(ring_fold(add, self._read(planes, layout, self.matrix.columns), axes, two_way=self.two_way))
+        return self._done(ring_fold(add, self._read(block, layout, self.matrix.columns), axes, two_way=self.two_way))
 
-    def _turned(self, planes: Planes, layout: Layout, operand: Any) -> Planes:
+    def _turned(self, block: Block, layout: Layout, operand: Any) -> Any:
         """What every device receives: sum over devices r of M[rows of r, its columns]^T times the block of r."""
-        after, axes, real = self.after(layout), layout.axes[self.dim], planes[0].dtype
+        after, axes, real = self.after(layout), layout.axes[self.dim], _real(block)
         operand = self.matrix.prepare(operand, real)
         rows, _ = _positions(layout, self.dim, axes, self.matrix.rows)
         offsets = jnp.arange(after.block[self.dim], dtype=jnp.int32)
         starts, counts = (jnp.asarray(v, jnp.int32) for v in (after.starts(self.dim), after.counts(self.dim)))
-        mine = self._read(planes, layout, self.matrix.rows)
+        mine = self._read(block, layout, self.matrix.rows)
 
-        def term(shard: Array) -> Planes:
+        def term(shard: Array) -> Any:
             columns = starts[shard] + offsets
             kept = (offsets < counts[shard]) & (columns < self.matrix.columns)
 
@@ -200,23 +215,28 @@ class RingDense:
                 block = self.matrix.block(jax.tree.map(cut, operand), _cutter(start, size, 0)(rows), columns, real)
                 return _masked(jax.tree.map(jnp.transpose, block), kept)
 
-            return planes_of(product(matrix, mine, self.dim, self.dot))
+            return self._done(self._product([(matrix, mine)], None))
 
         return ring_scatter(term, axes)
 
-    def _read(self, planes: Planes, layout: Layout, limit: int) -> Planes:
-        """The planes with zeros where the block is padding, or beyond the matrix."""
+    def _product(self, terms: Sequence[tuple[Maker, Any]], total: Any) -> Any:
+        multiply: Callable[..., Any] = product_in_tiles if self.tiled else product
+        return multiply(terms, self.dim, self.dot, total, real=self.becomes == "real")
+
+    def _done(self, sums: Any) -> Any:
+        return sums if self.tiled else planes_of(sums)
+
+    def _read(self, block: Block, layout: Layout, limit: int) -> Block:
+        """The block with zeros where it is padding, or beyond the matrix."""
         _, read = _positions(layout, self.dim, layout.axes[self.dim], limit)
         shape = [-1 if d == self.dim else 1 for d in range(layout.ndim)]
         whole = layout.even and layout.shape[self.dim] <= limit
-        return planes if whole else tuple(jnp.where(read.reshape(shape), plane, 0) for plane in planes)
+        return block if whole else jax.tree.map(lambda part: jnp.where(read.reshape(shape), part, 0), block)
 
 
-def _real_part(matrix: Callable[..., Any], held: Planes, dim: int, dot: Dot, total: Sums | None) -> Sums:
-    """The real part of a complex product, of two real ones: re re - im im."""
-    re, im = held
-    total = product(lambda start, size: matrix(start, size)[:1], (re,), dim, dot, total)
-    return product(lambda start, size: (-matrix(start, size)[1],), (im,), dim, dot, total)
+def _real(block: Block) -> np.dtype:
+    """The type of the block's planes."""
+    return real_dtype(jax.tree.leaves(block)[0].dtype)
 
 
 def _positions(layout: Layout, dim: int, axes: tuple[str, ...], limit: int) -> tuple[Array, Array]:

@@ -1,0 +1,112 @@
+"""Products of whole blocks on machines with caches, a tile at a time.
+
+Blocks are arrays, complex ones as they come. The planes of a tile are parted, multiplied, added up over all matrices
+and put together again while they are in the cache, so that memory is read and written once; a result as large as a
+block takes the last one's place.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from .planes import join, split
+from .precision import TERMS, Maker, Terms, Way, complex_sums, forms_of, in_runs, planes_of, plus
+from .tiers import Dot
+
+COLUMNS = 2 * TERMS  # of each matrix, made at once and multiplied in runs of TERMS
+TILE = 128  # positions of a tile
+
+
+class Run(NamedTuple):
+    """Columns of a matrix, in its real forms (see precision), that one sum takes in; the block and place they meet."""
+
+    forms: tuple[Terms, ...]
+    block: int
+    start: Array | int
+
+
+def product_in_tiles(
+    terms: Sequence[tuple[Maker, Array]], dim: int, dot: Dot, total: Array | None = None, *, real: bool = False
+) -> Array:
+    """`precision.product` of real or complex arrays: the sum itself, added to `total`."""
+    way, like = Way(lax.Precision.HIGHEST, dot.terms), terms[0][1]
+    before, n, after = math.prod(like.shape[:dim]), like.shape[dim], math.prod(like.shape[dim + 1 :])
+    blocks = [block.reshape(before, n, after) for _, block in terms]
+
+    def add(start: Array | int, size: int, total: Array | None) -> Array:
+        places = range(0, max(size, 1), TERMS)
+        makers = [(j, maker, at) for j, (maker, _) in enumerate(terms) for at in places]
+        runs = [
+            Run(forms_of(make(start + at, min(TERMS, size - at)), dot, way.terms), j, start + at)
+            for j, make, at in makers
+        ]
+        by_tiles = functools.partial(_by_tiles, runs, way=way, real=real)
+        if total is not None:
+            return by_tiles(blocks, total, sums=True)
+        rows, turns = runs[0].forms[0][0].shape[0], not real and len(runs[0].forms) > 1
+        dtype = like.real.dtype if real else np.result_type(like.dtype, np.complex64) if turns else like.dtype
+        if rows == n and dtype == like.dtype:
+            return by_tiles(blocks[:-1], blocks[-1])
+        return by_tiles(blocks, jnp.zeros((before, rows, after), dtype))
+
+    done = in_runs(n, COLUMNS // len(terms), add, None if total is None else total.reshape(before, -1, after))
+    return done.reshape(*like.shape[:dim], done.shape[1], *like.shape[dim + 1 :])
+
+
+def _by_tiles(
+    runs: Sequence[Run], blocks: Sequence[Array], out: Array, way: Way, real: bool, sums: bool = False
+) -> Array:
+    """The products of all runs, added to what is in `out` or written over it; where blocks leave off it is the last."""
+
+    def tile(line: Array | int, place: Array | int, many: int, wide: int, out: Array) -> Array:
+        found = []
+        for forms, j, start in runs:
+            extent = (many, forms[0][0].shape[1], wide)
+            planes = split(lax.dynamic_slice([*blocks, out][j], (line, start, place), extent))
+            found.append(complex_sums(forms, planes, functools.partial(_times, way), real))
+        y = join(planes_of(functools.reduce(plus, found)))
+        y = y + lax.dynamic_slice(out, (line, 0, place), y.shape) if sums else y
+        return lax.dynamic_update_slice(out, y, (line, 0, place))
+
+    empty = 0 in (out.size, runs[0].forms[0][0].size)
+    return out if empty else _over_tiles(tile, _varying(out, (runs, blocks)))
+
+
+def _over_tiles(tile: Callable[..., Array], out: Array) -> Array:
+    """All tiles of (before, n, after): some lines of what lies behind n, or a part of one."""
+    before, _, after = out.shape
+    lines = before > 1 and after < TILE
+    length, times = (before, 1) if lines else (after, before)
+    width = min(length, max(1, TILE // after) if lines else TILE)
+
+    def one(line: Array | int, start: Array | int, width: int, out: Array) -> Array:
+        return tile(start, 0, width, after, out) if lines else tile(line, start, 1, width, out)
+
+    full = length // width
+    out = lax.fori_loop(0, times * full, lambda i, out: one(i // full, i % full * width, width, out), out)
+    if rest := length - full * width:
+        out = lax.fori_loop(0, times, lambda i, out: one(i, full * width, rest, out), out)
+    return out
+
+
+def _times(way: Way, form: Terms, part: Array) -> Array:
+    """A real matrix times a plane of a tile (lines, n, width), as the product of two matrices."""
+    lines, n, width = part.shape
+    if width == 1:
+        return way.summed(form, part.reshape(lines, n), lambda a, x: way.dot(x, a, 1, 1))[..., None]
+    y = way.summed(form, part.swapaxes(0, 1).reshape(n, -1), lambda a, x: way.dot(a, x, 1, 0))
+    return y.reshape(-1, lines, width).swapaxes(0, 1)
+
+
+def _varying(x: Array, like: Any) -> Array:
+    """An array that varies over the manual mesh axes that others vary over, as a loop's carry must; XLA folds it."""
+    for leaf in jax.tree.leaves(like):
+        one = jnp.ravel(leaf)[0]
+        x = jnp.where(one == one, x, x)
+    return x
