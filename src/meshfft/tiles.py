@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from .planes import join, split
-from .precision import TERMS, Maker, Terms, Way, complex_sums, forms_of, in_runs, planes_of, plus
+from .planes import Planes, join, split
+from .precision import TERMS, Maker, Sums, Terms, Way, complex_sums, forms_of, in_runs, planes_of, plus
 from .tiers import Dot
 
 COLUMNS = 2 * TERMS  # of each matrix, made at once and multiplied in runs of TERMS
@@ -24,11 +24,26 @@ TILE = 128  # positions of a tile
 
 
 class Run(NamedTuple):
-    """Columns of a matrix, in its real forms (see precision), that one sum takes in; the block and place they meet."""
+    """Columns of a matrix that one sum takes in, and the block and the place that they meet.
+
+    They are its real forms (see precision); re and im, where both meet every plane, one above the other as one.
+    """
 
     forms: tuple[Terms, ...]
+    stacked: bool
     block: int
     start: Array | int
+
+    @property
+    def rows(self) -> int:
+        return self.forms[0][0].shape[0] // (1 + self.stacked)
+
+    def of(self, planes: Planes, times: Callable[[Terms, Array], Array], real: bool) -> Sums:
+        """Their product with a part of a block."""
+        if not self.stacked:
+            return complex_sums(self.forms, planes, times, real)
+        (a, b), *rest = (jnp.split(times(self.forms[0], plane), 2, axis=1) for plane in planes)
+        return (a - rest[0][1], b + rest[0][0]) if rest else (a, b)
 
 
 def product_in_tiles(
@@ -39,17 +54,18 @@ def product_in_tiles(
     before, n, after = math.prod(like.shape[:dim]), like.shape[dim], math.prod(like.shape[dim + 1 :])
     blocks = [block.reshape(before, n, after) for _, block in terms]
 
+    def run(block: int, start: Array | int, size: int) -> Run:
+        forms = forms_of(terms[block][0](start, size), dot, way.terms)
+        stacked = len(forms) == 2 and not real
+        return Run((tuple(map(_stacked, *forms)),) if stacked else forms, stacked, block, start)
+
     def add(start: Array | int, size: int, total: Array | None) -> Array:
         places = range(0, max(size, 1), TERMS)
-        makers = [(j, maker, at) for j, (maker, _) in enumerate(terms) for at in places]
-        runs = [
-            Run(forms_of(make(start + at, min(TERMS, size - at)), dot, way.terms), j, start + at)
-            for j, make, at in makers
-        ]
+        runs = [run(j, start + at, min(TERMS, size - at)) for j in range(len(terms)) for at in places]
         by_tiles = functools.partial(_by_tiles, runs, way=way, real=real)
         if total is not None:
             return by_tiles(blocks, total, sums=True)
-        rows, turns = runs[0].forms[0][0].shape[0], not real and len(runs[0].forms) > 1
+        rows, turns = runs[0].rows, runs[0].stacked or len(runs[0].forms) > 1
         dtype = like.real.dtype if real else np.result_type(like.dtype, np.complex64) if turns else like.dtype
         if rows == n and dtype == like.dtype:
             return by_tiles(blocks[:-1], blocks[-1])
@@ -59,6 +75,10 @@ def product_in_tiles(
     return done.reshape(*like.shape[:dim], done.shape[1], *like.shape[dim + 1 :])
 
 
+def _stacked(above: Array, below: Array) -> Array:
+    return jnp.concatenate([above, below])
+
+
 def _by_tiles(
     runs: Sequence[Run], blocks: Sequence[Array], out: Array, way: Way, real: bool, sums: bool = False
 ) -> Array:
@@ -66,10 +86,10 @@ def _by_tiles(
 
     def tile(line: Array | int, place: Array | int, many: int, wide: int, out: Array) -> Array:
         found = []
-        for forms, j, start in runs:
-            extent = (many, forms[0][0].shape[1], wide)
-            planes = split(lax.dynamic_slice([*blocks, out][j], (line, start, place), extent))
-            found.append(complex_sums(forms, planes, functools.partial(_times, way), real))
+        for run in runs:
+            extent = (many, run.forms[0][0].shape[1], wide)
+            planes = split(lax.dynamic_slice([*blocks, out][run.block], (line, run.start, place), extent))
+            found.append(run.of(planes, functools.partial(_times, way), real))
         y = join(planes_of(functools.reduce(plus, found)))
         y = y + lax.dynamic_slice(out, (line, 0, place), y.shape) if sums else y
         return lax.dynamic_update_slice(out, y, (line, 0, place))
