@@ -20,7 +20,8 @@ from .precision import TERMS, Maker, Sums, Terms, Way, complex_sums, forms_of, i
 from .tiers import Dot
 
 COLUMNS = 2 * TERMS  # of each matrix, made at once and multiplied in runs of TERMS
-TILE = 128  # positions of a tile
+TILE = 128  # positions of a tile where devices share the cores, each with its own
+WIDE = 512  # where one device has them all, which work on a tile together
 
 
 class Run(NamedTuple):
@@ -47,7 +48,13 @@ class Run(NamedTuple):
 
 
 def product_in_tiles(
-    terms: Sequence[tuple[Maker, Array]], dim: int, dot: Dot, total: Array | None = None, *, real: bool = False
+    terms: Sequence[tuple[Maker, Array]],
+    dim: int,
+    dot: Dot,
+    total: Array | None = None,
+    *,
+    real: bool = False,
+    tile: int = TILE,
 ) -> Array:
     """`precision.product` of real or complex arrays: the sum itself, added to `total`."""
     way, like = Way(lax.Precision.HIGHEST, dot.terms), terms[0][1]
@@ -62,7 +69,7 @@ def product_in_tiles(
     def add(start: Array | int, size: int, total: Array | None) -> Array:
         places = range(0, max(size, 1), TERMS)
         runs = [run(j, start + at, min(TERMS, size - at)) for j in range(len(terms)) for at in places]
-        by_tiles = functools.partial(_by_tiles, runs, way=way, real=real)
+        by_tiles = functools.partial(_by_tiles, runs, way=way, real=real, positions=tile)
         if total is not None:
             return by_tiles(blocks, total, sums=True)
         rows, turns = runs[0].rows, runs[0].stacked or len(runs[0].forms) > 1
@@ -80,7 +87,7 @@ def _stacked(above: Array, below: Array) -> Array:
 
 
 def _by_tiles(
-    runs: Sequence[Run], blocks: Sequence[Array], out: Array, way: Way, real: bool, sums: bool = False
+    runs: Sequence[Run], blocks: Sequence[Array], out: Array, way: Way, real: bool, positions: int, sums: bool = False
 ) -> Array:
     """The products of all runs, added to what is in `out` or written over it; where blocks leave off it is the last."""
 
@@ -95,15 +102,15 @@ def _by_tiles(
         return lax.dynamic_update_slice(out, y, (line, 0, place))
 
     empty = 0 in (out.size, runs[0].forms[0][0].size)
-    return out if empty else _over_tiles(tile, _varying(out, (runs, blocks)))
+    return out if empty else _over_tiles(tile, _varying(out, (runs, blocks)), positions)
 
 
-def _over_tiles(tile: Callable[..., Array], out: Array) -> Array:
+def _over_tiles(tile: Callable[..., Array], out: Array, positions: int) -> Array:
     """All tiles of (before, n, after): some lines of what lies behind n, or a part of one."""
     before, _, after = out.shape
-    lines = before > 1 and after < TILE
+    lines = before > 1 and after < positions
     length, times = (before, 1) if lines else (after, before)
-    width = min(length, max(1, TILE // after) if lines else TILE)
+    width = min(length, max(1, positions // after) if lines else positions)
 
     def one(line: Array | int, start: Array | int, width: int, out: Array) -> Array:
         return tile(start, 0, width, after, out) if lines else tile(line, start, 1, width, out)

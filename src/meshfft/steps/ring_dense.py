@@ -21,7 +21,7 @@ from ..planes import Block, Planes, in_complex, in_planes
 from ..precision import LONG_TERMS, TERMS, Factors, Maker, planes_of, product
 from ..ring import ring_fold, ring_scatter
 from ..tiers import Dot
-from ..tiles import COLUMNS, product_in_tiles
+from ..tiles import COLUMNS, TILE, WIDE, product_in_tiles
 from ..work import Move, Work
 from .base import names, padded, shift, turned
 
@@ -193,7 +193,8 @@ class RingDense:
             return _masked(self.matrix.block(operand, rows, columns, real), kept)
 
         def add(total: Any, *held: tuple[Any, Array]) -> Any:
-            return self._product([(functools.partial(matrix, shard=shard), x) for x, shard in held], total)
+            terms = [(functools.partial(matrix, shard=shard), x) for x, shard in held]
+            return self._product(terms, layout, total)
 
         return self._done(ring_fold(add, self._read(block, layout, self.matrix.columns), axes, two_way=self.two_way))
 
@@ -215,12 +216,13 @@ class RingDense:
                 block = self.matrix.block(jax.tree.map(cut, operand), _cutter(start, size, 0)(rows), columns, real)
                 return _masked(jax.tree.map(jnp.transpose, block), kept)
 
-            return self._done(self._product([(matrix, mine)], None))
+            return self._done(self._product([(matrix, mine)], layout))
 
         return ring_scatter(term, axes)
 
-    def _product(self, terms: Sequence[tuple[Maker, Any]], total: Any) -> Any:
-        multiply: Callable[..., Any] = product_in_tiles if self.tiled else product
+    def _product(self, terms: Sequence[tuple[Maker, Any]], layout: Layout, total: Any = None) -> Any:
+        tile = functools.partial(product_in_tiles, tile=WIDE if math.prod(layout.parts) == 1 else TILE)
+        multiply: Callable[..., Any] = tile if self.tiled else product
         return multiply(terms, self.dim, self.dot, total, real=self.becomes == "real")
 
     def _done(self, sums: Any) -> Any:
