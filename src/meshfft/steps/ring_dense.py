@@ -88,13 +88,13 @@ class RingDense:
         return layout.replace(self.dim, self.size, self.leaves)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """p products; each makes its block of the matrix, and where blocks come in tiles reads and writes planes."""
+        """p products, each of which makes its block of the matrix; tiles read every block and pass over the result."""
         parts, after, block = layout.parts[self.dim], self.after(layout), math.prod(layout.block)
         rows, columns = after.block[self.dim], layout.block[self.dim]
         others = block // max(columns, 1)
         out, size = others * rows, turned(itemsize, self)
         travels = out * size if self.turned else block * itemsize
-        both = self.two_way and not self.turned and parts > 2
+        both = self._both(layout)
         reals = self.products  # each reads a plane, and reads and writes a sum
         flops = self.dot.flops if reals == self.dot.multiplications else 2 * reals
         passes = 1 if not self.tiled else parts if self.turned else parts // 2 + (parts != 2)  # over the result
@@ -113,19 +113,8 @@ class RingDense:
             hops=parts - 1,
             moves=(Move(kind, layout.axes[self.dim], travels, times),),
             parts=parts,
-            peak_bytes=self._peak(block * itemsize, out * size, rows * columns * max(itemsize, size), layout, chip),
+            peak_bytes=self._peak(block * itemsize, out * size, rows * max(itemsize, size), layout, chip),
         )
-
-    def _peak(self, block: int, out: int, matrix: int, layout: Layout, chip: Chip) -> int:
-        """The most bytes at a time: blocks, sums, and what is made of the matrix, of so many bytes each."""
-        both = self.two_way and not self.turned and layout.parts[self.dim] > 2
-        if not self.tiled:
-            terms = LONG_TERMS if chip.planes else TERMS
-            made = 3 * matrix * min(terms, layout.block[self.dim]) // max(layout.block[self.dim], 1)
-            return (5 if both else 3) * block + (2 if chip.planes else 4) * out + made
-        read = layout.block[self.dim] * min(layout.parts[self.dim], 2)
-        made = (7 if self.products == 3 else 5) * matrix * min(COLUMNS, read) // max(layout.block[self.dim], 1)
-        return (5 if both else 2) * block + (4 if self.turned else 1) * out + made
 
     def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
         walk = functools.partial(self._turned if self.turned else self._straight, layout=layout, operand=operand)
@@ -166,6 +155,19 @@ class RingDense:
 
     def name(self, layout: Layout) -> str:
         return f"ring {names((self.dim,), layout)} (dense)"
+
+    def _both(self, layout: Layout) -> bool:
+        """True where blocks come from both sides at once."""
+        return self.two_way and not self.turned and layout.parts[self.dim] > 2
+
+    def _peak(self, block: int, out: int, column: int, layout: Layout, chip: Chip) -> int:
+        """The most bytes at a time: blocks, sums, and columns of the matrix, of so many bytes each."""
+        parts, columns, both = layout.parts[self.dim], layout.block[self.dim], self._both(layout)
+        if self.tiled:
+            made = (7 if self.products == 3 else 5) * min(COLUMNS, columns * min(parts, 2))
+            return (5 if both else 2) * block + (4 if self.turned else 1) * out + made * column
+        made = 3 * min(LONG_TERMS if chip.planes else TERMS, columns)
+        return (5 if both else 3) * block + (2 if chip.planes else 4) * out + made * column
 
     def _home(self, layout: Layout) -> Layout:
         """The layout whose cuts the operand has: that of the matrix's rows."""
