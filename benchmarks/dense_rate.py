@@ -3,7 +3,7 @@
     python benchmarks/dense_rate.py [--only TEXT] [--rounds 5] [--rows FILE]
 
 In one run, interleaved: a float32 product of two 4096^2 matrices on all cores; the real products that a ring step
-consists of, alone, whole and at the size of a tile; one hop of every block; taking a complex array apart and putting
+consists of, alone, whole and in tiles; one hop of every block; taking a complex array apart and putting
 it together; and mf.kdftn on three meshes, of a complex array and of planes. With `--only` the product, and what has
 that text in its name.
 Useful operations are 8 for a complex multiplication and addition (4 real multiplications) or 6 (3).

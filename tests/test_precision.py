@@ -27,13 +27,15 @@ from meshfft.tiles import COLUMNS, TILE, product_in_tiles
 FLOAT32 = Dot("float32", 4)
 
 
+def _columns(matrix: Array, start: Array | int, size: int) -> Planes:
+    """Some columns of a matrix held whole."""
+    return tuple(jax.lax.dynamic_slice_in_dim(plane, start, size, 1) for plane in split(matrix))
+
+
 @functools.partial(jax.jit, static_argnums=(2, 3, 4))
 def _product(matrix: Array, block: Array, dim: int, dot: Dot, tiled: bool = True) -> Array:
     """A product with a matrix held whole."""
-
-    def columns(start: Array | int, size: int) -> Planes:
-        return tuple(jax.lax.dynamic_slice_in_dim(plane, start, size, 1) for plane in split(matrix))
-
+    columns = functools.partial(_columns, matrix)
     if tiled:
         return product_in_tiles([(columns, block)], dim, dot)
     return join(planes_of(product([(columns, split(block))], dim, dot)))
@@ -74,12 +76,9 @@ def test_two_blocks_at_a_time_and_in_place(n: int, multiplications: int, added: 
     truth = sum(np.einsum("kn,anb->akb", m.astype(complex), x) for m, x in zip(matrices, blocks, strict=True))
     dot = Dot("float32", multiplications)
 
-    def columns(matrix: Array, start: Array | int, size: int) -> Planes:
-        return tuple(jax.lax.dynamic_slice_in_dim(plane, start, size, 1) for plane in split(matrix))
-
     @functools.partial(jax.jit, static_argnums=3)
     def run(matrices: list[Array], blocks: list[Array], total: Array | None, tiled: bool) -> Array:
-        makers = [functools.partial(columns, m) for m in matrices]
+        makers = [functools.partial(_columns, m) for m in matrices]
         if tiled:
             return product_in_tiles(list(zip(makers, blocks, strict=True)), 1, dot, total)
         sums = planes_of(product(list(zip(makers, map(split, blocks), strict=True)), 1, dot))
