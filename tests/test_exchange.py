@@ -1,6 +1,7 @@
 """Exchanges do at once, piece by piece, what their swaps do one by one; the cached FFT works on such pieces."""
 
 import contextlib
+import dataclasses
 import functools
 import math
 import re
@@ -20,7 +21,8 @@ from reference import dft, error, mesh, noise
 from strategies import Case, cases
 
 import meshfft as mf
-from meshfft import choice
+from meshfft import choice, dispatch
+from meshfft.aot import compile_plan
 from meshfft.apart import cut, fits, join
 from meshfft.arguments import transform_of
 from meshfft.chips import CPU
@@ -216,6 +218,83 @@ def test_pieces_pass_from_step_to_step(sizes: tuple[int, ...], spec: P, order: s
     entry = str(jax.jit(plan).lower(x).compile().as_text()).split("ENTRY")[1]
     copied = re.findall(r"^ +%(\w*(?:slice|concatenate|copy)[\w.]*) = c64", entry, re.MULTILINE)
     assert len(copied) == 16, "the pack of sixteen pieces; the result's join is the program's ROOT"
+
+
+@pytest.mark.parametrize(
+    ("shape", "sizes", "spec"),
+    [
+        ((256, 256, 256), (8,), P("x")),
+        ((256, 256, 256), (2, 4), P("x", "y")),
+        ((256, 256, 256), (2, 2, 2), P("x", "y", "z")),
+        ((4096, 4096), (8,), P("x")),
+    ],
+)
+def test_memory_comes_in_chunks_that_the_host_keeps(shape: tuple[int, ...], sizes: tuple[int, ...], spec: P) -> None:
+    """Catches temporaries asked for in one piece, whose pages the kernel clears at each call; and an array larger than
+    a chunk, of which the compiler warns the user.
+    """
+    chip = dataclasses.replace(CPU, chunk=2**22)
+    plan = mf.plan(shape, mesh=mesh(sizes), spec=spec, method="transpose")
+    plan = dataclasses.replace(plan, machine=dataclasses.replace(plan.machine, chip=chip))
+    memory = compile_plan(plan, mesh(sizes)).memory_analysis()
+    assert memory
+    held = chunks(memory.serialized_buffer_assignment_proto)
+    assert max(held) <= chip.chunk < sum(held)
+
+
+@pytest.mark.parametrize("method", ["transpose", "kdft", "cooley-tukey"])
+def test_memory_of_blocks_comes_as_it_will(method: str) -> None:
+    """Catches the option where arrays are larger than a chunk: the compiler warns of each."""
+    plan = mf.plan((8192, 8192), mesh=mesh((8,)), spec=P("x"), method=method)
+    chip = dataclasses.replace(CPU, chunk=2**20)
+    assert plan.walk.compiler_options(8, chip) == ()
+
+
+def test_calls_ask_for_memory_in_chunks() -> None:
+    """Catches the options of a plan that calls outside of jit are not compiled with."""
+    where = mesh((8,))
+    x = jax.device_put(noise((128, 128, 64)), NamedSharding(where, P("x")))
+    with mock.patch.object(dispatch, "_program", wraps=dispatch._program) as program:
+        mf.fftn(x)
+        (compiled_with,) = program.call_args.args
+        jax.jit(functools.partial(mf.fftn, spec=P("x")))(x)
+        (traced_with,) = program.call_args.args
+    plan = mf.plan(x.shape, mesh=where, spec=P("x"))
+    assert dict(compiled_with) == plan.compiler_options != {} == dict(traced_with)
+
+
+def chunks(assignment: bytes) -> list[int]:
+    """Bytes of each piece of memory that a program asks for besides its arguments and results.
+
+    The message is XLA's BufferAssignmentProto (xla/service/hlo.proto): of its allocations (3) the size (2), and whether
+    each is an argument (5), a result (7) or a constant (12).
+    """
+    found = (dict(fields(data)) for number, data in fields(assignment) if number == 3 and isinstance(data, bytes))
+    sizes = (one.get(2, 0) for one in found if not any(one.get(kind) for kind in (5, 7, 12)))
+    return [size for size in sizes if isinstance(size, int)]
+
+
+def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """The fields of a protocol buffer: integers, and bytes of what is nested."""
+    at = 0
+
+    def number() -> int:
+        nonlocal at
+        start = at
+        while message[at] & 128:
+            at += 1
+        at += 1
+        return sum((byte & 127) << 7 * j for j, byte in enumerate(message[start:at]))
+
+    while at < len(message):
+        key = number()
+        assert key & 7 in (0, 2), f"wire type {key & 7}"
+        if key & 7 == 0:
+            yield key >> 3, number()
+        else:
+            size = number()
+            at += size
+            yield key >> 3, message[at - size : at]
 
 
 @pytest.mark.parametrize("shape", [(254, 256, 256), (256, 250, 256), (251, 257, 255), (384, 320, 256)])

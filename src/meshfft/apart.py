@@ -26,6 +26,11 @@ def fits(shape: Sequence[int], grid: Grid) -> bool:
     return True
 
 
+def divided(shape: Sequence[int], grid: Grid) -> tuple[int, ...]:
+    """The shape of equal pieces."""
+    return tuple(size // math.prod(parts for d, parts in grid if d == dim) for dim, size in enumerate(shape))
+
+
 def cut(block: Array, grid: Grid) -> Pieces:
     """The pieces of a block, by key."""
     pieces: Pieces = {(): block}

@@ -4,7 +4,7 @@ Rates of TPU products and memory are what the TPU compiler estimates for one lar
 cycles, times the clock; the clock is the published peak over the operations that the matrix units do in a cycle.
 """
 
-from .hardware import Chip, Figure
+from .hardware import Chip, CompilerOptions, Figure
 from .tiers import TIERS
 
 BOOK = "How to Scale Your Model, jax-ml.github.io/scaling-book"
@@ -13,12 +13,13 @@ CYCLES = "TPU compiler's estimate (libtpu 0.0.52)"
 GPU_BOOK = f"{BOOK}, GPUs"
 # Without the first three a TPU program waits for each all-to-all, and on v3 for each permute. With the last its
 # scheduler counts on no product to be long: it takes links to be faster than they are, and starts messages late.
-ASYNCHRONOUS: tuple[tuple[str, str | bool], ...] = (
+ASYNCHRONOUS: CompilerOptions = (
     ("xla_enable_async_collective_permute", True),
     ("xla_tpu_enable_async_all_to_all", True),
     ("xla_tpu_force_async_all_to_all", True),
     ("xla_lhs_output_fusion_latency_multiplier", "0"),
 )
+CHUNK = 30 * 2**20  # glibc keeps up to 32 MiB, with what it writes beside them (mallopt(3), M_MMAP_THRESHOLD)
 BLOCKS = "bf16 terms of this tier: rate of bf16 over the number of products"
 
 
@@ -98,6 +99,7 @@ def _cpu(product: float, vector: float, memory: float, link: float, hop: float, 
         link=Figure(link, mark, source),
         hop=Figure(hop, mark, source),
         cached=True,
+        chunk=CHUNK,
     )
 
 

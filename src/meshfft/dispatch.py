@@ -19,7 +19,7 @@ from .chips import chip_for
 from .choice import find_walk, natural_end
 from .dtypes import check_numeric, complex_dtype, dots_of, real_dtype
 from .errors import check
-from .hardware import Chip
+from .hardware import Chip, CompilerOptions
 from .layout import AnyMesh, Layout, Spec, from_block, mapped_axes
 from .machine import Machine
 from .operands import differentiable, furnish, stored
@@ -168,7 +168,8 @@ def applied(
         arrays = (*arrays, jnp.zeros_like(arrays[0]))
     walk, operands = furnish(walk, sources, chip.name, real_dtype(dtype))
     traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((arrays, operands)))
-    return _program(() if traced else chip.options)(arrays, operands, walk, mesh, dtype, planes)
+    compiled_with = () if traced else walk.compiler_options(dtype.itemsize, chip)
+    return _program(compiled_with)(arrays, operands, walk, mesh, dtype, planes)
 
 
 def formed(arrays: tuple[Array, ...]) -> Any:
@@ -177,7 +178,7 @@ def formed(arrays: tuple[Array, ...]) -> Any:
 
 
 @functools.cache
-def _program(options: tuple[tuple[str, str | bool], ...]) -> Callable[..., tuple[Array, ...]]:
+def _program(options: CompilerOptions) -> Callable[..., tuple[Array, ...]]:
     """`run` compiled with options, which JAX takes only of the outermost program."""
     return jax.jit(run, static_argnums=(2, 3, 4, 5), compiler_options=dict(options) or None)
 

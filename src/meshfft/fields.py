@@ -17,6 +17,7 @@ from .arguments import integers
 from .dispatch import Options, formed, is_planes, received, setting
 from .dtypes import complex_dtype, real_dtype
 from .errors import check
+from .hardware import CompilerOptions
 from .layout import AnyMesh, Spec, axis_sizes, mapped_axes
 from .plan import Plan
 from .planes import join, split
@@ -96,6 +97,6 @@ def in_one(work: Callable[..., Any], plan: Plan, *values: Any) -> Any:
 
 
 @functools.cache
-def _program(work: Callable[..., Any], options: tuple[tuple[str, str | bool], ...]) -> Callable[..., Any]:
+def _program(work: Callable[..., Any], options: CompilerOptions) -> Callable[..., Any]:
     """`work` compiled with options, which JAX takes only of the outermost program."""
     return jax.jit(work, static_argnums=0, compiler_options=dict(options) or None)

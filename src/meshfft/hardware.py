@@ -13,6 +13,7 @@ Everything made of them is modelled.
 import dataclasses
 from typing import NamedTuple
 
+CompilerOptions = tuple[tuple[str, str | bool], ...]
 MARKS = ("published", "measured", "derived")
 
 
@@ -47,6 +48,8 @@ class Chip:
         overlaps: sends while it computes.
         rough: the rates only rank; no seconds are printed.
         options: compiler options with which its programs send while they compute.
+        chunk: the largest chunk of freed memory, in bytes, that the host keeps for the next program. Larger ones go
+            back to the kernel, which clears every page anew. 0 where the device keeps all.
     """
 
     name: str
@@ -66,7 +69,8 @@ class Chip:
     planes: bool = False
     overlaps: bool = False
     rough: bool = False
-    options: tuple[tuple[str, str | bool], ...] = ()
+    options: CompilerOptions = ()
+    chunk: int = 0
 
     def product_rate(self, tier: str) -> float:
         """Operations per second of matrix products in a tier."""

@@ -127,11 +127,12 @@ class Plan:
 
     @property
     def compiler_options(self) -> dict[str, str | bool]:
-        """Options with which a program sends while it computes, for a `jax.jit` of the caller's own around the plan.
+        """Options with which a program sends while it computes (TPUs) or asks for memory that is kept (CPUs), for a
+        `jax.jit` of the caller's own around the plan.
 
         Calls outside `jit` have them already.
         """
-        return dict(self.machine.chip.options)
+        return dict(self.walk.compiler_options(self.dtype.itemsize, self.machine.chip))
 
     @property
     def collectives(self) -> dict[str, int]:

@@ -14,10 +14,10 @@ from typing import Any
 import jax
 
 from .chips import GENERIC
-from .hardware import Chip
+from .hardware import Chip, CompilerOptions
 from .layout import Cuts, Layout
 from .planes import Block, in_planes
-from .steps import Step, turned
+from .steps import Exchange, LocalFFT, Step, turned
 from .work import Work, total
 
 
@@ -68,6 +68,17 @@ class Walk:
     def work(self, itemsize: int, chip: Chip) -> Work:
         """What the whole walk costs one device."""
         return total(self.works(itemsize, chip))
+
+    def compiler_options(self, itemsize: int, chip: Chip) -> CompilerOptions:
+        """Those of the chip; where all between steps are pieces that its host keeps, memory in chunks of such size."""
+        small = 0 < max(self._between(), default=0) * itemsize <= chip.chunk
+        return chip.options + ((("xla_multiheap_size_constraint_per_heap", str(chip.chunk)),) if small else ())
+
+    def _between(self) -> list[int]:
+        """Sizes of what exchanges make; none where a step works on anything else than pieces of one shape."""
+        apart = [(step, layout) for step, layout in self.pairs if isinstance(step, Exchange | LocalFFT)]
+        alike = len(apart) == len(self.steps) and len({step.part(layout) for step, layout in apart}) == 1
+        return [step.between(layout) for step, layout in apart if isinstance(step, Exchange) and alike]
 
     @property
     def collectives(self) -> dict[str, int]:

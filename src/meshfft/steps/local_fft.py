@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from jax import Array
 
-from ..apart import Grid
+from ..apart import Grid, divided, fits
 from ..groups import group_bytes
 from ..groups import passes as grouped_passes
 from ..hardware import Chip
@@ -51,6 +51,10 @@ class LocalFFT:
 
     def after(self, layout: Layout) -> Layout:
         return resized(layout, self.dims, self.sizes)
+
+    def part(self, layout: Layout) -> tuple[int, ...]:
+        """Shape of the pieces it works on."""
+        return divided(layout.block, self.grid) if fits(layout.block, self.grid) else layout.block
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """On a matrix unit products, else 5 N log2 N flops a line, which XLA carries past each dimension behind and
