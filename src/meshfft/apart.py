@@ -6,12 +6,14 @@ from step to step as arrays of their own. So what an exchange sends needs no pac
 A grid is (dimension, parts) pairs, outermost first; a piece's key has an index for each.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 
 import jax.numpy as jnp
 from jax import Array, lax
 
+UNFUSED = 8  # operands of a join that XLA's CPU backend does by itself
 Grid = tuple[tuple[int, int], ...]
 Pieces = dict[tuple[int, ...], Array]
 
@@ -29,6 +31,12 @@ def fits(shape: Sequence[int], grid: Grid) -> bool:
 def divided(shape: Sequence[int], grid: Grid) -> tuple[int, ...]:
     """The shape of equal pieces."""
     return tuple(size // math.prod(parts for d, parts in grid if d == dim) for dim, size in enumerate(shape))
+
+
+def halfway(grid: Grid) -> int:
+    """How many pieces the largest array holds that `join` makes on its way; joins of few are one with those around."""
+    joins = [math.prod(parts for _, parts in same) for _, same in itertools.groupby(grid, lambda cut: cut[0])]
+    return math.prod(joins[1:]) if max(joins, default=1) >= UNFUSED else 1
 
 
 def cut(block: Array, grid: Grid) -> Pieces:

@@ -103,7 +103,8 @@ def _between(before: Step | None, step: Step, after: Step | None) -> Step:
     grids = [before.joined] if isinstance(before, Exchange) else []
     grids += [after.taken] if isinstance(after, Exchange) else []
     finest = max(grids, key=lambda grid: math.prod(parts for _, parts in grid), default=())
-    return dataclasses.replace(step, grid=tuple(sorted(finest, key=lambda cut: cut[0])))
+    many = {dim: math.prod(parts for d, parts in finest if d == dim) for dim, _ in finest}  # most parts: joined last
+    return dataclasses.replace(step, grid=tuple(sorted(finest, key=lambda cut: (-many[cut[0]], cut[0]))))
 
 
 def natural_end(layout: Layout, transform: Transform) -> Layout:

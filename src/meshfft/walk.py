@@ -13,12 +13,15 @@ from typing import Any
 
 import jax
 
+from .apart import halfway
 from .chips import GENERIC
 from .hardware import Chip, CompilerOptions
 from .layout import Cuts, Layout
 from .planes import Block, in_planes
 from .steps import Exchange, LocalFFT, Step, turned
 from .work import Work, total
+
+FINEST = 8  # how many times smaller than those that are kept chunks may be; small ones find a place more often
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,15 +73,18 @@ class Walk:
         return total(self.works(itemsize, chip))
 
     def compiler_options(self, itemsize: int, chip: Chip) -> CompilerOptions:
-        """Those of the chip; where all between steps are pieces that its host keeps, memory in chunks of such size."""
-        small = 0 < max(self._between(), default=0) * itemsize <= chip.chunk
-        return chip.options + ((("xla_multiheap_size_constraint_per_heap", str(chip.chunk)),) if small else ())
+        """Those of the chip; where all between steps are pieces that its host keeps, memory in chunks of their size."""
+        nbytes = self._between() * itemsize
+        chunks = (("xla_multiheap_size_constraint_per_heap", str(max(nbytes, chip.chunk // FINEST))),)
+        return chip.options + (chunks if 0 < nbytes <= chip.chunk else ())
 
-    def _between(self) -> list[int]:
-        """Sizes of what exchanges make; none where a step works on anything else than pieces of one shape."""
+    def _between(self) -> int:
+        """Numbers in the largest array between the first block and the last; 0 where it may be another block."""
         apart = [(step, layout) for step, layout in self.pairs if isinstance(step, Exchange | LocalFFT)]
-        alike = len(apart) == len(self.steps) and len({step.part(layout) for step, layout in apart}) == 1
-        return [step.between(layout) for step, layout in apart if isinstance(step, Exchange) and alike]
+        shapes = {step.part(layout) for step, layout in apart}
+        if len(apart) < len(self.steps) or len(shapes) != 1 or self.start.block in shapes:
+            return 0
+        return math.prod(*shapes) * halfway(apart[-1][0].joined)
 
     @property
     def collectives(self) -> dict[str, int]:

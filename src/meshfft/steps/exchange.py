@@ -20,7 +20,6 @@ from .base import shift
 from .swap import Swap
 
 PASSES = 4  # sending reads and writes the block; so does packing or unpacking where no step beside it works on pieces
-UNFUSED = 8  # operands of a join that XLA's CPU backend does alone
 STRIDED = 8  # passes more where pieces are parts of the last dimension: short runs, one beside the other
 
 
@@ -69,11 +68,6 @@ class Exchange:
     def part(self, layout: Layout) -> tuple[int, ...]:
         """Shape of a chunk of it."""
         return divided(self.piece(layout), self.chunks)
-
-    def between(self, layout: Layout) -> int:
-        """Numbers in the largest array between chunks and a block; joins of few are one with the joins of those."""
-        few = max(parts for _, parts in self.joined) < UNFUSED
-        return math.prod(self.part(layout) if few else self.piece(layout))
 
     def after(self, layout: Layout) -> Layout:
         return functools.reduce(lambda reached, swap: swap.after(reached), self.swaps, layout)

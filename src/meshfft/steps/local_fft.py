@@ -52,6 +52,11 @@ class LocalFFT:
     def after(self, layout: Layout) -> Layout:
         return resized(layout, self.dims, self.sizes)
 
+    @property
+    def joined(self) -> Grid:
+        """How these are put together."""
+        return self.grid
+
     def part(self, layout: Layout) -> tuple[int, ...]:
         """Shape of the pieces it works on."""
         return divided(layout.block, self.grid) if fits(layout.block, self.grid) else layout.block
