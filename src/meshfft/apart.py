@@ -39,6 +39,15 @@ def halfway(grid: Grid) -> int:
     return math.prod(joins[1:]) if max(joins, default=1) >= UNFUSED else 1
 
 
+def corner(key: Sequence[int], grid: Grid, shape: Sequence[int]) -> list[int]:
+    """Where a piece of some shape begins in the block."""
+    at, sizes = [0] * len(shape), list(shape)
+    for index, (dim, parts) in reversed(list(zip(key, grid, strict=True))):
+        at[dim] += index * sizes[dim]
+        sizes[dim] *= parts
+    return at
+
+
 def cut(block: Array, grid: Grid) -> Pieces:
     """The pieces of a block, by key."""
     pieces: Pieces = {(): block}

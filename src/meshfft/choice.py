@@ -104,7 +104,8 @@ def _between(before: Step | None, step: Step, after: Step | None) -> Step:
     grids += [after.taken] if isinstance(after, Exchange) else []
     finest = max(grids, key=lambda grid: math.prod(parts for _, parts in grid), default=())
     many = {dim: math.prod(parts for d, parts in finest if d == dim) for dim, _ in finest}  # most parts: joined last
-    return dataclasses.replace(step, grid=tuple(sorted(finest, key=lambda cut: (-many[cut[0]], cut[0]))))
+    grid = tuple(sorted(finest, key=lambda cut: (-many[cut[0]], cut[0])))
+    return dataclasses.replace(step, grid=grid, whole=before is None)
 
 
 def natural_end(layout: Layout, transform: Transform) -> Layout:

@@ -22,15 +22,15 @@ from .groups import in_groups
 from .stockham import in_place
 
 
-def fft(block: Array, dims: tuple[int, ...], sign: int, engine: str, grid: Grid = ()) -> Array:
-    """Transforms whole dimensions of a complex block, unscaled; "cached" in pieces along a grid (see apart).
+def fft(block: Array, dims: tuple[int, ...], sign: int, engine: str, grid: Grid = (), whole: bool = False) -> Array:
+    """Transforms whole dimensions of a complex block, unscaled; "cached" in pieces along a grid (see `in_place`).
 
     Costs about 5 N log2 N flops a line.
     """
     dims = tuple(d for d in dims if block.shape[d] > 1)
     if engine == "cached":
         with jax.named_scope("fft"):  # profiles know it by its name, as they know XLA's
-            return in_place(block, dims, sign, grid)
+            return in_place(block, dims, sign, grid, whole)
     if engine == "grouped":
         return in_groups(block, dims, lambda part, many: fft(part, tuple(range(part.ndim))[-many:], sign, "xla"))
     if not any(is_awkward(block.shape[dim]) for dim in dims):

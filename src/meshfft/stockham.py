@@ -13,14 +13,14 @@ Tables are made in float64 on the host from exact integer phases and rounded onc
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from .apart import Grid, Pieces, cut, fits, join
+from .apart import Grid, Pieces, corner, cut, fits, join
 from .chirp import prime_factors
 
 COLUMN_BYTES = 2**17  # columns worked on at a time
@@ -28,14 +28,19 @@ ROW_BYTES = 2**17  # lines worked on at a time
 PLANE_BYTES = 2**19  # a plane whose two dimensions are done at once: a quarter of a second cache of 2 MiB
 NARROWEST = 16  # elements behind the dimension, below which vector units idle
 LARGEST = 7  # radix
+# Reads lines: of the pieces, from where each begins, so many positions along each dimension.
+Reader = Callable[[Sequence[Array], Sequence[Array], Sequence[int]], Array]
 
 
-def in_place(block: Array, dims: Sequence[int], sign: int, grid: Grid = ()) -> Array:
-    """Transforms whole dimensions of a complex block, unscaled, the block taken apart along a grid where it fits."""
+def in_place(block: Array, dims: Sequence[int], sign: int, grid: Grid = (), whole: bool = False) -> Array:
+    """Transforms whole dimensions of a complex block, unscaled, the block taken apart along a grid where it fits.
+
+    `whole` says that the block is one array, and not joined from such pieces by the step before: planes are read there.
+    """
     grid = grid if fits(block.shape, grid) else ()
     pieces = cut(block, grid)
     for group in together(block.shape, block.dtype.itemsize, dims):
-        pieces = _transformed(pieces, grid, group, sign)
+        pieces, whole = _transformed(pieces, grid, group, sign, block if whole else None), False
     return join(pieces, grid)
 
 
@@ -68,22 +73,30 @@ def table(rows: int, columns: int, length: int, sign: int, dtype: np.dtype) -> n
     return np.exp(sign * 2j * np.pi * (turns / length)).astype(dtype)
 
 
-def _transformed(pieces: Pieces, grid: Grid, group: tuple[int, ...], sign: int) -> Pieces:
+def _transformed(pieces: Pieces, grid: Grid, group: tuple[int, ...], sign: int, block: Array | None) -> Pieces:
     """One group of dimensions, of all pieces that together hold whole lines at a time."""
     inner = [j for j, (dim, _) in enumerate(grid) if dim in group]
     families: dict[tuple[int, ...], Pieces] = {}
     for key, piece in pieces.items():
         other = tuple(i for j, i in enumerate(key) if j not in inner)
         families.setdefault(other, {})[key] = piece
-    subgrid = tuple(grid[j] for j in inner)
-    return {key: piece for family in families.values() for key, piece in _swept(family, subgrid, group, sign).items()}
+    subgrid, done = tuple(grid[j] for j in inner), dict[tuple[int, ...], Array]()
+    for family in families.values():
+        read: Reader = functools.partial(_from_pieces, grid=subgrid)
+        if block is not None and len(group) > 1:
+            key, piece = next(iter(family.items()))
+            read = functools.partial(_from_block, block=block, first=corner(key, grid, piece.shape), group=group)
+            # To be written only, and with different numbers: of equal ones the compiler would make copies.
+            family = {key: jnp.full_like(piece, j) for j, (key, piece) in enumerate(family.items())}
+        done |= _swept(family, subgrid, group, sign, read)
+    return done
 
 
-def _swept(family: Pieces, grid: Grid, group: tuple[int, ...], sign: int) -> Pieces:
-    """Some lines after the other, read from the pieces and written back to them."""
+def _swept(family: Pieces, grid: Grid, group: tuple[int, ...], sign: int, read: Reader) -> Pieces:
+    """Some lines after the other, written to the pieces."""
     keys, pieces = list(family), tuple(family.values())
     for sweep in _sweeps(pieces[0], grid, group):
-        turn = functools.partial(_turn, sweep=sweep, grid=grid, group=group, sign=sign)
+        turn = functools.partial(_turn, sweep=sweep, grid=grid, group=group, sign=sign, read=read)
         pieces = lax.fori_loop(0, math.prod(sweep.counts), turn, pieces)
     return dict(zip(keys, pieces, strict=True))
 
@@ -105,13 +118,30 @@ class Sweep(NamedTuple):
 
 
 def _turn(
-    i: Array, pieces: tuple[Array, ...], sweep: Sweep, grid: Grid, group: tuple[int, ...], sign: int
+    i: Array, pieces: tuple[Array, ...], sweep: Sweep, grid: Grid, group: tuple[int, ...], sign: int, read: Reader
 ) -> tuple[Array, ...]:
-    """Some lines: joined from the pieces, transformed, and parted among them again."""
-    at, keys = sweep.place(i), itertools.product(*(range(parts) for _, parts in grid))
-    parts = [lax.dynamic_slice(piece, at, sweep.extents) for piece in pieces]
-    done = cut(_lines(join(dict(zip(keys, parts, strict=True)), grid), group, sign), grid)
-    return tuple(lax.dynamic_update_slice(piece, done, at) for piece, done in zip(pieces, done.values(), strict=True))
+    """Some lines: read, transformed, and parted among the pieces."""
+    at = sweep.place(i)
+    done = cut(_lines(read(pieces, at, sweep.extents), group, sign), grid).values()
+    return tuple(lax.dynamic_update_slice(piece, part, at) for piece, part in zip(pieces, done, strict=True))
+
+
+def _from_pieces(pieces: Sequence[Array], at: Sequence[Array], extents: Sequence[int], grid: Grid) -> Array:
+    keys = itertools.product(*(range(parts) for _, parts in grid))
+    parts = (lax.dynamic_slice(piece, at, extents) for piece in pieces)
+    return join(dict(zip(keys, parts, strict=True)), grid)
+
+
+def _from_block(
+    _: Sequence[Array],
+    at: Sequence[Array],
+    extents: Sequence[int],
+    block: Array,
+    first: Sequence[int],
+    group: Sequence[int],
+) -> Array:
+    whole = [size if d in group else extent for d, (size, extent) in enumerate(zip(block.shape, extents, strict=True))]
+    return lax.dynamic_slice(block, [j + more for j, more in zip(first, at, strict=True)], whole)
 
 
 def _sweeps(piece: Array, grid: Grid, group: tuple[int, ...]) -> Iterator[Sweep]:

@@ -34,6 +34,7 @@ class LocalFFT:
         sizes: how many of its results are left of each.
         engine: a name of `local`.
         grid: how "cached" takes the block apart, as the exchanges beside this step do (see apart).
+        whole: the block is the array that came, and not what an exchange joined.
     """
 
     dims: tuple[int, ...]
@@ -42,6 +43,7 @@ class LocalFFT:
     sizes: tuple[int, ...]
     engine: str = "xla"
     grid: Grid = ()
+    whole: bool = False
     slot: ClassVar[int | None] = None
     planar: ClassVar[bool] = False
     becomes: ClassVar[str | None] = None
@@ -99,13 +101,13 @@ class LocalFFT:
     def _apply(self, block: Array) -> Array:
         for dim, length in zip(self.dims, self.lengths, strict=True):
             block = resize(block, dim, length)
-        block = fft(block, self.dims, self.sign, self.engine, self.grid)
+        block = fft(block, self.dims, self.sign, self.engine, self.grid, self.whole)
         for dim, size in zip(self.dims, self.sizes, strict=True):
             block = resize(block, dim, size)
         return block
 
     def transpose(self, layout: Layout) -> "LocalFFT":
-        return dataclasses.replace(self, sizes=tuple(layout.shape[d] for d in self.dims))
+        return dataclasses.replace(self, sizes=tuple(layout.shape[d] for d in self.dims), whole=False)
 
     def conjugate(self) -> "LocalFFT":
         return dataclasses.replace(self, sign=-self.sign)
