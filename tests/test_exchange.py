@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -130,6 +130,7 @@ def test_pieces_put_together_are_the_block(grid: tuple[tuple[int, int], ...], a:
     st.sampled_from([(4, 8, 18), (20, 12, 24), (7, 5, 17), (1, 6, 16)]),
     st.booleans(),
 )
+@example({1, 2}, ((1, 2), (0, 2)), -1, (4, 8, 18), True)
 def test_cached_engine_in_pieces(
     dims: set[int], grid: tuple[tuple[int, int], ...], sign: int, shape: tuple[int, ...], whole: bool
 ) -> None:
