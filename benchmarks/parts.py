@@ -67,7 +67,8 @@ def measured(plan: mf.Plan, x: jax.Array, runs: int) -> dict[str, dict[str, Any]
 
 
 def program(plan: mf.Plan, steps: tuple[Step, ...]) -> Callable[[jax.Array], jax.Array]:
-    return jax.jit(dataclasses.replace(plan, walk=dataclasses.replace(plan.walk, steps=steps)))
+    plan = dataclasses.replace(plan, walk=dataclasses.replace(plan.walk, steps=steps))
+    return jax.jit(plan, compiler_options=plan.compiler_options or None)
 
 
 def spent(call: Callable[[], jax.Array], runs: int) -> dict[str, Any]:
