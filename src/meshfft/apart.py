@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 from jax import Array, lax
 
-UNFUSED = 8  # operands of a join that XLA's CPU backend does by itself
+UNFUSED = 8  # pieces of a join that is made alone
 Grid = tuple[tuple[int, int], ...]
 Pieces = dict[tuple[int, ...], Array]
 
@@ -33,10 +33,16 @@ def divided(shape: Sequence[int], grid: Grid) -> tuple[int, ...]:
     return tuple(size // math.prod(parts for d, parts in grid if d == dim) for dim, size in enumerate(shape))
 
 
-def halfway(grid: Grid) -> int:
-    """How many pieces the largest array holds that `join` makes on its way; joins of few are one with those around."""
-    joins = [math.prod(parts for _, parts in same) for _, same in itertools.groupby(grid, lambda cut: cut[0])]
-    return math.prod(joins[1:]) if max(joins, default=1) >= UNFUSED else 1
+def halfway(grid: Grid, ndim: int) -> int:
+    """How many pieces the largest array holds that `join` makes on its way.
+
+    XLA's CPU backend makes joins in one with those around them, where they are of few pieces and not along the last
+    dimension.
+    """
+    groups = itertools.groupby(grid, lambda cut: cut[0])
+    joins = [(dim, math.prod(parts for _, parts in same)) for dim, same in groups]
+    alone = any(many >= UNFUSED or dim == ndim - 1 for dim, many in joins)
+    return math.prod(many for _, many in joins[1:]) if alone else 1
 
 
 def corner(key: Sequence[int], grid: Grid, shape: Sequence[int]) -> list[int]:

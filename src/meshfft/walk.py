@@ -84,7 +84,7 @@ class Walk:
         shapes = {step.part(layout) for step, layout in apart}
         if len(apart) < len(self.steps) or len(shapes) != 1 or self.start.block in shapes:
             return 0
-        return math.prod(*shapes) * halfway(apart[-1][0].joined)
+        return math.prod(*shapes) * halfway(apart[-1][0].joined, self.end.ndim)
 
     @property
     def collectives(self) -> dict[str, int]:
