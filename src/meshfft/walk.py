@@ -74,10 +74,11 @@ class Walk:
 
     def compiler_options(self, itemsize: int, chip: Chip) -> CompilerOptions:
         """Those of the chip; where all between steps are pieces that its host keeps, memory in chunks of their size."""
-        nbytes = self._between() * itemsize
+        nbytes = self._between * itemsize
         chunks = (("xla_multiheap_size_constraint_per_heap", str(max(nbytes, chip.chunk // FINEST))),)
         return chip.options + (chunks if 0 < nbytes <= chip.chunk else ())
 
+    @functools.cached_property
     def _between(self) -> int:
         """Numbers in the largest array between the first block and the last; 0 where it may be another block."""
         apart = [(step, layout) for step, layout in self.pairs if isinstance(step, Exchange | LocalFFT)]

@@ -56,11 +56,11 @@ class LocalFFT:
 
     @property
     def joined(self) -> Grid:
-        """How these are put together."""
+        """How the pieces it works on are put together."""
         return self.grid
 
     def part(self, layout: Layout) -> tuple[int, ...]:
-        """Shape of the pieces it works on."""
+        """Shape of these pieces."""
         return divided(layout.block, self.grid) if fits(layout.block, self.grid) else layout.block
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
