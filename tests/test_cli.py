@@ -25,6 +25,7 @@ from meshfft.cli.execute import run_stages
 from meshfft.cli.guard import describe
 from meshfft.errors import check
 from meshfft.files import open_array, stores, writing
+from meshfft.files.grid import Grid
 
 SIZES = (7, 6, 5)  # divided by no mesh axis but one
 
@@ -411,6 +412,10 @@ def test_bad_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "cut short" in refused("transform", "cut.npy", "b.npy", *mesh)
     assert "end it in .npy or .zarr" in refused("transform", "a.npy", "b.h5", *mesh)
     assert "make it first" in refused("transform", "a.npy", "no/b.npy", *mesh)
+    Path("link.npy").symlink_to("elsewhere.npy")
+    assert "replace it with --overwrite" in refused("transform", "a.npy", "link.npy", *mesh)
+    stores.create_store(Path("in.zarr"), (2,), "f4", Grid((2,)), kind=".zarr").write((slice(0, 2),), np.ones(2))
+    assert "in.zarr/out.zarr lies inside in.zarr" in refused("transform", "in.zarr", "in.zarr/out.zarr", *mesh)
 
 
 def test_existing_output_needs_leave() -> None:

@@ -16,7 +16,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from meshfft import atomic
 from meshfft.errors import check
-from meshfft.files import check_output, open_array, stores, write_array, writing
+from meshfft.files import check_apart, check_output, open_array, stores, write_array, writing
 from meshfft.layout import Cut, Layout
 
 CASES = [
@@ -101,6 +101,46 @@ def test_a_link_is_written_through(tmp_path: Path) -> None:
     write_array(tmp_path / "link.npy", sharded(VALUES[0], PartitionSpec("x"), {"x": 3}), (3, 5), overwrite=True)
     assert (tmp_path / "link.npy").is_symlink()
     np.testing.assert_array_equal(np.load(tmp_path / "real.npy"), VALUES[0])
+
+
+def test_links_that_lead_nowhere_are_no_free_names(tmp_path: Path) -> None:
+    """Catches a file made where a dangling link leads, without leave; and a link to itself followed."""
+    (tmp_path / "link.npy").symlink_to("elsewhere.npy")
+    (tmp_path / "loop.npy").symlink_to("loop.npy")
+    array = sharded(VALUES[0], PartitionSpec("x"), {"x": 3})
+    for refused in (lambda path: write_array(path, array, (3, 5)), lambda path: check_output(path, False, 0)):
+        with pytest.raises(FileExistsError, match=r"link\.npy is a link to .*elsewhere\.npy, which does not exist"):
+            refused(tmp_path / "link.npy")
+    assert not (tmp_path / "elsewhere.npy").exists()
+    for overwrite in (False, True):
+        with pytest.raises(FileExistsError, match="leads back to itself"):
+            check_output(tmp_path / "loop.npy", overwrite, 0)
+    write_array(tmp_path / "link.npy", array, (3, 5), overwrite=True)
+    np.testing.assert_array_equal(np.load(tmp_path / "elsewhere.npy"), VALUES[0])
+
+
+def test_an_output_apart_from_its_input(tmp_path: Path) -> None:
+    """Catches an output put inside the store that is read, an input inside the output that would replace it, and one
+    file under two names; a file that is to be replaced by its own transform is none of these."""
+    store = save(tmp_path / "in.zarr", VALUES)
+    inner = save(store / "in.npy", VALUES)
+    plain = save(tmp_path / "a.npy", VALUES)
+    os.link(plain, tmp_path / "hard.npy")
+    (tmp_path / "soft.npy").symlink_to("a.npy")
+    (tmp_path / "same").symlink_to(".")
+    for source, target, word in (
+        (store, store / "out.zarr", "lies inside"),
+        (store, tmp_path / "same" / "in.zarr" / "c" / "out.npy", "lies inside"),
+        (inner, store, "which is read, lies inside"),
+        (plain, tmp_path / "hard.npy", "by another name"),
+        (plain, tmp_path / "soft.npy", "by another name"),
+        (store, tmp_path / "same" / "in.zarr", "by another name"),
+    ):
+        with pytest.raises(ValueError, match=word) as caught:
+            check_apart(source, target)
+        assert target.name in str(caught.value) and source.name in str(caught.value)
+    for target in (plain, tmp_path / "in.zarr.zarr", tmp_path / "out.zarr"):
+        check_apart(plain, target)
 
 
 def test_outputs_that_cannot_be_are_refused_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

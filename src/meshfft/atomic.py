@@ -46,8 +46,12 @@ def put(new: Path, path: Path, overwrite: bool = False) -> None:
 
 
 def refuse_existing(path: Path, overwrite: bool) -> None:
-    """Raises FileExistsError where `path` exists and may not be overwritten."""
+    """Raises FileExistsError where `path` exists, or is a link to what does not, and may not be overwritten."""
     check(overwrite or not path.exists(), f"{path} exists: overwrite it, or name another output", FileExistsError)
+    final = os.path.realpath(path)
+    check(not os.path.islink(final), f"{path} is a link that leads back to itself: remove it", FileExistsError)
+    away = f"{path} is a link to {final}, which does not exist: overwrite it, or name another output"
+    check(overwrite or not path.is_symlink(), away, FileExistsError)
 
 
 def unfinished(path: Path, process: int) -> list[Path]:

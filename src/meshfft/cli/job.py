@@ -43,12 +43,14 @@ class Work(NamedTuple):
 
 def run(job: Job) -> None:
     """The whole of it."""
-    from ..files import check_output
+    from ..files import check_apart, check_output
     from ..picture import check_picture
 
     check_output(job.target, job.overwrite, 0)
+    check_apart(job.source, job.target)
     if job.plot is not None:
         check_picture(job.plot, job.overwrite)
+        check_apart(job.source, job.plot)
     with _working(job) as work:
         limited = job.memory is not None and _needed(work) > job.memory
         facts, timings = (_in_passes if limited else _in_core)(work)

@@ -7,5 +7,6 @@ from .record import Record as Record
 from .record import inverse_options as inverse_options
 from .record import record_of as record_of
 from .source import Source as Source
+from .writing import check_apart as check_apart
 from .writing import check_output as check_output
 from .writing import write_array as write_array

@@ -96,6 +96,32 @@ def check_output(path: str | Path, overwrite: bool, nbytes: int) -> None:
     check_room(path, nbytes)
 
 
+def check_apart(source: str | Path, target: str | Path) -> None:
+    """Refuses an output that lies in the array it is made of, or the other way round, before any work is done for it.
+
+    A file may be replaced by its own transform, where both are named alike: it is read before it is replaced.
+
+    Args:
+        source: the file or store that is read.
+        target: the one to be written.
+
+    Raises:
+        ValueError: one holds the other, or both are one under two names (links, hard links).
+    """
+    source, target = Path(source), Path(target)
+    elsewhere = "write elsewhere"
+    check(not _holds(source, target), f"{target} lies inside {source}, which is read: {elsewhere}")
+    check(not _holds(target, source), f"{source}, which is read, lies inside {target}: {elsewhere}")
+    one = target.exists() and source.exists() and os.path.samefile(source, target)
+    alike = os.path.abspath(source) == os.path.abspath(target)
+    check(alike or not one, f"{target} is {source}, which is read, by another name: {elsewhere}")
+
+
+def _holds(folder: Path, path: Path) -> bool:
+    """Whether a folder that exists is one of those in which a path lies."""
+    return folder.is_dir() and any(above.exists() and above.samefile(folder) for above in path.resolve().parents)
+
+
 def check_room(path: Path, nbytes: int) -> None:
     """Raises OSError unless the folder of `path` exists, can be written to and has room for `nbytes`."""
     folder = path.resolve().parent
