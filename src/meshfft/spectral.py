@@ -19,7 +19,7 @@ from .errors import check
 from .fields import field, in_form_of, in_one
 from .layout import Spec
 from .plan import Plan
-from .wavenumbers import along, harmonics, periods, points
+from .wavenumbers import along, harmonics, in_radians, periods
 
 TURNS = (1, 1j, -1, -1j)
 
@@ -45,7 +45,9 @@ def derivative(
 
     Returns:
         The derivative, sharded as the array came; real where it is real. It is exact for waves of less than N / 2
-        periods. The wave of N / 2 periods, which an even N has, has no derivative of odd order on the grid: 0.
+        periods. The wave of N / 2 periods, which an even N has, has no derivative of odd order on the grid: 0, as with
+        the k of `wavenumbers(plan, odd=True)`; with the plain k `rfftn` and `fftn` would differ by several per cent
+        of the derivative of white noise.
 
     Raises:
         ValueError, TypeError: an axis, order, length or spec that does not fit, with what would.
@@ -106,13 +108,12 @@ def squares(plan: Plan, lengths: tuple[float, ...]) -> tuple[np.ndarray, ...]:
 
 
 def _differentiators(plan: Plan, lengths: Any, orders: tuple[int, ...]) -> tuple[np.ndarray, ...]:
-    """(i k)^order along each dimension, real for even orders, and for odd ones 0 at the Nyquist wave."""
+    """(i k)^order along each dimension, real for even orders; for odd ones 0 at the Nyquist frequency."""
     lines = []
-    parts = zip(plan.transform.dims, plan.transform.matrices, harmonics(plan), periods(plan, lengths), strict=True)
-    for (dim, matrix, j, period), order in zip(parts, orders, strict=True):
-        line = np.where(order % 2 & (2 * abs(j) == points(matrix)), 0, (2 * np.pi * j / period) ** order)
+    numbers = in_radians(plan, lengths, [order % 2 == 1 for order in orders])
+    for dim, k, order in zip(plan.transform.dims, numbers, orders, strict=True):
         dtype = plan.dtype if order % 2 else real_dtype(plan.dtype)
-        lines.append(along(plan, dim, TURNS[order % 4] * line, dtype))
+        lines.append(along(plan, dim, TURNS[order % 4] * k**order, dtype))
     return tuple(lines)
 
 

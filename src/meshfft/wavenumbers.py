@@ -2,6 +2,7 @@
 
     k_j = 2 pi j / length,   j = 0, 1, ..., -2, -1 in FFT order; along a halved dimension j = 0 ... N // 2
 
+At N / 2 periods, the Nyquist frequency of an even N, +k and -k are the same wave: what is odd in k has to be 0 there.
 Numbers are made in float64 on the host and rounded once. Invariant: where storage is padded they are 0.
 """
 
@@ -25,7 +26,7 @@ from .plan import Plan
 from .storage import shard
 
 
-def wavenumbers(plan: Plan, lengths: Sequence[float] | None = None) -> tuple[Array, ...]:
+def wavenumbers(plan: Plan, lengths: Sequence[float] | None = None, *, odd: bool = False) -> tuple[Array, ...]:
     """The angular wavenumbers of a plan's spectrum, one array for each transformed dimension, to multiply it by.
 
         k_j = 2 pi j / length,   j = 0, 1, ..., -2, -1 in FFT order; along the halved dimension of "rfft" 0 ... N // 2
@@ -33,6 +34,11 @@ def wavenumbers(plan: Plan, lengths: Sequence[float] | None = None) -> tuple[Arr
     Args:
         plan: a forward plan of uniform samples, of any order and of kind "fft", "rfft" or "hfft".
         lengths: the period along each axis of the plan; None means as many as there are points, which are 1 apart.
+        odd: 0 at the Nyquist frequency, that of N / 2 periods, which an even N has. Use these k in odd functions such
+            as 1j * k, and plain ones in even functions such as k**2. The grid cannot tell the waves of N / 2 and -N / 2
+            periods apart, so an odd function has no value there: with the plain k, 1j * k makes a spectrum that is of
+            no real array, and derivatives of white noise through "rfft" and "fft" differ by about sqrt(3 / N), several
+            per cent. So it is with NumPy's fftfreq. `derivative` uses these for odd orders.
 
     Returns:
         Arrays in the order of the plan's axes, of the size that `plan.out_layout` stores along their own dimension and
@@ -47,14 +53,27 @@ def wavenumbers(plan: Plan, lengths: Sequence[float] | None = None) -> tuple[Arr
     Costs nothing on the devices: each number is computed once on the host, shard by shard.
 
     >>> import meshfft as mf
-    >>> [k.tolist() for k in mf.wavenumbers(mf.plan((2, 4), kind="rfft"), (6.283185307179586,) * 2)]
+    >>> plan = mf.plan((2, 4), kind="rfft")
+    >>> [k.tolist() for k in mf.wavenumbers(plan, (6.283185307179586,) * 2)]
     [[[0.0], [-1.0]], [[0.0, 1.0, 2.0]]]
+    >>> [k.tolist() for k in mf.wavenumbers(plan, (6.283185307179586,) * 2, odd=True)]
+    [[[0.0], [0.0]], [[0.0, 1.0, 0.0]]]
     """
-    real, made = real_dtype(plan.dtype), []
-    numbers = zip(plan.transform.dims, harmonics(plan), periods(plan, lengths), strict=True)
-    for dim, j, period in numbers:
-        made.append(_on_mesh(2 * np.pi * j / period, real, plan, dim))
-    return tuple(made)
+    lines = in_radians(plan, lengths, [odd] * len(plan.transform.dims))
+    made = zip(plan.transform.dims, lines, strict=True)
+    return tuple(_on_mesh(line, real_dtype(plan.dtype), plan, dim) for dim, line in made)
+
+
+def in_radians(plan: Plan, lengths: Any, odd: Sequence[bool]) -> list[np.ndarray]:
+    """The wavenumbers along each transformed dimension in float64, 0 at the Nyquist frequency where they are `odd`.
+
+    Raises:
+        ValueError, TypeError: as `wavenumbers`.
+    """
+    lines, parts = [], zip(plan.transform.matrices, harmonics(plan), periods(plan, lengths), odd, strict=True)
+    for matrix, j, period, zero in parts:
+        lines.append(2 * np.pi * np.where(zero & (2 * abs(j) == points(matrix)), 0, j) / period)
+    return lines
 
 
 def harmonics(plan: Plan) -> tuple[np.ndarray, ...]:
