@@ -2,6 +2,8 @@
 
 import gzip
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,67 @@ def test_files_cut_short_are_refused(tmp_path: Path, name: str, keep: float) -> 
     path = save(tmp_path / name, complex_values((32, 32, 32)).real)
     os.truncate(path, int(path.stat().st_size * keep))
     assert "damaged or cut short" in refusal(path)
+
+
+def replaced(path: Path, others: Path) -> None:
+    os.replace(others, path)
+
+
+def rewritten(path: Path, others: Path) -> None:
+    path.write_bytes(others.read_bytes())
+
+
+def cut(path: Path, _: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+CHANGES = {"replaced": replaced, "rewritten": rewritten, "cut": cut, "gone": lambda path, _: path.unlink()}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("name", ["a.npy", "f.npy", "a.nii", "a.h5"])
+def test_files_that_change_while_they_are_read(tmp_path: Path, name: str, change: str) -> None:
+    """Catches numbers of two files in one, or those of a file that is gone, handed on as the array that was opened."""
+    values = complex_values((32, 32, 32)).real
+    path, other = save(tmp_path / name, np.asfortranarray(values) if name == "f.npy" else values), tmp_path / "other"
+    other.write_bytes(save(tmp_path / f"more-{name}", values + 1).read_bytes())
+    os.utime(path, (1, 1))  # its last change is no part of a clock's tick ago
+    with open_array(path) as source:
+        np.testing.assert_array_equal(source[:3], values[:3])
+        CHANGES[change](path, other)
+        with pytest.raises(ValueError, match=f"{name} was replaced or written to while it was read"):
+            source[...]
+
+
+CUT = """
+import os, sys, threading
+from meshfft.files import open_array
+with open_array("a.npy") as source:
+    threading.Timer(0.05, os.truncate, ("a.npy", 4096)).start()
+    try:
+        while True:
+            source[...]
+    except ValueError as error:
+        print(error)
+"""
+
+
+def test_a_file_cut_short_in_the_middle_of_a_read(tmp_path: Path) -> None:
+    """Catches a process ended by SIGBUS, as one is that reads a map of such a file."""
+    np.save(tmp_path / "a.npy", np.zeros(2**25, "u1"))
+    run = subprocess.run([sys.executable, "-c", CUT], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0 and "a.npy was replaced or written to while it was read" in run.stdout, run
+
+
+def test_a_store_that_is_replaced_while_it_is_read(tmp_path: Path) -> None:
+    """Catches chunks of another store handed on as those of the one that was opened."""
+    for name in ("a.zarr", "b.zarr"):
+        save(tmp_path / name, complex_values((4, 4)))
+    with open_array(tmp_path / "a.zarr") as source:
+        (tmp_path / "a.zarr").rename(tmp_path / "old.zarr")
+        (tmp_path / "b.zarr").rename(tmp_path / "a.zarr")
+        with pytest.raises(ValueError, match=r"a\.zarr was replaced or written to"):
+            source[...]
 
 
 @pytest.mark.parametrize("name", ["a.npy", "a.nii", "a.nii.gz", "a.h5", "a.zarr"])

@@ -1,5 +1,6 @@
 """Array files, read by slices: the values of every kind, their units, and no more than what was asked for."""
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from jax.sharding import PartitionSpec
 
 import meshfft as mf
-from meshfft.files import open_array, openers, source
+from meshfft.files import open_array, openers, positions, source
 
 
 @pytest.mark.parametrize("name", ["a.npy", "a.NPY", "a.nii", "a.nii.gz", "a.h5", "a.hdf5", "a.zarr"])
@@ -40,6 +41,30 @@ def test_reads_no_more_than_the_slice(tmp_path: Path) -> None:
     for name in ("a.h5", "a.zarr", "a.npy"):
         with open_array(tmp_path / name) as source:
             assert source[5:7, -3:].tolist() == [[0, 0, 0]] * 2
+
+
+def test_gaps_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches more read of a file than a box has, where it lies in runs, and a call for every number where it does not;
+    `preadv` gives its bytes a few at a time."""
+    values = np.arange(64 * 64 * 2048, dtype="f4").reshape(64, 64, 2048)
+    np.save(tmp_path / "a.npy", values)
+    plain, got = positions.os.preadv, list[int]()
+
+    def short(file: int, rooms: Any, at: int) -> int:
+        got.append(plain(file, [rooms[0][:1500]], at))
+        return got[-1]
+
+    monkeypatch.setattr(positions.os, "preadv", short)
+    for box, most in (
+        (np.s_[3:5, 1:9, :500], 1),
+        (np.s_[:, 7, 1], 1025),
+        (np.s_[7:9, :, ::1], 1),
+        (np.s_[2, 3:40, 5:8], 400),
+    ):
+        with open_array(tmp_path / "a.npy") as found:
+            got.clear()
+            np.testing.assert_array_equal(found[box], values[box])
+        assert sum(got) <= most * values[box].nbytes
 
 
 def test_nifti_is_scaled(tmp_path: Path) -> None:
@@ -182,7 +207,10 @@ def test_any_slice_in_any_pieces(volumes: Any, data: st.DataObject, most: int, w
         for n in values.shape[: data.draw(st.integers(0, 3))]
     )
     for name in KINDS:
-        with mock.patch.multiple(source, PIECE_BYTES=most), mock.patch.multiple(openers, PIECE_BYTES=most):
+        with contextlib.ExitStack() as stack:
+            for module in (source, openers, positions):
+                stack.enter_context(mock.patch.object(module, "PIECE_BYTES", most))
+            stack.enter_context(mock.patch.object(positions, "READ_BYTES", most % 97))  # gaps read through, or not
             with open_array(paths[name]) as found:
                 read = found.astype("f8")[index] if wide else found[index]
         np.testing.assert_array_equal(read, values[index])

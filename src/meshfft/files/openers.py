@@ -1,8 +1,7 @@
 """NumPy, NIfTI and HDF5 files, each opened as a `Source`.
 
-A .npy file is mapped anew for every piece: pages of a map that stays count as memory of the process. Nothing in a file
-makes another one be read, and nothing in it is run: pickles, external links and storage, and virtual datasets are
-refused.
+No file is mapped: a map of one that is cut short meanwhile ends the process. Nothing in a file makes another one be
+read, and nothing in it is run: pickles, external links and storage, and virtual datasets are refused.
 """
 
 import contextlib
@@ -13,65 +12,72 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from ..errors import check
 from ..extras import need
 from .grid import PIECE_BYTES, Box
+from .positions import Numbers
 from .source import Refused, Source, assigning, check_numbers, choose, source_of
+from .steady import Steady
 
 COPY_BYTES = 2**20
 
 
 @contextlib.contextmanager
 def open_npy(path: Path, _: str | None) -> Iterator[Source]:
-    shape, fortran, dtype, offset = npy_header(path)
-    have = path.stat().st_size - offset
-    check(have >= math.prod(shape) * dtype.itemsize, f"{have} bytes of numbers for shape {shape}")
+    steady = Steady(path)
+    with open(path, "rb") as file:
+        shape, fortran, dtype, offset = npy_header(path, file)
+        have = os.fstat(file.fileno()).st_size - offset
+        check(have >= math.prod(shape) * dtype.itemsize, f"{have} bytes of numbers for shape {shape}")
+        turn = slice(None, None, -1 if fortran else 1)  # the first dimension is then the last on the disk
+        numbers = Numbers(file.fileno(), offset, shape[turn], dtype)
 
-    def read(box: Box, out: np.ndarray) -> None:
-        out[...] = np.memmap(path, dtype, "r", offset, shape, "F" if fortran else "C")[box]
+        def read(box: Box, out: np.ndarray) -> None:
+            numbers.read(box[turn], out.T if fortran else out)
 
-    chunk = _run(shape[::-1], dtype.itemsize)[::-1] if fortran else _run(shape, dtype.itemsize)
-    yield source_of(path, shape, dtype, read, chunk=chunk, fortran=fortran)
+        chunk = _run(shape[turn], dtype.itemsize)[turn]
+        yield source_of(path, shape, dtype, steady.reading(read), chunk=chunk, fortran=fortran)
 
 
 def _run(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Whole inner dimensions, as many as one piece may have: pages between the slices of a map count as memory too."""
+    """Whole inner dimensions, as many as one piece may have."""
     whole = [math.prod(shape[dim:]) * itemsize <= PIECE_BYTES for dim in range(len(shape))]
     return tuple(n if fits else 1 for n, fits in zip(shape, whole, strict=True))
 
 
-def npy_header(path: Path) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+def npy_header(path: Path, file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
     """Shape, whether in Fortran order, dtype, and where the numbers begin.
 
     Raises:
         ValueError: it is no .npy file, or one of objects.
     """
-    with open(path, "rb") as file:
-        version = np.lib.format.read_magic(file)
-        check(version in ((1, 0), (2, 0), (3, 0)), f"format {version}")
-        wide = version != (1, 0)
-        shape, fortran, dtype = (
-            np.lib.format.read_array_header_2_0(file) if wide else np.lib.format.read_array_header_1_0(file)
-        )
-        check_numbers(path, shape, dtype)
-        return shape, fortran, dtype, file.tell()
+    version = np.lib.format.read_magic(file)
+    check(version in ((1, 0), (2, 0), (3, 0)), f"format {version}")
+    wide = version != (1, 0)
+    shape, fortran, dtype = (
+        np.lib.format.read_array_header_2_0(file) if wide else np.lib.format.read_array_header_1_0(file)
+    )
+    check_numbers(path, shape, dtype)
+    return shape, fortran, dtype, file.tell()
 
 
 @contextlib.contextmanager
 def open_nifti(path: Path, _: str | None) -> Iterator[Source]:
-    nibabel = need("nibabel", "reading NIfTI")
+    nibabel, steady = need("nibabel", "reading NIfTI"), Steady(path)
     with _unpacked(path) as plain:
-        image = nibabel.load(plain)
+        steady.check()
+        image = nibabel.load(plain, mmap=False)
         proxy: Any = image.dataobj
         end = proxy.offset + math.prod(proxy.shape) * proxy.dtype.itemsize
         check(os.path.getsize(plain) >= end, f"{os.path.getsize(plain)} bytes, its header tells of {end}")
         corner = proxy[tuple(slice(0, 1) for _ in proxy.shape)]  # the proxy's own dtype is that before scaling
         units, spacing = _scales(image.header, len(proxy.shape))
-        yield source_of(path, proxy.shape, corner.dtype, assigning(proxy), fortran=True, units=units, spacing=spacing)
+        read = assigning(proxy) if plain != path else steady.reading(assigning(proxy))
+        yield source_of(path, proxy.shape, corner.dtype, read, fortran=True, units=units, spacing=spacing)
 
 
 def _scales(header: Any, ndim: int) -> tuple[tuple[str, ...], tuple[float, ...]]:
@@ -101,7 +107,7 @@ def _unpacked(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def open_hdf5(path: Path, dataset: str | None) -> Iterator[Source]:
-    h5py = need("h5py", "reading HDF5")
+    h5py, steady = need("h5py", "reading HDF5"), Steady(path)
     with h5py.File(path, "r") as file:
         names: list[str] = []
         file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
@@ -112,7 +118,7 @@ def open_hdf5(path: Path, dataset: str | None) -> Iterator[Source]:
         check(not asked, f"{away}: give that file", Refused)
         array = file[choose(path, names, dataset)]
         _check_own(path, array)
-        yield source_of(path, array.shape, array.dtype, assigning(array), chunk=array.chunks)
+        yield source_of(path, array.shape, array.dtype, steady.reading(assigning(array)), chunk=array.chunks)
 
 
 def _leads(link: str, dataset: str | None) -> bool:

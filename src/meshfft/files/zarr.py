@@ -23,6 +23,7 @@ from .grid import Box
 from .record import Record
 from .rules import count, many
 from .source import DTYPES, Refused, Source, check_chunk, check_numbers, choose, source_of
+from .steady import Steady
 from .stores import KEY, context, system_words
 
 NAMES = ("zarr.json", ".zarray", ".zgroup")
@@ -50,6 +51,7 @@ def open_zarr(path: Path, dataset: str | None) -> Iterator[Source]:
     check(is_zarr(path), f"{path} is not a Zarr store, it has no zarr.json, .zarray or .zgroup: give one", Refused)
     root = path.resolve()
     folder = root / _chosen(path, root, dataset)
+    steady = Steady(path, next((folder / name for name in NAMES if (folder / name).exists()), folder))
     found = _array(path, root, folder)
     record = None
     if found.ours:
@@ -69,7 +71,7 @@ def open_zarr(path: Path, dataset: str | None) -> Iterator[Source]:
             else:
                 out[...] = part.read().result()
 
-    source = source_of(path, found.shape, found.dtype, read, chunk=found.chunk)
+    source = source_of(path, found.shape, found.dtype, steady.reading(read), chunk=found.chunk)
     if record is not None:
         source = dataclasses.replace(source, record=record.to_dict(), units=record.units, spacing=record.spacing)
     yield source
