@@ -3,7 +3,10 @@
 import math
 import operator
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any, NamedTuple
+
+import jax
 
 from .errors import check
 from .matrices import HalfRoots, Matrix, Roots
@@ -59,21 +62,50 @@ class Transform(NamedTuple):
 
 
 def integers(values: Any, name: str) -> tuple[int, ...]:
-    """A sequence of integers, or an error that names the argument."""
-    fits = isinstance(values, Sequence | range) and not isinstance(values, str | bytes)
-    fits = fits and all(_is_integer(v) for v in values)
-    check(bool(fits), f"{name} is {values!r}: give a sequence of integers, such as (0, 1)", TypeError)
-    return tuple(operator.index(v) for v in values)
+    """One integer or any iterable of them, NumPy's and JAX's arrays among them, or an error that names the argument."""
+    found = (values,) if is_integer(values) else _listed(values)
+    fits = found is not None and all(is_integer(v) for v in found)
+    check(fits, f"{name} is {values!r}: give a sequence of integers, such as (0, 1)", TypeError)
+    return tuple(operator.index(v) for v in found or ())
+
+
+def reals(values: Any) -> tuple[float, ...] | None:
+    """An iterable of real numbers, NumPy's and JAX's among them, as floats; None of anything else."""
+    found = _listed(values)
+    fits = found is not None and all(isinstance(v, Real) or _is_number(v) for v in found)
+    return tuple(float(v) for v in found or ()) if fits else None
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is an array without dimensions that holds a real number, known before tracing."""
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    return kind in ("i", "u", "f") and value.shape == () and not isinstance(value, jax.core.Tracer)
+
+
+def _listed(values: Any) -> tuple[Any, ...] | None:
+    """The values of an iterable, known before tracing; None of what is none, or of text."""
+    if isinstance(values, str | bytes | jax.core.Tracer):
+        return None
+    try:
+        return tuple(values)
+    except TypeError:
+        return None
 
 
 def integer(value: Any, name: str) -> int:
     """An integer, or an error that names the argument."""
-    check(_is_integer(value), f"{name} is {value!r}: give an integer", TypeError)
+    check(is_integer(value), f"{name} is {value!r}: give an integer", TypeError)
     return operator.index(value)
 
 
-def _is_integer(value: Any) -> bool:
-    return hasattr(value, "__index__") and not isinstance(value, bool) and not getattr(value, "shape", ())
+def is_integer(value: Any) -> bool:
+    """Whether it is one integer, known before tracing, and no bool."""
+    if not hasattr(value, "__index__") or isinstance(value, bool | jax.core.Tracer) or getattr(value, "shape", ()):
+        return False
+    try:
+        return operator.index(value) is not None
+    except TypeError:  # an array without dimensions, but of floats
+        return False
 
 
 def turns(kind: str, inverse: bool) -> str | None:

@@ -87,7 +87,7 @@ def _called(a: Any, b: Any, axes: Sequence[int] | None, spec: Spec | None, mode:
         parts = zip(lengths, sizes, dims, strict=True)
         s = [next_fast_len(n + m // 2, True, parts=cut[dim]) for n, m, dim in parts]
         middles = [-(m // 2) if correlates else (m - 1) // 2 for m in sizes]
-    array, plan = field(first.astype(dtype), axes, spec, s=s)
+    array, plan = field(first.astype(dtype), dims, spec, s=s)
     values = (array, _beside(second, place).astype(dtype), _shifts(plan, middles))
     return in_form_of(a, in_one(_correlated if correlates else _convolved, plan, *values))
 

@@ -9,6 +9,7 @@ traced, in its own type.
 
 import dataclasses
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from .arguments import Transform
+from .arguments import Transform, is_integer
 from .dtypes import real_dtype
 from .errors import check
 from .limbs import of_radians
@@ -52,8 +53,7 @@ class Points:
     @staticmethod
     def uniform(n: int) -> "Points":
         """The n-th roots of unity, exp(2 pi i k / n); more or fewer of them than there are inputs."""
-        check(isinstance(n, int | np.integer) and n >= 1, f"uniform({n!r}): give the number of points, at least 1")
-        return Points(None, None, "turns", int(n))
+        return Points(None, None, "turns", _count("uniform has n", n))
 
     @staticmethod
     def turns(t: Numbers, radius: Numbers | None = None) -> "Points":
@@ -83,14 +83,14 @@ class Points:
     @staticmethod
     def zoom(f0: Any, f1: Any, m: int) -> "Points":
         """m samples of the unit circle from f0 to f1 cycles per sample, f1 left out (scipy.signal.zoom_fft at fs=1)."""
-        check(isinstance(m, int | np.integer) and m >= 1, f"zoom has m = {m!r}: give the number of points, at least 1")
+        m = _count("zoom has m", m)
         _check_numbers("zoom", f0=f0, f1=f1)
         return _points(_line(f0, (f1 - f0) / m, m), None, "turns")
 
     @staticmethod
     def chirp(a: Any, w: Any, m: int) -> "Points":
         """The spiral z_k = a w^-k for k < m (scipy.signal.czt); rounding of a and w as in `z`."""
-        check(isinstance(m, int | np.integer) and m >= 1, f"chirp has m = {m!r}: give the number of points, at least 1")
+        m = _count("chirp has m", m)
         _check_numbers("chirp", a=a, w=w)
         traced = isinstance(a, jax.core.Tracer) or isinstance(w, jax.core.Tracer)
         xp = jnp if traced else np
@@ -204,6 +204,12 @@ def _points(angle: Numbers, log_radius: Any, unit: Unit) -> Points:
         strange = np.flatnonzero(~np.isfinite(leaf))
         check(not strange.size, f"point {_first(strange)} is not finite: give finite points")
     return Points(_frozen(values), _frozen(log_radius), unit, int(values.shape[0]))
+
+
+def _count(name: str, many: Any) -> int:
+    """A number of points, at least one."""
+    check(is_integer(many) and many >= 1, f"{name} = {many!r}: give the number of points, at least 1")
+    return operator.index(many)
 
 
 def _frozen(values: Any) -> Any:

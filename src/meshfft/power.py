@@ -6,14 +6,15 @@ Invariant: where the bins hold all modes, sum(power * counts) is the mean of |x|
 """
 
 import math
+import operator
 from collections.abc import Sequence
-from numbers import Real
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from .arguments import is_integer, reals
 from .binned import binned
 from .dtypes import real_dtype
 from .errors import check
@@ -104,12 +105,14 @@ def _edges(bins: Any, unit: float, largest: float) -> np.ndarray:
         many = f"the default bins would be {largest:.3g}, of boxes so long and thin: give bins=, such as 64"
         check(largest < MOST, many)
         return np.array([0, *(np.arange(round(largest) + 1) + 0.5)])
-    if isinstance(bins, int | np.integer):
-        check(int(bins) >= 1, f"bins is {bins}: give one at least, or their edges")
-        return np.linspace(0, largest or 1.0, int(bins) + 1)
-    listed = isinstance(bins, Sequence | np.ndarray) and all(isinstance(edge, Real) for edge in tuple(bins))
-    check(bool(listed), f"bins is {bins!r}: give how many, or a sequence of edges, such as (0.0, 1.0, 2.0)", TypeError)
-    edges = np.asarray(bins, float)
+    if is_integer(bins):
+        many = operator.index(bins)
+        check(many >= 1, f"bins is {bins}: give one at least, or their edges")
+        return np.linspace(0, largest or 1.0, many + 1)
+    given = reals(bins)
+    if given is None:
+        raise TypeError(f"bins is {bins!r}: give how many, or a sequence of edges, such as (0.0, 1.0, 2.0)")
+    edges = np.array(given)
     rises = len(edges) > 1 and np.all(edges >= 0) and np.all(np.diff(edges) > 0)
     check(
         bool(rises and np.isfinite(edges[-1])),

@@ -4,7 +4,7 @@
         y = scipy.fft.fftn(x)        # x sharded: y sharded; x of NumPy: y of NumPy
 
 Invariant: no call loses digits that SciPy would keep. A NumPy array is computed in SciPy's own precision, and where JAX
-does not have that, the call goes back to SciPy.
+does not have that, by SciPy's own functions: whoever sets this backend, even as the only one, has all of scipy.fft.
 """
 
 import contextlib
@@ -42,9 +42,9 @@ class ScipyBackend:
     It computes every transform of TRANSFORMS, with SciPy's arguments. A jax.Array comes back as one, sharded as meshfft
     leaves it; anything else that SciPy takes comes back as a NumPy array. `workers` and `overwrite_x` have no effect.
 
-    What JAX does not have goes back to SciPy, or to an error under `only=True`: long doubles, objects, 64 bits while
-    `jax_enable_x64` is off or on a TPU (integers count as 64, for SciPy makes float64 of them), a `plan`, `fht`. SciPy
-    copies a jax.Array to the host for the last two. It asks no backend for fftshift, fftfreq or next_fast_len.
+    SciPy's own functions compute what JAX does not have: long doubles, objects, 64 bits while `jax_enable_x64` is off
+    or on a TPU (integers count as 64, for SciPy makes float64 of them), a `plan`, `fht` and `ifht`. They copy a
+    jax.Array to the host for the last three. SciPy asks no backend for fftshift, fftfreq or next_fast_len.
 
     Costs what the transform of that name does, and for NumPy arrays a copy to JAX's first device and back.
 
@@ -58,22 +58,13 @@ class ScipyBackend:
 
     @staticmethod
     def __ua_function__(method: Transform, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call of scipy.fft, or NotImplemented where it is SciPy's to answer.
+        """A call of scipy.fft, by meshfft or by SciPy's own functions.
 
         Raises:
-            ValueError, TypeError: where SciPy raises them, and as `fftn`.
+            ValueError, TypeError, NotImplementedError: where SciPy raises them, and as `fftn`.
         """
-        if (transform := TRANSFORMS.get(method.__name__)) is None:
-            return NotImplemented
-        call = inspect.signature(method).bind(*args, **kwargs).arguments
-        x, plan = call.pop("x"), call.pop("plan", None)
-        if plan is not None or _foreign(x):
-            return NotImplemented
-        x = x if isinstance(x, jax.Array) else np.asarray(x)
-        call = _resolved(call, x.ndim)
-        if call.get("axes") == () and method.__name__ not in HALVED:
-            return x  # as it is, of whatever type
-        return transform(x, **call) if isinstance(x, jax.Array) else _on_host(transform, x, call)
+        found = _computed(method, args, kwargs)
+        return _by_scipy(method, args, kwargs) if found is NotImplemented else found
 
     def __reduce__(self) -> str:
         """Pickled by name: SciPy keeps on it what it cannot pickle."""
@@ -81,6 +72,29 @@ class ScipyBackend:
 
 
 scipy_backend = ScipyBackend()
+
+
+def _computed(method: Transform, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What meshfft makes of a call; NotImplemented where it is SciPy's to answer."""
+    if (transform := TRANSFORMS.get(method.__name__)) is None:
+        return NotImplemented
+    call = inspect.signature(method).bind(*args, **kwargs).arguments
+    x, plan = call.pop("x"), call.pop("plan", None)
+    if plan is not None or _foreign(x):
+        return NotImplemented
+    x = x if isinstance(x, jax.Array) else np.asarray(x)
+    call = _resolved(call, x.ndim)
+    if call.get("axes") == () and method.__name__ not in HALVED:
+        return x  # as it is, of whatever type
+    return transform(x, **call) if isinstance(x, jax.Array) else _on_host(transform, x, call)
+
+
+def _by_scipy(method: Transform, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The call by SciPy's own functions, and by nobody else: no call comes back here, however deep `fht` calls."""
+    from scipy import fft
+
+    with fft.set_backend("scipy", only=True):
+        return method(*args, **kwargs)
 
 
 def _foreign(x: Any) -> bool:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import numpy as np
 from jax.typing import ArrayLike
 
 from .arguments import dims_of
@@ -77,7 +76,7 @@ def _shifted(x: Any, axes: int | Sequence[int] | None, spec: Spec | None, sign: 
     arrays = received(x)
     check_numeric(arrays[0].dtype)
     ndim = arrays[0].ndim
-    dims = dims_of(ndim, range(ndim) if axes is None else (axes,) if isinstance(axes, int | np.integer) else axes)
+    dims = dims_of(ndim, range(ndim) if axes is None else axes)
     start, mesh = located(arrays, spec)
     check(
         start.even,

@@ -6,14 +6,13 @@ d/dx: multiply by i k,   inverse of the Laplacian: divide by -|k|^2
 import functools
 import operator
 from collections.abc import Sequence
-from numbers import Real
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .arguments import integers
+from .arguments import integers, is_integer
 from .dtypes import real_dtype
 from .errors import check
 from .fields import field, in_form_of, in_one
@@ -59,12 +58,12 @@ def derivative(
     >>> mf.derivative(jnp.array([0.0, 1.0, 0.0, -1.0]), 0, length=6.283185307179586).round(4).tolist()
     [1.0, 0.0, -1.0, 0.0]
     """
-    axes = integers(axis if isinstance(axis, Sequence) else (axis,), "axis")
-    orders = integers(order if isinstance(order, Sequence) else (order,) * len(axes), "order")
+    axes, orders = integers(axis, "axis"), integers(order, "order")
+    orders = orders * len(axes) if is_integer(order) else orders
     check(len(orders) == len(axes), f"there are {len(orders)} orders for {len(axes)} axes: give one for each axis")
     check(min(orders, default=0) >= 0, f"order is {order}: give how often to differentiate, 0 or more")
     array, plan = field(x, axes, spec)
-    lengths = (length,) * len(axes) if isinstance(length, Real) else length
+    lengths = (length,) * len(axes) if length is not None and np.ndim(length) == 0 else length
     return in_form_of(x, in_one(_multiplied, plan, array, _differentiators(plan, lengths, orders)))
 
 

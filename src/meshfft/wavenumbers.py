@@ -8,7 +8,6 @@ Numbers are made in float64 on the host and rounded once. Invariant: where stora
 
 import math
 from collections.abc import Sequence
-from numbers import Real
 from typing import Any
 
 import jax.numpy as jnp
@@ -16,6 +15,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
+from .arguments import reals
 from .dtypes import real_dtype
 from .errors import check
 from .layout import Layout, mapped_axes
@@ -110,13 +110,13 @@ def periods(plan: Plan, lengths: Any) -> tuple[float, ...]:
     many = len(plan.transform.dims)
     if lengths is None:
         return tuple(float(points(matrix)) for matrix in plan.transform.matrices)
-    listed = isinstance(lengths, Sequence | np.ndarray) and not isinstance(lengths, str | bytes)
-    fits = listed and all(isinstance(length, Real) for length in lengths)
-    check(fits, f"lengths is {lengths!r}: give a period for each axis, such as {(1.0,) * many}", TypeError)
-    check(len(lengths) == many, f"there are {len(lengths)} lengths for {many} axes: give one for each axis")
-    for length in lengths:
+    numbers = reals(lengths)
+    if numbers is None:
+        raise TypeError(f"lengths is {lengths!r}: give a period for each axis, such as {(1.0,) * many}")
+    check(len(numbers) == many, f"there are {len(numbers)} lengths for {many} axes: give one for each axis")
+    for length in numbers:
         check(0 < length < math.inf, f"length {length} is no period: give a positive number")
-    return tuple(float(length) for length in lengths)
+    return numbers
 
 
 def stored(layout: Layout, dim: int, values: np.ndarray) -> np.ndarray:
