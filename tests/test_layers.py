@@ -24,7 +24,7 @@ calls solve
 plan api cosine hermitian kdft separable shifts
 planning aot array_api scipy_backend pieces
 wavenumbers fields passes
-spectral convolution
+spectral convolution multiplier
 power
 replay calibrate
 profile

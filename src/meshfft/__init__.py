@@ -34,6 +34,7 @@ from .hermitian import rfft2 as rfft2
 from .hermitian import rfftn as rfftn
 from .kdft import ikdftn as ikdftn
 from .kdft import kdftn as kdftn
+from .multiplier import multiply_spectrum as multiply_spectrum
 from .passes import passes as passes
 from .pieces import Passes as Passes
 from .plan import Plan as Plan
