@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import typer
 
+from .before import agree, check_files, deciding, everywhere
 from .progress import Clock, Report, bar, log
 from .request import Job, Request, check_kind, request
 from .show import Timing, print_json, print_timings
@@ -43,14 +44,8 @@ class Work(NamedTuple):
 
 def run(job: Job) -> None:
     """The whole of it."""
-    from ..files import check_apart, check_output
-    from ..picture import check_picture
-
-    check_output(job.target, job.overwrite, 0)
-    check_apart(job.source, job.target)
-    if job.plot is not None:
-        check_picture(job.plot, job.overwrite)
-        check_apart(job.source, job.plot)
+    agree(deciding(job))
+    everywhere(lambda: check_files(job))
     with _working(job) as work:
         limited = job.memory is not None and _needed(work) > job.memory
         facts, timings = (_in_passes if limited else _in_core)(work)
@@ -65,16 +60,17 @@ def _working(job: Job) -> Iterator[Work]:
     """Opens the source and starts the devices; every process has to find the same."""
     import jax
 
-    from ..files import open_array
-    from ..processes import check_alike, exchange
+    from ..files import identity, open_array
+    from ..processes import exchange
     from .devices import local_devices, start_mesh
 
-    with open_array(job.source, job.dataset) as array:
+    with contextlib.ExitStack() as stack:
+        array = everywhere(lambda: stack.enter_context(open_array(job.source, job.dataset)))
+        agree(everywhere(lambda: identity(array, job.dataset)))
         asked = request(job, array)
         mesh = start_mesh(asked.mesh)
-        check_alike("an input of", f"{array.dtype} {array.shape}")
         made = _plan(asked, array, mesh)
-        check_alike("this plan", str(made))
+        agree({"this plan": str(made)})
         check_kind(made, array, job)
         neighbours = exchange(socket.gethostname()).count(socket.gethostname())
         yield Work(job, asked, array, made, local_devices(mesh), jax.process_index(), neighbours)

@@ -220,7 +220,7 @@ def _agreed(made: Passes, source: Sliceable) -> dict[str, Any]:
     found = f"the source is {source.dtype} of shape {tuple(source.shape)}, the passes take {made.dtype} of {made.shape}"
     check(tuple(source.shape) == made.shape and source.dtype == made.dtype, f"{found}: plan for this source")
     run = described(made, source)
-    check_alike("the run", hashlib.sha256(json.dumps(run).encode()).hexdigest())
+    check_alike({"the run": hashlib.sha256(json.dumps(run).encode()).hexdigest()})
     return run
 
 
