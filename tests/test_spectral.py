@@ -105,7 +105,7 @@ def test_wavenumbers_meet_the_spectrum_without_traffic(name: str) -> None:
     x, truth = _waves(box, (0,) * (len(box.shape) - 1) + (1,), "float32", 3)
 
     def slope(x: Array) -> Array:
-        return plan.inverse(1j * mf.wavenumbers(plan, box.lengths)[-1] * plan(x))
+        return plan.inverse(1j * mf.wavenumbers(plan, box.lengths)[-1].astype(plan.dtype) * plan(x))
 
     a, run = _put(x.astype("float32"), box), jax.jit(slope)
     assert error(run(a), truth) <= 2e-6 and error(slope(a), truth) <= 2e-6
@@ -230,7 +230,7 @@ def test_gradients_are_exact(x64: None, name: str, kind: AxisType) -> None:
     x, t = _put(noise(box.shape, "float64"), box), _put(noise(box.shape, "float64", 1), box)
 
     def loss(x: Array) -> Array:
-        return jnp.sum(FUNCTIONS[name](x, spec) ** 2 * (1 + jnp.arange(box.shape[2])))
+        return jnp.sum(FUNCTIONS[name](x, spec) ** 2 * np.arange(1.0, box.shape[2] + 1)[None, None])
 
     gradient = jax.jit(jax.grad(loss))
     slope = float(jnp.sum(gradient(x) * t))
@@ -330,7 +330,7 @@ def test_inside_a_callers_shard_map(manual: str) -> None:
 
     def filtered(b: Array) -> Array:
         kx, ky, kz = mf.wavenumbers(plan)
-        return plan.inverse(plan(b) * jnp.exp(-(kx**2 + ky**2 + kz**2)))
+        return plan.inverse(plan(b) * jnp.exp(-(kx**2 + ky**2 + kz**2)).astype(plan.dtype))
 
     if manual == "xyz":
         assert error(inside(filtered), np.asarray(jax.jit(filtered)(a))) <= 1e-6
