@@ -15,7 +15,7 @@ dtypes phase precision chirp groups chips orders hlo ring swap apart spread binn
 stockham tiles
 machine matrices local storage frequencies trig manual cutting
 real trig_local
-topology arguments meshes steps
+topology arguments meshes steps bring
 points walk moves
 search primitive table placement operands
 choice

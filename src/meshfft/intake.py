@@ -7,6 +7,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
+from .bring import settled
 from .errors import check
 from .layout import AnyMesh, Layout, mapped_axes
 from .placement import standing
@@ -41,4 +42,4 @@ def taken(x: Any, layout: Layout, mesh: AnyMesh | None) -> Array:
         same = x.sharding.is_equivalent_to(NamedSharding(mesh, layout.spec), x.ndim)
         found = getattr(x.sharding, "spec", type(x.sharding).__name__)
         check(same, f"the array is sharded as {found}, the plan takes {layout.spec} on its mesh: use {remedy}")
-    return x
+    return settled(x, mesh, layout.spec) if mesh is not None and isinstance(x, jax.core.Tracer) else x
