@@ -21,7 +21,7 @@ search primitive table placement operands
 choice
 dispatch intake
 calls solve
-plan api cosine hermitian kdft separable shifts
+plan api cosine hermitian kdft separable shifts modes
 planning aot array_api scipy_backend pieces
 wavenumbers fields passes
 spectral convolution multiplier
