@@ -6,6 +6,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import jax
+
+import meshfft.cli.cluster
 import meshfft.cli.execute
 import meshfft.cli.memory
 import meshfft.files.stores
@@ -32,35 +35,34 @@ def fail(error: BaseException) -> Callable[[], None]:
     return act
 
 
-def send(number: int, process: Callable[[], int]) -> Callable[[], None]:
-    return lambda: os.kill(process(), number)
+def send(number: int) -> Callable[[], None]:
+    return lambda: os.kill(os.getpid(), number)
 
 
 def patch(module: Any, name: str, act: Callable[[], None]) -> Callable[[], None]:
     return lambda: setattr(module, name, first(act)(getattr(module, name)))
 
 
-def both() -> None:
-    """Ends the supervisor, and at once the worker: as if the machine had lost its power."""
-    os.kill(os.getppid(), signal.SIGKILL)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 STEP = (meshfft.cli.execute, "_run_stage")
+COMPILE = (jax.stages.Lowered, "compile")
 WRITE = (meshfft.files.stores.ZarrStore, "write")
 FAULTS = {
     "none": lambda: None,
-    "killed": patch(*STEP, send(signal.SIGKILL, os.getpid)),
-    "supervisor killed": patch(*STEP, send(signal.SIGKILL, os.getppid)),
-    "interrupted": patch(*STEP, send(signal.SIGINT, os.getppid)),
+    "killed": patch(*STEP, send(signal.SIGKILL)),
+    "killed compiling": patch(*COMPILE, send(signal.SIGKILL)),
+    "killed writing": patch(*WRITE, send(signal.SIGKILL)),
+    "frozen": patch(*STEP, send(signal.SIGSTOP)),
+    "interrupted": patch(*STEP, send(signal.SIGINT)),
+    "terminated": patch(*STEP, send(signal.SIGTERM)),
     "crashed": patch(*STEP, os.abort),
-    "lost while writing": patch(*WRITE, both),
     "disk full": patch(*WRITE, fail(OSError(28, "No space left on device"))),
     "no memory": patch(meshfft.cli.memory, "check_memory", fail(MemoryError("3 GB"))),
 }
 
 if __name__ == "__main__":
     fault, victim = sys.argv[1:3]
+    if fault != "killed":
+        meshfft.cli.cluster.HEARTBEAT = 4  # so that the tests wait less; one takes the real one
     sys.argv[1:] = sys.argv[3:]
     if sys.argv[sys.argv.index("--process-id") + 1] == victim:
         FAULTS[fault]()

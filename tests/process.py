@@ -158,8 +158,8 @@ def _peers(index: int) -> dict[str, Any]:
         "last fails": _said(lambda: together(lambda: fail((jax.process_count() - 1,), "no such\nfile"))),
         "two fail": _said(lambda: together(lambda: fail((0, 1), told))),
         "nameless": _said(lambda: together(lambda: fail((0,), ""))),
-        "alike": _said(lambda: check_alike("shape", [index // 9, None, "mesh"])),
-        "different": _said(lambda: check_alike("mesh", [2, index])),
+        "alike": _said(lambda: check_alike({"shape": [index // 9, None, "mesh"]})),
+        "different": _said(lambda: check_alike({"shape": 3, "mesh": [2, index]})),
         "after": exchange(index),
     }
 

@@ -5,15 +5,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from array_files import complex_values, h5py, nibabel, refusal, save
+from array_files import VALUES, complex_values, h5py, nibabel, refusal, save
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshfft.files import open_array
+from meshfft.files import open_array, openers
 
 
 def test_missing_folder_and_unknown(tmp_path: Path) -> None:
@@ -68,7 +69,7 @@ def test_files_that_change_while_they_are_read(tmp_path: Path, name: str, change
 
 CUT = """
 import os, sys, threading
-from meshfft.files import open_array
+from meshfft.files import open_array, openers
 with open_array("a.npy") as source:
     threading.Timer(0.05, os.truncate, ("a.npy", 4096)).start()
     try:
@@ -117,6 +118,26 @@ def test_damaged_compressed_voxels_are_refused(tmp_path: Path, at: int) -> None:
     packed[at] ^= 0xFF
     (tmp_path / "b.nii.gz").write_bytes(packed)
     assert "damaged or cut short" in refusal(tmp_path / "b.nii.gz")
+
+
+def test_gzip_that_unpacks_to_more_than_its_header_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a disk filled with what a packed volume holds beyond its voxels, or says that it holds."""
+    plain = save(tmp_path / "a.nii", VALUES).read_bytes()
+
+    def packed(name: str, data: bytes) -> Path:
+        (tmp_path / name).write_bytes(gzip.compress(data))
+        return tmp_path / name
+
+    with open_array(packed("trailing.nii.gz", plain + bytes(1000))) as source:
+        np.testing.assert_array_equal(source[...], VALUES)
+    assert "unpacks to more than its header tells of" in refusal(packed("bomb.nii.gz", plain + bytes(2**26)))
+    image = nibabel.Nifti1Image(np.zeros((2, 2, 2), np.int16), np.eye(4))
+    image.header["dim"][:4] = 3, 2000, 2000, 2000
+    assert "gzip keeps no more than" in refusal(packed("wide.nii.gz", image.header.binaryblock + bytes(2**20)))
+    image.header["dim"][:4], image.header["vox_offset"] = (3, 2, 2, 2), 2**30
+    assert "begin after 1073741824 bytes" in refusal(packed("late.nii.gz", image.header.binaryblock + bytes(2**20)))
+    monkeypatch.setattr(openers.shutil, "disk_usage", lambda _: SimpleNamespace(free=100))
+    assert "free some, or unpack it elsewhere" in refusal(tmp_path / "trailing.nii.gz")
 
 
 class Bomb:

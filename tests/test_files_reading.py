@@ -136,7 +136,7 @@ def test_dataset_of_a_single_array_is_refused(tmp_path: Path, name: str) -> None
 def test_a_full_disk_is_not_called_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a good file blamed for what the system could not do while reading it."""
     path = save(tmp_path / "a.nii.gz", VALUES)
-    monkeypatch.setattr(openers.shutil, "copyfileobj", raises(OSError(28, "No space left on device")))
+    monkeypatch.setattr(openers, "_copy", raises(OSError(28, "No space left on device")))
     with pytest.raises(OSError, match="No space left"), open_array(path):
         pass
 

@@ -82,6 +82,13 @@ def test_shards_of_too_many_chunks(tmp_path: Path) -> None:
     assert "chunks of (1, 1) in files of (8192, 16384)" in refusal(wide)
 
 
+def test_chunks_without_number(tmp_path: Path) -> None:
+    """Catches minutes spent on looking up chunks of one number each, and a chunk far larger than its array."""
+    many = store(tmp_path / "a.zarr", shape=[2**11, 2**11], chunk_shape=[1, 1])
+    assert "has 4194304 chunks of shape (1, 1), 4 bytes" in refusal(many)
+    assert "for an array of shape (4, 4)" in refusal(store(tmp_path / "b.zarr", chunk_shape=[2**13, 2**14]))
+
+
 def test_metadata_of_many_megabytes(tmp_path: Path) -> None:
     """Catches a file of any size read whole before it is looked at."""
     path = store(tmp_path / "a.zarr") / "zarr.json"

@@ -30,7 +30,7 @@ class Kind(NamedTuple):
 def _sine(x: Array) -> Array:
     """DST-II by JAX's cosine transform: signs before it, the other order after."""
     for axis in range(x.ndim):
-        signs = 1.0 - 2.0 * (jnp.arange(x.shape[axis]) % 2)
+        signs = 1 - 2 * (jnp.arange(x.shape[axis], dtype=x.dtype) % 2)
         y = jax.scipy.fft.dct(x * signs.reshape([-1 if d == axis else 1 for d in range(x.ndim)]), axis=axis)
         x = jnp.flip(y, axis)
     return x
@@ -142,7 +142,9 @@ def test_scan_remat_and_conditions(name: str) -> None:
     def steps(transform: Callable[[Array], Array], x: Array) -> Array:
         def step(carry: Array, scale: Array) -> tuple[Array, Array]:
             y = jax.checkpoint(transform)(carry)
-            return carry * scale, jax.lax.cond(scale > 0, lambda y: jnp.sum(jnp.abs(y) ** 2), lambda y: 0.0, y)
+            return carry * scale.astype(carry.dtype), jax.lax.cond(
+                scale > 0, lambda y: jnp.sum(jnp.abs(y) ** 2), lambda y: 0.0, y
+            )
 
         return jnp.sum(jax.lax.scan(step, x, jnp.asarray([0.5, -0.5, 2.0]))[1])
 

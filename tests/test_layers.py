@@ -15,17 +15,16 @@ dtypes phase precision chirp groups chips orders hlo ring swap apart spread binn
 stockham tiles
 machine matrices local storage frequencies trig manual cutting
 real trig_local
-topology arguments meshes steps
+topology arguments meshes steps bring
 points walk moves
 search primitive table placement operands
 choice
 dispatch intake
 calls solve
-plan api cosine hermitian kdft separable shifts
-planning aot array_api scipy_backend budget
-wavenumbers fields pieces
-passes
-spectral convolution
+plan api cosine hermitian kdft separable shifts modes
+planning aot array_api scipy_backend pieces
+wavenumbers fields passes
+spectral convolution multiplier
 power
 replay calibrate
 profile

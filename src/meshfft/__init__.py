@@ -34,6 +34,9 @@ from .hermitian import rfft2 as rfft2
 from .hermitian import rfftn as rfftn
 from .kdft import ikdftn as ikdftn
 from .kdft import kdftn as kdftn
+from .modes import pad_spectrum as pad_spectrum
+from .modes import truncate_spectrum as truncate_spectrum
+from .multiplier import multiply_spectrum as multiply_spectrum
 from .passes import passes as passes
 from .pieces import Passes as Passes
 from .plan import Plan as Plan

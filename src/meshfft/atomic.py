@@ -1,12 +1,13 @@
 """Replaces a file or folder in one move: a reader finds the old one or the whole new one, never a part.
 
 The new one is made beside the old, under a hidden temporary name, and renamed onto it when complete. Whatever ends the
-work before that (an error, an interrupt, a full disk) removes the temporary and leaves the old one as it was.
+work before that (an error, an interrupt, a full disk) removes the temporary and leaves the old one as it was; what is
+killed leaves it, and `unfinished` finds it.
 """
 
 import contextlib
-import glob
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -54,10 +55,13 @@ def refuse_existing(path: Path, overwrite: bool) -> None:
     check(overwrite or not path.is_symlink(), away, FileExistsError)
 
 
-def unfinished(path: Path, process: int) -> list[Path]:
-    """What a process that was killed left beside `path`, the output it was making."""
+def unfinished(path: Path) -> list[Path]:
+    """What stands beside `path` of runs that were killed as they made it, or of those that make it now."""
     final = path.resolve()
-    return sorted(final.parent.glob(f".{glob.escape(final.name)}.{process}-*.partial"))
+    if not final.parent.is_dir():
+        return []
+    left = re.compile(rf"\.{re.escape(final.name)}\.\d+-[0-9a-f]{{8}}\.(partial|old)")
+    return sorted(entry for entry in final.parent.iterdir() if left.fullmatch(entry.name))
 
 
 def _beside(path: Path, suffix: str) -> Path:

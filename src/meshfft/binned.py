@@ -58,7 +58,8 @@ def _parts(x: Array, coordinates: Lines, weights: Lines, edges: Array, bins: int
     coordinate = jnp.broadcast_to(functools.reduce(operator.add, coordinates), x.shape).ravel()
     weight = jnp.broadcast_to(functools.reduce(operator.mul, weights), x.shape).ravel()
     place = jnp.searchsorted(edges, coordinate, side="right") - 1
-    values = (_square(x).ravel() * weight, jnp.sqrt(coordinate) * weight, weight.astype(jnp.uint32))
+    square, many = _square(x).ravel(), weight.astype(coordinate.dtype)
+    values = (square * many, jnp.sqrt(coordinate) * many, weight.astype(jnp.uint32))
     energy, roots, counts = (_summed(value, place, bins) for value in values)
     limbs = jnp.stack([counts >> LIMB, counts & (2**LIMB - 1)])
     return energy[None], roots[None], limbs[None]

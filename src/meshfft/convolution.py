@@ -81,7 +81,9 @@ def _called(a: Any, b: Any, axes: Sequence[int] | None, spec: Spec | None, mode:
     check_whole(place.mesh, "convolutions")
     (dims, lengths), cut = resolve_once(first.shape, None, axes), place.start.parts
     _check_sizes(first.shape, second.shape, dims)
-    sizes, dtype = [second.shape[dim] for dim in dims], jnp.promote_types(first.dtype, second.dtype)
+    sizes = [second.shape[dim] for dim in dims]
+    with jax.numpy_dtype_promotion("standard"):
+        dtype = jnp.promote_types(first.dtype, second.dtype)
     s, middles = None, [0] * len(dims)
     if mode == "same":
         parts = zip(lengths, sizes, dims, strict=True)

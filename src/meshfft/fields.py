@@ -90,10 +90,9 @@ def in_form_of(x: Any, y: Array) -> Any:
 
 
 def in_one(work: Callable[..., Any], plan: Plan, *values: Any) -> Any:
-    """work(plan, *values), compiled as one program unless it already is part of one."""
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values)):
-        return work(plan, *values)
-    return _program(work, tuple(plan.compiler_options.items()))(plan, *values)
+    """work(plan, *values) as one program; JAX finds the devices of constants in it, under `grad` too."""
+    traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+    return _program(work, () if traced else tuple(plan.compiler_options.items()))(plan, *values)
 
 
 @functools.cache

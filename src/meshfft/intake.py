@@ -5,8 +5,9 @@ from typing import Any
 import jax
 import numpy as np
 from jax import Array
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
+from .bring import settled
 from .errors import check
 from .layout import AnyMesh, Layout, mapped_axes
 from .placement import standing
@@ -34,10 +35,11 @@ def taken(x: Any, layout: Layout, mesh: AnyMesh | None) -> Array:
     check(x.shape == layout.storage, f"the array has shape {x.shape}, the plan takes {layout.storage}")
     described = mesh is not None and not isinstance(mesh, Mesh) and jax.typeof(x).sharding.mesh.empty
     check(not described, "the plan's mesh is only described: plan with a jax.sharding.Mesh of real devices to run it")
-    cut = any(jax.typeof(x).sharding.spec) or not (isinstance(x, jax.core.Tracer) or x.sharding.is_fully_replicated)
+    shown = jax.typeof(x).sharding if isinstance(x, jax.core.Tracer) else x.sharding
+    cut = not isinstance(shown, SingleDeviceSharding) and shown.shard_shape(x.shape) != x.shape
     check(mesh is not None or not cut, "the array is sharded, the plan is for one device: plan with mesh=")
     if isinstance(mesh, Mesh) and not isinstance(x, jax.core.Tracer):
         same = x.sharding.is_equivalent_to(NamedSharding(mesh, layout.spec), x.ndim)
         found = getattr(x.sharding, "spec", type(x.sharding).__name__)
         check(same, f"the array is sharded as {found}, the plan takes {layout.spec} on its mesh: use {remedy}")
-    return x
+    return settled(x, mesh, layout.spec) if mesh is not None and isinstance(x, jax.core.Tracer) else x

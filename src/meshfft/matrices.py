@@ -152,7 +152,7 @@ class HalfRoots:
 
     def weights(self, k: Array) -> Array:
         """w_k at integer k."""
-        return 1 + ((k > 0) & (2 * k < self.length) & self.weighted)
+        return 1 + ((k > 0) & (2 * k < self.length) & self.weighted).astype(k.dtype)
 
     def conjugate(self) -> "HalfRoots":
         return dataclasses.replace(self, sign=-self.sign)

@@ -5,6 +5,7 @@ form it offers in the other: the block comes back in the form it came in.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax.numpy as jnp
 from jax import Array, lax
@@ -33,6 +34,13 @@ def like(block: Block, planes: Planes) -> Block:
 def conjugate(planes: Planes) -> Planes:
     """The planes of the complex conjugate."""
     return (planes[0], *(-plane for plane in planes[1:]))
+
+
+def scaled(block: Array, factor: Any) -> Array:
+    """A complex or real array times a factor, which a real one meets plane by plane: two products, not four."""
+    if jnp.iscomplexobj(block) and not jnp.iscomplexobj(factor):
+        return lax.complex(block.real * factor, block.imag * factor)
+    return block * factor
 
 
 def in_planes(step: Callable[[Planes], Planes], block: Block) -> Block:

@@ -270,7 +270,7 @@ def _received(values: Any, complex_too: bool) -> Any:
 def _line(start: Any, step: Any, m: int) -> Any:
     """start + k step for k < m, with the products exact in turns: step's upper half first, modulo one."""
     if isinstance(start, jax.core.Tracer) or isinstance(step, jax.core.Tracer):
-        return start + step * jnp.arange(m)
+        return start + step * jnp.arange(m, dtype=jnp.result_type(start, step))
     high = float(np.float32(step))
     k = np.arange(m)
     return start + (k * high + k * (float(step) - high))

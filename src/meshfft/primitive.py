@@ -7,7 +7,7 @@ or real array, or two planes. The gradient in a matrix is JAX's own of the ring 
 
 import functools
 import itertools
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -15,10 +15,11 @@ import numpy as np
 from jax import Array
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 
+from .bring import Anchor, anchor, anchored_mesh, brought, explicit_axes, needs_anchor, only, shown
 from .dtypes import real_dtype
-from .layout import AnyMesh, Cuts, Layout, even_cuts, mapped_axes, spec_of
+from .layout import AnyMesh, Cuts, Layout, even_cuts, mapped_axes
 from .manual import own, vary, varying
 from .matrices import Samples
 from .steps import RingDense
@@ -46,6 +47,12 @@ class Job(NamedTuple):
         return 2 if self.planes and not self.walk.real else 1
 
     @property
+    def anchored(self) -> bool:
+        """Whether the last value is an anchor (see bring)."""
+        operands = jax.tree.unflatten(self.tree, range(self.tree.num_leaves))
+        return len(operands) > 0 and isinstance(operands[-1], Anchor)
+
+    @property
     def results(self) -> int:
         """How many come out."""
         return 2 if self.planes and not self.walk.reals[-1] else 1
@@ -59,6 +66,8 @@ def bind(
     operands: tuple[Any, ...] = (),
 ) -> list[Array]:
     """The walk as one equation of JAX; operands are stored as their steps take them (see RingDense.store)."""
+    if not any(isinstance(operand, Anchor) for operand in operands):
+        operands = (*operands, *shown(arrays, mesh))
     leaves, tree = jax.tree.flatten(operands)
     values = varying([*arrays, *leaves], mapped_axes(mesh) & walk.start.cutting)
     return walk_p.bind(*values, job=Job(walk, mesh, planes, tree))
@@ -82,7 +91,7 @@ def _mapped(function: Any, values: Sequence[Any], before: Sequence[Any], after: 
     if mesh is None or not rest:
         return function(*values)
     specs = {"in_specs": tuple(before), "out_specs": after}
-    specs = jax.tree.map(lambda spec: _only(rest, spec), specs)
+    specs = jax.tree.map(lambda spec: only(rest, spec), specs)
     return jax.shard_map(function, mesh=mesh, axis_names=rest, check_vma=vary(values), **specs)(*values)
 
 
@@ -92,22 +101,11 @@ def _rest(mesh: AnyMesh | None) -> frozenset[str]:
 
 
 def _placed(values: Sequence[Any], job: Job) -> tuple[tuple[Any, ...], tuple[PartitionSpec, ...]]:
-    """The values and their specs, operands sharded as their steps take them where the type of an array says how."""
+    """The values and their specs, sharded as the walk and its steps take them where the type of an array says how."""
     walk, mesh, _, tree = job
-    many = job.arrays
-    specs = jax.tree.leaves(_operand_specs(walk, jax.tree.unflatten(tree, values[many:])))
-    leaves = [_resharded(leaf, mesh, spec) for leaf, spec in zip(values[many:], specs, strict=True)]
-    return (*values[:many], *leaves), (*[walk.start.spec] * many, *specs)
-
-
-def _resharded(leaf: Array, mesh: AnyMesh | None, spec: PartitionSpec) -> Array:
-    explicit = _explicit(mesh)
-    return jax.reshard(leaf, NamedSharding(mesh, _only(explicit, spec))) if mesh is not None and explicit else leaf
-
-
-def _explicit(mesh: AnyMesh | None) -> set[str]:
-    kinds = () if mesh is None else zip(mesh.axis_names, mesh.axis_types, strict=True)
-    return {name for name, kind in kinds if kind == AxisType.Explicit}
+    operands = jax.tree.leaves(_operand_specs(walk, jax.tree.unflatten(tree, values[job.arrays :])))
+    specs = (*[walk.start.spec] * job.arrays, *operands)
+    return tuple(brought(value, mesh, spec) for value, spec in zip(values, specs, strict=True)), specs
 
 
 def _operand_specs(walk: Walk, operands: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -128,15 +126,19 @@ def _after(x: jax.core.ShapedArray, job: Job) -> jax.core.ShapedArray:
     if walk.real != walk.reals[-1] and not job.planes:
         x = x.update(dtype=np.result_type(x.dtype, np.complex64) if walk.real else real_dtype(x.dtype))
     shape = walk.end.within(mapped_axes(mesh))
-    if mesh is None or x.sharding.mesh.empty:
+    found, explicit = x.sharding.mesh, explicit_axes(mesh)
+    if mesh is None or (found.empty and not explicit):
         return x.update(shape=shape)
-    return x.update(shape=shape, sharding=NamedSharding(x.sharding.mesh, _only(_explicit(mesh), walk.end.spec)))
+    found = mesh.abstract_mesh if found.empty else found
+    return x.update(shape=shape, sharding=NamedSharding(found, only(explicit, walk.end.spec)))
 
 
 def _jvp(primals: Sequence[Array], tangents: Sequence[Any], *, job: Job) -> tuple[list[Array], list[Any]]:
     """The walk is linear in the array and in matrices; in samples see `_along_samples`."""
     many, out = job.arrays, walk_p.bind(*primals, job=job)
-    operands, changes = (jax.tree.unflatten(job.tree, values[many:]) for values in (primals, tangents))
+    changes = jax.tree.unflatten(job.tree, tangents[many:])
+    primals, job = _anchored(primals, job)
+    operands = jax.tree.unflatten(job.tree, primals[many:])
     found = [_along(primals, tangents, slice(0, many), job)]
     for step, layout in job.walk.pairs:
         if isinstance(step, RingDense) and step.slot is not None and _moves(change := changes[step.slot]):
@@ -147,6 +149,15 @@ def _jvp(primals: Sequence[Array], tangents: Sequence[Any], *, job: Job) -> tupl
                 found.append(_along(primals, tangents, slice(at, at + 1), job))
     moved = [part for part in found if part]
     return out, [functools.reduce(ad.add_tangents, parts) for parts in zip(*moved, strict=True)]
+
+
+def _anchored(values: Sequence[Array], job: Job) -> tuple[Sequence[Array], Job]:
+    """The values with an anchor among the operands, for the walk back where only those know the devices."""
+    if job.anchored or not needs_anchor(job.mesh):
+        return values, job
+    operands = jax.tree.unflatten(job.tree, values[job.arrays :])
+    leaves, tree = jax.tree.flatten((*operands, anchor(values)))
+    return [*values[: job.arrays], *leaves], job._replace(tree=tree)
 
 
 def _along(primals: Sequence[Array], tangents: Sequence[Any], place: slice, job: Job) -> list[Array]:
@@ -217,7 +228,7 @@ def _pulled(values: tuple[Array, ...], cts: tuple[Array, ...], place: int, job: 
     others = tuple(sorted((_rest(job.mesh) & job.walk.start.cutting).difference(rows)))
     pull = functools.partial(_pull, place=place, others=others, job=job)
     before = (*specs, *[job.walk.end.spec] * job.results)
-    return _resharded(_mapped(pull, (*values, *cts), before, specs[place], job.mesh), job.mesh, came)
+    return brought(_mapped(pull, (*values, *cts), before, specs[place], job.mesh), job.mesh, came)
 
 
 def _pull(*blocks: Any, place: int, others: tuple[str, ...], job: Job) -> Array:
@@ -234,7 +245,7 @@ def _pull(*blocks: Any, place: int, others: tuple[str, ...], job: Job) -> Array:
 
 def _batch(axis_data, values, dims, *, job: Job):  # type: ignore[no-untyped-def]
     walk, mesh, planes, tree = job
-    many = job.arrays
+    many, dims = job.arrays, [*dims[:-1], None] if job.anchored else dims
     if any(dim is not None for dim in dims[many:]):
         return _one_by_one(values, dims, job), [0] * job.results
     if all(dim is None for dim in dims[:many]):
@@ -269,13 +280,15 @@ def _batch_cuts(size: int, axes: tuple[str, ...], mesh: AnyMesh | None) -> Cuts:
     )
 
 
-def _only(axes: Set[str], spec: PartitionSpec) -> PartitionSpec:
-    """The spec without other mesh axes: those whose placement XLA decides, or that are mapped already."""
-    entries = (entry if isinstance(entry, tuple) else (entry,) for entry in spec)
-    return spec_of(tuple(axis for axis in names if axis in axes) for names in entries)
+def _at_once(*values: Any, job: Job) -> list[Array]:
+    """Outside of `jit` an anchor shows the devices."""
+    if job.anchored:
+        job = job._replace(mesh=anchored_mesh(job.mesh, Anchor(values[-1])))
+    return _program(*values, job=job)
 
 
-walk_p.def_impl(jax.jit(_run, static_argnames=("job",)))
+_program = jax.jit(_run, static_argnames=("job",))
+walk_p.def_impl(_at_once)
 walk_p.def_abstract_eval(_abstract)
 ad.primitive_jvps[walk_p] = _jvp
 ad.primitive_transposes[walk_p] = _transpose

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import jax
 import numpy as np
-from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from .errors import check
 
@@ -24,7 +24,7 @@ class PeerError(RuntimeError):
 def exchange(value: Any) -> list[Any]:
     """Every process's value, in the order of the processes: plain values, as JSON has them.
 
-    Every device holds what all have to say, so keep it short. It may be of another length in each.
+    A device of each holds what all have to say, so keep it short. It may be of another length in each.
     """
     if jax.process_count() == 1:
         return [value]
@@ -55,14 +55,22 @@ def together(work: Callable[[], T]) -> T:
     return result
 
 
-def check_alike(name: str, value: Any) -> None:
-    """Raises ValueError in every process unless all of them give the same plain value."""
-    heard = exchange(value)
-    for index, other in enumerate(heard):
-        said = f"process 0 has {name} {heard[0]}, process {index} has {other}"
-        check(other == heard[0], f"{said}: give every process the same files and flags")
+def check_alike(facts: dict[str, Any]) -> None:
+    """Raises ValueError in every process unless all of them give the same plain values; `facts` are those, by name."""
+    first, *others = exchange(facts)
+    for index, other in enumerate(others, 1):
+        for name in first:
+            said = f"process 0 has {name} {first[name]}, process {index} has {other[name]}"
+            check(other[name] == first[name], f"{said}: give every process the same files and flags")
 
 
 def _heard(row: np.ndarray) -> np.ndarray:
-    """The row of every process, one below the other."""
-    return np.asarray(multihost_utils.process_allgather(row)).reshape(-1, len(row))
+    """The row of every process, one below the other: sent by its first device, so that they may have any number."""
+    firsts = {device.process_index: device for device in reversed(jax.devices())}
+    mesh = Mesh(np.array([firsts[process] for process in sorted(firsts)]), ("process",))
+    rows = jax.make_array_from_process_local_data(NamedSharding(mesh, PartitionSpec("process")), row[None])
+    return np.asarray(jax.jit(_same, out_shardings=NamedSharding(mesh, PartitionSpec()))(rows))
+
+
+def _same(rows: jax.Array) -> jax.Array:
+    return rows

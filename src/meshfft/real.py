@@ -30,7 +30,7 @@ import numpy as np
 from jax import Array, lax
 
 from .local import balanced, fft, resize
-from .planes import Block, Planes, join, like, split
+from .planes import Block, Planes, join, like, scaled, split
 from .stockham import table
 
 SIDE = 128  # rows of a matrix unit; larger units take the same factors
@@ -109,7 +109,7 @@ def _irfft(y: Array, dims: tuple[int, ...], length: int, sign: int) -> Array:
     y = fft(y, dims[:-3], sign, "xla")
     shape = [y.shape[d] for d in dims[-3:-1]] + [length]
     halves = np.where(_inner(length), 0.5, 1.0).astype(y.real.dtype)
-    y = (jnp.conj(y) if sign < 0 else y) * _along(halves, dims[-1], y.ndim)
+    y = scaled(jnp.conj(y) if sign < 0 else y, _along(halves, dims[-1], y.ndim))
     return jnp.fft.irfftn(y, shape, axes=dims[-3:], norm="forward")
 
 
@@ -224,4 +224,4 @@ def _flat(x: Array, dim: int) -> Array:
 
 def _along(values: np.ndarray, dim: int, ndim: int) -> np.ndarray:
     """Values that vary along `dim`, and the dimensions that follow it if they have more."""
-    return values.reshape(*values.shape, *(1,) * (ndim - dim - values.ndim))
+    return values.reshape(*(1,) * dim, *values.shape, *(1,) * (ndim - dim - values.ndim))

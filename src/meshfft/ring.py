@@ -95,11 +95,12 @@ def handed_on(shard: Shard, axis_name: AxisName, places: int) -> Shard:
     return permuted(shard, axis_name, [(i - places) % size for i in range(size)]) if places % size else shard
 
 
-def permuted(shard: Shard, axis_name: AxisName, sources: Sequence[int]) -> Shard:
-    """On every position i of a ring the shard of position sources[i], in one collective permute for each array."""
+def permuted(shard: Shard, axis_name: AxisName, sources: Sequence[int | None]) -> Shard:
+    """On every position i of a ring the shard of position sources[i], in one collective permute for each array; zeros
+    where that is None."""
     names, _ = _ring(axis_name)
     ordered, place = _mesh_order(names)
-    pairs = [(place[source], place[i]) for i, source in enumerate(sources)]
+    pairs = [(place[source], place[i]) for i, source in enumerate(sources) if source is not None]
     return jax.tree.map(lambda x: lax.ppermute(x, ordered, pairs), shard)
 
 

@@ -19,6 +19,7 @@ from jax import Array
 from .arguments import Transform
 from .choice import find_walk
 from .dispatch import Setting, applied, formed
+from .dtypes import real_dtype
 from .errors import check
 from .inverse import Inverse, invert
 from .layout import Layout, mapped_axes
@@ -122,7 +123,8 @@ def solution(
     def missing(x: Arrays) -> Arrays:
         return tuple(a - b for a, b in zip(given, applied(x, there, points, mesh, machine.chip, dtype), strict=True))
 
-    given = tuple(_logical(x, start, mapped_axes(mesh)) for x in arrays)
+    computed = real_dtype(dtype) if len(arrays) == 2 else dtype
+    given = tuple(_logical(x, start, mapped_axes(mesh)).astype(computed) for x in arrays)
     x = invert(given)
     rest = missing(x)
     if weights.tikhonov is None:  # which a second step would undo; a truncated W is left as it is: W V W = W

@@ -18,6 +18,7 @@ from .errors import check
 from .fields import field, in_form_of, in_one
 from .layout import Spec
 from .plan import Plan
+from .planes import scaled
 from .wavenumbers import along, harmonics, in_radians, periods
 
 TURNS = (1, 1j, -1, -1j)
@@ -118,11 +119,11 @@ def _differentiators(plan: Plan, lengths: Any, orders: tuple[int, ...]) -> tuple
 
 def _multiplied(plan: Plan, x: Array, lines: tuple[Array, ...]) -> Array:
     """The array whose spectrum is that of x times a line along each dimension."""
-    return plan.inverse(functools.reduce(operator.mul, lines, plan(x)))
+    return plan.inverse(functools.reduce(scaled, lines, plan(x)))
 
 
 def _solved(plan: Plan, f: Array, squares: tuple[Array, ...], unit: Array) -> Array:
     """The solution for squared wavenumbers in units of 1 / unit, by which it is multiplied twice lest it overflow."""
     square = functools.reduce(operator.add, squares)
     response = jnp.where(square > 0, -1 / jnp.where(square > 0, square, 1), 0)
-    return plan.inverse(plan(f) * unit * response * unit)
+    return plan.inverse(scaled(scaled(scaled(plan(f), unit), response), unit))

@@ -6,7 +6,10 @@ from typing import Any
 
 import typer
 
+from ..processes import PeerError
+
 REFUSALS = (ValueError, TypeError, OSError, MemoryError, ImportError, RuntimeError)
+CRASHED, REFUSED, PEER, INTERRUPTED = 1, 2, 3, 130  # exit codes
 
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
@@ -25,6 +28,22 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(2) from None
 
     return run
+
+
+def ending(error: BaseException) -> tuple[int, str | None]:
+    """How a process of several ends for an error: its exit code, and a line, where there is more to say than a trace.
+
+    A RuntimeError is a collective that failed, which may be the fault of another process.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED, "interrupted by the user"
+    if isinstance(error, SystemExit):
+        return int(error.code or 0), "terminated"
+    if isinstance(error, PeerError):
+        return PEER, describe(error)
+    if isinstance(error, RuntimeError):
+        return CRASHED, describe(error)
+    return (REFUSED, describe(error)) if isinstance(error, REFUSALS) else (CRASHED, None)
 
 
 def describe(error: Exception) -> str:

@@ -45,30 +45,31 @@ def transform(
 
     Uses the machine's accelerators where there are enough of them, else CPU devices that share its cores.
     """
+    cluster = cluster_of(distributed, coordinator, processes, process_id)
+
+    def job() -> Job:
+        _check_plot(plot, inverse, kind)
+        given = parse.given(axes, method=method, order=order, norm=norm, kind=kind, precision=precision)
+        if mesh is not None:
+            parse.mesh(mesh)
+        outcome = (plot, overwrite, _limit(target, memory, resume), resume, as_json, log_json)
+        return Job(source, target, dataset, mesh, spec, inverse, given, *outcome)
+
+    run_in(cluster, job, devices, run)
+
+
+def _check_plot(plot: Path | None, inverse: bool, kind: str | None) -> None:
     check(plot is None or not inverse, "--plot draws a spectrum and --inverse leaves none: plot the forward transform")
     whole = kind in (None, "fft")
     check(plot is None or whole, f"--plot draws a whole spectrum, and --kind {kind} has none: leave one out")
-    given = parse.given(axes, method=method, order=order, norm=norm, kind=kind, precision=precision)
-    limit = _limit(target, memory, resume)
-    if mesh is not None:
-        parse.mesh(mesh)
-    cluster = cluster_of(distributed, coordinator, processes, process_id)
-    outcome = (plot, overwrite, limit, resume, as_json, log_json)
-    job = Job(source, target, dataset, mesh, spec, inverse, given, *outcome)
-    run_in(cluster, lambda: devices(job), target, lambda: run(job))
 
 
 def _limit(target: Path, memory: str | None, resume: bool) -> int | None:
     """How many bytes a process may hold: as it is said, or as it was where a run is gone on with."""
     from ..files import recorded_budgets
 
-    given = None if memory is None else parse.nbytes(memory, "--memory")
-    recorded = recorded_budgets(target) if resume else None
-    if recorded is None:
-        waits = not resume or given is not None
-        check(waits, f"no passes to {target} wait to be gone on with: leave out --resume")
-        return given
-    had = recorded["budget"]
-    both = f"the run that was not finished has --memory {had}, this one has {given}"
-    check(given in (None, had), f"{both}: leave out --memory, or begin anew with --overwrite")
-    return had
+    if memory is not None:
+        return parse.nbytes(memory, "--memory")
+    found = recorded_budgets(target) if resume else None
+    check(not resume or found is not None, f"no passes to {target} wait to be gone on with: leave out --resume")
+    return None if found is None else found["budget"]

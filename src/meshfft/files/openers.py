@@ -1,11 +1,12 @@
-"""NumPy, NIfTI and HDF5 files, each opened as a `Source`.
+"""NumPy and NIfTI files, each opened as a `Source`.
 
-No file is mapped: a map of one that is cut short meanwhile ends the process. Nothing in a file makes another one be
-read, and nothing in it is run: pickles, external links and storage, and virtual datasets are refused.
+No file is mapped: a map of one that is cut short meanwhile ends the process. Nothing in a
+file is run: pickles are refused.
 """
 
 import contextlib
 import gzip
+import io
 import math
 import os
 import shutil
@@ -20,10 +21,14 @@ from ..errors import check
 from ..extras import need
 from .grid import PIECE_BYTES, Box
 from .positions import Numbers
-from .source import Refused, Source, assigning, check_numbers, choose, source_of
+from .source import Refused, Source, assigning, check_numbers, source_of
 from .steady import Steady
 
 COPY_BYTES = 2**20
+HEAD_BYTES = 540  # of the longer of the two headers
+MOST_OFFSET = 2**26  # of extensions between header and voxels
+TRAILING = 2**20  # what may follow the voxels
+GZIP_RATIO = 1032  # of deflate, at most
 
 
 @contextlib.contextmanager
@@ -98,36 +103,35 @@ def _unpacked(path: Path) -> Iterator[Path]:
     if path.suffix.lower() != ".gz":
         yield path
         return
+    needed = _needed(path)
+    free = shutil.disk_usage(tempfile.gettempdir()).free
+    what = f"{path} is unpacked to {needed / 1e9:.3g} GB in {tempfile.gettempdir()}, which has {free / 1e9:.3g} GB free"
+    check(needed <= free, f"{what}: free some, or unpack it elsewhere", Refused)
     with tempfile.NamedTemporaryFile(suffix=".nii") as plain:
         with gzip.open(path) as packed:
-            shutil.copyfileobj(packed, plain, COPY_BYTES)
+            _copy(packed, plain, needed + TRAILING)
         plain.flush()
         yield Path(plain.name)
 
 
-@contextlib.contextmanager
-def open_hdf5(path: Path, dataset: str | None) -> Iterator[Source]:
-    h5py, steady = need("h5py", "reading HDF5"), Steady(path)
-    with h5py.File(path, "r") as file:
-        names: list[str] = []
-        file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
-        links: list[str] = []
-        file.visititems_links(lambda name, link: links.append(name) if isinstance(link, h5py.ExternalLink) else None)
-        away = f"{path} has links to other files ({', '.join(links[:20])}), which are not followed"
-        asked = links if dataset is None and not names else [at for at in links if _leads(at, dataset)]
-        check(not asked, f"{away}: give that file", Refused)
-        array = file[choose(path, names, dataset)]
-        _check_own(path, array)
-        yield source_of(path, array.shape, array.dtype, steady.reading(assigning(array)), chunk=array.chunks)
+def _needed(path: Path) -> int:
+    """Bytes of a packed file that its header tells of, once they are seen to be such as it can have."""
+    nibabel = need("nibabel", "reading NIfTI")
+    with gzip.open(path) as packed:
+        head = packed.read(HEAD_BYTES)
+    kinds = [kind for kind in (nibabel.Nifti1Header, nibabel.Nifti2Header) if kind.may_contain_header(head)]
+    check(len(kinds) == 1, "no header of NIfTI")
+    header = kinds[0].from_fileobj(io.BytesIO(head), check=False)
+    shape, dtype, offset = header.get_data_shape(), header.get_data_dtype(), int(header.get_data_offset())
+    check_numbers(path, shape, dtype)
+    needed, most = offset + math.prod(shape) * dtype.itemsize, GZIP_RATIO * path.stat().st_size
+    check(0 <= offset <= MOST_OFFSET, f"its voxels begin after {offset} bytes")
+    check(needed <= most, f"its header tells of {needed} bytes, gzip keeps no more than {most} in so few")
+    return needed
 
 
-def _leads(link: str, dataset: str | None) -> bool:
-    """Whether a dataset would be reached through the link."""
-    return f"{(dataset or '').strip('/')}/".startswith(f"{link}/")
-
-
-def _check_own(path: Path, array: Any) -> None:
-    """Raises Refused where the numbers lie in other files: a file could so name any that its reader may read."""
-    check(not array.external, f"{path} keeps {array.name} in other files, which are not read: copy it", Refused)
-    virtual = f"{path} puts {array.name} together from other datasets: give the files these are in, or copy it"
-    check(not array.is_virtual, virtual, Refused)
+def _copy(packed: gzip.GzipFile, plain: IO[bytes], most: int) -> None:
+    while block := packed.read(COPY_BYTES):
+        most -= len(block)
+        check(most >= 0, "it unpacks to more than its header tells of")
+        plain.write(block)

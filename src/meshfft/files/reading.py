@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..errors import check
-from .openers import open_hdf5, open_nifti, open_npy
+from .hdf5 import open_hdf5
+from .openers import open_nifti, open_npy
 from .source import Source, readable
 from .zarr import open_zarr
 

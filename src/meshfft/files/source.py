@@ -22,6 +22,8 @@ DTYPES = tuple(np.dtype(code) for code in "?bBhHiIlLqQefdFD")
 ALIGNMENT = 64
 MOST_BYTES = 2**60  # no file system holds an array that is larger
 CHUNK_LIMIT = 2**30  # a chunk is decoded whole
+CHUNK_BEYOND = 2**26  # up to here it may have any size, whatever its array has
+CHUNK_LEAST, MANY_CHUNKS = 2**12, 2**17  # of smaller chunks so many take seconds, however little they hold
 
 Read = Callable[[Box, np.ndarray], None]
 
@@ -90,15 +92,14 @@ def source_of(
     units: tuple[str, ...] | None = None,
     spacing: tuple[float, ...] | None = None,
 ) -> Source:
-    """A Source of these, once shape, dtype and chunks are seen to be right.
+    """A Source of these, once shape and dtype are seen to be right.
 
     Raises:
-        Refused: it holds no array of numbers, or chunks too large to be read one at a time.
+        Refused: it holds no array of numbers.
     """
     check_numbers(path, shape, dtype)
     plain, ones = dtype.newbyteorder("="), (1,) * len(shape)
     chunk = ones if chunk is None else chunk
-    check_chunk(path, chunk, dtype.itemsize)
     units = ("",) * len(shape) if units is None else units
     spacing = (1.0,) * len(shape) if spacing is None else spacing
     return Source(path, tuple(shape), plain, read, chunk, fortran, units, spacing)
@@ -116,15 +117,23 @@ def check_numbers(path: Path, shape: tuple[int, ...] | None, dtype: np.dtype[Any
     check(0 not in sizes, f"{path} holds an empty array of shape {shape}: give one that has values", Refused)
 
 
-def check_chunk(path: Path, chunk: tuple[int, ...], itemsize: int) -> None:
-    """Raises Refused where a chunk is too large to be in memory whole, as it must be to be read."""
-    nbytes = itemsize * math.prod(chunk)
-    limit = f"{CHUNK_LIMIT / 1e9:.2g} GB"
+def check_chunk(path: Path, chunk: tuple[int, ...], itemsize: int, shape: tuple[int, ...]) -> None:
+    """Raises Refused where a chunk is too large to be in memory whole, as it must be to be read, or there are too many.
+
+    A chunk may be larger than its array, but not by as much as it likes: it is unpacked whole for the little it holds.
+    """
+    nbytes, anew = itemsize * math.prod(chunk), "write it anew with chunks of"
     check(
         min(chunk) > 0 and nbytes <= CHUNK_LIMIT,
-        f"{path} has chunks of shape {chunk}, {nbytes / 1e9:.3g} GB: write it anew with chunks of at most {limit}",
+        f"{path} has chunks of shape {chunk}, {nbytes / 1e9:.3g} GB: {anew} at most {CHUNK_LIMIT / 1e9:.2g} GB",
         Refused,
     )
+    wide = f"{path} has chunks of shape {chunk}, {nbytes / 1e9:.3g} GB, for an array of shape {shape}"
+    fits = nbytes <= max(CHUNK_BEYOND, 8 * itemsize * math.prod(shape))
+    check(fits, f"{wide}: {anew} at most its shape", Refused)
+    many = math.prod(-(-n // c) for n, c in zip(shape, chunk, strict=False))
+    tiny = nbytes < CHUNK_LEAST and many > MANY_CHUNKS
+    check(not tiny, f"{path} has {many} chunks of shape {chunk}, {nbytes} bytes: {anew} some 100 kB or more", Refused)
 
 
 def aligned(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
@@ -163,13 +172,17 @@ def readable(path: Path) -> Iterator[None]:
 def choose(path: Path, names: list[str], dataset: str | None) -> str:
     """The dataset asked for, or the only one there is."""
     check(len(names) > 0, f"{path} has no dataset: give a file that has one", Refused)
-    listed = ", ".join(names[:20]) + ", ..." * (len(names) > 20)
+    listed = ", ".join(map(_short, names[:20])) + ", ..." * (len(names) > 20)
     if dataset is None:
         check(len(names) == 1, f"{path} has {len(names)} datasets ({listed}): name one of them", Refused)
         return names[0]
     name = dataset.strip("/")
-    check(name in names, f"{path} has no dataset {dataset!r}, it has {listed}: name one of those", Refused)
+    check(name in names, f"{path} has no dataset {_short(dataset)!r}, it has {listed}: name one of those", Refused)
     return name
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 60 else f"{name[:28]}...{name[-28:]}"
 
 
 def _box(index: Any, shape: tuple[int, ...]) -> tuple[Box, list[bool]]:

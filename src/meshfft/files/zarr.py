@@ -130,7 +130,7 @@ def _array(path: Path, root: Path, folder: Path) -> Array:
     third = (folder / "zarr.json").exists()
     found = _third(_json(path, root, folder / "zarr.json")) if third else _second(_json(path, root, folder / ".zarray"))
     check_numbers(path, found.shape, found.dtype)
-    check_chunk(path, found.chunk, found.dtype.itemsize)
+    check_chunk(path, found.chunk, found.dtype.itemsize, found.shape)
     fits = len(found.chunk) == len(found.file) == len(found.shape)
     whole = fits and all(size % part == 0 for size, part in zip(found.file, found.chunk, strict=True))
     inner = math.prod(found.file) // math.prod(found.chunk)

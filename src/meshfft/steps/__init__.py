@@ -14,12 +14,15 @@ behind.
 | PackedFFT(dim) | p^2 divides n / 2                | the same axes    | of a complex line half, and a block      |
 | Pipeline(...)  | a dimension its steps leave whole | as its steps     | as its swap, under its local steps       |
 | Roll(dim, by)  | equal blocks                     | the same layout  | at most V, in two permutes               |
+| Bands(dim, ..) | any                              | another size     | rows that change devices, in a few permutes |
 
 A Fourier step multiplies one dimension by V[k, n] = exp(sign 2 pi i k n / N), unscaled: `length` is N, it reads the
 first N positions and leaves `size` of them. So its transpose is the same step with the sizes exchanged, its adjoint has
 the other sign too, and its inverse is the adjoint over N. None of them is written twice.
 """
 
+from .bands import Band as Band
+from .bands import Bands as Bands
 from .base import Step as Step
 from .base import turned as turned
 from .exchange import Exchange as Exchange

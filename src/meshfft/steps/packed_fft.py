@@ -12,7 +12,7 @@ from ..layout import Layout
 from ..local import resize
 from ..matrices import HalfRoots
 from ..phase import roots
-from ..planes import Block, in_complex, join, split
+from ..planes import Block, in_complex, join, scaled, split
 from ..ring import permuted
 from ..work import Move, Work
 from .base import names, shift
@@ -150,7 +150,7 @@ class PackedFFT:
             return block
         start = jnp.asarray(half.starts(self.dim), jnp.int32)[lax.axis_index(half.axes[self.dim])]
         k = start + jnp.arange(half.block[self.dim], dtype=jnp.int32)
-        return block * _along(self.matrix.weights(k).astype(block.real.dtype), self.dim, half)
+        return scaled(block, _along(self.matrix.weights(k).astype(block.real.dtype), self.dim, half))
 
     def transpose(self, layout: Layout) -> "PackedFFT":
         return dataclasses.replace(self, matrix=self.matrix.transpose())

@@ -12,7 +12,7 @@ from ..hardware import Chip
 from ..layout import Layout
 from ..local import fft_error, resize
 from ..matrices import HalfRoots
-from ..planes import Block
+from ..planes import Block, scaled
 from ..real import SIDE, factors, from_half_spectrum, half_spectrum
 from ..work import Work
 from .base import names, padded, resized, shift
@@ -100,7 +100,7 @@ class RealFFT:
 
         def by(part: Array) -> Array:
             shape = [-1 if d == self.dims[-1] else 1 for d in range(part.ndim)]
-            return part * weights.astype(part.real.dtype).reshape(shape)
+            return scaled(part, weights.astype(part.real.dtype).reshape(shape))
 
         return jax.tree.map(by, block)
 
