@@ -37,20 +37,20 @@ NARROWEST = 16  # elements that lie together, and are taken together where lines
 SIDE = 128  # rows of a matrix unit; larger units take the same factors
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1024)
 def is_awkward(length: int, cached: bool = False) -> bool:
     """True where the largest prime factor is so large that the chirp is cheaper; `cached` as chips are."""
     long = length > CACHED_LONG and length % CACHED_PARTS > 0 if cached else length > LONG
     return long and max(prime_factors(length)) > PRIME
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1024)
 def padded_length(length: int) -> int:
     """The length L of the transforms: 4, 5 or 6 times a power of two."""
     return min(m << max(0, (-(-length // m) - 1).bit_length()) for m in (4, 5, 6))
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1024)
 def prime_factors(n: int) -> tuple[int, ...]:
     """The prime factors of n in rising order."""
     p = next((p for p in range(2, math.isqrt(n) + 1) if n % p == 0), n)
@@ -147,7 +147,7 @@ def _spectrum(length: int, size: int, sign: int) -> np.ndarray:
     return np.fft.fft(kernel) / size
 
 
-@functools.cache
+@functools.lru_cache(maxsize=16)
 def _fft_tables(length: int, sign: int, dtype: np.dtype) -> tuple[np.ndarray, ...]:
     """For even and odd bins: the chirp with the half turn, the spectrum, the chirp with the turn back."""
     chirp, size = _chirp(length, sign), padded_length(length)
@@ -157,7 +157,7 @@ def _fft_tables(length: int, sign: int, dtype: np.dtype) -> tuple[np.ndarray, ..
     return tuple(part.astype(dtype) for part in (into, spectrum, out))
 
 
-@functools.cache
+@functools.lru_cache(maxsize=16)
 def _product_tables(length: int, sign: int, dtype: np.dtype) -> tuple[np.ndarray, ...]:
     """The chirp in (a, b), w_R, w_M, w_S, and the spectrum in (c, d)."""
     rows, columns = folds(length)

@@ -29,6 +29,8 @@ from .tiers import Dot
 from .topology import machine_of
 from .walk import Walk
 
+PROGRAMS = 64  # sets of compiler options kept, each with the programs compiled with it
+
 
 class PlanePair(NamedTuple):
     """The real and imaginary planes of a complex array."""
@@ -168,7 +170,8 @@ def applied(
         arrays = (*arrays, jnp.zeros_like(arrays[0]))
     walk, operands = furnish(walk, sources, chip.name, real_dtype(dtype))
     traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((arrays, operands)))
-    compiled_with = () if traced else walk.compiler_options(dtype.itemsize, chip)
+    whole = not planes and arrays[0].dtype == dtype
+    compiled_with = () if traced else walk.compiler_options(dtype.itemsize, chip, whole)
     return _program(compiled_with)(arrays, operands, walk, mesh, dtype, planes)
 
 
@@ -177,7 +180,7 @@ def formed(arrays: tuple[Array, ...]) -> Any:
     return arrays[0] if len(arrays) == 1 else PlanePair(*arrays)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=PROGRAMS)
 def _program(options: CompilerOptions) -> Callable[..., tuple[Array, ...]]:
     """`run` compiled with options, which JAX takes only of the outermost program."""
     return jax.jit(run, static_argnums=(2, 3, 4, 5), compiler_options=dict(options) or None)

@@ -14,7 +14,7 @@ from jax import Array
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from .arguments import integers
-from .dispatch import Options, formed, is_planes, received, setting
+from .dispatch import PROGRAMS, Options, formed, is_planes, received, setting
 from .dtypes import complex_dtype, real_dtype
 from .errors import check
 from .hardware import CompilerOptions
@@ -89,13 +89,17 @@ def in_form_of(x: Any, y: Array) -> Any:
     return formed(split(y)) if is_planes(x) and len(x) == 2 else y
 
 
-def in_one(work: Callable[..., Any], plan: Plan, *values: Any) -> Any:
-    """work(plan, *values) as one program; JAX finds the devices of constants in it, under `grad` too."""
+def in_one(work: Callable[..., Any], plan: Plan, *values: Any, beside: int = 0) -> Any:
+    """work(plan, *values) as one program; JAX finds the devices of constants in it, under `grad` too.
+
+    `beside` are the bytes of the largest array that it makes besides blocks of samples and of the spectrum.
+    """
     traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
-    return _program(work, () if traced else tuple(plan.compiler_options.items()))(plan, *values)
+    options = plan.walk.compiler_options(plan.dtype.itemsize, plan.machine.chip, whole=False, beside=beside)
+    return _program(work, () if traced else options)(plan, *values)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=PROGRAMS)
 def _program(work: Callable[..., Any], options: CompilerOptions) -> Callable[..., Any]:
     """`work` compiled with options, which JAX takes only of the outermost program."""
     return jax.jit(work, static_argnums=0, compiler_options=dict(options) or None)

@@ -59,7 +59,7 @@ def flops_of(length: int) -> float:
     return (4 * 5 * math.log2(size) + 12) * size / length + 26
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1024)
 def balanced(length: int, side: int) -> tuple[int, ...]:
     """Two or three factors of at most `side` for the stages of a transform by products; a large prime stands alone.
 
@@ -71,7 +71,7 @@ def balanced(length: int, side: int) -> tuple[int, ...]:
     return (length,) if low == 1 else (low, *balanced(length // low, side))
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1024)
 def stages(length: int, side: int) -> tuple[int, ...]:
     """The factors of the products that a transform takes on a matrix unit, each over all points of a line.
 

@@ -85,7 +85,8 @@ def power_spectrum(
     steps = edges**2 * (1 - ROUNDING)
     steps[-1] = edges[-1] ** 2 * (1 + 8 * jnp.finfo(real).eps)
     values = (squares(plan, lengths), multiplicities(plan), steps.astype(real))
-    k, power, counts = in_one(_binned, plan, array, *values, ((edges[1:] + edges[:-1]) / 2).astype(real))
+    middles = ((edges[1:] + edges[:-1]) / 2).astype(real)
+    k, power, counts = in_one(_binned, plan, array, *values, middles, beside=8 * len(edges))  # counts are two integers
     return PowerSpectrum(k * real.type(unit), power, counts)
 
 

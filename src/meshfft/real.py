@@ -83,7 +83,7 @@ def from_half_spectrum(block: Block, dims: tuple[int, ...], length: int, sign: i
     return (x,) if isinstance(block, tuple) else x
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1024)
 def factors(length: int) -> tuple[int, ...]:
     """The stages of "matmul": (N,), or (N2, N1); none where it has no product of its own."""
     if length <= DENSE:

@@ -57,7 +57,7 @@ def together(block: Sequence[int], itemsize: int, dims: Sequence[int]) -> list[t
     return [(dim,) for dim in reversed(left)]
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1024)
 def radices(length: int) -> tuple[int, ...]:
     """Fours first, then the prime factors that are left, in rising order."""
     fours, rest = 0, length
@@ -66,7 +66,7 @@ def radices(length: int) -> tuple[int, ...]:
     return (4,) * fours + prime_factors(rest)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=64)
 def table(rows: int, columns: int, length: int, sign: int, dtype: np.dtype) -> np.ndarray:
     """exp(sign 2 pi i r c / length), reduced exactly in 64-bit integers, rounded once."""
     turns = np.outer(np.arange(rows), np.arange(columns)) % length

@@ -72,20 +72,35 @@ class Walk:
         """What the whole walk costs one device."""
         return total(self.works(itemsize, chip))
 
-    def compiler_options(self, itemsize: int, chip: Chip) -> CompilerOptions:
-        """Those of the chip; where all between steps are pieces that its host keeps, memory in chunks of their size."""
-        nbytes = self._between * itemsize
+    def compiler_options(self, itemsize: int, chip: Chip, whole: bool = True, beside: int = 0) -> CompilerOptions:
+        """Those of the chip; where its host keeps all that lies between the steps, memory in chunks of that size.
+
+        The compiler warns of every array that is larger than a chunk. `whole` says that one complex array of the type
+        that is computed in comes and goes, piece by piece: planes, another type or arithmetic before or behind take a
+        block. `beside` are the bytes of the largest array that such arithmetic makes besides.
+        """
+        if not self._largest:
+            return chip.options
+        lines = max(step.lines(itemsize) for step in self.steps if isinstance(step, LocalFFT))
+        nbytes = max(((whole and self._pieces) or self._largest) * itemsize, lines, beside)
         chunks = (("xla_multiheap_size_constraint_per_heap", str(max(nbytes, chip.chunk // FINEST))),)
-        return chip.options + (chunks if 0 < nbytes <= chip.chunk else ())
+        return chip.options + (chunks if nbytes <= chip.chunk else ())
 
     @functools.cached_property
-    def _between(self) -> int:
+    def _pieces(self) -> int:
         """Numbers in the largest array between the first block and the last; 0 where it may be another block."""
         apart = [(step, layout) for step, layout in self.pairs if isinstance(step, Exchange | LocalFFT)]
         shapes = {step.part(layout) for step, layout in apart}
-        if len(apart) < len(self.steps) or len(shapes) != 1 or self.start.block in shapes:
+        if not self._largest or len(shapes) != 1 or self.start.block in shapes:
             return 0
         return math.prod(*shapes) * halfway(apart[-1][0].joined, self.end.ndim)
+
+    @functools.cached_property
+    def _largest(self) -> int:
+        """Numbers in the largest block; 0 where a step makes larger arrays, or all can be done in place."""
+        known = [(step, at) for step, at in self.pairs if isinstance(step, Exchange | LocalFFT) and step.keeps]
+        kinds = {type(step) for step, _ in known}
+        return max(step.largest(at) for step, at in known) if len(known) == len(self.steps) and len(kinds) == 2 else 0
 
     @property
     def collectives(self) -> dict[str, int]:

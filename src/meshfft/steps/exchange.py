@@ -41,6 +41,7 @@ class Exchange:
     slot: ClassVar[int | None] = None
     planar: ClassVar[bool] = False
     becomes: ClassVar[str | None] = None
+    keeps: ClassVar[bool] = True
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -68,6 +69,12 @@ class Exchange:
     def part(self, layout: Layout) -> tuple[int, ...]:
         """Shape of a chunk of it."""
         return divided(self.piece(layout), self.chunks)
+
+    def largest(self, layout: Layout) -> int:
+        """Numbers in the largest array that it makes: the block, padded as it is sent."""
+        return max(
+            math.prod(self.piece(layout)) * self.parts, *(math.prod(at.block) for at in (layout, self.after(layout)))
+        )
 
     def after(self, layout: Layout) -> Layout:
         return functools.reduce(lambda reached, swap: swap.after(reached), self.swaps, layout)

@@ -13,7 +13,7 @@ from ..hardware import Chip
 from ..layout import Layout
 from ..local import fft, fft_error, flops_of, resize, stages
 from ..planes import Block, in_complex
-from ..stockham import together
+from ..stockham import NARROWEST, PLANE_BYTES, together
 from ..work import Work
 from .base import names, padded, resized, shift
 
@@ -53,6 +53,21 @@ class LocalFFT:
 
     def after(self, layout: Layout) -> Layout:
         return resized(layout, self.dims, self.sizes)
+
+    @property
+    def keeps(self) -> bool:
+        """True where no array is larger than the block, padded to the lengths."""
+        return self.engine == "cached"
+
+    def largest(self, layout: Layout) -> int:
+        """Numbers in the largest array that it makes then."""
+        lengths = dict(zip(self.dims, self.lengths, strict=True))
+        padded = math.prod(lengths.get(d, b) for d, b in enumerate(layout.block))
+        return max(padded, math.prod(layout.block), math.prod(self.after(layout).block))
+
+    def lines(self, itemsize: int) -> int:
+        """Bytes of the lines that it works on at a time."""
+        return max(PLANE_BYTES, NARROWEST * max(self.lengths) * itemsize)
 
     @property
     def joined(self) -> Grid:

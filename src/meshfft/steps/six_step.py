@@ -102,7 +102,7 @@ class SixStep:
         return f"six-step fft {names((self.dim,), layout)}"
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1024)
 def sides(length: int, parts: int) -> int | None:
     """N1: the factor nearest to the root of N that small radices make, where p divides it and N / N1; None without."""
     if length % parts**2:
