@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 import meshfft
 from meshfft.cli import memory, parse, progress, show
-from meshfft.cli.app import app
+from meshfft.cli.app import app, main
 from meshfft.cli.execute import run_stages
 from meshfft.cli.guard import describe
 from meshfft.errors import check
@@ -569,3 +569,70 @@ def test_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a version that is not the installed package's."""
     monkeypatch.setattr("meshfft.cli.info.metadata.version", lambda name: {"meshfft": "1.2.3"}[name])
     assert call("--version") == "meshfft 1.2.3\n"
+
+
+def test_a_closed_output_never_means_success(work: Path) -> None:
+    """Catches work that is skipped because nobody reads about it, exit code 0 for it, and words written into OUT.
+
+    A program that reads no more (`| true`), a stream closed from the start (`>&-`), a full disk behind it.
+    """
+    np.save("a.npy", values())
+    program = f"{sys.executable} -m meshfft.cli.app"
+    ends = ["| true", ">&-", ">/dev/full"]
+    lines = [f"({program} transform a.npy {i}.npy --mesh 2; echo $? >&2) {end}" for i, end in enumerate(ends)]
+    lines += [f"({program} {words}; echo $? >&2) >&-" for words in ("plan 8,8 --mesh 2 --json", "--help")]
+    path = os.pathsep.join([str(Path(meshfft.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    environment = {**os.environ, "PYTHONPATH": path, "XLA_FLAGS": "", "JAX_PLATFORMS": "cpu"}
+    started = [subprocess.Popen(["bash", "-c", line], env=environment, **pipes) for line in lines]
+    said = [process.communicate(timeout=100)[1].splitlines() for process in started]
+    assert [lines[-1] for lines in said] == ["1"] * 5, said
+    assert all("error: standard output was closed" in lines[-2] for lines in said), said
+    for i in range(len(ends)):
+        assert error(np.load(f"{i}.npy"), np.fft.fftn(values().astype(complex))) < 4e-7
+
+
+HIDDEN = "\x1b[31m\x9b\u202e"
+SHOWN = r"\x1b[31m\x9b\u202e"
+
+
+def test_names_reach_the_terminal_as_what_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    """Catches a name in a file, or of one, that colours, moves or turns round what a terminal shows."""
+    h5py = pytest.importorskip("h5py")
+    np.save(f"a{HIDDEN}.npy", values())
+    assert f"Wrote b{SHOWN}.npy" in call("transform", f"a{HIDDEN}.npy", f"b{HIDDEN}.npy", "--mesh", "2")
+    with h5py.File("a.h5", "w") as file:
+        for name in ("one", f"two{HIDDEN}"):
+            file[f"group{HIDDEN}/{name}"] = values(np.float32)
+    assert f"group{SHOWN}/two{SHOWN}" in refused("transform", "a.h5", "c.npy", "--mesh", "2")
+    assert f"no{SHOWN}" in refused("transform", f"no{HIDDEN}\n.npy", "c.npy", "--mesh", "2")
+    show.print_facts({HIDDEN: HIDDEN})
+    show.print_columns([HIDDEN], [[HIDDEN]])
+    show.print_timings([show.Timing(HIDDEN, None, 0.5)])
+    show.print_json({"name": HIDDEN + "\x7f"})
+    printed = capsys.readouterr().out
+    assert not set(printed) & set(HIDDEN + "\x7f") - set("[31m") and printed.count(SHOWN) == 5, printed
+
+
+def test_a_command_line_that_is_wrong_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches names of files, as `*` gives them, that reach the terminal by way of what is wrong with a command."""
+    for words in (["transform", "a", "b", f"c{HIDDEN}"], ["info", f"--{HIDDEN}"], [HIDDEN], ["plan"]):
+        monkeypatch.setattr(sys, "argv", ["meshfft", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        line = capsys.readouterr().err
+        assert ended.value.code == 2 and line.startswith("meshfft: error: ") and line.count("\n") == 1, line
+        assert line.endswith(" --help.\n") and not set(line) & set("\x1b\x9b\u202e"), line
+
+
+def test_one_place_prints() -> None:
+    """Catches a command that prints past the one place where names are made harmless."""
+    folder = Path(show.__file__).parent
+    others = {"say.py", "progress.py", "rank.py"}  # lines of JSON, a bar of our own words, a program of its own
+    for path in folder.glob("*.py"):
+        text = path.read_text()
+        assert path.name in others or not re.search(
+            r"typer\.echo\(|(?<!\w)print\(|Console\(|sys\.stdout\.write", text
+        ), path

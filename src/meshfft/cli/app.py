@@ -11,6 +11,7 @@ from .info import info, version_of
 from .plan import plan
 from .profile import profile
 from .report import report
+from .say import ended, occupy, say, warn
 from .transform import transform
 
 app = typer.Typer(
@@ -30,12 +31,27 @@ app.add_typer(bench, name="bench")
 def main() -> None:
     """Runs the command; a scheduler's SIGTERM ends it as an error would, so that no part of an output stays behind."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    app()
+    occupy()
+    sys.exit(ended(_run()))
+
+
+def _run() -> int:
+    """The exit code; what is wrong with a command line is told in one line, for its words may be names of files."""
+    try:
+        return app(standalone_mode=False) or 0
+    except typer.Abort:
+        return 130
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # an error of typer, or of click below it
+            raise
+        command = getattr(getattr(error, "ctx", None), "command_path", "meshfft")
+        warn(f"meshfft: error: {error.format_message()} See {command} --help.")
+        return 2
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"meshfft {version_of('meshfft')}")
+        say(f"meshfft {version_of('meshfft')}")
         raise typer.Exit()
 
 

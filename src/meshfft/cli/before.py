@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
-import typer
 
 from ..atomic import unfinished
 from ..processes import check_alike, together
 from .info import PACKAGES, version_of
 from .request import Job
+from .say import warn
 
 T = TypeVar("T")
 FREE = ("source", "target", "given", "as_json", "log_json")  # told of elsewhere, or without effect on the result
@@ -49,7 +49,7 @@ def check_files(job: Job) -> None:
     first = not jax.distributed.is_initialized() or jax.process_index() == 0
     for path in unfinished(job.target) if first else ():
         left = f"{path} is of a run that was killed, or of one that writes the same output now"
-        typer.echo(f"meshfft: note: {left}: remove it if there is none", err=True)
+        warn(f"meshfft: note: {left}: remove it if there is none")
 
 
 def _word(value: Any) -> str:

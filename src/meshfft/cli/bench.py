@@ -12,6 +12,7 @@ from .guard import guarded
 from .made import check_rows, made_by
 from .measure import dense, fft, guard, scaling
 from .progress import Report, bar
+from .say import say
 from .show import print_columns, print_json
 
 WORDS = {"KDFT": "bf16x6, bf16x3: its products.", "FFT": "natural, any: order."}
@@ -54,7 +55,7 @@ def paper(
         return
     _print_tables(found)
     for path in [*([rows] if rows else []), *drawn]:
-        typer.echo(f"Wrote {path}.")
+        say(f"Wrote {path}.")
 
 
 def _check(compiling: bool, rows: Path | None, figures: Path | None) -> None:
@@ -116,13 +117,13 @@ def _print_tables(found: Sequence[Any]) -> None:
 
     for name, topology in TABLES.items():
         for family, others in WORDS.items():
-            typer.echo(f"Table I, {family}, on {topology}: seconds. {others}\n")
+            say(f"Table I, {family}, on {topology}: seconds. {others}\n")
             print_columns(HEADS, table_cells(found, name, family))
-            typer.echo("")
-    typer.echo("measured: by the paper, on v3:32x32. its way: the paper's algorithm. All else is")
-    typer.echo("modelled; compiled: by the TPU compiler's cycles, with --compile.")
+            say()
+    say("measured: by the paper, on v3:32x32. its way: the paper's algorithm. All else is")
+    say("modelled; compiled: by the TPU compiler's cycles, with --compile.")
     if lines := ratio_cells(found):
-        typer.echo("\nCompute seconds: the cost model's and the compiler's cycles', both modelled.\n")
+        say("\nCompute seconds: the cost model's and the compiler's cycles', both modelled.\n")
         print_columns(RATIO_HEADS, lines)
 
 

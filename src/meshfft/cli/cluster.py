@@ -15,11 +15,10 @@ import traceback
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn, TypeVar
 
-import typer
-
 from ..errors import check
 from ..processes import PeerError, together
 from .guard import CRASHED, REFUSALS, describe, ending
+from .say import Lost, ended, warn
 
 T = TypeVar("T")
 JOIN_SECONDS = 120
@@ -84,7 +83,7 @@ def run_in(
         jax.distributed.shutdown()  # when all are here: the service of process 0 ends with it
     except BaseException as error:
         _fail(error)
-    _end(0)
+    _end(ended(0))
 
 
 def _join(cluster: Cluster, own: int | None) -> None:
@@ -139,9 +138,9 @@ def _fail(error: BaseException) -> NoReturn:
     code, text = ending(error)
     if text is None:
         traceback.print_exception(error)
-    typer.echo(f"meshfft: error: {text or type(error).__name__}", err=True)
+    warn(f"meshfft: error: {text or type(error).__name__}")
     if code == CRASHED:
-        typer.echo("meshfft: waiting for JAX to tell whether a process was lost, and which", err=True)
+        warn("meshfft: waiting for JAX to tell whether a process was lost, and which")
         time.sleep(PATIENCE)
     else:
         _meet()
@@ -159,13 +158,12 @@ def _meet() -> None:
 
 def _end(code: int) -> NoReturn:
     """Ends at once: Python's own way would have JAX wait for the others again."""
-    sys.stdout.flush()
-    sys.stderr.flush()
     os._exit(code)
 
 
 def _keep_stdout() -> None:
     """Leaves stdout to Python alone: communication libraries write to it what no reader of tables or JSON expects."""
-    sys.stdout.flush()
+    if isinstance(sys.stdout, Lost):
+        return
     sys.stdout = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -7,6 +7,7 @@ from typing import Any
 import typer
 
 from ..processes import PeerError
+from .say import warn
 
 REFUSALS = (ValueError, TypeError, OSError, MemoryError, ImportError, RuntimeError)
 CRASHED, REFUSED, PEER, INTERRUPTED = 1, 2, 3, 130  # exit codes
@@ -21,10 +22,8 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             command(*args, **options)
         except typer.Exit:
             raise
-        except BrokenPipeError:
-            raise typer.Exit(0) from None  # the reader has seen enough
         except REFUSALS as error:
-            typer.echo(f"meshfft: error: {describe(error)}", err=True)
+            warn(f"meshfft: error: {describe(error)}")
             raise typer.Exit(2) from None
 
     return run

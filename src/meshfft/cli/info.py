@@ -12,6 +12,7 @@ from . import flags
 from .calibration import calibrate_here, stored_chip
 from .guard import guarded
 from .memory import available_bytes
+from .say import say
 from .show import print_columns, print_facts, print_json
 
 PACKAGES = ("meshfft", "jax", "jaxlib", "numpy")
@@ -34,7 +35,7 @@ def info(
     print_facts(_lines(record))
     if parts:
         rows = [[one["part"], f"{one['measured_s']:.2g}", f"{one['fitted_s']:.2g}"] for one in parts]
-        typer.echo("")
+        say()
         print_columns(["part", "measured s", "fitted s"], rows)
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import typer
 
 from .before import agree, check_files, deciding, everywhere
 from .progress import Clock, Report, bar, log
 from .request import Job, Request, check_kind, request
+from .say import say
 from .show import Timing, print_json, print_timings
 
 
@@ -139,7 +139,7 @@ def _in_passes(work: Work) -> tuple[dict[str, Any], list[Timing]]:
 
 def _announce(work: Work, plan: Any) -> None:
     if work.process == 0 and not work.job.as_json:
-        typer.echo(f"{plan}\n")
+        say(f"{plan}\n")
 
 
 def _check_core(work: Work) -> None:
@@ -199,6 +199,6 @@ def _report(work: Work, facts: dict[str, Any], timings: list[Timing]) -> None:
         print_json({**facts, **files, "measured": [timing._asdict() for timing in timings]})
         return
     print_timings(timings)
-    typer.echo(f"Wrote {job.target}: {made.out_dtype} {' x '.join(map(str, made.out_shape))}.")
+    say(f"Wrote {job.target}: {made.out_dtype} {' x '.join(map(str, made.out_shape))}.")
     if job.plot is not None:
-        typer.echo(f"Drew {job.plot}.")
+        say(f"Drew {job.plot}.")

@@ -9,6 +9,7 @@ import typer
 from ..errors import check
 from . import flags, parse, speed
 from .guard import guarded
+from .say import say
 from .show import print_columns, print_json
 
 
@@ -114,7 +115,7 @@ def scaling(
     speed.keep(found, rows)
     _tell_scaling(found, weak, as_json)
     if rows is not None and not as_json:
-        typer.echo(f"Wrote {rows}.")
+        say(f"Wrote {rows}.")
 
 
 def _grown(task: Any, first: int, count: int) -> Any:
@@ -133,11 +134,11 @@ def _tell_scaling(rows: Sequence[Any], weak: bool, as_json: bool) -> None:
         print_json({"weak": weak, "scaling": scaled, "rows": [row.to_dict() for row in rows]})
         return
     task = rows[0].case.task
-    typer.echo(f"{'Weak' if weak else 'Strong'} scaling, {task.kind} of {task.dtype}")
+    say(f"{'Weak' if weak else 'Strong'} scaling, {task.kind} of {task.dtype}")
     for name, lines in tables(rows, weak).items():
-        typer.echo(f"\n{name}\n")
+        say(f"\n{name}\n")
         print_columns(HEADS, lines)
-    typer.echo(f"\n{sharing(rows)}{notes(rows, ratio=False)}")
+    say(f"\n{sharing(rows)}{notes(rows, ratio=False)}")
 
 
 @guarded
@@ -177,10 +178,11 @@ def _tell_changes(before: Sequence[Any], now: Sequence[Any], found: Sequence[Any
     from ..measure.regression import HEADS, cells, unlike, worse
     from ..measure.words import folded, notes
 
-    typer.echo("Ratios to the peers (their geometric mean) before and now.\n")
+    say("Ratios to the peers (their geometric mean) before and now.\n")
     print_columns(HEADS, cells(found, factor))
     slower = len(worse(found, factor))
     verdict = f"{slower} of {len(found)} worse than {factor:g} times before."
     for line in (unlike(before, now), verdict):
-        typer.echo(f"\n{folded(line)}" if line else "", nl=bool(line))
-    typer.echo(notes(now, ratio=False))
+        if line:
+            say(f"\n{folded(line)}")
+    say(notes(now, ratio=False))

@@ -8,6 +8,7 @@ import typer
 from ..errors import check
 from . import flags, parse
 from .guard import guarded
+from .say import say
 from .show import print_columns, print_json
 
 DTYPES = ("complex64", "complex128", "float32", "float64")
@@ -66,7 +67,7 @@ def _show(best: Any, others: Sequence[Any], made: dict[str, Any] | None, as_json
             {**best.to_dict(), "runners_up": list(map(_summary, others)), **({"compiled": made} if made else {})}
         )
         return
-    typer.echo(str(best))
+    say(str(best))
     if others:
         _print_others(best, others[:OTHERS])
     if made:
@@ -128,7 +129,7 @@ def _summary(plan: Any) -> dict[str, Any]:
 
 def _print_others(best: Any, others: Sequence[Any]) -> None:
     """The runners-up, and what each has more of than the winner."""
-    typer.echo("\nRunners-up, modelled:")
+    say("\nRunners-up, modelled:")
     rows = [
         [_mesh(one), one.method, _seconds(one.seconds), f"{one.peak_bytes / 1e9:.3g}", _why(best, one)]
         for one in others
@@ -155,14 +156,14 @@ def _print_compiled(plan: Any, made: dict[str, Any]) -> None:
         units = [cycles.get(unit, 0.0) for unit in ("matrix", "vector", "copy")]
         rows.append([f"{j + 1}. cost model", *map(_seconds, model[:3]), _seconds(model.links)])
         rows.append(["   compiler", *map(_seconds, units), ""])
-    typer.echo(f"\nSeconds by step for {plan.machine.chip.name}, modelled: by cost, and by the compiler's cycles:")
+    say(f"\nSeconds by step for {plan.machine.chip.name}, modelled: by cost, and by the compiler's cycles:")
     print_columns(["step", "products", "vector", "memory", "links"], rows)
     spent, peak = made["seconds_modelled"], made["peak_bytes_per_device"] / 1e9
     hidden = sum(one["times"] for one in made["collectives"] if one["asynchronous"] and one["covered"])
     many = sum(one["times"] for one in made["collectives"])
-    typer.echo(f"{peak:.3g} GB per device at the compiler's peak; {hidden} of {many} collectives have work under them.")
+    say(f"{peak:.3g} GB per device at the compiler's peak; {hidden} of {many} collectives have work under them.")
     compute, links = _seconds(spent["compute"]), _seconds(spent["links"])
-    typer.echo(f"Played in the compiler's order: {_seconds(spent['total'])} s, compute {compute}, links {links}.")
+    say(f"Played in the compiler's order: {_seconds(spent['total'])} s, compute {compute}, links {links}.")
 
 
 def _mesh(plan: Any) -> str:

@@ -17,6 +17,7 @@ from .guard import guarded
 from .made import check_rows, made_by
 from .plan import DTYPES
 from .progress import bar
+from .say import say
 from .show import print_json
 
 
@@ -192,12 +193,12 @@ def _report(wanted: Wanted, made: Any, found: Any, device: str, kept: dict[str, 
         files = {"figure": wanted.figure, "rows": wanted.rows}
         print_json({**facts, **found.to_dict(), **kept, **{k: v and str(v) for k, v in files.items()}})
         return
-    typer.echo(f"{made}\n\n{table(found)}\n{notes(found)}")
+    say(f"{made}\n\n{table(found)}\n{notes(found)}")
     for verb, path in (("Wrote", wanted.rows), ("Drew", wanted.figure)):
         if path is not None:
-            typer.echo(f"{verb} {path}.")
+            say(f"{verb} {path}.")
     if kept.get("trace"):
-        typer.echo("Kept the trace. Open these files at https://ui.perfetto.dev: the steps of every")
-        typer.echo("device, and every instruction on its thread or stream.")
+        say("Kept the trace. Open these files at https://ui.perfetto.dev: the steps of every")
+        say("device, and every instruction on its thread or stream.")
         for path in kept["trace"]:
-            typer.echo(f"  {path}")
+            say(f"  {path}")

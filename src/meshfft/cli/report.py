@@ -12,6 +12,7 @@ from ..errors import check
 from . import flags, parse
 from .guard import guarded
 from .info import version_of
+from .say import say
 
 SUFFIXES = (".html", ".htm")
 
@@ -93,7 +94,7 @@ def _write(rows: list[Path], output: Path, made: Any) -> None:
         temporary.write_text(text, encoding="utf-8")
     found = sort(lines)
     for words, count in counts(found).items():
-        typer.echo(f"{count:6d} {words}")
+        say(f"{count:6d} {words}")
     if left_out := unknown_words(found.unknown):
-        typer.echo(left_out)
-    typer.echo(f"Wrote {output}: {len(text.encode()) / 1e3:.0f} kB.")
+        say(left_out)
+    say(f"Wrote {output}: {len(text.encode()) / 1e3:.0f} kB.")

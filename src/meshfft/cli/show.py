@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from .say import draw, put, shown
 
 RULED = box.Box("\n".join(["    ", "    ", " -- ", "    ", "    ", " -- ", "    ", "    "]), ascii=True)
 
@@ -22,7 +23,7 @@ class Timing(NamedTuple):
 
 def print_json(record: dict[str, Any]) -> None:
     """Prints one object, and nothing else, on stdout."""
-    print(json.dumps(record, indent=2))
+    put(json.dumps(record, indent=2).replace("\x7f", "\\u007f") + "\n")
 
 
 def print_timings(timings: Sequence[Timing]) -> None:
@@ -35,26 +36,28 @@ def print_timings(timings: Sequence[Timing]) -> None:
     table.add_column("run s", f"{run:.3f}", justify="right")
     for timing in timings:
         seconds = timing.compile_seconds
-        table.add_row(Text(timing.step), "" if seconds is None else f"{seconds:.3f}", f"{timing.run_seconds:.3f}")
-    Console().print(table)
+        table.add_row(
+            Text(shown(timing.step)), "" if seconds is None else f"{seconds:.3f}", f"{timing.run_seconds:.3f}"
+        )
+    draw(table)
 
 
 def print_facts(facts: dict[str, str]) -> None:
     """Prints a table of names and values."""
     table = _table(show_header=False)
     for name, value in facts.items():
-        table.add_row(Text(name), Text(value))
-    Console().print(table)
+        table.add_row(Text(shown(name)), Text(shown(value)))
+    draw(table)
 
 
 def print_columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Prints rows of words and numbers, the first column to the left."""
     table = _table()
     for place, head in enumerate(heads):
-        table.add_column(head, justify="left" if place == 0 else "right")
+        table.add_column(Text(shown(head)), justify="left" if place == 0 else "right")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    Console().print(table)
+        table.add_row(*(Text(shown(cell)) for cell in row))
+    draw(table)
 
 
 def _table(**options: Any) -> Table:

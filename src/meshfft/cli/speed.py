@@ -17,6 +17,7 @@ from . import parse
 from .made import check_rows, circumstances, cores
 from .plan import DTYPES
 from .progress import bar
+from .say import say
 from .show import print_columns, print_json
 
 PEERS = typer.Option(metavar="A,B,...", help="Whom to set beside: all, none, or names, as jnp,scipy,fftw.")
@@ -200,8 +201,8 @@ def tell(rows: Sequence[Any], title: str, as_json: bool, path: Path | None) -> N
     if as_json:
         print_json({"rows": [row.to_dict() for row in rows]})
         return
-    typer.echo(f"{title}\n")
+    say(f"{title}\n")
     print_columns(HEADS, cells(rows))
-    typer.echo(f"\n{notes(rows)}")
+    say(f"\n{notes(rows)}")
     if path is not None:
-        typer.echo(f"Wrote {path}.")
+        say(f"Wrote {path}.")
