@@ -10,8 +10,8 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 # One line a layer; a module may import only names from the lines above its own.
 LAYERS = """
 errors
-layout work norms tiers planes limbs zplane extras atomic processes schedule hardware torus
-dtypes phase precision chirp groups chips orders hlo ring swap apart spread binned whole inverse picture
+layout work norms quantities tiers planes limbs zplane extras atomic processes schedule hardware torus
+dtypes phase precision chirp groups chips orders hlo ring swap apart spread binned whole inverse picture holding
 stockham tiles
 machine matrices local storage frequencies trig manual cutting
 real trig_local

@@ -185,10 +185,10 @@ def test_common_slips_of_the_pen_are_refused() -> None:
         "give its spec": lambda: plan((8,), mesh=mesh((2,)), spec=NamedSharding(mesh((2,)), P("x"))),
         "give a PartitionSpec": lambda: plan((8,), mesh=mesh((2,)), spec="x"),
         "give a jax.sharding.Mesh": lambda: plan((8, 8), mesh=(2, 2)),
-        "shape is 16: give a sequence": lambda: plan(16),
-        "axes is 1: give a sequence": lambda: fftn(np.zeros((4, 4)), axes=1),
+        "shape is 16.0: give a sequence": lambda: plan(16.0),
+        "axes is True: give a sequence": lambda: fftn(np.zeros((4, 4)), axes=True),
         r"axes is \[0.5\]": lambda: fftn(np.zeros((4, 4)), axes=[0.5]),
-        "s is 16": lambda: fftn(np.zeros(4), s=16),
+        "s is 16.0": lambda: fftn(np.zeros(4), s=16.0),
         "axis is None: give an integer": lambda: fft(np.zeros(4), axis=None),
     }
     for words, call in slips.items():

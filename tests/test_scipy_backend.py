@@ -299,7 +299,11 @@ def _globally() -> Iterator[None]:
 
 HANKEL = {"dln": 0.1, "mu": 0.5}
 WHOLE: dict[str, Callable[[np.ndarray], Any]] = {
-    **{name: lambda x, name=name: getattr(scipy.fft, name)(x) for name in ("fft", "rfftn", "irfft", "hfft2", "dctn")},
+    "fft": lambda x: scipy.fft.fft(x),
+    "rfftn": lambda x: scipy.fft.rfftn(x.real),
+    "irfft": lambda x: scipy.fft.irfft(x),
+    "hfft2": lambda x: scipy.fft.hfft2(x),
+    "dctn": lambda x: scipy.fft.dctn(x.real),
     "fht": lambda x: scipy.fft.fht(x.real, **HANKEL),
     "ifht": lambda x: scipy.fft.ifht(x.real, **HANKEL),
     "plan": lambda x: scipy.fft.ifft(x, plan=None),
@@ -323,8 +327,6 @@ WHOLE: dict[str, Callable[[np.ndarray], Any]] = {
 def test_all_of_scipy_works_where_this_is_the_global_backend(name: str, kind: str) -> None:
     """Catches BackendNotImplementedError: the global backend stands in SciPy's place, so that nobody comes after it."""
     x = noise((8, 6), "complex128").astype(kind)
-    if name == "dctn":
-        x = x.real
     theirs = _attempt(lambda: WHOLE[name](x))
     with _globally():
         ours = _attempt(lambda: WHOLE[name](x))

@@ -7,6 +7,7 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from .errors import check
 from .matrices import HalfRoots, Matrix, Roots
@@ -100,7 +101,7 @@ def integer(value: Any, name: str) -> int:
 
 def is_integer(value: Any) -> bool:
     """Whether it is one integer, known before tracing, and no bool."""
-    if not hasattr(value, "__index__") or isinstance(value, bool | jax.core.Tracer) or getattr(value, "shape", ()):
+    if not hasattr(value, "__index__") or isinstance(value, bool | jax.core.Tracer) or np.shape(value) != ():
         return False
     try:
         return operator.index(value) is not None
@@ -153,7 +154,7 @@ def resolve(
     return dims, lengths
 
 
-def dims_of(ndim: int, axes: Sequence[int]) -> tuple[int, ...]:
+def dims_of(ndim: int, axes: int | Sequence[int]) -> tuple[int, ...]:
     """Axes as dimensions, none negative.
 
     Raises:

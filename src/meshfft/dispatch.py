@@ -20,6 +20,7 @@ from .choice import find_walk, natural_end
 from .dtypes import check_numeric, complex_dtype, dots_of, real_dtype
 from .errors import check
 from .hardware import Chip, CompilerOptions
+from .holding import check_blocks
 from .layout import AnyMesh, Layout, Spec, from_block, mapped_axes
 from .machine import Machine
 from .operands import differentiable, furnish, stored
@@ -139,7 +140,9 @@ def transformed(
         ValueError, TypeError: as `fftn`.
     """
     start, mesh, machine, dtype, dots = setting(arrays, options)
-    _check_known(start, transform, options.order, mesh)
+    after = natural_end(start, transform)
+    check_blocks(arrays[0], after, real_dtype(dtype).itemsize, mesh, "the result")
+    _check_known(start, after, options.order, mesh)
     real = transform.takes_real(len(arrays) == 1 and not jnp.iscomplexobj(arrays[0]))
     how = (options.method, options.order, machine, dtype.itemsize, dots)
     walk = find_walk(start, transform, *how, even=True, real=real)
@@ -223,12 +226,11 @@ def _array(a: Any) -> Array:
     return jnp.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
 
 
-def _check_known(start: Layout, transform: Transform, order: str, mesh: AnyMesh | None) -> None:
+def _check_known(start: Layout, after: Layout, order: str, mesh: AnyMesh | None) -> None:
     """Raises ValueError where the result would not lie as the array came, which is all that out_specs can know."""
     cut = mapped_axes(mesh) & start.cutting
     remedy = "call a mf.plan(...) inside, whose out_layout tells the out_specs, or transform outside of shard_map"
     check(not cut or order != "any", f"order 'any' inside shard_map leaves a layout that out_specs must know: {remedy}")
-    after = natural_end(start, transform)
     check(
         not cut or after.even,
         f"the result of shape {after.shape} is not divided by spec {start.spec}, and mesh axes cannot move to other "

@@ -18,6 +18,7 @@ from .dispatch import PROGRAMS, Options, formed, is_planes, received, setting
 from .dtypes import complex_dtype, real_dtype
 from .errors import check
 from .hardware import CompilerOptions
+from .holding import check_blocks
 from .layout import AnyMesh, Spec, axis_sizes, mapped_axes
 from .plan import Plan
 from .planes import join, split
@@ -94,6 +95,7 @@ def in_one(work: Callable[..., Any], plan: Plan, *values: Any, beside: int = 0) 
 
     `beside` are the bytes of the largest array that it makes besides blocks of samples and of the spectrum.
     """
+    check_blocks(values[0], plan.out_layout, real_dtype(plan.dtype).itemsize, plan.mesh, "the spectrum")
     traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
     options = plan.walk.compiler_options(plan.dtype.itemsize, plan.machine.chip, whole=False, beside=beside)
     return _program(work, () if traced else options)(plan, *values)

@@ -19,6 +19,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.typing import DTypeLike
 
 from .errors import check
+from .holding import check_held, room
 from .layout import axis_sizes, from_spec
 
 
@@ -92,19 +93,23 @@ def next_fast_len(target: int, real: bool = False, *, parts: int = 1) -> int:
     check(target >= 1, f"target is {target}: a transform needs at least one point")
     check(parts >= 1, f"parts is {parts}: give the number of shards, 1 where the dimension is whole")
     try:
-        return parts * fft.next_fast_len(-(-target // parts), bool(real))
+        found = parts * fft.next_fast_len(-(-target // parts), bool(real))
     except (ValueError, OverflowError) as error:
         raise ValueError(f"target {target} is too large for a transform: give a length below 2^60") from error
+    check(found < 2**60, f"target {target} for {parts} parts is too large for a transform: give less than 2^60 in all")
+    return found
 
 
 def _made(
     count: int, values: Callable[[np.ndarray], np.ndarray], dtype: Any, sharding: NamedSharding | None, whole: str
 ) -> Array:
     """The values at positions 0 to count - 1, on a device or as a sharded array."""
-    kind = _floating(dtype)
+    kind, remedy = _floating(dtype), "give a smaller n, or sharding="
     if sharding is None:
+        check_held(3 * 8 * count, f"{whole}, with what it is worked out from,", remedy)
         return jnp.asarray(_rounded(values(np.arange(count)), kind))
-    _check_sharding(count, sharding, whole)
+    parts = _check_sharding(count, sharding, whole)
+    check_held(kind.itemsize * (count // parts), f"a shard of {whole}", remedy, room(tuple(sharding.device_set)))
 
     def block(index: tuple[slice, ...] | None) -> np.ndarray:
         start, stop, _ = (index or (slice(None),))[0].indices(count)
@@ -113,7 +118,8 @@ def _made(
     return jax.make_array_from_callback((count,), sharding, block, dtype=kind)
 
 
-def _check_sharding(count: int, sharding: NamedSharding, whole: str) -> None:
+def _check_sharding(count: int, sharding: NamedSharding, whole: str) -> int:
+    """How many shards there are, or an error that says how to give them."""
     meant = isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh)
     wanted = "give a jax.sharding.NamedSharding over a mesh of devices, such as NamedSharding(mesh, P('x'))"
     check(meant, f"sharding is {sharding!r}: {wanted}", TypeError)
@@ -123,6 +129,7 @@ def _check_sharding(count: int, sharding: NamedSharding, whole: str) -> None:
         f"the {parts} shards of {sharding.spec} do not divide {count} frequencies: keep padded storage, with "
         f"mf.shard({whole}, mesh, spec), or leave sharding away",
     )
+    return parts
 
 
 def _rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -19,7 +19,8 @@ from .cutting import Shape
 from .dtypes import real_dtype
 from .layout import Layout, axis_sizes, dim_name
 from .plan import Plan
-from .table import WIDTH, quantity, ruled
+from .quantities import quantity
+from .table import WIDTH, ruled
 
 HEADS = ("pass", "layout after", "pieces", "a piece", "reads", "writes", "on disk")
 

@@ -17,14 +17,16 @@ from .arguments import Transform
 from .dispatch import Setting, applied, formed, is_planes, parts
 from .dtypes import real_dtype
 from .errors import check
+from .holding import check_blocks
 from .intake import taken
 from .layout import AnyMesh, Layout, axis_sizes, mapped_axes
 from .machine import Machine, Seconds
 from .placement import standing
 from .points import Points
+from .quantities import quantity
 from .solve import Solution, Weights, solution
 from .steps import RingDense
-from .table import WIDTH, machine_words, memory_words, quantity, time_words, walk_table
+from .table import WIDTH, machine_words, memory_words, time_words, walk_table
 from .tiers import Dot
 from .walk import Walk
 from .work import Work
@@ -261,6 +263,7 @@ class Plan:
             fits = len(arrays) == 1 and arrays[0].dtype.kind != "c"
             check(fits, f"the plan takes a real array, this is {found}: give its real part", TypeError)
         mesh, chip = self._mesh_of(arrays[0]), self.machine.chip
+        check_blocks(arrays[0], walk.end, real_dtype(self.dtype).itemsize, mesh, "the result")
         return formed(applied(arrays, walk, self.points, mesh, chip, self.dtype, planes))
 
     def _all_placed(self, layout: Layout, x: Any) -> tuple[Array, ...]:

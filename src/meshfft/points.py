@@ -21,6 +21,7 @@ from jax.typing import ArrayLike
 from .arguments import Transform, is_integer
 from .dtypes import real_dtype
 from .errors import check
+from .holding import check_held
 from .limbs import of_radians
 from .matrices import Logarithm, Matrix, Roots, Samples, limbs_of
 from .norms import factor
@@ -85,6 +86,7 @@ class Points:
         """m samples of the unit circle from f0 to f1 cycles per sample, f1 left out (scipy.signal.zoom_fft at fs=1)."""
         m = _count("zoom has m", m)
         _check_numbers("zoom", f0=f0, f1=f1)
+        _check_many("zoom", m)
         return _points(_line(f0, (f1 - f0) / m, m), None, "turns")
 
     @staticmethod
@@ -92,6 +94,7 @@ class Points:
         """The spiral z_k = a w^-k for k < m (scipy.signal.czt); rounding of a and w as in `z`."""
         m = _count("chirp has m", m)
         _check_numbers("chirp", a=a, w=w)
+        _check_many("chirp", m)
         traced = isinstance(a, jax.core.Tracer) or isinstance(w, jax.core.Tracer)
         xp = jnp if traced else np
         check(traced or (a != 0 and w != 0), f"chirp has a = {a}, w = {w}: neither may be 0")
@@ -210,6 +213,11 @@ def _count(name: str, many: Any) -> int:
     """A number of points, at least one."""
     check(is_integer(many) and many >= 1, f"{name} = {many!r}: give the number of points, at least 1")
     return operator.index(many)
+
+
+def _check_many(name: str, m: int) -> None:
+    """Raises MemoryError where so many points, and what they are worked out from, cannot be made."""
+    check_held(4 * 8 * m, f"{name} has m = {m} points, which", "give fewer points")
 
 
 def _frozen(values: Any) -> Any:

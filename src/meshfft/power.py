@@ -10,6 +10,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -19,12 +20,14 @@ from .binned import binned
 from .dtypes import real_dtype
 from .errors import check
 from .fields import check_whole, field, in_one
+from .holding import Room, check_held, host, room
 from .layout import Spec
 from .plan import Plan
 from .spectral import squares
 from .wavenumbers import harmonics, multiplicities, periods
 
 MOST = 2**20  # bins by default
+BIN_BYTES = 32  # of a bin on each device: its edge, middle and three sums, and what they are worked out from
 ROUNDING = 8 * 2.0**-52  # of an edge that was worked out from lengths in float64
 
 
@@ -81,7 +84,8 @@ def power_spectrum(
     check_whole(plan.mesh, "power spectra")
     lengths = periods(plan, lengths)
     unit, real = 2 * np.pi / max(lengths), real_dtype(plan.dtype)
-    edges = _edges(bins, unit, _largest(plan, lengths))
+    where = host() if isinstance(array, jax.core.Tracer) else room(tuple(array.sharding.device_set))
+    edges = _edges(bins, unit, _largest(plan, lengths), where)
     steps = edges**2 * (1 - ROUNDING)
     steps[-1] = edges[-1] ** 2 * (1 + 8 * jnp.finfo(real).eps)
     values = (squares(plan, lengths), multiplicities(plan), steps.astype(real))
@@ -96,7 +100,7 @@ def _largest(plan: Plan, lengths: tuple[float, ...]) -> float:
     return math.hypot(*(float(abs(j).max()) * (max(lengths) / length) for j, length in parts))
 
 
-def _edges(bins: Any, unit: float, largest: float) -> np.ndarray:
+def _edges(bins: Any, unit: float, largest: float, where: Room) -> np.ndarray:
     """The edges of the bins, in units of the least wavenumber.
 
     Raises:
@@ -107,9 +111,10 @@ def _edges(bins: Any, unit: float, largest: float) -> np.ndarray:
         check(largest < MOST, many)
         return np.array([0, *(np.arange(round(largest) + 1) + 0.5)])
     if is_integer(bins):
-        many = operator.index(bins)
-        check(many >= 1, f"bins is {bins}: give one at least, or their edges")
-        return np.linspace(0, largest or 1.0, many + 1)
+        count = operator.index(bins)
+        check(count >= 1, f"bins is {bins}: give one at least, or their edges")
+        check_held(BIN_BYTES * count, f"bins is {bins}, which", "give fewer bins", where)
+        return np.linspace(0, largest or 1.0, count + 1)
     given = reals(bins)
     if given is None:
         raise TypeError(f"bins is {bins!r}: give how many, or a sequence of edges, such as (0.0, 1.0, 2.0)")

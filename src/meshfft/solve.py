@@ -21,6 +21,7 @@ from .choice import find_walk
 from .dispatch import Setting, applied, formed
 from .dtypes import real_dtype
 from .errors import check
+from .holding import check_held
 from .inverse import Inverse, invert
 from .layout import Layout, mapped_axes
 from .manual import own
@@ -143,6 +144,8 @@ def _invert(points: Points | None, matrix: Matrix, size: int, weights: Weights) 
             return Roots(matrix.length, -matrix.sign, size, matrix.rows), Inverse(
                 np.zeros(0), 1.0, "conjugate transform"
             )
+    many = f"an inverse of {size} unknowns by {matrix.rows} samples, with the matrix that it is of,"
+    check_held(2 * 16 * size * matrix.rows, many, "solve for fewer unknowns, or of fewer samples along an axis")
     taken = points or Points.uniform(matrix.rows)
     return Dense(size, matrix.rows), invert(taken.in_turns, taken.log_radius, size, **weights._asdict())
 

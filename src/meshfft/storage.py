@@ -14,6 +14,7 @@ from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
 from .dtypes import check_numeric
 from .errors import check
+from .holding import check_blocks
 from .layout import Layout, Spec, axis_sizes, from_spec
 from .whole import whole
 
@@ -51,6 +52,7 @@ def shard(array: Sliceable | Array, mesh: Mesh, spec: Spec) -> Array:
     array = array if hasattr(array, "dtype") else np.asarray(array)
     check_numeric(np.dtype(array.dtype))
     layout = from_spec(array.shape, axis_sizes(mesh), spec)
+    check_blocks(array, layout, np.dtype(array.dtype).itemsize, mesh, "the array")
     sharding = NamedSharding(mesh, layout.spec)
     if isinstance(array, jax.Array):
         widths = [(0, stored - n) for stored, n in zip(layout.storage, layout.shape, strict=True)]

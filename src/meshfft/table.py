@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from .hardware import Chip
 from .machine import Machine, Seconds
+from .quantities import plain, quantity
 from .walk import Walk
 from .work import Work
 
@@ -55,17 +56,8 @@ def memory_words(peak_bytes: int, machine: Machine) -> str:
 
 def time_words(spent: Seconds) -> str:
     """Modelled seconds, and those of each resource."""
-    parts = ", ".join(f"{name} {value:.2g}" for name, value in spent._asdict().items() if value and name != "total")
-    return f"{spent.total:.2g} s modelled ({parts})"
-
-
-def quantity(value: float, unit: str = "") -> str:
-    """Three digits and a decimal prefix: 16.8 M, 1.05 G."""
-    prefixes = ["", "k", "M", "G", "T", "P", "E"]
-    while abs(value) >= 999.5 and len(prefixes) > 1:
-        value, prefixes = value / 1000, prefixes[1:]
-    digits = max(0, 3 - len(str(int(abs(value))))) if prefixes[0] else 0
-    return f"{value:.{digits}f} {prefixes[0]}{unit}".rstrip()
+    parts = ", ".join(f"{name} {plain(value)}" for name, value in spent._asdict().items() if value and name != "total")
+    return f"{plain(spent.total)} s modelled ({parts})"
 
 
 def _counts(work: Work) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from jax.sharding import Mesh, PartitionSpec
 from .arguments import reals
 from .dtypes import real_dtype
 from .errors import check
+from .holding import check_held
 from .layout import Layout, mapped_axes
 from .manual import own
 from .matrices import HalfRoots, Matrix, Roots
@@ -138,6 +139,7 @@ def _harmonics(matrix: Matrix) -> np.ndarray:
     assert isinstance(matrix, Roots | HalfRoots)
     forward = matrix.sign < 0
     check(forward, "the plan is of an inverse transform: give the forward plan, whose plan.inverse leads back")
+    check_held(3 * 8 * matrix.rows, f"{matrix.rows} wavenumbers, and what they are made of,", "plan fewer points")
     j, length = np.arange(matrix.rows), matrix.length
     return j if matrix.becomes == "complex" else np.where(2 * j < length, j, j - length)
 

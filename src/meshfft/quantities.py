@@ -1,0 +1,25 @@
+"""Numbers as people write them: with a prefix, or with some digits, and never as 2e+02."""
+
+import math
+
+PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q")
+LEAST = 1e-4  # a smaller number is written with a power of ten
+
+
+def quantity(value: float, unit: str = "") -> str:
+    """Three digits and a decimal prefix: 16.8 M, 1.05 G."""
+    prefixes = list(PREFIXES)
+    while abs(value) >= 999.5 and len(prefixes) > 1:
+        value, prefixes = value / 1000, prefixes[1:]
+    digits = max(0, 3 - len(str(int(abs(value))))) if prefixes[0] else 0
+    return f"{value:.{digits}f} {prefixes[0]}{unit}".rstrip()
+
+
+def plain(value: float, digits: int = 2) -> str:
+    """A number rounded to so many digits: 200, 1.2, 0.0035."""
+    rounded = float(f"{value:.{digits}g}")
+    if not math.isfinite(rounded) or abs(rounded) < LEAST:
+        return f"{rounded:.{digits}g}"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
+    text = f"{rounded:.{places}f}"
+    return text.rstrip("0").rstrip(".") if places else text
