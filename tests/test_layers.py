@@ -22,8 +22,9 @@ choice
 dispatch intake
 calls solve
 plan api cosine hermitian kdft separable shifts modes
-planning aot array_api scipy_backend pieces
-wavenumbers fields passes
+planning aot array_api scipy_backend budget
+wavenumbers fields pieces
+passes
 spectral convolution multiplier
 power
 replay calibrate

@@ -59,9 +59,9 @@ def tasks(draw: st.DrawFn) -> dict[str, Any]:
     return {"shape": shape, "dtype": dtype, "mesh": places, "share": draw(st.floats(0, 1)), "what": what}
 
 
-@given(task=tasks(), kind=st.sampled_from((".npy", ".zarr")), run=st.sampled_from((0, 2**15)), seed=st.integers(0, 99))
+@given(task=tasks(), kind=st.sampled_from((".npy", ".zarr")), seed=st.integers(0, 99))
 def test_every_kind_as_in_core(
-    tmp_path_factory: pytest.TempPathFactory, task: dict[str, Any], kind: str, run: int, seed: int
+    tmp_path_factory: pytest.TempPathFactory, task: dict[str, Any], kind: str, seed: int
 ) -> None:
     """Catches a factor, a sign, a half spectrum or a length that a pass gets wrong, and pieces out of place."""
     shape, what = task["shape"], task["what"]
@@ -70,9 +70,7 @@ def test_every_kind_as_in_core(
     most = mf.passes(shape, budget=2**30, **options)
     least = next(b for b in itertools.count(6) if _possible(shape, 2**b, options))
     budget = int(2**least * max(1, most.peak_bytes / 2**least) ** task["share"])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(passing, "RUN_BYTES", run)
-        y = transform(mf.passes(shape, budget=budget, **options), saved(folder, x), folder / f"y{kind}")
+    y = transform(mf.passes(shape, budget=budget, **options), saved(folder, x), folder / f"y{kind}")
     expected = truth(x, **what)
     assert y.shape == expected.shape and (y.dtype.kind == "c") == (expected.dtype.kind == "c")
     assert error(y, expected) <= 4e-7
@@ -90,25 +88,26 @@ def _possible(shape: tuple[int, ...], budget: int, options: dict[str, Any]) -> b
 def test_lines_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Catches pieces that cut two dimensions, in three passes, as where one plane is too large; chunks that two of them
     share; and stores that are kept longer than they are needed."""
-    x, grids, many = noise((9, 10, 12)), list[Any](), list[int]()
+    x, made_for, many = noise((9, 10, 12)), list[Any](), list[int]()
     made = mf.passes(x.shape, budget=4200)
     assert [len(step.dims) for step in made.steps] == [1, 1, 1] and min(made.steps[0].before.parts[:2]) > 1
-    create = passing.create_store
+    between = passing.blocks_of
 
-    def creating(*values: Any, **options: Any) -> Any:
-        grids.append(values[3])
-        return create(*values, **options)
+    def making(*values: Any) -> Any:
+        made_for.append(between(*values))
+        return made_for[-1]
 
     def look(_: int) -> None:
         many.append(len(list((tmp_path / f".y{kind}.passes").glob("pass-*"))))
 
-    monkeypatch.setattr(passing, "create_store", creating)
+    monkeypatch.setattr(passing, "blocks_of", making)
     y = transform(made, saved(tmp_path, x), tmp_path / f"y{kind}", report=look)
     assert error(y, np.fft.fftn(x.astype("c16"))) <= 2e-7
     assert max(many) == 2
-    for grid, one, next in zip(grids, made.steps, made.steps[1:], strict=False):
+    files = {blocks.path: blocks for blocks in made_for}
+    for blocks, one, next in zip(files.values(), made.steps, made.steps[1:], strict=False):
         for piece in (*(piece.target for piece in one.pieces), *(piece.source for piece in next.pieces)):
-            assert all(at.start % n == 0 for at, n in zip(piece, grid.file, strict=True))
+            assert all({at.start, at.stop} <= set(ends) for at, ends in zip(piece, blocks.sides, strict=True))
 
 
 def test_double_precision_and_integers(tmp_path: Path, x64: None) -> None:
@@ -197,14 +196,13 @@ class Event:
         return counted
 
 
-@pytest.mark.parametrize(("kind", "run"), [(".npy", 0), (".zarr", 2**15)])
-def test_ended_anywhere_and_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, run: int) -> None:
+@pytest.mark.parametrize("kind", [".npy", ".zarr"])
+def test_ended_anywhere_and_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Catches, at every single effect of a run: work lost or done twice, a result that is not bit for bit the same, an
     output under its name before its time, and leftovers."""
     x = noise((5, 6, 4))
-    made, source = mf.passes(x.shape, budget=3000), saved(tmp_path, x)
+    made, source = mf.passes(x.shape, budget=4000), saved(tmp_path, x)
     assert [len(step.pieces) for step in made.steps] == [3, 3]
-    monkeypatch.setattr(passing, "RUN_BYTES", run)
     with pytest.MonkeyPatch.context() as patch:
         whole = Event(patch, tmp_path / f"whole{kind}")
         expected = transform(made, source, whole.target)
@@ -221,18 +219,3 @@ def test_ended_anywhere_and_gone_on_with(tmp_path: Path, monkeypatch: pytest.Mon
         np.testing.assert_array_equal(y, expected)
         assert sorted(p.name for p in tmp_path.iterdir()) == sorted(["x.npy", f"whole{kind}", target.name])
         (shutil.rmtree if target.is_dir() else os.unlink)(target)
-
-
-@pytest.mark.parametrize(("shape", "budget", "kinds"), [((16, 32, 512), 2**22, {".npy"}), ((64, 64), 2**16, {".zarr"})])
-def test_stores_between_passes(tmp_path: Path, shape: tuple[int, ...], budget: int, kinds: set[str]) -> None:
-    """Catches planes in chunks, where a plain file is faster, and columns in a plain file, where pages are shared."""
-    seen: set[str] = set()
-    made = mf.passes(shape, budget=budget, mesh=mesh((1,)), method="transpose")
-    assert len(made.steps) == 2
-
-    def look(_: int) -> None:
-        seen.update(path.suffix for path in (tmp_path / ".y.npy.passes").glob("pass-0.*"))
-
-    run_passes(made, noise(shape), tmp_path / "y.npy", report=look)
-    assert seen == kinds
-    assert error(np.load(tmp_path / "y.npy"), np.fft.fftn(noise(shape).astype("c16"))) <= 2e-7

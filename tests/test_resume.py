@@ -23,14 +23,8 @@ from meshfft.files import open_array, passing, recorded_budgets, run_passes
 from meshfft.pieces import Passes
 
 SCRIPT = Path(__file__).parent / "passing_process.py"
-SHAPE, BUDGET = (6, 7, 8), 6000
+SHAPE, BUDGET = (6, 7, 8), 10_000
 WAYS: tuple[dict[str, Any], ...] = ({}, {"resume": True}, {"overwrite": True})
-
-
-@pytest.fixture(autouse=True)
-def _plain_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As between passes over large arrays."""
-    monkeypatch.setattr(passing, "RUN_BYTES", 0)
 
 
 def started(folder: Path, *arguments: Any) -> "subprocess.Popen[str]":
@@ -82,10 +76,9 @@ def told(folder: Path, **options: Any) -> int:
     return sum(parts)
 
 
-@pytest.mark.parametrize("end", [1, 6, 11])
-def test_killed_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: int) -> None:
+@pytest.mark.parametrize(("end", "least"), [(1, 0), (8, 1), (18, 3)])
+def test_killed_and_resumed(tmp_path: Path, end: int, least: int) -> None:
     """Catches a run that needs more than what is on the disk to go on: the process is killed, none of its code runs."""
-    monkeypatch.undo()  # as the other process
     source(tmp_path)
     process = started(tmp_path, end)
     said = process.communicate(timeout=120)
@@ -93,7 +86,7 @@ def test_killed_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end
     assert not (tmp_path / "y.npy").exists()
     made, lines = planned(), (tmp_path / ".y.npy.passes" / "done-0.jsonl").read_text().splitlines()
     done = [made.steps[place].bytes_of(made.steps[place].pieces[piece]) for place, piece in map(json.loads, lines)]
-    assert len(done) >= (end - 3) // 3, "a piece is told once as read, and by each of two devices as written"
+    assert len(done) >= least, "a piece is told once as read, and for each box that is written: five times in pass 1"
     assert told(tmp_path, resume=True) == made.read_bytes + made.written_bytes - sum(map(sum, done))
     resumed = np.load(tmp_path / "y.npy")
     np.testing.assert_array_equal(resumed, run(tmp_path, overwrite=True))
@@ -230,7 +223,7 @@ def test_a_line_cut_short_is_no_piece(tmp_path: Path, monkeypatch: pytest.Monkey
     run(tmp_path, overwrite=True)
 
 
-@pytest.mark.parametrize("gone", ["pass-0.npy", "pass-1.npy"])
+@pytest.mark.parametrize("gone", ["pass-0.blocks", "pass-1.npy"])
 def test_a_store_that_is_gone_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: str) -> None:
     """Catches zeros in place of pieces whose store was removed."""
     folder = ended(tmp_path, monkeypatch, len(planned().steps[0].pieces) + 1)
@@ -311,7 +304,6 @@ def test_processes_share_the_pieces(tmp_path: Path) -> None:
 
 def test_a_process_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches processes that wait for ever for one that failed; what they did is gone on with by a single one."""
-    monkeypatch.undo()  # as the other processes
     source(tmp_path)
     first, second = two(tmp_path, "write")
     assert "Input/output error" in second["error"] and "process 1 failed: " in first["error"]

@@ -31,7 +31,14 @@ def partitions(items: Shape, many: int) -> Iterator[tuple[Shape, ...]]:
             yield ((first,), *groups)
 
 
-def cut(shape: Shape, whole: Sequence[int], fits: Callable[[Shape], bool]) -> Layout | None:
+def cut(
+    shape: Shape,
+    whole: Sequence[int],
+    fits: Callable[[Shape], bool],
+    unit: Shape | None = None,
+    *,
+    strict: bool = False,
+) -> Layout | None:
     """The layout that cuts the fewest dimensions into the fewest parts whose blocks fit.
 
     Several dimensions are cut into about as many parts each, so that a block of one pass and one of the next have much
@@ -42,15 +49,18 @@ def cut(shape: Shape, whole: Sequence[int], fits: Callable[[Shape], bool]) -> La
         shape: that of the array.
         whole: the dimensions that may not be cut.
         fits: whether a block of some shape does; one that is smaller must fit too.
+        unit: the chunks that the array is stored in: a block of at least one along a dimension has whole ones.
+        strict: whether no block may have less than one.
 
     Returns:
         The layout; None where even the smallest block does not fit.
 
     Takes log2(max(shape)) questions for each set of dimensions.
     """
+    rounded = functools.partial(_blocks, shape, unit=unit or (1,) * len(shape), strict=strict)
     free = [d for d in range(len(shape)) if d not in whole and shape[d] > 1]
     for many in range(min(len(free), len(AXES)) + 1):
-        ways = (_cut(shape, dims, fits) for dims in itertools.combinations(free, many))
+        ways = (_cut(shape, dims, fits, rounded) for dims in itertools.combinations(free, many))
         if found := [layout for layout in ways if layout is not None]:
             return min(found, key=lambda layout: (runs(layout), math.prod(layout.parts)))
     return None
@@ -73,34 +83,41 @@ def alike(layouts: Sequence[Layout]) -> tuple[Layout, ...]:
     return tuple(_of_blocks(one.shape, {dim: blocks[dim] for dim in cut}) for one, cut in pairs)
 
 
-def run_length(layout: Layout) -> int:
-    """How many positions of a block lie next to one another in an array that is stored in C order."""
-    last = max((d for d in range(layout.ndim) if layout.parts[d] > 1), default=0)
-    return math.prod(layout.block[last:])
+def covered(layout: Layout, chunk: Shape) -> int:
+    """How many positions are read where every block is read in whole chunks: a chunk in two blocks counts twice."""
+    sides = []
+    for dim, (size, side) in enumerate(zip(layout.shape, chunk, strict=True)):
+        starts, counts = layout.starts(dim), layout.counts(dim)
+        ends = [min(size, -(-int(end) // side) * side) for end in starts + counts]
+        sides.append(sum(end - int(start) // side * side for start, end in zip(starts, ends, strict=True)))
+    return math.prod(sides)
 
 
-def _cut(shape: Shape, dims: Shape, fits: Callable[[Shape], bool]) -> Layout | None:
+def _cut(
+    shape: Shape, dims: Shape, fits: Callable[[Shape], bool], blocks: Callable[[Shape, Sequence[int]], dict[int, int]]
+) -> Layout | None:
     """The fewest parts of all of these dimensions alike, and then the fewest of each."""
 
     def fit(parts: Sequence[int]) -> bool:
-        return fits(_pieces(shape, dims, parts).block)
+        return fits(_of_blocks(shape, blocks(dims, parts)).block)
 
     longest = max((shape[d] for d in dims), default=1)
     if not fit([longest] * len(dims)):
         return None
-    parts = [_least(longest, lambda p: fit([p] * len(dims)))] * len(dims)
+    parts = [least(longest, lambda p: fit([p] * len(dims)))] * len(dims)
     for j in range(len(dims)):
-        parts[j] = _least(parts[j], functools.partial(_fits_with, fit, parts, j))
-    return _pieces(shape, dims, parts)
+        parts[j] = least(parts[j], functools.partial(_fits_with, fit, parts, j))
+    return _of_blocks(shape, blocks(dims, parts))
 
 
 def _fits_with(fit: Callable[[Sequence[int]], bool], parts: Sequence[int], place: int, p: int) -> bool:
     return fit([*parts[:place], p, *parts[place + 1 :]])
 
 
-def _pieces(shape: Shape, dims: Shape, parts: Sequence[int]) -> Layout:
-    """The layout of so many parts of each dimension, or of fewer that are no larger."""
-    return _of_blocks(shape, {dim: -(-shape[dim] // min(p, shape[dim])) for dim, p in zip(dims, parts, strict=True)})
+def _blocks(shape: Shape, dims: Shape, parts: Sequence[int], unit: Shape, strict: bool) -> dict[int, int]:
+    """How many positions of each dimension its blocks have: whole units where one fits in, or always."""
+    sides = {dim: -(-shape[dim] // min(p, shape[dim])) for dim, p in zip(dims, parts, strict=True)}
+    return {dim: n // unit[dim] * unit[dim] or (unit[dim] if strict else n) for dim, n in sides.items()}
 
 
 def _of_blocks(shape: Shape, blocks: dict[int, int]) -> Layout:
@@ -111,10 +128,10 @@ def _of_blocks(shape: Shape, blocks: dict[int, int]) -> Layout:
     return Layout(shape, tuple(cuts.get(dim, ()) for dim in range(len(shape))))
 
 
-def _least(most: int, right: Callable[[int], bool]) -> int:
+def least(most: int, right: Callable[[int], bool]) -> int:
     """The least number for which something holds, that holds for `most` and all between."""
-    least = 1
-    while least < most:
-        middle = (least + most) // 2
-        least, most = (least, middle) if right(middle) else (middle + 1, most)
-    return least
+    low = 1
+    while low < most:
+        middle = (low + most) // 2
+        low, most = (low, middle) if right(middle) else (middle + 1, most)
+    return low

@@ -11,17 +11,18 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from jax.typing import DTypeLike
 
 from .arguments import FOURIER, integer, integers, natural_dtype, resolve, transform_of, turns
-from .cutting import Shape, alike, cut, partitions, runs
+from .budget import buffer_bytes, host_bytes, least_budget, peak_bytes
+from .cutting import Shape, alike, covered, cut, partitions, runs
 from .errors import check
 from .layout import AnyMesh, Layout, Spec, axis_sizes
-from .pieces import Pass, Passes, host_bytes, peak_bytes
+from .pieces import Pass, Passes
 from .plan import Plan
 from .planning import plan
 
@@ -41,19 +42,23 @@ def passes(
     method: str = "auto",
     inverse: bool = False,
     precision: str | None = None,
+    chunk: Sequence[int] | None = None,
 ) -> Passes:
     """Plans a transform of an array of any size in the fewest passes whose pieces fit, without an array or a device.
 
-        peak of a process = a piece as it comes + 2 as they go + devices x Plan.peak_bytes   <= budget
+        peak of a process = a piece as it comes + one as it goes + devices x Plan.peak_bytes + buffers   <= budget
 
     Args:
         shape: logical shape of the array.
-        budget: bytes that a process may hold of the array; what JAX and Python themselves take is not counted.
+        budget: bytes that a process may hold of the array, in every copy and buffer; what JAX, Python and compiled
+            programs take, whatever the array, is not counted.
         device_budget: bytes that each device may hold, where devices have memory of their own; the budget is then that
             of the host, for the copies alone.
         mesh: a mesh of the devices of one process, concrete or abstract; None for one device.
         spec: how each piece is cut on the mesh; by default along the longest dimension that the pass leaves alone.
         s, axes, dtype, norm, kind, method, inverse, precision: as `plan`; dtype is the one that the source has.
+        chunk: the shape of the chunks that the source is stored in, if it is: the first pass is chosen, and cut, so
+            that each is read once where the budget allows.
 
     Returns:
         Passes: print them; `meshfft.files.run_passes` runs them.
@@ -69,7 +74,8 @@ def passes(
     check(turns(kind, inverse) != "complex" or number.kind != "c", real, TypeError)
     rows = dict(zip(dims, transform.lengths, strict=True))
     how = {"norm": norm, "inverse": inverse, "method": method, "precision": precision}
-    task = _Task(dict(zip(dims, lengths, strict=True)), rows, kind, how, mesh, spec, budget, device_budget, {})
+    unit = None if chunk is None else _chunk(shape, chunk)
+    task = _Task(dict(zip(dims, lengths, strict=True)), rows, kind, how, mesh, spec, budget, device_budget, unit, {})
     return Passes(task.steps(shape, number), transform, budget, device_budget)
 
 
@@ -79,6 +85,13 @@ def _checked(shape: Sequence[int], **budgets: int | None) -> Shape:
     for name, value in budgets.items():
         check(value is None or integer(value, name) > 0, f"{name} is {value!r}: give a positive number of bytes")
     return sizes
+
+
+def _chunk(shape: Shape, chunk: Sequence[int]) -> Shape:
+    sizes = integers(chunk, "chunk")
+    right = len(sizes) == len(shape) and min(sizes) > 0
+    check(right, f"chunk {sizes} is none of an array of shape {shape}: give a size of at least 1 for each dimension")
+    return tuple(map(min, sizes, shape))
 
 
 class _Task(NamedTuple):
@@ -92,21 +105,38 @@ class _Task(NamedTuple):
     spec: Spec | None
     budget: int
     device_budget: int | None
-    known: dict[tuple[Shape, Shape, np.dtype], Layout | None]
+    chunk: Shape | None
+    known: dict[tuple[Shape, Shape, np.dtype, Shape | None], Layout | None]
 
     def steps(self, shape: Shape, dtype: np.dtype) -> tuple[Pass, ...]:
-        """The fewest passes; of those, the ones whose pieces lie in the fewest places."""
+        """The passes that move the fewest bytes; of those, the ones whose pieces lie in the fewest places.
+
+        A pass more is worth its bytes only where fewer would read chunks of the source several times; it may be one
+        that does nothing else than to read each once.
+        """
         dims, found = tuple(self.lengths), list[tuple[Pass, ...]]()
         for many in range(min(1, len(dims)), len(dims) + 1):
             ways = partitions(dims, many) if dims else [((),)]
-            found = [steps for groups in ways if (steps := self._passes(self._ordered(groups), shape, dtype))]
-            if found:
+            orders = itertools.chain(*map(self._orders, ways))
+            found += [steps for groups in orders if (steps := self._passes(groups, shape, dtype))]
+            if any(self._read(steps) == math.prod(shape) for steps in found):
                 break
+        else:
+            copied: list[list[Shape]] = [[(), *(step.dims for step in steps)] for steps in found]
+            found += [steps for groups in copied if (steps := self._passes(groups, shape, dtype))]
         if not found:
             raise ValueError(self._too_long(shape, dtype))
-        best = min(found, key=_places)
-        layouts = alike([step.before for step in best])
-        return tuple(self._complete(step, before) for step, before in zip(best, layouts, strict=True))
+        best = min(found, key=lambda steps: (_moved(steps), *_places(steps)))
+        return tuple(map(self._complete, best))
+
+    def _orders(self, groups: Sequence[Shape]) -> Iterator[list[Shape]]:
+        """The usual order; where the source has chunks all others too, a real transform's turn kept in its place."""
+        usual = self._ordered(groups)
+        yield usual
+        turn = turns(self.kind, self.how["inverse"])
+        fixed = {None: slice(0), "complex": slice(0, 1), "real": slice(-1, None)}[turn]
+        others = itertools.permutations(usual) if self.chunk is not None else ()
+        yield from (list(order) for order in others if list(order)[fixed] == usual[fixed] and list(order) != usual)
 
     def _ordered(self, groups: Sequence[Shape]) -> list[Shape]:
         """Inner dimensions first, as outer ones are cut then; but real lines become complex first, and real last."""
@@ -116,29 +146,50 @@ class _Task(NamedTuple):
         return [tuple(sorted(group, key=lambda dim: (dim in last, dim))) for group in ordered]
 
     def _passes(self, groups: Sequence[Shape], shape: Shape, dtype: np.dtype) -> tuple[Pass, ...]:
-        """A pass for each group of dimensions; none where the pieces of one cannot be made to fit."""
+        """A pass for each group of dimensions, a copy for none; no passes where the pieces of one cannot fit."""
         steps: list[Pass] = []
         for group in groups:
-            before = self._cut(group, shape, dtype)
+            chunk = None if steps else self.chunk
+            before = self._cut(group, shape, dtype, chunk)
             if before is None:
                 return ()
-            steps.append(
-                Pass(group, before, self._after(group, before), dtype, (self._plan(group, dtype, before.block),))
-            )
+            plans = () if self._copies(group) else (self._plan(group, dtype, before.block),)
+            steps.append(Pass(group, before, self._after(group, before), dtype, plans, chunk))
             shape, dtype = steps[-1].after.shape, steps[-1].out_dtype
-        return tuple(steps)
+        return self._alike(steps)
 
-    def _cut(self, group: Shape, shape: Shape, dtype: np.dtype) -> Layout | None:
+    def _alike(self, steps: list[Pass]) -> tuple[Pass, ...]:
+        """The passes with blocks of one extent along each dimension, so that boxes between them are large."""
+        free = 0 if self.chunk is None else 1  # the first keeps its whole chunks
+        layouts = (*(step.before for step in steps[:free]), *alike([step.before for step in steps[free:]]))
+        after = (self._after(step.dims, layout) for step, layout in zip(steps, layouts, strict=True))
+        cuts = zip(steps, layouts, after, strict=True)
+        return tuple(dataclasses.replace(step, before=before, after=after) for step, before, after in cuts)
+
+    def _read(self, steps: tuple[Pass, ...]) -> int:
+        """How many positions the first pass reads."""
+        return covered(steps[0].before, self.chunk or (1,) * steps[0].before.ndim)
+
+    def _cut(self, group: Shape, shape: Shape, dtype: np.dtype, chunk: Shape | None) -> Layout | None:
         """The layout for a group of dimensions, sought once."""
-        key = (group, shape, dtype)
+        key = (group, shape, dtype, chunk)
         if key not in self.known:
-            self.known[key] = cut(shape, group, functools.partial(self._fits, group, dtype))
+            nbytes = math.prod(chunk or ()) * dtype.itemsize
+            fits = functools.partial(self._fits, group, dtype, buffer_bytes(self.budget, nbytes))
+            found = cut(shape, group, fits, chunk, strict=True)
+            self.known[key] = found or (None if self._copies(group) else cut(shape, group, fits, chunk))
         return self.known[key]
 
-    def _fits(self, group: Shape, dtype: np.dtype, block: Shape) -> bool:
+    def _copies(self, group: Shape) -> bool:
+        """Whether a pass of these dimensions is one that only copies."""
+        return not group and bool(self.lengths)
+
+    def _fits(self, group: Shape, dtype: np.dtype, buffers: int, block: Shape) -> bool:
+        if self._copies(group):
+            return 2 * math.prod(block) * dtype.itemsize + buffers <= self.budget
         made = self._plan(group, dtype, block)
         fits = self.device_budget is None or made.peak_bytes <= self.device_budget
-        return fits and self._host_bytes(made, dtype) <= self.budget
+        return fits and self._host_bytes(made, dtype) + buffers <= self.budget
 
     def _plan(self, group: Shape, dtype: np.dtype, block: Shape) -> Plan:
         """The plan of a piece. The half dimension makes a pass real; others are complex dimensions then."""
@@ -155,12 +206,14 @@ class _Task(NamedTuple):
         longest = max(range(len(block)), key=lambda dim: (dim not in group and block[dim] >= self.devices, block[dim]))
         return tuple(tuple(axes) if dim == longest else None for dim in range(len(block)))
 
-    def _complete(self, step: Pass, before: Layout) -> Pass:
-        """The pass in that layout, with a plan for each shape of its pieces: the last of a dimension may be smaller."""
-        sides = ({int(count) for count in before.counts(dim)} for dim in range(before.ndim))
+    def _complete(self, step: Pass) -> Pass:
+        """The pass with a plan for each shape of its pieces: the last of a dimension may be smaller."""
+        if step.copies:
+            return step
+        sides = ({int(count) for count in step.before.counts(dim)} for dim in range(step.before.ndim))
         shapes = sorted(itertools.product(*sides), reverse=True)
         plans = tuple(self._plan(step.dims, step.dtype, shape) for shape in shapes)
-        return dataclasses.replace(step, before=before, after=self._after(step.dims, before), plans=plans)
+        return dataclasses.replace(step, plans=plans)
 
     def _after(self, group: Shape, layout: Layout) -> Layout:
         for dim in group:
@@ -171,16 +224,21 @@ class _Task(NamedTuple):
         """Which line is too long for which budget."""
         plans: dict[int, Plan] = {}
         host: dict[int, int] = {}
+        stored = math.prod(self.chunk or ()) * dtype.itemsize
         for (dim,) in self._ordered([(dim,) for dim in self.lengths]):
             line = tuple(n if d == dim else 1 for d, n in enumerate(shape))
             plans[dim] = self._plan((dim,), dtype, line)
             host[dim], dtype = self._host_bytes(plans[dim], dtype), plans[dim].out_dtype
         device = {dim: made.peak_bytes for dim, made in plans.items()}
-        over = self.device_budget is not None and max(device.values()) > self.device_budget
-        needs, given, name = (device, self.device_budget, "device_budget") if over else (host, self.budget, "budget")
-        dim = max(needs, key=needs.__getitem__)
-        what = f"a line of {self.lengths[dim]} points along dimension {dim} takes {needs[dim]} bytes with its copies"
-        return f"{what}, {name} is {given}: give at least {needs[dim]}, or precision='float32' if it is not"
+        if self.device_budget is not None and max(device.values()) > self.device_budget:
+            dim, name, given = max(device, key=device.__getitem__), "device_budget", self.device_budget
+            takes, needs = device[dim], device[dim]
+        else:
+            dim, name, given = max(host, key=host.__getitem__), "budget", self.budget
+            takes, needs = host[dim], least_budget(host[dim], stored)
+        what = f"a line of {self.lengths[dim]} points along dimension {dim} takes {takes} bytes with its copies"
+        what += f", and the source has chunks of {stored}" * (self.chunk is not None)
+        return f"{what}, {name} is {given}: give at least {needs}, or precision='float32' if it is not"
 
     def _host_bytes(self, made: Plan, dtype: np.dtype) -> int:
         """What the budget is for: all that a process holds, or its copies where devices have a budget of their own."""
@@ -191,6 +249,12 @@ class _Task(NamedTuple):
         return math.prod(axis_sizes(self.mesh).values())
 
 
+def _moved(steps: tuple[Pass, ...]) -> int:
+    """Bytes read and written."""
+    return sum(step.read_bytes + step.written_bytes for step in steps)
+
+
 def _places(steps: tuple[Pass, ...]) -> tuple[int, int]:
-    """In how many places of the disk the pieces lie, all of them and those of the source."""
-    return sum(runs(step.before) + runs(step.after) for step in steps), runs(steps[0].before)
+    """In how many places of the source and of the result, both in C order, the pieces lie; and of the source alone."""
+    first = runs(steps[0].before)
+    return first + runs(steps[-1].after), first

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .arguments import Transform
-from .cutting import Shape
-from .dtypes import real_dtype
+from .budget import buffer_bytes, host_bytes, peak_bytes
+from .cutting import Shape, covered
 from .layout import Layout, axis_sizes, dim_name
 from .plan import Plan
 from .quantities import quantity
@@ -41,6 +41,8 @@ class Pass:
         before, after: which dimensions its pieces cut, in the array that it reads and in the one that it writes.
         dtype: the type of the numbers it reads.
         plans: a plan for each shape that pieces have, the largest first.
+        chunk: what it reads is stored in chunks of this shape, each read whole by every piece that has some of it;
+            None where any part of it can be read by itself.
     """
 
     dims: tuple[int, ...]
@@ -48,11 +50,17 @@ class Pass:
     after: Layout
     dtype: np.dtype
     plans: tuple[Plan, ...]
+    chunk: Shape | None = None
 
     @property
     def out_dtype(self) -> np.dtype:
         """The type of the numbers it writes."""
-        return self.plans[0].out_dtype
+        return self.dtype if self.copies else self.plans[0].out_dtype
+
+    @property
+    def copies(self) -> bool:
+        """Whether it transforms nothing: it reads whole chunks, so that none is read several times."""
+        return not self.plans
 
     @functools.cached_property
     def pieces(self) -> tuple[Piece, ...]:
@@ -66,7 +74,8 @@ class Pass:
 
     @property
     def read_bytes(self) -> int:
-        return math.prod(self.before.shape) * self.dtype.itemsize
+        """Bytes read from the disk, whole chunks at a time."""
+        return covered(self.before, self._unit) * self.dtype.itemsize
 
     @property
     def written_bytes(self) -> int:
@@ -74,7 +83,9 @@ class Pass:
 
     def bytes_of(self, piece: Piece) -> tuple[int, int]:
         """Bytes read and written for a piece."""
-        there, back = (math.prod(at.stop - at.start for at in box) for box in piece)
+        sides = zip(piece.source, self._unit, self.before.shape, strict=True)
+        there = math.prod(min(n, -(-at.stop // c) * c) - at.start // c * c for at, c, n in sides)
+        back = math.prod(at.stop - at.start for at in piece.target)
         return there * self.dtype.itemsize, back * self.out_dtype.itemsize
 
     @property
@@ -83,19 +94,28 @@ class Pass:
         return math.prod(self.before.block) * self.dtype.itemsize
 
     @property
+    def chunk_bytes(self) -> int:
+        """Bytes of a chunk of what it reads."""
+        return math.prod(self._unit) * self.dtype.itemsize
+
+    @property
+    def _unit(self) -> Shape:
+        return self.chunk or (1,) * self.before.ndim
+
+    @property
     def device_bytes(self) -> int:
         """Modelled bytes of each device at the peak."""
-        return max(made.peak_bytes for made in self.plans)
+        return max((made.peak_bytes for made in self.plans), default=0)
 
     @property
     def host_bytes(self) -> int:
-        """Bytes of the host's copies of the largest piece, as it comes and as it goes."""
-        return max(host_bytes(made, self.dtype) for made in self.plans)
+        """Bytes of the host's copies of the largest piece, as it comes and as one goes."""
+        return max((host_bytes(made, self.dtype) for made in self.plans), default=2 * self.piece_bytes)
 
     @property
     def peak_bytes(self) -> int:
         """Modelled bytes of a process at the peak, where its devices share the host's memory."""
-        return max(peak_bytes(made, self.dtype) for made in self.plans)
+        return max((peak_bytes(made, self.dtype) for made in self.plans), default=2 * self.piece_bytes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,7 +158,9 @@ class Passes:
     def peak_bytes(self) -> int:
         """Modelled bytes of a process at the worst moment; those of its devices count where they share its memory."""
         apart = self.device_budget is not None
-        return max(step.host_bytes if apart else step.peak_bytes for step in self.steps)
+        buffers = (buffer_bytes(self.budget, step.chunk_bytes) for step in self.steps)
+        held = (step.host_bytes if apart else step.peak_bytes for step in self.steps)
+        return max(map(sum, zip(held, buffers, strict=True)))
 
     @property
     def read_bytes(self) -> int:
@@ -167,8 +189,8 @@ class Passes:
             "axes": list(self.transform.dims),
             "lengths": list(self.transform.lengths),
             "scale": self.transform.scale,
-            "precision": self.steps[0].plans[0].dots[0].tier,
-            "mesh": axis_sizes(self.steps[0].plans[0].mesh),
+            "precision": self.steps[-1].plans[0].dots[0].tier,
+            "mesh": axis_sizes(self.steps[-1].plans[0].mesh),
             "passes": [
                 {"pieces of": list(step.before.block), "steps": [plan.name for plan in step.plans]}
                 for step in self.steps
@@ -196,7 +218,7 @@ class Passes:
 
     def __str__(self) -> str:
         many = "one pass" if len(self.steps) == 1 else f"{len(self.steps)} passes"
-        sizes = ", ".join(f"{k}={v}" for k, v in axis_sizes(self.steps[0].plans[0].mesh).items()) or "none"
+        sizes = ", ".join(f"{k}={v}" for k, v in axis_sizes(self.steps[-1].plans[0].mesh).items()) or "none"
         head = [self._title(), f"{many} over the store, mesh {sizes}, {self._held()}"]
         sums = [quantity(n, "B") for n in (self.read_bytes, self.written_bytes, max(self.disk_bytes))]
         table = ruled([HEADS, *map(self._row, range(len(self.steps))), ("in all", "", "", "", *sums)])
@@ -225,7 +247,7 @@ class Passes:
     def _row(self, place: int) -> tuple[str, ...]:
         step = self.steps[place]
         done = frozenset(itertools.chain(*(before.dims for before in self.steps[: place + 1])))
-        names = ", ".join(dim_name(dim, step.before.ndim) for dim in step.dims)
+        names = "copy" if step.copies else ", ".join(dim_name(dim, step.before.ndim) for dim in step.dims)
         sizes = (step.piece_bytes, step.read_bytes, step.written_bytes, self.disk_bytes[place])
         counts = (str(len(step.pieces)), *(quantity(n, "B") for n in sizes))
         return f"{place + 1}: {names}", step.after.label(done), *counts
@@ -241,28 +263,8 @@ class Passes:
             "read_bytes": step.read_bytes,
             "written_bytes": step.written_bytes,
             "disk_bytes": self.disk_bytes[place],
-            "plan": step.plans[0].to_dict(),
+            "plan": None if step.copies else step.plans[0].to_dict(),
         }
-
-
-def given_dtype(plan: Plan, dtype: np.dtype) -> np.dtype:
-    """The type in which a plan is given numbers that are stored as `dtype`: a real one where they are real."""
-    return plan.in_dtype if dtype.kind == "c" else real_dtype(plan.dtype)
-
-
-def host_bytes(plan: Plan, dtype: np.dtype) -> int:
-    """Bytes of the host's copies of a piece stored as `dtype`.
-
-    It comes, and is converted where it has to be; it goes, while the one before it may still be on its way.
-    """
-    given = given_dtype(plan, dtype)
-    comes = dtype.itemsize + (given.itemsize if given != dtype else 0)
-    return math.prod(plan.shape) * comes + 2 * math.prod(plan.out_shape) * plan.out_dtype.itemsize
-
-
-def peak_bytes(plan: Plan, dtype: np.dtype) -> int:
-    """Those, and the modelled bytes of all devices at their peak."""
-    return host_bytes(plan, dtype) + math.prod(axis_sizes(plan.mesh).values()) * plan.peak_bytes
 
 
 def _boxes(layout: Layout) -> Iterator[tuple[slice, ...]]:

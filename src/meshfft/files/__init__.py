@@ -1,6 +1,8 @@
 """Sharded array files: read by slices, written shard by shard."""
 
+from .carrying import chunk_of as chunk_of
 from .identity import identity as identity
+from .journal import left_of as left_of
 from .journal import recorded_budgets as recorded_budgets
 from .passing import run_passes as run_passes
 from .reading import open_array as open_array

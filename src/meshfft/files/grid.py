@@ -63,13 +63,32 @@ def grid_of(layouts: Sequence[Layout], itemsize: int, processes: int = 1) -> Gri
     """
     shape = layouts[0].shape
     sides = [_side(layouts, dim) for dim in range(len(shape))]
-    grid = _grid(shape, sides, itemsize)
+    grid = _grid(shape, sides, itemsize, CHUNK_BYTES, SHARD_BYTES)
     if not _tiny(shape, grid, itemsize):
         return grid
     many = f"blocks of shape {layouts[0].block} start where only chunks of shape {grid.chunk} divide {shape}"
     check(processes == 1, f"{many}: give order 'natural', sizes that the mesh divides, or a .npy file")
     block = zip(layouts[0].block, shape, strict=True)
-    return _grid(shape, [Side(max(1, min(stored, n))) for stored, n in block], itemsize)
+    parts = [Side(max(1, min(stored, n))) for stored, n in block]
+    return _grid(shape, parts, itemsize, CHUNK_BYTES, SHARD_BYTES)
+
+
+def grid_of_pieces(layout: Layout, itemsize: int, most: int) -> Grid:
+    """The grid of an array that is written a piece of this layout at a time, by a process that holds little.
+
+        bytes of a file <= max(most, 64 KiB),   bytes of a chunk <= max(min(8 MiB, most / 2), 64 KiB)
+
+    Where pieces cut a dimension a chunk has a quarter of one at most, so that whoever reads whole chunks in pieces of
+    about the same size, as the way back does, finds that some of them make a piece; and a part of the dimension that
+    divides it, as what stands out of the array is written too.
+    """
+    shape, file = layout.shape, max(most, LEAST_BYTES)
+    limits = max(LEAST_BYTES, min(CHUNK_BYTES, file // 2)), min(file, SHARD_BYTES)
+    sides = [_side([layout], dim) for dim in range(layout.ndim)]
+    even = [Side(math.gcd(side.size, n), True) if side.exact else side for side, n in zip(sides, shape, strict=True)]
+    part = [Side(_divided(side, max(1, side.size // 4)), side.exact) if side.exact else side for side in even]
+    grid = _grid(shape, part, itemsize, *limits)
+    return _grid(shape, sides, itemsize, *limits) if _tiny(shape, grid, itemsize) else grid
 
 
 def pieces(box: Box, file: Sequence[int], itemsize: int, most: int, *, fortran: bool = False) -> Iterator[Box]:
@@ -101,11 +120,11 @@ def _side(layouts: Sequence[Layout], dim: int) -> Side:
     return Side(math.gcd(*starts), exact=True) if starts else Side(max(1, size))
 
 
-def _grid(shape: tuple[int, ...], sides: Sequence[Side], itemsize: int) -> Grid:
-    chunk = _part(sides, itemsize, CHUNK_BYTES)
+def _grid(shape: tuple[int, ...], sides: Sequence[Side], itemsize: int, chunk_most: int, shard_most: int) -> Grid:
+    chunk = _part(sides, itemsize, chunk_most)
     nbytes, files = itemsize * math.prod(chunk), _count(shape, chunk)
     units = [Side(-(-side.size // c), side.exact) for side, c in zip(sides, chunk, strict=True)]
-    many = _part(units, nbytes, min(SHARD_BYTES, nbytes * -(-files // MANY_FILES)))
+    many = _part(units, nbytes, min(shard_most, nbytes * -(-files // MANY_FILES)))
     shard = tuple(c * n for c, n in zip(chunk, many, strict=True))
     return Grid(chunk, None if shard == chunk else shard)
 

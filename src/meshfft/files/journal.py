@@ -15,7 +15,7 @@ import os
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,15 @@ from .working import ANEW, MOVING, RUN, clear, files_in, parsed, text_of, workin
 FORMAT = 1
 PACKAGES = ("meshfft", "jax", "jaxlib", "numpy")
 BUDGETS = ("budget", "device_budget")
+
+
+class Left(NamedTuple):
+    """How far a run is: pieces that are done, and all of them; bytes that are still to be read, and to be written."""
+
+    done: int
+    pieces: int
+    read_bytes: int
+    written_bytes: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,6 +124,24 @@ def recorded_budgets(target: str | Path) -> dict[str, int | None] | None:
     right = type(budget) is int and budget > 0 and (device is None or (type(device) is int and device > 0))
     check(right, f"{path} is damaged, it has no budget: {ANEW}")
     return dict(zip(BUDGETS, (budget, device), strict=True))
+
+
+def left_of(made: Passes, target: str | Path) -> Left:
+    """What is left to be done of passes to an output, whose journal is of these.
+
+    Raises:
+        ValueError: the journal is damaged.
+    """
+    counts = tuple(len(step.pieces) for step in made.steps)
+    done = Journal(working_folder(Path(target)), counts).finished()
+    bytes_of = [
+        step.bytes_of(piece)
+        for step, have in zip(made.steps, done, strict=True)
+        for index, piece in enumerate(step.pieces)
+        if index not in have
+    ]
+    read, written = sum(there for there, _ in bytes_of), sum(back for _, back in bytes_of)
+    return Left(sum(map(len, done)), sum(counts), read, written)
 
 
 def described(made: Passes, source: Sliceable) -> dict[str, Any]:

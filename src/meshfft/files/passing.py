@@ -13,35 +13,34 @@ import functools
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 
 from ..atomic import put
-from ..cutting import run_length
+from ..budget import given_dtype, transfer_bytes
 from ..errors import check
 from ..layout import AnyMesh
-from ..pieces import Pass, Passes, Piece, given_dtype
+from ..pieces import Pass, Passes, Piece
 from ..plan import Plan
 from ..processes import check_alike, together
-from ..storage import Sliceable, shard
-from .grid import Box, grid_of
+from ..storage import Sliceable
+from .blocks import Blocks, blocks_of
+from .carrying import read_piece, read_plain
+from .carrying import write_piece as fill
+from .grid import LEAST_BYTES, grid_of_pieces
 from .journal import Journal, begin_journal, described
-from .reading import open_array
 from .record import Record
-from .source import Source
 from .stores import Store, create_store, open_store
-from .working import ANEW, clear, held, working_folder
-from .writing import Report, check_output, check_room, fill
+from .working import ANEW, BETWEEN, clear, held, working_folder
+from .writing import Report, check_output, check_room
 
-RUN_BYTES = 2**15  # a few pages of memory: of shorter runs, many would be read again to be written
 Begin = Callable[[str], None]
 
 
@@ -65,7 +64,8 @@ def run_passes(
         overwrite: whether a file already there may be replaced, and a run that was not finished forgotten.
         resume: go on with such a run, if there is one.
         record: what is kept beside a Zarr array.
-        report, begin: are told of bytes, as they have been read and written, and of each pass as it begins.
+        report, begin: are told of bytes, as they have been read and written; and of "compile", when all programs are
+            made, and of each pass as it begins.
 
     Raises:
         ValueError: the source is not what was planned for; the run to be resumed was another, or had another source.
@@ -88,18 +88,20 @@ def run_passes(
 
         steps = together(lambda: _local(made))
         together(lambda: prepare() if first else None)
-        _Run(steps, source, journal, target.suffix, record, report, begin).passes()
+        most = max(LEAST_BYTES, transfer_bytes(made.budget))
+        _Run(steps, source, journal, target.suffix, most, record, report, begin).passes()
         together(lambda: _finish(journal, len(steps) - 1, target, overwrite) if first else None)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Run:
-    """A run as one process sees it; `steps` are on its own devices."""
+    """A run as one process sees it; `steps` are on its own devices, and `most` bytes are read or written at a time."""
 
     steps: tuple[Pass, ...]
     source: Sliceable
     journal: Journal
     kind: str
+    most: int
     record: Record | None
     report: Report
     begin: Begin
@@ -108,6 +110,8 @@ class _Run:
         """What is missing of each pass; a store is removed once all that was made of it is there."""
         done = together(self.journal.finished)
         together(self.journal.mend)
+        self.begin("compile")
+        together(self._compile)
         for place, step in enumerate(self.steps):
             missing = sorted(set(range(len(step.pieces))) - done[place])
             self.begin(f"pass {place + 1}")
@@ -121,16 +125,19 @@ class _Run:
     def _first(self) -> bool:
         return self.journal.process == 0
 
-    def _kind(self, place: int) -> str:
-        """A plain file between passes where pieces lie in long runs, which is faster; else chunks that fit both."""
-        if place == len(self.steps) - 1:
-            return self.kind
-        step, size = self.steps[place], self.steps[place].out_dtype.itemsize
-        long = min(run_length(step.after), run_length(self.steps[place + 1].before)) * size >= RUN_BYTES
-        return ".npy" if long else ".zarr"
+    def _compile(self) -> None:
+        """All programs, before any piece is in memory."""
+        for step in self.steps:
+            for plan in step.plans:
+                _program(plan, given_dtype(plan, step.dtype))
 
     def _store(self, place: int) -> Path:
-        return self.journal.store(place, self._kind(place))
+        return self.journal.store(place, self.kind if place == len(self.steps) - 1 else BETWEEN)
+
+    def _between(self, place: int) -> Blocks:
+        """What a pass writes for the next one."""
+        layouts = (self.steps[place].after, self.steps[place + 1].before)
+        return blocks_of(self._store(place), layouts, self.steps[place].out_dtype)
 
     def _make(self, place: int, missing: list[int]) -> None:
         """The store that a pass writes to, cut along its pieces and those of the next pass."""
@@ -139,80 +146,64 @@ class _Run:
             check(path.exists(), f"{path} is gone, and the journal has pieces of it: {ANEW}")
             return
         clear(path)
-        last = place == len(self.steps) - 1
-        layouts = [step.after] if last else [step.after, self.steps[place + 1].before]
-        grid = grid_of(layouts, step.out_dtype.itemsize)
-        told = self.record.to_dict() if last and self.record is not None else None
-        create_store(path, step.after.shape, step.out_dtype, grid, told, kind=self._kind(place))
+        if place < len(self.steps) - 1:
+            self._between(place).create()
+            return
+        grid = grid_of_pieces(step.after, step.out_dtype.itemsize, self.most)
+        told = None if self.record is None else self.record.to_dict()
+        create_store(path, step.after.shape, step.out_dtype, grid, told, kind=self.kind)
 
     def _pieces(self, place: int, mine: list[int]) -> None:
         """This process's share of the pieces of a pass."""
         step, path = self.steps[place], self._store(place)
         shared = f"{path} is not there: the output must be on a file system that all processes share"
         check(path.exists(), shared, FileNotFoundError)
-        store = open_store(path, self._kind(place))
-        with self._input(place) as array, ThreadPoolExecutor(1) as writer:
+        store: Store = self._between(place) if place < len(self.steps) - 1 else open_store(path, self.kind)
+        array = self._input(place)
+        with ThreadPoolExecutor(1) as writer:
             going: list[Future[None]] = []
             for index in mine:
                 y = self._transformed(step, step.pieces[index], array)
                 while going:
                     going.pop().result()
                 going.append(writer.submit(self._keep, place, index, y, store))
+                del y
             for last in going:
                 last.result()
 
-    @contextlib.contextmanager
-    def _input(self, place: int) -> Iterator[Sliceable]:
+    def _input(self, place: int) -> Sliceable | Blocks:
         if place == 0:
-            yield self.source
-            return
-        path = self._store(place - 1)
-        check(path.exists(), f"{path} is gone, and what was to be made of it is not finished: {ANEW}")
-        with open_array(path) as array:
-            yield array
+            return self.source
+        found = self._between(place - 1)
+        check(found.path.exists(), f"{found.path} is gone, and what was to be made of it is not finished: {ANEW}")
+        return found
 
-    def _transformed(self, step: Pass, piece: Piece, array: Sliceable) -> Array:
+    def _transformed(self, step: Pass, piece: Piece, array: Sliceable | Blocks) -> Array | np.ndarray:
+        if step.copies:
+            block = read_plain(array, piece.source, step.dtype, self.most)
+            self.report(step.bytes_of(piece)[0])
+            return block
         plan = step.plan_of(piece)
-        y = plan(_placed(plan, _Part(array, piece.source, given_dtype(plan, step.dtype))))
-        jax.block_until_ready(y)
+        x = read_piece(array, plan, piece.source, step.dtype, self.most)
+        y = jax.block_until_ready(_program(plan, x.dtype)(x))
         self.report(step.bytes_of(piece)[0])
         return y
 
-    def _keep(self, place: int, index: int, y: Array, store: Store) -> None:
+    def _keep(self, place: int, index: int, y: Array | np.ndarray, store: Store) -> None:
         """Writes a piece, while the next one is read and transformed, and notes it when it is there for good."""
         step = self.steps[place]
         piece = step.pieces[index]
-        fill(store, y, step.plan_of(piece).out_layout, [at.start for at in piece.target], self.report)
+        layout = None if step.copies else step.plan_of(piece).out_layout
+        fill(store, y, layout, piece.target, self.most, self.report)
         self.journal.add(place, index)
 
 
-class _Part:
-    """A part of an array that is read by slices, converted as it is read."""
-
-    def __init__(self, array: Sliceable, box: Box, dtype: np.dtype) -> None:
-        self.array, self.box, self.dtype = array, box, dtype
-        self.shape = tuple(at.stop - at.start for at in box)
-
-    def __getitem__(self, index: Any) -> np.ndarray:
-        found = np.empty([len(range(*at.indices(n))) for at, n in zip(index, self.shape, strict=True)], self.dtype)
-        self.into(found, index)
-        return found
-
-    def into(self, out: np.ndarray, index: Any) -> None:
-        """Reads the positions at `index`, slices, into an array that takes them."""
-        inside = (at.indices(n) for at, n in zip(index, self.shape, strict=True))
-        place = tuple(slice(at.start + a, at.start + b) for at, (a, b, _) in zip(self.box, inside, strict=True))
-        if isinstance(self.array, Source):
-            self.array.into(out, place)
-        else:
-            out[...] = self.array[place]
-
-
-def _placed(plan: Plan, part: _Part) -> Array:
-    """A piece on the devices, every block read by itself."""
-    if isinstance(plan.mesh, Mesh):
-        return shard(part, plan.mesh, plan.in_layout.spec)
-    return jnp.asarray(part[tuple(slice(n) for n in part.shape)])
+@functools.lru_cache(maxsize=64)
+def _program(plan: Plan, dtype: np.dtype) -> Any:
+    """A plan compiled, for an array of that type as it is given."""
+    sharding = NamedSharding(plan.mesh, plan.in_layout.spec) if isinstance(plan.mesh, Mesh) else None
+    given = jax.ShapeDtypeStruct(plan.in_layout.storage, dtype, sharding=sharding)
+    return jax.jit(plan, compiler_options=plan.compiler_options or None).lower(given).compile()
 
 
 def _agreed(made: Passes, source: Sliceable) -> dict[str, Any]:
@@ -226,7 +217,7 @@ def _agreed(made: Passes, source: Sliceable) -> dict[str, Any]:
 
 def _local(made: Passes) -> tuple[Pass, ...]:
     """The passes on devices of this process."""
-    mesh = _local_mesh(made.steps[0].plans[0].mesh)
+    mesh = _local_mesh(made.steps[-1].plans[0].mesh)
 
     def on(step: Pass) -> Pass:
         return dataclasses.replace(step, plans=tuple(dataclasses.replace(plan, mesh=mesh) for plan in step.plans))

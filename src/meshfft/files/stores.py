@@ -38,6 +38,9 @@ class Store(Protocol):
     @property
     def dtype(self) -> np.dtype[Any]: ...
 
+    def boxes(self, at: Box, most: int) -> Iterator[Box]:
+        """The parts of a box to be written at a time: of whole files, and of at most so many bytes or one file."""
+
     def write(self, at: Box, block: np.ndarray) -> None:
         """Puts a block in its place; it may be changed once this returns."""
 
@@ -97,26 +100,47 @@ class NpyStore:
     dtype: np.dtype[Any]
     offset: int
 
+    def boxes(self, at: Box, most: int) -> Iterator[Box]:
+        return pieces(at, (1,) * len(at), self.dtype.itemsize, most)
+
     def write(self, at: Box, block: np.ndarray) -> None:
-        with _opened(self.path, os.O_WRONLY) as file:
-            for piece in pieces(at, (1,) * len(at), self.dtype.itemsize, PIECE_BYTES):
-                self._write(file, piece, block[within(piece, [s.start for s in at])])
+        with opened(self.path, os.O_WRONLY) as file:
+            for piece in self.boxes(at, PIECE_BYTES):
+                self.put(file, piece, block[within(piece, [s.start for s in at])])
 
     def flush(self) -> None:
-        _sync(self.path)
-        _sync(self.path.parent)
+        synced(self.path)
+        synced(self.path.parent)
 
-    def _write(self, file: int, at: Box, piece: np.ndarray) -> None:
+    def put(self, file: int, at: Box, piece: np.ndarray) -> None:
         """Writes the runs of a piece, each as long as it lies on the disk without a gap."""
+        count, places = self._runs(at)
+        runs = np.ascontiguousarray(piece, self.dtype).reshape(count, -1)
+        for run, place in zip(runs, places, strict=True):
+            _put(file, run.data.cast("B"), place)
+
+    def get(self, file: int, at: Box, out: np.ndarray) -> None:
+        """Reads the runs of a piece.
+
+        Raises:
+            OSError: the file ends before them.
+        """
+        count, places = self._runs(at)
+        found = out if out.flags.c_contiguous else np.empty(out.shape, self.dtype)
+        for run, place in zip(found.reshape(count, -1), places, strict=True):
+            _get(file, run.data.cast("B"), place)
+        if found is not out:
+            out[...] = found
+
+    def _runs(self, at: Box) -> tuple[int, Iterator[int]]:
+        """How many runs a box is on the disk, and where each begins."""
         sides = [s.stop - s.start for s in at]
         whole = [side == n for side, n in zip(sides, self.shape, strict=True)]
         first = max((dim for dim in range(len(at)) if not whole[dim]), default=0)  # within it, and behind, no gaps
         strides = [math.prod(self.shape[dim + 1 :]) for dim in range(len(at))]
         begin = sum(s.start * stride for s, stride in zip(at, strides, strict=True))
-        runs = np.ascontiguousarray(piece, self.dtype).reshape(math.prod(sides[:first]), -1)
-        places = itertools.product(*(range(0, n * m, m) for n, m in zip(sides[:first], strides[:first], strict=True)))
-        for run, place in zip(runs, places, strict=True):
-            _put(file, run.data.cast("B"), self.offset + (begin + sum(place)) * self.dtype.itemsize)
+        starts = itertools.product(*(range(0, n * m, m) for n, m in zip(sides[:first], strides[:first], strict=True)))
+        return math.prod(sides[:first]), (self.offset + (begin + sum(at)) * self.dtype.itemsize for at in starts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,8 +158,11 @@ class ZarrStore:
     def dtype(self) -> np.dtype[Any]:
         return np.dtype(self.handle.dtype.numpy_dtype)
 
+    def boxes(self, at: Box, most: int) -> Iterator[Box]:
+        return pieces(at, self._file, self.dtype.itemsize, most)
+
     def write(self, at: Box, block: np.ndarray) -> None:
-        file, size, started = self.handle.chunk_layout.write_chunk.shape, self.dtype.itemsize, list[Any]()
+        file, size, started = self._file, self.dtype.itemsize, list[Any]()
         many = IN_FLIGHT if size * math.prod(file) <= PIECE_BYTES else 1
         try:
             for piece in pieces(at, file, size, PIECE_BYTES):
@@ -149,10 +176,14 @@ class ZarrStore:
             for write in started:
                 write.exception()  # one that is still under way would make anew the folder that is now removed
 
+    @property
+    def _file(self) -> tuple[int, ...]:
+        return tuple(self.handle.chunk_layout.write_chunk.shape)
+
     def flush(self) -> None:
         """Every file is on the disk when its write ends, and all are in one folder: this makes their names last."""
-        _sync(self.path)
-        _sync(self.path.parent)
+        synced(self.path)
+        synced(self.path.parent)
 
 
 def _ended(write: Any) -> None:
@@ -231,8 +262,16 @@ def _put(file: int, run: memoryview, offset: int) -> None:
         run, offset = run[written:], offset + written
 
 
+def _get(file: int, run: memoryview, offset: int) -> None:
+    while run:
+        count = os.preadv(file, [run], offset)
+        check(count > 0, "a file ended where it still had numbers: it was cut short", OSError)
+        run, offset = run[count:], offset + count
+
+
 @contextlib.contextmanager
-def _opened(path: Path, mode: int) -> Iterator[int]:
+def opened(path: Path, mode: int) -> Iterator[int]:
+    """A file as the system numbers it, closed in the end."""
     file = os.open(path, mode)
     try:
         yield file
@@ -240,9 +279,9 @@ def _opened(path: Path, mode: int) -> Iterator[int]:
         os.close(file)
 
 
-def _sync(path: Path) -> None:
+def synced(path: Path) -> None:
     """Waits until a file, or the names in a folder, are on the disk; some file systems do not do so for a folder."""
-    with _opened(path, os.O_RDONLY) as file:
+    with opened(path, os.O_RDONLY) as file:
         try:
             os.fsync(file)
         except OSError as error:

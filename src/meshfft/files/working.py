@@ -17,8 +17,9 @@ from ..atomic import sync_folder
 from ..errors import check
 from .stores import KINDS
 
+BETWEEN = ".blocks"  # what one pass writes and the next one reads
 RUN, MOVING, NEW = "run.json", "moving.json", "new.json"
-NAMES = re.compile(rf"{RUN}|{MOVING}|{NEW}|done-\d+\.jsonl|pass-\d+({'|'.join(KINDS)})")
+NAMES = re.compile(rf"{RUN}|{MOVING}|{NEW}|done-\d+\.jsonl|pass-\d+({'|'.join((*KINDS, BETWEEN))})")
 ANEW = "begin anew with --overwrite"
 MOST_BYTES = 2**26  # of a journal: a run of millions of pieces
 

@@ -1,0 +1,109 @@
+"""Transforms files in passes, there and back and resumed, and prints as JSON what the plans say and the system counted.
+
+The system's counts are rchar and wchar of /proc/self/io: bytes that this process asked to be read and written, whatever
+of them was in the page cache; from the first pass on, so that no program that is loaded is among them.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_num_cpu_devices", 8)
+
+import h5py  # noqa: E402
+import numpy as np  # noqa: E402
+from jax.sharding import Mesh  # noqa: E402
+
+import meshfft as mf  # noqa: E402
+from meshfft.files import chunk_of, left_of, open_array, run_passes  # noqa: E402
+from meshfft.files.grid import Grid  # noqa: E402
+from meshfft.files.stores import create_store  # noqa: E402
+
+SHAPE, BUDGET, CHUNK = (64, 64, 64), 2**22, (16, 16, 16)
+
+
+class EndedError(Exception):
+    """Ends a run on the way."""
+
+
+def main(folder: Path) -> None:
+    x = np.random.default_rng(0).standard_normal(SHAPE, np.float32)
+    np.save(folder / "x.npy", x)
+    create_store(folder / "x.zarr", SHAPE, x.dtype, Grid(CHUNK), kind=".zarr").write(
+        tuple(slice(0, n) for n in SHAPE), x
+    )
+    with h5py.File(folder / "x.h5", "w") as file:
+        file.create_dataset("x", data=x, chunks=CHUNK)
+    found = []
+    for devices in (1, 2, 8):
+        mesh = Mesh(np.array(jax.devices()[:devices]), ("x",))
+        for suffix, kind in ((".npy", ".zarr"), (".zarr", ".npy"), (".h5", ".zarr")):
+            about = {"devices": devices, "source": suffix}
+            target, back = folder / f"y-{devices}{suffix[1:]}{kind}", folder / f"z-{devices}{suffix[1:]}.npy"
+            found.append({**about, "way": "forward", **traffic(folder / f"x{suffix}", target, mesh)})
+            found.append({**about, "way": "inverse", **traffic(target, back, mesh, inverse=True)})
+            found[-1]["error"] = float(np.linalg.norm(np.load(back) - x) / np.linalg.norm(x))
+            if devices == 2:
+                found.append(
+                    {
+                        **about,
+                        "way": "resumed",
+                        **resumed(folder / f"x{suffix}", folder / f"r-{suffix[1:]}{kind}", mesh),
+                    }
+                )
+    print(json.dumps(found))
+
+
+def traffic(source: Path, target: Path, mesh: Mesh, **options: Any) -> dict[str, Any]:
+    """A whole run, against its plan."""
+    with open_array(source) as array:
+        made = planned(array, mesh, **options)
+        return {"planned": [made.read_bytes, made.written_bytes], **counted(made, array, target)}
+
+
+def resumed(source: Path, target: Path, mesh: Mesh) -> dict[str, Any]:
+    """A run that was ended in its second pass, from there on, against what its journal says is left."""
+    reports: list[int] = []
+
+    def report(nbytes: int) -> None:
+        reports.append(nbytes)
+        if sum(reports) > made.read_bytes:
+            raise EndedError
+
+    with open_array(source) as array:
+        made = planned(array, mesh)
+        try:
+            run_passes(made, array, target, report=report, overwrite=True)
+        except EndedError:
+            left = left_of(made, target)
+        return {"planned": [left.read_bytes, left.written_bytes], **counted(made, array, target, resume=True)}
+
+
+def planned(array: Any, mesh: Mesh, **options: Any) -> Any:
+    return mf.passes(SHAPE, budget=BUDGET, mesh=mesh, dtype=array.dtype, chunk=chunk_of(array), **options)
+
+
+def counted(made: Any, array: Any, target: Path, **options: Any) -> dict[str, Any]:
+    begun: list[list[int]] = []
+
+    def begin(part: str) -> None:
+        if part == "pass 1":
+            begun.append(system_counts())
+
+    run_passes(made, array, target, begin=begin, **options)
+    moved = [after - before for after, before in zip(system_counts(), begun[0], strict=True)]
+    return {"moved": moved, "passes": len(made.steps)}
+
+
+def system_counts() -> list[int]:
+    """Bytes that this process has asked to be read and written."""
+    lines = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return [int(lines["rchar"]), int(lines["wchar"])]
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
