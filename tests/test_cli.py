@@ -24,7 +24,7 @@ from meshfft.cli.app import app, main
 from meshfft.cli.execute import run_stages
 from meshfft.cli.guard import describe
 from meshfft.errors import check
-from meshfft.files import open_array, stores, writing
+from meshfft.files import journal, open_array, stores, writing
 from meshfft.files.grid import Grid
 
 SIZES = (7, 6, 5)  # divided by no mesh axis but one
@@ -148,23 +148,50 @@ def test_flags_are_heard_before_the_file() -> None:
 def test_arrays_larger_than_memory_go_in_passes() -> None:
     """Catches --memory without effect or heed, a plan that is not shown first, and an output that differs."""
     np.save("a.npy", values())
-    printed = call("transform", "a.npy", "b.zarr", "--mesh", "2", "--memory", "6kB")
+    printed = call("transform", "a.npy", "b.zarr", "--mesh", "2", "--memory", "9kB")
     assert "passes over the store" in printed and "pass 1" in printed and "--resume" in printed
-    record = json.loads(call("transform", "b.zarr", "c.npy", "--inverse", "--memory", "6kB", "--json"))
-    assert record["peak_bytes"] <= 6000 and len(record["passes"]) == 2
+    assert "B are taken by Python, JAX and the compiled programs besides" in printed
+    steps = printed[printed.index("step ") :].splitlines()
+    assert steps[0].split() == ["step", "s"] and steps[2].startswith("compile"), "no column of zeros for passes"
+    assert float(steps[2].split()[1]) > 0
+    record = json.loads(call("transform", "b.zarr", "c.npy", "--inverse", "--memory", "9kB", "--json"))
+    assert record["peak_bytes"] <= 9000 and len(record["passes"]) == 2
     assert error(np.load("c.npy"), values()) < 6e-7
     whole = json.loads(call("transform", "a.npy", "d.npy", "--mesh", "2", "--memory", "1MB", "--json"))
     assert "passes" not in whole  # all of it fits
     words = ["transform", "a.npy", "e.npy", "--mesh", "2"]
-    assert "680 bytes with its copies, --memory is 100: give at least 680" in refused(*words, "--memory", "0.1kB")
+    assert "624 bytes with its copies, --memory is 100: give at least 997" in refused(*words, "--memory", "0.1kB")
     assert "'6 apples' is no size" in refused(*words, "--memory", "6 apples")
     assert "no passes to e.npy wait" in refused(*words, "--resume")
+
+
+def test_an_interrupt_says_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches Ctrl-C that says nothing, or not how to go on; and --resume in another budget than is said."""
+    np.save("a.npy", values())
+    words, done = ["transform", "a.npy", "b.zarr", "--mesh", "2", "--memory", "9kB"], list[int]()
+
+    def interrupted(*_: Any) -> None:
+        done.append(1)
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        add(*_)
+
+    add = journal.Journal.add
+    with monkeypatch.context() as patch:
+        patch.setattr(journal.Journal, "add", interrupted)
+        result = CliRunner().invoke(app, words)
+    assert result.exit_code == 130
+    said = [line for line in result.stderr.splitlines() if line]
+    assert len(said) == 1 and re.search(r"interrupted: 2 of \d+ pieces are kept beside b\.zarr", said[0])
+    assert "the same command with --resume goes on from there" in said[0]
+    assert "has --memory 9000, this one has 10000: leave out --memory" in refused(*words[:-1], "10kB", "--resume")
+    assert re.search(r"2 of \d+ pieces are there: [\d.]+ kB to read", call(*words, "--resume"))
 
 
 def test_passes_go_on_where_they_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches --resume that begins anew, and an unfinished run that is forgotten without it."""
     np.save("a.npy", values())
-    words = ["transform", "a.npy", "b.zarr", "--mesh", "2", "--memory", "6kB"]
+    words = ["transform", "a.npy", "b.zarr", "--mesh", "2", "--memory", "9kB"]
     flush, done = stores.ZarrStore.flush, list[int]()
 
     def full(store: Any) -> None:

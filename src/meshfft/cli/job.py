@@ -16,8 +16,11 @@ import numpy as np
 from .before import agree, check_files, deciding, everywhere
 from .progress import Clock, Report, bar, log
 from .request import Job, Request, check_kind, request
-from .say import say
+from .resident import Watch, give_back_memory
+from .say import say, warn
 from .show import Timing, print_json, print_timings
+
+BESIDES = "are taken by Python, JAX and the compiled programs besides"
 
 
 class Work(NamedTuple):
@@ -46,6 +49,8 @@ def run(job: Job) -> None:
     """The whole of it."""
     agree(deciding(job))
     everywhere(lambda: check_files(job))
+    if job.memory is not None:
+        give_back_memory()
     with _working(job) as work:
         limited = job.memory is not None and _needed(work) > job.memory
         facts, timings = (_in_passes if limited else _in_core)(work)
@@ -115,8 +120,9 @@ def _in_passes(work: Work) -> tuple[dict[str, Any], list[Timing]]:
     import jax
     from jax.sharding import Mesh
 
-    from ..files import record_of, recorded_budgets, run_passes
+    from ..files import chunk_of, left_of, record_of, recorded_budgets, run_passes
     from ..passes import passes
+    from ..quantities import quantity
     from .memory import device_bytes
 
     job, made, array = work.job, work.plan, work.array
@@ -126,20 +132,50 @@ def _in_passes(work: Work) -> tuple[dict[str, Any], list[Timing]]:
     limits: dict[str, Any] = {"budget": job.memory, "device_budget": None if shared else device_bytes(work.local[0])}
     if job.resume:  # what was free then finds the same passes again
         limits |= recorded_budgets(job.target) or {}
-    found = passes(array.shape, mesh=mesh, **limits, **options)
+    found = passes(array.shape, mesh=mesh, chunk=chunk_of(array), **limits, **options)
     _announce(work, found)
-    share = (found.read_bytes + found.written_bytes) // jax.process_count()
-    with _reporting(work, share) as report:
+    left = left_of(found, job.target) if job.resume else None
+    moved = found.read_bytes + found.written_bytes if left is None else left.read_bytes + left.written_bytes
+    if left is not None:
+        sizes = f"{quantity(left.read_bytes, 'B')} to read and {quantity(left.written_bytes, 'B')} to write"
+        _tell(work, f"{left.done} of {left.pieces} pieces are there: {sizes} are left.")
+    with _reporting(work, moved // jax.process_count()) as report:
         clock = Clock(report)
+        watch = Watch(clock.begin, lambda nbytes: _tell(work, f"{quantity(nbytes, 'B')} {BESIDES}."))
         how: dict[str, Any] = {"overwrite": job.overwrite, "resume": job.resume, "report": report.advance}
         record = record_of(made, array.units, array.spacing)
-        run_passes(found, array, job.target, record=record, begin=clock.begin, **how)
-    return found.to_dict(), clock.end()
+        with _interruptible(work, found):
+            run_passes(found, array, job.target, record=record, begin=watch.begin, **how)
+    taken = watch.end()
+    sizes = f"{quantity(taken.peak, 'B')} of memory at the most, {quantity(taken.peak - taken.baseline, 'B')} more"
+    _tell(work, f"{sizes} than at the start.")
+    measured = {"baseline_resident_bytes": taken.baseline, "peak_resident_bytes": taken.peak}
+    rest = {} if left is None else {"left": left._asdict()}
+    return {**found.to_dict(), **measured, **rest}, clock.end()
+
+
+@contextlib.contextmanager
+def _interruptible(work: Work, made: Any) -> Iterator[None]:
+    """Says what is kept where the user ends passes, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        from ..files import left_of
+
+        left = left_of(made, work.job.target)
+        kept = f"{left.done} of {left.pieces} pieces are kept beside {work.job.target}"
+        if work.process == 0:
+            warn(f"meshfft: interrupted: {kept}: the same command with --resume goes on from there")
+        raise
 
 
 def _announce(work: Work, plan: Any) -> None:
+    _tell(work, f"{plan}\n")
+
+
+def _tell(work: Work, text: str) -> None:
     if work.process == 0 and not work.job.as_json:
-        say(f"{plan}\n")
+        say(text)
 
 
 def _check_core(work: Work) -> None:
@@ -152,8 +188,12 @@ def _check_core(work: Work) -> None:
 
 
 def _needed(work: Work) -> int:
-    """Bytes that this process takes to transform all its blocks at once."""
-    return work.plan.peak_bytes * len(work.local)
+    """Bytes that this process takes to transform all its blocks at once, and to read and write them."""
+    from ..budget import TRANSFER_BYTES
+
+    made = work.plan
+    read, written = _block_bytes(made)
+    return (made.peak_bytes + read) * len(work.local) + min(6 * TRANSFER_BYTES, 3 * written * len(work.local))
 
 
 class _Counted:
@@ -177,9 +217,14 @@ def _bytes_to_do(work: Work) -> int:
     """Bytes that this process reads, takes through every step, and writes."""
     made = work.plan
     blocks = [math.prod(stage.in_layout.block) * stage.in_dtype.itemsize for stage in made.stages]
-    read = math.prod(made.in_layout.block) * made.in_dtype.itemsize
-    written = math.prod(made.out_layout.block) * made.out_dtype.itemsize
+    read, written = _block_bytes(made)
     return (read + sum(blocks) + written) * len(work.local)
+
+
+def _block_bytes(made: Any) -> tuple[int, int]:
+    """Bytes of a device's block as it is read, and as it is written."""
+    read = math.prod(made.in_layout.block) * made.in_dtype.itemsize
+    return read, math.prod(made.out_layout.block) * made.out_dtype.itemsize
 
 
 def _draw(target: Path, plot: Path, axes: tuple[int, ...], overwrite: bool) -> None:

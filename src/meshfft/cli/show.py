@@ -32,13 +32,14 @@ def print_timings(timings: Sequence[Timing]) -> None:
     table.add_column("step", "total")
     compiled = sum(timing.compile_seconds or 0 for timing in timings)
     run = sum(timing.run_seconds for timing in timings)
-    table.add_column("compile s", f"{compiled:.3f}", justify="right")
-    table.add_column("run s", f"{run:.3f}", justify="right")
+    apart = any(timing.compile_seconds is not None for timing in timings)  # else a row tells of it, or nothing does
+    if apart:
+        table.add_column("compile s", f"{compiled:.3f}", justify="right")
+    table.add_column("run s" if apart else "s", f"{run:.3f}", justify="right")
     for timing in timings:
         seconds = timing.compile_seconds
-        table.add_row(
-            Text(shown(timing.step)), "" if seconds is None else f"{seconds:.3f}", f"{timing.run_seconds:.3f}"
-        )
+        cells = ["" if seconds is None else f"{seconds:.3f}"] if apart else []
+        table.add_row(Text(shown(timing.step)), *cells, f"{timing.run_seconds:.3f}")
     draw(table)
 
 

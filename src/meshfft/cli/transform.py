@@ -68,8 +68,13 @@ def _limit(target: Path, memory: str | None, resume: bool) -> int | None:
     """How many bytes a process may hold: as it is said, or as it was where a run is gone on with."""
     from ..files import recorded_budgets
 
-    if memory is not None:
-        return parse.nbytes(memory, "--memory")
-    found = recorded_budgets(target) if resume else None
-    check(not resume or found is not None, f"no passes to {target} wait to be gone on with: leave out --resume")
-    return None if found is None else found["budget"]
+    given = None if memory is None else parse.nbytes(memory, "--memory")
+    recorded = recorded_budgets(target) if resume else None
+    if recorded is None:
+        waits = not resume or given is not None
+        check(waits, f"no passes to {target} wait to be gone on with: leave out --resume")
+        return given
+    had = recorded["budget"]
+    both = f"the run that was not finished has --memory {had}, this one has {given}"
+    check(given in (None, had), f"{both}: leave out --memory, or begin anew with --overwrite")
+    return had
