@@ -105,7 +105,7 @@ def test_gradients_in_the_array_and_in_what_f_closes_over(x64: None, kind: AxisT
 
     def loss(x: Array, width: Any) -> Array:
         y = mf.multiply_spectrum(x, lambda kx, ky, kz: jnp.exp(-width * (kx**2 + ky**2 + kz**2) / 99), spec=spec)
-        return jnp.sum(y**2 * (1 + jnp.arange(SHAPE[2])))
+        return jnp.sum(y**2 * np.arange(1.0, SHAPE[2] + 1)[None, None])
 
     gradient = jax.grad(loss, (0, 1))
     with jax.set_mesh(mesh((2, 2, 2), kind)):  # which JAX itself wants of a sum's cotangent outside of `jit`

@@ -22,6 +22,7 @@ from .dtypes import real_dtype
 from .layout import AnyMesh, Cuts, Layout, even_cuts, mapped_axes
 from .manual import own, vary, varying
 from .matrices import Samples
+from .planes import scaled
 from .steps import RingDense
 from .walk import Walk
 
@@ -188,7 +189,7 @@ def _scaled(arrays: Sequence[Array], factor: tuple[Any, ...], dim: int) -> list[
     shape = [-1 if d == dim else 1 for d in range(arrays[0].ndim)]
     re, *rest = (part.reshape(shape) for part in factor)
     if not rest:
-        return [x * re for x in arrays]
+        return [scaled(x, re) for x in arrays]
     (im,) = rest
     if len(arrays) == 1:
         return [arrays[0] * jax.lax.complex(re, im)]

@@ -106,7 +106,7 @@ class Trig:
 
     def block(self, operand: Any, rows: Array, columns: Array, real: DTypeLike) -> Planes:
         """The block as one plane, its phases exact; whatever lies beyond N is finite, and no more."""
-        shift = self.family == "sin"
+        shift = int(self.family == "sin")
         k = 2 * rows + 1 if self.type in (3, 4) else rows + shift
         n = 2 * columns + 1 if self.type in (2, 4) else columns + shift
         wave = vandermonde(k, n, self.turn, 1, real)[shift]
