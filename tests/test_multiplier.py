@@ -149,6 +149,15 @@ def test_a_new_function_at_every_call_compiles_nothing(caplog: pytest.LogCapture
     assert not [record for record in caplog.records if "ompil" in record.getMessage()]
 
 
+def test_strict_types() -> None:
+    """Catches a product of numbers of two types, or of two ranks, which JAX can be told to refuse."""
+    x = _put(noise(SHAPE, "float32"))
+    with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
+        for f in (lambda kx, ky, kz: kx**2, lambda kx, ky, kz: jax.lax.complex(ky, ky), lambda *k: 3):
+            jax.jit(lambda x, f=f: mf.multiply_spectrum(x, f))(x)
+            mf.multiply_spectrum(x, f)
+
+
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no function": (lambda: mf.multiply_spectrum(np.ones(4), 2.0), TypeError, "give a function of the wavenumbers"),  # type: ignore[arg-type]
     "nothing": (lambda: mf.multiply_spectrum(np.ones(4), lambda k: None), TypeError, "let it return a factor"),

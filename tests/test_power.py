@@ -145,7 +145,7 @@ def test_long_sums_in_float32() -> None:
     many = 40 * RUN + 17
     x = np.random.default_rng(0).random(many).astype("float32") + 1
     layout, weight = from_spec((many,), {}, None), jnp.full(many, 2, jnp.int32)
-    sums, _, counts = binned(jnp.asarray(x), (jnp.zeros(many),), (weight,), jnp.array([0.0, 1.0]), layout, None)
+    sums, _, counts = binned(jnp.asarray(x) ** 2, (jnp.zeros(many),), (weight,), jnp.array([0.0, 1.0]), layout, None)
     assert int(counts[0]) == 2 * many
     assert float(sums[0]) == pytest.approx(2 * float(np.sum(x.astype(float) ** 2)), rel=2e-6)
 
@@ -161,6 +161,52 @@ def test_planes_and_batches() -> None:
         assert error(row, np.asarray(mf.power_spectrum(part).power)) <= 1e-6
 
 
+@pytest.mark.parametrize("name", list(CASES))
+@pytest.mark.parametrize(
+    ("first", "second"), [("float32", "float32"), ("complex64", "complex64"), ("float32", "complex64")]
+)
+def test_cross_power_mode_by_mode(name: str, first: str, second: str) -> None:
+    """Catches the wrong one conjugated, imaginary parts of real fields or none of complex ones, and another factor."""
+    case = CASES[name]
+    x, y = noise(case.shape, first), noise(case.shape, second, 1)
+    axes = case.axes or tuple(range(x.ndim))
+    product = (dft(x, axes) * dft(y, axes).conj()).ravel() / np.prod([x.shape[d] for d in axes]) ** 2
+    largest = float(_modes(x, case)[0].max())
+    edges: list[float] = np.linspace(0, largest * 1.01, 6).tolist()
+    place = np.searchsorted(edges, _modes(x, case)[0], side="right") - 1
+    counts = np.array([np.sum(place == b) for b in range(5)])
+    truth = np.array([np.sum(product[place == b]) for b in range(5)]) / np.maximum(counts, 1)
+    a, b = _put(x, case), _put(y, case)
+    found = mf.cross_spectrum(a, b, case.lengths, axes=case.axes, bins=edges)
+    np.testing.assert_array_equal(found.counts, counts)
+    assert error(found.power, truth) <= 1e-6
+    assert found.power.dtype == (np.float32 if first == second == "float32" else np.complex64)
+    assert error(found.k, np.asarray(mf.power_spectrum(a, case.lengths, axes=case.axes, bins=edges).k)) <= 1e-6
+    kept = 1 if case.axes is None else x.size // np.prod([x.shape[d] for d in case.axes])
+    total = complex(jnp.sum(found.power * found.counts))
+    assert total == pytest.approx(np.mean(x * y.conj()) * kept, rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_cross_power_sends_bins_and_has_exact_gradients(x64: None, kind: AxisType) -> None:
+    """Catches a gradient lost in one of two arrays, a field's own power that is another, and a gather."""
+    case = CASES["block"]._replace(kind=kind)
+    x, y, t = (_put(noise(case.shape, "float64", seed), case) for seed in (0, 1, 2))
+    spec = case.spec if kind == AxisType.Auto else None
+
+    @jax.jit
+    def loss(x: Array, y: Array) -> Array:
+        return jnp.sum(mf.cross_spectrum(x, y, spec=spec, bins=6).power * (1 + jnp.arange(6)))
+
+    along_x, along_y = jax.jit(jax.grad(loss, (0, 1)))(x, y)
+    assert float(jnp.sum(along_x * t)) == pytest.approx(float(loss(x + t, y) - loss(x - t, y)) / 2, rel=1e-11)
+    assert float(jnp.sum(along_y * t)) == pytest.approx(float(loss(x, y + t) - loss(x, y - t)) / 2, rel=1e-11)
+    assert error(mf.cross_spectrum(x, x).power, np.asarray(mf.power_spectrum(x).power)) <= 1e-15
+    found = every_collective(program_of(loss.lower(x, y).compile()))
+    assert {one.kind for one in found} == {"all-to-all", "all-reduce"}
+    assert sum(one.bytes for one in found if one.kind == "all-reduce") <= 8 * 6 * 5
+
+
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no bins": (lambda: mf.power_spectrum(np.ones(4), bins=0), ValueError, "bins is 0: give one at least"),
     "one edge": (lambda: mf.power_spectrum(np.ones(4), bins=[1.0]), ValueError, "give two or more, ascending"),
@@ -169,6 +215,12 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "infinite": (lambda: mf.power_spectrum(np.ones(4), bins=[0, np.inf]), ValueError, "ascending from 0"),
     "words": (lambda: mf.power_spectrum(np.ones(4), bins="auto"), TypeError, "give how many, or a sequence"),  # type: ignore[arg-type]
     "lengths": (lambda: mf.power_spectrum(np.ones((4, 4)), (1.0,)), ValueError, "1 lengths for 2 axes"),
+    "shapes": (lambda: mf.cross_spectrum(np.ones(4), np.ones(5)), ValueError, r"x has shape \(4,\), y \(5,\)"),
+    "shardings": (
+        lambda: mf.cross_spectrum(_put(np.ones((16, 9, 10)), CASES["slab"]), np.ones((16, 9, 10))),
+        ValueError,
+        "shard them alike",
+    ),
     "axes": (lambda: mf.power_spectrum(np.ones(4), axes=(1,)), ValueError, "axis 1 is out of range"),
 }
 

@@ -43,6 +43,7 @@ from .plan import Plan as Plan
 from .planning import plan as plan
 from .points import Points as Points
 from .power import PowerSpectrum as PowerSpectrum
+from .power import cross_spectrum as cross_spectrum
 from .power import power_spectrum as power_spectrum
 from .ring import ring_sum as ring_sum
 from .scipy_backend import scipy_backend as scipy_backend

@@ -16,6 +16,7 @@ from jax import Array
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from .layout import AnyMesh, Layout
+from .planes import scaled
 
 RUN = 2**16
 LIMB = 16
@@ -25,10 +26,10 @@ Lines = tuple[Array, ...]
 def binned(
     x: Array, coordinates: Lines, weights: Lines, edges: Array, layout: Layout, mesh: AnyMesh | None
 ) -> tuple[Array, Array, Array]:
-    """The sums over bins of |x|^2 and of the root of the coordinate, and the counts, all whole on every device.
+    """The sums over bins of x and of the root of the coordinate, and the counts, all whole on every device.
 
     Args:
-        x: an array stored in `layout`.
+        x: an array stored in `layout`, real or complex.
         coordinates: for some dimensions, the numbers along each, as long as stored and 1 in all other dimensions.
         weights: for every dimension, its integers in the same form.
         edges: ascending; what lies outside of all bins counts nowhere.
@@ -45,8 +46,8 @@ def binned(
         found = mapped(x, coordinates, weights, edges)
     else:
         found = parts(x, coordinates, weights, edges)
-    energy, roots, (high, low) = (jnp.sum(part, 0) for part in found)
-    return energy, roots, high.astype(roots.dtype) * 2**LIMB + low.astype(roots.dtype)
+    sums, roots, (high, low) = (jnp.sum(part, 0) for part in found)
+    return sums, roots, high.astype(roots.dtype) * 2**LIMB + low.astype(roots.dtype)
 
 
 def _spec(line: Array, layout: Layout) -> PartitionSpec:
@@ -58,11 +59,11 @@ def _parts(x: Array, coordinates: Lines, weights: Lines, edges: Array, bins: int
     coordinate = jnp.broadcast_to(functools.reduce(operator.add, coordinates), x.shape).ravel()
     weight = jnp.broadcast_to(functools.reduce(operator.mul, weights), x.shape).ravel()
     place = jnp.searchsorted(edges, coordinate, side="right") - 1
-    square, many = _square(x).ravel(), weight.astype(coordinate.dtype)
-    values = (square * many, jnp.sqrt(coordinate) * many, weight.astype(jnp.uint32))
-    energy, roots, counts = (_summed(value, place, bins) for value in values)
+    many = weight.astype(coordinate.dtype)
+    values = (scaled(x.ravel(), many), jnp.sqrt(coordinate) * many, weight.astype(jnp.uint32))
+    sums, roots, counts = (_summed(value, place, bins) for value in values)
     limbs = jnp.stack([counts >> LIMB, counts & (2**LIMB - 1)])
-    return energy[None], roots[None], limbs[None]
+    return sums[None], roots[None], limbs[None]
 
 
 def _summed(values: Array, place: Array, bins: int) -> Array:
@@ -74,8 +75,3 @@ def _summed(values: Array, place: Array, bins: int) -> Array:
     index = jnp.where(inside, run * bins + place, runs * bins)
     found = jax.ops.segment_sum(values, index, runs * bins + 1)[:-1]
     return jnp.sum(found.reshape(runs, bins), 0, dtype=values.dtype)
-
-
-def _square(x: Array) -> Array:
-    """|x|^2, whose gradient at 0 is 0."""
-    return jnp.square(x.real) + jnp.square(x.imag) if jnp.iscomplexobj(x) else jnp.square(x)
