@@ -25,7 +25,7 @@ def test_missing_folder_and_unknown(tmp_path: Path) -> None:
     (tmp_path / "folder.zarr").mkdir()
     assert "not a Zarr store" in refusal(tmp_path / "folder.zarr")
     (tmp_path / "a.csv").write_text("1,2")
-    assert ".npy, .nii, .nii.gz, .h5, .hdf5, .zarr" in refusal(tmp_path / "a.csv")
+    assert ".npy, .nii, .nii.gz, .h5, .hdf5, .nc, .zarr" in refusal(tmp_path / "a.csv")
 
 
 @pytest.mark.parametrize("name", ["a.npy", "a.nii", "a.nii.gz", "a.h5"])

@@ -53,4 +53,7 @@ def describe(error: Exception) -> str:
         return str(error).replace("overwrite it", "replace it with --overwrite")
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return " ".join(str(error).split()).replace(", budget is", ", --memory is") or type(error).__name__
+    line, argument = " ".join(str(error).split()), getattr(error, "argument", None)
+    if argument is not None:  # the library names its own
+        line = line.replace(argument, f"--{argument[:-1]} ")
+    return line.replace(", budget is", ", --memory is") or type(error).__name__

@@ -97,7 +97,7 @@ def _in_core(work: Work) -> tuple[dict[str, Any], list[Timing]]:
     """Every device holds its block: reads, transforms and writes; returns what to tell of it."""
     import meshfft
 
-    from ..files import record_of, write_array
+    from ..files import labelled, record_of, write_array
     from ..processes import together
     from .execute import run_stages
 
@@ -110,7 +110,7 @@ def _in_core(work: Work) -> tuple[dict[str, Any], list[Timing]]:
         y, timings = run_stages(made, lambda: meshfft.shard(source, made.mesh, made.in_layout.spec), report)
         report.begin("write")
         begun = time.perf_counter()
-        record = record_of(made, array.units, array.spacing)
+        record = labelled(record_of(made, array.units, array.spacing), array.labels)
         write_array(job.target, y, made.out_layout, overwrite=job.overwrite, record=record, report=report.advance)
     return made.to_dict(), [*timings, Timing("write", None, time.perf_counter() - begun)]
 
@@ -120,7 +120,7 @@ def _in_passes(work: Work) -> tuple[dict[str, Any], list[Timing]]:
     import jax
     from jax.sharding import Mesh
 
-    from ..files import chunk_of, left_of, record_of, recorded_budgets, run_passes
+    from ..files import chunk_of, labelled, left_of, record_of, recorded_budgets, run_passes
     from ..passes import passes
     from ..quantities import quantity
     from .memory import device_bytes
@@ -143,7 +143,7 @@ def _in_passes(work: Work) -> tuple[dict[str, Any], list[Timing]]:
         clock = Clock(report)
         watch = Watch(clock.begin, lambda nbytes: _tell(work, f"{quantity(nbytes, 'B')} {BESIDES}."))
         how: dict[str, Any] = {"overwrite": job.overwrite, "resume": job.resume, "report": report.advance}
-        record = record_of(made, array.units, array.spacing)
+        record = labelled(record_of(made, array.units, array.spacing), array.labels)
         with _interruptible(work, found):
             run_passes(found, array, job.target, record=record, begin=watch.begin, **how)
     taken = watch.end()

@@ -18,7 +18,7 @@ from .request import Job, devices
 
 @guarded
 def transform(
-    source: Annotated[Path, typer.Argument(metavar="IN", help=".npy, .nii, .nii.gz, .h5, .hdf5 or .zarr.")],
+    source: Annotated[Path, typer.Argument(metavar="IN", help=".npy, .nii, .nii.gz, .h5, .hdf5, .nc or .zarr.")],
     target: Annotated[Path, typer.Argument(metavar="OUT", help=".npy or .zarr.")],
     mesh: flags.KnownMesh = None,
     spec: flags.Spec = None,

@@ -4,6 +4,7 @@ from .carrying import chunk_of as chunk_of
 from .identity import identity as identity
 from .journal import left_of as left_of
 from .journal import recorded_budgets as recorded_budgets
+from .labels import labelled as labelled
 from .passing import run_passes as run_passes
 from .reading import open_array as open_array
 from .record import Record as Record

@@ -123,7 +123,8 @@ def lzf_length(raw: bytes) -> int:
     lengths[-2] = 0
     for _ in range(DOUBLINGS):
         lengths, places = lengths + lengths.take(places), places.take(places)
-    hops: Any = (memoryview(places), memoryview(lengths))
+    tables: tuple[Any, Any] = (places, lengths)
+    hops = [memoryview(table) for table in tables]
     at, found = 0, 0
     while at < len(raw):
         at, found = hops[0][at], found + hops[1][at]

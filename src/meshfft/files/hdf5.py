@@ -6,6 +6,7 @@ or refused where there is none.
 """
 
 import contextlib
+import dataclasses
 import itertools
 import math
 from collections.abc import Iterator
@@ -16,9 +17,12 @@ import numpy as np
 
 from ..errors import check
 from ..extras import need
+from .conventions import decoded
 from .filters import KNOWN, LZF, SHUFFLE, Filter, check_whole, most_bytes, unpacked
 from .grid import Box
-from .source import Read, Refused, Source, assigning, check_chunk, check_numbers, choose, source_of
+from .labels import scales_of
+from .netcdf import attributes_of, candidates, labels_of
+from .source import Read, Refused, Source, Unnamed, assigning, check_chunk, check_numbers, choose, source_of
 from .steady import Steady
 
 MOST_OBJECTS = 10_000  # of a file whose dataset is to be found without its name
@@ -28,20 +32,41 @@ MOST_NAME = 4096
 @contextlib.contextmanager
 def open_hdf5(path: Path, dataset: str | None) -> Iterator[Source]:
     h5py, steady = need("h5py", "reading HDF5"), Steady(path)
+    _check_classic(path)
     with h5py.File(path, "r") as file:
-        array = h5py.Dataset(_found(h5py, path, file.id, dataset))
-        _check_own(path, array)
+        array = h5py.Dataset(_found(h5py, path, file, dataset))
         check_numbers(path, array.shape, array.dtype)
-        read = _chunked(h5py, path, array) if array.chunks else _whole(h5py, path, array)
-        yield source_of(path, array.shape, array.dtype, steady.reading(read), chunk=array.chunks)
+        read = steady.reading(reader_of(h5py, path, array))
+        source = source_of(path, array.shape, array.dtype, read, chunk=array.chunks)
+        labels = labels_of(h5py, array, lambda one: reader_of(h5py, path, one))
+        if labels is not None:
+            units, spacing = scales_of(labels)
+            source = dataclasses.replace(source, labels=labels, units=units, spacing=spacing)
+            source = decoded(source, attributes_of(h5py, array))
+        yield source
 
 
-def _found(h5py: Any, path: Path, root: Any, dataset: str | None) -> Any:
-    """The dataset of a name, or the only one there is."""
+def _check_classic(path: Path) -> None:
+    """Raises Refused for the NetCDF of before version 4, which is no HDF5."""
+    with open(path, "rb") as file:
+        classic = file.read(3) == b"CDF"
+    check(not classic, f"{path} is NetCDF of an old format: copy it to NetCDF-4, as nccopy -k nc4 IN OUT does", Refused)
+
+
+def reader_of(h5py: Any, path: Path, array: Any) -> Read:
+    """Reads boxes of a dataset that is stored in its own file."""
+    _check_own(path, array)
+    return _chunked(h5py, path, array) if array.chunks else _whole(h5py, path, array)
+
+
+def _found(h5py: Any, path: Path, file: Any, dataset: str | None) -> Any:
+    """The dataset of a name, or the only one there is that is no coordinate of others."""
+    root = file.id
     found = None if dataset is None else _named(h5py, path, root, dataset.strip("/"))
     if found is None:
         names, links = _listed(h5py, path, root)
         check(bool(names or dataset) or not links, _away(path, links), Refused)
+        names = names if dataset is not None or len(names) < 2 else candidates(h5py, file, names)
         found = _named(h5py, path, root, choose(path, names, dataset))
     return found
 
@@ -70,11 +95,16 @@ def _listed(h5py: Any, path: Path, root: Any) -> tuple[list[str], list[str]]:
     """The names of datasets, each once, and those of links to other files; every group is opened from the one above."""
     names, links, groups, seen, count = list[str](), list[str](), [(root, "")], set[int](), 0
     many = f"{path} has more than {MOST_OBJECTS} groups and datasets, or names of more than {MOST_NAME} letters"
+    many = f"{many}: name the one that is meant, as {Unnamed.argument}group/name"
     while groups:
         group, before = groups.pop()
         for name, kind in _links(group, MOST_OBJECTS + 1 - count):
             count, whole = count + 1, before + name.decode("utf-8", "surrogateescape")
-            check(count <= MOST_OBJECTS and len(whole) <= MOST_NAME, f"{many}: name the dataset", Refused)
+            check(
+                count <= MOST_OBJECTS and len(whole) <= MOST_NAME,
+                f"{many}: name the one that is meant, as {Unnamed.argument}group/name",
+                Unnamed,
+            )
             if kind == h5py.h5l.TYPE_EXTERNAL:
                 links.append(whole)
             about = h5py.h5o.get_info(group, name) if kind == h5py.h5l.TYPE_HARD else None

@@ -150,8 +150,8 @@ class _Run:
             self._between(place).create()
             return
         grid = grid_of_pieces(step.after, step.out_dtype.itemsize, self.most)
-        told = None if self.record is None else self.record.to_dict()
-        create_store(path, step.after.shape, step.out_dtype, grid, told, kind=self.kind)
+        told, labels = (None, None) if self.record is None else (self.record.to_dict(), self.record.labels)
+        create_store(path, step.after.shape, step.out_dtype, grid, told, kind=self.kind, labels=labels)
 
     def _pieces(self, place: int, mine: list[int]) -> None:
         """This process's share of the pieces of a pass."""

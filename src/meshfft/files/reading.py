@@ -20,21 +20,25 @@ OPENERS: dict[str, Callable[[Path, str | None], contextlib.AbstractContextManage
     ".nii.gz": open_nifti,
     ".h5": open_hdf5,
     ".hdf5": open_hdf5,
+    ".nc": open_hdf5,
     ".zarr": open_zarr,
 }
 
 
 @contextlib.contextmanager
 def open_array(path: str | Path, dataset: str | None = None) -> Iterator[Source]:
-    """Opens the array in a .npy, .nii, .nii.gz, .h5, .hdf5 or .zarr file for reading by slices.
+    """Opens the array in a .npy, .nii, .nii.gz, .h5, .hdf5, .nc or .zarr file for reading by slices.
 
     NIfTI voxels come scaled by the header's slope and intercept, as nibabel gives them. A .nii.gz file is first
     unpacked to the folder for temporary files. A missing chunk of a Zarr store means zeros, as Zarr has it, but in a
-    store written here, which is complete. No other file than this is read, whatever it says.
+    store written here, which is complete. Names, coordinates and attributes of dimensions, as xarray and NetCDF-4 keep
+    them, come as `labels`; what is packed by their `scale_factor` and `add_offset` comes unpacked. No other file than
+    this is read, whatever it says.
 
     Args:
         path: the file, or the folder of a Zarr store.
-        dataset: the array's name inside an HDF5 file or a Zarr group; may be left out where there is only one.
+        dataset: the array's name inside an HDF5 file or a Zarr group; may be left out where there is only one that is
+            no coordinate of another.
 
     Yields:
         A `Source`, valid inside the `with` block.
@@ -63,6 +67,6 @@ def _suffix(path: Path, dataset: str | None) -> str:
     check(suffix != "", f"{path} is of no known kind: give a file that ends in {', '.join(OPENERS)}")
     known = path.is_file() or suffix == ".zarr"
     check(known, f"{path} is a folder or a device: give a file, or the folder of a Zarr store")
-    named = suffix in (".h5", ".hdf5", ".zarr")
+    named = suffix in (".h5", ".hdf5", ".nc", ".zarr")
     check(named or dataset is None, f"{path} holds one array without a name: leave out the dataset name {dataset!r}")
     return suffix

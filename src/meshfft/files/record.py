@@ -50,6 +50,7 @@ class Record:
         in_spec, out_spec: the mesh axes that cut each dimension before and after.
         dimensions: name, unit and spacing of each dimension of the stored array.
         versions: of the packages that made it.
+        labels: what is kept beside the array, of `files.labels.Labels`; no part of what it says of itself.
     """
 
     kind: str
@@ -69,6 +70,7 @@ class Record:
     out_spec: Axes
     dimensions: tuple[Dimension, ...]
     versions: dict[str, str]
+    labels: Any = dataclasses.field(default=None, compare=False)
 
     @property
     def units(self) -> tuple[str, ...]:
@@ -82,7 +84,7 @@ class Record:
 
     def to_dict(self) -> dict[str, Any]:
         """The record as plain values, for JSON."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.compare}
         plain = {name: _lists(value) for name, value in fields.items()}
         return {"format": FORMAT, **plain, "dimensions": [dimension._asdict() for dimension in self.dimensions]}
 

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import math
 import operator
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,12 @@ class Refused(ValueError):
     """A line that is clear already: `readable` adds nothing to it."""
 
 
+class Unnamed(Refused):
+    """One of several datasets has to be named; a command line puts its own word for `argument`."""
+
+    argument = "dataset="
+
+
 @dataclasses.dataclass(frozen=True)
 class Source:
     """An array in a file.
@@ -46,6 +53,7 @@ class Source:
         units: of each dimension, empty where the file does not tell.
         spacing: of the positions along each dimension, in these units; 1.0 where the file does not tell.
         record: what the store says of itself, as `files.record.Record.to_dict` makes it; None where it says nothing.
+        labels: names, coordinates and attributes, of `files.labels.Labels`; None where its dimensions have no names.
     """
 
     path: Path
@@ -57,6 +65,7 @@ class Source:
     units: tuple[str, ...]
     spacing: tuple[float, ...]
     record: dict[str, Any] | None = None
+    labels: Any = None
 
     @property
     def ndim(self) -> int:
@@ -173,11 +182,12 @@ def choose(path: Path, names: list[str], dataset: str | None) -> str:
     """The dataset asked for, or the only one there is."""
     check(len(names) > 0, f"{path} has no dataset: give a file that has one", Refused)
     listed = ", ".join(map(_short, names[:20])) + ", ..." * (len(names) > 20)
+    one = f"name one of them, as {Unnamed.argument}{shlex.quote(_short(names[0]))}"
     if dataset is None:
-        check(len(names) == 1, f"{path} has {len(names)} datasets ({listed}): name one of them", Refused)
+        check(len(names) == 1, f"{path} has {len(names)} datasets ({listed}): {one}", Unnamed)
         return names[0]
     name = dataset.strip("/")
-    check(name in names, f"{path} has no dataset {_short(dataset)!r}, it has {listed}: name one of those", Refused)
+    check(name in names, f"{path} has no dataset {_short(dataset)!r}, it has {listed}: {one}", Unnamed)
     return name
 
 

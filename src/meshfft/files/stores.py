@@ -18,15 +18,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..atomic import sync_folder
 from ..errors import check
 from ..extras import need
+from .dataset import BYTES, KEY, array_in, attributes_of, begin_dataset, end_dataset
 from .grid import PIECE_BYTES, Box, Grid, pieces, within
+from .labels import Labels
 
 KINDS = (".npy", ".zarr")
 IN_FLIGHT = 2
-KEY = "meshfft"  # the attribute of the stores written here: their record, or nothing in it
 CRC32C = {"name": "crc32c"}
-BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 OS_ERROR = re.compile(r"os_error_code='(\d+)|OS error (\d+)")  # as tensorstore says it, and older ones did
 
 
@@ -56,8 +57,9 @@ def create_store(
     record: dict[str, Any] | None = None,
     *,
     kind: str,
+    labels: Labels | None = None,
 ) -> Store:
-    """Makes a .npy file of its full size or an empty Zarr array, where nothing is yet.
+    """Makes a .npy file of its full size, or an empty Zarr array, alone or in a group, where nothing is yet.
 
     Args:
         path: where; its name may have any suffix, as that of a temporary.
@@ -65,6 +67,7 @@ def create_store(
         grid: the chunks and files of a Zarr array.
         record: what is kept beside a Zarr array, under the attribute "meshfft"; a .npy file has no place for it.
         kind: ".npy" or ".zarr".
+        labels: dimension names and attributes of a Zarr array; one with a name is made in a group of its coordinates.
 
     Raises:
         OSError: it cannot be made there, or the disk is full.
@@ -73,7 +76,13 @@ def create_store(
     size, number = tuple(shape), np.dtype(dtype).newbyteorder("=")
     if kind == ".npy":
         return _create_npy(path, size, number)
-    return ZarrStore(path, _zarr(path, metadata=_metadata(size, number, grid, record), create=True))
+    grouped = labels is not None and bool(labels.name)
+    inner = begin_dataset(path, labels) if labels is not None and grouped else path
+    store = ZarrStore(inner, _zarr(inner, metadata=_metadata(size, number, grid, record, labels), create=True))
+    if labels is not None and grouped:
+        end_dataset(path, labels)
+        sync_folder(path.parent)
+    return store
 
 
 def open_store(path: Path, kind: str) -> Store:
@@ -84,7 +93,8 @@ def open_store(path: Path, kind: str) -> Store:
     """
     check(kind in KINDS, f"kind {kind!r} cannot be written: use {' or '.join(KINDS)}")
     if kind == ".zarr":
-        return ZarrStore(path, _zarr(path))
+        inner = array_in(path)
+        return ZarrStore(inner, _zarr(inner))
     with open(path, "rb+") as file:
         np.lib.format.read_magic(file)
         shape, _, dtype = np.lib.format.read_array_header_1_0(file)
@@ -224,7 +234,7 @@ def _zarr(path: Path, **options: Any) -> Any:
 
 
 def _metadata(
-    shape: tuple[int, ...], dtype: np.dtype[Any], grid: Grid, record: dict[str, Any] | None
+    shape: tuple[int, ...], dtype: np.dtype[Any], grid: Grid, record: dict[str, Any] | None, labels: Labels | None
 ) -> dict[str, Any]:
     """A Zarr v3 array."""
     # uncompressed: a spectrum is noise to a compressor, which would take longer than the transform
@@ -239,7 +249,7 @@ def _metadata(
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},  # all files in one folder
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(grid.file)}},
         "codecs": codecs,
-        "attributes": {KEY: record or {}},
+        "attributes": {**(attributes_of(labels) if labels is not None else {}), KEY: record or {}},
         **({"dimension_names": names} if len(names) == len(shape) else {}),
     }
 

@@ -21,10 +21,10 @@ from ..extras import need
 from ..layout import Layout, from_spec
 from ..processes import exchange, together
 from .grid import Grid, grid_of
+from .metadata import is_zarr
 from .record import Record
 from .source import DTYPES
 from .stores import KINDS, Store, create_store, open_store
-from .zarr import is_zarr
 
 Report = Callable[[int], None]
 
@@ -163,8 +163,9 @@ class _Output(NamedTuple):
         check_output(self.path, self.overwrite, math.prod(self.layout.shape) * self.array.dtype.itemsize)
 
     def create(self, temporary: Path) -> Store:
-        told = None if self.record is None else self.record.to_dict()
-        return create_store(temporary, self.layout.shape, self.array.dtype, self.grid, told, kind=self.path.suffix)
+        told, labels = (None, None) if self.record is None else (self.record.to_dict(), self.record.labels)
+        form: Any = {"kind": self.path.suffix, "labels": labels}
+        return create_store(temporary, self.layout.shape, self.array.dtype, self.grid, told, **form)
 
     def fill(self, store: Store) -> None:
         fill(store, self.array, self.layout, report=self.report)

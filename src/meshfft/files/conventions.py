@@ -1,0 +1,98 @@
+"""CF's conventions, as xarray reads them: which arrays of a file are coordinates, and what stored numbers stand for.
+
+    value = stored * scale_factor + add_offset,   missing where stored = _FillValue
+
+Invariant: nothing that attributes say makes numbers up; where values are missing there is no transform.
+"""
+
+import base64
+import dataclasses
+import json
+import math
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..errors import check
+from .grid import Box
+from .source import Refused, Source
+
+NAMING = ("coordinates", "grid_mapping", "bounds", "ancillary_variables")  # attributes that name other arrays
+MOST_ATTRIBUTE = 2**16
+PACKED = ("scale_factor", "add_offset")
+
+
+def named_in(attributes: Mapping[str, Any]) -> set[str]:
+    """The arrays that an array names as its coordinates, or otherwise as no data of their own."""
+    return {word for name in NAMING for word in words(attributes.get(name))}
+
+
+def words(value: Any) -> list[str]:
+    """The names in an attribute that lists some."""
+    return value.split() if isinstance(value, str) and len(value) <= MOST_ATTRIBUTE else []
+
+
+def data_among(arrays: Mapping[str, tuple[tuple[str, ...] | None, Mapping[str, Any]]]) -> list[str]:
+    """The names of those that are no coordinates of others, of names with their dimensions and attributes."""
+    others = {word for _, attributes in arrays.values() for word in named_in(attributes)}
+    last = {name: name.rpartition("/")[2] for name in arrays}
+    data = [name for name, (dims, _) in arrays.items() if dims not in ((last[name],), ()) and last[name] not in others]
+    return sorted(data or arrays)
+
+
+def plain_json(attributes: Mapping[str, Any], without: Iterable[str] = ()) -> dict[str, Any]:
+    """Attributes that any reader of JSON takes, and no large ones."""
+    return {name: value for name, value in attributes.items() if name not in without and _is_plain(value)}
+
+
+def _is_plain(value: Any) -> bool:
+    try:
+        return len(json.dumps(value, allow_nan=False)) <= MOST_ATTRIBUTE
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
+def unpacked_values(values: np.ndarray, attributes: Mapping[str, Any]) -> np.ndarray:
+    """What stored numbers stand for."""
+    scale, offset, _ = _packing(attributes)
+    return values if (scale, offset) == (1, 0) else values * scale + offset
+
+
+def decoded(source: Source, attributes: Mapping[str, Any]) -> Source:
+    """The array of what the stored numbers of a source stand for; xarray gives them the same dtype."""
+    scale, offset, fill = _packing(attributes)
+    packed, stored = (scale, offset) != (1, 0), source.dtype
+    if not packed and fill is None:
+        return source
+    short = stored.kind == "f" or (stored.kind in "iu" and stored.itemsize <= 2 and offset == 0)
+    real = np.dtype("f4" if short and stored.itemsize <= 4 else "f8")
+    dtype = stored if not packed or stored.kind == "c" else real
+    missing = f"{source.path} has missing values ({fill}), of which there is no transform: fill them first"
+
+    def read(box: Box, out: np.ndarray) -> None:
+        found = np.empty(out.shape, stored)
+        source.read(box, found)
+        check(fill is None or not bool((found == fill).any()), missing, Refused)
+        out[...] = found.astype(dtype) * dtype.type(scale) + dtype.type(offset) if packed else found
+
+    return dataclasses.replace(source, dtype=dtype, read=read)
+
+
+def _packing(attributes: Mapping[str, Any]) -> tuple[float, float, float | None]:
+    """Scale, offset and the number that marks a missing value."""
+    scale, offset = (_number(attributes.get(name)) for name in PACKED)
+    fill = _number(attributes.get("_FillValue", attributes.get("missing_value")))
+    return 1 if scale is None else scale, 0 if offset is None else offset, fill
+
+
+def _number(value: Any) -> float | None:
+    """A finite number; in Zarr of format 3 xarray keeps some as the bytes of one, in base64."""
+    if isinstance(value, str):
+        try:
+            value = struct.unpack("<d", base64.b64decode(value, validate=True))[0]
+        except (ValueError, struct.error):
+            return None
+    real = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if real and math.isfinite(value) else None
