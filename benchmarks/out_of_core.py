@@ -6,6 +6,10 @@ Makes complex64 noise plane by plane, transforms it forward and back in a budget
 of its own whose peak resident memory the system tells (all of it: Python, JAX, buffers), and compares plane by plane.
 In the same run: a plain copy of the file, read, written and put on the disk; and the round trip of a smaller array, in
 core and out of core. Files lie in the current folder meanwhile. `--rows` appends one JSON line a step.
+
+    python benchmarks/out_of_core.py --table [--shape 256,256,256] [--budget 30] [--devices 1,2,8] [--sources .npy,.h5]
+
+makes another table instead: bytes and memory of the command line, by the system's counts (see traffic.py).
 """
 
 import argparse
@@ -28,22 +32,38 @@ Result = dict[str, Any]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shape", type=lambda text: tuple(map(int, text.split(","))), default=(512, 1024, 1024))
-    parser.add_argument("--budget", type=int, default=1024, help="MiB of the array that a process may hold")
-    parser.add_argument("--devices", type=int, default=1)
+    parser.add_argument("--shape", type=numbers, default=(512, 1024, 1024))
+    parser.add_argument("--budget", type=int, default=1024, help="MiB that a process may hold; MB with --table")
+    parser.add_argument("--devices", type=numbers, default=(1,))
+    parser.add_argument("--table", action="store_true", help="bytes and memory against the plan")
+    parser.add_argument("--sources", default=".npy,.zarr,.h5")
     parser.add_argument("--store", default=".zarr", choices=(".zarr", ".npy"))
     parser.add_argument("--rows", type=Path)
     options = parser.parse_args()
+    if options.table:
+        from traffic import table, worst
+
+        found = list(table(options.shape, options.budget, options.devices, tuple(options.sources.split(","))))
+        print(f"\n{worst(found)}")
+        for row in found if options.rows is not None else ():
+            append(options.rows, {"shape": options.shape, **row})
+        return
+    (devices,) = options.devices
     share = options.budget * 2**20 / (8 * math.prod(options.shape))
     cases = [(options.shape, share), (SMALL, share), (SMALL, math.inf)]  # the last in one piece: in core
     print("| array | step | s | MB/s | peak resident MiB | error |\n|---|---|---|---|---|---|")
     for shape, part in cases:
         budget = 2**40 if math.isinf(part) else int(part * 8 * math.prod(shape))
-        for step, found in round_trip(shape, budget, options.devices, options.store):
+        for step, found in round_trip(shape, budget, devices, options.store):
             row = {"step": step, "shape": shape, "budget": budget, "store": options.store, **found}
             show(row)
             if options.rows is not None:
-                append(options.rows, {**row, "devices": options.devices})
+                append(options.rows, {**row, "devices": devices})
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Whole numbers between commas."""
+    return tuple(map(int, text.split(",")))
 
 
 def round_trip(shape: tuple[int, ...], budget: int, devices: int, store: str) -> Any:

@@ -5,6 +5,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from jax.sharding import AbstractMesh
 import meshfft as mf
 from meshfft.arguments import KINDS, turns
 from meshfft.budget import buffer_bytes, host_bytes, peak_bytes, transfer_bytes
-from meshfft.cutting import alike, cut, partitions, runs
+from meshfft.cutting import alike, covered, cut, partitions, runs
 from meshfft.layout import Cut, Layout
 from meshfft.pieces import Pass, Passes
 
@@ -278,3 +279,52 @@ def test_wrong_arguments_are_refused() -> None:
         mf.passes((8, 0), budget=2**20)
     with pytest.raises(TypeError, match=r"transforms real numbers, the array is complex64: use kind='fft'"):
         mf.passes((8, 8), budget=2**20, kind="rfft", dtype="complex64")
+
+
+@pytest.mark.parametrize("devices", [1, 8])
+@pytest.mark.parametrize("kind", ["fft", "rfft"])
+def test_the_chunks_of_a_source_are_read_once(devices: int, kind: str) -> None:
+    """Catches pieces that cut chunks, a first pass that has to read each several times where another would not, a real
+    transform that turns in the wrong pass for it, and a plan that does not count what is read in vain."""
+    shape, mesh = (128, 128, 128), AbstractMesh((devices,), ("x",))
+    options: dict[str, Any] = {"mesh": mesh, "dtype": "float32", "kind": kind, "budget": 2**23}
+    size, passes = 4 * math.prod(shape), []
+    for chunk in ((128, 1, 128), (1, 128, 128), (16, 32, 32), (64, 64, 32)):
+        made = mf.passes(shape, chunk=chunk, **options)
+        first = made.steps[0]
+        assert first.read_bytes == size == sum(first.bytes_of(piece)[0] for piece in first.pieces)
+        whole = zip(first.before.block, chunk, strict=True)
+        assert all(block % side == 0 or block == 128 for block, side in whole)
+        assert made.out_dtype == np.complex64 and sorted(itertools.chain(*(s.dims for s in made.steps))) == [0, 1, 2]
+        passes.append([step.dims for step in made.steps])
+    assert passes[-1][0] == () and made.steps[0].copies and made.steps[1].dtype == np.float32
+    assert "copy" in str(made) and made.to_dict()["passes"][0]["plan"] is None
+    large = mf.passes(shape, chunk=(128, 128, 2), **{**options, "kind": "dct-2"})
+    assert large.read_bytes == sum(sum(step.bytes_of(piece)[0] for piece in step.pieces) for step in large.steps)
+    with pytest.raises(ValueError, match=r"has chunks of 2097152 bytes, budget is 4194304: give at least 6\d{6}"):
+        mf.passes(shape, chunk=(128, 128, 32), **{**options, "budget": 2**22})
+    with pytest.raises(ValueError, match=r"chunk \(1, 2\) is none of an array of shape"):
+        mf.passes(shape, chunk=(1, 2), **options)
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=3), st.data())
+def test_whole_chunks_are_cut_and_covered(shape: list[int], data: st.DataObject) -> None:
+    """Catches blocks that begin inside a chunk where one fits in, blocks below one where that is not allowed, and
+    counts of what whole chunks cover that are not those of the chunks."""
+    unit = tuple(data.draw(st.integers(1, n)) for n in shape)
+    most, strict = data.draw(st.integers(1, 2 * math.prod(shape))), data.draw(st.booleans())
+    found = cut(tuple(shape), (), lambda block: math.prod(block) <= most, unit, strict=strict)
+    assert (found is None) == (strict and math.prod(unit) > most)
+    if found is None:
+        return
+    for block, side, size in zip(found.block, unit, shape, strict=True):
+        assert block == size or block % side == 0 or (block < side and not strict)
+    read = 0
+    for corner in itertools.product(*(range(0, n, b) for n, b in zip(shape, found.block, strict=True))):
+        ends = [min(n, a + b) for a, b, n in zip(corner, found.block, shape, strict=True)]
+        needed = [
+            sum(min(n, at + side) - at for at in range(0, n, side) if at < end and at + side > a)
+            for a, end, side, n in zip(corner, ends, unit, shape, strict=True)
+        ]
+        read += math.prod(needed)
+    assert covered(found, unit) == read

@@ -237,7 +237,7 @@ class _Task(NamedTuple):
             dim, name, given = max(host, key=host.__getitem__), "budget", self.budget
             takes, needs = host[dim], least_budget(host[dim], stored)
         what = f"a line of {self.lengths[dim]} points along dimension {dim} takes {takes} bytes with its copies"
-        what += f", and the source has chunks of {stored}" * (self.chunk is not None)
+        what += f", and the source has chunks of {stored} bytes" * (self.chunk is not None)
         return f"{what}, {name} is {given}: give at least {needs}, or precision='float32' if it is not"
 
     def _host_bytes(self, made: Plan, dtype: np.dtype) -> int:

@@ -46,7 +46,7 @@ def read_piece(array: Sliceable | Blocks, plan: Plan, at: Box, dtype: np.dtype, 
     blocks = {place: _room(layout, place, given) for place in np.ndindex(*layout.parts)}
     _fill(array, [Part(_place(layout, place, at), block) for place, block in blocks.items()], at, dtype, most)
     if not isinstance(plan.mesh, Mesh):
-        return _put(blocks.popitem()[1], jax.devices()[0])
+        return _put(blocks.popitem()[1], jax.local_devices()[0])
     sharding = NamedSharding(plan.mesh, layout.spec)
     index = sharding.addressable_devices_indices_map(layout.storage)
     stored = [_put(blocks[_number(layout, place or ())], device) for device, place in index.items()]
