@@ -663,3 +663,50 @@ def test_one_place_prints() -> None:
         assert path.name in others or not re.search(
             r"typer\.echo\(|(?<!\w)print\(|Console\(|sys\.stdout\.write", text
         ), path
+
+
+MANY = "9" * 400
+ABSURD = [
+    (["transform", "a.npy", "b.npy", "--mesh", "2", "--memory", MANY], "--memory '999"),
+    (["transform", "a.npy", "b.npy", "--mesh", "2", "--memory", MANY + ".5TB"], "--memory '999"),
+    (["transform", "a.npy", "b.npy", "--mesh", MANY], "--mesh '999"),
+    (["transform", "a.npy", "b.npy", "--mesh", "9" * 5000], "--mesh '999"),
+    (["transform", "a.npy", "b.npy", "--mesh", "2", "--axes", MANY], "--axes '999"),
+    (["transform", "a.npy", "b.npy", "--mesh", "2", "--axes", "0," * 99 + "1"], "--axes '0,0"),
+    (["transform", "a.npy", "b.npy", "--mesh", "2", "--spec", "," * 10**5], "--spec has 100001 entries"),
+    (["transform", "a.npy", "b.npy", "--distributed", "--processes", MANY], "--processes 999"),
+    (
+        ["transform", "a.npy", "b.npy", "--coordinator", f"a:{MANY}", "--processes", "2", "--process-id", "0"],
+        "HOST:PORT",
+    ),
+    (["profile", MANY, "--mesh", "2"], "the shape '999"),
+    (["profile", "8,8", "--mesh", "2", "--runs", MANY], "--runs 999"),
+    (["plan", "8,8", "--mesh", MANY], "--mesh '999"),
+    (["plan", "8" + ",8" * 40, "--mesh", "2"], "the shape '8,8"),
+    (["report", "--plan", MANY, "--mesh", "2"], "--plan '999"),
+    (["bench", "fft", MANY, "--peers", "none"], "the shape '999"),
+    (["bench", "fft", "8,8", "--rounds", MANY], "--rounds 999"),
+    (["bench", "dense", "8,8", "--samples", f"{MANY},8"], "--samples '999"),
+    (["bench", "scaling", "8,8", "--devices", MANY], "--devices '999"),
+    (["bench", "guard", "rows", "--factor", "inf"], "--factor inf"),
+]
+
+
+@pytest.mark.parametrize(("words", "line"), ABSURD, ids=[f"{words[0]} {line.split()[0]}" for words, line in ABSURD])
+def test_absurd_numbers_are_refused_by_name(words: list[str], line: str) -> None:
+    """Catches a traceback, hours of work, and Python's own limits, which name no flag, for numbers of many digits."""
+    np.save("a.npy", values())
+    said = refused(*words)
+    assert line in said and len(said) < 1100
+
+
+def test_more_devices_than_one_process_can_pretend(work: Path) -> None:
+    """Catches a command that hangs as it starts a million devices; in a process where JAX has not begun."""
+    np.save("a.npy", values())
+    for words in (
+        ("transform", "a.npy", "b.npy", "--mesh", "1000000"),
+        ("bench", "scaling", "8,8", "--devices", "1,999"),
+    ):
+        ended = python("-m", "meshfft.cli.app", *words)
+        assert ended.returncode == 2 and "one process, which can pretend to have 256 at most" in ended.stderr, ended
+    assert os.listdir(work) == ["a.npy"]

@@ -7,6 +7,7 @@ shells show as exit code 134). A process whose collective fails before that says
 
 import functools
 import os
+import re
 import signal
 import sys
 import threading
@@ -17,6 +18,8 @@ from typing import NamedTuple, NoReturn, TypeVar
 
 from ..errors import check
 from ..processes import PeerError, together
+from . import parse
+from .devices import check_pretended
 from .guard import CRASHED, REFUSALS, describe, ending
 from .say import Lost, ended, warn
 
@@ -46,15 +49,14 @@ def cluster_of(distributed: bool, coordinator: str | None, processes: int | None
     if not by_hand and not distributed:
         check(processes is None, "--processes needs --coordinator HOST:PORT and --process-id I, or --distributed")
         return None
-    many = 1 if processes is None else processes
-    check(many > 0, f"--processes {processes} is not a number of processes: give at least 1")
+    many = 1 if processes is None else parse.count(processes, "--processes", "processes")
     if by_hand:
         check(not distributed, "--distributed finds the processes by itself: leave out --coordinator and --process-id")
         whole = coordinator is not None and processes is not None and index is not None
         check(whole, "--coordinator HOST:PORT, --processes N and --process-id I go together: give all three")
         host, _, port = (coordinator or "").rpartition(":")
-        meant = bool(host) and port.isdecimal() and 0 < int(port) < 2**16
-        check(meant, f"--coordinator {coordinator!r} is no HOST:PORT: give one, as 10.0.0.1:8476")
+        meant = host and re.fullmatch(r"\d{1,5}", port) and 0 < int(port) < 2**16
+        check(bool(meant), f"--coordinator {coordinator!r} is no HOST:PORT: give one, as 10.0.0.1:8476")
         check(0 <= (index or 0) < many, f"--process-id {index} is none of {many} processes: give 0 to {many - 1}")
     return Cluster(coordinator, processes, index)
 
@@ -122,6 +124,8 @@ def _prepared(
         made = job()
         count = devices(made)
         check(count % many == 0, f"the mesh has {count} devices for {many} processes: give a multiple of {many}")
+        if cluster.processes is not None:
+            check_pretended(count // many, "--mesh")
     except REFUSALS as error:
         return functools.partial(_refuse, error), 1
     return lambda: made, None if cluster.processes is None else count // many

@@ -1,6 +1,5 @@
 """The devices a mesh asks for: the machine's own where there are enough, else CPU devices that share its cores."""
 
-import contextlib
 import itertools
 import math
 from typing import Any
@@ -11,6 +10,7 @@ from jax.sharding import AbstractMesh, AxisType, Mesh
 from ..errors import check
 
 PRETENDED = 8  # CPU devices, where nobody says how many
+MOST_PRETENDED = 256  # that share the cores of one process: with many more, a collective takes minutes
 
 
 def start_mesh(sizes: dict[str, int]) -> Mesh:
@@ -35,7 +35,7 @@ def start_devices(count: int | None, flag: str = "--mesh") -> list[Any]:
     if count is None:
         _pretend(PRETENDED)
         return list(jax.devices())
-    found = _running(count)
+    found = _running(count, flag)
     many = f"{len(found)} {found[0].platform} devices"
     check(len(found) >= count, f"{flag} asks for {count} devices and there are {many}: give fewer")
     return found[:count]
@@ -56,22 +56,31 @@ def local_devices(mesh: Mesh) -> list[Any]:
     return [device for device in mesh.devices.flat if device.process_index == jax.process_index()]
 
 
+def check_pretended(count: int, flag: str) -> None:
+    """Refuses more CPU devices than one process can pretend to have."""
+    text = f"{flag} asks for {count} devices of one process, which can pretend to have {MOST_PRETENDED} at most"
+    check(count <= MOST_PRETENDED, f"{text}: give fewer, or plan for a described machine with meshfft plan")
+
+
 def _devices(count: int) -> list[Any]:
     return _shared_out(_running(count), count, jax.process_count())
 
 
-def _running(count: int) -> list[Any]:
+def _running(count: int, flag: str = "--mesh") -> list[Any]:
     """The machine's devices, or where they are fewer its CPU devices, which are so many if JAX starts with this."""
-    _pretend(count)
+    _pretend(count, flag)
     devices = jax.devices()
     if len(devices) < count and jax.process_count() == 1:
         devices = jax.devices("cpu")
     return list(devices)
 
 
-def _pretend(count: int) -> None:
-    with contextlib.suppress(RuntimeError):  # JAX runs already: take the devices it has
-        jax.config.update("jax_num_cpu_devices", count)
+def _pretend(count: int, flag: str = "--mesh") -> None:
+    try:
+        jax.config.update("jax_num_cpu_devices", min(count, MOST_PRETENDED))
+    except RuntimeError:  # JAX runs already: take the devices it has
+        return
+    check_pretended(count, flag)
 
 
 def _shared_out(devices: list[Any], count: int, processes: int) -> list[Any]:

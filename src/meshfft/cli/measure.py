@@ -1,5 +1,6 @@
 """`meshfft bench fft` and its kin: measured here and now, meshfft beside its peers."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -158,7 +159,9 @@ def guard(
     from ..measure.rows import read_rows
 
     speed.check_flags(rounds, rows)
-    check(factor >= 1, f"--factor {factor} would take what became faster for slower: give 1 or more, as 1.25")
+    check(
+        1 <= factor < math.inf, f"--factor {factor} would take what became faster for slower: give 1 or more, as 1.25"
+    )
     before = read_rows(baseline)
     cases = to_measure(before)
     now = speed.run(cases, speed.devices_for(cases), rounds)

@@ -1,5 +1,6 @@
 """What the texts of flags mean; a text that means nothing is refused with an example of one that does."""
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -20,6 +21,8 @@ CHOICES: dict[str, Sequence[str]] = {
     "kind": KINDS,
     "precision": PRECISIONS,
 }
+MOST_DIMENSIONS, MOST_SIZE, MOST_COUNT = 32, 2**60, 10**6  # beyond which numbers are slips of the hand
+DIGITS = r"\d{1,19}"
 SpecEntry = None | str | tuple[str, ...]
 
 
@@ -31,11 +34,14 @@ def mesh(text: str) -> dict[str, int]:
 
 
 def sizes(text: str, flag: str, example: str) -> tuple[int, ...]:
-    """Positive integers between commas."""
+    """Positive integers between commas, of an array or a mesh that can be."""
     words = [word.strip() for word in text.split(",")]
-    right = all(word.isdecimal() and int(word) > 0 for word in words)
+    found = tuple(int(word) for word in words if re.fullmatch(DIGITS, word))
+    right = len(found) == len(words) and min(found) > 0
     check(right, f"{flag} {text!r} is not a list of sizes: give integers of at least 1 between commas, as {example}")
-    return tuple(int(word) for word in words)
+    can = len(found) <= MOST_DIMENSIONS and math.prod(found) <= MOST_SIZE
+    check(can, f"{flag} {text!r} is more than any machine has: give at most {MOST_DIMENSIONS} sizes, as {example}")
+    return found
 
 
 def axes(text: str | None) -> tuple[int, ...] | None:
@@ -43,15 +49,24 @@ def axes(text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
     words = [word.strip() for word in text.split(",")]
-    right = all(word.removeprefix("-").isdecimal() for word in words)
+    right = len(words) <= MOST_DIMENSIONS and all(re.fullmatch("-?" + DIGITS, word) for word in words)
     check(right, f"--axes {text!r} is not a list of dimensions: give integers between commas, as 0,1,2")
     return tuple(int(word) for word in words)
+
+
+def count(number: int, flag: str, what: str) -> int:
+    """A number of times, or of things, that can be."""
+    check(0 < number <= MOST_COUNT, f"{flag} {number} is not a number of {what}: give 1 to {MOST_COUNT}")
+    return number
 
 
 def spec(text: str | None, mesh: dict[str, int], ndim: int) -> tuple[SpecEntry, ...]:
     """The mesh axes cutting each dimension; without a text, axis i cuts dimension i."""
     if text is not None:
-        return tuple(_entry(word.strip()) for word in text.split(","))
+        words = text.split(",")
+        right = f"give one entry for each of at most {MOST_DIMENSIONS} dimensions, as x,y+z,-"
+        check(len(words) <= MOST_DIMENSIONS, f"--spec has {len(words)} entries: {right}")
+        return tuple(_entry(word.strip()) for word in words)
     given = ",".join(str(size) for size in mesh.values())
     example = "+".join(mesh)
     check(
@@ -70,7 +85,7 @@ def given(axes_text: str | None, **names: str | None) -> dict[str, Any]:
 
 def nbytes(text: str, flag: str) -> int:
     """A number of bytes: a number and a unit."""
-    match = re.fullmatch(r"(\d+\.?\d*) ?([kMGT]i?)?B?", text.strip())
+    match = re.fullmatch(rf"({DIGITS}(?:\.\d{{0,19}})?) ?([kMGT]i?)?B?", text.strip())
     size = int(float(match[1]) * UNITS[match[2] or ""]) if match else 0
     check(size > 0, f"{flag} {text!r} is no size: give a number of bytes, as 8GB, 512MB or 1.5GiB")
     return size

@@ -84,7 +84,7 @@ def _check(wanted: Wanted) -> None:
     named = wanted.mesh is not None or wanted.topology is not None
     check(named, "neither --mesh nor --topology is given: name one, as --mesh 2,2,2")
     check(wanted.mesh is not None or wanted.spec is None, "--spec names mesh axes: give --mesh too, or leave both free")
-    check(wanted.runs > 0, f"--runs {wanted.runs} measures nothing: give at least 1")
+    parse.count(wanted.runs, "--runs", "runs")
     kept = wanted.trace is not None and wanted.topology is not None
     check(not kept, "--trace keeps what a run leaves, and with --topology nothing runs: leave one out")
     if wanted.topology is None:

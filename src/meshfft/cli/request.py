@@ -11,9 +11,9 @@ import numpy as np
 
 from ..errors import check
 from . import parse
+from .devices import MOST_PRETENDED
 
 KNOWN = ("kind", "axes", "s", "norm", "order", "precision")  # what the way back takes from the file
-MOST_DEVICES = 256  # that a file may ask for: where there are fewer, they are pretended ones
 DEFAULTS = {"method": "auto", "order": "natural", "norm": "backward", "kind": "fft", "precision": "default"}
 
 
@@ -92,7 +92,9 @@ def _mesh(job: Job, array: Any) -> dict[str, int]:
     record = _record(array)
     check(record is not None, f"{job.source} does not tell a mesh: give one, as --mesh 2,2,2")
     many = math.prod(record.mesh.values())
-    check(many <= MOST_DEVICES, f"{job.source} was made on {many} devices: give a mesh of those here, as --mesh 2,2,2")
+    check(
+        many <= MOST_PRETENDED, f"{job.source} was made on {many} devices: give a mesh of those here, as --mesh 2,2,2"
+    )
     return dict(record.mesh)
 
 

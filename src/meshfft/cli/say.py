@@ -11,6 +11,8 @@ import sys
 
 from rich.console import Console, RenderableType
 
+MOST_TEXT = 1000
+
 
 class Lost(io.TextIOBase):
     """A standard stream that nobody reads."""
@@ -25,7 +27,9 @@ def say(text: str = "") -> None:
 
 
 def warn(text: str) -> None:
-    """Prints one line on stderr, if anybody reads that."""
+    """Prints one line on stderr, if anybody reads that; of one that is absurdly long the middle is left out."""
+    if len(text) > MOST_TEXT:
+        text = f"{text[: MOST_TEXT // 2]} ... {text[-MOST_TEXT // 2 :]}"
     with contextlib.suppress(OSError):
         print(shown(text, lines=False), file=sys.stderr, flush=True)
 

@@ -111,7 +111,7 @@ def devices_for(cases: Sequence[Any]) -> list[Any]:
 
 def check_flags(rounds: int, rows: Path | None) -> None:
     """Refuses what could not be measured or kept."""
-    check(rounds > 0, f"--rounds {rounds} measures nothing: give at least 1")
+    parse.count(rounds, "--rounds", "rounds")
     if rows is not None:
         check_rows(rows)
 
