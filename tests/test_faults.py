@@ -184,7 +184,7 @@ REFUSED = [
     (["--coordinator", "a", "--processes", "2", "--process-id", "0"], "no HOST:PORT"),
     (["--coordinator", "a:1", "--processes", "2", "--process-id", "2"], "none of 2 processes"),
     (["--coordinator", "a:1", "--processes", "2", "--process-id", "0", "--distributed"], "leave out"),
-    (["--coordinator", "a:1", "--processes", "0", "--process-id", "0"], "at least 1"),
+    (["--coordinator", "a:1", "--processes", "0", "--process-id", "0"], "give 1 to 1000000"),
 ]
 
 
