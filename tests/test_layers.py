@@ -17,6 +17,7 @@ machine matrices local storage frequencies trig manual cutting
 real trig_local
 topology arguments meshes steps bring
 points walk moves
+entries
 search primitive table placement operands
 choice
 dispatch intake

@@ -290,3 +290,37 @@ def test_repr() -> None:
     texts = [repr(points) for points in MADE]
     assert texts[0] == "<Points: 5, uniform>"
     assert texts[1] == texts[2] == "<Points: 16, on the unit circle>" and texts[3] == "<Points: 16, off it>"
+
+
+TURNS = (np.array([0.1, 0.2, 0.35]), np.array([-0.2, 0.0, 0.1, 0.4]), np.array([0.3, 0.31]))
+
+
+@pytest.mark.parametrize("indexing", ["ij", "xy"])
+@pytest.mark.parametrize("many", [2, 3])
+def test_a_raveled_grid_is_refused(many: int, indexing: Any) -> None:
+    """Catches all combinations of all points of a raveled grid given in silence for the points of the grid."""
+    x, lines = np.ones((4,) * many), TURNS[:many]
+    raveled = [mf.Points.turns(k.ravel()) for k in np.meshgrid(*lines, indexing=indexing)]
+    words = (
+        rf"the {3 * 4 * 2 ** (many - 2)} points of axes 0 and 1.* are a grid of 3 x 4.*, raveled: give each axis its"
+    )
+    for call in (lambda: mf.kdftn(x, raveled), lambda: mf.plan(x.shape, points=raveled)):
+        with pytest.raises(ValueError, match=words + r".* scattered points.* does not have yet"):
+            call()
+    assert mf.kdftn(x, [mf.Points.turns(k) for k in lines]).shape == tuple(map(len, lines))
+
+
+def test_points_that_repeat_but_are_no_raveled_grid_are_taken() -> None:
+    """Catches a false alarm: points given twice, equal points for two axes, and grids of one point a side are legal."""
+    a, b = np.array([0.1, 0.1, 0.2, 0.2]), np.array([0.3, 0.4, 0.3, 0.45])
+    for pair in ((a, a), (a, b), (a, np.full(4, 0.3)), (np.full(1, 0.1), np.full(1, 0.2)), (a, b[:3])):
+        assert mf.kdftn(np.ones((4, 4)), list(map(mf.Points.turns, pair))).shape == tuple(map(len, pair))
+
+
+def test_scattered_points_are_told_from_a_grid() -> None:
+    """Catches coordinates of scattered points refused without a word of what this transform is, and that is another."""
+    k = np.random.default_rng(1).uniform(-0.5, 0.5, (5, 2))
+    with pytest.raises(ValueError, match=r"shape \(5, 2\).* all combinations.* scattered points"):
+        mf.Points.turns(k)
+    with pytest.raises(TypeError, match=r"points is a ndarray.* all combinations.* scattered points"):
+        mf.kdftn(np.ones((4, 4)), k)  # type: ignore[arg-type]

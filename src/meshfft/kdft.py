@@ -6,9 +6,10 @@ from typing import Any
 from .arguments import resolve_once
 from .dispatch import Options, extents, is_planes, received, setting, transformed
 from .dtypes import complex_dtype
+from .entries import entries
 from .errors import check
 from .layout import Layout, Spec
-from .points import Points, entries, sampled
+from .points import Points, sampled
 from .solve import Solution, Weights, solution
 
 
@@ -26,7 +27,8 @@ def kdftn(
 
         X = (V_1 x V_2 x ...) vec(x),   V_i[k, n] = z_ik^-n   (x: the Kronecker product)
 
-    Any size on any mesh, any number of points. Every device makes its rows of V_i block by block, from exact phases.
+    Any size on any mesh, any number of points; several axes are sampled at all combinations of their points. Every
+    device makes its rows of V_i block by block, from exact phases.
 
     Args:
         x: a sharded, replicated or single-device array of any numeric type, or a tuple of planes (re, im).
@@ -40,7 +42,8 @@ def kdftn(
         The spectrum, sharded as the array came where the numbers of points divide.
 
     Raises:
-        ValueError, TypeError: as `fftn`; a point whose powers leave the type; numbers of points that do not divide.
+        ValueError, TypeError: as `fftn`; a point whose powers leave the type; numbers of points that do not divide; a
+            grid of points that is raveled into one list for each axis.
 
     Costs per device and dimension 8 M_i flops a point of its block, and P_i - 1 hops of the block to a neighbour, which
     can run under the products. Differentiable in x and in the points; each gradient costs as much again.

@@ -10,12 +10,13 @@ from jax.typing import DTypeLike
 from .arguments import Transform, check_once, integers, natural_dtype, resolve, transform_of
 from .choice import find_walk
 from .dtypes import complex_dtype, dots_of
+from .entries import entries
 from .errors import check
 from .layout import Spec, axis_sizes, from_spec
 from .machine import Machine
 from .meshes import AXES, meshes
 from .plan import Plan
-from .points import Points, entries, sampled
+from .points import Points, sampled
 from .topology import ORDERS as DEVICE_ORDERS
 from .topology import Topology, machine_of, placed
 from .topology import topology as named

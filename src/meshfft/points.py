@@ -29,7 +29,10 @@ from .whole import whole
 
 Unit = Literal["turns", "radians"]
 Numbers = ArrayLike | Sequence[complex]
-_WRAP = "say what the numbers are, as mf.Points.turns(t) for each axis, or None for uniform ones"
+APART = (
+    "kdftn samples the grid of all combinations of the points of its axes; scattered points, each with coordinates of "
+    "its own, are another transform, which meshfft does not have yet"
+)
 
 
 @jax.tree_util.register_dataclass
@@ -186,18 +189,6 @@ def sampled(
     return Transform(dims, tuple(matrices), factor(math.prod(shape[d] for d in dims), norm, False))
 
 
-def entries(points: Any, dims: tuple[int, ...]) -> tuple[Points | None, ...]:
-    """One entry for each dimension, or an error that says what was given."""
-    given = (points,) if isinstance(points, Points) else points
-    if given is None:
-        return (None,) * len(dims)
-    check(isinstance(given, list | tuple), f"points is a {type(given).__name__}: {_WRAP}", TypeError)
-    for entry in given:
-        check(entry is None or isinstance(entry, Points), f"points has a {type(entry).__name__}: {_WRAP}", TypeError)
-    check(len(given) == len(dims), f"points has {len(given)} entries for {len(dims)} axes: give one for each axis")
-    return tuple(None if entry is None else entry.settled for entry in given)
-
-
 def _points(angle: Numbers, log_radius: Any, unit: Unit) -> Points:
     values = _received(angle, complex_too=False)
     check(values.ndim == 1 and values.size >= 1, _flat(values.shape))
@@ -285,7 +276,8 @@ def _line(start: Any, step: Any, m: int) -> Any:
 
 
 def _flat(shape: tuple[int, ...]) -> str:
-    return f"points have shape {shape}: give a sequence of at least one, for one dimension"
+    several = f". {APART}" if len(shape) > 1 else ""
+    return f"points have shape {shape}: give a sequence of at least one, for one dimension{several}"
 
 
 def _first(indices: np.ndarray) -> int:
