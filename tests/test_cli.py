@@ -15,6 +15,8 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -26,6 +28,7 @@ from meshfft.cli.guard import describe
 from meshfft.errors import check
 from meshfft.files import journal, open_array, stores, writing
 from meshfft.files.grid import Grid
+from meshfft.hlo import collectives
 
 SIZES = (7, 6, 5)  # divided by no mesh axis but one
 
@@ -317,6 +320,18 @@ def test_plan_needs_no_devices() -> None:
     assert record["mesh"] == {"x": 8, "y": 16, "z": 16}
     assert record["dtype"] == "complex128"
     assert record["peak_bytes_per_device"] >= 2 * 16 * 8192**3 // 2048
+
+
+def test_plan_shows_the_walk_that_runs_here() -> None:
+    """Catches a plan for devices that nobody has: another walk than that of `mf.fftn`, and no seconds."""
+    record = json.loads(call("plan", "64,64,64", "--mesh", "2,2,2", "--json"))
+    devices = jax.make_mesh((2, 2, 2), ("x", "y", "z"))
+    x = jax.ShapeDtypeStruct((64, 64, 64), np.complex64, sharding=NamedSharding(devices, P("x", "y", "z")))
+    assert record["steps"] == meshfft.plan(x.shape, mesh=devices).to_dict()["steps"]
+    assert record["seconds"] > 0 and record["chip"] == "cpu"
+    assert collectives(jax.jit(meshfft.fftn).lower(x).compile()) == {"all-to-all": record["all_to_alls"]}
+    more = json.loads(call("plan", "64,64,64", "--mesh", "4,4,4", "--json"))
+    assert more["chip"] == "cpu" and more["seconds"] > 0
 
 
 def test_plan_of_the_inverse_and_of_some_axes() -> None:

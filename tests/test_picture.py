@@ -36,6 +36,7 @@ def test_titles_name_the_fixed_dimensions() -> None:
     """Catches a panel that says it lies where it does not."""
     assert [plane.title for plane in central_planes((4, 4, 4))] == ["$k_{2}$ = 0", "$k_{1}$ = 0", "$k_{0}$ = 0"]
     assert central_planes((4, 4))[0].title == ""
+    assert [plane.title for plane in central_planes((4, 4, 4), (0, 1))] == ["$n_{2}$ = 0"]
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 8, 3001])

@@ -22,15 +22,18 @@ INCHES = 3.6  # a panel's side
 
 
 class Plane(NamedTuple):
-    """A plane through a spectrum, or in one dimension a line: the dimensions it shows, and where it lies."""
+    """A plane through a spectrum, or in one dimension a line: the dimensions it shows, where it lies, and what it lies
+    in: the dimensions that were transformed, None for all."""
 
     dims: tuple[int, ...]
     at: tuple[int | slice, ...]
+    transformed: tuple[int, ...] | None = None
 
     @property
     def title(self) -> str:
-        """The dimensions that are fixed at index 0: k2 = k3 = 0."""
-        fixed = [f"$k_{{{d}}}$" for d in range(len(self.at)) if d not in self.dims]
+        """The dimensions that are fixed at index 0: k2 = k3 = 0, and n2 where it was not transformed."""
+        known = range(len(self.at)) if self.transformed is None else self.transformed
+        fixed = [f"${'k' if d in known else 'n'}_{{{d}}}$" for d in range(len(self.at)) if d not in self.dims]
         return " = ".join([*fixed, "0"]) if fixed else ""
 
 
@@ -46,8 +49,9 @@ def central_planes(shape: Sequence[int], axes: Sequence[int] | None = None) -> l
     """
     chosen = sorted({axis % len(shape) for axis in (range(len(shape)) if axes is None else axes)})
     shown = [axis for axis in chosen if shape[axis] > 1][:3] or chosen[:1]
-    pairs = itertools.combinations(shown, min(2, len(shown)))
-    return [Plane(dims, tuple(slice(None) if d in dims else 0 for d in range(len(shape)))) for dims in pairs]
+    pairs = list(itertools.combinations(shown, min(2, len(shown))))
+    at = [tuple(slice(None) if d in dims else 0 for d in range(len(shape))) for dims in pairs]
+    return [Plane(dims, where, tuple(chosen)) for dims, where in zip(pairs, at, strict=True)]
 
 
 def check_picture(path: str | Path, overwrite: bool = False) -> None:

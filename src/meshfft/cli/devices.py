@@ -46,6 +46,16 @@ def describe_mesh(sizes: dict[str, int]) -> AbstractMesh:
     return AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=_auto(sizes))
 
 
+def mesh_here(sizes: dict[str, int]) -> Mesh | AbstractMesh:
+    """The mesh that would run here, for planning: the machine's devices, or where they are fewer as many CPU devices,
+    which are not started."""
+    count, devices = math.prod(sizes.values()), jax.devices()
+    if count <= len(devices):
+        return jax.make_mesh(tuple(sizes.values()), tuple(sizes), _auto(sizes), devices=devices[:count])
+    kind = jax.make_mesh((1,), ("x",), devices=jax.devices("cpu")[:1]).abstract_mesh.abstract_device
+    return AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=_auto(sizes), abstract_device=kind)
+
+
 def use_float64() -> None:
     """Lets JAX compute in double precision."""
     jax.config.update("jax_enable_x64", True)

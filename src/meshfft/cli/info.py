@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ..extras import EXTRAS, installed
+from ..quantities import plain
 from . import flags
 from .calibration import calibrate_here, stored_chip
 from .guard import guarded
@@ -34,7 +35,7 @@ def info(
         return
     print_facts(_lines(record))
     if parts:
-        rows = [[one["part"], f"{one['measured_s']:.2g}", f"{one['fitted_s']:.2g}"] for one in parts]
+        rows = [[one["part"], plain(one["measured_s"]), plain(one["fitted_s"])] for one in parts]
         say()
         print_columns(["part", "measured s", "fitted s"], rows)
 

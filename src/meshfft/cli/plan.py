@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import check
+from ..quantities import plain
 from . import flags, parse
 from .guard import guarded
 from .say import say
@@ -36,8 +37,9 @@ def plan(
 ) -> None:
     """Show the steps, memory and traffic of a transform.
 
-    No device is needed: a laptop can plan for any pod. With --topology it is priced on that machine; without --mesh,
-    every mesh that its devices can form is tried.
+    It is planned for the devices that are here, and where there are fewer for as many CPU devices. No device is needed:
+    a laptop can plan for any pod. With --topology it is priced on that machine; without --mesh, every mesh that its
+    devices can form is tried.
     """
     from .describe import compiled, use_tpu_compiler
     from .devices import use_float64
@@ -93,13 +95,14 @@ def _candidates(
     import meshfft
 
     from ..planning import ranked
-    from .devices import describe_mesh
+    from .devices import describe_mesh, mesh_here
 
     if mesh is None:
         check(spec is None, "--spec names mesh axes: give --mesh too, or leave both free")
         return ranked(lengths, topology, **options)
     sizes = parse.mesh(mesh)
-    options = {"mesh": describe_mesh(sizes), "spec": parse.spec(spec, sizes, len(lengths)), **options}
+    laid = mesh_here(sizes) if topology is None else describe_mesh(sizes)
+    options = {"mesh": laid, "spec": parse.spec(spec, sizes, len(lengths)), **options}
     best = meshfft.plan(lengths, topology=topology, **options)
     return [best, *(_other_methods(lengths, topology, options) if topology is not None else ())]
 
@@ -131,7 +134,7 @@ def _print_others(best: Any, others: Sequence[Any]) -> None:
     """The runners-up, and what each has more of than the winner."""
     say("\nRunners-up, modelled:")
     rows = [
-        [_mesh(one), one.method, _seconds(one.seconds), f"{one.peak_bytes / 1e9:.3g}", _why(best, one)]
+        [_mesh(one), one.method, _seconds(one.seconds), plain(one.peak_bytes / 1e9, 3), _why(best, one)]
         for one in others
     ]
     print_columns(["mesh", "method", "seconds", "peak GB", "because"], rows)
@@ -161,7 +164,7 @@ def _print_compiled(plan: Any, made: dict[str, Any]) -> None:
     spent, peak = made["seconds_modelled"], made["peak_bytes_per_device"] / 1e9
     hidden = sum(one["times"] for one in made["collectives"] if one["asynchronous"] and one["covered"])
     many = sum(one["times"] for one in made["collectives"])
-    say(f"{peak:.3g} GB per device at the compiler's peak; {hidden} of {many} collectives have work under them.")
+    say(f"{plain(peak, 3)} GB per device at the compiler's peak; {hidden} of {many} collectives have work under them.")
     compute, links = _seconds(spent["compute"]), _seconds(spent["links"])
     say(f"Played in the compiler's order: {_seconds(spent['total'])} s, compute {compute}, links {links}.")
 
@@ -171,4 +174,4 @@ def _mesh(plan: Any) -> str:
 
 
 def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3g}"
+    return "-" if value is None else plain(value, 3)
