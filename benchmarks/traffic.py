@@ -48,7 +48,7 @@ def rows(source: Path, folder: Path, devices: int, budget: int) -> Iterator[dict
         ("resumed", (str(source), str(again), *flags)),
     ):
         if way == "resumed":
-            measured(words, kill=True)
+            measured((*words, "--overwrite"), kill=True)
             words = (*words, "--resume")
         about = {"devices": devices, "source": source.suffix if way != "inverse" else ".zarr", "way": way}
         yield {**about, "budget": budget * 10**6, **measured((*words, "--overwrite"))}
