@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from meshfft import inverse
-from meshfft.inverse import _bjorck_pereyra, _leja, _norm, invert
+from meshfft.inverting import _bjorck_pereyra, _leja, _norm, invert
 from meshfft.zplane import MAX_LENGTH, _magnitudes, _phasors, vandermonde
 
 RNG = np.random.default_rng(2024)

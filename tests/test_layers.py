@@ -9,9 +9,9 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 
 # One line a layer; a module may import only names from the lines above its own.
 LAYERS = """
-errors
+errors release
 layout work norms quantities tiers planes limbs zplane extras atomic processes schedule hardware torus
-dtypes phase precision chirp groups chips orders hlo ring swap apart spread binned whole inverse picture holding
+dtypes phase precision chirp groups chips orders hlo ring swap apart spread binned whole inverting picture holding
 stockham tiles
 machine matrices local storage frequencies trig manual cutting
 real trig_local
@@ -21,8 +21,8 @@ entries
 search primitive table placement operands
 choice
 dispatch intake
-calls solve
-plan api cosine hermitian kdft separable shifts modes
+calls solving
+plan api cosine hermitian sampling separable shifts modes
 planning aot array_api scipy_backend budget
 wavenumbers fields pieces
 passes

@@ -32,8 +32,6 @@ from .hermitian import irfftn as irfftn
 from .hermitian import rfft as rfft
 from .hermitian import rfft2 as rfft2
 from .hermitian import rfftn as rfftn
-from .kdft import ikdftn as ikdftn
-from .kdft import kdftn as kdftn
 from .modes import pad_spectrum as pad_spectrum
 from .modes import truncate_spectrum as truncate_spectrum
 from .multiplier import multiply_spectrum as multiply_spectrum
@@ -45,15 +43,25 @@ from .points import Points as Points
 from .power import PowerSpectrum as PowerSpectrum
 from .power import cross_spectrum as cross_spectrum
 from .power import power_spectrum as power_spectrum
+from .release import __version__ as __version__
 from .ring import ring_sum as ring_sum
+from .sampling import ikdftn as ikdftn
+from .sampling import kdftn as kdftn
 from .scipy_backend import scipy_backend as scipy_backend
 from .separable import BlockMatrix as BlockMatrix
 from .separable import apply_separable as apply_separable
 from .shifts import fftshift as fftshift
 from .shifts import ifftshift as ifftshift
-from .solve import Solution as Solution
+from .solving import Solution as Solution
 from .spectral import derivative as derivative
 from .spectral import poisson as poisson
 from .storage import gather as gather
 from .storage import shard as shard
 from .wavenumbers import wavenumbers as wavenumbers
+
+# What people may use: modules, which importing them puts here as well, are not among it.
+__all__ = sorted(name for name, value in vars().items() if not name.startswith("_") and not hasattr(value, "__spec__"))
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__doc__", "__file__", "__name__", "__path__", "__version__"]

@@ -24,7 +24,7 @@ from .machine import Machine, Seconds
 from .placement import standing
 from .points import Points
 from .quantities import quantity
-from .solve import Solution, Weights, solution
+from .solving import Solution, Weights, solution
 from .steps import RingDense
 from .table import WIDTH, machine_words, memory_words, time_words, walk_table
 from .tiers import Dot

@@ -10,7 +10,7 @@ from .entries import entries
 from .errors import check
 from .layout import Layout, Spec
 from .points import Points, sampled
-from .solve import Solution, Weights, solution
+from .solving import Solution, Weights, solution
 
 
 def kdftn(

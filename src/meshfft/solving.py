@@ -22,7 +22,7 @@ from .dispatch import Setting, applied, formed
 from .dtypes import real_dtype
 from .errors import check
 from .holding import check_held
-from .inverse import Inverse, invert
+from .inverting import Inverse, invert
 from .layout import Layout, mapped_axes
 from .manual import own
 from .matrices import Dense, Matrix, Roots
