@@ -15,6 +15,7 @@ hypothesis.settings.register_profile(
     "meshfft", deadline=None, max_examples=int(os.environ.get("MESHFFT_EXAMPLES", "8")), print_blob=True
 )
 hypothesis.settings.load_profile("meshfft")
+STRICT = "api inside jax manual plan power promotion real separable solve".split()
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +24,15 @@ def _devices() -> None:
     assert len(jax.devices()) == 8, (
         "tests need 8 CPU devices: the backend started before conftest.py could ask for them"
     )
+
+
+@pytest.fixture(autouse=True)
+def _promotion(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No types and no ranks are promoted, as in JAX's own tests, in the files whose own arithmetic was tried so."""
+    tried = request.module.__name__.removeprefix("test_") in STRICT
+    with jax.numpy_dtype_promotion("strict" if tried else "standard"):
+        with jax.numpy_rank_promotion("raise" if tried else "allow"):
+            yield
 
 
 @pytest.fixture

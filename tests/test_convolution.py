@@ -114,7 +114,7 @@ def test_gradients_in_both(x64: None, small: bool, kind: AxisType) -> None:
 
     gradients = jax.jit(jax.grad(loss, (0, 1)))(*x)
     for place, gradient in enumerate(gradients):
-        ahead, behind = ([x[n] + sign * t[n] * (n == place) for n in (0, 1)] for sign in (1, -1))
+        ahead, behind = ([x[n] + float(sign * (n == place)) * t[n] for n in (0, 1)] for sign in (1, -1))
         slope = float(jnp.sum(gradient * t[place]))
         assert slope == pytest.approx(float(loss(*ahead) - loss(*behind)) / 2, rel=1e-10)
 
