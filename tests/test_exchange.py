@@ -129,19 +129,22 @@ def test_pieces_put_together_are_the_block(grid: tuple[tuple[int, int], ...], a:
     st.sampled_from([-1, 1]),
     st.sampled_from([(4, 8, 18), (20, 12, 24), (7, 5, 17), (1, 6, 16)]),
     st.booleans(),
+    st.sampled_from([0, 2**20]),
 )
-@example({1, 2}, ((1, 2), (0, 2)), -1, (4, 8, 18), True)
+@example({1, 2}, ((1, 2), (0, 2)), -1, (4, 8, 18), True, 0)
 def test_cached_engine_in_pieces(
-    dims: set[int], grid: tuple[tuple[int, int], ...], sign: int, shape: tuple[int, ...], whole: bool
+    dims: set[int], grid: tuple[tuple[int, int], ...], sign: int, shape: tuple[int, ...], whole: bool, small: int
 ) -> None:
     """Catches lines put together wrongly from their pieces, columns lost between groups, and digits left in reverse."""
     x = noise(shape)
     run = jax.jit(functools.partial(in_place, dims=tuple(dims), sign=sign, grid=grid, whole=whole))
-    assert error(run(x), dft(x, tuple(dims), sign=sign)) <= 3e-7
+    with mock.patch("meshfft.stockham.SMALL_BYTES", small):
+        assert error(run(x), dft(x, tuple(dims), sign=sign)) <= 3e-7
 
 
 def test_groups_larger_than_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a remainder that is left out, or done twice, where a loop does not come out even."""
+    monkeypatch.setattr("meshfft.stockham.SMALL_BYTES", 0)
     monkeypatch.setattr("meshfft.stockham.COLUMN_BYTES", 2**11)
     monkeypatch.setattr("meshfft.stockham.ROW_BYTES", 2**11)
     monkeypatch.setattr("meshfft.stockham.PLANE_BYTES", 2**11)
@@ -163,7 +166,8 @@ def test_columns_are_gathered_before_their_first_stage(parts: int) -> None:
 @contextlib.contextmanager
 def _as_if_large() -> Iterator[None]:
     """Plans for small blocks as for large ones."""
-    with mock.patch("meshfft.moves.LEAST_BYTES", 1), mock.patch.multiple(choice, MATCHED_BYTES=1, HALVED_BYTES=1):
+    least = mock.patch("meshfft.moves.LEAST_BYTES", 1), mock.patch("meshfft.stockham.SMALL_BYTES", 0)
+    with least[0], least[1], mock.patch.multiple(choice, MATCHED_BYTES=1, HALVED_BYTES=1):
         find_walk.cache_clear()
         yield
     find_walk.cache_clear()

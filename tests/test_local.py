@@ -25,12 +25,21 @@ def test_xla_engine(length: int, sign: int) -> None:
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 6, 8, 9, 12, 16, 24, 27, 32, 64, 96, 128, 243, 256, 1024])
 @pytest.mark.parametrize("shape", [(0, 16), (0, 5, 7), (3, 0, 17), (2, 3, 0, 4, 5), (2, 0, 1000)])
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_stockham_engine(length: int, shape: tuple[int, ...], sign: int) -> None:
+def test_stockham_engine(length: int, shape: tuple[int, ...], sign: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a wrong twiddle, radix order or sign, a result out of order, and columns lost between groups."""
+    monkeypatch.setattr("meshfft.stockham.SMALL_BYTES", 0)
     dim = shape.index(0)
     x = noise([n or length for n in shape])
     assert by_columns(x.shape, dim, length)
     assert error(jax.jit(lambda b: fft(b, (dim,), sign, "cached"))(x), dft(x, (dim,), sign=sign)) <= 2e-7
+
+
+def test_small_blocks_compile_no_stages() -> None:
+    """Catches stages of columns in programs of small blocks: compiling them takes longer than hundreds of calls."""
+    small, large = (jax.ShapeDtypeStruct((64, columns, 64), np.complex64) for columns in (16, 64))
+    work = jax.jit(lambda x: fft(x, (0,), -1, "cached"))
+    texts = [str(work.lower(x).compile().as_text()) for x in (small, large)]
+    assert [text.count(" subtract(") > 0 for text in texts] == [False, True]
 
 
 @given(st.integers(1, 5000))

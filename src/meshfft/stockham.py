@@ -26,6 +26,7 @@ from .chirp import prime_factors
 COLUMN_BYTES = 2**17  # columns worked on at a time
 ROW_BYTES = 2**17  # lines worked on at a time
 PLANE_BYTES = 2**19  # a plane whose two dimensions are done at once: a quarter of a second cache of 2 MiB
+SMALL_BYTES = 2**20  # of a block below which a program that is compiled sooner is worth more than the fastest columns
 NARROWEST = 16  # elements behind the dimension, below which vector units idle
 LARGEST = 7  # radix
 # Reads lines: of the pieces, from where each begins, so many positions along each dimension.
@@ -38,9 +39,9 @@ def in_place(block: Array, dims: Sequence[int], sign: int, grid: Grid = (), whol
     `whole` says that the block is one array, and not joined from such pieces by the step before: planes are read there.
     """
     grid = grid if fits(block.shape, grid) else ()
-    pieces = cut(block, grid)
+    pieces, way = cut(block, grid), Way(sign, block.nbytes < SMALL_BYTES)
     for group in together(block.shape, block.dtype.itemsize, dims):
-        pieces, whole = _transformed(pieces, grid, group, sign, block if whole else None), False
+        pieces, whole = _transformed(pieces, grid, group, way, block if whole else None), False
     return join(pieces, grid)
 
 
@@ -73,7 +74,14 @@ def table(rows: int, columns: int, length: int, sign: int, dtype: np.dtype) -> n
     return np.exp(sign * 2j * np.pi * (turns / length)).astype(dtype)
 
 
-def _transformed(pieces: Pieces, grid: Grid, group: tuple[int, ...], sign: int, block: Array | None) -> Pieces:
+class Way(NamedTuple):
+    """How lines are done: the sign of the exponent, and whether the program is to be small."""
+
+    sign: int
+    small: bool
+
+
+def _transformed(pieces: Pieces, grid: Grid, group: tuple[int, ...], way: Way, block: Array | None) -> Pieces:
     """One group of dimensions, of all pieces that together hold whole lines at a time."""
     inner = [j for j, (dim, _) in enumerate(grid) if dim in group]
     families: dict[tuple[int, ...], Pieces] = {}
@@ -88,15 +96,15 @@ def _transformed(pieces: Pieces, grid: Grid, group: tuple[int, ...], sign: int, 
             read = functools.partial(_from_block, block=block, first=corner(key, grid, piece.shape), group=group)
             # To be written only, and with different numbers: of equal ones the compiler would make copies.
             family = {key: jnp.full_like(piece, j) for j, (key, piece) in enumerate(family.items())}
-        done |= _swept(family, subgrid, group, sign, read)
+        done |= _swept(family, subgrid, group, way, read)
     return done
 
 
-def _swept(family: Pieces, grid: Grid, group: tuple[int, ...], sign: int, read: Reader) -> Pieces:
+def _swept(family: Pieces, grid: Grid, group: tuple[int, ...], way: Way, read: Reader) -> Pieces:
     """Some lines after the other, written to the pieces."""
     keys, pieces = list(family), tuple(family.values())
     for sweep in _sweeps(pieces[0], grid, group):
-        turn = functools.partial(_turn, sweep=sweep, grid=grid, group=group, sign=sign, read=read)
+        turn = functools.partial(_turn, sweep=sweep, grid=grid, group=group, way=way, read=read)
         pieces = lax.fori_loop(0, math.prod(sweep.counts), turn, pieces)
     return dict(zip(keys, pieces, strict=True))
 
@@ -118,11 +126,11 @@ class Sweep(NamedTuple):
 
 
 def _turn(
-    i: Array, pieces: tuple[Array, ...], sweep: Sweep, grid: Grid, group: tuple[int, ...], sign: int, read: Reader
+    i: Array, pieces: tuple[Array, ...], sweep: Sweep, grid: Grid, group: tuple[int, ...], way: Way, read: Reader
 ) -> tuple[Array, ...]:
     """Some lines: read, transformed, and parted among the pieces."""
     at = sweep.place(i)
-    done = cut(_lines(read(pieces, at, sweep.extents), group, sign), grid).values()
+    done = cut(_lines(read(pieces, at, sweep.extents), group, way), grid).values()
     return tuple(lax.dynamic_update_slice(piece, part, at) for piece, part in zip(pieces, done, strict=True))
 
 
@@ -168,14 +176,29 @@ def _with(sizes: Sequence[int], dim: int, size: int) -> tuple[int, ...]:
     return tuple(size if d == dim else n for d, n in enumerate(sizes))
 
 
-def _lines(part: Array, group: tuple[int, ...], sign: int) -> Array:
+def _lines(part: Array, group: tuple[int, ...], way: Way) -> Array:
     """Whole lines of a part of the block: the last dimension by XLA, another by columns."""
     if group[-1] == part.ndim - 1:
-        part = jnp.fft.fft(part) if sign < 0 else jnp.fft.ifft(part, norm="forward")
+        part = _rows(part, way.sign)
         group = group[:-1]
+    columns = _transposed if way.small else _columns
     for dim in group:
-        part = _columns(part.reshape(part.shape[dim], -1), sign).reshape(part.shape)
+        part = columns(part.reshape(part.shape[dim], -1), way.sign).reshape(part.shape)
     return part
+
+
+def _rows(part: Array, sign: int) -> Array:
+    """XLA's FFT along the last dimension, unscaled."""
+    return jnp.fft.fft(part) if sign < 0 else jnp.fft.ifft(part, norm="forward")
+
+
+def _transposed(lines: Array, sign: int) -> Array:
+    """The FFT along dimension 0 of (N, columns) as rows, in two transposes and XLA's FFT, none of which is compiled.
+
+    The barriers keep what is around from being made one kernel with a transpose.
+    """
+    rows = lax.optimization_barrier(lines.T)
+    return lax.optimization_barrier(_rows(rows, sign)).T
 
 
 def _columns(lines: Array, sign: int) -> Array:

@@ -1,0 +1,53 @@
+"""Seconds of CPU that compiling takes on 8 virtual devices: `python compile.py 64,64,64 --functions fftn,poisson`.
+
+Compare two commits by running it with each one's sources in PYTHONPATH, in turn. CPU time of the process, which a busy
+machine changes less than the clock; what is not the compiler's is Python's, tracing and lowering.
+"""
+
+import argparse
+import time
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import NamedSharding, PartitionSpec
+
+import meshfft as mf
+
+MESHES = {"slab": (8,), "pencil": (2, 4), "block": (2, 2, 2)}
+REAL = ("rfftn", "poisson")
+
+
+def arrays(shape: tuple[int, ...], dtype: str) -> Iterator[tuple[str, Array]]:
+    """An array on each mesh, by name."""
+    for name, sizes in MESHES.items():
+        mesh = jax.make_mesh(sizes, ("x", "y", "z")[: len(sizes)])
+        where = NamedSharding(mesh, PartitionSpec(*mesh.axis_names))
+        yield name, jax.device_put(np.ones(shape, dtype), where)
+
+
+def main() -> None:
+    """Prints a line for each function and mesh: seconds of its first call, of its second, and their difference."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("shape", type=lambda text: tuple(map(int, text.split(","))))
+    parser.add_argument("--functions", default="fftn,rfftn,poisson")
+    given = parser.parse_args()
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_num_cpu_devices", 8)
+    jax.block_until_ready(mf.fft(jnp.ones(8)))
+    for function in given.functions.split(","):
+        for name, x in arrays(given.shape, "float32" if function in REAL else "complex64"):
+            first, second = (_seconds(function, x) for _ in range(2))
+            print(f"{function:10} {name:8} {first:6.2f} {second:6.2f} {first - second:6.2f}", flush=True)
+
+
+def _seconds(function: str, x: Array) -> float:
+    start = time.process_time()
+    jax.block_until_ready(getattr(mf, function)(x))
+    return time.process_time() - start
+
+
+if __name__ == "__main__":
+    main()
