@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from meshfft import inverse
+from meshfft import inverting
 from meshfft.inverting import _bjorck_pereyra, _leja, _norm, invert
 from meshfft.zplane import MAX_LENGTH, _magnitudes, _phasors, vandermonde
 
@@ -35,7 +35,7 @@ def jitter(n: int, cells: float, seed: int = 1) -> np.ndarray:
     return (np.arange(n) + cells * np.random.default_rng(seed).uniform(-1, 1, n)) / n
 
 
-def recovered(turns: np.ndarray, log_radius: np.ndarray | None, n: int, found: inverse.Inverse) -> float:
+def recovered(turns: np.ndarray, log_radius: np.ndarray | None, n: int, found: inverting.Inverse) -> float:
     """The error of samples sent to the points and back, each weighted as the transform weights it: by rho^-n."""
     x = np.random.default_rng(3).standard_normal((n, 4)) + 1j * np.random.default_rng(4).standard_normal((n, 4))
     weights = np.ones(n) if log_radius is None else np.exp(-np.arange(n) * np.mean(log_radius))
@@ -244,7 +244,7 @@ def test_the_better_of_two_inverses_is_kept(monkeypatch: pytest.MonkeyPatch) -> 
     turns = np.arange(16) / 32
     assert invert(turns, None, 16).method == "LU"
     assert recovered(turns, None, 16, invert(turns, None, 16)) <= 1e-8
-    monkeypatch.setattr(inverse, "_left_inverse", np.linalg.inv)
+    monkeypatch.setattr(inverting, "_left_inverse", np.linalg.inv)
     found = invert(turns, None, 16)
     assert found.method == "Leja-ordered Björck-Pereyra"
     assert recovered(turns, None, 16, found) <= 1e-8
