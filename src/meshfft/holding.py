@@ -28,7 +28,7 @@ class Room(NamedTuple):
     owner: str
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1)
 def host() -> Room:
     """All the memory of this machine; without bound where the system does not tell."""
     known = hasattr(os, "sysconf") and {"SC_PAGE_SIZE", "SC_PHYS_PAGES"} <= os.sysconf_names.keys()
