@@ -112,6 +112,8 @@ FORWARD = [
     ["--kind", "rfft", "--norm", "forward", "--spec", "-,x,y"],
     ["--kind", "dct-2", "--method", "transpose"],
     ["--kind", "hfft", "--order", "any", "--axes", "2"],
+    ["--kind", "dct-3"],  # which is the inverse of another as well, and must not be taken for it
+    ["--kind", "dst-3", "--norm", "ortho"],
 ]
 
 
@@ -686,6 +688,8 @@ ABSURD = [
     (["transform", "a.npy", "b.npy", "--mesh", "2", "--memory", MANY + ".5TB"], "--memory '999"),
     (["transform", "a.npy", "b.npy", "--mesh", MANY], "--mesh '999"),
     (["transform", "a.npy", "b.npy", "--mesh", "9" * 5000], "--mesh '999"),
+    (["transform", "a.npy", "b.npy", "--mesh", "\u0662"], "--mesh '\u0662'"),
+    (["transform", "a.npy", "b.npy", "--mesh", "2", "--memory", "\u0662GB"], "--memory '\u0662GB'"),
     (["transform", "a.npy", "b.npy", "--mesh", "2", "--axes", MANY], "--axes '999"),
     (["transform", "a.npy", "b.npy", "--mesh", "2", "--axes", "0," * 99 + "1"], "--axes '0,0"),
     (["transform", "a.npy", "b.npy", "--mesh", "2", "--spec", "," * 10**5], "--spec has 100001 entries"),

@@ -130,6 +130,14 @@ def test_a_result_without_an_inverse_has_no_record() -> None:
         record_of(mf.plan((8,)), ("mm", "mm"))
 
 
+@pytest.mark.parametrize("kind", ["dct-2", "dct-3", "dst-2", "dst-3", "dct-4"])
+@pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
+def test_a_forward_transform_is_no_inverse(kind: str, norm: str) -> None:
+    """Catches a dct-3 recorded as the inverse of a dct-2, which it is too: `--inverse` of it was an inverse FFT."""
+    record = made(kind=kind, norm=norm)
+    assert (record.kind, record.inverse, record.norm) == (kind, False, norm)
+
+
 @pytest.mark.parametrize("kind", ["rfft", "hfft"])
 def test_odd_lines_come_back_odd(kind: str) -> None:
     """Catches a half spectrum taken for that of an even line."""

@@ -55,7 +55,7 @@ def cluster_of(distributed: bool, coordinator: str | None, processes: int | None
         whole = coordinator is not None and processes is not None and index is not None
         check(whole, "--coordinator HOST:PORT, --processes N and --process-id I go together: give all three")
         host, _, port = (coordinator or "").rpartition(":")
-        meant = host and re.fullmatch(r"\d{1,5}", port) and 0 < int(port) < 2**16
+        meant = host and re.fullmatch("[0-9]{1,5}", port) and 0 < int(port) < 2**16
         check(bool(meant), f"--coordinator {coordinator!r} is no HOST:PORT: give one, as 10.0.0.1:8476")
         check(0 <= (index or 0) < many, f"--process-id {index} is none of {many} processes: give 0 to {many - 1}")
     return Cluster(coordinator, processes, index)

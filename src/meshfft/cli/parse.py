@@ -22,7 +22,7 @@ CHOICES: dict[str, Sequence[str]] = {
     "precision": PRECISIONS,
 }
 MOST_DIMENSIONS, MOST_SIZE, MOST_COUNT = 32, 2**60, 10**6  # beyond which numbers are slips of the hand
-DIGITS = r"\d{1,19}"
+DIGITS = r"[0-9]{1,19}"
 SpecEntry = None | str | tuple[str, ...]
 
 
@@ -85,7 +85,7 @@ def given(axes_text: str | None, **names: str | None) -> dict[str, Any]:
 
 def nbytes(text: str, flag: str) -> int:
     """A number of bytes: a number and a unit."""
-    match = re.fullmatch(rf"({DIGITS}(?:\.\d{{0,19}})?) ?([kMGT]i?)?B?", text.strip())
+    match = re.fullmatch(rf"({DIGITS}(?:\.[0-9]{{0,19}})?) ?([kMGT]i?)?B?", text.strip())
     size = int(float(match[1]) * UNITS[match[2] or ""]) if match else 0
     check(size > 0, f"{flag} {text!r} is no size: give a number of bytes, as 8GB, 512MB or 1.5GiB")
     return size

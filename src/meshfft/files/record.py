@@ -176,7 +176,7 @@ def inverse_options(record: Record) -> dict[str, Any]:
 def _arguments(transform: Transform) -> tuple[str, bool, str, tuple[int, ...]]:
     """Kind, inverse, norm and lengths: those of which this is the transform."""
     lengths = tuple(getattr(matrix, "length", 0) for matrix in transform.matrices)
-    for kind, inverse, norm in itertools.product(KINDS, (False, True), NORMS):
+    for inverse, kind, norm in itertools.product((False, True), KINDS, NORMS):  # a dct-3 undoes a dct-2, and is itself
         if all(lengths) and _is(transform, lengths, kind, inverse, norm):
             return kind, inverse, norm, lengths
     raise ValueError("the samples are not the uniform ones: such a result has no record, write it without one")
