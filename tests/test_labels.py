@@ -163,6 +163,21 @@ def test_packed_numbers_are_unpacked(tmp_path: Path, name: str) -> None:
     assert "has missing values (-9999)" in refusal(tmp_path / "holes" / name)
 
 
+@pytest.mark.parametrize("name", ["a2.zarr", "a3.zarr"])
+def test_an_array_may_mark_missing_values_in_several_ways(tmp_path: Path, name: str) -> None:
+    """Catches numbers that stand for missing ones transformed since another number does so too."""
+    holes = np.where(VALUES > 2, np.float32(-888), VALUES)
+    path = written(tmp_path / name, xr.Dataset({"t": (("time", "y", "x"), holes)}))
+    told = path / "t" / ("zarr.json" if name == "a3.zarr" else ".zattrs")
+    document = json.loads(told.read_text())
+    attributes = document["attributes"] if name == "a3.zarr" else document
+    for marks in ({"_FillValue": -999.0, "missing_value": -888.0}, {"missing_value": [-777.0, -888.0]}):
+        attributes.pop("_FillValue", None)
+        attributes.update(marks)
+        told.write_text(json.dumps(document))
+        assert "has missing values (" in refusal(path, "t")
+
+
 def test_netcdf_of_before_hdf5(tmp_path: Path) -> None:
     """Catches an old file called damaged, when it is only of another format."""
     (tmp_path / "a.nc").write_bytes(b"CDF\x01" + bytes(100))

@@ -22,6 +22,7 @@ from .source import Refused, Source
 NAMING = ("coordinates", "grid_mapping", "bounds", "ancillary_variables")  # attributes that name other arrays
 MOST_ATTRIBUTE = 2**16
 PACKED = ("scale_factor", "add_offset")
+MISSING = ("_FillValue", "missing_value")
 
 
 def named_in(attributes: Mapping[str, Any]) -> set[str]:
@@ -56,35 +57,42 @@ def _is_plain(value: Any) -> bool:
 
 def unpacked_values(values: np.ndarray, attributes: Mapping[str, Any]) -> np.ndarray:
     """What stored numbers stand for."""
-    scale, offset, _ = _packing(attributes)
+    scale, offset = _packing(attributes)
     return values if (scale, offset) == (1, 0) else values * scale + offset
 
 
 def decoded(source: Source, attributes: Mapping[str, Any]) -> Source:
     """The array of what the stored numbers of a source stand for; xarray gives them the same dtype."""
-    scale, offset, fill = _packing(attributes)
+    (scale, offset), fills = _packing(attributes), _fills(attributes)
     packed, stored = (scale, offset) != (1, 0), source.dtype
-    if not packed and fill is None:
+    if not packed and not fills:
         return source
     short = stored.kind == "f" or (stored.kind in "iu" and stored.itemsize <= 2 and offset == 0)
     real = np.dtype("f4" if short and stored.itemsize <= 4 else "f8")
     dtype = stored if not packed or stored.kind == "c" else real
-    missing = f"{source.path} has missing values ({fill}), of which there is no transform: fill them first"
+    marks = ", ".join(map(str, fills))
+    missing = f"{source.path} has missing values ({marks}), of which there is no transform: fill them first"
 
     def read(box: Box, out: np.ndarray) -> None:
         found = np.empty(out.shape, stored)
         source.read(box, found)
-        check(fill is None or not bool((found == fill).any()), missing, Refused)
+        check(not any(bool((found == fill).any()) for fill in fills), missing, Refused)
         out[...] = found.astype(dtype) * dtype.type(scale) + dtype.type(offset) if packed else found
 
     return dataclasses.replace(source, dtype=dtype, read=read)
 
 
-def _packing(attributes: Mapping[str, Any]) -> tuple[float, float, float | None]:
-    """Scale, offset and the number that marks a missing value."""
+def _packing(attributes: Mapping[str, Any]) -> tuple[float, float]:
+    """Scale and offset."""
     scale, offset = (_number(attributes.get(name)) for name in PACKED)
-    fill = _number(attributes.get("_FillValue", attributes.get("missing_value")))
-    return 1 if scale is None else scale, 0 if offset is None else offset, fill
+    return 1 if scale is None else scale, 0 if offset is None else offset
+
+
+def _fills(attributes: Mapping[str, Any]) -> list[float]:
+    """The numbers that mark missing values: an array may have several."""
+    given = [attributes.get(name) for name in MISSING]
+    found = [_number(one) for value in given for one in (value if isinstance(value, list) else [value])]
+    return [fill for fill in dict.fromkeys(found) if fill is not None]
 
 
 def _number(value: Any) -> float | None:
