@@ -119,6 +119,18 @@ def test_links_that_lead_nowhere_are_no_free_names(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "elsewhere.npy"), VALUES[0])
 
 
+@pytest.mark.parametrize("name", ["a\\b.zarr", "\udcff.zarr"])
+def test_names_that_mean_another_store_are_refused(tmp_path: Path, name: str) -> None:
+    """Catches a store made in the folder `a` for the name `a\\b`, as on Windows, where it stays when all else fails."""
+    with pytest.raises(ValueError, match="in its name: rename it, or its folder"):
+        write_array(tmp_path / name, jax.numpy.ones((4, 4)), (4, 4))
+    assert list(tmp_path.iterdir()) == []
+    write_array(tmp_path / "plain.zarr", jax.numpy.ones((4, 4)), (4, 4))
+    (tmp_path / "plain.zarr").rename(tmp_path / name)
+    with pytest.raises(ValueError, match="in its name: rename it"), open_array(tmp_path / name):
+        pass
+
+
 def test_an_output_apart_from_its_input(tmp_path: Path) -> None:
     """Catches an output put inside the store that is read, an input inside the output that would replace it, and one
     file under two names; a file that is to be replaced by its own transform is none of these."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from addresses import free_address
@@ -50,9 +51,15 @@ def run(folder: Path, made: Passes | None = None, **options: Any) -> np.ndarray:
     return np.load(folder / "y.npy")
 
 
-def ended(folder: Path, monkeypatch: pytest.MonkeyPatch, pieces: int = 3, code: int = errno.EIO) -> Path:
-    """A run that failed after so many pieces, and its working folder."""
-    source(folder)
+def ended(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pieces: int = 3,
+    code: int = errno.EIO,
+    of: tuple[str, str | None] | None = None,
+) -> Path:
+    """A run that failed after so many pieces, and its working folder; `of` names another file, and its dataset."""
+    path, dataset = of or (source(folder).name, None)
     write, count = passing.fill, [0]
 
     def failing(*values: Any) -> None:
@@ -63,8 +70,8 @@ def ended(folder: Path, monkeypatch: pytest.MonkeyPatch, pieces: int = 3, code: 
 
     with monkeypatch.context() as patch:
         patch.setattr(passing, "fill", failing)
-        with pytest.raises(OSError, match=os.strerror(code)):
-            run(folder)
+        with open_array(folder / path, dataset) as array, pytest.raises(OSError, match=os.strerror(code)):
+            run_passes(planned(), array, folder / "y.npy")
     assert not (folder / "y.npy").exists()
     return folder / ".y.npy.passes"
 
@@ -158,6 +165,30 @@ def test_a_changed_source_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert error(run(tmp_path, overwrite=True), np.fft.fftn(noise(SHAPE, seed=1).astype("c16"))) <= 2e-7
 
 
+def test_another_array_of_the_same_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches half of one dataset and half of another in one result."""
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["a"], file["b"] = noise(SHAPE), noise(SHAPE, seed=1)
+    ended(tmp_path, monkeypatch, of=("x.h5", "a"))
+    with (
+        open_array(tmp_path / "x.h5", "b") as array,
+        pytest.raises(ValueError, match="source dataset a, this one has b"),
+    ):
+        run_passes(planned(), array, tmp_path / "y.npy", resume=True)
+
+
+def test_chunks_of_another_store_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches files of a store replaced by others of the same size, when none of them is newer than the newest."""
+    mf.files.write_array(tmp_path / "x.zarr", jnp.asarray(noise(SHAPE)), SHAPE)
+    os.utime(tmp_path / "x.zarr" / "zarr.json", ns=(2**61, 2**61))
+    ended(tmp_path, monkeypatch, of=("x.zarr", None))
+    (chunk,) = (tmp_path / "x.zarr").glob("c.*")
+    os.utime(chunk, ns=(0, 0))
+    with open_array(tmp_path / "x.zarr") as array, pytest.raises(ValueError, match="the run that was not finished has"):
+        run_passes(planned(), array, tmp_path / "y.npy", resume=True)
+
+
 def test_another_budget_for_the_same_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a run that cannot go on because a little more memory is free; and a budget that is not remembered."""
     ended(tmp_path, monkeypatch)
@@ -230,6 +261,35 @@ def test_a_store_that_is_gone_is_missed(tmp_path: Path, monkeypatch: pytest.Monk
     (folder / gone).unlink()
     with pytest.raises((ValueError, OSError), match=rf"{gone} is gone"):
         run(tmp_path, resume=True)
+
+
+@pytest.mark.parametrize(("cut", "pieces"), [("pass-0.blocks", 2), ("pass-1.npy", 1)])
+def test_a_store_that_is_cut_short_is_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: str, pieces: int
+) -> None:
+    """Catches zeros in place of pieces that were cut off: what is written behind them makes the file long again."""
+    folder = ended(tmp_path, monkeypatch, pieces + (cut == "pass-1.npy") * len(planned().steps[0].pieces))
+    os.truncate(folder / cut, 100 if cut == "pass-0.blocks" else 200)
+    with pytest.raises(OSError, match=rf"{cut} was cut short, it has \d+ bytes of \d+"):
+        run(tmp_path, resume=True)
+    assert not (tmp_path / "y.npy").exists()
+
+
+def test_chunks_that_are_gone_are_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a store without some of its files given its name, when the last pass was ended after them."""
+    source(tmp_path)
+
+    def ending(*values: Any) -> None:
+        raise OSError(errno.EIO, "ended")
+
+    with open_array(tmp_path / "x.npy") as array:
+        with monkeypatch.context() as patch, pytest.raises(OSError, match="ended"):
+            patch.setattr(passing, "put", ending)
+            run_passes(planned(), array, tmp_path / "y.zarr")
+        next((tmp_path / ".y.zarr.passes" / "pass-1.zarr").glob("c.*")).unlink()
+        with pytest.raises(OSError, match=r"has \d+ chunks of \d+, the others are gone: begin anew"):
+            run_passes(planned(), array, tmp_path / "y.zarr", resume=True)
+    assert not (tmp_path / "y.zarr").exists()
 
 
 def test_what_is_not_ours_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ killed leaves it, and `unfinished` finds it.
 """
 
 import contextlib
+import errno
 import os
 import re
 import secrets
@@ -103,3 +104,23 @@ def sync_folder(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+@contextlib.contextmanager
+def opened(path: Path, mode: int) -> Iterator[int]:
+    """A file as the system numbers it, closed in the end."""
+    file = os.open(path, mode)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+def synced(path: Path) -> None:
+    """Waits until a file, or the names in a folder, are on the disk; some file systems do not do so for a folder."""
+    with opened(path, os.O_RDONLY) as file:
+        try:
+            os.fsync(file)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise

@@ -71,7 +71,7 @@ def _working(job: Job) -> Iterator[Work]:
 
     with contextlib.ExitStack() as stack:
         array = everywhere(lambda: stack.enter_context(open_array(job.source, job.dataset)))
-        agree(everywhere(lambda: identity(array, job.dataset)))
+        agree(everywhere(lambda: identity(array)))
         asked = request(job, array)
         mesh = start_mesh(asked.mesh)
         made = _plan(asked, array, mesh)

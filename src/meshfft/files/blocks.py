@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from ..atomic import opened, synced
 from ..layout import Layout
 from .grid import Box, pieces, within
-from .stores import NpyStore, opened, synced
+from .stores import NpyStore, check_size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +48,10 @@ class Blocks:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, math.prod(self.shape) * self.dtype.itemsize)
         return self
+
+    def check_whole(self) -> None:
+        """Raises OSError where the file was cut short."""
+        check_size(self.path, math.prod(self.shape) * self.dtype.itemsize)
 
     def boxes(self, at: Box, most: int) -> Iterator[Box]:
         """The parts of a box, none in two boxes of the file, and of at most so many bytes."""

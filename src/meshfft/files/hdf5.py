@@ -38,6 +38,7 @@ def open_hdf5(path: Path, dataset: str | None) -> Iterator[Source]:
         check_numbers(path, array.shape, array.dtype)
         read = steady.reading(reader_of(h5py, path, array))
         source = source_of(path, array.shape, array.dtype, read, chunk=array.chunks)
+        source = dataclasses.replace(source, name=str(array.name).strip("/"))
         labels = labels_of(h5py, array, lambda one: reader_of(h5py, path, one))
         if labels is not None:
             units, spacing = scales_of(labels)

@@ -16,9 +16,9 @@ HEAD_BYTES = 2**16
 DESCRIPTIONS = ("zarr.json", ".zgroup", ".zarray", ".zattrs")
 
 
-def identity(source: Source, dataset: str | None = None) -> dict[str, Any]:
-    """The array in a file, and the file, as plain values by name; `dataset` is what it was opened with."""
-    files = [(file, file.stat()) for file in _files(source.path, dataset)]
+def identity(source: Source) -> dict[str, Any]:
+    """The array in a file, and the file, as plain values by name."""
+    files = [(file, file.stat()) for file in _files(source.path, source.name)]
     changed = max((int(found.st_mtime) for _, found in files), default=0)
     checksum = 0
     for file, _ in files:
@@ -32,10 +32,10 @@ def identity(source: Source, dataset: str | None = None) -> dict[str, Any]:
     }
 
 
-def _files(path: Path, dataset: str | None) -> Iterator[Path]:
+def _files(path: Path, name: str) -> Iterator[Path]:
     """The file, or the files that describe a store and the array in it."""
     if path.is_file():
         yield path
         return
-    for folder in dict.fromkeys([path, path / (dataset or "").strip("/")]):
-        yield from (folder / name for name in DESCRIPTIONS if (folder / name).is_file())
+    for folder in dict.fromkeys([path, path / name]):
+        yield from (folder / file for file in DESCRIPTIONS if (folder / file).is_file())

@@ -10,6 +10,7 @@ is read back is trusted: it names no path, and what no run can have written is r
 """
 
 import dataclasses
+import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -147,11 +148,16 @@ def left_of(made: Passes, target: str | Path) -> Left:
 def described(made: Passes, source: Sliceable) -> dict[str, Any]:
     """A run as plain values: its passes, the source with what shows that it changed, the versions, and the budget."""
     path = getattr(source, "path", None)
-    parts = [] if path is None else [file.stat() for file in files_in(Path(path))]
+    files = [] if path is None else sorted(files_in(Path(path)))
+    parts = [file.stat() for file in files]
+    names = [str(file.relative_to(path or "")) for file in files]
+    each = [(name, part.st_size, part.st_mtime_ns) for name, part in zip(names, parts, strict=True)]
     about = {
         "path": None if path is None else str(Path(path).resolve()),
         "bytes": sum(part.st_size for part in parts),
         "modified": max((part.st_mtime_ns for part in parts), default=0),
+        "dataset": getattr(source, "name", ""),
+        "files": hashlib.sha256(json.dumps(each).encode()).hexdigest(),
         "shape": list(source.shape),
         "dtype": np.dtype(source.dtype).name,
     }

@@ -13,6 +13,7 @@ import functools
 import hashlib
 import json
 import math
+import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -37,7 +38,7 @@ from .carrying import write_piece as fill
 from .grid import LEAST_BYTES, grid_of_pieces
 from .journal import Journal, begin_journal, described
 from .record import Record
-from .stores import Store, create_store, open_store
+from .stores import Store, ZarrStore, create_store, open_store
 from .working import ANEW, BETWEEN, clear, held, working_folder
 from .writing import Report, check_output, check_room
 
@@ -143,7 +144,7 @@ class _Run:
         """The store that a pass writes to, cut along its pieces and those of the next pass."""
         step, path = self.steps[place], self._store(place)
         if len(missing) < len(step.pieces):
-            check(path.exists(), f"{path} is gone, and the journal has pieces of it: {ANEW}")
+            self._check_begun(place)
             return
         clear(path)
         if place < len(self.steps) - 1:
@@ -152,6 +153,15 @@ class _Run:
         grid = grid_of_pieces(step.after, step.out_dtype.itemsize, self.most)
         told, labels = (None, None) if self.record is None else (self.record.to_dict(), self.record.labels)
         create_store(path, step.after.shape, step.out_dtype, grid, told, kind=self.kind, labels=labels)
+
+    def _check_begun(self, place: int) -> None:
+        """Refuses a store that is gone or cut short, and that the journal has pieces of."""
+        path = self._store(place)
+        check(path.exists(), f"{path} is gone, and the journal has pieces of it: {ANEW}")
+        if place < len(self.steps) - 1:
+            self._between(place).check_whole()
+        else:
+            open_store(path, self.kind)
 
     def _pieces(self, place: int, mine: list[int]) -> None:
         """This process's share of the pieces of a pass."""
@@ -250,6 +260,15 @@ def _finish(journal: Journal, last: int, target: Path, overwrite: bool) -> None:
     store = journal.store(last, target.suffix)
     if not journal.moved(target):
         check(store.exists(), f"{store} is gone, and the journal has pieces of it: {ANEW}")
+        _check_files(open_store(store, target.suffix))
         journal.move(store)
         put(store, target, overwrite)
     clear(journal.folder)
+
+
+def _check_files(store: Store) -> None:
+    """Raises OSError where files are gone of a Zarr array all of which was written; another was seen to be whole."""
+    if isinstance(store, ZarrStore):
+        needed = sum(1 for _ in store.boxes(tuple(slice(0, n) for n in store.shape), 1))
+        have = sum(entry.name.startswith("c.") for entry in os.scandir(store.path))
+        check(have >= needed, f"{store.path} has {have} chunks of {needed}, the others are gone: {ANEW}", OSError)

@@ -54,6 +54,7 @@ class Source:
         spacing: of the positions along each dimension, in these units; 1.0 where the file does not tell.
         record: what the store says of itself, as `files.record.Record.to_dict` makes it; None where it says nothing.
         labels: names, coordinates and attributes, of `files.labels.Labels`; None where its dimensions have no names.
+        name: of the array within its file, empty where files of its kind have one only.
     """
 
     path: Path
@@ -66,6 +67,7 @@ class Source:
     spacing: tuple[float, ...]
     record: dict[str, Any] | None = None
     labels: Any = None
+    name: str = ""
 
     @property
     def ndim(self) -> int:

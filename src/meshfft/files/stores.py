@@ -7,7 +7,6 @@ with a checksum. Invariant: beyond the block it is given a write buffers at most
 
 import contextlib
 import dataclasses
-import errno
 import itertools
 import math
 import os
@@ -18,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..atomic import sync_folder
+from ..atomic import opened, sync_folder, synced
 from ..errors import check
 from ..extras import need
 from .dataset import BYTES, KEY, array_in, attributes_of, begin_dataset, end_dataset
@@ -98,7 +97,15 @@ def open_store(path: Path, kind: str) -> Store:
     with open(path, "rb+") as file:
         np.lib.format.read_magic(file)
         shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-        return NpyStore(path, shape, dtype, file.tell())
+        store = NpyStore(path, shape, dtype, file.tell())
+    check_size(path, store.offset + math.prod(shape) * dtype.itemsize)
+    return store
+
+
+def check_size(path: Path, nbytes: int) -> None:
+    """Raises OSError where a file was cut short: what is written behind its end would leave zeros before."""
+    have = path.stat().st_size
+    check(have >= nbytes, f"{path} was cut short, it has {have} bytes of {nbytes}: make it anew", OSError)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -219,7 +226,14 @@ def context() -> dict[str, Any]:
     return {"cache_pool": {"total_bytes_limit": 0}}
 
 
+def check_name(path: Path) -> None:
+    """Raises ValueError for the name of a store in which tensorstore would find another one, or none."""
+    odd = any(letter == "\\" or "\ud800" <= letter <= "\udfff" for letter in str(path.absolute()))
+    check(not odd, f"{path} has a backslash, or bytes that are no text, in its name: rename it, or its folder")
+
+
 def _zarr(path: Path, **options: Any) -> Any:
+    check_name(path)
     tensorstore = need("tensorstore", "writing Zarr")
     spec = {
         "driver": "zarr3",
@@ -277,23 +291,3 @@ def _get(file: int, run: memoryview, offset: int) -> None:
         count = os.preadv(file, [run], offset)
         check(count > 0, "a file ended where it still had numbers: it was cut short", OSError)
         run, offset = run[count:], offset + count
-
-
-@contextlib.contextmanager
-def opened(path: Path, mode: int) -> Iterator[int]:
-    """A file as the system numbers it, closed in the end."""
-    file = os.open(path, mode)
-    try:
-        yield file
-    finally:
-        os.close(file)
-
-
-def synced(path: Path) -> None:
-    """Waits until a file, or the names in a folder, are on the disk; some file systems do not do so for a folder."""
-    with opened(path, os.O_RDONLY) as file:
-        try:
-            os.fsync(file)
-        except OSError as error:
-            if error.errno != errno.EINVAL:
-                raise

@@ -24,7 +24,7 @@ from .grid import Grid, grid_of
 from .metadata import is_zarr
 from .record import Record
 from .source import DTYPES
-from .stores import KINDS, Store, create_store, open_store
+from .stores import KINDS, Store, check_name, create_store, open_store
 
 Report = Callable[[int], None]
 
@@ -90,6 +90,7 @@ def check_output(path: str | Path, overwrite: bool, nbytes: int) -> None:
     check(path.suffix in KINDS, f"{path} is of no kind that can be written: end it in {' or '.join(KINDS)}")
     if path.suffix == ".zarr":
         need("tensorstore", "writing Zarr")
+        check_name(path.resolve())
     refuse_existing(path, overwrite)
     same = is_zarr(path) if path.suffix == ".zarr" else path.is_file()
     check(same or not path.exists(), f"{path} exists and is no {path.suffix} output: name another")

@@ -36,7 +36,7 @@ from .metadata import (
 from .record import Record
 from .source import Refused, Source, choose, source_of
 from .steady import Steady
-from .stores import context, system_words
+from .stores import check_name, context, system_words
 
 
 @contextlib.contextmanager
@@ -45,6 +45,7 @@ def open_zarr(path: Path, dataset: str | None) -> Iterator[Source]:
     root = path.resolve()
     folder = root / _chosen(path, root, dataset)
     found, source = _source(path, root, folder)
+    source = dataclasses.replace(source, name="" if folder == root else str(folder.relative_to(root)))
     labels = _labels(path, root, folder)
     if labels is not None and len(labels.dims) == source.ndim:
         units, spacing = scales_of(labels)
@@ -127,6 +128,7 @@ def _values(path: Path, root: Path, folder: Path) -> np.ndarray | None:
 
 
 def _opened(tensorstore: Any, folder: Path, found: Array) -> Any:
+    check_name(folder)
     spec: dict[str, Any] = {
         "driver": found.driver,
         "kvstore": {"driver": "file", "path": f"{folder}/"},
