@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -709,6 +710,15 @@ ABSURD = [
     (["bench", "scaling", "8,8", "--devices", MANY], "--devices '999"),
     (["bench", "guard", "rows", "--factor", "inf"], "--factor inf"),
 ]
+
+
+def test_interrupted_twice_it_ends_without_a_trace() -> None:
+    """Catches a traceback of JAX's own end where the user interrupts once more while Python ends."""
+    again = "import atexit, os, signal; atexit.register(os.kill, os.getpid(), signal.SIGINT)"
+    found = python(
+        "-c", f"{again}; import sys; sys.argv = ['meshfft', '--version']; import meshfft.cli.app as a; a.main()"
+    )
+    assert found.returncode == -signal.SIGINT and found.stderr == "", found.stderr
 
 
 @pytest.mark.parametrize(("words", "line"), ABSURD, ids=[f"{words[0]} {line.split()[0]}" for words, line in ABSURD])

@@ -178,6 +178,31 @@ def test_an_array_may_mark_missing_values_in_several_ways(tmp_path: Path, name: 
         assert "has missing values (" in refusal(path, "t")
 
 
+@pytest.mark.parametrize("name", ["a2.zarr", "a3.zarr", "a.nc"])
+def test_integers_may_be_meant_unsigned(tmp_path: Path, name: str) -> None:
+    """Catches integers above 127 transformed as negative ones, where xarray reads them as they are meant."""
+    stored = np.arange(192, dtype="i1").reshape(SHAPE)
+    variable = xr.Variable(("time", "y", "x"), stored, {"_Unsigned": "true"})
+    path = written(tmp_path / name, xr.Dataset({"t": variable}))
+    with open_array(path, "t") as source:
+        assert source.dtype == np.uint8
+        np.testing.assert_array_equal(source[...], stored.view("u1"))
+
+
+@pytest.mark.parametrize("scale", ["0.5", [0.5, 2.0]])
+def test_a_scale_that_is_no_number_is_refused(tmp_path: Path, scale: Any) -> None:
+    """Catches integers transformed unscaled since nobody understood their scale; one in a list is understood."""
+    path = written(tmp_path / "a3.zarr", xr.Dataset({"t": (("time", "y", "x"), VALUES)}))
+    document = json.loads((path / "t" / "zarr.json").read_text())
+    document["attributes"] = {"scale_factor": scale}
+    (path / "t" / "zarr.json").write_text(json.dumps(document))
+    assert "its scale_factor is" in refusal(path, "t")
+    document["attributes"] = {"scale_factor": [0.5]}
+    (path / "t" / "zarr.json").write_text(json.dumps(document))
+    with open_array(path, "t") as source:
+        np.testing.assert_allclose(source[...], VALUES / 2)
+
+
 def test_netcdf_of_before_hdf5(tmp_path: Path) -> None:
     """Catches an old file called damaged, when it is only of another format."""
     (tmp_path / "a.nc").write_bytes(b"CDF\x01" + bytes(100))

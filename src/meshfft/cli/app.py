@@ -32,7 +32,10 @@ def main() -> None:
     """Runs the command; a scheduler's SIGTERM ends it as an error would, so that no part of an output stays behind."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     occupy()
-    sys.exit(ended(_run()))
+    code = ended(_run())
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)  # all is done or undone: who asks a second time need not see JAX's end
+    sys.exit(code)
 
 
 def _run() -> int:

@@ -22,6 +22,7 @@ from .source import Refused, Source
 NAMING = ("coordinates", "grid_mapping", "bounds", "ancillary_variables")  # attributes that name other arrays
 MOST_ATTRIBUTE = 2**16
 PACKED = ("scale_factor", "add_offset")
+UNSIGNED = "_Unsigned"
 MISSING = ("_FillValue", "missing_value")
 
 
@@ -58,6 +59,7 @@ def _is_plain(value: Any) -> bool:
 def unpacked_values(values: np.ndarray, attributes: Mapping[str, Any]) -> np.ndarray:
     """What stored numbers stand for."""
     scale, offset = _packing(attributes)
+    values = values.view(_meant(values.dtype, attributes))
     return values if (scale, offset) == (1, 0) else values * scale + offset
 
 
@@ -65,27 +67,43 @@ def decoded(source: Source, attributes: Mapping[str, Any]) -> Source:
     """The array of what the stored numbers of a source stand for; xarray gives them the same dtype."""
     (scale, offset), fills = _packing(attributes), _fills(attributes)
     packed, stored = (scale, offset) != (1, 0), source.dtype
-    if not packed and not fills:
+    meant = _meant(stored, attributes)
+    if not packed and not fills and meant == stored:
         return source
     short = stored.kind == "f" or (stored.kind in "iu" and stored.itemsize <= 2 and offset == 0)
     real = np.dtype("f4" if short and stored.itemsize <= 4 else "f8")
-    dtype = stored if not packed or stored.kind == "c" else real
+    dtype = meant if not packed or stored.kind == "c" else real
     marks = ", ".join(map(str, fills))
     missing = f"{source.path} has missing values ({marks}), of which there is no transform: fill them first"
 
     def read(box: Box, out: np.ndarray) -> None:
         found = np.empty(out.shape, stored)
         source.read(box, found)
-        check(not any(bool((found == fill).any()) for fill in fills), missing, Refused)
-        out[...] = found.astype(dtype) * dtype.type(scale) + dtype.type(offset) if packed else found
+        again = found.view(meant)
+        check(not any(bool(((found == fill) | (again == fill)).any()) for fill in fills), missing, Refused)
+        out[...] = again.astype(dtype) * dtype.type(scale) + dtype.type(offset) if packed else again
 
     return dataclasses.replace(source, dtype=dtype, read=read)
 
 
 def _packing(attributes: Mapping[str, Any]) -> tuple[float, float]:
     """Scale and offset."""
-    scale, offset = (_number(attributes.get(name)) for name in PACKED)
+    scale, offset = (_single(name, attributes.get(name)) for name in PACKED)
     return 1 if scale is None else scale, 0 if offset is None else offset
+
+
+def _single(name: str, value: Any) -> float | None:
+    """The number of an attribute, None where there is none; what is no number must not be passed over."""
+    value = value[0] if isinstance(value, list) and len(value) == 1 else value
+    number = _number(value)
+    check(value is None or number is not None, f"its {name} is {str(value)[:40]}, which is no number")
+    return number
+
+
+def _meant(stored: np.dtype[Any], attributes: Mapping[str, Any]) -> np.dtype[Any]:
+    """The type of integers that are stored as others of their size, as formats do that have one of both only."""
+    kind = {"true": "u", "false": "i"}.get(str(attributes.get(UNSIGNED)).lower(), stored.kind)
+    return np.dtype(f"{kind}{stored.itemsize}") if stored.kind in "iu" else stored
 
 
 def _fills(attributes: Mapping[str, Any]) -> list[float]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..errors import check
 from ..extras import need
-from .conventions import PACKED, data_among, decoded, plain_json, unpacked_values, words
+from .conventions import PACKED, UNSIGNED, data_among, decoded, plain_json, unpacked_values, words
 from .dataset import KEY, plain_files
 from .grid import Box
 from .labels import ENCODING, MOST_COORDINATE, Coordinate, Labels, scales_of
@@ -109,7 +109,7 @@ def _coordinate(path: Path, root: Path, folder: Path, dims: tuple[str, ...]) -> 
     third, values = (folder / "zarr.json").exists(), None
     if own == (folder.name,) or not third:
         values = _values(path, root, folder)
-    packed = values is not None and any(name in attributes for name in PACKED)
+    packed = values is not None and any(name in attributes for name in (*PACKED, UNSIGNED))
     if packed or not third:
         plain = None if values is None else unpacked_values(values, attributes)
         return None if plain is None else Coordinate(folder.name, own, plain_json(attributes, ENCODING), plain)
