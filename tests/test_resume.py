@@ -189,6 +189,21 @@ def test_chunks_of_another_store_are_noticed(tmp_path: Path, monkeypatch: pytest
         run_passes(planned(), array, tmp_path / "y.npy", resume=True)
 
 
+def test_a_store_that_is_written_to_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches old chunks and new ones in one result: what describes the store is not written to when a chunk is."""
+    mf.files.write_array(tmp_path / "x.zarr", jnp.asarray(noise(SHAPE)), SHAPE)
+    (chunk,), write = (tmp_path / "x.zarr").glob("c.*"), passing.fill
+
+    def meanwhile(*values: Any) -> None:
+        chunk.write_bytes(chunk.read_bytes())
+        write(*values)
+
+    monkeypatch.setattr(passing, "fill", meanwhile)
+    with open_array(tmp_path / "x.zarr") as array, pytest.raises(ValueError, match="was written to while it was read"):
+        run_passes(planned(), array, tmp_path / "y.npy")
+    assert not (tmp_path / "y.npy").exists()
+
+
 def test_another_budget_for_the_same_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a run that cannot go on because a little more memory is free; and a budget that is not remembered."""
     ended(tmp_path, monkeypatch)

@@ -147,12 +147,21 @@ def left_of(made: Passes, target: str | Path) -> Left:
 
 def described(made: Passes, source: Sliceable) -> dict[str, Any]:
     """A run as plain values: its passes, the source with what shows that it changed, the versions, and the budget."""
+    versions = {name: _version(name) for name in PACKAGES}
+    budgets = dict(zip(BUDGETS, (made.budget, made.device_budget), strict=True))
+    about = described_source(source)
+    run = {"format": FORMAT, **budgets, "transform": made.identity(), "source": about, "versions": versions}
+    return json.loads(json.dumps(run))  # as it will be read back
+
+
+def described_source(source: Sliceable) -> dict[str, Any]:
+    """A source as plain values, other ones where any of its files is another or was written to."""
     path = getattr(source, "path", None)
     files = [] if path is None else sorted(files_in(Path(path)))
     parts = [file.stat() for file in files]
     names = [str(file.relative_to(path or "")) for file in files]
     each = [(name, part.st_size, part.st_mtime_ns) for name, part in zip(names, parts, strict=True)]
-    about = {
+    return {
         "path": None if path is None else str(Path(path).resolve()),
         "bytes": sum(part.st_size for part in parts),
         "modified": max((part.st_mtime_ns for part in parts), default=0),
@@ -161,10 +170,6 @@ def described(made: Passes, source: Sliceable) -> dict[str, Any]:
         "shape": list(source.shape),
         "dtype": np.dtype(source.dtype).name,
     }
-    versions = {name: _version(name) for name in PACKAGES}
-    budgets = dict(zip(BUDGETS, (made.budget, made.device_budget), strict=True))
-    run = {"format": FORMAT, **budgets, "transform": made.identity(), "source": about, "versions": versions}
-    return json.loads(json.dumps(run))  # as it will be read back
 
 
 def begin_journal(folder: Path, run: dict[str, Any], *, resume: bool, overwrite: bool) -> None:

@@ -36,7 +36,7 @@ from .blocks import Blocks, blocks_of
 from .carrying import read_piece, read_plain
 from .carrying import write_piece as fill
 from .grid import LEAST_BYTES, grid_of_pieces
-from .journal import Journal, begin_journal, described
+from .journal import Journal, begin_journal, described, described_source
 from .record import Record
 from .stores import Store, ZarrStore, create_store, open_store
 from .working import ANEW, BETWEEN, clear, held, working_folder
@@ -90,7 +90,7 @@ def run_passes(
         steps = together(lambda: _local(made))
         together(lambda: prepare() if first else None)
         most = max(LEAST_BYTES, transfer_bytes(made.budget))
-        _Run(steps, source, journal, target.suffix, most, record, report, begin).passes()
+        _Run(steps, source, run, journal, target.suffix, most, record, report, begin).passes()
         together(lambda: _finish(journal, len(steps) - 1, target, overwrite) if first else None)
 
 
@@ -100,6 +100,7 @@ class _Run:
 
     steps: tuple[Pass, ...]
     source: Sliceable
+    run: dict[str, Any]
     journal: Journal
     kind: str
     most: int
@@ -119,12 +120,19 @@ class _Run:
             if missing:
                 together(functools.partial(self._make, place, missing) if self._first else lambda: None)
                 together(functools.partial(self._pieces, place, missing[jax.process_index() :: jax.process_count()]))
+            if place == 0 and missing:
+                together(self._check_source)
             if place > 0 and self._first:
                 clear(self._store(place - 1))
 
     @property
     def _first(self) -> bool:
         return self.journal.process == 0
+
+    def _check_source(self) -> None:
+        """Refuses a source of which some files were written to while others were read."""
+        begun, now = self.run["source"], described_source(self.source)
+        check(begun == now, f"{begun['path']} was written to while it was read: {ANEW} when nothing writes to it")
 
     def _compile(self) -> None:
         """All programs, before any piece is in memory."""
