@@ -78,7 +78,7 @@ def work(process: int, address: str, rounds: int, folder: Path) -> dict[str, Any
     for turn in range(1, rounds + 1):
         y = there(x)
         if turn % 10 == 0:
-            write_array(folder / "spectrum.zarr", y, plan.out_layout, overwrite=True)
+            write_array(folder / "spectrum.zarr", y, overwrite=True)
             with open_array(folder / "spectrum.zarr") as source:
                 y = mf.shard(source, mesh, plan.out_layout.spec)
         z = back(y)

@@ -65,10 +65,10 @@ def calls(name: str, mib: int, folder: Path) -> dict[str, Callable[[], Any]]:
     x = mf.shard(rng.standard_normal(shape, "float32") * np.complex64(1 + 1j), mesh, spec)
     found: dict[str, Callable[[], Any]] = {"copy": lambda: copy(folder / "in.npy", folder / "out.npy")}
     for kind in (".npy", ".zarr"):
-        write_array(folder / f"in{kind}", x, shape)
+        write_array(folder / f"in{kind}", x)
 
         def write(kind: str = kind) -> None:
-            write_array(folder / f"out{kind}", x, shape)
+            write_array(folder / f"out{kind}", x)
 
         def read(kind: str = kind) -> None:
             with open_array(folder / f"in{kind}") as array:

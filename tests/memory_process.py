@@ -53,7 +53,7 @@ def devices(source: Path, target: Path, shape: Shape) -> None:
     """To devices and from there to the file, the first and the last dimension cut."""
     mesh = jax.make_mesh((4, 2), ("x", "y"))
     with open_array(source) as array:
-        write_array(target, mf.shard(array, mesh, PartitionSpec("x", None, "y")), shape)
+        write_array(target, mf.shard(array, mesh, PartitionSpec("x", None, "y")))
 
 
 def made(path: Path, shape: Shape) -> None:

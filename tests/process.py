@@ -103,7 +103,7 @@ def _alone(index: int) -> list[float]:
     """Errors on a mesh of this process' own devices, where every process does something else."""
     mesh, values = Mesh(np.array(jax.local_devices()), ("x",)), noise((8, 8), "complex64", index)
     x, name = mf.shard(values, mesh, P("x")), ("fftn", "ifftn", "fft", "ifft")[index]
-    found = [error(mf.gather(getattr(mf, name)(x), x.shape), getattr(np.fft, name)(values))]
+    found = [error(mf.gather(getattr(mf, name)(x)), getattr(np.fft, name)(values))]
     for _ in range(index):
         y = mf.convolve(x, jnp.asarray(values))
         found.append(error(y, np.fft.ifftn(np.fft.fftn(values) ** 2)))
@@ -139,7 +139,7 @@ def _some(devices: np.ndarray) -> dict[str, Any]:
 
 
 def _off(y: jax.Array, truth: np.ndarray) -> float:
-    return error(mf.gather(y, truth.shape), truth)
+    return error(mf.gather(y), truth)
 
 
 def _peers(index: int) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from meshfft import atomic
 from meshfft.errors import check
 from meshfft.files import check_apart, check_output, open_array, stores, write_array, writing
 from meshfft.layout import Cut, Layout
+from meshfft.padded import PaddedArray
 
 CASES = [
     ((8, 6, 4), PartitionSpec("x", "y", "z"), {"x": 2, "y": 2, "z": 2}),
@@ -34,7 +35,7 @@ def test_writes_the_logical_array(tmp_path: Path, suffix: str, shape: Any, spec:
     """Catches padding in the file, shards in the wrong place, and values of replicas written wrongly."""
     array = complex_values(shape)
     path = tmp_path / f"out{suffix}"
-    write_array(path, sharded(array, spec, sizes), shape)
+    write_array(path, sharded(array, spec, sizes))
     with open_array(path) as source:
         assert source.dtype == np.complex64
         np.testing.assert_array_equal(source[...], array)
@@ -46,7 +47,8 @@ def test_writes_padding_that_lies_anywhere(tmp_path: Path) -> None:
     layout = Layout((10,), ((Cut("x", 2, 5), Cut("y", 2, 3)),))
     stored = np.array([0, 1, 2, 3, 4, -1, 5, 6, 7, 8, 9, -1], dtype=np.float32)
     mesh = jax.make_mesh((2, 2), ("x", "y"), devices=jax.devices()[:4])
-    write_array(tmp_path / "a.npy", jax.device_put(stored, NamedSharding(mesh, layout.spec)), layout)
+    array = PaddedArray(jax.device_put(stored, NamedSharding(mesh, layout.spec)), layout, mesh)
+    write_array(tmp_path / "a.npy", array)
     np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), np.arange(10))
 
 
@@ -58,13 +60,13 @@ def test_writes_each_value_once(tmp_path: Path) -> None:
         wrote.append(block.size)
 
     with mock.patch.object(stores.NpyStore, "write", write):
-        write_array(tmp_path / "a.npy", sharded(VALUES[0], spec, {"x": 4, "y": 2}), (3, 5))
+        write_array(tmp_path / "a.npy", sharded(VALUES[0], spec, {"x": 4, "y": 2}))
     assert sorted(wrote) == [6, 9]
 
 
 def test_zarr_chunks_follow_the_shards(tmp_path: Path) -> None:
     """Catches chunks that several devices' blocks share, which have to be read again to be written."""
-    write_array(tmp_path / "a.zarr", sharded(complex_values((8, 6)), PartitionSpec("x", "y"), {"x": 4, "y": 2}), (8, 6))
+    write_array(tmp_path / "a.zarr", sharded(complex_values((8, 6)), PartitionSpec("x", "y"), {"x": 4, "y": 2}))
     assert zarr.open_array(tmp_path / "a.zarr").chunks == (2, 3)
 
 
@@ -73,10 +75,10 @@ def test_existing_output_is_refused_or_replaced(tmp_path: Path) -> None:
     array = sharded(VALUES[0], PartitionSpec("x"), {"x": 3})
     for name in ("a.npy", "a.zarr"):
         save(tmp_path / name, np.zeros(4))
-        for refused in (lambda path: write_array(path, array, (3, 5)), lambda path: check_output(path, False, 0)):
+        for refused in (lambda path: write_array(path, array), lambda path: check_output(path, False, 0)):
             with pytest.raises(FileExistsError, match="overwrite it, or name another"):
                 refused(tmp_path / name)
-        write_array(tmp_path / name, array, (3, 5), overwrite=True)
+        write_array(tmp_path / name, array, overwrite=True)
         with open_array(tmp_path / name) as source:
             np.testing.assert_array_equal(source[...], VALUES[0])
     assert sorted(os.listdir(tmp_path)) == ["a.npy", "a.zarr"]
@@ -98,7 +100,7 @@ def test_a_link_is_written_through(tmp_path: Path) -> None:
     """Catches a symbolic link replaced by a file while what it points to stays old."""
     save(tmp_path / "real.npy", np.zeros(4))
     (tmp_path / "link.npy").symlink_to("real.npy")
-    write_array(tmp_path / "link.npy", sharded(VALUES[0], PartitionSpec("x"), {"x": 3}), (3, 5), overwrite=True)
+    write_array(tmp_path / "link.npy", sharded(VALUES[0], PartitionSpec("x"), {"x": 3}), overwrite=True)
     assert (tmp_path / "link.npy").is_symlink()
     np.testing.assert_array_equal(np.load(tmp_path / "real.npy"), VALUES[0])
 
@@ -108,14 +110,14 @@ def test_links_that_lead_nowhere_are_no_free_names(tmp_path: Path) -> None:
     (tmp_path / "link.npy").symlink_to("elsewhere.npy")
     (tmp_path / "loop.npy").symlink_to("loop.npy")
     array = sharded(VALUES[0], PartitionSpec("x"), {"x": 3})
-    for refused in (lambda path: write_array(path, array, (3, 5)), lambda path: check_output(path, False, 0)):
+    for refused in (lambda path: write_array(path, array), lambda path: check_output(path, False, 0)):
         with pytest.raises(FileExistsError, match=r"link\.npy is a link to .*elsewhere\.npy, which does not exist"):
             refused(tmp_path / "link.npy")
     assert not (tmp_path / "elsewhere.npy").exists()
     for overwrite in (False, True):
         with pytest.raises(FileExistsError, match="leads back to itself"):
             check_output(tmp_path / "loop.npy", overwrite, 0)
-    write_array(tmp_path / "link.npy", array, (3, 5), overwrite=True)
+    write_array(tmp_path / "link.npy", array, overwrite=True)
     np.testing.assert_array_equal(np.load(tmp_path / "elsewhere.npy"), VALUES[0])
 
 
@@ -174,13 +176,6 @@ def test_a_folder_without_leave_to_write_is_refused(tmp_path: Path, monkeypatch:
         check_output(tmp_path / "a.npy", False, 0)
 
 
-def test_a_shape_that_does_not_fit_is_refused(tmp_path: Path) -> None:
-    """Catches an array cropped to a shape that is not its own."""
-    with pytest.raises(ValueError, match="give its logical shape"):
-        write_array(tmp_path / "a.npy", sharded(VALUES[0], PartitionSpec("x"), {"x": 3}), (3, 4))
-    assert os.listdir(tmp_path) == []
-
-
 @pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), KeyboardInterrupt(), MemoryError()])
 @pytest.mark.parametrize("name", ["a.npy", "a.zarr"])
 def test_whatever_fails_leaves_all_as_it_was(
@@ -190,7 +185,7 @@ def test_whatever_fails_leaves_all_as_it_was(
     save(tmp_path / name, VALUES)
     monkeypatch.setattr(atomic, "_sync", raises(fault))
     with pytest.raises(type(fault)):
-        write_array(tmp_path / name, sharded(VALUES[0], PartitionSpec("x"), {"x": 3}), (3, 5), overwrite=True)
+        write_array(tmp_path / name, sharded(VALUES[0], PartitionSpec("x"), {"x": 3}), overwrite=True)
     with open_array(tmp_path / name) as source:
         np.testing.assert_array_equal(source[...], VALUES)
     assert os.listdir(tmp_path) == [name]
@@ -200,7 +195,7 @@ def test_room_is_taken_before_it_is_written_to(tmp_path: Path, monkeypatch: pyte
     """Catches a disk found full only when hours of computing are to be written to it."""
     monkeypatch.setattr(stores.os, "posix_fallocate", raises(OSError(28, "No space left on device")), raising=False)
     with pytest.raises(OSError, match="No space left"):
-        write_array(tmp_path / "a.npy", sharded(VALUES[0], PartitionSpec("x"), {"x": 3}), (3, 5))
+        write_array(tmp_path / "a.npy", sharded(VALUES[0], PartitionSpec("x"), {"x": 3}))
     assert os.listdir(tmp_path) == []
 
 
@@ -215,7 +210,7 @@ def test_a_store_survives_a_failed_move(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(atomic.os, "rename", fail_on_new)
     with pytest.raises(OSError, match="no"):
-        write_array(tmp_path / "a.zarr", sharded(VALUES[0], PartitionSpec("x"), {"x": 3}), (3, 5), overwrite=True)
+        write_array(tmp_path / "a.zarr", sharded(VALUES[0], PartitionSpec("x"), {"x": 3}), overwrite=True)
     with open_array(tmp_path / "a.zarr") as source:
         np.testing.assert_array_equal(source[...], VALUES)
     assert os.listdir(tmp_path) == ["a.zarr"]
@@ -236,7 +231,7 @@ import jax.numpy as jnp
 from meshfft.files import write_array
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:
-    write_array(sys.argv[1], jnp.ones((64, 1024)), (64, 1024))
+    write_array(sys.argv[1], jnp.ones((64, 1024)))
 except OSError as error:
     print(type(error).__name__, os.listdir())
 """
@@ -268,7 +263,7 @@ def killing(self, at, block):
 store.write = killing
 mesh = jax.make_mesh((2,), ("x",))
 x = jax.device_put(jnp.ones((4, 4)), NamedSharding(mesh, PartitionSpec("x")))
-write_array(sys.argv[1], x, (4, 4), overwrite=True)
+write_array(sys.argv[1], x, overwrite=True)
 """
 
 

@@ -36,22 +36,22 @@ def main(address: str, index: int, count: int, folder: Path) -> None:
     found: dict[str, Any] = {}
     wrote = counted(index)
     for suffix in (".npy", ".zarr"):
-        whole = functools.partial(write_array, f"x{suffix}", x, SHAPE)
-        half = functools.partial(write_array, f"y{suffix}", y, plan.out_layout, record=record_of(plan))
+        whole = functools.partial(write_array, f"x{suffix}", x)
+        half = functools.partial(write_array, f"y{suffix}", y, record=record_of(plan))
         found |= {suffix: said(whole), f"any{suffix}": said(half)}
     found["wrote"] = sum(wrote)
     with open_array("x.zarr") as source:
         found["read"] = bool((np.asarray(source[...]) == values).all())
-    found["exists"] = said(lambda: write_array("x.npy", x, SHAPE))
+    found["exists"] = said(lambda: write_array("x.npy", x))
     long = Layout((4 * 10**6,), ((Cut("x", 4, 1_000_003), Cut("y", 2, 500_003)),))
     ones = jax.make_array_from_callback(long.storage, NamedSharding(mesh, long.spec), lambda at: np.ones(500_003, "f4"))
-    found["tiny"] = said(lambda: write_array("long.zarr", ones, long))
+    found["tiny"] = said(lambda: write_array("long.zarr", ones))
     found["alone"] = said(lambda: alone(index))
     failing(index)
-    found["failed"] = said(lambda: write_array("x.zarr", x, SHAPE, overwrite=True))
+    found["failed"] = said(lambda: write_array("x.zarr", x, overwrite=True))
     if index == 1:
         os.chdir(folder / "elsewhere")
-    found["unseen"] = said(lambda: write_array("z.npy", x, SHAPE))
+    found["unseen"] = said(lambda: write_array("z.npy", x))
     print(json.dumps(found))
 
 
@@ -83,9 +83,9 @@ def alone(index: int) -> None:
     mesh = jax.sharding.Mesh(np.array(own), ("x",))
     x = jax.make_array_from_callback((8,), NamedSharding(mesh, P("x")), lambda at: np.arange(8.0)[at], dtype="float32")
     if index == 1:
-        write_array("alone.npy", x, (8,))
+        write_array("alone.npy", x)
     else:
-        write_array("never.npy", x, (8,))
+        write_array("never.npy", x)
 
 
 def failing(index: int) -> None:

@@ -35,9 +35,12 @@ from .hermitian import rfftn as rfftn
 from .modes import pad_spectrum as pad_spectrum
 from .modes import truncate_spectrum as truncate_spectrum
 from .multiplier import multiply_spectrum as multiply_spectrum
+from .padded import PaddedArray as PaddedArray
+from .padded import gather as gather
 from .passes import passes as passes
 from .pieces import Passes as Passes
 from .plan import Plan as Plan
+from .planning import out_spec as out_spec
 from .planning import plan as plan
 from .points import Points as Points
 from .power import PowerSpectrum as PowerSpectrum
@@ -55,7 +58,6 @@ from .shifts import ifftshift as ifftshift
 from .solving import Solution as Solution
 from .spectral import derivative as derivative
 from .spectral import poisson as poisson
-from .storage import gather as gather
 from .storage import shard as shard
 from .wavenumbers import wavenumbers as wavenumbers
 

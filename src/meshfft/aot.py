@@ -19,6 +19,7 @@ from .errors import check
 from .extras import installed
 from .hlo import Collective, Spent, counts, cycles, every_collective, program_of, unpriced
 from .layout import axis_sizes
+from .padded import padded
 from .plan import Plan
 
 
@@ -112,7 +113,8 @@ def compile_plan(plan: Plan, mesh: Mesh, *, planes: bool = False, donate: bool =
     plan = dataclasses.replace(plan, mesh=mesh)
     kind, many = real_dtype(plan.dtype) if planes else plan.in_dtype, 1 if plan.walk.real else 2
     sharding = NamedSharding(mesh, plan.in_layout.spec)
-    array = jax.ShapeDtypeStruct(plan.in_layout.storage, kind, sharding=sharding)
+    stored: Any = jax.ShapeDtypeStruct(plan.in_layout.storage, kind, sharding=sharding)
+    array = padded(stored, plan.in_layout, mesh)
     lowered = jax.jit(plan, donate_argnums=(0,) if donate else ()).lower((array,) * many if planes else array)
     return lowered.compile(plan.compiler_options)
 

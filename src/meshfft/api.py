@@ -6,17 +6,16 @@ a size that the mesh axes do not divide, the axes move to dimensions that they d
 """
 
 from collections.abc import Sequence
-
-from jax import Array
-from jax.typing import ArrayLike
+from typing import Any
 
 from .calls import called, one
 from .dispatch import Options
 from .layout import Spec
+from .padded import AnyArray
 
 
 def fftn(
-    a: ArrayLike,
+    a: AnyArray,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
     norm: str | None = None,
@@ -24,8 +23,9 @@ def fftn(
     method: str = "auto",
     order: str = "natural",
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
-) -> Array:
+) -> Any:
     """The discrete Fourier transform over any dimensions of a sharded array, as numpy.fft.fftn.
 
         X[k] = scale sum_n a[n] exp(-2 pi i k n / N)   along every dimension in `axes`
@@ -39,6 +39,8 @@ def fftn(
         order: "natural" returns the result sharded as the array came; "any" leaves it in the cheapest layout.
         spec: the array's PartitionSpec, needed only inside `jit` under Auto mesh axes, where JAX hides it, and inside a
             `shard_map` of your own, to say of which whole array `a` is a block; its shape is then the whole's.
+        out_spec: the result's PartitionSpec, where it is not to lie as the array came; what it does not divide is
+            padded (see `PaddedArray`). Excludes order "any"; not for use in a `shard_map` of your own.
         precision: "float32" or "float64", to compute in another precision than the array's.
 
     Returns:
@@ -55,11 +57,11 @@ def fftn(
     >>> mf.fftn(jnp.ones((2, 2))).real.tolist()
     [[4.0, 0.0], [0.0, 0.0]]
     """
-    return called(a, "fft", False, s, axes, norm, Options(method, order, spec, precision))
+    return called(a, "fft", False, s, axes, norm, Options(method, order, spec, precision, out_spec))
 
 
 def ifftn(
-    a: ArrayLike,
+    a: AnyArray,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
     norm: str | None = None,
@@ -67,14 +69,15 @@ def ifftn(
     method: str = "auto",
     order: str = "natural",
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
-) -> Array:
+) -> Any:
     """The inverse of `fftn`, as numpy.fft.ifftn, with the other sign and 1 / points under norm "backward"."""
-    return called(a, "fft", True, s, axes, norm, Options(method, order, spec, precision))
+    return called(a, "fft", True, s, axes, norm, Options(method, order, spec, precision, out_spec))
 
 
 def fft2(
-    a: ArrayLike,
+    a: AnyArray,
     s: Sequence[int] | None = None,
     axes: Sequence[int] = (-2, -1),
     norm: str | None = None,
@@ -82,14 +85,15 @@ def fft2(
     method: str = "auto",
     order: str = "natural",
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
-) -> Array:
+) -> Any:
     """`fftn` over the last two dimensions, as numpy.fft.fft2."""
-    return called(a, "fft", False, s, axes, norm, Options(method, order, spec, precision))
+    return called(a, "fft", False, s, axes, norm, Options(method, order, spec, precision, out_spec))
 
 
 def ifft2(
-    a: ArrayLike,
+    a: AnyArray,
     s: Sequence[int] | None = None,
     axes: Sequence[int] = (-2, -1),
     norm: str | None = None,
@@ -97,14 +101,15 @@ def ifft2(
     method: str = "auto",
     order: str = "natural",
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
-) -> Array:
+) -> Any:
     """`ifftn` over the last two dimensions, as numpy.fft.ifft2."""
-    return called(a, "fft", True, s, axes, norm, Options(method, order, spec, precision))
+    return called(a, "fft", True, s, axes, norm, Options(method, order, spec, precision, out_spec))
 
 
 def fft(
-    a: ArrayLike,
+    a: AnyArray,
     n: int | None = None,
     axis: int = -1,
     norm: str | None = None,
@@ -112,14 +117,23 @@ def fft(
     method: str = "auto",
     order: str = "natural",
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
-) -> Array:
+) -> Any:
     """`fftn` along one dimension, as numpy.fft.fft; a line that is cut over devices stays cut."""
-    return called(a, "fft", False, one(n, "n"), one(axis, "axis"), norm, Options(method, order, spec, precision))
+    return called(
+        a,
+        "fft",
+        False,
+        one(n, "n"),
+        one(axis, "axis"),
+        norm,
+        Options(method, order, spec, precision, out_spec),
+    )
 
 
 def ifft(
-    a: ArrayLike,
+    a: AnyArray,
     n: int | None = None,
     axis: int = -1,
     norm: str | None = None,
@@ -127,7 +141,10 @@ def ifft(
     method: str = "auto",
     order: str = "natural",
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
-) -> Array:
+) -> Any:
     """`ifftn` along one dimension, as numpy.fft.ifft."""
-    return called(a, "fft", True, one(n, "n"), one(axis, "axis"), norm, Options(method, order, spec, precision))
+    return called(
+        a, "fft", True, one(n, "n"), one(axis, "axis"), norm, Options(method, order, spec, precision, out_spec)
+    )

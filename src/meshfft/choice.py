@@ -4,11 +4,11 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from .arguments import Transform
 from .errors import check
-from .layout import Cut, Layout, even_cuts
+from .layout import Cut, Layout, Spec, even_cuts, from_spec
 from .machine import Machine
 from .moves import METHODS, Problem
 from .phase import MAX_LENGTH
@@ -37,7 +37,7 @@ def find_walk(
     goal: Layout | None = None,
     real: bool = False,
 ) -> Walk:
-    """The cheapest walk; with `even`, one whose result needs no padding; with `goal`, one that ends there.
+    """The cheapest walk; with `even`, one whose result needs no padding if any is; with `goal`, one that ends there.
 
     The array comes complex or `real`; `itemsize` is that of its complex numbers.
 
@@ -48,10 +48,13 @@ def find_walk(
     check(order in ORDERS, f"order {order!r} is unknown: use 'natural' or 'any'")
     natural = goal or natural_end(start, transform)
     goals: list[Layout | None] = [natural, None] if order == "any" else [natural]
-    if even and not natural.even:
+    if even and goal is None and not natural.even:
         goals = [None] if order == "any" else [*_evasive(natural)] or [None]
+    even = even and goal is None
     problems = [Problem(start, transform, method, goal, even, machine, itemsize, dots, real) for goal in goals]
     found = [steps for problem in problems if (steps := search(problem)) is not None]
+    if not found and even:  # no layout of the result is even: padded, it lies as the array came
+        return find_walk(start, transform, method, order, machine, itemsize, dots, real=real)
     if not found:
         raise ValueError(_no_walk(problems[-1]))
     walks = [
@@ -115,19 +118,74 @@ def natural_end(layout: Layout, transform: Transform) -> Layout:
     return layout
 
 
-def _evasive(layout: Layout) -> Iterator[Layout]:
-    """The layouts that divide evenly once the innermost axes of dimensions that do not have moved to others."""
+def goal_of(
+    start: Layout, transform: Transform, order: str, out_spec: Spec | None, sizes: Mapping[str, int]
+) -> Layout | None:
+    """The layout that a result must have: the caller's, or where the real array of a half spectrum came from.
+
+    None leaves it to the walk.
+
+    Raises:
+        ValueError, TypeError: the spec does not fit, or an order is asked for that leaves the layout open.
+    """
+    natural = natural_end(start, transform)
+    if out_spec is not None:
+        remedy = "give one of the two"
+        check(order != "any", f"order 'any' leaves the layout open and out_spec {out_spec} says it: {remedy}")
+        goal = from_spec(natural.shape, sizes, out_spec)
+        check(
+            goal.cutting == natural.cutting,
+            f"out_spec {out_spec} has the mesh axes {sorted(goal.cutting)}, the array is cut by "
+            f"{sorted(natural.cutting)}: name the same ones (jax.device_put gathers, or cuts further)",
+        )
+        return goal
+    back = bool(transform.matrices) and transform.matrices[-1].becomes == "real"
+    return _returned(natural, transform.dims[-1], list(sizes)) if back and order == "natural" else None
+
+
+def _evasive(layout: Layout) -> list[Layout]:
+    """The layouts that divide evenly once the innermost axes of dimensions that do not have moved to others.
+
+    Where they can, they move to a dimension that is cut already, in front of the axes there: `_returned` knows them
+    by that.
+    """
     moving: list[Cut] = []
     for dim, cuts in enumerate(layout.cuts):
         kept = max(j for j in range(len(cuts) + 1) if layout.shape[dim] % math.prod(c.parts for c in cuts[:j]) == 0)
         moving, layout = [*moving, *cuts[kept:]], layout.replace(dim, layout.shape[dim], cuts[:kept])
+    found = [_cut_by(layout, dim, (*moving, *cuts)) for dim, cuts in enumerate(layout.cuts) if cuts]
+    return [one for one in found if one.even] or [one for one in _anywhere(layout, moving) if one.even]
+
+
+def _anywhere(layout: Layout, moving: Sequence[Cut]) -> Iterator[Layout]:
+    """The layouts with each axis added to some dimension."""
     for targets in itertools.product(range(layout.ndim), repeat=len(moving)):
         found = layout
         for dim, cut in zip(targets, moving, strict=True):
-            axes = [(c.axis, c.parts) for c in (*found.cuts[dim], cut)]
-            found = found.replace(dim, found.shape[dim], even_cuts(found.shape[dim], axes))
-        if found.even:
-            yield found
+            found = _cut_by(found, dim, (*found.cuts[dim], cut))
+        yield found
+
+
+def _returned(layout: Layout, halved: int, order: Sequence[str]) -> Layout | None:
+    """The layout of the real array whose half spectrum lies so, where axes of the halved dimension had to move.
+
+    Those stand in front of the axes of another dimension: its axes are in the mesh's order but for one step back, and
+    what is before that step goes back. None where nothing says so, or the sizes do not divide.
+    """
+    for dim, cuts in enumerate(layout.cuts):
+        rank = [order.index(cut.axis) for cut in cuts]
+        steps = [j for j in range(1, len(rank)) if rank[j] < rank[j - 1]]
+        if dim != halved and len(steps) == 1:
+            moved, stayed = cuts[: steps[0]], cuts[steps[0] :]
+            found = _cut_by(_cut_by(layout, dim, stayed), halved, (*layout.cuts[halved], *moved))
+            return found if found.even else None
+    return None
+
+
+def _cut_by(layout: Layout, dim: int, cuts: Sequence[Cut]) -> Layout:
+    """The layout with a dimension cut by the axes of these cuts, outermost first."""
+    size = layout.shape[dim]
+    return layout.replace(dim, size, even_cuts(size, [(cut.axis, cut.parts) for cut in cuts]))
 
 
 def _no_walk(problem: Problem) -> str:
@@ -153,11 +211,6 @@ def _no_walk(problem: Problem) -> str:
                 + f" (input size {size})" * (matrix.columns != size)
                 + f"; the next larger size is {-(-length // square) * square}, or use method='auto'"
             )
-    if problem.even and not natural_end(start, problem.transform).even:
-        return (
-            f"no layout over this mesh divides the result {problem.transform.lengths} of {start.label()} evenly: "
-            "use mf.plan(...) with mf.shard and mf.gather, which keep padded storage"
-        )
     return (
         f"method {method!r} has no walk for shape {start.shape} cut as {start.label()}: a transpose needs a second "
         "dimension to move the mesh axes to; use method='auto'"

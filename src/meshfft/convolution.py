@@ -18,11 +18,12 @@ from jax import Array
 from jax.sharding import PartitionSpec
 
 from .arguments import resolve_once
-from .dispatch import Options, Setting, received, setting
+from .dispatch import Options, Setting, moved, received, setting
 from .errors import check
 from .fields import check_whole, field, in_form_of, in_one, joined, placed
 from .frequencies import next_fast_len
 from .layout import Spec
+from .padded import PaddedArray, mapped, padded, stored_of
 from .plan import Plan
 from .spread import spread
 from .wavenumbers import harmonics, points, stored
@@ -30,7 +31,15 @@ from .wavenumbers import harmonics, points, stored
 MODES = ("wrap", "same")
 
 
-def convolve(a: Any, b: Any, *, axes: Sequence[int] | None = None, spec: Spec | None = None, mode: str = "wrap") -> Any:
+def convolve(
+    a: Any,
+    b: Any,
+    *,
+    axes: Sequence[int] | None = None,
+    spec: Spec | None = None,
+    out_spec: Spec | None = None,
+    mode: str = "wrap",
+) -> Any:
     """The convolution of two sharded arrays, periodic or linear.
 
         wrap: c[n] = sum_m a[m] b[n - m mod N];   same: c[n] = sum_m a[m] b[n + (M - 1) // 2 - m], zeros around both
@@ -44,6 +53,7 @@ def convolve(a: Any, b: Any, *, axes: Sequence[int] | None = None, spec: Spec | 
         axes: the dimensions to convolve along; None means all. Along all others the lines of a and b go in pairs.
         spec: the PartitionSpec of a (and of b, where that is of its shape), needed only inside `jit` under Auto mesh
             axes, where JAX hides it.
+        out_spec: the result's PartitionSpec; None means that of a.
         mode: "wrap" is periodic; "same" linear, its middle as scipy.signal.fftconvolve(mode="same") gives it.
 
     Returns:
@@ -59,11 +69,17 @@ def convolve(a: Any, b: Any, *, axes: Sequence[int] | None = None, spec: Spec | 
     >>> mf.convolve(jnp.array([1.0, 2.0, 3.0, 4.0]), jnp.array([1.0, 1.0])).round(4).tolist()
     [5.0, 3.0, 5.0, 7.0]
     """
-    return _called(a, b, axes, spec, mode, correlates=False)
+    return _called(a, b, axes, spec, out_spec, mode, correlates=False)
 
 
 def correlate(
-    a: Any, b: Any, *, axes: Sequence[int] | None = None, spec: Spec | None = None, mode: str = "wrap"
+    a: Any,
+    b: Any,
+    *,
+    axes: Sequence[int] | None = None,
+    spec: Spec | None = None,
+    out_spec: Spec | None = None,
+    mode: str = "wrap",
 ) -> Any:
     """The correlation of two sharded arrays, periodic or linear.
 
@@ -72,10 +88,12 @@ def correlate(
     along every axis, for N samples of a and M of b; "same" is as scipy.signal.correlate(mode="same") gives it.
     Arguments, result, errors and cost are those of `convolve`.
     """
-    return _called(a, b, axes, spec, mode, correlates=True)
+    return _called(a, b, axes, spec, out_spec, mode, correlates=True)
 
 
-def _called(a: Any, b: Any, axes: Sequence[int] | None, spec: Spec | None, mode: str, correlates: bool) -> Any:
+def _called(
+    a: Any, b: Any, axes: Sequence[int] | None, spec: Spec | None, out_spec: Spec | None, mode: str, correlates: bool
+) -> Any:
     check(mode in MODES, f"mode {mode!r} is unknown: use 'wrap' or 'same'")
     place, first, second = setting(received(a), Options(spec=spec)), joined(received(a)), joined(received(b))
     check_whole(place.mesh, "convolutions")
@@ -91,7 +109,7 @@ def _called(a: Any, b: Any, axes: Sequence[int] | None, spec: Spec | None, mode:
         middles = [-(m // 2) if correlates else (m - 1) // 2 for m in sizes]
     array, plan = field(first.astype(dtype), dims, spec, s=s)
     values = (array, _beside(second, place).astype(dtype), _shifts(plan, middles))
-    return in_form_of(a, in_one(_correlated if correlates else _convolved, plan, *values))
+    return moved(in_form_of(a, in_one(_correlated if correlates else _convolved, plan, *values)), out_spec)
 
 
 def _check_sizes(a: tuple[int, ...], b: tuple[int, ...], dims: tuple[int, ...]) -> None:
@@ -103,17 +121,18 @@ def _check_sizes(a: tuple[int, ...], b: tuple[int, ...], dims: tuple[int, ...]) 
             check(m == n, f"b has {m} samples along axis {dim}, a {n}: give as many where axes= convolves nothing")
 
 
-def _beside(b: Array, place: Setting) -> Array:
+def _beside(b: Any, place: Setting) -> Any:
     """The array sharded as a where it has its shape, and whole on every device where it is smaller."""
     start, mesh = place.start, place.mesh
-    same, traced = b.shape == start.shape, isinstance(b, jax.core.Tracer)
-    if any(jax.typeof(b).sharding.spec) or not (traced or b.sharding.is_fully_replicated):
+    same, shown = b.shape == start.shape, stored_of(b)
+    traced = isinstance(shown, jax.core.Tracer)
+    if b is not shown or any(jax.typeof(b).sharding.spec) or not (traced or b.sharding.is_fully_replicated):
         found = setting((b,), Options()).start
         whole = "jax.device_put(b, NamedSharding(mesh, P()))"
         check(same, f"b has shape {b.shape}, a {start.shape}, and b is sharded as {found.spec}: give it whole, {whole}")
         check(found == start, f"a is sharded as {start.spec}, b as {found.spec}: shard them alike, or give b {whole}")
     elif mesh is not None:
-        b = placed(b, mesh, start.spec if same else PartitionSpec())
+        b = placed(b, mesh, start.spec if same and start.even else PartitionSpec())
     return b
 
 
@@ -127,18 +146,21 @@ def _shifts(plan: Plan, middles: Sequence[int]) -> tuple[np.ndarray, ...]:
     return tuple(lines)
 
 
-def _convolved(plan: Plan, a: Array, b: Array, shifts: tuple[Array, ...]) -> Array:
+def _convolved(plan: Plan, a: Any, b: Any, shifts: tuple[Array, ...]) -> Any:
     return _product(plan, plan(a), plan(_whole(plan, b)), shifts)
 
 
-def _correlated(plan: Plan, a: Array, b: Array, shifts: tuple[Array, ...]) -> Array:
-    return _product(plan, plan(a), jnp.conj(plan(_whole(plan, b))), shifts)
+def _correlated(plan: Plan, a: Any, b: Any, shifts: tuple[Array, ...]) -> Any:
+    return _product(plan, plan(a), mapped(jnp.conj, plan(_whole(plan, b))), shifts)
 
 
-def _whole(plan: Plan, b: Array) -> Array:
+def _whole(plan: Plan, b: Any) -> Any:
     """The array of the plan's shape, padded where it is smaller."""
-    return b if b.shape == plan.shape else spread(b, plan.in_layout, plan.mesh)
+    layout = plan.in_layout
+    if isinstance(b, PaddedArray) or (b.shape == plan.shape and layout.even):
+        return b
+    return padded(spread(b, layout, plan.mesh), layout, plan.mesh)
 
 
-def _product(plan: Plan, a: Array, b: Array, shifts: tuple[Array, ...]) -> Array:
-    return plan.inverse(functools.reduce(operator.mul, shifts, a * b))
+def _product(plan: Plan, a: Any, b: Any, shifts: tuple[Array, ...]) -> Any:
+    return plan.inverse(mapped(lambda a, b: functools.reduce(operator.mul, shifts, a * b), a, b))

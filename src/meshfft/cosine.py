@@ -3,18 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
-from jax import Array
-from jax.typing import ArrayLike
-
 from .calls import called, one
 from .dispatch import Options
 from .errors import check
 from .layout import Spec
+from .padded import AnyArray
 from .trig import TYPES
 
 
 def dctn(
-    x: ArrayLike,
+    x: AnyArray,
     type: int = 2,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
@@ -24,8 +22,9 @@ def dctn(
     method: str = "auto",
     order: str = "natural",
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
-) -> Array:
+) -> Any:
     """The discrete cosine transform of a sharded array over any dimensions, as scipy.fft.dctn.
 
         type 1   X[k] = x[0] + (-1)^k x[N-1] + 2 sum over 0 < n < N-1 of x[n] cos(pi k n / (N-1))
@@ -39,7 +38,7 @@ def dctn(
         s, axes: as scipy.fft.dctn.
         norm: "backward", "ortho" or "forward", as scipy.fft.
         orthogonalize: weigh the first and last terms so that rows are orthogonal; None means where norm is "ortho".
-        method, order, spec, precision: as `fftn`.
+        method, order, spec, out_spec, precision: as `fftn`.
 
     Returns:
         The transform, real where x is, sharded as the array came where sizes still divide.
@@ -54,12 +53,12 @@ def dctn(
     >>> mf.dctn(jnp.ones((2, 2))).tolist()
     [[16.0, 0.0], [0.0, 0.0]]
     """
-    options = Options(method, order, spec, precision)
+    options = Options(method, order, spec, precision, out_spec)
     return called(x, _kind("dct", type), False, s, axes, norm, options, orthogonalize)
 
 
 def dct(
-    x: ArrayLike,
+    x: AnyArray,
     type: int = 2,
     n: int | None = None,
     axis: int = -1,
@@ -69,15 +68,16 @@ def dct(
     method: str = "auto",
     order: str = "natural",
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
-) -> Array:
+) -> Any:
     """`dctn` along one dimension, as scipy.fft.dct."""
-    options = Options(method, order, spec, precision)
+    options = Options(method, order, spec, precision, out_spec)
     return called(x, _kind("dct", type), False, one(n, "n"), one(axis, "axis"), norm, options, orthogonalize)
 
 
 def idctn(
-    x: ArrayLike,
+    x: AnyArray,
     type: int = 2,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
@@ -87,15 +87,16 @@ def idctn(
     method: str = "auto",
     order: str = "natural",
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
-) -> Array:
+) -> Any:
     """The inverse of `dctn` of the same type and norm, as scipy.fft.idctn."""
-    options = Options(method, order, spec, precision)
+    options = Options(method, order, spec, precision, out_spec)
     return called(x, _kind("dct", type), True, s, axes, norm, options, orthogonalize)
 
 
 def idct(
-    x: ArrayLike,
+    x: AnyArray,
     type: int = 2,
     n: int | None = None,
     axis: int = -1,
@@ -105,15 +106,16 @@ def idct(
     method: str = "auto",
     order: str = "natural",
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
-) -> Array:
+) -> Any:
     """`idctn` along one dimension, as scipy.fft.idct."""
-    options = Options(method, order, spec, precision)
+    options = Options(method, order, spec, precision, out_spec)
     return called(x, _kind("dct", type), True, one(n, "n"), one(axis, "axis"), norm, options, orthogonalize)
 
 
 def dstn(
-    x: ArrayLike,
+    x: AnyArray,
     type: int = 2,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
@@ -123,8 +125,9 @@ def dstn(
     method: str = "auto",
     order: str = "natural",
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
-) -> Array:
+) -> Any:
     """The discrete sine transform of a sharded array over any dimensions, as scipy.fft.dstn.
 
         type 1   X[k] = 2 sum_n x[n] sin(pi (k + 1) (n + 1) / (N + 1))
@@ -134,12 +137,12 @@ def dstn(
 
     Arguments, result and cost as `dctn`.
     """
-    options = Options(method, order, spec, precision)
+    options = Options(method, order, spec, precision, out_spec)
     return called(x, _kind("dst", type), False, s, axes, norm, options, orthogonalize)
 
 
 def dst(
-    x: ArrayLike,
+    x: AnyArray,
     type: int = 2,
     n: int | None = None,
     axis: int = -1,
@@ -149,15 +152,16 @@ def dst(
     method: str = "auto",
     order: str = "natural",
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
-) -> Array:
+) -> Any:
     """`dstn` along one dimension, as scipy.fft.dst."""
-    options = Options(method, order, spec, precision)
+    options = Options(method, order, spec, precision, out_spec)
     return called(x, _kind("dst", type), False, one(n, "n"), one(axis, "axis"), norm, options, orthogonalize)
 
 
 def idstn(
-    x: ArrayLike,
+    x: AnyArray,
     type: int = 2,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
@@ -167,15 +171,16 @@ def idstn(
     method: str = "auto",
     order: str = "natural",
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
-) -> Array:
+) -> Any:
     """The inverse of `dstn` of the same type and norm, as scipy.fft.idstn."""
-    options = Options(method, order, spec, precision)
+    options = Options(method, order, spec, precision, out_spec)
     return called(x, _kind("dst", type), True, s, axes, norm, options, orthogonalize)
 
 
 def idst(
-    x: ArrayLike,
+    x: AnyArray,
     type: int = 2,
     n: int | None = None,
     axis: int = -1,
@@ -185,10 +190,11 @@ def idst(
     method: str = "auto",
     order: str = "natural",
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
-) -> Array:
+) -> Any:
     """`idstn` along one dimension, as scipy.fft.idst."""
-    options = Options(method, order, spec, precision)
+    options = Options(method, order, spec, precision, out_spec)
     return called(x, _kind("dst", type), True, one(n, "n"), one(axis, "axis"), norm, options, orthogonalize)
 
 

@@ -1,7 +1,7 @@
 """From an array and a transform to the result: read the sharding, find the walk (cached), run it.
 
-The one way in for every function that takes an array. An array is anything NumPy takes, or a tuple of two planes
-(re, im), which comes back as two planes.
+The one way in for every function that takes an array. An array is anything NumPy takes, a PaddedArray, or a tuple
+of two planes (re, im), which comes back as two planes.
 """
 
 import functools
@@ -16,21 +16,23 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 
 from .arguments import Transform
 from .chips import chip_for
-from .choice import find_walk, natural_end
+from .choice import find_walk, goal_of, natural_end
 from .dtypes import check_numeric, complex_dtype, dots_of, real_dtype
 from .errors import check
 from .hardware import Chip, CompilerOptions
 from .holding import check_blocks
-from .layout import AnyMesh, Layout, Spec, from_block, mapped_axes
+from .layout import AnyMesh, Layout, Spec, axis_sizes, from_block, from_spec, mapped_axes
 from .machine import Machine
 from .operands import differentiable, furnish, stored
-from .placement import placement
+from .padded import PaddedArray, padded, stored_of, without_padding
+from .placement import placement, standing
 from .primitive import bind
 from .tiers import Dot
 from .topology import machine_of
 from .walk import Walk
 
 PROGRAMS = 64  # sets of compiler options kept, each with the programs compiled with it
+STAYING = ("kdft", "cooley-tukey")  # methods that leave dimensions cut as they are
 
 
 class PlanePair(NamedTuple):
@@ -47,10 +49,11 @@ class Options(NamedTuple):
     order: str = "natural"
     spec: Spec | None = None
     precision: str | None = None
+    out_spec: Spec | None = None
     multiplications: int | None = None
 
 
-def received(a: Any) -> tuple[Array, ...]:
+def received(a: Any) -> tuple[Any, ...]:
     """The argument as one array or two planes, refused by name where it is no array of numbers."""
     return tuple(_array(part) for part in parts(a))
 
@@ -66,7 +69,7 @@ def parts(a: Any) -> tuple[Any, ...]:
     re, im = a[0], a[-1]
     check(re.shape == im.shape, f"the planes have shapes {re.shape} and {im.shape}: give two of one shape")
     check(re.dtype == im.dtype, f"the planes are {re.dtype} and {im.dtype}: give two of one type", TypeError)
-    check(not jnp.iscomplexobj(re), f"the planes are {re.dtype}: give real ones, or one complex array", TypeError)
+    check(re.dtype.kind != "c", f"the planes are {re.dtype}: give real ones, or one complex array", TypeError)
     return a
 
 
@@ -93,7 +96,7 @@ class Setting(NamedTuple):
     dots: tuple[Dot, ...]
 
 
-def setting(arrays: tuple[Array, ...], options: Options) -> Setting:
+def setting(arrays: tuple[Any, ...], options: Options) -> Setting:
     """The setting that an array, or its planes, show.
 
     Raises:
@@ -101,27 +104,45 @@ def setting(arrays: tuple[Array, ...], options: Options) -> Setting:
     """
     x, precision = arrays[0], options.precision
     start, mesh = located(arrays, options.spec)
-    check(
-        start.even,
-        f"shape {x.shape} is not divided by spec {start.spec}: use mf.plan with mf.shard, which keep padded storage",
-    )
     dots = dots_of(x.dtype, precision, options.multiplications)
     return Setting(start, mesh, _machine(x, mesh), complex_dtype(x.dtype, precision), dots)
 
 
-def located(arrays: tuple[Array, ...], spec: Spec | None) -> tuple[Layout, AnyMesh | None]:
+def located(arrays: tuple[Any, ...], spec: Spec | None) -> tuple[Layout, AnyMesh | None]:
     """The layout that an array, or two planes, come in, and their mesh.
 
     Raises:
         ValueError, TypeError: as `fftn`.
     """
-    x = arrays[0]
-    mesh, found = placement(x, spec)
-    start = from_block(x.shape, mesh, found)
+    start, mesh = _located(arrays[0], spec)
     for plane in arrays[1:]:
-        other = from_block(x.shape, mesh, placement(plane, spec)[1])
+        other, _ = _located(plane, spec)
         check(other == start, f"the planes are sharded as {start.spec} and {other.spec}: shard them alike")
     return start, mesh
+
+
+def _located(x: Any, spec: Spec | None) -> tuple[Layout, AnyMesh | None]:
+    if isinstance(x, PaddedArray):
+        return _padded_at(x, spec)
+    mesh, found = placement(x, spec)
+    start = from_block(x.shape, mesh, found)
+    remedy = "use mf.shard(x, mesh, spec), which stores any size, or give a spec whose mesh axes divide it"
+    check(start.even, f"shape {x.shape} is not divided by spec {start.spec}: {remedy}")
+    return start, mesh
+
+
+def _padded_at(x: PaddedArray, spec: Spec | None) -> tuple[Layout, AnyMesh | None]:
+    """Where a padded array says that it lies."""
+    layout, mesh = x.layout, standing(x.mesh, x.layout)
+    seen, stored = layout.within(mapped_axes(mesh)), np.shape(x.stored)
+    check(
+        seen == stored,
+        f"a padded array of shape {layout.shape} is stored as {seen}, this one as {stored}: let vmap take and leave "
+        "leading dimensions only, and change stored arrays by y.map(...)",
+    )
+    same = spec is None or from_spec(layout.shape, axis_sizes(mesh), spec) == layout
+    check(same, f"spec {spec} is given, but the array is sharded as {layout.spec}: drop spec=")
+    return layout, mesh
 
 
 def transformed(
@@ -139,17 +160,32 @@ def transformed(
     Raises:
         ValueError, TypeError: as `fftn`.
     """
+    if options.out_spec is not None and options.method in STAYING:
+        stays = transformed(arrays, transform, options._replace(out_spec=None), sources, planes)
+        return moved(stays, options.out_spec)
     start, mesh, machine, dtype, dots = setting(arrays, options)
     after = natural_end(start, transform)
     check_blocks(arrays[0], after, real_dtype(dtype).itemsize, mesh, "the result")
-    _check_known(start, after, options.order, mesh)
-    real = transform.takes_real(len(arrays) == 1 and not jnp.iscomplexobj(arrays[0]))
+    _check_known(start, after, options, mesh)
+    real = transform.takes_real(len(arrays) == 1 and arrays[0].dtype.kind != "c")
     how = (options.method, options.order, machine, dtype.itemsize, dots)
-    walk = find_walk(start, transform, *how, even=True, real=real)
+    goal = goal_of(start, transform, options.order, options.out_spec, axis_sizes(mesh))
+    walk = find_walk(start, transform, *how, even=start.even, goal=goal, real=real)
     return formed(applied(arrays, walk, sources, mesh, machine.chip, dtype, planes))
 
 
-def extents(arrays: tuple[Array, ...], options: Options) -> tuple[int, ...]:
+def moved(y: Any, out_spec: Spec | None) -> Any:
+    """A result, or its planes, sharded as `out_spec` says; as it is without one.
+
+    Raises:
+        ValueError, TypeError: the spec does not fit.
+    """
+    if out_spec is None:
+        return y
+    return transformed(received(y), Transform((), (), 1.0), Options(out_spec=out_spec), planes=is_planes(y))
+
+
+def extents(arrays: tuple[Any, ...], options: Options) -> tuple[int, ...]:
     """Shape of the whole array; inside a caller's shard_map what is given is a block of it.
 
     Raises:
@@ -159,23 +195,30 @@ def extents(arrays: tuple[Array, ...], options: Options) -> tuple[int, ...]:
 
 
 def applied(
-    arrays: tuple[Array, ...],
+    arrays: tuple[Any, ...],
     walk: Walk,
     sources: tuple[Any, ...],
     mesh: AnyMesh | None,
     chip: Chip,
     dtype: np.dtype,
     planes: bool | None = None,
-) -> tuple[Array, ...]:
-    """A walk with its operands made from their sources, on stored arrays: two are planes, and one may be."""
-    planes = len(arrays) == 2 if planes is None else planes
+    home: AnyMesh | None = None,
+) -> tuple[Any, ...]:
+    """A walk with its operands made from their sources, on arrays: two are planes, and one may be.
+
+    Results that have padding say so, and are at `home`: the mesh outside of a caller's shard_map.
+    """
+    first, planes = arrays[0], len(arrays) == 2 if planes is None else planes
+    lead, home = (first.lead, first.home) if isinstance(first, PaddedArray) else (None, home or mesh)
+    arrays = tuple(map(stored_of, arrays))
     if planes and not walk.real and len(arrays) == 1:  # the plane of a real array, for a walk of complex ones
         arrays = (*arrays, jnp.zeros_like(arrays[0]))
     walk, operands = furnish(walk, sources, chip.name, real_dtype(dtype))
     traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((arrays, operands)))
     whole = not planes and arrays[0].dtype == dtype
     compiled_with = () if traced else walk.compiler_options(dtype.itemsize, chip, whole)
-    return _program(compiled_with)(arrays, operands, walk, mesh, dtype, planes)
+    found = _program(compiled_with)(arrays, operands, walk, mesh, dtype, planes)
+    return tuple(padded(y, walk.end, home, lead) for y in found)
 
 
 def formed(arrays: tuple[Array, ...]) -> Any:
@@ -212,13 +255,15 @@ def walked(
     if isinstance(mesh, Mesh) and set(mesh.axis_types) == {AxisType.Auto}:
         # Nothing moves: this shows JAX the mesh, which it does not find inside our operator where x is a constant.
         arrays = jax.lax.with_sharding_constraint(arrays, NamedSharding(mesh, walk.start.spec))
+    seen = mapped_axes(mesh)
+    arrays = tuple(without_padding(x, walk.start, seen) for x in arrays)  # nor in what a gradient brings back
     for part in walk.stages() if differentiable(walk) else (walk,):
-        arrays = tuple(bind(arrays, part, mesh, planes, stored(part, operands, mapped_axes(mesh))))
-    return arrays
+        arrays = tuple(bind(arrays, part, mesh, planes, stored(part, operands, seen)))
+    return tuple(without_padding(y, walk.end, seen) for y in arrays)
 
 
-def _array(a: Any) -> Array:
-    if isinstance(a, jax.Array):
+def _array(a: Any) -> Any:
+    if isinstance(a, jax.Array | PaddedArray):
         check_numeric(a.dtype)
         return a
     array = np.asarray(a)
@@ -226,13 +271,17 @@ def _array(a: Any) -> Array:
     return jnp.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
 
 
-def _check_known(start: Layout, after: Layout, order: str, mesh: AnyMesh | None) -> None:
+def _check_known(start: Layout, after: Layout, options: Options, mesh: AnyMesh | None) -> None:
     """Raises ValueError where the result would not lie as the array came, which is all that out_specs can know."""
     cut = mapped_axes(mesh) & start.cutting
     remedy = "call a mf.plan(...) inside, whose out_layout tells the out_specs, or transform outside of shard_map"
-    check(not cut or order != "any", f"order 'any' inside shard_map leaves a layout that out_specs must know: {remedy}")
+    free = options.order != "any" and options.out_spec is None
     check(
-        not cut or after.even,
+        not cut or free,
+        f"order 'any' and out_spec= inside shard_map change a layout that it has fixed: {remedy}",
+    )
+    check(
+        not cut or after.even or not start.even,
         f"the result of shape {after.shape} is not divided by spec {start.spec}, and mesh axes cannot move to other "
         f"dimensions inside shard_map: choose s= that divides, {remedy}",
     )
@@ -242,5 +291,6 @@ def _machine(x: Array, mesh: AnyMesh | None) -> Machine:
     """The machine that holds the array."""
     if mesh is not None:
         return machine_of(mesh)
+    x = stored_of(x)
     platform = jax.default_backend() if isinstance(x, jax.core.Tracer) else next(iter(x.devices())).platform
     return Machine(chip_for(platform))

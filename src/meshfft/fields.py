@@ -9,19 +9,19 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 from jax import Array
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from .arguments import integers
-from .dispatch import PROGRAMS, Options, formed, is_planes, received, setting
+from .dispatch import PROGRAMS, Options, PlanePair, is_planes, received, setting
 from .dtypes import complex_dtype, real_dtype
 from .errors import check
 from .hardware import CompilerOptions
 from .holding import check_blocks
 from .layout import AnyMesh, Spec, axis_sizes, mapped_axes
+from .padded import mapped
 from .plan import Plan
-from .planes import join, split
+from .planes import join
 from .planning import plan
 from .storage import put
 
@@ -29,7 +29,7 @@ from .storage import put
 class Field(NamedTuple):
     """A real or complex array, and the plan of its spectrum."""
 
-    array: Array
+    array: Any
     plan: Plan
 
 
@@ -49,12 +49,12 @@ def field(
     arrays = received(x)
     start, mesh, *_ = setting(arrays, Options(spec=spec))
     x = joined(arrays)
-    if isinstance(mesh, AbstractMesh) and jax.typeof(x).sharding.mesh.empty:
+    if isinstance(mesh, AbstractMesh) and start.even and jax.typeof(x).sharding.mesh.empty:
         x = placed(x, mesh, start.spec)  # a constant, whose mesh only the context shows
     axes = None if axes is None else integers(axes, "axes")
     check(axes is None or len(axes) > 0, "axes is empty: give one axis at least, or None for all")
     check(x.ndim > 0, "the array is a single number: give one with a dimension at least")
-    kind = "fft" if jnp.iscomplexobj(x) else "rfft"
+    kind = "fft" if x.dtype.kind == "c" else "rfft"
     # Where some mesh axes are mapped and others not, the mapped ones cut first, which not every layout has.
     partly = mapped_axes(mesh) and mapped_axes(mesh) != set(axis_sizes(mesh))
     how: dict[str, Any] = {"s": s, "axes": axes, "norm": norm, "kind": kind, "order": "natural" if partly else "any"}
@@ -77,17 +77,17 @@ def placed(x: Array, mesh: AnyMesh, spec: PartitionSpec) -> Array:
     return (jax.reshard if AxisType.Explicit in mesh.axis_types else jax.lax.with_sharding_constraint)(x, sharding)
 
 
-def joined(arrays: tuple[Array, ...]) -> Array:
+def joined(arrays: tuple[Any, ...]) -> Any:
     """An array, or the complex one that has these planes."""
     if len(arrays) == 1:
         return arrays[0]
     real = real_dtype(complex_dtype(arrays[0].dtype, None))
-    return join(tuple(plane.astype(real) for plane in arrays))
+    return mapped(lambda *planes: join(tuple(plane.astype(real) for plane in planes)), *arrays)
 
 
-def in_form_of(x: Any, y: Array) -> Any:
+def in_form_of(x: Any, y: Any) -> Any:
     """A result in the form that an argument came in: as planes, where it came as two."""
-    return formed(split(y)) if is_planes(x) and len(x) == 2 else y
+    return PlanePair(y.real, y.imag) if is_planes(x) and len(x) == 2 else y
 
 
 def in_one(work: Callable[..., Any], plan: Plan, *values: Any, beside: int = 0) -> Any:

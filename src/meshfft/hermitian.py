@@ -6,17 +6,16 @@ then move to another dimension.
 """
 
 from collections.abc import Sequence
-
-from jax import Array
-from jax.typing import ArrayLike
+from typing import Any
 
 from .calls import called, one
 from .dispatch import Options
 from .layout import Spec
+from .padded import AnyArray
 
 
 def rfftn(
-    a: ArrayLike,
+    a: AnyArray,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
     norm: str | None = None,
@@ -24,8 +23,9 @@ def rfftn(
     method: str = "auto",
     order: str = "natural",
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
-) -> Array:
+) -> Any:
     """The discrete Fourier transform of a real array, as numpy.fft.rfftn: half of the spectrum, for the rest is known.
 
         X[k_1, ..., k_d] = scale sum_n a[n] exp(-2 pi i sum_j k_j n_j / N_j),   k_d = 0 ... N_d // 2
@@ -33,7 +33,7 @@ def rfftn(
     Args:
         a: a sharded, replicated or single-device real array, or a tuple (a,), whose spectrum comes as planes (re, im).
         s, axes, norm: as numpy.fft.rfftn; the last axis is the halved one.
-        method, order, spec, precision: as `fftn`.
+        method, order, spec, out_spec, precision: as `fftn`.
 
     Returns:
         The half spectrum, of NumPy's shape. It is sharded as the array came where N_d // 2 + 1 still divides; else the
@@ -49,11 +49,11 @@ def rfftn(
     >>> mf.rfftn(jnp.ones((2, 4))).real.tolist()
     [[8.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
-    return called(a, "rfft", False, s, axes, norm, Options(method, order, spec, precision))
+    return called(a, "rfft", False, s, axes, norm, Options(method, order, spec, precision, out_spec))
 
 
 def rfft2(
-    a: ArrayLike,
+    a: AnyArray,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = (-2, -1),
     norm: str | None = None,
@@ -61,14 +61,15 @@ def rfft2(
     method: str = "auto",
     order: str = "natural",
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
-) -> Array:
+) -> Any:
     """`rfftn` over the last two dimensions, as numpy.fft.rfft2."""
-    return called(a, "rfft", False, s, axes, norm, Options(method, order, spec, precision))
+    return called(a, "rfft", False, s, axes, norm, Options(method, order, spec, precision, out_spec))
 
 
 def rfft(
-    a: ArrayLike,
+    a: AnyArray,
     n: int | None = None,
     axis: int = -1,
     norm: str | None = None,
@@ -76,14 +77,23 @@ def rfft(
     method: str = "auto",
     order: str = "natural",
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
-) -> Array:
+) -> Any:
     """`rfftn` along one dimension, as numpy.fft.rfft."""
-    return called(a, "rfft", False, one(n, "n"), one(axis, "axis"), norm, Options(method, order, spec, precision))
+    return called(
+        a,
+        "rfft",
+        False,
+        one(n, "n"),
+        one(axis, "axis"),
+        norm,
+        Options(method, order, spec, precision, out_spec),
+    )
 
 
 def irfftn(
-    a: ArrayLike,
+    a: AnyArray,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
     norm: str | None = None,
@@ -91,8 +101,9 @@ def irfftn(
     method: str = "auto",
     order: str = "natural",
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
-) -> Array:
+) -> Any:
     """The inverse of `rfftn`, as numpy.fft.irfftn: a real array of its half spectrum.
 
         a[n] = scale sum over all k of X[k] exp(+2 pi i k n / N),   X[N - k] the conjugate of X[k]
@@ -100,7 +111,7 @@ def irfftn(
     Args:
         a: the half spectrum, or its planes (re, im).
         s: lengths of the result; by default 2 (m - 1) for m numbers along the last axis, so odd lengths need it.
-        axes, norm, method, order, spec, precision: as `rfftn`.
+        axes, norm, method, order, spec, out_spec, precision: as `rfftn`.
 
     Returns:
         The real array. Imaginary parts that no real array's spectrum has (of X[0], and X[N/2]) are ignored, as NumPy
@@ -109,11 +120,11 @@ def irfftn(
     Raises:
         ValueError, TypeError: as `rfftn`.
     """
-    return called(a, "rfft", True, s, axes, norm, Options(method, order, spec, precision))
+    return called(a, "rfft", True, s, axes, norm, Options(method, order, spec, precision, out_spec))
 
 
 def irfft2(
-    a: ArrayLike,
+    a: AnyArray,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = (-2, -1),
     norm: str | None = None,
@@ -121,14 +132,15 @@ def irfft2(
     method: str = "auto",
     order: str = "natural",
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
-) -> Array:
+) -> Any:
     """`irfftn` over the last two dimensions, as numpy.fft.irfft2."""
-    return called(a, "rfft", True, s, axes, norm, Options(method, order, spec, precision))
+    return called(a, "rfft", True, s, axes, norm, Options(method, order, spec, precision, out_spec))
 
 
 def irfft(
-    a: ArrayLike,
+    a: AnyArray,
     n: int | None = None,
     axis: int = -1,
     norm: str | None = None,
@@ -136,14 +148,23 @@ def irfft(
     method: str = "auto",
     order: str = "natural",
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
-) -> Array:
+) -> Any:
     """`irfftn` along one dimension, as numpy.fft.irfft; n is the length of the result."""
-    return called(a, "rfft", True, one(n, "n"), one(axis, "axis"), norm, Options(method, order, spec, precision))
+    return called(
+        a,
+        "rfft",
+        True,
+        one(n, "n"),
+        one(axis, "axis"),
+        norm,
+        Options(method, order, spec, precision, out_spec),
+    )
 
 
 def hfftn(
-    a: ArrayLike,
+    a: AnyArray,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
     norm: str | None = None,
@@ -151,19 +172,20 @@ def hfftn(
     method: str = "auto",
     order: str = "natural",
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
-) -> Array:
+) -> Any:
     """The real spectrum of an array given by half: a[-n] is the conjugate of a[n], as scipy.fft.hfftn.
 
         X[k] = scale sum over all n of a[n] exp(-2 pi i k n / N)
 
     `irfftn` with the other sign; arguments, result and cost are those of `irfftn`.
     """
-    return called(a, "hfft", False, s, axes, norm, Options(method, order, spec, precision))
+    return called(a, "hfft", False, s, axes, norm, Options(method, order, spec, precision, out_spec))
 
 
 def hfft2(
-    a: ArrayLike,
+    a: AnyArray,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = (-2, -1),
     norm: str | None = None,
@@ -171,14 +193,15 @@ def hfft2(
     method: str = "auto",
     order: str = "natural",
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
-) -> Array:
+) -> Any:
     """`hfftn` over the last two dimensions, as scipy.fft.hfft2."""
-    return called(a, "hfft", False, s, axes, norm, Options(method, order, spec, precision))
+    return called(a, "hfft", False, s, axes, norm, Options(method, order, spec, precision, out_spec))
 
 
 def hfft(
-    a: ArrayLike,
+    a: AnyArray,
     n: int | None = None,
     axis: int = -1,
     norm: str | None = None,
@@ -186,14 +209,23 @@ def hfft(
     method: str = "auto",
     order: str = "natural",
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
-) -> Array:
+) -> Any:
     """`hfftn` along one dimension, as numpy.fft.hfft."""
-    return called(a, "hfft", False, one(n, "n"), one(axis, "axis"), norm, Options(method, order, spec, precision))
+    return called(
+        a,
+        "hfft",
+        False,
+        one(n, "n"),
+        one(axis, "axis"),
+        norm,
+        Options(method, order, spec, precision, out_spec),
+    )
 
 
 def ihfftn(
-    a: ArrayLike,
+    a: AnyArray,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
     norm: str | None = None,
@@ -201,14 +233,15 @@ def ihfftn(
     method: str = "auto",
     order: str = "natural",
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
-) -> Array:
+) -> Any:
     """The inverse of `hfftn`, as scipy.fft.ihfftn: `rfftn` with the other sign, and scaled as an inverse."""
-    return called(a, "hfft", True, s, axes, norm, Options(method, order, spec, precision))
+    return called(a, "hfft", True, s, axes, norm, Options(method, order, spec, precision, out_spec))
 
 
 def ihfft2(
-    a: ArrayLike,
+    a: AnyArray,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = (-2, -1),
     norm: str | None = None,
@@ -216,14 +249,15 @@ def ihfft2(
     method: str = "auto",
     order: str = "natural",
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
-) -> Array:
+) -> Any:
     """`ihfftn` over the last two dimensions, as scipy.fft.ihfft2."""
-    return called(a, "hfft", True, s, axes, norm, Options(method, order, spec, precision))
+    return called(a, "hfft", True, s, axes, norm, Options(method, order, spec, precision, out_spec))
 
 
 def ihfft(
-    a: ArrayLike,
+    a: AnyArray,
     n: int | None = None,
     axis: int = -1,
     norm: str | None = None,
@@ -231,7 +265,16 @@ def ihfft(
     method: str = "auto",
     order: str = "natural",
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
-) -> Array:
+) -> Any:
     """`ihfftn` along one dimension, as numpy.fft.ihfft."""
-    return called(a, "hfft", True, one(n, "n"), one(axis, "axis"), norm, Options(method, order, spec, precision))
+    return called(
+        a,
+        "hfft",
+        True,
+        one(n, "n"),
+        one(axis, "axis"),
+        norm,
+        Options(method, order, spec, precision, out_spec),
+    )

@@ -4,35 +4,41 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import Array
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
 from .bring import settled
 from .errors import check
-from .layout import AnyMesh, Layout, mapped_axes
+from .layout import AnyMesh, Layout, axis_sizes, mapped_axes
+from .padded import PaddedArray
 from .placement import standing
 from .storage import shard
 
 
-def taken(x: Any, layout: Layout, mesh: AnyMesh | None) -> Array:
-    """The array stored in a layout, a NumPy one put on the mesh first, or an error that says how to store it so.
+def taken(x: Any, layout: Layout, mesh: AnyMesh | None) -> Any:
+    """The array in a layout, a NumPy one put on the mesh first, or an error that says how to shard it so.
 
     Raises:
         ValueError: another shape or sharding, or a mesh that is only described.
     """
+    if isinstance(x, PaddedArray):
+        return _taken_padded(x, layout, mesh)
     remedy = f"mf.shard(x, plan.mesh, {layout.spec})"
-    if mapped := mapped_axes(standing(mesh)):
-        block = layout.within(mapped)
-        check(np.shape(x) == block, f"the array has shape {np.shape(x)}, inside shard_map the plan takes {block}")
-        return jax.numpy.asarray(x)
     if not isinstance(x, jax.Array):
         check(np.shape(x) == layout.shape, f"the array has shape {np.shape(x)}, the plan takes {layout.shape}")
         x = shard(np.asarray(x), mesh, layout.spec) if isinstance(mesh, Mesh) else jax.numpy.asarray(x)
-    if x.shape == layout.shape != layout.storage:
+        if isinstance(x, PaddedArray):
+            return x
+    if not layout.even:
+        what = "it cannot be told from data" if x.shape != layout.shape else "its sizes do not divide"
         raise ValueError(
-            f"the array has its logical shape {x.shape}, the plan takes it stored as {layout.storage}: use {remedy}"
+            f"the plan takes {layout.shape} padded to {layout.storage}, the array has shape {x.shape} and "
+            f"{what}: use {remedy} of the logical array, or a padded one's y.like(x)"
         )
-    check(x.shape == layout.storage, f"the array has shape {x.shape}, the plan takes {layout.storage}")
+    if mapped := mapped_axes(standing(mesh)):
+        block = layout.within(mapped)
+        check(np.shape(x) == block, f"the array has shape {np.shape(x)}, inside shard_map the plan takes {block}")
+        return x
+    check(x.shape == layout.shape, f"the array has shape {x.shape}, the plan takes {layout.shape}")
     described = mesh is not None and not isinstance(mesh, Mesh) and jax.typeof(x).sharding.mesh.empty
     check(not described, "the plan's mesh is only described: plan with a jax.sharding.Mesh of real devices to run it")
     shown = jax.typeof(x).sharding if isinstance(x, jax.core.Tracer) else x.sharding
@@ -43,3 +49,18 @@ def taken(x: Any, layout: Layout, mesh: AnyMesh | None) -> Array:
         found = getattr(x.sharding, "spec", type(x.sharding).__name__)
         check(same, f"the array is sharded as {found}, the plan takes {layout.spec} on its mesh: use {remedy}")
     return settled(x, mesh, layout.spec) if mesh is not None and isinstance(x, jax.core.Tracer) else x
+
+
+def _taken_padded(x: PaddedArray, layout: Layout, mesh: AnyMesh | None) -> PaddedArray:
+    seen = layout.within(mapped_axes(standing(mesh)))
+    same = x.layout == layout and np.shape(x.stored) == seen
+    check(
+        same,
+        f"the array has shape {x.shape} cut as {x.spec} and stored as {np.shape(x.stored)}, the plan takes "
+        f"{layout.shape} cut as {layout.spec} and stored as {seen}: give it such a one, by mf.shard or out_spec=",
+    )
+    check(
+        axis_sizes(x.mesh) == axis_sizes(mesh),
+        f"the array lies on mesh {axis_sizes(x.mesh)}, the plan is for {axis_sizes(mesh)}: use one mesh",
+    )
+    return x

@@ -13,10 +13,12 @@ import jax.numpy as jnp
 from jax import Array
 from jax.sharding import Mesh
 
+from .dispatch import moved
 from .dtypes import real_dtype
 from .errors import check
 from .fields import field, in_form_of, placed
 from .layout import Spec, mapped_axes
+from .padded import PaddedArray, mapped, stored_of
 from .placement import standing
 from .plan import Plan
 from .wavenumbers import spec_along, wavenumbers
@@ -30,6 +32,7 @@ def multiply_spectrum(
     lengths: Sequence[float] | None = None,
     odd: bool = False,
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
 ) -> Any:
     """A periodic sharded array with its spectrum multiplied by a function of the wavenumbers.
 
@@ -46,16 +49,17 @@ def multiply_spectrum(
 
     Args:
         x: a sharded, replicated or single-device array of samples of a periodic function, or its planes (re, im).
-        f: called with an array of wavenumbers for each axis, laid out as the spectrum, which broadcast against one
-            another: it returns the factors, in any shape that broadcasts to the spectrum's, or a tuple, or any pytree,
-            of them. Of a real array half of the spectrum is there, whose last k is never negative: f(-k) has to be the
-            conjugate of f(k), or y were not real. Nothing checks that; make the array complex where it is not so. f may
-            use arrays from outside, traced ones too, and is differentiated in them.
+        f: called with an array of wavenumbers for each axis, as the spectrum is stored, 0 in its padding; they
+            broadcast against one another. It returns the factors, in any shape that broadcasts to the spectrum's, or a
+            tuple, or any pytree, of them. Of a real array half of the spectrum is there, whose last k is never
+            negative: f(-k) has to be the conjugate of f(k), or y were not real. Nothing checks that; make the array
+            complex where it is not so. f may use arrays from outside, traced ones too, and is differentiated in them.
         axes: the dimensions to transform; None means all. f is called with their wavenumbers in this order.
         lengths: the period along each axis; None means as many as there are samples, which are 1 apart.
         odd: call f(k_1, ..., k_d, odd=(q_1, ..., q_d)), where q is k but 0 at the Nyquist frequency: use q in what is
             odd in k, such as 1j * q, and k in what is even (see `wavenumbers`).
         spec: the array's PartitionSpec, needed only inside `jit` under Auto mesh axes, where JAX hides it.
+        out_spec: the PartitionSpec of the results; None means that of the array.
 
     Returns:
         The product, sharded as the array came; real where it is real. One for each of several factors, in their tree.
@@ -81,12 +85,17 @@ def multiply_spectrum(
         bool(jax.tree.leaves(factors)), f"f made {factors!r}: let it return a factor, or a tuple of factors", TypeError
     )
     spectrum = plan(array)
-    return jax.tree.map(lambda factor: in_form_of(x, plan.inverse(_times(spectrum, factor, plan))), factors)
+
+    def result(factor: Any) -> Any:
+        y = mapped(lambda stored: _times(stored, stored_of(factor), plan), spectrum)
+        return moved(in_form_of(x, plan.inverse(y)), out_spec)
+
+    return jax.tree.map(result, factors, is_leaf=lambda part: isinstance(part, PaddedArray))
 
 
 def _grids(plan: Plan, lengths: Any, odd: bool) -> tuple[Array, ...]:
     """The wavenumbers along each axis, cut as the spectrum is, within `jit` too, lest products of them be whole."""
-    mesh, lines = standing(plan.mesh), wavenumbers(plan, lengths, odd=odd)
+    mesh, lines = standing(plan.mesh), tuple(map(stored_of, wavenumbers(plan, lengths, odd=odd)))
     if mesh is None or isinstance(mesh, Mesh) or mapped_axes(mesh) or not isinstance(lines[0], jax.core.Tracer):
         return lines
     specs = (spec_along(plan.out_layout, dim) for dim in plan.transform.dims)

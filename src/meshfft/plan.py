@@ -10,7 +10,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import Array
 from jax.sharding import AbstractMesh
 
 from .arguments import Transform
@@ -21,6 +20,7 @@ from .holding import check_blocks
 from .intake import taken
 from .layout import AnyMesh, Layout, axis_sizes, mapped_axes
 from .machine import Machine, Seconds
+from .padded import stored_of
 from .placement import standing
 from .points import Points
 from .quantities import quantity
@@ -156,11 +156,14 @@ class Plan:
             stages.append(dataclasses.replace(self, walk=walk, transform=part, points=points))
         return tuple(stages)
 
-    def __call__(self, x: Any) -> Array:
-        """The transform of an array stored in `in_layout`; a NumPy array of `shape` is put on the mesh first."""
+    def __call__(self, x: Any) -> Any:
+        """The transform of an array in `in_layout`; a NumPy array of `shape` is put on the mesh first.
+
+        Where sizes do not divide, arrays are PaddedArrays, as `mf.shard` makes them.
+        """
         return self._run(self.walk, x)
 
-    def inverse(self, y: Any) -> Array:
+    def inverse(self, y: Any) -> Any:
         """The input whose transform is y, by the walk reversed; what `s` cropped away comes back as zeros.
 
         Raises:
@@ -183,7 +186,7 @@ class Plan:
         weights = Weights(tikhonov, truncation)
         return solution(arrays, self.in_layout, self.transform, points, weights, self.method, setting)
 
-    def adjoint(self, y: Any) -> Array:
+    def adjoint(self, y: Any) -> Any:
         """The conjugate transpose: <plan(x), y> = <x, plan.adjoint(y)>."""
         return self._run(_adjoint(self.walk), y)
 
@@ -264,14 +267,15 @@ class Plan:
             check(fits, f"the plan takes a real array, this is {found}: give its real part", TypeError)
         mesh, chip = self._mesh_of(arrays[0]), self.machine.chip
         check_blocks(arrays[0], walk.end, real_dtype(self.dtype).itemsize, mesh, "the result")
-        return formed(applied(arrays, walk, self.points, mesh, chip, self.dtype, planes))
+        return formed(applied(arrays, walk, self.points, mesh, chip, self.dtype, planes, self.mesh))
 
-    def _all_placed(self, layout: Layout, x: Any) -> tuple[Array, ...]:
+    def _all_placed(self, layout: Layout, x: Any) -> tuple[Any, ...]:
         return tuple(taken(part, layout, self.mesh) for part in parts(x))
 
-    def _mesh_of(self, x: Array) -> AnyMesh | None:
+    def _mesh_of(self, x: Any) -> AnyMesh | None:
         """The plan's mesh, as it stands inside a caller's shard_map; where it is only described, that of the array."""
         mesh = standing(self.mesh)
+        x = stored_of(x)
         return jax.typeof(x).sharding.mesh if isinstance(mesh, AbstractMesh) and not mapped_axes(mesh) else mesh
 
 

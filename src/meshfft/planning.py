@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jax.sharding import AbstractMesh, Mesh
+from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 from jax.typing import DTypeLike
 
 from .arguments import Transform, check_once, integers, natural_dtype, resolve, transform_of
-from .choice import find_walk
+from .choice import find_walk, goal_of
 from .dtypes import complex_dtype, dots_of
 from .entries import entries
 from .errors import check
@@ -40,6 +40,7 @@ def plan(
     points: Points | Sequence[Points | None] | None = None,
     precision: str | None = None,
     multiplications: int | None = None,
+    out_spec: Spec | None = None,
     topology: str | Topology | None = None,
 ) -> Plan:
     """Finds the cheapest walk for a transform, without an array and without a device.
@@ -54,6 +55,7 @@ def plan(
         kind, inverse: "fft", "rfft", "hfft", "dct-1" to "dct-4" or "dst-1" to "dst-4", or its inverse.
         method, order: as `fftn`.
         points, precision, multiplications: as `kdftn`; points exclude `s` and `inverse`.
+        out_spec: the result's spec, where it is not to lie as the array comes; excludes order "any".
         topology: a machine without its devices, as "v3:32x32": chip, and chips along each axis; on its best mesh.
 
     Returns:
@@ -66,9 +68,36 @@ def plan(
     dtype = dtype or natural_dtype(kind)
     how = {"dtype": dtype, "method": method, "order": order, "precision": precision, "multiplications": multiplications}
     if topology is not None and mesh is None:
-        check(spec is None, f"spec {spec} names mesh axes: give a mesh too, or leave both free")
+        named_axes = spec if out_spec is None else out_spec
+        check(named_axes is None, f"spec {named_axes} names mesh axes: give a mesh too, or leave both free")
         return ranked(shape, topology, **dict(zip(WHAT, what, strict=True)), **how)[0]
-    return _planned(shape, mesh, spec, what, topology, **how)
+    return _planned(shape, mesh, spec, what, topology, out_spec=out_spec, **how)
+
+
+def out_spec(
+    shape: Sequence[int], *, mesh: Mesh | AbstractMesh | None = None, spec: Spec | None = None, **options: Any
+) -> PartitionSpec:
+    """The PartitionSpec that a function gives its result: for code under Auto mesh axes, where JAX hides it.
+
+    Where the mesh axes do not divide the result, functions move some of them to another dimension; a plan does not.
+
+    Args:
+        shape: the array's shape.
+        mesh, spec: the mesh, and the array's spec on it.
+        options: as `plan`: kind="rfft" says `rfftn`, inverse=True with it `irfftn`; `s`, `axes`, `method` and so on.
+
+    Raises:
+        ValueError, TypeError: as `plan`.
+
+    >>> import jax, meshfft as mf
+    >>> mf.out_spec((8, 8, 8), mesh=jax.sharding.AbstractMesh((2, 2), ("x", "y")), spec=("x", None, "y"), kind="rfft")
+    PartitionSpec(('y', 'x'), None, None)
+    """
+    kept = plan(shape, mesh=mesh, spec=spec, **options)
+    start, transform = kept.in_layout, kept.transform
+    goal = goal_of(start, transform, kept.order, options.get("out_spec"), axis_sizes(mesh))
+    how = (kept.method, kept.order, kept.machine, kept.dtype.itemsize, kept.dots)
+    return find_walk(start, transform, *how, even=start.even, goal=goal, real=kept.walk.real).end.spec
 
 
 def ranked(shape: Sequence[int], topology: str | Topology, **options: Any) -> list[Plan]:
@@ -114,6 +143,7 @@ def _planned(
     order: Any,
     precision: Any,
     multiplications: Any,
+    out_spec: Spec | None = None,
 ) -> Plan:
     """The plan for one mesh; on a torus, with its devices in the order that is cheaper."""
     complex_type, sizes = complex_dtype(np.dtype(dtype), precision), axis_sizes(mesh)
@@ -121,8 +151,11 @@ def _planned(
     start = from_spec(shape, sizes, _default_spec(len(shape), sizes) if spec is None else spec)
     dots, real = dots_of(np.dtype(dtype), precision, multiplications), transform.takes_real(np.dtype(dtype).kind != "c")
 
+    goal = None if out_spec is None else goal_of(start, transform, order, out_spec, sizes)
+
     def on(machine: Machine) -> Plan:
-        walk = find_walk(start, transform, method, order, machine, complex_type.itemsize, dots, real=real)
+        how = (method, order, machine, complex_type.itemsize, dots)
+        walk = find_walk(start, transform, *how, goal=goal, real=real)
         return Plan(walk, transform, mesh, complex_type, method, order, machine, dots, samples)
 
     if topology is None:

@@ -23,6 +23,7 @@ from .errors import check
 from .fields import check_whole, field, in_one, joined
 from .holding import Room, check_held, host, room
 from .layout import Spec
+from .padded import stored_of
 from .plan import Plan
 from .planes import scaled
 from .spectral import squares
@@ -186,10 +187,10 @@ def _edges(bins: Any, unit: float, largest: float, where: Room) -> np.ndarray:
 
 
 def _binned(
-    plan: Plan, x: Array, others: Sequence[Array], squares: Any, weights: Any, edges: Array, middles: Array
+    plan: Plan, x: Any, others: Sequence[Any], squares: Any, weights: Any, edges: Array, middles: Array
 ) -> tuple[Array, Array, Array]:
     """Mean wavenumber in units of the least, mean power, and counts."""
-    product = _product([plan(x) for x in (x, *others)], plan.walk.real)
+    product = _product([stored_of(plan(x)) for x in (x, *others)], plan.walk.real)
     sums, roots, counts = binned(product, squares, weights, edges, plan.out_layout, plan.mesh)
     some = jnp.maximum(counts, 1)
     return jnp.where(counts > 0, roots / some, middles), scaled(sums, 1 / some), counts

@@ -1,10 +1,11 @@
 """The paper's KDFT: samples anywhere on the z-plane, by dense products over the one-shuffle ring."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 from .arguments import resolve_once
-from .dispatch import Options, extents, is_planes, received, setting, transformed
+from .dispatch import Options, extents, is_planes, moved, received, setting, transformed
 from .dtypes import complex_dtype
 from .entries import entries
 from .errors import check
@@ -20,6 +21,7 @@ def kdftn(
     axes: Sequence[int] | None = None,
     norm: str | None = None,
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
     multiplications: int | None = None,
 ) -> Any:
@@ -54,7 +56,7 @@ def kdftn(
     >>> mf.kdftn(jnp.ones(4), mf.Points.turns([0.0, 0.25])).real.round(3).tolist()
     [4.0, 0.0]
     """
-    arrays, options = received(x), Options("kdft", "natural", spec, precision, multiplications)
+    arrays, options = received(x), Options("kdft", "natural", spec, precision, out_spec, multiplications)
     shape = extents(arrays, options)
     dims, _ = resolve_once(shape, None, axes)
     chosen = entries(points, dims)
@@ -72,6 +74,7 @@ def ikdftn(
     tikhonov: float | None = None,
     truncation: float | None = None,
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
     multiplications: int | None = None,
 ) -> Solution:
@@ -89,24 +92,24 @@ def ikdftn(
         axes, norm: of the transform to invert.
         tikhonov: minimise ||V x - X||^2 + (tikhonov sigma_max)^2 ||x||^2 along each axis instead.
         truncation: leave out singular values below this part of the largest.
-        spec, precision, multiplications: as `kdftn`.
+        spec, out_spec, precision, multiplications: as `kdftn`.
 
     Returns:
         A Solution: `value`, `residual`, `conditions` of the axes, their product `condition`, and `methods`.
 
     Raises:
-        ValueError: as `kdftn`; fewer samples than unknowns or a condition number that leaves no digit, without weights;
-            sizes that the mesh does not divide (`plan(...).solve` takes those).
+        ValueError: as `kdftn`; fewer samples than unknowns or a condition number that leaves no digit, without weights.
 
     Costs O(N^3) an axis on the host, once, and four dense transforms. Source: section III-A of the paper.
     """
     arrays = received(X)
-    where = setting(arrays, Options("kdft", "natural", spec, precision, multiplications))
+    where = setting(arrays, Options("kdft", "natural", spec, precision, None, multiplications))
     dims, sizes = resolve_once(where.start.shape, s, axes)
     chosen = tuple(p or Points.uniform(where.start.shape[d]) for p, d in zip(entries(points, dims), dims, strict=True))
     goal = _goal(where.start, dims, sizes, chosen)
     forward = sampled(goal.shape, dims, chosen, norm, where.dtype)
-    return solution(arrays, goal, forward, chosen, Weights(tikhonov, truncation), "kdft", where)
+    found = solution(arrays, goal, forward, chosen, Weights(tikhonov, truncation), "kdft", where)
+    return dataclasses.replace(found, value=moved(found.value, out_spec))
 
 
 def _goal(start: Layout, dims: tuple[int, ...], sizes: tuple[int, ...], points: tuple[Points, ...]) -> Layout:
@@ -118,6 +121,4 @@ def _goal(start: Layout, dims: tuple[int, ...], sizes: tuple[int, ...], points: 
             f"axis {dim} has {start.shape[dim]} samples and {taken.size} points: give one for each",
         )
         goal = goal.resize(dim, size)
-    text = f"the mesh does not divide the {sizes} unknowns of spec {start.spec}: use mf.plan(...).solve, which pads"
-    check(goal.even, text)
     return goal

@@ -44,6 +44,7 @@ def apply_separable(
     *,
     axes: Sequence[int] | None = None,
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
     precision: str | None = None,
     multiplications: int | None = None,
 ) -> Any:
@@ -56,7 +57,7 @@ def apply_separable(
             Points (its Vandermonde matrix), or None to leave that dimension alone.
         x: a sharded, replicated or single-device array, or a tuple of planes (re, im).
         axes: the dimensions of the matrices; None means all.
-        spec, precision, multiplications: as `kdftn`.
+        spec, out_spec, precision, multiplications: as `kdftn`.
 
     Returns:
         The product, sharded as the array came where sizes still divide; real where everything is.
@@ -70,7 +71,7 @@ def apply_separable(
     >>> mf.apply_separable([jnp.ones((1, 3)), None], jnp.ones((3, 2))).tolist()
     [[3.0, 3.0]]
     """
-    arrays, options = received(x), Options("kdft", "natural", spec, precision, multiplications)
+    arrays, options = received(x), Options("kdft", "natural", spec, precision, out_spec, multiplications)
     shape = extents(arrays, options)
     dims, _ = resolve_once(shape, None, axes)
     pairs = [(d, _source(m, d)) for d, m in zip(dims, _listed(matrices, len(dims)), strict=True) if m is not None]

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-from jax.typing import ArrayLike
 
 from .arguments import dims_of
-from .dispatch import formed, located, received, walked
+from .dispatch import formed, located, moved, received, walked
 from .dtypes import check_numeric
 from .errors import check
 from .layout import Layout, Spec
+from .padded import AnyArray, mapped
 from .steps import Roll
 from .walk import Walk
 
@@ -23,7 +23,11 @@ _program = jax.jit(walked, static_argnums=(1, 2, 3))
 
 
 def fftshift(
-    x: ArrayLike | tuple[ArrayLike, ArrayLike], axes: int | Sequence[int] | None = None, *, spec: Spec | None = None
+    x: AnyArray,
+    axes: int | Sequence[int] | None = None,
+    *,
+    spec: Spec | None = None,
+    out_spec: Spec | None = None,
 ) -> Any:
     """Moves zero frequency to the middle of a sharded spectrum, as numpy.fft.fftshift.
 
@@ -33,25 +37,31 @@ def fftshift(
         x: a sharded, replicated or single-device array of any type, or a tuple of planes (re, im).
         axes: a dimension or several; None means all. One given twice is shifted twice.
         spec: the array's PartitionSpec, needed only inside `jit` under Auto mesh axes, where JAX hides it.
+        out_spec: the PartitionSpec of the result; None means that of the array.
 
     Returns:
-        The shifted array, of the same type and sharding, or its planes.
+        The shifted array, of the same type, or its planes.
 
     Raises:
         ValueError: an axis is out of range, or the spec does not fit or does not divide the array.
         TypeError: the array is not numeric, or axes are no integers.
 
-    Sends at most one block per device for each dimension that is cut, in at most two permutes; no gather.
+    Sends at most one block per device for each dimension that is cut, in at most two permutes; where sizes do not
+    divide, twice as much. No gather.
 
     >>> import jax.numpy as jnp, meshfft as mf
     >>> mf.fftshift(jnp.arange(5)).tolist()
     [3, 4, 0, 1, 2]
     """
-    return _shifted(x, axes, spec, 1)
+    return _shifted(x, axes, spec, out_spec, 1)
 
 
 def ifftshift(
-    x: ArrayLike | tuple[ArrayLike, ArrayLike], axes: int | Sequence[int] | None = None, *, spec: Spec | None = None
+    x: AnyArray,
+    axes: int | Sequence[int] | None = None,
+    *,
+    spec: Spec | None = None,
+    out_spec: Spec | None = None,
 ) -> Any:
     """Moves zero frequency back from the middle, as numpy.fft.ifftshift: the inverse of `fftshift`, with its arguments.
 
@@ -59,29 +69,23 @@ def ifftshift(
 
     Costs as `fftshift`.
     """
-    return _shifted(x, axes, spec, -1)
+    return _shifted(x, axes, spec, out_spec, -1)
 
 
 def shift_walk(start: Layout, dims: tuple[int, ...], sign: int) -> Walk:
-    """Rolls by n // 2, or back, once for every time that a dimension is named; none where nothing moves.
-
-    The layout must be even.
-    """
+    """Rolls by n // 2, or back, once for every time that a dimension is named; none where nothing moves."""
     named = sorted({*dims}) if 0 not in start.shape else []
     rolls = (Roll(d, sign * dims.count(d) * (start.shape[d] // 2) % start.shape[d]) for d in named)
     return Walk(start, tuple(roll for roll in rolls if roll.by))
 
 
-def _shifted(x: Any, axes: int | Sequence[int] | None, spec: Spec | None, sign: int) -> Any:
+def _shifted(x: Any, axes: int | Sequence[int] | None, spec: Spec | None, out_spec: Spec | None, sign: int) -> Any:
     arrays = received(x)
     check_numeric(arrays[0].dtype)
     ndim = arrays[0].ndim
     dims = dims_of(ndim, range(ndim) if axes is None else axes)
     start, mesh = located(arrays, spec)
-    check(
-        start.even,
-        f"shape {start.shape} is not divided by spec {start.spec}: a shift would move its padding, so give a spec "
-        "whose mesh axes divide it",
-    )
+    check(start.tail, f"the array has padding within {start.label()}: shift it in natural order")
     walk = shift_walk(start, dims, sign)
-    return formed(_program(arrays, walk, mesh, len(arrays) == 2) if walk.steps else arrays)
+    shifted = [mapped(lambda *one: _program(one, walk, mesh, False)[0], x) for x in arrays] if walk.steps else arrays
+    return moved(formed(tuple(shifted)), out_spec)

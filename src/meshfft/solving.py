@@ -24,11 +24,11 @@ from .errors import check
 from .holding import check_held
 from .inverting import Inverse, invert
 from .layout import Layout, mapped_axes
-from .manual import own
 from .matrices import Dense, Matrix, Roots
+from .padded import stored_of
 from .points import Points
 
-Arrays = tuple[Array, ...]
+Arrays = tuple[Any, ...]
 
 
 @functools.partial(
@@ -104,7 +104,7 @@ def pseudo_inverse(
 
 
 def solution(
-    arrays: tuple[Array, ...],
+    given: Arrays,
     goal: Layout,
     forward: Transform,
     points: tuple[Points | None, ...],
@@ -124,8 +124,8 @@ def solution(
     def missing(x: Arrays) -> Arrays:
         return tuple(a - b for a, b in zip(given, applied(x, there, points, mesh, machine.chip, dtype), strict=True))
 
-    computed = real_dtype(dtype) if len(arrays) == 2 else dtype
-    given = tuple(_logical(x, start, mapped_axes(mesh)).astype(computed) for x in arrays)
+    computed = real_dtype(dtype) if len(given) == 2 else dtype
+    given = tuple(x.astype(computed) for x in given)
     x = invert(given)
     rest = missing(x)
     if weights.tikhonov is None:  # which a second step would undo; a truncated W is left as it is: W V W = W
@@ -174,16 +174,7 @@ def _check_finite(found: list[tuple[Matrix, Inverse]], dims: tuple[int, ...], dt
         )
 
 
-def _logical(x: Array, layout: Layout, mapped: frozenset[str]) -> Array:
-    """The array with zeros for its padding, which norms would count."""
-    for dim, (size, stored) in enumerate(zip(layout.shape, layout.storage, strict=True)):
-        if size < stored:
-            kept = own(np.arange(stored) < size, 0, layout.cuts[dim], mapped)
-            x = jnp.where(kept.reshape([-1 if d == dim else 1 for d in range(x.ndim)]), x, 0)
-    return x
-
-
 def _energy(arrays: tuple[Array, ...], mapped: frozenset[str]) -> Array:
     """The sum of squares, over all blocks where the arrays are blocks of mapped axes."""
-    seen = functools.reduce(jnp.add, (jnp.sum(jnp.square(jnp.abs(x))) for x in arrays))
+    seen = functools.reduce(jnp.add, (jnp.sum(jnp.square(jnp.abs(x))) for x in map(stored_of, arrays)))
     return jax.lax.psum(seen, tuple(sorted(mapped))) if mapped else seen

@@ -13,10 +13,12 @@ import numpy as np
 from jax import Array
 
 from .arguments import integers, is_integer
+from .dispatch import moved
 from .dtypes import real_dtype
 from .errors import check
 from .fields import field, in_form_of, in_one
 from .layout import Spec
+from .padded import mapped
 from .plan import Plan
 from .planes import scaled
 from .wavenumbers import along, harmonics, in_radians, periods
@@ -31,6 +33,7 @@ def derivative(
     order: int | Sequence[int] = 1,
     length: float | Sequence[float] | None = None,
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
 ) -> Any:
     """The derivative of a periodic sharded array along an axis, or a mixed one along several, through its spectrum.
 
@@ -42,6 +45,7 @@ def derivative(
         order: how often to differentiate.
         length: the period along the axis, or along each; None means as many as there are samples, which are 1 apart.
         spec: the array's PartitionSpec, needed only inside `jit` under Auto mesh axes, where JAX hides it.
+        out_spec: the result's PartitionSpec; None means that of the array.
 
     Returns:
         The derivative, sharded as the array came; real where it is real. It is exact for waves of less than N / 2
@@ -65,11 +69,17 @@ def derivative(
     check(min(orders, default=0) >= 0, f"order is {order}: give how often to differentiate, 0 or more")
     array, plan = field(x, axes, spec)
     lengths = (length,) * len(axes) if length is not None and np.ndim(length) == 0 else length
-    return in_form_of(x, in_one(_multiplied, plan, array, _differentiators(plan, lengths, orders)))
+    y = in_one(_multiplied, plan, array, _differentiators(plan, lengths, orders))
+    return moved(in_form_of(x, y), out_spec)
 
 
 def poisson(
-    f: Any, lengths: Sequence[float] | None = None, *, axes: Sequence[int] | None = None, spec: Spec | None = None
+    f: Any,
+    lengths: Sequence[float] | None = None,
+    *,
+    axes: Sequence[int] | None = None,
+    spec: Spec | None = None,
+    out_spec: Spec | None = None,
 ) -> Any:
     """The periodic solution u of the Poisson equation, laplacian u = f, whose mean is zero.
 
@@ -82,6 +92,7 @@ def poisson(
         lengths: the period along each axis; None means as many as there are samples, which are 1 apart.
         axes: the dimensions of the Laplacian; None means all. Along all others the equations, and means, are apart.
         spec: the array's PartitionSpec, needed only inside `jit` under Auto mesh axes, where JAX hides it.
+        out_spec: the result's PartitionSpec; None means that of the array.
 
     Returns:
         The solution, sharded as the array came; real where it is real. It is exact for what the grid resolves.
@@ -98,7 +109,8 @@ def poisson(
     array, plan = field(f, axes, spec)
     lengths = periods(plan, lengths)
     unit = max(lengths) / (2 * np.pi)
-    return in_form_of(f, in_one(_solved, plan, array, squares(plan, lengths), real_dtype(plan.dtype).type(unit)))
+    u = in_one(_solved, plan, array, squares(plan, lengths), real_dtype(plan.dtype).type(unit))
+    return moved(in_form_of(f, u), out_spec)
 
 
 def squares(plan: Plan, lengths: tuple[float, ...]) -> tuple[np.ndarray, ...]:
@@ -117,13 +129,13 @@ def _differentiators(plan: Plan, lengths: Any, orders: tuple[int, ...]) -> tuple
     return tuple(lines)
 
 
-def _multiplied(plan: Plan, x: Array, lines: tuple[Array, ...]) -> Array:
+def _multiplied(plan: Plan, x: Any, lines: tuple[Array, ...]) -> Any:
     """The array whose spectrum is that of x times a line along each dimension."""
-    return plan.inverse(functools.reduce(scaled, lines, plan(x)))
+    return plan.inverse(mapped(lambda y: functools.reduce(scaled, lines, y), plan(x)))
 
 
-def _solved(plan: Plan, f: Array, squares: tuple[Array, ...], unit: Array) -> Array:
+def _solved(plan: Plan, f: Any, squares: tuple[Array, ...], unit: Array) -> Any:
     """The solution for squared wavenumbers in units of 1 / unit, by which it is multiplied twice lest it overflow."""
     square = functools.reduce(operator.add, squares)
     response = jnp.where(square > 0, -1 / jnp.where(square > 0, square, 1), 0)
-    return plan.inverse(scaled(scaled(scaled(plan(f), unit), response), unit))
+    return plan.inverse(mapped(lambda y: scaled(scaled(scaled(y, unit), response), unit), plan(f)))

@@ -12,7 +12,7 @@ from .layout import AnyMesh, Layout
 
 
 def spread(b: Array, layout: Layout, mesh: AnyMesh | None) -> Array:
-    """The array padded with zeros at the tail of every dimension to an even layout's shape, and cut as it says."""
+    """The array padded with zeros at the tail of every dimension to a layout's storage, and cut as it says."""
 
     def own(b: Array) -> Array:
         for dim, (size, axes) in enumerate(zip(layout.block, layout.axes, strict=True)):

@@ -1,7 +1,7 @@
-"""In and out: NumPy arrays of any size to evenly stored, sharded ones, and back.
+"""In: NumPy arrays of any size to evenly stored, sharded ones.
 
-JAX shards a dimension only in equal parts, so a size that no mesh axis divides is stored with zeros at its tail; the
-logical size is kept beside it, in the plan's layouts.
+JAX shards a dimension only in equal parts, so a size that no mesh axis divides is stored with zeros at its tail, as a
+PaddedArray, which knows the logical size.
 """
 
 from typing import Any, Protocol
@@ -16,7 +16,7 @@ from .dtypes import check_numeric
 from .errors import check
 from .holding import check_blocks
 from .layout import Layout, Spec, axis_sizes, from_spec
-from .whole import whole
+from .padded import PaddedArray, padded
 
 
 class Sliceable(Protocol):
@@ -29,8 +29,8 @@ class Sliceable(Protocol):
     def __getitem__(self, index: Any, /) -> Any: ...
 
 
-def shard(array: Sliceable | Array, mesh: Mesh, spec: Spec) -> Array:
-    """Puts an array on a mesh, padded with zeros at the tail of every dimension that its mesh axes do not divide.
+def shard(array: Sliceable | Array, mesh: Mesh, spec: Spec) -> Any:
+    """Puts an array on a mesh, stored with zeros at the tail of every dimension that its mesh axes do not divide.
 
         stored size = p ceil(n / p)   for p shards of a dimension of n positions
 
@@ -41,8 +41,7 @@ def shard(array: Sliceable | Array, mesh: Mesh, spec: Spec) -> Array:
         spec: a PartitionSpec; several mesh axes may cut one dimension, and axes may stay idle.
 
     Returns:
-        The stored array. It does not know its logical shape, and `fftn` would transform the padding as data: where
-        sizes do not divide, give `array.shape` to `plan` and the stored array to that plan.
+        A jax.Array where the mesh axes divide all sizes; else a PaddedArray, which every function of meshfft takes.
 
     Raises:
         ValueError: the spec does not fit the array or the mesh.
@@ -50,14 +49,18 @@ def shard(array: Sliceable | Array, mesh: Mesh, spec: Spec) -> Array:
     """
     check(isinstance(mesh, Mesh), f"mesh is {type(mesh).__name__}: give a jax.sharding.Mesh of real devices", TypeError)
     array = array if hasattr(array, "dtype") else np.asarray(array)
+    remedy = "gather it first, mf.gather(x), or give a function of meshfft out_spec="
+    check(not isinstance(array, PaddedArray), f"the array is sharded and padded already: {remedy}", TypeError)
     check_numeric(np.dtype(array.dtype))
     layout = from_spec(array.shape, axis_sizes(mesh), spec)
     check_blocks(array, layout, np.dtype(array.dtype).itemsize, mesh, "the array")
     sharding = NamedSharding(mesh, layout.spec)
     if isinstance(array, jax.Array):
         widths = [(0, stored - n) for stored, n in zip(layout.storage, layout.shape, strict=True)]
-        return put(jnp.pad(array, widths) if not layout.even else array, sharding)
-    return _from_blocks(array, layout, sharding)
+        stored = put(jnp.pad(array, widths) if not layout.even else array, sharding)
+    else:
+        stored = _from_blocks(array, layout, sharding)
+    return padded(stored, layout, mesh)
 
 
 def put(array: Array, sharding: NamedSharding) -> Array:
@@ -71,27 +74,6 @@ def put(array: Array, sharding: NamedSharding) -> Array:
         values = np.asarray(array)
         return jax.make_array_from_callback(array.shape, sharding, lambda at: values[at], dtype=array.dtype)
     return jax.device_put(array, sharding)
-
-
-def gather(y: Array, shape: tuple[int, ...]) -> np.ndarray:
-    """Brings a stored array to the host as a NumPy array of its logical shape.
-
-    Where several processes hold it, each must call this and each gets all of it, sent round a part at a time: it has to
-    fit in the memory of every host. Work on `y.addressable_shards` where it does not.
-
-    Args:
-        y: a stored array.
-        shape: the logical shape: `plan.shape` of an input, `plan.out_shape` of a result.
-
-    Raises:
-        ValueError: the shape has another rank or is larger than what is stored, or this process has none of the
-            array's devices.
-    """
-    fits = len(shape) == y.ndim and all(0 <= n <= stored for n, stored in zip(shape, y.shape, strict=False))
-    check(
-        fits, f"shape {tuple(shape)} is not within the stored {y.shape}: give the logical shape, such as plan.out_shape"
-    )
-    return whole(y)[tuple(slice(0, n) for n in shape)]
 
 
 def _from_blocks(array: Sliceable, layout: Layout, sharding: NamedSharding) -> Array:

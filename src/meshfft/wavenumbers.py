@@ -19,15 +19,16 @@ from .arguments import reals
 from .dtypes import real_dtype
 from .errors import check
 from .holding import check_held
-from .layout import Layout, mapped_axes
+from .layout import Layout, axis_sizes, from_spec, mapped_axes
 from .manual import own
 from .matrices import HalfRoots, Matrix, Roots
+from .padded import PaddedArray, logical
 from .placement import standing
 from .plan import Plan
 from .storage import shard
 
 
-def wavenumbers(plan: Plan, lengths: Sequence[float] | None = None, *, odd: bool = False) -> tuple[Array, ...]:
+def wavenumbers(plan: Plan, lengths: Sequence[float] | None = None, *, odd: bool = False) -> tuple[Any, ...]:
     """The angular wavenumbers of a plan's spectrum, one array for each transformed dimension, to multiply it by.
 
         k_j = 2 pi j / length,   j = 0, 1, ..., -2, -1 in FFT order; along the halved dimension of "rfft" 0 ... N // 2
@@ -42,10 +43,10 @@ def wavenumbers(plan: Plan, lengths: Sequence[float] | None = None, *, odd: bool
             per cent. So it is with NumPy's fftfreq. `derivative` uses these for odd orders.
 
     Returns:
-        Arrays in the order of the plan's axes, of the size that `plan.out_layout` stores along their own dimension and
-        1 along all others, so that they broadcast against the plan's result; cut as it is, and 0 in its padding. Of the
-        real type the plan computes in. Where the plan's mesh is only described, as inside `jit`, they are whole on
-        every device, and JAX cuts them where they meet the spectrum.
+        Arrays in the order of the plan's axes, 1 long along all dimensions but their own, so that they broadcast
+        against the plan's result; cut as it is, and PaddedArrays where it is one. Of the real type the plan computes
+        in. Where the plan's mesh is only described, as inside `jit`, they are whole on every device, and JAX cuts them
+        where they meet the spectrum.
 
     Raises:
         ValueError: the plan is of an inverse transform, at points or a cosine one; or lengths that do not fit.
@@ -122,9 +123,8 @@ def periods(plan: Plan, lengths: Any) -> tuple[float, ...]:
 
 def stored(layout: Layout, dim: int, values: np.ndarray) -> np.ndarray:
     """Values along one dimension as a layout stores them, 0 in the padding and 1 long in all other dimensions."""
-    logical = np.arange(layout.block[dim]) < layout.counts(dim)[:, None]
     place = np.minimum(layout.positions(dim), max(len(values) - 1, 0))
-    line = np.where(logical.ravel(), values[place], 0).astype(values.dtype)
+    line = np.where(logical(layout, dim), values[place], 0).astype(values.dtype)
     return line.reshape([-1 if d == dim else 1 for d in range(layout.ndim)])
 
 
@@ -150,9 +150,13 @@ def along(plan: Plan, dim: int, values: np.ndarray, dtype: Any) -> Any:
     return own(stored(layout, dim, values).astype(dtype), dim, layout.cuts[dim], mapped_axes(standing(plan.mesh)))
 
 
-def _on_mesh(values: np.ndarray, real: np.dtype, plan: Plan, dim: int) -> Array:
+def _on_mesh(values: np.ndarray, real: np.dtype, plan: Plan, dim: int) -> Any:
     """Each device's part of the line, put there by itself."""
-    line = along(plan, dim, values, real)
-    if not isinstance(plan.mesh, Mesh) or isinstance(line, Array):
-        return jnp.asarray(line)
-    return shard(line, plan.mesh, spec_along(plan.out_layout, dim))
+    line, layout = along(plan, dim, values, real), plan.out_layout
+    if isinstance(plan.mesh, Mesh) and not isinstance(line, Array):
+        even = from_spec(line.shape, axis_sizes(plan.mesh), spec_along(layout, dim))
+        line = shard(line, plan.mesh, even.spec)
+    shape = [n if d == dim else 1 for d, n in enumerate(layout.shape)]
+    cuts = [by if d == dim else () for d, by in enumerate(layout.cuts)]
+    stored = jnp.asarray(line)
+    return stored if layout.even else PaddedArray(stored, Layout(tuple(shape), tuple(cuts)), plan.mesh)

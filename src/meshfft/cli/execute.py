@@ -6,11 +6,12 @@ from typing import Any
 
 import jax
 
+from ..padded import stored_of
 from .progress import Report
 from .show import Timing
 
 
-def run_stages(plan: Any, read: Callable[[], jax.Array], report: Report) -> tuple[jax.Array, list[Timing]]:
+def run_stages(plan: Any, read: Callable[[], Any], report: Report) -> tuple[Any, list[Timing]]:
     """The transform of what `read` gives, and what reading and each step took.
 
     Args:
@@ -30,12 +31,12 @@ def run_stages(plan: Any, read: Callable[[], jax.Array], report: Report) -> tupl
     return x, timings
 
 
-def held_bytes(x: jax.Array) -> int:
+def held_bytes(x: Any) -> int:
     """Bytes of the blocks that this process holds."""
-    return sum(shard.data.nbytes for shard in x.addressable_shards)
+    return sum(shard.data.nbytes for shard in stored_of(x).addressable_shards)
 
 
-def _run_stage(stage: Any, x: jax.Array, report: Report) -> tuple[jax.Array, Timing]:
+def _run_stage(stage: Any, x: Any, report: Report) -> tuple[Any, Timing]:
     report.begin(f"compile {stage.name}")
     begun = time.perf_counter()
     compiled = jax.jit(stage).lower(x).compile()

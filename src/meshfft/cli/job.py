@@ -111,7 +111,7 @@ def _in_core(work: Work) -> tuple[dict[str, Any], list[Timing]]:
         report.begin("write")
         begun = time.perf_counter()
         record = labelled(record_of(made, array.units, array.spacing), array.labels)
-        write_array(job.target, y, made.out_layout, overwrite=job.overwrite, record=record, report=report.advance)
+        write_array(job.target, y, overwrite=job.overwrite, record=record, report=report.advance)
     return made.to_dict(), [*timings, Timing("write", None, time.perf_counter() - begun)]
 
 

@@ -19,6 +19,7 @@ from ..atomic import refuse_existing, replacing
 from ..errors import check
 from ..extras import need
 from ..layout import Layout, from_spec
+from ..padded import PaddedArray, stored_of
 from ..processes import exchange, together
 from .grid import Grid, grid_of
 from .metadata import is_zarr
@@ -31,8 +32,7 @@ Report = Callable[[int], None]
 
 def write_array(
     path: str | Path,
-    array: jax.Array,
-    shape: Sequence[int] | Layout,
+    array: Any,
     *,
     overwrite: bool = False,
     record: Record | None = None,
@@ -46,23 +46,22 @@ def write_array(
 
     Args:
         path: the file to write, on a file system that all processes share; its suffix chooses the format.
-        array: the array, padded at the tail as `shard` and transforms of natural order leave it.
-        shape: its logical shape; or its layout (`plan.out_layout`), which may have padding anywhere.
+        array: a jax.Array, or a PaddedArray, whose padding is left out.
         overwrite: whether a file already there may be replaced.
         record: where the array came from (`record_of(plan)`), kept beside it in a .zarr store.
         report: is told of bytes, as this process has written them.
 
     Raises:
-        ValueError: the suffix is unknown, `array` is not one that stores this shape, the record is of another one, or
+        ValueError: the suffix is unknown, the array is of a type that files have not, the record is of another one, or
             several processes would share the chunks of a .zarr store.
         OSError: `path` exists and `overwrite` is false, it cannot be written, or the disk is full.
         PeerError: another process failed.
 
     Example:
-        >>> write_array("spectrum.npy", plan(x), plan.out_layout)  # doctest: +SKIP
+        >>> write_array("spectrum.npy", plan(x))  # doctest: +SKIP
     """
     path = Path(path)
-    layout = shape if isinstance(shape, Layout) else _layout(array, tuple(shape))
+    layout, array = _layout(array), stored_of(array)
     _check_array(array, layout, record)
     devices: Any = array.sharding.device_set
     owners = {device.process_index for device in devices}
@@ -134,19 +133,19 @@ def check_room(path: Path, nbytes: int) -> None:
 
 
 def _check_array(array: jax.Array, layout: Layout, record: Record | None) -> None:
-    stored = f"shape {layout.shape} is stored as {layout.storage}, the array has shape {array.shape}"
-    check(layout.storage == array.shape, f"{stored}: give its logical shape")
     check(array.dtype in DTYPES, f"the array is of {array.dtype}: give one of integers, real or complex numbers")
     if record is not None:
         what = f"the array has shape {layout.shape} and the record is of one of {record.out_shape}"
         check(record.out_shape == layout.shape, f"{what}: give the record of its plan")
 
 
-def _layout(array: jax.Array, shape: tuple[int, ...]) -> Layout:
-    """The layout of an array padded at the tail."""
+def _layout(array: Any) -> Layout:
+    """How the array is cut."""
+    if isinstance(array, PaddedArray):
+        return array.layout
     if isinstance(array.sharding, jax.sharding.NamedSharding):
-        return from_spec(shape, array.sharding.mesh.shape, array.sharding.spec)
-    return from_spec(shape, {}, None)
+        return from_spec(array.shape, array.sharding.mesh.shape, array.sharding.spec)
+    return from_spec(array.shape, {}, None)
 
 
 class _Output(NamedTuple):
@@ -216,7 +215,7 @@ def fill(
     """
     starts = [layout.starts(dim) + (corner[dim] if corner else 0) for dim in range(layout.ndim)]
     counts = [layout.counts(dim) for dim in range(layout.ndim)]
-    for shard in array.addressable_shards:
+    for shard in stored_of(array).addressable_shards:
         at = [(part.start or 0) // size for part, size in zip(shard.index, layout.block, strict=True)]
         first = [int(start[i]) for start, i in zip(starts, at, strict=True)]
         count = [int(size[i]) for size, i in zip(counts, at, strict=True)]

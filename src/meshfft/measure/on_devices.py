@@ -15,10 +15,10 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionS
 
 from ..aot import compile_plan
 from ..meshes import AXES
+from ..padded import gather
 from ..plan import Plan
 from ..planning import plan
 from ..points import Points
-from ..storage import gather
 from .cases import Case
 from .data import Data, mesh_of, random_turns
 from .prepared import Place, Prepared
@@ -53,7 +53,7 @@ def prepare_meshfft(case: Case, data: Data, place: Place) -> Prepared:
     mesh = mesh_of(case.layout, place.devices)
     made = plan_of(case, mesh)
     x = data.on(mesh, case.layout)
-    return _ready(compile_plan(made, mesh), x, data, lambda y: gather(y, made.out_shape))
+    return _ready(compile_plan(made, mesh), x, data, gather)
 
 
 def prepare_sharded(case: Case, data: Data, place: Place) -> Prepared:

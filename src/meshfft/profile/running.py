@@ -8,10 +8,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import NamedSharding
 
 from ..aot import compile_plan
 from ..errors import check
 from ..extras import installed
+from ..padded import padded
 from ..plan import Plan
 from .trace import RUN
 
@@ -38,8 +40,9 @@ def check_profiler(platforms: str | None) -> None:
 def prepared(plan: Plan, mesh: Any) -> tuple[jax.stages.Compiled, Any]:
     """The program of a plan for a mesh of running devices, and an array of ones for it; run once."""
     compiled = compile_plan(plan, mesh)
-    ((sharding,), _) = compiled.input_shardings
+    sharding = NamedSharding(mesh, plan.in_layout.spec)
     x = jax.jit(lambda: jnp.ones(plan.in_layout.storage, plan.in_dtype), out_shardings=sharding)()
+    x = padded(x, plan.in_layout, mesh)
     jax.block_until_ready(compiled(x))
     return compiled, x
 

@@ -5,6 +5,7 @@ import math
 from typing import Any, ClassVar, NamedTuple
 
 import jax
+import numpy as np
 from jax import Array, lax
 
 from ..hardware import Chip
@@ -32,13 +33,14 @@ class Part(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Roll:
-    """The cyclic shift new[i] = old[(i - by) mod n] of a dimension whose blocks are equal: whole, or cut evenly.
+    """The cyclic shift new[i] = old[(i - by) mod n] of a dimension that is whole, or padded at its tail alone.
 
     With B rows a block and by = q B + r, the new block of device d is
 
         the last r rows of the block of d - q - 1, then the first B - r rows of that of d - q   (mod p, in ring order)
 
-    so at most two permutes, which carry one block together, and none where the source is the device itself.
+    so at most two permutes, which carry one block together, and none where the source is the device itself. Where the
+    last blocks are padded, positions before `by` are read from a second shift, by `by - n`.
     """
 
     dim: int
@@ -58,7 +60,7 @@ class Roll:
         """What travels, and the rows joined; going on k places loads links as k hops between neighbours do."""
         parts, size = layout.parts[self.dim], math.prod(layout.block) * itemsize
         row = size // max(layout.block[self.dim], 1)
-        travels = [part for part in self._parts(layout) if part.places]
+        travels = [part for by in self._shifts(layout) for part in self._parts(layout, by) if part.places]
         sent = sum(part.rows for part in travels) * row
         axes = layout.axes[self.dim]
         return Work(
@@ -70,13 +72,24 @@ class Roll:
         )
 
     def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
-        axes, parts = layout.axes[self.dim], self._parts(layout)
+        axes = layout.axes[self.dim]
 
-        def roll(block: Array) -> Array:
+        def shifted(block: Array, by: int) -> Array:
+            parts = self._parts(layout, by)
             moved = [handed_on(lax.slice_in_dim(block, a, b, axis=self.dim), axes, places) for a, b, places in parts]
             return lax.concatenate(moved, self.dim)
 
+        def roll(block: Array) -> Array:
+            first, *second = (shifted(block, by) for by in self._shifts(layout))
+            return self._joined(first, second[0], layout) if second else first
+
         return jax.tree.map(roll, block)
+
+    def _joined(self, far: Array, near: Array, layout: Layout) -> Array:
+        """The positions from `by` on out of one shift, those before it out of the other."""
+        axes, rows = layout.axes[self.dim], layout.block[self.dim]
+        place = lax.axis_index(axes) * rows + lax.broadcasted_iota(np.int32, far.shape, self.dim)
+        return lax.select(place >= self.by % layout.shape[self.dim], far, near)
 
     def transpose(self, layout: Layout) -> "Roll":
         return Roll(self.dim, -self.by)
@@ -93,11 +106,17 @@ class Roll:
     def name(self, layout: Layout) -> str:
         return f"roll {names((self.dim,), layout)} by {self.by}"
 
-    def _parts(self, layout: Layout) -> tuple[Part, ...]:
+    def _shifts(self, layout: Layout) -> tuple[int, ...]:
+        """By how many places the stored dimension is shifted: once, or with padding twice."""
+        n, stored = layout.shape[self.dim], layout.storage[self.dim]
+        by = self.by % max(n, 1)
+        return (by,) if n == stored else (by, by - n)
+
+    def _parts(self, layout: Layout, by: int) -> tuple[Part, ...]:
         """What becomes of a block's rows, in the order of the new block."""
         rows, ring = layout.block[self.dim], layout.parts[self.dim]
         if rows == 0:
             return (Part(0, 0, 0),)
-        places, rest = divmod(self.by, rows)
+        places, rest = divmod(by, rows)
         tail, head = Part(rows - rest, rows, (places + 1) % ring), Part(0, rows - rest, places % ring)
         return (tail, head) if rest else (head,)
