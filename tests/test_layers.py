@@ -11,7 +11,8 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 LAYERS = """
 errors release
 layout work norms quantities tiers planes limbs zplane extras atomic processes schedule hardware torus
-dtypes phase precision chirp groups chips orders hlo ring swap apart spread binned whole inverting picture holding manual
+dtypes phase precision chirp groups chips orders hlo ring swap apart spread binned whole inverting picture
+holding manual
 stockham tiles padded
 machine matrices local storage frequencies trig cutting
 real trig_local
