@@ -148,6 +148,24 @@ def test_planes_batches_and_one_device() -> None:
     assert error(each, np.stack([mf.truncate_spectrum(part, (2, 8), **how) for part in X])) <= 1e-6
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("half", [False, True])
+def test_sizes_that_the_mesh_does_not_divide(kind: AxisType, half: bool) -> None:
+    """Catches padding taken for data, and results whose shape is that of their storage, there and back."""
+    coarse, fine, devices = (10, 9, 7 + half), (15, 14, 12), mesh((2, 2, 2), kind)
+    X = np.fft.fftn(noise(coarse, "float32" if half else "complex64"))
+    truth, last = _truth(X, (0, 1, 2), fine), 12 // 2 + 1 if half else 12
+    X, truth = (X[..., : coarse[-1] // 2 + 1], truth[..., :last]) if half else (X, truth)
+    a = mf.shard(X.astype("complex64"), devices, SPEC)
+    there: Any = {"norm": "forward"} | ({"kind": "rfft"} if half else {})
+    y = jax.jit(lambda a: mf.pad_spectrum(a, fine, **there))(a)
+    assert isinstance(y, mf.PaddedArray) and y.shape == truth.shape and error(mf.gather(y), truth) <= 1e-6
+    back = mf.truncate_spectrum(y, coarse, **there)
+    assert isinstance(back, mf.PaddedArray) and back.shape == X.shape and error(mf.gather(back), X) <= 1e-6
+    slope = jax.jit(jax.grad(lambda a: jnp.sum(jnp.abs(mf.pad_spectrum(a, fine, **there).stored) ** 2)))
+    assert mf.gather(slope(a)).shape == X.shape
+
+
 RINGS = [((8,), ("x",)), ((2, 3), ("y", "x")), ((3, 2), ("x", "y"))]
 
 

@@ -149,6 +149,27 @@ def test_a_new_function_at_every_call_compiles_nothing(caplog: pytest.LogCapture
     assert not [record for record in caplog.records if "ompil" in record.getMessage()]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("traced", [False, True])
+def test_sizes_that_the_mesh_does_not_divide(x64: None, kind: AxisType, traced: bool) -> None:
+    """Catches padding that is taken for data, of the array or of the spectrum, and a gradient that f spoils there."""
+    shape = (10, 9, 7)
+    x = noise(shape, "float64")
+    a, (kx, ky, kz) = mf.shard(x, mesh((2, 2, 2), kind), SPEC), _grids(shape, (0, 1, 2), LENGTHS)
+    factor = _force(kx, ky, kz, _grids(shape, (0, 1, 2), LENGTHS, True))
+
+    def run(a: Any) -> Any:
+        return mf.multiply_spectrum(a, _force, lengths=LENGTHS, odd=True)
+
+    for force, one in zip((jax.jit(run) if traced else run)(a), factor, strict=True):
+        assert isinstance(force, mf.PaddedArray) and force.shape == shape and force.spec == a.spec
+        assert error(mf.gather(force), _truth(x, one, (0, 1, 2))) <= 1e-13
+    gradient = jax.jit(jax.grad(lambda a: sum(jnp.sum(y.stored**2) for y in run(a))))(a)
+    forces = [_truth(x, one, (0, 1, 2)) for one in factor]
+    truth = [2 * _truth(y, np.conj(one), (0, 1, 2)) for y, one in zip(forces, factor, strict=True)]
+    assert error(mf.gather(gradient), np.sum(truth, 0)) <= 1e-12
+
+
 def test_strict_types() -> None:
     """Catches a product of numbers of two types, or of two ranks, which JAX can be told to refuse."""
     x = _put(noise(SHAPE, "float32"))

@@ -207,6 +207,17 @@ def test_cross_power_sends_bins_and_has_exact_gradients(x64: None, kind: AxisTyp
     assert sum(one.bytes for one in found if one.kind == "all-reduce") <= 8 * 6 * 5
 
 
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_cross_power_of_sizes_that_the_mesh_does_not_divide(kind: AxisType) -> None:
+    """Catches padding counted as modes, or transformed as data."""
+    x, y = (noise((10, 9, 7), "float32", seed) for seed in (0, 1))
+    a, b = (mf.shard(one, mesh((2, 2, 2), kind), P("x", "y", "z")) for one in (x, y))
+    for found in (mf.cross_spectrum(a, b), jax.jit(mf.cross_spectrum)(a, b)):
+        truth = mf.cross_spectrum(x, y)
+        np.testing.assert_array_equal(found.counts, truth.counts)
+        assert error(found.power, np.asarray(truth.power)) <= 1e-6
+
+
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no bins": (lambda: mf.power_spectrum(np.ones(4), bins=0), ValueError, "bins is 0: give one at least"),
     "one edge": (lambda: mf.power_spectrum(np.ones(4), bins=[1.0]), ValueError, "give two or more, ascending"),

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
 from .arguments import integers, resolve_once
-from .dispatch import formed, located, received, walked
+from .dispatch import formed, located, moved, received, walked
 from .errors import check
 from .layout import AnyMesh, Layout, Spec
 from .norms import factor
+from .padded import AnyArray, PaddedArray, padded, stored_of
 from .steps import Band, Bands
 from .walk import Walk
 
@@ -37,7 +37,7 @@ class Mirror(NamedTuple):
 
 
 def pad_spectrum(
-    X: ArrayLike | tuple[ArrayLike, ArrayLike],
+    X: AnyArray,
     s: Sequence[int],
     *,
     axes: Sequence[int] | None = None,
@@ -45,6 +45,7 @@ def pad_spectrum(
     n: int | None = None,
     norm: str | None = None,
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
 ) -> Any:
     """The spectrum on a finer grid of the function that a sharded spectrum stands for.
 
@@ -65,10 +66,11 @@ def pad_spectrum(
         norm: as the transforms around it: the factor M / N is of None or "backward", sqrt(M / N) of "ortho", and with
             "forward" there is none.
         spec: the array's PartitionSpec, needed only inside `jit` under Auto mesh axes, where JAX hides it.
+        out_spec: the result's PartitionSpec; None means that the same mesh axes cut it.
 
     Returns:
         The spectrum with s points along the axes, or s // 2 + 1 along a halved one, of the same type and cut by the
-        same mesh axes.
+        same mesh axes; a PaddedArray where these do not divide it.
 
     Raises:
         ValueError, TypeError: s, axes, n, a kind, a norm or a spec that does not fit, with what would.
@@ -80,11 +82,11 @@ def pad_spectrum(
     >>> mf.pad_spectrum(jnp.array([4.0, 1.0, 2.0, 1.0]), (8,)).tolist()
     [8.0, 2.0, 2.0, 0.0, 0.0, 0.0, 2.0, 2.0]
     """
-    return _called(X, s, axes, kind, n, norm, spec, True)
+    return moved(_called(X, s, axes, kind, n, norm, spec, True), out_spec)
 
 
 def truncate_spectrum(
-    X: ArrayLike | tuple[ArrayLike, ArrayLike],
+    X: AnyArray,
     s: Sequence[int],
     *,
     axes: Sequence[int] | None = None,
@@ -92,6 +94,7 @@ def truncate_spectrum(
     n: int | None = None,
     norm: str | None = None,
     spec: Spec | None = None,
+    out_spec: Spec | None = None,
 ) -> Any:
     """The spectrum on a coarser grid: what it has of waves that the grid resolves.
 
@@ -106,7 +109,7 @@ def truncate_spectrum(
     >>> mf.truncate_spectrum(jnp.array([8.0, 2.0, 2.0, 0.0, 0.0, 0.0, 2.0, 2.0]), (4,)).tolist()
     [4.0, 1.0, 2.0, 1.0]
     """
-    return _called(X, s, axes, kind, n, norm, spec, False)
+    return moved(_called(X, s, axes, kind, n, norm, spec, False), out_spec)
 
 
 def _called(
@@ -125,12 +128,10 @@ def _called(
     before, after = math.prod(points), math.prod(sizes)
     scale = after * factor(after, norm, False) / (before * factor(before, norm, False))
     walk = Walk(start, _steps(start, dims, points, sizes, kind), scale)
-    check(
-        walk.end.even,
-        f"shape {walk.end.shape} is not divided by spec {walk.end.spec}: give an s that is, or reshard the array first",
-    )
     mirror = None if pads or kind == "fft" else _mirror(walk.end, dims, points[-1], sizes[-1])
-    return formed(_program(arrays, walk, mirror, mesh, len(arrays) == 2))
+    lead, home = (arrays[0].lead, arrays[0].home) if isinstance(arrays[0], PaddedArray) else (None, mesh)
+    found = _program(tuple(map(stored_of, arrays)), walk, mirror, mesh, len(arrays) == 2)
+    return formed(tuple(padded(y, walk.end, home, lead) for y in found))
 
 
 def _points(start: Layout, dims: tuple[int, ...], kind: str, n: int | None) -> tuple[int, ...]:

@@ -135,21 +135,20 @@ def cross_spectrum(
     return _spectrum(plan, (array, other), lengths, bins)
 
 
-def _spectrum(plan: Plan, arrays: tuple[Array, ...], lengths: Any, bins: Any) -> PowerSpectrum:
+def _spectrum(plan: Plan, arrays: tuple[Any, ...], lengths: Any, bins: Any) -> PowerSpectrum:
     """The spectrum of one array, or of two, with the plan of each."""
     check_whole(plan.mesh, "power spectra")
     lengths = periods(plan, lengths)
     unit, real = 2 * np.pi / max(lengths), real_dtype(plan.dtype)
     first, *rest = arrays
-    where = host() if isinstance(first, jax.core.Tracer) else room(tuple(first.sharding.device_set))
+    where = host() if isinstance(stored_of(first), jax.core.Tracer) else room(tuple(first.sharding.device_set))
     edges = _edges(bins, unit, _largest(plan, lengths), where)
     steps = edges**2 * (1 - ROUNDING)
     steps[-1] = edges[-1] ** 2 * (1 + 8 * jnp.finfo(real).eps)
     values = (squares(plan, lengths), multiplicities(plan), steps.astype(real))
     middles = ((edges[1:] + edges[:-1]) / 2).astype(real)
-    k, power, counts = in_one(
-        _binned, plan, first, rest, *values, middles, beside=8 * len(edges)
-    )  # counts are two integers
+    beside = 8 * len(edges)  # counts are two integers
+    k, power, counts = in_one(_binned, plan, first, rest, *values, middles, beside=beside)
     return PowerSpectrum(k * real.type(unit), power, counts)
 
 
