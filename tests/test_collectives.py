@@ -1,5 +1,7 @@
 """What moves between devices, in the compiled text, for the cases people have."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from reference import dft, error, mesh, noise
 
 import meshfft as mf
 from meshfft.hlo import collectives
+from meshfft.padded import padded
 
 # name: (shape, mesh, spec, axes)
 TABLE = {
@@ -57,7 +60,8 @@ def test_compiled_text_holds_the_plans_collectives(name: str, method: str, order
     assert collectives(program) == plan.collectives
     assert error(mf.gather(program(x)), dft(values, plan.transform.dims)) <= 4e-7
     out = NamedSharding(plan.mesh, plan.out_layout.spec)  # type: ignore[arg-type]
-    ct = jax.ShapeDtypeStruct(plan.out_layout.storage, plan.dtype, sharding=out)
+    stored: Any = jax.ShapeDtypeStruct(plan.out_layout.storage, plan.dtype, sharding=out)
+    ct = padded(stored, plan.out_layout, plan.mesh)
     pull = jax.jit(lambda a, b: jax.vjp(plan, a)[1](b)).lower(x, ct).compile()
     assert collectives(pull) == plan.collectives
 

@@ -13,7 +13,7 @@ import meshfft as mf
 from meshfft.chips import CPU
 from meshfft.hlo import collectives
 from meshfft.layout import even_cuts, from_spec
-from meshfft.padded import padded
+from meshfft.padded import padded, stored_of
 from meshfft.primitive import bind
 from meshfft.steps import LocalFFT, Pipeline, Step, Swap
 from meshfft.walk import Walk
@@ -63,7 +63,7 @@ def _walks(case: Case, planes: bool = False) -> tuple[Walk, Walk]:
 
 
 def _input(case: Case, walk: Walk, seed: int = 0) -> jax.Array:
-    return mf.shard(noise(case.shape, seed=seed), mesh(case.sizes), walk.start.spec)
+    return stored_of(mf.shard(noise(case.shape, seed=seed), mesh(case.sizes), walk.start.spec))
 
 
 def _logical(y: jax.Array, walk: Walk) -> np.ndarray:
