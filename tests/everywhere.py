@@ -148,18 +148,19 @@ def _plans(mf: Any, mesh: Mesh) -> Rows:
     assert isinstance(plan, mf.Plan)
     y = plan(r.astype("f4"))
     truth = np.fft.rfftn(r)
-    yield "plan", y, _stored(truth, y)
+    yield "plan", _held(y), _stored(truth, y)
     back, k = plan.inverse(y), mf.wavenumbers(plan)
-    yield "plan.inverse", back, _stored(r, back)
+    yield "plan.inverse", _held(back), _stored(r, back)
     lines = (np.fft.fftfreq(15), np.fft.fftfreq(11), np.arange(4) / 7)
     shapes = ((15, 1, 1), (1, 11, 1), (1, 1, 4))
     places = (2 * np.pi * f.reshape(shape) for f, shape in zip(lines, shapes, strict=True))
-    yield "wavenumbers", k, tuple(_stored(line, j) for line, j in zip(places, k, strict=True))
+    lines_of = tuple(_stored(line, j) for line, j in zip(places, k, strict=True))
+    yield "wavenumbers", tuple(map(_held, k)), lines_of
     points, z = mf.Points.turns((np.arange(15) + 0.2) / 15), z[..., 0]
     dense = mf.plan(z.shape, mesh=mesh, spec=SHORT, method="kdft", axes=(0,), points=points)
     there = dense(mf.shard(z.astype("complex64"), mesh, SHORT))
     adjoint = dense.adjoint(there)
-    yield "plan.adjoint", adjoint, _stored(z * 15, adjoint)
+    yield "plan.adjoint", _held(adjoint), _stored(z * 15, adjoint)
     yield "gather", mf.gather(there), powers(points.in_turns, None, 15) @ z
     yield "gather halves", mf.gather(y), truth
 
@@ -172,10 +173,10 @@ def _storage(mf: Any, mesh: Mesh) -> Rows:
         typed = np.asarray(values.astype("f4") if dtype == "bfloat16" else values, jnp.dtype(dtype))
         stored = mf.shard(typed, mesh, turned)
         yield f"gather {dtype}", mf.gather(stored), typed
-    yield "shard here", mf.shard(jnp.asarray(values), mesh, turned), np.pad(values, ((0, 1), (0, 1)))
+    yield "shard here", _held(mf.shard(jnp.asarray(values), mesh, turned)), np.pad(values, ((0, 1), (0, 1)))
     even = mf.shard(values[:8, :6], mesh, P("x"))
     yield "shard again", mf.shard(even, mesh, P(("y", "x"), "z")), values[:8, :6]
-    yield "gather whole", mf.gather(jax.device_put(even, NamedSharding(mesh, P()))), values[:8, :5]
+    yield "gather whole", mf.gather(jax.device_put(even, NamedSharding(mesh, P()))), values[:8, :6]
     yield "gather nothing", mf.gather(mf.shard(np.zeros((0, 8)), mesh, P(None, "x"))), np.zeros((0, 8))
 
 
@@ -208,9 +209,14 @@ def _double(mf: Any, mesh: Mesh) -> Rows:
         yield "kdftn of complex128", mf.kdftn(x, axes=(0,)), dft(z, (0,))
 
 
+def _held(y: Any) -> Any:
+    """What is stored, padding included."""
+    return getattr(y, "stored", y)
+
+
 def _stored(truth: np.ndarray, like: Any) -> np.ndarray:
     """The truth with zeros where the array is padded."""
-    return np.pad(truth, [(0, stored - n) for n, stored in zip(truth.shape, like.shape, strict=True)])
+    return np.pad(truth, [(0, stored - n) for n, stored in zip(truth.shape, _held(like).shape, strict=True)])
 
 
 AUTO = (_by_name, _frequencies, _ways, _dense, _spectral, _plans, _storage, _double)

@@ -255,7 +255,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         ValueError,
         "n = 6 over p = 2.* 8, or use method",
     ),
-    "nothing divides": (lambda: mf.fftn(_put(noise(SHAPE)), s=(7, 11, 13)), ValueError, "use mf.plan"),
     "line alone": (
         lambda: mf.fft(_put(noise((8,)), P("x")), method="transpose"),
         ValueError,

@@ -1,8 +1,8 @@
 """numpy.fft on sharded arrays: read the sharding, plan (cached), run.
 
 The arrays have the shapes that numpy.fft gives, and in natural order the sharding that they came with. Where `s` leaves
-a size that the mesh axes do not divide, the axes move to dimensions that they do; sizes that nothing divides are for
-`plan`, which keeps padded storage.
+a size that the mesh axes do not divide, the axes move to dimensions that they do; where there are none, and of a
+PaddedArray, the result is a PaddedArray that lies as the array came.
 """
 
 from collections.abc import Sequence

@@ -37,10 +37,11 @@ def rfftn(
 
     Returns:
         The half spectrum, of NumPy's shape. It is sharded as the array came where N_d // 2 + 1 still divides; else the
-        mesh axes of that dimension move to one that they divide. `plan(kind="rfft")` keeps them, in padded storage.
+        mesh axes of that dimension move in front of those of another, by which `irfftn` knows them; `out_spec` tells
+        which. Where nothing divides, of a PaddedArray, and by `plan(kind="rfft")`, they stay: a PaddedArray.
 
     Raises:
-        ValueError, TypeError: as `fftn`; a complex array; a half spectrum that no dimension can be cut for.
+        ValueError, TypeError: as `fftn`; a complex array.
 
     Costs half the flops, bytes and memory of `fftn` and a little more: blocks are real until the halved axis is done. A
     line alone that is cut into p shards should have a multiple of 2 p^2 points, else it is a dense product.
@@ -114,8 +115,9 @@ def irfftn(
         axes, norm, method, order, spec, out_spec, precision: as `rfftn`.
 
     Returns:
-        The real array. Imaginary parts that no real array's spectrum has (of X[0], and X[N/2]) are ignored, as NumPy
-        does.
+        The real array, sharded as its spectrum; mesh axes that `rfftn` had to move go back, if mesh axes cut the array
+        in the mesh's order (if not, give out_spec=). Imaginary parts that no real array's spectrum has (of X[0], and
+        X[N/2]) are ignored, as NumPy does.
 
     Raises:
         ValueError, TypeError: as `rfftn`.

@@ -18,6 +18,7 @@ from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
 from ..budget import given_dtype
 from ..layout import Layout
+from ..padded import padded, stored_of
 from ..plan import Plan
 from ..storage import Sliceable
 from .blocks import Blocks
@@ -40,7 +41,7 @@ def chunk_of(source: Source) -> tuple[int, ...] | None:
     return None if source.path.suffix.lower() in PLAIN or math.prod(source.chunk) == 1 else source.chunk
 
 
-def read_piece(array: Sliceable | Blocks, plan: Plan, at: Box, dtype: np.dtype, most: int) -> Array:
+def read_piece(array: Sliceable | Blocks, plan: Plan, at: Box, dtype: np.dtype, most: int) -> Any:
     """A piece on the devices of its plan; `at` is where it lies in the array, `dtype` what is stored there."""
     given, layout = given_dtype(plan, dtype), plan.in_layout
     blocks = {place: _room(layout, place, given) for place in np.ndindex(*layout.parts)}
@@ -50,7 +51,7 @@ def read_piece(array: Sliceable | Blocks, plan: Plan, at: Box, dtype: np.dtype, 
     sharding = NamedSharding(plan.mesh, layout.spec)
     index = sharding.addressable_devices_indices_map(layout.storage)
     stored = [_put(blocks[_number(layout, place or ())], device) for device, place in index.items()]
-    return jax.make_array_from_single_device_arrays(layout.storage, sharding, stored)
+    return padded(jax.make_array_from_single_device_arrays(layout.storage, sharding, stored), layout, plan.mesh)
 
 
 def read_plain(array: Sliceable | Blocks, at: Box, dtype: np.dtype, most: int) -> np.ndarray:
@@ -88,7 +89,7 @@ def write_piece(
 def _parts(y: Any, layout: Layout, at: Box) -> list[Part]:
     """The blocks of all devices without their padding, once where several devices hold the same."""
     parts = []
-    for shard in (shard for shard in y.addressable_shards if shard.replica_id == 0):
+    for shard in (shard for shard in stored_of(y).addressable_shards if shard.replica_id == 0):
         place = _place(layout, _number(layout, shard.index), at)
         parts.append(Part(place, np.asarray(shard.data)[tuple(slice(s.stop - s.start) for s in place)]))
     return parts

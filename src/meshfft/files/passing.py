@@ -28,6 +28,7 @@ from ..atomic import put
 from ..budget import given_dtype, transfer_bytes
 from ..errors import check
 from ..layout import AnyMesh
+from ..padded import padded
 from ..pieces import Pass, Passes, Piece
 from ..plan import Plan
 from ..processes import check_alike, together
@@ -220,7 +221,8 @@ class _Run:
 def _program(plan: Plan, dtype: np.dtype) -> Any:
     """A plan compiled, for an array of that type as it is given."""
     sharding = NamedSharding(plan.mesh, plan.in_layout.spec) if isinstance(plan.mesh, Mesh) else None
-    given = jax.ShapeDtypeStruct(plan.in_layout.storage, dtype, sharding=sharding)
+    stored: Any = jax.ShapeDtypeStruct(plan.in_layout.storage, dtype, sharding=sharding)
+    given = padded(stored, plan.in_layout, plan.mesh)
     return jax.jit(plan, compiler_options=plan.compiler_options or None).lower(given).compile()
 
 
