@@ -12,6 +12,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from meshfft.files import open_array
 from meshfft.layout import from_spec
+from meshfft.padded import PaddedArray
 
 h5py, nibabel, zarr = (pytest.importorskip(name) for name in ("h5py", "nibabel", "zarr"))
 
@@ -32,14 +33,16 @@ def save(path: Path, array: np.ndarray) -> Path:
     return path
 
 
-def sharded(array: np.ndarray, spec: PartitionSpec, sizes: dict[str, int]) -> jax.Array:
-    """The array, zero-padded at the tail and put on a mesh, without the library's help."""
+def sharded(array: np.ndarray, spec: PartitionSpec, sizes: dict[str, int]) -> Any:
+    """The array, padded at the tail with what is no data and put on a mesh, without the library's help."""
     mesh = jax.make_mesh(
         tuple(sizes.values()), tuple(sizes), devices=jax.devices()[: int(np.prod(list(sizes.values())))]
     )
-    storage = from_spec(array.shape, sizes, spec).storage
+    layout = from_spec(array.shape, sizes, spec)
+    storage = layout.storage
     padded = np.pad(array, [(0, m - n) for m, n in zip(storage, array.shape, strict=True)], constant_values=-99)
-    return jax.device_put(padded, NamedSharding(mesh, spec))
+    stored = jax.device_put(padded, NamedSharding(mesh, spec))
+    return stored if storage == array.shape else PaddedArray(stored, layout, mesh)
 
 
 def complex_values(shape: tuple[int, ...]) -> np.ndarray:

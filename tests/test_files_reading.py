@@ -224,7 +224,7 @@ def test_blocks_are_read_into_padded_places(volumes: Any, name: str) -> None:
     mesh = jax.make_mesh((2, 2, 2), ("x", "y", "z"))
     with open_array(paths[name]) as found:
         stored = mf.shard(found, mesh, PartitionSpec("x", "y", "z"))
-    np.testing.assert_array_equal(np.asarray(stored), np.pad(values, [(0, 0), (0, 1), (0, 1)]))
+    np.testing.assert_array_equal(np.asarray(stored.stored), np.pad(values, [(0, 0), (0, 1), (0, 1)]))
 
 
 def test_indices_that_are_none_are_refused(volumes: Any) -> None:

@@ -249,7 +249,10 @@ def _refused(spec: Any, manual: str, kind: AxisType = AUTO, where: P = SPEC, **o
 
 TALL = P(("y", "x"), None, "z")
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "order": (_refused(SPEC, "xyz", order="any"), r"order 'any' inside shard_map .* mf.plan\(...\) inside, whose out_"),
+    "order": (
+        _refused(SPEC, "xyz", order="any"),
+        r"order 'any' and out_spec= inside shard_map .* mf.plan\(...\) inside, whose out_",
+    ),
     "sizes": (_refused(SPEC, "xyz", s=(7, 12, 16)), r"shape \(7, 12, 16\) is not divided by .*choose s= that divides"),
     "hidden": (_refused(None, "x"), r"hidden under Auto mesh axes \(y, z\): pass spec="),
     "behind": (_refused(TALL, "x", where=P(("x", "y"), None, "z")), r"manual axes behind others.*give .*'x', 'y'"),

@@ -21,6 +21,7 @@ from jax.sharding import PartitionSpec as P  # noqa: E402
 import meshfft as mf  # noqa: E402
 from meshfft.files import open_array, record_of, stores, write_array  # noqa: E402
 from meshfft.layout import Cut, Layout  # noqa: E402
+from meshfft.padded import PaddedArray  # noqa: E402
 
 SHAPE = (15, 12, 7)
 
@@ -45,7 +46,7 @@ def main(address: str, index: int, count: int, folder: Path) -> None:
     found["exists"] = said(lambda: write_array("x.npy", x))
     long = Layout((4 * 10**6,), ((Cut("x", 4, 1_000_003), Cut("y", 2, 500_003)),))
     ones = jax.make_array_from_callback(long.storage, NamedSharding(mesh, long.spec), lambda at: np.ones(500_003, "f4"))
-    found["tiny"] = said(lambda: write_array("long.zarr", ones))
+    found["tiny"] = said(lambda: write_array("long.zarr", PaddedArray(ones, long, mesh)))
     found["alone"] = said(lambda: alone(index))
     failing(index)
     found["failed"] = said(lambda: write_array("x.zarr", x, overwrite=True))
