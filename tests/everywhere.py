@@ -128,6 +128,12 @@ def _spectral(mf: Any, mesh: Mesh) -> Rows:
     waves = sum((2 * np.pi * f) ** 2 for f in np.meshgrid(*map(np.fft.fftfreq, FLAT), indexing="ij"))
     inverse = -np.divide(1, waves, where=waves > 0, out=np.zeros(FLAT))
     yield "poisson", mf.poisson(y), np.fft.ifftn(inverse * np.fft.fftn(r)).real
+    filtered = np.fft.ifftn(np.exp(-waves) * np.fft.fftn(r)).real
+    yield "multiply_spectrum", mf.multiply_spectrum(y, lambda a, b: jnp.exp(-(a**2 + b**2))), filtered
+    fine = mf.pad_spectrum(mf.fftn(x), (24, 12))
+    yield "truncate_spectrum", mf.truncate_spectrum(fine, FLAT), np.fft.fftn(z)
+    same = mf.cross_spectrum(y, y, bins=[0.0, 9.0])
+    yield "cross_spectrum", np.asarray(same.power * same.counts), np.array([np.mean(r**2)])
     found, edges = mf.power_spectrum(y, bins=[0.0, 1.0, 2.0, 6.0]), np.array([0.0, 1.0, 2.0, 6.0])
     assert isinstance(found, mf.PowerSpectrum)
     shells = [(np.sqrt(waves) >= a) & (np.sqrt(waves) < b) for a, b in itertools.pairwise(edges)]
@@ -148,6 +154,7 @@ def _plans(mf: Any, mesh: Mesh) -> Rows:
     assert isinstance(plan, mf.Plan)
     y = plan(r.astype("f4"))
     truth = np.fft.rfftn(r)
+    assert isinstance(y, mf.PaddedArray) and mf.out_spec((16, 8), mesh=mesh, spec=SHORT) == SHORT
     yield "plan", _held(y), _stored(truth, y)
     back, k = plan.inverse(y), mf.wavenumbers(plan)
     yield "plan.inverse", _held(back), _stored(r, back)

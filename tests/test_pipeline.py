@@ -107,7 +107,7 @@ def test_the_walk_back_is_the_adjoint_and_a_pipeline_too(name: str) -> None:
     assert isinstance(step, Pipeline) and (step.dim, step.chunks) == (case.dim, case.chunks)
     assert back.end == walk.start and step.swap.target == case.source
     x, where = _input(case, walk), mesh(case.sizes)
-    z = mf.shard(noise(case.shape, seed=1), where, walk.end.spec)
+    z = stored_of(mf.shard(noise(case.shape, seed=1), where, walk.end.spec))
     (y,), (w,) = bind([x], walk, where), bind([z], back, where)
     left, right = np.vdot(noise(case.shape, seed=1), _logical(y, walk)), np.vdot(_logical(w, back), noise(case.shape))
     assert abs(left - right) <= 1e-5 * np.linalg.norm(_logical(y, walk)) * np.linalg.norm(_logical(z, walk))

@@ -13,6 +13,7 @@ from strategies import Case, cases
 
 import meshfft as mf
 from meshfft.layout import Layout, from_spec
+from meshfft.primitive import bind
 from meshfft.report import walks
 from meshfft.report.blocks import Box, count_of, held, moved, number, received, ring
 from meshfft.report.captions import caption
@@ -78,7 +79,7 @@ def test_pieces_are_what_the_swap_moves(shape: tuple[int, ...], mesh: tuple[int,
     assert len(swaps) > 1
     for stage in swaps[:3]:
         before, after = stage.in_layout, stage.out_layout
-        arrived = jax.jit(stage)(_numbered(before, where))
+        (arrived,) = bind([_numbered(before, where)], stage.walk, where)
         for shard in arrived.addressable_shards:
             device = tuple(int(i) for i in np.argwhere(where.devices == shard.device)[0])
             _check_pieces(np.asarray(shard.data).real, before, after, device, sizes)

@@ -191,7 +191,7 @@ def test_chunks_of_another_store_are_noticed(tmp_path: Path, monkeypatch: pytest
 
 def test_a_store_that_is_written_to_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches old chunks and new ones in one result: what describes the store is not written to when a chunk is."""
-    mf.files.write_array(tmp_path / "x.zarr", jnp.asarray(noise(SHAPE)), SHAPE)
+    mf.files.write_array(tmp_path / "x.zarr", jnp.asarray(noise(SHAPE)))
     (chunk,), write = (tmp_path / "x.zarr").glob("c.*"), passing.fill
 
     def meanwhile(*values: Any) -> None:

@@ -19,6 +19,7 @@ from jax.sharding import PartitionSpec
 
 from .arguments import resolve_once
 from .dispatch import Options, Setting, moved, received, setting
+from .dtypes import promoted
 from .errors import check
 from .fields import check_whole, field, in_form_of, in_one, joined, placed
 from .frequencies import next_fast_len
@@ -101,7 +102,7 @@ def _called(
     _check_sizes(first.shape, second.shape, dims)
     sizes = [second.shape[dim] for dim in dims]
     with jax.numpy_dtype_promotion("standard"):
-        dtype = jnp.promote_types(first.dtype, second.dtype)
+        dtype = promoted(first.dtype, second.dtype)
     s, middles = None, [0] * len(dims)
     if mode == "same":
         parts = zip(lengths, sizes, dims, strict=True)

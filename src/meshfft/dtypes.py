@@ -65,3 +65,9 @@ def dots_of(dtype: np.dtype, precision: str | None, multiplications: Any) -> tup
     """
     check(multiplications in MULTIPLICATIONS, f"multiplications is {multiplications!r}: use 3 or 4, or None to choose")
     return dots(tier_of(dtype, precision), multiplications)
+
+
+def promoted(a: Any, b: Any) -> np.dtype:
+    """The type that holds both, where implicit promotion is switched off too: a caller gave both on purpose."""
+    with jax.numpy_dtype_promotion("standard"):
+        return np.dtype(jnp.promote_types(a, b))

@@ -18,7 +18,7 @@ from jax import Array, lax
 from .arguments import is_integer, reals
 from .binned import binned
 from .dispatch import received
-from .dtypes import real_dtype
+from .dtypes import promoted, real_dtype
 from .errors import check
 from .fields import check_whole, field, in_one, joined
 from .holding import Room, check_held, host, room
@@ -127,7 +127,7 @@ def cross_spectrum(
     """
     first, second = joined(received(x)), joined(received(y))
     check(first.shape == second.shape, f"x has shape {first.shape}, y {second.shape}: give two of one shape")
-    dtype = jnp.promote_types(first.dtype, second.dtype)
+    dtype = promoted(first.dtype, second.dtype)
     array, plan = field(first.astype(dtype), axes, spec, norm="forward")
     other, beside = field(second.astype(dtype), axes, spec, norm="forward")
     alike = (plan.mesh, plan.in_layout) == (beside.mesh, beside.in_layout)
