@@ -7,6 +7,8 @@ import jax
 
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)
+jax.config.update("jax_numpy_dtype_promotion", "strict")  # as JAX tests itself: nothing is promoted unsaid
+jax.config.update("jax_numpy_rank_promotion", "raise")
 
 import hypothesis  # noqa: E402
 import pytest  # noqa: E402
@@ -15,7 +17,6 @@ hypothesis.settings.register_profile(
     "meshfft", deadline=None, max_examples=int(os.environ.get("MESHFFT_EXAMPLES", "8")), print_blob=True
 )
 hypothesis.settings.load_profile("meshfft")
-STRICT = "api inside jax manual plan power promotion real separable solve".split()
 
 
 @pytest.fixture(autouse=True)
@@ -24,15 +25,6 @@ def _devices() -> None:
     assert len(jax.devices()) == 8, (
         "tests need 8 CPU devices: the backend started before conftest.py could ask for them"
     )
-
-
-@pytest.fixture(autouse=True)
-def _promotion(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No types and no ranks are promoted, as in JAX's own tests, in the files whose own arithmetic was tried so."""
-    tried = request.module.__name__.removeprefix("test_") in STRICT
-    with jax.numpy_dtype_promotion("strict" if tried else "standard"):
-        with jax.numpy_rank_promotion("raise" if tried else "allow"):
-            yield
 
 
 @pytest.fixture

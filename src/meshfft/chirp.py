@@ -22,7 +22,7 @@ Source: Bluestein, A linear filtering approach to the computation of discrete Fo
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax.numpy as jnp
 import numpy as np
@@ -113,7 +113,7 @@ def _columns(lines: Array, start: Array | int, width: int, row: Array, sign: int
 def _by_ffts(lines: Array, sign: int) -> Array:
     """The FFT along the last axis: even bins of the convolution in one row, odd ones in another."""
     length = lines.shape[-1]
-    into, spectrum, out = (jnp.asarray(part) for part in _fft_tables(length, sign, lines.dtype))
+    into, spectrum, out = _beside(_fft_tables(length, sign, lines.dtype), lines)
     widths = [(0, 0)] * lines.ndim + [(0, padded_length(length) - length)]
     halves = jnp.fft.fft(jnp.pad(lines[..., None, :] * into, widths)) * spectrum
     halves = jnp.fft.ifft(halves)[..., :length] * out
@@ -123,15 +123,22 @@ def _by_ffts(lines: Array, sign: int) -> Array:
 def _by_products(lines: Array, sign: int) -> Array:
     """The FFT along the last axis, by four products."""
     length = lines.shape[-1]
-    chirp, rows, turns, columns, spectrum = (jnp.asarray(part) for part in _product_tables(length, sign, lines.dtype))
+    chirp, rows, turns, columns, spectrum = _product_tables(length, sign, lines.dtype)
+    folded = chirp.shape
+    chirp, turns, spectrum = _beside((chirp, turns, spectrum), lines)
     widths = [(0, 0)] * (lines.ndim - 1) + [(0, chirp.size - length)]
     product = functools.partial(jnp.einsum, precision=lax.Precision.HIGHEST)
-    x = jnp.pad(lines, widths).reshape(*lines.shape[:-1], *chirp.shape) * chirp
+    x = jnp.pad(lines, widths).reshape(*lines.shape[:-1], *folded) * chirp
     x = product("...ab,ac->...cb", x, rows) * turns
     x = product("...cb,bd->...cd", x, columns) * spectrum
     x = product("...cd,bd->...cb", x, columns.conj()) * turns.conj()
     x = product("...cb,ac->...ab", x, rows.conj()) * chirp
     return x.reshape(*lines.shape[:-1], chirp.size)[..., :length]
+
+
+def _beside(tables: Sequence[np.ndarray], lines: Array) -> list[Array]:
+    """Tables of two dimensions with as many as lines in two rows have, or folded ones."""
+    return [jnp.asarray(table).reshape((1,) * (lines.ndim - 1) + table.shape) for table in tables]
 
 
 def _chirp(length: int, sign: int) -> np.ndarray:

@@ -48,7 +48,8 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, sharding:
     >>> mf.fftfreq(4).tolist()
     [0.0, 0.25, -0.5, -0.25]
     """
-    size, step = _size(n), _step(n, d)
+    size = _size(n)
+    step = _step(size, d)
     return _made(
         size, lambda k: (k - size * (k > (size - 1) // 2)) * step, dtype, sharding, f"np.fft.fftfreq({size}, d)"
     )
@@ -65,7 +66,8 @@ def rfftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, sharding
     >>> mf.rfftfreq(4).tolist()
     [0.0, 0.25, 0.5]
     """
-    size, step = _size(n), _step(n, d)
+    size = _size(n)
+    step = _step(size, d)
     return _made(size // 2 + 1, lambda k: k * step, dtype, sharding, f"np.fft.rfftfreq({size}, d)")
 
 
