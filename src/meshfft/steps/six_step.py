@@ -123,4 +123,4 @@ def _turned(lines: Array, length: int, index: Array, sign: int) -> Array:
     turns = mulmod(jnp.arange(rows, dtype=jnp.uint32)[:, None], first[None, :], length)
     far = join(roots(turns, length, sign, lines.real.dtype))[:, :, None]
     phases = far * table(rows, near, length, sign, lines.dtype)[:, None, :]
-    return lines * phases.reshape(rows, columns, *(1 for _ in behind))
+    return lines * phases.reshape(1, rows, columns, *(1 for _ in behind))
