@@ -46,7 +46,8 @@ def _filter(*k: Any) -> Any:
 def _force(kx: Any, ky: Any, kz: Any, odd: Any) -> tuple[Any, ...]:
     square = kx**2 + ky**2 + kz**2
     potential = jnp.where(square > 0, -1 / jnp.where(square > 0, square, 1), 0)
-    return tuple(-1j * q * potential for q in odd)
+    wide = np.result_type(potential.dtype, np.complex64)
+    return tuple(-1j * (q.astype(potential.dtype) * potential).astype(wide) for q in odd)
 
 
 def _truth(x: np.ndarray, factor: Any, axes: tuple[int, ...]) -> np.ndarray:

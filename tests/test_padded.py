@@ -132,7 +132,7 @@ def test_jit_scan_and_vmap_carry_it(kind: AxisType) -> None:
     with jax.set_mesh(over):
         last, every = jax.jit(lambda c: jax.lax.scan(halved, c, length=3))(a)
         many = jax.jit(jax.vmap(mf.fftn))(mf.shard(batch, over, P(None, *SPEC)))
-        lent = jax.vmap(lambda c, u: mf.fftn(u) * c, (0, None))(jnp.arange(3.0), a)
+        lent = jax.vmap(lambda c, u: mf.fftn(u) * c, (0, None))(jnp.arange(3, dtype="complex64"), a)
     assert error(last, x / 8) <= 1e-6 and last.spec == SPEC
     assert error(every, np.stack([x / 2, x / 4, x / 8])) <= 1e-6
     assert many.shape == (5, *SHAPE) and error(many, dft(batch, (1, 2, 3))) <= 4e-7
@@ -190,7 +190,7 @@ def test_wavenumbers_of_a_padded_spectrum_multiply_it() -> None:
     x, over = _real(), mesh(SIZES)
     plan = mf.plan(SHAPE, mesh=over, spec=SPEC, kind="rfft", order="any")
     k = mf.wavenumbers(plan)
-    y = plan.inverse(sum(one**2 for one in k) * plan(mf.shard(x, over, SPEC)))
+    y = plan.inverse(sum(one**2 for one in k).astype("complex64") * plan(mf.shard(x, over, SPEC)))
     square = TURNS[0][:, None, None] ** 2 + TURNS[1][:, None] ** 2 + TURNS[2] ** 2
     assert error(y, np.fft.ifftn(square * np.fft.fftn(x)).real) <= 5e-7
 

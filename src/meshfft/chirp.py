@@ -123,12 +123,11 @@ def _by_ffts(lines: Array, sign: int) -> Array:
 def _by_products(lines: Array, sign: int) -> Array:
     """The FFT along the last axis, by four products."""
     length = lines.shape[-1]
-    chirp, rows, turns, columns, spectrum = _product_tables(length, sign, lines.dtype)
-    folded = chirp.shape
-    chirp, turns, spectrum = _beside((chirp, turns, spectrum), lines)
+    folded, rows, roots, columns, over = _product_tables(length, sign, lines.dtype)
+    chirp, turns, spectrum = _beside((folded, roots, over), lines)
     widths = [(0, 0)] * (lines.ndim - 1) + [(0, chirp.size - length)]
     product = functools.partial(jnp.einsum, precision=lax.Precision.HIGHEST)
-    x = jnp.pad(lines, widths).reshape(*lines.shape[:-1], *folded) * chirp
+    x = jnp.pad(lines, widths).reshape(*lines.shape[:-1], *folded.shape) * chirp
     x = product("...ab,ac->...cb", x, rows) * turns
     x = product("...cb,bd->...cd", x, columns) * spectrum
     x = product("...cd,bd->...cb", x, columns.conj()) * turns.conj()
