@@ -128,7 +128,9 @@ def test_gradients_are_the_transposed_bands(x64: None, kind: AxisType, half: boo
     def loss(x: Array) -> Array:
         y = mf.pad_spectrum(x, fine, **how)
         back = {**how, "n": 16} if half else how
-        z = mf.truncate_spectrum(y * np.arange(1, y.shape[2] + 1).astype(complex), (8, 4, 10 if half else 6), **back)
+        z = mf.truncate_spectrum(
+            y * np.arange(1, y.shape[2] + 1).astype(complex)[None, None], (8, 4, 10 if half else 6), **back
+        )
         return jnp.sum(jnp.abs(z) ** 2)
 
     gradient = jax.jit(jax.grad(loss))
