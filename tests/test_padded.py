@@ -226,3 +226,14 @@ def test_a_result_that_no_layout_divides_is_padded() -> None:
     assert isinstance(y, mf.PaddedArray) and y.shape == (9,) and error(y, np.fft.rfft(x)) <= 4e-7
     back = mf.irfft(y)
     assert isinstance(back, jax.Array) and error(back, x) <= 4e-7
+
+
+def test_sums_shards_and_scipys_names() -> None:
+    """Catches padding in a sum, the way to the blocks lost, and an array gathered by SciPy's functions."""
+    x = _real()
+    a = _put(x)
+    assert abs(float(a.sum()) - x.sum()) <= 1e-3 and abs(float(((a - 1) * a).sum()) - ((x - 1) * x).sum()) <= 1e-3
+    assert [shard.index for shard in a.addressable_shards] == [shard.index for shard in a.stored.addressable_shards]
+    with scipy.fft.set_backend(mf.scipy_backend, only=True):
+        y = scipy.fft.fftn(a)
+    assert isinstance(y, mf.PaddedArray) and error(y, dft(x, (0, 1, 2))) <= 4e-7

@@ -41,8 +41,9 @@ class PaddedArray:
 
     `mf.shard`, plans and all functions return one where sizes do not divide, and take it. `jit`, `grad`, `scan` and,
     over leading dimensions, `vmap` carry it. It has elementwise arithmetic with numbers, with arrays that broadcast to
-    its shape, and with others of its kind; `map` applies any elementwise function. `mf.gather(y)` or `numpy.asarray(y)`
-    bring it to the host. Functions of `jax.numpy` refuse it.
+    its shape, and with others of its kind; `map` applies any elementwise function, and leaves the padding zero where
+    `jax.tree.map` would not. Other sums than `sum` go over `stored`. `mf.gather(y)` or `numpy.asarray(y)` bring it to
+    the host. Functions of `jax.numpy` refuse it.
 
     Attributes:
         stored: the jax.Array, larger than the logical shape; its padding holds zeros.
@@ -143,6 +144,15 @@ class PaddedArray:
     @property
     def imag(self) -> "PaddedArray":
         return self.map(jnp.imag)
+
+    @property
+    def addressable_shards(self) -> Any:
+        """What the devices of this process store, padding included; indices are those of `stored`."""
+        return self.stored.addressable_shards
+
+    def sum(self) -> Array:
+        """The sum of all its numbers, which the padding leaves as it is."""
+        return jnp.sum(self.stored)
 
     def conj(self) -> "PaddedArray":
         """The complex conjugate."""

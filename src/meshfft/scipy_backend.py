@@ -20,6 +20,7 @@ from .api import fft, fft2, fftn, ifft, ifft2, ifftn
 from .cosine import dct, dctn, dst, dstn, idct, idctn, idst, idstn
 from .errors import check
 from .hermitian import hfft, hfft2, hfftn, ihfft, ihfft2, ihfftn, irfft, irfft2, irfftn, rfft, rfft2, rfftn
+from .padded import PaddedArray
 
 Transform = Callable[..., Any]
 
@@ -82,11 +83,12 @@ def _computed(method: Transform, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     x, plan = call.pop("x"), call.pop("plan", None)
     if plan is not None or _foreign(x):
         return NotImplemented
-    x = x if isinstance(x, jax.Array) else np.asarray(x)
+    ours = isinstance(x, jax.Array | PaddedArray)
+    x = x if ours else np.asarray(x)
     call = _resolved(call, x.ndim)
     if call.get("axes") == () and method.__name__ not in HALVED:
         return x  # as it is, of whatever type
-    return transform(x, **call) if isinstance(x, jax.Array) else _on_host(transform, x, call)
+    return transform(x, **call) if ours else _on_host(transform, x, call)
 
 
 def _by_scipy(method: Transform, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
