@@ -116,8 +116,8 @@ def irfftn(
 
     Returns:
         The real array, sharded as its spectrum; mesh axes that `rfftn` moved in front of others go back, if mesh axes
-        cut the array in the mesh's order (if not, give out_spec=). Imaginary parts that no real array's spectrum has (of
-        X[0], and X[N/2]) are ignored, as NumPy does.
+        cut the array in the mesh's order (if not, give out_spec=). Imaginary parts that no real array's spectrum has,
+        of X[0] and X[N/2], are ignored, as NumPy does.
 
     Raises:
         ValueError, TypeError: as `rfftn`.
