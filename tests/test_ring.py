@@ -125,7 +125,7 @@ def test_the_shard_may_be_a_pytree() -> None:
 
     def body(shard: dict[str, Array]) -> dict[str, Array]:
         def term(held: dict[str, Array], s: Array) -> dict[str, Array]:
-            return {"sum": held["c"].sum()[None], "dot": held["c"] @ held["x"] + 0 * s}
+            return {"sum": held["c"].sum()[None], "dot": held["c"] @ held["x"] + (0 * s).astype("float32")}
 
         return mf.ring_sum(term, shard, "x")
 

@@ -127,10 +127,10 @@ def test_odd_wavenumbers_differentiate_as_derivative_does(x64: None, name: str) 
             plan = mf.plan(box.shape, mesh=devices, spec=box.spec, dtype="float64", kind=kind)
             plain, odd = (mf.wavenumbers(plan, box.lengths, odd=one)[dim] for one in (False, True))
             a = mf.shard(np.asarray(x).astype(plan.in_dtype), devices, box.spec)
-            assert error(plan.inverse(1j * odd * plan(a)), np.asarray(truth)) <= 1e-12
+            assert error(plan.inverse(1j * odd.astype(complex) * plan(a)), np.asarray(truth)) <= 1e-12
             nyquist = (box.shape[dim] % 2 == 0) * np.pi * box.shape[dim] / length
             assert error(odd, np.where(np.isclose(abs(plain), nyquist), 0, plain)) == 0
-            found = error(plan.inverse(1j * plain * plan(a)), np.asarray(truth))
+            found = error(plan.inverse(1j * plain.astype(complex) * plan(a)), np.asarray(truth))
             assert found <= 1e-12 if box.shape[dim] % 2 or (kind, dim) == ("rfft", len(box.shape) - 1) else found > 0.01
 
 
