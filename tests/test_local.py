@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from reference import dft, error, noise
 
 from meshfft.local import fft, resize
-from meshfft.stockham import LARGEST, NARROWEST, by_columns, in_place, radices
+from meshfft.stockham import LARGEST, NARROWEST, by_columns, radices
 
 LENGTHS = (1, 2, 3, 5, 8, 16, 37, 61, 64, 96, 97, 100, 128, 144, 210, 243, 256, 509, 1024, 1331)
 
@@ -40,13 +40,6 @@ def test_small_blocks_compile_no_stages() -> None:
     work = jax.jit(lambda x: fft(x, (0,), -1, "cached"))
     texts = [str(work.lower(x).compile().as_text()) for x in (small, large)]
     assert [text.count(" subtract(") > 0 for text in texts] == [False, True]
-
-
-def test_positions_are_unsigned() -> None:
-    """Catches positions compiled with what minds their sign, in each of the kernels that write a piece."""
-    work = jax.jit(lambda x: in_place(x, (1, 2), -1, ((1, 8),), True))
-    text = str(work.lower(jax.ShapeDtypeStruct((16, 128, 128), np.complex64)).compile().as_text())
-    assert " sign(" not in text
 
 
 @given(st.integers(1, 5000))

@@ -117,11 +117,11 @@ class Sweep(NamedTuple):
     extents: tuple[int, ...]
 
     def place(self, i: Array) -> list[Array]:
-        """Where the i-th turn begins; unsigned, for which nothing is compiled that minds signs."""
-        at, i = [], i.astype(np.uint32)
+        """Where the i-th turn begins."""
+        at = []
         for start, count, extent in zip(*map(reversed, self), strict=True):
-            at.append(start + i % np.uint32(count) * extent if count > 1 else i * 0 + start)
-            i = i // np.uint32(count) if count > 1 else i
+            at.append(start + i % count * extent)
+            i = i // count
         return at[::-1]
 
 
@@ -204,8 +204,7 @@ def _transposed(lines: Array, sign: int) -> Array:
 def _columns(lines: Array, sign: int) -> Array:
     """The FFT along dimension 0 of (N, columns): stages of (left, done, columns).
 
-    The first barrier has the lines brought into the cache first: gathered by the first stage, they are not read as
-    vectors. The second keeps the last stage from being compiled, and done, again with the first piece that is written.
+    The barrier has the lines brought into the cache first: gathered by the first stage, they are not read as vectors.
     """
     shape, left = lines.shape, lines.shape[0]
     lines = lax.optimization_barrier(lines)[:, None]
@@ -216,7 +215,7 @@ def _columns(lines: Array, sign: int) -> Array:
             phases = table(left, radix, radix * left, sign, lines.dtype)[:, :, None, None]
             outputs = [y * phases[:, c] if c else y for c, y in enumerate(outputs)]
         lines = jnp.stack(outputs, 1).reshape(left, -1, shape[1])
-    return lax.optimization_barrier(lines).reshape(shape)
+    return lines.reshape(shape)
 
 
 def _butterfly(x: Sequence[Array], sign: int) -> list[Array]:
