@@ -13,7 +13,8 @@ errors release
 layout work norms quantities tiers planes limbs zplane extras atomic processes schedule hardware torus
 dtypes phase precision chirp groups chips orders hlo ring swap apart spread binned whole inverting picture
 holding manual
-stockham tiles padded
+stockham tiles padding
+padded
 machine matrices local storage frequencies trig cutting
 real trig_local
 topology arguments meshes steps bring

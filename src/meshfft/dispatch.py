@@ -24,7 +24,8 @@ from .holding import check_blocks
 from .layout import AnyMesh, Layout, Spec, axis_sizes, from_block, from_spec, mapped_axes
 from .machine import Machine
 from .operands import differentiable, furnish, stored
-from .padded import PaddedArray, padded, stored_of, without_padding
+from .padded import PaddedArray, padded, stored_of
+from .padding import without_padding
 from .placement import placement, standing
 from .primitive import bind
 from .tiers import Dot

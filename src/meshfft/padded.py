@@ -22,7 +22,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from .errors import check
 from .layout import AnyMesh, Layout, axis_sizes, from_spec, mapped_axes
-from .manual import own
+from .padding import broadcast, joined, logical, without_padding
 from .whole import whole
 
 
@@ -174,12 +174,12 @@ class PaddedArray:
         """
         layout = self.layout
         for other in others:
-            layout = _broadcast(layout, other.layout) if isinstance(other, PaddedArray) else layout
+            layout = broadcast(layout, other.layout) if isinstance(other, PaddedArray) else layout
         found = function(*(_stored_as(x, layout) for x in (self, *others)))
         stored, expected = np.shape(found), np.shape(self.stored)
         fits = layout != self.layout or stored == expected
         check(fits, f"the function made {stored} of a stored {expected}: give an elementwise one")
-        return PaddedArray(_masked(found, layout, self.mesh), _joined(self.lead, layout), self.home)
+        return PaddedArray(_masked(found, layout, self.mesh), joined(self.lead, layout), self.home)
 
     def like(self, stored: Array) -> "PaddedArray":
         """Another stored array in the layout of this one; what its padding held becomes zero.
@@ -230,11 +230,6 @@ def gather(y: Any) -> np.ndarray:
     return found
 
 
-def logical(layout: Layout, dim: int) -> np.ndarray:
-    """Which places of a stored dimension hold data; the rest is padding."""
-    return (np.arange(layout.block[dim]) < layout.counts(dim)[:, None]).ravel()
-
-
 def stored_of(x: Any) -> Any:
     """What is stored of an array; a plain one is all data."""
     return x.stored if isinstance(x, PaddedArray) else x
@@ -242,7 +237,7 @@ def stored_of(x: Any) -> Any:
 
 def padded(stored: Array, layout: Layout, mesh: AnyMesh | None, lead: Layout | None = None) -> Any:
     """A stored array, whose padding is zero, with its layout where that has padding; as it is where it has none."""
-    layout = layout if lead is None else _joined(lead, layout)
+    layout = layout if lead is None else joined(lead, layout)
     return stored if layout.even else PaddedArray(stored, layout, mesh)
 
 
@@ -252,39 +247,14 @@ def mapped(function: Callable[..., Array], *arrays: Any) -> Any:
     return first.map(function, *arrays[1:]) if isinstance(first, PaddedArray) else function(*arrays)
 
 
-def without_padding(stored: Array, layout: Layout, seen: frozenset[str]) -> Array:
-    """A stored array with zeros for its padding; `seen` are the mesh axes that a caller's shard_map has mapped."""
-    for dim, (size, extent) in enumerate(zip(layout.shape, layout.storage, strict=True)):
-        if size < extent:
-            kept = own(logical(layout, dim), 0, layout.cuts[dim], seen)
-            kept = jnp.asarray(kept).reshape([-1 if d == dim else 1 for d in range(stored.ndim)])
-            stored = jnp.where(kept, stored, jnp.zeros((), stored.dtype))
-    return stored
-
-
 def _masked(found: Any, layout: Layout, mesh: AnyMesh | None) -> Array:
     here = jax.sharding.get_abstract_mesh()
     return without_padding(jnp.asarray(found), layout, mapped_axes(here) if mesh is not None else frozenset())
 
 
-def _joined(lead: Layout, layout: Layout) -> Layout:
-    return Layout(lead.shape + layout.shape, lead.cuts + layout.cuts)
-
-
 def _entries(sharding: Any) -> PartitionSpec:
     """The spec that an array shows; under Auto axes a traced one shows none."""
     return PartitionSpec(*getattr(sharding, "spec", ()))
-
-
-def _broadcast(a: Layout, b: Layout) -> Layout:
-    """The layout of what two make together: in each dimension they agree, or one has a single position."""
-    many = max(a.ndim, b.ndim)
-    a, b = (Layout((1,) * (many - x.ndim) + x.shape, ((),) * (many - x.ndim) + x.cuts) for x in (a, b))
-    pairs = list(zip(zip(a.shape, a.cuts, strict=True), zip(b.shape, b.cuts, strict=True), strict=True))
-    fits = all(one == other or 1 in (one[0], other[0]) for one, other in pairs)
-    check(fits, f"padded arrays of shape {a.shape} cut as {a.spec} and {b.shape} as {b.spec} meet: shard them alike")
-    chosen = [other if one[0] == 1 else one for one, other in pairs]
-    return Layout(tuple(size for size, _ in chosen), tuple(cuts for _, cuts in chosen))
 
 
 def _stored_as(x: Any, layout: Layout) -> Any:

@@ -22,7 +22,8 @@ from .holding import check_held
 from .layout import Layout, axis_sizes, from_spec, mapped_axes
 from .manual import own
 from .matrices import HalfRoots, Matrix, Roots
-from .padded import PaddedArray, logical
+from .padded import PaddedArray
+from .padding import logical
 from .placement import standing
 from .plan import Plan
 from .storage import shard
