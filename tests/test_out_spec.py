@@ -115,3 +115,16 @@ def test_plans_and_refusals() -> None:
             in_specs=P("x", "y", "z"),
             out_specs=P("x"),
         )(a)
+
+
+def test_moved_numbers_keep_their_type_and_bits() -> None:
+    """Catches integers sent through floats, which have no 2^24 + 1, and a spec forgotten under Auto axes in `jit`."""
+    x, spec, out = 2**24 + np.arange(8 * 16 * 8, dtype="int32").reshape(SHAPE), P("x", "y", "z"), P("z", "x", "y")
+    a = jax.device_put(x, NamedSharding(mesh((2, 2, 2)), spec))
+    y = mf.fftshift(a, out_spec=out)
+    assert y.dtype == np.int32 and y.sharding.is_equivalent_to(NamedSharding(a.sharding.mesh, out), 3)
+    np.testing.assert_array_equal(y, np.fft.fftshift(x))
+    with jax.set_mesh(a.sharding.mesh):
+        run = jax.jit(lambda v: mf.derivative(v, 0, spec=spec, out_spec=out))
+        found = run(a.astype("float32"))
+    assert error(found, np.asarray(mf.derivative(a.astype("float32"), 0))) <= 1e-6

@@ -9,7 +9,7 @@ from typing import Any
 from jax import Array
 
 from .arguments import FOURIER, integer, resolve, transform_of, turns
-from .dispatch import Options, extents, is_planes, received, transformed
+from .dispatch import Options, is_planes, located, received, transformed
 from .errors import check
 
 
@@ -30,7 +30,7 @@ def called(
     """
     arrays, planes = received(a), is_planes(a)
     _check_real(arrays, kind, inverse)
-    dims, lengths = resolve(extents(arrays, options), s, axes, kind, inverse)
+    dims, lengths = resolve(located(arrays, options.spec)[0].shape, s, axes, kind, inverse)
     if len(set(dims)) == len(dims) or kind not in FOURIER:
         transform = transform_of(dims, lengths, norm, inverse, kind, orthogonalize)
         return transformed(arrays, transform, options, planes=planes)

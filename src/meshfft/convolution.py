@@ -110,7 +110,7 @@ def _called(
         middles = [-(m // 2) if correlates else (m - 1) // 2 for m in sizes]
     array, plan = field(first.astype(dtype), dims, spec, s=s)
     values = (array, _beside(second, place).astype(dtype), _shifts(plan, middles))
-    return moved(in_form_of(a, in_one(_correlated if correlates else _convolved, plan, *values)), out_spec)
+    return moved(in_form_of(a, in_one(_correlated if correlates else _convolved, plan, *values)), out_spec, spec)
 
 
 def _check_sizes(a: tuple[int, ...], b: tuple[int, ...], dims: tuple[int, ...]) -> None:

@@ -4,6 +4,7 @@ The one way in for every function that takes an array. An array is anything NumP
 of two planes (re, im), which comes back as two planes.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -163,7 +164,7 @@ def transformed(
     """
     if options.out_spec is not None and options.method in STAYING:
         stays = transformed(arrays, transform, options._replace(out_spec=None), sources, planes)
-        return moved(stays, options.out_spec)
+        return moved(stays, options.out_spec, options.spec)
     start, mesh, machine, dtype, dots = setting(arrays, options)
     after = natural_end(start, transform)
     check_blocks(arrays[0], after, real_dtype(dtype).itemsize, mesh, "the result")
@@ -175,24 +176,24 @@ def transformed(
     return formed(applied(arrays, walk, sources, mesh, machine.chip, dtype, planes))
 
 
-def moved(y: Any, out_spec: Spec | None) -> Any:
-    """A result, or its planes, sharded as `out_spec` says; as it is without one.
+def moved(y: Any, out_spec: Spec | None, spec: Spec | None = None) -> Any:
+    """A result, or its planes, sharded as `out_spec` says, bit for bit in its own type; as it is without one.
+
+    `spec` says how it lies where JAX hides that.
 
     Raises:
         ValueError, TypeError: the spec does not fit.
     """
     if out_spec is None:
         return y
-    return transformed(received(y), Transform((), (), 1.0), Options(out_spec=out_spec), planes=is_planes(y))
-
-
-def extents(arrays: tuple[Any, ...], options: Options) -> tuple[int, ...]:
-    """Shape of the whole array; inside a caller's shard_map what is given is a block of it.
-
-    Raises:
-        ValueError, TypeError: as `fftn`.
-    """
-    return located(arrays, options.spec)[0].shape
+    arrays, nothing = received(y), Transform((), (), 1.0)
+    start, mesh, machine, dtype, dots = setting(arrays, Options(spec=spec))
+    goal = goal_of(start, nothing, "natural", out_spec, axis_sizes(mesh))
+    walk = find_walk(start, nothing, "auto", "natural", machine, dtype.itemsize, dots, goal=goal)
+    walk = dataclasses.replace(walk, planes=False)  # numbers of any type go as they are
+    found = (as_stored((stored_of(x),), walk, mesh, False)[0] for x in arrays)
+    lead, home = (arrays[0].lead, arrays[0].home) if isinstance(arrays[0], PaddedArray) else (None, mesh)
+    return formed(tuple(padded(x, walk.end, home, lead) for x in found))
 
 
 def applied(
@@ -261,6 +262,9 @@ def walked(
     for part in walk.stages() if differentiable(walk) else (walk,):
         arrays = tuple(bind(arrays, part, mesh, planes, stored(part, operands, seen)))
     return tuple(without_padding(y, walk.end, seen) for y in arrays)
+
+
+as_stored = jax.jit(walked, static_argnums=(1, 2, 3))  # compiled, in the type that the array has
 
 
 def _array(a: Any) -> Any:

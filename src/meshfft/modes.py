@@ -82,7 +82,7 @@ def pad_spectrum(
     >>> mf.pad_spectrum(jnp.array([4.0, 1.0, 2.0, 1.0]), (8,)).tolist()
     [8.0, 2.0, 2.0, 0.0, 0.0, 0.0, 2.0, 2.0]
     """
-    return moved(_called(X, s, axes, kind, n, norm, spec, True), out_spec)
+    return moved(_called(X, s, axes, kind, n, norm, spec, True), out_spec, spec)
 
 
 def truncate_spectrum(
@@ -109,7 +109,7 @@ def truncate_spectrum(
     >>> mf.truncate_spectrum(jnp.array([8.0, 2.0, 2.0, 0.0, 0.0, 0.0, 2.0, 2.0]), (4,)).tolist()
     [4.0, 1.0, 2.0, 1.0]
     """
-    return moved(_called(X, s, axes, kind, n, norm, spec, False), out_spec)
+    return moved(_called(X, s, axes, kind, n, norm, spec, False), out_spec, spec)
 
 
 def _called(

@@ -88,7 +88,7 @@ def multiply_spectrum(
 
     def result(factor: Any) -> Any:
         y = mapped(lambda stored: _times(stored, stored_of(factor), plan), spectrum)
-        return moved(in_form_of(x, plan.inverse(y)), out_spec)
+        return moved(in_form_of(x, plan.inverse(y)), out_spec, spec)
 
     return jax.tree.map(result, factors, is_leaf=lambda part: isinstance(part, PaddedArray))
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .arguments import resolve_once
-from .dispatch import Options, extents, is_planes, moved, received, setting, transformed
+from .dispatch import Options, is_planes, located, moved, received, setting, transformed
 from .dtypes import complex_dtype
 from .entries import entries
 from .errors import check
@@ -57,7 +57,7 @@ def kdftn(
     [4.0, 0.0]
     """
     arrays, options = received(x), Options("kdft", "natural", spec, precision, out_spec, multiplications)
-    shape = extents(arrays, options)
+    shape = located(arrays, options.spec)[0].shape
     dims, _ = resolve_once(shape, None, axes)
     chosen = entries(points, dims)
     transform = sampled(shape, dims, chosen, norm, complex_dtype(arrays[0].dtype, precision))
@@ -109,7 +109,7 @@ def ikdftn(
     goal = _goal(where.start, dims, sizes, chosen)
     forward = sampled(goal.shape, dims, chosen, norm, where.dtype)
     found = solution(arrays, goal, forward, chosen, Weights(tikhonov, truncation), "kdft", where)
-    return dataclasses.replace(found, value=moved(found.value, out_spec))
+    return dataclasses.replace(found, value=moved(found.value, out_spec, spec))
 
 
 def _goal(start: Layout, dims: tuple[int, ...], sizes: tuple[int, ...], points: tuple[Points, ...]) -> Layout:

@@ -16,7 +16,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from .arguments import Transform, resolve_once
-from .dispatch import Options, extents, is_planes, received, transformed
+from .dispatch import Options, is_planes, located, received, transformed
 from .dtypes import check_numeric, complex_dtype, real_dtype
 from .errors import check
 from .layout import Spec
@@ -72,7 +72,7 @@ def apply_separable(
     [[3.0, 3.0]]
     """
     arrays, options = received(x), Options("kdft", "natural", spec, precision, out_spec, multiplications)
-    shape = extents(arrays, options)
+    shape = located(arrays, options.spec)[0].shape
     dims, _ = resolve_once(shape, None, axes)
     pairs = [(d, _source(m, d)) for d, m in zip(dims, _listed(matrices, len(dims)), strict=True) if m is not None]
     real = real_dtype(complex_dtype(arrays[0].dtype, precision))

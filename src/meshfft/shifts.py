@@ -8,18 +8,14 @@ A walk of rolls, one for each dimension: no arithmetic, so the values come back 
 from collections.abc import Sequence
 from typing import Any
 
-import jax
-
 from .arguments import dims_of
-from .dispatch import formed, located, moved, received, walked
+from .dispatch import as_stored, formed, located, moved, received
 from .dtypes import check_numeric
 from .errors import check
 from .layout import Layout, Spec
 from .padded import AnyArray, mapped
 from .steps import Roll
 from .walk import Walk
-
-_program = jax.jit(walked, static_argnums=(1, 2, 3))
 
 
 def fftshift(
@@ -87,5 +83,5 @@ def _shifted(x: Any, axes: int | Sequence[int] | None, spec: Spec | None, out_sp
     start, mesh = located(arrays, spec)
     check(start.tail, f"the array has padding within {start.label()}: shift it in natural order")
     walk = shift_walk(start, dims, sign)
-    shifted = [mapped(lambda *one: _program(one, walk, mesh, False)[0], x) for x in arrays] if walk.steps else arrays
-    return moved(formed(tuple(shifted)), out_spec)
+    shifted = [mapped(lambda *one: as_stored(one, walk, mesh, False)[0], x) for x in arrays] if walk.steps else arrays
+    return moved(formed(tuple(shifted)), out_spec, spec)

@@ -70,7 +70,7 @@ def derivative(
     array, plan = field(x, axes, spec)
     lengths = (length,) * len(axes) if length is not None and np.ndim(length) == 0 else length
     y = in_one(_multiplied, plan, array, _differentiators(plan, lengths, orders))
-    return moved(in_form_of(x, y), out_spec)
+    return moved(in_form_of(x, y), out_spec, spec)
 
 
 def poisson(
@@ -110,7 +110,7 @@ def poisson(
     lengths = periods(plan, lengths)
     unit = max(lengths) / (2 * np.pi)
     u = in_one(_solved, plan, array, squares(plan, lengths), real_dtype(plan.dtype).type(unit))
-    return moved(in_form_of(f, u), out_spec)
+    return moved(in_form_of(f, u), out_spec, spec)
 
 
 def squares(plan: Plan, lengths: tuple[float, ...]) -> tuple[np.ndarray, ...]:
