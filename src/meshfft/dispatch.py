@@ -191,9 +191,8 @@ def moved(y: Any, out_spec: Spec | None, spec: Spec | None = None) -> Any:
     goal = goal_of(start, nothing, "natural", out_spec, axis_sizes(mesh))
     walk = find_walk(start, nothing, "auto", "natural", machine, dtype.itemsize, dots, goal=goal)
     walk = dataclasses.replace(walk, planes=False)  # numbers of any type go as they are
-    found = (as_stored((stored_of(x),), walk, mesh, False)[0] for x in arrays)
     lead, home = (arrays[0].lead, arrays[0].home) if isinstance(arrays[0], PaddedArray) else (None, mesh)
-    return formed(tuple(padded(x, walk.end, home, lead) for x in found))
+    return formed(tuple(padded(as_stored((stored_of(x),), walk, mesh, False)[0], walk.end, home, lead) for x in arrays))
 
 
 def applied(
