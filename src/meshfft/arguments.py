@@ -66,7 +66,8 @@ def integers(values: Any, name: str) -> tuple[int, ...]:
     """One integer or any iterable of them, NumPy's and JAX's arrays among them, or an error that names the argument."""
     found = (values,) if is_integer(values) else _listed(values)
     fits = found is not None and all(is_integer(v) for v in found)
-    check(fits, f"{name} is {values!r}: give a sequence of integers, such as (0, 1)", TypeError)
+    told = f"an array of shape {values.shape}" if np.ndim(values) > 1 and hasattr(values, "shape") else repr(values)
+    check(fits, f"{name} is {told}: give a sequence of integers, such as (0, 1)", TypeError)
     return tuple(operator.index(v) for v in found or ())
 
 
