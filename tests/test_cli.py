@@ -168,6 +168,9 @@ def test_arrays_larger_than_memory_go_in_passes() -> None:
     words = ["transform", "a.npy", "e.npy", "--mesh", "2"]
     assert "624 bytes with its copies, --memory is 100: give at least 997" in refused(*words, "--memory", "0.1kB")
     assert "'6 apples' is no size" in refused(*words, "--memory", "6 apples")
+    np.save("w.npy", values().astype("c16"))
+    wide = refused("transform", "w.npy", "e.npy", "--mesh", "2", "--memory", "0.1kB")
+    assert re.search(r"give at least \d+, or --precision float32$", wide), "flags, not arguments of Python"
     assert "no passes to e.npy wait" in refused(*words, "--resume")
 
 
@@ -414,7 +417,7 @@ BAD_FLAGS = [
     (["--mesh", "2", "--axes", "0,3"], "3", "0 to 2"),
     (["--mesh", "2", "--axes", "0,a"], "--axes '0,a'", "as 0,1,2"),
     (["--mesh", "2", "--axes", "0,-3"], "0", "twice"),
-    (["--mesh", "2", "--method", "cooley-tukey"], "n = 7", "method='auto'"),
+    (["--mesh", "2", "--method", "cooley-tukey"], "n = 7", "--method auto"),
 ]
 
 

@@ -267,6 +267,20 @@ def test_a_refusal_names_the_budget_that_does(kind: str) -> None:
         mf.passes((8, 4096, 4), budget=least - 1, kind=kind)
 
 
+@pytest.mark.parametrize("devices", [1, 2, 8])
+@pytest.mark.parametrize(("shape", "chunk"), [((60, 60, 4), (60, 60, 4)), ((120, 120), (120, 60)), ((7, 31), (7, 1))])
+def test_a_refusal_for_a_large_chunk_names_a_budget_that_does(
+    shape: tuple[int, ...], chunk: tuple[int, ...], devices: int
+) -> None:
+    """Catches a remedy that is refused too where a chunk takes most of the budget."""
+    options: dict[str, Any] = {"chunk": chunk, "dtype": "float32", "mesh": AbstractMesh((devices,), ("x",))}
+    with pytest.raises(ValueError, match="has chunks of") as refused:
+        mf.passes(shape, budget=1000, **options)
+    assert "precision" not in str(refused.value), "it is single precision already"
+    least = int(re.findall(r"at least (\d+)", str(refused.value))[0])
+    assert mf.passes(shape, budget=least, **options).peak_bytes <= least
+
+
 def test_wrong_arguments_are_refused() -> None:
     """Catches budgets that are no numbers of bytes, empty arrays, and complex arrays for real transforms."""
     with pytest.raises(ValueError, match="budget is 0: give a positive number"):

@@ -238,7 +238,8 @@ class _Task(NamedTuple):
             takes, needs = host[dim], least_budget(host[dim], stored)
         what = f"a line of {self.lengths[dim]} points along dimension {dim} takes {takes} bytes with its copies"
         what += f", and the source has chunks of {stored} bytes" * (self.chunk is not None)
-        return f"{what}, {name} is {given}: give at least {needs}, or precision='float32' if it is not"
+        narrower = ", or precision='float32'" if plans[dim].dtype == np.complex128 else ""
+        return f"{what}, {name} is {given}: give at least {needs}{narrower}"
 
     def _host_bytes(self, made: Plan, dtype: np.dtype) -> int:
         """What the budget is for: all that a process holds, or its copies where devices have a budget of their own."""
