@@ -1,4 +1,4 @@
-"""Eight pretend CPU devices for every test, and meshes made by name."""
+"""Eight virtual CPU devices for every test, and meshes made by name."""
 
 import os
 from collections.abc import Iterator

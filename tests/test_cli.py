@@ -732,7 +732,7 @@ def test_absurd_numbers_are_refused_by_name(words: list[str], line: str) -> None
     assert line in said and len(said) < 1100
 
 
-def test_more_devices_than_one_process_can_pretend(work: Path) -> None:
+def test_more_devices_than_one_process_can_have(work: Path) -> None:
     """Catches a command that hangs as it starts a million devices; in a process where JAX has not begun."""
     np.save("a.npy", values())
     for words in (
@@ -740,5 +740,5 @@ def test_more_devices_than_one_process_can_pretend(work: Path) -> None:
         ("bench", "scaling", "8,8", "--devices", "1,999"),
     ):
         ended = python("-m", "meshfft.cli.app", *words)
-        assert ended.returncode == 2 and "one process, which can pretend to have 256 at most" in ended.stderr, ended
+        assert ended.returncode == 2 and "one process, which can have 256 virtual ones at most" in ended.stderr, ended
     assert os.listdir(work) == ["a.npy"]

@@ -184,7 +184,7 @@ def test_a_plan_never_takes_the_dearer_way_round(name: str, sizes: tuple[int, ..
             assert prices[step.two_way] <= min(prices) * (1 + 1e-9)
 
 
-def test_pretend_devices_have_no_network() -> None:
+def test_virtual_devices_have_no_network() -> None:
     """Catches a torus made up for CPU devices."""
     machine = machine_of(mesh((2, 2, 2)))
     assert machine.network is None and machine.chip.platform == "cpu"

@@ -87,7 +87,7 @@ def _gpu(
 
 
 def _cpu(product: float, vector: float, memory: float, link: float, hop: float, mark: str, source: str) -> Chip:
-    """A pretend CPU device; `product` is its float32 rate."""
+    """A virtual CPU device; `product` is its float32 rate."""
     passes = {tier: 2 if tier == "float64" else row.passes for tier, row in TIERS.items()}
     return Chip(
         "cpu",

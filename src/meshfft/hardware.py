@@ -1,6 +1,6 @@
 """Chips: what one device computes, moves and holds in a second, each number with its source; rows are in `chips`.
 
-A device is what JAX counts as one: a core of TPU v2, v3, v4 and v7x, a chip of the others, a GPU, a pretend CPU device.
+A device is what JAX counts as one: a core of TPU v2, v3, v4 and v7x, a chip of the others, a GPU, a virtual CPU device.
 A number is marked
 
     published   by the maker, or in a paper

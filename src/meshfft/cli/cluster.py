@@ -19,7 +19,7 @@ from typing import NamedTuple, NoReturn, TypeVar
 from ..errors import check
 from ..processes import PeerError, together
 from . import parse
-from .devices import check_pretended
+from .devices import check_virtual
 from .guard import CRASHED, REFUSALS, describe, ending
 from .say import Lost, ended, warn
 
@@ -125,7 +125,7 @@ def _prepared(
         count = devices(made)
         check(count % many == 0, f"the mesh has {count} devices for {many} processes: give a multiple of {many}")
         if cluster.processes is not None:
-            check_pretended(count // many, "--mesh")
+            check_virtual(count // many, "--mesh")
     except REFUSALS as error:
         return functools.partial(_refuse, error), 1
     return lambda: made, None if cluster.processes is None else count // many

@@ -9,8 +9,8 @@ from jax.sharding import AbstractMesh, AxisType, Mesh
 
 from ..errors import check
 
-PRETENDED = 8  # CPU devices, where nobody says how many
-MOST_PRETENDED = 256  # that share the cores of one process: with many more, a collective takes minutes
+VIRTUAL = 8  # CPU devices, where nobody says how many
+MOST_VIRTUAL = 256  # that share the cores of one process: with many more, a collective takes minutes
 
 
 def start_mesh(sizes: dict[str, int]) -> Mesh:
@@ -26,14 +26,14 @@ def start_mesh(sizes: dict[str, int]) -> Mesh:
 def start_devices(count: int | None, flag: str = "--mesh") -> list[Any]:
     """So many running devices: the machine's where there are enough, else CPU devices that share its cores.
 
-    Without a number, all accelerators of the machine, or PRETENDED CPU devices. It has to come before any other use of
+    Without a number, all accelerators of the machine, or VIRTUAL CPU devices. It has to come before any other use of
     JAX in the process.
 
     Raises:
         ValueError: JAX runs already, or is bound to one kind of device, and there are fewer than the flag asks for.
     """
     if count is None:
-        _pretend(PRETENDED)
+        _make_virtual(VIRTUAL)
         return list(jax.devices())
     found = _running(count, flag)
     many = f"{len(found)} {found[0].platform} devices"
@@ -66,10 +66,10 @@ def local_devices(mesh: Mesh) -> list[Any]:
     return [device for device in mesh.devices.flat if device.process_index == jax.process_index()]
 
 
-def check_pretended(count: int, flag: str) -> None:
-    """Refuses more CPU devices than one process can pretend to have."""
-    text = f"{flag} asks for {count} devices of one process, which can pretend to have {MOST_PRETENDED} at most"
-    check(count <= MOST_PRETENDED, f"{text}: give fewer, or plan for a described machine with meshfft plan")
+def check_virtual(count: int, flag: str) -> None:
+    """Refuses more virtual CPU devices than one process can have."""
+    text = f"{flag} asks for {count} devices of one process, which can have {MOST_VIRTUAL} virtual ones at most"
+    check(count <= MOST_VIRTUAL, f"{text}: give fewer, or plan for a described machine with meshfft plan")
 
 
 def _devices(count: int) -> list[Any]:
@@ -78,19 +78,19 @@ def _devices(count: int) -> list[Any]:
 
 def _running(count: int, flag: str = "--mesh") -> list[Any]:
     """The machine's devices, or where they are fewer its CPU devices, which are so many if JAX starts with this."""
-    _pretend(count, flag)
+    _make_virtual(count, flag)
     devices = jax.devices()
     if len(devices) < count and jax.process_count() == 1:
         devices = jax.devices("cpu")
     return list(devices)
 
 
-def _pretend(count: int, flag: str = "--mesh") -> None:
+def _make_virtual(count: int, flag: str = "--mesh") -> None:
     try:
-        jax.config.update("jax_num_cpu_devices", min(count, MOST_PRETENDED))
+        jax.config.update("jax_num_cpu_devices", min(count, MOST_VIRTUAL))
     except RuntimeError:  # JAX runs already: take the devices it has
         return
-    check_pretended(count, flag)
+    check_virtual(count, flag)
 
 
 def _shared_out(devices: list[Any], count: int, processes: int) -> list[Any]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import check
 from . import parse
-from .devices import MOST_PRETENDED
+from .devices import MOST_VIRTUAL
 
 KNOWN = ("kind", "axes", "s", "norm", "order", "precision")  # what the way back takes from the file
 DEFAULTS = {"method": "auto", "order": "natural", "norm": "backward", "kind": "fft", "precision": "default"}
@@ -92,9 +92,7 @@ def _mesh(job: Job, array: Any) -> dict[str, int]:
     record = _record(array)
     check(record is not None, f"{job.source} does not tell a mesh: give one, as --mesh 2,2,2")
     many = math.prod(record.mesh.values())
-    check(
-        many <= MOST_PRETENDED, f"{job.source} was made on {many} devices: give a mesh of those here, as --mesh 2,2,2"
-    )
+    check(many <= MOST_VIRTUAL, f"{job.source} was made on {many} devices: give a mesh of those here, as --mesh 2,2,2")
     return dict(record.mesh)
 
 

@@ -118,7 +118,7 @@ def tables(rows: Sequence[Row], weak: bool) -> dict[str, list[list[str]]]:
 
 
 def sharing(rows: Sequence[Row]) -> str:
-    """A line where pretended devices share cores, and so cannot scale."""
+    """A line where virtual devices share cores, and so cannot scale."""
     facts, most = rows[0].facts, max(row.case.devices for row in rows)
     if facts.get("device") != "cpu" or most <= facts["cores"]:
         return ""

@@ -77,7 +77,7 @@ def _measured(run: Run, rows: list[Row]) -> tuple[Figure, Table]:
 
 
 def _sharing(run: Run, rows: Sequence[Row]) -> str:
-    """A line where pretended devices share cores, and so cannot scale."""
+    """A line where virtual devices share cores, and so cannot scale."""
     most, cores = max(row.case.devices for row in rows), run.facts.get("cores")
     if run.facts.get("device") != "cpu" or not isinstance(cores, int) or most <= cores:
         return ""
