@@ -23,7 +23,7 @@ entries
 search primitive table placement operands
 choice
 dispatch intake
-calls solving
+calls solving resharding
 plan api cosine hermitian sampling separable shifts modes
 planning aot array_api scipy_backend budget
 wavenumbers fields pieces

@@ -4,7 +4,8 @@ import jax
 import numpy as np
 import pytest
 from hypothesis import given
-from jax.sharding import NamedSharding
+from hypothesis import strategies as st
+from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from reference import mesh, noise
 from strategies import Case, cases
@@ -52,11 +53,52 @@ def test_a_numpy_array_is_put_on_a_mesh_inside_jit() -> None:
 
 
 def test_wrong_arguments_are_refused() -> None:
-    """Catches objects, shapes of another rank, and meshes without devices."""
+    """Catches objects, specs that do not fit, meshes without devices, and a padded array of another mesh."""
     with pytest.raises(TypeError, match="dtype object is not numeric"):
         mf.shard(np.array([None, 1]), mesh((2,)), P("x"))
     with pytest.raises(TypeError, match=r"AbstractMesh: give a jax.sharding.Mesh"):
         mf.shard(np.zeros(4), mesh((2,)).abstract_mesh, P("x"))
-    stored = mf.shard(noise((3, 4)), mesh((2,)), P("x"))
-    with pytest.raises(TypeError, match="sharded and padded already"):
-        mf.shard(stored, mesh((2,)), P("x"))
+    stored = mf.shard(noise((3, 5)), mesh((2,)), P("x"))
+    with pytest.raises(TypeError, match=r"AbstractMesh: give a jax.sharding.Mesh"):
+        mf.shard(stored, mesh((2,)).abstract_mesh, P("x"))
+    for over, spec in ((mesh((4,)), P("x")), (mesh((2,)), P())):
+        with pytest.raises(ValueError, match=r"mf.shard\(mf.gather\(y\), mesh, spec\)"):
+            mf.shard(stored, over, spec)
+    with pytest.raises(ValueError, match="'q'"):
+        mf.shard(stored, mesh((2,)), P("q"))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "int32"])
+@given(cases(), st.data())
+def test_a_padded_array_is_sharded_anew(dtype: str, case: Case, data: st.DataObject) -> None:
+    """Catches a number lost, rounded or moved on the way to another layout, and a copy where nothing changes."""
+    over, x = mesh(case.mesh), (100 * noise(case.shape)).real.astype(dtype)
+    axes = data.draw(st.permutations([axis for entry in case.spec for axis in entry or ()]))
+    entries: list[tuple[str, ...]] = [()] * len(case.shape)
+    for axis in axes:
+        dim = data.draw(st.integers(0, len(entries) - 1))
+        entries[dim] = (*entries[dim], axis)
+    there = P(*(entry or None for entry in entries))
+    stored, expected = mf.shard(x, over, case.spec), mf.shard(x, over, there)
+    if not isinstance(stored, mf.PaddedArray):
+        return
+    try:
+        found = mf.shard(stored, over, there)
+    except ValueError as refused:  # axes that change places have no room
+        assert all(case.spec) and "or bring it to the host, mf.shard(mf.gather(y)" in str(refused), refused
+        return
+    assert type(found) is type(expected) and found.dtype == expected.dtype
+    assert found.sharding.is_equivalent_to(expected.sharding, x.ndim)
+    np.testing.assert_array_equal(stored_of(found), stored_of(expected))
+    assert mf.shard(stored, over, case.spec) is stored
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_a_padded_array_is_sharded_anew_inside_jit(kind: AxisType) -> None:
+    """Catches a mesh or a layout that is not known of a traced array, and a spectrum of any order that goes astray."""
+    x, over = noise((7, 9, 5)), mesh((2, 4), kind)
+    plan = mf.plan(x.shape, mesh=over, spec=P("x", "y"), order="any")
+    program = jax.jit(lambda y: mf.shard(plan(y), over, P(None, "y", "x")))
+    found = program(mf.shard(x, over, P("x", "y")))
+    assert found.spec == P(None, "y", "x")
+    np.testing.assert_allclose(mf.gather(found), np.fft.fftn(x), atol=1e-4)

@@ -47,6 +47,7 @@ from .power import PowerSpectrum as PowerSpectrum
 from .power import cross_spectrum as cross_spectrum
 from .power import power_spectrum as power_spectrum
 from .release import __version__ as __version__
+from .resharding import shard as shard
 from .ring import ring_sum as ring_sum
 from .sampling import ikdftn as ikdftn
 from .sampling import kdftn as kdftn
@@ -58,7 +59,6 @@ from .shifts import ifftshift as ifftshift
 from .solving import Solution as Solution
 from .spectral import derivative as derivative
 from .spectral import poisson as poisson
-from .storage import shard as shard
 from .wavenumbers import wavenumbers as wavenumbers
 
 # What people may use: modules, which importing them puts here as well, are not among it.

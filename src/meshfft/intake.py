@@ -11,7 +11,7 @@ from .errors import check
 from .layout import AnyMesh, Layout, axis_sizes, mapped_axes
 from .padded import PaddedArray
 from .placement import standing
-from .storage import shard
+from .storage import stored_on
 
 
 def taken(x: Any, layout: Layout, mesh: AnyMesh | None) -> Any:
@@ -25,7 +25,7 @@ def taken(x: Any, layout: Layout, mesh: AnyMesh | None) -> Any:
     remedy = f"mf.shard(x, plan.mesh, {layout.spec})"
     if not isinstance(x, jax.Array):
         check(np.shape(x) == layout.shape, f"the array has shape {np.shape(x)}, the plan takes {layout.shape}")
-        x = shard(np.asarray(x), mesh, layout.spec) if isinstance(mesh, Mesh) else jax.numpy.asarray(x)
+        x = stored_on(np.asarray(x), mesh, layout.spec) if isinstance(mesh, Mesh) else jax.numpy.asarray(x)
         if isinstance(x, PaddedArray):
             return x
     if not layout.even:

@@ -13,10 +13,9 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
 from .dtypes import check_numeric
-from .errors import check
 from .holding import check_blocks
 from .layout import Layout, Spec, axis_sizes, from_spec
-from .padded import PaddedArray, padded
+from .padded import padded
 
 
 class Sliceable(Protocol):
@@ -29,28 +28,9 @@ class Sliceable(Protocol):
     def __getitem__(self, index: Any, /) -> Any: ...
 
 
-def shard(array: Sliceable | Array, mesh: Mesh, spec: Spec) -> Any:
-    """Puts an array on a mesh, stored with zeros at the tail of every dimension that its mesh axes do not divide.
-
-        stored size = p ceil(n / p)   for p shards of a dimension of n positions
-
-    Args:
-        array: a NumPy or JAX array, or anything with `shape`, `dtype` and slices: each device's block is read by
-            itself. On several processes each reads those of its own devices, from what must be one array to all.
-        mesh: a concrete device mesh.
-        spec: a PartitionSpec; several mesh axes may cut one dimension, and axes may stay idle.
-
-    Returns:
-        A jax.Array where the mesh axes divide all sizes; else a PaddedArray, which every function of meshfft takes.
-
-    Raises:
-        ValueError: the spec does not fit the array or the mesh.
-        TypeError: the elements are not numbers.
-    """
-    check(isinstance(mesh, Mesh), f"mesh is {type(mesh).__name__}: give a jax.sharding.Mesh of real devices", TypeError)
+def stored_on(array: Sliceable | Array, mesh: Mesh, spec: Spec) -> Any:
+    """An array on a mesh: see `shard`. A NumPy array and what has slices goes block by block."""
     array = array if hasattr(array, "dtype") else np.asarray(array)
-    remedy = "gather it first, mf.gather(x), or give a function of meshfft out_spec="
-    check(not isinstance(array, PaddedArray), f"the array is sharded and padded already: {remedy}", TypeError)
     check_numeric(np.dtype(array.dtype))
     layout = from_spec(array.shape, axis_sizes(mesh), spec)
     check_blocks(array, layout, np.dtype(array.dtype).itemsize, mesh, "the array")

@@ -26,7 +26,7 @@ from .padded import PaddedArray
 from .padding import logical
 from .placement import standing
 from .plan import Plan
-from .storage import shard
+from .storage import stored_on
 
 
 def wavenumbers(plan: Plan, lengths: Sequence[float] | None = None, *, odd: bool = False) -> tuple[Any, ...]:
@@ -156,7 +156,7 @@ def _on_mesh(values: np.ndarray, real: np.dtype, plan: Plan, dim: int) -> Any:
     line, layout = along(plan, dim, values, real), plan.out_layout
     if isinstance(plan.mesh, Mesh) and not isinstance(line, Array):
         even = from_spec(line.shape, axis_sizes(plan.mesh), spec_along(layout, dim))
-        line = shard(line, plan.mesh, even.spec)
+        line = stored_on(line, plan.mesh, even.spec)
     shape = [n if d == dim else 1 for d, n in enumerate(layout.shape)]
     cuts = [by if d == dim else () for d, by in enumerate(layout.cuts)]
     stored = jnp.asarray(line)

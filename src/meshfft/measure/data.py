@@ -15,7 +15,7 @@ import scipy.fft
 from jax.sharding import AxisType, Mesh, PartitionSpec
 
 from ..meshes import AXES
-from ..storage import shard
+from ..storage import stored_on
 from .cases import Layout, Task
 
 KINDS = {"fft": scipy.fft.fftn, "rfft": scipy.fft.rfftn, "hfft": scipy.fft.hfftn}
@@ -46,7 +46,7 @@ class Data:
     def on(self, mesh: Mesh, layout: Layout) -> jax.Array:
         """The input on a mesh, padded where the mesh does not divide it."""
         if layout not in self._placed:
-            self._placed[layout] = shard(self.x, mesh, PartitionSpec(*layout.spec))
+            self._placed[layout] = stored_on(self.x, mesh, PartitionSpec(*layout.spec))
         return self._placed[layout]
 
 
