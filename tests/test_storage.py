@@ -84,8 +84,8 @@ def test_a_padded_array_is_sharded_anew(dtype: str, case: Case, data: st.DataObj
         return
     try:
         found = mf.shard(stored, over, there)
-    except ValueError as refused:  # axes that change places have no room
-        assert all(case.spec) and "or bring it to the host, mf.shard(mf.gather(y)" in str(refused), refused
+    except ValueError as refused:  # where several axes change places, there need not be a walk
+        assert len(axes) > 1 and "or bring it to the host, mf.shard(mf.gather(y)" in str(refused), refused
         return
     assert type(found) is type(expected) and found.dtype == expected.dtype
     assert found.sharding.is_equivalent_to(expected.sharding, x.ndim)
