@@ -55,6 +55,7 @@ class PaddedArray:
     whole: Layout
     home: AnyMesh | None = None
     __array_ufunc__ = None  # NumPy's operators leave theirs to ours
+    # No __jax_array__ that says to use map: JAX's operators ask it too, before they leave theirs to ours.
     __iter__ = None
     __hash__ = None  # type: ignore[assignment]
     __add__ = _operator(operator.add)
