@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 PAGE = Path(__file__).parent.parent / "docs" / "inside.md"
 KEPT = """
 import sys, jax, numpy as np
@@ -24,14 +26,15 @@ print(seen.count("cache_hits"), seen.count("cache_misses"))
 """
 
 
-def test_every_block_runs() -> None:
-    """Catches a line of the page that fails, or whose result is not what the page says of it."""
+def test_every_block_runs(capfd: pytest.CaptureFixture[str]) -> None:
+    """Catches a line of the page that fails, warns, or whose result is not what the page says of it."""
     space: dict[str, Any] = {}
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len(blocks) > 10
     for block in blocks:
         source = block.replace('jax.config.update("jax_num_cpu_devices", 8)\n', "")  # too late here; conftest did it
         exec(compile(source, f"{PAGE.name}: {block[:60]!r}", "exec"), space)
+    assert capfd.readouterr().err == ""
 
 
 def test_compiled_programs_are_kept(tmp_path: Path) -> None:

@@ -132,9 +132,10 @@ class Plan:
         """Options with which a program sends while it computes (TPUs) or asks for memory that is kept (CPUs), for a
         `jax.jit` of the caller's own around the plan.
 
-        Calls outside `jit` have them already.
+        Calls outside `jit` have them already. Chunks hold a block, which planes and what the caller computes besides
+        take; the compiler warns of every array that is larger.
         """
-        return dict(self.walk.compiler_options(self.dtype.itemsize, self.machine.chip))
+        return dict(self.walk.compiler_options(self.dtype.itemsize, self.machine.chip, whole=False))
 
     @property
     def collectives(self) -> dict[str, int]:

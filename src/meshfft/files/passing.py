@@ -223,7 +223,8 @@ def _program(plan: Plan, dtype: np.dtype) -> Any:
     sharding = NamedSharding(plan.mesh, plan.in_layout.spec) if isinstance(plan.mesh, Mesh) else None
     stored: Any = jax.ShapeDtypeStruct(plan.in_layout.storage, dtype, sharding=sharding)
     given = padded(stored, plan.in_layout, plan.mesh)
-    return jax.jit(plan, compiler_options=plan.compiler_options or None).lower(given).compile()
+    options = plan.walk.compiler_options(plan.dtype.itemsize, plan.machine.chip, dtype == plan.dtype)
+    return jax.jit(plan, compiler_options=dict(options) or None).lower(given).compile()
 
 
 def _agreed(made: Passes, source: Sliceable) -> dict[str, Any]:
