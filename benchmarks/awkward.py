@@ -26,11 +26,11 @@ from jax.sharding import AxisType, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
 import meshfft as mf
-from meshfft.aot import devices_of, report
 from meshfft.cli.made import circumstances
-from meshfft.local import fft
+from meshfft.inspect.aot import devices_of, report
+from meshfft.kernels.local import fft
 from meshfft.measure.timing import interleaved, timer
-from meshfft.planes import in_complex
+from meshfft.numerics.split_complex import in_complex
 
 
 def main() -> None:

@@ -26,9 +26,9 @@ from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import meshfft as mf  # noqa: E402
 from meshfft.cli.made import circumstances  # noqa: E402
-from meshfft.layout import Layout  # noqa: E402
+from meshfft.layout.layout import Layout  # noqa: E402
 from meshfft.measure.timing import Timer, interleaved, timer  # noqa: E402
-from meshfft.moves import METHODS  # noqa: E402
+from meshfft.walks.candidates import METHODS  # noqa: E402
 
 HOPELESS, SLOW, ENOUGH = 30.0, 4.0, 1.2  # times the best as modelled: not run; as measured: not again; near enough
 

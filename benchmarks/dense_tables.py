@@ -25,7 +25,7 @@ import numpy as np
 import meshfft as mf
 from meshfft.cli.made import circumstances
 from meshfft.measure.timing import Spread, interleaved, spread, timer
-from meshfft.tiers import TIERS
+from meshfft.numerics.tiers import TIERS
 
 try:
     import scipy.signal

@@ -28,9 +28,9 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from meshfft.aot import compile_plan
-from meshfft.chips import chip_for
 from meshfft.cli.made import check_rows, circumstances
+from meshfft.inspect.aot import compile_plan
+from meshfft.machine.chips import chip_for
 from meshfft.measure.cases import Case, Task, case_of, layout_of
 from meshfft.measure.data import mesh_of
 from meshfft.measure.on_devices import plan_of
@@ -39,8 +39,8 @@ from meshfft.measure.prepared import Prepared
 from meshfft.measure.rows import Row, write_rows
 from meshfft.measure.running import reason_of
 from meshfft.measure.timing import interleaved, timer, timer_of_fresh
-from meshfft.precision import PRESETS, Way, split
-from meshfft.tiers import TIERS, Dot
+from meshfft.numerics.products import PRESETS, Way, split
+from meshfft.numerics.tiers import TIERS, Dot
 
 CUFFT, PRODUCT = "jnp", "product"
 GIB, FEW, SLAB = 2**30, 6, 2**26  # bytes; outputs checked along each dimension; numbers on the host at a time

@@ -94,9 +94,9 @@ def measured(work: Callable[..., Result], values: tuple[Any, ...], options: dict
 
 def made(path: Path, shape: tuple[int, ...]) -> Result:
     """Noise, a plane at a time."""
-    from meshfft.files.grid import grid_of
-    from meshfft.files.stores import create_store
-    from meshfft.layout import Cut, Layout
+    from meshfft.formats.grid import grid_of
+    from meshfft.layout.layout import Cut, Layout
+    from meshfft.zarr.stores import create_store
 
     rng, planes = np.random.default_rng(), Layout(shape, ((Cut("p", shape[0], 1),), (), ()))
     store = create_store(path, shape, np.complex64, grid_of([planes], 8), kind=path.suffix)
@@ -114,7 +114,8 @@ def transformed(source: Path, target: Path, *, inverse: bool, budget: int, devic
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", devices)
     import meshfft as mf
-    from meshfft.files import open_array, run_passes
+    from meshfft.files import open_array
+    from meshfft.out_of_core import run_passes
 
     with open_array(source) as array:
         mesh, begun = jax.make_mesh((devices,), ("x",)), time.perf_counter()

@@ -11,8 +11,8 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from meshfft.files import open_array
-from meshfft.layout import from_spec
-from meshfft.padded import PaddedArray
+from meshfft.layout.layout import from_spec
+from meshfft.layout.padded_array import PaddedArray
 
 h5py, nibabel, zarr = (pytest.importorskip(name) for name in ("h5py", "nibabel", "zarr"))
 

@@ -26,8 +26,8 @@ from jax.sharding import PartitionSpec as P
 from reference import error, noise
 
 import meshfft as mf
-from meshfft import whole
-from meshfft.processes import PeerError, check_alike, exchange, together
+from meshfft.files.processes import PeerError, check_alike, exchange, together
+from meshfft.layout import gathering as whole
 
 DEVICES = 8
 

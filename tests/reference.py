@@ -11,7 +11,8 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh
 
-from meshfft import chips, dispatch, topology
+from meshfft.machine import chips, topology
+from meshfft.plans import dispatch
 
 AXES = "xyzw"
 TWO_PI = Fraction(6_28318530717958647692528676655900576839433879875021164194989, 10**59)

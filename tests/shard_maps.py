@@ -9,7 +9,7 @@ from jax import Array
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from meshfft.hlo import collectives
+from meshfft.inspect.hlo import collectives
 
 AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
 SHAPE, SPEC = (8, 12, 16), P("x", "y", "z")

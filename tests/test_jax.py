@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 from reference import error, mesh, noise
 
 import meshfft as mf
-from meshfft.hlo import collectives
+from meshfft.inspect.hlo import collectives
 
 SPEC = P("x", "y")
 

@@ -7,59 +7,83 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 
-# One line a layer; a module may import only names from the lines above its own.
-LAYERS = """
-errors release
-layout work norms quantities tiers planes limbs zplane extras atomic processes schedule hardware torus
-dtypes phase precision chirp groups chips orders hlo ring swap apart spread binned whole inverting picture
-holding manual
-stockham tiles padding
-padded
-machine matrices local storage frequencies trig cutting
-real trig_local
-topology arguments meshes steps bring
-points walk moves
-entries
-search primitive table placement operands
-choice
-dispatch intake
-calls solving resharding
-plan api cosine hermitian sampling separable shifts modes
-planning aot array_api scipy_backend budget
-wavenumbers fields pieces
-passes
-spectral convolution multiplier
-power
-replay calibrate
-profile
-bench
-measure files
-report
-cli
+# The order of the house. A folder may import only from folders above it, the files in the root above all; within a
+# folder a file only from those before the stroke in front of it.
+HOUSE = """
+.: errors / release extras / atomic
+numerics: fixed_point norms split_complex tiers units / dtypes phases products / tiled_products
+layout: layout meshes / gathering manual_axes memory onto_mesh placement replicated / padding / padded_array /
+    storage
+machine: chip torus work / chips device_order machine / topology
+collectives: all_to_all bins chunks ring
+operators: matrices trig vandermonde / inverses transform / points / point_entries
+kernels: bluestein line_batches / stockham / local / real trig
+steps: base / bands local_fft ring_dense roll swap / exchange local_trig phase_fft pipeline real_fft /
+    packed_fft six_step
+walks: problem walk / candidates / search / choice
+plans: intake operands primitive table / dispatch / inverse_solve / plan / planning
+functions: calls frequencies kdft separable shard shifts / cosine numpy_fft real / array_api scipy_backend
+spectral: fields modes wavenumbers / convolution derivatives multiplier / power
+inspect: schedule / hlo / aot replay
+formats: grid hdf5_filters rules / positions record source / conventions labels steady / netcdf numpy_nifti /
+    hdf5
+zarr: dataset / stores / metadata / reading
+files: identity picture processes reading / writing
+out_of_core: partition scratch work_folder / budget / pieces transfer / journal passes / run
+calibrate:
+profile: kinds slices / trace / breakdown running / modelled perfetto rows words / figure
+bench: floors paper rows / cases / modelled / compiled / tables / figures
+measure: cases timing / data rows / prepared / on_cores on_devices / peers / regression running words / scaling
+report: blocks content palette reading templating / drawing frames kinds projection runs / breakdowns models
+    others panels peers scaling / captions key replanned / accuracy walks / page
+cli: calibration describe devices flags memory parse rank ranks resident say / guard request show / cluster
+    info plan progress / before execute made report / job profile speed / measure transform / bench / app
 """
-RANK = {name: rank for rank, line in enumerate(LAYERS.split("\n")) for name in line.split()}
+
+
+def _ranks() -> dict[str, tuple[int, int]]:
+    """Of every module its folder's place and its own within."""
+    ranks = dict[str, tuple[int, int]]()
+    for folder, line in enumerate(HOUSE.replace("\n    ", " ").strip().split("\n")):
+        name, _, rest = line.partition(":")
+        ranks[name] = (folder, -1)
+        for level, modules in enumerate(rest.split("/")):
+            ranks |= {module if name == "." else f"{name}.{module}": (folder, level) for module in modules.split()}
+    return ranks
+
+
+RANK = _ranks()
 
 
 def _imports(path: Path) -> set[str]:
-    """First-level module names of the package that a file imports, wherever in the file."""
-    depth = len(path.relative_to(SOURCE).parts)
-    found = set()
+    """Modules of the package that a file imports, wherever in the file."""
+    folder, found = path.relative_to(SOURCE).parts[:-1], set[str]()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.level == depth:
-            found |= {node.module.split(".")[0]} if node.module else {alias.name for alias in node.names}
-        if isinstance(node, ast.ImportFrom) and node.level == 0 and (node.module or "").startswith("meshfft"):
-            found.add((node.module or "").removeprefix("meshfft").removeprefix(".").split(".")[0])
-    return found - {""}
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = [*folder[: len(folder) + 1 - node.level], *(node.module or "").split(".")]
+            names = [".".join(filter(None, [*base, alias.name])) for alias in node.names]
+            found |= {name if name in RANK else ".".join(filter(None, base)) for name in names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("meshfft"):
+            found.add((node.module or "").removeprefix("meshfft").removeprefix("."))
+    return found
 
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE)))
 def test_imports_only_downwards(path: Path) -> None:
-    """Catches an upward import, a module that no layer lists, and a file that outgrew one idea."""
-    name = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    """Catches an upward import, a module that the house does not list, and a file that outgrew one idea."""
     assert len(path.read_text().splitlines()) <= 300, f"{path.name} is over 300 lines: split it"
-    if name != "__init__":
-        for imported in _imports(path) - {name}:
-            assert RANK[imported] < RANK[name], f"{name} imports {imported}, which is not below it"
+    name = ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+    if path.name != "__init__.py":
+        for imported in _imports(path):
+            assert RANK[imported] < RANK[name], f"{name} imports {imported}, which is not above it"
+
+
+def test_doors_open_only_their_own_folder_and_those_above() -> None:
+    """Catches a folder's `__init__` that imports from a folder below it."""
+    for path in SOURCE.rglob("*/__init__.py"):
+        name = ".".join(path.relative_to(SOURCE).parts[:-1])
+        for imported in _imports(path):
+            assert RANK[imported][0] <= RANK[name][0], f"{name} imports {imported}, which is not above it"
 
 
 def test_no_private_jax_and_no_package_root() -> None:

@@ -18,7 +18,7 @@ from jax.sharding import PartitionSpec as P
 from reference import mesh
 
 import meshfft as mf
-from meshfft import walk
+from meshfft.walks import walk
 
 ROOT = Path(__file__).parent.parent
 COMMANDS = """

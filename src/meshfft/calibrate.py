@@ -25,15 +25,15 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import AxisType, Mesh, NamedSharding
 
-from .chips import CPU, calibrated
 from .errors import check
-from .hardware import Chip
-from .layout import Layout, even_cuts, from_spec
-from .machine import Machine
-from .matrices import Roots
+from .layout.layout import Layout, even_cuts, from_spec
+from .machine.chip import Chip
+from .machine.chips import CPU, calibrated
+from .machine.machine import Machine
+from .machine.work import Work
+from .numerics.tiers import dots
+from .operators.matrices import Roots
 from .steps import LocalFFT, RingDense, Step, Swap
-from .tiers import dots
-from .work import Work
 
 DEVICES = 8
 SIZES = (128, 256)  # of the cubes: one block a device that its caches hold, one that they do not

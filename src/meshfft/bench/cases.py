@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from jax.sharding import AbstractMesh
 
-from ..machine import Seconds
-from ..plan import Plan
-from ..planning import plan, ranked
+from ..machine.machine import Seconds
+from ..plans.plan import Plan
+from ..plans.planning import plan, ranked
 from ..steps import RingDense
 from .paper import SCALINGS, TABLES, Scaling, slice_of
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import jax
 
-from ..aot import Report, compile_plan, mesh_for, report
-from ..replay import timeline
+from ..inspect.aot import Report, compile_plan, mesh_for, report
+from ..inspect.replay import timeline
 from .cases import Case
 from .modelled import about
 from .rows import Row

@@ -13,7 +13,7 @@ import math
 from typing import NamedTuple
 
 from ..errors import check
-from ..local import balanced
+from ..kernels.local import balanced
 from ..steps.base import padded
 
 POINT = 8  # bytes of a complex64

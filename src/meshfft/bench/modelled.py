@@ -4,8 +4,8 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ..machine.work import Move
 from ..steps import RingDense
-from ..work import Move
 from .cases import KDFT_3, SIZES, Case
 from .floors import PUBLISHED, floor
 from .paper import MEASURED, POD, TABLES, ideal

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import jax
 
 from ..atomic import unfinished
-from ..processes import check_alike, together
+from ..files.processes import check_alike, together
 from .info import PACKAGES, version_of
 from .request import Job
 from .say import warn
@@ -39,7 +39,7 @@ def deciding(job: Job) -> dict[str, Any]:
 def check_files(job: Job) -> None:
     """Refuses outputs that could not be written; says what runs that were killed left beside OUT."""
     from ..files import check_apart, check_output
-    from ..picture import check_picture
+    from ..files.picture import check_picture
 
     check_output(job.target, job.overwrite, 0)
     check_apart(job.source, job.target)

@@ -60,9 +60,9 @@ def paper(
 
 def _check(compiling: bool, rows: Path | None, figures: Path | None) -> None:
     """Refuses what could not be done, before any work is done for it."""
-    from ..aot import devices_of
     from ..bench.figures import check_folder
     from ..bench.paper import POD
+    from ..inspect.aot import devices_of
 
     if rows is not None:
         check_rows(rows)

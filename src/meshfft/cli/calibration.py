@@ -16,7 +16,7 @@ from typing import Any
 
 from ..atomic import replacing
 from ..errors import check
-from ..hardware import Chip
+from ..machine.chip import Chip
 
 RATES = ("product", "vector", "memory", "link")
 

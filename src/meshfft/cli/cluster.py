@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import NamedTuple, NoReturn, TypeVar
 
 from ..errors import check
-from ..processes import PeerError, together
+from ..files.processes import PeerError, together
 from . import parse
 from .devices import check_virtual
 from .guard import CRASHED, REFUSALS, describe, ending

@@ -15,8 +15,8 @@ def use_tpu_compiler() -> None:
 
 def compiled(plan: Any, topology: str) -> dict[str, Any]:
     """What the compiler makes of a plan: memory, collectives, cycles, and the seconds of its schedule (modelled)."""
-    from ..aot import compile_plan, mesh_for, report
-    from ..replay import timeline
+    from ..inspect.aot import compile_plan, mesh_for, report
+    from ..inspect.replay import timeline
 
     program = compile_plan(plan, mesh_for(plan, topology), planes=plan.machine.chip.planes)
     return {**report(program).to_dict(), "seconds_modelled": timeline(program, plan)._asdict()}

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from ..padded import stored_of
+from ..layout.padded_array import stored_of
 from .progress import Report
 from .show import Timing
 

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from ..dtypes import PRECISIONS
-from ..moves import METHODS
-from ..norms import NORMS
+from ..numerics.dtypes import PRECISIONS
+from ..numerics.norms import NORMS
+from ..walks.candidates import METHODS
 
 MESH = typer.Option(metavar="P,P,...", help="Devices along mesh axes x, y, z, w: 2,2,2.")
 METHOD = typer.Option(metavar="NAME", help=f"{', '.join(METHODS)}.")

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from ..processes import PeerError
+from ..files.processes import PeerError
 from .say import warn
 
 REFUSALS = (ValueError, TypeError, OSError, MemoryError, ImportError, RuntimeError)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ..extras import EXTRAS, installed
-from ..quantities import plain
+from ..numerics.units import plain
 from . import flags
 from .calibration import calibrate_here, stored_chip
 from .guard import guarded
@@ -65,7 +65,7 @@ def version_of(package: str) -> str:
 
 def _rates(device: Any) -> dict[str, Any]:
     """The row for a device: the one measured here, or the one that comes with meshfft."""
-    from ..chips import chip_for
+    from ..machine.chips import chip_for
 
     own = stored_chip() if device.platform == "cpu" else None
     chip = own or chip_for(device.platform, device.device_kind)

@@ -66,7 +66,7 @@ def _working(job: Job) -> Iterator[Work]:
     import jax
 
     from ..files import identity, open_array
-    from ..processes import exchange
+    from ..files.processes import exchange
     from .devices import local_devices, start_mesh
 
     with contextlib.ExitStack() as stack:
@@ -98,7 +98,7 @@ def _in_core(work: Work) -> tuple[dict[str, Any], list[Timing]]:
     import meshfft
 
     from ..files import labelled, record_of, write_array
-    from ..processes import together
+    from ..files.processes import together
     from .execute import run_stages
 
     job, made, array = work.job, work.plan, work.array
@@ -120,9 +120,10 @@ def _in_passes(work: Work) -> tuple[dict[str, Any], list[Timing]]:
     import jax
     from jax.sharding import Mesh
 
-    from ..files import chunk_of, labelled, left_of, record_of, recorded_budgets, run_passes
-    from ..passes import passes
-    from ..quantities import quantity
+    from ..files import labelled, record_of
+    from ..numerics.units import quantity
+    from ..out_of_core import chunk_of, left_of, recorded_budgets, run_passes
+    from ..out_of_core.passes import passes
     from .memory import device_bytes
 
     job, made, array = work.job, work.plan, work.array
@@ -160,7 +161,7 @@ def _interruptible(work: Work, made: Any) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        from ..files import left_of
+        from ..out_of_core import left_of
 
         left = left_of(made, work.job.target)
         kept = f"{left.done} of {left.pieces} pieces are kept beside {work.job.target}"
@@ -189,7 +190,7 @@ def _check_core(work: Work) -> None:
 
 def _needed(work: Work) -> int:
     """Bytes that this process takes to transform all its blocks at once, and to read and write them."""
-    from ..budget import TRANSFER_BYTES
+    from ..out_of_core.budget import TRANSFER_BYTES
 
     made = work.plan
     read, written = _block_bytes(made)
@@ -230,7 +231,7 @@ def _block_bytes(made: Any) -> tuple[int, int]:
 def _draw(target: Path, plot: Path, axes: tuple[int, ...], overwrite: bool) -> None:
     """The picture, from slices of the file just written."""
     from ..files import open_array
-    from ..picture import central_planes, save_spectrum
+    from ..files.picture import central_planes, save_spectrum
 
     with open_array(target) as spectrum:
         planes = central_planes(spectrum.shape, axes)

@@ -5,12 +5,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ..arguments import KINDS
-from ..choice import ORDERS
-from ..dtypes import PRECISIONS
 from ..errors import check
-from ..moves import METHODS
-from ..norms import NORMS
+from ..numerics.dtypes import PRECISIONS
+from ..numerics.norms import NORMS
+from ..operators.transform import KINDS
+from ..walks.candidates import METHODS
+from ..walks.choice import ORDERS
 
 MESH_AXES = ("x", "y", "z", "w")
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import check
-from ..quantities import plain
+from ..numerics.units import plain
 from . import flags, parse
 from .guard import guarded
 from .say import say
@@ -78,7 +78,7 @@ def _show(best: Any, others: Sequence[Any], made: dict[str, Any] | None, as_json
 
 def _machine(topology: str | None) -> Any:
     """The machine of a name; this machine's CPU with the rates measured here, where there are some."""
-    from ..topology import topology as named
+    from ..machine.topology import topology as named
     from .calibration import stored_chip
 
     if topology is None:
@@ -94,7 +94,7 @@ def _candidates(
     """The plan asked for, or the best of every mesh; and on a machine, what else there is, best first."""
     import meshfft
 
-    from ..planning import ranked
+    from ..plans.planning import ranked
     from .devices import describe_mesh, mesh_here
 
     if mesh is None:
@@ -111,7 +111,7 @@ def _other_methods(lengths: tuple[int, ...], topology: Any, options: dict[str, A
     """The same by the other methods that have a walk, best first."""
     import meshfft
 
-    from ..moves import METHODS
+    from ..walks.candidates import METHODS
 
     found = []
     for method in METHODS:

@@ -78,7 +78,7 @@ def _check(wanted: Wanted) -> None:
     """Refuses what could not be done, before any work is done for it."""
     import jax
 
-    from ..picture import check_picture
+    from ..files.picture import check_picture
     from ..profile.running import check_profiler
 
     named = wanted.mesh is not None or wanted.topology is not None
@@ -102,7 +102,7 @@ def _check(wanted: Wanted) -> None:
 
 def _measured(wanted: Wanted) -> tuple[Any, Any, str, dict[str, Any]]:
     """Runs the plan; returns it, the breakdown, the device, and what the trace is kept as."""
-    from ..hlo import program_of
+    from ..inspect.hlo import program_of
     from ..profile import perfetto
     from ..profile.breakdown import measured
     from ..profile.kinds import ops_of
@@ -131,10 +131,10 @@ def _modelled(wanted: Wanted, topology: str) -> tuple[Any, Any, str, dict[str, A
     from .describe import use_tpu_compiler
 
     use_tpu_compiler()
-    from ..aot import compile_plan, devices_of, mesh_for
-    from ..planning import ranked
+    from ..inspect.aot import compile_plan, devices_of, mesh_for
+    from ..machine.topology import topology as named
+    from ..plans.planning import ranked
     from ..profile.modelled import modelled
-    from ..topology import topology as named
     from .devices import describe_mesh
 
     machine = named(topology)

@@ -62,7 +62,7 @@ def _plan(
     shape: str | None, mesh: str | None, spec: str | None, topology: str | None, named: dict[str, str | None]
 ) -> Any:
     """The plan whose walk is to be drawn; None where the rows are to tell one."""
-    from ..planning import plan
+    from ..plans.planning import plan
     from .devices import describe_mesh
 
     given = {name: value for name, value in named.items() if value is not None}

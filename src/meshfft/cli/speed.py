@@ -11,8 +11,8 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from ..arguments import natural_dtype
 from ..errors import check
+from ..operators.transform import natural_dtype
 from . import parse
 from .made import check_rows, circumstances, cores
 from .plan import DTYPES

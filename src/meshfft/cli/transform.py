@@ -66,7 +66,7 @@ def _check_plot(plot: Path | None, inverse: bool, kind: str | None) -> None:
 
 def _limit(target: Path, memory: str | None, resume: bool) -> int | None:
     """How many bytes a process may hold: as it is said, or as it was where a run is gone on with."""
-    from ..files import recorded_budgets
+    from ..out_of_core import recorded_budgets
 
     given = None if memory is None else parse.nbytes(memory, "--memory")
     recorded = recorded_budgets(target) if resume else None

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from .source import Source
+from ..formats.source import Source
 
 HEAD_BYTES = 2**16
 DESCRIPTIONS = ("zarr.json", ".zgroup", ".zarray", ".zattrs")

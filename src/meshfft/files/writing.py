@@ -18,14 +18,14 @@ import numpy as np
 from ..atomic import refuse_existing, replacing
 from ..errors import check
 from ..extras import need
-from ..layout import Layout, from_spec
-from ..padded import PaddedArray, stored_of
-from ..processes import exchange, together
-from .grid import Grid, grid_of
-from .metadata import is_zarr
-from .record import Record
-from .source import DTYPES
-from .stores import KINDS, Store, check_name, create_store, open_store
+from ..formats.grid import Grid, grid_of
+from ..formats.record import Record
+from ..formats.source import DTYPES
+from ..layout.layout import Layout, from_spec
+from ..layout.padded_array import PaddedArray, stored_of
+from ..zarr.metadata import is_zarr
+from ..zarr.stores import KINDS, Store, check_name, create_store, open_store
+from .processes import exchange, together
 
 Report = Callable[[int], None]
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..meshes import AXES
+from ..layout.meshes import AXES
 
 Entry = None | str | tuple[str, ...]
 POINTS = "points"  # what peers call a transform of nonuniform points

@@ -14,8 +14,8 @@ import numpy as np
 import scipy.fft
 from jax.sharding import AxisType, Mesh, PartitionSpec
 
-from ..meshes import AXES
-from ..storage import stored_on
+from ..layout.meshes import AXES
+from ..layout.storage import stored_on
 from .cases import Layout, Task
 
 KINDS = {"fft": scipy.fft.fftn, "rfft": scipy.fft.rfftn, "hfft": scipy.fft.hfftn}

@@ -13,12 +13,12 @@ import numpy as np
 from jax.scipy.fft import dctn
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
-from ..aot import compile_plan
-from ..meshes import AXES
-from ..padded import gather
-from ..plan import Plan
-from ..planning import plan
-from ..points import Points
+from ..inspect.aot import compile_plan
+from ..layout.meshes import AXES
+from ..layout.padded_array import gather
+from ..operators.points import Points
+from ..plans.plan import Plan
+from ..plans.planning import plan
 from .cases import Case
 from .data import Data, mesh_of, random_turns
 from .prepared import Place, Prepared

@@ -7,8 +7,8 @@ likely to be its best, so that nobody is beaten by a bad choice.
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ..arguments import KINDS
 from ..extras import installed
+from ..operators.transform import KINDS
 from . import on_cores, on_devices
 from .cases import POINTS, Case, Layout, Task, balanced, case_of, layout_of
 from .data import Data

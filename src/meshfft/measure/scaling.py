@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ..bench.paper import ideal
 from ..errors import check
-from ..meshes import AXES, meshes
+from ..layout.meshes import AXES, meshes
 from .cases import Layout, Task, case_of, layout_of
 from .data import mesh_of
 from .on_devices import plan_of

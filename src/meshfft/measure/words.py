@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Sequence
 
-from ..table import WIDTH
+from ..plans.table import WIDTH
 from .peers import MESHFFT
 from .rows import Row
 

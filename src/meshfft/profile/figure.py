@@ -9,7 +9,7 @@ from typing import Any
 
 from ..atomic import replacing
 from ..extras import need
-from ..picture import check_picture
+from ..files.picture import check_picture
 from .breakdown import Breakdown
 from .words import unit_for
 

@@ -15,8 +15,8 @@ calls and branches are no work; what they run is.
 import re
 from typing import NamedTuple
 
-from ..hlo import FREE, moves, sends, steps_of
-from ..schedule import Instruction, Program, executed
+from ..inspect.hlo import FREE, moves, sends, steps_of
+from ..inspect.schedule import Instruction, Program, executed
 
 KINDS = ("products", "fft", "permute", "all-to-all", "copies", "other", "idle")
 SENT = {"collective-permute": "permute", "all-to-all": "all-to-all"}

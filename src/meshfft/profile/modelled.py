@@ -11,10 +11,10 @@ from collections import Counter, defaultdict
 
 import jax
 
-from ..hlo import program_of, unpriced
-from ..plan import Plan
-from ..replay import cycle_of, waits
-from ..schedule import Program, executed
+from ..inspect.hlo import program_of, unpriced
+from ..inspect.replay import cycle_of, waits
+from ..inspect.schedule import Program, executed
+from ..plans.plan import Plan
 from .breakdown import Breakdown, Part, ordered
 from .kinds import Op, ops_of
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..atomic import replacing
-from ..plan import Plan
+from ..plans.plan import Plan
 from .breakdown import Breakdown, Part
 
 BENCHMARK = "profile"

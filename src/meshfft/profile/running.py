@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
-from ..aot import compile_plan
 from ..errors import check
 from ..extras import installed
-from ..padded import padded
-from ..plan import Plan
+from ..inspect.aot import compile_plan
+from ..layout.padded_array import padded
+from ..plans.plan import Plan
 from .trace import RUN
 
 PERFETTO = "perfetto_trace.json.gz"  # as jax.profiler calls it

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from ..table import WIDTH
+from ..plans.table import WIDTH
 from .breakdown import Breakdown
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..layout import Layout
+from ..layout.layout import Layout
 
 Device = tuple[int, ...]  # coordinates along the mesh axes, in their order
 Sizes = Mapping[str, int]

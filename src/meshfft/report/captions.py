@@ -1,7 +1,7 @@
 """Captions: what happens in a frame of a walk, in a few sentences about the device that is followed."""
 
-from ..layout import dim_name
-from ..quantities import quantity
+from ..layout.layout import dim_name
+from ..numerics.units import quantity
 from .blocks import number
 from .frames import Frame
 from .panels import Scene

@@ -8,10 +8,10 @@ import string
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..chips import GENERIC
-from ..layout import Layout
+from ..layout.layout import Layout
+from ..machine.chips import GENERIC
 from ..steps import Pipeline, Step, turned
-from ..walk import Walk
+from ..walks.walk import Walk
 from .blocks import Device, Piece, Sizes, received, ring
 
 

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 from ..bench.rows import Row as PaperRow
 from ..measure.rows import Row as CaseRow
+from ..numerics.tiers import TIERS
 from ..profile.kinds import KINDS as WORK
 from ..profile.rows import BENCHMARK, from_rows
-from ..tiers import TIERS
 from .content import MEASURED, MODELLED
 from .reading import Line
 

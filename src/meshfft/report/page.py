@@ -7,7 +7,7 @@ The same rows and plan give the same text: nothing here knows the time or the ma
 
 from collections.abc import Sequence
 
-from ..plan import Plan
+from ..plans.plan import Plan
 from . import accuracy, breakdowns, models, others, peers, scaling, walks
 from .content import Section
 from .kinds import KINDS, Rows, sort

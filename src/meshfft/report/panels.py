@@ -10,7 +10,7 @@ Every polygon is a box of `blocks`, so what the picture says is what the layouts
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ..layout import Layout, dim_name
+from ..layout.layout import Layout, dim_name
 from .blocks import Box, Device, Piece, Sizes, box_of, count_of, held, number, outside, owner
 from .frames import Frame
 from .palette import device_colours, ink_on, shaded

@@ -14,14 +14,14 @@ from typing import Any
 from jax.sharding import AbstractDevice, AbstractMesh, AxisType
 
 from ..bench.rows import Row as PaperRow
-from ..chips import CHIPS
-from ..layout import axis_sizes
+from ..layout.layout import axis_sizes
+from ..layout.meshes import AXES
+from ..machine.chips import CHIPS
 from ..measure.on_devices import plan_of
 from ..measure.peers import MESHFFT
 from ..measure.rows import Row
-from ..meshes import AXES
-from ..plan import Plan
-from ..planning import plan
+from ..plans.plan import Plan
+from ..plans.planning import plan
 from .blocks import count_of
 from .breakdowns import profiles
 from .kinds import Rows, Values

@@ -4,8 +4,8 @@ The layouts are the walk's own; `frames` says what happens between two, `panels`
 """
 
 from ..errors import check
-from ..layout import axis_sizes, dim_name
-from ..plan import Plan
+from ..layout.layout import axis_sizes, dim_name
+from ..plans.plan import Plan
 from .blocks import count_of
 from .captions import caption
 from .content import Figure, Section

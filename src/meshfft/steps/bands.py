@@ -19,12 +19,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ..hardware import Chip
-from ..layout import Cuts, Layout
-from ..local import resize
-from ..planes import Block
-from ..ring import permuted
-from ..work import Move, Work
+from ..collectives.ring import permuted
+from ..kernels.local import resize
+from ..layout.layout import Cuts, Layout
+from ..machine.chip import Chip
+from ..machine.work import Move, Work
+from ..numerics.split_complex import Block
 from .base import names, shift
 
 PASSES = 4  # the new block is filled with zeros, and each row is read and written

@@ -2,10 +2,10 @@
 
 from typing import Any, Protocol
 
-from ..hardware import Chip
-from ..layout import Layout, dim_name
-from ..planes import Block
-from ..work import Work
+from ..layout.layout import Layout, dim_name
+from ..machine.chip import Chip
+from ..machine.work import Work
+from ..numerics.split_complex import Block
 
 
 class Step(Protocol):

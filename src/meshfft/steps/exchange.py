@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..apart import Grid, Pieces, cut, divided, exchange, join, split
-from ..hardware import Chip
-from ..layout import Layout
-from ..local import resize
-from ..planes import Block
-from ..work import Move, Work
+from ..collectives.chunks import Grid, Pieces, cut, divided, exchange, join, split
+from ..kernels.local import resize
+from ..layout.layout import Layout
+from ..machine.chip import Chip
+from ..machine.work import Move, Work
+from ..numerics.split_complex import Block
 from .base import shift
 from .swap import Swap
 

@@ -6,15 +6,15 @@ from typing import Any, ClassVar
 
 from jax import Array
 
-from ..apart import Grid, divided, fits
-from ..groups import group_bytes
-from ..groups import passes as grouped_passes
-from ..hardware import Chip
-from ..layout import Layout
-from ..local import fft, fft_error, flops_of, resize, stages
-from ..planes import Block, in_complex
-from ..stockham import NARROWEST, PLANE_BYTES, together
-from ..work import Work
+from ..collectives.chunks import Grid, divided, fits
+from ..kernels.line_batches import group_bytes
+from ..kernels.line_batches import passes as grouped_passes
+from ..kernels.local import fft, fft_error, flops_of, resize, stages
+from ..kernels.stockham import NARROWEST, PLANE_BYTES, together
+from ..layout.layout import Layout
+from ..machine.chip import Chip
+from ..machine.work import Work
+from ..numerics.split_complex import Block, in_complex
 from .base import names, padded, resized, shift
 
 # What XLA's FFT reads and writes on a matrix unit, in blocks: for each dimension beside its products (transposes), and

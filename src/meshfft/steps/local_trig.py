@@ -4,13 +4,13 @@ import dataclasses
 import math
 from typing import Any, ClassVar
 
-from ..hardware import Chip
-from ..layout import Layout
-from ..local import fft_error, resize
-from ..planes import Block, Planes, in_planes
-from ..trig import Trig
-from ..trig_local import transform
-from ..work import Work
+from ..kernels.local import fft_error, resize
+from ..kernels.trig import transform
+from ..layout.layout import Layout
+from ..machine.chip import Chip
+from ..machine.work import Work
+from ..numerics.split_complex import Block, Planes, in_planes
+from ..operators.trig import Trig
 from .base import names, shift
 from .local_fft import LocalFFT
 

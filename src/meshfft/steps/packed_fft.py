@@ -7,14 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ..hardware import Chip
-from ..layout import Layout
-from ..local import resize
-from ..matrices import HalfRoots
-from ..phase import roots
-from ..planes import Block, in_complex, join, scaled, split
-from ..ring import permuted
-from ..work import Move, Work
+from ..collectives.ring import permuted
+from ..kernels.local import resize
+from ..layout.layout import Layout
+from ..machine.chip import Chip
+from ..machine.work import Move, Work
+from ..numerics.phases import roots
+from ..numerics.split_complex import Block, in_complex, join, scaled, split
+from ..operators.matrices import HalfRoots
 from .base import names, shift
 from .phase_fft import PhaseFFT
 

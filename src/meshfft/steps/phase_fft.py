@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ..hardware import Chip
-from ..layout import Layout
-from ..local import fft, fft_error
-from ..phase import roots
-from ..planes import Block, in_complex, join
-from ..ring import ring_sum
-from ..swap import exchange
-from ..work import Move, Work
+from ..collectives.all_to_all import exchange
+from ..collectives.ring import ring_sum
+from ..kernels.local import fft, fft_error
+from ..layout.layout import Layout
+from ..machine.chip import Chip
+from ..machine.work import Move, Work
+from ..numerics.phases import roots
+from ..numerics.split_complex import Block, in_complex, join
 from .base import names, shift
 from .local_fft import LocalFFT
 

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import jax
 from jax import Array, lax
 
-from ..hardware import Chip
-from ..layout import Layout
-from ..local import resize
-from ..planes import Block
-from ..work import Work, total
+from ..kernels.local import resize
+from ..layout.layout import Layout
+from ..machine.chip import Chip
+from ..machine.work import Work, total
+from ..numerics.split_complex import Block
 from .base import Step, names, shift, turned
 from .swap import Swap
 

@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..hardware import Chip
-from ..layout import Layout
-from ..local import fft_error, resize
-from ..matrices import HalfRoots
-from ..planes import Block, scaled
-from ..real import SIDE, factors, from_half_spectrum, half_spectrum
-from ..work import Work
+from ..kernels.local import fft_error, resize
+from ..kernels.real import SIDE, factors, from_half_spectrum, half_spectrum
+from ..layout.layout import Layout
+from ..machine.chip import Chip
+from ..machine.work import Work
+from ..numerics.split_complex import Block, scaled
+from ..operators.matrices import HalfRoots
 from .base import names, padded, resized, shift
 from .local_fft import LocalFFT
 

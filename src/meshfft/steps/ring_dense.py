@@ -12,17 +12,17 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import PartitionSpec
 
-from ..dtypes import real_dtype
-from ..hardware import Chip
-from ..layout import Cuts, Layout
-from ..manual import own
-from ..matrices import Matrix
-from ..planes import Block, Planes, in_complex, in_planes
-from ..precision import LONG_TERMS, TERMS, Factors, Maker, planes_of, product
-from ..ring import ring_fold, ring_scatter
-from ..tiers import Dot
-from ..tiles import COLUMNS, TILE, WIDE, product_in_tiles
-from ..work import Move, Work
+from ..collectives.ring import ring_fold, ring_scatter
+from ..layout.layout import Cuts, Layout
+from ..layout.manual_axes import own
+from ..machine.chip import Chip
+from ..machine.work import Move, Work
+from ..numerics.dtypes import real_dtype
+from ..numerics.products import LONG_TERMS, TERMS, Factors, Maker, planes_of, product
+from ..numerics.split_complex import Block, Planes, in_complex, in_planes
+from ..numerics.tiers import Dot
+from ..numerics.tiled_products import COLUMNS, TILE, WIDE, product_in_tiles
+from ..operators.matrices import Matrix
 from .base import names, padded, shift, turned
 
 PHASE_FLOPS = 40  # one root of unity on the CPU: integer reduction, cos and sin

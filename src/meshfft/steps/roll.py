@@ -8,11 +8,11 @@ import jax
 import numpy as np
 from jax import Array, lax
 
-from ..hardware import Chip
-from ..layout import Layout
-from ..planes import Block
-from ..ring import handed_on
-from ..work import Move, Work
+from ..collectives.ring import handed_on
+from ..layout.layout import Layout
+from ..machine.chip import Chip
+from ..machine.work import Move, Work
+from ..numerics.split_complex import Block
 from .base import names, shift
 
 PASSES = 2  # the rows are read and written where they are joined

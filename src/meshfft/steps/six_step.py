@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ..apart import exchange, split
-from ..hardware import Chip
-from ..layout import Layout
-from ..local import fft_error, flops_of
-from ..phase import mulmod, roots
-from ..planes import Block, in_complex, join
-from ..stockham import LARGEST, in_place, radices, table
-from ..work import Move, Work
+from ..collectives.chunks import exchange, split
+from ..kernels.local import fft_error, flops_of
+from ..kernels.stockham import LARGEST, in_place, radices, table
+from ..layout.layout import Layout
+from ..machine.chip import Chip
+from ..machine.work import Move, Work
+from ..numerics.phases import mulmod, roots
+from ..numerics.split_complex import Block, in_complex, join
 from .base import names, shift
 from .exchange import PASSES as EXCHANGE_PASSES
 

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 import jax
 from jax import Array
 
-from ..hardware import Chip
-from ..layout import Cuts, Layout, join_axes
-from ..local import resize
-from ..planes import Block
-from ..swap import exchange
-from ..work import Move, Work
+from ..collectives.all_to_all import exchange
+from ..kernels.local import resize
+from ..layout.layout import Cuts, Layout, join_axes
+from ..machine.chip import Chip
+from ..machine.work import Move, Work
+from ..numerics.split_complex import Block
 from .base import names, shift
 
 PASSES = 6  # packing, exchanging and unpacking each read and write the block

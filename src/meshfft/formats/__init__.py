@@ -1,0 +1,1 @@
+"""One file format each, read by slices behind one record, `Source`."""

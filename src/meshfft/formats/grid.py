@@ -1,0 +1,162 @@
+"""How a stored array is cut into files: chunks that no two blocks share, small enough to be read by slices.
+
+    chunk = an even part, of at most 8 MiB, of a box whose sides are   gcd of the starts of all blocks of all layouts
+
+Where that makes very many files, a file is a shard of several chunks. Host integers only. Invariant: a box that was not
+refused or given up for a single process has all starts on multiples of the sides of its files, so whoever owns a block
+owns whole files.
+"""
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from ..errors import check
+from ..layout.layout import Layout
+
+CHUNK_BYTES = 8 * 2**20  # larger ones wait for one core to sum and copy them, smaller ones for the file system
+SHARD_BYTES = 256 * 2**20
+LEAST_BYTES = 64 * 2**10  # below, a file costs more to open than to read
+MANY_TINY = 1024  # so many are too many, if they are that small
+MANY_FILES = 8192
+PIECE_BYTES = 32 * 2**20  # of what is read or written at once; for each of them as much again is on its way
+
+Box = tuple[slice, ...]
+
+
+class Grid(NamedTuple):
+    """The shape of the chunks, and of the files if these hold several chunks each."""
+
+    chunk: tuple[int, ...]
+    shard: tuple[int, ...] | None = None
+
+    @property
+    def file(self) -> tuple[int, ...]:
+        """The part of the array that lies in one file."""
+        return self.shard or self.chunk
+
+
+class Side(NamedTuple):
+    """One side of a box that is to be cut: in equal parts where `exact`, else the last may be smaller."""
+
+    size: int
+    exact: bool = False
+
+
+def grid_of(layouts: Sequence[Layout], itemsize: int, processes: int = 1) -> Grid:
+    """The grid of an array that is written and read in the blocks of these layouts.
+
+        bytes of a chunk <= 8 MiB,   bytes of a shard <= 256 MiB
+
+    Args:
+        layouts: those it is written in and read in, all of one shape.
+        itemsize: bytes of a number.
+        processes: how many write at once. A single one writes in turn: where starts have no common divisor that is
+            large enough, its chunks follow the block of the first layout, and some are read again to be written.
+
+    Returns:
+        The grid. No file is shared by two blocks of any layout, but in the case of `processes`.
+
+    Raises:
+        ValueError: several processes would share files, or write thousands that are too small.
+    """
+    shape = layouts[0].shape
+    sides = [_side(layouts, dim) for dim in range(len(shape))]
+    grid = _grid(shape, sides, itemsize, CHUNK_BYTES, SHARD_BYTES)
+    if not _tiny(shape, grid, itemsize):
+        return grid
+    many = f"blocks of shape {layouts[0].block} start where only chunks of shape {grid.chunk} divide {shape}"
+    check(processes == 1, f"{many}: give order 'natural', sizes that the mesh divides, or a .npy file")
+    block = zip(layouts[0].block, shape, strict=True)
+    parts = [Side(max(1, min(stored, n))) for stored, n in block]
+    return _grid(shape, parts, itemsize, CHUNK_BYTES, SHARD_BYTES)
+
+
+def grid_of_pieces(layout: Layout, itemsize: int, most: int) -> Grid:
+    """The grid of an array that is written a piece of this layout at a time, by a process that holds little.
+
+        bytes of a file <= max(most, 64 KiB),   bytes of a chunk <= max(min(8 MiB, most / 2), 64 KiB)
+
+    Where pieces cut a dimension a chunk has a quarter of one at most, so that whoever reads whole chunks in pieces of
+    about the same size, as the way back does, finds that some of them make a piece; and a part of the dimension that
+    divides it, as what stands out of the array is written too.
+    """
+    shape, file = layout.shape, max(most, LEAST_BYTES)
+    limits = max(LEAST_BYTES, min(CHUNK_BYTES, file // 2)), min(file, SHARD_BYTES)
+    sides = [_side([layout], dim) for dim in range(layout.ndim)]
+    even = [Side(math.gcd(side.size, n), True) if side.exact else side for side, n in zip(sides, shape, strict=True)]
+    part = [Side(_divided(side, max(1, side.size // 4)), side.exact) if side.exact else side for side in even]
+    grid = _grid(shape, part, itemsize, *limits)
+    return _grid(shape, sides, itemsize, *limits) if _tiny(shape, grid, itemsize) else grid
+
+
+def pieces(box: Box, file: Sequence[int], itemsize: int, most: int, *, fortran: bool = False) -> Iterator[Box]:
+    """Parts of a box, of whole files where these are inside it: of at most so many bytes, or one file.
+
+    They are cut along the first dimension before others, the last if `fortran`, so that each is of long runs.
+    """
+    first = [s.start // f for s, f in zip(box, file, strict=True)]
+    last = [-(-s.stop // f) for s, f in zip(box, file, strict=True)]
+    sides = [Side(max(1, b - a)) for a, b in zip(first, last, strict=True)]
+    order = range(len(sides))[:: -1 if fortran else 1]
+    parts = _fit(sides, itemsize * math.prod(file), most, order)
+    cuts = (
+        [slice(max(s.start, i * f), min(s.stop, (i + n) * f)) for i in range(a, b, n)]
+        for s, f, a, b, n in zip(box, file, first, last, parts, strict=True)
+    )
+    return itertools.product(*cuts)
+
+
+def within(box: Box, start: Sequence[int]) -> Box:
+    """The box as it is counted from `start`."""
+    return tuple(slice(s.start - a, s.stop - a) for s, a in zip(box, start, strict=True))
+
+
+def _side(layouts: Sequence[Layout], dim: int) -> Side:
+    """The largest even part of a dimension on whose multiples all blocks start."""
+    size = layouts[0].shape[dim]
+    starts = [int(start) for layout in layouts for start in layout.starts(dim) if 0 < start < size]
+    return Side(math.gcd(*starts), exact=True) if starts else Side(max(1, size))
+
+
+def _grid(shape: tuple[int, ...], sides: Sequence[Side], itemsize: int, chunk_most: int, shard_most: int) -> Grid:
+    chunk = _part(sides, itemsize, chunk_most)
+    nbytes, files = itemsize * math.prod(chunk), _count(shape, chunk)
+    units = [Side(-(-side.size // c), side.exact) for side, c in zip(sides, chunk, strict=True)]
+    many = _part(units, nbytes, min(shard_most, nbytes * -(-files // MANY_FILES)))
+    shard = tuple(c * n for c, n in zip(chunk, many, strict=True))
+    return Grid(chunk, None if shard == chunk else shard)
+
+
+def _part(sides: Sequence[Side], unit: int, most: int) -> tuple[int, ...]:
+    """An even part of the box: whole inner dimensions if that leaves enough, as then it lies in one run."""
+    dims = range(len(sides))
+    outer, inner = _fit(sides, unit, most, dims), _fit(sides, unit, most, reversed(dims))
+    return outer if unit * math.prod(outer) >= LEAST_BYTES else max(outer, inner, key=math.prod)
+
+
+def _fit(sides: Sequence[Side], unit: int, most: int, order: Iterable[int]) -> tuple[int, ...]:
+    """The box with its sides divided, one after the other, until it has at most so many bytes."""
+    part = [side.size for side in sides]
+    for dim in order:
+        rest = unit * math.prod(part) // part[dim]
+        part[dim] = _divided(sides[dim], max(1, most // rest))
+    return tuple(part)
+
+
+def _divided(side: Side, most: int) -> int:
+    """The largest even part of at most so many."""
+    if not side.exact or side.size <= most:
+        return -(-side.size // -(-side.size // most))
+    small = [d for d in range(1, math.isqrt(side.size) + 1) if side.size % d == 0]
+    return max(d for s in small for d in (s, side.size // s) if d <= most)
+
+
+def _count(shape: Sequence[int], chunk: Sequence[int]) -> int:
+    return math.prod(-(-n // c) for n, c in zip(shape, chunk, strict=True))
+
+
+def _tiny(shape: Sequence[int], grid: Grid, itemsize: int) -> bool:
+    """Whether there are many chunks that are too small to be worth a place of their own."""
+    return itemsize * math.prod(grid.chunk) < LEAST_BYTES and _count(shape, grid.chunk) > MANY_TINY

@@ -1,0 +1,262 @@
+"""What a stored result says of itself, so that its inverse needs no flags: a Plan's arguments, axes, units, versions.
+
+    unit of a transformed dimension  1/mm,   spacing  1 / (L dx)   for a transform of period L of samples dx apart
+
+which the inverse turns back, as L is its period too. Host values only. Invariant: a Record that was read is one that a
+plan could have made; nothing in it is as large as it says.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Any, NamedTuple
+
+from ..errors import check
+from ..layout.layout import axis_sizes, dim_name, from_spec
+from ..numerics.norms import NORMS
+from ..numerics.tiers import TIERS
+from ..operators.transform import KINDS, Transform, resolve, transform_of
+from ..plans.plan import Plan
+from ..walks.candidates import METHODS
+from ..walks.choice import ORDERS
+from .rules import LEAST, MOST, Rule, axis, distance, flag, many, named, one_of, size, text
+
+FORMAT = 1
+PACKAGES = ("meshfft", "jax", "numpy")
+DTYPES = ("float32", "float64", "complex64", "complex128")
+Axes = tuple[tuple[str, ...], ...]
+
+
+class Dimension(NamedTuple):
+    """One dimension of the stored array: its name, and the unit and the spacing of its positions."""
+
+    name: str
+    unit: str
+    spacing: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """Where a stored array came from.
+
+    Attributes:
+        kind, inverse, axes, norm: the arguments of `plan`; where several make the same transform, the first that do.
+        lengths: its `s`, always said: half a spectrum of an odd line comes back odd.
+        shape, dtype: of the array that was transformed.
+        out_shape, out_dtype: of the stored array, its transform.
+        order, method, precision: how it was planned.
+        mesh: the mesh axes and their sizes.
+        in_spec, out_spec: the mesh axes that cut each dimension before and after.
+        dimensions: name, unit and spacing of each dimension of the stored array.
+        versions: of the packages that made it.
+        labels: what is kept beside the array, of `files.labels.Labels`; no part of what it says of itself.
+    """
+
+    kind: str
+    inverse: bool
+    axes: tuple[int, ...]
+    norm: str
+    lengths: tuple[int, ...]
+    shape: tuple[int, ...]
+    dtype: str
+    out_shape: tuple[int, ...]
+    out_dtype: str
+    order: str
+    method: str
+    precision: str
+    mesh: dict[str, int]
+    in_spec: Axes
+    out_spec: Axes
+    dimensions: tuple[Dimension, ...]
+    versions: dict[str, str]
+    labels: Any = dataclasses.field(default=None, compare=False)
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """Unit of each dimension of the stored array."""
+        return tuple(dimension.unit for dimension in self.dimensions)
+
+    @property
+    def spacing(self) -> tuple[float, ...]:
+        """Distance of successive positions along each dimension of the stored array."""
+        return tuple(dimension.spacing for dimension in self.dimensions)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as plain values, for JSON."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.compare}
+        plain = {name: _lists(value) for name, value in fields.items()}
+        return {"format": FORMAT, **plain, "dimensions": [dimension._asdict() for dimension in self.dimensions]}
+
+    @staticmethod
+    def from_dict(value: Any, where: str) -> "Record":
+        """The record that plain values stand for, which anybody may have written.
+
+        Args:
+            value: what was read.
+            where: the file's name, for the refusal.
+
+        Raises:
+            ValueError: it is no record, or one that no plan makes; the text names the file and the field.
+        """
+        anew = f"transform anew, or remove the attribute from {where}"
+        check(isinstance(value, dict), f"{where} has a record that is no object: {anew}")
+        form = value.get("format")
+        newer = f"{where} has a record of format {_short(form)}, this version reads {FORMAT}"
+        check(type(form) is int and form == FORMAT, f"{newer}: install the version that made it, or {anew}")
+        found: dict[str, Any] = {}
+        for name, rule in RULES.items():
+            given = value.get(name)
+            try:
+                found[name] = rule(given)
+            except (ValueError, TypeError, KeyError, OverflowError, AttributeError):
+                raise ValueError(f"{where} has a record whose {name} is {_short(given)}: {anew}") from None
+        record = Record(**found)
+        check(_possible(record), f"{where} has a record that contradicts itself: {anew}")
+        return record
+
+
+def record_of(plan: Plan, units: Sequence[str] | None = None, spacing: Sequence[float] | None = None) -> Record:
+    """What a plan's result has to say of itself.
+
+    Args:
+        plan: a transform of uniform samples.
+        units: of each dimension of its input, empty where they are not known; None where none is.
+        spacing: of the positions along each dimension of its input; None means 1.
+
+    Raises:
+        ValueError: the samples are not uniform, or units or spacing do not fit the dimensions.
+    """
+    many, transform = len(plan.shape), plan.transform
+    units, spacing = ("",) * many if units is None else units, (1.0,) * many if spacing is None else spacing
+    fits = f"{len(units)} units and {len(spacing)} spacings for {many} dimensions: give one of each for a dimension"
+    check(len(units) == len(spacing) == many, fits)
+    kind, inverse, norm, lengths = _arguments(transform)
+    return Record(
+        kind=kind,
+        inverse=inverse,
+        axes=transform.dims,
+        norm=norm,
+        lengths=lengths,
+        shape=plan.shape,
+        dtype=plan.in_dtype.name,
+        out_shape=plan.out_shape,
+        out_dtype=plan.out_dtype.name,
+        order=plan.order,
+        method=plan.method,
+        precision=plan.dots[0].tier,
+        mesh=axis_sizes(plan.mesh),
+        in_spec=plan.in_layout.axes,
+        out_spec=plan.out_layout.axes,
+        dimensions=_dimensions(transform, units, spacing),
+        versions={package: _version(package) for package in PACKAGES},
+    )
+
+
+def inverse_options(record: Record) -> dict[str, Any]:
+    """What `meshfft.plan` needs, beside a mesh of `record.mesh`, to plan the way back: its shape and its keywords.
+
+    The inverse gives `record.lengths` points along each axis, whatever of `record.shape` was cropped or padded. On
+    another mesh leave out `spec`. The method is free: what can be done one way cannot always be undone that way.
+    """
+    return {
+        "shape": record.out_shape,
+        "spec": tuple(names or None for names in record.out_spec),
+        "kind": record.kind,
+        "inverse": not record.inverse,
+        "axes": record.axes,
+        "s": record.lengths,
+        "norm": record.norm,
+        "dtype": record.out_dtype,
+        "order": record.order,
+        "precision": record.precision,
+    }
+
+
+def _arguments(transform: Transform) -> tuple[str, bool, str, tuple[int, ...]]:
+    """Kind, inverse, norm and lengths: those of which this is the transform."""
+    lengths = tuple(getattr(matrix, "length", 0) for matrix in transform.matrices)
+    for inverse, kind, norm in itertools.product((False, True), KINDS, NORMS):  # a dct-3 undoes a dct-2, and is itself
+        if all(lengths) and _is(transform, lengths, kind, inverse, norm):
+            return kind, inverse, norm, lengths
+    raise ValueError("the samples are not the uniform ones: such a result has no record, write it without one")
+
+
+def _is(transform: Transform, lengths: tuple[int, ...], kind: str, inverse: bool, norm: str) -> bool:
+    try:
+        return transform_of(transform.dims, lengths, norm, inverse, kind) == transform
+    except (ValueError, IndexError):  # a kind that these lengths do not have
+        return False
+
+
+def _dimensions(transform: Transform, units: Sequence[str], spacing: Sequence[float]) -> tuple[Dimension, ...]:
+    found = [Dimension(dim_name(d, len(units)), units[d], float(spacing[d])) for d in range(len(units))]
+    for dim, matrix in zip(transform.dims, transform.matrices, strict=True):
+        old = found[dim]
+        found[dim] = Dimension(old.name, _turned(old.unit), 1 / ((matrix.period or 1) * old.spacing))
+    return tuple(one if LEAST <= one.spacing <= MOST else Dimension(one.name, "", 1.0) for one in found)
+
+
+def _turned(unit: str) -> str:
+    """One over a unit: 1/mm of mm, and mm of 1/mm."""
+    if unit.startswith("1/"):
+        inner = unit[2:]
+        return inner[1:-1] if inner.startswith("(") and inner.endswith(")") else inner
+    return unit and (f"1/({unit})" if "/" in unit else f"1/{unit}")
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:  # run from a source tree
+        return "unknown"
+
+
+def _possible(record: Record) -> bool:
+    """Whether a plan could have made it."""
+    try:
+        dims, lengths = resolve(record.shape, record.lengths, record.axes, record.kind, record.inverse)
+        transform = transform_of(dims, lengths, record.norm, record.inverse, record.kind)
+        expected = list(record.shape)
+        for dim, length in zip(dims, transform.lengths, strict=True):
+            expected[dim] = length
+        for shape, spec in ((record.shape, record.in_spec), (record.out_shape, record.out_spec)):
+            check(len(spec) == len(shape) == len(record.dimensions), "ranks")
+            from_spec(shape, record.mesh, spec)
+        return tuple(expected) == record.out_shape
+    except (ValueError, TypeError, ArithmeticError):
+        return False
+
+
+def _lists(value: Any) -> Any:
+    """Tuples as JSON has them."""
+    return [_lists(part) for part in value] if isinstance(value, tuple) else value
+
+
+def _short(value: Any) -> str:
+    return value[:40].__repr__() if isinstance(value, str) else f"a {type(value).__name__}" if value else repr(value)
+
+
+def _dimension(value: Any) -> Dimension:
+    return Dimension(text(value["name"]), text(value["unit"]), distance(value["spacing"]))
+
+
+RULES: dict[str, Rule] = {
+    "kind": one_of(KINDS),
+    "inverse": flag,
+    "axes": many(axis),
+    "norm": one_of(NORMS),
+    "lengths": many(size),
+    "shape": many(size),
+    "dtype": one_of(DTYPES),
+    "out_shape": many(size),
+    "out_dtype": one_of(DTYPES),
+    "order": one_of(ORDERS),
+    "method": one_of(tuple(METHODS)),
+    "precision": one_of(tuple(TIERS)),
+    "mesh": named(size),
+    "in_spec": many(many(text)),
+    "out_spec": many(many(text)),
+    "dimensions": many(_dimension),
+    "versions": named(text),
+}

@@ -1,0 +1,178 @@
+"""Frequencies of a transform's outputs, whole or shard by shard, and lengths at which transforms are fast.
+
+    fftfreq:   f_k = k / (n d)         for k < n / 2, (k - n) / (n d) behind
+    rfftfreq:  f_k = k / (n d)         for k <= n / 2
+
+Made in float64 by NumPy's own arithmetic and rounded once; no device, and no host, makes more than its shards.
+"""
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh, NamedSharding
+from jax.typing import DTypeLike
+
+from ..errors import check
+from ..layout.layout import axis_sizes, from_spec
+from ..layout.memory import check_held, room
+
+
+def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, sharding: NamedSharding | None = None) -> Array:
+    """The frequency of each output of a transform of n samples, as numpy.fft.fftfreq.
+
+        f = [0, 1, ..., (n-1) // 2, -(n // 2), ..., -1] / (n d)
+
+    Args:
+        n: samples.
+        d: their spacing.
+        dtype: a real floating type; by default JAX's.
+        sharding: where it goes, one dimension over a mesh; every device's shard is made by itself.
+
+    Returns:
+        The n frequencies, in cycles per unit of d.
+
+    Raises:
+        ValueError: n is less than 1, d is zero or not finite, the mesh axes do not divide n, or the type is float64
+            while 64-bit types are off.
+        TypeError: n is no integer, d no number, the type not a real floating one, or the sharding no NamedSharding.
+
+    Costs n products on the host, and sends each device its shard.
+
+    >>> import meshfft as mf
+    >>> mf.fftfreq(4).tolist()
+    [0.0, 0.25, -0.5, -0.25]
+    """
+    size = _size(n)
+    step = _step(size, d)
+    return _made(
+        size, lambda k: (k - size * (k > (size - 1) // 2)) * step, dtype, sharding, f"np.fft.fftfreq({size}, d)"
+    )
+
+
+def rfftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, sharding: NamedSharding | None = None) -> Array:
+    """The frequency of each output of a transform of n real samples, as numpy.fft.rfftfreq.
+
+        f = [0, 1, ..., n // 2] / (n d)
+
+    The arguments are those of `fftfreq`; there are n // 2 + 1 frequencies, which the mesh axes must divide.
+
+    >>> import meshfft as mf
+    >>> mf.rfftfreq(4).tolist()
+    [0.0, 0.25, 0.5]
+    """
+    size = _size(n)
+    step = _step(size, d)
+    return _made(size // 2 + 1, lambda k: k * step, dtype, sharding, f"np.fft.rfftfreq({size}, d)")
+
+
+def next_fast_len(target: int, real: bool = False, *, parts: int = 1) -> int:
+    """The least length, from `target` on, that so many shards divide and at which their transforms are fast.
+
+        n = parts m,   m the least fast length >= target / parts, as scipy.fft.next_fast_len has it
+
+    Args:
+        target: the least length wanted.
+        real: the transform is of real samples: m has no prime factor above 5, else none above 11.
+        parts: the shards of the dimension; p^2 for method "cooley-tukey" over p of them.
+
+    Raises:
+        ValueError: target or parts is less than 1, or the length too large for any transform.
+        TypeError: target or parts is no integer.
+
+    >>> import meshfft as mf
+    >>> mf.next_fast_len(97), mf.next_fast_len(97, parts=8)
+    (98, 112)
+    """
+    from scipy import fft  # a fifth of a second that only those who ask for a length should wait
+
+    target, parts = _integer(target, "target", "a length"), _integer(parts, "parts", "a number of shards")
+    check(target >= 1, f"target is {target}: a transform needs at least one point")
+    check(parts >= 1, f"parts is {parts}: give the number of shards, 1 where the dimension is whole")
+    try:
+        found = parts * fft.next_fast_len(-(-target // parts), bool(real))
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"target {target} is too large for a transform: give a length below 2^60") from error
+    check(found < 2**60, f"target {target} for {parts} parts is too large for a transform: give less than 2^60 in all")
+    return found
+
+
+def _made(
+    count: int, values: Callable[[np.ndarray], np.ndarray], dtype: Any, sharding: NamedSharding | None, whole: str
+) -> Array:
+    """The values at positions 0 to count - 1, on a device or as a sharded array."""
+    kind, remedy = _floating(dtype), "give a smaller n, or sharding="
+    if sharding is None:
+        check_held(3 * 8 * count, f"{whole}, with what it is worked out from,", remedy)
+        return jnp.asarray(_rounded(values(np.arange(count)), kind))
+    parts = _check_sharding(count, sharding, whole)
+    check_held(kind.itemsize * (count // parts), f"a shard of {whole}", remedy, room(tuple(sharding.device_set)))
+
+    def block(index: tuple[slice, ...] | None) -> np.ndarray:
+        start, stop, _ = (index or (slice(None),))[0].indices(count)
+        return _rounded(values(np.arange(start, stop)), kind)
+
+    return jax.make_array_from_callback((count,), sharding, block, dtype=kind)
+
+
+def _check_sharding(count: int, sharding: NamedSharding, whole: str) -> int:
+    """How many shards there are, or an error that says how to give them."""
+    meant = isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh)
+    wanted = "give a jax.sharding.NamedSharding over a mesh of devices, such as NamedSharding(mesh, P('x'))"
+    check(meant, f"sharding is {sharding!r}: {wanted}", TypeError)
+    (parts,) = from_spec((count,), axis_sizes(sharding.mesh), sharding.spec).parts
+    check(
+        count % parts == 0,
+        f"the {parts} shards of {sharding.spec} do not divide {count} frequencies: keep padded storage, with "
+        f"mf.shard({whole}, mesh, spec), or leave sharding away",
+    )
+    return parts
+
+
+def _rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """float64 in another type, rounded once.
+
+    Narrow types are reached by way of float32, which must then be odd where it is not exact, or ties come out wrong.
+    """
+    if dtype.itemsize >= 4:
+        return values.astype(dtype)
+    near = values.astype(np.float32)
+    bits = near.view(np.uint32) - (abs(near) > abs(values))
+    return np.where(near == values, near, (bits | 1).view(np.float32)).astype(dtype)
+
+
+def _floating(dtype: DTypeLike | None) -> np.dtype:
+    """The type asked for, or JAX's own."""
+    kind = np.dtype(jnp.result_type(float) if dtype is None else dtype)
+    real = bool(jnp.issubdtype(kind, jnp.floating)) and kind.itemsize <= 8
+    check(real, f"dtype is {kind}: frequencies are real, give float32 or another floating type", TypeError)
+    off = kind == np.float64 and jax.dtypes.canonicalize_dtype(kind) != kind
+    check(not off, "float64 needs 64-bit types, which are off: call jax.config.update('jax_enable_x64', True) first")
+    return kind
+
+
+def _size(n: Any) -> int:
+    size = _integer(n, "n", "a number of samples")
+    check(size >= 1, f"n is {size}: a transform needs at least one point")
+    return size
+
+
+def _step(n: int, d: Any) -> float:
+    """The distance of two frequencies."""
+    real = hasattr(d, "__float__") and not np.iscomplexobj(d) and not isinstance(d, jax.core.Tracer) and np.ndim(d) == 0
+    check(real, f"d is {d!r}: give the spacing of samples as one real number, known before tracing", TypeError)
+    d = float(d)
+    usable = math.isfinite(d) and d != 0 and math.isfinite(1.0 / (n * d))
+    check(usable, f"d is {d}: give the spacing of samples, finite and neither zero nor so small that 1 / d overflows")
+    return 1.0 / (n * d)
+
+
+def _integer(value: Any, name: str, what: str) -> int:
+    whole = hasattr(value, "__index__") and not isinstance(value, bool | jax.core.Tracer) and np.ndim(value) == 0
+    check(whole, f"{name} is {value!r}: give {what} as an integer", TypeError)
+    return operator.index(value)

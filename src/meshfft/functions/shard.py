@@ -1,0 +1,50 @@
+"""Any array in a layout of a mesh: put there, or, where it is a padded one of that mesh, moved there.
+
+shard(shard(x, mesh, a), mesh, b) = shard(x, mesh, b)
+"""
+
+from typing import Any
+
+from jax import Array
+from jax.sharding import Mesh
+
+from ..errors import check
+from ..layout.layout import Spec, axis_sizes, from_spec
+from ..layout.padded_array import PaddedArray
+from ..layout.storage import Sliceable, stored_on
+from ..plans.dispatch import moved
+
+
+def shard(array: Sliceable | Array | PaddedArray, mesh: Mesh, spec: Spec) -> Any:
+    """Puts an array on a mesh, stored with zeros at the tail of every dimension that its mesh axes do not divide.
+
+        stored size = p ceil(n / p)   for p shards of a dimension of n positions
+
+    Args:
+        array: a NumPy or JAX array, or anything with `shape`, `dtype` and slices: each device's block is read by
+            itself. On several processes each reads those of its own devices, from what must be one array to all. A
+            PaddedArray of this mesh goes from device to device, to a spec that has the mesh axes of its own.
+        mesh: a concrete device mesh.
+        spec: a PartitionSpec; several mesh axes may cut one dimension, and axes may stay idle.
+
+    Returns:
+        A jax.Array where the mesh axes divide all sizes; else a PaddedArray, which every function of meshfft takes.
+
+    Raises:
+        ValueError: the spec does not fit the array or the mesh, or a padded array cannot move to it.
+        TypeError: the elements are not numbers.
+    """
+    check(isinstance(mesh, Mesh), f"mesh is {type(mesh).__name__}: give a jax.sharding.Mesh of real devices", TypeError)
+    return _resharded(array, mesh, spec) if isinstance(array, PaddedArray) else stored_on(array, mesh, spec)
+
+
+def _resharded(array: PaddedArray, mesh: Mesh, spec: Spec) -> Any:
+    """A padded array in the layout of a spec: itself where it lies so."""
+    remedy = "bring it to the host, mf.shard(mf.gather(y), mesh, spec)"
+    check(array.mesh in (mesh, mesh.abstract_mesh), f"the padded array is on {array.mesh}, not on {mesh}: {remedy}")
+    if array.layout == from_spec(array.shape, axis_sizes(mesh), spec):
+        return array
+    try:
+        return moved(array, spec)
+    except ValueError as error:
+        raise ValueError(f"{error}; or {remedy}") from error

@@ -1,0 +1,216 @@
+"""What a compiled program really does: its collectives and the compiler's cycles, counted in the text that it prints.
+
+    cycles(step, unit) = sum over what the step executes on the unit of estimated cycles * times
+
+A collective in two halves overlaps what is scheduled between its start and its done. Invariant: what is in a loop
+counts once for each turn.
+"""
+
+import collections
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import jax
+
+from ..errors import check
+from .schedule import Executed, Instruction, Program, executed, parse
+
+COLLECTIVES = ("all-to-all", "collective-permute", "all-gather", "all-reduce", "reduce-scatter", "collective-broadcast")
+UNITS = ("matrix", "vector", "copy")
+
+FREE = {"parameter", "constant", "bitcast", "tuple", "get-tuple-element", "while", "call", "conditional"}
+_HALVES = ("-start", "-update", "-done")
+_MOVES = {"copy", "bitcast-convert", "transpose", "slice", "concatenate", "pad", "dynamic-slice", "reshape", "reverse"}
+_MOVES |= {"dynamic-update-slice", "broadcast", "fusion", *FREE}
+_ARRAY = re.compile(r"\b([a-z]+\d*)[a-z0-9]*\[([\d,]*)\]")
+_STEP = re.compile(r"\bstep(\d+)")
+_GROUP = re.compile(r"replica_groups=\{\{([\d,]+)\}|replica_groups=\[\d+,(\d+)\]")
+_PAIRS = re.compile(r"source_target_pairs=\{(.*?)\}\}")
+
+
+class Collective(NamedTuple):
+    """A collective as one run executes it on each device.
+
+    Attributes:
+        name: its instruction, the one that starts it.
+        kind: one of COLLECTIVES.
+        step: the step of the walk it belongs to; None before the first.
+        times: how many times it runs.
+        bytes: the size of its result in one execution; what stays on the device is in it too.
+        peers: the devices in one of its groups, or the (source, target) pairs of a permute; 0 where all take part.
+        asynchronous: True where it is started and waited for apart.
+        covered: estimated cycles of what is scheduled in between, in one execution; two in flight share theirs.
+    """
+
+    name: str
+    kind: str
+    step: int | None
+    times: int
+    bytes: int
+    peers: int
+    asynchronous: bool
+    covered: int
+
+
+class Spent(NamedTuple):
+    """Estimated cycles of one step of the walk on one unit; step None is what comes before the first."""
+
+    step: int | None
+    unit: str
+    cycles: int
+
+
+def collectives(compiled: jax.stages.Compiled) -> dict[str, int]:
+    """How many collectives of each kind one run of a compiled program does on each device.
+
+    Raises:
+        ValueError: a loop of which it cannot be told how often it turns.
+    """
+    return counts(every_collective(program_of(compiled)))
+
+
+def counts(found: Iterable[Collective]) -> dict[str, int]:
+    """How many of each kind."""
+    total: collections.Counter[str] = collections.Counter()
+    for collective in found:
+        total[collective.kind] += collective.times
+    return dict(total)
+
+
+def program_of(compiled: jax.stages.Compiled) -> Program:
+    """The text of a compiled program, parsed."""
+    text = compiled.as_text()
+    check(bool(text), "the compiled program has no text: this backend keeps none", NotImplementedError)
+    return parse(text or "")
+
+
+def every_collective(program: Program) -> tuple[Collective, ...]:
+    """The collectives of one run, in order."""
+    run = executed(program)
+    steps = steps_of(program, run)
+    found = []
+    for at, (instruction, times) in enumerate(run):
+        for kind in sends(program, instruction) if times else ():
+            done = _done(run, at)
+            between = run[at + 1 : done] if program.scheduled else []
+            covered = sum(one.times * (one.instruction.cycles or 0) for one in between) // times
+            size = bytes_of(run[done].instruction.type)
+            apart, peers = done > at, _peers(program, instruction)
+            found.append(Collective(instruction.name, kind, steps[at], times, size, peers, apart, covered))
+    return tuple(found)
+
+
+def cycles(program: Program) -> tuple[Spent, ...]:
+    """The compiler's estimated cycles of one run, by step and unit; collectives and `unpriced` work have none."""
+    run = executed(program)
+    total: collections.Counter[tuple[int | None, str]] = collections.Counter()
+    for (instruction, times), step in zip(run, steps_of(program, run), strict=True):
+        if instruction.cycles:
+            total[step, unit(program, instruction)] += instruction.cycles * times
+    order = sorted(total, key=lambda key: (-1 if key[0] is None else key[0], UNITS.index(key[1])))
+    return tuple(Spent(*key, total[key]) for key in order)
+
+
+def unpriced(program: Program) -> dict[str, int]:
+    """How many instructions on arrays run for which the compiler estimates no cycles, by opcode, collectives aside."""
+    total: collections.Counter[str] = collections.Counter()
+    for instruction, times in executed(program):
+        idle = instruction.opcode in FREE or instruction.opcode.endswith(_HALVES[1:]) or _scalar(instruction)
+        if instruction.cycles is None and not idle and not sends(program, instruction):
+            total[instruction.opcode] += times
+    return dict(total)
+
+
+def unit(program: Program, instruction: Instruction) -> str:
+    """The unit an instruction keeps busy: matrix where a product is in it, copy where it only moves, else vector.
+
+    A concatenation moves: TPUs write it as the maximum of arrays padded with the least number. So do scalars, which
+    are indices.
+    """
+    parts = [instruction, *program.inside(instruction)]
+    if any(part.opcode in ("convolution", "dot") for part in parts):
+        return "matrix"
+    names = {part.name: part for part in parts}
+    return "copy" if all(moves(part, names) for part in parts) else "vector"
+
+
+def bytes_of(type_text: str) -> int:
+    """The size of a type as the text names it, such as `(f32[2,8]{1,0:T(8,128)}, s8[4])`; padding is left out."""
+    return sum(bits * math.prod(int(n) for n in shape.split(",") if n) for bits, shape in _arrays(type_text)) // 8
+
+
+def _arrays(type_text: str) -> Iterator[tuple[int, str]]:
+    """Bits of an element and shape of each array in a type; tokens have none."""
+    for kind, shape in _ARRAY.findall(type_text):
+        digits = kind.lstrip("abcdefghijklmnopqrstuvwxyz")
+        yield 8 if kind == "pred" else int(digits or 0), shape
+
+
+def moves(part: Instruction, names: dict[str, Instruction]) -> bool:
+    """True for what only moves, a scalar, and a maximum that joins; `names` are the instructions beside it."""
+    moved = part.opcode.removesuffix("-start").removesuffix("-done") in _MOVES
+    return moved or _scalar(part) or (part.opcode == "maximum" and _joins(part, names))
+
+
+def _joins(part: Instruction | None, names: dict[str, Instruction]) -> bool:
+    """True for a pad, and for the maximum of such."""
+    if part is None or part.opcode != "maximum":
+        return part is not None and part.opcode == "pad"
+    return all(_joins(names.get(operand), names) for operand in part.operands)
+
+
+def _scalar(instruction: Instruction) -> bool:
+    """True for a single number."""
+    return all(not shape for _, shape in _arrays(instruction.type))
+
+
+def steps_of(program: Program, run: Sequence[Executed]) -> list[int | None]:
+    """The step of each instruction: the one its scopes name, else the one at work before it.
+
+    At work is what has an estimate, in a text without any all that is not free.
+    """
+    steps: list[int | None] = []
+    last, priced = None, any(instruction.cycles is not None for instruction, _ in run)
+    for instruction, _ in run:
+        named = _STEP.findall(instruction.op_name)
+        steps.append(int(named[-1]) if named else last)
+        busy = instruction.cycles is not None if priced else instruction.opcode not in FREE
+        works = busy or sends(program, instruction)
+        last = steps[-1] if works else last
+    return steps
+
+
+def sends(program: Program, instruction: Instruction) -> list[str]:
+    """The collectives an instruction is or starts, or has within it."""
+    own = instruction.opcode.removesuffix("-start")
+    if own in COLLECTIVES:
+        return [own]
+    if own in FREE:
+        return []
+    return [part.opcode for part in program.inside(instruction) if part.opcode in COLLECTIVES]
+
+
+def _done(run: Sequence[Executed], at: int) -> int:
+    """Where the collective started at a place is waited for; the place itself where it is one instruction."""
+    name = run[at].instruction.name
+    if not run[at].instruction.opcode.endswith("-start"):
+        return at
+    for place in range(at + 1, len(run)):
+        instruction = run[place].instruction
+        if name in instruction.operands and instruction.opcode.endswith("-update"):
+            name = instruction.name
+        elif name in instruction.operands and instruction.opcode.endswith("-done"):
+            return place
+    raise ValueError(f"collective {name} is started and never waited for")
+
+
+def _peers(program: Program, instruction: Instruction) -> int:
+    """The devices in a group, or the pairs of a permute."""
+    for part in (instruction, *program.inside(instruction)):
+        if pairs := _PAIRS.search(part.rest):
+            return pairs[1].count("{")
+        if group := _GROUP.search(part.rest):
+            return int(group[2]) if group[2] else group[1].count(",") + 1
+    return 0

@@ -1,0 +1,1 @@
+"""One device's FFTs: Stockham, Bluestein, real, cosine and sine."""

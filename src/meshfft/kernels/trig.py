@@ -1,0 +1,145 @@
+"""One device's cosine or sine transform of a dimension that it holds whole, by one FFT of real numbers.
+
+Cosines. "Folded" is the even samples rising, then the odd ones falling: x_0 x_2 x_4 ... x_5 x_3 x_1.
+
+    I    the real FFT of x_0 ... x_N-1 ... x_1, of 2(N-1) points
+    II   y_k - i y_(N-k) = 2 exp(-i pi k / 2N) V_k, for k <= N/2, V the real FFT of folded x      Makhoul 1980
+    III  its transpose: the inverse real FFT of exp(i pi k / 2N) (x_k - i x_(N-k)), unfolded; x_0 counts half
+    IV   even N: folded x in two halves is the real and imaginary part of N/2 points; folded y likewise
+         odd N: (2k+1)(2n+1) / 8N of a turn is, by Chinese remainders, an odd number of eighths, which are signs, and
+         a phase of N points: a real FFT of folded x, turned round                                Chan and Ho 1990
+
+Sines of types II to IV are cosines of (-1)^n x_n, in the other order; of type III, with the two exchanged. Of type I
+they are the imaginary part of the real FFT of 0 x_0 ... x_N-1 0 -x_N-1 ... -x_0, of 2(N+1) points.
+
+Ends, signs and phases are made on the host in float64 and rounded once.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from ..operators.trig import Ends, Trig, divided
+from .local import resize
+
+
+def transform(block: Array, dim: int, matrix: Trig) -> Array:
+    """M x along a whole dimension of a real block, unscaled.
+
+    Costs about 2.5 N log2 N flops a line, of type I twice that; memory for one complex spectrum.
+
+    Args:
+        block: float32 or float64, N positions along `dim`.
+        dim: the dimension, not negative.
+        matrix: M.
+
+    Returns:
+        M x, of the block's shape and type.
+
+    Source: J. Makhoul, "A fast cosine transform in one and two dimensions" (1980); S. C. Chan and K. L. Ho, "Direct
+    methods for computing discrete sinusoidal transforms" (1990).
+    """
+    columns = divided(matrix.column_ends, matrix.weights[1])  # the FFTs make K W as it is
+    kernel = _cosines if matrix.family == "cos" else _sines
+    lines = kernel(_times(block, dim, _diagonal(matrix.length, columns)), dim, matrix.type)
+    return _times(lines, dim, _diagonal(matrix.length, matrix.row_ends))
+
+
+def _cosines(x: Array, dim: int, type: int) -> Array:
+    odd = x.shape[dim] % 2 == 1
+    return {1: _cosines_1, 2: _cosines_2, 3: _cosines_3, 4: _cosines_4_odd if odd else _cosines_4_even}[type](x, dim)
+
+
+def _sines(x: Array, dim: int, type: int) -> Array:
+    """With k' = N-1-k, sin pi (k+1)(2n+1) / 2N = (-1)^n cos pi k' (2n+1) / 2N; of types III and IV likewise."""
+    if type == 1:
+        return _sines_1(x, dim)
+    signs = 1.0 - 2.0 * (np.arange(x.shape[dim]) % 2)
+    if type == 3:
+        return _times(_cosines(jnp.flip(x, dim), dim, type), dim, signs)
+    return jnp.flip(_cosines(_times(x, dim, signs), dim, type), dim)
+
+
+def _cosines_1(x: Array, dim: int) -> Array:
+    mirrored = jnp.concatenate([x, _cut(x, dim, slice(-2, 0, -1))], dim)
+    return jnp.real(jnp.fft.rfft(mirrored, axis=dim))
+
+
+def _sines_1(x: Array, dim: int) -> Array:
+    zero = jnp.zeros_like(_cut(x, dim, slice(1)))
+    mirrored = jnp.concatenate([zero, x, zero, -jnp.flip(x, dim)], dim)
+    return -jnp.imag(_cut(jnp.fft.rfft(mirrored, axis=dim), dim, slice(1, -1)))
+
+
+def _cosines_2(x: Array, dim: int) -> Array:
+    n = x.shape[dim]
+    waves = 2 * np.exp(-0.5j * np.pi / n * np.arange(n // 2 + 1))
+    y = _times(jnp.fft.rfft(_folded(x, dim), axis=dim), dim, waves)
+    return jnp.concatenate([jnp.real(y), -jnp.imag(_cut(y, dim, slice((n - 1) // 2, 0, -1)))], dim)
+
+
+def _cosines_3(x: Array, dim: int) -> Array:
+    n = x.shape[dim]
+    waves = np.exp(0.5j * np.pi / n * np.arange(n // 2 + 1))
+    low, high = _cut(x, dim, slice(n // 2 + 1)), jnp.flip(_cut(x, dim, slice(n - n // 2, None)), dim)
+    pairs = lax.complex(low, -jnp.concatenate([jnp.zeros_like(_cut(x, dim, slice(1))), high], dim))
+    return _unfolded(jnp.fft.irfft(_times(pairs, dim, waves), n, dim, norm="forward"), dim)
+
+
+def _cosines_4_even(x: Array, dim: int) -> Array:
+    """y_2k - i y_(N-1-2k) = 2 sum over n < N/2 of (x_2n + i x_(N-1-2n)) exp(-i pi (4k+1)(4n+1) / 4N)."""
+    half = x.shape[dim] // 2
+    waves = np.exp(-0.5j * np.pi / half * (np.arange(half) + 0.125))
+    v = _folded(x, dim)
+    pairs = lax.complex(_cut(v, dim, slice(half)), _cut(v, dim, slice(half, None)))
+    y = _times(jnp.fft.fft(_times(pairs, dim, waves), axis=dim), dim, 2 * waves)
+    return _unfolded(jnp.concatenate([jnp.real(y), -jnp.imag(y)], dim), dim)
+
+
+def _cosines_4_odd(x: Array, dim: int) -> Array:
+    """With odd a = 2k+1 and b = 2n+1, and signs that turn both to 1 mod 8: cos 2 pi a b / 8N = s_a s_b cos 2 pi c.
+
+    c = u/8 + q p / N, where u N = 1 mod 8, p = b/4 and q = a/2 mod N, and s is + - - + as a is 1 3 5 7 mod 8. Such p
+    follow one another in folded x, from 1/4 on; such q lie |(N-1)/2 - k| from 0, on either side of it in turn.
+    """
+    n = x.shape[dim]
+    k, half = np.arange(n), n // 2
+    signs = np.array([1.0, -1.0, -1.0, 1.0])[k % 4]
+    folded = _folded(_times(x, dim, signs), dim)
+    v = jnp.fft.rfft(jnp.roll(folded, pow(4, -1, n), dim), axis=dim)
+    side = np.where((k % 2 == 1) == (k <= half), 1.0, -1.0)
+    waves = 2 * signs * np.exp(-0.25j * np.pi * side * (n % 8))
+    down, up = (jnp.real(_times(v, dim, part)) for part in (waves[half::-1], waves[half:]))
+    return jnp.concatenate([jnp.flip(down, dim), _cut(up, dim, slice(1, None))], dim)
+
+
+def _folded(x: Array, dim: int) -> Array:
+    """The even samples rising, then the odd ones falling."""
+    odd = _cut(x, dim, slice(1, None, 2))
+    return jnp.concatenate([_cut(x, dim, slice(None, None, 2)), jnp.flip(odd, dim)], dim)
+
+
+def _unfolded(v: Array, dim: int) -> Array:
+    n = v.shape[dim]
+    even, odd = _cut(v, dim, slice((n + 1) // 2)), jnp.flip(_cut(v, dim, slice((n + 1) // 2, None)), dim)
+    pairs = jnp.stack([even, resize(odd, dim, even.shape[dim])], dim + 1)
+    return _cut(pairs.reshape(*v.shape[:dim], n + n % 2, *v.shape[dim + 1 :]), dim, slice(n))
+
+
+def _cut(x: Array, dim: int, part: slice) -> Array:
+    return x[(slice(None),) * dim + (part,)]
+
+
+def _diagonal(length: int, ends: Ends) -> np.ndarray:
+    """The factors of first and last; of a single one both."""
+    factors = np.ones(length)
+    factors[0] *= ends[0]
+    factors[-1] *= ends[1]
+    return factors
+
+
+def _times(x: Array, dim: int, factors: np.ndarray) -> Array:
+    """A diagonal along a dimension, rounded to the block's type."""
+    if (factors == 1).all():
+        return x
+    return x * factors.astype(x.dtype).reshape([-1 if d == dim else 1 for d in range(x.ndim)])

@@ -1,0 +1,235 @@
+"""Layouts: which mesh axes cut each array dimension, and which positions every device then holds.
+
+A dimension of n positions is cut by mesh axes a_1, a_2, ... (outermost first). Cut j gives each of its p_j parts a span
+of s_j positions, so the device with indices i_1, i_2, ... holds the s_last positions from i_1 s_1 + i_2 s_2 + ... on.
+Spans need not divide: p_j s_j >= s_(j-1), with s_0 = n, and what lies beyond the span it was cut from is padding.
+
+Invariant: within every device's block the logical positions come first and the padding last, and padding is never read.
+"""
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
+
+from ..errors import check
+
+T = TypeVar("T")
+AnyMesh = Mesh | AbstractMesh
+Spec = PartitionSpec | Sequence[str | tuple[str, ...] | None]
+
+
+class Cut(NamedTuple):
+    """One mesh axis cutting one dimension: its name, its size, and the positions each part owns."""
+
+    axis: str
+    parts: int
+    span: int
+
+
+Cuts = tuple[Cut, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """The logical shape of an array and the cuts of each of its dimensions."""
+
+    shape: tuple[int, ...]
+    cuts: tuple[Cuts, ...]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @functools.cached_property
+    def block(self) -> tuple[int, ...]:
+        """Shape of the block each device stores, padding included."""
+        return tuple(extent(n, cuts) for n, cuts in zip(self.shape, self.cuts, strict=True))
+
+    @functools.cached_property
+    def parts(self) -> tuple[int, ...]:
+        """How many shards each dimension is cut into."""
+        return tuple(math.prod(cut.parts for cut in cuts) for cuts in self.cuts)
+
+    @property
+    def storage(self) -> tuple[int, ...]:
+        """Shape of the padded global array."""
+        return tuple(b * p for b, p in zip(self.block, self.parts, strict=True))
+
+    @property
+    def axes(self) -> tuple[tuple[str, ...], ...]:
+        """The mesh axes cutting each dimension, outermost first."""
+        return tuple(tuple(cut.axis for cut in cuts) for cuts in self.cuts)
+
+    @property
+    def cutting(self) -> frozenset[str]:
+        """All mesh axes that cut it."""
+        return frozenset(itertools.chain(*self.axes))
+
+    @property
+    def spec(self) -> PartitionSpec:
+        """The PartitionSpec of the stored array."""
+        return spec_of(self.axes)
+
+    @property
+    def even(self) -> bool:
+        """True where nothing is padded: the stored array is the logical one."""
+        return self.storage == self.shape
+
+    @property
+    def tail(self) -> bool:
+        """True where all padding lies at the end of each dimension of the stored array."""
+        return all(nested(cuts) for cuts in self.cuts)
+
+    def within(self, mapped: frozenset[str]) -> tuple[int, ...]:
+        """Shape of the stored array as it is seen where some mesh axes are mapped: one block of each of their cuts."""
+        parts = (math.prod(cut.parts for cut in cuts if cut.axis not in mapped) for cuts in self.cuts)
+        return tuple(block * many for block, many in zip(self.block, parts, strict=True))
+
+    def starts(self, dim: int) -> np.ndarray:
+        """First logical position of every shard of a dimension, in ring order."""
+        index = itertools.product(*(range(cut.parts) for cut in self.cuts[dim]))
+        return np.array([sum(i * cut.span for i, cut in zip(at, self.cuts[dim], strict=True)) for at in index])
+
+    def positions(self, dim: int) -> np.ndarray:
+        """The position that each place of the stored dimension stands for, padding counted on."""
+        return (self.starts(dim)[:, None] + np.arange(self.block[dim])).ravel()
+
+    def counts(self, dim: int) -> np.ndarray:
+        """How many positions of each shard's block are logical; the rest is padding."""
+        counts = np.array([self.shape[dim]])
+        for cut in self.cuts[dim]:
+            counts = np.clip(counts[:, None] - np.arange(cut.parts) * cut.span, 0, cut.span).ravel()
+        return counts
+
+    def replace(self, dim: int, size: int, cuts: Cuts) -> "Layout":
+        """The layout with another size and other cuts in one dimension."""
+        return Layout(_put(self.shape, dim, size), _put(self.cuts, dim, cuts))
+
+    def resize(self, dim: int, size: int) -> "Layout":
+        """The layout with another size in one dimension, cut by the same axes into equal blocks."""
+        if size == self.shape[dim]:
+            return self
+        return self.replace(dim, size, even_cuts(size, [(cut.axis, cut.parts) for cut in self.cuts[dim]]))
+
+    def insert(self, dim: int, size: int, cuts: Cuts) -> "Layout":
+        """The layout with a new dimension before `dim`."""
+        return Layout((*self.shape[:dim], size, *self.shape[dim:]), (*self.cuts[:dim], cuts, *self.cuts[dim:]))
+
+    def label(self, done: frozenset[int] = frozenset()) -> str:
+        """The layout as A[X_x, Y, Z_yz]: dimension, subscript its mesh axes; a prime marks a transformed one."""
+        names = (dim_name(d, self.ndim) + "'" * (d in done) for d in range(self.ndim))
+        return "A[" + ", ".join(n + "_" * bool(a) + join_axes(a) for n, a in zip(names, self.axes, strict=True)) + "]"
+
+
+def axis_sizes(mesh: AnyMesh | None) -> dict[str, int]:
+    """Mesh axis names and sizes, in order; none without a mesh."""
+    meant = mesh is None or isinstance(mesh, Mesh | AbstractMesh)
+    check(meant, f"mesh is {mesh!r}: give a jax.sharding.Mesh, such as jax.make_mesh((2, 2), ('x', 'y'))", TypeError)
+    return {} if mesh is None else dict(zip(mesh.axis_names, mesh.axis_sizes, strict=True))
+
+
+def mapped_axes(mesh: AnyMesh | None) -> frozenset[str]:
+    """The mesh axes along which a caller's own shard_map has cut its arrays already: the manual ones."""
+    kinds = () if mesh is None else zip(mesh.axis_names, mesh.axis_types, strict=True)
+    return frozenset(name for name, kind in kinds if kind == AxisType.Manual)
+
+
+def spec_of(axes: Iterable[tuple[str, ...]]) -> PartitionSpec:
+    """The PartitionSpec with these mesh axes for each dimension."""
+    return PartitionSpec(*(names[0] if len(names) == 1 else names or None for names in axes))
+
+
+def extent(size: int, cuts: Cuts) -> int:
+    """Positions one device stores of a dimension of `size` under `cuts`."""
+    return cuts[-1].span if cuts else size
+
+
+def nested(cuts: Cuts) -> bool:
+    """True where each cut divides the span above it, so that shards in ring order are stored without gaps."""
+    return all(outer.span == inner.parts * inner.span for outer, inner in itertools.pairwise(cuts))
+
+
+def even_cuts(size: int, axes: Sequence[tuple[str, int]]) -> Cuts:
+    """Cuts `size` positions by the (name, parts) pairs into equal blocks, padded at the tail only."""
+    block = -(-size // math.prod(parts for _, parts in axes))
+    spans = [block * math.prod(parts for _, parts in axes[j + 1 :]) for j in range(len(axes))]
+    return tuple(Cut(name, parts, span) for (name, parts), span in zip(axes, spans, strict=True))
+
+
+def from_spec(shape: Sequence[int], sizes: Mapping[str, int], spec: Spec | None) -> Layout:
+    """The layout of an array of logical `shape` under a PartitionSpec on a mesh with the given axis sizes.
+
+    Raises:
+        ValueError: the spec is longer than the shape, names an unknown axis, or uses one twice.
+        TypeError: it is no PartitionSpec or tuple.
+    """
+    if isinstance(spec, NamedSharding):
+        raise TypeError(f"spec is a NamedSharding: give its spec, {spec.spec}")
+    meant = spec is None or isinstance(spec, PartitionSpec | tuple | list)
+    check(meant, f"spec is {spec!r}: give a PartitionSpec, such as P('x', None)", TypeError)
+    entries = [_axes_of(entry) for entry in (spec or ())]
+    check(
+        len(entries) <= len(shape),
+        f"spec {_show(spec)} has {len(entries)} entries, the array has {len(shape)} dimensions: "
+        f"give at most {len(shape)} entries",
+    )
+    used = [axis for axes in entries for axis in axes]
+    for axis in used:
+        check(axis in sizes, f"spec {_show(spec)} names mesh axis {axis!r}; {_has(sizes)}")
+        check(
+            used.count(axis) == 1, f"spec {_show(spec)} uses mesh axis {axis!r} twice: a mesh axis cuts one dimension"
+        )
+    entries += [()] * (len(shape) - len(entries))
+    cuts = (even_cuts(n, [(a, sizes[a]) for a in axes]) for n, axes in zip(shape, entries, strict=True))
+    return Layout(tuple(shape), tuple(cuts))
+
+
+def from_block(shape: Sequence[int], mesh: AnyMesh | None, spec: Spec | None) -> Layout:
+    """`from_spec` of the whole array, of which `shape` is what is seen: one block of the cuts by mapped axes.
+
+    Raises:
+        ValueError, TypeError: as `from_spec`.
+    """
+    sizes, mapped = axis_sizes(mesh), mapped_axes(mesh)
+    cuts = from_spec(shape, sizes, spec).cuts
+    blocks = (math.prod(cut.parts for cut in by if cut.axis in mapped) for by in cuts)
+    return from_spec([n * many for n, many in zip(shape, blocks, strict=True)], sizes, spec)
+
+
+def dim_name(dim: int, ndim: int) -> str:
+    """X, Y, Z, W, U, V for up to six dimensions, D0, D1, ... beyond."""
+    return "XYZWUV"[dim] if ndim <= 6 else f"D{dim}"
+
+
+def join_axes(axes: Sequence[str]) -> str:
+    """Mesh axes side by side, with commas only where a name is longer than a letter."""
+    return "".join(axes) if all(len(a) == 1 for a in axes) else ",".join(axes)
+
+
+def _axes_of(entry: object) -> tuple[str, ...]:
+    if entry is None:
+        return ()
+    names = entry if isinstance(entry, tuple | list) else (entry,)
+    for name in names:
+        check(isinstance(name, str), f"spec entry {entry!r} is not a mesh axis name, a tuple of names or None")
+    return tuple(names)
+
+
+def _put(items: tuple[T, ...], index: int, item: T) -> tuple[T, ...]:
+    return (*items[:index], item, *items[index + 1 :])
+
+
+def _show(spec: Spec | None) -> str:
+    return str(PartitionSpec(*spec)) if spec else "P()"
+
+
+def _has(sizes: Mapping[str, int]) -> str:
+    """What the mesh has, and the remedy."""
+    axes = ", ".join(f"{name}={size}" for name, size in sizes.items())
+    return f"the mesh has {axes}: use one of those" if axes else "no mesh is given: pass mesh="

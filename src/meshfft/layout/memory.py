@@ -1,0 +1,81 @@
+"""What memory can hold: an array that is larger is refused by name, before any work.
+
+    bytes of a device's block <= bytes of the device's memory, or of its share of the host's
+
+One array alone is held against all the memory there is, so nothing that could run is refused; what several arrays take
+together is for `Plan.peak_bytes`. While JAX traces there is no memory to look at: there only what XLA cannot count is
+refused.
+"""
+
+import functools
+import math
+import os
+from typing import Any, NamedTuple
+
+import jax
+from jax.sharding import AbstractMesh, Mesh
+
+from ..numerics.units import quantity
+from .layout import AnyMesh, Layout
+
+COUNTED = 2**63 - 1  # bytes of an array, all devices together, beyond which XLA ends the process
+
+
+class Room(NamedTuple):
+    """Bytes of a memory, or of a share of one, and whose they are."""
+
+    nbytes: float
+    owner: str
+
+
+@functools.lru_cache(maxsize=1)
+def host() -> Room:
+    """All the memory of this machine; without bound where the system does not tell."""
+    known = hasattr(os, "sysconf") and {"SC_PAGE_SIZE", "SC_PHYS_PAGES"} <= os.sysconf_names.keys()
+    return Room(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if known else float("inf"), "this host")
+
+
+@functools.lru_cache(maxsize=64)
+def room(devices: tuple[Any, ...]) -> Room:
+    """The memory of each of these devices; CPU devices share the host's."""
+    near = [device for device in devices if device.process_index == jax.process_index()]
+    if not near:
+        return Room(float("inf"), "another process")
+    if near[0].platform == "cpu":
+        share = f"each of the {len(near)} CPU devices" if len(near) > 1 else host().owner
+        return Room(host().nbytes / len(near), share)
+    return Room((near[0].memory_stats() or {}).get("bytes_limit", float("inf")), f"each {near[0].device_kind}")
+
+
+def check_held(nbytes: int, what: str, remedy: str, where: Room | None = None) -> None:
+    """Refuses what takes more bytes than a memory has, by default the host's.
+
+    Raises:
+        MemoryError: with both numbers and the remedy.
+    """
+    found = host() if where is None else where
+    if nbytes > found.nbytes:
+        text = f"{what} takes {quantity(nbytes, 'B')} and {found.owner} has {quantity(found.nbytes, 'B')}: {remedy}"
+        raise MemoryError(text)
+
+
+def check_blocks(x: Any, layout: Layout, itemsize: int, mesh: AnyMesh | None, what: str) -> None:
+    """Refuses an array that is to be made of x, for its size or for its block on each device.
+
+    Raises:
+        MemoryError: as `check_held`.
+    """
+    block, remedy = itemsize * math.prod(layout.block), "make it smaller, or cut it over more devices"
+    if (whole := block * math.prod(layout.parts)) > COUNTED:
+        words = f"{what} of shape {layout.shape} takes {quantity(whole, 'B')}, more than XLA can count"
+        raise MemoryError(f"{words}: {remedy}")
+    if isinstance(x, jax.core.Tracer) or isinstance(mesh, AbstractMesh):
+        return
+    where = room(tuple(x.devices()) if mesh is None else _devices(mesh))
+    if block > where.nbytes:
+        check_held(block, f"{what} of shape {layout.shape}, on each device,", remedy, where)
+
+
+@functools.lru_cache(maxsize=64)
+def _devices(mesh: Mesh) -> tuple[Any, ...]:
+    return tuple(mesh.devices.flat)

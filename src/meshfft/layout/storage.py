@@ -1,0 +1,88 @@
+"""In: NumPy arrays of any size to evenly stored, sharded ones.
+
+JAX shards a dimension only in equal parts, so a size that no mesh axis divides is stored with zeros at its tail, as a
+PaddedArray, which knows the logical size.
+"""
+
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
+
+from ..numerics.dtypes import check_numeric
+from .layout import Layout, Spec, axis_sizes, from_spec
+from .memory import check_blocks
+from .padded_array import padded
+
+
+class Sliceable(Protocol):
+    """Anything with a shape, a dtype and slices: a NumPy array, a memory map, a dataset in a file."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> Any: ...
+    def __getitem__(self, index: Any, /) -> Any: ...
+
+
+def stored_on(array: Sliceable | Array, mesh: Mesh, spec: Spec) -> Any:
+    """An array on a mesh: see `shard`. A NumPy array and what has slices goes block by block."""
+    array = array if hasattr(array, "dtype") else np.asarray(array)
+    check_numeric(np.dtype(array.dtype))
+    layout = from_spec(array.shape, axis_sizes(mesh), spec)
+    check_blocks(array, layout, np.dtype(array.dtype).itemsize, mesh, "the array")
+    sharding = NamedSharding(mesh, layout.spec)
+    if isinstance(array, jax.Array):
+        widths = [(0, stored - n) for stored, n in zip(layout.storage, layout.shape, strict=True)]
+        stored = put(jnp.pad(array, widths) if not layout.even else array, sharding)
+    else:
+        stored = _from_blocks(array, layout, sharding)
+    return padded(stored, layout, mesh)
+
+
+def put(array: Array, sharding: NamedSharding) -> Array:
+    """A JAX array with another sharding.
+
+    From one that this process holds whole each takes its own blocks: `device_put` would send all of it to all
+    processes, to see that it is the same to each.
+    """
+    near = not isinstance(array, jax.core.Tracer) and array.is_fully_addressable
+    if near and not sharding.is_fully_addressable:
+        values = np.asarray(array)
+        return jax.make_array_from_callback(array.shape, sharding, lambda at: values[at], dtype=array.dtype)
+    return jax.device_put(array, sharding)
+
+
+def _from_blocks(array: Sliceable, layout: Layout, sharding: NamedSharding) -> Array:
+    """Reads one block after the other, and keeps none on the host once the devices that hold it have it."""
+    places: dict[tuple[tuple[int, int], ...], list[Any]] = {}
+    for device, index in sharding.addressable_devices_indices_map(layout.storage).items():
+        bounds = tuple(s.indices(n)[:2] for s, n in zip(index or (), layout.storage, strict=True))
+        places.setdefault(bounds, []).append(device)
+    stored: list[Array] = []
+    for bounds, devices in places.items():
+        block = _read(array, layout, bounds)
+        stored += [_put(block, device) for device in devices]
+    dtype = jax.dtypes.canonicalize_dtype(np.dtype(array.dtype).newbyteorder("="))
+    return jax.make_array_from_single_device_arrays(layout.storage, sharding, stored, dtype=dtype)
+
+
+def _put(block: np.ndarray, device: Any) -> Array:
+    """A block on its device, at once: `device_put` would wait for the end of a `jit` that it is called in."""
+    return jax.make_array_from_callback(block.shape, SingleDeviceSharding(device), lambda _: block).block_until_ready()
+
+
+def _read(array: Sliceable, layout: Layout, bounds: tuple[tuple[int, int], ...]) -> np.ndarray:
+    """One block, zeros beyond the logical sizes."""
+    inside = tuple(slice(min(a, n), min(b, n)) for (a, b), n in zip(bounds, layout.shape, strict=True))
+    sides, full = [s.stop - s.start for s in inside], [b - a for a, b in bounds]
+    into, native = getattr(array, "into", None), np.dtype(array.dtype).newbyteorder("=")
+    if sides == full or into is None:
+        block = np.asarray(array[inside]).astype(native, copy=False)  # files are often big-endian, devices are not
+        return np.pad(block, [(0, n - have) for n, have in zip(full, sides, strict=True)]) if sides != full else block
+    block = np.zeros(full, native)
+    into(block[tuple(map(slice, sides))], inside)
+    return block

@@ -1,0 +1,1 @@
+"""Machines: chips, links and device orders; counted work in, modelled seconds out."""

@@ -1,0 +1,209 @@
+"""numpy.fft's arguments, resolved: which dimensions, by which matrices, with which factor. Host integers only."""
+
+import math
+import operator
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ..errors import check
+from ..numerics.norms import factor
+from .matrices import HalfRoots, Matrix, Roots
+from .trig import FAMILIES, TYPES, Trig, trig
+
+# numpy.fft's transforms: complex, of real arrays, of arrays whose spectrum is real; and scipy.fft's, by type.
+FOURIER = ("fft", "rfft", "hfft")
+KINDS = (*FOURIER, *(f"{name}-{type}" for name in ("dct", "dst") for type in TYPES))
+
+
+class Transform(NamedTuple):
+    """A matrix along each of some dimensions.
+
+    Attributes:
+        dims: the dimensions, none negative, none twice.
+        matrices: the matrix of each, as many rows as the result has positions; input beyond its columns is cropped.
+        scale: the factor of the result.
+    """
+
+    dims: tuple[int, ...]
+    matrices: tuple[Matrix, ...]
+    scale: float
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Positions of the result along each dimension."""
+        return tuple(matrix.rows for matrix in self.matrices)
+
+    @property
+    def inverse_scale(self) -> float | None:
+        """The factor of the inverse matrices that makes them the inverse; None where there are none."""
+        periods = [matrix.period for matrix in self.matrices]
+        whole = all(period is not None for period in periods)
+        return 1.0 / (self.scale * math.prod(period or 1 for period in periods)) if whole else None
+
+    def takes_real(self, array_is_real: bool) -> bool:
+        """Whether it is computed on real numbers, of an array that is real or not."""
+        turns = [matrix.becomes for matrix in self.matrices if matrix.becomes is not None]
+        stays = array_is_real and all(matrix.planes == 1 for matrix in self.matrices)
+        return turns == ["complex"] or (stays and not turns)
+
+    @property
+    def name(self) -> str:
+        """What it is, in a few words."""
+        for matrix in self.matrices:
+            if isinstance(matrix, HalfRoots):
+                forward = "real" if (matrix.sign > 0) == matrix.onto_real else "Hermitian"
+                return f"{'inverse ' * (matrix.sign > 0)}{forward} transform"
+            if isinstance(matrix, Trig):
+                return matrix.name
+        return "inverse transform" if any(getattr(m, "sign", -1) > 0 for m in self.matrices) else "transform"
+
+
+def integers(values: Any, name: str) -> tuple[int, ...]:
+    """One integer or any iterable of them, NumPy's and JAX's arrays among them, or an error that names the argument."""
+    found = (values,) if is_integer(values) else _listed(values)
+    fits = found is not None and all(is_integer(v) for v in found)
+    told = f"an array of shape {values.shape}" if np.ndim(values) > 1 and hasattr(values, "shape") else repr(values)
+    check(fits, f"{name} is {told}: give a sequence of integers, such as (0, 1)", TypeError)
+    return tuple(operator.index(v) for v in found or ())
+
+
+def reals(values: Any) -> tuple[float, ...] | None:
+    """An iterable of real numbers, NumPy's and JAX's among them, as floats; None of anything else."""
+    found = _listed(values)
+    fits = found is not None and all(isinstance(v, Real) or _is_number(v) for v in found)
+    return tuple(float(v) for v in found or ()) if fits else None
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is an array without dimensions that holds a real number, known before tracing."""
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    return kind in ("i", "u", "f") and value.shape == () and not isinstance(value, jax.core.Tracer)
+
+
+def _listed(values: Any) -> tuple[Any, ...] | None:
+    """The values of an iterable, known before tracing; None of what is none, or of text."""
+    if isinstance(values, str | bytes | jax.core.Tracer):
+        return None
+    try:
+        return tuple(values)
+    except TypeError:
+        return None
+
+
+def integer(value: Any, name: str) -> int:
+    """An integer, or an error that names the argument."""
+    check(is_integer(value), f"{name} is {value!r}: give an integer", TypeError)
+    return operator.index(value)
+
+
+def is_integer(value: Any) -> bool:
+    """Whether it is one integer, known before tracing, and no bool."""
+    if not hasattr(value, "__index__") or isinstance(value, bool | jax.core.Tracer) or np.shape(value) != ():
+        return False
+    try:
+        return operator.index(value) is not None
+    except TypeError:  # an array without dimensions, but of floats
+        return False
+
+
+def turns(kind: str, inverse: bool) -> str | None:
+    """What a transform makes of the numbers along its last axis: "complex" of real, "real" of complex, or neither."""
+    return None if kind not in ("rfft", "hfft") else "complex" if (kind == "rfft") != inverse else "real"
+
+
+def natural_dtype(kind: str) -> str:
+    """The type of arrays that a kind of transform is mostly for."""
+    return "complex64" if kind in ("fft", "hfft") else "float32"
+
+
+def resolve(
+    shape: Sequence[int],
+    s: Sequence[int] | None,
+    axes: Sequence[int] | None,
+    kind: str = "fft",
+    inverse: bool = False,
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Dimensions and lengths as numpy.fft.fftn reads them: no axes means all, or the last len(s).
+
+    A half spectrum of m numbers stands for 2 (m - 1) points unless `s` says otherwise.
+
+    Raises:
+        TypeError: s or axes is no sequence of integers.
+        ValueError: an axis is out of range, there are more or fewer lengths than axes, or a length is not positive.
+    """
+    ndim, sizes = len(shape), None if s is None else integers(s, "s")
+    if axes is None:
+        many = len(sizes) if sizes is not None else 0
+        check(many <= ndim, f"s has {many} lengths, the array {ndim} dimensions: give at most {ndim}")
+        axes = range(ndim) if sizes is None else range(ndim - many, ndim)
+    dims = dims_of(ndim, axes)
+    sizes = (-1,) * len(dims) if sizes is None else sizes
+    check(len(sizes) == len(dims), f"s has {len(sizes)} lengths for {len(dims)} axes: give one length for each axis")
+    lengths = tuple(shape[d] if n == -1 else n for d, n in zip(dims, sizes, strict=True))
+    if turns(kind, inverse) is not None:
+        check(bool(dims), "axes is empty: a real transform needs one axis at least")
+        if turns(kind, inverse) == "real" and s is None:
+            half = lengths[-1]
+            check(half > 1, f"half a spectrum of {half} numbers stands for 2 ({half} - 1) points: give n= or s=")
+            lengths = (*lengths[:-1], 2 * (half - 1))
+    for dim, length in zip(dims, lengths, strict=True):
+        check(length >= 1, f"length {length} along axis {dim}: a transform needs at least one point")
+    return dims, lengths
+
+
+def dims_of(ndim: int, axes: int | Sequence[int]) -> tuple[int, ...]:
+    """Axes as dimensions, none negative.
+
+    Raises:
+        TypeError: they are no sequence of integers.
+        ValueError: one is out of range.
+    """
+    axes = integers(axes, "axes")
+    for axis in axes:
+        check(-ndim <= axis < ndim, f"axis {axis} is out of range: the array has {ndim} dimensions, 0 to {ndim - 1}")
+    return tuple(axis % ndim for axis in axes)
+
+
+def transform_of(
+    dims: tuple[int, ...],
+    lengths: tuple[int, ...],
+    norm: str | None,
+    inverse: bool,
+    kind: str = "fft",
+    orthogonalize: bool | None = None,
+) -> Transform:
+    """The transform of one of KINDS, or its inverse, that numpy.fft or scipy.fft does along these dimensions.
+
+    Raises:
+        ValueError: a dimension is given twice, the norm or the kind is unknown, or a length is too short for it.
+    """
+    check_once(dims)
+    check(kind in KINDS, f"kind {kind!r} is unknown: use one of " + ", ".join(map(repr, KINDS)))
+    if kind not in FOURIER:
+        family, type = FAMILIES[kind.startswith("dst")], int(kind[-1])
+        found = [trig(family, type, length, norm, orthogonalize, inverse) for length in lengths]
+        return Transform(dims, tuple(matrix for matrix, _ in found), math.prod(scale for _, scale in found))
+    sign, turn = (1 if inverse else -1), turns(kind, inverse)
+    matrices: list[Matrix] = [Roots(n, sign, n, n) for n in lengths]
+    if turn is not None:
+        matrices[-1] = HalfRoots(lengths[-1], sign, turn == "real", turn == "real")
+    return Transform(dims, tuple(matrices), factor(math.prod(lengths), norm, inverse))
+
+
+def resolve_once(
+    shape: Sequence[int], s: Sequence[int] | None, axes: Sequence[int] | None
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """`resolve`, for transforms that take no dimension twice."""
+    dims, lengths = resolve(shape, s, axes)
+    check_once(dims)
+    return dims, lengths
+
+
+def check_once(dims: tuple[int, ...]) -> None:
+    """Raises ValueError where a dimension is given twice."""
+    for dim in dims:
+        check(dims.count(dim) == 1, f"axis {dim} is given twice in axes: transform it in two calls")

@@ -1,0 +1,6 @@
+"""Transforms of arrays larger than memory, in passes over the disk."""
+
+from .journal import left_of as left_of
+from .journal import recorded_budgets as recorded_budgets
+from .run import run_passes as run_passes
+from .transfer import chunk_of as chunk_of

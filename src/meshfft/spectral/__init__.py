@@ -1,0 +1,1 @@
+"""Through the spectrum: derivatives, Poisson's equation, convolutions, power spectra."""

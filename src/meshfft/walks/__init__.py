@@ -1,0 +1,1 @@
+"""Walks: steps through layouts, and the search for the cheapest."""

@@ -1,0 +1,304 @@
+"""The paper's evaluation as modelled rows: floors, ideal lines, marks, tables, figures, and the command."""
+
+import functools
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+from typer.testing import CliRunner
+
+from meshfft.bench import cases as cases_module
+from meshfft.bench import compiled, modelled
+from meshfft.bench.cases import ALGORITHMS, FFT, KDFT, PAPER_FFT, PAPER_KDFT, Algorithm, cases
+from meshfft.bench.compiled import compiled_row
+from meshfft.bench.figures import draw_all
+from meshfft.bench.floors import PUBLISHED, exchange_seconds, floor, ring_seconds
+from meshfft.bench.modelled import known_rows, modelled_rows
+from meshfft.bench.paper import SCALINGS, ideal, slice_of
+from meshfft.bench.rows import Row, find, read_rows, write_rows
+from meshfft.bench.tables import entries, ratio_cells, table_cells
+from meshfft.cli.app import app
+from meshfft.inspect.aot import Report
+from meshfft.inspect.hlo import Spent
+from meshfft.inspect.replay import Timeline
+from meshfft.machine.topology import topology
+
+V3, V5P = "v3:32x32", "v5p:8x8x16"
+FEW = tuple(scaling._replace(cores=scaling.cores[:2]) for scaling in SCALINGS)
+small = functools.partial(cases, FEW, {"table-v3": V3}, (1024,))
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Row]:
+    """The rows of two points of every figure, and of one size of Table I on v3."""
+    return [*known_rows(["table-v3"], [1024]), *modelled_rows(small())]
+
+
+def row(**changes: Any) -> Row:
+    """A row with some values of its own."""
+    plain: dict[str, Any] = {
+        "figure": "table-v3", "family": "KDFT", "shape": (1024,) * 3, "cores": 2048, "topology": V3,
+        "algorithm": KDFT.name, "quantity": "total", "seconds": 1.0, "known": "modelled", "how": "cost model",
+    }  # fmt: skip
+    return Row(**{**plain, **changes})
+
+
+@pytest.mark.parametrize(
+    ("family", "n", "machine", "tier", "seconds"),
+    [
+        ("KDFT", 8192, V3, "bf16x6", 3.862),
+        ("KDFT", 8192, V3, "bf16x3", 1.931),
+        ("KDFT", 4096, V3, "bf16x6", 0.241),
+        ("KDFT", 2048, V3, "bf16x6", 0.0151),
+        ("FFT", 8192, V3, "bf16x6", 0.2095),
+        ("FFT", 4096, V3, "bf16x6", 0.0262),
+        ("FFT", 2048, V3, "bf16x6", 0.0033),
+        ("FFT", 1024, V3, "bf16x6", 0.00041),
+        ("KDFT", 8192, V5P, "bf16x6", 1.035),
+        ("FFT", 8192, V5P, "bf16x6", 0.0954),
+    ],
+)
+def test_floors_are_those_worked_out_by_hand(family: str, n: int, machine: str, tier: str, seconds: float) -> None:
+    """Catches a factor of two in operations, passes, bytes or links."""
+    assert max(floor(family, n, machine, tier).values()) == pytest.approx(seconds, rel=0.02)
+
+
+def test_every_part_of_a_floor() -> None:
+    """Catches a part that is wrong and hidden under another one."""
+    parts = floor("FFT", 8192, V3)
+    assert parts == pytest.approx({"links": 0.2095, "products": 0.1207, "memory": 0.0286}, rel=0.01)
+    assert floor("KDFT", 1024, V3)["products"] == pytest.approx(0.00094, rel=0.01)
+    assert floor("FFT", 8192, V5P) == pytest.approx({"links": 0.0954, "products": 0.0323, "memory": 0.0093}, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("n", "parts", "paired", "machine", "ways", "seconds"),
+    [
+        (8192, (8, 16, 16), 0, V3, 1, 1.75),
+        (8192, (8, 16, 16), 0, V3, 2, 0.88),
+        (8192, (8, 8, 32), 0, V3, 1, 2.17),
+        (8192, (4, 4, 128), 0, V3, 1, 6.89),
+        (2048, (8, 16, 16), 0, V3, 1, 0.0274),
+        (8192, (8, 8, 16), 0, V5P, 1, 1.384),
+        (8192, (2, 32, 32), 0, V3, 1, 62 * 2 * 2.1475 / 82),
+    ],
+)
+def test_rings_worked_out_by_hand(
+    n: int, parts: tuple[int, int, int], paired: int, machine: str, ways: int, seconds: float
+) -> None:
+    """Catches links that two cores of a chip share counted once, and hops within a chip counted as links."""
+    assert ring_seconds(n, parts, paired, PUBLISHED[machine], ways) == pytest.approx(seconds, rel=0.01)
+
+
+def test_an_exchange_is_limited_by_its_bisection() -> None:
+    """Catches an all-to-all faster than half of the pod's data over the links in its middle."""
+    half = 8192**3 * 8 / 2 / 2  # half of the data is on one side, and half of that must cross
+    assert exchange_seconds(8192, PUBLISHED[V3]) == pytest.approx(half / (2 * 32 * 82e9))
+
+
+@pytest.mark.parametrize(
+    ("words", "arguments"),
+    [("no rates", ("KDFT", 64, "v2:2x2")), ("tier", ("KDFT", 64, V3, "bf16")), ("family", ("DCT", 64, V3))],
+)
+def test_no_floor_is_made_up(words: str, arguments: tuple) -> None:
+    """Catches a floor of a machine whose rates nobody published, given out as one."""
+    with pytest.raises(ValueError, match=words):
+        floor(*arguments)
+
+
+def test_ideal_lines() -> None:
+    """Catches an ideal that does not start at the first point, or does not halve."""
+    assert ideal(8.0, 2, 2) == 8.0
+    assert [ideal(8.0, 32, cores) for cores in (32, 64, 2048)] == [8.0, 4.0, 0.125]
+
+
+@pytest.mark.parametrize("cores", [2**j for j in range(1, 12)])
+def test_slices_have_their_cores(cores: int) -> None:
+    """Catches a figure whose machine has another number of cores than its abscissa says."""
+    assert topology(slice_of(cores)).devices == cores
+
+
+def test_table_one_is_the_paper_s() -> None:
+    """Catches a digit of Table I copied wrongly, and a number of the paper marked as ours."""
+    found = {(r.shape[0], r.family): r.seconds for r in known_rows(["table-v3"]) if r.known == "published"}
+    kdft, fft = [12.66, 1.07, 0.120, 0.0220], [8.30, 1.01, 0.118, 0.0148]
+    for n, dense, fast in zip((8192, 4096, 2048, 1024), kdft, fft, strict=True):
+        assert (found[n, "KDFT"], found[n, "FFT"]) == (dense, fast)
+    assert len(found) == 8
+
+
+def test_rows_are_complete_and_marked(rows: list[Row]) -> None:
+    """Catches a modelled number without its mark, a plan without its mesh, and a row of no machine."""
+    for one in rows:
+        assert one.seconds is not None and one.seconds > 0 and one.how and one.topology
+        assert (one.known == "published") == (one.algorithm == "paper")
+        if one.quantity == "total" and one.known == "modelled":
+            assert one.mesh and one.options and one.steps and one.note and one.parts[one.binds] > 0
+            assert one.bytes_per_core and one.fits is not None
+    assert {one.quantity for one in rows} == {"total", "ideal", "floor", "single permute", "single einsum"}
+    assert {one.figure for one in rows} == {"kdft-2d", "kdft-3d", "fft-3d", "table-v3"}
+
+
+def test_ideal_rows_start_at_the_figure_s_first(rows: list[Row]) -> None:
+    """Catches an ideal line of another algorithm's first time."""
+    for scaling in FEW:
+        for name in {one.algorithm for one in find(rows, figure=scaling.name)}:
+            mine = find(rows, figure=scaling.name, algorithm=name)
+            made, lines = find(mine, quantity="total"), find(mine, quantity="ideal")
+            assert [one.cores for one in lines] == list(scaling.cores) == [one.cores for one in made]
+            assert lines[0].seconds == made[0].seconds and lines[1].seconds == pytest.approx((made[0].seconds or 0) / 2)
+
+
+def test_no_model_beats_its_floor(rows: list[Row]) -> None:
+    """Catches rates of the model above published ones, and links that carry more than they can."""
+    for family in ("KDFT", "FFT"):
+        for one in entries(rows, "table-v3", family):
+            assert one.meshfft is not None and one.floor is not None and one.meshfft > one.floor
+            assert one.paper is None or one.paper > one.meshfft
+
+
+def test_the_paper_s_algorithm_overlaps_nothing(rows: list[Row]) -> None:
+    """Catches the paper's loop priced as if its permutes ran under its products."""
+    for one in find(rows, quantity="total"):
+        if one.algorithm in (PAPER_KDFT.name, PAPER_FFT.name):
+            assert one.seconds == pytest.approx(sum(one.parts.values()))
+            assert "one complex" not in one.how and "nothing overlaps" in one.how
+    shapes = [tuple(one.mesh.values()) for one in find(rows, figure="kdft-3d", algorithm=PAPER_KDFT.name) if one.mesh]
+    assert set(shapes) == {(4, 4, 2), (4, 4, 4)}
+
+
+def test_single_operations_make_up_the_third_dimension(rows: list[Row]) -> None:
+    """Catches one operation timed as all of them: p einsums and p - 1 permutes make a ring."""
+    case = next(c for c in small() if c.figure == "kdft-3d" and c.algorithm == PAPER_KDFT and c.cores == 64)
+    step, layout = next(pair for pair in case.plan.walk.pairs if pair[0].dims == (2,))
+    spent = case.plan.machine.seconds(step.work(layout, 8, case.plan.machine.chip))
+    permute, einsum = (find(rows, quantity=f"single {name}", cores=64)[0].seconds for name in ("permute", "einsum"))
+    assert 3 * (permute or 0) == pytest.approx(spent.links) and 4 * (einsum or 0) == pytest.approx(spent.products)
+
+
+def test_rows_survive_a_file(rows: list[Row], tmp_path: Path) -> None:
+    """Catches a value that JSON changes, and a row that the compiler refused given seconds."""
+    kept = [*rows, row(seconds=None, how="refused")]
+    write_rows(tmp_path / "rows.jsonl", kept)
+    assert read_rows(tmp_path / "rows.jsonl") == kept
+    with pytest.raises(ValueError, match="measured"):
+        row(known="measured")
+
+
+def test_the_model_is_held_against_the_compiler() -> None:
+    """Catches the worst row hidden below better ones, and a compiled number in the model's column."""
+    how = "compiler's cycles and torus model, as scheduled"
+    made = [
+        row(seconds=2.0, how=how, parts={"compute": 1.0}, compiled={"model_compute": ratio, "ratio": ratio})
+        for ratio in (0.9, 0.5, 1.2)
+    ]
+    assert [line[-1] for line in ratio_cells(made)] == ["0.50", "1.20", "0.90"]
+    (one, _) = entries([row(), made[0]], "table-v3", "KDFT")
+    assert (one.meshfft, one.compiled, one.measured) == (1.0, 2.0, None)
+    assert table_cells([row(), made[0]], "table-v3", "KDFT")[0][:6] == ["1024^3 bf16x6", "-", "-", "1.00", "2.00", "-"]
+
+
+def test_figures_are_drawn(rows: list[Row], tmp_path: Path) -> None:
+    """Catches a figure that its rows do not fill, and one drawn of nothing."""
+    pytest.importorskip("matplotlib")
+    names = [path.name for path in draw_all(rows, tmp_path)]
+    singles = ["kdft-3d-single.png", "fft-3d-breakdown.png"]
+    assert names == ["kdft-2d.png", "kdft-3d.png", "fft-3d.png", *singles, "table-v3.png"]
+    assert sorted(os.listdir(tmp_path)) == sorted(names)
+    assert all((tmp_path / name).read_bytes()[1:4] == b"PNG" for name in names)
+    assert draw_all([], tmp_path) == []
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[Row]) -> Iterator[Path]:
+    """The command on the small rows, in a folder of its own and a terminal of 80 columns."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(cases_module, "cases", lambda: iter(()))
+    monkeypatch.setattr(modelled, "modelled_rows", lambda made: iter(rows))
+    monkeypatch.setattr(modelled, "known_rows", lambda: known_rows(["table-v3"]))
+    yield tmp_path
+
+
+def call(*words: str) -> Any:
+    return CliRunner().invoke(app, ["bench", "paper", *words])
+
+
+def test_the_command_prints_writes_and_draws(command: Path) -> None:
+    """Catches tables wider than a terminal, a number without its mark, and files that are not written."""
+    pytest.importorskip("matplotlib")
+    result = call("--rows", "rows.jsonl", "--figures", ".")
+    assert result.exit_code == 0, result.output
+    assert all(len(line) <= 80 for line in result.stdout.splitlines()), result.stdout
+    assert "12.7" in result.stdout and "modelled" in result.stdout and "…" not in result.stdout
+    written = read_rows(command / "rows.jsonl")
+    assert all(one.made_by["jax"] for one in written) and len(find(written, known="published")) >= 8
+    assert (command / "table-v3.png").exists()
+
+
+def test_the_command_prints_one_object(command: Path) -> None:
+    """Catches words around the object."""
+    result = call("--json")
+    assert result.exit_code == 0 and json.loads(result.stdout)["rows"] and not os.listdir(command)
+
+
+@pytest.mark.parametrize("words", [("--rows", "no/rows.jsonl"), ("--rows", "."), ("--figures", "no")])
+def test_the_command_refuses_before_it_works(command: Path, words: tuple[str, ...]) -> None:
+    """Catches minutes of work whose result cannot be kept."""
+    pytest.importorskip("matplotlib")
+    result = call(*words)
+    assert result.exit_code == 2 and result.stderr.count("\n") == 1 and not os.listdir(command)
+
+
+def test_every_algorithm_has_its_own_name() -> None:
+    """Catches two algorithms whose rows could not be told apart."""
+    assert len({way.name for way in ALGORITHMS}) == len(ALGORITHMS) and PAPER_FFT.apart and not FFT.apart
+
+
+@pytest.mark.parametrize(("algorithm", "seconds"), [(KDFT, 4.0), (PAPER_KDFT, 6.0)])
+def test_a_compiled_case_is_held_against_the_model(
+    monkeypatch: pytest.MonkeyPatch, algorithm: Algorithm, seconds: float
+) -> None:
+    """Catches the paper's algorithm given meshfft's overlap, and a ratio upside down."""
+    case = next(c for c in small() if c.algorithm == algorithm)
+    clock = case.plan.machine.chip.clock
+    assert clock is not None
+    cycles = (Spent(0, "matrix", round(2 * clock.value)), Spent(0, "copy", round(clock.value)))
+    found = Report(0, 0, 0, 0, 2**30, (), cycles, {})
+    monkeypatch.setattr(compiled, "mesh_for", lambda plan, topology: None)
+    monkeypatch.setattr(compiled, "compile_plan", lambda plan, mesh, planes: None)
+    monkeypatch.setattr(compiled, "report", lambda program: found)
+    monkeypatch.setattr(compiled, "timeline", lambda program, plan: Timeline(3.0, 3.0, 4.0))
+    one = compiled_row(case)
+    assert (one.seconds, one.known, one.bytes_per_core, one.fits) == (seconds, "modelled", 2**30, True)
+    assert one.compiled["seconds_by_unit"] == pytest.approx({"matrix": 2.0, "copy": 1.0})
+    assert one.compiled["ratio"] == pytest.approx(sum(case.seconds[:3]) / 3)
+
+
+def test_a_program_without_room_has_no_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a whole evaluation lost because the compiler refuses one program."""
+
+    def refuse(plan: Any, mesh: Any, planes: bool) -> None:
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: no room\nlong story")
+
+    monkeypatch.setattr(compiled, "mesh_for", lambda plan, topology: None)
+    monkeypatch.setattr(compiled, "compile_plan", refuse)
+    one = compiled_row(next(small()))
+    assert one.seconds is None and "no room" in one.how and "story" not in one.how
+    assert ratio_cells([one]) == []
+
+
+def test_compiling_is_refused_without_the_compiler(command: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches minutes of planning before it is found that nothing can be compiled."""
+
+    def missing(name: str) -> None:
+        raise ValueError("libtpu is missing")
+
+    monkeypatch.setattr("meshfft.cli.describe.use_tpu_compiler", lambda: None)
+    monkeypatch.setattr("meshfft.inspect.aot.devices_of", missing)
+    result = call("--compile")
+    assert result.exit_code == 2 and "libtpu is missing" in result.stderr

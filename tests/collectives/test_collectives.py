@@ -1,0 +1,119 @@
+"""What moves between devices, in the compiled text, for the cases people have."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from reference import dft, error, mesh, noise
+
+import meshfft as mf
+from meshfft.inspect.hlo import collectives
+from meshfft.layout.padded_array import padded
+
+# name: (shape, mesh, spec, axes)
+TABLE = {
+    "block": ((16, 16, 16), (2, 2, 2), P("x", "y", "z"), None),
+    "block, 97 x 113 x 89": ((97, 113, 89), (2, 2, 2), P("x", "y", "z"), None),
+    "pencil": ((16, 16, 16), (2, 4), P("x", "y"), None),
+    "pencil, axes exchanged": ((16, 16, 16), (2, 4), P(None, "y", "x"), None),
+    "slab": ((64, 16, 16), (8,), P("x"), None),
+    "slab, last dimension": ((16, 16, 64), (8,), P(None, None, "x"), None),
+    "slab, two mesh axes": ((64, 16, 16), (2, 4), P(("y", "x")), None),
+    "slab to any, two mesh axes of two sizes": ((16, 64, 16), (2, 4), P(None, ("x", "y")), None),
+    "2-D": ((64, 16), (4, 2), P("x", "y"), None),
+    "2-D, uneven": ((17, 13), (4, 2), P("x", "y"), None),
+    "1-D": ((64,), (8,), P("x"), None),
+    "1-D, prime": ((97,), (8,), P("x"), None),
+    "4-D": ((8, 8, 8, 8), (2, 2, 2), P("x", "y", "z"), None),
+    "4-D, four mesh axes": ((4, 4, 4, 4), (2, 2, 2, 1), P("x", "y", "z", "w"), None),
+    "batch sharded": ((8, 16, 16), (2, 4), P("x", "y"), (1, 2)),
+    "idle axis": ((16, 16, 16), (2, 2, 2), P(None, "y"), None),
+    "replicated": ((8, 8), (8,), P(), None),
+}
+METHODS = ("auto", "transpose", "cooley-tukey", "kdft")
+
+
+def _plan(name: str, method: str, order: str, scale: int = 1, topology: str | None = None) -> mf.Plan | None:
+    shape, sizes, spec, axes = TABLE[name]
+    shape, where = tuple(scale * n for n in shape), mesh(sizes)
+    try:
+        return mf.plan(shape, mesh=where, spec=spec, axes=axes, method=method, order=order, topology=topology)
+    except ValueError as refused:
+        assert method in ("transpose", "cooley-tukey") and "use method='auto'" in str(refused)
+        return None
+
+
+@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("order", ["natural", "any"])
+@pytest.mark.parametrize("method", METHODS)
+def test_compiled_text_holds_the_plans_collectives(name: str, method: str, order: str) -> None:
+    """Catches a gather, a reduction or a hidden reshard, in the transform and its gradient, and a wrong value."""
+    plan = _plan(name, method, order)
+    if plan is None:
+        return  # the method has no walk here and says so; auto and kdft always have one (next test)
+    values = noise(plan.shape)
+    x = mf.shard(values, plan.mesh, plan.in_layout.spec)  # type: ignore[arg-type]
+    program = jax.jit(plan).lower(x).compile()
+    assert collectives(program) == plan.collectives
+    assert error(mf.gather(program(x)), dft(values, plan.transform.dims)) <= 4e-7
+    out = NamedSharding(plan.mesh, plan.out_layout.spec)  # type: ignore[arg-type]
+    stored: Any = jax.ShapeDtypeStruct(plan.out_layout.storage, plan.dtype, sharding=out)
+    ct = padded(stored, plan.out_layout, plan.mesh)
+    pull = jax.jit(lambda a, b: jax.vjp(plan, a)[1](b)).lower(x, ct).compile()
+    assert collectives(pull) == plan.collectives
+
+
+def test_every_case_has_a_walk_by_auto() -> None:
+    """Catches a case that only its skip kept green."""
+    for name in TABLE:
+        for order in ("natural", "any"):
+            assert _plan(name, "auto", order) is not None, name
+            assert _plan(name, "kdft", order) is not None, name
+
+
+@pytest.mark.parametrize("name", [n for n in TABLE if "97" not in n and "uneven" not in n])
+def test_bytes_of_transposes(name: str) -> None:
+    """Catches traffic beyond 2 (p-1)/p V per dimension in natural order, and more than a swap each in any order.
+
+    At sizes where bytes matter: for a few hundred points the search rightly saves messages instead.
+    """
+    natural, free = _plan(name, "transpose", "natural", 16), _plan(name, "transpose", "any", 16)
+    if natural is None or free is None:
+        assert name.startswith("1-D"), "only a line alone cannot be transposed"
+        return
+    block = int(np.prod(natural.in_layout.block)) * 8
+    dims = natural.transform.dims
+    once = sum(block * (p - 1) / p for d, p in enumerate(natural.in_layout.parts) if d in dims)
+    assert natural.work.sent_bytes <= 2 * once
+    swaps = [w for w in free.walk.works(8, free.machine.chip) if w.all_to_alls]
+    cut = sum(natural.in_layout.parts[d] > 1 for d in dims)
+    assert len(swaps) <= cut and free.work.sent_bytes <= natural.work.sent_bytes
+
+
+@pytest.mark.parametrize(
+    ("name", "share", "on_cpu"), [("slab", 0.5, 0.5), ("pencil", 0.5, 0.8), ("2-D", 0.65, 0.65), ("block", 0.65, 0.65)]
+)
+def test_any_order_halves_the_traffic(name: str, share: float, on_cpu: float) -> None:
+    """Catches a free order that is not used. A block's axes pile up as they leave, so 1.75 V of 3 V is its least.
+
+    On CPUs, where copies cost more than sending, the axes of a pencil go round by X: the last dimension is not cut.
+    """
+    for topology, least in (("h100:8", share), (None, on_cpu)):
+        natural, free = (_plan(name, "transpose", order, 16, topology) for order in ("natural", "any"))
+        assert natural and free and free.work.sent_bytes <= least * natural.work.sent_bytes
+
+
+@pytest.mark.parametrize("p", [2, 3, 8])
+def test_bytes_of_the_ring(p: int) -> None:
+    """Catches a ring that sends more than p - 1 blocks."""
+    plan = mf.plan((p * 6, 5), mesh=mesh((p,)), spec=P("x"), method="kdft")
+    assert plan.work.sent_bytes == (p - 1) * 6 * 5 * 8 and plan.work.hops == p - 1
+
+
+def test_jnp_fft_gathers_where_meshfft_does_not() -> None:
+    """Catches a counter that sees nothing: the same array through jnp.fft must show all-gathers."""
+    x = mf.shard(noise((16, 16, 16)), mesh((2, 2, 2)), P("x", "y", "z"))
+    assert collectives(jax.jit(jax.numpy.fft.fftn).lower(x).compile())["all-gather"] >= 1

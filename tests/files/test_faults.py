@@ -1,0 +1,195 @@
+"""What ends a run of several processes: all of them end, in bounded time, say why, and leave nothing half-written."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from addresses import free_address
+from typer.testing import CliRunner
+
+import meshfft
+from meshfft.cli.app import app
+from meshfft.cli.before import deciding
+from meshfft.cli.request import Job
+from meshfft.files import identity, open_array
+
+SCRIPT = Path(__file__).parent.parent / "faulty.py"
+SECONDS = 100  # far above the thirty that any of this takes, and what nothing may exceed
+VALUES = np.random.default_rng(3).normal(size=(12, 10, 9, 2)).view(np.complex128)[..., 0].astype(np.complex64)
+
+
+class Ended(NamedTuple):
+    """How a process ended: its exit code, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        """What meshfft itself says: libraries have their say too."""
+        return [line for line in self.err.splitlines() if line.startswith("meshfft: ")]
+
+
+@pytest.fixture(autouse=True)
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of one's own, with an input."""
+    monkeypatch.chdir(tmp_path)
+    np.save("a.npy", VALUES)
+    yield tmp_path
+
+
+def together(
+    count: int, *words: str, fault: str = "none", victim: int = 0, inputs: Sequence[Sequence[str]] = ()
+) -> list[Ended]:
+    """Runs `transform` in so many processes, one of which has a fault; `inputs` are first words that are not alike."""
+    address = free_address()
+    started = []
+    for index in range(count):
+        own = (*inputs[index], *words) if inputs else words
+        by_hand = ["--coordinator", address, "--processes", str(count), "--process-id", str(index)]
+        command = [sys.executable, str(SCRIPT), fault, str(victim), "transform", *own, *by_hand]
+        started.append(_start(command))
+    try:
+        said = {
+            i: one.communicate(timeout=SECONDS) for i, one in enumerate(started) if (fault, i) != ("frozen", victim)
+        }
+    finally:
+        for one in started:
+            one.kill()  # which ends the frozen one
+    said |= {i: one.communicate() for i, one in enumerate(started) if i not in said}
+    return [Ended(one.returncode, *said[i]) for i, one in enumerate(started)]
+
+
+def _start(command: list[str]) -> "subprocess.Popen[str]":
+    path = os.pathsep.join([str(Path(meshfft.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path, "XLA_FLAGS": "", "JAX_PLATFORMS": "cpu"}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+CASES = [  # fault, in which of how many processes, their exit codes, and what the first that is not the victim says
+    ("killed", 2, (-6, -6, -9), r"tasks are unhealthy.*\n2\n"),
+    ("killed compiling", 0, (-9, -6), "leader task was preempted/died"),
+    ("frozen", 1, (-6, -9), r"tasks are unhealthy.*\n1\n"),
+    ("interrupted", 1, (-6, 130), r"tasks are unhealthy.*\n1\n"),
+    ("disk full", 1, (3, 2), "error: process 1 failed: .* No space left on device"),
+    ("no memory", 1, (3, 2), "error: process 1 failed: 3 GB"),
+]
+
+
+@pytest.mark.parametrize(("fault", "victim", "codes", "words"), CASES, ids=[f"{c[0]}, process {c[1]}" for c in CASES])
+def test_a_run_ends_as_one(work: Path, fault: str, victim: int, codes: tuple[int, ...], words: str) -> None:
+    """Catches processes that wait for one that is gone, other exit codes, no reason, and parts of an output."""
+    mesh = str(2 * len(codes))
+    ended = together(len(codes), "a.npy", "b.zarr", "--mesh", mesh, fault=fault, victim=victim)
+    assert tuple(one.code for one in ended) == codes, ended
+    for index, one in enumerate(ended):
+        assert index == victim or re.search(words, one.err), one
+    own = ended[victim].lines
+    assert not own if codes[victim] == -9 else len(own) == 1 and own[0].startswith("meshfft: error: "), own
+    assert sorted(os.listdir(work)) == ["a.npy"]
+
+
+def test_what_a_killed_run_leaves_is_named(work: Path) -> None:
+    """Catches a part under the output's name, and gigabytes under a hidden name that nobody is told of."""
+    ended = together(2, "a.npy", "b.zarr", "--mesh", "2,2", fault="killed writing")
+    assert [one.code for one in ended] == [-9, -6], ended
+    (left,) = {*os.listdir(work)} - {"a.npy"}
+    assert re.fullmatch(r"\.b\.zarr\.\d+-\w{8}\.partial", left)
+    result = CliRunner().invoke(app, ["transform", "a.npy", "b.zarr", "--mesh", "2"])
+    assert result.exit_code == 0 and re.search(rf"note: .*{re.escape(left)} is of a run that was killed", result.stderr)
+    assert "note:" not in CliRunner().invoke(app, ["transform", "a.npy", "c.zarr", "--mesh", "2"]).stderr
+
+
+def test_nothing_of_ours_listens() -> None:
+    """Catches a port of our own that strangers can reach, besides those of JAX."""
+    for path in Path(meshfft.__file__).parent.rglob("*.py"):
+        assert not re.search(r"create_server|create_connection|\.listen\(|socketserver", path.read_text()), path
+
+
+UNLIKE = {  # what the second process is given in place of: a.npy b.zarr --mesh 2,2
+    "a flag": (("a.npy", "b.zarr", "--mesh", "2,2", "--norm", "ortho"), "--norm not given, process 1 has ortho"),
+    "a mesh": (("a.npy", "b.zarr", "--mesh", "2,4"), "--mesh 2,2, process 1 has 2,4"),
+    "an output": (("a.npy", "c.zarr", "--mesh", "2,2"), "OUT .*b.zarr, process 1 has .*c.zarr"),
+    "values": (("other.npy", "b.zarr", "--mesh", "2,2"), "input that begins with the checksum"),
+    "a shape": (("less.npy", "b.zarr", "--mesh", "2,2"), r"input of complex64 \(12, 10, 9\), process 1 has .* \(11,"),
+}
+
+
+@pytest.mark.parametrize("case", UNLIKE)
+def test_processes_must_be_asked_for_the_same(work: Path, case: str) -> None:
+    """Catches half a store scaled, parts of two arrays in one, an output that never appears: all with exit code 0."""
+    np.save("other.npy", VALUES + 1)
+    np.save("less.npy", VALUES[:-1])
+    other, line = UNLIKE[case]
+    ended = together(2, inputs=[("a.npy", "b.zarr", "--mesh", "2,2"), other])
+    assert [one.code for one in ended] == [2, 2], ended
+    for one in ended:
+        assert len(one.lines) == 1 and re.search(f"error: process 0 has .*{line}.*: give every process", one.lines[0])
+    assert sorted(os.listdir(work)) == ["a.npy", "less.npy", "other.npy"]
+
+
+def test_every_flag_is_compared() -> None:
+    """Catches a new flag that decides the result and may differ between processes, and text that only tells of it."""
+    job = Job(Path("a"), Path("b"), None, "2", None, False, {"norm": None}, None, False, None, False, False, False)
+    free = {"source", "as_json", "log_json"}  # the source is compared by what is in it
+    for name in Job._fields:
+        changed: dict[str, Any] = {name: {"norm": "ortho"} if name == "given" else Path("other")}
+        assert (deciding(job._replace(**changed)) == deciding(job)) == (name in free), name
+
+
+def test_a_copy_of_the_input_is_the_same(work: Path) -> None:
+    """Catches a copy with its time kept that is refused, and one of other values or another time that is not."""
+    shutil.copy2("a.npy", "copy.npy")
+    shutil.copy2("a.npy", "later.npy")
+    os.utime("later.npy", (0, 0))
+    found = []
+    for name in ("a.npy", "copy.npy", "later.npy"):
+        with open_array(name) as array:
+            found.append(identity(array))
+    assert found[0] == found[1] != found[2]
+
+
+def test_processes_write_what_one_does(work: Path) -> None:
+    """Catches blocks written to the wrong place, words on stdout of all processes, and logs that no machine reads."""
+    first, second = together(2, "a.npy", "b.zarr", "--mesh", "2,2", "--json", "--log-json")
+    assert (first.code, second.code, second.out) == (0, 0, ""), (first, second)
+    steps = json.loads(first.out)["measured"]
+    assert [steps[0]["step"], steps[-1]["step"]] == ["read", "write"]
+    with open_array("b.zarr") as source:
+        values = source[...]
+    np.testing.assert_allclose(values, np.fft.fftn(VALUES.astype(complex)), rtol=0, atol=4e-5)
+    for index, one in enumerate((first, second)):
+        events = [json.loads(line) for line in one.err.splitlines() if line.startswith("{")]
+        assert {event["process"] for event in events} == {index}
+        assert [event["part"] for event in events if event["event"] == "end"][-1] == "write"
+        assert events[-1]["done_bytes"] > 0.8 * events[-1]["total_bytes"] > 0
+    alone = subprocess.run([sys.executable, "-m", "meshfft.cli.app", "transform", "a.npy", "c.zarr", "--mesh", "2,2"])
+    assert alone.returncode == 0
+    with open_array("c.zarr") as source:
+        np.testing.assert_array_equal(values, source[...])  # bit for bit
+
+
+REFUSED = [
+    (["--processes", "2"], "--processes needs"),
+    (["--coordinator", "a:1", "--processes", "2"], "give all three"),
+    (["--coordinator", "a", "--processes", "2", "--process-id", "0"], "no HOST:PORT"),
+    (["--coordinator", "a:1", "--processes", "2", "--process-id", "2"], "none of 2 processes"),
+    (["--coordinator", "a:1", "--processes", "2", "--process-id", "0", "--distributed"], "leave out"),
+    (["--coordinator", "a:1", "--processes", "0", "--process-id", "0"], "give 1 to 1000000"),
+]
+
+
+@pytest.mark.parametrize(("words", "line"), REFUSED)
+def test_flags_of_processes_that_do_not_fit(words: list[str], line: str) -> None:
+    """Catches a process that waits for others that were never asked for."""
+    result = CliRunner().invoke(app, ["transform", "a.npy", "b.npy", "--mesh", "2,2", *words])
+    assert result.exit_code == 2 and line in result.stderr

@@ -1,0 +1,162 @@
+"""Chunks of Zarr stores that were harmed, lost, or are links and pipes: one line says so, and nothing else is read."""
+
+import contextlib
+import gzip
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from array_files import BYTES, GZIP, complex_values, refusal, store, zarr
+
+from meshfft.files import open_array, write_array
+from meshfft.formats.grid import Grid
+from meshfft.zarr.stores import create_store
+
+VALUES = complex_values((8, 6))
+
+
+@pytest.mark.parametrize("chunk", [b"", bytes(63), bytes(65)])
+def test_chunks_cut_short_or_too_long(tmp_path: Path, chunk: bytes) -> None:
+    """Catches zeros where a file ends, in a store without checksums."""
+    assert "damaged or cut short" in refusal(store(tmp_path / "a.zarr", chunk))
+
+
+def test_a_chunk_that_unpacks_to_more_than_it_says(tmp_path: Path) -> None:
+    """Catches a gigabyte unpacked from a file of a megabyte."""
+    bomb = gzip.compress(bytes(2**26))
+    assert "damaged or cut short" in refusal(store(tmp_path / "a.zarr", bomb, codecs=[BYTES, GZIP]))
+    assert "damaged or cut short" in refusal(store(tmp_path / "b.zarr", b"\x1f\x8b" + bytes(9), codecs=[BYTES, GZIP]))
+
+
+@pytest.fixture(params=[None, (4, 6)], ids=["chunks", "shards"])
+def written(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A store that this library wrote, of four chunks, or two shards of two."""
+    path = tmp_path / "a.zarr"
+    grid = Grid((4, 3), request.param)
+    create_store(path, VALUES.shape, VALUES.dtype, grid, kind=".zarr").write((slice(0, 8), slice(0, 6)), VALUES)
+    return path
+
+
+def emptied(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def flipped(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[7] ^= 0x10
+    path.write_bytes(data)
+
+
+FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "lost": (Path.unlink, r"has lost its chunk c\.1\.0"),
+    "folder": (emptied, r"has c\.1\.0, which is no file"),
+    "flipped": (flipped, r"damaged or cut short.*c\.1\.0"),
+    "short": (lambda path: os.truncate(path, 50), r"damaged or cut short.*c\.1\.0"),
+    "empty": (lambda path: os.truncate(path, 0), r"damaged or cut short.*c\.1\.0"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_chunks_that_were_harmed(written: Path, fault: str) -> None:
+    """Catches zeros or noise for a chunk that was lost, cut, changed by one bit or cannot be opened; and good blocks
+    beside it refused with it."""
+    harm, words = FAULTS[fault]
+    harm(written / "c.1.0")
+    assert re.search(words, refusal(written))
+    with open_array(written) as source:
+        np.testing.assert_array_equal(source[:4], VALUES[:4])
+
+
+def test_a_chunk_inside_a_shard_that_was_lost(tmp_path: Path) -> None:
+    """Catches zeros for one chunk of a shard whose index says that it was never written."""
+    store = create_store(tmp_path / "a.zarr", (4, 6), VALUES.dtype, Grid((4, 3), (4, 6)), kind=".zarr")
+    store.write((slice(0, 4), slice(0, 3)), VALUES[:4, :3])
+    with open_array(tmp_path / "a.zarr") as source:
+        np.testing.assert_array_equal(source[:, :3], VALUES[:4, :3])
+    assert "is missing" in refusal(tmp_path / "a.zarr")
+
+
+@contextlib.contextmanager
+def nobody() -> Iterator[None]:
+    """Leaves root's rights aside, where it has them."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+def test_a_chunk_without_leave_to_read() -> None:
+    """Catches zeros, or blame on the file, for a chunk that may not be read."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        path = store(Path(folder) / "a.zarr")
+        (path / "c" / "0" / "0").chmod(0)
+        with open_array(path) as source, nobody(), pytest.raises(PermissionError, match=r"denied.*c/0/0"):
+            source[...]
+
+
+def test_zeros_are_written(tmp_path: Path) -> None:
+    """Catches chunks of zeros left out, as Zarr's writers may, which then count as lost."""
+    write_array(tmp_path / "a.zarr", jnp.zeros((4, 4)))
+    with open_array(tmp_path / "a.zarr") as source:
+        np.testing.assert_array_equal(source[...], np.zeros((4, 4)))
+
+
+def test_links_out_of_a_store(tmp_path: Path) -> None:
+    """Catches a chunk, a folder of chunks, metadata or a dataset that is a link to somebody's file."""
+    away = store(tmp_path / "home" / "secret.zarr", np.full(16, 42, "f4").tobytes())
+    for name in ("c/0/0", "c/0", "c", "zarr.json"):
+        path = store(tmp_path / f"{name.replace('/', '-')}.zarr")
+        target = path / name
+        shutil.rmtree(target) if target.is_dir() else target.unlink()
+        target.symlink_to(away / name)
+        assert f"has {name}, a link that leads out of it" in refusal(path)
+    group = tmp_path / "group.zarr"
+    zarr.create_group(group).create_array("own", data=np.zeros(3))
+    (group / "link").symlink_to(away)
+    assert "has link, a link that leads out" in refusal(group, "link")
+
+
+def test_links_inside_a_store_are_its_own(tmp_path: Path) -> None:
+    """Catches a store refused for links of its own, or for being reached through one; and a walk round a circle."""
+    path = store(tmp_path / "a.zarr")
+    (path / "c" / "0" / "0").rename(path / "c" / "data")
+    (path / "c" / "0" / "0").symlink_to("../data")
+    (tmp_path / "b.zarr").symlink_to("a.zarr")
+    with open_array(tmp_path / "b.zarr") as source:
+        assert source[...].sum() == 0
+    zarr.create_group(tmp_path / "group.zarr").create_array("own", data=np.zeros(3))
+    (tmp_path / "group.zarr" / "again").symlink_to(".")
+    with open_array(tmp_path / "group.zarr") as source:
+        assert source.shape == (3,)
+
+
+@pytest.mark.parametrize("dataset", ["../other", "own/../../other.zarr/x", "/etc", "own/c", "..", "", ".", "own/."])
+def test_datasets_outside_a_store(tmp_path: Path, dataset: str) -> None:
+    """Catches a dataset's name that leads out of the store."""
+    for name in ("a.zarr", "other.zarr"):
+        zarr.create_group(tmp_path / name).create_array("own" if name == "a.zarr" else "x", data=np.zeros(3))
+    store(tmp_path / "other")
+    assert "has no dataset" in refusal(tmp_path / "a.zarr", dataset)
+
+
+def test_a_pipe_in_a_store(tmp_path: Path) -> None:
+    """Catches a reader that waits for ever for a chunk, or for metadata, that is a pipe."""
+    path = store(tmp_path / "a.zarr")
+    (path / "c" / "0" / "0").unlink()
+    os.mkfifo(path / "c" / "0" / "0")
+    assert "has c/0/0, which is no file" in refusal(path)
+    (tmp_path / "b.zarr").mkdir()
+    os.mkfifo(tmp_path / "b.zarr" / "zarr.json")
+    assert "is not a Zarr store" in refusal(tmp_path / "b.zarr")

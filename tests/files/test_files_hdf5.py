@@ -1,0 +1,181 @@
+"""HDF5 files as h5py writes them, and as somebody made them: every number is the file's own, and found in seconds."""
+
+import itertools
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from array_files import complex_values, h5py, refusal
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshfft.files import open_array
+from meshfft.formats import hdf5
+
+VALUES = np.round(complex_values((9, 10)).real, 1)
+PACKED: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "gzip": {"compression": "gzip", "compression_opts": 9},
+    "lzf": {"compression": "lzf"},
+    "summed": {"fletcher32": True},
+    "all": {"compression": "gzip", "shuffle": True, "fletcher32": True},
+    "all-lzf": {"compression": "lzf", "shuffle": True, "fletcher32": True},
+}
+
+
+@pytest.mark.parametrize("name", PACKED)
+@pytest.mark.parametrize("code", ["f4", ">f8", "c8", "?", "i2", "u1"])
+def test_filters_are_undone(tmp_path: Path, name: str, code: str) -> None:
+    """Catches a filter, a byte order or a chunk at the edge that comes back otherwise than h5py gives it."""
+    values = (VALUES * 20).astype(code)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("only", data=values, chunks=(4, 3), maxshape=(None, 10), **PACKED[name])
+    with open_array(tmp_path / "a.h5") as found:
+        np.testing.assert_array_equal(found[...], values)
+        np.testing.assert_array_equal(found[3:5, 2:7], values[3:5, 2:7])
+
+
+@given(data=st.binary(min_size=1, max_size=400), times=st.integers(1, 40), name=st.sampled_from(sorted(PACKED)))
+def test_any_bytes_are_unpacked(tmp_path_factory: pytest.TempPathFactory, data: bytes, times: int, name: str) -> None:
+    """Catches runs and copies of LZF, and sums of Fletcher's, that HDF5 makes and this library reads otherwise."""
+    path, values = tmp_path_factory.mktemp("hdf5") / "a.h5", np.frombuffer(data * times, "u1")
+    with h5py.File(path, "w") as file:
+        file.create_dataset("only", data=values, chunks=values.shape, **PACKED[name])
+    with open_array(path) as found:
+        np.testing.assert_array_equal(found[...], values)
+
+
+def test_numbers_of_odd_kinds_are_converted(tmp_path: Path) -> None:
+    """Catches the bits of integers of 12 bits, which lie above the lowest, taken for numbers."""
+    kind = h5py.h5t.STD_I16LE.copy()
+    kind.set_precision(12)
+    kind.set_offset(2)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        made = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        made.set_chunk((4,))
+        made.set_deflate(1)
+        one = h5py.Dataset(h5py.h5d.create(file.id, b"only", kind, h5py.h5s.create_simple((8,)), made))
+        one[...] = np.arange(8) - 3
+    with open_array(tmp_path / "a.h5") as found:
+        np.testing.assert_array_equal(found[2:7], np.arange(2, 7) - 3)
+
+
+def chunk_of(path: Path, name: str, raw: bytes, mask: int = 0) -> Path:
+    """A file of one chunk of 16 numbers, 64 bytes, whose bytes on the disk are these."""
+    with h5py.File(path, "w") as file:
+        one = file.create_dataset("only", (16,), "f4", chunks=(16,), **PACKED[name])
+        one.id.write_direct_chunk((0,), raw, mask)
+    return path
+
+
+SHORT: dict[str, tuple[str, bytes, int]] = {
+    "plain": ("plain", bytes(60), 0),
+    "gzip": ("gzip", zlib.compress(bytes(60)), 0),
+    "gzip-long": ("gzip", zlib.compress(bytes(68)), 0),
+    "gzip-cut": ("gzip", zlib.compress(np.arange(16, dtype="f4").tobytes())[:-6], 0),
+    "without": ("gzip", bytes(60), 1),
+    "lzf": ("lzf", b"\x1f" + bytes(32) + b"\x0f" + bytes(16), 0),
+    "lzf-cut": ("lzf", b"\x1f" + bytes(32) + b"\x1f" + bytes(16), 0),
+    "lzf-before": ("lzf", b"\x01ab\xe0\x34\x7f", 0),
+    "summed": ("summed", bytes(64), 0),
+    "sum-only": ("summed", bytes(2), 0),
+    "sum-wrong": ("summed", b"\x01" + bytes(67), 0),
+}
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_chunks_that_are_too_short_or_too_long(tmp_path: Path, name: str) -> None:
+    """Catches what lay in memory before taken for the numbers that a damaged chunk does not have."""
+    packed, raw, mask = SHORT[name]
+    assert "damaged or cut short (" in refusal(chunk_of(tmp_path / "a.h5", packed, raw, mask))
+
+
+@pytest.mark.parametrize("name", ["gzip", "lzf"])
+def test_a_chunk_that_unpacks_to_a_gigabyte(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches memory taken for what a chunk of 64 bytes unpacks to, not for what its shape needs."""
+    bomb = zlib.compress(bytes(2**26)) if name == "gzip" else b"\x00a" + b"\xe0\xff\x00" * 2**18
+    assert "damaged or cut short" in refusal(chunk_of(tmp_path / "a.h5", name, bomb))
+    monkeypatch.setattr(hdf5, "most_bytes", lambda _: len(bomb))  # also where the bomb itself is small
+    assert ("unpacks to more than" if name == "gzip" else "unpacks to 69206017 bytes") in refusal(tmp_path / "a.h5")
+
+
+def test_a_chunk_far_larger_than_its_array(tmp_path: Path) -> None:
+    """Catches half a gigabyte unpacked for four numbers."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("only", (4,), "f4", chunks=(2**27,), maxshape=(None,), compression="gzip")
+    assert "for an array of shape (4,)" in refusal(tmp_path / "a.h5")
+
+
+def test_filters_whose_length_nobody_can_check(tmp_path: Path) -> None:
+    """Catches a chunk of another filter, of which HDF5 does not tell how much it unpacked, read all the same."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("only", data=np.arange(64), chunks=(8,), scaleoffset=True)
+    assert "packs its chunks with scaleoffset" in refusal(tmp_path / "a.h5")
+
+
+@pytest.mark.parametrize("chunks", [(4,), None])
+def test_what_was_never_written(tmp_path: Path, chunks: Any) -> None:
+    """Catches what lay in memory before taken for numbers that nobody wrote, and a fill value that is lost."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("only", (10,), "f4", chunks=chunks, fillvalue=7, fill_time="never")
+        file.create_dataset("filled", (10,), "f4", chunks=chunks, fillvalue=7)
+    assert "never written, and no value" in refusal(tmp_path / "a.h5", "only")
+    with open_array(tmp_path / "a.h5", "filled") as found:
+        np.testing.assert_array_equal(found[...], np.full(10, 7, "f4"))
+
+
+def test_groups_in_groups(tmp_path: Path) -> None:
+    """Catches every group opened from the root, which takes time as their number squared, and a circle of them."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        at = file
+        for _ in range(500):
+            at = at.create_group("g")
+        at["only"], at["again"], at["round"] = VALUES, h5py.SoftLink("only"), file["g"]
+        at["twice"] = at["only"]
+    path = "/".join(["g"] * 500)
+    for dataset in (None, f"{path}/only", f"{path}/twice"):
+        with open_array(tmp_path / "a.h5", dataset) as found:
+            np.testing.assert_array_equal(found[...], VALUES)
+    assert "has no dataset" in refusal(tmp_path / "a.h5", f"{path}/again")
+
+
+def test_more_objects_than_are_looked_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a walk as long as a file likes, also through links to one group and names without end."""
+    monkeypatch.setattr(hdf5, "MOST_OBJECTS", 20)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["only"] = VALUES
+        for i in range(21):
+            file[f"link {i}"] = h5py.SoftLink("/only")
+    assert "more than 20 groups and datasets" in refusal(tmp_path / "a.h5")
+    with open_array(tmp_path / "a.h5", "only") as found:
+        np.testing.assert_array_equal(found[...], VALUES)
+    with h5py.File(tmp_path / "b.h5", "w") as file:
+        file["n" * 3000 + "/" + "m" * 3000] = VALUES
+    assert "names of more than 4096 letters" in refusal(tmp_path / "b.h5")
+
+
+def test_chunks_without_number(tmp_path: Path) -> None:
+    """Catches minutes spent on looking up chunks of one number each."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("only", (2**22,), "f4", chunks=(1,))
+    assert "has 4194304 chunks of shape (1,), 4 bytes" in refusal(tmp_path / "a.h5")
+
+
+@pytest.mark.parametrize("at", [0.0, 0.3, 0.6, 0.9])
+def test_damage_is_no_number(tmp_path: Path, at: float) -> None:
+    """Catches any byte of a file with checksums that, changed, gives other numbers."""
+    with h5py.File(tmp_path / "a.h5", "w", libver="latest") as file:
+        file.create_dataset("only", data=VALUES, chunks=(4, 5), compression="gzip", fletcher32=True)
+    good = (tmp_path / "a.h5").read_bytes()
+    for place in itertools.islice(range(int(at * len(good)), len(good)), 0, 100, 3):
+        bad = bytearray(good)
+        bad[place] ^= 0x55
+        (tmp_path / "b.h5").write_bytes(bad)
+        try:
+            with open_array(tmp_path / "b.h5") as found:
+                same = found.shape != VALUES.shape or np.array_equal(found[...], VALUES)
+        except (ValueError, OSError):
+            continue
+        assert same, place

@@ -1,0 +1,171 @@
+"""Stores that blocks are written to: every block lands in its place, whoever wrote it, and others read it."""
+
+import itertools
+import math
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from array_files import raises, zarr
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import cases
+
+from meshfft.formats.grid import Grid, grid_of, pieces
+from meshfft.layout.layout import from_spec
+from meshfft.zarr import stores
+from meshfft.zarr.stores import KINDS, create_store, open_store
+
+DTYPES = ("float32", "complex64", "complex128", "int16", "bool", "float16")
+
+
+def read(path: Path, kind: str) -> np.ndarray:
+    """The array, by those who define the format."""
+    return np.load(path) if kind == ".npy" else zarr.open_array(path, mode="r")[...]
+
+
+@given(case=cases(), dtype=st.sampled_from(DTYPES), most=st.integers(1, 600), shard=st.booleans(), data=st.data())
+def test_blocks_land_in_their_places(
+    tmp_path_factory: pytest.TempPathFactory, case: Any, dtype: str, most: int, shard: bool, data: st.DataObject
+) -> None:
+    """Catches a run, piece or chunk in the wrong place, and one store's writing undone by another's, whatever the
+    block, its strides, the type and the order."""
+    layout = from_spec(case.shape, dict(zip("xyzw", case.mesh, strict=False)), case.spec)
+    values = np.random.default_rng(0).integers(0, 100, case.shape).astype(dtype)
+    grid = grid_of([layout], values.itemsize)
+    grid = Grid(grid.chunk, tuple(2 * c for c in grid.chunk)) if shard else grid
+    sides = [
+        [slice(int(a), int(a + n)) for a, n in zip(layout.starts(d), layout.counts(d), strict=True)]
+        for d in range(layout.ndim)
+    ]
+    for kind in KINDS:
+        path = tmp_path_factory.mktemp("store") / "some.partial"
+        create_store(path, case.shape, dtype, grid, kind=kind)
+        opened = [open_store(path, kind) for _ in range(2)]
+        assert all((one.shape, one.dtype) == (case.shape, np.dtype(dtype)) for one in opened)
+        with mock.patch.multiple(stores, PIECE_BYTES=most):
+            for count, at in enumerate(data.draw(st.permutations(list(itertools.product(*sides))))):
+                block = np.array(values[at], order="F")
+                opened[count % 2].write(at, block)
+                block[...] = 0
+        for one in opened:
+            one.flush()
+        np.testing.assert_array_equal(read(path, kind), values)
+
+
+def test_the_format_that_others_read(tmp_path: Path) -> None:
+    """Catches a compressed store, one without checksums, dimension names or the record, and a shard without chunks."""
+    told = {"dimensions": [{"name": "X"}, {"name": "Y"}], "more": [1]}
+    create_store(tmp_path / "a", (8, 6), "c8", Grid((2, 3), (4, 6)), told, kind=".zarr")
+    array = zarr.open_array(tmp_path / "a", mode="r")
+    assert (array.chunks, array.shards, array.dtype) == ((2, 3), (4, 6), np.complex64)
+    assert array.metadata.dimension_names == ("X", "Y") and array.attrs["meshfft"] == told
+    (shards,) = array.metadata.codecs
+    assert [type(codec).__name__ for codec in shards.codecs] == ["BytesCodec", "Crc32cCodec"]
+    assert [type(codec).__name__ for codec in shards.index_codecs] == ["BytesCodec", "Crc32cCodec"]
+    create_store(tmp_path / "b", (8, 6), "c8", Grid((2, 3)), kind=".zarr")
+    plain = zarr.open_array(tmp_path / "b", mode="r")
+    assert [type(codec).__name__ for codec in plain.metadata.codecs] == ["BytesCodec", "Crc32cCodec"]
+    assert plain.attrs["meshfft"] == {} and plain.shards is None
+
+
+def test_each_file_is_written_once(tmp_path: Path) -> None:
+    """Catches shards read back and written anew for every piece of them."""
+    store = create_store(tmp_path / "a", (16, 8), "f4", Grid((2, 4), (4, 8)), kind=".zarr")
+    wrote: list[Any] = []
+
+    def watched(*args: Any) -> list[Any]:
+        wrote.extend(found := list(pieces(*args)))
+        return found
+
+    with mock.patch.multiple(stores, PIECE_BYTES=4 * 8, pieces=watched):
+        store.write((slice(0, 16), slice(0, 8)), np.ones((16, 8), "f4"))
+    assert wrote == [(slice(i, i + 4), slice(0, 8)) for i in range(0, 16, 4)]
+
+
+def test_a_file_has_its_room_at_once(tmp_path: Path) -> None:
+    """Catches a sparse file, whose disk may be full when it is written to."""
+    create_store(tmp_path / "a", (1000, 1000), "c8", Grid((1000, 1000)), kind=".npy")
+    assert (tmp_path / "a").stat().st_blocks * 512 >= 8_000_000
+    assert (tmp_path / "a").stat().st_size == 8_000_000 + 128
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_there_is_not_made_again(tmp_path: Path, kind: str) -> None:
+    """Catches an array of another's emptied or truncated by making one in its place."""
+    store = create_store(tmp_path / "a", (4,), "f4", Grid((4,)), kind=kind)
+    store.write((slice(0, 4),), np.arange(4, dtype="f4"))
+    with pytest.raises((OSError, ValueError)):
+        create_store(tmp_path / "a", (4,), "f4", Grid((4,)), kind=kind)
+    np.testing.assert_array_equal(read(tmp_path / "a", kind), np.arange(4))
+    with pytest.raises((OSError, ValueError)):
+        open_store(tmp_path / "none", kind)
+    with pytest.raises(ValueError, match=r"kind '.h5' cannot be written: use \.npy or \.zarr"):
+        open_store(tmp_path / "a", ".h5")
+
+
+def test_a_write_that_the_system_cuts_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches the rest of a run lost where the system writes less than it was given."""
+    pwrite = os.pwrite
+    monkeypatch.setattr(stores.os, "pwrite", lambda file, run, offset: pwrite(file, run[:5], offset))
+    store = create_store(tmp_path / "a", (3, 7), "f4", Grid((3, 7)), kind=".npy")
+    store.write((slice(0, 3), slice(0, 7)), np.arange(21, dtype="f4").reshape(3, 7))
+    np.testing.assert_array_equal(np.load(tmp_path / "a"), np.arange(21).reshape(3, 7))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_flushing_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Catches a flush that does not ask the system for what it promises: its failure must be heard."""
+    store = create_store(tmp_path / "a", (4,), "f4", Grid((4,)), kind=kind)
+    store.write((slice(0, 4),), np.arange(4, dtype="f4"))
+    monkeypatch.setattr(stores.os, "fsync", raises(OSError(5, "Input/output error")))
+    with pytest.raises(OSError, match="Input/output"):
+        store.flush()
+
+
+def test_runs_are_as_long_as_they_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a system call for every row where whole planes lie without a gap."""
+    sizes: list[int] = []
+    monkeypatch.setattr(stores, "_put", lambda _, run, __: sizes.append(len(run)))
+    store = create_store(tmp_path / "a", (4, 5, 6), "f4", Grid((4, 5, 6)), kind=".npy")
+    for at, runs in (
+        (np.s_[1:3, 0:5, 0:6], [2 * 5 * 6]),
+        (np.s_[1:3, 1:4, 0:6], [3 * 6] * 2),
+        (np.s_[1:3, 1:4, 2:3], [1] * 6),
+        (np.s_[0:4, 0:5, 0:6], [math.prod((4, 5, 6))]),
+    ):
+        sizes.clear()
+        store.write(at, np.ones([s.stop - s.start for s in at], "f4"))
+        assert sizes == [4 * n for n in runs]
+
+
+class Writes:
+    """Stands for a Zarr array: its first write fails, and it knows which it was waited for."""
+
+    def __init__(self) -> None:
+        self.chunk_layout = SimpleNamespace(write_chunk=SimpleNamespace(shape=(1,)))
+        self.dtype = SimpleNamespace(numpy_dtype=np.dtype("f4"))
+        self.started: list[Any] = []
+
+    def __getitem__(self, _: Any) -> Any:
+        return self
+
+    def write(self, _: np.ndarray) -> Any:
+        failed = ValueError("Error writing: [os_error_code='28']") if not self.started else None
+        self.started.append(mock.Mock(exception=mock.Mock(return_value=failed)))
+        self.started[-1].result.side_effect = failed
+        return self.started[-1]
+
+
+def test_a_write_that_fails_leaves_none_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a chunk that is still being written when its folder is removed, and makes that anew."""
+    monkeypatch.setattr(stores, "PIECE_BYTES", 4)
+    writes = Writes()
+    with pytest.raises(OSError, match="No space left"):
+        stores.ZarrStore(tmp_path, writes).write((slice(0, 5),), np.ones(5, "f4"))
+    first, second = writes.started
+    assert first.result.called and second.exception.called

@@ -1,0 +1,244 @@
+"""The inverse of the KDFT: round trips, what they are worth, and what is refused."""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from reference import error, in_turns, mesh, noise, powers, separable
+
+import meshfft as mf
+from meshfft import Points
+from meshfft.inspect.hlo import collectives
+from meshfft.layout.padded_array import PaddedArray, mapped, stored_of
+from meshfft.plans.dispatch import PlanePair
+
+
+def jittered(m: int, radius: float = 1.0, seed: int = 0) -> Points:
+    """m points, each within a quarter of a cell of its place on a circle."""
+    rng = np.random.default_rng(seed)
+    turns = (np.arange(m) + rng.uniform(-0.25, 0.25, m)) / m
+    return Points.turns(turns) if radius == 1 else Points.z(radius * np.exp(2j * np.pi * turns))
+
+
+def matrix(points: Points, n: int) -> np.ndarray:
+    turns = points.in_turns if points.unit == "turns" else in_turns(points.angle)
+    return powers(turns, points.log_radius, n)
+
+
+# name: (unknowns, points, mesh, spec)
+TABLE = {
+    "1-D": ((16,), [jittered(16)], (8,), P("x")),
+    "1-D, more points": ((16,), [jittered(24)], (8,), P("x")),
+    "1-D, prime": ((17,), [jittered(17)], (8,), P("x")),
+    "1-D, one": ((1,), [jittered(3)], (2,), P("x")),
+    "2-D": ((8, 12), [jittered(8, 0.9), jittered(12)], (2, 4), P("x", "y")),
+    "2-D, uneven": ((7, 5), [jittered(11), jittered(5)], (4, 2), P("x", "y")),
+    "2-D, one uniform": ((8, 8), [Points.uniform(8), jittered(16)], (4, 2), P("y", "x")),
+    "3-D": ((4, 4, 4), [jittered(4), jittered(6, seed=1), jittered(4, 0.95)], (2, 2, 2), P("x", "y", "z")),
+    "3-D, uneven": ((3, 5, 2), [jittered(3), jittered(7), jittered(3)], (2, 2, 2), P("x", "y", "z")),
+}
+
+
+def hold(found: mf.Solution, value: np.ndarray, x: np.ndarray, y: np.ndarray, points: list, scale: float = 1.0) -> None:
+    """Value within its condition, and residual and conditions those of NumPy."""
+    matrices = [matrix(p, n) for p, n in zip(points, x.shape, strict=True)]
+    conditions = []
+    weights: Any = 1.0
+    for dim, (v, p) in enumerate(zip(matrices, points, strict=True)):
+        mean = 0.0 if p.log_radius is None else float(np.mean(p.log_radius))
+        weight = np.exp(-mean * np.arange(x.shape[dim]))
+        conditions.append(np.linalg.cond(v / weight))
+        weights = weights * weight.reshape([-1 if d == dim else 1 for d in range(x.ndim)])
+    assert found.conditions == pytest.approx(conditions, rel=0.1)
+    assert found.condition == pytest.approx(math.prod(found.conditions))
+    assert error(weights * value, weights * x) <= 1e-6 * found.condition
+    back = scale * separable(value.astype(complex), matrices)
+    assert float(found.residual) == pytest.approx(np.linalg.norm(y - back) / np.linalg.norm(y), rel=0.2, abs=1e-7)
+
+
+SOME = ("1-D, more points", "2-D, uneven", "2-D, one uniform")
+NORMED = [(name, norm) for name in SOME for norm in ("ortho", "forward")]
+
+
+@pytest.mark.parametrize(("name", "norm"), [*((name, None) for name in TABLE), *NORMED])
+def test_plans_solve_what_they_transformed(name: str, norm: str | None) -> None:
+    """Catches a wrong inverse or factor, padding counted as samples or left in the value, and a residual made up."""
+    shape, points, sizes, spec = TABLE[name]
+    plan = mf.plan(shape, mesh=mesh(sizes), spec=spec, points=points, norm=norm)
+    x = noise(shape, seed=len(name))
+    y = plan(x)
+    found = plan.solve(y)
+    assert stored_of(found.value).shape == plan.in_layout.storage
+    assert found.value.sharding.is_equivalent_to(NamedSharding(mesh(sizes), plan.in_layout.spec), len(shape))
+    value = mf.gather(found.value)
+    assert np.count_nonzero(np.asarray(found.value)) == np.count_nonzero(value), "padding is not zero"
+    hold(found, value, x, mf.gather(y), points, plan.transform.scale)
+    assert len(found.methods) == len(found.conditions) == len(shape)
+
+
+def test_the_residual_of_samples_that_fit_nothing() -> None:
+    """Catches a residual of the solver's own, and an answer that is not the least one: 24 samples, 16 unknowns."""
+    points, y = jittered(24), noise((24,))
+    found = mf.ikdftn(mf.shard(y, mesh((8,)), P("x")), points, s=(16,))
+    v = matrix(points, 16)
+    truth = np.linalg.lstsq(v, y.astype(complex), rcond=None)[0]
+    assert found.methods == ("QR",) and error(found.value, truth) <= 2e-6
+    left = np.linalg.norm(y - v @ truth) / np.linalg.norm(y)
+    assert left > 0.1 and float(found.residual) == pytest.approx(left, rel=1e-5)
+
+
+def test_uniform_samples_need_no_solver() -> None:
+    """Catches a dense inverse where the conjugate transform is one, and a factor of aliased or missing samples."""
+    devices, spec, x = mesh((2, 4)), P("x", "y"), noise((8, 16))
+    a = mf.shard(x, devices, spec)
+    for norm in (None, "ortho", "forward"):
+        found = mf.ikdftn(mf.kdftn(a, norm=norm), norm=norm)
+        assert found.conditions == (1.0, 1.0) and found.methods == ("conjugate transform",) * 2
+        assert error(found.value, x) <= 1e-6 and float(found.residual) <= 1e-6
+    y = mf.kdftn(a, [Points.uniform(12), None])
+    found = mf.ikdftn(y, [Points.uniform(12), None], s=(8, 16))
+    assert found.value.shape == (8, 16) and error(found.value, x) <= 1e-6
+
+
+@pytest.mark.parametrize("n", [16, 64])
+def test_off_the_circle(n: int) -> None:
+    """Catches an inverse of the unscaled matrix, whose condition is 0.9^-n times that of the scaled one."""
+    points, x = jittered(n, 0.9), noise((n, 2))
+    y = mf.kdftn(mf.shard(x, mesh((8,)), P("x")), points, axes=[0])
+    found = mf.ikdftn(y, points, axes=[0])
+    weight = 0.9 ** -np.arange(n)[:, None]
+    assert found.condition < 10 and error(weight * np.asarray(found.value), weight * x) <= 1e-6 * found.condition
+
+
+def test_refinement_reaches_the_precision_of_the_transform(x64: None) -> None:
+    """Catches an inverse rounded to float32 on its way, or no refinement."""
+    points, x = jittered(32), noise((32, 3), "complex128")
+    a = mf.shard(x, mesh((8,)), P("x"))
+    found = mf.ikdftn(mf.kdftn(a, points, axes=[0]), points, axes=[0])
+    assert found.value.dtype == np.complex128 and error(found.value, x) <= 2e-14
+    assert float(found.residual) <= 2e-15
+
+
+def test_one_step_of_refinement_makes_the_residual_small() -> None:
+    """Catches W X alone, whose residual is a rounding times the condition."""
+    points, x = Points.turns(0.85 * np.arange(24) / 24), noise((24, 4))
+    found = mf.ikdftn(mf.kdftn(mf.shard(x, mesh((8,)), P("x")), points, axes=[0]), points, axes=[0])
+    assert found.condition > 1e3 and float(found.residual) <= 5e-7
+
+
+def test_planes() -> None:
+    """Catches planes that are joined, or whose residual counts one plane only."""
+    y = noise((24,))
+    plan = mf.plan((17,), mesh=mesh((8,)), points=jittered(17))
+    z = plan(noise((17,)))
+    solved = plan.solve((z.real, z.imag))
+    assert isinstance(solved.value, PlanePair)
+    assert error(mapped(jax.lax.complex, *solved.value), np.asarray(plan.solve(z).value)) <= 1e-6
+    found = mf.ikdftn((jnp.asarray(y.real), jnp.asarray(y.imag)), jittered(24), s=(16,))
+    whole = mf.ikdftn(y, jittered(24), s=(16,))
+    assert float(found.residual) == pytest.approx(float(whole.residual), rel=1e-5)
+    assert error(jax.lax.complex(*found.value), np.asarray(whole.value)) <= 1e-6
+
+
+def clustered(n: int) -> Points:
+    """Points of half a circle: the condition grows as a power of n."""
+    return Points.turns(0.5 * np.arange(n) / n)
+
+
+def test_what_cannot_be_inverted_is_refused() -> None:
+    """Catches digits that are none: too few samples, samples twice, and conditions beyond the type."""
+    x = jnp.asarray(noise((32,)))
+    with pytest.raises(ValueError, match=r"condition number is .*axis 0.*no digit .*tikhonov= or truncation="):
+        mf.ikdftn(x, clustered(32))
+    with pytest.raises(ValueError, match=r"axis 0 has 32 samples of 40 unknowns: take .*more, or give tikhonov="):
+        mf.ikdftn(x, jittered(32), s=(40,))
+    with pytest.raises(ValueError, match="axis 0 has 32 samples of 40 unknowns"):
+        mf.ikdftn(x, s=(40,))
+    with pytest.raises(ValueError, match="do not determine 32 unknowns"):
+        mf.ikdftn(x, Points.turns(np.arange(32) // 2 / 16))
+    with pytest.raises(ValueError, match="axis 0 has 32 samples and 24 points: give one for each"):
+        mf.ikdftn(x, jittered(24))
+    uneven = mf.ikdftn(mf.shard(noise((16,)), mesh((8,)), P("x")), jittered(16), s=(13,)).value
+    assert isinstance(uneven, mf.PaddedArray) and uneven.shape == (13,)
+    with pytest.raises(ValueError, match="solve for the input with plan"):
+        mf.plan((8,), points=jittered(8)).inverse(x[:8])
+    with pytest.raises(ValueError, match="tikhonov is -1"):
+        mf.ikdftn(x, jittered(32), tikhonov=-1)
+    with pytest.raises(ValueError, match="give one of the two"):
+        mf.ikdftn(x, jittered(32), tikhonov=1e-3, truncation=1e-3)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16x6"])
+def test_traced_points_are_refused(precision: str) -> None:
+    """Catches an error from a cache, where the reader needs to know that an inverse takes numbers."""
+    x = jnp.asarray(noise((8,)))
+    with pytest.raises(ValueError, match=r"the points are traced: .*give them as NumPy arrays"):
+        jax.jit(lambda t: mf.ikdftn(x, Points.turns(t), precision=precision).value)(jnp.arange(8.0) / 8)
+
+
+@pytest.mark.parametrize(("weight", "value"), [("tikhonov", 1e-3), ("truncation", 1e-2)])
+def test_regularised_solutions(weight: str, value: float) -> None:
+    """Catches a regularisation that is refined away, or not of the problem stated."""
+    n, x = 32, noise((32,))
+    points = clustered(n)
+    v = matrix(points, n)
+    y = (v @ x).astype(np.complex64)
+    found = mf.ikdftn(mf.shard(y, mesh((8,)), P("x")), points, **{weight: value})  # type: ignore[arg-type]
+    u, s, w = np.linalg.svd(v)
+    kept = s >= value * s[0]
+    gain = s / (s**2 + (value * s[0]) ** 2) if weight == "tikhonov" else kept / np.where(kept, s, 1)
+    truth = w.conj().T @ (gain * (u.conj().T @ y))
+    assert error(found.value, truth) <= 1e-4
+    assert float(found.residual) == pytest.approx(np.linalg.norm(y - v @ truth) / np.linalg.norm(y), rel=1e-2)
+    few = mf.ikdftn(mf.shard(y[:24], mesh((8,)), P("x")), jittered(24), s=(32,), **{weight: value})  # type: ignore[arg-type]
+    assert few.value.shape == (32,) and float(few.residual) <= 1e-4
+
+
+def test_jit_gradient_and_collectives() -> None:
+    """Catches a solution that is no pytree, a gradient that is not W^H, and an array gathered for its residual."""
+    devices, spec, points = mesh((8,)), P("x"), jittered(16)
+    y, z = noise((16, 3)), noise((16, 3), seed=2)
+    a, b = mf.shard(y, devices, spec), mf.shard(z, devices, spec)
+
+    hops = mf.plan((16, 3), mesh=devices, spec=spec, axes=[0], points=points, method="kdft").collectives[
+        "collective-permute"
+    ]
+
+    def solve(a: Array) -> mf.Solution:
+        return mf.ikdftn(a, points, axes=[0], spec=spec)
+
+    program = jax.jit(solve).lower(a).compile()
+    counts = collectives(program)
+    assert set(counts) <= {"collective-permute", "all-reduce"} and counts["collective-permute"] == 4 * hops
+    found = program(a)
+    w = np.linalg.inv(matrix(points, 16))
+    assert isinstance(found, mf.Solution) and error(found.value, w @ y) <= 2e-6
+    assert found.value.sharding.is_equivalent_to(NamedSharding(devices, spec), 2)
+    assert found.conditions == solve(a).conditions and found.methods == ("LU",)
+    pull = jax.jit(lambda a, b: jax.vjp(lambda a: solve(a).value, a)[1](b)[0]).lower(a, b).compile()
+    assert error(pull(a, b), w.T @ z) <= 2e-6
+    assert set(collectives(pull)) == {"collective-permute"}
+    residual = jax.grad(lambda a: mf.ikdftn(a, jittered(24), axes=[0], s=(16,), spec=spec).residual)
+    assert np.isfinite(residual(mf.shard(noise((24, 3)), devices, spec))).all()
+
+
+def test_padding_of_samples_is_not_read() -> None:
+    """Catches NaN beyond the samples that reaches the value, or the residual's norms."""
+    plan, x = mf.plan((13,), mesh=mesh((8,)), points=jittered(13), method="kdft"), noise((13,))
+    y = mf.gather(plan(x))
+    stored = np.full(plan.out_layout.storage, np.nan, np.complex64)
+    stored[:13] = y
+    found = plan.solve(PaddedArray(mf.shard(stored, mesh((8,)), P("x")), plan.out_layout, plan.mesh))
+    assert error(mf.gather(found.value), x) <= 4e-6 and float(found.residual) <= 1e-6
+
+
+def test_zero_samples() -> None:
+    """Catches a residual of 0 / 0."""
+    found = mf.ikdftn(jnp.zeros(8), jittered(8))
+    assert not np.asarray(found.value).any() and float(found.residual) == 0

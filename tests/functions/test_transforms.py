@@ -1,0 +1,176 @@
+"""Every method on drawn shapes, meshes, specs, axes and orders, against the direct sum and by the laws."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reference import dft, error, mesh, noise
+from strategies import Case, cases
+
+import meshfft as mf
+from meshfft.inspect.hlo import collectives
+from meshfft.layout.layout import Layout
+from meshfft.layout.padded_array import mapped, padded, stored_of
+from meshfft.plans.primitive import bind
+from meshfft.steps import PhaseFFT
+
+METHODS = ("auto", "transpose", "cooley-tukey", "kdft")
+BOUNDS = {"complex64": {"kdft": 4e-7, "auto": 4e-7}, "complex128": {}}
+SEEDS = st.integers(0, 2**31)
+
+
+def _plan(case: Case, **options: object) -> mf.Plan | None:
+    """The plan, or None where the method says that it has no walk."""
+    try:
+        return mf.plan(case.shape, mesh=mesh(case.mesh), spec=case.spec, axes=case.axes, **options)  # type: ignore[arg-type]
+    except ValueError as refused:
+        assert options["method"] in ("cooley-tukey", "transpose"), refused
+        assert "use method='auto'" in str(refused)
+        return None
+
+
+def _shard(plan: mf.Plan, x: np.ndarray) -> jax.Array:
+    assert isinstance(plan.mesh, jax.sharding.Mesh)
+    return mf.shard(x, plan.mesh, plan.in_layout.spec)
+
+
+def _sharded(y: jax.Array, plan: mf.Plan, layout: Layout) -> bool:
+    assert isinstance(plan.mesh, jax.sharding.Mesh)
+    return y.sharding.is_equivalent_to(jax.sharding.NamedSharding(plan.mesh, layout.spec), y.ndim)
+
+
+@given(cases(), st.sampled_from(METHODS), st.sampled_from(["natural", "any"]), st.booleans(), SEEDS)
+def test_value_sharding_and_round_trip(case: Case, method: str, order: str, inverse: bool, seed: int) -> None:
+    """Catches any wrong value, a result sharded otherwise than promised, and an inverse that is not one."""
+    plan = _plan(case, method=method, order=order, inverse=inverse)
+    if plan is None:
+        return
+    x = noise(case.shape, seed=seed)
+    y = plan(_shard(plan, x))
+    truth = dft(x, case.axes, sign=1 if inverse else -1)
+    truth *= 1 / np.prod([case.shape[a] for a in case.axes]) if inverse else 1
+    bound = BOUNDS["complex64"].get(method, 2e-7)
+    assert error(mf.gather(y), truth) <= bound
+    assert np.count_nonzero(stored_of(y)) == np.count_nonzero(mf.gather(y)), "padding is not zero"
+    assert _sharded(y, plan, plan.out_layout) and stored_of(y).shape == plan.out_layout.storage
+    assert order == "any" or plan.out_layout == plan.in_layout
+    assert error(mf.gather(plan.inverse(y)), x) <= 2 * bound
+
+
+@given(cases(power=2), st.booleans(), SEEDS)
+def test_the_papers_fft_wherever_it_applies(case: Case, inverse: bool, seed: int) -> None:
+    """Catches a wrong comb, twiddle or phase, which cases drawn at random seldom reach: p^2 must divide n."""
+    plan = mf.plan(
+        case.shape, mesh=mesh(case.mesh), spec=case.spec, axes=case.axes, method="cooley-tukey", inverse=inverse
+    )
+    cut = [d for d in case.axes if plan.in_layout.parts[d] > 1]
+    assert sum(isinstance(step, PhaseFFT) for step in plan.walk.steps) == len(cut)
+    x = noise(case.shape, seed=seed)
+    truth = dft(x, case.axes, sign=1 if inverse else -1) * plan.transform.scale
+    assert error(plan(_shard(plan, x)), truth) <= 2e-7
+
+
+@given(cases(), st.sampled_from(METHODS), SEEDS)
+def test_double_precision(case: Case, method: str, seed: int) -> None:
+    """Catches float32 anywhere in the complex128 path: a table, a phase, a product."""
+    with jax.enable_x64(True):
+        plan = _plan(case, method=method, dtype="complex128")
+        if plan is None:
+            return
+        x = noise(case.shape, "complex128", seed)
+        y = plan(_shard(plan, x))
+        assert y.dtype == np.complex128
+        assert error(mf.gather(y), dft(x, case.axes)) <= 2e-15
+
+
+@given(cases(), st.sampled_from(METHODS), st.sampled_from(["natural", "any"]))
+def test_collectives_are_those_the_plan_prints(case: Case, method: str, order: str) -> None:
+    """Catches a gather, a reduction, or any collective that the plan does not own up to."""
+    plan = _plan(case, method=method, order=order)
+    if plan is None:
+        return
+    where = jax.sharding.NamedSharding(mesh(case.mesh), plan.in_layout.spec)
+    stored: Any = jax.ShapeDtypeStruct(plan.in_layout.storage, plan.dtype, sharding=where)
+    x = padded(stored, plan.in_layout, plan.mesh)
+    assert collectives(jax.jit(plan).lower(x).compile()) == plan.collectives
+
+
+@given(cases(), st.sampled_from(METHODS), SEEDS)
+def test_padding_is_never_read(case: Case, method: str, seed: int) -> None:
+    """Catches a step that sums over padding: NaN there must not reach a logical position of a transformed line."""
+    plan = _plan(case, method=method)
+    if plan is None:
+        return
+    x = noise(case.shape, seed=seed)
+    stored = np.full(plan.in_layout.storage, np.nan + 0j, np.complex64)
+    stored[tuple(slice(0, n) for n in case.shape)] = x
+    where = jax.sharding.NamedSharding(mesh(case.mesh), plan.in_layout.spec)
+    (y,) = bind([jax.device_put(stored, where)], plan.walk, plan.mesh)
+    assert error(mf.gather(padded(y, plan.walk.end, plan.mesh)), dft(x, case.axes)) <= 4e-7
+
+
+@given(cases(), st.sampled_from(METHODS), st.sampled_from(["natural", "any"]), SEEDS)
+def test_adjoint_law_and_gradient(case: Case, method: str, order: str, seed: int) -> None:
+    """Catches an adjoint that is not one, a gradient that is not the transpose, and its sharding."""
+    plan = _plan(case, method=method, order=order, norm="ortho")
+    if plan is None:
+        return
+    x, z = noise(case.shape, seed=seed), noise(case.shape, seed=seed + 1)
+    a = _shard(plan, x)
+    y, pull = jax.vjp(plan, a)
+    b = _place(plan, z)
+    back = plan.adjoint(b)
+    left = np.vdot(z, mf.gather(y))
+    right = np.vdot(mf.gather(back), x)
+    assert abs(left - right) <= 1e-5 * np.linalg.norm(x) * np.linalg.norm(z)
+    (gradient,) = pull(mapped(jnp.conj, b))
+    assert _sharded(gradient, plan, plan.in_layout)
+    assert error(mf.gather(gradient), mf.gather(back).conj()) <= 1e-6
+
+
+def _place(plan: mf.Plan, z: np.ndarray) -> jax.Array:
+    assert isinstance(plan.mesh, jax.sharding.Mesh)
+    return mf.shard(z, plan.mesh, plan.out_layout.spec)
+
+
+@given(cases(), st.sampled_from(METHODS), SEEDS)
+def test_linearity_parseval_and_shift(case: Case, method: str, seed: int) -> None:
+    """Catches what value tests at one input cannot: state, a wrong norm, a phase off by one sample."""
+    plan = _plan(case, method=method, norm="ortho")
+    if plan is None:
+        return
+    x, z = noise(case.shape, seed=seed), noise(case.shape, seed=seed + 1)
+
+    def run(v: np.ndarray) -> np.ndarray:
+        return mf.gather(plan(_shard(plan, v)))
+
+    y = run(x)
+    assert error(run((2 * x - 3j * z).astype(np.complex64)), 2 * y - 3j * run(z)) <= 1e-6
+    assert np.linalg.norm(y) == pytest.approx(np.linalg.norm(x), rel=1e-6)
+    axis, n = case.axes[0], case.shape[case.axes[0]]
+    ramp = np.exp(-2j * np.pi * np.arange(n) / n).reshape([-1 if d == axis else 1 for d in range(x.ndim)])
+    assert error(run(np.roll(x, 1, axis)), y * ramp) <= 1e-6
+
+
+def test_kdft_is_the_kronecker_product() -> None:
+    """Catches a dimension in the wrong place: V1 x V2 x V3 applied to the flattened input (paper, eq. dft3d_matrix)."""
+    shape, spec = (6, 4, 5), ("x", "y", "z")
+    x = noise(shape)
+    v1, v2, v3 = (np.exp(-2j * np.pi * np.outer(np.arange(n), np.arange(n)) / n) for n in shape)
+    plan = mf.plan(shape, mesh=mesh((2, 2, 2)), spec=spec, method="kdft")
+    y = mf.gather(plan(x))
+    assert error(y.ravel(), np.kron(np.kron(v1, v2), v3) @ x.ravel()) <= 4e-7
+
+
+def test_kdft_holds_one_slice_of_v() -> None:
+    """Catches an N x N matrix on a device: 1-D, N = 4096 on 8 devices, V whole would be 134 MB a device."""
+    plan = mf.plan((4096,), mesh=mesh((8,)), method="kdft")
+    x = jax.ShapeDtypeStruct(
+        (4096,), np.complex64, sharding=jax.sharding.NamedSharding(mesh((8,)), plan.in_layout.spec)
+    )
+    memory = jax.jit(plan).lower(x).compile().memory_analysis()
+    assert memory is not None and memory.temp_size_in_bytes < 4096 * 4096 / 8 * 8

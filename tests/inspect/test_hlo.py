@@ -1,0 +1,352 @@
+"""What is read out of compiled programs: texts small enough to count by hand, then what compilers print."""
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from jax import Array, lax
+from jax.sharding import AbstractMesh, Mesh
+from jax.sharding import PartitionSpec as P
+from reference import mesh
+
+import meshfft as mf
+from meshfft.inspect.aot import compile_plan, devices_of, report
+from meshfft.inspect.hlo import bytes_of, collectives, counts, cycles, every_collective, program_of, unit, unpriced
+from meshfft.inspect.schedule import executed, parse
+
+SCRIPT = Path(__file__).parent.parent / "tpu_schedule.py"
+ENVIRONMENT = {"TPU_SKIP_MDS_QUERY": "1", "JAX_PLATFORMS": "cpu", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
+
+# A loop in a loop, as TPUs print them: the inner limit is a constant of the entry, handed through both loops' tuples.
+NESTED = """HloModule nested, is_scheduled=true, entry_computation_layout={(f32[8]{0:T(256)})->f32[8]{0:T(256)}}
+
+%inner.body (p.0: (s32[], f32[8], s32[], s32[])) -> (s32[], f32[8], s32[], s32[]) {
+  %p.0 = (s32[]{:T(256)}, f32[8]{0:T(256)}, s32[]{:T(256)}, /*index=3*/s32[]{:T(256)}) parameter(0)
+  %gte.0 = s32[]{:T(256)} get-tuple-element(%p.0), index=0
+  %gte.1 = f32[8]{0:T(256)} get-tuple-element(%p.0), index=1
+  %gte.2 = s32[]{:T(256)} get-tuple-element(%p.0), index=2
+  %gte.3 = s32[]{:T(256)} get-tuple-element(%p.0), index=3
+  %ppermute.1 = f32[8]{0:T(256)} collective-permute(%gte.1), channel_id=1, source_target_pairs={{0,1},{1,0}}
+  %add.1 = s32[]{:T(256)} add(%gte.0, %gte.3), control-predecessors={%ppermute.1}
+  ROOT %tuple.1 = (s32[], f32[8], s32[], s32[]) tuple(%add.1, %ppermute.1, %gte.2, /*index=3*/%gte.3)
+}
+
+%inner.test (p.1: (s32[], f32[8], s32[], s32[])) -> pred[] {
+  %p.1 = (s32[]{:T(256)}, f32[8]{0:T(256)}, s32[]{:T(256)}, /*index=3*/s32[]{:T(256)}) parameter(0)
+  %gte.4 = s32[]{:T(256)} get-tuple-element(%p.1), index=0
+  %gte.5 = s32[]{:T(256)} get-tuple-element(%p.1), index=2
+  ROOT %lt.1 = pred[]{:T(1024)} compare(%gte.4, %gte.5), direction=LT, metadata={op_name="jit(f)/while/cond/lt"}
+}
+
+%outer.body (p.2: (s32[], s32[], f32[8])) -> (s32[], s32[], f32[8]) {
+  %two..sunk = s32[]{:T(256)} constant(2)
+  %zero..sunk = s32[]{:T(256)} constant(0)
+  %p.2 = (s32[]{:T(256)}, s32[]{:T(256)}, f32[8]{0:T(256)}) parameter(0)
+  %gte.6 = s32[]{:T(256)} get-tuple-element(%p.2), index=0
+  %gte.7 = s32[]{:T(256)} get-tuple-element(%p.2), index=1
+  %gte.8 = f32[8]{0:T(256)} get-tuple-element(%p.2), index=2
+  %copy.1 = s32[]{:T(256)} copy(%zero..sunk)
+  %one = s32[] constant(1)
+  %tuple.2 = (s32[], f32[8], s32[], s32[]) tuple(%copy.1, %gte.8, %gte.7, %one)
+  %while.1 = (s32[], f32[8], s32[], s32[]) while(%tuple.2), condition=%inner.test, body=%inner.body
+  %gte.9 = f32[8]{0:T(256)} get-tuple-element(%while.1), index=1
+  %gte.10 = s32[]{:T(256)} get-tuple-element(%while.1), index=2
+  %add.2 = s32[]{:T(256)} add(%two..sunk, %gte.6)
+  ROOT %tuple.3 = (s32[], s32[], f32[8]) tuple(%add.2, %gte.10, %gte.9)
+}
+
+%outer.test (p.3: (s32[], s32[], f32[8])) -> pred[] {
+  %limit = s32[]{:T(256)} constant(6)
+  %p.3 = (s32[]{:T(256)}, s32[]{:T(256)}, f32[8]{0:T(256)}) parameter(0)
+  %gte.11 = s32[]{:T(256)} get-tuple-element(%p.3), index=0
+  ROOT %lt.2 = pred[]{:T(1024)} compare(%gte.11, %limit), direction=LT
+}
+
+ENTRY %main (x: f32[8]) -> f32[8] {
+  %x = f32[8]{0:T(256)} parameter(0)
+  %first = s32[]{:T(256)} constant(1)
+  %hoisted = s32[]{:T(256)} constant(7)
+  %copy.2 = s32[]{:T(256)} copy(%hoisted)
+  %tuple.4 = (s32[], s32[], f32[8]) tuple(%first, %copy.2, %x)
+  %while.2 = (s32[], s32[], f32[8]) while(%tuple.4), condition=%outer.test, body=%outer.body
+  ROOT %gte.12 = f32[8]{0:T(256)} get-tuple-element(%while.2), index=2
+}
+"""
+
+# Two permutes in flight, a plain one, and a wrapped all-to-all of tuples; products, concatenations and sums beside.
+PAIRS = """HloModule pairs, is_scheduled=true
+
+%dense (a: f32[8,8], b: f32[8,8]) -> f32[8,8] {
+  %a = f32[8,8]{1,0:T(8,128)} parameter(0)
+  %b = f32[8,8]{1,0:T(8,128)} parameter(1)
+  ROOT %convolution.1 = f32[8,8]{1,0:T(8,128)} convolution(%a, %b), dim_labels=bf_io->bf
+}
+
+%nested (c: f32[8,8]) -> f32[8,8] {
+  %c = f32[8,8]{1,0:T(8,128)} parameter(0)
+  %fusion.0 = f32[8,8]{1,0:T(8,128)} fusion(%c, %c), kind=kOutput, calls=%dense
+  ROOT %sum.0 = f32[8,8]{1,0:T(8,128)} add(%fusion.0, %c)
+}
+
+%join (d: f32[4,8], e: f32[4,8]) -> f32[8,8] {
+  %d = f32[4,8]{1,0:T(8,128)} parameter(0)
+  %e = f32[4,8]{1,0:T(8,128)} parameter(1)
+  %least = f32[]{:T(128)} constant(-inf)
+  %pad.1 = f32[8,8]{1,0:T(8,128)} pad(%d, %least), padding=0_4x0_0
+  %pad.2 = f32[8,8]{1,0:T(8,128)} pad(%e, %least), padding=4_0x0_0
+  ROOT %maximum.1 = f32[8,8]{1,0:T(8,128)} maximum(%pad.1, %pad.2)
+}
+
+%rectify (g: f32[8,8], h: f32[8,8]) -> f32[8,8] {
+  %g = f32[8,8]{1,0:T(8,128)} parameter(0)
+  %h = f32[8,8]{1,0:T(8,128)} parameter(1)
+  ROOT %maximum.2 = f32[8,8]{1,0:T(8,128)} maximum(%g, %h)
+}
+
+%cut (k: f32[8,8], i: s32[]) -> f32[4,8] {
+  %k = f32[8,8]{1,0:T(8,128)} parameter(0)
+  %i = s32[]{:T(128)} parameter(1)
+  %twice = s32[]{:T(128)} add(%i, %i)
+  ROOT %part.1 = f32[4,8]{1,0:T(8,128)} dynamic-slice(%k, %twice, %i), dynamic_slice_sizes={4,8}
+}
+
+%wrapped (m: bf16[2,8], n: bf16[2,8]) -> (bf16[2,8], bf16[2,8]) {
+  %m = bf16[2,8]{1,0} parameter(0)
+  %n = bf16[2,8]{1,0} parameter(1)
+  ROOT %exchange = (bf16[2,8]{1,0}, bf16[2,8]{1,0}) all-to-all(%m, %n), replica_groups={{0,2},{1,3}}
+}
+
+ENTRY %main (x: f32[8,8], u: f32[4,8], v: bf16[2,8], i: s32[]) -> f32[8,8] {
+  %x = f32[8,8]{1,0:T(8,128)} parameter(0)
+  %u = f32[4,8]{1,0:T(8,128)} parameter(1)
+  %v = bf16[2,8]{1,0} parameter(2)
+  %i.2 = s32[]{:T(128)} parameter(3)
+  %start.1 = (f32[8,8]{1,0:T(8,128)}, f32[8,8]{1,0:T(8,128)}, u32[]{:S(2)}) collective-permute-start(%x), \
+source_target_pairs={{0,1},{1,2},{2,0}}, metadata={op_name="jit(f)/step0_RingDense/ppermute"}
+  %fusion.1 = f32[8,8]{1,0:T(8,128)} fusion(%x), kind=kOutput, calls=%nested, \
+metadata={op_name="jit(f)/step0_RingDense/dot"}, backend_config={"window_config":{},"estimated_cycles":"100"}
+  %start.2 = (f32[8,8]{1,0:T(8,128)}, f32[8,8]{1,0:T(8,128)}, u32[]{:S(2)}) collective-permute-start(%fusion.1), \
+source_target_pairs={{0,1},{1,0}}
+  %fusion.2 = f32[8,8]{1,0:T(8,128)} fusion(%u, %u), kind=kLoop, calls=%join, backend_config={"estimated_cycles":"20"}
+  %done.1 = f32[8,8]{1,0:T(8,128)} collective-permute-done(%start.1)
+  %fusion.3 = f32[8,8]{1,0:T(8,128)} fusion(%x, %done.1), kind=kLoop, calls=%rectify, \
+metadata={op_name="jit(f)/step9/jit(g)/step1_Swap/max"}, backend_config={"estimated_cycles":"3"}
+  %done.2 = f32[8,8]{1,0:T(8,128)} collective-permute-done(%start.2)
+  %reshape.1 = f32[64]{0:T(256)} reshape(%x)
+  %start.3 = ((bf16[2,8], bf16[2,8]), (bf16[2,8], bf16[2,8]), u32[]) async-start(%v, %v), calls=%wrapped
+  %update.3 = ((bf16[2,8], bf16[2,8]), (bf16[2,8], bf16[2,8]), u32[]) async-update(%start.3)
+  %fusion.4 = f32[4,8]{1,0:T(8,128)} fusion(%x, %i.2), kind=kLoop, calls=%cut, backend_config={"estimated_cycles":"5"}
+  %done.3 = (bf16[2,8]{1,0}, bf16[2,8]{1,0}) async-done(%update.3)
+  ROOT %last = f32[8,8]{1,0:T(8,128)} collective-permute(%done.2), source_target_pairs={{0,1}}
+}
+"""
+
+
+def test_loops_in_loops_multiply() -> None:
+    """Catches a loop counted once, a limit lost on its way through two tuples, and a step of two taken for one."""
+    outer, inner = len(range(1, 6, 2)), len(range(7))
+    assert counts(every_collective(parse(NESTED))) == {"collective-permute": outer * inner}
+    times = {one.instruction.name: one.times for one in executed(parse(NESTED))}
+    assert (times["while.2"], times["while.1"], times["add.2"], times["add.1"]) == (1, outer, outer, outer * inner)
+
+
+@pytest.mark.parametrize("direction", ["LT", "LE", "GT", "GE", "NE"])
+@pytest.mark.parametrize(
+    ("first", "limit", "step"), [(0, 6, 1), (1, 6, 2), (2, 8, 3), (6, 0, -1), (0, 6, -1), (9, -1, -2), (3, 3, 1)]
+)
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_turns_are_those_of_the_loop_run_by_hand(
+    direction: str, first: int, limit: int, step: int, mirrored: bool
+) -> None:
+    """Catches a bound off by one, a direction or an operand mixed up, and a loop without end that is counted."""
+    text = NESTED
+    for name, shown in (("%limit", limit), ("%first", first), ("%two..sunk", step)):
+        text = re.sub(rf"({name} = .*)constant\(\d\)", rf"\g<1>constant({shown})", text)
+    turned = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "NE": "NE"}[direction]
+    test = f"(%limit, %gte.11), direction={turned}" if mirrored else f"(%gte.11, %limit), direction={direction}"
+    text = text.replace("(%gte.11, %limit), direction=LT", test)
+    goes = {"LT": int.__lt__, "LE": int.__le__, "GT": int.__gt__, "GE": int.__ge__, "NE": int.__ne__}[direction]
+    at, turns = first, 0
+    while goes(at, limit) and turns < 100:
+        at, turns = at + step, turns + 1
+    if turns < 100:
+        assert counts(every_collective(parse(text))) == ({"collective-permute": 7 * turns} if turns else {})
+    else:
+        with pytest.raises(ValueError, match=re.escape("loop while.2: cannot tell how often it turns")):
+            executed(parse(text))
+
+
+@pytest.mark.parametrize(
+    ("changes", "loop"),
+    [
+        ({"%hoisted = s32[]{:T(256)} constant(7)": "%hoisted = s32[]{:T(256)} parameter(1)"}, "while.1"),
+        ({"tuple(%add.2, %gte.10, %gte.9)": "tuple(%add.2, %add.2, %gte.9)"}, "while.1"),
+        ({"add(%two..sunk, %gte.6)": "multiply(%gte.6, %two..sunk)"}, "while.2"),
+        (
+            {"add(%two..sunk, %gte.6)": "divide(%gte.6, %two..sunk)", "constant(6)": "constant(-3)", "LT\n": "GT\n"},
+            "while.2",
+        ),
+        ({"add(%two..sunk, %gte.6)": "add(%gte.6, %gte.6)"}, "while.2"),
+        ({"%two..sunk, %gte.6": "%two..sunk, %gte.7", "tuple(%add.2, %gte.10": "tuple(%add.2, %gte.6"}, "while.2"),
+        ({"direction=LT, metadata": "direction=EQ, metadata"}, "while.1"),
+    ],
+)
+def test_a_loop_that_cannot_be_told_raises(changes: dict[str, str], loop: str) -> None:
+    """Catches a limit or counter that the program works out, and a loop then counted once without a word."""
+    text = NESTED
+    for told, changed in changes.items():
+        assert told in text
+        text = text.replace(told, changed)
+    with pytest.raises(ValueError, match=f"loop {loop}: cannot tell how often it turns"):
+        executed(parse(text))
+
+
+def test_a_loop_may_count_down() -> None:
+    """Catches a step taken with the wrong sign."""
+    text = NESTED.replace("add(%two..sunk, %gte.6)", "subtract(%gte.6, %two..sunk)")
+    text = text.replace("%limit), direction=LT", "%limit), direction=GE").replace(
+        "%first = s32[]{:T(256)} constant(1)", "%first = s32[] constant(11)"
+    )
+    assert counts(every_collective(parse(text))) == {"collective-permute": 7 * len((11, 9, 7))}
+
+
+def test_collectives_in_two_halves() -> None:
+    """Catches halves counted twice, work outside a pair counted as under it, and a wrapped collective unseen."""
+    first, second, wrapped, last = every_collective(parse(PAIRS))
+    assert first == ("start.1", "collective-permute", 0, 1, 256, 3, True, 100 + 20)
+    assert second == ("start.2", "collective-permute", 0, 1, 256, 2, True, 20 + 3)
+    assert wrapped == ("start.3", "all-to-all", 1, 1, 2 * 2 * 8 * 2, 2, True, 5)
+    assert last == ("last", "collective-permute", 1, 1, 256, 1, False, 0)
+    unscheduled = parse(PAIRS.replace("is_scheduled=true", ""))
+    assert [one.covered for one in every_collective(unscheduled)] == [0] * 4, "the order of the text means nothing"
+    with pytest.raises(ValueError, match=re.escape("collective start.2 is started and never waited for")):
+        every_collective(parse(PAIRS.replace("collective-permute-done(%start.2)", "copy(%x)")))
+
+
+def test_what_runs_under_a_pair_counts_with_its_turns() -> None:
+    """Catches a loop between the halves of a pair that counts as one turn, and the times of the pair counted in."""
+    hop = "collective-permute(%gte.1), channel_id=1, source_target_pairs={{0,1},{1,0}}"
+    text = NESTED.replace(hop, 'negate(%gte.1), backend_config={"estimated_cycles":"10"}')
+    start = "(f32[8], f32[8], u32[]) collective-permute-start(%gte.8), source_target_pairs={{0,1},{1,0}}"
+    text = text.replace("  %while.1 =", f"  %start.1 = {start}\n  %while.1 =")
+    text = text.replace("  %gte.9 =", "  %done.1 = f32[8] collective-permute-done(%start.1)\n  %gte.9 =")
+    assert every_collective(parse(text)) == (("start.1", "collective-permute", None, 3, 32, 2, True, 7 * 10),)
+    assert cycles(parse(text)) == ((None, "vector", 3 * 7 * 10),)
+
+
+def test_cycles_by_step_and_unit() -> None:
+    """Catches a product hidden in a nested fusion, a concatenation taken for work, and an index taken for it."""
+    assert cycles(parse(PAIRS)) == ((0, "matrix", 100), (0, "copy", 20), (1, "vector", 3), (1, "copy", 5))
+    program = parse(PAIRS)
+    top = program.computations["rectify"]["maximum.2"]
+    assert unit(program, top) == "vector", "a maximum of what stands elsewhere is no concatenation"
+    assert unpriced(program) == {"reshape": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("f32[2,1024,512,512]{3,1,2,0:T(8,128)}", 2**31),
+        ("(f32[8]{0:T(256)}, /*index=1*/c64[3,5]{1,0:T(8,128)S(1)}, pred[7]{0:T(1024)(128)(4,1)})", 32 + 120 + 7),
+        ("((bf16[4,4]{1,0}), s8[9], u32[]{:S(2)}, token[])", 32 + 9 + 4),
+        ("f8e4m3fn[16]", 16),
+        ("c128[2]", 32),
+        ("s4[6]", 3),
+        ("f32[0,8]", 0),
+        ("()", 0),
+    ],
+)
+def test_sizes_of_types(text: str, size: int) -> None:
+    """Catches a type misread: layouts, tiles, nested tuples, scalars, truth values, halves of a byte."""
+    assert bytes_of(text) == size
+
+
+def test_groups_of_devices() -> None:
+    """Catches a group's size misread, listed or counted."""
+    for shown, size in (("{{0,1,2,3},{4,5,6,7}}", 4), ("[16,8]<=[128]", 8), ("[2,4]<=[4,2]T(1,0)", 4), ("{}", 0)):
+        (found,) = (c for c in every_collective(parse(PAIRS.replace("{{0,2},{1,3}}", shown))) if c.kind == "all-to-all")
+        assert found.peers == size
+
+
+def test_branches_all_count() -> None:
+    """Catches a collective that hides in a branch."""
+    branch = """%{0} (y.{0}: f32[8]) -> f32[8] {{
+  %y.{0} = f32[8]{{0}} parameter(0)
+  ROOT %{0}.root = f32[8]{{0}} {1}(%y.{0}), replica_groups={{}}
+}}
+"""
+    entry = """ENTRY %main (k: s32[], x: f32[8]) -> f32[8] {
+  %k = s32[] parameter(0)
+  %x = f32[8]{0} parameter(1)
+  ROOT %c = f32[8]{0} conditional(%k, %x, %x), branch_computations={%one, %other}
+}
+"""
+    text = (
+        "HloModule m, is_scheduled=true\n\n" + branch.format("one", "all-reduce") + branch.format("other", "all-gather")
+    )
+    assert counts(every_collective(parse(text + entry))) == {"all-reduce": 1, "all-gather": 1}
+
+
+def _hops(x: Array, turns: tuple[int, ...]) -> Array:
+    """A permute in loops in loops."""
+    if not turns:
+        return lax.ppermute(x, "x", [(i, (i + 1) % 8) for i in range(8)]) + 1
+    return lax.fori_loop(0, turns[0], lambda _, y: _hops(y, turns[1:]), x)
+
+
+@pytest.mark.parametrize("turns", [(), (5,), (3, 4), (2, 3, 5)])
+def test_compiled_loops(turns: tuple[int, ...]) -> None:
+    """Catches a real compiler's loops misread, both where it writes their turns down and where it does not."""
+    run = jax.shard_map(lambda x: _hops(x, turns), mesh=mesh((8,)), in_specs=P("x"), out_specs=P("x"))
+    program = jax.jit(run).lower(np.zeros(16, np.float32)).compile()
+    assert collectives(program) == {"collective-permute": int(np.prod(turns))}
+    silent = re.sub(r'"known_trip_count":\{"n":"\d+"\},?', "", program.as_text() or "")
+    assert "known_trip_count" not in silent
+    assert counts(every_collective(parse(silent))) == {"collective-permute": int(np.prod(turns))}
+
+
+def test_a_data_dependent_loop_raises() -> None:
+    """Catches a real loop whose turns depend on the data counted once."""
+    run = jax.shard_map(
+        lambda x: lax.while_loop(lambda y: y[0] < 9, lambda y: _hops(y, ()), x),
+        mesh=mesh((8,)), in_specs=P("x"), out_specs=P("x"),
+    )  # fmt: skip
+    program = jax.jit(run).lower(np.zeros(16, np.float32)).compile()
+    with pytest.raises(ValueError, match="cannot tell how often it turns"):
+        collectives(program)
+    with pytest.raises(ValueError, match="no ENTRY"):
+        parse("nothing")
+
+
+def test_a_plan_compiled_for_a_mesh() -> None:
+    """Catches a report of another program than the plan's, and planes or a described mesh not taken."""
+    shape, spec = (17, 12, 10), P("x", "y")
+    plan = mf.plan(shape, mesh=AbstractMesh((4, 2), ("x", "y")), spec=spec, method="kdft")
+    block = int(np.prod(plan.in_layout.block)) * 8
+    for planes in (False, True):
+        program = compile_plan(plan, mesh((4, 2)), planes=planes)
+        found = report(program)
+        assert found.counts == collectives(program) == plan.collectives
+        assert found.argument_bytes == block and found.peak_bytes >= found.argument_bytes + found.output_bytes
+        assert len(jax.tree.leaves(program.in_avals)) == 1 + planes
+        plain = json.loads(json.dumps(found.to_dict()))
+        assert plain["argument_bytes_per_device"] == block
+        assert sum(one["times"] for one in plain["collectives"]) == 2 * plan.work.hops, "both planes travel"
+    assert report(compile_plan(plan, mesh((4, 2)), donate=True)).alias_bytes > 0
+    backwards = Mesh(mesh((4, 2)).devices[::-1], ("x", "y"))
+    moved = compile_plan(dataclasses.replace(plan, mesh=mesh((4, 2))), backwards)
+    assert moved.input_shardings[0][0].mesh == backwards, "a plan of other devices is compiled for these"
+    assert not executed(program_of(program))[0].instruction.cycles, "a CPU prices nothing"
+    with pytest.raises(ValueError, match="the plan is for"):
+        compile_plan(plan, mesh((2, 4)))
+
+
+def test_the_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches JAX's own error, which names no remedy of ours."""
+    monkeypatch.setattr("meshfft.inspect.aot.installed", lambda module: False)
+    with pytest.raises(ValueError, match=re.escape('pip install "meshfft[tpu]"')):
+        devices_of("v3:2x2")

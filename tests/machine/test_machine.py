@@ -1,0 +1,258 @@
+"""Chips, topologies and machines: rows that can be priced, names that mean a torus, and seconds by hand."""
+
+import dataclasses
+import math
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import AbstractMesh
+from reference import mesh
+
+import meshfft as mf
+from meshfft.layout.layout import from_spec
+from meshfft.machine.chip import MARKS, Chip, Figure
+from meshfft.machine.chips import CHIPS, CPU, GENERIC, chip_for
+from meshfft.machine.machine import EFFICIENCY, Machine
+from meshfft.machine.topology import machine_of, placed, topology
+from meshfft.machine.work import Move, Work
+from meshfft.numerics.tiers import dots
+from meshfft.operators.transform import transform_of
+from meshfft.plans.planning import ranked
+from meshfft.steps import RingDense
+from meshfft.walks.choice import find_walk
+from meshfft.walks.walk import Walk
+
+ROWS = [*CHIPS.values(), GENERIC]
+BLOCK = 8192**3 * 8 // 2048  # bytes on each of 2048 devices
+MESHES = [("v3:32x32", (2048,)), ("v3:32x32", (32, 64)), ("v3:32x32", (8, 16, 16)), ("v5p:4x4x8", (8, 16))]
+
+
+@pytest.mark.parametrize("chip", ROWS, ids=lambda chip: chip.name)
+def test_every_figure_is_positive_and_has_a_mark_and_a_source(chip: Chip) -> None:
+    """Catches a number from nowhere, a rate of zero that divides, and a tier without a rate."""
+    for name, figure in chip.figures().items():
+        assert 0 < figure.value < math.inf, name
+        assert figure.mark in MARKS and len(figure.source) > 10, name
+    assert chip.devices > 0 and chip.side > 0 and all(n > 0 for n in chip.torus)
+    assert all(chip.product_rate(tier) > 0 for tier in ("bf16", "bf16x3", "bf16x6", "float32", "float64"))
+
+
+@pytest.mark.parametrize("chip", ROWS, ids=lambda chip: chip.name)
+def test_more_terms_are_never_faster(chip: Chip) -> None:
+    """Catches tiers that changed places: a tier of more bfloat16 products cannot be the faster one."""
+    rates = [chip.product_rate(tier) for tier in ("bf16", "bf16x3", "bf16x6")]
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_a_device_finds_its_row() -> None:
+    """Catches v5e taken for v5p, whose name is the beginning of its own, and devices without a row."""
+    for chip in CHIPS.values():
+        for kind in chip.kinds:
+            assert chip_for(chip.platform, kind) is chip
+    assert chip_for("gpu", "NVIDIA H100 80GB HBM3").name == "h100"
+    assert chip_for("tpu", "TPU v99") is chip_for(None) is GENERIC
+    assert chip_for("cpu", "anything") is CPU
+
+
+@pytest.mark.parametrize(
+    ("name", "devices", "wraps"),
+    [
+        ("v3:32x32", 2048, (True, True)),
+        ("v3:32x16", 1024, (True, False)),
+        ("v2:4x4", 32, (False, False)),
+        ("v5e:16x4", 64, (True, False)),
+        ("v5p:4x8x6", 192, (True, True, False)),
+        ("v4:2x2x4", 32, (False, False, True)),
+        ("tpu7x:24x16x24", 18432, (True, True, True)),
+    ],
+)
+def test_names_mean_a_torus(name: str, devices: int, wraps: tuple[bool, ...]) -> None:
+    """Catches ends joined that are not, cores not counted, and a slice turned on its side that is refused."""
+    found = topology(name)
+    assert found.torus is not None
+    assert (found.devices, found.torus.wraps, found.torus.size) == (devices, wraps, devices)
+
+
+def test_machines_without_a_torus_are_so_many_devices() -> None:
+    """Catches a network made up for devices that all reach each other."""
+    found = topology("h100:8")
+    assert (found.devices, found.torus) == (8, None) and placed(found, (2, 4), ("x", "y")).network is None
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("v9:4x4", "begin with one of cpu, v2, v3"),
+        ("", "begin with one of"),
+        ("v3", "has no shape: give chips along each axis, as v3:32x32"),
+        ("v3:4xx4", "has no shape"),
+        ("v3:0x4", "has no shape"),
+        ("v3:-4x4", "has no shape"),
+        ("v3:4x4x4", "has 3 axes, v3 has 2: v3:32x32"),
+        ("v3:64x16", "beyond the largest v3: v3:32x32"),
+        ("h100:2x4", "form no torus: give their number, as h100:8"),
+    ],
+)
+def test_bad_names_are_refused_with_the_remedy(name: str, words: str) -> None:
+    """Catches a torus that is not built, and a message that does not say what is."""
+    with pytest.raises(ValueError, match=words):
+        topology(name)
+
+
+def test_meshes_and_orders_that_do_not_fit_are_refused() -> None:
+    """Catches devices left over, or invented."""
+    with pytest.raises(ValueError, match="mesh has 16 devices, v3:4x4 has 32: use all of them"):
+        placed(topology("v3:4x4"), (16,), ("x",))
+    with pytest.raises(ValueError, match="'best' is unknown: use one of ring, jax"):
+        placed(topology("v3:4x4"), (32,), ("x",), "best")
+
+
+def test_seconds_add_up() -> None:
+    """Catches a resource left out, passes counted twice, and fed bytes that are added instead of hidden."""
+    work = Work(8 * 10**9, "float32", 10**9, 10**8, fed_bytes=10**7, sent_bytes=10**6, hops=3, all_to_alls=1)
+    spent, chip = Machine(CPU).seconds(work), CPU
+    assert spent.products == work.matrix_flops / chip.product_rate("float32")
+    assert spent.vector == work.vector_flops / chip.vector.value
+    assert spent.memory == work.memory_bytes / chip.memory.value
+    starts = 3 + 1 + 3 + 1  # hops, the all-to-all, and with products a second plane for each hop, and each product
+    assert spent.links == pytest.approx(work.sent_bytes / chip.link.value + starts * chip.hop.value)
+    assert spent.total == pytest.approx(sum(spent[:4])) == Machine(CPU).price(work)
+    fed = dataclasses.replace(work, fed_bytes=10**11)
+    assert Machine(CPU).seconds(fed).products == fed.fed_bytes / chip.memory.value
+
+
+@pytest.mark.parametrize("parts", [1, 2, 8])
+@pytest.mark.parametrize("blocks", [1, 1000])
+def test_parts_overlap_all_but_the_first(parts: int, blocks: int) -> None:
+    """Catches links hidden under work that has not begun, in a machine that sends while it computes."""
+    machine = placed(topology("v3:4x4"), (32,), ("x",))
+    work = Work(10**12, "bf16", moves=(Move("ring", ("x",), blocks * 10**6, 31),), parts=parts)
+    spent = machine.seconds(work)
+    compute = spent.products + spent.vector + spent.memory
+    assert spent.total == pytest.approx(compute / parts + max(compute * (1 - 1 / parts), spent.links))
+    assert max(compute, spent.links) <= spent.total * (1 + 1e-9) <= (compute + spent.links) * (1 + 1e-6)
+
+
+def test_moves_cost_what_the_torus_says() -> None:
+    """Catches a link's rate or the efficiency misapplied: closed forms of 8192^3 complex64 on a pod of v3.
+
+    All-to-all on joined rings of 32 chips of two devices: 32/8 blocks of a chip over every link, so 8 of a device. One
+    ring through all devices, chip by chip, puts one block on a link.
+    """
+    machine = placed(topology("v3:32x32"), (2048,), ("x",))
+    exchanged = machine.move_seconds(Move("all-to-all", ("x",), BLOCK, 1))
+    assert exchanged == pytest.approx(0.2095 / EFFICIENCY, rel=1e-3)
+    hop = machine.move_seconds(Move("ring", ("x",), BLOCK, 1))
+    assert hop == pytest.approx(BLOCK / 82e9, rel=1e-3)
+    assert machine.move_seconds(Move("ring", ("x",), BLOCK, 7)) == pytest.approx(7 * hop)
+    alone = Machine(CHIPS["h100"]).move_seconds(Move("all-to-all", ("x",), BLOCK, 2))
+    assert alone == pytest.approx(2 * (BLOCK / 450e9 + 2e-6))
+
+
+@pytest.mark.parametrize(("name", "sizes"), MESHES)
+@pytest.mark.parametrize("order", ["ring", "jax"])
+def test_both_ways_round_cost_between_one_block_and_two(name: str, sizes: tuple[int, ...], order: str) -> None:
+    """Catches two-way hops priced as if the links were twice as many, or their blocks twice as large."""
+    axes = tuple("xyz"[: len(sizes)])
+    machine = placed(topology(name), sizes, axes, order)
+    for axis in axes:
+        one, both = (machine.move_seconds(Move(kind, (axis,), BLOCK, 1)) for kind in ("ring", "two-way ring"))
+        assert one <= both * (1 + 1e-9) and both <= 2 * one
+
+
+@pytest.mark.parametrize(("name", "sizes"), MESHES)
+def test_rings_of_neighbours_never_cost_more_than_in_jaxs_order(name: str, sizes: tuple[int, ...]) -> None:
+    """Catches an order found for other axes than it is used for: over all mesh axes, all hops of all rings."""
+    axes, costs = tuple("xyz"[: len(sizes)]), []
+    for order in ("ring", "jax"):
+        machine = placed(topology(name), sizes, axes, order)
+        moves = [Move("ring", (axis,), BLOCK, size - 1) for axis, size in zip(axes, sizes, strict=True)]
+        costs.append(sum(map(machine.move_seconds, moves)))
+    assert costs[0] <= costs[1] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("name", "sizes"), MESHES)
+def test_a_plan_never_takes_the_dearer_way_round(name: str, sizes: tuple[int, ...]) -> None:
+    """Catches a search that is not offered both, or a two-way ring that is chosen by habit."""
+    plan = mf.plan((4096,) * 3, mesh=AbstractMesh(sizes, tuple("xyz"[: len(sizes)])), topology=name, method="kdft")
+    assert any(isinstance(step, RingDense) for step in plan.walk.steps)
+    for step, layout in plan.walk.pairs:
+        if isinstance(step, RingDense):
+            ways = [dataclasses.replace(step, two_way=way) for way in (False, True)]
+            prices = [plan.machine.price(way.work(layout, 8, plan.machine.chip)) for way in ways]
+            assert prices[step.two_way] <= min(prices) * (1 + 1e-9)
+
+
+def test_virtual_devices_have_no_network() -> None:
+    """Catches a torus made up for CPU devices."""
+    machine = machine_of(mesh((2, 2, 2)))
+    assert machine.network is None and machine.chip.platform == "cpu"
+    assert machine_of(AbstractMesh((8,), ("x",))).chip is GENERIC and machine_of(None).network is None
+    assert {device.platform for device in jax.devices()} == {"cpu"}
+
+
+@pytest.mark.parametrize(
+    ("shape", "name"), [((64, 64, 48), "v5e:4x4"), ((16, 256), "h100:8"), ((4, 3, 1024), "cpu:8"), ((97,), "v5e:4x4")]
+)
+def test_ranked_meshes(shape: tuple[int, ...], name: str) -> None:
+    """Catches a factoring that leaves devices idle, cuts a dimension too finely, or comes twice or out of turn."""
+    plans = ranked(shape, name)
+    many = topology(name).devices
+    cuts = [tuple(plan.in_layout.parts) for plan in plans]
+    assert plans and all(math.prod(parts) == many for parts in cuts)
+    assert all(p <= n for parts in cuts for p, n in zip(parts, shape, strict=True))
+    costs = [(plan.fits is False, plan.seconds) for plan in plans]
+    assert costs == sorted(costs, key=lambda cost: (cost[0], cost[1] or 0))
+    assert len({tuple(sorted(zip(shape, parts, strict=True))) for parts in cuts}) == len(cuts)
+
+
+def test_ranked_tries_every_factoring_of_unlike_dimensions() -> None:
+    """Catches one that is missing, and equal dimensions taken for alike where only one is transformed."""
+    cuts = {tuple(plan.in_layout.parts) for plan in ranked((64, 128), "h100:8")}
+    assert cuts == {(8, 1), (4, 2), (2, 4), (1, 8)}
+    assert {tuple(plan.in_layout.parts) for plan in ranked((64, 64), "h100:8")} == {(8, 1), (4, 2)}
+    assert len(ranked((64, 64), "h100:8", axes=(1,))) == 4
+
+
+def test_tpus_have_no_complex128(x64: None) -> None:
+    """Catches a plan in double precision for a machine that has none, priced as if it were single."""
+    with pytest.raises(ValueError, match="no complex128: plan with dtype='complex64'"):
+        mf.plan((64, 64), topology="v3:2x2", dtype="complex128")
+    assert mf.plan((64, 64), topology="h100:8", dtype="complex128").dtype == np.complex128
+
+
+def test_ranked_refuses_what_cannot_be_laid_out() -> None:
+    """Catches an empty list, or a list of too many axes."""
+    with pytest.raises(ValueError, match=r"8 devices cannot be laid over shape \(2, 2\)"):
+        ranked((2, 2), "h100:8")
+    with pytest.raises(ValueError, match="5 dimensions: give a mesh"):
+        ranked((8,) * 5, "h100:8")
+    with pytest.raises(ValueError, match="'cooley-tukey' needs p\\^2 to divide n"):
+        ranked((97, 3), "h100:8", method="cooley-tukey")
+
+
+def test_a_plan_says_whether_it_fits() -> None:
+    """Catches a plan that promises what no device can hold: 16384^3 takes 1.1 TB on each of 32 devices of 17 GB."""
+    plan = mf.plan((16384,) * 3, mesh=AbstractMesh((32,), ("x",)), topology="v3:4x4")
+    assert plan.fits is False and "does not fit" in str(plan)
+    small = mf.plan((512,) * 3, mesh=AbstractMesh((32,), ("x",)), topology="v3:4x4")
+    assert small.fits is True and "fits" in str(small)
+    assert mf.plan((8, 8), mesh=mesh((2,))).fits is None
+
+
+def test_walks_that_fit_come_before_faster_ones() -> None:
+    """Catches a search that asks only for seconds, and one that finds nothing where nothing fits."""
+    start = from_spec((64, 64, 64), {"x": 8}, ("x",))
+    transform = transform_of((0, 1, 2), start.shape, None, False)
+    dense = dataclasses.replace(CPU, vector=Figure(1e3, "derived", "a chip on which only products are fast"))
+    block = math.prod(start.block) * 8
+
+    def found(blocks: float) -> Walk:
+        chip = dataclasses.replace(dense, capacity=Figure(blocks * block, "derived", "blocks"))
+        return find_walk(start, transform, "auto", "natural", Machine(chip), 8, dots("float32", None))
+
+    roomy, tight, none = found(100), found(5), found(1)
+    assert any(isinstance(step, RingDense) for step in roomy.steps) and roomy.work(8, dense).peak_bytes > 5 * block
+    assert tight.work(8, dense).peak_bytes <= 5 * block
+    assert none.steps == roomy.steps

@@ -1,0 +1,30 @@
+"""Numbers as text."""
+
+import pytest
+
+from meshfft.numerics.units import plain, quantity
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (200.4, 2, "200"),
+        (1234.0, 3, "1230"),
+        (99.96, 3, "100"),
+        (1.25, 3, "1.25"),
+        (0.5, 3, "0.5"),
+        (0.00352, 2, "0.0035"),
+        (2e-7, 2, "2e-07"),
+        (0.0, 2, "0"),
+        (-31.0, 2, "-31"),
+        (float("inf"), 2, "inf"),
+    ],
+)
+def test_seconds_are_no_powers_of_ten(value: float, digits: int, text: str) -> None:
+    """Catches 2e+02 s for 200 s, and digits that nobody knows."""
+    assert plain(value, digits) == text
+
+
+def test_quantities_have_prefixes_however_large() -> None:
+    """Catches a number of twenty digits before the last prefix that was thought of."""
+    assert [quantity(v, "B") for v in (512, 1.05e9, 2.0**67, 1e27)] == ["512 B", "1.05 GB", "148 EB", "1.00 RB"]

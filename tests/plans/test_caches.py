@@ -1,0 +1,44 @@
+"""Caches: every one is bounded, and what many shapes leave in them."""
+
+import contextlib
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import meshfft
+from meshfft.kernels import stockham
+from meshfft.plans import dispatch
+from meshfft.walks import choice
+
+SHAPES = 200
+
+
+def caches() -> Iterator[tuple[str, Any]]:
+    """Every function of the package that remembers its results, by name."""
+    for found in pkgutil.walk_packages(meshfft.__path__, "meshfft."):
+        with contextlib.suppress(ImportError):  # of extras that are not there
+            module = importlib.import_module(found.name)
+            for name, value in vars(module).items():
+                if hasattr(value, "cache_info") and value.__module__ == found.name:
+                    yield f"{found.name}.{name}", value
+
+
+def test_every_cache_is_bounded() -> None:
+    """Catches one without a bound: a process that goes through many shapes grows without end."""
+    kept = dict(caches())
+    assert "meshfft.plans.dispatch._program" in kept
+    assert "meshfft.spectral.fields._program" in kept
+    assert [name for name, cache in kept.items() if cache.cache_info().maxsize is None] == []
+
+
+def test_many_shapes_leave_no_more_than_the_bounds() -> None:
+    """Catches programs and tables that are kept for each of 200 shapes: tables hold as many numbers as a line."""
+    for n in range(1, SHAPES + 1):
+        dispatch._program((("xla_multiheap_size_constraint_per_heap", str(n)),))
+        stockham.table(n, 4, 4 * n, -1, np.dtype(np.complex64))
+    sizes = {cache.__name__: cache.cache_info().currsize for cache in (dispatch._program, stockham.table)}
+    assert max(sizes.values()) <= 64 < SHAPES, sizes
+    assert choice.find_walk.cache_info().maxsize is not None

@@ -1,0 +1,130 @@
+"""Where results lie: round trips that keep their sharding, out_spec=, and what a function will choose."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+from reference import dft, error, mesh, noise
+
+import meshfft as mf
+from meshfft.inspect.hlo import collectives
+
+SHAPE = (8, 16, 8)
+SPECS = [P("x", "y", "z"), P("x", "y"), P(None, "x", "y"), P("x", None, ("y", "z")), P(("x", "y"), None, "z")]
+SPECS += [P("x", ("y", "z")), P()]
+
+
+def _put(x: np.ndarray, spec: P, kind: AxisType = AxisType.Explicit) -> Any:
+    return jax.device_put(x, NamedSharding(mesh((2, 2, 2), kind), spec))
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=["auto", "explicit"])
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_a_round_trip_keeps_its_sharding(spec: P, kind: AxisType) -> None:
+    """Catches a half spectrum whose way back ends elsewhere, so that `scan`, `while_loop` and x + y refuse it."""
+    x = noise(SHAPE, "float32")
+    a = _put(x, spec, kind)
+    half = mf.rfftn(a)
+    back = mf.irfftn(half)
+    assert type(half) is type(a) and back.sharding.is_equivalent_to(a.sharding, 3)
+    assert error(half, np.fft.rfftn(x)) <= 4e-7 and error(back, x) <= 4e-7
+    assert mf.hfftn(mf.ihfftn(a)).sharding.is_equivalent_to(a.sharding, 3)
+    chosen = mf.out_spec(SHAPE, mesh=a.sharding.mesh, spec=spec, kind="rfft")
+    assert half.sharding.is_equivalent_to(NamedSharding(a.sharding.mesh, chosen), 3)
+    returned = mf.out_spec(half.shape, mesh=a.sharding.mesh, spec=chosen, kind="rfft", inverse=True)
+    assert a.sharding.is_equivalent_to(NamedSharding(a.sharding.mesh, returned), 3)
+
+
+def test_scan_carries_a_real_field() -> None:
+    """Catches a carry whose type changes, as JAX then refuses it."""
+    x = noise(SHAPE, "float32")
+    a = _put(x, P("x", "y", "z"))
+    with jax.set_mesh(a.sharding.mesh):
+        step = lambda c, _: (mf.irfftn(mf.rfftn(c)) + c, None)  # noqa: E731
+        y = jax.jit(lambda c: jax.lax.scan(step, c, length=2)[0])(a)
+    assert error(y, 4 * x) <= 1e-6
+
+
+def test_under_auto_axes_the_chosen_spec_leads_back() -> None:
+    """Catches an out_spec that differs from what the traced function does."""
+    x, spec = noise(SHAPE, "float32"), P("x", "y", "z")
+    a = _put(x, spec, AxisType.Auto)
+    over = a.sharding.mesh
+    chosen = mf.out_spec(SHAPE, mesh=over, spec=spec, kind="rfft")
+    with jax.set_mesh(over):
+        program = jax.jit(lambda v: mf.irfftn(mf.rfftn(v, spec=spec), spec=chosen)).lower(a).compile()
+    assert "all-gather" not in collectives(program)
+    assert error(program(a), x) <= 4e-7 and program(a).sharding.is_equivalent_to(a.sharding, 3)
+
+
+def test_what_cannot_be_told_can_be_asked_for() -> None:
+    """Catches the advice for meshes out of order going wrong: P(None, "y", "x") and P(None, ("x", "y")) look alike."""
+    x = noise(SHAPE, "float32")
+    a = _put(x, P(None, "y", "x"))
+    back = mf.irfftn(mf.rfftn(a), out_spec=P(None, "y", "x"))
+    assert back.sharding.is_equivalent_to(a.sharding, 3) and error(back, x) <= 4e-7
+
+
+CASES: dict[str, Any] = {
+    "fftn": (mf.fftn, lambda x: dft(x, (0, 1, 2))),
+    "rfftn": (mf.rfftn, np.fft.rfftn),
+    "dctn": (mf.dctn, None),
+    "kdftn": (mf.kdftn, lambda x: dft(x, (0, 1, 2))),
+    "ikdftn": (lambda x, out_spec: mf.ikdftn(mf.kdftn(x), out_spec=out_spec).value, lambda x: x),
+    "fftshift": (mf.fftshift, np.fft.fftshift),
+    "derivative": (lambda x, out_spec: mf.derivative(x, 0, out_spec=out_spec), None),
+    "poisson": (mf.poisson, None),
+    "convolve": (lambda x, out_spec: mf.convolve(x, x, out_spec=out_spec), None),
+    "planes": (lambda x, out_spec: mf.fftn((x, 0 * x), out_spec=out_spec).re, lambda x: dft(x, (0, 1, 2)).real),
+}
+
+
+@pytest.mark.parametrize("out_spec", [P("z", "x", "y"), P(None, "z", ("x", "y")), P(("x", "y", "z"))], ids=str)
+@pytest.mark.parametrize("name", CASES)
+def test_results_lie_as_asked(name: str, out_spec: P) -> None:
+    """Catches a function that ignores out_spec, or moves data wrongly for it."""
+    function, truth = CASES[name]
+    x = noise(SHAPE, "float32")
+    a = _put(x, P("x", "y", "z"), AxisType.Auto)
+    y = function(a, out_spec=out_spec)
+    expected = truth(x) if truth else np.asarray(function(jax.numpy.asarray(x), out_spec=None))
+    assert error(mf.gather(y), expected) <= 1e-6
+    assert y.sharding.is_equivalent_to(NamedSharding(a.sharding.mesh, out_spec), 3)
+
+
+def test_plans_and_refusals() -> None:
+    """Catches a plan without it, and an out_spec taken silently where it cannot hold."""
+    x, over = noise(SHAPE), mesh((2, 2, 2))
+    a = jax.device_put(x, NamedSharding(over, P("x", "y", "z")))
+    plan = mf.plan(SHAPE, mesh=over, spec=P("x", "y", "z"), out_spec=P("z", "y", "x"))
+    assert plan.out_layout.spec == P("z", "y", "x") and error(plan(a), dft(x, (0, 1, 2))) <= 4e-7
+    assert error(plan.inverse(plan(a)), x) <= 4e-7
+    with pytest.raises(ValueError, match="leaves the layout open"):
+        mf.fftn(a, order="any", out_spec=P("x"))
+    with pytest.raises(ValueError, match="name the same ones"):
+        mf.fftn(a, out_spec=P("x"))
+    with pytest.raises(ValueError, match="names mesh axis 'q'"):
+        mf.fftn(a, out_spec=P("q"))
+    with pytest.raises(ValueError, match="inside shard_map"):
+        jax.shard_map(
+            lambda v: mf.fftn(v, spec=P("x", "y", "z"), out_spec=P("x")),
+            mesh=over,
+            in_specs=P("x", "y", "z"),
+            out_specs=P("x"),
+        )(a)
+
+
+def test_moved_numbers_keep_their_type_and_bits() -> None:
+    """Catches integers sent through floats, which have no 2^24 + 1, and a spec forgotten under Auto axes in `jit`."""
+    x, spec, out = 2**24 + np.arange(8 * 16 * 8, dtype="int32").reshape(SHAPE), P("x", "y", "z"), P("z", "x", "y")
+    a = jax.device_put(x, NamedSharding(mesh((2, 2, 2)), spec))
+    y = mf.fftshift(a, out_spec=out)
+    assert y.dtype == np.int32 and y.sharding.is_equivalent_to(NamedSharding(a.sharding.mesh, out), 3)
+    np.testing.assert_array_equal(y, np.fft.fftshift(x))
+    with jax.set_mesh(a.sharding.mesh):
+        run = jax.jit(lambda v: mf.derivative(v, 0, spec=spec, out_spec=out))
+        found = run(a.astype("float32"))
+    assert error(found, np.asarray(mf.derivative(a.astype("float32"), 0))) <= 1e-6

@@ -1,0 +1,237 @@
+"""Plans: what they print is what happens, and the search finds the cheapest walk."""
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Callable
+from typing import Any, cast
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import AbstractMesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from reference import dft, error, mesh, noise
+
+import meshfft as mf
+from meshfft.layout.layout import Layout, from_spec
+from meshfft.machine.chips import CPU
+from meshfft.machine.machine import Machine
+from meshfft.numerics.tiers import dots
+from meshfft.operators.transform import transform_of
+from meshfft.steps import Step
+from meshfft.walks.candidates import moves
+from meshfft.walks.problem import Problem
+from meshfft.walks.search import search
+
+
+def test_a_plan_teaches() -> None:
+    """Catches a table that is too wide, or silent on layouts, bytes, hops, flops or memory."""
+    text = str(mf.plan((97, 113, 89), mesh=mesh((2, 2, 2)), spec=P("x", "y", "z"), method="kdft"))
+    assert max(map(len, text.splitlines())) <= 80
+    for word in ("97 x 113 x 89", "complex64", "x=2, y=2, z=2", "kdft", "A[X'_x, Y'_y, Z'_z]", "hops", "sent", "peak"):
+        assert word in text
+    long = str(mf.plan((4,) * 5, mesh=AbstractMesh((2, 2, 2, 2), ("rows", "columns", "planes", "time"))))
+    assert max(map(len, long.splitlines())) <= 80
+
+
+def test_plans_need_no_device_and_no_memory() -> None:
+    """Catches a plan that allocates: 8192^3 on 2048 devices that this machine does not have."""
+    plan = mf.plan((8192,) * 3, mesh=AbstractMesh((8, 16, 16), ("x", "y", "z")))
+    assert plan.in_layout.block == (1024, 512, 512) and "modelled" not in str(plan)
+    assert json.loads(json.dumps(plan.to_dict()))["mesh"] == {"x": 8, "y": 16, "z": 16}
+
+
+def test_plans_are_values() -> None:
+    """Catches a plan that cannot be a jit argument, a dictionary key, or compared."""
+    first, second = (mf.plan((8, 8), mesh=mesh((2,)), spec=P("x")) for _ in range(2))
+    assert first == second and len({first, second}) == 1
+    assert first != dataclasses.replace(first, order="any")
+
+
+def test_stages_do_the_same_one_by_one() -> None:
+    """Catches a stage that loses the layout or the factor."""
+    plan = mf.plan((6, 10, 7), mesh=mesh((2, 2, 2)), spec=P("x", "y", "z"), norm="ortho", inverse=True)
+    x = noise((6, 10, 7))
+    y = mf.shard(x, mesh((2, 2, 2)), P("x", "y", "z"))
+    for stage in plan.stages:
+        assert stage.name
+        y = stage(y)
+    np.testing.assert_allclose(y, plan(x), rtol=1e-6, atol=1e-6)
+
+
+def test_cropped_and_padded_lengths() -> None:
+    """Catches s ignored by a plan, at sizes that nothing divides, and the shapes it says."""
+    x = noise((7, 9))
+    plan = mf.plan((7, 9), mesh=mesh((2, 2)), spec=P("x", "y"), s=(11, 5))
+    assert plan.out_shape == (11, 5) and plan.out_layout.storage == (12, 6)
+    assert error(mf.gather(plan(x)), np.fft.fftn(x.astype(complex), s=(11, 5), axes=(0, 1))) <= 4e-7
+    padded = mf.plan((7, 9), mesh=mesh((2, 2)), spec=P("x", "y"), s=(11, 16))
+    assert error(mf.gather(padded.inverse(padded(x))), x) <= 4e-7
+
+
+@pytest.mark.parametrize("method", ["auto", "transpose", "cooley-tukey", "kdft"])
+def test_inverse_and_adjoint_walk_back(method: str) -> None:
+    """Catches an inverse of other steps than the forward ones, reversed."""
+    plan = mf.plan((16, 16, 16), mesh=mesh((2, 2, 2)), spec=P("x", "y", "z"), method=method)
+    back = plan.walk.adjoint()
+    assert back.start == plan.out_layout and back.end == plan.in_layout
+    assert [type(s) for s in back.steps] == [type(s) for s in reversed(plan.walk.steps)]
+    x = noise((16, 16, 16))
+    assert error(plan.adjoint(plan(x)), 16**3 * x) <= 6e-7
+
+
+def test_wrong_arrays_are_refused_before_any_work() -> None:
+    """Catches a plan that runs on another shape or sharding than it was made for."""
+    plan = mf.plan((9, 8), mesh=mesh((2, 4)), spec=P("x", "y"))
+    with pytest.raises(ValueError, match=r"shape \(9, 7\), the plan takes \(9, 8\)"):
+        plan(noise((9, 7)))
+    with pytest.raises(
+        ValueError, match=r"takes \(9, 8\) padded to \(10, 8\), .* its sizes do not divide: use mf.shard"
+    ):
+        plan(jax.numpy.zeros((9, 8)))
+    other = jax.device_put(np.zeros((10, 8), np.complex64), NamedSharding(mesh((2, 4)), P("x")))
+    with pytest.raises(ValueError, match=r"cannot be told from data: use mf.shard"):
+        plan(other)
+    with pytest.raises(ValueError, match=r"sharded as .* the plan takes .* use mf.shard"):
+        mf.plan((10, 8), mesh=mesh((2, 4)), spec=P("x", "y"))(other)
+    with pytest.raises(ValueError, match="2 axes, the array 1 dimensions: say with spec="):
+        mf.plan((8,), mesh=mesh((2, 4)))
+    with pytest.raises(ValueError, match="float64 needs 64-bit types"):
+        mf.plan((8,), dtype="float64")
+    with pytest.raises(ValueError, match="negative size"):
+        mf.plan((-1, 8))
+
+
+def test_peak_memory_is_within_a_fifth_of_the_compilers() -> None:
+    """Catches a promise of memory that the compiled program breaks."""
+    for method in ("transpose", "cooley-tukey", "kdft"):
+        plan = mf.plan((64, 64, 64), mesh=mesh((2, 2, 2)), spec=P("x", "y", "z"), method=method)
+        x = jax.ShapeDtypeStruct((64,) * 3, np.complex64, sharding=NamedSharding(mesh((2, 2, 2)), P("x", "y", "z")))
+        memory = jax.jit(plan).lower(x).compile().memory_analysis()
+        assert memory is not None
+        used = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
+        assert used <= 1.2 * plan.peak_bytes, (method, used, plan.peak_bytes)
+
+
+def _cheapest(problem: Problem) -> float:
+    """Dijkstra without a bound, as plainly as it can be said: the truth for the informed search."""
+    best = {(problem.start, frozenset[int]()): 0.0}
+    todo = set(best)
+    goals = []
+    while todo:
+        node = min(todo, key=best.__getitem__)
+        todo.remove(node)
+        layout, done = node
+        if not problem.todo(done) and (layout == problem.goal if problem.goal else layout.tail):
+            goals.append(best[node])
+            break
+        for step in moves(problem, layout, problem.todo(done)):
+            after = (step.after(layout), done.union(step.dims))
+            price = best[node] + problem.machine.price(problem.work(step, layout, problem.todo(done)))
+            if price < best.get(after, np.inf):
+                best[after] = price
+                todo.add(after)
+    return min(goals)
+
+
+def _price(start: Layout, steps: tuple[Step, ...]) -> float:
+    layouts = list(itertools.accumulate(steps, lambda layout, step: step.after(layout), initial=start))
+    return sum(Machine(CPU).price(step.work(layout, 8, CPU)) for step, layout in zip(steps, layouts, strict=False))
+
+
+@pytest.mark.parametrize("shape", [(256, 256), (64, 48, 96), (17, 13, 96), (8, 8, 8, 8)])
+@pytest.mark.parametrize("sizes", [(8,), (2, 4), (2, 2, 2), (1, 4), (2, 1, 2)])
+@pytest.mark.parametrize("method", ["auto", "transpose", "kdft"])
+@pytest.mark.parametrize("free", [False, True])
+def test_the_search_finds_the_cheapest_walk(
+    shape: tuple[int, ...], sizes: tuple[int, ...], method: str, free: bool
+) -> None:
+    """Catches a bound on what lies ahead that is not one, so that the search stops at a dearer walk."""
+    axes = dict(zip("xyz", sizes, strict=False))
+    spec = [("x", "z") if "z" in axes and len(shape) == 2 else "x", *(a for a in ("y", "z") if a in axes)][: len(shape)]
+    start = from_spec(shape, axes, spec)
+    transform = transform_of(tuple(range(len(shape))), shape, None, False)
+    problem = Problem(start, transform, method, None if free else start, False, Machine(CPU), 8, dots("float32", None))
+    steps = search(problem)
+    assert steps is not None and _price(start, steps) == pytest.approx(_cheapest(problem), rel=1e-9)
+
+
+def test_auto_is_never_dearer_than_a_method() -> None:
+    """Catches auto missing a walk that a restriction finds."""
+    for shape, sizes in (((64, 64, 64), (2, 2, 2)), ((97, 12), (4, 2)), ((4096,), (8,))):
+        plans = {m: mf.plan(shape, mesh=mesh(sizes), method=m) for m in ("auto", "kdft")}
+        auto, kdft = plans["auto"].seconds, plans["kdft"].seconds
+        assert auto is not None and kdft is not None and auto <= kdft * (1 + 1e-9)
+
+
+def test_awkward_sizes_go_another_way() -> None:
+    """Catches auto stopping where the paper's FFT cannot go: p^2 does not divide n."""
+    plan = mf.plan((12,), mesh=mesh((8,)))
+    assert error(mf.gather(plan(noise((12,)))), dft(noise((12,)), (0,))) <= 4e-7
+
+
+def test_plans_read_well_at_a_prompt() -> None:
+    """Catches a repr of nested records."""
+    assert len(repr(mf.plan((97, 113, 89), mesh=mesh((2, 2, 2))))) < 200
+
+
+def test_a_described_mesh_is_for_planning_only() -> None:
+    """Catches a crash inside the compiler where a plan without devices is run."""
+    plan = mf.plan((8, 8), mesh=AbstractMesh((2,), ("x",)))
+    with pytest.raises(ValueError, match=r"only described: plan with a jax.sharding.Mesh"):
+        plan(noise((8, 8)))
+
+
+def test_common_slips_of_the_pen_are_refused() -> None:
+    """Catches a raw traceback, or worse an answer, for what is typed wrong every day."""
+    plan, fftn, fft = cast(Any, mf.plan), cast(Any, mf.fftn), cast(Any, mf.fft)  # the types would refuse them too
+    slips: dict[str, Callable[[], Any]] = {
+        "give its spec": lambda: plan((8,), mesh=mesh((2,)), spec=NamedSharding(mesh((2,)), P("x"))),
+        "give a PartitionSpec": lambda: plan((8,), mesh=mesh((2,)), spec="x"),
+        "give a jax.sharding.Mesh": lambda: plan((8, 8), mesh=(2, 2)),
+        "shape is 16.0: give a sequence": lambda: plan(16.0),
+        "axes is True: give a sequence": lambda: fftn(np.zeros((4, 4)), axes=True),
+        r"axes is \[0.5\]": lambda: fftn(np.zeros((4, 4)), axes=[0.5]),
+        "s is 16.0": lambda: fftn(np.zeros(4), s=16.0),
+        "axis is None: give an integer": lambda: fft(np.zeros(4), axis=None),
+    }
+    for words, call in slips.items():
+        with pytest.raises(TypeError, match=words):
+            call()
+    with pytest.raises(ValueError, match="no mesh is given: pass mesh="):
+        mf.plan((8,), spec=P("x"))
+    with pytest.raises(ValueError, match="s has 3 lengths, the array 2 dimensions"):
+        mf.fftn(np.zeros((4, 4)), s=(4, 4, 4))
+    with pytest.raises(ValueError, match=r"fewer than 2\^29"):
+        mf.plan((2**29,), mesh=mesh((8,)), method="kdft")
+
+
+def test_each_stage_has_its_own_inverse() -> None:
+    """Catches a stage that divides by the points of the whole transform."""
+    plan = mf.plan((8, 8, 8), mesh=mesh((2, 4)), spec=P("x", "y"), norm="ortho")
+    y = mf.shard(noise((8, 8, 8)), mesh((2, 4)), P("x", "y"))
+    for stage in plan.stages:
+        assert error(stage.inverse(stage(y)), np.asarray(y)) <= 4e-7
+        y = stage(y)
+
+
+def test_a_plan_for_one_device_refuses_sharded_arrays() -> None:
+    """Catches a silent gather by a plan that was made without a mesh."""
+    plan = mf.plan((8, 8))
+    with pytest.raises(ValueError, match="plan with mesh="):
+        plan(mf.shard(noise((8, 8)), mesh((2,)), P("x")))
+
+
+def test_search_time_is_bounded_and_any_order_is_never_dearer() -> None:
+    """Catches a search that visits every layout of six axes, and pruning that costs more than it saves."""
+    plan = mf.plan((16,) * 6, mesh=AbstractMesh((2,) * 6, tuple("abcdef")))
+    assert plan.walk.end == plan.walk.start
+    odd = {"shape": (8, 4096, 1000), "mesh": AbstractMesh((32, 32), ("x", "y")), "spec": (None, "x", "y")}
+    for method in ("auto", "transpose"):
+        natural, free = (
+            mf.plan(**odd, s=(-1, 8, 8), axes=(0, 1, 2), method=method, order=order)  # type: ignore[arg-type]
+            for order in ("natural", "any")
+        )
+        price = [sum(map(p.machine.price, p.walk.works(8, p.machine.chip))) for p in (natural, free)]
+        assert price[1] <= price[0] * (1 + 1e-9)

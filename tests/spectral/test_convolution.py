@@ -1,0 +1,171 @@
+"""Convolutions and correlations of sharded arrays, against direct sums."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+from reference import error, mesh, noise
+
+import meshfft as mf
+from meshfft.inspect.hlo import collectives
+
+
+class Case(NamedTuple):
+    """Two arrays on a mesh, and the axes to convolve along."""
+
+    mesh: tuple[int, ...]
+    spec: P
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+    kind: AxisType
+    axes: tuple[int, ...] | None = None
+
+
+CASES = {
+    "slab": Case((8,), P("x"), (16, 9), (16, 9), AxisType.Auto),
+    "pencil": Case((2, 4), P("x", "y"), (6, 8, 7), (3, 4, 1), AxisType.Explicit),
+    "block": Case((2, 2, 2), P("x", "y", "z"), (4, 6, 10), (3, 2, 5), AxisType.Auto),
+    "some axes": Case((2, 2, 2), P("x", ("z", "y")), (6, 8, 5), (6, 5, 5), AxisType.Explicit, (2, 1)),
+    "line": Case((8,), P("x"), (24,), (7,), AxisType.Auto),
+    "one device": Case((), P(), (5, 7), (2, 7), AxisType.Auto),
+}
+
+
+def _put(x: np.ndarray, case: Case) -> Array:
+    if not case.mesh:
+        return jnp.asarray(x)
+    return jax.device_put(x, NamedSharding(mesh(case.mesh, case.kind), case.spec if x.shape == case.a else P()))
+
+
+def _truth(a: np.ndarray, b: np.ndarray, axes: tuple[int, ...], mode: str, correlates: bool) -> np.ndarray:
+    """Term by term: a moved by every position of b along the axes, times what b has there."""
+    full, sizes = a.astype(np.result_type(a, "float64")), [b.shape[d] for d in axes]
+    if mode == "same":
+        full = np.pad(full, [(b.shape[d], b.shape[d]) if d in axes else (0, 0) for d in range(a.ndim)])
+    found = np.zeros(full.shape, np.result_type(full, b))
+    for at in np.ndindex(*sizes):
+        taken = dict(zip(axes, at, strict=True))
+        index = tuple(slice(taken[d], taken[d] + 1) if d in taken else slice(None) for d in range(a.ndim))
+        term, sign = (b[index].conj(), -1) if correlates else (b[index], 1)
+        found += np.roll(full, [sign * n for n in at], axes) * term
+    if mode == "wrap":
+        return found
+    first = {d: b.shape[d] + (-(b.shape[d] // 2) if correlates else (b.shape[d] - 1) // 2) for d in axes}
+    return found[tuple(slice(first.get(d, 0), first.get(d, 0) + n) for d, n in enumerate(a.shape))]
+
+
+@pytest.mark.parametrize("name", list(CASES))
+@pytest.mark.parametrize("mode", ["wrap", "same"])
+@pytest.mark.parametrize("what", ["convolve", "correlate"])
+def test_direct_sums(name: str, mode: str, what: str) -> None:
+    """Catches a middle off by one, a wrap into it, a conjugate too many, a wrong axis, and a lost sharding."""
+    case, dtype = CASES[name], "complex64" if (mode == "wrap") == (what == "convolve") else "float32"
+    axes = case.axes or tuple(range(len(case.a)))
+    a, b = noise(case.a, dtype), noise(case.b, dtype, 1)
+    first = _put(a, case)
+    found = getattr(mf, what)(first, _put(b, case), axes=case.axes, mode=mode)
+    assert found.dtype == np.dtype(dtype) and found.sharding.is_equivalent_to(first.sharding, a.ndim)
+    assert error(found, _truth(a, b, axes, mode, what == "correlate")) <= 1e-6
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 8])
+@pytest.mark.parametrize("m", [1, 2, 3, 5, 8])
+def test_every_small_length_in_double_precision(x64: None, n: int, m: int) -> None:
+    """Catches a transform one point too short, and float32 in a phase."""
+    a, b = noise((n, 2), "float64", n), noise((min(n, m), 2), "complex128", m)
+    for mode in ("wrap", "same"):
+        for what in ("convolve", "correlate"):
+            found = getattr(mf, what)(a, b, axes=(0,), mode=mode)
+            np.testing.assert_allclose(found, _truth(a, b, (0,), mode, what == "correlate"), atol=1e-13)
+
+
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_compiled_text_has_three_walks_of_half_the_traffic(small: bool, kind: AxisType) -> None:
+    """Catches natural order, and a gather, of the spectra or of the array that is padded."""
+    case = CASES["block"]._replace(kind=kind)
+    a, b = (_put(noise(shape, "float32"), case) for shape in (case.a, case.b if small else case.a))
+    devices = mesh(case.mesh, kind)
+    plan = mf.plan(case.a, mesh=devices.abstract_mesh, spec=case.spec, kind="rfft", order="any")
+    spec = case.spec if kind == AxisType.Auto else None
+    run = jax.jit(lambda a, b: mf.convolve(a, b, spec=spec))
+    assert collectives(run.lower(a, b).compile()) == {name: 3 * count for name, count in plan.collectives.items()}
+    assert error(run(a, b), np.asarray(mf.convolve(a, b))) <= 1e-6
+
+
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_gradients_in_both(x64: None, small: bool, kind: AxisType) -> None:
+    """Catches a wrong gradient: of a function quadratic in one array, finite differences are exact."""
+    case = CASES["block"]._replace(kind=kind)
+    shapes = (case.a, case.b if small else case.a)
+    x, t = ([_put(noise(shape, "float64", seed + n), case) for n, shape in enumerate(shapes)] for seed in (0, 2))
+    spec = case.spec if kind == AxisType.Auto else None
+
+    @jax.jit
+    def loss(a: Array, b: Array) -> Array:
+        return jnp.sum(mf.correlate(a, b, mode="same", spec=spec) ** 2 * np.arange(1.0, case.a[2] + 1)[None, None])
+
+    gradients = jax.jit(jax.grad(loss, (0, 1)))(*x)
+    for place, gradient in enumerate(gradients):
+        ahead, behind = ([x[n] + float(sign * (n == place)) * t[n] for n in (0, 1)] for sign in (1, -1))
+        slope = float(jnp.sum(gradient * t[place]))
+        assert slope == pytest.approx(float(loss(*ahead) - loss(*behind)) / 2, rel=1e-10)
+
+
+def test_arrays_of_every_kind() -> None:
+    """Catches a second array that lies elsewhere, planes that come back joined, and a type that is not promoted."""
+    case = CASES["block"]
+    a, b = noise(case.a), noise(case.a, "float32", 1)
+    first, truth = _put(a, case), _truth(a, b, (0, 1, 2), "wrap", False)
+    for second in (b, b.tolist(), jax.device_put(b, jax.devices()[3]), _put(b, case)):
+        assert error(mf.convolve(first, second), truth) <= 1e-6
+    re, im = mf.convolve((_put(a.real, case), _put(a.imag, case)), b)
+    assert error(re, truth.real) <= 1e-6 and error(im, truth.imag) <= 1e-6
+    assert error(jax.jit(lambda x: mf.convolve(x, b, spec=case.spec))(first), truth) <= 1e-6
+    counts = mf.convolve(np.arange(4), np.ones(2, "int8"))
+    assert counts.dtype == np.float32 and error(counts, np.array([3, 1, 3, 5])) <= 1e-6
+
+
+def _cut(shape: tuple[int, ...], *axes: str) -> Array:
+    return jax.device_put(noise(shape), NamedSharding(mesh((2, 2, 2)), P(*(axes or "xyz"))))
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "mode": (lambda: mf.convolve(np.ones(4), np.ones(4), mode="full"), ValueError, "'full' is unknown: use 'wrap' or"),
+    "larger": (lambda: mf.convolve(np.ones(4), np.ones(5)), ValueError, "b has 5 samples along axis 0, a 4: .*at most"),
+    "empty": (lambda: mf.convolve(np.ones(4), np.ones(0)), ValueError, "b has 0 samples along axis 0"),
+    "rank": (lambda: mf.correlate(np.ones((4, 4)), np.ones(4)), ValueError, "a has shape .* as many dimensions"),
+    "other axis": (
+        lambda: mf.convolve(np.ones((4, 4)), np.ones((2, 2)), axes=(0,)),
+        ValueError,
+        "axis 1, a 4: give as",
+    ),
+    "axis twice": (lambda: mf.convolve(np.ones((4, 4)), np.ones((2, 2)), axes=(0, 0)), ValueError, "given twice"),
+    "small and cut": (
+        lambda: mf.convolve(_cut((4, 4, 4)), _cut((2, 2, 2))),
+        ValueError,
+        "b is sharded as .* give it whole",
+    ),
+    "cut otherwise": (
+        lambda: mf.convolve(_cut((4, 4, 4)), _cut((4, 4, 4), *"zyx")),
+        ValueError,
+        "a is sharded as .*, b as .*: shard them alike",
+    ),
+    "hidden": (lambda: jax.jit(mf.convolve)(_cut((4, 4, 4)), _cut((4, 4, 4))), ValueError, "pass spec="),
+}
+
+
+@pytest.mark.parametrize("case", list(REFUSED))
+def test_wrong_calls_are_refused_with_the_value_and_the_remedy(case: str) -> None:
+    """Catches a wrong call that passes, or an error that leaves the reader guessing."""
+    call, kind, words = REFUSED[case]
+    with pytest.raises(kind, match=words) as caught:
+        call()
+    assert "\n" not in str(caught.value)
