@@ -1,7 +1,7 @@
 """What lengths with a large prime cost: one device's FFT of 8191 points against one of 8192, by XLA and by the chirp.
 
-    python benchmarks/awkward.py [--length 8191] [--of 8192] [--lines 512] [--devices 8] [--rounds 15] [--rows FILE]
-    python benchmarks/awkward.py --topology v3:2x2 [--length 8191] [--of 8192] [--lines 512] [--rows FILE]
+    python -m benchmarks awkward [--length 8191] [--of 8192] [--lines 512] [--devices 8] [--rounds 15] [--rows FILE]
+    python -m benchmarks awkward --topology v3:2x2 [--length 8191] [--of 8192] [--lines 512] [--rows FILE]
 
 Lines of complex64 along the last dimension, shared out to CPU devices, which share the machine's cores. Calls go in an
 order shuffled anew every round. The table gives medians and their ratios, for each point, to XLA's FFT of the other
@@ -26,10 +26,10 @@ from jax.sharding import AxisType, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
 import meshfft as mf
-from meshfft.cli.made import circumstances
+from benchmarks.made import circumstances
+from benchmarks.measure.timing import interleaved, timer
 from meshfft.inspect.aot import devices_of, report
 from meshfft.kernels.local import fft
-from meshfft.measure.timing import interleaved, timer
 from meshfft.numerics.split_complex import in_complex
 
 

@@ -1,6 +1,6 @@
 """Opens a page in a headless Chromium, and tells what is wrong with it.
 
-    python benchmarks/browse.py report.html [--shots FOLDER]
+    python -m benchmarks browse report.html [--shots FOLDER]
 
 On a phone (375 x 812), by day and in the dark, and on a desk (1280 x 900): errors, every address it asks for but its
 own, figures without extent or lines, boxes that reach beyond the page, and text in drawings that is too small.

@@ -1,6 +1,6 @@
 """Whether the method that `auto` picks is among the fastest: ten shapes and meshes, every method that has a walk.
 
-    python benchmarks/choice.py [--rounds 9] [--only REGEX] [--steps] [--out FILE]        (a few minutes on two cores)
+    python -m benchmarks choice [--rounds 9] [--only REGEX] [--steps] [--out FILE]        (a few minutes on two cores)
 
 Eight CPU devices. Methods that find the same walk are timed as one. A round times every walk of a case once, in an
 order shuffled anew. One whose first call took over four times the fastest one's is timed that once, and one modelled at
@@ -25,9 +25,9 @@ from jax.sharding import AxisType, Mesh, NamedSharding  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import meshfft as mf  # noqa: E402
-from meshfft.cli.made import circumstances  # noqa: E402
+from benchmarks.made import circumstances  # noqa: E402
+from benchmarks.measure.timing import Timer, interleaved, timer  # noqa: E402
 from meshfft.layout.layout import Layout  # noqa: E402
-from meshfft.measure.timing import Timer, interleaved, timer  # noqa: E402
 from meshfft.walks.candidates import METHODS  # noqa: E402
 
 HOPELESS, SLOW, ENOUGH = 30.0, 4.0, 1.2  # times the best as modelled: not run; as measured: not again; near enough

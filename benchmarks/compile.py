@@ -1,4 +1,6 @@
-"""Seconds of CPU that compiling takes on 8 virtual devices: `python compile.py 64,64,64 --functions fftn,poisson`.
+"""Seconds of CPU that compiling takes on 8 virtual devices.
+
+    python -m benchmarks compile 64,64,64 --functions fftn,poisson
 
 Compare two commits by running it with each one's sources in PYTHONPATH, in turn. CPU time of the process, which a busy
 machine changes less than the clock; what is not the compiler's is Python's, tracing and lowering.

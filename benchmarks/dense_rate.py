@@ -1,6 +1,6 @@
 """How near the dense 3-D KDFT comes to the machine's matrix-product rate: 256^3 complex64 on 8 CPU devices.
 
-    python benchmarks/dense_rate.py [--only TEXT] [--rounds 5] [--rows FILE]
+    python -m benchmarks dense_rate [--only TEXT] [--rounds 5] [--rows FILE]
 
 In one run, interleaved: a float32 product of two 4096^2 matrices on all cores; the real products that a ring step
 consists of, alone, whole and in tiles; one hop of every block; taking a complex array apart and putting
@@ -27,8 +27,8 @@ from jax.sharding import AxisType, Mesh, NamedSharding  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import meshfft as mf  # noqa: E402
-from meshfft.cli.made import circumstances  # noqa: E402
-from meshfft.measure.timing import interleaved, timer  # noqa: E402
+from benchmarks.made import circumstances  # noqa: E402
+from benchmarks.measure.timing import interleaved, timer  # noqa: E402
 
 SIZE, LARGE, TILE = 256, 4096, 256
 FREE = 128 * 128  # positions of a device's block beside the contracted dimension

@@ -1,8 +1,8 @@
 """Accuracy, inverses and times of meshfft's dense transform along one dimension, as Markdown tables.
 
-    python benchmarks/dense_tables.py                        (every table, about a minute and a half on two quiet cores)
-    python benchmarks/dense_tables.py tiers phases spirals inverse regularised speed      (some of them)
-    python benchmarks/dense_tables.py --rows FILE            (and one JSON line a row, appended)
+    python -m benchmarks dense_tables                        (every table, about a minute and a half on two quiet cores)
+    python -m benchmarks dense_tables tiers phases spirals inverse regularised speed      (some of them)
+    python -m benchmarks dense_tables --rows FILE            (and one JSON line a row, appended)
 
 One device, one process. Every error is a relative L2 error against sums in NumPy's longdouble (80 bits on x86) with
 phases reduced exactly. Inputs are complex Gaussian noise from a fixed seed, rounded to the type that is tested. `speed`
@@ -23,8 +23,8 @@ import jax
 import numpy as np
 
 import meshfft as mf
-from meshfft.cli.made import circumstances
-from meshfft.measure.timing import Spread, interleaved, spread, timer
+from benchmarks.made import circumstances
+from benchmarks.measure.timing import Spread, interleaved, spread, timer
 from meshfft.numerics.tiers import TIERS
 
 try:

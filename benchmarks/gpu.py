@@ -1,7 +1,7 @@
 """One GPU, made for an NVIDIA H200: fftn beside cuFFT, 64 GiB in place, and dense products beside the matrix peak.
 
-    python benchmarks/gpu.py --rows benchmarks/results/gpu-h200.jsonl    # exit code 1 where a goal is missed
-    python benchmarks/gpu.py --small    # toy sizes on any device: shows that it runs, measures nothing
+    python -m benchmarks gpu --rows benchmarks/results/gpu-h200.jsonl    # exit code 1 where a goal is missed
+    python -m benchmarks gpu --small    # toy sizes on any device: shows that it runs, measures nothing
 
     2048^3 complex64   donated: milliseconds, and bytes at the peak
     1024^3 complex64   meshfft's program and cuFFT's 3-D plan (jnp.fft.fftn) in turns: ratio and milliseconds
@@ -28,17 +28,18 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from meshfft.cli.made import check_rows, circumstances
+from benchmarks.made import circumstances
+from benchmarks.measure.cases import Case, Task, case_of, layout_of
+from benchmarks.measure.data import mesh_of
+from benchmarks.measure.on_devices import plan_of
+from benchmarks.measure.peers import MESHFFT
+from benchmarks.measure.prepared import Prepared
+from benchmarks.measure.rows import Row, write_rows
+from benchmarks.measure.running import reason_of
+from benchmarks.measure.timing import interleaved, timer, timer_of_fresh
+from meshfft.cli.made import check_rows
 from meshfft.inspect.aot import compile_plan
 from meshfft.machine.chips import chip_for
-from meshfft.measure.cases import Case, Task, case_of, layout_of
-from meshfft.measure.data import mesh_of
-from meshfft.measure.on_devices import plan_of
-from meshfft.measure.peers import MESHFFT
-from meshfft.measure.prepared import Prepared
-from meshfft.measure.rows import Row, write_rows
-from meshfft.measure.running import reason_of
-from meshfft.measure.timing import interleaved, timer, timer_of_fresh
 from meshfft.numerics.products import PRESETS, Way, split
 from meshfft.numerics.tiers import TIERS, Dot
 

@@ -1,13 +1,13 @@
 """Out of core: an array larger than the memory that a process may take, there and back in passes over the store.
 
-    python benchmarks/out_of_core.py [--shape 512,1024,1024] [--budget 1024] [--devices 1] [--store .zarr] [--rows FILE]
+    python -m benchmarks out_of_core [--shape 512,1024,1024] [--budget 1024] [--devices 1] [--store .zarr] [--rows FILE]
 
 Makes complex64 noise plane by plane, transforms it forward and back in a budget of so many MiB, each way in a process
 of its own whose peak resident memory the system tells (all of it: Python, JAX, buffers), and compares plane by plane.
 In the same run: a plain copy of the file, read, written and put on the disk; and the round trip of a smaller array, in
 core and out of core. Files lie in the current folder meanwhile. `--rows` appends one JSON line a step.
 
-    python benchmarks/out_of_core.py --table [--shape 256,256,256] [--budget 30] [--devices 1,2,8] [--sources .npy,.h5]
+    python -m benchmarks out_of_core --table [--shape 256,256,256] [--budget 30] [--devices 1,2,8] [--sources .npy,.h5]
 
 makes another table instead: bytes and memory of the command line, by the system's counts (see traffic.py).
 """
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--rows", type=Path)
     options = parser.parse_args()
     if options.table:
-        from traffic import table, worst
+        from benchmarks.traffic import table, worst
 
         found = list(table(options.shape, options.budget, options.devices, tuple(options.sources.split(","))))
         print(f"\n{worst(found)}")
@@ -161,7 +161,7 @@ def show(row: Result) -> None:
 
 def append(path: Path, row: Result) -> None:
     """One JSON line, with what it was measured with."""
-    from meshfft.cli.made import circumstances
+    from benchmarks.made import circumstances
 
     with path.open("a") as file:
         about = circumstances(("meshfft", "jax", "jaxlib", "numpy", "tensorstore"))

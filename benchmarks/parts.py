@@ -1,6 +1,6 @@
 """What the parts of a walk cost on CPU devices: the whole, its exchanges alone, and the whole without each local FFT.
 
-    python benchmarks/parts.py [--shape 256,256,256] [--mesh 2,4] [--runs 10] [--rows FILE]
+    python -m benchmarks parts [--shape 256,256,256] [--mesh 2,4] [--runs 10] [--rows FILE]
 
 For each the median seconds of a call, and what the process took for all calls, divided by their number: seconds of its
 own on all cores, seconds of the system's, page faults. A part is what the whole takes more than the whole without it.
@@ -25,8 +25,8 @@ import numpy as np  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import meshfft as mf  # noqa: E402
-from meshfft.cli.made import circumstances  # noqa: E402
-from meshfft.measure.timing import timer  # noqa: E402
+from benchmarks.made import circumstances  # noqa: E402
+from benchmarks.measure.timing import timer  # noqa: E402
 from meshfft.steps import Exchange, LocalFFT, Step  # noqa: E402
 
 

@@ -1,6 +1,6 @@
 """What real transforms save: rfftn, irfftn and dctn of float32 against fftn of as many complex64, in one run.
 
-    python benchmarks/real.py [--size 256] [--rounds 9] [--rows FILE]
+    python -m benchmarks real [--size 256] [--rounds 9] [--rows FILE]
 
 Eight CPU devices, three meshes, calls in an order shuffled anew every round. The table gives medians, and their ratios
 to fftn on the same mesh; `--rows` appends one JSON line a transform and mesh.
@@ -22,8 +22,8 @@ from jax.sharding import AxisType  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import meshfft as mf  # noqa: E402
-from meshfft.cli.made import circumstances  # noqa: E402
-from meshfft.measure.timing import interleaved, timer  # noqa: E402
+from benchmarks.made import circumstances  # noqa: E402
+from benchmarks.measure.timing import interleaved, timer  # noqa: E402
 
 MESHES = {"slab": ((8,), P("x")), "pencil": ((2, 4), P("x", "y")), "block": ((2, 2, 2), P("x", "y", "z"))}
 

@@ -1,6 +1,6 @@
 """Two processes transform one array there and back 800 times: the same numbers every time, and no growth of memory.
 
-    python benchmarks/soak.py [--rounds 800] [--rows FILE]        (a minute on two cores)
+    python -m benchmarks soak [--rounds 800] [--rows FILE]        (a minute on two cores)
 
 Each process holds four of eight CPU devices; they talk over gloo on loopback. Every round transforms the same array
 forward and back by a plan for sizes that the mesh does not divide, writes the spectrum to a Zarr store that both share
@@ -32,14 +32,24 @@ def launch(rounds: int, rows: Path | None) -> None:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
     with tempfile.TemporaryDirectory() as folder:
-        own = [sys.executable, __file__, "--rounds", str(rounds), "--folder", folder, "--address", address]
+        own = [
+            sys.executable,
+            "-m",
+            "benchmarks.soak",
+            "--rounds",
+            str(rounds),
+            "--folder",
+            folder,
+            "--address",
+            address,
+        ]
         started = [subprocess.Popen([*own, "--process", str(i)], stdout=subprocess.PIPE) for i in range(PROCESSES)]
         told = [process.communicate()[0] for process in started]
     assert not any(process.returncode for process in started), "a process failed"
     for text in told:
         found = {
             **json.loads(text.splitlines()[-1]),
-            "command": shlex.join(["python", "benchmarks/soak.py", *sys.argv[1:]]),
+            "command": shlex.join(["python", *sys.orig_argv[1:]]),
         }
         print(f"process {found['process']}: {summary(found)}")
         if rows is not None:
@@ -129,7 +139,7 @@ def main() -> None:
         launch(given.rounds, given.rows)
         return
     found = work(given.process, given.address, given.rounds, given.folder)
-    from meshfft.cli.made import circumstances
+    from benchmarks.made import circumstances
 
     print(
         json.dumps({**found, "shape": SHAPE, "mesh": MESH, "processes": PROCESSES, **circumstances(PACKAGES)}),

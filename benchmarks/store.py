@@ -1,6 +1,6 @@
 """What a sharded store costs: written from eight devices and read back to them, against a plain copy of as many bytes.
 
-    python benchmarks/store.py [--mib 512] [--rounds 7] [--rows FILE]
+    python -m benchmarks store [--mib 512] [--rounds 7] [--rows FILE]
 
 The copy is sequential: read 8 MiB, write 8 MiB, and in the end fsync. Writing ends when the array has its name and is
 on the disk, reading when all devices have their blocks; files were just written, so all read from the page cache. Calls
@@ -28,7 +28,7 @@ import numpy as np  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import meshfft as mf  # noqa: E402
-from meshfft.cli.made import circumstances  # noqa: E402
+from benchmarks.made import circumstances  # noqa: E402
 from meshfft.files import open_array, write_array  # noqa: E402
 
 SPECS = {"slab": ((8,), P("x")), "block": ((2, 2, 2), P("x", "y", "z"))}

@@ -1,6 +1,6 @@
 """Bytes read and written and the peak of memory of `meshfft transform --memory`, against what its plan says.
 
-    python benchmarks/out_of_core.py --table --shape 256,256,256 --budget 30 --devices 1,2,8 --sources .npy,.zarr,.h5
+    python -m benchmarks out_of_core --table --shape 256,256,256 --budget 30 --devices 1,2,8 --sources .npy,.zarr,.h5
 
 Float32 noise in a file of each kind, there (to .zarr), back (to .npy), and there once more, killed in its second pass
 and resumed; each a process of its own that `/proc/PID/io` and `/proc/PID/status` are read of. Bytes are rchar and wchar

@@ -30,14 +30,9 @@ formats: grid hdf5_filters rules / positions record source / conventions labels 
 zarr: dataset / stores / metadata / reading
 files: identity picture processes reading / writing
 out_of_core: partition scratch work_folder / budget / pieces transfer / journal passes / run
-calibrate:
 profile: kinds slices / trace / breakdown running / modelled perfetto rows words / figure
-bench: floors paper rows / cases / modelled / compiled / tables / figures
-measure: cases timing / data rows / prepared / on_cores on_devices / peers / regression running words / scaling
-report: blocks content palette reading templating / drawing frames kinds projection runs / breakdowns models
-    others panels peers scaling / captions key replanned / accuracy walks / page
-cli: calibration describe devices flags memory parse rank ranks resident say / guard request show / cluster
-    info plan progress / before execute made report / job profile speed / measure transform / bench / app
+cli: describe devices flags memory parse resident say / guard request show / cluster info plan progress /
+    before execute made / job / profile transform / app
 """
 
 

@@ -11,17 +11,17 @@ import jax
 import pytest
 from typer.testing import CliRunner
 
-from meshfft.bench import cases as cases_module
-from meshfft.bench import compiled, modelled
-from meshfft.bench.cases import ALGORITHMS, FFT, KDFT, PAPER_FFT, PAPER_KDFT, Algorithm, cases
-from meshfft.bench.compiled import compiled_row
-from meshfft.bench.figures import draw_all
-from meshfft.bench.floors import PUBLISHED, exchange_seconds, floor, ring_seconds
-from meshfft.bench.modelled import known_rows, modelled_rows
-from meshfft.bench.paper import SCALINGS, ideal, slice_of
-from meshfft.bench.rows import Row, find, read_rows, write_rows
-from meshfft.bench.tables import entries, ratio_cells, table_cells
-from meshfft.cli.app import app
+from benchmarks.__main__ import app
+from benchmarks.paper import cases as cases_module
+from benchmarks.paper import compiled, modelled
+from benchmarks.paper.cases import ALGORITHMS, FFT, KDFT, PAPER_FFT, PAPER_KDFT, Algorithm, cases
+from benchmarks.paper.compiled import compiled_row
+from benchmarks.paper.figures import draw_all
+from benchmarks.paper.floors import PUBLISHED, exchange_seconds, floor, ring_seconds
+from benchmarks.paper.modelled import known_rows, modelled_rows
+from benchmarks.paper.paper import SCALINGS, ideal, slice_of
+from benchmarks.paper.rows import Row, find, read_rows, write_rows
+from benchmarks.paper.tables import entries, ratio_cells, table_cells
 from meshfft.inspect.aot import Report
 from meshfft.inspect.hlo import Spent
 from meshfft.inspect.replay import Timeline
@@ -225,7 +225,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[Row]) ->
 
 
 def call(*words: str) -> Any:
-    return CliRunner().invoke(app, ["bench", "paper", *words])
+    return CliRunner().invoke(app, ["paper", *words])
 
 
 def test_the_command_prints_writes_and_draws(command: Path) -> None:

@@ -10,8 +10,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from meshfft.measure.cases import Case
-from meshfft.measure.rows import Row, read_rows
+from benchmarks.measure.cases import Case
+from benchmarks.measure.rows import Row, read_rows
 from meshfft.numerics.tiers import TIERS
 
 SCRIPT = Path(__file__).parent.parent.parent / "benchmarks" / "gpu.py"

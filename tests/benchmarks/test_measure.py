@@ -15,11 +15,11 @@ import pytest
 from reference import dft, powers, separable
 from typer.testing import CliRunner
 
-from meshfft.cli.app import app
-from meshfft.cli.ranks import MpiRanks
-from meshfft.cli.speed import CALM
-from meshfft.measure import peers as peers_module
-from meshfft.measure.cases import (
+from benchmarks.__main__ import app
+from benchmarks.cli.ranks import MpiRanks
+from benchmarks.cli.speed import CALM
+from benchmarks.measure import peers as peers_module
+from benchmarks.measure.cases import (
     POINTS,
     Case,
     Layout,
@@ -29,12 +29,12 @@ from meshfft.measure.cases import (
     layout_of,
     usual_meshes,
 )
-from meshfft.measure.data import Data, noise, sampled, transformed
-from meshfft.measure.peers import MESHFFT, PEERS, names_for, prepare
-from meshfft.measure.prepared import Place, Prepared
-from meshfft.measure.rows import Row, read_rows, write_rows
-from meshfft.measure.running import measured, needed_bytes, packages, steps
-from meshfft.measure.words import HEADS, cells, fastest_peer, notes
+from benchmarks.measure.data import Data, noise, sampled, transformed
+from benchmarks.measure.peers import MESHFFT, PEERS, names_for, prepare
+from benchmarks.measure.prepared import Place, Prepared
+from benchmarks.measure.rows import Row, read_rows, write_rows
+from benchmarks.measure.running import measured, needed_bytes, packages, steps
+from benchmarks.measure.words import HEADS, cells, fastest_peer, notes
 
 ISSUE = {"jnp-sharded", "jnp", "scipy", "fftw", "mkl", "jaxdecomp", "mpi4py-fft", "finufft"}
 SHAPE = (8, 4, 12)
@@ -68,7 +68,7 @@ def row(peer: str = MESHFFT, seconds: tuple[float, ...] = (1.0,), absent: str = 
 
 FACTS = {
     "device": "cpu", "cpu": "a processor with a name of some length", "cores": 2, "load_before": 0.25,
-    "versions": {"jax": "1"}, "command": "meshfft bench fft",
+    "versions": {"jax": "1"}, "command": "python -m benchmarks fft",
 }  # fmt: skip
 
 
@@ -177,7 +177,7 @@ def test_what_fails_is_a_row_and_the_others_go_on(monkeypatch: pytest.MonkeyPatc
             raise errors[case.peer]
         return Prepared(lambda: float(len(case.peer)), 0.5, MappingProxyType({"extra": case.peer}))
 
-    monkeypatch.setattr("meshfft.measure.running.prepare", ready)
+    monkeypatch.setattr("benchmarks.measure.running.prepare", ready)
     cases = [case_of(Task((4,)), name) for name in ("jnp", "scipy", "mkl", MESHFFT, "fftw")]
     told: list[str] = []
     found = measured(cases, 3, place, {"a": 1}, told.append)
@@ -227,7 +227,7 @@ def test_the_table_s_numbers() -> None:
 
 
 def call(*words: str) -> Any:
-    return CliRunner().invoke(app, ["bench", *words])
+    return CliRunner().invoke(app, [*words])
 
 
 def test_the_command_measures_prints_and_writes(work: Path) -> None:
@@ -272,6 +272,8 @@ def test_the_command_prints_one_object(work: Path) -> None:
         (("fft", "8,8", "--rounds", "0"), "--rounds 0"),
         (("fft", "8,8", "--rows", "no/rows.jsonl"), "no is not a folder"),
         (("fft", "7", "--mesh", "8", "--method", "cooley-tukey"), "cooley-tukey"),
+        (("fft", "9" * 99), "the shape '999"),
+        (("fft", "8,8", "--rounds", "9" * 99), "--rounds 999"),
         (("dense", "8,8", "--samples", "8"), "--samples 8"),
         (("dense", "8,8", "--samples", "8,no"), "--samples '8,no'"),
         (("dense", "8,8", "--peers", "scipy"), "--peers 'scipy'"),
@@ -280,7 +282,7 @@ def test_the_command_prints_one_object(work: Path) -> None:
 )
 def test_refusals_come_before_the_work(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str) -> None:
     """Catches minutes of work for nothing, a traceback, and a refusal that does not name what is wrong."""
-    monkeypatch.setattr("meshfft.cli.speed.run", lambda *_: pytest.fail("it worked"))
+    monkeypatch.setattr("benchmarks.cli.speed.run", lambda *_: pytest.fail("it worked"))
     result = call(*words)
     assert result.exit_code == 2 and result.stderr.count("\n") == 1 and said in result.stderr, result.stderr
 
@@ -293,7 +295,7 @@ def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert needed_bytes([own, sharded]) == 64 * 10**4 + 4 * 80_000 + 16 * 80_000
     assert needed_bytes([case_of(Task((10, 4), samples=(5, 8)), MESHFFT)]) == 64 * 80 + 4 * 640
     monkeypatch.setattr("meshfft.cli.memory.available_bytes", lambda: 10**6)
-    monkeypatch.setattr("meshfft.measure.running.measured", lambda *_: pytest.fail("it worked"))
+    monkeypatch.setattr("benchmarks.measure.running.measured", lambda *_: pytest.fail("it worked"))
     result = call("fft", "64,64,64")
     assert result.exit_code == 2 and "0.001 GB are free" in result.stderr and result.stderr.count("\n") == 1
 
@@ -354,7 +356,7 @@ def test_ranks_are_asked_and_what_ends_them_is_told(work: Path, monkeypatch: pyt
 
 def test_ranks_that_cannot_be_started_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a run that ends because there is no MPI."""
-    monkeypatch.setattr("meshfft.cli.ranks.shutil.which", lambda name: None)
+    monkeypatch.setattr("benchmarks.cli.ranks.shutil.which", lambda name: None)
     task = Task((4, 4))
     with MpiRanks() as ranks, pytest.raises(RuntimeError, match="mpirun is not installed"):
         ranks.prepare(case_of(task, "mpi4py-fft", layout_of((2,), 2), method=peers_module.SLAB), Data(task, 1))

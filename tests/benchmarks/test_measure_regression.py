@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from meshfft.cli.app import app
-from meshfft.cli.speed import CALM
-from meshfft.measure.cases import Case, Task, case_of, layout_of
-from meshfft.measure.peers import MESHFFT
-from meshfft.measure.regression import changes, to_measure, unlike, worse
-from meshfft.measure.rows import Row, read_rows, write_rows
+from benchmarks.__main__ import app
+from benchmarks.cli.speed import CALM
+from benchmarks.measure.cases import Case, Task, case_of, layout_of
+from benchmarks.measure.peers import MESHFFT
+from benchmarks.measure.regression import changes, to_measure, unlike, worse
+from benchmarks.measure.rows import Row, read_rows, write_rows
 
 FACTS = {"device": "cpu", "cpu": "a processor", "cores": 2, "load_before": 0.25}
 TASK = Task((256, 256, 256))
@@ -76,7 +76,7 @@ def test_a_case_that_is_absent_now_is_worse() -> None:
 
 def test_what_was_measured_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches cases that were absent, are twice in the file, or whose peer is not here, and rows without a ratio."""
-    monkeypatch.setattr("meshfft.measure.peers.installed", lambda module: module != "mkl_fft")
+    monkeypatch.setattr("benchmarks.measure.peers.installed", lambda module: module != "mkl_fft")
     mkl, fftw = case_of(TASK, "mkl"), case_of(TASK, "fftw", method="threads")
     before = [*BEFORE, BEFORE[0], row(mkl, 1.0), row(fftw, absent="not here"), row(case_of(TASK, "unknown"), 1.0)]
     assert to_measure(before) == [one.case for one in BEFORE]
@@ -85,7 +85,7 @@ def test_what_was_measured_is_measured_again(monkeypatch: pytest.MonkeyPatch) ->
     for rows, said in (
         ([row(own(), absent="why"), row(JNP, 1.0)], "no seconds of meshfft"),
         ([row(own(), 1.0), row(mkl, 1.0)], "install one of mkl"),
-        ([row(own(), 1.0)], "measure some by meshfft bench"),
+        ([row(own(), 1.0)], "measure some, with baselines"),
     ):
         with pytest.raises(ValueError, match=said):
             to_measure(rows)
@@ -110,13 +110,13 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[Case
         def measured(cases: Sequence[Case], *_: Any) -> list[Row]:
             return [row(case, seconds[case]) for case in cases]
 
-        monkeypatch.setattr("meshfft.measure.running.measured", measured)
+        monkeypatch.setattr("benchmarks.measure.running.measured", measured)
 
     return set_seconds
 
 
 def call(*words: str) -> Any:
-    return CliRunner().invoke(app, ["bench", "guard", *words])
+    return CliRunner().invoke(app, ["guard", *words])
 
 
 def test_the_command_passes_and_fails(fake: Callable[[dict[Case, float]], None], tmp_path: Path) -> None:

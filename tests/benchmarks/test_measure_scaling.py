@@ -10,11 +10,11 @@ import jax
 import pytest
 from typer.testing import CliRunner
 
-from meshfft.cli.app import app
-from meshfft.cli.speed import CALM
-from meshfft.measure.cases import Case, Task, case_of, layout_of
-from meshfft.measure.rows import Row, read_rows
-from meshfft.measure.scaling import Point, best_layout, fastest, grown, points, points_of, sharing
+from benchmarks.__main__ import app
+from benchmarks.cli.speed import CALM
+from benchmarks.measure.cases import Case, Task, case_of, layout_of
+from benchmarks.measure.rows import Row, read_rows
+from benchmarks.measure.scaling import Point, best_layout, fastest, grown, points, points_of, sharing
 
 FACTS = {"device": "cpu", "cpu": "a processor", "cores": 2, "load_before": 0.25}
 
@@ -107,12 +107,12 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def measured(cases: Sequence[Case], *_: Any) -> list[Row]:
         return [Row(case, (8.0 / case.devices,), 1e-7, "", FACTS) for case in cases]
 
-    monkeypatch.setattr("meshfft.measure.running.measured", measured)
+    monkeypatch.setattr("benchmarks.measure.running.measured", measured)
     return tmp_path
 
 
 def call(*words: str) -> Any:
-    return CliRunner().invoke(app, ["bench", "scaling", *words])
+    return CliRunner().invoke(app, ["scaling", *words])
 
 
 def test_the_command_prints_and_writes(fake: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from meshfft.measure.timing import SLOW, THIN, interleaved, spread, thinned, timer, timer_of_fresh
+from benchmarks.measure.timing import SLOW, THIN, interleaved, spread, thinned, timer, timer_of_fresh
 
 
 def recorders(names: str, heard: list[str]) -> list[Callable[[], float]]:
@@ -75,8 +75,8 @@ def test_a_timer_waits_for_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
         events.append("clock")
         return next(ticks)
 
-    monkeypatch.setattr("meshfft.measure.timing.time.perf_counter", clock)
-    monkeypatch.setattr("meshfft.measure.timing.jax.block_until_ready", lambda value: events.append(value))
+    monkeypatch.setattr("benchmarks.measure.timing.time.perf_counter", clock)
+    monkeypatch.setattr("benchmarks.measure.timing.jax.block_until_ready", lambda value: events.append(value))
     assert timer(lambda: "result")() == 2.5
     assert events == ["clock", "result", "clock"]
 

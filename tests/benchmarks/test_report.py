@@ -19,18 +19,18 @@ from report_rows import case, choices, everything, lines, others, paper, peers, 
 from typer.testing import CliRunner
 
 import meshfft as mf
-from meshfft.cli.app import app
-from meshfft.report import breakdowns
-from meshfft.report import peers as peers_section
-from meshfft.report import scaling as scaling_section
-from meshfft.report.accuracy import promised
-from meshfft.report.drawing import nice, spaced
-from meshfft.report.kinds import sort
-from meshfft.report.page import page, sections
-from meshfft.report.palette import DEVICES, device_colours, ink_on
-from meshfft.report.reading import read
-from meshfft.report.replanned import described, plan_of_rows
-from meshfft.report.runs import Run, runs_of
+from benchmarks.__main__ import app
+from benchmarks.report import breakdowns
+from benchmarks.report import peers as peers_section
+from benchmarks.report import scaling as scaling_section
+from benchmarks.report.accuracy import promised
+from benchmarks.report.drawing import nice, spaced
+from benchmarks.report.kinds import sort
+from benchmarks.report.page import page, sections
+from benchmarks.report.palette import DEVICES, device_colours, ink_on
+from benchmarks.report.reading import read
+from benchmarks.report.replanned import described, plan_of_rows
+from benchmarks.report.runs import Run, runs_of
 
 Figure = pytest.importorskip("matplotlib.figure").Figure
 pytest.importorskip("jinja2")

@@ -12,15 +12,15 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 from strategies import Case, cases
 
 import meshfft as mf
+from benchmarks.report import walks
+from benchmarks.report.blocks import Box, count_of, held, moved, number, received, ring
+from benchmarks.report.captions import caption
+from benchmarks.report.frames import Frame, frames
+from benchmarks.report.panels import HEIGHT, WIDTH, Scene, involved, near_view, panel_of, scene_of, whole_view
+from benchmarks.report.projection import NONE, Point, View
 from meshfft.collectives.ring import handed_on
 from meshfft.layout.layout import Layout, from_spec
 from meshfft.plans.primitive import bind
-from meshfft.report import walks
-from meshfft.report.blocks import Box, count_of, held, moved, number, received, ring
-from meshfft.report.captions import caption
-from meshfft.report.frames import Frame, frames
-from meshfft.report.panels import HEIGHT, WIDTH, Scene, involved, near_view, panel_of, scene_of, whole_view
-from meshfft.report.projection import NONE, Point, View
 from meshfft.steps import Swap
 
 pytest.importorskip("matplotlib")

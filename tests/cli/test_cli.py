@@ -708,12 +708,6 @@ ABSURD = [
     (["profile", "8,8", "--mesh", "2", "--runs", MANY], "--runs 999"),
     (["plan", "8,8", "--mesh", MANY], "--mesh '999"),
     (["plan", "8" + ",8" * 40, "--mesh", "2"], "the shape '8,8"),
-    (["report", "--plan", MANY, "--mesh", "2"], "--plan '999"),
-    (["bench", "fft", MANY, "--peers", "none"], "the shape '999"),
-    (["bench", "fft", "8,8", "--rounds", MANY], "--rounds 999"),
-    (["bench", "dense", "8,8", "--samples", f"{MANY},8"], "--samples '999"),
-    (["bench", "scaling", "8,8", "--devices", MANY], "--devices '999"),
-    (["bench", "guard", "rows", "--factor", "inf"], "--factor inf"),
 ]
 
 
@@ -737,10 +731,6 @@ def test_absurd_numbers_are_refused_by_name(words: list[str], line: str) -> None
 def test_more_devices_than_one_process_can_have(work: Path) -> None:
     """Catches a command that hangs as it starts a million devices; in a process where JAX has not begun."""
     np.save("a.npy", values())
-    for words in (
-        ("transform", "a.npy", "b.npy", "--mesh", "1000000"),
-        ("bench", "scaling", "8,8", "--devices", "1,999"),
-    ):
-        ended = python("-m", "meshfft.cli.app", *words)
-        assert ended.returncode == 2 and "one process, which can have 256 virtual ones at most" in ended.stderr, ended
+    ended = python("-m", "meshfft.cli.app", "transform", "a.npy", "b.npy", "--mesh", "1000000")
+    assert ended.returncode == 2 and "one process, which can have 256 virtual ones at most" in ended.stderr, ended
     assert os.listdir(work) == ["a.npy"]

@@ -6,11 +6,9 @@ from typing import Annotated
 
 import typer
 
-from .bench import bench
 from .info import info, version_of
 from .plan import plan
 from .profile import profile
-from .report import report
 from .say import ended, occupy, say, warn
 from .transform import transform
 
@@ -23,9 +21,7 @@ app = typer.Typer(
 app.command()(transform)
 app.command()(plan)
 app.command()(profile)
-app.command()(report)
 app.command()(info)
-app.add_typer(bench, name="bench")
 
 
 def main() -> None:

@@ -3,41 +3,27 @@
 import platform
 from collections import Counter
 from importlib import metadata
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from ..extras import EXTRAS, installed
-from ..numerics.units import plain
 from . import flags
-from .calibration import calibrate_here, stored_chip
 from .guard import guarded
 from .memory import available_bytes
-from .say import say
-from .show import print_columns, print_facts, print_json
+from .show import print_facts, print_json
 
 PACKAGES = ("meshfft", "jax", "jaxlib", "numpy")
 
 
 @guarded
 def info(
-    calibrate: Annotated[bool, typer.Option("--calibrate", help="Measure this machine's CPU first: seconds.")] = False,
     as_json: flags.Json = False,
 ) -> None:
-    """Show versions, devices, free memory, installed extras, and the rates by which plans are priced here.
-
-    With --calibrate, the rates of 8 CPU devices are measured while nothing else should run, and kept for later plans.
-    """
-    parts = calibrate_here() if calibrate else []
+    """Show versions, devices, free memory, installed extras, and the rates by which plans are priced here."""
     record = collect()
     if as_json:
-        print_json({**record, "calibration": parts} if parts else record)
+        print_json(record)
         return
     print_facts(_lines(record))
-    if parts:
-        rows = [[one["part"], plain(one["measured_s"]), plain(one["fitted_s"])] for one in parts]
-        say()
-        print_columns(["part", "measured s", "fitted s"], rows)
 
 
 def collect() -> dict[str, Any]:
@@ -64,13 +50,11 @@ def version_of(package: str) -> str:
 
 
 def _rates(device: Any) -> dict[str, Any]:
-    """The row for a device: the one measured here, or the one that comes with meshfft."""
+    """The row for a device."""
     from ..machine.chips import chip_for
 
-    own = stored_chip() if device.platform == "cpu" else None
-    chip = own or chip_for(device.platform, device.device_kind)
-    figures = {name: figure._asdict() for name, figure in chip.figures().items()}
-    return {"chip": chip.name, "calibrated": own is not None, "figures": figures}
+    chip = chip_for(device.platform, device.device_kind)
+    return {"chip": chip.name, "figures": {name: figure._asdict() for name, figure in chip.figures().items()}}
 
 
 def _lines(record: dict[str, Any]) -> dict[str, str]:
@@ -82,8 +66,7 @@ def _lines(record: dict[str, Any]) -> dict[str, str]:
 
 def _rate_lines(rates: dict[str, Any]) -> dict[str, str]:
     """One line a figure, with its mark, and each source once."""
-    origin = "calibrated on this machine" if rates["calibrated"] else "as built in"
-    lines = {f"{rates['chip']} rates": f"{origin}, of one device"}
+    lines = {f"{rates['chip']} rates": "of one device"}
     lines |= {name: f"{figure['value']:.3g} ({figure['mark']})" for name, figure in rates["figures"].items()}
     return lines | {"sources": "; ".join(dict.fromkeys(figure["source"] for figure in rates["figures"].values()))}
 

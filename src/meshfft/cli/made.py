@@ -1,16 +1,7 @@
-"""Rows: what they were made by, under which circumstances, and whether their file can be written."""
+"""Rows: the versions and the commit they were made by, and whether their file can be written."""
 
-import contextlib
-import os
-import platform
-import re
-import shlex
 import subprocess
-import sys
-import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ..errors import check
 from .info import version_of
@@ -18,43 +9,8 @@ from .info import version_of
 
 def made_by(*packages: str) -> dict[str, str]:
     """Versions of meshfft, JAX and further packages, and where this runs from a source tree its commit."""
-    return {**{name: version_of(name) for name in ("meshfft", "jax", *packages)}, **_commit()}
-
-
-def circumstances(packages: Sequence[str]) -> dict[str, Any]:
-    """What goes into every row that was measured: versions, commit, machine, how busy it is, date, and the command."""
-    import jax
-
-    return {
-        "versions": {package: version_of(package) for package in packages},
-        "device": jax.devices()[0].device_kind,
-        "cpu": cpu_model(),
-        "cores": cores(),
-        "load_before": os.getloadavg()[0],
-        "date": time.strftime("%Y-%m-%d"),
-        "commit": _commit().get("commit", "unknown"),
-        "command": command(),
-    }
-
-
-def command() -> str:
-    """What is being run, as one would type it in a clone."""
-    script = Path(sys.argv[0]).resolve()
-    program = ["python", f"benchmarks/{script.name}"] if script.parent.name == "benchmarks" else ["meshfft"]
-    return shlex.join([*program, *sys.argv[1:]])
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def cpu_model() -> str:
-    """What the machine's processor is called."""
-    with contextlib.suppress(OSError):
-        if found := re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text()):
-            return found[1]
-    return platform.processor() or platform.machine()
+    found = {name: version_of(name) for name in ("meshfft", "jax", *packages)}
+    return {**found, "commit": commit()} if commit() else found
 
 
 def check_rows(rows: Path) -> None:
@@ -68,12 +24,13 @@ def check_rows(rows: Path) -> None:
     check(not rows.is_dir(), f"{rows} is a folder: name a file for the rows", IsADirectoryError)
 
 
-def _commit() -> dict[str, str]:
+def commit() -> str:
+    """The commit of the source tree that this runs from; empty where it runs from none."""
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
-        return {}
+        return ""
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
-        return {"commit": subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()}
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
-        return {}
+        return ""

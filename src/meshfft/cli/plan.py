@@ -77,15 +77,10 @@ def _show(best: Any, others: Sequence[Any], made: dict[str, Any] | None, as_json
 
 
 def _machine(topology: str | None) -> Any:
-    """The machine of a name; this machine's CPU with the rates measured here, where there are some."""
+    """The machine of a name."""
     from ..machine.topology import topology as named
-    from .calibration import stored_chip
 
-    if topology is None:
-        return None
-    found = named(topology)
-    stored = stored_chip() if found.chip.name == "cpu" else None
-    return found if stored is None else found._replace(chip=stored)
+    return None if topology is None else named(topology)
 
 
 def _candidates(

@@ -86,8 +86,9 @@ def _gpu(
     )
 
 
-def _cpu(product: float, vector: float, memory: float, link: float, hop: float, mark: str, source: str) -> Chip:
-    """A virtual CPU device; `product` is its float32 rate."""
+def _cpu(product: float, vector: float, memory: float, link: float, hop: float, source: str) -> Chip:
+    """A virtual CPU device; `product` is its measured float32 rate."""
+    mark = "measured"
     passes = {tier: 2 if tier == "float64" else row.passes for tier, row in TIERS.items()}
     return Chip(
         "cpu",
@@ -103,18 +104,13 @@ def _cpu(product: float, vector: float, memory: float, link: float, hop: float, 
     )
 
 
-def calibrated(product: float, vector: float, memory: float, link: float, hop: float, source: str) -> Chip:
-    """The row of a CPU whose rates were measured (see `meshfft info --calibrate`)."""
-    return _cpu(product, vector, memory, link, hop, "measured", source)
-
-
 GIB = 2**30
 PARTS = (
     "one of 8 devices sharing 2 cores of an EPYC 9004, fitted to parts of a 256^3 complex64 transform: copy 0.008 s, "
     "XLA's FFT along the last axis 0.020 s, the last two 0.045 s, the first 0.11 s, by columns along the first 0.04 s, "
     "one dense product 0.19 s, all_to_all 0.04 s"
 )
-CPU = _cpu(2.3e10, 6.7e9, 4.2e9, 1.7e9, 2e-5, "measured", PARTS)
+CPU = _cpu(2.3e10, 6.7e9, 4.2e9, 1.7e9, 2e-5, PARTS)
 ORDER = "order of magnitude of a current accelerator"
 GENERIC = Chip(
     "generic",

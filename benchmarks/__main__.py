@@ -1,0 +1,47 @@
+"""`python -m benchmarks`: every command of this package."""
+
+import runpy
+import sys
+
+import typer
+
+from benchmarks.cli.measure import dense, fft, guard, scaling
+from benchmarks.cli.paper import paper
+from benchmarks.cli.report import report
+
+# Modules with a command line of their own, imported only when asked for: each says to JAX what devices it wants.
+SCRIPTS = {
+    "awkward": "A length with a large prime against a power of two.",
+    "browse": "Open a page of `report` in a headless Chromium.",
+    "choice": "The method that `auto` picks against every other.",
+    "compile": "Seconds of CPU that compiling takes.",
+    "dense_rate": "The dense 3-D transform against one large matrix product.",
+    "dense_tables": "The tables of docs/dense.md.",
+    "gpu": "One GPU: beside cuFFT, in place, and dense products.",
+    "out_of_core": "Passes over the disk: memory, seconds, error.",
+    "parts": "What the steps of a walk take of the cores.",
+    "real": "What rfftn, irfftn and dctn save against fftn.",
+    "soak": "Two processes, 800 transforms there and back.",
+    "store": "A sharded store against a plain copy.",
+}
+app = typer.Typer(
+    help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+)
+for command in (fft, dense, scaling, guard, paper, report):
+    app.command()(command)
+
+
+def _script(name: str) -> None:
+    def run(context: typer.Context) -> None:
+        sys.argv[1:] = context.args
+        runpy.run_module(f"benchmarks.{name}", run_name="__main__", alter_sys=True)
+
+    passed_on = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+    app.command(name, help=SCRIPTS[name], context_settings=passed_on)(run)
+
+
+for name in SCRIPTS:
+    _script(name)
+
+if __name__ == "__main__":
+    app(prog_name="python -m benchmarks")

@@ -1,0 +1,194 @@
+"""`python -m benchmarks fft` and its kin: measured here and now, meshfft beside its peers."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from meshfft.cli import flags, parse
+from meshfft.cli.guard import guarded
+from meshfft.cli.say import say
+from meshfft.cli.show import print_columns, print_json
+from meshfft.errors import check
+
+from . import speed
+
+
+@guarded
+def fft(
+    shape: Annotated[str, typer.Argument(metavar="N,N,...", help="Sizes of the array: 256,256,256.")],
+    mesh: speed.Meshes = None,
+    kind: flags.Kind = "fft",
+    dtype: speed.Dtype = None,
+    method: speed.Methods = "auto",
+    order: speed.Orders = "natural,any",
+    precision: speed.Precisions = "default",
+    peers: speed.Peers = "all",
+    rounds: speed.Rounds = 15,
+    rows: speed.Rows = None,
+    as_json: flags.Json = False,
+) -> None:
+    """Measure transforms of one array: meshfft on each mesh, and what else there is.
+
+    Calls take turns in an order shuffled anew every round. Without --mesh: slab, pencil and block of all devices; on
+    the CPU eight that share its cores. Rows that are there are replaced.
+    """
+    speed.check_flags(rounds, rows)
+    task = speed.task_of(shape, dtype, kind)
+    how = speed.how_of(method, order, precision)
+    others = speed.peers_of(peers, task.what)
+    devices, layouts = speed.layouts_of(mesh, len(task.shape))
+    found = speed.run(speed.cases_of(task, layouts, how, others), devices, rounds)
+    speed.keep(found, rows)
+    speed.tell(found, f"{kind} of {' x '.join(map(str, task.shape))} {task.dtype}", as_json, rows)
+
+
+@guarded
+def dense(
+    shape: Annotated[str, typer.Argument(metavar="N,N,...", help="Sizes of the array: 256,256,256.")],
+    samples: Annotated[
+        str | None, typer.Option(metavar="M,M,...", help="Points along each dimension; by default as many as inputs.")
+    ] = None,
+    mesh: speed.Meshes = None,
+    dtype: speed.Dtype = None,
+    precision: speed.Precisions = "default",
+    peers: speed.Peers = "all",
+    rounds: speed.Rounds = 15,
+    rows: speed.Rows = None,
+    as_json: flags.Json = False,
+) -> None:
+    """Measure transforms at random points: meshfft's kdftn, and finufft along one dimension after the other.
+
+    finufft takes all cores, and is asked for 1e-6, in complex128 1e-12. Otherwise as benchmarks fft.
+    """
+    speed.check_flags(rounds, rows)
+    task = speed.task_of(shape, dtype, "fft")
+    many = task.shape if samples is None else parse.sizes(samples, "--samples", "256,256,256")
+    fits = len(many) == len(task.shape)
+    check(fits, f"--samples {samples} for {len(task.shape)} dimensions: give as many numbers as the shape has")
+    task = task._replace(samples=many)
+    how, others = speed.how_of("kdft", "natural", precision), speed.peers_of(peers, task.what)
+    devices, layouts = speed.layouts_of(mesh, len(task.shape))
+    found = speed.run(speed.cases_of(task, layouts, how, others), devices, rounds)
+    speed.keep(found, rows)
+    sizes, points = (" x ".join(map(str, values)) for values in (task.shape, many))
+    speed.tell(found, f"{sizes} {task.dtype} at {points} random points", as_json, rows)
+
+
+@guarded
+def scaling(
+    shape: Annotated[str, typer.Argument(metavar="N,N,...", help="Sizes of the array: 256,256,256.")],
+    devices: Annotated[str, typer.Option(metavar="P,P,...", help="On how many devices.")] = "1,2,4,8",
+    weak: Annotated[
+        bool, typer.Option("--weak", help="The array grows with the devices; SHAPE is that of the fewest.")
+    ] = False,
+    kind: flags.Kind = "fft",
+    dtype: speed.Dtype = None,
+    method: speed.Methods = "auto",
+    order: speed.Orders = "natural",
+    precision: speed.Precisions = "default",
+    peers: speed.Peers = "all",
+    rounds: speed.Rounds = 15,
+    rows: speed.Rows = None,
+    as_json: flags.Json = False,
+) -> None:
+    """Measure transforms on more and more devices: seconds, ideal seconds, and parallel efficiency.
+
+    The ideal line is the paper's, T_first / (P / first); with --weak it is flat. meshfft takes the mesh that is
+    modelled to be its fastest, peers the fastest of theirs. CPU devices share the machine's cores. Rows that are there
+    are replaced.
+    """
+    from meshfft.cli.devices import start_devices
+
+    from ..measure.peers import names_that_scale
+
+    speed.check_flags(rounds, rows)
+    task = speed.task_of(shape, dtype, kind)
+    counts = sorted(set(parse.sizes(devices, "--devices", "1,2,4,8")))
+    how, others = speed.how_of(method, order, precision), speed.peers_of(peers, task.what, names_that_scale())
+    tasks = [_grown(task, counts[0], count) if weak else task for count in counts]
+    there = start_devices(counts[-1], "--devices")
+    cases = [
+        case
+        for one, count in zip(tasks, counts, strict=True)
+        for case in speed.cases_on(one, there[:count], how, others)
+    ]
+    found = speed.run(cases, there, rounds)
+    speed.keep(found, rows)
+    _tell_scaling(found, weak, as_json)
+    if rows is not None and not as_json:
+        say(f"Wrote {rows}.")
+
+
+def _grown(task: Any, first: int, count: int) -> Any:
+    from ..measure.scaling import grown
+
+    return task._replace(shape=grown(task.shape, first, count))
+
+
+def _tell_scaling(rows: Sequence[Any], weak: bool, as_json: bool) -> None:
+    """Prints a table for each way, or one object with its points."""
+    from ..measure.scaling import HEADS, points_of, sharing, tables
+    from ..measure.words import notes
+
+    if as_json:
+        scaled = {name: [one.to_dict() for one in line] for name, line in points_of(rows, weak).items()}
+        print_json({"weak": weak, "scaling": scaled, "rows": [row.to_dict() for row in rows]})
+        return
+    task = rows[0].case.task
+    say(f"{'Weak' if weak else 'Strong'} scaling, {task.kind} of {task.dtype}")
+    for name, lines in tables(rows, weak).items():
+        say(f"\n{name}\n")
+        print_columns(HEADS, lines)
+    say(f"\n{sharing(rows)}{notes(rows, ratio=False)}")
+
+
+@guarded
+def guard(
+    baseline: Annotated[Path, typer.Argument(metavar="ROWS", help="A file that another bench wrote with --rows.")],
+    factor: Annotated[float, typer.Option(metavar="F", help="How many times a ratio may grow.")] = 1.25,
+    rounds: speed.Rounds = 15,
+    rows: speed.Rows = None,
+    as_json: flags.Json = False,
+) -> None:
+    """Measure the cases of a file again, and see whether meshfft became slower than its peers did.
+
+    Compares ratios to the peers that are present in both, never seconds. The exit code is 1 where a ratio grew by more
+    than --factor, or a case is absent that was not; run it when nothing else runs. New rows go to --rows.
+    """
+    from ..measure.regression import changes, to_measure, worse
+    from ..measure.rows import read_rows
+
+    speed.check_flags(rounds, rows)
+    check(
+        1 <= factor < math.inf, f"--factor {factor} would take what became faster for slower: give 1 or more, as 1.25"
+    )
+    before = read_rows(baseline)
+    cases = to_measure(before)
+    now = speed.run(cases, speed.devices_for(cases), rounds)
+    speed.keep(now, rows)
+    found = changes(before, now)
+    slower = worse(found, factor)
+    if as_json:
+        told = {"changes": [one.to_dict() for one in found], "worse": len(slower), "factor": factor}
+        print_json({**told, "rows": [row.to_dict() for row in now]})
+    else:
+        _tell_changes(before, now, found, factor)
+    if slower:
+        raise typer.Exit(1)
+
+
+def _tell_changes(before: Sequence[Any], now: Sequence[Any], found: Sequence[Any], factor: float) -> None:
+    from ..measure.regression import HEADS, cells, unlike, worse
+    from ..measure.words import folded, notes
+
+    say("Ratios to the peers (their geometric mean) before and now.\n")
+    print_columns(HEADS, cells(found, factor))
+    slower = len(worse(found, factor))
+    verdict = f"{slower} of {len(found)} worse than {factor:g} times before."
+    for line in (unlike(before, now), verdict):
+        if line:
+            say(f"\n{folded(line)}")
+    say(notes(now, ratio=False))

@@ -1,0 +1,214 @@
+"""What the commands that measure share: their flags read and refused, the run, and what is written and printed.
+
+Whatever can be refused is refused before anything is compiled.
+"""
+
+import itertools
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from meshfft.cli import parse
+from meshfft.cli.made import check_rows
+from meshfft.cli.plan import DTYPES
+from meshfft.cli.progress import bar
+from meshfft.cli.say import say
+from meshfft.cli.show import print_columns, print_json
+from meshfft.errors import check
+from meshfft.operators.transform import natural_dtype
+
+from ..made import circumstances, cores
+
+PEERS = typer.Option(metavar="A,B,...", help="Whom to set beside: all, none, or names, as jnp,scipy,fftw.")
+Meshes = Annotated[
+    list[str] | None,
+    typer.Option("--mesh", metavar="P,P,...", help="Devices along mesh axes; may be given several times."),
+]
+Dtype = Annotated[str | None, typer.Option(metavar="NAME", help=f"{', '.join(DTYPES)}; by the kind.")]
+Methods = Annotated[str, typer.Option("--method", metavar="A,B,...", help="Methods of meshfft.")]
+Orders = Annotated[str, typer.Option("--order", metavar="A,B,...", help="natural, any, or both.")]
+Precisions = Annotated[str, typer.Option("--precision", metavar="A,B,...", help="Of dense products.")]
+Peers = Annotated[str, PEERS]
+Rounds = Annotated[int, typer.Option(metavar="N", help="How often each call is timed; slow ones less often.")]
+Rows = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the rows here, as JSON lines.")]
+CALM = {"KMP_BLOCKTIME": "0", "OMP_WAIT_POLICY": "passive"}  # or a peer's threads would spin on into others' calls
+REAL = ("float32", "float64")
+
+
+class How(NamedTuple):
+    """The ways in which meshfft is to do it."""
+
+    methods: Sequence[str]
+    orders: Sequence[str]
+    precisions: Sequence[str]
+
+
+def task_of(shape: str, dtype: str | None, kind: str, samples: tuple[int, ...] = ()) -> Any:
+    """The task that flags name; JAX is let compute in double precision where it is in that."""
+    from meshfft.cli.devices import use_float64
+
+    from ..measure.cases import Task
+
+    lengths = parse.sizes(shape, "the shape", "256,256,256")
+    parse.choice(kind, parse.CHOICES["kind"], "--kind")
+    dtype = parse.choice(dtype or natural_dtype(kind), DTYPES, "--dtype")
+    real = natural_dtype(kind) in REAL
+    check(
+        (dtype in REAL) == real,
+        f"--dtype {dtype} with --kind {kind}: give {'float32 or float64' if real else 'complex64 or complex128'}",
+    )
+    if dtype in ("complex128", "float64"):
+        use_float64()
+    return Task(lengths, dtype, kind, samples)
+
+
+def how_of(method: str, order: str, precision: str) -> How:
+    """The ways that flags name, each of which is known."""
+    from meshfft.cli.devices import use_float64
+
+    found = How(_choices(method, "method"), _choices(order, "order"), _choices(precision, "precision"))
+    if "float64" in found.precisions:
+        use_float64()
+    return found
+
+
+def _choices(text: str, name: str) -> list[str]:
+    return list(dict.fromkeys(parse.choice(word.strip(), parse.CHOICES[name], f"--{name}") for word in text.split(",")))
+
+
+def peers_of(text: str, what: str, among: Sequence[str] | None = None) -> list[str]:
+    """The names of peers that a flag names, for a kind of transform, or among some."""
+    from ..measure.peers import names_for
+
+    known = names_for(what) if among is None else list(among)
+    if text in ("all", "none"):
+        return known if text == "all" else []
+    return [parse.choice(word.strip(), known, "--peers") for word in text.split(",")]
+
+
+def layouts_of(meshes: Sequence[str] | None, ndim: int) -> tuple[list[Any], list[Any]]:
+    """The devices, started, and the layouts that meshes mean; without any, slab, pencil and block of all devices."""
+    from meshfft.cli.devices import start_devices
+
+    from ..measure.cases import layout_of, usual_meshes
+
+    sizes = [parse.mesh(text) for text in meshes or ()]
+    for mesh in sizes:
+        parse.spec(None, mesh, ndim)
+    found = [layout_of(tuple(mesh.values()), ndim) for mesh in sizes]
+    devices = start_devices(max((layout.devices for layout in found), default=None))
+    return devices, found or [layout_of(mesh, ndim) for mesh in usual_meshes(len(devices), ndim)]
+
+
+def devices_for(cases: Sequence[Any]) -> list[Any]:
+    """The devices, started, that cases of a file take; JAX is let compute in double precision where one is in that."""
+    from meshfft.cli.devices import start_devices, use_float64
+
+    from ..measure.peers import on_mesh
+
+    if any(case.dtype in ("complex128", "float64") or case.precision == "float64" for case in cases):
+        use_float64()
+    return start_devices(max(case.devices for case in cases if on_mesh(case)), "a case of the rows")
+
+
+def check_flags(rounds: int, rows: Path | None) -> None:
+    """Refuses what could not be measured or kept."""
+    parse.count(rounds, "--rounds", "rounds")
+    if rows is not None:
+        check_rows(rows)
+
+
+def cases_of(task: Any, layouts: Sequence[Any], how: How, peers: Sequence[str]) -> list[Any]:
+    """meshfft's cases, which have a walk, and those of the peers.
+
+    Raises:
+        ValueError, TypeError: no case of meshfft has a walk.
+    """
+    from ..measure.cases import case_of
+    from ..measure.peers import MESHFFT, named
+
+    own = [
+        case_of(task, MESHFFT, layout, method=method, order=order, precision=precision)
+        for layout in layouts
+        for method, order, precision in itertools.product(*how)
+    ]
+    check_walks(own)
+    return own + [case for peer in named(peers) for case in peer.cases(task, layouts, cores())]
+
+
+def cases_on(task: Any, devices: Sequence[Any], how: How, peers: Sequence[str]) -> list[Any]:
+    """meshfft's cases on all these devices, each on its best mesh, and those of peers that take as many."""
+    from ..measure.cases import case_of
+    from ..measure.peers import MESHFFT, named
+    from ..measure.scaling import best_layout
+
+    own, layouts = [], []
+    for method, order, precision in itertools.product(*how):
+        way = {"method": method, "order": order, "precision": precision}
+        layouts.append(best_layout(task, devices, **way))
+        own.append(case_of(task, MESHFFT, layouts[-1], **way))
+    layouts = list(dict.fromkeys(layouts))
+    return own + [case for peer in named(peers) for case in peer.cases(task, layouts, len(devices))]
+
+
+def check_walks(own: Sequence[Any]) -> None:
+    """Refuses cases of meshfft of which none has a walk, with what the first is refused with."""
+    from ..measure.on_devices import plan_of
+
+    refusals: list[Exception] = []
+    for case in own:
+        try:
+            plan_of(case)
+        except (ValueError, TypeError) as error:
+            refusals.append(error)
+    if own and len(refusals) == len(own):
+        raise refusals[0]
+
+
+def run(cases: Sequence[Any], devices: Sequence[Any], rounds: int) -> list[Any]:
+    """Measures, with a bar."""
+    from meshfft.cli.memory import available_bytes
+
+    from ..measure.prepared import Place
+    from ..measure.running import measured, needed_bytes, packages, steps
+    from .ranks import MpiRanks
+
+    need, free = needed_bytes(cases) / 1e9, available_bytes() / 1e9
+    remedy = "give a smaller array, fewer --mesh or fewer --peers"
+    check(need <= free, f"{len(cases)} cases take about {need:.3g} GB and {free:.3g} GB are free: {remedy}")
+
+    for name, value in CALM.items():
+        os.environ.setdefault(name, value)
+    facts = circumstances(packages(cases))
+    with MpiRanks() as ranks, bar(steps(cases, rounds), in_bytes=False) as report:
+
+        def told(part: str) -> None:
+            report.begin(part)
+            report.advance(1)
+
+        return measured(cases, rounds, Place(devices, cores(), ranks), facts, told)
+
+
+def keep(rows: Sequence[Any], path: Path | None) -> None:
+    """Writes the rows where they are wanted."""
+    from ..measure.rows import write_rows
+
+    if path is not None:
+        write_rows(path, rows)
+
+
+def tell(rows: Sequence[Any], title: str, as_json: bool, path: Path | None) -> None:
+    """Prints the rows as a table, or as one object."""
+    from ..measure.words import HEADS, cells, notes
+
+    if as_json:
+        print_json({"rows": [row.to_dict() for row in rows]})
+        return
+    say(f"{title}\n")
+    print_columns(HEADS, cells(rows))
+    say(f"\n{notes(rows)}")
+    if path is not None:
+        say(f"Wrote {path}.")

@@ -1,0 +1,78 @@
+"""The evaluation by the TPU compiler: each case's program compiled for its machine, and the model held against it.
+
+    compute = the compiler's cycles / clock        links = torus model, placed where the compiler scheduled them
+    ratio   = the model's compute / the compiler's
+
+Cycles are estimates, so these rows are modelled too. Nothing runs.
+"""
+
+from collections import Counter
+from typing import Any
+
+import jax
+
+from meshfft.inspect.aot import Report, compile_plan, mesh_for, report
+from meshfft.inspect.replay import timeline
+
+from .cases import Case
+from .modelled import about
+from .rows import Row
+
+CYCLES = "compiler's cycles and torus model"
+
+
+def compiled_row(case: Case) -> Row:
+    """What the compiler makes of a case; without seconds where it finds no room for it.
+
+    Raises:
+        ValueError: the TPU compiler is missing, or does not know the machine.
+    """
+    made = case.plan
+    try:
+        program = compile_plan(made, mesh_for(made, case.topology), planes=True)
+    except jax.errors.JaxRuntimeError as error:
+        reason = f"{CYCLES}: refused, {str(error).splitlines()[0]}"
+        return Row(**about(case), quantity="total", seconds=None, known="modelled", how=reason, fits=False)
+    found, spent = report(program), timeline(program, made)
+    total = spent.compute + spent.links if case.algorithm.apart else spent.total
+    waits = ", one after the other" if case.algorithm.apart else ", as scheduled"
+    capacity = made.machine.chip.capacity
+    return Row(
+        **about(case),
+        quantity="total",
+        seconds=total,
+        known="modelled",
+        how=CYCLES + waits,
+        parts={"compute": spent.compute, "links": spent.links},
+        binds="compute" if spent.compute >= spent.links else "links",
+        bytes_per_core=found.peak_bytes,
+        fits=None if capacity is None else found.peak_bytes <= capacity.value,
+        compiled=_against(case, found, spent.compute),
+    )
+
+
+def _against(case: Case, found: Report, compute: float) -> dict[str, Any]:
+    """Compute seconds of the compiler by unit and by step, and the model's."""
+    clock = case.plan.machine.chip.clock
+    cycle = 1 / clock.value if clock is not None else 0.0
+    units: Counter[str] = Counter()
+    for one in found.cycles:
+        units[one.unit] += one.cycles
+    model = case.seconds
+    return {
+        "seconds_by_unit": {unit: many * cycle for unit, many in units.items()},
+        "seconds_by_step": [[one.step, one.unit, one.cycles * cycle] for one in found.cycles],
+        "model_by_step": _by_step(case),
+        "model_compute": sum(model[:3]),
+        "ratio": sum(model[:3]) / compute if compute else None,
+        "collectives": found.counts,
+        "hidden": sum(one.times for one in found.collectives if one.asynchronous and one.covered),
+        "unpriced": dict(found.unpriced),
+    }
+
+
+def _by_step(case: Case) -> list[list[float]]:
+    """The model's seconds of products, other arithmetic and memory of each step."""
+    made = case.plan
+    works = made.walk.works(made.dtype.itemsize, made.machine.chip)
+    return [list(made.machine.seconds(work)[:3]) for work in works]

@@ -1,0 +1,182 @@
+"""The evaluation's figures, drawn from its rows: strong scaling, single operations, a breakdown, and Table I as bars.
+
+Every label says what is measured and what is modelled. Nothing is computed here.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from meshfft.atomic import replacing
+from meshfft.errors import check
+from meshfft.extras import need
+
+from .cases import PAPER_FFT
+from .paper import MEASURED, SCALINGS, TABLES, Scaling
+from .rows import Row, find
+from .tables import Entry, entries, is_compiled
+
+PAPER, OURS, LOOSER, FLOOR = "#e8743b", "#51127c", "#a78bc4", "#555555"
+PARTS = {  # of the breakdown: what it shows, which parts that is, and in which colour
+    "arithmetic": (("products", "vector"), "#51127c"),
+    "memory": (("memory",), "#a78bc4"),
+    "all-to-alls": (("all-to-alls",), "#f6b26b"),
+    "permutes": (("permutes",), "#e8743b"),
+}
+Draw = Callable[[Any, Sequence[Row]], None]
+
+
+def check_folder(folder: Path) -> None:
+    """Refuses figures that could not be drawn, before any work is done for them.
+
+    Raises:
+        ImportError: matplotlib is missing.
+        FileNotFoundError: the folder does not exist.
+    """
+    need("matplotlib", "drawing a figure")
+    check(folder.is_dir(), f"{folder} is not a folder: make it first, or draw elsewhere", FileNotFoundError)
+
+
+def draw_all(rows: Sequence[Row], folder: Path) -> list[Path]:
+    """Draws every figure of which there are rows, in place of what was there; returns the files."""
+    check_folder(folder)
+    return [_saved(rows, folder / f"{name}.png", draw) for name, draw in _drawings(rows)]
+
+
+def _drawings(rows: Sequence[Row]) -> list[tuple[str, Draw]]:
+    found: list[tuple[str, Draw]] = []
+    for scaling in SCALINGS:
+        if find(rows, figure=scaling.name):
+            found.append((scaling.name, functools.partial(_scaling, scaling=scaling)))
+    if find(rows, quantity="single permute"):
+        found.append(("kdft-3d-single", _single))
+    if find(rows, figure="fft-3d"):
+        found.append(("fft-3d-breakdown", _breakdown))
+    for name in TABLES:
+        if find(rows, figure=name, quantity="total", known="modelled"):
+            found.append((name, functools.partial(_table, name=name)))
+    return found
+
+
+def _saved(rows: Sequence[Row], path: Path, draw: Draw) -> Path:
+    figure = need("matplotlib.figure", "drawing a figure").Figure(figsize=(6.4, 4.4), layout="constrained", dpi=150)
+    draw(figure, rows)
+    with replacing(path, overwrite=True) as temporary:
+        figure.savefig(temporary, format="png")
+    return path
+
+
+def _scaling(figure: Any, rows: Sequence[Row], scaling: Scaling) -> None:
+    """Seconds on cores: the paper's algorithm and meshfft's walk, each with its ideal line."""
+    spot, rows = figure.subplots(), find(rows, figure=scaling.name)
+    names = list(dict.fromkeys(row.algorithm for row in rows))
+    first = scaling.cores[0]
+    for name, colour, mark in zip(names, (PAPER, OURS), "os", strict=False):
+        mine, whose = find(rows, algorithm=name), name if name.startswith("paper") else f"meshfft's {name}"
+        label = f"ideal, modelled: $T_{{{first}}}$ / (cores / {first})" if name == names[0] else None
+        _line(spot, find(mine, quantity="ideal"), color=colour, linestyle="--", linewidth=1, label=label)
+        made = [row for row in find(mine, quantity="total") if not is_compiled(row)]
+        _line(spot, made, color=colour, marker=mark, markersize=5, label=f"{whose}, modelled")
+        seen = [row for row in mine if is_compiled(row) and row.seconds is not None]
+        if seen:
+            label = f"{name}, compiled + links, modelled"
+            _line(spot, seen, color=colour, marker="x", markersize=7, linestyle="none", label=label)
+    _measured(spot, scaling)
+    _axes(spot, scaling.cores, f"{scaling.title}: strong scaling on TPU v3, modelled")
+
+
+def _measured(spot: Any, scaling: Scaling) -> None:
+    """The paper's one number of this array, where the figure reaches the full pod."""
+    n = scaling.shape[0]
+    if len(set(scaling.shape)) == 1 and len(scaling.shape) == 3 and scaling.cores[-1] == 2048 and n in MEASURED:
+        label = "paper, measured (Table I)"
+        spot.plot(2048, MEASURED[n][scaling.family], "*", color="black", markersize=11, label=label)
+
+
+def _single(figure: Any, rows: Sequence[Row]) -> None:
+    """One permute and one einsum of the third dimension."""
+    spot = figure.subplots()
+    permutes, einsums = (find(rows, quantity=f"single {name}") for name in ("permute", "einsum"))
+    linked = [row for row in permutes if row.mesh["z"] > 2]
+    _line(spot, linked, color=PAPER, marker="o", markersize=5, label="one permute, modelled")
+    _line(spot, einsums, color=OURS, marker="s", markersize=5, label="one einsum, modelled")
+    if len(linked) < len(permutes):
+        text = f"at {permutes[0].cores} cores a permute stays within a chip: {1e6 * (permutes[0].seconds or 0):.0f} us"
+        spot.text(0.02, 0.04, text, transform=spot.transAxes, fontsize="small", color=PAPER)
+    cores = [row.cores for row in permutes]
+    title = "3-D KDFT, 2048 x 2048 x 2048: one operation of the third\ndimension on shapes (4, 4, n2), modelled"
+    _axes(spot, cores, title)
+
+
+def _breakdown(figure: Any, rows: Sequence[Row]) -> None:
+    """Where the time of the paper's FFT goes, in shares; seconds above the bars."""
+    made = [row for row in find(rows, figure="fft-3d", algorithm=PAPER_FFT.name, quantity="total") if row.parts]
+    made = [row for row in made if not is_compiled(row)]
+    spot, below = figure.subplots(), [0.0] * len(made)
+    for label, (parts, colour) in PARTS.items():
+        sums = [sum(row.parts.values()) for row in made]
+        shares = [100 * sum(row.parts.get(p, 0) for p in parts) / total for row, total in zip(made, sums, strict=True)]
+        spot.bar(range(len(made)), shares, 0.65, bottom=below, color=colour, label=label)
+        below = [a + b for a, b in zip(below, shares, strict=True)]
+    for at, row in enumerate(made):
+        spot.text(at, 101, f"{row.seconds:.3g} s", ha="center", va="bottom")
+    spot.set_xticks(range(len(made)), [str(row.cores) for row in made])
+    spot.set(xlabel="cores", ylabel="share of the time, %", ylim=(0, 109))
+    spot.set_title("3-D FFT, 2048 x 2048 x 2048: where the time of the paper's\nalgorithm goes on TPU v3, modelled")
+    spot.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+
+
+def _table(figure: Any, rows: Sequence[Row], name: str) -> None:
+    """Table I as bars, KDFT and FFT side by side."""
+    figure.set_size_inches(9, 4.6)
+    spots = figure.subplots(1, 2, sharey=True)
+    for spot, family in zip(spots, ("KDFT", "FFT"), strict=True):
+        lines = entries(rows, name, family)
+        _bars(spot, lines[::2], lines[1::2])
+        spot.set(title=family)
+    spots[0].set_ylabel("seconds")
+    figure.suptitle(f"Table I on {TABLES[name]}: all but the paper's own numbers are modelled")
+    handles, labels = spots[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+
+
+def _bars(spot: Any, lines: Sequence[Entry], looser: Sequence[Entry]) -> None:
+    """Four bars for each array, a cross where meshfft's walk was compiled, and a line at the floor."""
+    bars = (
+        ("paper, measured on v3:32x32", [one.measured for one in lines], "black"),
+        ("paper's algorithm, modelled", [one.paper for one in lines], PAPER),
+        ("meshfft, modelled", [one.meshfft for one in lines], OURS),
+        ("meshfft, bf16x3 or any order, modelled", [one.meshfft for one in looser], LOOSER),
+    )
+    for place, (label, heights, colour) in enumerate(bars):
+        at = [j + (place - 1.5) * 0.2 for j in range(len(heights))]
+        spot.bar(at, [height or 0 for height in heights], 0.19, color=colour, label=label)
+    seen = [(j + 0.1, one.compiled) for j, one in enumerate(lines) if one.compiled is not None]
+    seen += [(j + 0.3, one.compiled) for j, one in enumerate(looser) if one.compiled is not None]
+    if seen:
+        spot.plot(*zip(*seen, strict=True), "x", color="#2ca02c", markersize=7, label="meshfft, compiled, modelled")
+    for group, start, end in ((lines, -0.45, 0.2), (looser, 0.2, 0.45)):
+        starts, ends = ([j + side for j in range(len(group))] for side in (start, end))
+        name = "physical floor, modelled" if group is lines else None
+        heights = [one.floor or 0 for one in group]
+        spot.hlines(heights, starts, ends, color=FLOOR, linestyle="--", label=name)
+    spot.set_xticks(range(len(lines)), [f"${one.n}^3$" for one in lines])
+    spot.set_yscale("log")
+    spot.grid(axis="y", alpha=0.3)
+    spot.set_axisbelow(True)
+
+
+def _line(spot: Any, rows: Sequence[Row], **look: Any) -> None:
+    spot.plot([row.cores for row in rows], [row.seconds for row in rows], **look)
+
+
+def _axes(spot: Any, cores: Sequence[int], title: str) -> None:
+    """Both axes logarithmic, cores by their numbers."""
+    spot.set_xscale("log", base=2)
+    spot.set_yscale("log")
+    spot.set_xticks(list(cores), [str(count) for count in cores])
+    spot.set(xlabel="cores", ylabel="seconds")
+    spot.set_title(title)
+    spot.grid(alpha=0.3, which="both")
+    spot.legend(frameon=False, fontsize="small")

@@ -1,0 +1,142 @@
+"""The evaluation by the cost model: rows of cases, of the paper's ideal lines and single operations, and of floors."""
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from meshfft.machine.work import Move
+from meshfft.steps import RingDense
+
+from .cases import KDFT_3, SIZES, Case
+from .floors import PUBLISHED, floor
+from .paper import MEASURED, POD, TABLES, ideal
+from .rows import Row
+
+COST = "cost model"
+BY_LINK = {"ring": "permutes", "two-way ring": "permutes", "all-to-all": "all-to-alls"}
+
+
+def modelled_rows(cases: Iterable[Case]) -> Iterator[Row]:
+    """A row for every case, and after those of one figure by one algorithm its ideal line."""
+    for (figure, _), group in itertools.groupby(cases, key=lambda case: (case.figure, case.algorithm.name)):
+        rows = []
+        for case in group:
+            rows.append(total_row(case))
+            yield rows[-1]
+            if figure == "kdft-3d" and case.algorithm.apart:
+                yield from _single_rows(case)
+        if figure not in TABLES:
+            yield from map(_ideal_row, itertools.repeat(rows[0]), rows)
+
+
+def known_rows(tables: Iterable[str] = TABLES, sizes: Iterable[int] = SIZES) -> Iterator[Row]:
+    """What no model of ours gives: the paper's Table I, and the floors."""
+    for name, family, n in itertools.product(tables, ("KDFT", "FFT"), sizes):
+        if n in MEASURED:
+            row = _about(name, family, n, POD)
+            yield Row(**row, algorithm="paper", quantity="total", seconds=MEASURED[n][family], known="published",
+                      how="measured by the paper on a TPU v3 pod (Table I)", note="mesh not stated")  # fmt: skip
+        for tier in ("bf16x6", "bf16x3") if family == "KDFT" else ("bf16x6",):
+            yield _floor_row(name, family, n, tier)
+
+
+def total_row(case: Case) -> Row:
+    """What a case takes, modelled."""
+    made, spent = case.plan, case.seconds
+    parts = parts_of(case)
+    waits = "nothing overlaps" if case.algorithm.apart else "links under the work where the walk allows it"
+    return Row(
+        **about(case),
+        quantity="total",
+        seconds=spent.total,
+        known="modelled",
+        how=f"{COST}: {waits}",
+        parts=parts,
+        binds=max(parts, key=parts.__getitem__),
+        bytes_per_core=made.peak_bytes,
+        fits=made.fits,
+    )
+
+
+def about(case: Case) -> dict[str, Any]:
+    """What every row of a case says of it."""
+    made = case.plan
+    return {
+        "figure": case.figure,
+        "family": case.algorithm.family,
+        "shape": made.shape,
+        "cores": case.cores,
+        "topology": case.topology,
+        "algorithm": case.algorithm.name,
+        "mesh": dict(made.mesh.shape) if made.mesh is not None else {},
+        "steps": made.name,
+        "options": {**case.algorithm.options, "products": _products(case)},
+        "note": f"mesh: {case.meshes}",
+    }
+
+
+def parts_of(case: Case) -> dict[str, float]:
+    """Seconds of products, other arithmetic and memory, and of the links by the kind of collective."""
+    made, spent = case.plan, case.seconds
+    parts = {"products": spent.products, "vector": spent.vector, "memory": spent.memory}
+    for step, layout in made.walk.pairs:
+        for move in step.work(layout, made.dtype.itemsize, made.machine.chip).moves:
+            kind = BY_LINK[move.kind]
+            parts[kind] = parts.get(kind, 0.0) + made.machine.move_seconds(move)
+    return parts
+
+
+def _products(case: Case) -> str:
+    """The tier and the real products of its dense steps."""
+    dots = {step.dot for step in case.plan.walk.steps if isinstance(step, RingDense)}
+    return ", ".join(f"{dot.tier}, {dot.multiplications} a complex one" for dot in sorted(dots)) or "XLA's FFT"
+
+
+def _ideal_row(first: Row, row: Row) -> Row:
+    about = {name: getattr(row, name) for name in ("figure", "family", "shape", "cores", "topology", "algorithm")}
+    spent = ideal(first.seconds or 0.0, first.cores, row.cores)
+    how = f"T_{first.cores} / (cores / {first.cores}), T_{first.cores} modelled"
+    return Row(**about, quantity="ideal", seconds=spent, known="modelled", how=how)
+
+
+def _single_rows(case: Case) -> Iterator[Row]:
+    """One permute and one einsum of the third dimension, which is done when all cores of its ring have had each."""
+    made = case.plan
+    step, layout = next(pair for pair in made.walk.pairs if pair[0].dims == (2,))
+    work = step.work(layout, made.dtype.itemsize, made.machine.chip)
+    (move,) = work.moves
+    times = {
+        "single permute": made.machine.move_seconds(Move("ring", move.axes, move.nbytes, 1)),
+        "single einsum": made.machine.seconds(work).products / work.parts,
+    }
+    for quantity, spent in times.items():
+        count = f"{move.times if quantity == 'single permute' else work.parts} along the third dimension"
+        row = {**about(case), "note": count}
+        yield Row(**row, quantity=quantity, seconds=spent, known="modelled", how=COST)
+
+
+def _floor_row(name: str, family: str, n: int, tier: str) -> Row:
+    parts = floor(family, n, TABLES[name], tier)
+    algorithm = KDFT_3.name if (family, tier) == ("KDFT", "bf16x3") else family
+    return Row(
+        **_about(name, family, n, TABLES[name]),
+        algorithm=algorithm,
+        quantity="floor",
+        seconds=max(parts.values()),
+        known="modelled",
+        how="formula with published rates of the chip",
+        parts=parts,
+        binds=max(parts, key=parts.__getitem__),
+        options={"precision": tier},
+    )
+
+
+def _about(name: str, family: str, n: int, topology: str) -> dict[str, Any]:
+    rates = PUBLISHED[topology]
+    return {
+        "figure": name,
+        "family": family,
+        "shape": (n,) * 3,
+        "cores": rates.chips * rates.cores,
+        "topology": topology,
+    }

@@ -1,0 +1,152 @@
+"""Rows of every kind that a report reads, made by what makes them; small, and no two medians alike."""
+
+import json
+from typing import Any
+
+from benchmarks.measure.cases import Case
+from benchmarks.measure.rows import Row
+from benchmarks.paper.rows import Row as PaperRow
+from benchmarks.report.reading import Line
+from meshfft.profile.breakdown import Breakdown, Part
+from meshfft.profile.rows import to_rows
+
+FACTS: dict[str, Any] = {
+    "versions": {"meshfft": "0.1.0", "jax": "0.10.2"},
+    "device": "cpu",
+    "cpu": "a processor",
+    "cores": 2,
+    "load_before": 0.5,
+    "date": "2026-01-02",
+    "commit": "0123456789abcdef",
+    "command": "meshfft bench fft 8,8,8 --rounds 3",
+}
+PROFILE: dict[str, Any] = {
+    "transform": "transform",
+    "shape": [8, 8, 8],
+    "dtype": "complex64",
+    "mesh": {"x": 8},
+    "method": "transpose",
+    "order": "natural",
+    "steps": ["fft Y, Z (xla)", "swap x: X -> Y"],
+    "device": "cpu",
+    "made_by": {"meshfft": "0.1.0"},
+}
+
+
+def case(peer: str, seconds: tuple[float, ...], mesh: tuple[int, ...] = (8,), **more: Any) -> dict[str, Any]:
+    """A row of a case of 8 x 8 x 8, or of another."""
+    own: dict[str, Any] = {"method": "auto", "order": "natural", "precision": "default"} if peer == "meshfft" else {}
+    facts, shape = {**FACTS, **more.pop("facts", {})}, more.pop("shape", (8, 8, 8))
+    laid: dict[str, Any] = {"mesh": mesh, "spec": ("x", None, None)} if mesh else {}
+    absent = "" if seconds else "not here"
+    return Row(
+        Case(peer, shape, **{**laid, **own, **more}), seconds, 1e-7 if seconds else None, absent, facts
+    ).to_dict()
+
+
+def peers() -> list[dict[str, Any]]:
+    """meshfft on two meshes beside three peers, of which one is absent."""
+    return [
+        case("meshfft", (2.0, 3.0, 4.0)),
+        case("meshfft", (1.0, 1.5, 2.0), (2, 4), spec=("x", "y", None)),
+        case("jnp", (2.0, 2.0, 2.0), ()),
+        case("scipy", (40.0,), (), method="threads"),
+        case("fftw", (), ()),
+    ]
+
+
+def scaling(weak: bool) -> list[dict[str, Any]]:
+    """Two ways on 1, 2 and 4 devices."""
+    facts = {"command": "meshfft bench scaling 8,8,8" + " --weak" * weak}
+    return [
+        case(peer, (first * (1 + many),), (many,), shape=(8 * many if weak else 8, 8, 8), facts=facts)
+        for peer, first in (("meshfft", 1.0), ("jnp-sharded", 3.0))
+        for many in (1, 2, 4)
+    ]
+
+
+def profile(known: str = "measured") -> list[dict[str, Any]]:
+    """A profile of two steps."""
+    parts = (
+        Part(0, "fft", (0.25, 0.75)),
+        Part(0, "idle", (0.125, 0.125)),
+        Part(1, "all-to-all", (1.0, 2.0)),
+    )
+    found = Breakdown(tuple(PROFILE["steps"]), parts, (0, 1), (2.125,), {"permute": 0.5}, known, "of a test")
+    return to_rows(found, PROFILE)
+
+
+def paper() -> list[dict[str, Any]]:
+    """Some numbers of the paper's evaluation: a figure, Table I, the breakdown, and one that was compiled."""
+    about: dict[str, Any] = {"family": "FFT", "topology": "v3:2x4", "known": "modelled", "how": "cost model"}
+    shared: dict[str, Any] = {**about, "figure": "fft-3d", "shape": (2048,) * 3, "algorithm": "paper's FFT"}
+    parts: dict[str, Any] = {"products": 1.0, "memory": 0.5, "all-to-alls": 0.25, "permutes": 0.25}
+    found = [PaperRow(cores=n, quantity="total", seconds=16 / n, parts=parts, **shared) for n in (16, 32)]
+    found += [PaperRow(cores=n, quantity="ideal", seconds=15 / n, **shared) for n in (16, 32)]
+    compiled: dict[str, Any] = {"model_compute": 2.0, "ratio": 0.8, "seconds_by_unit": {}}
+    by: dict[str, Any] = {
+        **shared,
+        "how": "compiler's cycles and torus model, as scheduled",
+        "parts": {"compute": 2.5, "links": 1.0},
+    }
+    found.append(PaperRow(cores=16, quantity="total", seconds=3.0, compiled=compiled, **by))
+    single: dict[str, Any] = {
+        **about,
+        "figure": "kdft-3d",
+        "family": "KDFT",
+        "shape": (2048,) * 3,
+        "algorithm": "paper's KDFT",
+    }
+    found += [
+        PaperRow(cores=n, quantity=f"single {q}", seconds=1 / n, **single)
+        for n in (32, 64)
+        for q in ("permute", "einsum")
+    ]
+    table: dict[str, Any] = {**about, "figure": "table-v3", "shape": (8192,) * 3, "cores": 2048, "quantity": "total"}
+    found.append(PaperRow(seconds=0.5, algorithm="FFT, natural order", binds="links", **table))
+    found.append(PaperRow(seconds=8.3, algorithm="paper", **{**table, "known": "published"}))
+    return [row.to_dict() for row in found]
+
+
+def tiers() -> list[dict[str, Any]]:
+    """Errors of two tiers."""
+    return [
+        {
+            "table": "tiers",
+            "precision": name,
+            "multiplications": 4,
+            "N = 64": e,
+            "N = 1024": 2 * e,
+            "stated": 4 * e,
+            **FACTS,
+        }
+        for name, e in (("float32", 1e-7), ("bf16", 1e-3))
+    ]
+
+
+def choices() -> list[dict[str, Any]]:
+    """Two walks beside their models."""
+    about: dict[str, Any] = {"shape": [64, 64], "mesh": {"x": 8}, "order": "natural", "walk": "none", **FACTS}
+    return [
+        {"case": name, "methods": [method], "seconds": [0.1, 0.2, 0.3], "modelled": modelled, **about}
+        for name, method, modelled in (("one", "transpose", 0.15), ("two", "kdft", 0.05))
+    ]
+
+
+def others() -> list[dict[str, Any]]:
+    """Rows of a script that nothing is known of."""
+    return [
+        {"call": name, "bytes": 1000, "seconds": [0.5, 0.25], **FACTS, "command": "python benchmarks/a.py"}
+        for name in "ab"
+    ]
+
+
+def everything() -> list[dict[str, Any]]:
+    """Rows of every kind."""
+    modelled = [{**row, "known": "modelled", "devices": [0], "by_device": row["by_device"][:1]} for row in profile()]
+    return [*peers(), *scaling(False), *scaling(True), *profile(), *modelled, *paper(), *tiers(), *choices(), *others()]
+
+
+def lines(rows: list[dict[str, Any]]) -> list[Line]:
+    """Rows as lines of a file, as they are once written and read."""
+    return [Line("rows.jsonl", place, json.loads(json.dumps(row))) for place, row in enumerate(rows, 1)]
