@@ -16,7 +16,7 @@ layout: layout meshes / gathering manual_axes memory onto_mesh placement replica
     storage
 machine: chip torus work / chips device_order machine / topology
 collectives: all_to_all bins chunks ring
-operators: matrices trig vandermonde / inverses transform / points / point_entries
+operators: matrices trig vandermonde / inverses transform / points / operands point_entries
 kernels: bluestein line_batches / stockham / local / real trig
 steps: base / bands local_fft ring_dense roll swap / exchange local_trig phase_fft pipeline real_fft /
     packed_fft six_step

@@ -20,8 +20,9 @@ from meshfft.numerics.products import split as terms_of
 from meshfft.numerics.split_complex import Planes, join, split
 from meshfft.numerics.tiers import TIERS, Dot
 from meshfft.numerics.tiled_products import COLUMNS, TILE, product_in_tiles
+from meshfft.operators import operands
 from meshfft.operators.matrices import Dense
-from meshfft.plans import operands
+from meshfft.plans.operands import furnish
 from meshfft.steps import RingDense
 
 FLOAT32 = Dot("float32", 4)
@@ -208,7 +209,7 @@ def test_tables_are_the_matrices(source: str, way: tuple[str, int], monkeypatch:
     found = {}
     for size in (operands.TABLE_BYTES, 0):
         monkeypatch.setattr(operands, "TABLE_BYTES", size)
-        walk, tables = operands.furnish(plan.walk, plan.points, "cpu", np.float32)
+        walk, tables = furnish(plan.walk, plan.points, "cpu", np.float32)
         made = [t for t in tables if isinstance(t, np.ndarray) and t.dtype == ml_dtypes.bfloat16]
         dense = [s for s in walk.steps if isinstance(s, RingDense) and isinstance(s.matrix, Dense)]
         assert len(made) == len(dense) == (size > 0)

@@ -24,7 +24,6 @@ from ..numerics.tiers import Dot
 from ..numerics.units import quantity
 from ..operators.points import Points
 from ..operators.transform import Transform
-from ..steps import RingDense
 from ..walks.walk import Walk
 from .dispatch import Setting, applied, formed, is_planes, parts
 from .intake import taken
@@ -151,9 +150,9 @@ class Plan:
             (step,) = walk.steps
             part = Transform(step.dims, tuple(matrices[d] for d in step.dims), walk.scale)
             points: tuple[Points | None, ...] = (None,) * len(step.dims)
-            if isinstance(step, RingDense) and step.slot is not None:
-                points, step = (self.points[step.slot],), dataclasses.replace(step, slot=0)
-            walk = dataclasses.replace(walk, steps=(step,))
+            if step.slot is not None:
+                points = (self.points[step.slot],)
+            walk = dataclasses.replace(walk, steps=(step.at_slot(0),))
             stages.append(dataclasses.replace(self, walk=walk, transform=part, points=points))
         return tuple(stages)
 
@@ -243,7 +242,7 @@ class Plan:
     @property
     def _tier(self) -> str:
         """The precision of dense products, where there are any."""
-        dots = {step.dot for step in self.walk.steps if isinstance(step, RingDense)}
+        dots = {dot for step in self.walk.steps for dot in step.dots}
         return ", ".join(f"{d.tier} products of {d.multiplications}" for d in sorted(dots)) or self.dots[0].tier
 
     @staticmethod

@@ -18,12 +18,11 @@ from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
 from ..layout.layout import AnyMesh, Cuts, Layout, even_cuts, mapped_axes
-from ..layout.manual_axes import own, vary, varying
+from ..layout.manual_axes import vary, varying
 from ..layout.onto_mesh import Anchor, anchor, anchored_mesh, brought, explicit_axes, needs_anchor, only, shown
 from ..numerics.dtypes import real_dtype
 from ..numerics.split_complex import scaled
-from ..operators.matrices import Samples
-from ..steps import RingDense
+from ..steps import Step
 from ..walks.walk import Walk
 
 walk_p = Primitive("meshfft_walk")
@@ -66,7 +65,7 @@ def bind(
     planes: bool = False,
     operands: tuple[Any, ...] = (),
 ) -> list[Array]:
-    """The walk as one equation of JAX; operands are stored as their steps take them (see RingDense.store)."""
+    """The walk as one equation of JAX; operands are stored as their steps take them (see Step.operand)."""
     if not any(isinstance(operand, Anchor) for operand in operands):
         operands = (*operands, *shown(arrays, mesh))
     leaves, tree = jax.tree.flatten(operands)
@@ -113,7 +112,7 @@ def _operand_specs(walk: Walk, operands: tuple[Any, ...]) -> tuple[Any, ...]:
     """How the leaves of each operand are sharded: as the dimension of its step."""
     specs = [jax.tree.map(lambda leaf: PartitionSpec(), operand) for operand in operands]
     for step, layout in walk.pairs:
-        if isinstance(step, RingDense) and step.slot is not None:
+        if step.slot is not None:
             specs[step.slot] = step.operand_spec(operands[step.slot], layout)
     return tuple(specs)
 
@@ -135,19 +134,19 @@ def _after(x: jax.core.ShapedArray, job: Job) -> jax.core.ShapedArray:
 
 
 def _jvp(primals: Sequence[Array], tangents: Sequence[Any], *, job: Job) -> tuple[list[Array], list[Any]]:
-    """The walk is linear in the array and in matrices; in samples see `_along_samples`."""
+    """The walk is linear in the array and in matrices; in samples see `_along_operand`."""
     many, out = job.arrays, walk_p.bind(*primals, job=job)
     changes = jax.tree.unflatten(job.tree, tangents[many:])
     primals, job = _anchored(primals, job)
     operands = jax.tree.unflatten(job.tree, primals[many:])
     found = [_along(primals, tangents, slice(0, many), job)]
     for step, layout in job.walk.pairs:
-        if isinstance(step, RingDense) and step.slot is not None and _moves(change := changes[step.slot]):
-            if isinstance(step.matrix, Samples):
-                found.append(_along_samples(primals[:many], operands, change, step, layout, job))
-            else:
+        if step.slot is not None and _moves(change := changes[step.slot]):
+            if step.linear:
                 at = many + len(jax.tree.leaves(operands[: step.slot]))
                 found.append(_along(primals, tangents, slice(at, at + 1), job))
+            else:
+                found.append(_along_operand(primals[:many], operands, change, step, layout, job))
     moved = [part for part in found if part]
     return out, [functools.reduce(ad.add_tangents, parts) for parts in zip(*moved, strict=True)]
 
@@ -170,18 +169,16 @@ def _along(primals: Sequence[Array], tangents: Sequence[Any], place: slice, job:
     return walk_p.bind(*values, job=job)
 
 
-def _along_samples(
-    arrays: Sequence[Array], operands: tuple[Any, ...], change: Any, step: RingDense, layout: Layout, job: Job
+def _along_operand(
+    arrays: Sequence[Array], operands: tuple[Any, ...], change: Any, step: Step, layout: Layout, job: Job
 ) -> list[Array]:
-    """V'[k, n] = slope_k V[k, n] n: the walk between two factors, one along the inputs and one along the samples."""
+    """The change with an operand that a step is not linear in: the walk between two factors (see Step.slopes)."""
     assert len(job.walk.steps) == 1, "a walk over traced samples is bound step by step"
-    assert isinstance(step.matrix, Samples)
-    slope = step.matrix.slope(jax.tree.map(ad.instantiate_zeros, change, is_leaf=_is_zero))
-    other = step.after(layout) if step.turned else layout
-    n = own(other.positions(step.dim).astype(slope[0].dtype), 0, other.cuts[step.dim], mapped_axes(job.mesh))
-    first, last = (slope, (n,)) if step.turned else ((n,), slope)
-    changed = bind(_scaled(arrays, first, step.dim), job.walk, job.mesh, job.planes, operands)
-    return _scaled(changed, last, step.dim)
+    (dim,) = step.dims
+    change = jax.tree.map(ad.instantiate_zeros, change, is_leaf=_is_zero)
+    first, last = step.slopes(change, layout, mapped_axes(job.mesh))
+    changed = bind(_scaled(arrays, first, dim), job.walk, job.mesh, job.planes, operands)
+    return _scaled(changed, last, dim)
 
 
 def _scaled(arrays: Sequence[Array], factor: tuple[Any, ...], dim: int) -> list[Array]:

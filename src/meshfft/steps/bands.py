@@ -25,7 +25,7 @@ from ..layout.layout import Cuts, Layout
 from ..machine.chip import Chip
 from ..machine.work import Move, Work
 from ..numerics.split_complex import Block
-from .base import names, shift
+from .base import Step, names, shift
 
 PASSES = 4  # the new block is filled with zeros, and each row is read and written
 
@@ -64,7 +64,7 @@ Round = tuple[Piece, ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class Bands:
+class Bands(Step):
     """A dimension with its rows in other places.
 
     Attributes:
@@ -79,12 +79,6 @@ class Bands:
     cuts: Cuts
     bands: tuple[Band, ...]
     dims: ClassVar[tuple[int, ...]] = ()
-    slot: ClassVar[int | None] = None
-    planar: ClassVar[bool] = False
-    becomes: ClassVar[str | None] = None
-
-    def error(self, itemsize: int) -> float:
-        return 0.0
 
     def after(self, layout: Layout) -> Layout:
         return layout.replace(self.dim, self.size, self.cuts)
@@ -161,12 +155,6 @@ class Bands:
     def transpose(self, layout: Layout) -> "Bands":
         bands = tuple(band.transpose() for band in self.bands)
         return Bands(self.dim, layout.shape[self.dim], layout.cuts[self.dim], bands)
-
-    def conjugate(self) -> "Bands":
-        return self
-
-    def invert(self, layout: Layout) -> "Bands":
-        return self.transpose(layout)
 
     def insert(self, dim: int) -> "Bands":
         return dataclasses.replace(self, dim=shift(self.dim, dim))

@@ -16,7 +16,7 @@ from ..layout.layout import Layout
 from ..machine.chip import Chip
 from ..machine.work import Move, Work
 from ..numerics.split_complex import Block
-from .base import shift
+from .base import Step, shift
 from .swap import Swap
 
 PASSES = 4  # sending reads and writes the block; so does packing or unpacking where no step beside it works on pieces
@@ -24,7 +24,7 @@ STRIDED = 8  # passes more where pieces are parts of the last dimension: short r
 
 
 @dataclasses.dataclass(frozen=True)
-class Exchange:
+class Exchange(Step):
     """Swaps done at once: each device sends a piece to every other in the product of their mesh axes.
 
     The pieces are not packed into one array (see apart), which pays where devices share a memory, and not where one
@@ -38,9 +38,6 @@ class Exchange:
     swaps: tuple[Swap, ...]
     chunks: Grid = ()
     dims: ClassVar[tuple[int, ...]] = ()
-    slot: ClassVar[int | None] = None
-    planar: ClassVar[bool] = False
-    becomes: ClassVar[str | None] = None
     keeps: ClassVar[bool] = True
 
     @property
@@ -78,9 +75,6 @@ class Exchange:
 
     def after(self, layout: Layout) -> Layout:
         return functools.reduce(lambda reached, swap: swap.after(reached), self.swaps, layout)
-
-    def error(self, itemsize: int) -> float:
-        return 0.0
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """All of the padded block leaves but one piece."""
@@ -120,12 +114,6 @@ class Exchange:
     def transpose(self, layout: Layout) -> "Exchange":
         swaps = tuple(swap.transpose(before) for swap, before, _ in self._stages(layout))
         return Exchange(swaps[::-1], self.chunks)
-
-    def conjugate(self) -> "Exchange":
-        return self
-
-    def invert(self, layout: Layout) -> "Exchange":
-        return self.transpose(layout)
 
     def insert(self, dim: int) -> "Exchange":
         chunks = tuple((shift(d, dim), parts) for d, parts in self.chunks)

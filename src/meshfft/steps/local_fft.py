@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 from jax import Array
 
@@ -15,7 +15,7 @@ from ..layout.layout import Layout
 from ..machine.chip import Chip
 from ..machine.work import Work
 from ..numerics.split_complex import Block, in_complex
-from .base import names, padded, resized, shift
+from .base import Step, names, padded, resized, shift
 
 # What XLA's FFT reads and writes on a matrix unit, in blocks: for each dimension beside its products (transposes), and
 # for each stage in them: three real products, each reading and writing planes. Fitted to the cycles of TPU v3 and v5p.
@@ -24,7 +24,7 @@ STAGE_PASSES = 5
 
 
 @dataclasses.dataclass(frozen=True)
-class LocalFFT:
+class LocalFFT(Step):
     """The FFT of dimensions that every device holds whole, by one of the engines of `local`.
 
     Attributes:
@@ -44,9 +44,6 @@ class LocalFFT:
     engine: str = "xla"
     grid: Grid = ()
     whole: bool = False
-    slot: ClassVar[int | None] = None
-    planar: ClassVar[bool] = False
-    becomes: ClassVar[str | None] = None
 
     def error(self, itemsize: int) -> float:
         return math.hypot(*(fft_error(length, itemsize) for length in self.lengths))
@@ -126,9 +123,6 @@ class LocalFFT:
 
     def conjugate(self) -> "LocalFFT":
         return dataclasses.replace(self, sign=-self.sign)
-
-    def invert(self, layout: Layout) -> "LocalFFT":
-        return self.transpose(layout).conjugate()
 
     def insert(self, dim: int) -> "LocalFFT":
         grid = tuple((shift(d, dim), parts) for d, parts in self.grid)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 from ..kernels.local import fft_error, resize
 from ..kernels.trig import transform
@@ -11,14 +11,14 @@ from ..machine.chip import Chip
 from ..machine.work import Work
 from ..numerics.split_complex import Block, Planes, in_planes
 from ..operators.trig import Trig
-from .base import names, shift
+from .base import Step, names, shift
 from .local_fft import LocalFFT
 
 PASSES = 8  # beside the FFT: samples are reordered and weighted before it, turned and weighted after it
 
 
 @dataclasses.dataclass(frozen=True)
-class LocalTrig:
+class LocalTrig(Step):
     """The cosine or sine transform of a whole dimension, of each plane by itself.
 
     Attributes:
@@ -32,9 +32,6 @@ class LocalTrig:
     matrix: Trig
     size: int
     real: bool
-    slot: ClassVar[int | None] = None
-    planar: ClassVar[bool] = False
-    becomes: ClassVar[str | None] = None
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -71,9 +68,6 @@ class LocalTrig:
 
     def transpose(self, layout: Layout) -> "LocalTrig":
         return dataclasses.replace(self, matrix=self.matrix.transpose(), size=layout.shape[self.dim])
-
-    def conjugate(self) -> "LocalTrig":
-        return self
 
     def invert(self, layout: Layout) -> "LocalTrig":
         return dataclasses.replace(self, matrix=self.matrix.inverse, size=layout.shape[self.dim])

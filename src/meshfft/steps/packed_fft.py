@@ -1,7 +1,7 @@
 """PackedFFT: the FFT of real lines that are cut, as one of half as many complex numbers."""
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +15,7 @@ from ..machine.work import Move, Work
 from ..numerics.phases import roots
 from ..numerics.split_complex import Block, in_complex, join, scaled, split
 from ..operators.matrices import HalfRoots
-from .base import names, shift
+from .base import Step, names, shift
 from .phase_fft import PhaseFFT
 
 UNTANGLE_FLOPS = 14  # of one output: two sums, a phase, a sum
@@ -23,7 +23,7 @@ UNTANGLE_PASSES = 6
 
 
 @dataclasses.dataclass(frozen=True)
-class PackedFFT:
+class PackedFFT(Step):
     """The FFT of real lines of N points cut into p shards, through the paper's FFT of N / 2 complex ones.
 
         z[l] = x[2 l] + i x[2 l + 1],   Z its transform,   Z'[k] = conj Z[N/2 - k],   k = 0 ... N / 2
@@ -37,8 +37,6 @@ class PackedFFT:
 
     dim: int
     matrix: HalfRoots
-    slot: ClassVar[int | None] = None
-    planar: ClassVar[bool] = False
 
     @property
     def dims(self) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import jax.numpy as jnp
 from jax import Array, lax
@@ -15,7 +15,7 @@ from ..machine.chip import Chip
 from ..machine.work import Move, Work
 from ..numerics.phases import roots
 from ..numerics.split_complex import Block, in_complex, join
-from .base import names, shift
+from .base import Step, names, shift
 from .local_fft import LocalFFT
 
 UNIT_PASSES = 4  # on a matrix unit: gathering, and the first phase
@@ -23,7 +23,7 @@ PASSES = 18  # over two shards: exchange, FFT and phases ten, and four for each 
 
 
 @dataclasses.dataclass(frozen=True)
-class PhaseFFT:
+class PhaseFFT(Step):
     """The paper's FFT of one dimension (section III-B): gather, local FFT of length M = N/p, phase adjustment, in
     order.
 
@@ -38,9 +38,6 @@ class PhaseFFT:
     dim: int
     sign: int
     length: int
-    slot: ClassVar[int | None] = None
-    planar: ClassVar[bool] = False
-    becomes: ClassVar[str | None] = None
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -48,9 +45,6 @@ class PhaseFFT:
 
     def error(self, itemsize: int) -> float:
         return fft_error(self.length, itemsize)
-
-    def after(self, layout: Layout) -> Layout:
-        return layout
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """A local FFT, and for each shard a phase and a sum."""
@@ -94,9 +88,6 @@ class PhaseFFT:
 
     def conjugate(self) -> "PhaseFFT":
         return dataclasses.replace(self, sign=-self.sign)
-
-    def invert(self, layout: Layout) -> "PhaseFFT":
-        return self.transpose(layout).conjugate()
 
     def insert(self, dim: int) -> "PhaseFFT":
         return dataclasses.replace(self, dim=shift(self.dim, dim))

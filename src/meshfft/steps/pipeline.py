@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 from jax import Array, lax
@@ -19,7 +19,7 @@ from .swap import Swap
 
 
 @dataclasses.dataclass(frozen=True)
-class Pipeline:
+class Pipeline(Step):
     """Steps taken one after the other, but a chunk of dimension `dim` at a time.
 
     No step transforms `dim`. The swap may leave it alone, or it is the swap's source, and a chunk some rows of every
@@ -37,8 +37,6 @@ class Pipeline:
     steps: tuple[Step, ...]
     dim: int
     chunks: int
-    slot: ClassVar[int | None] = None
-    planar: ClassVar[bool] = False
 
     @property
     def dims(self) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from ..machine.chip import Chip
 from ..machine.work import Work
 from ..numerics.split_complex import Block, scaled
 from ..operators.matrices import HalfRoots
-from .base import names, padded, resized, shift
+from .base import Step, names, padded, resized, shift
 from .local_fft import LocalFFT
 
 # What the engine "matmul" reads and writes, in blocks of reals: around one product, around two stages, and in them; and
@@ -25,7 +25,7 @@ PRODUCTS = 5
 
 
 @dataclasses.dataclass(frozen=True)
-class RealFFT:
+class RealFFT(Step):
     """The FFT of whole dimensions between real lines and half spectra, in half the work of a complex one.
 
         X[.., k] = w_k sum_n x[n] exp(sign 2 pi i k n / N),   k = 0 ... N // 2 along the last of `dims`
@@ -45,8 +45,6 @@ class RealFFT:
     lengths: tuple[int, ...]
     sizes: tuple[int, ...]
     engine: str = "xla"
-    slot: ClassVar[int | None] = None
-    planar: ClassVar[bool] = False
 
     @property
     def becomes(self) -> str:

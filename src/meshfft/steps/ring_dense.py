@@ -22,8 +22,9 @@ from ..numerics.products import LONG_TERMS, TERMS, Factors, Maker, planes_of, pr
 from ..numerics.split_complex import Block, Planes, in_complex, in_planes
 from ..numerics.tiers import Dot
 from ..numerics.tiled_products import COLUMNS, TILE, WIDE, product_in_tiles
-from ..operators.matrices import Matrix
-from .base import names, padded, shift, turned
+from ..operators.matrices import Dense, Matrix, Samples
+from ..operators.operands import rows_of, table
+from .base import Step, names, padded, shift, turned
 
 PHASE_FLOPS = 40  # one root of unity on the CPU: integer reduction, cos and sin
 LONG_PHASE_FLOPS = 400  # elsewhere, where cos and sin are written out
@@ -31,7 +32,7 @@ GAUSS_PASSES = 2  # for each shard the sum and the difference of its planes are 
 
 
 @dataclasses.dataclass(frozen=True)
-class RingDense:
+class RingDense(Step):
     """A dense matrix along one dimension, over a ring; for the paper's KDFT it is the Vandermonde matrix of that
     dimension (section III-A, Algorithm 1).
 
@@ -74,6 +75,10 @@ class RingDense:
     @property
     def becomes(self) -> str | None:
         return self.matrix.becomes
+
+    @property
+    def dots(self) -> tuple[Dot, ...]:
+        return (self.dot,)
 
     @property
     def products(self) -> int:
@@ -120,21 +125,41 @@ class RingDense:
         walk = functools.partial(self._turned if self.turned else self._straight, layout=layout, operand=operand)
         return in_complex(walk, block) if self.tiled else in_planes(walk, block)
 
-    def store(self, operand: Any, layout: Layout, mapped: frozenset[str] = frozenset()) -> Any:
-        """The operand as the walk takes it: rows where their positions are stored, columns as far as shards reach.
-
-        Of axes that are mapped already every device takes its own rows.
-        """
+    def operand(self, given: Any, layout: Layout, mapped: frozenset[str] = frozenset()) -> Any:
+        """Rows where their positions are stored, columns as far as shards reach."""
         home, other = self._home(layout), self.after(layout) if self.turned else layout
         rows, reach = home.positions(self.dim), int(other.positions(self.dim).max(initial=-1)) + 1
-        leaves = jax.tree.map(lambda leaf: self._stored(leaf, rows, reach), operand)
         back = self.matrix.row_axis or 0
+        leaves = jax.tree.map(lambda leaf: rows_of(leaf, leaf.ndim + back, rows, reach), given)
         return jax.tree.map(lambda leaf: own(leaf, leaf.ndim + back, home.cuts[self.dim], mapped), leaves)
 
     def operand_spec(self, operand: Any, layout: Layout) -> Any:
         """How the leaves of the operand are sharded: their rows as the dimension they stand for."""
         axes, back = self._home(layout).axes[self.dim] or None, -(self.matrix.row_axis or 0)
         return jax.tree.map(lambda leaf: PartitionSpec(*[None] * (leaf.ndim - back), axes), operand)
+
+    def at_slot(self, slot: int) -> "RingDense":
+        return self if self.slot is None else dataclasses.replace(self, slot=slot)
+
+    def tabled(self, sources: tuple[Any, ...], slot: int) -> tuple["RingDense", np.ndarray] | None:
+        source = self.matrix if self.slot is None else sources[self.slot]
+        found = None if self.turned else table(source, self.matrix, self.dot)
+        if found is None:
+            return None
+        dense = Dense(found.shape[-2], found.shape[-1], planes=self.matrix.planes)
+        return dataclasses.replace(self, matrix=dense, slot=slot), found
+
+    @property
+    def linear(self) -> bool:
+        """Not in samples, where those are floats."""
+        return not (isinstance(self.matrix, Samples) and self.matrix.unit is not None)
+
+    def slopes(self, change: Any, layout: Layout, mapped: frozenset[str]) -> tuple[Planes, Planes]:
+        """V'[k, n] = slope_k V[k, n] n: one factor along the inputs and one along the samples."""
+        assert isinstance(self.matrix, Samples)
+        slope, other = self.matrix.slope(change), self.after(layout) if self.turned else layout
+        n = own(other.positions(self.dim).astype(slope[0].dtype), 0, other.cuts[self.dim], mapped)
+        return (slope, (n,)) if self.turned else ((n,), slope)
 
     def transpose(self, layout: Layout) -> "RingDense":
         real = {"real": True, "complex": False}.get(self.becomes or "", self.real)  # after this step, before that one
@@ -172,16 +197,6 @@ class RingDense:
     def _home(self, layout: Layout) -> Layout:
         """The layout whose cuts the operand has: that of the matrix's rows."""
         return layout if self.turned else self.after(layout)
-
-    def _stored(self, leaf: Any, rows: np.ndarray, reach: int) -> Any:
-        axis = leaf.ndim + (self.matrix.row_axis or 0)
-        xp = np if isinstance(leaf, np.ndarray) else jnp
-        if not np.array_equal(rows, np.arange(leaf.shape[axis])):
-            leaf = xp.take(leaf, np.minimum(rows, leaf.shape[axis] - 1), axis)
-        if axis == leaf.ndim - 1:
-            return leaf
-        leaf, short = leaf[..., :reach], max(reach - leaf.shape[-1], 0)
-        return xp.pad(leaf, [(0, short if d == leaf.ndim - 1 else 0) for d in range(leaf.ndim)]) if short else leaf
 
     def _straight(self, block: Block, layout: Layout, operand: Any) -> Any:
         """Sum over shards s of M[my rows, columns of s] times the block of s."""

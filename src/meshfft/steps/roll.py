@@ -13,7 +13,7 @@ from ..layout.layout import Layout
 from ..machine.chip import Chip
 from ..machine.work import Move, Work
 from ..numerics.split_complex import Block
-from .base import names, shift
+from .base import Step, names, shift
 
 PASSES = 2  # the rows are read and written where they are joined
 SENT_PASSES = 4  # what travels is cut out before and received
@@ -32,7 +32,7 @@ class Part(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Roll:
+class Roll(Step):
     """The cyclic shift new[i] = old[(i - by) mod n] of a dimension that is whole, or padded at its tail alone.
 
     With B rows a block and by = q B + r, the new block of device d is
@@ -46,15 +46,6 @@ class Roll:
     dim: int
     by: int
     dims: ClassVar[tuple[int, ...]] = ()
-    slot: ClassVar[int | None] = None
-    planar: ClassVar[bool] = False
-    becomes: ClassVar[str | None] = None
-
-    def error(self, itemsize: int) -> float:
-        return 0.0
-
-    def after(self, layout: Layout) -> Layout:
-        return layout
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """What travels, and the rows joined; going on k places loads links as k hops between neighbours do."""
@@ -93,12 +84,6 @@ class Roll:
 
     def transpose(self, layout: Layout) -> "Roll":
         return Roll(self.dim, -self.by)
-
-    def conjugate(self) -> "Roll":
-        return self
-
-    def invert(self, layout: Layout) -> "Roll":
-        return self.transpose(layout)
 
     def insert(self, dim: int) -> "Roll":
         return dataclasses.replace(self, dim=shift(self.dim, dim))

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import jax.numpy as jnp
 from jax import Array, lax
@@ -16,7 +16,7 @@ from ..machine.chip import Chip
 from ..machine.work import Move, Work
 from ..numerics.phases import mulmod, roots
 from ..numerics.split_complex import Block, in_complex, join
-from .base import names, shift
+from .base import Step, names, shift
 from .exchange import PASSES as EXCHANGE_PASSES
 
 PASSES = 2 * 2 + 2 + 6  # two FFTs, phases, and a transpose
@@ -24,7 +24,7 @@ NEAR = 32  # columns whose phases come from a table
 
 
 @dataclasses.dataclass(frozen=True)
-class SixStep:
+class SixStep(Step):
     """The FFT of one dimension of N = N1 N2 positions over p shards, where p divides N1 and N2, in order.
 
     With n = N2 n1 + n2 and k = k1 + N1 k2,
@@ -40,9 +40,6 @@ class SixStep:
     dim: int
     sign: int
     length: int
-    slot: ClassVar[int | None] = None
-    planar: ClassVar[bool] = False
-    becomes: ClassVar[str | None] = None
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -50,9 +47,6 @@ class SixStep:
 
     def error(self, itemsize: int) -> float:
         return math.hypot(fft_error(self.length, itemsize), 2.0**-24 if itemsize == 8 else 2.0**-53)
-
-    def after(self, layout: Layout) -> Layout:
-        return layout
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """Two local FFTs and three exchanges of (p - 1)/p of the block."""
@@ -91,9 +85,6 @@ class SixStep:
 
     def conjugate(self) -> "SixStep":
         return dataclasses.replace(self, sign=-self.sign)
-
-    def invert(self, layout: Layout) -> "SixStep":
-        return self.transpose(layout).conjugate()
 
     def insert(self, dim: int) -> "SixStep":
         return dataclasses.replace(self, dim=shift(self.dim, dim))

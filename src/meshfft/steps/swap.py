@@ -13,14 +13,14 @@ from ..layout.layout import Cuts, Layout, join_axes
 from ..machine.chip import Chip
 from ..machine.work import Move, Work
 from ..numerics.split_complex import Block
-from .base import names, shift
+from .base import Step, names, shift
 
 PASSES = 6  # packing, exchanging and unpacking each read and write the block
 TILED_PASSES = 8  # where memory is tiled, packing and unpacking also transpose tiles
 
 
 @dataclasses.dataclass(frozen=True)
-class Swap:
+class Swap(Step):
     """Mesh axes leave dimension `source` and make the cuts `leaves` in `target`, padded at its end where they do not
     divide.
     """
@@ -29,9 +29,6 @@ class Swap:
     target: int
     leaves: Cuts
     dims: ClassVar[tuple[int, ...]] = ()
-    slot: ClassVar[int | None] = None
-    planar: ClassVar[bool] = False
-    becomes: ClassVar[str | None] = None
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -45,9 +42,6 @@ class Swap:
         source, target = layout.cuts[self.source][: -len(self.leaves)], layout.cuts[self.target] + self.leaves
         opened = layout.replace(self.source, layout.shape[self.source], source)
         return opened.replace(self.target, layout.shape[self.target], target)
-
-    def error(self, itemsize: int) -> float:
-        return 0.0
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """All of the padded block leaves but one part in p.
@@ -82,12 +76,6 @@ class Swap:
 
     def transpose(self, layout: Layout) -> "Swap":
         return Swap(self.target, self.source, layout.cuts[self.source][-len(self.leaves) :])
-
-    def conjugate(self) -> "Swap":
-        return self
-
-    def invert(self, layout: Layout) -> "Swap":
-        return self.transpose(layout).conjugate()
 
     def insert(self, dim: int) -> "Swap":
         return dataclasses.replace(self, source=shift(self.source, dim), target=shift(self.target, dim))
