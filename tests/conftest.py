@@ -1,4 +1,4 @@
-"""Eight virtual CPU devices for every test, and meshes made by name."""
+"""Eight virtual CPU devices for every test, programs compiled with little effort, and 64-bit types by name."""
 
 import os
 from collections.abc import Iterator
@@ -13,10 +13,24 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 
+# Compiling takes most of a test's time, and a quarter of it where the code is not optimised. Redistribution,
+# partitioning and fusion stay, so collectives, memory and values are those of users, to rounding.
+LITTLE_EFFORT = (
+    "--xla_backend_optimization_level=0",
+    "--xla_cpu_use_fusion_emitters=false",
+    "--xla_cpu_parallel_codegen_split_count=1",
+)
+
 hypothesis.settings.register_profile(
     "meshfft", deadline=None, max_examples=int(os.environ.get("MESHFFT_EXAMPLES", "8")), print_blob=True
 )
 hypothesis.settings.load_profile("meshfft")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Little effort for the tests that run by default; the slow ones see programs as users do."""
+    if config.option.markexpr == "not slow":
+        os.environ["XLA_FLAGS"] = " ".join((os.environ.get("XLA_FLAGS", ""), *LITTLE_EFFORT))
 
 
 @pytest.fixture(autouse=True)

@@ -37,6 +37,7 @@ def test_every_block_runs(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_compiled_programs_are_kept(tmp_path: Path) -> None:
     """Catches programs whose keys change from process to process, so that the persistent cache never has them."""
     command = [sys.executable, "-c", KEPT, str(tmp_path)]

@@ -10,6 +10,7 @@ import pytest
 from jax import Array
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
+from marks import slow_but
 from reference import error, mesh, noise
 
 import meshfft as mf
@@ -82,7 +83,7 @@ def test_jit_value_and_gradient(name: str, kind: AxisType) -> None:
     assert gradient.sharding.is_equivalent_to(a.sharding, a.ndim)
 
 
-@EACH
+@pytest.mark.parametrize("name", slow_but(KINDS.keys() - {"dstn"}, KINDS))  # its rules are those of dctn
 def test_forward_reverse_and_both(name: str) -> None:
     """Catches a missing or wrong rule: jvp, vjp, linearize, and a Hessian-vector product."""
     ours, single, _, _ = KINDS[name]

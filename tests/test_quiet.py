@@ -15,6 +15,7 @@ import pytest
 from jax import Array
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from marks import slow_but
 from reference import mesh
 
 import meshfft as mf
@@ -92,6 +93,7 @@ VARIANTS: dict[str, tuple[tuple[int, ...], Callable[[Array], Any]]] = {
     "the Poisson equation of planes": ((2, 4), lambda x: mf.poisson((x.real, x.imag))),
 }
 CALLS = {**{name: ((8,), call) for name, call in FUNCTIONS.items()}, **VARIANTS}
+QUICK = ("fft", "fftn", "irfftn", "dctn", "kdftn", "poisson", "power_spectrum", "fftshift", *VARIANTS)
 
 
 def test_no_function_is_forgotten() -> None:
@@ -99,7 +101,7 @@ def test_no_function_is_forgotten() -> None:
     assert sorted((*FUNCTIONS, *SPARED)) == mf.__all__
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", slow_but(QUICK, CALLS))
 def test_no_call_prints(name: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches chunks smaller than an array of the program; that they are as small as can be makes small arrays tell."""
     monkeypatch.setattr(walk, "FINEST", 2**30)
@@ -110,6 +112,7 @@ def test_no_call_prints(name: str, capfd: pytest.CaptureFixture[str], monkeypatc
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_no_call_prints_at_the_size_of_chunks(capfd: pytest.CaptureFixture[str]) -> None:
     """Catches the same with the chunks that calls have: 4.2 MB a device, of planes as in README."""
     where = NamedSharding(mesh((8,)), P("x"))
@@ -119,6 +122,7 @@ def test_no_call_prints_at_the_size_of_chunks(capfd: pytest.CaptureFixture[str])
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_no_line_of_the_readme_prints(tmp_path: Path) -> None:
     """Catches a block that fails, and a warning at the sizes that are shown: 256^3, by calls and by commands."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)

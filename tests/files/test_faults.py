@@ -22,6 +22,7 @@ from meshfft.cli.request import Job
 from meshfft.files import identity, open_array
 
 SCRIPT = Path(__file__).parent.parent / "faulty.py"
+pytestmark = pytest.mark.slow
 SECONDS = 100  # far above the thirty that any of this takes, and what nothing may exceed
 VALUES = np.random.default_rng(3).normal(size=(12, 10, 9, 2)).view(np.complex128)[..., 0].astype(np.complex64)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 SCRIPT = Path(__file__).parent.parent / "memory_process.py"
+pytestmark = pytest.mark.slow
 MIB = 256
 
 

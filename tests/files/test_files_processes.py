@@ -15,6 +15,7 @@ from array_files import zarr
 from meshfft.files import Record, open_array
 
 SCRIPT = Path(__file__).parent.parent / "write_process.py"
+pytestmark = pytest.mark.slow
 SHAPE = (15, 12, 7)
 
 

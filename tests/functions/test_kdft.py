@@ -1,5 +1,6 @@
 """The KDFT at any points of the z-plane: value, sharding, collectives, adjoint, and gradients in array and points."""
 
+import itertools
 import math
 import re
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from jax import Array
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
+from marks import slow_but, slow_case
 from reference import chips_without_caches, error, in_turns, mesh, noise, powers, separable
 from strategies import SIZES, Case, cases
 
@@ -106,10 +108,15 @@ TABLE = {
 }
 
 
-@pytest.mark.parametrize("planes", [False, True])
-@pytest.mark.parametrize("name", TABLE)
-def test_points_along_every_axis(name: str, planes: bool) -> None:
+UNEVEN = ("1-D, more, prime", "2-D, uneven", "3-D, uneven")  # what even sizes find, these find too
+BLOCKS = ("1-D, fewer", "1-D, one input", "1-D, one point", "2-D, two axes on one", "3-D, idle axis", *UNEVEN)
+QUICK = [*((name, False) for name in BLOCKS), *((name, True) for name in (*UNEVEN[:2], "3-D, idle axis"))]
+
+
+@pytest.mark.parametrize("case", slow_but(QUICK, itertools.product(TABLE, (False, True))), ids=str)
+def test_points_along_every_axis(case: tuple[str, bool]) -> None:
     """Catches a gather, a wrong number of hops, and fewer, as many or more points than inputs that are mixed up."""
+    name, planes = case
     shape, counts, sizes, spec = TABLE[name]
     kinds = ("turns", "z", "radians")
     points = [drawn(kind, m, m) for kind, m in zip(kinds, counts, strict=False)]
@@ -167,9 +174,9 @@ def slope(f: Callable, at: list, along: list, step: float = 1e-5) -> Any:
 
 CASES = [
     (["turns"], (16,), (8,), P("x")),
-    (["z"], (16,), (8,), P("x")),
+    slow_case(["z"], (16,), (8,), P("x")),  # as the chirp, which is made of it
     (["chirp"], (16,), (8,), P("x")),
-    (["radians"], (8, 3), (8,), P("x")),
+    slow_case(["radians"], (8, 3), (8,), P("x")),
     (["turns", "zoom"], (4, 8), (2, 4), P("x", "y")),
 ]
 
@@ -306,7 +313,7 @@ def test_explicit_axes_need_no_annotation() -> None:
     assert error(gradients[1], 2 * np.real(np.conj(truth) * moved).sum(0)) <= 2e-6
 
 
-@pytest.mark.parametrize("tier", ["bf16x6", "bf16x3"])
+@pytest.mark.parametrize("tier", slow_but(["bf16x3"], ["bf16x6", "bf16x3"]))
 def test_traced_points_in_every_tier(tier: str) -> None:
     """Catches traced points that are looked up in a cache of tables, and a tier that is dropped in the gradient."""
     x, turns = noise((16,)), jnp.asarray(np.random.default_rng().random(8), jnp.float32)
@@ -320,7 +327,7 @@ def test_traced_points_in_every_tier(tier: str) -> None:
     assert error(grad(turns, tier), np.asarray(grad(turns, None))) <= 10 * bound, "an energy's slope may cancel"
 
 
-@pytest.mark.parametrize(("shape", "counts", "sizes"), [((17,), (11,), (8,)), ((7, 5), (5, 11), (2, 4))])
+@pytest.mark.parametrize(("shape", "counts", "sizes"), [((17,), (11,), (8,)), slow_case((7, 5), (5, 11), (2, 4))])
 def test_planes_in_planes_out(shape: tuple, counts: tuple, sizes: tuple) -> None:
     """Catches planes that are joined on the way, and a gradient that is not the adjoint in real numbers."""
     spec = P(*"xy"[: len(shape)])

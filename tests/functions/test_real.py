@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from marks import slow_but
 from reference import dft, error, mesh, noise
 from strategies import Case, cases
 
@@ -195,7 +196,7 @@ SAVINGS = {
 }
 
 
-@pytest.mark.parametrize("name", SAVINGS)
+@pytest.mark.parametrize("name", slow_but(["block", "line"], SAVINGS))
 @pytest.mark.parametrize("inverse", [False, True])
 def test_at_most_six_tenths_of_the_complex_transform(name: str, inverse: bool) -> None:
     """Catches a real transform that is a complex one in disguise; 1024 bytes are for the number more in a half.

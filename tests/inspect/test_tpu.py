@@ -13,9 +13,10 @@ import pytest
 
 SCRIPT = Path(__file__).parent.parent / "tpu_programs.py"
 ENVIRONMENT = {"TPU_SKIP_MDS_QUERY": "1", "JAX_PLATFORMS": "cpu", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
-pytestmark = pytest.mark.skipif(
+COMPILER = pytest.mark.skipif(
     not importlib.util.find_spec("libtpu"), reason='needs the TPU compiler: pip install ".[tpu]"'
 )
+pytestmark = [pytest.mark.slow, COMPILER]
 
 
 def _compiled(what: str, topology: str) -> dict[str, Any]:

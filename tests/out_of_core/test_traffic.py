@@ -15,7 +15,8 @@ import meshfft
 
 HERE = Path(__file__).parent.parent
 SOURCE = str(Path(meshfft.__file__).parents[1])
-pytestmark = pytest.mark.skipif(not Path("/proc/self/io").is_file(), reason="the system does not count bytes")
+COUNTED = pytest.mark.skipif(not Path("/proc/self/io").is_file(), reason="the system does not count bytes")
+pytestmark = [pytest.mark.slow, COUNTED]
 
 
 def python(*words: str) -> "subprocess.Popen[str]":
