@@ -94,9 +94,9 @@ def measured(work: Callable[..., Result], values: tuple[Any, ...], options: dict
 
 def made(path: Path, shape: tuple[int, ...]) -> Result:
     """Noise, a plane at a time."""
+    from meshfft.files.stores import create_store
     from meshfft.formats.grid import grid_of
     from meshfft.layout.layout import Cut, Layout
-    from meshfft.zarr.stores import create_store
 
     rng, planes = np.random.default_rng(), Layout(shape, ((Cut("p", shape[0], 1),), (), ()))
     store = create_store(path, shape, np.complex64, grid_of([planes], 8), kind=path.suffix)

@@ -11,7 +11,7 @@ import jax
 import meshfft.cli.cluster
 import meshfft.cli.execute
 import meshfft.cli.memory
-import meshfft.zarr.stores
+import meshfft.files.stores
 from meshfft.cli.app import main
 
 
@@ -45,7 +45,7 @@ def patch(module: Any, name: str, act: Callable[[], None]) -> Callable[[], None]
 
 STEP = (meshfft.cli.execute, "_run_stage")
 COMPILE = (jax.stages.Lowered, "compile")
-WRITE = (meshfft.zarr.stores.ZarrStore, "write")
+WRITE = (meshfft.files.stores.ZarrStore, "write")
 FAULTS = {
     "none": lambda: None,
     "killed": patch(*STEP, send(signal.SIGKILL)),

@@ -25,10 +25,8 @@ plans: intake operands primitive table / dispatch / inverse_solve / plan / plann
 functions: calls frequencies kdft separable shard shifts / cosine numpy_fft real / array_api scipy_backend
 spectral: fields modes wavenumbers / convolution derivatives multiplier / power
 inspect: schedule / hlo / aot replay
-formats: grid hdf5_filters rules / positions record source / conventions labels steady / netcdf numpy_nifti /
-    hdf5
-zarr: dataset / stores / metadata / reading
-files: identity picture processes reading / writing
+formats: grid hdf5_filters record / source labels / conventions numpy_nifti zarr_metadata / netcdf zarr / hdf5
+files: dataset identity picture processes / stores reading / writing
 out_of_core: partition scratch work_folder / budget / pieces transfer / journal passes / run
 profile: kinds slices / trace / breakdown running / modelled perfetto rows words / figure
 cli: describe devices flags memory parse resident say / guard request show / cluster info plan progress /

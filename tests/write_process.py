@@ -19,10 +19,14 @@ from jax.sharding import NamedSharding  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import meshfft as mf  # noqa: E402
-from meshfft.files import open_array, record_of, write_array  # noqa: E402
+from meshfft.files import (  # noqa: E402
+    open_array,
+    record_of,
+    stores,
+    write_array,
+)
 from meshfft.layout.layout import Cut, Layout  # noqa: E402
 from meshfft.layout.padded_array import PaddedArray  # noqa: E402
-from meshfft.zarr import stores  # noqa: E402
 
 SHAPE = (15, 12, 7)
 

@@ -44,7 +44,7 @@ def put(new: Path, path: Path, overwrite: bool = False) -> None:
     refuse_existing(path, overwrite)
     final = path.resolve()
     _move(new, final)
-    sync_folder(final.parent)
+    synced(final.parent)
 
 
 def refuse_existing(path: Path, overwrite: bool) -> None:
@@ -94,16 +94,6 @@ def _sync(path: Path) -> None:
     for file in [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]:
         with open(file, "rb+") as handle:
             os.fsync(handle.fileno())
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes names in a folder durable; some systems have no way to open one, and none is needed there."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -27,11 +27,10 @@ from meshfft.cli.app import app, main
 from meshfft.cli.execute import run_stages
 from meshfft.cli.guard import describe
 from meshfft.errors import check
-from meshfft.files import open_array, writing
+from meshfft.files import open_array, stores, writing
 from meshfft.formats.grid import Grid
 from meshfft.inspect.hlo import collectives
 from meshfft.out_of_core import journal
-from meshfft.zarr import stores
 
 SIZES = (7, 6, 5)  # divided by no mesh axis but one
 

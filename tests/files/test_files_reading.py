@@ -17,7 +17,7 @@ from jax.sharding import PartitionSpec
 import meshfft as mf
 from meshfft.files import open_array
 from meshfft.formats import numpy_nifti as openers
-from meshfft.formats import positions, source
+from meshfft.formats import source
 
 
 @pytest.mark.parametrize("name", ["a.npy", "a.NPY", "a.nii", "a.nii.gz", "a.h5", "a.hdf5", "a.zarr"])
@@ -50,13 +50,13 @@ def test_gaps_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     `preadv` gives its bytes a few at a time."""
     values = np.arange(64 * 64 * 2048, dtype="f4").reshape(64, 64, 2048)
     np.save(tmp_path / "a.npy", values)
-    plain, got = positions.os.preadv, list[int]()
+    plain, got = openers.os.preadv, list[int]()
 
     def short(file: int, rooms: Any, at: int) -> int:
         got.append(plain(file, [rooms[0][:1500]], at))
         return got[-1]
 
-    monkeypatch.setattr(positions.os, "preadv", short)
+    monkeypatch.setattr(openers.os, "preadv", short)
     for box, most in (
         (np.s_[3:5, 1:9, :500], 1),
         (np.s_[:, 7, 1], 1025),
@@ -210,9 +210,9 @@ def test_any_slice_in_any_pieces(volumes: Any, data: st.DataObject, most: int, w
     )
     for name in KINDS:
         with contextlib.ExitStack() as stack:
-            for module in (source, openers, positions):
+            for module in (source, openers):
                 stack.enter_context(mock.patch.object(module, "PIECE_BYTES", most))
-            stack.enter_context(mock.patch.object(positions, "READ_BYTES", most % 97))  # gaps read through, or not
+            stack.enter_context(mock.patch.object(openers, "READ_BYTES", most % 97))  # gaps read through, or not
             with open_array(paths[name]) as found:
                 read = found.astype("f8")[index] if wide else found[index]
         np.testing.assert_array_equal(read, values[index])

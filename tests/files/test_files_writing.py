@@ -16,10 +16,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from meshfft import atomic
 from meshfft.errors import check
-from meshfft.files import check_apart, check_output, open_array, write_array, writing
+from meshfft.files import check_apart, check_output, open_array, stores, write_array, writing
 from meshfft.layout.layout import Cut, Layout
 from meshfft.layout.padded_array import PaddedArray
-from meshfft.zarr import stores
 
 CASES = [
     ((8, 6, 4), PartitionSpec("x", "y", "z"), {"x": 2, "y": 2, "z": 2}),
@@ -255,7 +254,7 @@ jax.config.update("jax_num_cpu_devices", 2)
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 from meshfft.files import write_array
-from meshfft.zarr import stores
+from meshfft.files import stores
 store, blocks = (stores.NpyStore if sys.argv[1].endswith("npy") else stores.ZarrStore), []
 write = store.write
 def killing(self, at, block):

@@ -33,7 +33,7 @@ HOSTILE: list[dict[str, Any]] = [
     {"shape": [2**62, 4]},
     {"shape": [2**59, 2**59]},
     {"shape": [math.nan, 4]},
-    {"shape": [4.0, 4]},
+    {"shape": [4.5, 4]},
     {"shape": [True, 4]},
     {"shape": [10**400, 4]},
     {"shape": [4]},

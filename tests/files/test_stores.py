@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import cases
 
+from meshfft.files import stores
+from meshfft.files.stores import KINDS, create_store, open_store
 from meshfft.formats.grid import Grid, grid_of, pieces
 from meshfft.layout.layout import from_spec
-from meshfft.zarr import stores
-from meshfft.zarr.stores import KINDS, create_store, open_store
 
 DTYPES = ("float32", "complex64", "complex128", "int16", "bool", "float16")
 
@@ -130,7 +130,12 @@ def test_flushing_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_runs_are_as_long_as_they_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a system call for every row where whole planes lie without a gap."""
     sizes: list[int] = []
-    monkeypatch.setattr(stores, "_put", lambda _, run, __: sizes.append(len(run)))
+
+    def counted(_: int, run: memoryview, __: int) -> int:
+        sizes.append(len(run))
+        return len(run)
+
+    monkeypatch.setattr(stores.os, "pwrite", counted)
     store = create_store(tmp_path / "a", (4, 5, 6), "f4", Grid((4, 5, 6)), kind=".npy")
     for at, runs in (
         (np.s_[1:3, 0:5, 0:6], [2 * 5 * 6]),

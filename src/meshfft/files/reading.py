@@ -12,7 +12,7 @@ from ..errors import check
 from ..formats.hdf5 import open_hdf5
 from ..formats.numpy_nifti import open_nifti, open_npy
 from ..formats.source import Source, readable
-from ..zarr.reading import open_zarr
+from ..formats.zarr import open_zarr
 
 OPENERS: dict[str, Callable[[Path, str | None], contextlib.AbstractContextManager[Source]]] = {
     ".npy": open_npy,

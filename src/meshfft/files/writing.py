@@ -21,11 +21,12 @@ from ..extras import need
 from ..formats.grid import Grid, grid_of
 from ..formats.record import Record
 from ..formats.source import DTYPES
+from ..formats.zarr import check_name
+from ..formats.zarr_metadata import is_zarr
 from ..layout.layout import Layout, from_spec
 from ..layout.padded_array import PaddedArray, stored_of
-from ..zarr.metadata import is_zarr
-from ..zarr.stores import KINDS, Store, check_name, create_store, open_store
 from .processes import exchange, together
+from .stores import KINDS, Store, create_store, open_store
 
 Report = Callable[[int], None]
 

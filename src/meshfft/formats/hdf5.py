@@ -22,8 +22,7 @@ from .grid import Box
 from .hdf5_filters import KNOWN, LZF, SHUFFLE, Filter, check_whole, most_bytes, unpacked
 from .labels import scales_of
 from .netcdf import attributes_of, candidates, labels_of
-from .source import Read, Refused, Source, Unnamed, assigning, check_chunk, check_numbers, choose, source_of
-from .steady import Steady
+from .source import Read, Refused, Source, Steady, Unnamed, assigning, check_chunk, check_numbers, choose, source_of
 
 MOST_OBJECTS = 10_000  # of a file whose dataset is to be found without its name
 MOST_NAME = 4096

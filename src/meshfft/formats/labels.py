@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .record import Dimension, Record
-from .rules import LEAST, MOST, text
+from .record import LONGEST, SHORTEST, Dimension, Record, is_text
 
 BEFORE = "meshfft_before"  # the attribute of a coordinate of frequencies that has what is needed to go back
 MOST_COORDINATE = 2**26  # bytes of a coordinate that is held in memory
@@ -69,7 +68,7 @@ def step_of(one: Coordinate) -> float | None:
     for values in (plain, np.fft.fftshift(plain)):
         step = float((values[-1] - values[0]) / (len(values) - 1))
         near = np.abs(values - values[0] - step * np.arange(len(values))) <= NEAR * abs(step)
-        if LEAST <= abs(step) <= MOST and bool(near.all()):
+        if SHORTEST <= abs(step) <= LONGEST and bool(near.all()):
             return step
     return None
 
@@ -140,7 +139,5 @@ def _plain(one: Coordinate) -> dict[str, Any]:
 
 def _unit(one: Coordinate) -> str:
     """Of times that are counted from some day, the unit of counting."""
-    try:
-        return text(str(one.attributes.get("units", "")).split(" since ")[0])
-    except ValueError:
-        return ""
+    unit = str(one.attributes.get("units", "")).split(" since ")[0]
+    return unit if is_text(unit) else ""

@@ -1,34 +1,106 @@
-"""NumPy and NIfTI files, each opened as a `Source`.
+"""NumPy and NIfTI files, each opened as a `Source`: their numbers lie one behind the other, and are read by position.
 
-No file is mapped: a map of one that is cut short meanwhile ends the process. Nothing in a
-file is run: pickles are refused.
+No file is mapped: a map of one that is cut short meanwhile ends the process. Nothing in a file is run: pickles are
+refused. Invariant: nothing is taken for numbers that the file does not have.
 """
 
 import contextlib
 import gzip
 import io
+import itertools
 import math
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
 from ..errors import check
 from ..extras import need
 from .grid import PIECE_BYTES, Box
-from .positions import Numbers
-from .source import Refused, Source, assigning, check_numbers, source_of
-from .steady import Steady
+from .source import Refused, Source, Steady, assigning, check_numbers, source_of
 
+READ_BYTES = 4096  # a page: what a disk reads at least, and little beside what it costs to ask for a run
 COPY_BYTES = 2**20
 HEAD_BYTES = 540  # of the longer of the two headers
 MOST_OFFSET = 2**26  # of extensions between header and voxels
 TRAILING = 2**20  # what may follow the voxels
 GZIP_RATIO = 1032  # of deflate, at most
+
+
+class Numbers(NamedTuple):
+    """An array in C order in an open file, from `offset` on.
+
+    A read spans, for one position of the dimensions before `dim`, the box from its first number to its last, with the
+    gaps between; of all `dim` the cheapest is taken, by  bytes of all reads + READ_BYTES a read.  So a box of long runs
+    is read without its gaps, and one of single numbers not number by number.
+    """
+
+    file: int
+    offset: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def read(self, box: Box, out: np.ndarray) -> None:
+        """Reads the positions of a box into an array of its shape, converted to its dtype.
+
+        Raises:
+            ValueError: the file ends before.
+        """
+        sides, size = [s.stop - s.start for s in box], self.dtype.itemsize
+        if 0 in sides:
+            return
+        strides = [math.prod(self.shape[dim + 1 :]) for dim in range(len(box))]
+        begin = sum(s.start * stride for s, stride in zip(box, strides, strict=True))
+        dim, span = _cheapest(sides, strides, size)
+        room = np.empty(span, self.dtype)
+        part = np.lib.stride_tricks.as_strided(room, sides[dim:], [size * stride for stride in strides[dim:]])
+        plain = span == part.size and out.dtype == self.dtype
+        for place in itertools.product(*map(range, sides[:dim])):
+            at = begin + sum(p * stride for p, stride in zip(place, strides, strict=False))
+            index: Any = (*place, ...)
+            run = out[index]
+            direct = plain and run.flags.c_contiguous
+            self._fill(run if direct else room, self.offset + size * at)
+            if not direct:
+                run[...] = part
+
+    def write(self, box: Box, values: np.ndarray) -> None:
+        """Writes the runs of a box, each as long as it lies in the file without a gap."""
+        sides, size = [s.stop - s.start for s in box], self.dtype.itemsize
+        whole = [side == n for side, n in zip(sides, self.shape, strict=True)]
+        first = max((dim for dim in range(len(box)) if not whole[dim]), default=0)  # within it, and behind, no gaps
+        strides = [math.prod(self.shape[dim + 1 :]) for dim in range(len(box))]
+        begin = sum(s.start * stride for s, stride in zip(box, strides, strict=True))
+        runs = np.ascontiguousarray(values, self.dtype).reshape(math.prod(sides[:first]), -1)
+        for run, index in zip(runs, itertools.product(*map(range, sides[:first])), strict=True):
+            at = begin + sum(i * stride for i, stride in zip(index, strides, strict=False))
+            rest, at = run.data.cast("B"), self.offset + size * at
+            while rest:
+                written = os.pwrite(self.file, rest, at)
+                rest, at = rest[written:], at + written
+
+    def _fill(self, room: np.ndarray, at: int) -> None:
+        """Reads as many bytes as an array takes."""
+        plain: Any = room.reshape(-1).view(np.uint8)
+        rest = memoryview(plain)
+        while rest:
+            got = os.preadv(self.file, [rest], at)
+            check(got > 0, f"it ends after {at} bytes")
+            rest, at = rest[got:], at + got
+
+
+def _cheapest(sides: Sequence[int], strides: Sequence[int], size: int) -> tuple[int, int]:
+    """The dimension from which on a read spans the box, and how many numbers it then reads."""
+    dims = range(len(sides) + 1)
+    spans = [sum((n - 1) * stride for n, stride in zip(sides[d:], strides[d:], strict=True)) + 1 for d in dims]
+    costs = [math.prod(sides[:d]) * (spans[d] * size + READ_BYTES) for d in dims]
+    fits = [d for d in dims if spans[d] * size <= PIECE_BYTES] or [len(sides)]
+    dim = min(fits, key=costs.__getitem__)
+    return dim, spans[dim]
 
 
 @contextlib.contextmanager

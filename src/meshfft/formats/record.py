@@ -3,14 +3,16 @@
     unit of a transformed dimension  1/mm,   spacing  1 / (L dx)   for a transform of period L of samples dx apart
 
 which the inverse turns back, as L is its period too. Host values only. Invariant: a Record that was read is one that a
-plan could have made; nothing in it is as large as it says.
+plan could have made; no check takes work or memory in proportion to a number it is given.
 """
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+import math
+import typing
+from collections.abc import Callable, Sequence
 from importlib import metadata
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from ..errors import check
 from ..layout.layout import axis_sizes, dim_name, from_spec
@@ -20,11 +22,21 @@ from ..operators.transform import KINDS, Transform, resolve, transform_of
 from ..plans.plan import Plan
 from ..walks.candidates import METHODS
 from ..walks.choice import ORDERS
-from .rules import LEAST, MOST, Rule, axis, distance, flag, many, named, one_of, size, text
 
 FORMAT = 1
 PACKAGES = ("meshfft", "jax", "numpy")
-DTYPES = ("float32", "float64", "complex64", "complex128")
+MOST_DIMENSIONS = 32
+MOST_TEXT = 100
+SHORTEST, LONGEST = 1e-100, 1e100  # a spacing must have an inverse
+
+Size = Annotated[int, range(1, 2**60 + 1)]
+Axis = Annotated[int, range(MOST_DIMENSIONS)]
+Kind = Annotated[str, KINDS]
+Norm = Annotated[str, NORMS]
+Order = Annotated[str, ORDERS]
+Method = Annotated[str, tuple(METHODS)]
+Tier = Annotated[str, tuple(TIERS)]
+Dtype = Annotated[str, ("float32", "float64", "complex64", "complex128")]
 Axes = tuple[tuple[str, ...], ...]
 
 
@@ -53,19 +65,19 @@ class Record:
         labels: what is kept beside the array, of `files.labels.Labels`; no part of what it says of itself.
     """
 
-    kind: str
+    kind: Kind
     inverse: bool
-    axes: tuple[int, ...]
-    norm: str
-    lengths: tuple[int, ...]
-    shape: tuple[int, ...]
-    dtype: str
-    out_shape: tuple[int, ...]
-    out_dtype: str
-    order: str
-    method: str
-    precision: str
-    mesh: dict[str, int]
+    axes: tuple[Axis, ...]
+    norm: Norm
+    lengths: tuple[Size, ...]
+    shape: tuple[Size, ...]
+    dtype: Dtype
+    out_shape: tuple[Size, ...]
+    out_dtype: Dtype
+    order: Order
+    method: Method
+    precision: Tier
+    mesh: dict[str, Size]
     in_spec: Axes
     out_spec: Axes
     dimensions: tuple[Dimension, ...]
@@ -105,11 +117,13 @@ class Record:
         newer = f"{where} has a record of format {_short(form)}, this version reads {FORMAT}"
         check(type(form) is int and form == FORMAT, f"{newer}: install the version that made it, or {anew}")
         found: dict[str, Any] = {}
-        for name, rule in RULES.items():
-            given = value.get(name)
+        for field in dataclasses.fields(Record):
+            name, given = field.name, value.get(field.name)
+            if not field.compare:
+                continue
             try:
-                found[name] = rule(given)
-            except (ValueError, TypeError, KeyError, OverflowError, AttributeError):
+                found[name] = conformed(field.type, given)
+            except (ValueError, OverflowError):
                 raise ValueError(f"{where} has a record whose {name} is {_short(given)}: {anew}") from None
         record = Record(**found)
         check(_possible(record), f"{where} has a record that contradicts itself: {anew}")
@@ -194,7 +208,7 @@ def _dimensions(transform: Transform, units: Sequence[str], spacing: Sequence[fl
     for dim, matrix in zip(transform.dims, transform.matrices, strict=True):
         old = found[dim]
         found[dim] = Dimension(old.name, _turned(old.unit), 1 / ((matrix.period or 1) * old.spacing))
-    return tuple(one if LEAST <= one.spacing <= MOST else Dimension(one.name, "", 1.0) for one in found)
+    return tuple(one if SHORTEST <= one.spacing <= LONGEST else Dimension(one.name, "", 1.0) for one in found)
 
 
 def _turned(unit: str) -> str:
@@ -237,26 +251,46 @@ def _short(value: Any) -> str:
     return value[:40].__repr__() if isinstance(value, str) else f"a {type(value).__name__}" if value else repr(value)
 
 
-def _dimension(value: Any) -> Dimension:
-    return Dimension(text(value["name"]), text(value["unit"]), distance(value["spacing"]))
+def is_text(value: Any) -> bool:
+    """Whether a value is a short line."""
+    return isinstance(value, str) and len(value) <= MOST_TEXT and (not value or value.isprintable())
 
 
-RULES: dict[str, Rule] = {
-    "kind": one_of(KINDS),
-    "inverse": flag,
-    "axes": many(axis),
-    "norm": one_of(NORMS),
-    "lengths": many(size),
-    "shape": many(size),
-    "dtype": one_of(DTYPES),
-    "out_shape": many(size),
-    "out_dtype": one_of(DTYPES),
-    "order": one_of(ORDERS),
-    "method": one_of(tuple(METHODS)),
-    "precision": one_of(tuple(TIERS)),
-    "mesh": named(size),
-    "in_spec": many(many(text)),
-    "out_spec": many(many(text)),
-    "dimensions": many(_dimension),
-    "versions": named(text),
+def is_spacing(value: Any) -> bool:
+    """Whether a value is a positive number that has an inverse."""
+    return type(value) in (int, float) and math.isfinite(value) and SHORTEST <= value <= LONGEST
+
+
+PLAIN: dict[type, Callable[[Any], bool]] = {
+    str: is_text,
+    float: is_spacing,
+    int: lambda value: type(value) is int,
+    bool: lambda value: type(value) is bool,
 }
+
+
+def conformed(kind: Any, value: Any) -> Any:
+    """A value as one of a type: lists become tuples, objects become dictionaries or NamedTuples.
+
+    Raises:
+        ValueError: it is none, or has more than 32 parts.
+    """
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Annotated:
+        found = conformed(parts[0], value)
+        check(found in parts[1], f"{found} is none of {parts[1]}")
+        return found
+    if origin is tuple:
+        return tuple(conformed(parts[0], part) for part in _few(list, value))
+    if origin is dict:
+        return {conformed(str, name): conformed(parts[1], part) for name, part in _few(dict, value).items()}
+    if fields := getattr(kind, "__annotations__", None):
+        given = _few(dict, value)
+        return kind(**{name: conformed(part, given.get(name)) for name, part in fields.items()})
+    check(PLAIN[kind](value), f"the value is no {kind.__name__}")
+    return kind(value)
+
+
+def _few(kind: type[list[Any]] | type[dict[str, Any]], value: Any) -> Any:
+    check(isinstance(value, kind) and len(value) <= MOST_DIMENSIONS, f"the value is no {kind.__name__} of a few parts")
+    return value

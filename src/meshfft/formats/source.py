@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import math
 import operator
+import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -90,6 +91,48 @@ class Source:
     def astype(self, dtype: Any) -> "Source":
         """The same array, every slice converted to `dtype` as it is read."""
         return dataclasses.replace(self, dtype=np.dtype(dtype))
+
+
+class Steady:
+    """A file that must stay what it is from the moment it is opened until its last number is read.
+
+    It is looked at when this is made, to be made before the file is opened, and after every read: device, inode, size
+    and time of the last change. What was replaced, rewritten or cut meanwhile is refused, never handed on.
+
+    Args:
+        path: what the user named.
+        file: the file that is looked at, where that is another: the metadata of a store.
+    """
+
+    def __init__(self, path: Path, file: Path | None = None) -> None:
+        self.path, self.file = path, file or path
+        self.before = _identity(self.file)
+
+    def check(self) -> None:
+        """Raises Refused where it is not the file that it was."""
+        changed = f"{self.path} was replaced or written to while it was read: begin again when nothing writes to it"
+        check(_identity(self.file) == self.before, changed, Refused)
+
+    def reading(self, read: Read) -> Read:
+        """Reads as `read` does, and looks at the file afterwards, also where that failed."""
+
+        def checked(box: Box, out: np.ndarray) -> None:
+            try:
+                read(box, out)
+            except Exception:
+                self.check()
+                raise
+            self.check()
+
+        return checked
+
+
+def _identity(file: Path) -> tuple[int, ...] | None:
+    try:
+        found = os.stat(file)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def source_of(

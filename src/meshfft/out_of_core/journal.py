@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..atomic import sync_folder
+from ..atomic import synced
 from ..errors import check
 from ..layout.storage import Sliceable
 from .pieces import Passes
@@ -83,7 +83,7 @@ class Journal:
         own = self._own
         own.touch()
         os.truncate(own, own.read_bytes().rfind(b"\n") + 1)
-        sync_folder(self.folder)
+        synced(self.folder)
 
     def move(self, store: Path) -> None:
         """Notes which store is about to become the result."""
@@ -188,7 +188,7 @@ def begin_journal(folder: Path, run: dict[str, Any], *, resume: bool, overwrite:
     for entry in folder.iterdir():
         clear(entry)
     write(folder / RUN, run)
-    sync_folder(folder.parent)
+    synced(folder.parent)
 
 
 def check_same(path: Path, run: dict[str, Any]) -> None:

@@ -27,6 +27,7 @@ from jax.sharding import Mesh, NamedSharding
 from ..atomic import put
 from ..errors import check
 from ..files.processes import check_alike, together
+from ..files.stores import Store, ZarrStore, create_store, open_store
 from ..files.writing import Report, check_output, check_room
 from ..formats.grid import LEAST_BYTES, grid_of_pieces
 from ..formats.record import Record
@@ -34,7 +35,6 @@ from ..layout.layout import AnyMesh
 from ..layout.padded_array import padded
 from ..layout.storage import Sliceable
 from ..plans.plan import Plan
-from ..zarr.stores import Store, ZarrStore, create_store, open_store
 from .budget import given_dtype, transfer_bytes
 from .journal import Journal, begin_journal, described, described_source
 from .pieces import Pass, Passes, Piece

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from ..atomic import opened, synced
+from ..files.stores import check_size
 from ..formats.grid import Box, pieces, within
+from ..formats.numpy_nifti import Numbers
 from ..layout.layout import Layout
-from ..zarr.stores import NpyStore, check_size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,15 +63,15 @@ class Blocks:
         """Puts a block in its place."""
         with opened(self.path, os.O_WRONLY) as file:
             for part in self._within(at):
-                store, inner = self._box(part)
-                store.put(file, inner, block[within(part, [s.start for s in at])])
+                numbers, inner = self._box(file, part)
+                numbers.write(inner, block[within(part, [s.start for s in at])])
 
     def into(self, out: np.ndarray, at: Box) -> None:
         """Reads the positions of a box."""
         with opened(self.path, os.O_RDONLY) as file:
             for part in self._within(at):
-                store, inner = self._box(part)
-                store.get(file, inner, out[within(part, [s.start for s in at])])
+                numbers, inner = self._box(file, part)
+                numbers.read(inner, out[within(part, [s.start for s in at])])
 
     def flush(self) -> None:
         """Returns when all that this process wrote would outlast a loss of power."""
@@ -85,7 +86,7 @@ class Blocks:
             cuts.append([slice(a, b) for a, b in itertools.pairwise((side.start, *inner, side.stop))])
         return itertools.product(*cuts)
 
-    def _box(self, part: Box) -> tuple[NpyStore, Box]:
+    def _box(self, file: int, part: Box) -> tuple[Numbers, Box]:
         """The box of the file that holds a part, as an array of its own, and where in it the part lies."""
         places = [bisect.bisect_right(ends, side.start) - 1 for side, ends in zip(part, self.sides, strict=True)]
         starts = [ends[j] for ends, j in zip(self.sides, places, strict=True)]
@@ -93,7 +94,7 @@ class Blocks:
         before = sum(
             math.prod(shape[:dim]) * start * math.prod(self.shape[dim + 1 :]) for dim, start in enumerate(starts)
         )
-        return NpyStore(self.path, shape, self.dtype, before * self.dtype.itemsize), within(part, starts)
+        return Numbers(file, before * self.dtype.itemsize, shape, self.dtype), within(part, starts)
 
 
 def blocks_of(path: Path, layouts: Sequence[Layout], dtype: np.dtype[Any]) -> Blocks:

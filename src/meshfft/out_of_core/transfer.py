@@ -16,13 +16,13 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
+from ..files.stores import Store
 from ..formats.grid import Box, pieces, within
 from ..formats.source import Source, aligned
 from ..layout.layout import Layout
 from ..layout.padded_array import padded, stored_of
 from ..layout.storage import Sliceable
 from ..plans.plan import Plan
-from ..zarr.stores import Store
 from .budget import given_dtype
 from .scratch import Blocks
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..atomic import sync_folder
+from ..atomic import synced
 from ..errors import check
-from ..zarr.stores import KINDS
+from ..files.stores import KINDS
 
 BETWEEN = ".blocks"  # what one pass writes and the next one reads
 RUN, MOVING, NEW = "run.json", "moving.json", "new.json"
@@ -75,7 +75,7 @@ def write(path: Path, value: Any) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(new, path)
-    sync_folder(path.parent)
+    synced(path.parent)
 
 
 def clear(path: Path) -> None:

@@ -9,10 +9,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ..errors import check
 from ..formats.labels import Coordinate, Labels
+from ..formats.zarr_metadata import KEY, plain_files
 
-KEY = "meshfft"  # the attribute of what is written here: of an array its record, of a group the name of its array
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 
 
@@ -75,18 +74,6 @@ def _copy(source: Path, path: Path) -> None:
         shutil.copyfile(file, target)
         with open(target, "rb+") as copied:
             os.fsync(copied.fileno())
-
-
-def plain_files(folder: Path) -> list[Path]:
-    """The files in a folder that has nothing else, no link and no pipe.
-
-    Raises:
-        ValueError: it has.
-    """
-    found = [path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir()]
-    odd = next((path for path in found if path.is_symlink() or not path.is_file()), None)
-    check(odd is None, f"{odd} is a link or no file: copy the store, with what its links lead to")
-    return found
 
 
 def _put(path: Path, data: bytes) -> None:

@@ -5,29 +5,28 @@ other's pages, and pages of a map count as memory of the process. A Zarr array i
 with a checksum. Invariant: beyond the block it is given a write buffers at most 128 MiB, or one shard.
 """
 
-import contextlib
 import dataclasses
-import itertools
 import math
 import os
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from ..atomic import opened, sync_folder, synced
+from ..atomic import opened, synced
 from ..errors import check
 from ..extras import need
 from ..formats.grid import PIECE_BYTES, Box, Grid, pieces, within
 from ..formats.labels import Labels
-from .dataset import BYTES, KEY, array_in, attributes_of, begin_dataset, end_dataset
+from ..formats.numpy_nifti import Numbers
+from ..formats.zarr import check_name, context, system_words
+from ..formats.zarr_metadata import KEY
+from .dataset import BYTES, array_in, attributes_of, begin_dataset, end_dataset
 
 KINDS = (".npy", ".zarr")
 IN_FLIGHT = 2
 CRC32C = {"name": "crc32c"}
-OS_ERROR = re.compile(r"os_error_code='(\d+)|OS error (\d+)")  # as tensorstore says it, and older ones did
 
 
 class Store(Protocol):
@@ -80,7 +79,7 @@ def create_store(
     store = ZarrStore(inner, _zarr(inner, metadata=_metadata(size, number, grid, record, labels), create=True))
     if labels is not None and grouped:
         end_dataset(path, labels)
-        sync_folder(path.parent)
+        synced(path.parent)
     return store
 
 
@@ -122,42 +121,13 @@ class NpyStore:
 
     def write(self, at: Box, block: np.ndarray) -> None:
         with opened(self.path, os.O_WRONLY) as file:
+            numbers = Numbers(file, self.offset, self.shape, self.dtype)
             for piece in self.boxes(at, PIECE_BYTES):
-                self.put(file, piece, block[within(piece, [s.start for s in at])])
+                numbers.write(piece, block[within(piece, [s.start for s in at])])
 
     def flush(self) -> None:
         synced(self.path)
         synced(self.path.parent)
-
-    def put(self, file: int, at: Box, piece: np.ndarray) -> None:
-        """Writes the runs of a piece, each as long as it lies on the disk without a gap."""
-        count, places = self._runs(at)
-        runs = np.ascontiguousarray(piece, self.dtype).reshape(count, -1)
-        for run, place in zip(runs, places, strict=True):
-            _put(file, run.data.cast("B"), place)
-
-    def get(self, file: int, at: Box, out: np.ndarray) -> None:
-        """Reads the runs of a piece.
-
-        Raises:
-            OSError: the file ends before them.
-        """
-        count, places = self._runs(at)
-        found = out if out.flags.c_contiguous else np.empty(out.shape, self.dtype)
-        for run, place in zip(found.reshape(count, -1), places, strict=True):
-            _get(file, run.data.cast("B"), place)
-        if found is not out:
-            out[...] = found
-
-    def _runs(self, at: Box) -> tuple[int, Iterator[int]]:
-        """How many runs a box is on the disk, and where each begins."""
-        sides = [s.stop - s.start for s in at]
-        whole = [side == n for side, n in zip(sides, self.shape, strict=True)]
-        first = max((dim for dim in range(len(at)) if not whole[dim]), default=0)  # within it, and behind, no gaps
-        strides = [math.prod(self.shape[dim + 1 :]) for dim in range(len(at))]
-        begin = sum(s.start * stride for s, stride in zip(at, strides, strict=True))
-        starts = itertools.product(*(range(0, n * m, m) for n, m in zip(sides[:first], strides[:first], strict=True)))
-        return math.prod(sides[:first]), (self.offset + (begin + sum(at)) * self.dtype.itemsize for at in starts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,30 +178,6 @@ def _ended(write: Any) -> None:
         write.result()
 
 
-@contextlib.contextmanager
-def system_words() -> Iterator[None]:
-    """Turns tensorstore's ValueError into OSError where it was the system that failed."""
-    try:
-        yield
-    except ValueError as error:
-        code = OS_ERROR.search(str(error))
-        if code is None:
-            raise
-        number = int(code[1] or code[2])
-        raise OSError(number, f"{os.strerror(number)} ({str(error).split(' [')[0]})") from error
-
-
-def context() -> dict[str, Any]:
-    """What tensorstore may keep: no chunk that it is not working on."""
-    return {"cache_pool": {"total_bytes_limit": 0}}
-
-
-def check_name(path: Path) -> None:
-    """Raises ValueError for the name of a store in which tensorstore would find another one, or none."""
-    odd = any(letter == "\\" or "\ud800" <= letter <= "\udfff" for letter in str(path.absolute()))
-    check(not odd, f"{path} has a backslash, or bytes that are no text, in its name: rename it, or its folder")
-
-
 def _zarr(path: Path, **options: Any) -> Any:
     check_name(path)
     tensorstore = need("tensorstore", "writing Zarr")
@@ -278,16 +224,3 @@ def _create_npy(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Npy
         if hasattr(os, "posix_fallocate"):  # the room is taken now, not found missing hours later
             os.posix_fallocate(file.fileno(), 0, offset + size)
     return NpyStore(path, shape, dtype, offset)
-
-
-def _put(file: int, run: memoryview, offset: int) -> None:
-    while run:
-        written = os.pwrite(file, run, offset)
-        run, offset = run[written:], offset + written
-
-
-def _get(file: int, run: memoryview, offset: int) -> None:
-    while run:
-        count = os.preadv(file, [run], offset)
-        check(count > 0, "a file ended where it still had numbers: it was cut short", OSError)
-        run, offset = run[count:], offset + count
