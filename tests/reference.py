@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh
 
 from meshfft.machine import chips, topology
-from meshfft.plans import dispatch
+from meshfft.plans import request
 
 AXES = "xyzw"
 TWO_PI = Fraction(6_28318530717958647692528676655900576839433879875021164194989, 10**59)
@@ -74,11 +74,12 @@ def mesh(sizes: Sequence[int], kind: AxisType = AxisType.Auto) -> Mesh:
 def chips_without_caches(wanted: bool = True) -> Iterator[None]:
     """Plans as for chips whose dense products go by planes, as those of TPUs and GPUs do."""
     row = dataclasses.replace(chips.CPU, cached=not wanted)
-    with contextlib.ExitStack() as stack:
-        for module in (topology, dispatch):
-            stack.enter_context(mock.patch.object(module, "chip_for", lambda *of: row))
-        topology.machine_of.cache_clear()
+    seen = (topology.machine_of, request._concrete)
+    with mock.patch.object(topology, "chip_for", lambda *of: row):
+        for cache in seen:
+            cache.cache_clear()
         try:
             yield
         finally:
-            topology.machine_of.cache_clear()
+            for cache in seen:
+                cache.cache_clear()

@@ -21,7 +21,7 @@ kernels: bluestein line_batches / stockham / local / real trig
 steps: base / bands local_fft ring_dense roll swap / exchange local_trig phase_fft pipeline real_fft /
     packed_fft six_step
 walks: problem walk / candidates / search / choice
-plans: intake operands primitive table / dispatch / inverse_solve / plan / planning
+plans: intake operands primitive request table / execute / inverse_solve / plan / planning
 functions: calls frequencies kdft separable shard shifts / cosine numpy_fft real / array_api scipy_backend
 spectral: fields modes wavenumbers / convolution derivatives multiplier / power
 inspect: schedule / hlo / aot replay

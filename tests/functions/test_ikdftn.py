@@ -16,7 +16,7 @@ import meshfft as mf
 from meshfft import Points
 from meshfft.inspect.hlo import collectives
 from meshfft.layout.padded_array import PaddedArray, mapped, stored_of
-from meshfft.plans.dispatch import PlanePair
+from meshfft.plans.request import PlanePair
 
 
 def jittered(m: int, radius: float = 1.0, seed: int = 0) -> Points:

@@ -25,7 +25,7 @@ from meshfft.inspect.hlo import collectives
 from meshfft.layout.layout import Layout
 from meshfft.layout.padded_array import mapped, stored_of
 from meshfft.numerics.tiers import LIMITS
-from meshfft.plans.dispatch import PlanePair
+from meshfft.plans.request import PlanePair
 
 SEEDS = st.integers(0, 2**31)
 KINDS = st.sampled_from(["none", "uniform", "turns", "radians", "z"])

@@ -7,7 +7,7 @@ from ..errors import check
 from ..layout.layout import Spec
 from ..layout.padded_array import AnyArray
 from ..operators.trig import TYPES
-from ..plans.dispatch import Options
+from ..plans.planning import Options
 from .calls import called, one
 
 
@@ -53,8 +53,8 @@ def dctn(
     >>> mf.dctn(jnp.ones((2, 2))).tolist()
     [[16.0, 0.0], [0.0, 0.0]]
     """
-    options = Options(method, order, spec, precision, out_spec)
-    return called(x, _kind("dct", type), False, s, axes, norm, options, orthogonalize)
+    options = Options(method, order, precision, out_spec)
+    return called(x, spec, _kind("dct", type), False, s, axes, norm, options, orthogonalize)
 
 
 def dct(
@@ -72,8 +72,8 @@ def dct(
     precision: str | None = None,
 ) -> Any:
     """`dctn` along one dimension, as scipy.fft.dct."""
-    options = Options(method, order, spec, precision, out_spec)
-    return called(x, _kind("dct", type), False, one(n, "n"), one(axis, "axis"), norm, options, orthogonalize)
+    options = Options(method, order, precision, out_spec)
+    return called(x, spec, _kind("dct", type), False, one(n, "n"), one(axis, "axis"), norm, options, orthogonalize)
 
 
 def idctn(
@@ -91,8 +91,8 @@ def idctn(
     precision: str | None = None,
 ) -> Any:
     """The inverse of `dctn` of the same type and norm, as scipy.fft.idctn."""
-    options = Options(method, order, spec, precision, out_spec)
-    return called(x, _kind("dct", type), True, s, axes, norm, options, orthogonalize)
+    options = Options(method, order, precision, out_spec)
+    return called(x, spec, _kind("dct", type), True, s, axes, norm, options, orthogonalize)
 
 
 def idct(
@@ -110,8 +110,8 @@ def idct(
     precision: str | None = None,
 ) -> Any:
     """`idctn` along one dimension, as scipy.fft.idct."""
-    options = Options(method, order, spec, precision, out_spec)
-    return called(x, _kind("dct", type), True, one(n, "n"), one(axis, "axis"), norm, options, orthogonalize)
+    options = Options(method, order, precision, out_spec)
+    return called(x, spec, _kind("dct", type), True, one(n, "n"), one(axis, "axis"), norm, options, orthogonalize)
 
 
 def dstn(
@@ -137,8 +137,8 @@ def dstn(
 
     Arguments, result and cost as `dctn`.
     """
-    options = Options(method, order, spec, precision, out_spec)
-    return called(x, _kind("dst", type), False, s, axes, norm, options, orthogonalize)
+    options = Options(method, order, precision, out_spec)
+    return called(x, spec, _kind("dst", type), False, s, axes, norm, options, orthogonalize)
 
 
 def dst(
@@ -156,8 +156,8 @@ def dst(
     precision: str | None = None,
 ) -> Any:
     """`dstn` along one dimension, as scipy.fft.dst."""
-    options = Options(method, order, spec, precision, out_spec)
-    return called(x, _kind("dst", type), False, one(n, "n"), one(axis, "axis"), norm, options, orthogonalize)
+    options = Options(method, order, precision, out_spec)
+    return called(x, spec, _kind("dst", type), False, one(n, "n"), one(axis, "axis"), norm, options, orthogonalize)
 
 
 def idstn(
@@ -175,8 +175,8 @@ def idstn(
     precision: str | None = None,
 ) -> Any:
     """The inverse of `dstn` of the same type and norm, as scipy.fft.idstn."""
-    options = Options(method, order, spec, precision, out_spec)
-    return called(x, _kind("dst", type), True, s, axes, norm, options, orthogonalize)
+    options = Options(method, order, precision, out_spec)
+    return called(x, spec, _kind("dst", type), True, s, axes, norm, options, orthogonalize)
 
 
 def idst(
@@ -194,8 +194,8 @@ def idst(
     precision: str | None = None,
 ) -> Any:
     """`idstn` along one dimension, as scipy.fft.idst."""
-    options = Options(method, order, spec, precision, out_spec)
-    return called(x, _kind("dst", type), True, one(n, "n"), one(axis, "axis"), norm, options, orthogonalize)
+    options = Options(method, order, precision, out_spec)
+    return called(x, spec, _kind("dst", type), True, one(n, "n"), one(axis, "axis"), norm, options, orthogonalize)
 
 
 def _kind(name: str, type: Any) -> str:

@@ -6,12 +6,14 @@ from typing import Any
 
 from ..errors import check
 from ..layout.layout import Layout, Spec
-from ..numerics.dtypes import complex_dtype
+from ..numerics.dtypes import complex_dtype, dots_of
 from ..operators.point_entries import entries
 from ..operators.points import Points, sampled
 from ..operators.transform import resolve_once
-from ..plans.dispatch import Options, is_planes, located, moved, received, setting, transformed
-from ..plans.inverse_solve import Solution, Weights, solution
+from ..plans.execute import moved
+from ..plans.inverse_solve import Solution, System, Weights, solution
+from ..plans.planning import Options, plan_for
+from ..plans.request import read
 
 
 def kdftn(
@@ -56,12 +58,11 @@ def kdftn(
     >>> mf.kdftn(jnp.ones(4), mf.Points.turns([0.0, 0.25])).real.round(3).tolist()
     [4.0, 0.0]
     """
-    arrays, options = received(x), Options("kdft", "natural", spec, precision, out_spec, multiplications)
-    shape = located(arrays, options.spec)[0].shape
-    dims, _ = resolve_once(shape, None, axes)
+    request, options = read(x, spec), Options("kdft", "natural", precision, out_spec, multiplications)
+    dims, _ = resolve_once(request.shape, None, axes)
     chosen = entries(points, dims)
-    transform = sampled(shape, dims, chosen, norm, complex_dtype(arrays[0].dtype, precision))
-    return transformed(arrays, transform, options, chosen, is_planes(x))
+    transform = sampled(request.shape, dims, chosen, norm, complex_dtype(request.setting.dtype, precision))
+    return plan_for(request.setting, transform, options).execute(request, chosen)
 
 
 def ikdftn(
@@ -102,13 +103,14 @@ def ikdftn(
 
     Costs O(N^3) an axis on the host, once, and four dense transforms. Source: section III-A of the paper.
     """
-    arrays = received(X)
-    where = setting(arrays, Options("kdft", "natural", spec, precision, None, multiplications))
-    dims, sizes = resolve_once(where.start.shape, s, axes)
-    chosen = tuple(p or Points.uniform(where.start.shape[d]) for p, d in zip(entries(points, dims), dims, strict=True))
-    goal = _goal(where.start, dims, sizes, chosen)
-    forward = sampled(goal.shape, dims, chosen, norm, where.dtype)
-    found = solution(arrays, goal, forward, chosen, Weights(tikhonov, truncation), "kdft", where)
+    arrays, setting, _ = read(X, spec)
+    start, dtype = setting.start, complex_dtype(setting.dtype, precision)
+    dims, sizes = resolve_once(start.shape, s, axes)
+    chosen = tuple(p or Points.uniform(start.shape[d]) for p, d in zip(entries(points, dims), dims, strict=True))
+    goal, dots = _goal(start, dims, sizes, chosen), dots_of(setting.dtype, precision, multiplications)
+    forward = sampled(goal.shape, dims, chosen, norm, dtype)
+    system = System(goal, start, forward, chosen, "kdft", setting.mesh, setting.machine, dtype, dots)
+    found = solution(arrays, system, Weights(tikhonov, truncation))
     return dataclasses.replace(found, value=moved(found.value, out_spec, spec))
 
 

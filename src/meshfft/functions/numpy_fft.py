@@ -10,7 +10,7 @@ from typing import Any
 
 from ..layout.layout import Spec
 from ..layout.padded_array import AnyArray
-from ..plans.dispatch import Options
+from ..plans.planning import Options
 from .calls import called, one
 
 
@@ -57,7 +57,7 @@ def fftn(
     >>> mf.fftn(jnp.ones((2, 2))).real.tolist()
     [[4.0, 0.0], [0.0, 0.0]]
     """
-    return called(a, "fft", False, s, axes, norm, Options(method, order, spec, precision, out_spec))
+    return called(a, spec, "fft", False, s, axes, norm, Options(method, order, precision, out_spec))
 
 
 def ifftn(
@@ -73,7 +73,7 @@ def ifftn(
     precision: str | None = None,
 ) -> Any:
     """The inverse of `fftn`, as numpy.fft.ifftn, with the other sign and 1 / points under norm "backward"."""
-    return called(a, "fft", True, s, axes, norm, Options(method, order, spec, precision, out_spec))
+    return called(a, spec, "fft", True, s, axes, norm, Options(method, order, precision, out_spec))
 
 
 def fft2(
@@ -89,7 +89,7 @@ def fft2(
     precision: str | None = None,
 ) -> Any:
     """`fftn` over the last two dimensions, as numpy.fft.fft2."""
-    return called(a, "fft", False, s, axes, norm, Options(method, order, spec, precision, out_spec))
+    return called(a, spec, "fft", False, s, axes, norm, Options(method, order, precision, out_spec))
 
 
 def ifft2(
@@ -105,7 +105,7 @@ def ifft2(
     precision: str | None = None,
 ) -> Any:
     """`ifftn` over the last two dimensions, as numpy.fft.ifft2."""
-    return called(a, "fft", True, s, axes, norm, Options(method, order, spec, precision, out_spec))
+    return called(a, spec, "fft", True, s, axes, norm, Options(method, order, precision, out_spec))
 
 
 def fft(
@@ -123,12 +123,13 @@ def fft(
     """`fftn` along one dimension, as numpy.fft.fft; a line that is cut over devices stays cut."""
     return called(
         a,
+        spec,
         "fft",
         False,
         one(n, "n"),
         one(axis, "axis"),
         norm,
-        Options(method, order, spec, precision, out_spec),
+        Options(method, order, precision, out_spec),
     )
 
 
@@ -146,5 +147,5 @@ def ifft(
 ) -> Any:
     """`ifftn` along one dimension, as numpy.fft.ifft."""
     return called(
-        a, "fft", True, one(n, "n"), one(axis, "axis"), norm, Options(method, order, spec, precision, out_spec)
+        a, spec, "fft", True, one(n, "n"), one(axis, "axis"), norm, Options(method, order, precision, out_spec)
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..layout.layout import Spec
 from ..layout.padded_array import AnyArray
-from ..plans.dispatch import Options
+from ..plans.planning import Options
 from .calls import called, one
 
 
@@ -50,7 +50,7 @@ def rfftn(
     >>> mf.rfftn(jnp.ones((2, 4))).real.tolist()
     [[8.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
-    return called(a, "rfft", False, s, axes, norm, Options(method, order, spec, precision, out_spec))
+    return called(a, spec, "rfft", False, s, axes, norm, Options(method, order, precision, out_spec))
 
 
 def rfft2(
@@ -66,7 +66,7 @@ def rfft2(
     precision: str | None = None,
 ) -> Any:
     """`rfftn` over the last two dimensions, as numpy.fft.rfft2."""
-    return called(a, "rfft", False, s, axes, norm, Options(method, order, spec, precision, out_spec))
+    return called(a, spec, "rfft", False, s, axes, norm, Options(method, order, precision, out_spec))
 
 
 def rfft(
@@ -84,12 +84,13 @@ def rfft(
     """`rfftn` along one dimension, as numpy.fft.rfft."""
     return called(
         a,
+        spec,
         "rfft",
         False,
         one(n, "n"),
         one(axis, "axis"),
         norm,
-        Options(method, order, spec, precision, out_spec),
+        Options(method, order, precision, out_spec),
     )
 
 
@@ -122,7 +123,7 @@ def irfftn(
     Raises:
         ValueError, TypeError: as `rfftn`.
     """
-    return called(a, "rfft", True, s, axes, norm, Options(method, order, spec, precision, out_spec))
+    return called(a, spec, "rfft", True, s, axes, norm, Options(method, order, precision, out_spec))
 
 
 def irfft2(
@@ -138,7 +139,7 @@ def irfft2(
     precision: str | None = None,
 ) -> Any:
     """`irfftn` over the last two dimensions, as numpy.fft.irfft2."""
-    return called(a, "rfft", True, s, axes, norm, Options(method, order, spec, precision, out_spec))
+    return called(a, spec, "rfft", True, s, axes, norm, Options(method, order, precision, out_spec))
 
 
 def irfft(
@@ -156,12 +157,13 @@ def irfft(
     """`irfftn` along one dimension, as numpy.fft.irfft; n is the length of the result."""
     return called(
         a,
+        spec,
         "rfft",
         True,
         one(n, "n"),
         one(axis, "axis"),
         norm,
-        Options(method, order, spec, precision, out_spec),
+        Options(method, order, precision, out_spec),
     )
 
 
@@ -183,7 +185,7 @@ def hfftn(
 
     `irfftn` with the other sign; arguments, result and cost are those of `irfftn`.
     """
-    return called(a, "hfft", False, s, axes, norm, Options(method, order, spec, precision, out_spec))
+    return called(a, spec, "hfft", False, s, axes, norm, Options(method, order, precision, out_spec))
 
 
 def hfft2(
@@ -199,7 +201,7 @@ def hfft2(
     precision: str | None = None,
 ) -> Any:
     """`hfftn` over the last two dimensions, as scipy.fft.hfft2."""
-    return called(a, "hfft", False, s, axes, norm, Options(method, order, spec, precision, out_spec))
+    return called(a, spec, "hfft", False, s, axes, norm, Options(method, order, precision, out_spec))
 
 
 def hfft(
@@ -217,12 +219,13 @@ def hfft(
     """`hfftn` along one dimension, as numpy.fft.hfft."""
     return called(
         a,
+        spec,
         "hfft",
         False,
         one(n, "n"),
         one(axis, "axis"),
         norm,
-        Options(method, order, spec, precision, out_spec),
+        Options(method, order, precision, out_spec),
     )
 
 
@@ -239,7 +242,7 @@ def ihfftn(
     precision: str | None = None,
 ) -> Any:
     """The inverse of `hfftn`, as scipy.fft.ihfftn: `rfftn` with the other sign, and scaled as an inverse."""
-    return called(a, "hfft", True, s, axes, norm, Options(method, order, spec, precision, out_spec))
+    return called(a, spec, "hfft", True, s, axes, norm, Options(method, order, precision, out_spec))
 
 
 def ihfft2(
@@ -255,7 +258,7 @@ def ihfft2(
     precision: str | None = None,
 ) -> Any:
     """`ihfftn` over the last two dimensions, as scipy.fft.ihfft2."""
-    return called(a, "hfft", True, s, axes, norm, Options(method, order, spec, precision, out_spec))
+    return called(a, spec, "hfft", True, s, axes, norm, Options(method, order, precision, out_spec))
 
 
 def ihfft(
@@ -273,10 +276,11 @@ def ihfft(
     """`ihfftn` along one dimension, as numpy.fft.ihfft."""
     return called(
         a,
+        spec,
         "hfft",
         True,
         one(n, "n"),
         one(axis, "axis"),
         norm,
-        Options(method, order, spec, precision, out_spec),
+        Options(method, order, precision, out_spec),
     )

@@ -21,7 +21,8 @@ from ..numerics.dtypes import check_numeric, complex_dtype, real_dtype
 from ..operators.matrices import Blocks, Dense, Matrix
 from ..operators.points import Points
 from ..operators.transform import Transform, resolve_once
-from ..plans.dispatch import Options, is_planes, located, received, transformed
+from ..plans.planning import Options, plan_for
+from ..plans.request import read
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,15 +72,15 @@ def apply_separable(
     >>> mf.apply_separable([jnp.ones((1, 3)), None], jnp.ones((3, 2))).tolist()
     [[3.0, 3.0]]
     """
-    arrays, options = received(x), Options("kdft", "natural", spec, precision, out_spec, multiplications)
-    shape = located(arrays, options.spec)[0].shape
+    request, options = read(x, spec), Options("kdft", "natural", precision, out_spec, multiplications)
+    shape = request.shape
     dims, _ = resolve_once(shape, None, axes)
     pairs = [(d, _source(m, d)) for d, m in zip(dims, _listed(matrices, len(dims)), strict=True) if m is not None]
-    real = real_dtype(complex_dtype(arrays[0].dtype, precision))
+    real = real_dtype(complex_dtype(request.setting.dtype, precision))
     chosen = tuple(_matrix(source, shape[dim], dim, real) for dim, source in pairs)
     transform = Transform(tuple(dim for dim, _ in pairs), chosen, 1.0)
     sources = tuple(None if isinstance(source, BlockMatrix) else source for _, source in pairs)
-    return transformed(arrays, transform, options, sources, is_planes(x))
+    return plan_for(request.setting, transform, options).execute(request, sources)
 
 
 def _listed(matrices: Any, many: int) -> Sequence[Any]:

@@ -12,7 +12,7 @@ from ..errors import check
 from ..layout.layout import Spec, axis_sizes, from_spec
 from ..layout.padded_array import PaddedArray
 from ..layout.storage import Sliceable, stored_on
-from ..plans.dispatch import moved
+from ..plans.execute import moved
 
 
 def shard(array: Sliceable | Array | PaddedArray, mesh: Mesh, spec: Spec) -> Any:

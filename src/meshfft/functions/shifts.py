@@ -11,9 +11,9 @@ from typing import Any
 from ..errors import check
 from ..layout.layout import Layout, Spec
 from ..layout.padded_array import AnyArray, mapped
-from ..numerics.dtypes import check_numeric
 from ..operators.transform import dims_of
-from ..plans.dispatch import as_stored, formed, located, moved, received
+from ..plans.execute import as_stored, moved
+from ..plans.request import formed, read
 from ..steps import Roll
 from ..walks.walk import Walk
 
@@ -76,11 +76,9 @@ def shift_walk(start: Layout, dims: tuple[int, ...], sign: int) -> Walk:
 
 
 def _shifted(x: Any, axes: int | Sequence[int] | None, spec: Spec | None, out_spec: Spec | None, sign: int) -> Any:
-    arrays = received(x)
-    check_numeric(arrays[0].dtype)
-    ndim = arrays[0].ndim
-    dims = dims_of(ndim, range(ndim) if axes is None else axes)
-    start, mesh = located(arrays, spec)
+    arrays, setting, _ = read(x, spec)
+    start, mesh = setting.start, setting.mesh
+    dims = dims_of(start.ndim, range(start.ndim) if axes is None else axes)
     check(start.tail, f"the array has padding within {start.label()}: shift it in natural order")
     walk = shift_walk(start, dims, sign)
     shifted = [mapped(lambda *one: as_stored(one, walk, mesh, False)[0], x) for x in arrays] if walk.steps else arrays

@@ -12,7 +12,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
@@ -22,6 +22,22 @@ from ..errors import check
 T = TypeVar("T")
 AnyMesh = Mesh | AbstractMesh
 Spec = PartitionSpec | Sequence[str | tuple[str, ...] | None]
+
+
+def hashed_once(record: type[T]) -> type[T]:
+    """A frozen dataclass that keeps its hash: plans are looked up by records of records, at every call."""
+    of_fields = record.__hash__
+
+    def kept(self: Any) -> int:
+        if "_hash" not in self.__dict__:
+            object.__setattr__(self, "_hash", of_fields(self))
+        return int(self._hash)
+
+    def state(self: Any) -> dict[str, Any]:  # in another process strings have other hashes
+        return {name: value for name, value in self.__dict__.items() if name != "_hash"}
+
+    record.__hash__, record.__getstate__ = kept, state  # type: ignore[method-assign]
+    return record
 
 
 class Cut(NamedTuple):
@@ -35,6 +51,7 @@ class Cut(NamedTuple):
 Cuts = tuple[Cut, ...]
 
 
+@hashed_once
 @dataclasses.dataclass(frozen=True)
 class Layout:
     """The logical shape of an array and the cuts of each of its dimensions."""
@@ -56,7 +73,7 @@ class Layout:
         """How many shards each dimension is cut into."""
         return tuple(math.prod(cut.parts for cut in cuts) for cuts in self.cuts)
 
-    @property
+    @functools.cached_property
     def storage(self) -> tuple[int, ...]:
         """Shape of the padded global array."""
         return tuple(b * p for b, p in zip(self.block, self.parts, strict=True))
@@ -76,7 +93,7 @@ class Layout:
         """The PartitionSpec of the stored array."""
         return spec_of(self.axes)
 
-    @property
+    @functools.cached_property
     def even(self) -> bool:
         """True where nothing is padded: the stored array is the logical one."""
         return self.storage == self.shape

@@ -59,8 +59,8 @@ def check_held(nbytes: int, what: str, remedy: str, where: Room | None = None) -
         raise MemoryError(text)
 
 
-def check_blocks(x: Any, layout: Layout, itemsize: int, mesh: AnyMesh | None, what: str) -> None:
-    """Refuses an array that is to be made of x, for its size or for its block on each device.
+def check_blocks(layout: Layout, itemsize: int, where: Room | None, what: str) -> None:
+    """Refuses an array that is to be made, for its size or for its block on each device, whose memory may be known.
 
     Raises:
         MemoryError: as `check_held`.
@@ -69,11 +69,15 @@ def check_blocks(x: Any, layout: Layout, itemsize: int, mesh: AnyMesh | None, wh
     if (whole := block * math.prod(layout.parts)) > COUNTED:
         words = f"{what} of shape {layout.shape} takes {quantity(whole, 'B')}, more than XLA can count"
         raise MemoryError(f"{words}: {remedy}")
-    if isinstance(x, jax.core.Tracer) or isinstance(mesh, AbstractMesh):
-        return
-    where = room(tuple(x.devices()) if mesh is None else _devices(mesh))
-    if block > where.nbytes:
+    if where is not None and block > where.nbytes:
         check_held(block, f"{what} of shape {layout.shape}, on each device,", remedy, where)
+
+
+def room_of(x: Any, mesh: AnyMesh | None) -> Room | None:
+    """The memory of each device that an array lies on; None while JAX traces, or where a mesh is only described."""
+    if isinstance(x, jax.core.Tracer) or isinstance(mesh, AbstractMesh):
+        return None
+    return room(tuple(x.devices()) if mesh is None else _devices(mesh))
 
 
 @functools.lru_cache(maxsize=64)

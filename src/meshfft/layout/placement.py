@@ -7,7 +7,7 @@ axes are Manual: what is seen is one block of the cuts by those that the caller 
 
 import jax
 from jax import Array
-from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec, Sharding
 
 from ..errors import check
 from .layout import AnyMesh, Layout, Spec, axis_sizes, from_spec, mapped_axes, spec_of
@@ -20,16 +20,22 @@ def placement(x: Array, spec: Spec | None) -> tuple[AnyMesh | None, Spec]:
         ValueError: `spec` contradicts what the array shows, or is missing where JAX hides it.
         NotImplementedError: a sharding that is not over a named mesh.
     """
-    mesh, here = jax.typeof(x).sharding.mesh, jax.sharding.get_abstract_mesh()
+    here = jax.sharding.get_abstract_mesh()
     if mapped_axes(here):  # there even an array of numbers is one block on every device
         return _traced(x, here, spec)
     if isinstance(x, jax.core.Tracer):
+        mesh = jax.typeof(x).sharding.mesh
         return _traced(x, here if mesh.empty else mesh, spec)
-    if isinstance(x.sharding, NamedSharding):
-        return x.sharding.mesh, _agreed(x.ndim, mesh, x.sharding.spec, spec)
+    return lying(x.sharding, x.ndim, spec)
+
+
+def lying(sharding: Sharding, ndim: int, spec: Spec | None) -> tuple[AnyMesh | None, Spec]:
+    """`placement` of an array that is there, outside of every `jit` and shard_map: all that matters is its sharding."""
+    if isinstance(sharding, NamedSharding):
+        return sharding.mesh, _agreed(ndim, sharding.mesh, sharding.spec, spec)
     check(
-        x.sharding.is_fully_replicated,
-        f"the array has a {type(x.sharding).__name__}: give it a NamedSharding, with jax.device_put",
+        sharding.is_fully_replicated,
+        f"the array has a {type(sharding).__name__}: give it a NamedSharding, with jax.device_put",
         NotImplementedError,
     )
     check(

@@ -14,7 +14,7 @@ from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
 from ..numerics.dtypes import check_numeric
 from .layout import Layout, Spec, axis_sizes, from_spec
-from .memory import check_blocks
+from .memory import check_blocks, room_of
 from .padded_array import padded
 
 
@@ -33,7 +33,7 @@ def stored_on(array: Sliceable | Array, mesh: Mesh, spec: Spec) -> Any:
     array = array if hasattr(array, "dtype") else np.asarray(array)
     check_numeric(np.dtype(array.dtype))
     layout = from_spec(array.shape, axis_sizes(mesh), spec)
-    check_blocks(array, layout, np.dtype(array.dtype).itemsize, mesh, "the array")
+    check_blocks(layout, np.dtype(array.dtype).itemsize, room_of(array, mesh), "the array")
     sharding = NamedSharding(mesh, layout.spec)
     if isinstance(array, jax.Array):
         widths = [(0, stored - n) for stored, n in zip(layout.storage, layout.shape, strict=True)]

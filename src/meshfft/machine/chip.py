@@ -13,6 +13,8 @@ Everything made of them is modelled.
 import dataclasses
 from typing import NamedTuple
 
+from ..layout.layout import hashed_once
+
 CompilerOptions = tuple[tuple[str, str | bool], ...]
 MARKS = ("published", "measured", "derived")
 
@@ -25,6 +27,7 @@ class Figure(NamedTuple):
     source: str
 
 
+@hashed_once
 @dataclasses.dataclass(frozen=True)
 class Chip:
     """Sustained rates of one device.

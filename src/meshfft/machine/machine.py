@@ -9,6 +9,7 @@ seconds = compute + links                    where nothing overlaps
 import dataclasses
 from typing import NamedTuple
 
+from ..layout.layout import hashed_once
 from .chip import Chip
 from .torus import Order, Torus, exchange_load, ring_load
 from .work import Move, Work
@@ -35,6 +36,7 @@ class Seconds(NamedTuple):
     total: float
 
 
+@hashed_once
 @dataclasses.dataclass(frozen=True)
 class Machine:
     """What prices a step.

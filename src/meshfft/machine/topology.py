@@ -93,11 +93,15 @@ def _in_rings(torus: Torus, sizes: tuple[int, ...]) -> Order:
 
 
 @functools.lru_cache(maxsize=64)
-def machine_of(mesh: AnyMesh | None) -> Machine:
-    """The machine that a mesh shows: its chip, and where its devices say so their places on the torus."""
+def machine_of(mesh: AnyMesh | None, platform: str | None = None) -> Machine:
+    """The machine that a mesh shows: its chip, and where its devices say so their places on the torus.
+
+    Without a mesh it is one device, of a platform where that is known.
+    """
     if not isinstance(mesh, Mesh):
         kind = getattr(mesh, "abstract_device", None)
-        return Machine(chip_for(getattr(kind, "platform", None), getattr(kind, "device_kind", "")))
+        shown = platform if mesh is None else getattr(kind, "platform", None)
+        return Machine(chip_for(shown, getattr(kind, "device_kind", "")))
     first = mesh.devices.flat[0]
     chip = chip_for(first.platform, first.device_kind)
     if not chip.torus or not hasattr(first, "coords"):

@@ -1,5 +1,6 @@
 """Types of numbers: which arrays are numeric, and what a transform of them computes in."""
 
+import functools
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ PRECISIONS = ("default", *TIERS)
 MULTIPLICATIONS = (None, 3, 4)
 
 
+@functools.lru_cache(maxsize=64)
 def check_numeric(dtype: np.dtype) -> None:
     """Raises TypeError unless the elements are numbers or truth values of a type that JAX has."""
     numeric = jnp.issubdtype(dtype, jnp.number) or jnp.issubdtype(dtype, jnp.bool_)

@@ -1,10 +1,11 @@
 """What a plan takes: an array of the shape and sharding that it was made for, refused by name where it has others."""
 
+import functools
 from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
+from jax.sharding import Mesh, NamedSharding, Sharding, SingleDeviceSharding
 
 from ..errors import check
 from ..layout.layout import AnyMesh, Layout, axis_sizes, mapped_axes
@@ -12,6 +13,9 @@ from ..layout.onto_mesh import settled
 from ..layout.padded_array import PaddedArray
 from ..layout.placement import standing
 from ..layout.storage import stored_on
+
+DESCRIBED = "the plan's mesh is only described: plan with a jax.sharding.Mesh of real devices to run it"
+FOR_ONE = "the array is sharded, the plan is for one device: plan with mesh="
 
 
 def taken(x: Any, layout: Layout, mesh: AnyMesh | None) -> Any:
@@ -22,7 +26,6 @@ def taken(x: Any, layout: Layout, mesh: AnyMesh | None) -> Any:
     """
     if isinstance(x, PaddedArray):
         return _taken_padded(x, layout, mesh)
-    remedy = f"mf.shard(x, plan.mesh, {layout.spec})"
     if not isinstance(x, jax.Array):
         check(np.shape(x) == layout.shape, f"the array has shape {np.shape(x)}, the plan takes {layout.shape}")
         x = stored_on(np.asarray(x), mesh, layout.spec) if isinstance(mesh, Mesh) else jax.numpy.asarray(x)
@@ -32,23 +35,35 @@ def taken(x: Any, layout: Layout, mesh: AnyMesh | None) -> Any:
         what = "it cannot be told from data" if x.shape != layout.shape else "its sizes do not divide"
         raise ValueError(
             f"the plan takes {layout.shape} padded to {layout.storage}, the array has shape {x.shape} and "
-            f"{what}: use {remedy} of the logical array, or a padded one's y.like(x)"
+            f"{what}: use mf.shard(x, plan.mesh, {layout.spec}) of the logical array, or a padded one's y.like(x)"
         )
     if mapped := mapped_axes(standing(mesh)):
         block = layout.within(mapped)
         check(np.shape(x) == block, f"the array has shape {np.shape(x)}, inside shard_map the plan takes {block}")
         return x
+    if not isinstance(x, jax.core.Tracer):
+        _check_sharded(x.shape, x.sharding, layout, mesh)
+        return x
     check(x.shape == layout.shape, f"the array has shape {x.shape}, the plan takes {layout.shape}")
-    described = mesh is not None and not isinstance(mesh, Mesh) and jax.typeof(x).sharding.mesh.empty
-    check(not described, "the plan's mesh is only described: plan with a jax.sharding.Mesh of real devices to run it")
-    shown = jax.typeof(x).sharding if isinstance(x, jax.core.Tracer) else x.sharding
-    cut = not isinstance(shown, SingleDeviceSharding) and shown.shard_shape(x.shape) != x.shape
-    check(mesh is not None or not cut, "the array is sharded, the plan is for one device: plan with mesh=")
-    if isinstance(mesh, Mesh) and not isinstance(x, jax.core.Tracer):
-        same = x.sharding.is_equivalent_to(NamedSharding(mesh, layout.spec), x.ndim)
-        found = getattr(x.sharding, "spec", type(x.sharding).__name__)
+    shown = jax.typeof(x).sharding
+    described = mesh is not None and not isinstance(mesh, Mesh) and shown.mesh.empty
+    check(not described, DESCRIBED)
+    check(mesh is not None or shown.shard_shape(x.shape) == x.shape, FOR_ONE)
+    return x if mesh is None else settled(x, mesh, layout.spec)
+
+
+@functools.lru_cache(maxsize=1024)
+def _check_sharded(shape: tuple[int, ...], sharding: Sharding, layout: Layout, mesh: AnyMesh | None) -> None:
+    """Raises ValueError unless an array that is there lies as a plan takes it."""
+    check(shape == layout.shape, f"the array has shape {shape}, the plan takes {layout.shape}")
+    whole = isinstance(sharding, SingleDeviceSharding) or sharding.shard_shape(shape) == shape
+    check(mesh is not None or whole, FOR_ONE)
+    if isinstance(mesh, Mesh):
+        found, remedy = getattr(sharding, "spec", type(sharding).__name__), f"mf.shard(x, plan.mesh, {layout.spec})"
+        same = sharding.is_equivalent_to(NamedSharding(mesh, layout.spec), len(shape))
         check(same, f"the array is sharded as {found}, the plan takes {layout.spec} on its mesh: use {remedy}")
-    return settled(x, mesh, layout.spec) if mesh is not None and isinstance(x, jax.core.Tracer) else x
+    elif mesh is not None:
+        check(isinstance(sharding, NamedSharding), DESCRIBED)
 
 
 def _taken_padded(x: PaddedArray, layout: Layout, mesh: AnyMesh | None) -> PaddedArray:

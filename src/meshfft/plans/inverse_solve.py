@@ -17,16 +17,19 @@ import numpy as np
 from jax import Array
 
 from ..errors import check
-from ..layout.layout import Layout, mapped_axes
+from ..layout.layout import AnyMesh, Layout, mapped_axes
 from ..layout.memory import check_held
 from ..layout.padded_array import stored_of
+from ..machine.machine import Machine
 from ..numerics.dtypes import real_dtype
+from ..numerics.tiers import Dot
 from ..operators.inverses import Inverse, invert
 from ..operators.matrices import Dense, Matrix, Roots
 from ..operators.points import Points
 from ..operators.transform import Transform
 from ..walks.choice import find_walk
-from .dispatch import Setting, applied, formed
+from .execute import applied
+from .request import formed
 
 Arrays = tuple[Any, ...]
 
@@ -103,20 +106,26 @@ def pseudo_inverse(
     )
 
 
-def solution(
-    given: Arrays,
-    goal: Layout,
-    forward: Transform,
-    points: tuple[Points | None, ...],
-    weights: Weights,
-    method: str,
-    setting: Setting,
-) -> Solution:
-    """The array in layout `goal` whose transform is stored in the setting's layout."""
-    start, mesh, machine, dtype, dots = setting
+class System(NamedTuple):
+    """What is to be solved: a transform from layout `goal` to layout `start`, and what computes it."""
+
+    goal: Layout
+    start: Layout
+    forward: Transform
+    points: tuple[Points | None, ...]
+    method: str
+    mesh: AnyMesh | None
+    machine: Machine
+    dtype: np.dtype
+    dots: tuple[Dot, ...]
+
+
+def solution(given: Arrays, system: System, weights: Weights) -> Solution:
+    """The array in the system's layout `goal` whose transform is stored in its layout `start`."""
+    goal, start, forward, points, method, mesh, machine, dtype, dots = system
     inverse = pseudo_inverse(forward, points, tuple(goal.shape[d] for d in forward.dims), weights, dtype)
-    back = find_walk(start, inverse.transform, method, "natural", machine, dtype.itemsize, dots, goal=goal)
-    there = find_walk(goal, forward, method, "natural", machine, dtype.itemsize, dots, goal=start)
+    how = (method, "natural", machine, dtype.itemsize, dots)
+    back, there = find_walk(start, inverse.transform, *how, goal=goal), find_walk(goal, forward, *how, goal=start)
 
     def invert(given: Arrays) -> Arrays:
         return applied(given, back, inverse.sources, mesh, machine.chip, dtype)

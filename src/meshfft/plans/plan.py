@@ -13,8 +13,8 @@ import numpy as np
 from jax.sharding import AbstractMesh
 
 from ..errors import check
-from ..layout.layout import AnyMesh, Layout, axis_sizes, mapped_axes
-from ..layout.memory import check_blocks
+from ..layout.layout import AnyMesh, Layout, axis_sizes, hashed_once, mapped_axes
+from ..layout.memory import check_blocks, room_of
 from ..layout.padded_array import stored_of
 from ..layout.placement import standing
 from ..machine.machine import Machine, Seconds
@@ -25,12 +25,14 @@ from ..numerics.units import quantity
 from ..operators.points import Points
 from ..operators.transform import Transform
 from ..walks.walk import Walk
-from .dispatch import Setting, applied, formed, is_planes, parts
+from .execute import applied
 from .intake import taken
-from .inverse_solve import Solution, Weights, solution
+from .inverse_solve import Solution, System, Weights, solution
+from .request import Request, formed, is_planes, parts
 from .table import WIDTH, machine_words, memory_words, time_words, walk_table
 
 
+@hashed_once
 @dataclasses.dataclass(frozen=True, repr=False)
 class Plan:
     """A walk for arrays of one shape on one mesh; made by `plan`.
@@ -156,6 +158,11 @@ class Plan:
             stages.append(dataclasses.replace(self, walk=walk, transform=part, points=points))
         return tuple(stages)
 
+    def execute(self, request: Request, sources: tuple[Any, ...] = ()) -> Any:
+        """The transform of what was asked for, in the form it came; `sources` are points or matrices of its own."""
+        where = (self.mesh, self.machine.chip, self.dtype, request.planes)
+        return formed(applied(request.arrays, self.walk, sources or self.points, *where))
+
     def __call__(self, x: Any) -> Any:
         """The transform of an array in `in_layout`; a NumPy array of `shape` is put on the mesh first.
 
@@ -182,9 +189,9 @@ class Plan:
         """
         arrays = self._all_placed(self.out_layout, y)
         points = self.points or (None,) * len(self.transform.dims)
-        setting = Setting(self.out_layout, self._mesh_of(arrays[0]), self.machine, self.dtype, self.dots)
-        weights = Weights(tikhonov, truncation)
-        return solution(arrays, self.in_layout, self.transform, points, weights, self.method, setting)
+        where = (self._mesh_of(arrays[0]), self.machine, self.dtype, self.dots)
+        system = System(self.in_layout, self.out_layout, self.transform, points, self.method, *where)
+        return solution(arrays, system, Weights(tikhonov, truncation))
 
     def adjoint(self, y: Any) -> Any:
         """The conjugate transpose: <plan(x), y> = <x, plan.adjoint(y)>."""
@@ -266,7 +273,7 @@ class Plan:
             fits = len(arrays) == 1 and arrays[0].dtype.kind != "c"
             check(fits, f"the plan takes a real array, this is {found}: give its real part", TypeError)
         mesh, chip = self._mesh_of(arrays[0]), self.machine.chip
-        check_blocks(arrays[0], walk.end, real_dtype(self.dtype).itemsize, mesh, "the result")
+        check_blocks(walk.end, real_dtype(self.dtype).itemsize, room_of(stored_of(arrays[0]), mesh), "the result")
         return formed(applied(arrays, walk, self.points, mesh, chip, self.dtype, planes, self.mesh))
 
     def _all_placed(self, layout: Layout, x: Any) -> tuple[Any, ...]:

@@ -1,27 +1,92 @@
-"""Planning: from shapes and names to a Plan, without an array and without a device."""
+"""Planning: from a setting and a transform to a Plan, cached; and from shapes and names alone, without an array."""
 
-from collections.abc import Sequence
-from typing import Any
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 from jax.typing import DTypeLike
 
 from ..errors import check
-from ..layout.layout import Spec, axis_sizes, from_spec
+from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, from_spec, mapped_axes
+from ..layout.memory import check_blocks
 from ..layout.meshes import AXES, meshes
 from ..machine.machine import Machine
 from ..machine.topology import ORDERS as DEVICE_ORDERS
 from ..machine.topology import Topology, machine_of, placed
 from ..machine.topology import topology as named
-from ..numerics.dtypes import complex_dtype, dots_of
+from ..numerics.dtypes import complex_dtype, dots_of, real_dtype
+from ..numerics.tiers import Dot
 from ..operators.point_entries import entries
 from ..operators.points import Points, sampled
 from ..operators.transform import Transform, check_once, integers, natural_dtype, resolve, transform_of
-from ..walks.choice import find_walk, goal_of
+from ..walks.choice import find_walk, goal_of, natural_end
+from .execute import NOTHING
 from .plan import Plan
+from .request import Setting
 
+STAYING = ("kdft", "cooley-tukey")  # methods that leave dimensions cut as they are
 WHAT = ("s", "axes", "norm", "kind", "inverse", "points")  # what is transformed; the rest says how
+
+
+class Options(NamedTuple):
+    """How a transform is to be done: see `fftn`; `evades` says that mesh axes may move where a result does not divide,
+    as functions do it.
+    """
+
+    method: str = "auto"
+    order: str = "natural"
+    precision: str | None = None
+    out_spec: Spec | None = None
+    multiplications: int | None = None
+    evades: bool = True
+
+
+def plan_for(setting: Setting, transform: Transform, options: Options) -> Plan:
+    """The plan of a transform of an array in some setting, the same one for the same question.
+
+    Raises:
+        ValueError, TypeError, MemoryError: as `fftn`.
+    """
+    start, precision = setting.start, options.precision
+    dtype, dots = complex_dtype(setting.dtype, precision), dots_of(setting.dtype, precision, options.multiplications)
+    after = natural_end(start, transform)
+    check_blocks(after, real_dtype(dtype).itemsize, setting.room, "the result")
+    if options.evades:
+        _check_known(start, after, options, setting.mesh)
+    there = None if options.method in STAYING else options.out_spec
+    goal = None
+    if options.evades or there is not None:
+        goal = goal_of(start, transform, options.order, there, axis_sizes(setting.mesh))
+    evades = options.evades and start.even and goal is None and not (after.even and options.order == "natural")
+    what = (options.method, options.order, dtype, dots, transform.takes_real(setting.real), goal, evades)
+    return _planned(start, transform, setting.mesh, setting.machine, *what, options.out_spec if there is None else None)
+
+
+@functools.lru_cache(maxsize=1024)
+def _planned(
+    start: Layout,
+    transform: Transform,
+    mesh: AnyMesh | None,
+    machine: Machine,
+    method: str,
+    order: str,
+    dtype: np.dtype,
+    dots: tuple[Dot, ...],
+    real: bool,
+    goal: Layout | None,
+    even: bool,
+    moved_to: Spec | None,
+) -> Plan:
+    how = (machine, dtype.itemsize, dots)
+    walk = find_walk(start, transform, method, order, *how, even=even, goal=goal, real=real)
+    if moved_to is not None:
+        last = goal_of(walk.end, NOTHING, "natural", moved_to, axis_sizes(mesh))
+        move = find_walk(walk.end, NOTHING, "auto", "natural", *how, goal=last, real=walk.reals[-1])
+        walk = dataclasses.replace(walk, steps=(*walk.steps, *move.steps))
+    return Plan(walk, transform, mesh, dtype, method, order, machine, dots)
 
 
 def plan(
@@ -65,13 +130,20 @@ def plan(
         ValueError, TypeError: an argument that does not fit, with what would.
     """
     shape, what = _sizes(shape), (s, axes, norm, kind, inverse, points)
-    dtype = dtype or natural_dtype(kind)
-    how = {"dtype": dtype, "method": method, "order": order, "precision": precision, "multiplications": multiplications}
+    dtype = np.dtype(dtype or natural_dtype(kind))
+    how = Options(method, order, precision, out_spec, multiplications, evades=False)
     if topology is not None and mesh is None:
         named_axes = spec if out_spec is None else out_spec
         check(named_axes is None, f"spec {named_axes} names mesh axes: give a mesh too, or leave both free")
-        return ranked(shape, topology, **dict(zip(WHAT, what, strict=True)), **how)[0]
-    return _planned(shape, mesh, spec, what, topology, out_spec=out_spec, **how)
+        named_how = {name: value for name, value in how._asdict().items() if name not in ("out_spec", "evades")}
+        return ranked(shape, topology, dtype=dtype, **dict(zip(WHAT, what, strict=True)), **named_how)[0]
+    start = from_spec(shape, axis_sizes(mesh), _default_spec(len(shape), axis_sizes(mesh)) if spec is None else spec)
+    transform, samples = _transform(shape, what, complex_dtype(dtype, precision))
+    plans = (
+        plan_for(Setting(start, mesh, one, dtype), transform, how) for one in _machines(mesh, topology, dtype, how)
+    )
+    best = min(plans, key=lambda one: (one.fits is False, one.seconds or 0.0))
+    return dataclasses.replace(best, points=samples) if samples else best
 
 
 def out_spec(
@@ -94,10 +166,9 @@ def out_spec(
     PartitionSpec(('y', 'x'), None, None)
     """
     kept = plan(shape, mesh=mesh, spec=spec, **options)
-    start, transform = kept.in_layout, kept.transform
-    goal = goal_of(start, transform, kept.order, options.get("out_spec"), axis_sizes(mesh))
-    how = (kept.method, kept.order, kept.machine, kept.dtype.itemsize, kept.dots)
-    return find_walk(start, transform, *how, even=start.even, goal=goal, real=kept.walk.real).end.spec
+    setting = Setting(kept.in_layout, mesh, kept.machine, kept.in_dtype)
+    names = {name: value for name, value in options.items() if name in Options._fields}
+    return plan_for(setting, kept.transform, Options(**names)).out_layout.spec
 
 
 def ranked(shape: Sequence[int], topology: str | Topology, **options: Any) -> list[Plan]:
@@ -131,41 +202,18 @@ def _sizes(shape: Sequence[int]) -> tuple[int, ...]:
     return shape
 
 
-def _planned(
-    shape: tuple[int, ...],
-    mesh: Mesh | AbstractMesh | None,
-    spec: Spec | None,
-    what: tuple[Any, ...],
-    topology: str | Topology | None,
-    *,
-    dtype: Any,
-    method: Any,
-    order: Any,
-    precision: Any,
-    multiplications: Any,
-    out_spec: Spec | None = None,
-) -> Plan:
-    """The plan for one mesh; on a torus, with its devices in the order that is cheaper."""
-    complex_type, sizes = complex_dtype(np.dtype(dtype), precision), axis_sizes(mesh)
-    transform, samples = _transform(shape, what, complex_type)
-    start = from_spec(shape, sizes, _default_spec(len(shape), sizes) if spec is None else spec)
-    dots, real = dots_of(np.dtype(dtype), precision, multiplications), transform.takes_real(np.dtype(dtype).kind != "c")
-
-    goal = None if out_spec is None else goal_of(start, transform, order, out_spec, sizes)
-
-    def on(machine: Machine) -> Plan:
-        how = (method, order, machine, complex_type.itemsize, dots)
-        walk = find_walk(start, transform, *how, goal=goal, real=real)
-        return Plan(walk, transform, mesh, complex_type, method, order, machine, dots, samples)
-
+def _machines(
+    mesh: AnyMesh | None, topology: str | Topology | None, dtype: np.dtype, options: Options
+) -> Iterator[Machine]:
+    """The machine of a mesh; of a torus one for each order of its devices."""
     if topology is None:
-        return on(machine_of(mesh))
-    where = named(topology)
-    wide = complex_type.itemsize == 16 and where.chip.platform == "tpu"
+        yield machine_of(mesh)
+        return
+    where, sizes = named(topology), axis_sizes(mesh)
+    wide = complex_dtype(dtype, options.precision).itemsize == 16 and where.chip.platform == "tpu"
     check(not wide, f"{where.name} has no complex128: plan with dtype='complex64' or precision='float32'")
-    orders = DEVICE_ORDERS if where.torus is not None and len(sizes) > 1 else DEVICE_ORDERS[:1]
-    plans = [on(placed(where, tuple(sizes.values()), tuple(sizes), kind)) for kind in orders]
-    return min(plans, key=lambda one: (one.fits is False, one.seconds or 0.0))
+    for kind in DEVICE_ORDERS if where.torus is not None and len(sizes) > 1 else DEVICE_ORDERS[:1]:
+        yield placed(where, tuple(sizes.values()), tuple(sizes), kind)
 
 
 def _transform(
@@ -181,6 +229,22 @@ def _transform(
     check_once(dims)
     samples = entries(points, dims)
     return sampled(shape, dims, samples, norm, dtype), samples
+
+
+def _check_known(start: Layout, after: Layout, options: Options, mesh: AnyMesh | None) -> None:
+    """Raises ValueError where the result would not lie as the array came, which is all that out_specs can know."""
+    cut = mapped_axes(mesh) & start.cutting
+    remedy = "call a mf.plan(...) inside, whose out_layout tells the out_specs, or transform outside of shard_map"
+    free = options.order != "any" and options.out_spec is None
+    check(
+        not cut or free,
+        f"order 'any' and out_spec= inside shard_map change a layout that it has fixed: {remedy}",
+    )
+    check(
+        not cut or after.even or not start.even,
+        f"the result of shape {after.shape} is not divided by spec {start.spec}, and mesh axes cannot move to other "
+        f"dimensions inside shard_map: choose s= that divides, {remedy}",
+    )
 
 
 def _default_spec(ndim: int, sizes: Any) -> tuple[str, ...]:

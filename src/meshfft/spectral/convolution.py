@@ -24,8 +24,9 @@ from ..layout.padded_array import PaddedArray, mapped, padded, stored_of
 from ..layout.replicated import spread
 from ..numerics.dtypes import promoted
 from ..operators.transform import resolve_once
-from ..plans.dispatch import Options, Setting, moved, received, setting
+from ..plans.execute import moved
 from ..plans.plan import Plan
+from ..plans.request import Setting, read, received
 from .fields import check_whole, field, in_form_of, in_one, joined, placed
 from .wavenumbers import harmonics, points, stored
 
@@ -96,7 +97,8 @@ def _called(
     a: Any, b: Any, axes: Sequence[int] | None, spec: Spec | None, out_spec: Spec | None, mode: str, correlates: bool
 ) -> Any:
     check(mode in MODES, f"mode {mode!r} is unknown: use 'wrap' or 'same'")
-    place, first, second = setting(received(a), Options(spec=spec)), joined(received(a)), joined(received(b))
+    given = read(a, spec)
+    place, first, second = given.setting, joined(given.arrays), joined(received(b))
     check_whole(place.mesh, "convolutions")
     (dims, lengths), cut = resolve_once(first.shape, None, axes), place.start.parts
     _check_sizes(first.shape, second.shape, dims)
@@ -128,7 +130,7 @@ def _beside(b: Any, place: Setting) -> Any:
     same, shown = b.shape == start.shape, stored_of(b)
     traced = isinstance(shown, jax.core.Tracer)
     if b is not shown or any(jax.typeof(b).sharding.spec) or not (traced or b.sharding.is_fully_replicated):
-        found = setting((b,), Options()).start
+        found = read(b).setting.start
         whole = "jax.device_put(b, NamedSharding(mesh, P()))"
         check(same, f"b has shape {b.shape}, a {start.shape}, and b is sharded as {found.spec}: give it whole, {whole}")
         check(found == start, f"a is sharded as {start.spec}, b as {found.spec}: shard them alike, or give b {whole}")

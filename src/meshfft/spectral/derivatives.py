@@ -18,7 +18,7 @@ from ..layout.padded_array import mapped
 from ..numerics.dtypes import real_dtype
 from ..numerics.split_complex import scaled
 from ..operators.transform import integers, is_integer
-from ..plans.dispatch import moved
+from ..plans.execute import moved
 from ..plans.plan import Plan
 from .fields import field, in_form_of, in_one
 from .wavenumbers import along, harmonics, in_radians, periods

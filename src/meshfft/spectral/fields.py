@@ -14,16 +14,18 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionS
 
 from ..errors import check
 from ..layout.layout import AnyMesh, Spec, axis_sizes, mapped_axes
-from ..layout.memory import check_blocks
-from ..layout.padded_array import mapped
+from ..layout.memory import check_blocks, room_of
+from ..layout.padded_array import mapped, stored_of
 from ..layout.storage import put
 from ..machine.chip import CompilerOptions
 from ..numerics.dtypes import complex_dtype, real_dtype
 from ..numerics.split_complex import join
 from ..operators.transform import integers
-from ..plans.dispatch import PROGRAMS, Options, PlanePair, is_planes, received, setting
 from ..plans.plan import Plan
 from ..plans.planning import plan
+from ..plans.request import PlanePair, is_planes, read
+
+PROGRAMS = 64  # kept, each for one kind of work with one set of options
 
 
 class Field(NamedTuple):
@@ -46,9 +48,8 @@ def field(
     Raises:
         ValueError, TypeError: as `fftn`.
     """
-    arrays = received(x)
-    start, mesh, *_ = setting(arrays, Options(spec=spec))
-    x = joined(arrays)
+    arrays, setting, _ = read(x, spec)
+    start, mesh, x = setting.start, setting.mesh, joined(arrays)
     if isinstance(mesh, AbstractMesh) and start.even and jax.typeof(x).sharding.mesh.empty:
         x = placed(x, mesh, start.spec)  # a constant, whose mesh only the context shows
     axes = None if axes is None else integers(axes, "axes")
@@ -95,7 +96,8 @@ def in_one(work: Callable[..., Any], plan: Plan, *values: Any, beside: int = 0) 
 
     `beside` are the bytes of the largest array that it makes besides blocks of samples and of the spectrum.
     """
-    check_blocks(values[0], plan.out_layout, real_dtype(plan.dtype).itemsize, plan.mesh, "the spectrum")
+    room = room_of(stored_of(values[0]), plan.mesh)
+    check_blocks(plan.out_layout, real_dtype(plan.dtype).itemsize, room, "the spectrum")
     traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
     options = plan.walk.compiler_options(plan.dtype.itemsize, plan.machine.chip, whole=False, beside=beside)
     return _program(work, () if traced else options)(plan, *values)

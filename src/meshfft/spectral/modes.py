@@ -22,7 +22,8 @@ from ..layout.layout import AnyMesh, Layout, Spec
 from ..layout.padded_array import AnyArray, PaddedArray, padded, stored_of
 from ..numerics.norms import factor
 from ..operators.transform import integers, resolve_once
-from ..plans.dispatch import formed, located, moved, received, walked
+from ..plans.execute import moved, walked
+from ..plans.request import formed, read
 from ..steps import Band, Bands
 from ..walks.walk import Walk
 
@@ -115,8 +116,8 @@ def truncate_spectrum(
 def _called(
     X: Any, s: Any, axes: Any, kind: str, n: int | None, norm: str | None, spec: Spec | None, pads: bool
 ) -> Any:
-    arrays = received(X)
-    start, mesh = located(arrays, spec)
+    arrays, setting, _ = read(X, spec)
+    start, mesh = setting.start, setting.mesh
     check(kind in KINDS, f"kind {kind!r} is unknown: use 'fft', or 'rfft' for half a spectrum")
     given = integers(s, "s")
     dims, sizes = resolve_once(start.shape, given, axes)

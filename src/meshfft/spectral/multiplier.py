@@ -18,7 +18,7 @@ from ..layout.layout import Spec, mapped_axes
 from ..layout.padded_array import PaddedArray, mapped, stored_of
 from ..layout.placement import standing
 from ..numerics.dtypes import real_dtype
-from ..plans.dispatch import moved
+from ..plans.execute import moved
 from ..plans.plan import Plan
 from .fields import field, in_form_of, placed
 from .wavenumbers import spec_along, wavenumbers

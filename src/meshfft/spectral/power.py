@@ -23,8 +23,8 @@ from ..layout.padded_array import stored_of
 from ..numerics.dtypes import promoted, real_dtype
 from ..numerics.split_complex import scaled
 from ..operators.transform import is_integer, reals
-from ..plans.dispatch import received
 from ..plans.plan import Plan
+from ..plans.request import received
 from .derivatives import squares
 from .fields import check_whole, field, in_one, joined
 from .wavenumbers import harmonics, multiplicities, periods

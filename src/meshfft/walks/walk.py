@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from ..collectives.chunks import halfway
-from ..layout.layout import Cuts, Layout
+from ..layout.layout import Cuts, Layout, hashed_once
 from ..machine.chip import Chip, CompilerOptions
 from ..machine.chips import GENERIC
 from ..machine.work import Work, total
@@ -24,6 +24,7 @@ from ..steps import Exchange, LocalFFT, Step, turned
 FINEST = 8  # how many times smaller than those that are kept chunks may be; small ones find a place more often
 
 
+@hashed_once
 @dataclasses.dataclass(frozen=True)
 class Walk:
     """Steps taken from a layout, and one factor for the whole.

@@ -1,0 +1,73 @@
+"""The one way in: request, plan, execute."""
+
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+from unittest import mock
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from reference import mesh, noise
+
+import meshfft as mf
+from meshfft.plans.plan import Plan
+
+HOME = str(Path(mf.__file__).parent)
+
+
+def entered(x: Any) -> list[str]:
+    """The files of meshfft that a call enters, in order, each time it comes to another."""
+    files = list[str]()
+
+    def seen(frame: FrameType, event: str, _: Any) -> None:
+        name = frame.f_code.co_filename
+        if event == "call" and name.startswith(HOME) and files[-1:] != [name]:
+            files.append(name)
+
+    sys.setprofile(seen)
+    try:
+        mf.fftn(x)
+    finally:
+        sys.setprofile(None)
+    return files
+
+
+@pytest.mark.parametrize("sizes", [(), (8,), (2, 4)], ids=str)
+def test_a_call_like_one_before_enters_few_files(sizes: tuple[int, ...]) -> None:
+    """Catches work that every call does again: it is what a call costs beyond its compiled program."""
+    x = noise((16, 16, 16))
+    if sizes:
+        x = jax.device_put(x, NamedSharding(mesh(sizes), P("x", "y"[: len(sizes) - 1] or None)))
+    x = jax.numpy.asarray(x)
+    mf.fftn(x)
+    files = entered(x)
+    assert len({*files}) <= 12 and len(files) <= 24, files
+
+
+def test_functions_run_the_plan_that_plan_returns() -> None:
+    """Catches a second way from arguments to walks."""
+    where = mesh((2, 4))
+    x = jax.device_put(noise((16, 16, 16)), NamedSharding(where, P("x", "y")))
+    with mock.patch.object(Plan, "execute", autospec=True, side_effect=Plan.execute) as execute:
+        mf.fftn(x, axes=(0, -1))
+        mf.ifftn(x, norm="ortho", order="any")
+    ran = [call.args[0] for call in execute.call_args_list]
+    assert ran[0] is mf.plan(x.shape, mesh=where, spec=P("x", "y"), axes=[0, 2])
+    assert ran[1] == mf.plan(x.shape, mesh=where, spec=P("x", "y"), norm="ortho", order="any", inverse=True)
+
+
+@pytest.mark.parametrize("axes", [(1.0,), (True,), [[0]], ("0",)], ids=str)
+def test_a_plan_that_is_kept_hides_no_refusal(axes: Any) -> None:
+    """Catches arguments that are equal to others as keys, and are not integers."""
+    x = jax.numpy.asarray(noise((4, 6)))
+    mf.fftn(x, axes=(1,))
+    mf.fftn(x, axes=(0,))
+    with pytest.raises(TypeError, match="axes is"):
+        mf.fftn(x, axes=axes)
+    with pytest.raises((TypeError, ValueError), match="norm"):
+        mf.fftn(x, norm=["ortho"])  # type: ignore[arg-type]
+    np.testing.assert_allclose(mf.fftn(x, axes=np.array([1])), np.fft.fft(x, axis=1), rtol=1e-5, atol=1e-5)
