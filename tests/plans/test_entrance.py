@@ -71,3 +71,12 @@ def test_a_plan_that_is_kept_hides_no_refusal(axes: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="norm"):
         mf.fftn(x, norm=["ortho"])  # type: ignore[arg-type]
     np.testing.assert_allclose(mf.fftn(x, axes=np.array([1])), np.fft.fft(x, axis=1), rtol=1e-5, atol=1e-5)
+
+
+def test_a_plan_that_is_kept_follows_the_types_that_are_on() -> None:
+    """Catches integers computed in 32 bits because a call before was, when 64-bit types were off."""
+    x = jax.numpy.arange(8)
+    assert mf.fft(x).dtype == np.complex64
+    with jax.enable_x64(True):
+        assert mf.fft(x).dtype == np.complex128
+    assert mf.fft(x).dtype == np.complex64

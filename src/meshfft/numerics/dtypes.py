@@ -23,6 +23,11 @@ def check_numeric(dtype: np.dtype) -> None:
     check(not wide, f"JAX has no {dtype}: use complex128 at most", TypeError)
 
 
+def wide_types() -> bool:
+    """Whether 64-bit types are switched on, here and now."""
+    return bool(jax.dtypes.canonicalize_dtype("complex128") == np.complex128)
+
+
 def complex_dtype(dtype: np.dtype, precision: str | None) -> np.dtype:
     """The complex type a transform of `dtype` computes in: NumPy's promotion, as far as JAX has it switched on.
 
@@ -47,7 +52,7 @@ def tier_of(dtype: np.dtype, precision: str | None) -> str:
     check_numeric(dtype)
     known = ", ".join(map(repr, PRECISIONS))
     check(precision is None or precision in PRECISIONS, f"precision {precision!r} is unknown: use one of {known}")
-    wide = jax.dtypes.canonicalize_dtype("complex128") == np.complex128
+    wide = wide_types()
     natural = dtype in (np.float64, np.complex128) or (dtype.kind in "biu" and wide)
     asked = precision not in (None, "default")
     tier = str(precision) if asked else "float64" if natural else "float32"

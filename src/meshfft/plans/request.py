@@ -21,7 +21,7 @@ from ..layout.padded_array import PaddedArray
 from ..layout.placement import lying, placement, standing
 from ..machine.machine import Machine
 from ..machine.topology import machine_of
-from ..numerics.dtypes import check_numeric
+from ..numerics.dtypes import check_numeric, wide_types
 
 
 class PlanePair(NamedTuple):
@@ -43,6 +43,7 @@ class Setting:
         dtype: the array's type, or that of its planes.
         many: how many arrays it comes as: one, or two planes.
         room: the memory of each device; None where it is not known, as while JAX traces.
+        wide: whether 64-bit types are on: integers are then computed in them.
     """
 
     start: Layout
@@ -51,6 +52,7 @@ class Setting:
     dtype: np.dtype
     many: int = 1
     room: Room | None = None
+    wide: bool = False
 
     @property
     def real(self) -> bool:
@@ -131,7 +133,7 @@ def _setting(x: Any, spec: Spec | None) -> Setting:
         return _padded(x, spec)
     if isinstance(x, jax.core.Tracer) or mapped_axes(jax.sharding.get_abstract_mesh()) or not is_hashable(spec):
         return _traced(x, spec)
-    return _concrete(x.shape, x.dtype, x.sharding, spec)
+    return _concrete(x.shape, x.dtype, x.sharding, spec, wide_types())
 
 
 def is_hashable(value: Any) -> bool:
@@ -144,16 +146,17 @@ def is_hashable(value: Any) -> bool:
 
 
 @functools.lru_cache(maxsize=1024)
-def _concrete(shape: tuple[int, ...], dtype: np.dtype, sharding: Sharding, spec: Spec | None) -> Setting:
+def _concrete(shape: tuple[int, ...], dtype: np.dtype, sharding: Sharding, spec: Spec | None, wide: bool) -> Setting:
     mesh, found = lying(sharding, len(shape), spec)
     devices = tuple(sharding.device_set) if mesh is None else tuple(mesh.devices.flat)
     machine = machine_of(mesh, devices[0].platform)
-    return Setting(_divided(from_block(shape, mesh, found)), mesh, machine, dtype, room=room(devices))
+    return Setting(_divided(from_block(shape, mesh, found)), mesh, machine, dtype, room=room(devices), wide=wide)
 
 
 def _traced(x: Any, spec: Spec | None) -> Setting:
     mesh, found = placement(x, spec)
-    return Setting(_divided(from_block(x.shape, mesh, found)), mesh, machine_of(mesh, jax.default_backend()), x.dtype)
+    start, machine = _divided(from_block(x.shape, mesh, found)), machine_of(mesh, jax.default_backend())
+    return Setting(start, mesh, machine, x.dtype, wide=wide_types())
 
 
 def _divided(start: Layout) -> Layout:
@@ -173,4 +176,5 @@ def _padded(x: PaddedArray, spec: Spec | None) -> Setting:
     )
     same = spec is None or from_spec(layout.shape, axis_sizes(mesh), spec) == layout
     check(same, f"spec {spec} is given, but the array is sharded as {layout.spec}: drop spec=")
-    return Setting(layout, mesh, machine_of(mesh, jax.default_backend()), x.dtype, room=room_of(x.stored, mesh))
+    machine, memory = machine_of(mesh, jax.default_backend()), room_of(x.stored, mesh)
+    return Setting(layout, mesh, machine, x.dtype, room=memory, wide=wide_types())
