@@ -12,7 +12,6 @@ from benchmarks.cli.report import report
 # Modules with a command line of their own, imported only when asked for: each says to JAX what devices it wants.
 SCRIPTS = {
     "awkward": "A length with a large prime against a power of two.",
-    "browse": "Open a page of `report` in a headless Chromium.",
     "choice": "The method that `auto` picks against every other.",
     "compile": "Seconds of CPU that compiling takes.",
     "dense_rate": "The dense 3-D transform against one large matrix product.",

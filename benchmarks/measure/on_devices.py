@@ -28,7 +28,7 @@ from .timing import timer
 AS_IT_LIES, CONTIGUOUS = "transposed-layout", "transposed-array"  # how jaxDecomp leaves its result
 
 
-def plan_of(case: Case, mesh: Mesh | None = None) -> Plan:
+def plan_of(case: Case, mesh: Mesh | AbstractMesh | None = None) -> Plan:
     """The plan of a case of meshfft's, for a mesh of devices, or one that is only described.
 
     Raises:

@@ -6,7 +6,7 @@ Every label says what is measured and what is modelled. Nothing is computed here
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from meshfft.atomic import replacing
 from meshfft.errors import check
@@ -27,6 +27,14 @@ PARTS = {  # of the breakdown: what it shows, which parts that is, and in which 
 Draw = Callable[[Any, Sequence[Row]], None]
 
 
+class Drawing(NamedTuple):
+    """A figure: the name of its file, its title, and what draws it of the rows."""
+
+    name: str
+    title: str
+    draw: Draw
+
+
 def check_folder(folder: Path) -> None:
     """Refuses figures that could not be drawn, before any work is done for them.
 
@@ -41,27 +49,33 @@ def check_folder(folder: Path) -> None:
 def draw_all(rows: Sequence[Row], folder: Path) -> list[Path]:
     """Draws every figure of which there are rows, in place of what was there; returns the files."""
     check_folder(folder)
-    return [_saved(rows, folder / f"{name}.png", draw) for name, draw in _drawings(rows)]
+    return [_saved(rows, folder / f"{one.name}.png", one) for one in drawings(rows)]
 
 
-def _drawings(rows: Sequence[Row]) -> list[tuple[str, Draw]]:
-    found: list[tuple[str, Draw]] = []
-    for scaling in SCALINGS:
-        if find(rows, figure=scaling.name):
-            found.append((scaling.name, functools.partial(_scaling, scaling=scaling)))
+def drawings(rows: Sequence[Row]) -> list[Drawing]:
+    """The figures of which there are rows."""
+    found = [
+        Drawing(one.name, f"{one.title}: strong scaling on TPU v3, modelled", functools.partial(_scaling, scaling=one))
+        for one in SCALINGS
+        if find(rows, figure=one.name)
+    ]
     if find(rows, quantity="single permute"):
-        found.append(("kdft-3d-single", _single))
+        title = "3-D KDFT, 2048 x 2048 x 2048: one operation of the third\ndimension on shapes (4, 4, n2), modelled"
+        found.append(Drawing("kdft-3d-single", title, _single))
     if find(rows, figure="fft-3d"):
-        found.append(("fft-3d-breakdown", _breakdown))
+        title = "3-D FFT, 2048 x 2048 x 2048: where the time of the paper's\nalgorithm goes on TPU v3, modelled"
+        found.append(Drawing("fft-3d-breakdown", title, _breakdown))
     for name in TABLES:
         if find(rows, figure=name, quantity="total", known="modelled"):
-            found.append((name, functools.partial(_table, name=name)))
+            title = f"Table I on {TABLES[name]}: all but the paper's own numbers are modelled"
+            found.append(Drawing(name, title, functools.partial(_table, name=name)))
     return found
 
 
-def _saved(rows: Sequence[Row], path: Path, draw: Draw) -> Path:
+def _saved(rows: Sequence[Row], path: Path, drawing: Drawing) -> Path:
     figure = need("matplotlib.figure", "drawing a figure").Figure(figsize=(6.4, 4.4), layout="constrained", dpi=150)
-    draw(figure, rows)
+    drawing.draw(figure, rows)
+    figure.suptitle(drawing.title)
     with replacing(path, overwrite=True) as temporary:
         figure.savefig(temporary, format="png")
     return path
@@ -74,7 +88,7 @@ def _scaling(figure: Any, rows: Sequence[Row], scaling: Scaling) -> None:
     first = scaling.cores[0]
     for name, colour, mark in zip(names, (PAPER, OURS), "os", strict=False):
         mine, whose = find(rows, algorithm=name), name if name.startswith("paper") else f"meshfft's {name}"
-        label = f"ideal, modelled: $T_{{{first}}}$ / (cores / {first})" if name == names[0] else None
+        label = f"ideal, modelled: T_{first} / (cores / {first})" if name == names[0] else None
         _line(spot, find(mine, quantity="ideal"), color=colour, linestyle="--", linewidth=1, label=label)
         made = [row for row in find(mine, quantity="total") if not is_compiled(row)]
         _line(spot, made, color=colour, marker=mark, markersize=5, label=f"{whose}, modelled")
@@ -83,7 +97,7 @@ def _scaling(figure: Any, rows: Sequence[Row], scaling: Scaling) -> None:
             label = f"{name}, compiled + links, modelled"
             _line(spot, seen, color=colour, marker="x", markersize=7, linestyle="none", label=label)
     _measured(spot, scaling)
-    _axes(spot, scaling.cores, f"{scaling.title}: strong scaling on TPU v3, modelled")
+    _axes(spot, scaling.cores)
 
 
 def _measured(spot: Any, scaling: Scaling) -> None:
@@ -104,9 +118,7 @@ def _single(figure: Any, rows: Sequence[Row]) -> None:
     if len(linked) < len(permutes):
         text = f"at {permutes[0].cores} cores a permute stays within a chip: {1e6 * (permutes[0].seconds or 0):.0f} us"
         spot.text(0.02, 0.04, text, transform=spot.transAxes, fontsize="small", color=PAPER)
-    cores = [row.cores for row in permutes]
-    title = "3-D KDFT, 2048 x 2048 x 2048: one operation of the third\ndimension on shapes (4, 4, n2), modelled"
-    _axes(spot, cores, title)
+    _axes(spot, [row.cores for row in permutes])
 
 
 def _breakdown(figure: Any, rows: Sequence[Row]) -> None:
@@ -123,7 +135,6 @@ def _breakdown(figure: Any, rows: Sequence[Row]) -> None:
         spot.text(at, 101, f"{row.seconds:.3g} s", ha="center", va="bottom")
     spot.set_xticks(range(len(made)), [str(row.cores) for row in made])
     spot.set(xlabel="cores", ylabel="share of the time, %", ylim=(0, 109))
-    spot.set_title("3-D FFT, 2048 x 2048 x 2048: where the time of the paper's\nalgorithm goes on TPU v3, modelled")
     spot.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
 
 
@@ -136,7 +147,6 @@ def _table(figure: Any, rows: Sequence[Row], name: str) -> None:
         _bars(spot, lines[::2], lines[1::2])
         spot.set(title=family)
     spots[0].set_ylabel("seconds")
-    figure.suptitle(f"Table I on {TABLES[name]}: all but the paper's own numbers are modelled")
     handles, labels = spots[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
 
@@ -161,8 +171,9 @@ def _bars(spot: Any, lines: Sequence[Entry], looser: Sequence[Entry]) -> None:
         name = "physical floor, modelled" if group is lines else None
         heights = [one.floor or 0 for one in group]
         spot.hlines(heights, starts, ends, color=FLOOR, linestyle="--", label=name)
-    spot.set_xticks(range(len(lines)), [f"${one.n}^3$" for one in lines])
+    spot.set_xticks(range(len(lines)), [f"{one.n}^3" for one in lines])
     spot.set_yscale("log")
+    spot.yaxis.set_major_formatter("{x:g}")
     spot.grid(axis="y", alpha=0.3)
     spot.set_axisbelow(True)
 
@@ -171,12 +182,13 @@ def _line(spot: Any, rows: Sequence[Row], **look: Any) -> None:
     spot.plot([row.cores for row in rows], [row.seconds for row in rows], **look)
 
 
-def _axes(spot: Any, cores: Sequence[int], title: str) -> None:
+def _axes(spot: Any, cores: Sequence[int]) -> None:
     """Both axes logarithmic, cores by their numbers."""
     spot.set_xscale("log", base=2)
     spot.set_yscale("log")
+    spot.yaxis.set_major_formatter("{x:g}")
+    spot.minorticks_off()
     spot.set_xticks(list(cores), [str(count) for count in cores])
     spot.set(xlabel="cores", ylabel="seconds")
-    spot.set_title(title)
     spot.grid(alpha=0.3, which="both")
     spot.legend(frameon=False, fontsize="small")

@@ -1,7 +1,6 @@
-"""The report: one self-contained HTML page from rows of every kind, and the walk of a plan as a picture.
+"""The report: one HTML page of rows of every kind, and the walk of a plan as a picture.
 
-    files -> reading -> kinds -> scaling, peers, breakdowns, accuracy, models, others -> page -> HTML
-    plan -> frames (blocks of each layout) -> panels (polygons) ----------------------^
+    files -> rows by kind (`reading`) -> sections of figures and tables -> page
 
-Figures are SVG inside the page, and nothing is loaded from anywhere. What was modelled is called modelled.
+Figures are matplotlib's, as SVG inside the page; nothing is loaded from anywhere. What was modelled is called modelled.
 """

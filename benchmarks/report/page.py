@@ -1,66 +1,88 @@
-"""The page: rows and a plan as one HTML text that needs nothing else, no network, no script.
+"""The page: sections of figures and tables as one HTML text, without network or script.
 
-    sections in a fixed order, each only where there are rows for it; then what was not understood
-
-The same rows and plan give the same text: nothing here knows the time or the machine.
+Every text is data and is escaped here; only the images, which matplotlib made, are markup.
 """
 
 from collections.abc import Sequence
+from html import escape
+from typing import NamedTuple
 
-from meshfft.plans.plan import Plan
-
-from . import accuracy, breakdowns, models, others, peers, scaling, walks
-from .content import Section
-from .kinds import KINDS, Rows, sort
-from .reading import Line
-from .replanned import plan_of_rows
-from .runs import origins
-from .templating import rendered
-
-CHARTS = (scaling, peers, breakdowns, accuracy, models)
-TOLD = 5  # places of rows that are not understood
-
-
-def sections(rows: Rows, plan: Plan | None) -> list[Section]:
-    """The chapters for which there is something."""
-    made = plan or plan_of_rows(rows)
-    found = [walks.section(made) if made is not None else None]
-    found += [chapter.section(rows) for chapter in CHARTS]
-    return [section for section in (*found, others.section(rows)) if section is not None]
+MEASURED, MODELLED = "measured", "modelled"
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem; color: #222 }
+h2 { margin-top: 3rem; border-bottom: 1px solid #ccc } nav a { margin-right: 1rem }
+figure { margin: 2rem 0 } img { max-width: 100% } figcaption, .note { color: #555; font-size: .85rem }
+table { border-collapse: collapse; font-size: .85rem } .wide { overflow-x: auto }
+td, th { padding: .15rem .6rem; text-align: right; border-bottom: 1px solid #eee; white-space: nowrap }
+td:first-child, th:first-child { text-align: left } summary { cursor: pointer; margin: .8rem 0 }
+.known { font-weight: bold } .modelled { color: #a34a00 } pre { overflow-x: auto; background: #f6f6f6; padding: .6rem }
+code { overflow-wrap: anywhere }
+"""
 
 
-def page(lines: Sequence[Line], plan: Plan | None, version: str) -> str:
-    """The whole page.
+class Figure(NamedTuple):
+    """A drawing: its title, its image (a data URI), how its numbers are known, what to note, what made its rows."""
 
-    Args:
-        lines: rows of any kind, as `reading.read` gives them.
-        plan: whose walk to draw; by default that of the first row that tells one.
-        version: of meshfft, which makes the page.
+    title: str
+    image: str
+    known: str = ""
+    note: str = ""
+    command: str = ""
 
-    Raises:
-        ImportError: matplotlib or jinja2 is missing.
-        ValueError: the plan is none that can be drawn.
-    """
-    rows = sort(lines)
-    return rendered(
-        "page.html",
-        sections=sections(rows, plan),
-        origins=origins(lines) if lines else None,
-        counts=counts(rows),
-        unknown=unknown_words(rows.unknown),
-        version=version,
+
+class Table(NamedTuple):
+    """Cells under heads; the other fields as of a figure."""
+
+    title: str
+    heads: Sequence[str]
+    cells: Sequence[Sequence[str]]
+    known: str = ""
+    note: str = ""
+    command: str = ""
+
+
+class Section(NamedTuple):
+    """A chapter: its name in links, its title, what is to be seen, and its parts. `text` is a plan as it prints."""
+
+    name: str
+    title: str
+    intro: str
+    parts: Sequence[Figure | Table]
+    text: str = ""
+
+
+def page(sections: Sequence[Section], notes: Sequence[str], version: str) -> str:
+    """The whole page; `notes` are its last lines."""
+    links = "".join(f'<a href="#{one.name}">{escape(one.title)}</a>' for one in sections)
+    body = "".join(map(_section, sections)) + "".join(f'<p class="note">{escape(line)}</p>' for line in notes)
+    return (
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>meshfft: a report</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head><body>'
+        f"<h1>meshfft {escape(version)}: a report</h1><nav>{links}</nav>{body}</body></html>\n"
     )
 
 
-def counts(rows: Rows) -> dict[str, int]:
-    """How many rows of each kind there are, in words, of those that are understood."""
-    return {kind.words: len(found) for kind in KINDS if (found := getattr(rows, kind.name))}
+def _section(one: Section) -> str:
+    text = f"<pre>{escape(one.text)}</pre>" if one.text else ""
+    parts = "".join(_figure(part) if isinstance(part, Figure) else _table(part) for part in one.parts)
+    return f'<section id="{one.name}"><h2>{escape(one.title)}</h2><p>{escape(one.intro)}</p>{text}{parts}</section>'
 
 
-def unknown_words(unknown: Sequence[Line]) -> str:
-    """How many rows were not understood, and where the first of them stand; empty where all were."""
-    if not unknown:
-        return ""
-    places = ", ".join(line.place for line in unknown[:TOLD]) + " ..." * (len(unknown) > TOLD)
-    rows = "1 row was" if len(unknown) == 1 else f"{len(unknown)} rows were"
-    return f"{rows} not understood and left out: {places}."
+def _figure(one: Figure) -> str:
+    image = f'<img src="{one.image}" alt="{escape(one.title)}">'
+    return f"<figure>{image}<figcaption>{escape(one.title)}. {_about(one)}</figcaption></figure>"
+
+
+def _table(one: Table) -> str:
+    heads = "".join(f"<th>{escape(head)}</th>" for head in one.heads)
+    rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in one.cells)
+    table = f'<div class="wide"><table><tr>{heads}</tr>{rows}</table></div>'
+    about = f'<p class="note">{_about(one)}</p>'
+    return f"<details><summary>{escape(one.title)}</summary>{about}{table}</details>"
+
+
+def _about(one: Figure | Table) -> str:
+    """How it is known, what to note, and the command."""
+    look = "known modelled" if MODELLED in one.known else "known"
+    known = f'<span class="{look}">{escape(one.known)}</span> ' if one.known else ""
+    return f"{known}{escape(one.note)}" + (f" <code>{escape(one.command)}</code>" if one.command else "")

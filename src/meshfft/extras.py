@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 from types import ModuleType
 
-EXTRAS = {"files": ("nibabel", "h5py", "tensorstore"), "plots": ("matplotlib", "jinja2"), "tpu": ("libtpu",)}
+EXTRAS = {"files": ("nibabel", "h5py", "tensorstore"), "plots": ("matplotlib",), "tpu": ("libtpu",)}
 
 
 def need(module: str, purpose: str) -> ModuleType:

@@ -1,12 +1,13 @@
 """Rows of every kind that a report reads, made by what makes them; small, and no two medians alike."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 from benchmarks.measure.cases import Case
 from benchmarks.measure.rows import Row
 from benchmarks.paper.rows import Row as PaperRow
-from benchmarks.report.reading import Line
+from benchmarks.report.reading import Rows, read
 from meshfft.profile.breakdown import Breakdown, Part
 from meshfft.profile.rows import to_rows
 
@@ -98,7 +99,7 @@ def paper() -> list[dict[str, Any]]:
         "algorithm": "paper's KDFT",
     }
     found += [
-        PaperRow(cores=n, quantity=f"single {q}", seconds=1 / n, **single)
+        PaperRow(cores=n, quantity=f"single {q}", seconds=1 / n, mesh={"z": n // 16}, **single)
         for n in (32, 64)
         for q in ("permute", "einsum")
     ]
@@ -147,6 +148,8 @@ def everything() -> list[dict[str, Any]]:
     return [*peers(), *scaling(False), *scaling(True), *profile(), *modelled, *paper(), *tiers(), *choices(), *others()]
 
 
-def lines(rows: list[dict[str, Any]]) -> list[Line]:
-    """Rows as lines of a file, as they are once written and read."""
-    return [Line("rows.jsonl", place, json.loads(json.dumps(row))) for place, row in enumerate(rows, 1)]
+def sorted_rows(rows: list[dict[str, Any]], folder: Path) -> Rows:
+    """Rows by kind, as they are once written and read."""
+    path = folder / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return read([path])
