@@ -6,8 +6,8 @@
 
 One device, one process. Every error is a relative L2 error against sums in NumPy's longdouble (80 bits on x86) with
 phases reduced exactly. Inputs are complex Gaussian noise from a fixed seed, rounded to the type that is tested. `speed`
-interleaves its cases: a round times each once, in an order shuffled anew. SciPy and finufft are optional peers: without
-them their columns are empty.
+interleaves its cases: a round times each once, in an order shuffled anew. SciPy and finufft are optional:
+without them their columns are empty.
 """
 
 import json
@@ -116,19 +116,19 @@ def spirals() -> Iterator[Row]:
     for n in (1024, 65536):
         points, x = mf.Points.zoom(0.125, 0.25, OUTPUTS), noise(np.random.default_rng(n), n)
         w, a = np.exp(-2j * np.pi * 0.125 / OUTPUTS), np.exp(2j * np.pi * 0.125)
-        peers = {"czt": {"m": OUTPUTS, "w": w, "a": a}, "zoom_fft": {"fn": [0.125, 0.25], "m": OUTPUTS, "fs": 1}}
+        baselines = {"czt": {"m": OUTPUTS, "w": w, "a": a}, "zoom_fft": {"fn": [0.125, 0.25], "m": OUTPUTS, "fs": 1}}
         turns = np.longdouble(0.125) + np.arange(OUTPUTS) / np.longdouble(8 * OUTPUTS)
-        yield {"points": "zoom window", "N": n} | compared(x, points, turns, None, peers)
+        yield {"points": "zoom window", "N": n} | compared(x, points, turns, None, baselines)
 
 
-def compared(x: np.ndarray, points: mf.Points, turns: Any, logs: Any, peers: dict[str, dict[str, Any]]) -> Row:
+def compared(x: np.ndarray, points: mf.Points, turns: Any, logs: Any, baselines: dict[str, dict[str, Any]]) -> Row:
     truth, row = exact(turns, logs, len(x)) @ x.astype(np.clongdouble), {}
     row["KDFT"] = attempted(lambda: error(kdft(x, points), truth))
     for name in ("czt", "zoom_fft"):
         row[f"`scipy.signal.{name}`"] = None
-        if scipy is not None and name in peers:
+        if scipy is not None and name in baselines:
             row[f"`scipy.signal.{name}`"] = attempted(
-                lambda n=name: error(getattr(scipy.signal, n)(x, **peers[n]), truth)
+                lambda n=name: error(getattr(scipy.signal, n)(x, **baselines[n]), truth)
             )
     return row
 

@@ -29,10 +29,10 @@ from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from benchmarks.made import circumstances
+from benchmarks.measure.baselines import MESHFFT
 from benchmarks.measure.cases import Case, Task, case_of, layout_of
 from benchmarks.measure.data import mesh_of
 from benchmarks.measure.on_devices import plan_of
-from benchmarks.measure.peers import MESHFFT
 from benchmarks.measure.prepared import Prepared
 from benchmarks.measure.rows import Row, write_rows
 from benchmarks.measure.running import reason_of
@@ -201,8 +201,8 @@ def few(shape: tuple[int, ...], dtype: str, mesh: Mesh) -> tuple[list[np.ndarray
 
 def goals_of(rows: Sequence[Row]) -> list[Goal]:
     """What is wanted, beside what was found."""
-    ours = [row for row in rows if row.case.peer == MESHFFT]
-    (large, usual), cufft = ours[:2], next(row for row in rows if row.case.peer == CUFFT)
+    ours = [row for row in rows if row.case.library == MESHFFT]
+    (large, usual), cufft = ours[:2], next(row for row in rows if row.case.library == CUFFT)
     held = large.facts.get("peak_bytes_in_use") or large.facts.get("compiled_bytes", math.inf)
     errors = {name_of(row): (row.facts.get("expected_error", 0.0), row.error or math.inf) for row in ours}
     seconds, others, most = (row.median or math.inf for row in (usual, cufft, large))
@@ -217,17 +217,17 @@ def goals_of(rows: Sequence[Row]) -> list[Goal]:
 
 def name_of(row: Row) -> str:
     """Who, what, and which way."""
-    words = row.case.peer, "x".join(map(str, row.case.shape)), row.case.dtype, row.case.method, row.case.precision
+    words = row.case.library, "x".join(map(str, row.case.shape)), row.case.dtype, row.case.method, row.case.precision
     return " ".join(filter(None, (*words, "donated" * row.facts.get("donated", False))))
 
 
 def shares(rows: Sequence[Row]) -> Iterator[str]:
     """The rate of each dense transform, and its share of the large product's and of the data sheet's in its tier."""
     chip = chip_for(jax.devices()[0].platform, jax.devices()[0].device_kind)
-    found = {(row.case.peer, row.case.precision): row for row in rows if row.median}
+    found = {(row.case.library, row.case.precision): row for row in rows if row.median}
     yield "\n| tier | kdftn, TFLOP/s | of one product | of the data sheet |\n|---|---|---|---|"
     for tier in TIERS:
-        if all((peer, tier) in found for peer in (MESHFFT, PRODUCT)):
+        if all((baseline, tier) in found for baseline in (MESHFFT, PRODUCT)):
             rate, peak = (row.facts["operations"] / row.median for row in (found[MESHFFT, tier], found[PRODUCT, tier]))
             yield f"| {tier} | {rate / 1e12:.3g} | {rate / peak:.2f} | {rate / chip.product_rate(tier):.2f} |"
 

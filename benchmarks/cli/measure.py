@@ -1,4 +1,4 @@
-"""`python -m benchmarks fft` and its kin: measured here and now, meshfft beside its peers."""
+"""`python -m benchmarks fft` and its kin: measured here and now, meshfft beside its baselines."""
 
 import math
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def fft(
     method: speed.Methods = "auto",
     order: speed.Orders = "natural,any",
     precision: speed.Precisions = "default",
-    peers: speed.Peers = "all",
+    baselines: speed.Baselines = "all",
     rounds: speed.Rounds = 15,
     rows: speed.Rows = None,
     as_json: flags.Json = False,
@@ -38,7 +38,7 @@ def fft(
     speed.check_flags(rounds, rows)
     task = speed.task_of(shape, dtype, kind)
     how = speed.how_of(method, order, precision)
-    others = speed.peers_of(peers, task.what)
+    others = speed.baselines_of(baselines, task.what)
     devices, layouts = speed.layouts_of(mesh, len(task.shape))
     found = speed.run(speed.cases_of(task, layouts, how, others), devices, rounds)
     speed.keep(found, rows)
@@ -54,7 +54,7 @@ def dense(
     mesh: speed.Meshes = None,
     dtype: speed.Dtype = None,
     precision: speed.Precisions = "default",
-    peers: speed.Peers = "all",
+    baselines: speed.Baselines = "all",
     rounds: speed.Rounds = 15,
     rows: speed.Rows = None,
     as_json: flags.Json = False,
@@ -69,7 +69,7 @@ def dense(
     fits = len(many) == len(task.shape)
     check(fits, f"--samples {samples} for {len(task.shape)} dimensions: give as many numbers as the shape has")
     task = task._replace(samples=many)
-    how, others = speed.how_of("kdft", "natural", precision), speed.peers_of(peers, task.what)
+    how, others = speed.how_of("kdft", "natural", precision), speed.baselines_of(baselines, task.what)
     devices, layouts = speed.layouts_of(mesh, len(task.shape))
     found = speed.run(speed.cases_of(task, layouts, how, others), devices, rounds)
     speed.keep(found, rows)
@@ -89,7 +89,7 @@ def scaling(
     method: speed.Methods = "auto",
     order: speed.Orders = "natural",
     precision: speed.Precisions = "default",
-    peers: speed.Peers = "all",
+    baselines: speed.Baselines = "all",
     rounds: speed.Rounds = 15,
     rows: speed.Rows = None,
     as_json: flags.Json = False,
@@ -97,17 +97,17 @@ def scaling(
     """Measure transforms on more and more devices: seconds, ideal seconds, and parallel efficiency.
 
     The ideal line is the paper's, T_first / (P / first); with --weak it is flat. meshfft takes the mesh that is
-    modelled to be its fastest, peers the fastest of theirs. CPU devices share the machine's cores. Rows that are there
-    are replaced.
+    modelled to be its fastest, baselines the fastest of theirs. CPU devices share the machine's cores. Rows that are
+    there are replaced.
     """
     from meshfft.cli.devices import start_devices
 
-    from ..measure.peers import names_that_scale
+    from ..measure.baselines import names_that_scale
 
     speed.check_flags(rounds, rows)
     task = speed.task_of(shape, dtype, kind)
     counts = sorted(set(parse.sizes(devices, "--devices", "1,2,4,8")))
-    how, others = speed.how_of(method, order, precision), speed.peers_of(peers, task.what, names_that_scale())
+    how, others = speed.how_of(method, order, precision), speed.baselines_of(baselines, task.what, names_that_scale())
     tasks = [_grown(task, counts[0], count) if weak else task for count in counts]
     there = start_devices(counts[-1], "--devices")
     cases = [
@@ -153,10 +153,10 @@ def guard(
     rows: speed.Rows = None,
     as_json: flags.Json = False,
 ) -> None:
-    """Measure the cases of a file again, and see whether meshfft became slower than its peers did.
+    """Measure the cases of a file again, and see whether meshfft became slower than its baselines did.
 
-    Compares ratios to the peers that are present in both, never seconds. The exit code is 1 where a ratio grew by more
-    than --factor, or a case is absent that was not; run it when nothing else runs. New rows go to --rows.
+    Compares ratios to the baselines that are present in both, never seconds. The exit code is 1 where a ratio grew by
+    more than --factor, or a case is absent that was not; run it when nothing else runs. New rows go to --rows.
     """
     from ..measure.regression import changes, to_measure, worse
     from ..measure.rows import read_rows
@@ -184,7 +184,7 @@ def _tell_changes(before: Sequence[Any], now: Sequence[Any], found: Sequence[Any
     from ..measure.regression import HEADS, cells, unlike, worse
     from ..measure.words import folded, notes
 
-    say("Ratios to the peers (their geometric mean) before and now.\n")
+    say("Ratios to the baselines (their geometric mean) before and now.\n")
     print_columns(HEADS, cells(found, factor))
     slower = len(worse(found, factor))
     verdict = f"{slower} of {len(found)} worse than {factor:g} times before."

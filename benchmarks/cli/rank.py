@@ -1,4 +1,4 @@
-"""One MPI rank of the peer mpi4py-fft: waits asleep, transforms when told to, answers with seconds.
+"""One MPI rank of the baseline mpi4py-fft: waits asleep, transforms when told to, answers with seconds.
 
 Run by path, and apart from meshfft, so that no rank loads JAX. Rank 0 reads one JSON request a line on stdin and writes
 one JSON answer a line:

@@ -1,4 +1,4 @@
-"""Starts MPI ranks for the peer mpi4py-fft, one `mpirun` for each number of ranks, and talks to them.
+"""Starts MPI ranks for the baseline mpi4py-fft, one `mpirun` for each number of ranks, and talks to them.
 
 One JSON request a line in, one JSON answer a line out; see `rank`.
 """
@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from ..measure.baselines import SLAB
 from ..measure.cases import Case, Task
 from ..measure.data import Data
-from ..measure.peers import SLAB
 from ..measure.prepared import Prepared
 
 OPEN_MPI = ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1")

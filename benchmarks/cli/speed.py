@@ -22,7 +22,7 @@ from meshfft.operators.transform import natural_dtype
 
 from ..made import circumstances, cores
 
-PEERS = typer.Option(metavar="A,B,...", help="Whom to set beside: all, none, or names, as jnp,scipy,fftw.")
+BASELINES = typer.Option(metavar="A,B,...", help="Whom to set beside: all, none, or names, as jnp,scipy,fftw.")
 Meshes = Annotated[
     list[str] | None,
     typer.Option("--mesh", metavar="P,P,...", help="Devices along mesh axes; may be given several times."),
@@ -31,10 +31,10 @@ Dtype = Annotated[str | None, typer.Option(metavar="NAME", help=f"{', '.join(DTY
 Methods = Annotated[str, typer.Option("--method", metavar="A,B,...", help="Methods of meshfft.")]
 Orders = Annotated[str, typer.Option("--order", metavar="A,B,...", help="natural, any, or both.")]
 Precisions = Annotated[str, typer.Option("--precision", metavar="A,B,...", help="Of dense products.")]
-Peers = Annotated[str, PEERS]
+Baselines = Annotated[str, BASELINES]
 Rounds = Annotated[int, typer.Option(metavar="N", help="How often each call is timed; slow ones less often.")]
 Rows = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the rows here, as JSON lines.")]
-CALM = {"KMP_BLOCKTIME": "0", "OMP_WAIT_POLICY": "passive"}  # or a peer's threads would spin on into others' calls
+CALM = {"KMP_BLOCKTIME": "0", "OMP_WAIT_POLICY": "passive"}  # or a baseline's threads would spin on into others' calls
 REAL = ("float32", "float64")
 
 
@@ -79,14 +79,14 @@ def _choices(text: str, name: str) -> list[str]:
     return list(dict.fromkeys(parse.choice(word.strip(), parse.CHOICES[name], f"--{name}") for word in text.split(",")))
 
 
-def peers_of(text: str, what: str, among: Sequence[str] | None = None) -> list[str]:
-    """The names of peers that a flag names, for a kind of transform, or among some."""
-    from ..measure.peers import names_for
+def baselines_of(text: str, what: str, among: Sequence[str] | None = None) -> list[str]:
+    """The names of baselines that a flag names, for a kind of transform, or among some."""
+    from ..measure.baselines import names_for
 
     known = names_for(what) if among is None else list(among)
     if text in ("all", "none"):
         return known if text == "all" else []
-    return [parse.choice(word.strip(), known, "--peers") for word in text.split(",")]
+    return [parse.choice(word.strip(), known, "--baselines") for word in text.split(",")]
 
 
 def layouts_of(meshes: Sequence[str] | None, ndim: int) -> tuple[list[Any], list[Any]]:
@@ -107,7 +107,7 @@ def devices_for(cases: Sequence[Any]) -> list[Any]:
     """The devices, started, that cases of a file take; JAX is let compute in double precision where one is in that."""
     from meshfft.cli.devices import start_devices, use_float64
 
-    from ..measure.peers import on_mesh
+    from ..measure.baselines import on_mesh
 
     if any(case.dtype in ("complex128", "float64") or case.precision == "float64" for case in cases):
         use_float64()
@@ -121,14 +121,14 @@ def check_flags(rounds: int, rows: Path | None) -> None:
         check_rows(rows)
 
 
-def cases_of(task: Any, layouts: Sequence[Any], how: How, peers: Sequence[str]) -> list[Any]:
-    """meshfft's cases, which have a walk, and those of the peers.
+def cases_of(task: Any, layouts: Sequence[Any], how: How, baselines: Sequence[str]) -> list[Any]:
+    """meshfft's cases, which have a walk, and those of the baselines.
 
     Raises:
         ValueError, TypeError: no case of meshfft has a walk.
     """
+    from ..measure.baselines import MESHFFT, named
     from ..measure.cases import case_of
-    from ..measure.peers import MESHFFT, named
 
     own = [
         case_of(task, MESHFFT, layout, method=method, order=order, precision=precision)
@@ -136,13 +136,13 @@ def cases_of(task: Any, layouts: Sequence[Any], how: How, peers: Sequence[str]) 
         for method, order, precision in itertools.product(*how)
     ]
     check_walks(own)
-    return own + [case for peer in named(peers) for case in peer.cases(task, layouts, cores())]
+    return own + [case for baseline in named(baselines) for case in baseline.cases(task, layouts, cores())]
 
 
-def cases_on(task: Any, devices: Sequence[Any], how: How, peers: Sequence[str]) -> list[Any]:
-    """meshfft's cases on all these devices, each on its best mesh, and those of peers that take as many."""
+def cases_on(task: Any, devices: Sequence[Any], how: How, baselines: Sequence[str]) -> list[Any]:
+    """meshfft's cases on all these devices, each on its best mesh, and those of baselines that take as many."""
+    from ..measure.baselines import MESHFFT, named
     from ..measure.cases import case_of
-    from ..measure.peers import MESHFFT, named
     from ..measure.scaling import best_layout
 
     own, layouts = [], []
@@ -151,7 +151,7 @@ def cases_on(task: Any, devices: Sequence[Any], how: How, peers: Sequence[str]) 
         layouts.append(best_layout(task, devices, **way))
         own.append(case_of(task, MESHFFT, layouts[-1], **way))
     layouts = list(dict.fromkeys(layouts))
-    return own + [case for peer in named(peers) for case in peer.cases(task, layouts, len(devices))]
+    return own + [case for baseline in named(baselines) for case in baseline.cases(task, layouts, len(devices))]
 
 
 def check_walks(own: Sequence[Any]) -> None:
@@ -177,7 +177,7 @@ def run(cases: Sequence[Any], devices: Sequence[Any], rounds: int) -> list[Any]:
     from .ranks import MpiRanks
 
     need, free = needed_bytes(cases) / 1e9, available_bytes() / 1e9
-    remedy = "give a smaller array, fewer --mesh or fewer --peers"
+    remedy = "give a smaller array, fewer --mesh or fewer --baselines"
     check(need <= free, f"{len(cases)} cases take about {need:.3g} GB and {free:.3g} GB are free: {remedy}")
 
     for name, value in CALM.items():

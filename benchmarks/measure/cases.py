@@ -1,7 +1,7 @@
 """Cases: what is computed, and how and by whom; plain values, so that they go to a file and back.
 
-task    shape, type, kind, and samples where they are not the uniform ones: what all peers share
-case    a task, a peer, and its way: mesh, spec, method, order, precision
+task    shape, type, kind, and samples where they are not the uniform ones: what all baselines share
+case    a task, a baseline, and its way: mesh, spec, method, order, precision
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from meshfft.layout.meshes import AXES
 
 Entry = None | str | tuple[str, ...]
-POINTS = "points"  # what peers call a transform of nonuniform points
+POINTS = "points"  # what baselines call a transform of nonuniform points
 
 
 class Task(NamedTuple):
@@ -53,16 +53,16 @@ class Case:
     """One way to do a task.
 
     Attributes:
-        peer: who does it, by the name in the table of peers.
+        library: meshfft, or a baseline by its name in the table.
         shape, dtype, kind, samples: as Task.
         mesh: devices, or MPI ranks, along mesh axes; none for one device.
         spec: the mesh axes that cut each dimension.
-        method: meshfft's, or what distinguishes two cases of a peer.
+        method: meshfft's, or what distinguishes two cases of a baseline.
         order: meshfft's.
         precision: meshfft's.
     """
 
-    peer: str
+    library: str
     shape: tuple[int, ...]
     dtype: str = "complex64"
     kind: str = "fft"
@@ -92,7 +92,7 @@ class Case:
     def name(self) -> str:
         """Who, and which way."""
         precision = "" if self.precision == "default" else self.precision
-        return " ".join(filter(None, (self.peer, self.method, self.order, precision)))
+        return " ".join(filter(None, (self.library, self.method, self.order, precision)))
 
     def to_dict(self) -> dict[str, Any]:
         """The case as plain values, and its number of devices."""
@@ -101,14 +101,15 @@ class Case:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Case":
         """The case among the values of a row."""
+        values = {"library": values.get("peer"), **values}  # as rows called it before
         names = [field.name for field in dataclasses.fields(cls)]
         return cls(**{name: _frozen(values[name]) for name in names if name in values})
 
 
-def case_of(task: Task, peer: str, layout: Layout | None = None, **way: Any) -> Case:
-    """A way of a peer to do a task."""
+def case_of(task: Task, baseline: str, layout: Layout | None = None, **way: Any) -> Case:
+    """A way of a baseline to do a task."""
     mesh, spec = layout or Layout((), ())
-    return Case(peer, *task, mesh=mesh, spec=spec, **way)
+    return Case(baseline, *task, mesh=mesh, spec=spec, **way)
 
 
 def layout_of(mesh: Sequence[int], ndim: int) -> Layout:

@@ -1,4 +1,4 @@
-"""The input of a task, the same for all peers, and its transform in double precision to hold them against.
+"""The input of a task, the same for all baselines, and its transform in double precision to hold them against.
 
 input    Gaussian noise from a fixed seed
 truth    scipy.fft's transform of the input in complex128 or float64; of nonuniform points a direct sum

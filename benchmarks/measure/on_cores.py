@@ -1,4 +1,4 @@
-"""Peers that take all cores and one array: scipy.fft, FFTW, MKL, and finufft along each dimension.
+"""Baselines that take all cores and one array: scipy.fft, FFTW, MKL, and finufft along each dimension.
 
 Each call makes a new result, but FFTW's, whose plan writes to its own: that favours it.
 """

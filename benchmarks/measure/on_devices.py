@@ -1,4 +1,4 @@
-"""Peers that JAX runs: meshfft, `jnp.fft` on one device and on sharded arrays, and jaxDecomp.
+"""Baselines that JAX runs: meshfft, `jnp.fft` on one device and on sharded arrays, and jaxDecomp.
 
 Programs are compiled ahead, so that no call that is timed can compile. On a GPU `jnp.fft` is cuFFT.
 """

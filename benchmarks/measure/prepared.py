@@ -1,4 +1,4 @@
-"""What a peer is given, and what it makes of it: a place to compute, and a call that is ready."""
+"""What a baseline is given, and what it makes of it: a place to compute, and a call that is ready."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -15,7 +15,7 @@ class Prepared(NamedTuple):
     Attributes:
         timer: one call, and its seconds to the finished result.
         error: of the first result.
-        versions: of what only the peer knows.
+        versions: of what only the baseline knows.
     """
 
     timer: Timer

@@ -1,9 +1,9 @@
-"""Whether meshfft became slower: its ratios to peers now, against those in a file of rows.
+"""Whether meshfft became slower: its ratios to baselines now, against those in a file of rows.
 
-    ratio  = seconds of a case of meshfft / geometric mean of the seconds of the peers that are present in both
+    ratio  = seconds of a case of meshfft / geometric mean of the seconds of the baselines that are present in both
     change = ratio now / ratio before
 
-Seconds alone are never compared: a busy or a slower machine slows the peers, too.
+Seconds alone are never compared: a busy or a slower machine slows the baselines, too.
 """
 
 import math
@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from meshfft.errors import check
 
+from .baselines import BASELINES, MESHFFT
 from .cases import Case, Task
-from .peers import MESHFFT, PEERS
 from .rows import Row
 
 HEADS = ("", "array", "mesh", "before", "now", "change", "")
@@ -49,19 +49,19 @@ class Change(NamedTuple):
 
 
 def to_measure(before: Sequence[Row]) -> list[Case]:
-    """The cases of a file to measure again: what was measured, by meshfft and by peers that are here.
+    """The cases of a file to measure again: what was measured, by meshfft and by baselines that are here.
 
     Raises:
-        ValueError: there is none of meshfft, or a task of its has no peer that is here, so that no ratio can be told.
+        ValueError: there is none of meshfft, or one of its tasks has no baseline that is here: there would be no ratio.
     """
-    kept = [row.case for row in before if row.seconds and row.case.peer in PEERS]
-    kept = [case for case in dict.fromkeys(kept) if PEERS[case.peer].missing(case.task.what) is None]
-    own = {case.task for case in kept if case.peer == MESHFFT}
+    kept = [row.case for row in before if row.seconds and row.case.library in BASELINES]
+    kept = [case for case in dict.fromkeys(kept) if BASELINES[case.library].missing(case.task.what) is None]
+    own = {case.task for case in kept if case.library == MESHFFT}
     check(bool(own), f"the rows have no seconds of meshfft: {MEASURE}")
-    lonely = own - {case.task for case in kept if case.peer != MESHFFT}
-    there = sorted({row.case.peer for row in before if row.seconds} - {MESHFFT})
+    lonely = own - {case.task for case in kept if case.library != MESHFFT}
+    there = sorted({row.case.library for row in before if row.seconds} - {MESHFFT})
     remedy = f"install one of {', '.join(there)}" if there else MEASURE
-    check(not lonely, f"no peer of these rows is here, and only ratios to peers are compared: {remedy}")
+    check(not lonely, f"no baseline of these rows is here, and only ratios to baselines are compared: {remedy}")
     return [case for case in kept if case.task in own]
 
 
@@ -69,13 +69,13 @@ def changes(before: Sequence[Row], now: Sequence[Row]) -> list[Change]:
     """Ratios then and now, of every case of meshfft that was measured then.
 
     Raises:
-        ValueError: a task has no peer that was measured both times.
+        ValueError: a task has no baseline that was measured both times.
     """
     old, new = _medians(before), _medians(now)
     absent = {row.case: row.absent for row in now}
     found = []
     for case in old:
-        if case.peer == MESHFFT and case in absent:
+        if case.library == MESHFFT and case in absent:
             then, there = _yardstick(case.task, old, new)
             ratio = new[case] / there if case in new else None
             found.append(Change(case, old[case] / then, ratio, absent[case]))
@@ -111,9 +111,9 @@ def _medians(rows: Sequence[Row]) -> dict[Case, float]:
 
 
 def _yardstick(task: Task, old: Mapping[Case, float], new: Mapping[Case, float]) -> tuple[float, float]:
-    """The geometric means of the peers' seconds, then and now."""
-    both = [case for case in old if case in new and case.task == task and case.peer != MESHFFT]
-    check(bool(both), f"no peer was measured both times for {task.kind} of {task.shape}: see why in the rows")
+    """The geometric means of the baselines' seconds, then and now."""
+    both = [case for case in old if case in new and case.task == task and case.library != MESHFFT]
+    check(bool(both), f"no baseline was measured both times for {task.kind} of {task.shape}: see why in the rows")
     then, there = (math.exp(sum(math.log(times[case]) for case in both) / len(both)) for times in (old, new))
     return then, there
 

@@ -1,6 +1,6 @@
 """Measures cases: each is prepared and checked, all are warm, then they take turns.
 
-A peer that raises is a row that says why, not the end of the run.
+A baseline that raises is a row that says why, not the end of the run.
 """
 
 import math
@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from .baselines import BASELINES, prepare
 from .cases import Case, Task
 from .data import Data
-from .peers import PEERS, prepare
 from .prepared import Place, Prepared
 from .rows import Row
 from .timing import interleaved, thinned
@@ -58,7 +58,7 @@ def steps(cases: Sequence[Case], rounds: int) -> int:
 def packages(cases: Sequence[Case]) -> list[str]:
     """What versions rows of these cases tell."""
     own = ("meshfft", "jax", "jaxlib", "numpy", "scipy")
-    return list(dict.fromkeys([*own, *(package for case in cases for package in PEERS[case.peer].packages)]))
+    return list(dict.fromkeys([*own, *(package for case in cases for package in BASELINES[case.library].packages)]))
 
 
 def needed_bytes(cases: Sequence[Case]) -> int:
@@ -69,7 +69,7 @@ def needed_bytes(cases: Sequence[Case]) -> int:
     """
     sizes = {case.task: _points(case.task) for case in cases}
     items = {case: np.dtype(case.dtype).itemsize * sizes[case.task] for case in cases}
-    gathered = [2 * items[case] * (case.devices if case.peer == "jnp-sharded" else 1) for case in cases]
+    gathered = [2 * items[case] * (case.devices if case.library == "jnp-sharded" else 1) for case in cases]
     wide = 16 * sum(4 * size for size in sizes.values())
     return wide + 2 * sum(items.values()) + max(gathered, default=0)
 
@@ -82,7 +82,7 @@ def _points(task: Task) -> int:
 def _attempt(case: Case, data: Data, place: Place) -> Prepared | str:
     try:
         return prepare(case, data, place)
-    except Exception as reason:  # whatever a peer raises
+    except Exception as reason:  # whatever a baseline raises
         return reason_of(reason)
 
 

@@ -18,10 +18,10 @@ from meshfft.errors import check
 from meshfft.layout.meshes import AXES, meshes
 
 from ..paper.paper import ideal
+from .baselines import MESHFFT
 from .cases import Layout, Task, case_of, layout_of
 from .data import mesh_of
 from .on_devices import plan_of
-from .peers import MESHFFT
 from .rows import Row
 from .words import error_words, mesh_words, ms
 

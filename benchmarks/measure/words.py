@@ -1,11 +1,11 @@
-"""Rows as text: a table with medians, quartiles, ratios to the fastest peer and errors, in at most 80 columns."""
+"""Rows as text: a table with medians, quartiles, ratios to the fastest baseline and errors, in at most 80 columns."""
 
 import textwrap
 from collections.abc import Sequence
 
 from meshfft.plans.table import WIDTH
 
-from .peers import MESHFFT
+from .baselines import MESHFFT
 from .rows import Row
 
 HEADS = ("", "mesh", "median\nms", "quartiles\nms", "ratio", "error")
@@ -13,23 +13,23 @@ NONE = "-"
 TRANSPOSED = ("jaxdecomp", "mpi4py-fft")
 
 
-def fastest_peer(rows: Sequence[Row]) -> Row | None:
-    """The peer with the least median, of those beside meshfft."""
-    return min((row for row in rows if row.seconds and row.case.peer != MESHFFT), key=_median, default=None)
+def fastest_baseline(rows: Sequence[Row]) -> Row | None:
+    """The baseline with the least median, of those beside meshfft."""
+    return min((row for row in rows if row.seconds and row.case.library != MESHFFT), key=_median, default=None)
 
 
 def cells(rows: Sequence[Row]) -> list[list[str]]:
     """A line for each case that was measured, under HEADS."""
-    best = fastest_peer(rows)
+    best = fastest_baseline(rows)
     base = None if best is None else best.median
     return [_line(row, base) for row in rows if row.seconds]
 
 
 def notes(rows: Sequence[Row], ratio: bool = True) -> str:
     """What ratios are to, who is absent and why, and the circumstances."""
-    best, facts = fastest_peer(rows) if ratio else None, rows[0].facts
-    lines = [] if best is None else [f"ratio: to the fastest peer, {_full_name(best)}."]
-    if any(row.seconds and row.case.peer in TRANSPOSED for row in rows):
+    best, facts = fastest_baseline(rows) if ratio else None, rows[0].facts
+    lines = [] if best is None else [f"ratio: to the fastest baseline, {_full_name(best)}."]
+    if any(row.seconds and row.case.library in TRANSPOSED for row in rows):
         lines.append(f"{' and '.join(TRANSPOSED)} leave results transposed: hold order any against them.")
     reasons: dict[str, list[str]] = {}
     for row in rows:

@@ -16,14 +16,14 @@ from meshfft.cli.devices import mesh_here
 from meshfft.layout.meshes import AXES
 from meshfft.plans.plan import Plan
 
+from ..measure.baselines import MESHFFT
 from ..measure.cases import Task
 from ..measure.on_devices import plan_of
-from ..measure.peers import MESHFFT
 from ..measure.rows import Row
 from ..measure.scaling import HEADS as SCALING_HEADS
 from ..measure.scaling import Point, points_of, sharing, tables
 from ..measure.timing import spread
-from ..measure.words import HEADS, cells, circumstances_words, fastest_peer, mesh_words, ms
+from ..measure.words import HEADS, cells, circumstances_words, fastest_baseline, mesh_words, ms
 from .drawing import COLOURS, MARKS, against_devices, drawn, logarithmic
 from .page import MEASURED, Figure, Section, Table
 from .reading import Rows, Values
@@ -107,7 +107,7 @@ def ratios(rows: Sequence[Row]) -> list[tuple[Row, float, float, float]]:
 
 def yardstick(rows: Sequence[Row]) -> Row:
     """The fastest baseline, or where there is none the fastest of all."""
-    return fastest_peer(rows) or min(rows, key=lambda row: row.median or 0.0)
+    return fastest_baseline(rows) or min(rows, key=lambda row: row.median or 0.0)
 
 
 def name(row: Row) -> str:
@@ -132,7 +132,7 @@ def _ratios(rows: Sequence[Row]) -> Iterator[Figure | Table]:
 def _draw_ratios(figure: Any, found: Sequence[tuple[Row, float, float, float]]) -> None:
     spot = figure.subplots()
     for at, (row, low, middle, high) in enumerate(found):
-        own = row.case.peer == MESHFFT
+        own = row.case.library == MESHFFT
         reach = [[middle - low], [high - middle]]
         spot.errorbar(middle, at, xerr=reach, fmt="o", color=COLOURS[0 if own else 6], capsize=2)
         spot.text(1.01, at, f"{middle:.2f}", transform=spot.get_yaxis_transform(), va="center", fontsize="small")
@@ -197,7 +197,7 @@ def _promises(rows: Sequence[Row]) -> Iterator[Table]:
     worst: dict[tuple[str, str, str], Row] = {}
     for row in rows:
         key = task_words(row.case.task), row.case.method, row.case.precision or "default"
-        if row.case.peer == MESHFFT and row.error and row.error > (worst[key].error or 0.0 if key in worst else 0.0):
+        if row.case.library == MESHFFT and row.error and row.error > (worst[key].error or 0.0 if key in worst else 0.0):
             worst[key] = row
     if worst:
         lines = [[*key, _error(row.error), _error(promised(row))] for key, row in worst.items()]
@@ -212,7 +212,7 @@ def first_plan(rows: Sequence[Row]) -> Plan | None:
 
 def plan_today(row: Row) -> Plan | None:
     """The plan that meshfft makes of a case today, on such devices where they are here; None where there is none."""
-    if row.case.peer != MESHFFT:
+    if row.case.library != MESHFFT:
         return None
     alike = row.facts.get("device") == jax.devices()[0].device_kind
     try:

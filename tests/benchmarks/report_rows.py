@@ -34,19 +34,21 @@ PROFILE: dict[str, Any] = {
 }
 
 
-def case(peer: str, seconds: tuple[float, ...], mesh: tuple[int, ...] = (8,), **more: Any) -> dict[str, Any]:
+def case(baseline: str, seconds: tuple[float, ...], mesh: tuple[int, ...] = (8,), **more: Any) -> dict[str, Any]:
     """A row of a case of 8 x 8 x 8, or of another."""
-    own: dict[str, Any] = {"method": "auto", "order": "natural", "precision": "default"} if peer == "meshfft" else {}
+    own: dict[str, Any] = (
+        {"method": "auto", "order": "natural", "precision": "default"} if baseline == "meshfft" else {}
+    )
     facts, shape = {**FACTS, **more.pop("facts", {})}, more.pop("shape", (8, 8, 8))
     laid: dict[str, Any] = {"mesh": mesh, "spec": ("x", None, None)} if mesh else {}
     absent = "" if seconds else "not here"
     return Row(
-        Case(peer, shape, **{**laid, **own, **more}), seconds, 1e-7 if seconds else None, absent, facts
+        Case(baseline, shape, **{**laid, **own, **more}), seconds, 1e-7 if seconds else None, absent, facts
     ).to_dict()
 
 
-def peers() -> list[dict[str, Any]]:
-    """meshfft on two meshes beside three peers, of which one is absent."""
+def baselines() -> list[dict[str, Any]]:
+    """meshfft on two meshes beside three baselines, of which one is absent."""
     return [
         case("meshfft", (2.0, 3.0, 4.0)),
         case("meshfft", (1.0, 1.5, 2.0), (2, 4), spec=("x", "y", None)),
@@ -60,8 +62,8 @@ def scaling(weak: bool) -> list[dict[str, Any]]:
     """Two ways on 1, 2 and 4 devices."""
     facts = {"command": "meshfft bench scaling 8,8,8" + " --weak" * weak}
     return [
-        case(peer, (first * (1 + many),), (many,), shape=(8 * many if weak else 8, 8, 8), facts=facts)
-        for peer, first in (("meshfft", 1.0), ("jnp-sharded", 3.0))
+        case(baseline, (first * (1 + many),), (many,), shape=(8 * many if weak else 8, 8, 8), facts=facts)
+        for baseline, first in (("meshfft", 1.0), ("jnp-sharded", 3.0))
         for many in (1, 2, 4)
     ]
 
@@ -145,7 +147,17 @@ def others() -> list[dict[str, Any]]:
 def everything() -> list[dict[str, Any]]:
     """Rows of every kind."""
     modelled = [{**row, "known": "modelled", "devices": [0], "by_device": row["by_device"][:1]} for row in profile()]
-    return [*peers(), *scaling(False), *scaling(True), *profile(), *modelled, *paper(), *tiers(), *choices(), *others()]
+    return [
+        *baselines(),
+        *scaling(False),
+        *scaling(True),
+        *profile(),
+        *modelled,
+        *paper(),
+        *tiers(),
+        *choices(),
+        *others(),
+    ]
 
 
 def sorted_rows(rows: list[dict[str, Any]], folder: Path) -> Rows:

@@ -43,7 +43,7 @@ def test_toy_sizes(
     rows, said = read_rows(path), capsys.readouterr().out
     assert "NO MEASUREMENT" in said and "not judged" in said and "| yes |" not in said
     assert len(rows) == 3 + 2 * len(TIERS) and not any(row.absent for row in rows)
-    ours = [row for row in rows if row.case.peer == "meshfft"]
+    ours = [row for row in rows if row.case.library == "meshfft"]
     assert [row.case.precision for row in ours] == ["", "", *TIERS] and ours[0].facts["donated"]
     for row in ours:
         assert row.error is not None and 0 < row.error <= row.facts["expected_error"], row.case

@@ -1,4 +1,4 @@
-"""Measurements but for their times: the peers and their numbers, cases, rows, tables, and the command."""
+"""Measurements but for their times: the baselines and their numbers, cases, rows, tables, and the command."""
 
 import json
 import os
@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 from benchmarks.__main__ import app
 from benchmarks.cli.ranks import MpiRanks
 from benchmarks.cli.speed import CALM
-from benchmarks.measure import peers as peers_module
+from benchmarks.measure import baselines as baselines_module
+from benchmarks.measure.baselines import BASELINES, MESHFFT, names_for, prepare
 from benchmarks.measure.cases import (
     POINTS,
     Case,
@@ -30,11 +31,10 @@ from benchmarks.measure.cases import (
     usual_meshes,
 )
 from benchmarks.measure.data import Data, noise, sampled, transformed
-from benchmarks.measure.peers import MESHFFT, PEERS, names_for, prepare
 from benchmarks.measure.prepared import Place, Prepared
 from benchmarks.measure.rows import Row, read_rows, write_rows
 from benchmarks.measure.running import measured, needed_bytes, packages, steps
-from benchmarks.measure.words import HEADS, cells, fastest_peer, notes
+from benchmarks.measure.words import HEADS, cells, fastest_baseline, notes
 
 ISSUE = {"jnp-sharded", "jnp", "scipy", "fftw", "mkl", "jaxdecomp", "mpi4py-fft", "finufft"}
 SHAPE = (8, 4, 12)
@@ -60,9 +60,9 @@ def place() -> Iterator[Place]:
         yield Place(jax.devices(), 2, ranks)
 
 
-def row(peer: str = MESHFFT, seconds: tuple[float, ...] = (1.0,), absent: str = "", **way: Any) -> Row:
+def row(baseline: str = MESHFFT, seconds: tuple[float, ...] = (1.0,), absent: str = "", **way: Any) -> Row:
     """A row made by hand."""
-    case = case_of(Task((256,) * 3), peer, **way)
+    case = case_of(Task((256,) * 3), baseline, **way)
     return Row(case, seconds, 1.8e-7 if seconds else None, absent, FACTS)
 
 
@@ -72,29 +72,29 @@ FACTS = {
 }  # fmt: skip
 
 
-def test_the_table_of_peers_is_the_issue_s() -> None:
-    """Catches a peer that was promised and is not in the table, or would never be asked."""
-    assert set(PEERS) == ISSUE | {MESHFFT}
+def test_the_table_of_baselines_is_the_issue_s() -> None:
+    """Catches a baseline that was promised and is not in the table, or would never be asked."""
+    assert set(BASELINES) == ISSUE | {MESHFFT}
     assert set(names_for("fft")) | set(names_for(POINTS)) == ISSUE and names_for(POINTS) == ["finufft"]
     layouts = [layout_of(mesh, 3) for mesh in usual_meshes(8, 3)]
     for name in ISSUE:
         task = Task(SHAPE, samples=(8, 6, 4) if name == "finufft" else ())
-        assert PEERS[name].ways(task, layouts, 2), name
-        assert {case.peer for case in PEERS[name].ways(task, layouts, 2)} == {name}
-    assert len({way for way in PEERS["jaxdecomp"].ways(Task(SHAPE), layouts, 2)}) == 8
+        assert BASELINES[name].ways(task, layouts, 2), name
+        assert {case.library for case in BASELINES[name].ways(task, layouts, 2)} == {name}
+    assert len({way for way in BASELINES["jaxdecomp"].ways(Task(SHAPE), layouts, 2)}) == 8
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
-@pytest.mark.parametrize("name", [*PEERS])
-def test_every_peer_that_is_here_has_the_right_numbers(name: str, dtype: str, place: Place) -> None:
-    """Catches a peer timed on something else than the transform, and one that is absent without a reason."""
+@pytest.mark.parametrize("name", [*BASELINES])
+def test_every_baseline_that_is_here_has_the_right_numbers(name: str, dtype: str, place: Place) -> None:
+    """Catches a baseline timed on something else than the transform, and one that is absent without a reason."""
     jax.config.update("jax_enable_x64", dtype == "complex128")
     task = Task(SHAPE, dtype, "fft", (5, 6, 7) if name == "finufft" else ())
     layouts = [layout_of((2, 2), 3)]
     own = [case_of(task, name, layouts[0], method="auto", order="natural")]
-    for case in own if name == MESHFFT else PEERS[name].ways(task, layouts, place.cores):
-        if reason := PEERS[name].missing(task.what):
-            assert f"not installed: pip install {PEERS[name].packages[0]}" in reason
+    for case in own if name == MESHFFT else BASELINES[name].ways(task, layouts, place.cores):
+        if reason := BASELINES[name].missing(task.what):
+            assert f"not installed: pip install {BASELINES[name].packages[0]}" in reason
             with pytest.raises(ValueError, match="not installed"):
                 prepare(case, Data(task, 1), place)
         else:
@@ -105,25 +105,25 @@ def test_every_peer_that_is_here_has_the_right_numbers(name: str, dtype: str, pl
     ("kind", "dtype"),
     [("rfft", "float32"), ("hfft", "complex64"), ("dct-2", "float32"), ("dct-4", "float64"), ("dst-1", "float32")],
 )
-def test_peers_do_the_kinds_they_say(kind: str, dtype: str, place: Place) -> None:
-    """Catches a kind that a peer takes for another one, and a peer that fails at what it says it does."""
+def test_baselines_do_the_kinds_they_say(kind: str, dtype: str, place: Place) -> None:
+    """Catches a kind that a baseline takes for another one, and a baseline that fails at what it says it does."""
     jax.config.update("jax_enable_x64", dtype == "float64")
     task, able = Task(SHAPE, dtype, kind), []
     layout = layout_of((2, 2), 3)
     data = Data(task, 1)
-    for name, peer in PEERS.items():
+    for name, baseline in BASELINES.items():
         own = [case_of(task, name, layout, method="auto", order="any")]
-        for case in own if name == MESHFFT else peer.cases(task, [layout], 2):
-            if kind not in peer.what:
-                assert f"not {kind}" in (peer.missing(kind) or "")
-            elif peer.missing(kind) is None and (case.devices < 4 or name == MESHFFT):
+        for case in own if name == MESHFFT else baseline.cases(task, [layout], 2):
+            if kind not in baseline.what:
+                assert f"not {kind}" in (baseline.missing(kind) or "")
+            elif baseline.missing(kind) is None and (case.devices < 4 or name == MESHFFT):
                 assert prepare(case, data, place).error < BOUNDS[dtype], case
                 able.append(name)
     assert {MESHFFT, "scipy"} <= set(able)
 
 
 def test_nonuniform_points_are_those_of_the_direct_sum(place: Place) -> None:
-    """Catches meshfft at other points than its peer, and a truth that rounds its phases."""
+    """Catches meshfft at other points than its baseline, and a truth that rounds its phases."""
     task = Task((8, 6), "complex64", "fft", (16, 4))
     data = Data(task, 1)
     matrices = [powers(t, None, n) for t, n in zip(data.turns, task.shape, strict=True)]
@@ -169,13 +169,13 @@ def test_usual_meshes_are_slab_pencil_and_block() -> None:
 
 
 def test_what_fails_is_a_row_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch, place: Place) -> None:
-    """Catches a run that one peer ends, reasons without their error, and seconds that go to another case."""
+    """Catches a run that one baseline ends, reasons without their error, and seconds that go to another case."""
     errors = {"jnp": RuntimeError("no room\nfor it"), "mkl": ValueError("does not do that"), "fftw": ValueError()}
 
     def ready(case: Case, data: Data, place: Place) -> Prepared:
-        if case.peer in errors:
-            raise errors[case.peer]
-        return Prepared(lambda: float(len(case.peer)), 0.5, MappingProxyType({"extra": case.peer}))
+        if case.library in errors:
+            raise errors[case.library]
+        return Prepared(lambda: float(len(case.library)), 0.5, MappingProxyType({"extra": case.library}))
 
     monkeypatch.setattr("benchmarks.measure.running.prepare", ready)
     cases = [case_of(Task((4,)), name) for name in ("jnp", "scipy", "mkl", MESHFFT, "fftw")]
@@ -200,7 +200,7 @@ def test_rows_survive_a_file(tmp_path: Path) -> None:
     assert set(first) > {"shape", "dtype", "kind", "mesh", "spec", "method", "order", "precision", "facts"}
 
 
-@pytest.mark.parametrize("text", ["", "{}\n", "no json\n", '{"peer": "jnp", "shape": [4], "seconds": 3}\n', "[]\n"])
+@pytest.mark.parametrize("text", ["", "{}\n", "no json\n", '{"baseline": "jnp", "shape": [4], "seconds": 3}\n', "[]\n"])
 def test_other_files_are_no_rows(tmp_path: Path, text: str) -> None:
     """Catches a file of something else taken for measurements."""
     (tmp_path / "rows.jsonl").write_text(text)
@@ -209,17 +209,17 @@ def test_other_files_are_no_rows(tmp_path: Path, text: str) -> None:
 
 
 def test_the_table_s_numbers() -> None:
-    """Catches a ratio to meshfft instead of to the fastest peer, seconds for milliseconds, and a mean for a median."""
+    """Catches a ratio to meshfft and not to the fastest baseline, seconds for milliseconds, a mean for a median."""
     rows = [
         row(seconds=(0.2, 0.1, 0.9), method="auto", order="any"),
         row("jnp", (0.4,)), row("scipy", (0.15, 0.05, 0.05)), row("mkl", (), "mkl_fft is not installed"),
     ]  # fmt: skip
-    best = fastest_peer(rows)
-    assert best is not None and best.case.peer == "scipy"
+    best = fastest_baseline(rows)
+    assert best is not None and best.case.library == "scipy"
     lines = cells(rows)
     assert lines[0] == ["meshfft auto any", "-", "200", "150-550", "4.00", "1.8e-07"]
     assert [line[4] for line in lines] == ["4.00", "8.00", "1.00"] and len(HEADS) == len(lines[0])
-    assert "ratio: to the fastest peer, scipy." in notes(rows)
+    assert "ratio: to the fastest baseline, scipy." in notes(rows)
     assert "absent: mkl: mkl_fft is not installed" in notes(rows) and "0.2 before" in notes(rows)
     assert [line[4] for line in cells(rows[:1])] == ["-"] and "ratio" not in notes(rows[:1])
     assert "transposed" in notes([*rows, row("jaxdecomp")]) and "transposed" not in notes(rows)
@@ -232,22 +232,22 @@ def call(*words: str) -> Any:
 
 def test_the_command_measures_prints_and_writes(work: Path) -> None:
     """Catches a table wider than a terminal, a case left out, and rows that do not say how they were made."""
-    flags = ("--mesh", "2,2,2", "--mesh", "8", "--method", "auto,cooley-tukey", "--peers", "scipy,mkl,jaxdecomp")
+    flags = ("--mesh", "2,2,2", "--mesh", "8", "--method", "auto,cooley-tukey", "--baselines", "scipy,mkl,jaxdecomp")
     result = call("fft", "8,8,8", *flags, "--rounds", "2", "--rows", "rows.jsonl")
     assert result.exit_code == 0, result.output
     assert all(len(line) <= 80 for line in result.stdout.splitlines()) and "…" not in result.stdout, result.stdout
     rows = read_rows(work / "rows.jsonl")
-    assert {one.case.mesh for one in rows if one.case.peer == MESHFFT} == {(8,), (2, 2, 2)}
-    own = [one for one in rows if one.case.peer == MESHFFT]
+    assert {one.case.mesh for one in rows if one.case.library == MESHFFT} == {(8,), (2, 2, 2)}
+    own = [one for one in rows if one.case.library == MESHFFT]
     assert len(own) == 8 and all(one.seconds or one.absent for one in rows) and any(one.seconds for one in own)
-    assert {"scipy", "mkl", "jaxdecomp"} < {one.case.peer for one in rows}
+    assert {"scipy", "mkl", "jaxdecomp"} < {one.case.library for one in rows}
     assert {"versions", "device", "cpu", "cores", "load_before", "date", "commit", "command"} <= set(rows[0].facts)
     assert "Wrote rows.jsonl." in result.stdout
 
 
 def test_the_command_prints_one_object(work: Path) -> None:
     """Catches words around the object, and meshes that nobody asked for."""
-    result = call("fft", "8,8", "--peers", "none", "--rounds", "1", "--json", "--kind", "rfft")
+    result = call("fft", "8,8", "--baselines", "none", "--rounds", "1", "--json", "--kind", "rfft")
     rows = json.loads(result.stdout)["rows"]
     assert [one["mesh"] for one in rows] == [[8], [8], [2, 4], [2, 4]] and not os.listdir(work)
     assert {(one["kind"], one["dtype"], one["devices"]) for one in rows} == {("rfft", "float32", 8)}
@@ -267,8 +267,8 @@ def test_the_command_prints_one_object(work: Path) -> None:
         (("fft", "8,8", "--dtype", "int8"), "--dtype"),
         (("fft", "8,8", "--dtype", "float32"), "complex64 or complex128"),
         (("fft", "8,8", "--dtype", "complex64", "--kind", "rfft"), "float32 or float64"),
-        (("fft", "8,8", "--peers", "cufft"), "--peers 'cufft'"),
-        (("fft", "8,8", "--peers", "finufft"), "--peers 'finufft'"),
+        (("fft", "8,8", "--baselines", "cufft"), "--baselines 'cufft'"),
+        (("fft", "8,8", "--baselines", "finufft"), "--baselines 'finufft'"),
         (("fft", "8,8", "--rounds", "0"), "--rounds 0"),
         (("fft", "8,8", "--rows", "no/rows.jsonl"), "no is not a folder"),
         (("fft", "7", "--mesh", "8", "--method", "cooley-tukey"), "cooley-tukey"),
@@ -276,7 +276,7 @@ def test_the_command_prints_one_object(work: Path) -> None:
         (("fft", "8,8", "--rounds", "9" * 99), "--rounds 999"),
         (("dense", "8,8", "--samples", "8"), "--samples 8"),
         (("dense", "8,8", "--samples", "8,no"), "--samples '8,no'"),
-        (("dense", "8,8", "--peers", "scipy"), "--peers 'scipy'"),
+        (("dense", "8,8", "--baselines", "scipy"), "--baselines 'scipy'"),
         (("dense", "8,8", "--dtype", "float32"), "complex64 or complex128"),
     ],
 )
@@ -301,11 +301,11 @@ def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_dense_command_measures_points(work: Path) -> None:
-    """Catches uniform points, samples that are not as asked, and a peer of other transforms."""
+    """Catches uniform points, samples that are not as asked, and a baseline of other transforms."""
     result = call("dense", "8,6", "--samples", "16,4", "--mesh", "2,2", "--rounds", "1", "--rows", "rows.jsonl")
     assert result.exit_code == 0, result.output
     rows = read_rows(work / "rows.jsonl")
-    assert [one.case.peer for one in rows] == [MESHFFT, "finufft"]
+    assert [one.case.library for one in rows] == [MESHFFT, "finufft"]
     assert {one.case.samples for one in rows} == {(16, 4)} and rows[0].error is not None and rows[0].error < 1e-6
     assert "at 16 x 4 random points" in result.stdout and "meshfft kdft" in result.stdout
 
@@ -331,14 +331,14 @@ def test_ranks_are_asked_and_what_ends_them_is_told(work: Path, monkeypatch: pyt
     monkeypatch.setenv("PATH", str(work), prepend=os.pathsep)
     task, before = Task((4, 6, 5)), set(threading.enumerate())
     data = Data(task, 1)
-    slab, pencil = PEERS["mpi4py-fft"].ways(task, (), 2)
-    many = PEERS["mpi4py-fft"].ways(task, (), 3)[0]
+    slab, pencil = BASELINES["mpi4py-fft"].ways(task, (), 2)
+    many = BASELINES["mpi4py-fft"].ways(task, (), 3)[0]
     with MpiRanks() as ranks:
         first = ranks.prepare(slab, data)
         with pytest.raises(RuntimeError, match="ValueError: too many ranks"):
             ranks.prepare(many, data)
         with pytest.raises(RuntimeError, match="a pencil needs three dimensions"):
-            ranks.prepare(PEERS["mpi4py-fft"].ways(Task((4, 6)), (), 2)[1], data)
+            ranks.prepare(BASELINES["mpi4py-fft"].ways(Task((4, 6)), (), 2)[1], data)
         second = ranks.prepare(pencil, data)
         assert (first.error, first.timer(), second.timer()) == (0.5, 2.5, 2.5)
         assert first.versions == {"mpi": "none", "ranks": 2}
@@ -359,4 +359,4 @@ def test_ranks_that_cannot_be_started_say_why(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("benchmarks.cli.ranks.shutil.which", lambda name: None)
     task = Task((4, 4))
     with MpiRanks() as ranks, pytest.raises(RuntimeError, match="mpirun is not installed"):
-        ranks.prepare(case_of(task, "mpi4py-fft", layout_of((2,), 2), method=peers_module.SLAB), Data(task, 1))
+        ranks.prepare(case_of(task, "mpi4py-fft", layout_of((2,), 2), method=baselines_module.SLAB), Data(task, 1))

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from benchmarks.__main__ import app
 from benchmarks.cli.speed import CALM
+from benchmarks.measure.baselines import MESHFFT
 from benchmarks.measure.cases import Case, Task, case_of, layout_of
-from benchmarks.measure.peers import MESHFFT
 from benchmarks.measure.regression import changes, to_measure, unlike, worse
 from benchmarks.measure.rows import Row, read_rows, write_rows
 
@@ -33,7 +33,7 @@ BEFORE = [row(own(), 2.0, 3.0, 1.0), row(own("natural"), 4.0), row(SCIPY, 1.0), 
 
 
 def test_a_slower_machine_is_no_regression() -> None:
-    """Catches seconds that are compared, and ratios to one peer for ratios to all."""
+    """Catches seconds that are compared, and ratios to one baseline for ratios to all."""
     now = [row(one.case, *(3.0 * s for s in one.seconds)) for one in BEFORE]
     found = changes(BEFORE, now)
     assert [one.case for one in found] == [own(), own("natural")]
@@ -49,17 +49,17 @@ def test_a_ratio_that_grew_is_told() -> None:
     assert [one.case.order for one in worse(found, 1.25)] == ["any"] and worse(found, 1.51) == []
 
 
-def test_only_peers_of_both_runs_count() -> None:
-    """Catches a ratio to other peers than before, which changes though nothing became slower."""
+def test_only_baselines_of_both_runs_count() -> None:
+    """Catches a ratio to other baselines than before, which changes though nothing became slower."""
     now = [row(own(), 2.0), row(SCIPY, absent="gone"), row(JNP, 4.0), row(case_of(TASK, "mkl"), 0.01)]
     (found,) = changes(BEFORE, now)
     assert (found.before, found.now) == pytest.approx((0.5, 0.5))
-    with pytest.raises(ValueError, match="no peer was measured both times"):
+    with pytest.raises(ValueError, match="no baseline was measured both times"):
         changes(BEFORE, now[:2])
 
 
-def test_tasks_are_held_against_their_own_peers() -> None:
-    """Catches a small array's peers in the ratio of a large one."""
+def test_tasks_are_held_against_their_own_baselines() -> None:
+    """Catches a small array's baselines in the ratio of a large one."""
     small = Task((8, 8, 8))
     before = [*BEFORE, row(own(task=small), 0.02), row(case_of(small, "jnp"), 0.01)]
     found = changes(before, before)
@@ -75,8 +75,8 @@ def test_a_case_that_is_absent_now_is_worse() -> None:
 
 
 def test_what_was_measured_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches cases that were absent, are twice in the file, or whose peer is not here, and rows without a ratio."""
-    monkeypatch.setattr("benchmarks.measure.peers.installed", lambda module: module != "mkl_fft")
+    """Catches cases that were absent, are twice in the file, or whose baseline is not here; rows without a ratio."""
+    monkeypatch.setattr("benchmarks.measure.baselines.installed", lambda module: module != "mkl_fft")
     mkl, fftw = case_of(TASK, "mkl"), case_of(TASK, "fftw", method="threads")
     before = [*BEFORE, BEFORE[0], row(mkl, 1.0), row(fftw, absent="not here"), row(case_of(TASK, "unknown"), 1.0)]
     assert to_measure(before) == [one.case for one in BEFORE]
@@ -143,7 +143,7 @@ def test_the_command_passes_and_fails(fake: Callable[[dict[Case, float]], None],
         (("before.jsonl", "--rounds", "0"), "--rounds 0"),
         (("before.jsonl", "--rows", "no/now.jsonl"), "not a folder"),
         (("other.jsonl",), "line 1 of other.jsonl"),
-        (("alone.jsonl",), "no peer of these rows"),
+        (("alone.jsonl",), "no baseline of these rows"),
     ],
 )
 def test_refusals_come_before_the_work(

@@ -21,7 +21,7 @@ FACTS = {"device": "cpu", "cpu": "a processor", "cores": 2, "load_before": 0.25}
 
 def row(devices: int, seconds: tuple[float, ...], mesh: tuple[int, ...] = (), **way: Any) -> Row:
     """A row on so many devices, made by hand."""
-    case = case_of(Task((8, 8)), way.pop("peer", "meshfft"), layout_of(mesh or (devices,), 2), **way)
+    case = case_of(Task((8, 8)), way.pop("baseline", "meshfft"), layout_of(mesh or (devices,), 2), **way)
     return Row(case, seconds, 1e-7 if seconds else None, "" if seconds else "not here", FACTS)
 
 
@@ -64,13 +64,13 @@ def test_blocks_that_would_differ_are_refused() -> None:
 
 
 def test_every_way_has_its_own_line_on_its_best_meshes() -> None:
-    """Catches two ways mixed into one line, a peer on a worse mesh than it has, and one that is absent."""
+    """Catches two ways mixed into one line, a baseline on a worse mesh than it has, and one that is absent."""
     rows = [
         row(1, (4.0,), order="any"),
         row(2, (3.0, 2.0, 9.0), order="any"),
         row(4, (2.0,), (4,), order="any"), row(4, (1.0,), (2, 2), order="any"),
         row(1, (6.0,), order="natural"), row(2, (), order="natural"),
-        row(2, (1.0,), peer="jnp-sharded"),
+        row(2, (1.0,), baseline="jnp-sharded"),
     ]  # fmt: skip
     scaled = points_of(rows, weak=False)
     assert scaled == {
@@ -128,7 +128,7 @@ def test_the_command_prints_and_writes(fake: Path) -> None:
 
 def test_the_command_scales_weakly(fake: Path) -> None:
     """Catches one array for all devices, and words around the object."""
-    found = json.loads(call("8,8,8", "--weak", "--devices", "2,4", "--peers", "none", "--json").stdout)
+    found = json.loads(call("8,8,8", "--weak", "--devices", "2,4", "--baselines", "none", "--json").stdout)
     assert [one["shape"] for one in found["rows"]] == [[8, 8, 8], [16, 8, 8]] and found["weak"]
     (line,) = found["scaling"].values()
     assert [(one["devices"], one["efficiency"]) for one in line] == [(2, 1.0), (4, 2.0)]
@@ -141,7 +141,7 @@ def test_the_command_scales_weakly(fake: Path) -> None:
         (("8,8", "--devices", "64"), "--devices asks for 64 devices"),
         (("8,8", "--devices", "2,3", "--weak"), "--devices 3"),
         (("2,2", "--devices", "8"), "fewer --devices"),
-        (("8,8", "--peers", "scipy"), "--peers 'scipy'"),
+        (("8,8", "--baselines", "scipy"), "--baselines 'scipy'"),
         (("8,8", "--rounds", "0"), "--rounds 0"),
         (("8,8", "--method", "none"), "--method"),
     ],

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from jax.sharding import AxisType, NamedSharding
-from report_rows import case, choices, everything, others, paper, peers, profile, scaling, sorted_rows
+from report_rows import baselines, case, choices, everything, others, paper, profile, scaling, sorted_rows
 from strategies import Case, cases
 from typer.testing import CliRunner
 
@@ -112,15 +112,15 @@ def test_broken_files_are_told_by_line(text: str, message: str) -> None:
 def test_rows_of_no_known_kind_are_told(work: Path) -> None:
     """Catches rows left out in silence, and one bad row that takes the others with it."""
     bad: list[Any] = [
-        {"peer": "meshfft"},
+        {"library": "meshfft"},
         {"seconds": [1.0]},
-        {**peers()[0], "seconds": [float("nan")]},
-        {**peers()[0], "seconds": [-1.0]},
+        {**baselines()[0], "seconds": [float("nan")]},
+        {**baselines()[0], "seconds": [-1.0]},
         {**profile()[0], "wall_seconds": 0},
         {**paper()[0], "known": "guessed"},
         {**choices()[0], "modelled": 0},
     ]
-    rows = sorted_rows([*peers(), *bad], work)
+    rows = sorted_rows([*baselines(), *bad], work)
     assert rows.counts["cases"] == 5 and len(rows.unknown) == len(bad)
     assert "7 rows of no known kind are left out: line 6 of" in page_of(rows, None)
 
@@ -133,9 +133,9 @@ def test_the_rows_in_the_repository_are_understood(path: Path) -> None:
 
 def test_ratios_are_to_the_fastest_baseline(work: Path) -> None:
     """Catches ratios to another row, quartiles of another, and dots in another order or at another place."""
-    (run,) = measured.runs(sorted_rows(peers(), work).cases)
+    (run,) = measured.runs(sorted_rows(baselines(), work).cases)
     found = measured.ratios(run)
-    assert [(row.case.peer, low, middle, high) for row, low, middle, high in found] == [
+    assert [(row.case.library, low, middle, high) for row, low, middle, high in found] == [
         ("meshfft", 0.625, 0.75, 0.875), ("jnp", 1, 1, 1), ("meshfft", 1.25, 1.5, 1.75), ("scipy", 20, 20, 20)
     ]  # fmt: skip
     canvas = Figure()
@@ -147,7 +147,7 @@ def test_ratios_are_to_the_fastest_baseline(work: Path) -> None:
 def test_runs_are_never_mixed(work: Path) -> None:
     """Catches ratios and curves across two commits, two days or two machines."""
     again = [case("jnp", (0.5,), (), facts={"commit": "fedcba"}), case("meshfft", (1.0,), facts={"commit": "fedcba"})]
-    first, second = measured.runs(sorted_rows([*peers(), *again], work).cases)
+    first, second = measured.runs(sorted_rows([*baselines(), *again], work).cases)
     assert len(first) == 4 and [middle for _, _, middle, _ in measured.ratios(second)] == [1.0, 2.0]
 
 
@@ -171,7 +171,7 @@ def test_two_arrays_are_two_figures(work: Path) -> None:
     found = list(measured.curves_of(run))
     assert [{row.case.shape for row in part} for part in found] == [{(8, 8, 8)}, {(16, 8, 8)}]
     assert not any(map(measured.is_weak, found))
-    (run,) = measured.runs(sorted_rows(peers(), work).cases)
+    (run,) = measured.runs(sorted_rows(baselines(), work).cases)
     assert list(measured.curves_of(run)) == []
 
 
@@ -228,7 +228,7 @@ def test_every_block_is_drawn(shape: tuple[int, ...], mesh: tuple[int, ...], box
 
 def test_the_walk_is_the_rows(work: Path) -> None:
     """Catches a picture of another walk than that of the first row, and steps without a picture."""
-    found = measured.first_plan(sorted_rows(peers(), work).cases)
+    found = measured.first_plan(sorted_rows(baselines(), work).cases)
     assert found is not None and found.shape == (8, 8, 8) and found.machine.chip.name == "cpu"
     made = mf.plan((8, 6), mesh=jax.make_mesh((2, 2), ("x", "y"), (AxisType.Auto,) * 2), method="transpose")
     canvas = Figure()
@@ -239,7 +239,7 @@ def test_the_walk_is_the_rows(work: Path) -> None:
 
 def test_the_command() -> None:
     """Catches a page that is not written or not replaced, flags that do not reach the plan, and counts left untold."""
-    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*peers(), {"odd": 1}]))
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*baselines(), {"odd": 1}]))
     result = CliRunner().invoke(app, ["report", "rows.jsonl"])
     assert (
         "5 cases" in result.stdout
@@ -270,7 +270,7 @@ def test_the_command() -> None:
 )
 def test_what_cannot_be_is_refused_in_a_line(words: list[str], message: str) -> None:
     """Catches a traceback, an exit code of 0, and a page or rows that are lost with what cannot be written."""
-    Path("rows.jsonl").write_text(json.dumps(peers()[0]) + "\n")
+    Path("rows.jsonl").write_text(json.dumps(baselines()[0]) + "\n")
     Path("cut.jsonl").write_text('{"a": ')
     Path("report.html").write_text("old")
     result = CliRunner().invoke(app, ["report", *words])

@@ -1,7 +1,7 @@
-"""The table of peers: who there is, what each can do, the ways each is called, and what prepares it.
+"""The table of baselines: who there is, what each can do, the ways each is called, and what prepares it.
 
-A peer that is not installed, or does not do a task, is told with the reason; the ways of a peer are all that are
-likely to be its best, so that nobody is beaten by a bad choice.
+A baseline that is not installed, or does not do a task, is reported with the reason. Its ways are all that are likely to be
+its best, so that nobody is beaten by a bad choice.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ Prepare = Callable[[Case, Data, Place], Prepared]
 Ways = Callable[[Task, Sequence[Layout], int], list[Case]]
 
 
-class Peer(NamedTuple):
+class Baseline(NamedTuple):
     """One library.
 
     Attributes:
@@ -51,37 +51,41 @@ class Peer(NamedTuple):
         return f"{absent[0]} is not installed: pip install {' '.join(self.packages)}" if absent else None
 
 
-def named(names: Sequence[str]) -> list[Peer]:
-    """The peers with these names, in the table's order."""
-    return [peer for name, peer in PEERS.items() if name in names]
+def named(names: Sequence[str]) -> list[Baseline]:
+    """The baselines with these names, in the table's order."""
+    return [baseline for name, baseline in BASELINES.items() if name in names]
 
 
 def names_for(what: str) -> list[str]:
-    """The names of peers to set beside meshfft: of nonuniform points those that do them, of other kinds the others."""
-    return [name for name, peer in PEERS.items() if (POINTS in peer.what) == (what == POINTS) and name != MESHFFT]
+    """The names of baselines to set beside meshfft: those that do nonuniform points, or all others."""
+    return [
+        name
+        for name, baseline in BASELINES.items()
+        if (POINTS in baseline.what) == (what == POINTS) and name != MESHFFT
+    ]
 
 
 def names_that_scale() -> list[str]:
-    """The names of peers that can be asked to take so many devices or ranks."""
+    """The names of baselines that can be told how many devices or ranks to take."""
     return ["jnp-sharded", "jaxdecomp", "mpi4py-fft"]
 
 
 def on_mesh(case: Case) -> bool:
     """Whether a case takes as many of JAX's devices as its mesh has."""
-    return case.peer in (MESHFFT, "jnp-sharded", "jaxdecomp")
+    return case.library in (MESHFFT, "jnp-sharded", "jaxdecomp")
 
 
 def prepare(case: Case, data: Data, place: Place) -> Prepared:
     """The call of a case.
 
     Raises:
-        ValueError: the peer is not installed, or does not do this.
-        Exception: whatever the peer raises.
+        ValueError: the baseline is not installed, or does not do this.
+        Exception: whatever the baseline raises.
     """
-    peer = PEERS[case.peer]
-    if reason := peer.missing(case.task.what):
+    baseline = BASELINES[case.library]
+    if reason := baseline.missing(case.task.what):
         raise ValueError(reason)
-    return peer.prepare(case, data, place)
+    return baseline.prepare(case, data, place)
 
 
 def _alone(name: str) -> Ways:
@@ -122,17 +126,19 @@ def _on_ranks(case: Case, data: Data, place: Place) -> Prepared:
     return place.ranks.prepare(case, data)
 
 
-_MESHFFT = Peer(MESHFFT, (*KINDS, POINTS), on_devices.prepare_meshfft, lambda *_: [], (), ("meshfft",))
+_MESHFFT = Baseline(MESHFFT, (*KINDS, POINTS), on_devices.prepare_meshfft, lambda *_: [], (), ("meshfft",))
 _REAL = ("fft", "rfft")
 _ALL: tuple[Any, ...] = (
     _MESHFFT,
-    Peer("jnp-sharded", (*_REAL, "dct-2"), on_devices.prepare_sharded, _sharded, (), ("jax",)),
-    Peer("jnp", (*_REAL, "dct-2"), on_devices.prepare_single, _alone("jnp"), (), ("jax",)),
-    Peer("jaxdecomp", ("fft",), on_devices.prepare_jaxdecomp, _decomposed, ("jaxdecomp",), ("jaxdecomp", "packaging")),
-    Peer("mpi4py-fft", _REAL, _on_ranks, _ranked, ("mpi4py", "mpi4py_fft"), ("mpi4py", "mpi4py-fft")),
-    Peer("scipy", tuple(KINDS), on_cores.prepare_scipy, _threaded("scipy"), ("scipy",), ("scipy",)),
-    Peer("fftw", (*_REAL, *on_cores.FFTW_TRIG), on_cores.prepare_fftw, _threaded("fftw"), ("pyfftw",), ("pyfftw",)),
-    Peer("mkl", _REAL, on_cores.prepare_mkl, _alone("mkl"), ("mkl_fft",), ("mkl_fft",)),
-    Peer("finufft", (POINTS,), on_cores.prepare_finufft, _alone("finufft"), ("finufft",), ("finufft",)),
+    Baseline("jnp-sharded", (*_REAL, "dct-2"), on_devices.prepare_sharded, _sharded, (), ("jax",)),
+    Baseline("jnp", (*_REAL, "dct-2"), on_devices.prepare_single, _alone("jnp"), (), ("jax",)),
+    Baseline(
+        "jaxdecomp", ("fft",), on_devices.prepare_jaxdecomp, _decomposed, ("jaxdecomp",), ("jaxdecomp", "packaging")
+    ),
+    Baseline("mpi4py-fft", _REAL, _on_ranks, _ranked, ("mpi4py", "mpi4py_fft"), ("mpi4py", "mpi4py-fft")),
+    Baseline("scipy", tuple(KINDS), on_cores.prepare_scipy, _threaded("scipy"), ("scipy",), ("scipy",)),
+    Baseline("fftw", (*_REAL, *on_cores.FFTW_TRIG), on_cores.prepare_fftw, _threaded("fftw"), ("pyfftw",), ("pyfftw",)),
+    Baseline("mkl", _REAL, on_cores.prepare_mkl, _alone("mkl"), ("mkl_fft",), ("mkl_fft",)),
+    Baseline("finufft", (POINTS,), on_cores.prepare_finufft, _alone("finufft"), ("finufft",), ("finufft",)),
 )
-PEERS: dict[str, Peer] = {peer.name: peer for peer in _ALL}
+BASELINES: dict[str, Baseline] = {baseline.name: baseline for baseline in _ALL}
