@@ -172,9 +172,9 @@ def run(cases: Sequence[Any], devices: Sequence[Any], rounds: int) -> list[Any]:
     """Measures, with a bar."""
     from meshfft.cli.memory import available_bytes
 
+    from ..measure.mpi import MpiRanks
     from ..measure.prepared import Place
     from ..measure.running import measured, needed_bytes, packages, steps
-    from .ranks import MpiRanks
 
     need, free = needed_bytes(cases) / 1e9, available_bytes() / 1e9
     remedy = "give a smaller array, fewer --mesh or fewer --baselines"

@@ -2,8 +2,6 @@
 
 import json
 import os
-import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import MappingProxyType
@@ -16,7 +14,6 @@ from reference import dft, powers, separable
 from typer.testing import CliRunner
 
 from benchmarks.__main__ import app
-from benchmarks.cli.ranks import MpiRanks
 from benchmarks.cli.speed import CALM
 from benchmarks.measure import baselines as baselines_module
 from benchmarks.measure.baselines import BASELINES, MESHFFT, names_for, prepare
@@ -31,6 +28,7 @@ from benchmarks.measure.cases import (
     usual_meshes,
 )
 from benchmarks.measure.data import Data, noise, sampled, transformed
+from benchmarks.measure.mpi import MpiRanks
 from benchmarks.measure.prepared import Place, Prepared
 from benchmarks.measure.rows import Row, read_rows, write_rows
 from benchmarks.measure.running import measured, needed_bytes, packages, steps
@@ -310,26 +308,48 @@ def test_the_dense_command_measures_points(work: Path) -> None:
     assert "at 16 x 4 random points" in result.stdout and "meshfft kdft" in result.stdout
 
 
-MPIRUN = """#!{python}
-import json, sys
-from pathlib import Path
+# A stand-in for MPI with one rank, where there is none: the rank's program itself runs, and notes its arguments.
+MPI4PY = """
+class Comm:
+    rank, size = 0, 1
+    Barrier = staticmethod(lambda: None)
+    allreduce = staticmethod(lambda value, op=None: value)
 
-print(json.dumps({{"mpi": "none", "ranks": int(sys.argv[2])}}), flush=True)
-for line in sys.stdin:
-    asked = json.loads(line)
-    Path("asked.jsonl").open("a").write(line)
-    if asked.get("grid") == [3, 1, 1]:
-        sys.exit("Traceback\\nValueError: too many ranks")
-    print(json.dumps({{"error": 0.5}} if asked["do"] == "plan" else {{"seconds": 2.5}}), flush=True)
+class MPI:
+    COMM_WORLD, MAX = Comm, max
+    Get_library_version = staticmethod(lambda: "no MPI, version 0")
+"""
+MPI4PY_FFT = """
+import json, sys
+import numpy as np
+
+class PFFT:
+    def __init__(self, comm, shape, dtype, grid, collapse):
+        open("asked.jsonl", "a").write(json.dumps([grid, collapse, dtype]) + chr(10))
+        if grid[0] == 3:
+            raise ValueError("too many ranks")
+    local_slice = staticmethod(lambda spectral: ...)
+    forward = staticmethod(lambda x, normalize: np.fft.fftn(x))
+
+newDistArray = lambda plan, forward_output: np.zeros((4, 6, 5), np.complex64)
 """
 
 
-def test_ranks_are_asked_and_what_ends_them_is_told(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches ranks that plan another grid, a run for each case, and a failure that takes the others along."""
-    (work / "mpirun").write_text(MPIRUN.format(python=sys.executable))
-    (work / "mpirun").chmod(0o755)
+@pytest.fixture
+def mpi(work: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """MPI's starter and modules, as stand-ins."""
+    (work / "mpi4py.py").write_text(MPI4PY)
+    (work / "mpi4py_fft.py").write_text(MPI4PY_FFT)
+    (work / "mpiexec").write_text('#!/bin/sh\nwhile [ "$1" != -P ]; do last=$1; shift; done\nexec "$last" "$@"\n')
+    (work / "mpiexec").chmod(0o755)
     monkeypatch.setenv("PATH", str(work), prepend=os.pathsep)
-    task, before = Task((4, 6, 5)), set(threading.enumerate())
+    monkeypatch.setenv("PYTHONPATH", str(work), prepend=os.pathsep)
+    return work
+
+
+def test_ranks_transform_and_what_ends_them_is_told(mpi: Path) -> None:
+    """Catches another grid, another input, seconds that are not a run's, and a failure that takes the others along."""
+    task = Task((4, 6, 5))
     data = Data(task, 1)
     slab, pencil = BASELINES["mpi4py-fft"].ways(task, (), 2)
     many = BASELINES["mpi4py-fft"].ways(task, (), 3)[0]
@@ -340,23 +360,17 @@ def test_ranks_are_asked_and_what_ends_them_is_told(work: Path, monkeypatch: pyt
         with pytest.raises(RuntimeError, match="a pencil needs three dimensions"):
             ranks.prepare(BASELINES["mpi4py-fft"].ways(Task((4, 6)), (), 2)[1], data)
         second = ranks.prepare(pencil, data)
-        assert (first.error, first.timer(), second.timer()) == (0.5, 2.5, 2.5)
-        assert first.versions == {"mpi": "none", "ranks": 2}
-        asked = [json.loads(line) for line in (work / "asked.jsonl").read_text().splitlines()]
-        assert np.array_equal(np.load(Path(asked[0]["folder"]) / "x.npy"), data.x)
-        assert np.array_equal(np.load(Path(asked[0]["folder"]) / "truth.npy"), data.truth)
-    assert [(one.get("grid"), one.get("merge")) for one in asked[:3]] == [
-        ([2, 1, 1], True),
-        ([3, 1, 1], True),
-        ([1, 2, 1], False),
-    ]
-    assert [one["name"] for one in asked[3:]] == [asked[0]["name"], asked[2]["name"]]
-    assert not Path(asked[0]["folder"]).exists() and set(threading.enumerate()) == before
+        assert first.error < 1e-6 and first.versions == {"mpi": "no MPI", "ranks": 1}
+        assert all(0 < one.timer() < 60 for one in (first, second, first))
+        folder, runs = Path(ranks._folder.name), ranks._runs
+    asked = [json.loads(line) for line in (mpi / "asked.jsonl").read_text().splitlines()]
+    assert asked == [[[2, 1, 1], True, "F"], [[3, 1, 1], True, "F"], [[1, 2, 1], False, "F"]]
+    assert not folder.exists() and all(run.returncode is not None for run in runs)
 
 
 def test_ranks_that_cannot_be_started_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a run that ends because there is no MPI."""
-    monkeypatch.setattr("benchmarks.cli.ranks.shutil.which", lambda name: None)
+    monkeypatch.setattr("benchmarks.measure.mpi.shutil.which", lambda name: None)
     task = Task((4, 4))
-    with MpiRanks() as ranks, pytest.raises(RuntimeError, match="mpirun is not installed"):
+    with MpiRanks() as ranks, pytest.raises(RuntimeError, match="mpiexec is not installed"):
         ranks.prepare(case_of(task, "mpi4py-fft", layout_of((2,), 2), method=baselines_module.SLAB), Data(task, 1))

@@ -1,0 +1,91 @@
+"""Runs the baseline mpi4py-fft by `mpiexec`, one run for each case, which sleeps between calls; see `mpi_rank`."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .baselines import SLAB
+from .cases import Case
+from .data import Data
+from .prepared import Prepared
+
+OPEN_MPI = ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1")
+PATIENCE = 30.0  # seconds that ranks have to end
+
+
+class MpiRanks:
+    """The runs of some cases; a context, at whose end they end."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self._runs: list[subprocess.Popen[str]] = []
+
+    def __enter__(self) -> "MpiRanks":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for run in self._runs:
+            _stop(run)
+        self._folder.cleanup()
+
+    def prepare(self, case: Case, data: Data) -> Prepared:
+        """Starts the ranks of a case, which plan and check it.
+
+        Raises:
+            RuntimeError: they cannot be started, fail (with the last error they wrote), or have no such grid.
+        """
+        if shutil.which("mpiexec") is None:
+            raise RuntimeError("mpiexec is not installed: on Debian apt-get install openmpi-bin")
+        if case.method != SLAB and len(case.shape) < 3:
+            raise RuntimeError("a pencil needs three dimensions")
+        grid = ",".join(map(str, [*case.mesh, *[1] * (len(case.shape) - len(case.mesh))]))
+        program = [sys.executable, "-P", str(Path(__file__).with_name("mpi_rank.py"))]  # -P: its folder hides no module
+        command = ["mpiexec", "-n", str(case.devices), *OPEN_MPI, *program, self._saved(data), grid, case.method]
+        log = Path(self._folder.name) / f"{len(self._runs)}.log"
+        with open(log, "w") as errors:
+            run = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, bufsize=1
+            )
+        self._runs.append(run)
+        first = _answer(run, log)
+        return Prepared(lambda: float(_answer(run, log, "run\n")), first["error"], first["versions"])
+
+    def _saved(self, data: Data) -> str:
+        """The folder with the input and the truth of a task."""
+        folder = Path(self._folder.name) / re.sub(r"\W+", "-", str(tuple(data.task)))
+        if not folder.exists():
+            folder.mkdir()
+            np.save(folder / "x.npy", data.x)
+            np.save(folder / "truth.npy", data.truth)
+        return str(folder)
+
+
+def _answer(run: subprocess.Popen[str], log: Path, asked: str = "") -> Any:
+    """What the ranks say next, once they were asked."""
+    assert run.stdin is not None and run.stdout is not None
+    try:
+        run.stdin.write(asked)
+        run.stdin.flush()
+    except BrokenPipeError:
+        pass  # they have ended; the log says why
+    if line := run.stdout.readline():
+        return json.loads(line)
+    _stop(run)
+    errors = re.findall(r"^\w*Error: .*$", log.read_text(), re.MULTILINE)
+    raise RuntimeError(errors[-1] if errors else "the MPI ranks ended early")
+
+
+def _stop(run: subprocess.Popen[str]) -> None:
+    """Closes their input, and waits until they have ended."""
+    try:
+        run.communicate(timeout=PATIENCE)
+    except (subprocess.TimeoutExpired, ValueError):  # ValueError: its input is closed already
+        run.kill()
+        run.wait()

@@ -1,0 +1,59 @@
+"""mpi4py-fft, started by MPI: `mpiexec -n 2 python mpi_rank.py FOLDER 2,1,1 slab`; apart from meshfft, without JAX.
+
+The folder holds x.npy and truth.npy, its transform. First a line of JSON: the relative L2 error over all ranks, and the
+versions. Then for every line that rank 0 reads, one forward transform and a line with the seconds of the slowest rank.
+
+Invariant: between transforms no rank burns a core. Rank 0 blocks on its input; the others poll with a sleep, because a
+rank that waits in a collective call of Open MPI spins.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from mpi4py_fft import PFFT, newDistArray
+
+COMM = MPI.COMM_WORLD
+POLL_SECONDS = 1e-2  # below 0.3% of a core while waiting
+
+
+def wanted() -> bool:
+    """Whether another transform is wanted: True on every rank once rank 0 has read a line."""
+    if COMM.rank == 0:
+        line = bool(sys.stdin.readline())
+        for rank in range(1, COMM.size):
+            COMM.send(line, dest=rank)
+        return line
+    while not COMM.Iprobe(source=0):
+        time.sleep(POLL_SECONDS)
+    return bool(COMM.recv(source=0))
+
+
+def answer(value: Any) -> None:
+    if COMM.rank == 0:
+        print(json.dumps(value), flush=True)
+
+
+def main(folder: Path, grid: list[int], merge: bool) -> None:
+    """Plans by FFTW_MEASURE, mpi4py-fft's default. `forward` destroys the plan's own buffer, so the input is passed."""
+    given, truth = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("x", "truth"))
+    plan = PFFT(COMM, given.shape, dtype=given.dtype.char, grid=grid, collapse=merge)
+    x = newDistArray(plan, forward_output=False)
+    x[...] = given[plan.local_slice(False)]
+    right = truth[plan.local_slice(True)]
+    apart = COMM.allreduce(float(np.sum(np.abs(plan.forward(x, normalize=False) - right) ** 2)))
+    error = (apart / COMM.allreduce(float(np.sum(np.abs(right) ** 2)))) ** 0.5
+    answer({"error": error, "versions": {"mpi": MPI.Get_library_version().split(",")[0], "ranks": COMM.size}})
+    while wanted():
+        COMM.Barrier()
+        start = time.perf_counter()
+        plan.forward(x, normalize=False)
+        answer(COMM.allreduce(time.perf_counter() - start, op=MPI.MAX))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), list(map(int, sys.argv[2].split(","))), sys.argv[3] == "slab")
