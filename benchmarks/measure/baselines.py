@@ -1,7 +1,7 @@
 """The table of baselines: who there is, what each can do, the ways each is called, and what prepares it.
 
-A baseline that is not installed, or does not do a task, is reported with the reason. Its ways are all that are likely to
-be its best, so that nobody is beaten by a bad choice.
+A baseline that is not installed, or does not do a task, is reported with the reason. Its ways are all that are likely
+to be its best, so that nobody is beaten by a bad choice.
 """
 
 from collections.abc import Callable, Sequence
