@@ -156,7 +156,7 @@ def test_arrays_larger_than_memory_go_in_passes() -> None:
     """Catches --memory without effect or heed, a plan that is not shown first, and an output that differs."""
     np.save("a.npy", values())
     printed = call("transform", "a.npy", "b.zarr", "--mesh", "2", "--memory", "9kB")
-    assert "passes over the store" in printed and "pass 1" in printed and "--resume" in printed
+    assert "passes over the store" in printed and "pass 1" in printed and "can be resumed" in printed
     assert "B are taken by Python, JAX and the compiled programs besides" in printed
     steps = printed[printed.index("step ") :].splitlines()
     assert steps[0].split() == ["step", "s"] and steps[2].startswith("compile"), "no column of zeros for passes"
@@ -172,11 +172,11 @@ def test_arrays_larger_than_memory_go_in_passes() -> None:
     np.save("w.npy", values().astype("c16"))
     wide = refused("transform", "w.npy", "e.npy", "--mesh", "2", "--memory", "0.1kB")
     assert re.search(r"give at least \d+, or --precision float32$", wide), "flags, not arguments of Python"
-    assert "no passes to e.npy wait" in refused(*words, "--resume")
+    assert "no run to e.npy is unfinished" in refused(*words, "--resume")
 
 
 def test_an_interrupt_says_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches Ctrl-C that says nothing, or not how to go on; and --resume in another budget than is said."""
+    """Catches Ctrl-C that says nothing, or not how to resume; and --resume in another budget than is said."""
     np.save("a.npy", values())
     words, done = ["transform", "a.npy", "b.zarr", "--mesh", "2", "--memory", "9kB"], list[int]()
 
@@ -193,13 +193,13 @@ def test_an_interrupt_says_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None
     assert result.exit_code == 130
     said = [line for line in result.stderr.splitlines() if line]
     assert len(said) == 1 and re.search(r"interrupted: 2 of \d+ pieces are kept beside b\.zarr", said[0])
-    assert "the same command with --resume goes on from there" in said[0]
+    assert "the same command with --resume continues" in said[0]
     assert "has --memory 9000, this one has 10000: leave out --memory" in refused(*words[:-1], "10kB", "--resume")
     assert re.search(r"2 of \d+ pieces are there: [\d.]+ kB to read", call(*words, "--resume"))
 
 
 def test_passes_go_on_where_they_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches --resume that begins anew, and an unfinished run that is forgotten without it."""
+    """Catches --resume that starts again, and an unfinished run that is forgotten without it."""
     np.save("a.npy", values())
     words = ["transform", "a.npy", "b.zarr", "--mesh", "2", "--memory", "9kB"]
     flush, done = stores.ZarrStore.flush, list[int]()
@@ -213,7 +213,7 @@ def test_passes_go_on_where_they_ended(monkeypatch: pytest.MonkeyPatch) -> None:
         patch.setattr(stores.ZarrStore, "flush", full)
         assert CliRunner().invoke(app, words).exit_code == 2
     assert sorted(os.listdir()) == [".b.zarr.passes", "a.npy"]
-    assert "--resume" in refused(*words)
+    assert "--resume continues it, --overwrite starts again" in refused(*words)
     call(*words[:-2], "--resume")
     with open_array("b.zarr") as source:
         assert error(source[...], np.fft.fftn(values().astype(complex))) < 4e-7

@@ -1,4 +1,4 @@
-"""Runs that were not finished: gone on with, begun anew, or refused; and several processes that share one."""
+"""Runs that were not finished: resumed, started again, or refused; and several processes that share one."""
 
 import errno
 import fcntl
@@ -85,6 +85,13 @@ def told(folder: Path, **options: Any) -> int:
     return sum(parts)
 
 
+def finished_in(folder: Path) -> list[tuple[int, int]]:
+    """The pass and the index of each piece that the first process has finished."""
+    done = np.fromfile(folder / ".y.npy.passes" / "done-0", np.uint8)
+    pieces = [(step, piece) for step, one in enumerate(planned().steps) for piece in range(len(one.pieces))]
+    return [piece for piece, have in zip(pieces, done, strict=True) if have]
+
+
 @pytest.mark.parametrize(("end", "least"), [(1, 0), (8, 1), (18, 3)])
 def test_killed_and_resumed(tmp_path: Path, end: int, least: int) -> None:
     """Catches a run that needs more than what is on the disk to go on: the process is killed, none of its code runs."""
@@ -93,8 +100,8 @@ def test_killed_and_resumed(tmp_path: Path, end: int, least: int) -> None:
     said = process.communicate(timeout=120)
     assert process.returncode == -signal.SIGKILL, said
     assert not (tmp_path / "y.npy").exists()
-    made, lines = planned(), (tmp_path / ".y.npy.passes" / "done-0.jsonl").read_text().splitlines()
-    done = [made.steps[place].bytes_of(made.steps[place].pieces[piece]) for place, piece in map(json.loads, lines)]
+    made, finished = planned(), finished_in(tmp_path)
+    done = [made.steps[step].bytes_of(made.steps[step].pieces[piece]) for step, piece in finished]
     assert len(done) >= least, "a piece is told once as read, and for each box that is written: five times in pass 1"
     assert told(tmp_path, resume=True) == made.read_bytes + made.written_bytes - sum(map(sum, done))
     resumed = np.load(tmp_path / "y.npy")
@@ -126,9 +133,11 @@ def test_room_is_asked_for_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_unfinished_run_is_not_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches a run begun anew, or gone on with, that nobody asked for; and no way to do either."""
+    """Catches a run started again, or resumed, that nobody asked for; and no way to do either."""
     folder = ended(tmp_path, monkeypatch)
-    with pytest.raises(FileExistsError, match=r"was not finished: go on with --resume, or begin anew with --overwrite"):
+    with pytest.raises(
+        FileExistsError, match=r"an unfinished run: resume=True continues it, overwrite=True starts again"
+    ):
         run(tmp_path)
     made = planned()
     assert told(tmp_path, overwrite=True) == made.read_bytes + made.written_bytes and not folder.exists()
@@ -143,15 +152,15 @@ def test_another_run_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for other, words in (
         (planned(inverse=True), "transform kind transform, this one has inverse transform: give"),
         (planned(norm="ortho"), r"transform scale 1\.0, this one has 0\.05"),
-        (planned(budget=2**20), r"transform passes \[.*, this one has \[.*: give"),
+        (planned(budget=2**20), r"transform pass 1 pieces of \[.*, this one has \[.*: give"),
         (planned(mesh=None), "transform mesh x 2, this one has None"),
         (planned(axes=(2, 1, 0)), r"transform axes \[0, 1, 2\], this one has \[2, 1, 0\]"),
-        (planned(method="kdft"), r"transform passes 0 (pieces of|steps) \["),
+        (planned(method="kdft"), r"transform pass 1 (pieces of|steps) \["),
     ):
-        with pytest.raises(ValueError, match=f"the run that was not finished has .*{words}"):
+        with pytest.raises(ValueError, match=f"the unfinished run has .*{words}"):
             run(tmp_path, other, resume=True)
     journal = json.loads((folder / "run.json").read_text())
-    journal["versions"]["jax"] = "0.0.1"
+    journal["versions jax"] = "0.0.1"
     (folder / "run.json").write_text(json.dumps(journal))
     with pytest.raises(ValueError, match=r"versions jax 0\.0\.1, this one has 0\.1"):
         run(tmp_path, resume=True)
@@ -162,7 +171,7 @@ def test_a_changed_source_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Catches a source whose numbers changed between the first pieces and the last."""
     ended(tmp_path, monkeypatch)
     source(tmp_path, seed=1)
-    with pytest.raises(ValueError, match=r"source modified \d+, this one has \d+: give the same, or begin anew"):
+    with pytest.raises(ValueError, match=r"source modified \d+, this one has \d+: give the same, or overwrite"):
         run(tmp_path, resume=True)
     assert error(run(tmp_path, overwrite=True), np.fft.fftn(noise(SHAPE, seed=1).astype("c16"))) <= 2e-7
 
@@ -187,7 +196,7 @@ def test_chunks_of_another_store_are_noticed(tmp_path: Path, monkeypatch: pytest
     ended(tmp_path, monkeypatch, of=("x.zarr", None))
     (chunk,) = (tmp_path / "x.zarr").glob("c.*")
     os.utime(chunk, ns=(0, 0))
-    with open_array(tmp_path / "x.zarr") as array, pytest.raises(ValueError, match="the run that was not finished has"):
+    with open_array(tmp_path / "x.zarr") as array, pytest.raises(ValueError, match="the unfinished run has"):
         run_passes(planned(), array, tmp_path / "y.npy", resume=True)
 
 
@@ -218,40 +227,31 @@ def test_another_budget_for_the_same_pieces(tmp_path: Path, monkeypatch: pytest.
     assert recorded_budgets(tmp_path / "y.npy") is None
 
 
+N = sum(len(step.pieces) for step in planned().steps)
 HOSTILE = {
-    "done-0.jsonl": (
-        "[0, 99]",
-        "[9, 0]",
-        "[0]",
-        '"x"',
-        "[true, 0]",
-        "[-1, 0]",
-        "[0, 0, 0]",
-        '{"path": "/"}',
-        "what",
-        "[" * 9999,
-    ),
+    "done-0": (b"", b"\1", b"\1" * 999, b"\2" + bytes(N - 1), b"\xff" * N, b"1" * N, b"[0, 1]"),
     "run.json": (
-        "",
-        "{",
-        "[]",
-        "null",
-        '{"passes": 3}',
-        "{}",
-        "[" * 99999,
-        '{"budget": "1"}',
-        '{"budget": 1, "device_budget": 0}',
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'{"passes": 3}',
+        b"{}",
+        b"[" * 99999,
+        b'{"budget": "1"}',
+        b'{"budget": 1, "device_budget": 0}',
     ),
 }
 
 
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in HOSTILE.items() for text in texts])
-def test_a_damaged_journal_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> None:
+def test_a_damaged_journal_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: bytes) -> None:
     """Catches what no run wrote taken for work that is done, or a traceback from deep inside."""
     folder = ended(tmp_path, monkeypatch, 1)
-    with open(folder / name, "a" if name.startswith("done") else "w") as file:
-        file.write(text + "\n")
-    with pytest.raises(ValueError, match="begin anew with --overwrite") as refused:
+    (folder / name).write_bytes(text)
+    if name == "done-0":
+        (folder / "done-1").write_bytes(b"\1" + bytes(N - 1))  # so that there is something to resume
+    with pytest.raises(ValueError, match="overwrite=True starts again") as refused:
         run(tmp_path, resume=True)
     assert len(str(refused.value)) < 500 and "\n" not in str(refused.value)
     if name == "run.json":
@@ -260,15 +260,17 @@ def test_a_damaged_journal_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     run(tmp_path, overwrite=True)
 
 
-def test_a_line_cut_short_is_no_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches a half-written last line believed, or glued to the next one."""
+def test_a_journal_cut_short_is_no_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a journal that was not yet written, when the power went, taken for one; and pieces at another's index."""
     folder = ended(tmp_path, monkeypatch, 2)
-    with open(folder / "done-0.jsonl", "a") as file:
-        file.write("[0, 1")
-    again = passing.Journal(folder, tuple(len(step.pieces) for step in planned().steps))
-    again.mend()
+    (folder / "done-1.new").write_bytes(b"\1")
+    counts = tuple(len(step.pieces) for step in planned().steps)
+    again = passing.Journal(folder, counts, 1)
+    again.open()
     again.add(0, 2)
-    assert again.finished()[0] == {0, 1, 2}
+    again.add(1, 0)
+    again.open()
+    assert [sorted(done) for done in again.finished()] == [[0, 1, 2], [0]]
     run(tmp_path, overwrite=True)
 
 
@@ -305,7 +307,7 @@ def test_chunks_that_are_gone_are_missed(tmp_path: Path, monkeypatch: pytest.Mon
             patch.setattr(passing, "put", ending)
             run_passes(planned(), array, tmp_path / "y.zarr")
         next((tmp_path / ".y.zarr.passes" / "pass-1.zarr").glob("c.*")).unlink()
-        with pytest.raises(OSError, match=r"has \d+ chunks of \d+, the others are gone: begin anew"):
+        with pytest.raises(OSError, match=r"has \d+ chunks of \d+, the others are gone: overwrite"):
             run_passes(planned(), array, tmp_path / "y.zarr", resume=True)
     assert not (tmp_path / "y.zarr").exists()
 
@@ -328,8 +330,8 @@ def test_what_is_not_ours_is_left_alone(tmp_path: Path, monkeypatch: pytest.Monk
             run(tmp_path, **options)
     assert (folder / "thesis.tex").read_text() == (folder / "pass-0.npy").read_text() == "mine"
     (folder / "thesis.tex").unlink()
-    (folder / "done-0.jsonl").symlink_to(tmp_path / "x.npy")
-    with pytest.raises(ValueError, match=r"it has done-0\.jsonl"):
+    (folder / "done-0").symlink_to(tmp_path / "x.npy")
+    with pytest.raises(ValueError, match=r"it has done-0"):
         run(tmp_path, overwrite=True)
 
 
@@ -381,12 +383,11 @@ def test_processes_share_the_pieces(tmp_path: Path) -> None:
 
 
 def test_a_process_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches processes that wait for ever for one that failed; what they did is gone on with by a single one."""
+    """Catches processes that wait for ever for one that failed; what they did is resumed by a single one."""
     source(tmp_path)
     first, second = two(tmp_path, "write")
     assert "Input/output error" in second["error"] and "process 1 failed: " in first["error"]
-    done = [json.loads(line) for line in (tmp_path / ".y.npy.passes" / "done-0.jsonl").read_text().splitlines()]
-    assert done == [[0, piece] for piece in range(0, len(planned().steps[0].pieces), 2)]
+    assert finished_in(tmp_path) == [(0, piece) for piece in range(0, len(planned().steps[0].pieces), 2)]
     assert error(run(tmp_path, resume=True), np.fft.fftn(noise(SHAPE).astype("c16"))) <= 2e-7
 
 

@@ -13,6 +13,7 @@ from .say import warn
 REFUSALS = (ValueError, TypeError, OSError, MemoryError, ImportError, RuntimeError)
 CRASHED, REFUSED, PEER, INTERRUPTED = 1, 2, 3, 130  # exit codes
 NAMED = re.compile(r"\b(kind|method|order|precision)='([\w-]+)'")  # arguments of the library that are flags here
+SWITCH = re.compile(r"\b(resume|overwrite)=True")
 
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
@@ -58,5 +59,5 @@ def describe(error: Exception) -> str:
     line, argument = " ".join(str(error).split()), getattr(error, "argument", None)
     if argument is not None:  # the library names its own
         line = line.replace(argument, f"--{argument[:-1]} ")
-    line = NAMED.sub(r"--\1 \2", line)
+    line = SWITCH.sub(r"--\1", NAMED.sub(r"--\1 \2", line))
     return line.replace(", budget is", ", --memory is") or type(error).__name__

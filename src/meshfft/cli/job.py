@@ -157,7 +157,7 @@ def _in_passes(work: Work) -> tuple[dict[str, Any], list[Timing]]:
 
 @contextlib.contextmanager
 def _interruptible(work: Work, made: Any) -> Iterator[None]:
-    """Says what is kept where the user ends passes, and how to go on."""
+    """Says what is kept where the user ends passes, and how to resume."""
     try:
         yield
     except KeyboardInterrupt:
@@ -166,7 +166,7 @@ def _interruptible(work: Work, made: Any) -> Iterator[None]:
         left = left_of(made, work.job.target)
         kept = f"{left.done} of {left.pieces} pieces are kept beside {work.job.target}"
         if work.process == 0:
-            warn(f"meshfft: interrupted: {kept}: the same command with --resume goes on from there")
+            warn(f"meshfft: interrupted: {kept}: the same command with --resume continues")
         raise
 
 

@@ -33,7 +33,7 @@ def transform(
     plot: Annotated[Path | None, typer.Option(metavar="PNG", help="Draw the spectrum: .png, .pdf, .svg.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT where it exists.")] = False,
     memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Of each process, as 8GB: in passes.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with passes that were not finished.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume an unfinished run in passes.")] = False,
     distributed: Annotated[bool, typer.Option("--distributed", help="One of several processes, as JAX finds.")] = False,
     coordinator: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Process 0 of several, by hand.")] = None,
     processes: Annotated[int | None, typer.Option(metavar="N", help="How many processes there are.")] = None,
@@ -65,16 +65,16 @@ def _check_plot(plot: Path | None, inverse: bool, kind: str | None) -> None:
 
 
 def _limit(target: Path, memory: str | None, resume: bool) -> int | None:
-    """How many bytes a process may hold: as it is said, or as it was where a run is gone on with."""
+    """How many bytes a process may hold: as it is said, or as it was where a run is resumed."""
     from ..out_of_core import recorded_budgets
 
     given = None if memory is None else parse.nbytes(memory, "--memory")
     recorded = recorded_budgets(target) if resume else None
     if recorded is None:
         waits = not resume or given is not None
-        check(waits, f"no passes to {target} wait to be gone on with: leave out --resume")
+        check(waits, f"no run to {target} is unfinished: leave out --resume")
         return given
     had = recorded["budget"]
-    both = f"the run that was not finished has --memory {had}, this one has {given}"
-    check(given in (None, had), f"{both}: leave out --memory, or begin anew with --overwrite")
+    both = f"the unfinished run has --memory {had}, this one has {given}"
+    check(given in (None, had), f"{both}: leave out --memory, or start again with --overwrite")
     return had

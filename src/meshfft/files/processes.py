@@ -61,7 +61,7 @@ def check_alike(facts: dict[str, Any]) -> None:
     for index, other in enumerate(others, 1):
         for name in first:
             said = f"process 0 has {name} {first[name]}, process {index} has {other[name]}"
-            check(other[name] == first[name], f"{said}: give every process the same files and flags")
+            check(other[name] == first[name], f"{said}: give every process the same files and arguments")
 
 
 def _heard(row: np.ndarray) -> np.ndarray:

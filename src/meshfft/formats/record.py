@@ -163,7 +163,7 @@ def record_of(plan: Plan, units: Sequence[str] | None = None, spacing: Sequence[
         in_spec=plan.in_layout.axes,
         out_spec=plan.out_layout.axes,
         dimensions=_dimensions(transform, units, spacing),
-        versions={package: _version(package) for package in PACKAGES},
+        versions=versions_of(PACKAGES),
     )
 
 
@@ -219,11 +219,10 @@ def _turned(unit: str) -> str:
     return unit and (f"1/({unit})" if "/" in unit else f"1/{unit}")
 
 
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:  # run from a source tree
-        return "unknown"
+def versions_of(packages: Sequence[str]) -> dict[str, str]:
+    """The version of each package that is installed; "unknown" of one that runs from its source tree."""
+    installed = {package: list(metadata.distributions(name=package)) for package in packages}
+    return {package: found[0].version if found else "unknown" for package, found in installed.items()}
 
 
 def _possible(record: Record) -> bool:

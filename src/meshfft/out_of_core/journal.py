@@ -1,34 +1,41 @@
-"""The journal of a run in passes: which run it is, and which pieces of which pass are on the disk for good.
+"""The working folder of a run in passes: which run it is, and which pieces of which pass are on the disk for good.
 
-    .NAME.passes/run.json       what must be the same for a run to be gone on with
-    .NAME.passes/done-I.jsonl   a line [pass, piece] for each piece that process I finished
-    .NAME.passes/moving.json    which store was to become the result
-    .NAME.passes/pass-J.zarr    what pass J writes
+    .NAME.passes/run.json     what must be the same for a run to be resumed
+    .NAME.passes/done-I       a byte for each piece of all passes: 1 where process I has finished it
+    .NAME.passes/moving.json  the inode of the store that becomes the result
+    .NAME.passes/pass-J.zarr  what pass J writes
 
-beside the output NAME. Invariant: a line is written when what it tells of would outlast a loss of power. Nothing that
-is read back is trusted: it names no path, and what no run can have written is refused.
+beside the output NAME. Invariant: a byte is set when its piece would outlast a loss of power. Nothing that is read back
+is trusted: it names no path, and what no run can have written is refused; nothing that no run wrote is removed.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Sequence
-from importlib import metadata
+import re
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..atomic import synced
+from ..atomic import opened, synced
 from ..errors import check
+from ..files.stores import KINDS
+from ..formats.record import versions_of
 from ..layout.storage import Sliceable
 from .pieces import Passes
-from .work_folder import ANEW, MOVING, RUN, clear, files_in, parsed, text_of, working_folder, write
 
-FORMAT = 1
+BETWEEN = ".blocks"  # what one pass writes and the next one reads
+RUN, MOVING = "run.json", "moving.json"
+NAMES = re.compile(rf"({RUN}|{MOVING}|done-\d+)(\.new)?|pass-\d+({'|'.join((*KINDS, BETWEEN))})")
 PACKAGES = ("meshfft", "jax", "jaxlib", "numpy")
 BUDGETS = ("budget", "device_budget")
+AGAIN = "overwrite=True starts again"
+MOST_BYTES = 2**20  # of a JSON file
 
 
 class Left(NamedTuple):
@@ -54,36 +61,35 @@ class Journal:
     pieces: tuple[int, ...]
     process: int = 0
 
-    def store(self, place: int, kind: str) -> Path:
+    def store(self, step: int, kind: str) -> Path:
         """What a pass writes."""
-        return self.folder / f"pass-{place}{kind}"
+        return self.folder / f"pass-{step}{kind}"
 
     def finished(self) -> list[set[int]]:
         """The pieces of each pass that some process finished.
 
         Raises:
-            ValueError: a line that no run of these passes writes.
+            ValueError: a file that no run of these passes writes.
         """
-        done: list[set[int]] = [set() for _ in self.pieces]
-        for path in sorted(self.folder.glob("done-*.jsonl")):
-            for line in text_of(path).split("\n")[:-1]:  # what stands behind the last newline was cut short
-                place, piece = self._entry(path, line)
-                done[place].add(piece)
-        return done
+        done = np.zeros(sum(self.pieces), np.uint8)
+        for path in _done_files(self.folder):
+            own = np.fromfile(path, np.uint8, done.size + 1)
+            right = own.size == done.size and own.max() <= 1
+            check(right, f"{path} is damaged, it is not of {done.size} pieces: {AGAIN}")
+            done |= own
+        parts = np.split(done, np.cumsum(self.pieces)[:-1])
+        return [set(np.flatnonzero(part).tolist()) for part in parts]
 
-    def add(self, place: int, piece: int) -> None:
+    def open(self) -> None:
+        """Makes the file of what this process finishes."""
+        if not self._own.exists():
+            _write_bytes(self._own, bytes(sum(self.pieces)))
+
+    def add(self, step: int, piece: int) -> None:
         """Notes a piece whose data are durable."""
-        with open(self._own, "ab") as file:
-            file.write(json.dumps([place, piece]).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-
-    def mend(self) -> None:
-        """Drops what was cut short of this process's last line, and makes the name of its file durable."""
-        own = self._own
-        own.touch()
-        os.truncate(own, own.read_bytes().rfind(b"\n") + 1)
-        synced(self.folder)
+        with opened(self._own, os.O_WRONLY) as file:
+            os.pwrite(file, b"\1", sum(self.pieces[:step]) + piece)
+            os.fsync(file)
 
     def move(self, store: Path) -> None:
         """Notes which store is about to become the result."""
@@ -92,8 +98,7 @@ class Journal:
     def moved(self, target: Path) -> bool:
         """Whether the result has its name already: the run was ended after that."""
         path = self.folder / MOVING
-        node = parsed(path, text_of(path)) if path.is_file() else None
-        return type(node) is int and target.exists() and target.stat().st_ino == node
+        return path.is_file() and target.exists() and target.stat().st_ino == _json_of(path)
 
     def used_bytes(self) -> int:
         """What it takes of the disk."""
@@ -101,18 +106,17 @@ class Journal:
 
     @property
     def _own(self) -> Path:
-        return self.folder / f"done-{self.process}.jsonl"
+        return self.folder / f"done-{self.process}"
 
-    def _entry(self, path: Path, line: str) -> tuple[int, int]:
-        entry = parsed(path, line)
-        right = isinstance(entry, list) and len(entry) == 2 and all(type(number) is int for number in entry)
-        right = right and 0 <= entry[0] < len(self.pieces) and 0 <= entry[1] < self.pieces[entry[0]]
-        check(right, f"{path} has a line {line[:40]!r} that names no piece of this run: {ANEW}")
-        return entry[0], entry[1]
+
+def working_folder(target: Path) -> Path:
+    """Where the passes to an output keep what they need."""
+    final = target.resolve()
+    return final.with_name(f".{final.name}.passes")
 
 
 def recorded_budgets(target: str | Path) -> dict[str, int | None] | None:
-    """The `budget` and `device_budget` of the run to an output that was not finished, as `passes` takes them.
+    """The `budget` and `device_budget` of an unfinished run to an output, as `passes` takes them; None without one.
 
     Raises:
         ValueError: the journal is damaged.
@@ -120,11 +124,10 @@ def recorded_budgets(target: str | Path) -> dict[str, int | None] | None:
     path = working_folder(Path(target)) / RUN
     if not path.is_file():
         return None
-    run = _run_of(path)
-    budget, device = (run.get(name) for name in BUDGETS)
+    budget, device = map(_run_of(path).get, BUDGETS)
     right = type(budget) is int and budget > 0 and (device is None or (type(device) is int and device > 0))
-    check(right, f"{path} is damaged, it has no budget: {ANEW}")
-    return dict(zip(BUDGETS, (budget, device), strict=True))
+    check(right, f"{path} is damaged, it has no budget: {AGAIN}")
+    return {"budget": budget, "device_budget": device}
 
 
 def left_of(made: Passes, target: str | Path) -> Left:
@@ -146,29 +149,22 @@ def left_of(made: Passes, target: str | Path) -> Left:
 
 
 def described(made: Passes, source: Sliceable) -> dict[str, Any]:
-    """A run as plain values: its passes, the source with what shows that it changed, the versions, and the budget."""
-    versions = {name: _version(name) for name in PACKAGES}
-    budgets = dict(zip(BUDGETS, (made.budget, made.device_budget), strict=True))
-    about = described_source(source)
-    run = {"format": FORMAT, **budgets, "transform": made.identity(), "source": about, "versions": versions}
+    """A run as plain values by name: its passes, the source with what shows that it changed, versions, budgets."""
+    parts = {"transform": made.identity(), "source": described_source(source), "versions": versions_of(PACKAGES)}
+    run = {"budget": made.budget, "device_budget": made.device_budget, **_flat(parts)}
     return json.loads(json.dumps(run))  # as it will be read back
 
 
 def described_source(source: Sliceable) -> dict[str, Any]:
     """A source as plain values, other ones where any of its files is another or was written to."""
     path = getattr(source, "path", None)
-    files = [] if path is None else sorted(files_in(Path(path)))
-    parts = [file.stat() for file in files]
-    names = [str(file.relative_to(path or "")) for file in files]
-    each = [(name, part.st_size, part.st_mtime_ns) for name, part in zip(names, parts, strict=True)]
+    files = [] if path is None else [(str(file), file.stat()) for file in sorted(files_in(Path(path)))]
+    each = [(name, found.st_size, found.st_mtime_ns) for name, found in files]
     return {
         "path": None if path is None else str(Path(path).resolve()),
-        "bytes": sum(part.st_size for part in parts),
-        "modified": max((part.st_mtime_ns for part in parts), default=0),
+        "modified": max((found.st_mtime_ns for _, found in files), default=0),
         "dataset": getattr(source, "name", ""),
         "files": hashlib.sha256(json.dumps(each).encode()).hexdigest(),
-        "shape": list(source.shape),
-        "dtype": np.dtype(source.dtype).name,
     }
 
 
@@ -179,9 +175,12 @@ def begin_journal(folder: Path, run: dict[str, Any], *, resume: bool, overwrite:
         FileExistsError: a run was not finished, and neither `resume` nor `overwrite` is given.
         ValueError: it was another run, or its journal is damaged.
     """
-    begun = (folder / RUN).is_file() and any(path.stat().st_size > 0 for path in folder.glob("done-*.jsonl"))
-    lost = f"{folder} holds a run that was not finished: go on with --resume, or {ANEW}"
-    check(not begun or resume or overwrite, lost, FileExistsError)
+    begun = (folder / RUN).is_file() and any(path.read_bytes().strip(b"\0") for path in _done_files(folder))
+    check(
+        not begun or resume or overwrite,
+        f"{folder} holds an unfinished run: resume=True continues it, {AGAIN}",
+        FileExistsError,
+    )
     if begun and resume:
         check_same(folder / RUN, run)
         return
@@ -196,38 +195,97 @@ def check_same(path: Path, run: dict[str, Any]) -> None:
 
     Budgets may differ: what they led to must be the same.
     """
-    free = dict.fromkeys(BUDGETS)
-    where = _difference({**_run_of(path), **free}, {**run, **free})
-    if where is not None:
-        what, had, has = where
-        both = f"{what} {str(had)[:100]}, this one has {str(has)[:100]}"
-        raise ValueError(f"the run that was not finished has {both}: give the same, or {ANEW}")
+    old = _run_of(path)
+    for name in (name for name in {**run, **old} if name not in BUDGETS):
+        had, has = old.get(name), run.get(name)
+        both = f"{name} {str(had)[:100]}, this one has {str(has)[:100]}"
+        check(had == has, f"the unfinished run has {both}: give the same, or {AGAIN}")
 
 
-def _version(package: str) -> str:
+@contextlib.contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Makes a working folder where there is none, and holds it against other programs, where the system has locks.
+
+    Raises:
+        ValueError: it is a link, or holds what no run puts there.
+        FileExistsError: another program holds it.
+    """
+    other = f"{folder} is not the working folder of a run: move it away"
+    check(not folder.is_symlink() and (folder.is_dir() or not folder.exists()), other)
+    folder.mkdir(exist_ok=True)
+    for entry in folder.iterdir():
+        check(NAMES.fullmatch(entry.name) is not None and not entry.is_symlink(), f"{other}, it has {entry.name}")
+    with opened(folder, os.O_RDONLY) as file:
+        _lock(file, folder)
+        yield
+
+
+def _lock(file: int, folder: Path) -> None:
+    import fcntl
+
     try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "absent"
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise FileExistsError(f"another program works in {folder}: wait for it, or end it") from error
+    except OSError:
+        pass  # a file system without locks
+
+
+def write(path: Path, value: Any) -> None:
+    """Writes a small JSON file, whole or not at all."""
+    _write_bytes(path, json.dumps(value).encode())
+
+
+def _write_bytes(path: Path, data: bytes) -> None:
+    new = path.with_name(f"{path.name}.new")
+    new.write_bytes(data)
+    synced(new)
+    os.replace(new, path)
+    synced(path.parent)
+
+
+def clear(path: Path) -> None:
+    """Removes a file or folder, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def files_in(path: Path) -> Iterator[Path]:
+    """A file itself, or all files in a folder."""
+    if not path.is_dir():
+        yield path
+    for folder, _, names in os.walk(path):
+        yield from (Path(folder) / name for name in names)
+
+
+def _done_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("done-*[0-9]"))
 
 
 def _run_of(path: Path) -> dict[str, Any]:
-    run = parsed(path, text_of(path))
-    check(_is_dict(run), f"{path} is damaged, it describes no run: {ANEW}")
+    run = _json_of(path)
+    check(isinstance(run, dict), f"{path} is damaged, it describes no run: {AGAIN}")
     return run
 
 
-def _is_dict(value: Any) -> bool:
-    return isinstance(value, dict)
+def _json_of(path: Path) -> Any:
+    """A JSON value that was read from a file.
+
+    Raises:
+        ValueError: it is none, or larger than any of a run.
+    """
+    try:
+        check(path.stat().st_size <= MOST_BYTES, "too large")
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: {AGAIN}") from error
 
 
-def _difference(old: Any, new: Any, name: str = "") -> tuple[str, Any, Any] | None:
-    """The first value that is not the same: what it is called, and both."""
-    if _is_dict(old) and _is_dict(new):
-        pairs: Sequence[tuple[str, Any, Any]] = [(key, old.get(key), new.get(key)) for key in {**new, **old}]
-    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new) and _is_dict((new or [None])[0]):
-        pairs = [(str(j), *both) for j, both in enumerate(zip(old, new, strict=True))]
-    else:
-        return None if old == new else (name, old, new)
-    found = (_difference(a, b, f"{name} {key}".strip()) for key, a, b in pairs)
-    return next((one for one in found if one is not None), None)
+def _flat(value: Any, name: str = "") -> dict[str, Any]:
+    """Values by the names that lead to them."""
+    if not isinstance(value, dict):
+        return {name: value}
+    parts = (_flat(part, f"{name} {key}".strip()) for key, part in value.items())
+    return {key: part for each in parts for key, part in each.items()}

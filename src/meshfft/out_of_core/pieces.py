@@ -191,10 +191,10 @@ class Passes:
             "scale": self.transform.scale,
             "precision": self.steps[-1].plans[0].dots[0].tier,
             "mesh": axis_sizes(self.steps[-1].plans[0].mesh),
-            "passes": [
-                {"pieces of": list(step.before.block), "steps": [plan.name for plan in step.plans]}
-                for step in self.steps
-            ],
+            "pass": {
+                str(number): {"pieces of": list(step.before.block), "steps": [plan.name for plan in step.plans]}
+                for number, step in enumerate(self.steps, 1)
+            },
             "types": [self.dtype.name, *(step.out_dtype.name for step in self.steps)],
         }
 
@@ -223,7 +223,7 @@ class Passes:
         sums = [quantity(n, "B") for n in (self.read_bytes, self.written_bytes, max(self.disk_bytes))]
         table = ruled([HEADS, *map(self._row, range(len(self.steps))), ("in all", "", "", "", *sums)])
         extra = quantity(self.extra_bytes, "B") if self.extra_bytes else "nothing"
-        tail = f"{extra} on the disk besides the output; when ended, --resume goes on from there"
+        tail = f"{extra} on the disk besides the output; an interrupted run can be resumed"
         return "\n".join(textwrap.fill(line, WIDTH) for line in head) + f"\n\n{table}\n{textwrap.fill(tail, WIDTH)}"
 
     def __repr__(self) -> str:

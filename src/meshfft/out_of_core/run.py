@@ -3,7 +3,7 @@
     for each pass, for each of its pieces:   read, transform on the devices, write, flush, note in the journal
 
 Invariant: the output gets its name when all of it is on the disk; until then what is done lies beside it, in a working
-folder, and a run that was ended goes on from the last piece that its journal has. Where several processes run, each
+folder, and a run that was ended is resumed after the last piece that its journal has. Where several processes run, each
 takes every so many-th piece on its own devices, and they meet between passes.
 """
 
@@ -36,12 +36,11 @@ from ..layout.padded_array import padded
 from ..layout.storage import Sliceable
 from ..plans.plan import Plan
 from .budget import given_dtype, transfer_bytes
-from .journal import Journal, begin_journal, described, described_source
+from .journal import AGAIN, BETWEEN, Journal, begin_journal, clear, described, described_source, held, working_folder
 from .pieces import Pass, Passes, Piece
 from .scratch import Blocks, blocks_of
 from .transfer import read_piece, read_plain
 from .transfer import write_piece as fill
-from .work_folder import ANEW, BETWEEN, clear, held, working_folder
 
 Begin = Callable[[str], None]
 
@@ -64,7 +63,7 @@ def run_passes(
         source: the array: a `Source` of `open_array`, or anything with a shape, a dtype and slices.
         target: the file to write; its suffix, .npy or .zarr, chooses the format.
         overwrite: whether a file already there may be replaced, and a run that was not finished forgotten.
-        resume: go on with such a run, if there is one.
+        resume: whether such a run is resumed, if there is one.
         record: what is kept beside a Zarr array.
         report, begin: are told of bytes, as they have been read and written; and of "compile", when all programs are
             made, and of each pass as it begins.
@@ -112,7 +111,7 @@ class _Run:
     def passes(self) -> None:
         """What is missing of each pass; a store is removed once all that was made of it is there."""
         done = together(self.journal.finished)
-        together(self.journal.mend)
+        together(self.journal.open)
         self.begin("compile")
         together(self._compile)
         for place, step in enumerate(self.steps):
@@ -132,8 +131,9 @@ class _Run:
 
     def _check_source(self) -> None:
         """Refuses a source of which some files were written to while others were read."""
-        begun, now = self.run["source"], described_source(self.source)
-        check(begun == now, f"{begun['path']} was written to while it was read: {ANEW} when nothing writes to it")
+        now = described_source(self.source)
+        same = all(self.run[f"source {name}"] == value for name, value in now.items())
+        check(same, f"{now['path']} was written to while it was read: {AGAIN} when nothing writes to it")
 
     def _compile(self) -> None:
         """All programs, before any piece is in memory."""
@@ -166,7 +166,7 @@ class _Run:
     def _check_begun(self, place: int) -> None:
         """Refuses a store that is gone or cut short, and that the journal has pieces of."""
         path = self._store(place)
-        check(path.exists(), f"{path} is gone, and the journal has pieces of it: {ANEW}")
+        check(path.exists(), f"{path} is gone, and the journal has pieces of it: {AGAIN}")
         if place < len(self.steps) - 1:
             self._between(place).check_whole()
         else:
@@ -194,7 +194,7 @@ class _Run:
         if place == 0:
             return self.source
         found = self._between(place - 1)
-        check(found.path.exists(), f"{found.path} is gone, and what was to be made of it is not finished: {ANEW}")
+        check(found.path.exists(), f"{found.path} is gone, and what was to be made of it is not finished: {AGAIN}")
         return found
 
     def _transformed(self, step: Pass, piece: Piece, array: Sliceable | Blocks) -> Array | np.ndarray:
@@ -270,7 +270,7 @@ def _finish(journal: Journal, last: int, target: Path, overwrite: bool) -> None:
     """Gives the result its name, and removes the working folder."""
     store = journal.store(last, target.suffix)
     if not journal.moved(target):
-        check(store.exists(), f"{store} is gone, and the journal has pieces of it: {ANEW}")
+        check(store.exists(), f"{store} is gone, and the journal has pieces of it: {AGAIN}")
         _check_files(open_store(store, target.suffix))
         journal.move(store)
         put(store, target, overwrite)
@@ -282,4 +282,4 @@ def _check_files(store: Store) -> None:
     if isinstance(store, ZarrStore):
         needed = sum(1 for _ in store.boxes(tuple(slice(0, n) for n in store.shape), 1))
         have = sum(entry.name.startswith("c.") for entry in os.scandir(store.path))
-        check(have >= needed, f"{store.path} has {have} chunks of {needed}, the others are gone: {ANEW}", OSError)
+        check(have >= needed, f"{store.path} has {have} chunks of {needed}, the others are gone: {AGAIN}", OSError)
