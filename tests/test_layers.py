@@ -26,7 +26,7 @@ functions: calls frequencies kdft separable shard shifts / cosine numpy_fft real
 spectral: fields modes wavenumbers / convolution derivatives multiplier / power
 inspect: schedule / hlo / aot replay
 formats: grid hdf5_filters record / source labels / conventions numpy_nifti zarr_metadata / netcdf zarr / hdf5
-files: dataset identity picture processes / stores reading / writing
+files: identity picture processes / stores reading / writing
 out_of_core: partition scratch / budget / pieces transfer / journal passes / run
 profile: kinds slices / trace / breakdown running / modelled perfetto rows words / figure
 cli: describe devices flags memory parse resident say / guard request show / cluster info plan progress /

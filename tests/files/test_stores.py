@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import cases
 
-from meshfft.files import stores
+import meshfft as mf
+from meshfft.files import record_of, stores
 from meshfft.files.stores import KINDS, create_store, open_store
 from meshfft.formats.grid import Grid, grid_of, pieces
 from meshfft.layout.layout import from_spec
@@ -59,11 +60,11 @@ def test_blocks_land_in_their_places(
 
 def test_the_format_that_others_read(tmp_path: Path) -> None:
     """Catches a compressed store, one without checksums, dimension names or the record, and a shard without chunks."""
-    told = {"dimensions": [{"name": "X"}, {"name": "Y"}], "more": [1]}
-    create_store(tmp_path / "a", (8, 6), "c8", Grid((2, 3), (4, 6)), told, kind=".zarr")
+    record = record_of(mf.plan((8, 6)))
+    create_store(tmp_path / "a", (8, 6), "c8", Grid((2, 3), (4, 6)), record, kind=".zarr")
     array = zarr.open_array(tmp_path / "a", mode="r")
     assert (array.chunks, array.shards, array.dtype) == ((2, 3), (4, 6), np.complex64)
-    assert array.metadata.dimension_names == ("X", "Y") and array.attrs["meshfft"] == told
+    assert array.metadata.dimension_names == ("X", "Y") and array.attrs["meshfft"] == record.to_dict()
     (shards,) = array.metadata.codecs
     assert [type(codec).__name__ for codec in shards.codecs] == ["BytesCodec", "Crc32cCodec"]
     assert [type(codec).__name__ for codec in shards.index_codecs] == ["BytesCodec", "Crc32cCodec"]

@@ -2,12 +2,15 @@
 
 A .npy file is written with positional writes, not through a map: processes on a network file system would lose each
 other's pages, and pages of a map count as memory of the process. A Zarr array is written whole files at a time, each
-with a checksum. Invariant: beyond the block it is given a write buffers at most 128 MiB, or one shard.
+with a checksum; where it has coordinates, it is made in a group with them, that xarray opens as a dataset. Invariant:
+beyond the block it is given a write buffers at most 128 MiB, or one shard.
 """
 
 import dataclasses
+import json
 import math
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,14 +21,15 @@ from ..atomic import opened, synced
 from ..errors import check
 from ..extras import need
 from ..formats.grid import PIECE_BYTES, Box, Grid, pieces, within
-from ..formats.labels import Labels
+from ..formats.labels import Coordinate, Labels
 from ..formats.numpy_nifti import Numbers
+from ..formats.record import Record
 from ..formats.zarr import check_name, context, system_words
-from ..formats.zarr_metadata import KEY
-from .dataset import BYTES, array_in, attributes_of, begin_dataset, end_dataset
+from ..formats.zarr_metadata import KEY, plain_files
 
 KINDS = (".npy", ".zarr")
 IN_FLIGHT = 2
+BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 CRC32C = {"name": "crc32c"}
 
 
@@ -52,10 +56,9 @@ def create_store(
     shape: Sequence[int],
     dtype: Any,
     grid: Grid,
-    record: dict[str, Any] | None = None,
+    record: Record | None = None,
     *,
     kind: str,
-    labels: Labels | None = None,
 ) -> Store:
     """Makes a .npy file of its full size, or an empty Zarr array, alone or in a group, where nothing is yet.
 
@@ -63,9 +66,9 @@ def create_store(
         path: where; its name may have any suffix, as that of a temporary.
         shape, dtype: of the array.
         grid: the chunks and files of a Zarr array.
-        record: what is kept beside a Zarr array, under the attribute "meshfft"; a .npy file has no place for it.
+        record: what is kept beside a Zarr array, under the attribute "meshfft", and its labels: one with a name is made
+            in a group of its coordinates. A .npy file has no place for either.
         kind: ".npy" or ".zarr".
-        labels: dimension names and attributes of a Zarr array; one with a name is made in a group of its coordinates.
 
     Raises:
         OSError: it cannot be made there, or the disk is full.
@@ -74,12 +77,17 @@ def create_store(
     size, number = tuple(shape), np.dtype(dtype).newbyteorder("=")
     if kind == ".npy":
         return _create_npy(path, size, number)
-    grouped = labels is not None and bool(labels.name)
-    inner = begin_dataset(path, labels) if labels is not None and grouped else path
-    store = ZarrStore(inner, _zarr(inner, metadata=_metadata(size, number, grid, record, labels), create=True))
-    if labels is not None and grouped:
-        end_dataset(path, labels)
-        synced(path.parent)
+    attributes: dict[str, Any] = {KEY: {} if record is None else record.to_dict()}
+    names = () if record is None else tuple(dimension.name for dimension in record.dimensions)
+    labels: Labels | None = None if record is None else record.labels
+    if labels is None:
+        return _create_zarr(path, size, number, grid, attributes, names)
+    attributes = {**_attributes_of(labels), **attributes}
+    if not labels.name:
+        return _create_zarr(path, size, number, grid, attributes, names)
+    path.mkdir()
+    store = _create_zarr(path / labels.name, size, number, grid, attributes, names)
+    _describe(path, labels)
     return store
 
 
@@ -91,8 +99,9 @@ def open_store(path: Path, kind: str) -> Store:
     """
     check(kind in KINDS, f"kind {kind!r} cannot be written: use {' or '.join(KINDS)}")
     if kind == ".zarr":
-        inner = array_in(path)
-        return ZarrStore(inner, _zarr(inner))
+        found = json.loads((path / "zarr.json").read_bytes())
+        inner = path if found["node_type"] == "array" else path / found["attributes"][KEY]
+        return ZarrStore(inner, _opened(inner, open=True))
     with open(path, "rb+") as file:
         np.lib.format.read_magic(file)
         shape, _, dtype = np.lib.format.read_array_header_1_0(file)
@@ -165,7 +174,7 @@ class ZarrStore:
 
     @property
     def _file(self) -> tuple[int, ...]:
-        return tuple(self.handle.chunk_layout.write_chunk.shape)
+        return tuple(self.handle.chunk_layout.write_chunk.shape or ())  # None for a single value
 
     def flush(self) -> None:
         """Every file is on the disk when its write ends, and all are in one folder: this makes their names last."""
@@ -178,7 +187,7 @@ def _ended(write: Any) -> None:
         write.result()
 
 
-def _zarr(path: Path, **options: Any) -> Any:
+def _opened(path: Path, metadata: dict[str, Any] | None = None, **how: bool) -> Any:
     check_name(path)
     tensorstore = need("tensorstore", "writing Zarr")
     spec = {
@@ -187,31 +196,72 @@ def _zarr(path: Path, **options: Any) -> Any:
         "store_data_equal_to_fill_value": True,  # so that a chunk that is not there is one that was lost
         "context": context(),
     }
-    if "metadata" in options:
-        spec["metadata"] = options["metadata"]
     with system_words():
-        return tensorstore.open(spec, create=options.get("create", False), open=not options.get("create")).result()
+        return tensorstore.open({**spec, **({"metadata": metadata} if metadata else {})}, **how).result()
 
 
-def _metadata(
-    shape: tuple[int, ...], dtype: np.dtype[Any], grid: Grid, record: dict[str, Any] | None, labels: Labels | None
-) -> dict[str, Any]:
-    """A Zarr v3 array."""
-    # uncompressed: a spectrum is noise to a compressor, which would take longer than the transform
+def _create_zarr(
+    path: Path,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    grid: Grid,
+    attributes: dict[str, Any],
+    names: Sequence[str],
+) -> ZarrStore:
+    """An array of format 3, uncompressed: to a compressor a spectrum is noise that takes longer than the transform."""
     codecs: list[dict[str, Any]] = [BYTES, CRC32C] if dtype.itemsize > 1 else [{"name": "bytes"}, CRC32C]
     if grid.shard is not None:
         inner = {"chunk_shape": list(grid.chunk), "codecs": codecs, "index_codecs": [BYTES, CRC32C]}
         codecs = [{"name": "sharding_indexed", "configuration": inner}]
-    names = [str(part["name"]) for part in (record or {}).get("dimensions", [])]
-    return {
+    metadata = {
         "shape": list(shape),
         "data_type": dtype.name,
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},  # all files in one folder
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(grid.file)}},
         "codecs": codecs,
-        "attributes": {**(attributes_of(labels) if labels is not None else {}), KEY: record or {}},
-        **({"dimension_names": names} if len(names) == len(shape) else {}),
+        "attributes": attributes,
+        **({"dimension_names": list(names)} if len(names) == len(shape) else {}),
     }
+    return ZarrStore(path, _opened(path, metadata, create=True))
+
+
+def _describe(path: Path, labels: Labels) -> None:
+    """Writes the coordinates of an array into its group, and the description of the whole."""
+    for one in labels.coordinates:
+        if one.folder is not None:
+            _copy(one.folder, path / one.name)
+        elif one.values is not None:
+            _write(path / one.name, one, one.values)
+    known = {entry.parent.name: json.loads(entry.read_bytes()) for entry in sorted(path.glob("*/zarr.json"))}
+    inline = {"kind": "inline", "must_understand": False, "metadata": known}
+    document = {"zarr_format": 3, "node_type": "group", "attributes": {**labels.about, KEY: labels.name}}
+    (path / "zarr.json").write_text(json.dumps({**document, "consolidated_metadata": inline}))
+    for file in (path / "zarr.json", path, path.parent):
+        synced(file)
+
+
+def _attributes_of(labels: Labels) -> dict[str, Any]:
+    """The attributes of the array: its own, and the names of coordinates that are none of its dimensions."""
+    more = [one.name for one in labels.coordinates if one.dims != (one.name,)]
+    return {**labels.attributes, **({"coordinates": " ".join(more)} if more else {})}
+
+
+def _write(path: Path, one: Coordinate, values: np.ndarray) -> None:
+    """Writes a coordinate as an array of one file."""
+    store = _create_zarr(
+        path, values.shape, values.dtype.newbyteorder("="), Grid(values.shape), dict(one.attributes), one.dims
+    )
+    store.write(tuple(slice(0, n) for n in values.shape), values)
+    store.flush()
+
+
+def _copy(source: Path, path: Path) -> None:
+    """Copies an array file by file, whatever it holds."""
+    for file in plain_files(source):
+        target = path / file.relative_to(source)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, target)
+        synced(target)
 
 
 def _create_npy(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NpyStore:

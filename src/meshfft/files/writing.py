@@ -164,9 +164,8 @@ class _Output(NamedTuple):
         check_output(self.path, self.overwrite, math.prod(self.layout.shape) * self.array.dtype.itemsize)
 
     def create(self, temporary: Path) -> Store:
-        told, labels = (None, None) if self.record is None else (self.record.to_dict(), self.record.labels)
-        form: Any = {"kind": self.path.suffix, "labels": labels}
-        return create_store(temporary, self.layout.shape, self.array.dtype, self.grid, told, **form)
+        kind = self.path.suffix
+        return create_store(temporary, self.layout.shape, self.array.dtype, self.grid, self.record, kind=kind)
 
     def fill(self, store: Store) -> None:
         fill(store, self.array, self.layout, report=self.report)

@@ -160,8 +160,7 @@ class _Run:
             self._between(place).create()
             return
         grid = grid_of_pieces(step.after, step.out_dtype.itemsize, self.most)
-        told, labels = (None, None) if self.record is None else (self.record.to_dict(), self.record.labels)
-        create_store(path, step.after.shape, step.out_dtype, grid, told, kind=self.kind, labels=labels)
+        create_store(path, step.after.shape, step.out_dtype, grid, self.record, kind=self.kind)
 
     def _check_begun(self, place: int) -> None:
         """Refuses a store that is gone or cut short, and that the journal has pieces of."""
