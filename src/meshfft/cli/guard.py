@@ -52,7 +52,7 @@ def describe(error: Exception) -> str:
     """One line for an error."""
     if isinstance(error, MemoryError):
         return f"out of memory ({error}): use more devices or --precision float32"
-    if isinstance(error, FileExistsError) and "overwrite" in str(error):
+    if isinstance(error, FileExistsError) and "overwrite it" in str(error):
         return str(error).replace("overwrite it", "replace it with --overwrite")
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
