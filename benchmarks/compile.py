@@ -47,10 +47,23 @@ def main() -> None:
 
 
 def _seconds(function: str, x: Array) -> float:
-    call = {"navier-stokes": _navier_stokes, "ikdftn": _inverse}.get(function) or getattr(mf, function)
+    own = {"navier-stokes": _navier_stokes, "ikdftn": _inverse, "by-hand": _by_hand}
+    call = own.get(function) or getattr(mf, function)
     start = time.process_time()
     jax.block_until_ready(call(x))
     return time.process_time() - start
+
+
+def _by_hand(x: Array) -> Array:
+    """A slab's transform as people write it: two packed all_to_alls; on other meshes the same over all axes as one."""
+    mesh = x.sharding.mesh
+    names = PartitionSpec(mesh.axis_names)
+
+    def transform(block: Array) -> Array:
+        block = jax.lax.all_to_all(jnp.fft.fft2(block), mesh.axis_names, 1, 0, tiled=True)
+        return jax.lax.all_to_all(jnp.fft.fft(block, axis=0), mesh.axis_names, 0, 1, tiled=True)
+
+    return jax.jit(jax.shard_map(transform, mesh=mesh, in_specs=names, out_specs=names))(x)
 
 
 def _inverse(x: Array) -> Array:
