@@ -42,6 +42,8 @@ def main() -> None:
     jax.block_until_ready(mf.fft(jnp.ones(8)))
     for function in given.functions.split(","):
         for name, x in arrays(given.shape, "float32" if function in REAL else "complex64"):
+            if function == "by-hand" and name != "slab":
+                continue
             first, second = (_seconds(function, x) for _ in range(2))
             print(f"{function:10} {name:8} {first:6.2f} {second:6.2f} {first - second:6.2f}", flush=True)
 
@@ -55,9 +57,8 @@ def _seconds(function: str, x: Array) -> float:
 
 
 def _by_hand(x: Array) -> Array:
-    """A slab's transform as people write it: two packed all_to_alls; on other meshes the same over all axes as one."""
-    mesh = x.sharding.mesh
-    names = PartitionSpec(mesh.axis_names)
+    """A slab's transform as people write it: two packed all_to_alls."""
+    mesh, names = x.sharding.mesh, x.sharding.spec
 
     def transform(block: Array) -> Array:
         block = jax.lax.all_to_all(jnp.fft.fft2(block), mesh.axis_names, 1, 0, tiled=True)
