@@ -184,7 +184,7 @@ def test_tampered_records_are_refused(field: str, value: Any) -> None:
     mesh = jax.make_mesh((2,), ("x",), devices=jax.devices()[:2])
     plain = record_of(mf.plan((6, 5), mesh=mesh)).to_dict()
     Record.from_dict(copy.deepcopy(plain), "a.zarr")
-    with pytest.raises(ValueError, match=r"^a\.zarr has a record .*: .*transform anew") as caught:
+    with pytest.raises(ValueError, match=r"^a\.zarr has a record .*: .*transform it again") as caught:
         Record.from_dict({**plain, field: value}, "a.zarr")
     assert len(str(caught.value)) < 300 and "\n" not in str(caught.value) and "\x1b" not in str(caught.value)
 

@@ -42,7 +42,7 @@ class Store(Protocol):
     def dtype(self) -> np.dtype[Any]: ...
 
     def boxes(self, at: Box, most: int) -> Iterator[Box]:
-        """The parts of a box to be written at a time: of whole files, and of at most so many bytes or one file."""
+        """The parts of a box to be written at a time: of whole files, and of at most `most` bytes or one file."""
 
     def write(self, at: Box, block: np.ndarray) -> None:
         """Puts a block in its place; it may be changed once this returns."""
@@ -113,7 +113,7 @@ def open_store(path: Path, kind: str) -> Store:
 def check_size(path: Path, nbytes: int) -> None:
     """Raises OSError where a file was cut short: what is written behind its end would leave zeros before."""
     have = path.stat().st_size
-    check(have >= nbytes, f"{path} was cut short, it has {have} bytes of {nbytes}: make it anew", OSError)
+    check(have >= nbytes, f"{path} was cut short, it has {have} bytes of {nbytes}: make it again", OSError)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,7 +170,7 @@ class ZarrStore:
                 _ended(started.pop(0))
         finally:
             for write in started:
-                write.exception()  # one that is still under way would make anew the folder that is now removed
+                write.exception()  # one that is still under way would make the folder again that is now removed
 
     @property
     def _file(self) -> tuple[int, ...]:

@@ -50,7 +50,7 @@ def write_array(
         array: a jax.Array, or a PaddedArray, whose padding is left out.
         overwrite: whether a file already there may be replaced.
         record: where the array came from (`record_of(plan)`), kept beside it in a .zarr store.
-        report: is told of bytes, as this process has written them.
+        report: called with the bytes that this process has written.
 
     Raises:
         ValueError: the suffix is unknown, the array is of a type that files have not, the record is of another one, or
@@ -211,7 +211,7 @@ def fill(
 ) -> None:
     """Puts the logical part of every shard in its place, once where several devices hold the same, and on the disk.
 
-    The array is the whole, or a part of it that begins at `corner`; `report` is told of bytes.
+    The array is the whole, or a part of it that begins at `corner`; `report` is called with bytes.
     """
     starts = [layout.starts(dim) + (corner[dim] if corner else 0) for dim in range(layout.ndim)]
     counts = [layout.counts(dim) for dim in range(layout.ndim)]

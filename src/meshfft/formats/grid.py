@@ -18,7 +18,7 @@ from ..layout.layout import Layout
 CHUNK_BYTES = 8 * 2**20  # larger ones wait for one core to sum and copy them, smaller ones for the file system
 SHARD_BYTES = 256 * 2**20
 LEAST_BYTES = 64 * 2**10  # below, a file costs more to open than to read
-MANY_TINY = 1024  # so many are too many, if they are that small
+MANY_TINY = 1024  # more are too many, if they are that small
 MANY_FILES = 8192
 PIECE_BYTES = 32 * 2**20  # of what is read or written at once; for each of them as much again is on its way
 
@@ -92,7 +92,7 @@ def grid_of_pieces(layout: Layout, itemsize: int, most: int) -> Grid:
 
 
 def pieces(box: Box, file: Sequence[int], itemsize: int, most: int, *, fortran: bool = False) -> Iterator[Box]:
-    """Parts of a box, of whole files where these are inside it: of at most so many bytes, or one file.
+    """Parts of a box, of whole files where these are inside it: of at most `most` bytes, or one file.
 
     They are cut along the first dimension before others, the last if `fortran`, so that each is of long runs.
     """
@@ -137,7 +137,7 @@ def _part(sides: Sequence[Side], unit: int, most: int) -> tuple[int, ...]:
 
 
 def _fit(sides: Sequence[Side], unit: int, most: int, order: Iterable[int]) -> tuple[int, ...]:
-    """The box with its sides divided, one after the other, until it has at most so many bytes."""
+    """The box with its sides divided, one after the other, until it has at most `most` bytes."""
     part = [side.size for side in sides]
     for dim in order:
         rest = unit * math.prod(part) // part[dim]
@@ -146,7 +146,7 @@ def _fit(sides: Sequence[Side], unit: int, most: int, order: Iterable[int]) -> t
 
 
 def _divided(side: Side, most: int) -> int:
-    """The largest even part of at most so many."""
+    """The largest even part of at most `most` positions."""
     if not side.exact or side.size <= most:
         return -(-side.size // -(-side.size // most))
     small = [d for d in range(1, math.isqrt(side.size) + 1) if side.size % d == 0]
@@ -158,5 +158,5 @@ def _count(shape: Sequence[int], chunk: Sequence[int]) -> int:
 
 
 def _tiny(shape: Sequence[int], grid: Grid, itemsize: int) -> bool:
-    """Whether there are many chunks that are too small to be worth a place of their own."""
+    """Whether there are many chunks that are too small to be worth a file of their own."""
     return itemsize * math.prod(grid.chunk) < LEAST_BYTES and _count(shape, grid.chunk) > MANY_TINY

@@ -100,11 +100,7 @@ def _listed(h5py: Any, path: Path, root: Any) -> tuple[list[str], list[str]]:
         group, before = groups.pop()
         for name, kind in _links(group, MOST_OBJECTS + 1 - count):
             count, whole = count + 1, before + name.decode("utf-8", "surrogateescape")
-            check(
-                count <= MOST_OBJECTS and len(whole) <= MOST_NAME,
-                f"{many}: name the one that is meant, as {Unnamed.argument}group/name",
-                Unnamed,
-            )
+            check(count <= MOST_OBJECTS and len(whole) <= MOST_NAME, many, Unnamed)
             if kind == h5py.h5l.TYPE_EXTERNAL:
                 links.append(whole)
             about = h5py.h5o.get_info(group, name) if kind == h5py.h5l.TYPE_HARD else None
@@ -119,7 +115,7 @@ def _listed(h5py: Any, path: Path, root: Any) -> tuple[list[str], list[str]]:
 
 
 def _links(group: Any, most: int) -> list[tuple[bytes, int]]:
-    """Names and kinds of the first so many links in a group."""
+    """Names and kinds of the first `most` links in a group."""
     found: list[tuple[bytes, int]] = []
 
     def add(name: bytes, info: Any) -> bool:

@@ -94,7 +94,7 @@ def _ordered(raw: bytes, size: int) -> bytes:
 
 def _summed(raw: bytes) -> bytes:
     """Without Fletcher's sum at its end:  sum of words,  and of these times how many are left,  both mod 65535."""
-    data, told = raw[:-4], int.from_bytes(raw[-4:], "little")
+    data, stored = raw[:-4], int.from_bytes(raw[-4:], "little")
     words = np.frombuffer(data + bytes(len(data) % 2), ">u2").astype(np.uint64)
     first, second = 0, 0
     for start in range(0, len(words), 2**16):  # sums of 2**16 products of 32 bits fit in 64
@@ -102,13 +102,13 @@ def _summed(raw: bytes) -> bytes:
         here = int(part.sum())
         second = (second + len(part) * first + int((part * np.arange(len(part), 0, -1, dtype=np.uint64)).sum())) % 65535
         first = (first + here) % 65535
-    right = len(raw) >= 4 and first == (told & 0xFFFF) % 65535 and second == (told >> 16) % 65535
+    right = len(raw) >= 4 and first == (stored & 0xFFFF) % 65535 and second == (stored >> 16) % 65535
     check(right, "a chunk that does not match its checksum")
     return data
 
 
 def lzf_length(raw: bytes) -> int:
-    """How many bytes LZF unpacks to: runs of 1 to 32 bytes, and copies of 3 to 264, told by one to three bytes each.
+    """How many bytes LZF unpacks to: runs of 1 to 32 bytes, and copies of 3 to 264, each coded in one to three bytes.
 
     From every byte, as if it began one, the next is found, and from there some further on; then the real ones.
     """

@@ -124,10 +124,10 @@ def _indices(record: Record, axis: int, many: int) -> np.ndarray:
 
 def _before(one: Coordinate) -> tuple[float, float, dict[str, Any]] | None:
     """First position, spacing and attributes of the positions that these frequencies come from."""
-    told = one.attributes.get(BEFORE)
-    if not isinstance(told, dict):
+    saved = one.attributes.get(BEFORE)
+    if not isinstance(saved, dict):
         return None
-    first, step, attributes = told.get("first"), told.get("spacing"), told.get("attributes")
+    first, step, attributes = saved.get("first"), saved.get("spacing"), saved.get("attributes")
     numbers = all(isinstance(n, int | float) and math.isfinite(n) for n in (first, step))
     right = numbers and bool(step) and isinstance(attributes, dict)
     return (float(first or 0), float(step or 1), dict(attributes or {})) if right else None

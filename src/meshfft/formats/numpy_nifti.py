@@ -171,7 +171,7 @@ def _scales(header: Any, ndim: int) -> tuple[tuple[str, ...], tuple[float, ...]]
 
 @contextlib.contextmanager
 def _unpacked(path: Path) -> Iterator[Path]:
-    """The file without gzip; slices of that would each be decompressed anew, and none would see its checksum."""
+    """The file without gzip; slices of that would each be decompressed again, and none would see its checksum."""
     if path.suffix.lower() != ".gz":
         yield path
         return

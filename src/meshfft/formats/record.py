@@ -111,11 +111,11 @@ class Record:
         Raises:
             ValueError: it is no record, or one that no plan makes; the text names the file and the field.
         """
-        anew = f"transform anew, or remove the attribute from {where}"
-        check(isinstance(value, dict), f"{where} has a record that is no object: {anew}")
+        again = f"transform it again, or remove the attribute from {where}"
+        check(isinstance(value, dict), f"{where} has a record that is no object: {again}")
         form = value.get("format")
         newer = f"{where} has a record of format {_short(form)}, this version reads {FORMAT}"
-        check(type(form) is int and form == FORMAT, f"{newer}: install the version that made it, or {anew}")
+        check(type(form) is int and form == FORMAT, f"{newer}: install the version that made it, or {again}")
         found: dict[str, Any] = {}
         for field in dataclasses.fields(Record):
             name, given = field.name, value.get(field.name)
@@ -124,9 +124,9 @@ class Record:
             try:
                 found[name] = conformed(field.type, given)
             except (ValueError, OverflowError):
-                raise ValueError(f"{where} has a record whose {name} is {_short(given)}: {anew}") from None
+                raise ValueError(f"{where} has a record whose {name} is {_short(given)}: {again}") from None
         record = Record(**found)
-        check(_possible(record), f"{where} has a record that contradicts itself: {anew}")
+        check(_possible(record), f"{where} has a record that contradicts itself: {again}")
         return record
 
 

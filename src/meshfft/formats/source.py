@@ -25,7 +25,7 @@ ALIGNMENT = 64
 MOST_BYTES = 2**60  # no file system holds an array that is larger
 CHUNK_LIMIT = 2**30  # a chunk is decoded whole
 CHUNK_BEYOND = 2**26  # up to here it may have any size, whatever its array has
-CHUNK_LEAST, MANY_CHUNKS = 2**12, 2**17  # of smaller chunks so many take seconds, however little they hold
+CHUNK_LEAST, MANY_CHUNKS = 2**12, 2**17  # of smaller chunks, more than that take seconds, however little they hold
 
 Read = Callable[[Box, np.ndarray], None]
 
@@ -82,7 +82,7 @@ class Source:
         return found[tuple(0 if one else slice(None) for one in single)]
 
     def into(self, out: np.ndarray, index: Any) -> None:
-        """Reads the positions at `index` into an array of so many dimensions, which needs no memory of that size."""
+        """Reads the positions at `index` into an array of as many dimensions, which needs no memory of that size."""
         box, _ = _box(index, self.shape)
         with readable(self.path):
             for piece in pieces(box, self.chunk, self.dtype.itemsize, PIECE_BYTES, fortran=self.fortran):
@@ -167,7 +167,7 @@ def check_numbers(path: Path, shape: tuple[int, ...] | None, dtype: np.dtype[Any
     check(bool(shape), f"{path} holds no array but a single value: give an array of at least one dimension", Refused)
     sizes = shape or ()
     can = min(sizes) >= 0 and math.prod(sizes) * dtype.itemsize <= MOST_BYTES
-    check(can, f"{path} says that its shape is {sizes}, which no array has: it is damaged, make it anew", Refused)
+    check(can, f"{path} says that its shape is {sizes}, which no array has: it is damaged, make it again", Refused)
     check(0 not in sizes, f"{path} holds an empty array of shape {shape}: give one that has values", Refused)
 
 
@@ -176,18 +176,20 @@ def check_chunk(path: Path, chunk: tuple[int, ...], itemsize: int, shape: tuple[
 
     A chunk may be larger than its array, but not by as much as it likes: it is unpacked whole for the little it holds.
     """
-    nbytes, anew = itemsize * math.prod(chunk), "write it anew with chunks of"
+    nbytes, rewrite = itemsize * math.prod(chunk), "rewrite it with chunks of"
     check(
         min(chunk) > 0 and nbytes <= CHUNK_LIMIT,
-        f"{path} has chunks of shape {chunk}, {nbytes / 1e9:.3g} GB: {anew} at most {CHUNK_LIMIT / 1e9:.2g} GB",
+        f"{path} has chunks of shape {chunk}, {nbytes / 1e9:.3g} GB: {rewrite} at most {CHUNK_LIMIT / 1e9:.2g} GB",
         Refused,
     )
     wide = f"{path} has chunks of shape {chunk}, {nbytes / 1e9:.3g} GB, for an array of shape {shape}"
     fits = nbytes <= max(CHUNK_BEYOND, 8 * itemsize * math.prod(shape))
-    check(fits, f"{wide}: {anew} at most its shape", Refused)
+    check(fits, f"{wide}: {rewrite} at most its shape", Refused)
     many = math.prod(-(-n // c) for n, c in zip(shape, chunk, strict=False))
     tiny = nbytes < CHUNK_LEAST and many > MANY_CHUNKS
-    check(not tiny, f"{path} has {many} chunks of shape {chunk}, {nbytes} bytes: {anew} some 100 kB or more", Refused)
+    check(
+        not tiny, f"{path} has {many} chunks of shape {chunk}, {nbytes} bytes: {rewrite} some 100 kB or more", Refused
+    )
 
 
 def aligned(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
@@ -219,7 +221,7 @@ def readable(path: Path) -> Iterator[None]:
             raise
         reason = " ".join(str(error).split(" [")[0].split())[:300] or type(error).__name__
         raise ValueError(
-            f"{path} cannot be read, it is damaged or cut short ({reason}): make or copy it anew"
+            f"{path} cannot be read, it is damaged or cut short ({reason}): make or copy it again"
         ) from error
 
 
@@ -258,6 +260,6 @@ def _slice(entry: Any, size: int) -> slice:
         start, stop, step = entry.indices(size)
         check(step == 1, f"slice {entry} has a step: read without one", IndexError)
         return slice(start, max(start, stop))
-    place = operator.index(entry)
-    check(-size <= place < size, f"index {place} is out of range: the dimension has {size} positions", IndexError)
-    return slice(place % size, place % size + 1)
+    index = operator.index(entry)
+    check(-size <= index < size, f"index {index} is out of range: the dimension has {size} positions", IndexError)
+    return slice(index % size, index % size + 1)

@@ -113,7 +113,7 @@ class _Array(NamedTuple):
                     self.node.check_inside(file)
                     seen.add(file)
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # zeros, or missed by tensorstore
-                odd = f"{self.node.path} has {chunk.relative_to(self.node.root)}, which is no file: make it anew"
+                odd = f"{self.node.path} has {chunk.relative_to(self.node.root)}, which is no file: make it again"
                 check(stat.S_ISREG(chunk.stat().st_mode), odd, Refused)
 
     def _naming(self) -> tuple[list[str], str]:

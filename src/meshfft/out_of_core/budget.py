@@ -32,7 +32,7 @@ def buffer_bytes(budget: int, chunk_bytes: int = 1) -> int:
 
 
 def least_budget(held: int, chunk_bytes: int) -> int:
-    """The least budget in which a process can hold so many bytes besides its buffers."""
+    """The least budget in which a process can hold `held` bytes besides its buffers."""
     return least(2 * (held + 3 * chunk_bytes) + 16, lambda budget: held + buffer_bytes(budget, chunk_bytes) <= budget)
 
 

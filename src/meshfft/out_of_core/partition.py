@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ..layout.layout import Cut, Layout
 
-AXES = "pqrstuvw"  # names of the axes of a mesh of pieces; so many dimensions can be cut
+AXES = "pqrstuvw"  # names of the axes of a mesh of pieces; no more dimensions can be cut
 Shape = tuple[int, ...]
 
 
 def partitions(items: Shape, many: int) -> Iterator[tuple[Shape, ...]]:
-    """The ways to put items into so many groups, none of them empty."""
+    """The ways to put items into `many` groups, none of them empty."""
     if not items:
         if many == 0:
             yield ()
@@ -42,7 +42,7 @@ def cut(
     """The layout that cuts the fewest dimensions into the fewest parts whose blocks fit.
 
     Several dimensions are cut into about as many parts each, so that a block of one pass and one of the next have much
-    in common: a file between them holds just that. Of the sets of so many dimensions, it cuts the one with the longest
+    in common: a file between them holds just that. Of the sets of as many dimensions, it cuts the one with the longest
     runs in C order.
 
     Args:
@@ -67,7 +67,7 @@ def cut(
 
 
 def runs(layout: Layout) -> int:
-    """In how many places on the disk all blocks of an array lie that is stored in C order."""
+    """The number of runs on the disk of all blocks of an array that is stored in C order."""
     last = max((d for d in range(layout.ndim) if layout.parts[d] > 1), default=None)
     return 1 if last is None else math.prod(layout.shape[:last]) * layout.parts[last]
 
@@ -121,7 +121,7 @@ def _blocks(shape: Shape, dims: Shape, parts: Sequence[int], unit: Shape, strict
 
 
 def _of_blocks(shape: Shape, blocks: dict[int, int]) -> Layout:
-    """The layout of blocks that have at most so many positions of some dimensions."""
+    """The layout of blocks that have at most as many positions of some dimensions as `blocks` gives."""
     counts = {dim: -(-shape[dim] // block) for dim, block in blocks.items() if block < shape[dim]}
     names = dict(zip(counts, AXES, strict=False))
     cuts = {dim: (Cut(names[dim], count, blocks[dim]),) for dim, count in counts.items()}

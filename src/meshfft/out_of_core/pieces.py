@@ -244,16 +244,16 @@ class Passes:
         device = max(step.device_bytes for step in self.steps)
         return f"{words}, {quantity(device, 'B')} of {quantity(self.device_budget, 'B')} a device"
 
-    def _row(self, place: int) -> tuple[str, ...]:
-        step = self.steps[place]
-        done = frozenset(itertools.chain(*(before.dims for before in self.steps[: place + 1])))
+    def _row(self, number: int) -> tuple[str, ...]:
+        step = self.steps[number]
+        done = frozenset(itertools.chain(*(before.dims for before in self.steps[: number + 1])))
         names = "copy" if step.copies else ", ".join(dim_name(dim, step.before.ndim) for dim in step.dims)
-        sizes = (step.piece_bytes, step.read_bytes, step.written_bytes, self.disk_bytes[place])
+        sizes = (step.piece_bytes, step.read_bytes, step.written_bytes, self.disk_bytes[number])
         counts = (str(len(step.pieces)), *(quantity(n, "B") for n in sizes))
-        return f"{place + 1}: {names}", step.after.label(done), *counts
+        return f"{number + 1}: {names}", step.after.label(done), *counts
 
-    def _step_dict(self, place: int) -> dict[str, Any]:
-        step = self.steps[place]
+    def _step_dict(self, number: int) -> dict[str, Any]:
+        step = self.steps[number]
         return {
             "dimensions": list(step.dims),
             "layout": step.before.label(),
@@ -262,7 +262,7 @@ class Passes:
             "peak_bytes": step.peak_bytes,
             "read_bytes": step.read_bytes,
             "written_bytes": step.written_bytes,
-            "disk_bytes": self.disk_bytes[place],
+            "disk_bytes": self.disk_bytes[number],
             "plan": None if step.copies else step.plans[0].to_dict(),
         }
 

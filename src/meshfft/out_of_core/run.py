@@ -4,7 +4,7 @@
 
 Invariant: the output gets its name when all of it is on the disk; until then what is done lies beside it, in a working
 folder, and a run that was ended is resumed after the last piece that its journal has. Where several processes run, each
-takes every so many-th piece on its own devices, and they meet between passes.
+takes every n-th piece on its own devices, and they meet between passes.
 """
 
 import contextlib
@@ -65,8 +65,8 @@ def run_passes(
         overwrite: whether a file already there may be replaced, and a run that was not finished forgotten.
         resume: whether such a run is resumed, if there is one.
         record: what is kept beside a Zarr array.
-        report, begin: are told of bytes, as they have been read and written; and of "compile", when all programs are
-            made, and of each pass as it begins.
+        report, begin: called with bytes, as they have been read and written; and with "compile", when all programs are
+            made, and with each pass as it begins.
 
     Raises:
         ValueError: the source is not what was planned for; the run to be resumed was another, or had another source.
@@ -114,16 +114,16 @@ class _Run:
         together(self.journal.open)
         self.begin("compile")
         together(self._compile)
-        for place, step in enumerate(self.steps):
-            missing = sorted(set(range(len(step.pieces))) - done[place])
-            self.begin(f"pass {place + 1}")
+        for number, step in enumerate(self.steps):
+            missing = sorted(set(range(len(step.pieces))) - done[number])
+            self.begin(f"pass {number + 1}")
             if missing:
-                together(functools.partial(self._make, place, missing) if self._first else lambda: None)
-                together(functools.partial(self._pieces, place, missing[jax.process_index() :: jax.process_count()]))
-            if place == 0 and missing:
+                together(functools.partial(self._make, number, missing) if self._first else lambda: None)
+                together(functools.partial(self._pieces, number, missing[jax.process_index() :: jax.process_count()]))
+            if number == 0 and missing:
                 together(self._check_source)
-            if place > 0 and self._first:
-                clear(self._store(place - 1))
+            if number > 0 and self._first:
+                clear(self._store(number - 1))
 
     @property
     def _first(self) -> bool:
@@ -141,58 +141,58 @@ class _Run:
             for plan in step.plans:
                 _program(plan, given_dtype(plan, step.dtype))
 
-    def _store(self, place: int) -> Path:
-        return self.journal.store(place, self.kind if place == len(self.steps) - 1 else BETWEEN)
+    def _store(self, number: int) -> Path:
+        return self.journal.store(number, self.kind if number == len(self.steps) - 1 else BETWEEN)
 
-    def _between(self, place: int) -> Blocks:
+    def _between(self, number: int) -> Blocks:
         """What a pass writes for the next one."""
-        layouts = (self.steps[place].after, self.steps[place + 1].before)
-        return blocks_of(self._store(place), layouts, self.steps[place].out_dtype)
+        layouts = (self.steps[number].after, self.steps[number + 1].before)
+        return blocks_of(self._store(number), layouts, self.steps[number].out_dtype)
 
-    def _make(self, place: int, missing: list[int]) -> None:
+    def _make(self, number: int, missing: list[int]) -> None:
         """The store that a pass writes to, cut along its pieces and those of the next pass."""
-        step, path = self.steps[place], self._store(place)
+        step, path = self.steps[number], self._store(number)
         if len(missing) < len(step.pieces):
-            self._check_begun(place)
+            self._check_begun(number)
             return
         clear(path)
-        if place < len(self.steps) - 1:
-            self._between(place).create()
+        if number < len(self.steps) - 1:
+            self._between(number).create()
             return
         grid = grid_of_pieces(step.after, step.out_dtype.itemsize, self.most)
         create_store(path, step.after.shape, step.out_dtype, grid, self.record, kind=self.kind)
 
-    def _check_begun(self, place: int) -> None:
+    def _check_begun(self, number: int) -> None:
         """Refuses a store that is gone or cut short, and that the journal has pieces of."""
-        path = self._store(place)
+        path = self._store(number)
         check(path.exists(), f"{path} is gone, and the journal has pieces of it: {AGAIN}")
-        if place < len(self.steps) - 1:
-            self._between(place).check_whole()
+        if number < len(self.steps) - 1:
+            self._between(number).check_whole()
         else:
             open_store(path, self.kind)
 
-    def _pieces(self, place: int, mine: list[int]) -> None:
+    def _pieces(self, number: int, mine: list[int]) -> None:
         """This process's share of the pieces of a pass."""
-        step, path = self.steps[place], self._store(place)
+        step, path = self.steps[number], self._store(number)
         shared = f"{path} is not there: the output must be on a file system that all processes share"
         check(path.exists(), shared, FileNotFoundError)
-        store: Store = self._between(place) if place < len(self.steps) - 1 else open_store(path, self.kind)
-        array = self._input(place)
+        store: Store = self._between(number) if number < len(self.steps) - 1 else open_store(path, self.kind)
+        array = self._input(number)
         with ThreadPoolExecutor(1) as writer:
             going: list[Future[None]] = []
             for index in mine:
                 y = self._transformed(step, step.pieces[index], array)
                 while going:
                     going.pop().result()
-                going.append(writer.submit(self._keep, place, index, y, store))
+                going.append(writer.submit(self._keep, number, index, y, store))
                 del y
             for last in going:
                 last.result()
 
-    def _input(self, place: int) -> Sliceable | Blocks:
-        if place == 0:
+    def _input(self, number: int) -> Sliceable | Blocks:
+        if number == 0:
             return self.source
-        found = self._between(place - 1)
+        found = self._between(number - 1)
         check(found.path.exists(), f"{found.path} is gone, and what was to be made of it is not finished: {AGAIN}")
         return found
 
@@ -207,13 +207,13 @@ class _Run:
         self.report(step.bytes_of(piece)[0])
         return y
 
-    def _keep(self, place: int, index: int, y: Array | np.ndarray, store: Store) -> None:
+    def _keep(self, number: int, index: int, y: Array | np.ndarray, store: Store) -> None:
         """Writes a piece, while the next one is read and transformed, and notes it when it is there for good."""
-        step = self.steps[place]
+        step = self.steps[number]
         piece = step.pieces[index]
         layout = None if step.copies else step.plan_of(piece).out_layout
         fill(store, y, layout, piece.target, self.most, self.report)
-        self.journal.add(place, index)
+        self.journal.add(number, index)
 
 
 @functools.lru_cache(maxsize=64)

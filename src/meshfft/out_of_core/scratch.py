@@ -55,7 +55,7 @@ class Blocks:
         check_size(self.path, math.prod(self.shape) * self.dtype.itemsize)
 
     def boxes(self, at: Box, most: int) -> Iterator[Box]:
-        """The parts of a box, none in two boxes of the file, and of at most so many bytes."""
+        """The parts of a box, none in two boxes of the file, and of at most `most` bytes."""
         for whole in self._within(at):
             yield from pieces(whole, (1,) * len(whole), self.dtype.itemsize, most)
 
@@ -66,12 +66,14 @@ class Blocks:
                 numbers, inner = self._box(file, part)
                 numbers.write(inner, block[within(part, [s.start for s in at])])
 
-    def into(self, out: np.ndarray, at: Box) -> None:
+    def __getitem__(self, at: Box) -> np.ndarray:
         """Reads the positions of a box."""
+        out = np.empty([s.stop - s.start for s in at], self.dtype)
         with opened(self.path, os.O_RDONLY) as file:
             for part in self._within(at):
                 numbers, inner = self._box(file, part)
                 numbers.read(inner, out[within(part, [s.start for s in at])])
+        return out
 
     def flush(self) -> None:
         """Returns when all that this process wrote would outlast a loss of power."""

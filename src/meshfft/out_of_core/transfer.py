@@ -32,7 +32,7 @@ PLAIN = (".npy", ".nii", ".gz")  # files of which any part can be read by itself
 class Part(NamedTuple):
     """A block of a piece on the host, and where its positions lie in the whole array."""
 
-    place: Box
+    box: Box
     block: np.ndarray
 
 
@@ -44,13 +44,13 @@ def chunk_of(source: Source) -> tuple[int, ...] | None:
 def read_piece(array: Sliceable | Blocks, plan: Plan, at: Box, dtype: np.dtype, most: int) -> Any:
     """A piece on the devices of its plan; `at` is where it lies in the array, `dtype` what is stored there."""
     given, layout = given_dtype(plan, dtype), plan.in_layout
-    blocks = {place: _room(layout, place, given) for place in np.ndindex(*layout.parts)}
-    _fill(array, [Part(_place(layout, place, at), block) for place, block in blocks.items()], at, dtype, most)
+    blocks = {index: _room(layout, index, given) for index in np.ndindex(*layout.parts)}
+    _fill(array, [Part(_box_of(layout, index, at), block) for index, block in blocks.items()], at, dtype, most)
     if not isinstance(plan.mesh, Mesh):
         return _put(blocks.popitem()[1], jax.local_devices()[0])
     sharding = NamedSharding(plan.mesh, layout.spec)
-    index = sharding.addressable_devices_indices_map(layout.storage)
-    stored = [_put(blocks[_number(layout, place or ())], device) for device, place in index.items()]
+    slices = sharding.addressable_devices_indices_map(layout.storage)
+    stored = [_put(blocks[_number(layout, part or ())], device) for device, part in slices.items()]
     return padded(jax.make_array_from_single_device_arrays(layout.storage, sharding, stored), layout, plan.mesh)
 
 
@@ -69,7 +69,7 @@ def write_piece(
     most: int,
     report: Callable[[int], None] = lambda nbytes: None,
 ) -> None:
-    """Writes a piece to its place, and returns when it is on the disk.
+    """Writes a piece in its place, and returns when it is on the disk.
 
     Args:
         store: where.
@@ -77,7 +77,7 @@ def write_piece(
         layout: that of the devices.
         at: where it lies in the array.
         most: bytes that are written at a time, or one file.
-        report: is told of bytes.
+        report: called with the bytes written.
     """
     parts = [Part(at, np.asarray(y))] if layout is None else _parts(y, layout, at)
     for box in store.boxes(at, most):
@@ -90,17 +90,17 @@ def _parts(y: Any, layout: Layout, at: Box) -> list[Part]:
     """The blocks of all devices without their padding, once where several devices hold the same."""
     parts = []
     for shard in (shard for shard in stored_of(y).addressable_shards if shard.replica_id == 0):
-        place = _place(layout, _number(layout, shard.index), at)
-        parts.append(Part(place, np.asarray(shard.data)[tuple(slice(s.stop - s.start) for s in place)]))
+        box = _box_of(layout, _number(layout, shard.index), at)
+        parts.append(Part(box, np.asarray(shard.data)[tuple(slice(s.stop - s.start) for s in box)]))
     return parts
 
 
 def _fill(array: Any, parts: Sequence[Part], at: Box, dtype: np.dtype, most: int) -> None:
     """Reads a box, and puts what it has into all blocks."""
     for box in _boxes(array, at, dtype.itemsize, most):
-        found = _read(array, box)
+        found = array[box]
         for part, inner in _meeting(parts, box):
-            part.block[within(inner, [s.start for s in part.place])] = found[within(inner, [s.start for s in box])]
+            part.block[within(inner, [s.start for s in part.box])] = found[within(inner, [s.start for s in box])]
 
 
 def _gathered(parts: Sequence[Part], box: Box, dtype: Any) -> np.ndarray:
@@ -108,17 +108,17 @@ def _gathered(parts: Sequence[Part], box: Box, dtype: Any) -> np.ndarray:
     meeting = list(_meeting(parts, box))
     if len(meeting) == 1:
         part, inner = meeting[0]
-        return part.block[within(inner, [s.start for s in part.place])]
+        return part.block[within(inner, [s.start for s in part.box])]
     found = np.empty([s.stop - s.start for s in box], dtype)
     for part, inner in meeting:
-        found[within(inner, [s.start for s in box])] = part.block[within(inner, [s.start for s in part.place])]
+        found[within(inner, [s.start for s in box])] = part.block[within(inner, [s.start for s in part.box])]
     return found
 
 
 def _meeting(parts: Sequence[Part], box: Box) -> Iterator[tuple[Part, Box]]:
     """The parts that have positions of a box, with what both have."""
     for part in parts:
-        inner = tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(part.place, box, strict=True))
+        inner = tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(part.box, box, strict=True))
         if all(side.start < side.stop for side in inner):
             yield part, inner
 
@@ -127,31 +127,22 @@ def _boxes(array: Any, at: Box, itemsize: int, most: int) -> Iterator[Box]:
     """What is read at a time."""
     if isinstance(array, Blocks):
         return array.boxes(at, most)
-    if isinstance(array, Source):
-        return pieces(at, chunk_of(array) or (1,) * len(at), itemsize, most, fortran=array.fortran)
-    return pieces(at, (1,) * len(at), itemsize, most)
+    chunk, fortran = (chunk_of(array), array.fortran) if isinstance(array, Source) else (None, False)
+    return pieces(at, chunk or (1,) * len(at), itemsize, most, fortran=fortran)
 
 
-def _read(array: Any, box: Box) -> np.ndarray:
-    if isinstance(array, Blocks):
-        found = np.empty([s.stop - s.start for s in box], array.dtype)
-        array.into(found, box)
-        return found
-    return array[box]
-
-
-def _room(layout: Layout, place: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+def _room(layout: Layout, index: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """A block to be filled, zero where it is padding."""
     room = aligned(layout.block, dtype)
-    if tuple(int(layout.counts(dim)[i]) for dim, i in enumerate(place)) != layout.block:
+    if tuple(int(layout.counts(dim)[i]) for dim, i in enumerate(index)) != layout.block:
         room[...] = 0
     return room
 
 
-def _place(layout: Layout, place: tuple[int, ...], at: Box) -> Box:
+def _box_of(layout: Layout, index: tuple[int, ...], at: Box) -> Box:
     """Where the block with these indices lies, in a piece that lies at `at`."""
     sides = []
-    for dim, i in enumerate(place):
+    for dim, i in enumerate(index):
         start = at[dim].start + int(layout.starts(dim)[i])
         sides.append(slice(start, start + int(layout.counts(dim)[i])))
     return tuple(sides)
