@@ -349,6 +349,7 @@ def test_plan_of_the_inverse_and_of_some_axes() -> None:
     assert len(layouts) == 3
 
 
+@pytest.mark.slow
 def test_plan_for_a_pod_that_is_only_named() -> None:
     """Catches a free mesh that is not the best of those tried, keys that go missing, and a total that is none."""
     record = json.loads(call("plan", "2048,2048,2048", "--topology", "v3:32x32", "--json"))
@@ -620,6 +621,7 @@ def test_version(monkeypatch: pytest.MonkeyPatch) -> None:
     assert call("--version") == "meshfft 1.2.3\n"
 
 
+@pytest.mark.slow
 def test_a_closed_output_never_means_success(work: Path) -> None:
     """Catches work that is skipped because nobody reads about it, exit code 0 for it, and words written into OUT.
 

@@ -92,7 +92,7 @@ def finished_in(folder: Path) -> list[tuple[int, int]]:
     return [piece for piece, have in zip(pieces, done, strict=True) if have]
 
 
-@pytest.mark.parametrize(("end", "least"), [(1, 0), (8, 1), (18, 3)])
+@pytest.mark.parametrize(("end", "least"), [(1, 0), (8, 1), pytest.param(18, 3, marks=pytest.mark.slow)])
 def test_killed_and_resumed(tmp_path: Path, end: int, least: int) -> None:
     """Catches a run that needs more than what is on the disk to go on: the process is killed, none of its code runs."""
     source(tmp_path)
@@ -373,6 +373,7 @@ def two(folder: Path, fault: str = "") -> list[dict[str, Any]]:
     return [json.loads(next(line for line in out.splitlines() if line.startswith("{"))) for out, _ in said]
 
 
+@pytest.mark.slow
 def test_processes_share_the_pieces(tmp_path: Path) -> None:
     """Catches pieces that two processes do, or none, and processes that do not wait for one another."""
     source(tmp_path)
@@ -382,6 +383,7 @@ def test_processes_share_the_pieces(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["x.npy", "y.npy"]
 
 
+@pytest.mark.slow
 def test_a_process_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches processes that wait for ever for one that failed; what they did is resumed by a single one."""
     source(tmp_path)
@@ -391,6 +393,7 @@ def test_a_process_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     assert error(run(tmp_path, resume=True), np.fft.fftn(noise(SHAPE).astype("c16"))) <= 2e-7
 
 
+@pytest.mark.slow
 def test_processes_must_have_one_source(tmp_path: Path) -> None:
     """Catches two processes that transform two arrays into one."""
     source(tmp_path)

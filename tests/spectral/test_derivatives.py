@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from jax import Array
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
+from marks import slow_but
 from reference import error, mesh, noise
 from strategies import Case, cases
 
@@ -113,7 +114,7 @@ def test_wavenumbers_meet_the_spectrum_without_traffic(name: str) -> None:
     assert name == "line" or collectives(run.lower(a).compile()) == both
 
 
-@pytest.mark.parametrize("name", list(BOXES))
+@pytest.mark.parametrize("name", slow_but(["pencil", "line", "crossed"], BOXES))
 def test_odd_wavenumbers_differentiate_as_derivative_does(x64: None, name: str) -> None:
     """Catches a Nyquist frequency that is kept, lost in even functions or for odd sizes, or 0 by another rule.
 

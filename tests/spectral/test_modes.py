@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from jax import Array
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
+from marks import slow_rows
 from reference import error, mesh, noise, separable
 from strategies import Case, cases
 
@@ -26,6 +27,7 @@ from meshfft.steps import Band, Bands
 from meshfft.walks.walk import Walk
 
 KINDS = (AxisType.Auto, AxisType.Explicit)
+EITHER = slow_rows(lambda kind, flag: (kind == AxisType.Auto) == flag, KINDS, (False, True))
 SPEC = P("x", "y", "z")
 
 
@@ -117,8 +119,9 @@ def test_samples_between_samples_and_back(n: int, norm: str | None) -> None:
     assert error(mf.truncate_spectrum(fine, (n, 6), kind="rfft", norm=norm), np.asarray(X)) <= 1e-6
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "half"), slow_rows(lambda kind, half: (kind == AxisType.Auto) == half, KINDS, (False, True))
+)
 def test_gradients_are_the_transposed_bands(x64: None, kind: AxisType, half: bool) -> None:
     """Catches a gradient that gathers, or is not the transpose: of a quadratic function differences are exact."""
     shape, fine, spec = (8, 4, 6), (12, 8, 16 if half else 12), P("x", "y")
@@ -150,8 +153,9 @@ def test_planes_batches_and_one_device() -> None:
     assert error(each, np.stack([mf.truncate_spectrum(part, (2, 8), **how) for part in X])) <= 1e-6
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "half"), slow_rows(lambda kind, half: (kind == AxisType.Auto) == half, KINDS, (False, True))
+)
 def test_sizes_that_the_mesh_does_not_divide(kind: AxisType, half: bool) -> None:
     """Catches padding taken for data, and results whose shape is that of their storage, there and back."""
     coarse, fine, devices = (10, 9, 7 + half), (15, 14, 12), mesh((2, 2, 2), kind)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from jax import Array
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
+from marks import slow_rows
 from reference import dft, error, mesh, noise
 from strategies import Case, cases
 
@@ -20,6 +21,7 @@ from meshfft.inspect.hlo import collectives
 
 SHAPE, SPEC, LENGTHS = (16, 12, 10), P("x", "y", "z"), (2.0, 3.0, 0.5)
 KINDS = (AxisType.Auto, AxisType.Explicit)
+EITHER = slow_rows(lambda kind, flag: (kind == AxisType.Auto) == flag, KINDS, (False, True))
 
 
 def _put(
@@ -73,9 +75,15 @@ def test_as_numpy_transforms_and_multiplies(case: Case, dtype: str, kind: AxisTy
     assert y.sharding.is_equivalent_to(a.sharding, y.ndim)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("traced", [False, True])
-@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+@pytest.mark.parametrize(
+    ("kind", "traced", "dtype"),
+    slow_rows(
+        lambda kind, traced, dtype: (kind == AxisType.Auto) == traced == (dtype == "float64"),
+        KINDS,
+        (False, True),
+        ("float64", "complex128"),
+    ),
+)
 def test_the_force_of_a_potential_in_four_transforms(x64: None, kind: AxisType, traced: bool, dtype: str) -> None:
     """Catches a force that disagrees with derivatives of the potential, noise at the Nyquist frequency included, and
     more trips than one there and three back."""
@@ -97,8 +105,9 @@ def test_the_force_of_a_potential_in_four_transforms(x64: None, kind: AxisType, 
     assert counts.get("all-to-all") == 4 * found.collectives["all-to-all"] and "all-gather" not in counts
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "traced"), slow_rows(lambda kind, traced: (kind == AxisType.Auto) == traced, KINDS, (False, True))
+)
 def test_gradients_in_the_array_and_in_what_f_closes_over(x64: None, kind: AxisType, traced: bool) -> None:
     """Catches a parameter that is not differentiated, a gradient that gathers, and padding that turns it to nan."""
     x, t = (_put(noise(SHAPE, "float64", seed), kind) for seed in (0, 1))
@@ -150,8 +159,9 @@ def test_a_new_function_at_every_call_compiles_nothing(caplog: pytest.LogCapture
     assert not [record for record in caplog.records if "ompil" in record.getMessage()]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "traced"), slow_rows(lambda kind, traced: (kind == AxisType.Auto) == traced, KINDS, (False, True))
+)
 def test_sizes_that_the_mesh_does_not_divide(x64: None, kind: AxisType, traced: bool) -> None:
     """Catches padding that is taken for data, of the array or of the spectrum, and a gradient that f spoils there."""
     shape = (10, 9, 7)
