@@ -24,11 +24,10 @@ walks: problem walk / candidates / search / choice
 plans: intake operands primitive request table / execute / inverse_solve / plan / planning
 functions: calls frequencies kdft separable shard shifts / cosine numpy_fft real / array_api scipy_backend
 spectral: fields modes wavenumbers / convolution derivatives multiplier / power
-inspect: schedule / hlo / aot replay
+inspect: schedule / hlo / aot breakdown replay / trace
 formats: grid hdf5_filters record / source labels / conventions numpy_nifti zarr_metadata / netcdf zarr / hdf5
 files: identity picture processes / stores reading / writing
 out_of_core: partition scratch / budget / pieces transfer / journal passes / run
-profile: kinds slices / trace / breakdown running / modelled perfetto rows words / figure
 cli: describe devices flags memory parse resident say / guard request show / cluster info plan progress /
     before execute made / job / profile transform / app
 """

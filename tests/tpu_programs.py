@@ -15,7 +15,6 @@ import meshfft as mf
 from meshfft.inspect.aot import compile_plan, devices_of, mesh_for, report
 from meshfft.inspect.hlo import collectives
 from meshfft.inspect.replay import timeline
-from meshfft.profile.modelled import modelled
 from meshfft.steps import RingDense
 
 SIZES, AXES = (4, 4, 2), ("x", "y", "z")
@@ -93,19 +92,6 @@ def real(topology: str) -> dict[str, Any]:
     return {name: _cycles(plan, topology) for name, plan in plans.items()}
 
 
-def profiles(topology: str) -> dict[str, Any]:
-    """Breakdowns of an FFT and a KDFT, and what they have to agree with."""
-    slab = AbstractMesh((len(devices_of(topology)),), ("x",))
-    plans = {name: mf.plan((64, 16), mesh=slab, method=name, topology=topology) for name in ("cooley-tukey", "kdft")}
-    return {name: _profile(plan, topology) for name, plan in plans.items()}
-
-
-def _profile(plan: mf.Plan, topology: str) -> dict[str, Any]:
-    program = compile_plan(plan, mesh_for(plan, topology), planes=True)
-    cycles = sum(one.cycles for one in report(program).cycles)
-    return {**modelled(program, plan).to_dict(), "cycles": cycles, "played": timeline(program, plan)._asdict()}
-
-
 def _cycles(plan: mf.Plan, topology: str) -> dict[str, Any]:
     program = report(compile_plan(plan, mesh_for(plan, topology), planes=True))
     cycles = sum(one.cycles for one in program.cycles)
@@ -122,6 +108,7 @@ def _walk(plan: mf.Plan, topology: str) -> dict[str, Any]:
         "steps": plan.name,
         "modelled": plan.seconds_by_resource._asdict(),
         "played": played._asdict(),
+        "starts": [one.name for one in found.collectives],
     }
 
 

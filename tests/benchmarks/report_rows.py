@@ -4,12 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.measure.cases import Case
 from benchmarks.measure.rows import Row
 from benchmarks.paper.rows import Row as PaperRow
 from benchmarks.report.reading import Rows, read
-from meshfft.profile.breakdown import Breakdown, Part
-from meshfft.profile.rows import to_rows
+from meshfft.inspect.breakdown import Breakdown
+from meshfft.inspect.hlo import KINDS
 
 FACTS: dict[str, Any] = {
     "versions": {"meshfft": "0.1.0", "jax": "0.10.2"},
@@ -21,6 +23,7 @@ FACTS: dict[str, Any] = {
     "commit": "0123456789abcdef",
     "command": "meshfft bench fft 8,8,8 --rounds 3",
 }
+STEPS = ["fft Y, Z (xla)", "swap x: X -> Y"]
 PROFILE: dict[str, Any] = {
     "transform": "transform",
     "shape": [8, 8, 8],
@@ -28,7 +31,7 @@ PROFILE: dict[str, Any] = {
     "mesh": {"x": 8},
     "method": "transpose",
     "order": "natural",
-    "steps": ["fft Y, Z (xla)", "swap x: X -> Y"],
+    "steps": STEPS,
     "device": "cpu",
     "made_by": {"meshfft": "0.1.0"},
 }
@@ -70,13 +73,12 @@ def scaling(weak: bool) -> list[dict[str, Any]]:
 
 def profile(known: str = "measured") -> list[dict[str, Any]]:
     """A profile of two steps."""
-    parts = (
-        Part(0, "fft", (0.25, 0.75)),
-        Part(0, "idle", (0.125, 0.125)),
-        Part(1, "all-to-all", (1.0, 2.0)),
-    )
-    found = Breakdown(tuple(PROFILE["steps"]), parts, (0, 1), (2.125,), {"permute": 0.5}, known, "of a test")
-    return to_rows(found, PROFILE)
+    seconds, names = np.zeros((2, 3, len(KINDS))), ("start", *(f"{j}. {name}" for j, name in enumerate(STEPS, 1)))
+    seconds[:, 1, KINDS.index("fft")], seconds[:, 1, KINDS.index("idle")] = (0.25, 0.75), 0.125
+    seconds[:, 2, KINDS.index("all-to-all")] = (1.0, 2.0)
+    whole = Breakdown(names, (0, 1), (2.125,), seconds, {"permute": 0.5}).to_dict()
+    parts = whole.pop("parts")
+    return [{"benchmark": "profile", **PROFILE, **whole, "known": known, **part} for part in parts]
 
 
 def paper() -> list[dict[str, Any]]:

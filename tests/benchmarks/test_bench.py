@@ -273,7 +273,7 @@ def test_a_compiled_case_is_held_against_the_model(
     monkeypatch.setattr(compiled, "mesh_for", lambda plan, topology: None)
     monkeypatch.setattr(compiled, "compile_plan", lambda plan, mesh, planes: None)
     monkeypatch.setattr(compiled, "report", lambda program: found)
-    monkeypatch.setattr(compiled, "timeline", lambda program, plan: Timeline(3.0, 3.0, 4.0))
+    monkeypatch.setattr(compiled, "timeline", lambda program, plan: Timeline(3.0, 3.0, 4.0, {}))
     one = compiled_row(case)
     assert (one.seconds, one.known, one.bytes_per_core, one.fits) == (seconds, "modelled", 2**30, True)
     assert one.compiled["seconds_by_unit"] == pytest.approx({"matrix": 2.0, "copy": 1.0})

@@ -14,9 +14,16 @@ def use_tpu_compiler() -> None:
 
 
 def compiled(plan: Any, topology: str) -> dict[str, Any]:
-    """What the compiler makes of a plan: memory, collectives, cycles, and the seconds of its schedule (modelled)."""
+    """What the compiler makes of a plan: memory, collectives, cycles, and the seconds of its schedule (modelled).
+
+    Each collective has the seconds that the device waits for it, in all its executions.
+    """
     from ..inspect.aot import compile_plan, mesh_for, report
     from ..inspect.replay import timeline
 
     program = compile_plan(plan, mesh_for(plan, topology), planes=plan.machine.chip.planes)
-    return {**report(program).to_dict(), "seconds_modelled": timeline(program, plan)._asdict()}
+    found, spent = report(program).to_dict(), timeline(program, plan)
+    for one in found["collectives"]:
+        one["waited_seconds"] = spent.waits[one["name"]]
+    seconds = {"compute": spent.compute, "links": spent.links, "total": spent.total}
+    return {**found, "seconds_modelled": seconds}

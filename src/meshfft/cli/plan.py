@@ -42,24 +42,29 @@ def plan(
     devices can form is tried.
     """
     from .describe import compiled, use_tpu_compiler
-    from .devices import use_float64
 
     check(mesh is not None or topology is not None, "neither --mesh nor --topology is given: name one, as --mesh 2,2,2")
     check(topology is not None or not compiling, "--compile needs a machine to compile for: add --topology, as v3:4x4")
     lengths = parse.sizes(shape, "the shape", "8192,8192,8192")
-    wide = precision == "float64"
-    if dtype is not None:
-        parse.choice(dtype, DTYPES, "--dtype")
-    if dtype in ("complex128", "float64") or wide:
-        use_float64()
+    names = {"method": method, "order": order, "norm": norm, "kind": kind, "precision": precision}
+    options = plan_options(dtype, inverse, axes, names)
     if compiling:
         use_tpu_compiler()
     machine = _machine(topology)
-    names = {"method": method, "order": order, "norm": norm, "kind": kind, "precision": precision}
-    options = {"dtype": dtype, "inverse": inverse, **parse.given(axes, **names)}
     best, *others = _candidates(lengths, mesh, machine, spec, options)
     made = compiled(best, topology) if compiling and topology is not None else None
     _show(best, others, made, as_json)
+
+
+def plan_options(dtype: str | None, inverse: bool, axes: str | None, names: dict[str, str]) -> dict[str, Any]:
+    """What `meshfft.plan` is to be given; where that is double precision, JAX is let compute in it."""
+    from .devices import use_float64
+
+    if dtype is not None:
+        parse.choice(dtype, DTYPES, "--dtype")
+    if dtype in ("complex128", "float64") or names["precision"] == "float64":
+        use_float64()
+    return {"dtype": dtype, "inverse": inverse, **parse.given(axes, **names)}
 
 
 def _show(best: Any, others: Sequence[Any], made: dict[str, Any] | None, as_json: bool) -> None:
@@ -153,8 +158,10 @@ def _print_compiled(plan: Any, made: dict[str, Any]) -> None:
         cycles = {one["unit"]: one["cycles"] / clock for one in made["cycles"] if one["step"] == j}
         units = [cycles.get(unit, 0.0) for unit in ("matrix", "vector", "copy")]
         rows.append([f"{j + 1}. cost model", *map(_seconds, model[:3]), _seconds(model.links)])
-        rows.append(["   compiler", *map(_seconds, units), ""])
-    say(f"\nSeconds by step for {plan.machine.chip.name}, modelled: by cost, and by the compiler's cycles:")
+        waited = sum(one["waited_seconds"] for one in made["collectives"] if (one["step"] or 0) == j)
+        rows.append(["   compiler", *map(_seconds, [*units, waited])])
+    say(f"\nSeconds by step for {plan.machine.chip.name}, modelled: by cost; by the compiler's cycles, and the")
+    say("waits for links that its schedule leaves:")
     print_columns(["step", "products", "vector", "memory", "links"], rows)
     spent, peak = made["seconds_modelled"], made["peak_bytes_per_device"] / 1e9
     hidden = sum(one["times"] for one in made["collectives"] if one["asynchronous"] and one["covered"])

@@ -1,48 +1,29 @@
-"""`meshfft profile`: where the time of a transform goes, step by step; measured here, or modelled for a TPU by name.
+"""`meshfft profile`: where the time of a transform goes, step by step, measured on the devices that are here."""
 
-Whatever can be refused is refused before anything is compiled.
-"""
-
-import contextlib
+import json
 import tempfile
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 
+from ..atomic import replacing
 from ..errors import check
 from . import flags, parse
 from .guard import guarded
 from .made import check_rows, made_by
-from .plan import DTYPES
+from .plan import DTYPES, plan_options
 from .progress import bar
 from .say import say
-from .show import print_json
-
-
-class Wanted(NamedTuple):
-    """The flags, read."""
-
-    shape: tuple[int, ...]
-    mesh: dict[str, int] | None
-    topology: str | None
-    spec: str | None
-    options: dict[str, Any]
-    runs: int
-    trace: Path | None
-    figure: Path | None
-    rows: Path | None
-    as_json: bool
+from .show import print_columns, print_json
 
 
 @guarded
 def profile(
     shape: Annotated[str, typer.Argument(metavar="N,N,...", help="Sizes of the array: 256,256,256.")],
-    mesh: Annotated[str | None, typer.Option(metavar="P,P,...", help="Devices along mesh axes x, y, z, w.")] = None,
-    topology: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Compile for this TPU instead of running: v3:2x2.")
-    ] = None,
+    mesh: flags.Mesh,
     spec: flags.Spec = None,
     axes: flags.Axes = None,
     method: flags.Method = "auto",
@@ -60,145 +41,106 @@ def profile(
 ) -> None:
     """Show where the time goes: products, FFTs, permutes, all-to-alls, copies and idling of every step.
 
-    Runs on the machine's accelerators where there are enough of them, else on CPU devices that share its cores. With
-    --topology nothing runs: the TPU compiler's cycles are counted, which are modelled. A figure and rows that are there
-    are replaced.
+    Runs on the machine's accelerators where there are enough of them, else on CPU devices that share its cores. A
+    figure and rows that are there are replaced.
     """
     names = {"method": method, "order": order, "norm": norm, "kind": kind, "precision": precision}
-    options = {"dtype": dtype, "inverse": inverse, **parse.given(axes, **names)}
-    if dtype is not None:
-        parse.choice(dtype, DTYPES, "--dtype")
-    lengths, sizes = parse.sizes(shape, "the shape", "256,256,256"), None if mesh is None else parse.mesh(mesh)
-    wanted = Wanted(lengths, sizes, topology, spec, options, runs, trace, figure, rows, as_json)
-    _check(wanted)
-    _report(wanted, *(_measured(wanted) if topology is None else _modelled(wanted, topology)))
+    options = plan_options(dtype, inverse, axes, names)
+    lengths, sizes = parse.sizes(shape, "the shape", "256,256,256"), parse.mesh(mesh)
+    parse.count(runs, "--runs", "runs")
+    _check(trace, figure, rows)
+    options["spec"] = parse.spec(spec, sizes, len(lengths))
+    made, found = _measured(lengths, sizes, options, runs, trace)
+    record, files = {**_facts(made), **found.to_dict()}, {"trace": trace, "figure": figure, "rows": rows}
+    _write(found, record, figure, rows)
+    if as_json:
+        print_json({**record, **{name: path and str(path) for name, path in files.items()}})
+        return
+    say(f"{made}\n")
+    _print(found, record["how"])
+    for path in filter(None, files.values()):
+        say(f"Wrote {path}{', to open at https://ui.perfetto.dev' * (path is trace)}.")
 
 
-def _check(wanted: Wanted) -> None:
-    """Refuses what could not be done, before any work is done for it."""
+def _check(trace: Path | None, figure: Path | None, rows: Path | None) -> None:
+    """Refuses what could not be done, before anything is compiled."""
     import jax
 
     from ..files.picture import check_picture
-    from ..profile.running import check_profiler
+    from ..inspect.trace import check_profiler
 
-    named = wanted.mesh is not None or wanted.topology is not None
-    check(named, "neither --mesh nor --topology is given: name one, as --mesh 2,2,2")
-    check(wanted.mesh is not None or wanted.spec is None, "--spec names mesh axes: give --mesh too, or leave both free")
-    parse.count(wanted.runs, "--runs", "runs")
-    kept = wanted.trace is not None and wanted.topology is not None
-    check(not kept, "--trace keeps what a run leaves, and with --topology nothing runs: leave one out")
-    if wanted.topology is None:
-        check_profiler(jax.config.values["jax_platforms"])
-    if wanted.trace is not None:
-        folder = wanted.trace if wanted.trace.exists() else wanted.trace.resolve().parent
-        check(
-            folder.is_dir(), f"{folder} is not a folder: make it first, or keep the trace elsewhere", NotADirectoryError
-        )
-    if wanted.figure is not None:
-        check_picture(wanted.figure, overwrite=True)
-    if wanted.rows is not None:
-        check_rows(wanted.rows)
+    check_profiler(jax.config.values["jax_platforms"])
+    if trace is not None:
+        folder, remedy = trace if trace.exists() else trace.resolve().parent, "make it first, or name another"
+        check(folder.is_dir(), f"{folder} is not a folder: {remedy}", NotADirectoryError)
+    if figure is not None:
+        check_picture(figure, overwrite=True)
+    if rows is not None:
+        check_rows(rows)
 
 
-def _measured(wanted: Wanted) -> tuple[Any, Any, str, dict[str, Any]]:
-    """Runs the plan; returns it, the breakdown, the device, and what the trace is kept as."""
-    from ..inspect.hlo import program_of
-    from ..profile import perfetto
-    from ..profile.breakdown import measured
-    from ..profile.kinds import ops_of
-    from ..profile.running import PERFETTO, prepared, record
-    from ..profile.trace import load, newest, tracks
+def _measured(
+    lengths: tuple[int, ...], sizes: dict[str, int], options: dict[str, Any], runs: int, trace: Path | None
+) -> tuple[Any, Any]:
+    """Runs the plan; returns it and the breakdown."""
+    import meshfft
+
+    from ..inspect.trace import profiled
     from .devices import local_devices, start_mesh
     from .memory import check_memory
 
-    mesh = start_mesh(wanted.mesh or {})
-    made = _plan(wanted, mesh)
-    check_memory(made.peak_bytes, local_devices(mesh))
-    with _folder(wanted.trace) as folder, bar(wanted.runs + 1, in_bytes=False) as report:
-        report.begin("compile")
-        compiled, x = prepared(made, mesh)
+    laid = start_mesh(sizes)
+    made = meshfft.plan(lengths, mesh=laid, **options)
+    check_memory(made.peak_bytes, local_devices(laid))
+    with tempfile.TemporaryDirectory() as scratch, bar(runs, in_bytes=False) as report:
         report.begin("run")
-        record(compiled, x, wanted.runs, folder, lambda: report.advance(1))
-        file, steps = newest(folder), [step.name(layout) for step, layout in made.walk.pairs]
-        shared = tracks(load(file), ops_of(program_of(compiled)))
-        files = [perfetto.save(file.parent, shared, steps), file.with_name(PERFETTO)] if wanted.trace else []
-    kind = mesh.devices.flat[0].device_kind
-    return made, measured(shared, steps), kind, {"trace": list(map(str, files))}
+        return made, profiled(made, laid, runs, trace or Path(scratch), lambda: report.advance(1))
 
 
-def _modelled(wanted: Wanted, topology: str) -> tuple[Any, Any, str, dict[str, Any]]:
-    """Compiles the plan for a machine by name; returns it, the breakdown, and the device."""
-    from .describe import use_tpu_compiler
-
-    use_tpu_compiler()
-    from ..inspect.aot import compile_plan, devices_of, mesh_for
-    from ..machine.topology import topology as named
-    from ..plans.planning import ranked
-    from ..profile.modelled import modelled
-    from .devices import describe_mesh
-
-    machine = named(topology)
-    if machine.chip.clock is None:
-        raise ValueError(
-            f"--topology {topology} is no TPU, and only their compiler prices programs: give one, as v3:2x2"
-        )
-    devices_of(topology)
-    if wanted.mesh is None:
-        made = ranked(wanted.shape, machine, **_options(wanted))[0]
-    else:
-        made = _plan(wanted, describe_mesh(wanted.mesh), topology=machine)
-    compiled = compile_plan(made, mesh_for(made, topology), planes=made.machine.chip.planes)
-    return made, modelled(compiled, made), topology, {}
+def _facts(plan: Any) -> dict[str, Any]:
+    """What was profiled, on which kind of device, by which versions."""
+    facts, device = plan.to_dict(), plan.mesh.devices.flat[0].device_kind
+    kept = {name: facts[name] for name in ("shape", "dtype", "mesh", "method", "order")}
+    steps = [step.name(layout) for step, layout in plan.walk.pairs]
+    return {"transform": facts["kind"], **kept, "steps": steps, "device": device, "made_by": made_by()}
 
 
-def _plan(wanted: Wanted, mesh: Any, **more: Any) -> Any:
-    """The plan for a mesh."""
-    import meshfft
+def _write(found: Any, record: dict[str, Any], figure: Path | None, rows: Path | None) -> None:
+    """Draws the figure, and writes a row for each step and kind, with all that is known of the run."""
+    from ..inspect.breakdown import figure_of
 
-    spec = parse.spec(wanted.spec, wanted.mesh or {}, len(wanted.shape))
-    return meshfft.plan(wanted.shape, mesh=mesh, spec=spec, **_options(wanted), **more)
-
-
-def _options(wanted: Wanted) -> dict[str, Any]:
-    """What the plan is asked for; where that is double precision, JAX is let compute in it."""
-    from .devices import use_float64
-
-    if wanted.options["dtype"] in ("complex128", "float64") or wanted.options["precision"] == "float64":
-        use_float64()
-    return wanted.options
+    if figure is not None:
+        shape, mesh = (" x ".join(map(str, sizes)) for sizes in (record["shape"], record["mesh"].values()))
+        what = f"{record['transform']} of {shape} {record['dtype']}, method {record['method']}, mesh {mesh}"
+        with replacing(figure, overwrite=True) as temporary:
+            figure_of(found, f"{what}, on {record['device']}").savefig(temporary, format=figure.suffix[1:])
+    if rows is not None:
+        shared = {"benchmark": "profile", **{name: value for name, value in record.items() if name != "parts"}}
+        with replacing(rows, overwrite=True) as temporary:
+            temporary.write_text("".join(json.dumps({**shared, **part}) + "\n" for part in record["parts"]))
 
 
-@contextlib.contextmanager
-def _folder(kept: Path | None) -> Iterator[Path]:
-    """Where the trace goes: where it is to be kept, or where it will be removed."""
-    if kept is not None:
-        yield kept
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder)
+def _print(found: Any, how: str) -> None:
+    """Seconds of each step by kind of work, their sums and shares, and of several devices the least and the most."""
+    from ..inspect.breakdown import unit_for
+    from ..inspect.hlo import KINDS
+
+    (unit, size), (steps, kinds), total = unit_for(found.wall), found.used, found.seconds.mean(0)
+    rows = [[found.steps[j], *_numbers([*total[j, kinds], total[j].sum()], size)] for j in steps]
+    sums = [["run", *_numbers([*total.sum(0)[kinds], total.sum()], size)]]
+    sums += [["share", *(f"{100 * part / found.wall:.1f}%" for part in total.sum(0)[kinds]), ""]]
+    if len(found.devices) > 1:
+        by_device = found.seconds.sum(1)[:, kinds] / size
+        least, most = by_device.min(0), by_device.max(0)
+        sums += [[f"{name} of a device", *_numbers(by), ""] for name, by in (("least", least), ("most", most))]
+    heads = [unit, *(KINDS[k] for k in kinds), "total"]
+    print_columns(["all-to-\nall" if head == "all-to-all" else head for head in heads], rows, sums)
+    span = f", of {min(found.walls) / size:.1f} to {max(found.walls) / size:.1f} {unit}" * (len(found.walls) > 1)
+    say(textwrap.fill(f"Measured: {how}{span}, on {len(found.devices)} devices.", 80))
+    for kind, seconds in found.hidden.items():
+        if seconds > 0.01 * found.wall:  # less is not worth a line
+            say(f"Beside these, {seconds / size:.1f} {unit} of {kind} are hidden under other work.")
 
 
-def _report(wanted: Wanted, made: Any, found: Any, device: str, kept: dict[str, Any]) -> None:
-    """Writes, draws and prints what was asked for."""
-    from ..profile.figure import save_breakdown
-    from ..profile.rows import about, title, to_rows, write
-    from ..profile.words import notes, table
-
-    facts = about(made, device, made_by(*(["libtpu"] if wanted.topology else [])))
-    if wanted.rows is not None:
-        write(wanted.rows, to_rows(found, facts))
-    if wanted.figure is not None:
-        save_breakdown(wanted.figure, found, title(facts))
-    if wanted.as_json:
-        files = {"figure": wanted.figure, "rows": wanted.rows}
-        print_json({**facts, **found.to_dict(), **kept, **{k: v and str(v) for k, v in files.items()}})
-        return
-    say(f"{made}\n\n{table(found)}\n{notes(found)}")
-    for verb, path in (("Wrote", wanted.rows), ("Drew", wanted.figure)):
-        if path is not None:
-            say(f"{verb} {path}.")
-    if kept.get("trace"):
-        say("Kept the trace. Open these files at https://ui.perfetto.dev: the steps of every")
-        say("device, and every instruction on its thread or stream.")
-        for path in kept["trace"]:
-            say(f"  {path}")
+def _numbers(seconds: Iterable[float], size: float = 1.0) -> list[str]:
+    return [f"{one / size:.1f}" if one else "-" for one in seconds]

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from .say import draw, put, shown
 
-RULED = box.Box("\n".join(["    ", "    ", " -- ", "    ", "    ", " -- ", "    ", "    "]), ascii=True)
+RULED = box.Box("\n".join(["    ", "    ", " -- ", "    ", " -- ", " -- ", "    ", "    "]), ascii=True)
 
 
 class Timing(NamedTuple):
@@ -51,13 +51,14 @@ def print_facts(facts: dict[str, str]) -> None:
     draw(table)
 
 
-def print_columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Prints rows of words and numbers, the first column to the left."""
-    table = _table()
+def print_columns(heads: Sequence[str], rows: Sequence[Sequence[str]], sums: Sequence[Sequence[str]] = ()) -> None:
+    """Prints rows of words and numbers, the first column to the left, and under a rule their sums."""
+    table = _table(padding=(0, 0, 0, 1) if sums else (0, 1))
     for place, head in enumerate(heads):
-        table.add_column(Text(shown(head)), justify="left" if place == 0 else "right")
-    for row in rows:
-        table.add_row(*(Text(shown(cell)) for cell in row))
+        side: Any = "left" if place == 0 else "right"
+        table.add_column(Text(shown(head)), justify=side, no_wrap=place > 0)
+    for number, row in enumerate([*rows, *sums], 1):
+        table.add_row(*(Text(shown(cell)) for cell in row), end_section=bool(sums) and number == len(rows))
     draw(table)
 
 

@@ -4,6 +4,16 @@
 
 A collective in two halves overlaps what is scheduled between its start and its done. Invariant: what is in a loop
 counts once for each turn.
+
+The kinds of work that an instruction does, told by its opcode and scopes, never by the names of kernels:
+
+    products     matrix products
+    fft          XLA's FFT, whatever the compiler makes of it, and meshfft's own of additions; not an FFT by products
+    permute      a hop of a ring, from its start to its end
+    all-to-all   an exchange, from its start to its end
+    copies       what only moves numbers: copies, transposes, slices, concatenations, packing of complex numbers
+    other        arithmetic in between: phases, sums of products, weights, scales; collectives of other kinds
+    idle         no instruction at all
 """
 
 import collections
@@ -19,6 +29,8 @@ from .schedule import Executed, Instruction, Program, executed, parse
 
 COLLECTIVES = ("all-to-all", "collective-permute", "all-gather", "all-reduce", "reduce-scatter", "collective-broadcast")
 UNITS = ("matrix", "vector", "copy")
+KINDS = ("products", "fft", "permute", "all-to-all", "copies", "other", "idle")
+SENT = {"collective-permute": "permute", "all-to-all": "all-to-all"}
 
 FREE = {"parameter", "constant", "bitcast", "tuple", "get-tuple-element", "while", "call", "conditional"}
 _HALVES = ("-start", "-update", "-done")
@@ -28,6 +40,10 @@ _ARRAY = re.compile(r"\b([a-z]+\d*)[a-z0-9]*\[([\d,]*)\]")
 _STEP = re.compile(r"\bstep(\d+)")
 _GROUP = re.compile(r"replica_groups=\{\{([\d,]+)\}|replica_groups=\[\d+,(\d+)\]")
 _PAIRS = re.compile(r"source_target_pairs=\{(.*?)\}\}")
+_PACKS = {"real", "imag", "complex"}
+_PACK_CALL = re.compile(r'custom_call_target="X64')
+_PRODUCT_CALL = re.compile(r'custom_call_target="[^"]*(?:gemm|matmul|dot)', re.IGNORECASE)
+_FFT = re.compile(r"(?:^|/)(?:fft|jit\(fft\))(?:/|$)")  # a scope of ours, or JAX's name for XLA's
 
 
 class Collective(NamedTuple):
@@ -52,6 +68,13 @@ class Collective(NamedTuple):
     peers: int
     asynchronous: bool
     covered: int
+
+
+class Op(NamedTuple):
+    """The step of an instruction, counted from one, 0 before the first; and its kind of work, one of KINDS."""
+
+    step: int
+    kind: str
 
 
 class Spent(NamedTuple):
@@ -121,6 +144,46 @@ def unpriced(program: Program) -> dict[str, int]:
         if instruction.cycles is None and not idle and not sends(program, instruction):
             total[instruction.opcode] += times
     return dict(total)
+
+
+def ops_of(program: Program) -> dict[str, Op | None]:
+    """The step and kind of each instruction of a run, by its name; None for what is no work."""
+    run = executed(program)
+    found: dict[str, Op | None] = {}
+    for (instruction, _), step in zip(run, steps_of(program, run), strict=True):
+        kind, place = kind_of(program, instruction), 0 if step is None else step + 1
+        ends = instruction.opcode.endswith(_HALVES[1:]) and instruction.operands
+        started = found.get(instruction.operands[0]) if ends else None  # a collective ends as what it started as
+        found[instruction.name] = started or (None if kind is None else Op(place, kind))
+    return found
+
+
+def kind_of(program: Program, instruction: Instruction) -> str | None:
+    """One of KINDS; None for what is no work: parameters, tuples, loops.
+
+    A fusion is what it holds: products if one is in it, else fft, else copies if all of it only moves, else other.
+    """
+    if instruction.opcode in FREE:
+        return None
+    if sent := sends(program, instruction):
+        return SENT.get(sent[0], "other")
+    parts = [instruction, *program.inside(instruction)]
+    names = {part.name: part for part in parts}
+    work = [part for part in parts if not _only_moves(part, names)]
+    in_fft = [bool(_FFT.search(part.op_name or instruction.op_name)) for part in work]
+    if any(_multiplies(part) and not inside for part, inside in zip(work, in_fft, strict=True)):
+        return "products"
+    if any(in_fft) or any(part.opcode == "fft" for part in work):
+        return "fft"
+    return "other" if work else "copies"
+
+
+def _only_moves(part: Instruction, names: dict[str, Instruction]) -> bool:
+    return moves(part, names) or part.opcode in _PACKS or bool(_PACK_CALL.search(part.rest))
+
+
+def _multiplies(part: Instruction) -> bool:
+    return part.opcode in ("dot", "convolution") or bool(_PRODUCT_CALL.search(part.rest))
 
 
 def unit(program: Program, instruction: Instruction) -> str:

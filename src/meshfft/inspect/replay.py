@@ -22,18 +22,19 @@ from .schedule import Item, Program, nested
 
 
 class Timeline(NamedTuple):
-    """Modelled seconds of one run: of the device's own work, of its links, and in all."""
+    """Modelled seconds of one run.
+
+    Attributes:
+        compute: of the device's own work.
+        links: of its links.
+        total: from begin to end.
+        waits: that the device waits for each collective, by the name of its start.
+    """
 
     compute: float
     links: float
     total: float
-
-
-class Wait(NamedTuple):
-    """Modelled seconds of one run that a collective takes the links, and those that the device waits for it."""
-
-    links: float
-    waited: float
+    waits: dict[str, float]
 
 
 def timeline(compiled: jax.stages.Compiled, plan: Plan) -> Timeline:
@@ -42,52 +43,18 @@ def timeline(compiled: jax.stages.Compiled, plan: Plan) -> Timeline:
     Raises:
         ValueError: the plan is for no chip whose clock is known.
     """
-    cycle, program = cycle_of(plan), program_of(compiled)
-    return play(program, cycle, _lasting(program, plan))
-
-
-def waits(program: Program, plan: Plan) -> dict[str, Wait]:
-    """What a device waits for each collective of a plan's compiled program, by the name of its start.
-
-    Raises:
-        ValueError: as `timeline`.
-    """
-    lasting = _lasting(program, plan)
-    played, times = (
-        _played(program, cycle_of(plan), lasting),
-        {one.name: one.times for one in every_collective(program)},
-    )
-    return {name: Wait(seconds * times[name], played.waits[name]) for name, seconds in lasting.items()}
+    clock, program = plan.machine.chip.clock, program_of(compiled)
+    if clock is None:
+        raise ValueError(f"the clock of {plan.machine.chip.name} devices is not known: replay plans for TPUs")
+    moves = [_moves(step, plan, j) for j, step in enumerate(plan.walk.steps)]
+    return play(program, 1 / clock.value, {one.name: _seconds(one, moves, plan) for one in every_collective(program)})
 
 
 def play(program: Program, cycle: float, lasting: Mapping[str, float]) -> Timeline:
     """Plays a program through: seconds of a cycle, and of the links for each collective by the name of its start."""
-    player = _played(program, cycle, lasting)
-    return Timeline(player.compute, player.links, max(player.now, player.free))
-
-
-def cycle_of(plan: Plan) -> float:
-    """Seconds of a cycle of the plan's chip.
-
-    Raises:
-        ValueError: its clock is not known.
-    """
-    clock = plan.machine.chip.clock
-    if clock is None:
-        raise ValueError(f"the clock of {plan.machine.chip.name} devices is not known: replay plans for TPUs")
-    return 1 / clock.value
-
-
-def _played(program: Program, cycle: float, lasting: Mapping[str, float]) -> "_Player":
     player = _Player(cycle, lasting)
     player.play(nested(program))
-    return player
-
-
-def _lasting(program: Program, plan: Plan) -> dict[str, float]:
-    """Modelled seconds on the links of one execution of each collective."""
-    moves = [_moves(step, plan, j) for j, step in enumerate(plan.walk.steps)]
-    return {one.name: _seconds(one, moves, plan) for one in every_collective(program)}
+    return Timeline(player.compute, player.links, max(player.now, player.free), dict(player.waits))
 
 
 class _Player:

@@ -1,0 +1,172 @@
+"""A run under jax.profiler, and each device's time in its trace shared out among steps and kinds of work.
+
+    sum over steps and kinds = last end - first begin of any device, exactly: times are whole picoseconds
+
+Where several instructions are at work, the moment belongs to the first of WORK: a message counts only while nothing
+hides it. Where none is, the device is idle, for the step of its next instruction, or after the last for that one's.
+
+On CPUs an event names its device, threads are shared by all devices, and waiting in a collective for the others is
+idle. A GPU or TPU has a plane of its own; waiting and sending are not told apart there.
+"""
+
+import re
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.profiler import ProfileData
+from jax.sharding import NamedSharding
+
+from ..errors import check
+from ..extras import installed
+from ..layout.padded_array import padded
+from ..plans.plan import Plan
+from .aot import compile_plan
+from .breakdown import Breakdown
+from .hlo import KINDS, SENT, Op, ops_of, program_of
+
+WORK = ("products", "fft", "copies", "other", "all-to-all", "permute")  # what hides what stands behind it
+RUN, END, WAIT = "meshfft run", "end: ", "Wait: pending_threads"  # events: of a run, and XLA's on CPUs
+PICO = 1e-12
+
+_TEXT = re.compile(r"%?([\w.\-]+)")
+_PLANE = re.compile(r"/device:\w+:(\d+)")
+
+
+class Span(NamedTuple):
+    """An instruction at work, in picoseconds."""
+
+    begin: int
+    end: int
+    op: Op
+
+
+class _Event(NamedTuple):
+    """An event on a line of the trace; of an instruction with its name, device, and edges of the waits in it."""
+
+    begin: int
+    end: int
+    line: int
+    device: int | None
+    instruction: str | None
+    name: str
+    stats: dict[str, Any]
+    waits: list[int]
+
+
+def check_profiler(platforms: str | None) -> None:
+    """Raises ImportError where jax.profiler would crash: where JAX loads a libtpu that is not of its version."""
+    if not installed("libtpu") or "tpu" not in (platforms or "tpu"):
+        return
+    found = (re.match(r"libtpu==([\d.]+)", line) for line in metadata.requires("jax") or ())
+    wanted, have = next((match[1] for match in found if match), ""), metadata.version("libtpu")
+    remedy = f"pip install 'libtpu=={wanted}*', or for CPU devices set JAX_PLATFORMS=cpu in the environment"
+    check(have.startswith(wanted), f"with libtpu {have} the profiler of this JAX would crash: {remedy}", ImportError)
+
+
+def profiled(plan: Plan, mesh: jax.sharding.Mesh, runs: int, folder: Path, done: Callable[[], None]) -> Breakdown:
+    """Runs a plan `runs` times on ones, after once that does not count; the trace stays in the folder."""
+    compiled, sharding = compile_plan(plan, mesh), NamedSharding(mesh, plan.in_layout.spec)
+    x = padded(jnp.ones(plan.in_layout.storage, plan.in_dtype, device=sharding), plan.in_layout, mesh)
+    options = jax.profiler.ProfileOptions()
+    options.python_tracer_level = 0  # calls of Python are not wanted, and slow the run
+    with jax.profiler.trace(folder, create_perfetto_trace=True, profiler_options=options):
+        jax.block_until_ready(compiled(x))
+        for number in range(runs):
+            with jax.profiler.StepTraceAnnotation(RUN, step_num=number):
+                jax.block_until_ready(compiled(x))
+            done()
+    file = max(folder.glob("plugins/profile/*/*.xplane.pb"), key=lambda file: file.stat().st_mtime_ns)
+    steps = [step.name(layout) for step, layout in plan.walk.pairs]
+    return measured(ProfileData.from_file(str(file)), ops_of(program_of(compiled)), steps)
+
+
+def measured(data: ProfileData, ops: Mapping[str, Op | None], steps: Sequence[str]) -> Breakdown:
+    """The mean breakdown of the runs in a trace; an instruction that is not in `ops` is "other"."""
+    runs = read(data, ops)
+    check(bool(runs), "the trace holds no instruction of a device: profile a run that is not empty")
+    devices, walls, hidden = sorted({device for run in runs for device in run}), list[float](), Counter[str]()
+    spent = np.zeros((len(devices), 1 + len(steps), len(KINDS)), np.int64)
+    for run in runs:
+        edges = [edge for spans in run.values() for span in spans for edge in span[:2]]
+        walls.append((max(edges) - min(edges)) * PICO)
+        for place, device in enumerate(devices):
+            shared = share(run[device], min(edges), max(edges))
+            hidden += _hidden(run[device], shared)
+            for op, length in shared.items():
+                spent[place, op.step, KINDS.index(op.kind)] += length
+    mean = {kind: length * PICO / len(runs) / len(devices) for kind, length in hidden.items()}
+    names = ("start", *(f"{number}. {step}" for number, step in enumerate(steps, 1)))
+    return Breakdown(names, tuple(devices), tuple(walls), spent * (PICO / len(runs)), mean)
+
+
+def share(spans: Sequence[Span], begin: int, end: int) -> Counter[Op]:
+    """A device's time by step and kind, which adds up to end - begin."""
+    cuts = sorted({begin, end, *(edge for span in spans for edge in span[:2])})
+    owners: list[Op | None] = [None] * (len(cuts) - 1)
+    for span in sorted(spans, key=lambda span: (WORK.index(span.op.kind), span.op.step), reverse=True):
+        first, last = (bisect_left(cuts, edge) for edge in span[:2])
+        owners[first:last] = [span.op] * (last - first)  # over what it hides
+    spent, step = Counter[Op](), next((op.step for op in reversed(owners) if op), 0)
+    for owner, left, right in zip(reversed(owners), cuts[-2::-1], cuts[:0:-1], strict=True):
+        step = owner.step if owner else step
+        spent[owner or Op(step, "idle")] += right - left
+    return spent
+
+
+def _hidden(spans: Sequence[Span], shared: Counter[Op]) -> Counter[str]:
+    """How long messages are under way beyond the time they got, by kind."""
+    found = Counter[str]()
+    for kind in SENT.values():
+        own = [span for span in spans if span.op.kind == kind]
+        alone = share(own, own[0].begin, own[0].end) if own else Counter[Op]()
+        found[kind] = sum(alone[op] - shared[op] for op in {*alone, *shared} if op.kind == kind)
+    return found
+
+
+def read(data: ProfileData, ops: Mapping[str, Op | None]) -> list[dict[int, list[Span]]]:
+    """The instructions at work in every run, by device; without marks of runs, all are of one."""
+    runs, works = [defaultdict[int, list[Span]](list)], []
+    ends, begins, latest = dict[Any, _Event](), defaultdict[Any, list[int]](list), dict[int, _Event]()
+    for event in sorted(_events(data), key=lambda event: (event.begin, event.name != RUN)):
+        if event.name == RUN:
+            runs.append(defaultdict(list))
+        elif event.name.startswith(END):
+            ends[event.stats.get("_c")] = event
+        elif event.name.startswith(WAIT) and event.line in latest and event.begin < latest[event.line].end:
+            latest[event.line].waits.extend((event.begin, event.end))
+        elif event.instruction and event.device is not None:
+            begins[event.line, event.device].append(event.begin)
+            latest[event.line] = event
+            works.append((runs[-1][event.device], event))
+    for spans, event in works:
+        if op := ops.get(event.instruction or "", Op(0, "other")):
+            edges = [event.begin, *event.waits, _end(event, ends, begins)]
+            spans += [Span(*pair, op) for pair in zip(edges[::2], edges[1::2], strict=True)]
+    return [run for run in runs[len(runs) > 1 :] if any(run.values())]
+
+
+def _end(event: _Event, ends: Mapping[Any, _Event], begins: Mapping[Any, list[int]]) -> int:
+    """Where the thread that ends an instruction says so, or has gone on with the device's next before."""
+    said = ends.get(event.stats.get("_p", ""))
+    if said is None:
+        return event.end
+    later = begins[said.line, event.device]
+    return max(event.end, min([said.begin, *later[bisect_left(later, event.end) :][:1]]))
+
+
+def _events(data: ProfileData) -> Iterator[_Event]:
+    for number, (plane, line) in enumerate([(p.name, line) for p in data.planes for line in p.lines]):
+        own = _PLANE.search(plane)
+        for event in line.events:
+            stats, text = dict(event.stats), _TEXT.match(event.name) if line.name.endswith("XLA Ops") else None
+            device = stats.get("device_ordinal", int(own[1]) if own else None)
+            begin, instruction = round(event.start_ns * 1000), stats.get("hlo_op") or (text[1] if text else None)
+            end = begin + round(event.duration_ns * 1000)
+            yield _Event(begin, end, number, device, instruction, event.name, stats, [])
