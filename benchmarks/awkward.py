@@ -12,7 +12,6 @@ lines, as planes, and the table gives the cycles that it estimates. They are mod
 """
 
 import argparse
-import json
 import statistics
 from collections.abc import Callable
 from functools import partial
@@ -26,7 +25,7 @@ from jax.sharding import AxisType, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
 import meshfft as mf
-from benchmarks.made import circumstances
+from benchmarks.jsonl import append
 from benchmarks.measure.timing import interleaved, timer
 from meshfft.inspect.aot import devices_of, report
 from meshfft.kernels.local import fft
@@ -49,11 +48,7 @@ def main() -> None:
     for row in rows:
         middle = statistics.median(row[what])
         print(f"| {row['call']} | {middle:.4g} | {middle / row['length'] / base:.2f} |")
-    if given.rows is not None:
-        with given.rows.open("a") as file:
-            file.writelines(
-                json.dumps(row | circumstances(("meshfft", "jax", "jaxlib", "numpy"))) + "\n" for row in rows
-            )
+    append(given.rows, rows)
 
 
 def by_xla(block: jax.Array) -> jax.Array:

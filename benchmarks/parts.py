@@ -9,7 +9,6 @@ complex64, natural order.
 
 import argparse
 import dataclasses
-import json
 import resource
 import statistics
 from collections.abc import Callable
@@ -25,7 +24,7 @@ import numpy as np  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import meshfft as mf  # noqa: E402
-from benchmarks.made import circumstances  # noqa: E402
+from benchmarks.jsonl import append  # noqa: E402
 from benchmarks.measure.timing import timer  # noqa: E402
 from meshfft.steps import Exchange, LocalFFT, Step  # noqa: E402
 
@@ -48,10 +47,7 @@ def main() -> None:
     for row in rows:
         milliseconds = (statistics.median(row["seconds"]) * 1e3, row["user"] * 1e3, row["system"] * 1e3)
         print(f"| {row['part']} | " + " | ".join(f"{ms:.0f}" for ms in milliseconds) + f" | {row['faults']:.0f} |")
-    if given.rows is not None:
-        facts = circumstances(("meshfft", "jax", "jaxlib", "numpy"))
-        with given.rows.open("a") as file:
-            file.writelines(json.dumps(row | facts) + "\n" for row in rows)
+    append(given.rows, rows)
 
 
 def measured(plan: mf.Plan, x: jax.Array, runs: int) -> dict[str, dict[str, Any]]:

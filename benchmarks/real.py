@@ -7,7 +7,6 @@ to fftn on the same mesh; `--rows` appends one JSON line a transform and mesh.
 """
 
 import argparse
-import json
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +21,7 @@ from jax.sharding import AxisType  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import meshfft as mf  # noqa: E402
-from benchmarks.made import circumstances  # noqa: E402
+from benchmarks.jsonl import append  # noqa: E402
 from benchmarks.measure.timing import interleaved, timer  # noqa: E402
 
 MESHES = {"slab": ((8,), P("x")), "pencil": ((2, 4), P("x", "y")), "block": ((2, 2, 2), P("x", "y", "z"))}
@@ -41,10 +40,7 @@ def main() -> None:
         for kind, seconds in times.items():
             middle = statistics.median(seconds)
             print(f"| {name} | {kind} | {middle * 1e3:.0f} | {middle / whole:.2f} |", flush=True)
-            if options.rows is not None:
-                row = {"mesh": name, "transform": kind, "size": options.size, "seconds": seconds}
-                with options.rows.open("a") as file:
-                    file.write(json.dumps({**row, **circumstances(("meshfft", "jax", "jaxlib", "numpy"))}) + "\n")
+            append(options.rows, [{"mesh": name, "transform": kind, "size": options.size, "seconds": seconds}])
 
 
 def calls(name: str, size: int) -> dict[str, Callable[[], Any]]:

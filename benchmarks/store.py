@@ -9,7 +9,6 @@ the copy. `--rows` appends one JSON line a call.
 """
 
 import argparse
-import json
 import os
 import random
 import shutil
@@ -28,7 +27,7 @@ import numpy as np  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import meshfft as mf  # noqa: E402
-from benchmarks.made import circumstances  # noqa: E402
+from benchmarks.jsonl import append  # noqa: E402
 from meshfft.files import open_array, write_array  # noqa: E402
 
 SPECS = {"slab": ((8,), P("x")), "block": ((2, 2, 2), P("x", "y", "z"))}
@@ -49,11 +48,8 @@ def main() -> None:
         for call, seconds in times.items():
             middle = statistics.median(seconds)
             print(f"| {name} | {call} | {middle:.2f} | {copy / middle:.2f} |", flush=True)
-            if options.rows is not None:
-                row = {"mesh": name, "call": call, "mib": options.mib, "seconds": seconds}
-                with options.rows.open("a") as file:
-                    packages = ("meshfft", "jax", "jaxlib", "numpy", "tensorstore")
-                    file.write(json.dumps({**row, **circumstances(packages)}) + "\n")
+            row = {"mesh": name, "call": call, "mib": options.mib, "seconds": seconds}
+            append(options.rows, [row], ["tensorstore"])
 
 
 def calls(name: str, mib: int, folder: Path) -> dict[str, Callable[[], Any]]:

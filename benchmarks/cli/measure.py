@@ -3,16 +3,25 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from meshfft.cli import flags, parse
+from meshfft.cli.devices import start_devices
 from meshfft.cli.guard import guarded
 from meshfft.cli.say import say
 from meshfft.cli.show import print_columns, print_json
 from meshfft.errors import check
 
+from ..measure.baselines import names_that_scale
+from ..measure.cases import Task
+from ..measure.regression import HEADS as CHANGE_HEADS
+from ..measure.regression import Change, cells, changes, to_measure, unlike, worse
+from ..measure.rows import Row, read_rows
+from ..measure.scaling import HEADS as SCALING_HEADS
+from ..measure.scaling import grown, points_of, sharing, tables
+from ..measure.words import folded, notes
 from . import speed
 
 
@@ -38,10 +47,7 @@ def fft(
     speed.check_flags(rounds, rows)
     task = speed.task_of(shape, dtype, kind)
     how = speed.how_of(method, order, precision)
-    others = speed.baselines_of(baselines, task.what)
-    devices, layouts = speed.layouts_of(mesh, len(task.shape))
-    found = speed.run(speed.cases_of(task, layouts, how, others), devices, rounds)
-    speed.keep(found, rows)
+    found = speed.beside(task, mesh, how, baselines, rounds, rows)
     speed.tell(found, f"{kind} of {' x '.join(map(str, task.shape))} {task.dtype}", as_json, rows)
 
 
@@ -69,10 +75,7 @@ def dense(
     fits = len(many) == len(task.shape)
     check(fits, f"--samples {samples} for {len(task.shape)} dimensions: give as many numbers as the shape has")
     task = task._replace(samples=many)
-    how, others = speed.how_of("kdft", "natural", precision), speed.baselines_of(baselines, task.what)
-    devices, layouts = speed.layouts_of(mesh, len(task.shape))
-    found = speed.run(speed.cases_of(task, layouts, how, others), devices, rounds)
-    speed.keep(found, rows)
+    found = speed.beside(task, mesh, speed.how_of("kdft", "natural", precision), baselines, rounds, rows)
     sizes, points = (" x ".join(map(str, values)) for values in (task.shape, many))
     speed.tell(found, f"{sizes} {task.dtype} at {points} random points", as_json, rows)
 
@@ -100,10 +103,6 @@ def scaling(
     modelled to be its fastest, baselines the fastest of theirs. CPU devices share the machine's cores. Rows that are
     there are replaced.
     """
-    from meshfft.cli.devices import start_devices
-
-    from ..measure.baselines import names_that_scale
-
     speed.check_flags(rounds, rows)
     task = speed.task_of(shape, dtype, kind)
     counts = sorted(set(parse.sizes(devices, "--devices", "1,2,4,8")))
@@ -122,17 +121,12 @@ def scaling(
         say(f"Wrote {rows}.")
 
 
-def _grown(task: Any, first: int, count: int) -> Any:
-    from ..measure.scaling import grown
-
+def _grown(task: Task, first: int, count: int) -> Task:
     return task._replace(shape=grown(task.shape, first, count))
 
 
-def _tell_scaling(rows: Sequence[Any], weak: bool, as_json: bool) -> None:
+def _tell_scaling(rows: Sequence[Row], weak: bool, as_json: bool) -> None:
     """Prints a table for each way, or one object with its points."""
-    from ..measure.scaling import HEADS, points_of, sharing, tables
-    from ..measure.words import notes
-
     if as_json:
         scaled = {name: [one.to_dict() for one in line] for name, line in points_of(rows, weak).items()}
         print_json({"weak": weak, "scaling": scaled, "rows": [row.to_dict() for row in rows]})
@@ -141,7 +135,7 @@ def _tell_scaling(rows: Sequence[Any], weak: bool, as_json: bool) -> None:
     say(f"{'Weak' if weak else 'Strong'} scaling, {task.kind} of {task.dtype}")
     for name, lines in tables(rows, weak).items():
         say(f"\n{name}\n")
-        print_columns(HEADS, lines)
+        print_columns(SCALING_HEADS, lines)
     say(f"\n{sharing(rows)}{notes(rows, ratio=False)}")
 
 
@@ -158,9 +152,6 @@ def guard(
     Compares ratios to the baselines that are present in both, never seconds. The exit code is 1 where a ratio grew by
     more than --factor, or a case is absent that was not; run it when nothing else runs. New rows go to --rows.
     """
-    from ..measure.regression import changes, to_measure, worse
-    from ..measure.rows import read_rows
-
     speed.check_flags(rounds, rows)
     check(
         1 <= factor < math.inf, f"--factor {factor} would take what became faster for slower: give 1 or more, as 1.25"
@@ -180,12 +171,9 @@ def guard(
         raise typer.Exit(1)
 
 
-def _tell_changes(before: Sequence[Any], now: Sequence[Any], found: Sequence[Any], factor: float) -> None:
-    from ..measure.regression import HEADS, cells, unlike, worse
-    from ..measure.words import folded, notes
-
+def _tell_changes(before: Sequence[Row], now: Sequence[Row], found: Sequence[Change], factor: float) -> None:
     say("Ratios to the baselines (their geometric mean) before and now.\n")
-    print_columns(HEADS, cells(found, factor))
+    print_columns(CHANGE_HEADS, cells(found, factor))
     slower = len(worse(found, factor))
     verdict = f"{slower} of {len(found)} worse than {factor:g} times before."
     for line in (unlike(before, now), verdict):

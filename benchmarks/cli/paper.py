@@ -8,11 +8,21 @@ from typing import Annotated, Any
 import typer
 
 from meshfft.cli import flags
+from meshfft.cli.describe import use_tpu_compiler
 from meshfft.cli.guard import guarded
 from meshfft.cli.made import check_rows, made_by
 from meshfft.cli.progress import Report, bar
 from meshfft.cli.say import say
 from meshfft.cli.show import print_columns, print_json
+from meshfft.inspect.aot import devices_of
+
+from ..paper.cases import cases, count
+from ..paper.compiled import compiled_row
+from ..paper.figures import check_folder, draw_all
+from ..paper.modelled import known_rows, modelled_rows
+from ..paper.paper import POD, TABLES
+from ..paper.rows import write_rows
+from ..paper.tables import HEADS, RATIO_HEADS, ratio_cells, table_cells
 
 WORDS = {"KDFT": "bf16x6, bf16x3: its products.", "FFT": "natural, any: order."}
 
@@ -30,8 +40,6 @@ def paper(
 
     Only the paper's own numbers are measured. Files that are there are replaced.
     """
-    from meshfft.cli.describe import use_tpu_compiler
-
     if compiling:
         use_tpu_compiler()
     _check(compiling, rows, figures)
@@ -47,11 +55,6 @@ def paper(
 
 def _check(compiling: bool, rows: Path | None, figures: Path | None) -> None:
     """Refuses what could not be done, before any work is done for it."""
-    from meshfft.inspect.aot import devices_of
-
-    from ..paper.figures import check_folder
-    from ..paper.paper import POD
-
     if rows is not None:
         check_rows(rows)
     if figures is not None:
@@ -62,9 +65,6 @@ def _check(compiling: bool, rows: Path | None, figures: Path | None) -> None:
 
 def _collected(compiling: bool) -> list[Any]:
     """All rows, each with what made it."""
-    from ..paper.cases import cases, count
-    from ..paper.modelled import known_rows, modelled_rows
-
     with bar(count() * (1 + compiling), in_bytes=False) as report:
         made = []
         report.begin("plan")
@@ -78,8 +78,6 @@ def _collected(compiling: bool) -> list[Any]:
 
 
 def _compiled(made: Sequence[Any], report: Report) -> list[Any]:
-    from ..paper.compiled import compiled_row
-
     found = []
     for case in made:
         report.begin(f"compile {_words(case)}")
@@ -90,9 +88,6 @@ def _compiled(made: Sequence[Any], report: Report) -> list[Any]:
 
 def _kept(found: Sequence[Any], rows: Path | None, figures: Path | None) -> list[Path]:
     """Writes and draws what was asked for; returns the figures."""
-    from ..paper.figures import draw_all
-    from ..paper.rows import write_rows
-
     if rows is not None:
         write_rows(rows, found)
     return draw_all(found, figures) if figures is not None else []
@@ -100,9 +95,6 @@ def _kept(found: Sequence[Any], rows: Path | None, figures: Path | None) -> list
 
 def _print_tables(found: Sequence[Any]) -> None:
     """Table I on both machines; and where programs were compiled, the model against the compiler."""
-    from ..paper.paper import TABLES
-    from ..paper.tables import HEADS, RATIO_HEADS, ratio_cells, table_cells
-
     for name, topology in TABLES.items():
         for family, others in WORDS.items():
             say(f"Table I, {family}, on {topology}: seconds. {others}\n")

@@ -12,7 +12,9 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from meshfft.cli import parse
+from meshfft.cli.devices import start_devices, use_float64
 from meshfft.cli.made import check_rows
+from meshfft.cli.memory import available_bytes
 from meshfft.cli.plan import DTYPES
 from meshfft.cli.progress import bar
 from meshfft.cli.say import say
@@ -21,6 +23,15 @@ from meshfft.errors import check
 from meshfft.operators.transform import natural_dtype
 
 from ..made import circumstances, cores
+from ..measure.baselines import MESHFFT, named, names_for, on_mesh
+from ..measure.cases import Case, Layout, Task, case_of, layout_of, usual_meshes
+from ..measure.mpi import MpiRanks
+from ..measure.on_devices import plan_of
+from ..measure.prepared import Place
+from ..measure.rows import Row, write_rows
+from ..measure.running import measured, needed_bytes, packages, steps
+from ..measure.scaling import best_layout
+from ..measure.words import HEADS, cells, notes
 
 BASELINES = typer.Option(metavar="A,B,...", help="Whom to set beside: all, none, or names, as jnp,scipy,fftw.")
 Meshes = Annotated[
@@ -46,12 +57,12 @@ class How(NamedTuple):
     precisions: Sequence[str]
 
 
-def task_of(shape: str, dtype: str | None, kind: str, samples: tuple[int, ...] = ()) -> Any:
+def task_of(
+    shape: str,
+    dtype: str | None,
+    kind: str,
+) -> Task:
     """The task that flags name; JAX is let compute in double precision where it is in that."""
-    from meshfft.cli.devices import use_float64
-
-    from ..measure.cases import Task
-
     lengths = parse.sizes(shape, "the shape", "256,256,256")
     parse.choice(kind, parse.CHOICES["kind"], "--kind")
     dtype = parse.choice(dtype or natural_dtype(kind), DTYPES, "--dtype")
@@ -62,13 +73,11 @@ def task_of(shape: str, dtype: str | None, kind: str, samples: tuple[int, ...] =
     )
     if dtype in ("complex128", "float64"):
         use_float64()
-    return Task(lengths, dtype, kind, samples)
+    return Task(lengths, dtype, kind)
 
 
 def how_of(method: str, order: str, precision: str) -> How:
     """The ways that flags name, each of which is known."""
-    from meshfft.cli.devices import use_float64
-
     found = How(_choices(method, "method"), _choices(order, "order"), _choices(precision, "precision"))
     if "float64" in found.precisions:
         use_float64()
@@ -81,20 +90,14 @@ def _choices(text: str, name: str) -> list[str]:
 
 def baselines_of(text: str, what: str, among: Sequence[str] | None = None) -> list[str]:
     """The names of baselines that a flag names, for a kind of transform, or among some."""
-    from ..measure.baselines import names_for
-
     known = names_for(what) if among is None else list(among)
     if text in ("all", "none"):
         return known if text == "all" else []
     return [parse.choice(word.strip(), known, "--baselines") for word in text.split(",")]
 
 
-def layouts_of(meshes: Sequence[str] | None, ndim: int) -> tuple[list[Any], list[Any]]:
+def layouts_of(meshes: Sequence[str] | None, ndim: int) -> tuple[list[Any], list[Layout]]:
     """The devices, started, and the layouts that meshes mean; without any, slab, pencil and block of all devices."""
-    from meshfft.cli.devices import start_devices
-
-    from ..measure.cases import layout_of, usual_meshes
-
     sizes = [parse.mesh(text) for text in meshes or ()]
     for mesh in sizes:
         parse.spec(None, mesh, ndim)
@@ -103,12 +106,8 @@ def layouts_of(meshes: Sequence[str] | None, ndim: int) -> tuple[list[Any], list
     return devices, found or [layout_of(mesh, ndim) for mesh in usual_meshes(len(devices), ndim)]
 
 
-def devices_for(cases: Sequence[Any]) -> list[Any]:
+def devices_for(cases: Sequence[Case]) -> list[Any]:
     """The devices, started, that cases of a file take; JAX is let compute in double precision where one is in that."""
-    from meshfft.cli.devices import start_devices, use_float64
-
-    from ..measure.baselines import on_mesh
-
     if any(case.dtype in ("complex128", "float64") or case.precision == "float64" for case in cases):
         use_float64()
     return start_devices(max(case.devices for case in cases if on_mesh(case)), "a case of the rows")
@@ -121,15 +120,12 @@ def check_flags(rounds: int, rows: Path | None) -> None:
         check_rows(rows)
 
 
-def cases_of(task: Any, layouts: Sequence[Any], how: How, baselines: Sequence[str]) -> list[Any]:
+def cases_of(task: Task, layouts: Sequence[Layout], how: How, baselines: Sequence[str]) -> list[Case]:
     """meshfft's cases, which have a walk, and those of the baselines.
 
     Raises:
         ValueError, TypeError: no case of meshfft has a walk.
     """
-    from ..measure.baselines import MESHFFT, named
-    from ..measure.cases import case_of
-
     own = [
         case_of(task, MESHFFT, layout, method=method, order=order, precision=precision)
         for layout in layouts
@@ -139,12 +135,8 @@ def cases_of(task: Any, layouts: Sequence[Any], how: How, baselines: Sequence[st
     return own + [case for baseline in named(baselines) for case in baseline.cases(task, layouts, cores())]
 
 
-def cases_on(task: Any, devices: Sequence[Any], how: How, baselines: Sequence[str]) -> list[Any]:
+def cases_on(task: Task, devices: Sequence[Any], how: How, baselines: Sequence[str]) -> list[Case]:
     """meshfft's cases on all these devices, each on its best mesh, and those of baselines that take as many."""
-    from ..measure.baselines import MESHFFT, named
-    from ..measure.cases import case_of
-    from ..measure.scaling import best_layout
-
     own, layouts = [], []
     for method, order, precision in itertools.product(*how):
         way = {"method": method, "order": order, "precision": precision}
@@ -154,10 +146,8 @@ def cases_on(task: Any, devices: Sequence[Any], how: How, baselines: Sequence[st
     return own + [case for baseline in named(baselines) for case in baseline.cases(task, layouts, len(devices))]
 
 
-def check_walks(own: Sequence[Any]) -> None:
+def check_walks(own: Sequence[Case]) -> None:
     """Refuses cases of meshfft of which none has a walk, with what the first is refused with."""
-    from ..measure.on_devices import plan_of
-
     refusals: list[Exception] = []
     for case in own:
         try:
@@ -168,14 +158,8 @@ def check_walks(own: Sequence[Any]) -> None:
         raise refusals[0]
 
 
-def run(cases: Sequence[Any], devices: Sequence[Any], rounds: int) -> list[Any]:
+def run(cases: Sequence[Case], devices: Sequence[Any], rounds: int) -> list[Row]:
     """Measures, with a bar."""
-    from meshfft.cli.memory import available_bytes
-
-    from ..measure.mpi import MpiRanks
-    from ..measure.prepared import Place
-    from ..measure.running import measured, needed_bytes, packages, steps
-
     need, free = needed_bytes(cases) / 1e9, available_bytes() / 1e9
     remedy = "give a smaller array, fewer --mesh or fewer --baselines"
     check(need <= free, f"{len(cases)} cases take about {need:.3g} GB and {free:.3g} GB are free: {remedy}")
@@ -192,18 +176,25 @@ def run(cases: Sequence[Any], devices: Sequence[Any], rounds: int) -> list[Any]:
         return measured(cases, rounds, Place(devices, cores(), ranks), facts, told)
 
 
-def keep(rows: Sequence[Any], path: Path | None) -> None:
-    """Writes the rows where they are wanted."""
-    from ..measure.rows import write_rows
+def beside(
+    task: Task, meshes: Sequence[str] | None, how: How, baselines: str, rounds: int, path: Path | None
+) -> list[Row]:
+    """meshfft's ways to do a task beside those of baselines, measured and kept; all as flags name them."""
+    others = baselines_of(baselines, task.what)
+    devices, layouts = layouts_of(meshes, len(task.shape))
+    found = run(cases_of(task, layouts, how, others), devices, rounds)
+    keep(found, path)
+    return found
 
+
+def keep(rows: Sequence[Row], path: Path | None) -> None:
+    """Writes the rows where they are wanted."""
     if path is not None:
         write_rows(path, rows)
 
 
-def tell(rows: Sequence[Any], title: str, as_json: bool, path: Path | None) -> None:
+def tell(rows: Sequence[Row], title: str, as_json: bool, path: Path | None) -> None:
     """Prints the rows as a table, or as one object."""
-    from ..measure.words import HEADS, cells, notes
-
     if as_json:
         print_json({"rows": [row.to_dict() for row in rows]})
         return

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from meshfft.atomic import replacing
 from meshfft.errors import check
 
+from ..jsonl import write
 from .cases import Case
 from .timing import Spread, spread
 
@@ -58,9 +58,8 @@ class Row:
 
 
 def write_rows(path: Path, rows: Iterable[Row]) -> None:
-    """Writes one JSON object a line, in place of what was there."""
-    with replacing(path, overwrite=True) as temporary:
-        temporary.write_text("".join(json.dumps(row.to_dict()) + "\n" for row in rows))
+    """Writes rows in place of what was there."""
+    write(path, (row.to_dict() for row in rows))
 
 
 def read_rows(path: Path) -> list[Row]:

@@ -12,8 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.__main__ import app
-from benchmarks.paper import cases as cases_module
-from benchmarks.paper import compiled, modelled
+from benchmarks.paper import compiled
 from benchmarks.paper.cases import ALGORITHMS, FFT, KDFT, PAPER_FFT, PAPER_KDFT, Algorithm, cases
 from benchmarks.paper.compiled import compiled_row
 from benchmarks.paper.figures import draw_all
@@ -219,9 +218,9 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[Row]) ->
     """The command on the small rows, in a folder of its own and a terminal of 80 columns."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(cases_module, "cases", lambda: iter(()))
-    monkeypatch.setattr(modelled, "modelled_rows", lambda made: iter(rows))
-    monkeypatch.setattr(modelled, "known_rows", lambda: known_rows(["table-v3"]))
+    monkeypatch.setattr("benchmarks.cli.paper.cases", lambda: iter(()))
+    monkeypatch.setattr("benchmarks.cli.paper.modelled_rows", lambda made: iter(rows))
+    monkeypatch.setattr("benchmarks.cli.paper.known_rows", lambda: known_rows(["table-v3"]))
     yield tmp_path
 
 
@@ -299,7 +298,7 @@ def test_compiling_is_refused_without_the_compiler(command: Path, monkeypatch: p
     def missing(name: str) -> None:
         raise ValueError("libtpu is missing")
 
-    monkeypatch.setattr("meshfft.cli.describe.use_tpu_compiler", lambda: None)
-    monkeypatch.setattr("meshfft.inspect.aot.devices_of", missing)
+    monkeypatch.setattr("benchmarks.cli.paper.use_tpu_compiler", lambda: None)
+    monkeypatch.setattr("benchmarks.cli.paper.devices_of", missing)
     result = call("--compile")
     assert result.exit_code == 2 and "libtpu is missing" in result.stderr

@@ -292,8 +292,8 @@ def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert needed_bytes([own]) == 64 * 10**4 + 4 * 80_000 and needed_bytes([]) == 0
     assert needed_bytes([own, sharded]) == 64 * 10**4 + 4 * 80_000 + 16 * 80_000
     assert needed_bytes([case_of(Task((10, 4), samples=(5, 8)), MESHFFT)]) == 64 * 80 + 4 * 640
-    monkeypatch.setattr("meshfft.cli.memory.available_bytes", lambda: 10**6)
-    monkeypatch.setattr("benchmarks.measure.running.measured", lambda *_: pytest.fail("it worked"))
+    monkeypatch.setattr("benchmarks.cli.speed.available_bytes", lambda: 10**6)
+    monkeypatch.setattr("benchmarks.cli.speed.measured", lambda *_: pytest.fail("it worked"))
     result = call("fft", "64,64,64")
     assert result.exit_code == 2 and "0.001 GB are free" in result.stderr and result.stderr.count("\n") == 1
 

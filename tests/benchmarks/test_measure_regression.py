@@ -110,7 +110,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[Case
         def measured(cases: Sequence[Case], *_: Any) -> list[Row]:
             return [row(case, seconds[case]) for case in cases]
 
-        monkeypatch.setattr("benchmarks.measure.running.measured", measured)
+        monkeypatch.setattr("benchmarks.cli.speed.measured", measured)
 
     return set_seconds
 

@@ -107,7 +107,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def measured(cases: Sequence[Case], *_: Any) -> list[Row]:
         return [Row(case, (8.0 / case.devices,), 1e-7, "", FACTS) for case in cases]
 
-    monkeypatch.setattr("benchmarks.measure.running.measured", measured)
+    monkeypatch.setattr("benchmarks.cli.speed.measured", measured)
     return tmp_path
 
 
