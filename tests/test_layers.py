@@ -28,8 +28,8 @@ inspect: schedule / hlo / aot breakdown replay / trace
 formats: grid hdf5_filters record / source labels / conventions numpy_nifti zarr_metadata / netcdf zarr / hdf5
 files: identity picture processes / stores reading / writing
 out_of_core: partition scratch / budget / pieces transfer / journal passes / run
-cli: describe devices flags memory parse resident say / guard request show / cluster info plan progress /
-    before execute made / job / profile transform / app
+cli: describe devices flags memory parse say / guard show / cluster info plan progress /
+    execute made request / job / profile transform / app
 """
 
 

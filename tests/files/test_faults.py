@@ -17,8 +17,7 @@ from typer.testing import CliRunner
 
 import meshfft
 from meshfft.cli.app import app
-from meshfft.cli.before import deciding
-from meshfft.cli.request import Job
+from meshfft.cli.request import Job, deciding
 from meshfft.files import identity, open_array
 
 SCRIPT = Path(__file__).parent.parent / "faulty.py"

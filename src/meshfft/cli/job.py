@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .before import agree, check_files, deciding, everywhere
+from .memory import Watch, give_back_memory
 from .progress import Clock, Report, bar, log
-from .request import Job, Request, check_kind, request
-from .resident import Watch, give_back_memory
+from .request import Job, Request, agree, check_files, check_kind, deciding, everywhere, request
 from .say import say, warn
 from .show import Timing, print_json, print_timings
 
