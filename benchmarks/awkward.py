@@ -4,7 +4,7 @@
     python -m benchmarks awkward --topology v3:2x2 [--length 8191] [--of 8192] [--lines 512] [--rows FILE]
 
 Lines of complex64 along the last dimension, shared out to CPU devices, which share the machine's cores. Calls go in an
-order shuffled anew every round. The table gives medians and their ratios, for each point, to XLA's FFT of the other
+order shuffled every round. The table gives medians and their ratios, for each point, to XLA's FFT of the other
 length; `--rows` appends one JSON line a call.
 
 With `--topology` nothing runs: the TPU compiler makes the programs for one device of a described pod, each with as many

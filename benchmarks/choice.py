@@ -2,14 +2,13 @@
 
     python -m benchmarks choice [--rounds 9] [--only REGEX] [--steps] [--out FILE]        (a few minutes on two cores)
 
-Eight CPU devices. Methods that find the same walk are timed as one. A round times every walk of a case once, in an
-order shuffled anew. One whose first call took over four times the fastest one's is timed that once, and one modelled at
+Eight CPU devices. Methods that find the same walk are timed as one. A round times every walk of a case once, in a
+new order. One whose first call took over four times the fastest one's is timed that once, and one modelled at
 over thirty times the best is left out. The table gives the median of each, and how far auto's is from the fastest;
 `--steps` gives the seconds of every step of every walk, modelled and measured. `--out` appends one JSON line a walk.
 """
 
 import argparse
-import json
 import math
 import re
 import statistics
@@ -25,7 +24,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import meshfft as mf  # noqa: E402
-from benchmarks.made import circumstances  # noqa: E402
+from benchmarks.jsonl import append  # noqa: E402
 from benchmarks.measure.timing import Timer, interleaved, timer  # noqa: E402
 from meshfft.layout.layout import Layout  # noqa: E402
 from meshfft.walks.candidates import METHODS  # noqa: E402
@@ -80,8 +79,7 @@ def main() -> None:
     print(table(found))
     if options.steps:
         print(steps_table(found, options.rounds))
-    if options.out is not None:
-        append_rows(options.out, found)
+    append(options.out, [row_of(name, walk) for name, walks in found.items() for walk in walks])
 
 
 def timed(case: Case, rounds: int) -> list[Timed]:
@@ -157,16 +155,11 @@ def steps_table(found: dict[str, list[Timed]], rounds: int) -> str:
     return "\n".join(lines)
 
 
-def append_rows(path: Path, found: dict[str, list[Timed]]) -> None:
-    facts = circumstances(("meshfft", "jax", "jaxlib", "numpy"))
-    with path.open("a") as file:
-        for name, walks in found.items():
-            for walk in walks:
-                plan = walk.plan
-                row = {"case": name, "methods": walk.methods, "seconds": walk.seconds, "modelled": plan.seconds}
-                row |= {"shape": plan.shape, "mesh": dict(plan.mesh.shape), "spec": str(plan.in_layout.spec)}
-                row |= {"order": plan.order, "walk": plan.name, "chip": plan.machine.chip.name}
-                file.write(json.dumps(row | facts) + "\n")
+def row_of(name: str, walk: Timed) -> dict[str, Any]:
+    plan = walk.plan
+    row = {"case": name, "methods": walk.methods, "seconds": walk.seconds, "modelled": plan.seconds}
+    row |= {"shape": plan.shape, "mesh": dict(plan.mesh.shape), "spec": str(plan.in_layout.spec)}
+    return row | {"order": plan.order, "walk": plan.name, "chip": plan.machine.chip.name}
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ Useful operations are 8 for a complex multiplication and addition (4 real multip
 """
 
 import argparse
-import json
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +26,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import meshfft as mf  # noqa: E402
-from benchmarks.made import circumstances  # noqa: E402
+from benchmarks.jsonl import append  # noqa: E402
 from benchmarks.measure.timing import interleaved, timer  # noqa: E402
 
 SIZE, LARGE, TILE = 256, 4096, 256
@@ -115,11 +114,7 @@ def report(found: dict[str, tuple[list[float], float]], rows: Path | None) -> No
     print("| | ms | GFLOP/s | of one product |\n|---|---|---|---|")
     for name, rate in rates.items():
         print(f"| {name} | {medians[name] * 1e3:.0f} | {rate / 1e9:.0f} | {rate / peak:.2f} |")
-    if rows is not None:
-        facts = circumstances(("meshfft", "jax", "jaxlib", "numpy"))
-        lines = [{"case": n, "seconds": t, "operations": w, **facts} for n, (t, w) in found.items()]
-        with rows.open("a") as file:
-            file.writelines(json.dumps(line) + "\n" for line in lines)
+    append(rows, [{"case": n, "seconds": t, "operations": w} for n, (t, w) in found.items()])
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
 
 One device, one process. Every error is a relative L2 error against sums in NumPy's longdouble (80 bits on x86) with
 phases reduced exactly. Inputs are complex Gaussian noise from a fixed seed, rounded to the type that is tested. `speed`
-interleaves its cases: a round times each once, in an order shuffled anew. SciPy and finufft are optional:
+interleaves its cases: a round times each once, in an order shuffled every time. SciPy and finufft are optional:
 without them their columns are empty.
 """
 

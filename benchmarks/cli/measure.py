@@ -41,7 +41,7 @@ def fft(
 ) -> None:
     """Measure transforms of one array: meshfft on each mesh, and what else there is.
 
-    Calls take turns in an order shuffled anew every round. Without --mesh: slab, pencil and block of all devices; on
+    Calls take turns in an order shuffled every round. Without --mesh: slab, pencil and block of all devices; on
     the CPU eight that share its cores. Rows that are there are replaced.
     """
     speed.check_flags(rounds, rows)

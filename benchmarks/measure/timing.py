@@ -1,6 +1,6 @@
 """Seconds of calls that take turns, so that a noisy machine cannot favour one of them.
 
-    round     every call once, in an order shuffled anew
+    round     every call once, in an order shuffled every time
     slow      a call that takes over SLOW times the median of all joins one round in THIN
     spread    the quartiles about the median
 
