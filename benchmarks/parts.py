@@ -26,7 +26,7 @@ from jax.sharding import PartitionSpec as P  # noqa: E402
 import meshfft as mf  # noqa: E402
 from benchmarks.jsonl import append  # noqa: E402
 from benchmarks.measure.timing import timer  # noqa: E402
-from meshfft.steps import Exchange, LocalFFT, Step  # noqa: E402
+from meshfft.steps import Step  # noqa: E402
 
 
 def main() -> None:
@@ -55,9 +55,9 @@ def measured(plan: mf.Plan, x: jax.Array, runs: int) -> dict[str, dict[str, Any]
     steps = plan.walk.steps
     names = dict(zip(steps, (step.name(layout) for step, layout in plan.walk.pairs), strict=True))
     parts: dict[str, tuple[Step, ...]] = {"the whole": steps}
-    parts["exchanges alone"] = tuple(step for step in steps if isinstance(step, Exchange))
+    parts["exchanges alone"] = tuple(step for step in steps if not step.dims)
     for step in steps:
-        if isinstance(step, LocalFFT):
+        if step.dims:
             parts[f"without {names[step]}"] = tuple(other for other in steps if other is not step)
     return {name: spent(partial(program(plan, kept), x), runs) for name, kept in parts.items()}
 

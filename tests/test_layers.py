@@ -18,9 +18,8 @@ machine: chip torus work / chips device_order machine / topology
 collectives: all_to_all bins chunks ring
 operators: matrices trig vandermonde / inverses transform / points / operands point_entries
 kernels: bluestein line_batches / stockham / local / real trig
-steps: base / bands local_fft ring_dense roll swap / exchange local_trig phase_fft pipeline real_fft /
-    packed_fft six_step
-walks: problem walk / candidates / search / choice
+steps: base / bands exchange local_fft ring_dense roll / phase_fft pipeline real_fft / packed_fft six_step
+walks: candidates walk / fusion search / choice
 plans: intake operands primitive request table / execute / inverse_solve / plan / planning
 functions: calls frequencies kdft separable shard shifts / cosine numpy_fft real / array_api scipy_backend
 spectral: fields modes wavenumbers / convolution derivatives multiplier / power

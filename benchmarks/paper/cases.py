@@ -17,7 +17,6 @@ from jax.sharding import AbstractMesh
 from meshfft.machine.machine import Seconds
 from meshfft.plans.plan import Plan
 from meshfft.plans.planning import plan, ranked
-from meshfft.steps import RingDense
 
 from .paper import SCALINGS, TABLES, Scaling, slice_of
 
@@ -130,5 +129,5 @@ def _free(figure: str, algorithm: Algorithm, shape: tuple[int, ...], topology: s
 
 def _one_way(made: Plan) -> Plan:
     """The plan with every ring going one way round."""
-    steps = (dataclasses.replace(s, two_way=False) if isinstance(s, RingDense) else s for s in made.walk.steps)
+    steps = (dataclasses.replace(s, two_way=False) if getattr(s, "two_way", False) else s for s in made.walk.steps)
     return dataclasses.replace(made, walk=dataclasses.replace(made.walk, steps=tuple(steps)))

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from meshfft.machine.work import Move
-from meshfft.steps import RingDense
 
 from .cases import KDFT_3, SIZES, Case
 from .floors import PUBLISHED, floor
@@ -88,7 +87,7 @@ def parts_of(case: Case) -> dict[str, float]:
 
 def _products(case: Case) -> str:
     """The tier and the real products of its dense steps."""
-    dots = {step.dot for step in case.plan.walk.steps if isinstance(step, RingDense)}
+    dots = {dot for step in case.plan.walk.steps for dot in step.dots}
     return ", ".join(f"{dot.tier}, {dot.multiplications} a complex one" for dot in sorted(dots)) or "XLA's FFT"
 
 

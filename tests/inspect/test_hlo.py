@@ -134,7 +134,7 @@ source_target_pairs={{0,1},{1,0}}
   %fusion.2 = f32[8,8]{1,0:T(8,128)} fusion(%u, %u), kind=kLoop, calls=%join, backend_config={"estimated_cycles":"20"}
   %done.1 = f32[8,8]{1,0:T(8,128)} collective-permute-done(%start.1)
   %fusion.3 = f32[8,8]{1,0:T(8,128)} fusion(%x, %done.1), kind=kLoop, calls=%rectify, \
-metadata={op_name="jit(f)/step9/jit(g)/step1_Swap/max"}, backend_config={"estimated_cycles":"3"}
+metadata={op_name="jit(f)/step9/jit(g)/step1_Exchange/max"}, backend_config={"estimated_cycles":"3"}
   %done.2 = f32[8,8]{1,0:T(8,128)} collective-permute-done(%start.2)
   %reshape.1 = f32[64]{0:T(256)} reshape(%x)
   %start.3 = ((bf16[2,8], bf16[2,8]), (bf16[2,8], bf16[2,8]), u32[]) async-start(%v, %v), calls=%wrapped

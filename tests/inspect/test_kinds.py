@@ -39,7 +39,7 @@ def test_kinds_of_every_walk(
     wholes = {name for name, op in ops.items() if op.kind in ("fft", "products")}
     types = [type(step).__name__ for step in plan.walk.steps]
     for name in wholes:
-        assert types[max(ops[name].step - 1, 0)] != "Swap", f"{name} is at work in an exchange"
+        assert types[max(ops[name].step - 1, 0)] != "Exchange", f"{name} is at work in an exchange"
 
 
 def test_kinds_of_fusions_and_halves() -> None:
@@ -64,7 +64,7 @@ ENTRY %main (x: f32[8,8]) -> c64[8,8] {
   %f.3 = f32[8,8] negate(%f.2), metadata={op_name="jit(f)/step1_LocalFFT/fft/while/body/neg"}
   %f.4 = f32[8,8] copy(%f.3), metadata={op_name="jit(f)/step1_LocalFFT/fft/while/body/copy"}
   %f.5 = f32[8,8] custom-call(%f.4), custom_call_target="__cublas$gemm"
-  %g.1 = ((f32[8,8]), f32[8,8]) all-to-all-start(%f.5), metadata={op_name="jit(f)/step2_Swap/all_to_all"}
+  %g.1 = ((f32[8,8]), f32[8,8]) all-to-all-start(%f.5), metadata={op_name="jit(f)/step2_Exchange/all_to_all"}
   %f.6 = f32[8,8] negate(%x), metadata={op_name="jit(f)/step3_PhaseFFT/fft_phase/mul"}
   %g.2 = f32[8,8] all-to-all-done(%g.1)
   %h.1 = f32[8,8] all-reduce(%g.2), to_apply=%dense

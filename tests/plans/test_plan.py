@@ -20,9 +20,8 @@ from meshfft.machine.chips import CPU
 from meshfft.machine.machine import Machine
 from meshfft.numerics.tiers import dots
 from meshfft.operators.transform import transform_of
-from meshfft.steps import Step
+from meshfft.steps import Problem, Step
 from meshfft.walks.candidates import moves
-from meshfft.walks.problem import Problem
 from meshfft.walks.search import search
 
 
@@ -129,7 +128,8 @@ def _cheapest(problem: Problem) -> float:
             break
         for step in moves(problem, layout, problem.todo(done)):
             after = (step.after(layout), done.union(step.dims))
-            price = best[node] + problem.machine.price(problem.work(step, layout, problem.todo(done)))
+            work = step.work(layout, problem.bytes_at(problem.todo(done)), problem.machine.chip)
+            price = best[node] + problem.machine.price(work)
             if price < best.get(after, np.inf):
                 best[after] = price
                 todo.add(after)

@@ -33,12 +33,12 @@ from meshfft.numerics.tiers import dots
 from meshfft.operators.transform import transform_of
 from meshfft.plans import execute
 from meshfft.plans.primitive import bind
-from meshfft.steps import Exchange, LocalFFT, SixStep, Swap
+from meshfft.steps import Exchange, LocalFFT, Problem, SixStep, Swap
+from meshfft.steps.exchange import MOST_PIECES
 from meshfft.steps.six_step import sides
-from meshfft.walks import choice
-from meshfft.walks.candidates import MOST_PIECES, moves
+from meshfft.walks import fusion
+from meshfft.walks.candidates import moves
 from meshfft.walks.choice import find_walk
-from meshfft.walks.problem import Problem
 from meshfft.walks.walk import Walk
 
 
@@ -76,7 +76,9 @@ def _walks(case: Swaps) -> tuple[Walk, Walk]:
     for source, target, axis in case.swaps:
         swaps.append(Swap(source, target, even_cuts(at.block[target], [(axis, sizes[axis])])))
         at = swaps[-1].after(at)
-    return Walk(start, tuple(swaps)), Walk(start, (Exchange(tuple(swaps), case.chunks),))
+    return Walk(start, tuple(Exchange((swap,), packed=True) for swap in swaps)), Walk(
+        start, (Exchange(tuple(swaps), case.chunks),)
+    )
 
 
 def _logical(stored: Any, layout: Layout) -> np.ndarray:
@@ -173,8 +175,8 @@ def test_columns_are_gathered_before_their_first_stage(parts: int) -> None:
 @contextlib.contextmanager
 def _as_if_large() -> Iterator[None]:
     """Plans for small blocks as for large ones."""
-    least = mock.patch("meshfft.walks.candidates.LEAST_BYTES", 1), mock.patch("meshfft.kernels.stockham.SMALL_BYTES", 0)
-    with least[0], least[1], mock.patch.multiple(choice, MATCHED_BYTES=1, HALVED_BYTES=1):
+    least = mock.patch("meshfft.steps.base.LARGE_BYTES", 1), mock.patch("meshfft.kernels.stockham.SMALL_BYTES", 0)
+    with least[0], least[1], mock.patch.multiple(fusion, MATCHED_BYTES=1, HALVED_BYTES=1):
         find_walk.cache_clear()
         yield
     find_walk.cache_clear()
@@ -325,7 +327,7 @@ def test_pieces_of_one_size_are_few(shape: tuple[int, ...], sizes: tuple[int, ..
     plan = mf.plan(shape, mesh=mesh(sizes), spec=spec, method="transpose")
     exchanges = [step for step in plan.walk.steps if isinstance(step, Exchange)]
     counts = [step.parts * math.prod(parts for _, parts in step.chunks) for step in exchanges]
-    assert counts and max(counts) <= choice.MATCHED_PIECES
+    assert counts and max(counts) <= fusion.MATCHED_PIECES
 
 
 LINES = {
@@ -374,7 +376,8 @@ def test_no_exchange_of_many_pieces(spec: P) -> None:
     start = from_spec(shape, {"x": 4, "y": 8}, spec)
     transform = transform_of((0, 1, 2), shape, None, False)
     problem = Problem(start, transform, "transpose", start, False, Machine(CPU), 8, dots("float32", None))
-    found = [step.parts for step in moves(problem, start, problem.todo(frozenset())) if isinstance(step, Exchange)]
+    steps = [step for step in moves(problem, start, problem.todo(frozenset())) if isinstance(step, Exchange)]
+    found = [step.parts for step in steps if not step.packed]
     assert found and max(found) <= MOST_PIECES
 
 

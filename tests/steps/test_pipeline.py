@@ -15,7 +15,7 @@ from meshfft.layout.layout import even_cuts, from_spec
 from meshfft.layout.padded_array import padded, stored_of
 from meshfft.machine.chips import CPU
 from meshfft.plans.primitive import bind
-from meshfft.steps import LocalFFT, Pipeline, Step, Swap
+from meshfft.steps import Exchange, LocalFFT, Pipeline, Step, Swap
 from meshfft.walks.walk import Walk
 
 
@@ -55,7 +55,7 @@ def _walks(case: Case, planes: bool = False) -> tuple[Walk, Walk]:
     moved = [(cut.axis, cut.parts) for cut in start.cuts[case.source]]
     steps: list[Step] = [
         LocalFFT(case.dims, -1, lengths, lengths),
-        Swap(case.source, case.target, even_cuts(case.shape[case.target], moved)),
+        Exchange((Swap(case.source, case.target, even_cuts(case.shape[case.target], moved)),), packed=True),
     ]
     chosen = tuple(steps[::-1] if case.swap_first else steps)
     pipeline = Pipeline(chosen, case.dim, case.chunks)

@@ -28,6 +28,11 @@ def fits(shape: Sequence[int], grid: Grid) -> bool:
     return True
 
 
+def pieces_of(grid: Grid) -> int:
+    """How many pieces a grid makes."""
+    return math.prod(parts for _, parts in grid)
+
+
 def divided(shape: Sequence[int], grid: Grid) -> tuple[int, ...]:
     """The shape of equal pieces."""
     return tuple(size // math.prod(parts for d, parts in grid if d == dim) for dim, size in enumerate(shape))

@@ -172,6 +172,11 @@ def nested(cuts: Cuts) -> bool:
     return all(outer.span == inner.parts * inner.span for outer, inner in itertools.pairwise(cuts))
 
 
+def real_cuts(cuts: Cuts) -> Cuts:
+    """The cuts that cut: an axis of size 1 does not."""
+    return tuple(cut for cut in cuts if cut.parts > 1)
+
+
 def even_cuts(size: int, axes: Sequence[tuple[str, int]]) -> Cuts:
     """Cuts `size` positions by the (name, parts) pairs into equal blocks, padded at the tail only."""
     block = -(-size // math.prod(parts for _, parts in axes))

@@ -1,6 +1,7 @@
 """PackedFFT: the FFT of real lines that are cut, as one of half as many complex numbers."""
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import jax.numpy as jnp
@@ -9,13 +10,13 @@ from jax import Array, lax
 
 from ..collectives.ring import permuted
 from ..kernels.local import resize
-from ..layout.layout import Layout
+from ..layout.layout import Layout, nested
 from ..machine.chip import Chip
 from ..machine.work import Move, Work
-from ..numerics.phases import roots
+from ..numerics.phases import MAX_LENGTH, roots
 from ..numerics.split_complex import Block, in_complex, join, scaled, split
-from ..operators.matrices import HalfRoots
-from .base import Step, names, shift
+from ..operators.matrices import HalfRoots, Matrix
+from .base import Problem, Step, names, ready, shift
 from .phase_fft import PhaseFFT
 
 UNTANGLE_FLOPS = 14  # of one output: two sums, a phase, a sum
@@ -37,6 +38,15 @@ class PackedFFT(Step):
 
     dim: int
     matrix: HalfRoots
+
+    @classmethod
+    def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["PackedFFT"]:
+        for dim, matrix in ready(todo).items():
+            if isinstance(matrix, HalfRoots) and layout.parts[dim] > 1 and matrix.length < MAX_LENGTH:
+                lines, half = layout.resize(dim, matrix.length), layout.resize(dim, matrix.half)
+                stored = layout == lines.resize(dim, matrix.columns) and nested(lines.cuts[dim])
+                if stored and matrix.length % (2 * layout.parts[dim] ** 2) == 0 and half.parts == lines.parts:
+                    yield cls(dim, matrix)
 
     @property
     def dims(self) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import jax.numpy as jnp
@@ -10,13 +11,15 @@ from jax import Array, lax
 from ..collectives.all_to_all import exchange
 from ..collectives.ring import ring_sum
 from ..kernels.local import fft, fft_error
-from ..layout.layout import Layout
+from ..layout.layout import Layout, nested
 from ..machine.chip import Chip
 from ..machine.work import Move, Work
-from ..numerics.phases import roots
+from ..numerics.phases import MAX_LENGTH, roots
 from ..numerics.split_complex import Block, in_complex, join
-from .base import Step, names, shift
-from .local_fft import LocalFFT
+from ..operators.matrices import Matrix, Roots
+from .base import Least, Problem, Step, names, ready, shift
+from .local_fft import LocalFFT, least_whole
+from .ring_dense import RingDense
 
 UNIT_PASSES = 4  # on a matrix unit: gathering, and the first phase
 PASSES = 18  # over two shards: exchange, FFT and phases ten, and four for each shard summed
@@ -38,6 +41,25 @@ class PhaseFFT(Step):
     dim: int
     sign: int
     length: int
+
+    @classmethod
+    def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["PhaseFFT"]:
+        """Any dimension that is cut into p shards, where p^2 divides its length."""
+        for dim, matrix in ready(todo).items():
+            parts, size = layout.parts[dim], layout.shape[dim]
+            fits = nested(layout.cuts[dim]) and size == matrix.rows < MAX_LENGTH
+            if isinstance(matrix, Roots) and matrix.whole and fits and parts > 1 and size % parts**2 == 0:
+                yield cls(dim, matrix.sign, size)
+
+    @classmethod
+    def least(cls, problem: Problem) -> Least:
+        """The bound of every FFT of a dimension that stays cut, SixStep's and PackedFFT's too: over two shards, on top
+        of the cheapest transform of a whole dimension.
+        """
+        passes, nbytes = PASSES - 2 if problem.machine.chip.side == 1 else 2 * UNIT_PASSES, problem.least_bytes
+        ring = problem.bound(memory_bytes=passes * nbytes, sent_bytes=nbytes // 2 + nbytes, hops=1)
+        dense = RingDense.least(problem).whole
+        return Least(cut={dim: min(dense[dim], local) + ring for dim, local in least_whole(problem).items()})
 
     @property
     def dims(self) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Pipeline: local steps and a swap in chunks, so that one chunk is computed while the one before it travels."""
+"""Pipeline: local steps and an exchange in chunks, so that one chunk is computed while the one before it travels."""
 
 import dataclasses
 import functools
@@ -14,8 +14,12 @@ from ..layout.layout import Layout
 from ..machine.chip import Chip
 from ..machine.work import Work, total
 from ..numerics.split_complex import Block
-from .base import Step, names, shift, turned
-from .swap import Swap
+from ..operators.matrices import Matrix
+from .base import Problem, Step, names, shift, turned
+from .exchange import Exchange, Swap, swaps
+from .local_fft import LocalFFT
+
+CHUNKS = 8  # the first is computed while nothing travels, and each costs a message more
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +33,7 @@ class Pipeline(Step):
     while a chunk travels. Results are written into one array as they arrive.
 
     Attributes:
-        steps: local steps, and one swap among them.
+        steps: local steps, and among them a packed exchange of one swap.
         dim: the dimension that is cut into chunks.
         chunks: how many.
     """
@@ -37,6 +41,18 @@ class Pipeline(Step):
     steps: tuple[Step, ...]
     dim: int
     chunks: int
+
+    @classmethod
+    def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["Pipeline"]:
+        """Whole dimensions transformed and a swap, where devices send while they compute."""
+        chip = problem.machine.chip
+        for local in LocalFFT.offers(problem, layout, todo) if chip.overlaps else ():
+            left = {dim: matrix for dim, matrix in todo.items() if dim not in local.dims}
+            for swap in swaps(problem, local.after(layout), left):
+                if (dim := _chunked(layout, local, swap)) is not None:
+                    narrowest = chip.side if dim == layout.ndim - 1 else 1
+                    if (chunks := min(CHUNKS, layout.block[dim] // narrowest)) > 1:
+                        yield cls((local, Exchange((swap,), packed=True)), dim, chunks)
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -48,7 +64,8 @@ class Pipeline(Step):
 
     @property
     def swap(self) -> Swap:
-        return next(step for step in self.steps if isinstance(step, Swap))
+        ((swap,),) = (step.swaps for step in self.steps if isinstance(step, Exchange))
+        return swap
 
     def error(self, itemsize: int) -> float:
         return math.hypot(*(step.error(itemsize) for step in self.steps))
@@ -79,8 +96,8 @@ class Pipeline(Step):
             jax.tree.map(lambda part, at=at: _taken(part, dim, at, min(size, rows - at)), opened) for at in starts
         ]
         for step, before in self._pairs(layout):
-            if isinstance(step, Swap):
-                chunks = [step.exchange(chunk, before, kept=dim) for chunk in chunks]
+            if isinstance(step, Exchange):
+                chunks = [step.apply_to_rows(chunk, before, kept=dim) for chunk in chunks]
             else:
                 chunks = _in_turn(functools.partial(step.apply, layout=before), chunks)
         whole = jax.tree.map(lambda *parts: _assembled(parts, dim, spreads), *chunks)
@@ -117,6 +134,14 @@ class Pipeline(Step):
         for step in self.steps:
             yield step, layout
             layout = step.after(layout)
+
+
+def _chunked(layout: Layout, local: LocalFFT, swap: Swap) -> int | None:
+    """The dimension to cut into chunks: the longest that neither step touches, else what the swap's source has."""
+    free = [d for d in range(layout.ndim) if d not in (*local.dims, swap.source, swap.target)]
+    longest = max(free, key=layout.block.__getitem__, default=swap.source)
+    dim = longest if layout.block[longest] >= CHUNKS else swap.source
+    return dim if dim not in local.dims and layout.block[dim] > 1 else None
 
 
 def _in_turn(step: Callable[[Block], Block], chunks: list[Block]) -> list[Block]:

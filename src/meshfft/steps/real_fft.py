@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -14,14 +15,15 @@ from ..layout.layout import Layout
 from ..machine.chip import Chip
 from ..machine.work import Work
 from ..numerics.split_complex import Block, scaled
-from ..operators.matrices import HalfRoots
-from .base import Step, names, padded, resized, shift
-from .local_fft import LocalFFT
+from ..operators.matrices import HalfRoots, Matrix
+from .base import Problem, Step, names, padded, shift
+from .local_fft import LocalFFT, resized, whole_roots
 
 # What the engine "matmul" reads and writes, in blocks of reals: around one product, around two stages, and in them; and
 # the real products of two stages. Fitted to the cycles of TPU v3 and v5e.
 DENSE_PASSES, STAGE_PASSES, FED_PASSES = 3, 8, 20
 PRODUCTS = 5
+XLA_DIMS = 3  # of one call of XLA's real FFT
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +47,23 @@ class RealFFT(Step):
     lengths: tuple[int, ...]
     sizes: tuple[int, ...]
     engine: str = "xla"
+
+    @classmethod
+    def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["RealFFT"]:
+        """The halved dimension with all others that are whole in one call of XLA, or alone."""
+        for dim, matrix in todo.items():
+            if isinstance(matrix, HalfRoots) and layout.parts[dim] == 1:
+                others = {d: m.length for d, m in whole_roots(layout, todo).items()}
+                joint = 0 < len(others) <= XLA_DIMS - 1
+                if joint and (not matrix.onto_real or len(todo) == len(others) + 1):
+                    yield cls._of({**others, dim: matrix.length}, matrix, "xla")
+                if not matrix.onto_real or len(todo) == 1:
+                    yield cls._of({dim: matrix.length}, matrix, "matmul" if problem.machine.chip.side > 1 else "xla")
+
+    @classmethod
+    def _of(cls, lengths: dict[int, int], matrix: HalfRoots, engine: str) -> "RealFFT":
+        points = tuple(lengths.values())
+        return cls(tuple(lengths), matrix, points, (*points[:-1], matrix.rows), engine)
 
     @property
     def becomes(self) -> str:

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -18,13 +18,15 @@ from ..layout.manual_axes import own
 from ..machine.chip import Chip
 from ..machine.work import Move, Work
 from ..numerics.dtypes import real_dtype
+from ..numerics.phases import MAX_LENGTH
 from ..numerics.products import LONG_TERMS, TERMS, Factors, Maker, planes_of, product
 from ..numerics.split_complex import Block, Planes, in_complex, in_planes
 from ..numerics.tiers import Dot
 from ..numerics.tiled_products import COLUMNS, TILE, WIDE, product_in_tiles
 from ..operators.matrices import Dense, Matrix, Samples
 from ..operators.operands import rows_of, table
-from .base import Step, names, padded, shift, turned
+from ..operators.trig import Trig
+from .base import Least, Problem, Step, names, padded, ready, shift, turned
 
 PHASE_FLOPS = 40  # one root of unity on the CPU: integer reduction, cos and sin
 LONG_PHASE_FLOPS = 400  # elsewhere, where cos and sin are written out
@@ -63,6 +65,30 @@ class RingDense(Step):
     two_way: bool = False
     real: bool = False
     tiled: bool = False
+
+    @classmethod
+    def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["RingDense"]:
+        """Any dimension, by every way to multiply; both ways round where the links are known."""
+        cached, real = problem.machine.chip.cached, problem.real_at(todo)
+        for dim, matrix in ready(todo).items():
+            slot = None if matrix.row_axis is None else problem.transform.dims.index(dim)
+            turns = matrix.turn if isinstance(matrix, Trig) else max(matrix.rows, matrix.columns)
+            cuts, parts = layout.resize(dim, matrix.rows).cuts[dim], layout.parts[dim]
+            for dot in problem.dots if turns < MAX_LENGTH else ():
+                both = cached and parts > 1
+                step = cls(dim, matrix, matrix.rows, cuts, dot, slot, two_way=both, real=real, tiled=cached)
+                yield step
+                if parts > 2 and not cached and problem.machine.network is not None:
+                    yield dataclasses.replace(step, two_way=True)
+
+    @classmethod
+    def least(cls, problem: Problem) -> Least:
+        """One product; and over two shards one hop."""
+        each = min(dot.flops for dot in problem.dots) // problem.halves**2 * problem.points
+        flops, sent = {dim: each * rows for dim, rows in problem.least_rows.items()}, problem.least_bytes
+        whole = {d: problem.bound(matrix_flops=n, memory_bytes=problem.pass_bytes) for d, n in flops.items()}
+        cut = {d: problem.bound(matrix_flops=n, sent_bytes=sent, hops=1) for d, n in flops.items()}
+        return Least(whole=whole, cut=cut)
 
     @property
     def planar(self) -> bool:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import jax.numpy as jnp
@@ -16,8 +17,11 @@ from ..machine.chip import Chip
 from ..machine.work import Move, Work
 from ..numerics.phases import mulmod, roots
 from ..numerics.split_complex import Block, in_complex, join
-from .base import Step, names, shift
+from ..operators.matrices import Matrix
+from .base import Problem, Step, names, shift
+from .exchange import MOST_PIECES
 from .exchange import PASSES as EXCHANGE_PASSES
+from .phase_fft import PhaseFFT
 
 PASSES = 2 * 2 + 2 + 6  # two FFTs, phases, and a transpose
 NEAR = 32  # columns whose phases come from a table
@@ -40,6 +44,13 @@ class SixStep(Step):
     dim: int
     sign: int
     length: int
+
+    @classmethod
+    def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["SixStep"]:
+        """As PhaseFFT, where exchanges are cheap and a cache takes a few lines at a time."""
+        for step in PhaseFFT.offers(problem, layout, todo) if problem.large(layout) else ():
+            if layout.parts[step.dim] <= MOST_PIECES and sides(step.length, layout.parts[step.dim]) is not None:
+                yield cls(step.dim, step.sign, step.length)
 
     @property
     def dims(self) -> tuple[int, ...]:

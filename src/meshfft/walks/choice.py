@@ -1,6 +1,5 @@
 """The choice: from a transform and a layout to the cheapest walk, or to a line that says why there is none. Cached."""
 
-import dataclasses
 import functools
 import itertools
 import math
@@ -13,16 +12,13 @@ from ..numerics.phases import MAX_LENGTH
 from ..numerics.tiers import Dot
 from ..operators.transform import Transform
 from ..operators.trig import Trig
-from ..steps import Exchange, LocalFFT, Step
+from ..steps import Problem
 from .candidates import METHODS
-from .problem import Problem
+from .fusion import fused
 from .search import search
 from .walk import Walk
 
 ORDERS = ("natural", "any")
-MATCHED_BYTES = 2**21  # of a block whose exchanges all send pieces of one size: below it more messages cost more
-HALVED_BYTES = 2**22  # of a block whose pieces are halved
-MATCHED_PIECES = 32  # of a block
 
 
 @functools.lru_cache(maxsize=1024)
@@ -58,58 +54,8 @@ def find_walk(
         return find_walk(start, transform, method, order, machine, itemsize, dots, real=real)
     if not found:
         raise ValueError(_no_walk(problems[-1]))
-    walks = [
-        Walk(start, _aligned(start, steps, itemsize), transform.scale, machine.chip.planes, real) for steps in found
-    ]
+    walks = [Walk(start, fused(start, steps, itemsize), transform.scale, machine.chip.planes, real) for steps in found]
     return min(walks, key=lambda walk: sum(map(machine.price, walk.works(itemsize, machine.chip))))
-
-
-def _aligned(start: Layout, steps: tuple[Step, ...], itemsize: int) -> tuple[Step, ...]:
-    """The steps with exchanges in chunks, and where local ones take the block apart as the exchange before them does,
-    or as the one after them.
-    """
-    pairs = Walk(start, steps).pairs
-    exchanges = [(step, at) for step, at in pairs if isinstance(step, Exchange)]
-    pieces = iter(_pieces(exchanges, itemsize) if exchanges else ())
-    steps = tuple(_in_chunks(step, at, next(pieces)) if isinstance(step, Exchange) else step for step, at in pairs)
-    return tuple(map(_between, (None, *steps), steps, (*steps[1:], None)))
-
-
-def _pieces(exchanges: Sequence[tuple[Exchange, Layout]], itemsize: int) -> list[tuple[int, ...]]:
-    """What each exchange sends to a device at a time. All the same where that leaves few pieces: what one joins need
-    not be cut anew for the next. Half of it where blocks are large: while one half travels, the other is computed.
-    """
-    whole = [step.piece(at) for step, at in exchanges]
-    nbytes = min(math.prod(at.block) * itemsize for _, at in exchanges)
-    if nbytes < MATCHED_BYTES:
-        return whole
-    common = tuple(math.gcd(*sizes) for sizes in zip(*whole, strict=True))
-    parts = (math.prod(piece) * step.parts for piece, (step, _) in zip(whole, exchanges, strict=True))
-    many = max(parts) // max(math.prod(common), 1)
-    matched = many <= MATCHED_PIECES
-    sent = [common] * len(whole) if matched else whole
-    halves = [dim for dim in range(len(common) - 1) if all(piece[dim] % 2 == 0 for piece in sent)]
-    if not halves or nbytes < HALVED_BYTES or (matched and 2 * many > MATCHED_PIECES):
-        return sent
-    longest = max(reversed(halves), key=lambda dim: min(piece[dim] for piece in sent))
-    return [tuple(size // 2 if dim == longest else size for dim, size in enumerate(piece)) for piece in sent]
-
-
-def _in_chunks(step: Exchange, layout: Layout, piece: tuple[int, ...]) -> Exchange:
-    """The exchange of such pieces."""
-    chunks = [(dim, size // piece[dim]) for dim, size in enumerate(step.piece(layout)) if size > piece[dim]]
-    return dataclasses.replace(step, chunks=tuple(chunks))
-
-
-def _between(before: Step | None, step: Step, after: Step | None) -> Step:
-    if not (isinstance(step, LocalFFT) and step.engine == "cached"):
-        return step
-    grids = [before.joined] if isinstance(before, Exchange) else []
-    grids += [after.taken] if isinstance(after, Exchange) else []
-    finest = max(grids, key=lambda grid: math.prod(parts for _, parts in grid), default=())
-    many = {dim: math.prod(parts for d, parts in finest if d == dim) for dim, _ in finest}  # most parts: joined last
-    grid = tuple(sorted(finest, key=lambda cut: (-many[cut[0]], cut[0])))
-    return dataclasses.replace(step, grid=grid, whole=before is None)
 
 
 def natural_end(layout: Layout, transform: Transform) -> Layout:

@@ -19,7 +19,8 @@ from ..machine.chip import Chip, CompilerOptions
 from ..machine.chips import GENERIC
 from ..machine.work import Work, total
 from ..numerics.split_complex import Block, in_planes
-from ..steps import Exchange, LocalFFT, Step, turned
+from ..steps import Step, turned
+from ..steps.base import Held
 
 FINEST = 8  # how many times smaller than those that are kept chunks may be; small ones find a place more often
 
@@ -82,26 +83,31 @@ class Walk:
         """
         if not self._largest:
             return chip.options
-        lines = max(step.lines(itemsize) for step in self.steps if isinstance(step, LocalFFT))
+        lines = max(step.scratch(itemsize) for step in self.steps)
         nbytes = max(((whole and self._pieces) or self._largest) * itemsize, lines, beside)
         chunks = (("xla_multiheap_size_constraint_per_heap", str(max(nbytes, chip.chunk // FINEST))),)
         return chip.options + (chunks if nbytes <= chip.chunk else ())
 
     @functools.cached_property
+    def _held(self) -> tuple[Held, ...]:
+        """The arrays that each step makes; none where one makes larger ones, or all can be done in place."""
+        held = [step.held(layout) for step, layout in self.pairs]
+        known = tuple(one for one in held if one is not None)
+        sends_and_computes = len({len(step.dims) > 0 for step in self.steps}) == 2
+        return known if len(known) == len(held) and sends_and_computes else ()
+
+    @property
+    def _largest(self) -> int:
+        """Numbers in the largest block; 0 where that is not known."""
+        return max((one.largest for one in self._held), default=0)
+
+    @property
     def _pieces(self) -> int:
         """Numbers in the largest array between the first block and the last; 0 where it may be another block."""
-        apart = [(step, layout) for step, layout in self.pairs if isinstance(step, Exchange | LocalFFT)]
-        shapes = {step.part(layout) for step, layout in apart}
-        if not self._largest or len(shapes) != 1 or self.start.block in shapes:
+        shapes = {one.piece for one in self._held}
+        if len(shapes) != 1 or self.start.block in shapes:
             return 0
-        return math.prod(*shapes) * halfway(apart[-1][0].joined, self.end.ndim)
-
-    @functools.cached_property
-    def _largest(self) -> int:
-        """Numbers in the largest block; 0 where a step makes larger arrays, or all can be done in place."""
-        known = [(step, at) for step, at in self.pairs if isinstance(step, Exchange | LocalFFT) and step.keeps]
-        kinds = {type(step) for step, _ in known}
-        return max(step.largest(at) for step, at in known) if len(known) == len(self.steps) and len(kinds) == 2 else 0
+        return math.prod(*shapes) * halfway(self.steps[-1].joined, self.end.ndim)
 
     @property
     def collectives(self) -> dict[str, int]:
