@@ -151,8 +151,7 @@ def test_processes_hear_one_another(runs: dict[int, Run], count: int) -> None:
         two = "ValueError: " + "é" * 3000 if index < 2 else f"PeerError: process 0 failed: {told}"
         assert peers["two fail"] == two
         assert peers["nameless"] == ("ValueError: " if index == 0 else "PeerError: process 0 failed: ValueError")
-        different = (
-            "ValueError: process 0 has mesh [2, 0], process 1 has [2, 1]: give every process the same files and flags"
-        )
+        values = "process 0 has mesh [2, 0], process 1 has [2, 1]"
+        different = f"ValueError: {values}: give every process the same files and arguments"
         assert peers["different"] == different
         assert peers["after"] == list(range(count)), "a failure left processes out of step"
