@@ -22,8 +22,8 @@ from .page import Figure, Section
 MOST_DEVICES, MOST_NUMBERED = 256, 64
 WIDE = 4  # pictures in a row
 INTRO = (
-    "The array as it comes and after every step. A block has the colour and the number of the device that holds it; a "
-    "prime marks a dimension that is transformed."
+    "The array as it comes and after every step. A block has the colour of the device that holds it, those on top "
+    "its number too; a prime marks a dimension that is transformed."
 )
 
 
@@ -59,7 +59,7 @@ def _draw(figure: Any, plan: Plan, sizes: dict[str, int], tall: int) -> None:
         done = done.union(plan.walk.steps[at - 1].dims) if at else done
         dims = shown(layout)
         spot = figure.add_subplot(tall, WIDE, at + 1, projection="3d")
-        _blocks(spot, layout, dims, owners(layout, sizes))
+        _blocks(spot, layout, dims, owners(layout, sizes), math.prod(sizes.values()))
         spot.set_title(f"{title}\nblock {'x'.join(map(str, layout.block))}", fontsize="small")
         names = [dim_name(dim, layout.ndim) + "'" * (dim in done) for dim in dims]
         for name, label in zip(names, (spot.set_xlabel, spot.set_ylabel, spot.set_zlabel), strict=False):
@@ -72,7 +72,7 @@ def shown(layout: Layout) -> tuple[int, ...]:
     return tuple(sorted(sorted(range(layout.ndim), key=lambda dim: (layout.parts[dim] == 1, dim))[:3]))
 
 
-def _blocks(spot: Any, layout: Layout, dims: Sequence[int], held: np.ndarray) -> None:
+def _blocks(spot: Any, layout: Layout, dims: Sequence[int], held: np.ndarray, count: int) -> None:
     """A box for each block that holds any positions; dimensions beyond those shown at their first shard."""
     held = held[tuple(slice(None) if dim in dims else 0 for dim in range(layout.ndim))]
     held = held.reshape(held.shape + (1,) * (3 - held.ndim))
@@ -83,8 +83,15 @@ def _blocks(spot: Any, layout: Layout, dims: Sequence[int], held: np.ndarray) ->
         low, wide = (np.array([one[at] for one, at in zip(of, shard, strict=True)]) for of in (starts, widths))
         if np.all(wide > 0):
             device = int(held[shard])
-            colour = COLOURS[device % len(COLOURS)]
+            colour = _colour(device, count)
             spot.bar3d(*low, *wide, color=colour, edgecolor="white", linewidth=0.4, shade=True)
             if held.size <= MOST_NUMBERED and shard[-1] == shards[-1] - 1:
                 at = (*(low + wide / 2)[:2], 1.02)
                 spot.text(*at, str(device), ha="center", va="center", fontsize="x-small", zorder=99)
+
+
+def _colour(device: int, count: int) -> Any:
+    """A colour for each of so many devices: one of eight that all can tell apart, or a step of a colour map."""
+    if count <= len(COLOURS):
+        return COLOURS[device]
+    return need("matplotlib", PURPOSE).colormaps["turbo"](device / (count - 1))

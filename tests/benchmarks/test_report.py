@@ -222,8 +222,15 @@ def test_every_block_is_drawn(shape: tuple[int, ...], mesh: tuple[int, ...], box
     """Catches a block that is not drawn, and one of padding only that is."""
     layout = from_spec(shape, dict(zip("xy", mesh, strict=False)), tuple("xy"[: len(mesh)]))
     spot = Figure().add_subplot(projection="3d")
-    walk._blocks(spot, layout, walk.shown(layout), walk.owners(layout, dict(zip("xy", mesh, strict=False))))
+    sizes = dict(zip("xy", mesh, strict=False))
+    walk._blocks(spot, layout, walk.shown(layout), walk.owners(layout, sizes), int(np.prod(mesh)))
     assert len(spot.collections) == boxes
+
+
+@pytest.mark.parametrize("count", [1, 8, 9, 256])
+def test_every_device_has_its_colour(count: int) -> None:
+    """Catches two devices of one colour."""
+    assert len({walk._colour(device, count) for device in range(count)}) == count
 
 
 def test_the_walk_is_the_rows(work: Path) -> None:
