@@ -34,11 +34,13 @@ class Least(NamedTuple):
 
     Attributes:
         move: of moving mesh axes from one dimension to another.
+        strided: more than that, where they leave or come to the last dimension.
         whole: of transforming a dimension that every device holds whole; dimensions that it can transform so.
         cut: the same of a dimension that stays cut.
     """
 
     move: float = math.inf
+    strided: float = 0.0
     whole: Mapping[int, float] = MappingProxyType({})
     cut: Mapping[int, float] = MappingProxyType({})
 

@@ -19,7 +19,7 @@ from ..machine.chip import Chip
 from ..machine.work import Move, Work
 from ..numerics.split_complex import Block
 from ..operators.matrices import Matrix
-from .base import Held, Least, Problem, Step, names, shift
+from .base import LARGE_BYTES, Held, Least, Problem, Step, names, shift
 
 PASSES = 4  # sending reads and writes the block; so does packing or unpacking where no step beside it works on pieces
 STRIDED = 8  # passes more where pieces are parts of the last dimension: short runs, one beside the other
@@ -110,8 +110,12 @@ class Exchange(Step):
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
-        nbytes, passes = problem.least_bytes, PASSES if problem.machine.chip.cached else PACKED_PASSES
-        return Least(move=problem.bound(memory_bytes=passes * nbytes, sent_bytes=nbytes // 2, all_to_alls=1))
+        nbytes, cached = problem.least_bytes, problem.machine.chip.cached
+        packs = nbytes < LARGE_BYTES or math.prod(problem.start.parts) > MOST_PIECES
+        more = (PACKED_PASSES - PASSES if packs else STRIDED) if cached else 0
+        passes = PASSES if cached else PACKED_PASSES
+        move = problem.bound(memory_bytes=passes * nbytes, sent_bytes=nbytes // 2, all_to_alls=1)
+        return Least(move=move, strided=problem.bound(memory_bytes=more * nbytes))
 
     @property
     def axes(self) -> tuple[str, ...]:

@@ -77,13 +77,14 @@ class _Ahead:
     A dimension still to be transformed costs at least its arithmetic, or a ring. If its outermost cut is the goal's
     own, that cut must leave; and a dimension that lacks a cut of the goal's must be the target of a swap. One swap
     cannot do both, since what leaves home travels outside what returns with it. Where one exchange may be several
-    swaps, they are counted by `_exchanges`.
+    swaps, they are counted by `_moves`, and some dimensions by rings beside others that are opened by `_mixed`.
     """
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.cached = problem, problem.machine.chip.cached
         found = [kind.least(problem) for kind in dict.fromkeys(itertools.chain(*METHODS.values()))]
-        self.move = min(least.move for least in found)
+        moves = [least for least in found if least.move < math.inf]
+        self.move, self.strided = (min(getattr(least, name) for least in moves) for name in ("move", "strided"))
         self.whole = {d: min(least.whole.get(d, math.inf) for least in found) for d in problem.transform.dims}
         self.cut = {d: min(least.cut.get(d, math.inf) for least in found) for d in problem.transform.dims}
 
@@ -94,20 +95,37 @@ class _Ahead:
         left = [d for d, todo in dims if todo]
         cut = [d for d in left if real_cuts(layout.cuts[d])]
         whole = sum(self.whole[d] for d in left)
-        least = whole - sum(max(self.whole[d] - self.cut[d], 0.0) for d in cut)
-        rings = [least + max(self.cut[d] - self.whole[d], 0.0) for d in cut]
-        return min([whole + self.move * self._exchanges(layout, dims, cut), *rings])
+        opened = whole + self._moves(layout, dims, cut)
+        if not cut:
+            return opened
+        extra = {d: self.cut[d] - self.whole[d] for d in cut}
+        rings = whole + sum(extra.values())
+        return min(opened, rings, self._mixed(whole, extra, layout.ndim - 1) if len(cut) > 1 else math.inf)
 
-    def _exchanges(self, layout: Layout, dims: list[tuple[int, bool]], cut: list[int]) -> int:
-        """The least number of exchanges without a ring: one opens a dimension, another cuts it again, and none opens
+    def _mixed(self, whole: float, extra: dict[int, float], last: int) -> float:
+        """Some dimensions by a ring, and at least one opened, and cut again where the goal has all of them cut."""
+        goal = self.problem.goal
+        returns = goal is not None and all(real_cuts(goal.cuts[d]) for d in extra)
+        least = whole + sum(min(more, 0.0) for more in extra.values()) + self.move * (1 + returns)
+        ring = {d: max(more, 0.0) for d, more in extra.items()}
+        if last not in ring:
+            return least + min(ring.values())
+        others = min(more for d, more in ring.items() if d != last)
+        return least + min(ring[last], others + self.strided * (1 + returns))
+
+    def _moves(self, layout: Layout, dims: list[tuple[int, bool]], cut: list[int]) -> float:
+        """The least seconds of exchanges without a ring: one opens a dimension, another cuts it again, and none opens
         all.
         """
-        goal = self.problem.goal
+        last, goal = layout.ndim - 1, self.problem.goal
+        found = [*map(real_cuts, layout.cuts)]
+        wanted = found if goal is None else [*map(real_cuts, goal.cuts)]
         if not cut:
-            return int(goal is not None and [*map(real_cuts, layout.cuts)] != [*map(real_cuts, goal.cuts)])
-        first = 2 if len(cut) == len(dims) > 1 else 1
-        last = any(real_cuts(goal.cuts[d]) for d in cut) if goal is not None else False
-        return first + last
+            return (found != wanted) * self.move + (found[last] != wanted[last]) * self.strided
+        first, opens = 2 if len(cut) == len(dims) > 1 else 1, last in cut
+        again = goal is not None and any(wanted[d] for d in cut)
+        closes = goal is not None and bool(wanted[last]) and (opens or found[last] != wanted[last])
+        return (first + again) * self.move + (opens + closes) * self.strided
 
     def _dim(self, layout: Layout, dim: int, todo: bool) -> float:
         goal = self.problem.goal
