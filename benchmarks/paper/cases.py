@@ -129,5 +129,6 @@ def _free(figure: str, algorithm: Algorithm, shape: tuple[int, ...], topology: s
 
 def _one_way(made: Plan) -> Plan:
     """The plan with every ring going one way round."""
-    steps = (dataclasses.replace(s, two_way=False) if getattr(s, "two_way", False) else s for s in made.walk.steps)
-    return dataclasses.replace(made, walk=dataclasses.replace(made.walk, steps=tuple(steps)))
+    steps: list[Any] = list(made.walk.steps)  # records, of which those of rings have a `two_way`
+    one_way = (dataclasses.replace(s, two_way=False) if getattr(s, "two_way", False) else s for s in steps)
+    return dataclasses.replace(made, walk=dataclasses.replace(made.walk, steps=tuple(one_way)))
