@@ -37,7 +37,8 @@ def test_fourier_functions(data: st.DataObject, case: Case, name: str, seed: int
                 getattr(mf, name)(x, **arguments)
             return
     wide = x.astype("complex128" if kind == "complex64" else "float64")
-    _hold(case, x, getattr(scipy.fft, name)(wide, **arguments), lambda a: getattr(mf, name)(a, **arguments))
+    truth = getattr(scipy.fft, name)(wide, **arguments)
+    _hold(case, x, truth, lambda a: getattr(mf, name)(a, **arguments), name in DOUBLING and _stepping_back(case))
 
 
 @given(st.data(), cases(power=1), st.sampled_from(TRIGONOMETRIC), st.integers(0, 2**31))
@@ -71,7 +72,13 @@ def _arguments(data: st.DataObject, case: Case, many: bool) -> dict[str, Any]:
     return {"s": data.draw(st.none() | lengths), "axes": axes}
 
 
-def _hold(case: Case, x: np.ndarray, truth: np.ndarray, call: Any) -> None:
+def _stepping_back(case: Case) -> bool:
+    """Whether an array may lie as a half spectrum whose axes had to move: then the way back brings them home."""
+    entries = [entry if isinstance(entry, tuple) else (entry,) for entry in case.spec if entry is not None]
+    return any(list(axes) != sorted(axes, key="xyzw".index) for axes in entries)
+
+
+def _hold(case: Case, x: np.ndarray, truth: np.ndarray, call: Any, may_return: bool = False) -> None:
     """Value, shape and type; a refusal only where no way of laying the axes out divides the result."""
     where = mesh(case.mesh)
     try:
@@ -83,7 +90,7 @@ def _hold(case: Case, x: np.ndarray, truth: np.ndarray, call: Any) -> None:
     assert y.dtype == ("complex64" if truth.dtype.kind == "c" else "float32")
     assert error(y, truth) <= 5e-7
     natural = NamedSharding(where, case.spec)
-    if all(n % p == 0 for n, p in zip(truth.shape, _parts(case.spec, case), strict=True)):
+    if not may_return and all(n % p == 0 for n, p in zip(truth.shape, _parts(case.spec, case), strict=True)):
         assert y.sharding.is_equivalent_to(natural, y.ndim), "the result divides as it came, and is cut otherwise"
 
 

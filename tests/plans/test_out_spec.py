@@ -38,6 +38,16 @@ def test_a_round_trip_keeps_its_sharding(spec: P, kind: AxisType) -> None:
     assert a.sharding.is_equivalent_to(NamedSharding(a.sharding.mesh, returned), 3)
 
 
+@pytest.mark.parametrize(("shape", "n"), [((8, 2), None), ((8, 5), 6)], ids=["could have stayed", "another length"])
+def test_an_order_of_ones_own_is_kept(shape: tuple[int, int], n: int | None) -> None:
+    """Catches an inverse that takes the caller's own order of axes for that of a half spectrum that had to move."""
+    x = noise(shape)
+    a = _put(x, P(("y", "x", "z"), None))
+    y = mf.irfft(a, n)
+    assert y.sharding.is_equivalent_to(a.sharding, 2)
+    assert error(y, np.fft.irfft(x, n)) <= 4e-7
+
+
 def test_scan_carries_a_real_field() -> None:
     """Catches a carry whose type changes, as JAX then refuses it."""
     x = noise(SHAPE, "float32")

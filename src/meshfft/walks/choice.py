@@ -87,7 +87,7 @@ def goal_of(
         )
         return goal
     back = bool(transform.matrices) and transform.matrices[-1].becomes == "real"
-    return _returned(natural, transform.dims[-1], list(sizes)) if back and order == "natural" else None
+    return _returned(start, natural, transform.dims[-1], list(sizes)) if back and order == "natural" else None
 
 
 def _evasive(layout: Layout) -> list[Layout]:
@@ -98,10 +98,15 @@ def _evasive(layout: Layout) -> list[Layout]:
     """
     moving: list[Cut] = []
     for dim, cuts in enumerate(layout.cuts):
-        kept = max(j for j in range(len(cuts) + 1) if layout.shape[dim] % math.prod(c.parts for c in cuts[:j]) == 0)
+        kept = _kept(layout.shape[dim], cuts)
         moving, layout = [*moving, *cuts[kept:]], layout.replace(dim, layout.shape[dim], cuts[:kept])
     found = [_cut_by(layout, dim, (*moving, *cuts)) for dim, cuts in enumerate(layout.cuts) if cuts]
     return [one for one in found if one.even] or [one for one in _anywhere(layout, moving) if one.even]
+
+
+def _kept(size: int, cuts: Sequence[Cut]) -> int:
+    """How many of these axes, the outer ones, may cut a dimension evenly."""
+    return max(j for j in range(len(cuts) + 1) if size % math.prod(cut.parts for cut in cuts[:j]) == 0)
 
 
 def _anywhere(layout: Layout, moving: Sequence[Cut]) -> Iterator[Layout]:
@@ -113,19 +118,23 @@ def _anywhere(layout: Layout, moving: Sequence[Cut]) -> Iterator[Layout]:
         yield found
 
 
-def _returned(layout: Layout, halved: int, order: Sequence[str]) -> Layout | None:
+def _returned(spectrum: Layout, layout: Layout, halved: int, order: Sequence[str]) -> Layout | None:
     """The layout of the real array whose half spectrum lies so, where axes of the halved dimension had to move.
 
     Those stand in front of the axes of another dimension: its axes are in the mesh's order but for one step back, and
-    what is before that step goes back. None where nothing says so, or the sizes do not divide.
+    what is before that step goes back. None where nothing says so, the sizes do not divide, or the half spectrum could
+    have kept these axes: then the array just came in an order of its own.
     """
     for dim, cuts in enumerate(layout.cuts):
         rank = [order.index(cut.axis) for cut in cuts]
         steps = [j for j in range(1, len(rank)) if rank[j] < rank[j - 1]]
         if dim != halved and len(steps) == 1:
             moved, stayed = cuts[: steps[0]], cuts[steps[0] :]
-            found = _cut_by(_cut_by(layout, dim, stayed), halved, (*layout.cuts[halved], *moved))
-            return found if found.even else None
+            cutting = (*layout.cuts[halved], *moved)
+            found = _cut_by(_cut_by(layout, dim, stayed), halved, cutting)
+            half = spectrum.shape[halved]
+            had_to = half == found.shape[halved] // 2 + 1 and _kept(half, cutting) == len(layout.cuts[halved])
+            return found if found.even and had_to else None
     return None
 
 
