@@ -45,6 +45,8 @@ def patch(module: Any, name: str, act: Callable[[], None]) -> Callable[[], None]
 
 STEP = (meshfft.cli.execute, "_run_stage")
 COMPILE = (jax.stages.Lowered, "compile")
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job would ignore
+
 WRITE = (meshfft.files.stores.ZarrStore, "write")
 FAULTS = {
     "none": lambda: None,

@@ -83,7 +83,8 @@ class _Player:
                 self._wait(name)
         elif opcode.endswith("-done"):
             for operand in item.instruction.operands:
-                self._wait(operand)
+                if operand in self.lasting:  # a copy within a device may have a start and a done too
+                    self._wait(operand)
 
     def _wait(self, name: str) -> None:
         """Until a collective that is under way has arrived."""
