@@ -64,7 +64,8 @@ def measured(plan: mf.Plan, x: jax.Array, runs: int) -> dict[str, dict[str, Any]
 
 def program(plan: mf.Plan, steps: tuple[Step, ...]) -> Callable[[jax.Array], jax.Array]:
     plan = dataclasses.replace(plan, walk=dataclasses.replace(plan.walk, steps=steps))
-    return jax.jit(plan, compiler_options=plan.compiler_options or None)
+    options = plan.walk.compiler_options(plan.dtype.itemsize, plan.machine.chip)
+    return jax.jit(plan, compiler_options=dict(options) or None)
 
 
 def spent(call: Callable[[], jax.Array], runs: int) -> dict[str, Any]:

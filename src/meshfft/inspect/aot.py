@@ -116,7 +116,8 @@ def compile_plan(plan: Plan, mesh: Mesh, *, planes: bool = False, donate: bool =
     stored: Any = jax.ShapeDtypeStruct(plan.in_layout.storage, kind, sharding=sharding)
     array = padded(stored, plan.in_layout, mesh)
     lowered = jax.jit(plan, donate_argnums=(0,) if donate else ()).lower((array,) * many if planes else array)
-    return lowered.compile(plan.compiler_options)
+    options = plan.walk.compiler_options(plan.dtype.itemsize, plan.machine.chip, whole=not planes)
+    return lowered.compile(dict(options))
 
 
 def report(compiled: jax.stages.Compiled) -> Report:
