@@ -290,7 +290,7 @@ def test_calls_ask_for_memory_in_chunks() -> None:
 def test_plans_compiled_ahead_ask_for_the_memory_that_calls_ask_for(planes: bool) -> None:
     """Catches a program that is timed or profiled with other options than calls have: 512^3 took a fifth longer."""
     where = mesh((8,))
-    plan = mf.plan((128, 128, 64), mesh=where, spec=P("x"))
+    plan = mf.plan((512, 512, 512), mesh=where, spec=P("x"))
     with mock.patch.object(jax.stages.Lowered, "compile", autospec=True, return_value=None) as compiled:
         compile_plan(plan, where, planes=planes)
     assert compiled.call_args.args[1] == dict(plan.walk.compiler_options(8, plan.machine.chip, whole=not planes))
