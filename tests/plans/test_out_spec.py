@@ -138,3 +138,13 @@ def test_moved_numbers_keep_their_type_and_bits() -> None:
         run = jax.jit(lambda v: mf.derivative(v, 0, spec=spec, out_spec=out))
         found = run(a.astype("float32"))
     assert error(found, np.asarray(mf.derivative(a.astype("float32"), 0))) <= 1e-6
+
+
+@pytest.mark.parametrize("method", ["auto", "kdft"])
+def test_a_spec_may_be_a_list(method: str) -> None:
+    """Catches a cache that cannot take a spec which every other place takes."""
+    x = noise(SHAPE)
+    a: Any = _put(x, P("x", "y", "z"))
+    y = mf.fftn(a, method=method, out_spec=["z", "x", "y"])
+    assert y.sharding.is_equivalent_to(NamedSharding(a.sharding.mesh, P("z", "x", "y")), 3)
+    assert error(y, np.fft.fftn(x)) <= 4e-7

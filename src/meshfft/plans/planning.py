@@ -56,13 +56,15 @@ def plan_for(setting: Setting, transform: Transform, options: Options) -> Plan:
     check_blocks(after, real_dtype(dtype).itemsize, setting.room, "the result")
     if options.evades:
         _check_known(start, after, options, setting.mesh)
-    there = None if options.method in STAYING else options.out_spec
-    goal = None
+    sizes, stays = axis_sizes(setting.mesh), options.method in STAYING
+    there, goal, last = None if stays else options.out_spec, None, None
     if options.evades or there is not None:
-        goal = goal_of(start, transform, options.order, there, axis_sizes(setting.mesh))
+        goal = goal_of(start, transform, options.order, there, sizes)
+    if stays and options.out_spec is not None:
+        last = goal_of(after, NOTHING, "natural", options.out_spec, sizes)
     evades = options.evades and start.even and goal is None and not (after.even and options.order == "natural")
     what = (options.method, options.order, dtype, dots, transform.takes_real(setting.real), goal, evades)
-    return _planned(start, transform, setting.mesh, setting.machine, *what, options.out_spec if there is None else None)
+    return _planned(start, transform, setting.mesh, setting.machine, *what, last)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -78,12 +80,11 @@ def _planned(
     real: bool,
     goal: Layout | None,
     even: bool,
-    moved_to: Spec | None,
+    last: Layout | None,
 ) -> Plan:
     how = (machine, dtype.itemsize, dots)
     walk = find_walk(start, transform, method, order, *how, even=even, goal=goal, real=real)
-    if moved_to is not None:
-        last = goal_of(walk.end, NOTHING, "natural", moved_to, axis_sizes(mesh))
+    if last is not None:  # the method leaves dimensions where they are: exchanges follow
         move = find_walk(walk.end, NOTHING, "auto", "natural", *how, goal=last, real=walk.reals[-1])
         walk = dataclasses.replace(walk, steps=(*walk.steps, *move.steps))
     return Plan(walk, transform, mesh, dtype, method, order, machine, dots)
