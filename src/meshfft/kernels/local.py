@@ -5,7 +5,7 @@ The engines compute the same sum X[k] = sum_n x[n] exp(sign 2 pi i k n / N):
 - "xla": XLA's own FFT. Fastest along the last dimensions; along others it transposes there and back. Long lengths with
   a large prime are convolved with a chirp, each platform its way (see chirp).
 - "chirp": the same, as plans call it where there is such a length.
-- "grouped": XLA's on a group of lines after the other, in place, where memory is short (see groups).
+- "grouped": XLA's on a group of lines after the other, in place, where memory is short (see line_batches).
 - "cached": a few lines at a time and in place, so that they stay in a core's cache, without a transpose (see stockham).
 """
 

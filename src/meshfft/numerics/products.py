@@ -3,7 +3,7 @@
 Knows nothing of Fourier. A complex product of planes is four real ones, or three (see tiers). In the bfloat16 tiers a
 real product is a sum of products of bfloat16 terms, added in float32: by the backend's own algorithm where it has one
 (TPU, GPU), else by splitting here. Planes stay apart, and compilers for TPUs and GPUs fuse the additions into the
-products; a CPU is better off with tiles (see tiles).
+products; a CPU is better off with tiles (see tiled_products).
 """
 
 import functools

@@ -27,7 +27,7 @@ WIDE = 512  # where one device has them all, which work on a tile together
 class Run(NamedTuple):
     """Columns of a matrix that one sum takes in, and the block and the place that they meet.
 
-    They are its real forms (see precision); re and im, where both meet every plane, one above the other as one.
+    They are its real forms (see products); re and im, where both meet every plane, one above the other as one.
     """
 
     forms: tuple[Terms, ...]
@@ -56,7 +56,7 @@ def product_in_tiles(
     real: bool = False,
     tile: int = TILE,
 ) -> Array:
-    """`precision.product` of real or complex arrays: the sum itself, added to `total`."""
+    """`products.product` of real or complex arrays: the sum itself, added to `total`."""
     way, like = Way(lax.Precision.HIGHEST, dot.terms), terms[0][1]
     before, n, after = math.prod(like.shape[:dim]), like.shape[dim], math.prod(like.shape[dim + 1 :])
     blocks = [block.reshape(before, n, after) for _, block in terms]

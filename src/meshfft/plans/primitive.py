@@ -33,7 +33,7 @@ class Job(NamedTuple):
     """What an equation does: a walk, on a mesh, of an array or its planes; `tree` is that of the walk's operands.
 
     The mesh says which of its axes are mapped where the equation stands: none, or some or all of them, the manual ones
-    of a caller's shard_map. Values are what is seen there (see manual), and the walk maps the rest.
+    of a caller's shard_map. Values are what is seen there (see layout.manual_axes), and the walk maps the rest.
     """
 
     walk: Walk
@@ -48,7 +48,7 @@ class Job(NamedTuple):
 
     @property
     def anchored(self) -> bool:
-        """Whether the last value is an anchor (see bring)."""
+        """Whether the last value is an anchor (see layout.onto_mesh)."""
         operands = jax.tree.unflatten(self.tree, range(self.tree.num_leaves))
         return len(operands) > 0 and isinstance(operands[-1], Anchor)
 

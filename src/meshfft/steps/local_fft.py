@@ -39,7 +39,7 @@ class LocalFFT(Step):
         lengths: N of each.
         sizes: how many of its results are left of each.
         engine: a name of `local`.
-        grid: how "cached" takes the block apart, as the exchanges beside this step do (see apart).
+        grid: how "cached" takes the block apart, as the exchanges beside this step do (see collectives.chunks).
         whole: the block is the array that came, and not what an exchange joined.
     """
 

@@ -2,7 +2,7 @@
 
 The reversed walk of transposed steps is the transposed matrix, of conjugate transposed steps the adjoint; the inverse
 is the adjoint with another scale. Nothing here knows how a walk was found (see search) or how JAX differentiates it
-(see primitive).
+(see plans.primitive).
 """
 
 import dataclasses
