@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 # The order of the house. A folder may import only from folders above it, the files in the root above all; within a
 # folder a file only from those before the stroke in front of it.
 HOUSE = """
-.: errors / release extras / atomic
+.: release extras / atomic
 numerics: fixed_point norms split_complex tiers units / dtypes phases products / tiled_products
 layout: layout meshes / gathering manual_axes memory onto_mesh placement replicated / padding / padded_array /
     storage

@@ -12,7 +12,6 @@ from meshfft.cli.devices import start_devices
 from meshfft.cli.guard import guarded
 from meshfft.cli.say import say
 from meshfft.cli.show import print_columns, print_json
-from meshfft.errors import check
 
 from ..measure.baselines import names_that_scale
 from ..measure.cases import Task
@@ -73,7 +72,8 @@ def dense(
     task = speed.task_of(shape, dtype, "fft")
     many = task.shape if samples is None else parse.sizes(samples, "--samples", "256,256,256")
     fits = len(many) == len(task.shape)
-    check(fits, f"--samples {samples} for {len(task.shape)} dimensions: give as many numbers as the shape has")
+    if not fits:
+        raise ValueError(f"--samples {samples} for {len(task.shape)} dimensions: give as many numbers as the shape has")
     task = task._replace(samples=many)
     found = speed.beside(task, mesh, speed.how_of("kdft", "natural", precision), baselines, rounds, rows)
     sizes, points = (" x ".join(map(str, values)) for values in (task.shape, many))
@@ -153,9 +153,8 @@ def guard(
     more than --factor, or a case is absent that was not; run it when nothing else runs. New rows go to --rows.
     """
     speed.check_flags(rounds, rows)
-    check(
-        1 <= factor < math.inf, f"--factor {factor} would take what became faster for slower: give 1 or more, as 1.25"
-    )
+    if not 1 <= factor < math.inf:
+        raise ValueError(f"--factor {factor} would take what became faster for slower: give 1 or more, as 1.25")
     before = read_rows(baseline)
     cases = to_measure(before)
     now = speed.run(cases, speed.devices_for(cases), rounds)

@@ -11,7 +11,6 @@ from meshfft.cli.devices import describe_mesh
 from meshfft.cli.guard import guarded
 from meshfft.cli.info import version_of
 from meshfft.cli.say import say
-from meshfft.errors import check
 from meshfft.extras import need
 from meshfft.plans.planning import plan
 
@@ -38,10 +37,13 @@ def report(
     """
     from ..report.reading import read
 
-    check(bool(rows) or shape is not None, "neither ROWS nor --plan is given: name a file of rows, or a shape")
-    check(output.suffix in SUFFIXES, f"--output {output} is no page: end it in {' or '.join(SUFFIXES)}")
+    if not rows and shape is None:
+        raise ValueError("neither ROWS nor --plan is given: name a file of rows, or a shape")
+    if output.suffix not in SUFFIXES:
+        raise ValueError(f"--output {output} is no page: end it in {' or '.join(SUFFIXES)}")
     folder = output.resolve().parent
-    check(folder.is_dir(), f"{folder} is not a folder: make it first, or write elsewhere", FileNotFoundError)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is not a folder: make it first, or write elsewhere")
     need("matplotlib", "a report")
     made = None if shape is None else _plan(shape, mesh, spec, {"method": method, "order": order, "kind": kind})
     found = read(rows or [])
@@ -67,7 +69,8 @@ def page_of(rows: Any, made: Any) -> str:
 
 def _plan(shape: str, mesh: str | None, spec: str | None, names: dict[str, str]) -> Any:
     """The plan whose walk is to be drawn."""
-    check(mesh is not None, "--plan needs a mesh: add --mesh 2,2,2")
+    if mesh is None:
+        raise ValueError("--plan needs a mesh: add --mesh 2,2,2")
     lengths, sizes = parse.sizes(shape, "--plan", "256,256,256"), parse.mesh(mesh or "")
     laid: dict[str, Any] = {"mesh": describe_mesh(sizes), "spec": parse.spec(spec, sizes, len(lengths))}
     return plan(lengths, **laid, **parse.given(None, **names))

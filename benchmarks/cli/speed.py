@@ -19,7 +19,6 @@ from meshfft.cli.plan import DTYPES
 from meshfft.cli.progress import bar
 from meshfft.cli.say import say
 from meshfft.cli.show import print_columns, print_json
-from meshfft.errors import check
 from meshfft.operators.transform import natural_dtype
 
 from ..made import circumstances, cores
@@ -67,10 +66,10 @@ def task_of(
     parse.choice(kind, parse.CHOICES["kind"], "--kind")
     dtype = parse.choice(dtype or natural_dtype(kind), DTYPES, "--dtype")
     real = natural_dtype(kind) in REAL
-    check(
-        (dtype in REAL) == real,
-        f"--dtype {dtype} with --kind {kind}: give {'float32 or float64' if real else 'complex64 or complex128'}",
-    )
+    if dtype in REAL != real:
+        raise ValueError(
+            f"--dtype {dtype} with --kind {kind}: give {'float32 or float64' if real else 'complex64 or complex128'}"
+        )
     if dtype in ("complex128", "float64"):
         use_float64()
     return Task(lengths, dtype, kind)
@@ -162,7 +161,8 @@ def run(cases: Sequence[Case], devices: Sequence[Any], rounds: int) -> list[Row]
     """Measures, with a bar."""
     need, free = needed_bytes(cases) / 1e9, available_bytes() / 1e9
     remedy = "give a smaller array, fewer --mesh or fewer --baselines"
-    check(need <= free, f"{len(cases)} cases take about {need:.3g} GB and {free:.3g} GB are free: {remedy}")
+    if not need <= free:
+        raise ValueError(f"{len(cases)} cases take about {need:.3g} GB and {free:.3g} GB are free: {remedy}")
 
     for name, value in CALM.items():
         os.environ.setdefault(name, value)

@@ -10,8 +10,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from meshfft.errors import check
-
 from .baselines import BASELINES, MESHFFT
 from .cases import Case, Task
 from .rows import Row
@@ -57,11 +55,13 @@ def to_measure(before: Sequence[Row]) -> list[Case]:
     kept = [row.case for row in before if row.seconds and row.case.library in BASELINES]
     kept = [case for case in dict.fromkeys(kept) if BASELINES[case.library].missing(case.task.what) is None]
     own = {case.task for case in kept if case.library == MESHFFT}
-    check(bool(own), f"the rows have no seconds of meshfft: {MEASURE}")
+    if not own:
+        raise ValueError(f"the rows have no seconds of meshfft: {MEASURE}")
     lonely = own - {case.task for case in kept if case.library != MESHFFT}
     there = sorted({row.case.library for row in before if row.seconds} - {MESHFFT})
     remedy = f"install one of {', '.join(there)}" if there else MEASURE
-    check(not lonely, f"no baseline of these rows is here, and only ratios to baselines are compared: {remedy}")
+    if lonely:
+        raise ValueError(f"no baseline of these rows is here, and only ratios to baselines are compared: {remedy}")
     return [case for case in kept if case.task in own]
 
 
@@ -113,7 +113,8 @@ def _medians(rows: Sequence[Row]) -> dict[Case, float]:
 def _yardstick(task: Task, old: Mapping[Case, float], new: Mapping[Case, float]) -> tuple[float, float]:
     """The geometric means of the baselines' seconds, then and now."""
     both = [case for case in old if case in new and case.task == task and case.library != MESHFFT]
-    check(bool(both), f"no baseline was measured both times for {task.kind} of {task.shape}: see why in the rows")
+    if not both:
+        raise ValueError(f"no baseline was measured both times for {task.kind} of {task.shape}: see why in the rows")
     then, there = (math.exp(sum(math.log(times[case]) for case in both) / len(both)) for times in (old, new))
     return then, there
 

@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from meshfft.errors import check
-
 from ..jsonl import write
 from .cases import Case
 from .timing import Spread, spread
@@ -69,7 +67,8 @@ def read_rows(path: Path) -> list[Row]:
         ValueError: a line is no such row, or there is none.
     """
     found = [_read(path, number, line) for number, line in enumerate(path.read_text().splitlines(), 1)]
-    check(bool(found), f"{path} holds no row: give a file that --rows wrote")
+    if not found:
+        raise ValueError(f"{path} holds no row: give a file that --rows wrote")
     return found
 
 

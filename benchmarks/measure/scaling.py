@@ -14,7 +14,6 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from meshfft.errors import check
 from meshfft.layout.meshes import AXES, meshes
 
 from ..paper.paper import ideal
@@ -69,7 +68,8 @@ def grown(shape: Sequence[int], first: int, devices: int) -> tuple[int, ...]:
     Raises:
         ValueError: the number of devices is no multiple of the first.
     """
-    check(devices % first == 0, f"--devices {devices} is no multiple of {first}, the fewest: blocks would differ")
+    if devices % first != 0:
+        raise ValueError(f"--devices {devices} is no multiple of {first}, the fewest: blocks would differ")
     found = list(shape)
     for factor in _primes(devices // first):
         shortest = min(range(len(found)), key=lambda d: (found[d], d))
@@ -99,7 +99,8 @@ def best_layout(task: Task, devices: Sequence[Any], **way: str) -> Layout:
             refusal = str(error)
             continue
         found.append((made.seconds_by_resource.total, layout))
-    check(bool(found), refusal)
+    if not found:
+        raise ValueError(refusal)
     return min(found, key=lambda one: one[0])[1]
 
 

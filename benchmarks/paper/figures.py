@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from meshfft.atomic import replacing
-from meshfft.errors import check
 from meshfft.extras import need
 
 from .cases import PAPER_FFT
@@ -43,7 +42,8 @@ def check_folder(folder: Path) -> None:
         FileNotFoundError: the folder does not exist.
     """
     need("matplotlib", "drawing a figure")
-    check(folder.is_dir(), f"{folder} is not a folder: make it first, or draw elsewhere", FileNotFoundError)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is not a folder: make it first, or draw elsewhere")
 
 
 def draw_all(rows: Sequence[Row], folder: Path) -> list[Path]:

@@ -12,7 +12,6 @@ The ring is the paper's, both ways, along one axis of the torus at a time; along
 import math
 from typing import NamedTuple
 
-from meshfft.errors import check
 from meshfft.kernels.local import balanced
 from meshfft.steps.base import padded
 
@@ -62,9 +61,12 @@ def floor(family: str, n: int, topology: str, tier: str = "bf16x6") -> dict[str,
     Raises:
         ValueError: no such family, machine or tier.
     """
-    check(topology in PUBLISHED, f"no rates are published here for {topology!r}: use one of {', '.join(PUBLISHED)}")
-    check(tier in PASSES, f"tier {tier!r} has no floor: use one of {', '.join(PASSES)}")
-    check(family in ("KDFT", "FFT"), f"family {family!r} has no floor: use KDFT or FFT")
+    if topology not in PUBLISHED:
+        raise ValueError(f"no rates are published here for {topology!r}: use one of {', '.join(PUBLISHED)}")
+    if tier not in PASSES:
+        raise ValueError(f"tier {tier!r} has no floor: use one of {', '.join(PASSES)}")
+    if family not in ("KDFT", "FFT"):
+        raise ValueError(f"family {family!r} has no floor: use KDFT or FFT")
     rates, passes = PUBLISHED[topology], PASSES[tier]
     return _kdft(n, rates, passes) if family == "KDFT" else _fft(n, rates, passes)
 

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from meshfft.errors import check
-
 from ..jsonl import write
 
 KNOWN = ("published", "modelled")  # nothing here was measured by meshfft
@@ -62,7 +60,8 @@ class Row:
     made_by: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check(self.known in KNOWN, f"a row is known as {self.known!r}: mark it as one of {', '.join(KNOWN)}")
+        if self.known not in KNOWN:
+            raise ValueError(f"a row is known as {self.known!r}: mark it as one of {', '.join(KNOWN)}")
 
     def to_dict(self) -> dict[str, Any]:
         """The row as plain values, without what it does not have."""

@@ -17,8 +17,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from meshfft.errors import check
-
 from ..measure.rows import Row
 from ..paper.rows import Row as PaperRow
 
@@ -61,7 +59,8 @@ def read(paths: Sequence[Path]) -> Rows:
     found = Rows([], [], [], [], [], [], [], Counter())
     for path in paths:
         lines = [(at, line) for at, line in enumerate(path.read_bytes().splitlines(), 1) if line.strip()]
-        check(bool(lines), f"{path} holds no row: give a file that --rows wrote")
+        if not lines:
+            raise ValueError(f"{path} holds no row: give a file that --rows wrote")
         for at, line in lines:
             _sort(found, _values(line, f"line {at} of {path}"), f"line {at} of {path}")
     return found
@@ -72,7 +71,8 @@ def _values(line: bytes, place: str) -> Values:
         values = json.loads(line)
     except (ValueError, RecursionError):
         values = None
-    check(isinstance(values, dict), f"{place} is no JSON object: give a file that --rows wrote, or take the line out")
+    if not isinstance(values, dict):
+        raise ValueError(f"{place} is no JSON object: give a file that --rows wrote, or take the line out")
     return dict(values)
 
 

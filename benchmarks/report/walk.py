@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from meshfft.errors import check
 from meshfft.extras import need
 from meshfft.layout.layout import Layout, axis_sizes, dim_name
 from meshfft.plans.plan import Plan
@@ -35,8 +34,10 @@ def section(plan: Plan) -> Section:
     """
     sizes = axis_sizes(plan.mesh)
     count = math.prod(sizes.values())
-    check(count <= MOST_DEVICES, f"{count} devices are more than a picture shows: plan for at most {MOST_DEVICES}")
-    check(min(plan.shape) > 0, f"the array {plan.shape} has no elements: draw one that has some")
+    if not count <= MOST_DEVICES:
+        raise ValueError(f"{count} devices are more than a picture shows: plan for at most {MOST_DEVICES}")
+    if not min(plan.shape) > 0:
+        raise ValueError(f"the array {plan.shape} has no elements: draw one that has some")
     tall = -(-len(plan.walk.layouts) // WIDE)
     image = drawn(lambda figure: _draw(figure, plan, sizes, tall), 3.2 * tall, 3.0 * WIDE)
     return Section("walk", "The walk", INTRO, [Figure(plan.name, image)], str(plan))

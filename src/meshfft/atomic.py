@@ -14,8 +14,6 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from .errors import check
-
 
 @contextlib.contextmanager
 def replacing(path: Path, overwrite: bool = False) -> Iterator[Path]:
@@ -49,11 +47,14 @@ def put(new: Path, path: Path, overwrite: bool = False) -> None:
 
 def refuse_existing(path: Path, overwrite: bool) -> None:
     """Raises FileExistsError where `path` exists, or is a link to what does not, and may not be overwritten."""
-    check(overwrite or not path.exists(), f"{path} exists: overwrite it, or name another output", FileExistsError)
+    if not overwrite and path.exists():
+        raise FileExistsError(f"{path} exists: overwrite it, or name another output")
     final = os.path.realpath(path)
-    check(not os.path.islink(final), f"{path} is a link that leads back to itself: remove it", FileExistsError)
+    if os.path.islink(final):
+        raise FileExistsError(f"{path} is a link that leads back to itself: remove it")
     away = f"{path} is a link to {final}, which does not exist: overwrite it, or name another output"
-    check(overwrite or not path.is_symlink(), away, FileExistsError)
+    if not overwrite and path.is_symlink():
+        raise FileExistsError(away)
 
 
 def unfinished(path: Path) -> list[Path]:

@@ -16,7 +16,6 @@ import traceback
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn, TypeVar
 
-from ..errors import check
 from ..files.processes import PeerError, together
 from . import parse
 from .devices import check_virtual
@@ -47,17 +46,22 @@ def cluster_of(distributed: bool, coordinator: str | None, processes: int | None
     """
     by_hand = coordinator is not None or index is not None
     if not by_hand and not distributed:
-        check(processes is None, "--processes needs --coordinator HOST:PORT and --process-id I, or --distributed")
+        if processes is not None:
+            raise ValueError("--processes needs --coordinator HOST:PORT and --process-id I, or --distributed")
         return None
     many = 1 if processes is None else parse.count(processes, "--processes", "processes")
     if by_hand:
-        check(not distributed, "--distributed finds the processes by itself: leave out --coordinator and --process-id")
+        if distributed:
+            raise ValueError("--distributed finds the processes by itself: leave out --coordinator and --process-id")
         whole = coordinator is not None and processes is not None and index is not None
-        check(whole, "--coordinator HOST:PORT, --processes N and --process-id I go together: give all three")
+        if not whole:
+            raise ValueError("--coordinator HOST:PORT, --processes N and --process-id I go together: give all three")
         host, _, port = (coordinator or "").rpartition(":")
         meant = host and re.fullmatch("[0-9]{1,5}", port) and 0 < int(port) < 2**16
-        check(bool(meant), f"--coordinator {coordinator!r} is no HOST:PORT: give one, as 10.0.0.1:8476")
-        check(0 <= (index or 0) < many, f"--process-id {index} is none of {many} processes: give 0 to {many - 1}")
+        if not meant:
+            raise ValueError(f"--coordinator {coordinator!r} is no HOST:PORT: give one, as 10.0.0.1:8476")
+        if not 0 <= (index or 0) < many:
+            raise ValueError(f"--process-id {index} is none of {many} processes: give 0 to {many - 1}")
     return Cluster(coordinator, processes, index)
 
 
@@ -123,7 +127,8 @@ def _prepared(
     try:
         made = job()
         count = devices(made)
-        check(count % many == 0, f"the mesh has {count} devices for {many} processes: give a multiple of {many}")
+        if count % many != 0:
+            raise ValueError(f"the mesh has {count} devices for {many} processes: give a multiple of {many}")
         if cluster.processes is not None:
             check_virtual(count // many, "--mesh")
     except REFUSALS as error:

@@ -7,8 +7,6 @@ from typing import Any
 import jax
 from jax.sharding import AbstractMesh, AxisType, Mesh
 
-from ..errors import check
-
 VIRTUAL = 8  # CPU devices, where nobody says how many
 MOST_VIRTUAL = 256  # that share the cores of one process: with many more, a collective takes minutes
 
@@ -37,7 +35,8 @@ def start_devices(count: int | None, flag: str = "--mesh") -> list[Any]:
         return list(jax.devices())
     found = _running(count, flag)
     many = f"{len(found)} {found[0].platform} devices"
-    check(len(found) >= count, f"{flag} asks for {count} devices and there are {many}: give fewer")
+    if len(found) < count:
+        raise ValueError(f"{flag} asks for {count} devices and there are {many}: give fewer")
     return found[:count]
 
 
@@ -69,7 +68,8 @@ def local_devices(mesh: Mesh) -> list[Any]:
 def check_virtual(count: int, flag: str) -> None:
     """Refuses more virtual CPU devices than one process can have."""
     text = f"{flag} asks for {count} devices of one process, which can have {MOST_VIRTUAL} virtual ones at most"
-    check(count <= MOST_VIRTUAL, f"{text}: give fewer, or plan for a described machine with meshfft plan")
+    if not count <= MOST_VIRTUAL:
+        raise ValueError(f"{text}: give fewer, or plan for a described machine with meshfft plan")
 
 
 def _devices(count: int) -> list[Any]:
@@ -96,14 +96,15 @@ def _make_virtual(count: int, flag: str = "--mesh") -> None:
 def _shared_out(devices: list[Any], count: int, processes: int) -> list[Any]:
     """So many devices, an equal share of each process."""
     found = f"there are {len(devices)} {devices[0].platform} devices" + f" of {processes} processes" * (processes > 1)
-    check(len(devices) >= count, f"the mesh has {count} devices and {found}: give a smaller --mesh")
-    check(count % processes == 0, f"the mesh has {count} devices and {found}: give a multiple of {processes}")
+    if len(devices) < count:
+        raise ValueError(f"the mesh has {count} devices and {found}: give a smaller --mesh")
+    if count % processes != 0:
+        raise ValueError(f"the mesh has {count} devices and {found}: give a multiple of {processes}")
     own = sorted(devices, key=lambda device: (device.process_index, device.id))
     groups = [list(group) for _, group in itertools.groupby(own, lambda device: device.process_index)]
     share = count // processes
-    check(
-        min(map(len, groups)) >= share, f"the mesh has {share} devices a process and some have fewer: make it smaller"
-    )
+    if not min(map(len, groups)) >= share:
+        raise ValueError(f"the mesh has {share} devices a process and some have fewer: make it smaller")
     return devices[:count] if processes == 1 else [device for group in groups for device in group[:share]]
 
 

@@ -3,7 +3,6 @@
 import subprocess
 from pathlib import Path
 
-from ..errors import check
 from .info import version_of
 
 
@@ -20,8 +19,10 @@ def check_rows(rows: Path) -> None:
         OSError: its folder does not exist, or it is a folder itself.
     """
     folder = rows.resolve().parent
-    check(folder.is_dir(), f"{folder} is not a folder: make it first, or write elsewhere", FileNotFoundError)
-    check(not rows.is_dir(), f"{rows} is a folder: name a file for the rows", IsADirectoryError)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is not a folder: make it first, or write elsewhere")
+    if rows.is_dir():
+        raise IsADirectoryError(f"{rows} is a folder: name a file for the rows")
 
 
 def commit() -> str:

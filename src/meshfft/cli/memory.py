@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import check
-
 KEPT_BYTES = 2**17
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # as glibc's mallopt numbers them
 
@@ -48,7 +46,8 @@ def check_memory(peak_bytes: int, devices: Sequence[Any], processes: int = 1) ->
     text = (
         f"the transform takes {need / 1e9:.3g} GB at its peak ({shares}) and {free / 1e9:.3g} GB are free: use {remedy}"
     )
-    check(need <= free, text, MemoryError)
+    if not need <= free:
+        raise MemoryError(text)
 
 
 def free_bytes(devices: Sequence[Any]) -> int:

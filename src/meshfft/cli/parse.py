@@ -5,7 +5,6 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import check
 from ..numerics.dtypes import PRECISIONS
 from ..numerics.norms import NORMS
 from ..operators.transform import KINDS
@@ -29,7 +28,8 @@ SpecEntry = None | str | tuple[str, ...]
 def mesh(text: str) -> dict[str, int]:
     """The sizes of the mesh axes x, y, z, w, by name."""
     parts = sizes(text, "--mesh", "2,2,2")
-    check(len(parts) <= len(MESH_AXES), f"--mesh {text} has {len(parts)} axes: give at most {len(MESH_AXES)}, as 2,2,2")
+    if len(parts) > len(MESH_AXES):
+        raise ValueError(f"--mesh {text} has {len(parts)} axes: give at most {len(MESH_AXES)}, as 2,2,2")
     return dict(zip(MESH_AXES, parts, strict=False))
 
 
@@ -38,9 +38,15 @@ def sizes(text: str, flag: str, example: str) -> tuple[int, ...]:
     words = [word.strip() for word in text.split(",")]
     found = tuple(int(word) for word in words if re.fullmatch(DIGITS, word))
     right = len(found) == len(words) and min(found) > 0
-    check(right, f"{flag} {text!r} is not a list of sizes: give integers of at least 1 between commas, as {example}")
+    if not right:
+        raise ValueError(
+            f"{flag} {text!r} is not a list of sizes: give integers of at least 1 between commas, as {example}"
+        )
     can = len(found) <= MOST_DIMENSIONS and math.prod(found) <= MOST_SIZE
-    check(can, f"{flag} {text!r} is more than any machine has: give at most {MOST_DIMENSIONS} sizes, as {example}")
+    if not can:
+        raise ValueError(
+            f"{flag} {text!r} is more than any machine has: give at most {MOST_DIMENSIONS} sizes, as {example}"
+        )
     return found
 
 
@@ -50,13 +56,15 @@ def axes(text: str | None) -> tuple[int, ...] | None:
         return None
     words = [word.strip() for word in text.split(",")]
     right = len(words) <= MOST_DIMENSIONS and all(re.fullmatch("-?" + DIGITS, word) for word in words)
-    check(right, f"--axes {text!r} is not a list of dimensions: give integers between commas, as 0,1,2")
+    if not right:
+        raise ValueError(f"--axes {text!r} is not a list of dimensions: give integers between commas, as 0,1,2")
     return tuple(int(word) for word in words)
 
 
 def count(number: int, flag: str, what: str) -> int:
     """A number of times, or of things, that can be."""
-    check(0 < number <= MOST_COUNT, f"{flag} {number} is not a number of {what}: give 1 to {MOST_COUNT}")
+    if not 0 < number <= MOST_COUNT:
+        raise ValueError(f"{flag} {number} is not a number of {what}: give 1 to {MOST_COUNT}")
     return number
 
 
@@ -65,15 +73,16 @@ def spec(text: str | None, mesh: dict[str, int], ndim: int) -> tuple[SpecEntry, 
     if text is not None:
         words = text.split(",")
         right = f"give one entry for each of at most {MOST_DIMENSIONS} dimensions, as x,y+z,-"
-        check(len(words) <= MOST_DIMENSIONS, f"--spec has {len(words)} entries: {right}")
+        if len(words) > MOST_DIMENSIONS:
+            raise ValueError(f"--spec has {len(words)} entries: {right}")
         return tuple(_entry(word.strip()) for word in words)
     given = ",".join(str(size) for size in mesh.values())
     example = "+".join(mesh)
-    check(
-        len(mesh) <= ndim,
-        f"--mesh {given} has {len(mesh)} axes and the array has {ndim} dimensions: "
-        f"give at most {ndim} axes, or cut a dimension by several, as --spec {example}",
-    )
+    if len(mesh) > ndim:
+        raise ValueError(
+            f"--mesh {given} has {len(mesh)} axes and the array has {ndim} dimensions: "
+            f"give at most {ndim} axes, or cut a dimension by several, as --spec {example}"
+        )
     return tuple(mesh)
 
 
@@ -87,13 +96,15 @@ def nbytes(text: str, flag: str) -> int:
     """A number of bytes: a number and a unit."""
     match = re.fullmatch(rf"({DIGITS}(?:\.[0-9]{{0,19}})?) ?([kMGT]i?)?B?", text.strip())
     size = int(float(match[1]) * UNITS[match[2] or ""]) if match else 0
-    check(size > 0, f"{flag} {text!r} is no size: give a number of bytes, as 8GB, 512MB or 1.5GiB")
+    if not size > 0:
+        raise ValueError(f"{flag} {text!r} is no size: give a number of bytes, as 8GB, 512MB or 1.5GiB")
     return size
 
 
 def choice(text: str, names: Sequence[str], flag: str) -> str:
     """The text, if it is one of the names."""
-    check(text in names, f"{flag} {text!r} is not known: give one of {', '.join(names)}")
+    if text not in names:
+        raise ValueError(f"{flag} {text!r} is not known: give one of {', '.join(names)}")
     return text
 
 

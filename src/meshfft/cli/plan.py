@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import check
 from ..numerics.units import plain
 from . import flags, parse
 from .guard import guarded
@@ -43,8 +42,10 @@ def plan(
     """
     from .describe import compiled, use_tpu_compiler
 
-    check(mesh is not None or topology is not None, "neither --mesh nor --topology is given: name one, as --mesh 2,2,2")
-    check(topology is not None or not compiling, "--compile needs a machine to compile for: add --topology, as v3:4x4")
+    if mesh is None and topology is None:
+        raise ValueError("neither --mesh nor --topology is given: name one, as --mesh 2,2,2")
+    if topology is None and compiling:
+        raise ValueError("--compile needs a machine to compile for: add --topology, as v3:4x4")
     lengths = parse.sizes(shape, "the shape", "8192,8192,8192")
     names = {"method": method, "order": order, "norm": norm, "kind": kind, "precision": precision}
     options = plan_options(dtype, inverse, axes, names)
@@ -98,7 +99,8 @@ def _candidates(
     from .devices import describe_mesh, mesh_here
 
     if mesh is None:
-        check(spec is None, "--spec names mesh axes: give --mesh too, or leave both free")
+        if spec is not None:
+            raise ValueError("--spec names mesh axes: give --mesh too, or leave both free")
         return ranked(lengths, topology, **options)
     sizes = parse.mesh(mesh)
     laid = mesh_here(sizes) if topology is None else describe_mesh(sizes)

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from ..atomic import replacing
-from ..errors import check
 from . import flags, parse
 from .guard import guarded
 from .made import check_rows, made_by
@@ -72,7 +71,8 @@ def _check(trace: Path | None, figure: Path | None, rows: Path | None) -> None:
     check_profiler(jax.config.values["jax_platforms"])
     if trace is not None:
         folder, remedy = trace if trace.exists() else trace.resolve().parent, "make it first, or name another"
-        check(folder.is_dir(), f"{folder} is not a folder: {remedy}", NotADirectoryError)
+        if not folder.is_dir():
+            raise NotADirectoryError(f"{folder} is not a folder: {remedy}")
     if figure is not None:
         check_picture(figure, overwrite=True)
     if rows is not None:

@@ -14,7 +14,6 @@ import jax
 import numpy as np
 
 from ..atomic import unfinished
-from ..errors import check
 from ..files.processes import check_alike, together
 from . import parse
 from .devices import MOST_VIRTUAL
@@ -93,16 +92,19 @@ def check_kind(made: Any, array: Any, job: Job) -> None:
     """Refuses complex numbers where the kind is for real ones."""
     refused = made.walk.real and np.dtype(array.dtype).kind == "c"
     kind = made.transform.name
-    check(not refused, f"{job.source} holds {array.dtype}, and this {kind} transforms real numbers: use --kind fft")
+    if refused:
+        raise ValueError(f"{job.source} holds {array.dtype}, and this {kind} transforms real numbers: use --kind fft")
 
 
 def _mesh(job: Job, array: Any) -> dict[str, int]:
     if job.mesh is not None:
         return parse.mesh(job.mesh)
     record = _record(array)
-    check(record is not None, f"{job.source} does not tell a mesh: give one, as --mesh 2,2,2")
+    if record is None:
+        raise ValueError(f"{job.source} does not tell a mesh: give one, as --mesh 2,2,2")
     many = math.prod(record.mesh.values())
-    check(many <= MOST_VIRTUAL, f"{job.source} was made on {many} devices: give a mesh of those here, as --mesh 2,2,2")
+    if not many <= MOST_VIRTUAL:
+        raise ValueError(f"{job.source} was made on {many} devices: give a mesh of those here, as --mesh 2,2,2")
     return dict(record.mesh)
 
 

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from ..errors import check
 from . import flags, parse
 from .cluster import cluster_of, run_in
 from .guard import guarded
@@ -59,9 +58,11 @@ def transform(
 
 
 def _check_plot(plot: Path | None, inverse: bool, kind: str | None) -> None:
-    check(plot is None or not inverse, "--plot draws a spectrum and --inverse leaves none: plot the forward transform")
+    if plot is not None and inverse:
+        raise ValueError("--plot draws a spectrum and --inverse leaves none: plot the forward transform")
     whole = kind in (None, "fft")
-    check(plot is None or whole, f"--plot draws a whole spectrum, and --kind {kind} has none: leave one out")
+    if plot is not None and not whole:
+        raise ValueError(f"--plot draws a whole spectrum, and --kind {kind} has none: leave one out")
 
 
 def _limit(target: Path, memory: str | None, resume: bool) -> int | None:
@@ -72,9 +73,11 @@ def _limit(target: Path, memory: str | None, resume: bool) -> int | None:
     recorded = recorded_budgets(target) if resume else None
     if recorded is None:
         waits = not resume or given is not None
-        check(waits, f"no run to {target} is unfinished: leave out --resume")
+        if not waits:
+            raise ValueError(f"no run to {target} is unfinished: leave out --resume")
         return given
     had = recorded["budget"]
     both = f"the unfinished run has --memory {had}, this one has {given}"
-    check(given in (None, had), f"{both}: leave out --memory, or start again with --overwrite")
+    if given not in (None, had):
+        raise ValueError(f"{both}: leave out --memory, or start again with --overwrite")
     return had

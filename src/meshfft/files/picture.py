@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..atomic import refuse_existing, replacing
-from ..errors import check
 from ..extras import need
 
 KINDS = (".png", ".pdf", ".svg")
@@ -63,11 +62,13 @@ def check_picture(path: str | Path, overwrite: bool = False) -> None:
         OSError: the picture exists and may not be overwritten, or its folder does not exist.
     """
     path = Path(path)
-    check(path.suffix in KINDS, f"{path} is no kind of picture that can be drawn: end it in {', '.join(KINDS)}")
+    if path.suffix not in KINDS:
+        raise ValueError(f"{path} is no kind of picture that can be drawn: end it in {', '.join(KINDS)}")
     need("matplotlib", "drawing a picture")
     refuse_existing(path, overwrite)
     folder = path.resolve().parent
-    check(folder.is_dir(), f"{folder} is not a folder: make it first, or draw elsewhere", FileNotFoundError)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is not a folder: make it first, or draw elsewhere")
 
 
 def save_spectrum(

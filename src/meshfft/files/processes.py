@@ -11,8 +11,6 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ..errors import check
-
 T = TypeVar("T")
 LEAST = 1024  # bytes of a message, padded to a power of two: each length is a program of its own
 
@@ -51,7 +49,8 @@ def together(work: Callable[[], T]) -> T:
     if failed is not None:
         raise failed
     for index, text in enumerate(said):
-        check(text is None, f"process {index} failed: {text}", PeerError)
+        if text is not None:
+            raise PeerError(f"process {index} failed: {text}")
     return result
 
 
@@ -61,7 +60,8 @@ def check_alike(facts: dict[str, Any]) -> None:
     for index, other in enumerate(others, 1):
         for name in first:
             said = f"process 0 has {name} {first[name]}, process {index} has {other[name]}"
-            check(other[name] == first[name], f"{said}: give every process the same files and arguments")
+            if other[name] != first[name]:
+                raise ValueError(f"{said}: give every process the same files and arguments")
 
 
 def _heard(row: np.ndarray) -> np.ndarray:

@@ -8,7 +8,6 @@ import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ..errors import check
 from ..formats.hdf5 import open_hdf5
 from ..formats.numpy_nifti import open_nifti, open_npy
 from ..formats.source import Source, readable
@@ -63,10 +62,14 @@ def open_array(path: str | Path, dataset: str | None = None) -> Iterator[Source]
 
 def _suffix(path: Path, dataset: str | None) -> str:
     suffix = next((s for s in OPENERS if path.name.lower().endswith(s)), "")
-    check(path.exists(), f"{path} does not exist: give the path of an array file", FileNotFoundError)
-    check(suffix != "", f"{path} is of no known kind: give a file that ends in {', '.join(OPENERS)}")
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist: give the path of an array file")
+    if suffix == "":
+        raise ValueError(f"{path} is of no known kind: give a file that ends in {', '.join(OPENERS)}")
     known = path.is_file() or suffix == ".zarr"
-    check(known, f"{path} is a folder or a device: give a file, or the folder of a Zarr store")
+    if not known:
+        raise ValueError(f"{path} is a folder or a device: give a file, or the folder of a Zarr store")
     named = suffix in (".h5", ".hdf5", ".nc", ".zarr")
-    check(named or dataset is None, f"{path} holds one array without a name: leave out the dataset name {dataset!r}")
+    if not named and dataset is not None:
+        raise ValueError(f"{path} holds one array without a name: leave out the dataset name {dataset!r}")
     return suffix

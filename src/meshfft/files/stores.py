@@ -18,7 +18,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..atomic import opened, synced
-from ..errors import check
 from ..extras import need
 from ..formats.grid import PIECE_BYTES, Box, Grid, pieces, within
 from ..formats.labels import Coordinate, Labels
@@ -73,7 +72,8 @@ def create_store(
     Raises:
         OSError: it cannot be made there, or the disk is full.
     """
-    check(kind in KINDS, f"kind {kind!r} cannot be written: use {' or '.join(KINDS)}")
+    if kind not in KINDS:
+        raise ValueError(f"kind {kind!r} cannot be written: use {' or '.join(KINDS)}")
     size, number = tuple(shape), np.dtype(dtype).newbyteorder("=")
     if kind == ".npy":
         return _create_npy(path, size, number)
@@ -97,7 +97,8 @@ def open_store(path: Path, kind: str) -> Store:
     Raises:
         OSError: it is not there, or cannot be written to.
     """
-    check(kind in KINDS, f"kind {kind!r} cannot be written: use {' or '.join(KINDS)}")
+    if kind not in KINDS:
+        raise ValueError(f"kind {kind!r} cannot be written: use {' or '.join(KINDS)}")
     if kind == ".zarr":
         found = json.loads((path / "zarr.json").read_bytes())
         inner = path if found["node_type"] == "array" else path / found["attributes"][KEY]
@@ -113,7 +114,8 @@ def open_store(path: Path, kind: str) -> Store:
 def check_size(path: Path, nbytes: int) -> None:
     """Raises OSError where a file was cut short: what is written behind its end would leave zeros before."""
     have = path.stat().st_size
-    check(have >= nbytes, f"{path} was cut short, it has {have} bytes of {nbytes}: make it again", OSError)
+    if not have >= nbytes:
+        raise OSError(f"{path} was cut short, it has {have} bytes of {nbytes}: make it again")
 
 
 @dataclasses.dataclass(frozen=True)

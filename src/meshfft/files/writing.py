@@ -16,7 +16,6 @@ import jax
 import numpy as np
 
 from ..atomic import refuse_existing, replacing
-from ..errors import check
 from ..extras import need
 from ..formats.grid import Grid, grid_of
 from ..formats.record import Record
@@ -87,13 +86,15 @@ def check_output(path: str | Path, overwrite: bool, nbytes: int) -> None:
         OSError: it exists, its folder does not or is not writable, or the disk has not enough room.
     """
     path = Path(path)
-    check(path.suffix in KINDS, f"{path} is of no kind that can be written: end it in {' or '.join(KINDS)}")
+    if path.suffix not in KINDS:
+        raise ValueError(f"{path} is of no kind that can be written: end it in {' or '.join(KINDS)}")
     if path.suffix == ".zarr":
         need("tensorstore", "writing Zarr")
         check_name(path.resolve())
     refuse_existing(path, overwrite)
     same = is_zarr(path) if path.suffix == ".zarr" else path.is_file()
-    check(same or not path.exists(), f"{path} exists and is no {path.suffix} output: name another")
+    if not same and path.exists():
+        raise ValueError(f"{path} exists and is no {path.suffix} output: name another")
     check_room(path, nbytes)
 
 
@@ -111,11 +112,14 @@ def check_apart(source: str | Path, target: str | Path) -> None:
     """
     source, target = Path(source), Path(target)
     elsewhere = "write elsewhere"
-    check(not _holds(source, target), f"{target} lies inside {source}, which is read: {elsewhere}")
-    check(not _holds(target, source), f"{source}, which is read, lies inside {target}: {elsewhere}")
+    if _holds(source, target):
+        raise ValueError(f"{target} lies inside {source}, which is read: {elsewhere}")
+    if _holds(target, source):
+        raise ValueError(f"{source}, which is read, lies inside {target}: {elsewhere}")
     one = target.exists() and source.exists() and os.path.samefile(source, target)
     alike = os.path.abspath(source) == os.path.abspath(target)
-    check(alike or not one, f"{target} is {source}, which is read, by another name: {elsewhere}")
+    if not alike and one:
+        raise ValueError(f"{target} is {source}, which is read, by another name: {elsewhere}")
 
 
 def _holds(folder: Path, path: Path) -> bool:
@@ -126,18 +130,23 @@ def _holds(folder: Path, path: Path) -> bool:
 def check_room(path: Path, nbytes: int) -> None:
     """Raises OSError unless the folder of `path` exists, can be written to and has room for `nbytes`."""
     folder = path.resolve().parent
-    check(folder.is_dir(), f"{folder} is not a folder: make it first, or write elsewhere", FileNotFoundError)
-    check(os.access(folder, os.W_OK | os.X_OK), f"{folder} is not writable: write elsewhere", PermissionError)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is not a folder: make it first, or write elsewhere")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(f"{folder} is not writable: write elsewhere")
     free = shutil.disk_usage(folder).free
     what = f"{path} takes {nbytes / 1e9:.3g} GB and {folder} has {free / 1e9:.3g} GB free"
-    check(free >= nbytes, f"{what}: free some, or write elsewhere", OSError)
+    if not free >= nbytes:
+        raise OSError(f"{what}: free some, or write elsewhere")
 
 
 def _check_array(array: jax.Array, layout: Layout, record: Record | None) -> None:
-    check(array.dtype in DTYPES, f"the array is of {array.dtype}: give one of integers, real or complex numbers")
+    if array.dtype not in DTYPES:
+        raise ValueError(f"the array is of {array.dtype}: give one of integers, real or complex numbers")
     if record is not None:
         what = f"the array has shape {layout.shape} and the record is of one of {record.out_shape}"
-        check(record.out_shape == layout.shape, f"{what}: give the record of its plan")
+        if record.out_shape != layout.shape:
+            raise ValueError(f"{what}: give the record of its plan")
 
 
 def _layout(array: Any) -> Layout:
@@ -198,7 +207,8 @@ def _write_together(output: _Output) -> None:
 
 def _shared(temporary: Path, kind: str) -> Store:
     unseen = f"process {jax.process_index()} does not find {temporary}, which process 0 made"
-    check(temporary.exists(), f"{unseen}: write to a file system that all processes share", FileNotFoundError)
+    if not temporary.exists():
+        raise FileNotFoundError(f"{unseen}: write to a file system that all processes share")
     return open_store(temporary, kind)
 
 

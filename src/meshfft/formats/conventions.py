@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import check
 from .grid import Box
 from .source import Refused, Source
 
@@ -80,7 +79,8 @@ def decoded(source: Source, attributes: Mapping[str, Any]) -> Source:
         found = np.empty(out.shape, stored)
         source.read(box, found)
         again = found.view(meant)
-        check(not any(bool(((found == fill) | (again == fill)).any()) for fill in fills), missing, Refused)
+        if any(bool(((found == fill) | (again == fill)).any()) for fill in fills):
+            raise Refused(missing)
         out[...] = again.astype(dtype) * dtype.type(scale) + dtype.type(offset) if packed else again
 
     return dataclasses.replace(source, dtype=dtype, read=read)
@@ -96,7 +96,8 @@ def _single(name: str, value: Any) -> float | None:
     """The number of an attribute, None where there is none; what is no number must not be passed over."""
     value = value[0] if isinstance(value, list) and len(value) == 1 else value
     number = _number(value)
-    check(value is None or number is not None, f"its {name} is {str(value)[:40]}, which is no number")
+    if value is not None and number is None:
+        raise ValueError(f"its {name} is {str(value)[:40]}, which is no number")
     return number
 
 

@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ..errors import check
 from ..layout.layout import Layout
 
 CHUNK_BYTES = 8 * 2**20  # larger ones wait for one core to sum and copy them, smaller ones for the file system
@@ -67,7 +66,8 @@ def grid_of(layouts: Sequence[Layout], itemsize: int, processes: int = 1) -> Gri
     if not _tiny(shape, grid, itemsize):
         return grid
     many = f"blocks of shape {layouts[0].block} start where only chunks of shape {grid.chunk} divide {shape}"
-    check(processes == 1, f"{many}: give order 'natural', sizes that the mesh divides, or a .npy file")
+    if processes != 1:
+        raise ValueError(f"{many}: give order 'natural', sizes that the mesh divides, or a .npy file")
     block = zip(layouts[0].block, shape, strict=True)
     parts = [Side(max(1, min(stored, n))) for stored, n in block]
     return _grid(shape, parts, itemsize, CHUNK_BYTES, SHARD_BYTES)

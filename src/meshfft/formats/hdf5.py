@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import check
 from ..extras import need
 from .conventions import decoded
 from .grid import Box
@@ -50,7 +49,8 @@ def _check_classic(path: Path) -> None:
     """Raises Refused for the NetCDF of before version 4, which is no HDF5."""
     with open(path, "rb") as file:
         classic = file.read(3) == b"CDF"
-    check(not classic, f"{path} is NetCDF of an old format: copy it to NetCDF-4, as nccopy -k nc4 IN OUT does", Refused)
+    if classic:
+        raise Refused(f"{path} is NetCDF of an old format: copy it to NetCDF-4, as nccopy -k nc4 IN OUT does")
 
 
 def reader_of(h5py: Any, path: Path, array: Any) -> Read:
@@ -65,7 +65,8 @@ def _found(h5py: Any, path: Path, file: Any, dataset: str | None) -> Any:
     found = None if dataset is None else _named(h5py, path, root, dataset.strip("/"))
     if found is None:
         names, links = _listed(h5py, path, root)
-        check(bool(names or dataset) or not links, _away(path, links), Refused)
+        if not (names or dataset) and links:
+            raise Refused(_away(path, links))
         names = names if dataset is not None or len(names) < 2 else candidates(h5py, file, names)
         found = _named(h5py, path, root, choose(path, names, dataset))
     return found
@@ -79,7 +80,8 @@ def _named(h5py: Any, path: Path, root: Any, name: str) -> Any | None:
         if not isinstance(at, h5py.h5g.GroupID) or part in (b"", b".", b"..") or not at.links.exists(part):
             return None
         kind = at.links.get_info(part).type
-        check(kind != h5py.h5l.TYPE_EXTERNAL, _away(path, ["/".join(done)]), Refused)
+        if kind == h5py.h5l.TYPE_EXTERNAL:
+            raise Refused(_away(path, ["/".join(done)]))
         if kind != h5py.h5l.TYPE_HARD:
             return None
         at = h5py.h5o.open(at, part)
@@ -100,7 +102,8 @@ def _listed(h5py: Any, path: Path, root: Any) -> tuple[list[str], list[str]]:
         group, before = groups.pop()
         for name, kind in _links(group, MOST_OBJECTS + 1 - count):
             count, whole = count + 1, before + name.decode("utf-8", "surrogateescape")
-            check(count <= MOST_OBJECTS and len(whole) <= MOST_NAME, many, Unnamed)
+            if not count <= MOST_OBJECTS or len(whole) > MOST_NAME:
+                raise Unnamed(many)
             if kind == h5py.h5l.TYPE_EXTERNAL:
                 links.append(whole)
             about = h5py.h5o.get_info(group, name) if kind == h5py.h5l.TYPE_HARD else None
@@ -128,15 +131,18 @@ def _links(group: Any, most: int) -> list[tuple[bytes, int]]:
 
 def _check_own(path: Path, array: Any) -> None:
     """Raises Refused where the numbers lie in other files: a file could so name any that its reader may read."""
-    check(not array.external, f"{path} keeps {array.name} in other files, which are not read: copy it", Refused)
+    if array.external:
+        raise Refused(f"{path} keeps {array.name} in other files, which are not read: copy it")
     virtual = f"{path} puts {array.name} together from other datasets: give the files these are in, or copy it"
-    check(not array.is_virtual, virtual, Refused)
+    if array.is_virtual:
+        raise Refused(virtual)
 
 
 def _whole(h5py: Any, path: Path, array: Any) -> Read:
     """Reads a dataset that lies in one run."""
     stored, needed = array.id.get_storage_size(), math.prod(array.shape) * array.id.get_type().get_size()
-    check(stored in (0, needed), f"{stored} bytes of numbers for shape {array.shape}")
+    if stored not in (0, needed):
+        raise ValueError(f"{stored} bytes of numbers for shape {array.shape}")
     if stored == 0:
         _fill_of(h5py, path, array)
     return assigning(array)
@@ -148,7 +154,8 @@ def _fill_of(h5py: Any, path: Path, array: Any) -> Any:
     undefined = made.fill_value_defined() == h5py.h5d.FILL_VALUE_UNDEFINED
     known = not undefined and made.get_fill_time() != h5py.h5d.FILL_TIME_NEVER
     unset = f"{path} has no numbers in a part of {array.name} that was never written, and no value that stands for them"
-    check(known, f"{unset}: write all of it", Refused)
+    if not known:
+        raise Refused(f"{unset}: write all of it")
     return array.fillvalue
 
 
@@ -158,7 +165,8 @@ def _chunked(h5py: Any, path: Path, array: Any) -> Read:
     filters = tuple(_filter(*made.get_filter(place)) for place in range(made.get_nfilters()))
     strange = [one.name for one in filters if one.code not in KNOWN]
     gzip = f"{path} packs its chunks with {', '.join(strange)}, whose length nobody can check: pack it with gzip or lzf"
-    check(not strange, gzip, Refused)
+    if strange:
+        raise Refused(gzip)
     check_chunk(path, array.chunks, array.dtype.itemsize, array.shape)
     chunks = _Chunks(h5py, path, array, array.chunks, filters, array.id.get_type().get_size(), path.stat().st_size)
     same = array.id.get_type().equal(h5py.h5t.py_create(array.dtype, logical=True))
@@ -214,9 +222,11 @@ class _Chunks(NamedTuple):
         if about.byte_offset is None:
             return None
         fits = about.size <= most_bytes(self._nbytes) and about.byte_offset + about.size <= self.most
-        check(fits, f"a chunk of {about.size} bytes at {about.byte_offset}, of {self._nbytes} when unpacked")
+        if not fits:
+            raise ValueError(f"a chunk of {about.size} bytes at {about.byte_offset}, of {self._nbytes} when unpacked")
         mask, raw = self.array.id.read_direct_chunk(corner)
-        check(len(raw) == about.size, f"a chunk of {about.size} bytes read as {len(raw)}")
+        if len(raw) != about.size:
+            raise ValueError(f"a chunk of {about.size} bytes read as {len(raw)}")
         return raw, mask
 
     def _chunk(self, corner: tuple[int, ...]) -> np.ndarray | None:

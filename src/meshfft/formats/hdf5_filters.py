@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import check
-
 DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000  # HDF5's numbers
 KNOWN = (DEFLATE, SHUFFLE, FLETCHER32, LZF)
 DOUBLINGS = 4  # one more halves the hops that are left, and costs two more gathers
@@ -45,7 +43,8 @@ def unpacked(raw: bytes, filters: Sequence[Filter], mask: int, nbytes: int) -> b
     """
     for one in reversed(_used(filters, mask)):
         raw = _undone(raw, one, most_bytes(nbytes))
-    check(len(raw) == nbytes, f"a chunk of {len(raw)} bytes where {nbytes} are needed")
+    if len(raw) != nbytes:
+        raise ValueError(f"a chunk of {len(raw)} bytes where {nbytes} are needed")
     return raw
 
 
@@ -59,9 +58,11 @@ def check_whole(raw: bytes, filters: Sequence[Filter], mask: int, nbytes: int) -
     place = codes.index(LZF)
     for one in reversed(used[place + 1 :]):
         raw = _undone(raw, one, most_bytes(nbytes))
-    check(not {LZF, DEFLATE} & {*codes[:place]}, "a chunk that is packed twice")
+    if {LZF, DEFLATE} & {*codes[:place]}:
+        raise ValueError("a chunk that is packed twice")
     length, needed = lzf_length(raw), nbytes + 4 * codes[:place].count(FLETCHER32)
-    check(length == needed, f"a chunk that unpacks to {length} bytes where {needed} are needed")
+    if length != needed:
+        raise ValueError(f"a chunk that unpacks to {length} bytes where {needed} are needed")
 
 
 def _used(filters: Sequence[Filter], mask: int) -> list[Filter]:
@@ -71,15 +72,18 @@ def _used(filters: Sequence[Filter], mask: int) -> list[Filter]:
 def _undone(raw: bytes, one: Filter, most: int) -> bytes:
     if one.code == DEFLATE:
         return _inflated(raw, most)
-    check(one.code in (SHUFFLE, FLETCHER32), f"a chunk that is packed twice with {one.name}")
+    if one.code not in (SHUFFLE, FLETCHER32):
+        raise ValueError(f"a chunk that is packed twice with {one.name}")
     return _ordered(raw, one.size) if one.code == SHUFFLE else _summed(raw)
 
 
 def _inflated(raw: bytes, most: int) -> bytes:
     stream = zlib.decompressobj()
     found = stream.decompress(raw, most + 1)
-    check(len(found) <= most, f"a chunk that unpacks to more than {most} bytes")
-    check(stream.eof, "a chunk that ends before its end")
+    if len(found) > most:
+        raise ValueError(f"a chunk that unpacks to more than {most} bytes")
+    if not stream.eof:
+        raise ValueError("a chunk that ends before its end")
     return found
 
 
@@ -103,7 +107,8 @@ def _summed(raw: bytes) -> bytes:
         second = (second + len(part) * first + int((part * np.arange(len(part), 0, -1, dtype=np.uint64)).sum())) % 65535
         first = (first + here) % 65535
     right = len(raw) >= 4 and first == (stored & 0xFFFF) % 65535 and second == (stored >> 16) % 65535
-    check(right, "a chunk that does not match its checksum")
+    if not right:
+        raise ValueError("a chunk that does not match its checksum")
     return data
 
 
@@ -128,5 +133,6 @@ def lzf_length(raw: bytes) -> int:
     at, found = 0, 0
     while at < len(raw):
         at, found = hops[0][at], found + hops[1][at]
-    check(at == len(raw), "a chunk that ends before its end")
+    if at != len(raw):
+        raise ValueError("a chunk that ends before its end")
     return found

@@ -18,7 +18,6 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from ..errors import check
 from ..extras import need
 from .grid import PIECE_BYTES, Box
 from .source import Refused, Source, Steady, assigning, check_numbers, source_of
@@ -89,7 +88,8 @@ class Numbers(NamedTuple):
         rest = memoryview(plain)
         while rest:
             got = os.preadv(self.file, [rest], at)
-            check(got > 0, f"it ends after {at} bytes")
+            if not got > 0:
+                raise ValueError(f"it ends after {at} bytes")
             rest, at = rest[got:], at + got
 
 
@@ -109,7 +109,8 @@ def open_npy(path: Path, _: str | None) -> Iterator[Source]:
     with open(path, "rb") as file:
         shape, fortran, dtype, offset = npy_header(path, file)
         have = os.fstat(file.fileno()).st_size - offset
-        check(have >= math.prod(shape) * dtype.itemsize, f"{have} bytes of numbers for shape {shape}")
+        if not have >= math.prod(shape) * dtype.itemsize:
+            raise ValueError(f"{have} bytes of numbers for shape {shape}")
         turn = slice(None, None, -1 if fortran else 1)  # the first dimension is then the last on the disk
         numbers = Numbers(file.fileno(), offset, shape[turn], dtype)
 
@@ -133,7 +134,8 @@ def npy_header(path: Path, file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.d
         ValueError: it is no .npy file, or one of objects.
     """
     version = np.lib.format.read_magic(file)
-    check(version in ((1, 0), (2, 0), (3, 0)), f"format {version}")
+    if version not in ((1, 0), (2, 0), (3, 0)):
+        raise ValueError(f"format {version}")
     wide = version != (1, 0)
     shape, fortran, dtype = (
         np.lib.format.read_array_header_2_0(file) if wide else np.lib.format.read_array_header_1_0(file)
@@ -150,7 +152,8 @@ def open_nifti(path: Path, _: str | None) -> Iterator[Source]:
         image = nibabel.load(plain, mmap=False)
         proxy: Any = image.dataobj
         end = proxy.offset + math.prod(proxy.shape) * proxy.dtype.itemsize
-        check(os.path.getsize(plain) >= end, f"{os.path.getsize(plain)} bytes, its header tells of {end}")
+        if not os.path.getsize(plain) >= end:
+            raise ValueError(f"{os.path.getsize(plain)} bytes, its header tells of {end}")
         corner = proxy[tuple(slice(0, 1) for _ in proxy.shape)]  # the proxy's own dtype is that before scaling
         units, spacing = _scales(image.header, len(proxy.shape))
         read = assigning(proxy) if plain != path else steady.reading(assigning(proxy))
@@ -178,7 +181,8 @@ def _unpacked(path: Path) -> Iterator[Path]:
     needed = _needed(path)
     free = shutil.disk_usage(tempfile.gettempdir()).free
     what = f"{path} is unpacked to {needed / 1e9:.3g} GB in {tempfile.gettempdir()}, which has {free / 1e9:.3g} GB free"
-    check(needed <= free, f"{what}: free some, or unpack it elsewhere", Refused)
+    if not needed <= free:
+        raise Refused(f"{what}: free some, or unpack it elsewhere")
     with tempfile.NamedTemporaryFile(suffix=".nii") as plain:
         with gzip.open(path) as packed:
             _copy(packed, plain, needed + TRAILING)
@@ -192,18 +196,22 @@ def _needed(path: Path) -> int:
     with gzip.open(path) as packed:
         head = packed.read(HEAD_BYTES)
     kinds = [kind for kind in (nibabel.Nifti1Header, nibabel.Nifti2Header) if kind.may_contain_header(head)]
-    check(len(kinds) == 1, "no header of NIfTI")
+    if len(kinds) != 1:
+        raise ValueError("no header of NIfTI")
     header = kinds[0].from_fileobj(io.BytesIO(head), check=False)
     shape, dtype, offset = header.get_data_shape(), header.get_data_dtype(), int(header.get_data_offset())
     check_numbers(path, shape, dtype)
     needed, most = offset + math.prod(shape) * dtype.itemsize, GZIP_RATIO * path.stat().st_size
-    check(0 <= offset <= MOST_OFFSET, f"its voxels begin after {offset} bytes")
-    check(needed <= most, f"its header tells of {needed} bytes, gzip keeps no more than {most} in so few")
+    if not 0 <= offset <= MOST_OFFSET:
+        raise ValueError(f"its voxels begin after {offset} bytes")
+    if not needed <= most:
+        raise ValueError(f"its header tells of {needed} bytes, gzip keeps no more than {most} in so few")
     return needed
 
 
 def _copy(packed: gzip.GzipFile, plain: IO[bytes], most: int) -> None:
     while block := packed.read(COPY_BYTES):
         most -= len(block)
-        check(most >= 0, "it unpacks to more than its header tells of")
+        if not most >= 0:
+            raise ValueError("it unpacks to more than its header tells of")
         plain.write(block)

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from importlib import metadata
 from typing import Annotated, Any, NamedTuple
 
-from ..errors import check
 from ..layout.layout import axis_sizes, dim_name, from_spec
 from ..numerics.norms import NORMS
 from ..numerics.tiers import TIERS
@@ -112,10 +111,12 @@ class Record:
             ValueError: it is no record, or one that no plan makes; the text names the file and the field.
         """
         again = f"transform it again, or remove the attribute from {where}"
-        check(isinstance(value, dict), f"{where} has a record that is no object: {again}")
+        if not isinstance(value, dict):
+            raise ValueError(f"{where} has a record that is no object: {again}")
         form = value.get("format")
         newer = f"{where} has a record of format {_short(form)}, this version reads {FORMAT}"
-        check(type(form) is int and form == FORMAT, f"{newer}: install the version that made it, or {again}")
+        if type(form) is not int or form != FORMAT:
+            raise ValueError(f"{newer}: install the version that made it, or {again}")
         found: dict[str, Any] = {}
         for field in dataclasses.fields(Record):
             name, given = field.name, value.get(field.name)
@@ -126,7 +127,8 @@ class Record:
             except (ValueError, OverflowError):
                 raise ValueError(f"{where} has a record whose {name} is {_short(given)}: {again}") from None
         record = Record(**found)
-        check(_possible(record), f"{where} has a record that contradicts itself: {again}")
+        if not _possible(record):
+            raise ValueError(f"{where} has a record that contradicts itself: {again}")
         return record
 
 
@@ -144,7 +146,8 @@ def record_of(plan: Plan, units: Sequence[str] | None = None, spacing: Sequence[
     many, transform = len(plan.shape), plan.transform
     units, spacing = ("",) * many if units is None else units, (1.0,) * many if spacing is None else spacing
     fits = f"{len(units)} units and {len(spacing)} spacings for {many} dimensions: give one of each for a dimension"
-    check(len(units) == len(spacing) == many, fits)
+    if not len(units) == len(spacing) == many:
+        raise ValueError(fits)
     kind, inverse, norm, lengths = _arguments(transform)
     return Record(
         kind=kind,
@@ -234,7 +237,8 @@ def _possible(record: Record) -> bool:
         for dim, length in zip(dims, transform.lengths, strict=True):
             expected[dim] = length
         for shape, spec in ((record.shape, record.in_spec), (record.out_shape, record.out_spec)):
-            check(len(spec) == len(shape) == len(record.dimensions), "ranks")
+            if not len(spec) == len(shape) == len(record.dimensions):
+                raise ValueError("ranks")
             from_spec(shape, record.mesh, spec)
         return tuple(expected) == record.out_shape
     except (ValueError, TypeError, ArithmeticError):
@@ -277,7 +281,8 @@ def conformed(kind: Any, value: Any) -> Any:
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin is Annotated:
         found = conformed(parts[0], value)
-        check(found in parts[1], f"{found} is none of {parts[1]}")
+        if found not in parts[1]:
+            raise ValueError(f"{found} is none of {parts[1]}")
         return found
     if origin is tuple:
         return tuple(conformed(parts[0], part) for part in _few(list, value))
@@ -286,10 +291,12 @@ def conformed(kind: Any, value: Any) -> Any:
     if fields := getattr(kind, "__annotations__", None):
         given = _few(dict, value)
         return kind(**{name: conformed(part, given.get(name)) for name, part in fields.items()})
-    check(PLAIN[kind](value), f"the value is no {kind.__name__}")
+    if not PLAIN[kind](value):
+        raise ValueError(f"the value is no {kind.__name__}")
     return kind(value)
 
 
 def _few(kind: type[list[Any]] | type[dict[str, Any]], value: Any) -> Any:
-    check(isinstance(value, kind) and len(value) <= MOST_DIMENSIONS, f"the value is no {kind.__name__} of a few parts")
+    if not isinstance(value, kind) or len(value) > MOST_DIMENSIONS:
+        raise ValueError(f"the value is no {kind.__name__} of a few parts")
     return value

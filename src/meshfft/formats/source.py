@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import check
 from .grid import PIECE_BYTES, Box, pieces, within
 
 DTYPES = tuple(np.dtype(code) for code in "?bBhHiIlLqQefdFD")
@@ -111,7 +110,8 @@ class Steady:
     def check(self) -> None:
         """Raises Refused where it is not the file that it was."""
         changed = f"{self.path} was replaced or written to while it was read: begin again when nothing writes to it"
-        check(_identity(self.file) == self.before, changed, Refused)
+        if _identity(self.file) != self.before:
+            raise Refused(changed)
 
     def reading(self, read: Read) -> Read:
         """Reads as `read` does, and looks at the file afterwards, also where that failed."""
@@ -162,13 +162,18 @@ def source_of(
 def check_numbers(path: Path, shape: tuple[int, ...] | None, dtype: np.dtype[Any]) -> None:
     """Raises Refused unless it is an array of numbers that can be."""
     wanted = "give an array of integers, or of real or complex numbers of at most 64 bits a part"
-    check(not dtype.hasobject, f"{path} holds Python objects or strings, which are not loaded: {wanted}", Refused)
-    check(dtype.newbyteorder("=") in DTYPES, f"{path} holds values of dtype {dtype}: {wanted}", Refused)
-    check(bool(shape), f"{path} holds no array but a single value: give an array of at least one dimension", Refused)
+    if dtype.hasobject:
+        raise Refused(f"{path} holds Python objects or strings, which are not loaded: {wanted}")
+    if dtype.newbyteorder("=") not in DTYPES:
+        raise Refused(f"{path} holds values of dtype {dtype}: {wanted}")
+    if not shape:
+        raise Refused(f"{path} holds no array but a single value: give an array of at least one dimension")
     sizes = shape or ()
     can = min(sizes) >= 0 and math.prod(sizes) * dtype.itemsize <= MOST_BYTES
-    check(can, f"{path} says that its shape is {sizes}, which no array has: it is damaged, make it again", Refused)
-    check(0 not in sizes, f"{path} holds an empty array of shape {shape}: give one that has values", Refused)
+    if not can:
+        raise Refused(f"{path} says that its shape is {sizes}, which no array has: it is damaged, make it again")
+    if 0 in sizes:
+        raise Refused(f"{path} holds an empty array of shape {shape}: give one that has values")
 
 
 def check_chunk(path: Path, chunk: tuple[int, ...], itemsize: int, shape: tuple[int, ...]) -> None:
@@ -177,19 +182,18 @@ def check_chunk(path: Path, chunk: tuple[int, ...], itemsize: int, shape: tuple[
     A chunk may be larger than its array, but not by as much as it likes: it is unpacked whole for the little it holds.
     """
     nbytes, rewrite = itemsize * math.prod(chunk), "rewrite it with chunks of"
-    check(
-        min(chunk) > 0 and nbytes <= CHUNK_LIMIT,
-        f"{path} has chunks of shape {chunk}, {nbytes / 1e9:.3g} GB: {rewrite} at most {CHUNK_LIMIT / 1e9:.2g} GB",
-        Refused,
-    )
+    if not min(chunk) > 0 or not nbytes <= CHUNK_LIMIT:
+        raise Refused(
+            f"{path} has chunks of shape {chunk}, {nbytes / 1e9:.3g} GB: {rewrite} at most {CHUNK_LIMIT / 1e9:.2g} GB"
+        )
     wide = f"{path} has chunks of shape {chunk}, {nbytes / 1e9:.3g} GB, for an array of shape {shape}"
     fits = nbytes <= max(CHUNK_BEYOND, 8 * itemsize * math.prod(shape))
-    check(fits, f"{wide}: {rewrite} at most its shape", Refused)
+    if not fits:
+        raise Refused(f"{wide}: {rewrite} at most its shape")
     many = math.prod(-(-n // c) for n, c in zip(shape, chunk, strict=False))
     tiny = nbytes < CHUNK_LEAST and many > MANY_CHUNKS
-    check(
-        not tiny, f"{path} has {many} chunks of shape {chunk}, {nbytes} bytes: {rewrite} some 100 kB or more", Refused
-    )
+    if tiny:
+        raise Refused(f"{path} has {many} chunks of shape {chunk}, {nbytes} bytes: {rewrite} some 100 kB or more")
 
 
 def aligned(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
@@ -227,14 +231,17 @@ def readable(path: Path) -> Iterator[None]:
 
 def choose(path: Path, names: list[str], dataset: str | None) -> str:
     """The dataset asked for, or the only one there is."""
-    check(len(names) > 0, f"{path} has no dataset: give a file that has one", Refused)
+    if len(names) <= 0:
+        raise Refused(f"{path} has no dataset: give a file that has one")
     listed = ", ".join(map(_short, names[:20])) + ", ..." * (len(names) > 20)
     one = f"name one of them, as {Unnamed.argument}{shlex.quote(_short(names[0]))}"
     if dataset is None:
-        check(len(names) == 1, f"{path} has {len(names)} datasets ({listed}): {one}", Unnamed)
+        if len(names) != 1:
+            raise Unnamed(f"{path} has {len(names)} datasets ({listed}): {one}")
         return names[0]
     name = dataset.strip("/")
-    check(name in names, f"{path} has no dataset {_short(dataset)!r}, it has {listed}: {one}", Unnamed)
+    if name not in names:
+        raise Unnamed(f"{path} has no dataset {_short(dataset)!r}, it has {listed}: {one}")
     return name
 
 
@@ -247,7 +254,8 @@ def _box(index: Any, shape: tuple[int, ...]) -> tuple[Box, list[bool]]:
     given = list(index) if isinstance(index, tuple) else [index]
     rest = len(shape) - sum(entry is not Ellipsis for entry in given)
     many = f"index {index} has more entries than the array, of shape {shape}, has dimensions"
-    check(rest >= 0, f"{many}: leave some out", IndexError)
+    if not rest >= 0:
+        raise IndexError(f"{many}: leave some out")
     if Ellipsis not in given:
         given.append(Ellipsis)
     at = given.index(Ellipsis)
@@ -258,8 +266,10 @@ def _box(index: Any, shape: tuple[int, ...]) -> tuple[Box, list[bool]]:
 def _slice(entry: Any, size: int) -> slice:
     if isinstance(entry, slice):
         start, stop, step = entry.indices(size)
-        check(step == 1, f"slice {entry} has a step: read without one", IndexError)
+        if step != 1:
+            raise IndexError(f"slice {entry} has a step: read without one")
         return slice(start, max(start, stop))
     index = operator.index(entry)
-    check(-size <= index < size, f"index {index} is out of range: the dimension has {size} positions", IndexError)
+    if not -size <= index < size:
+        raise IndexError(f"index {index} is out of range: the dimension has {size} positions")
     return slice(index % size, index % size + 1)

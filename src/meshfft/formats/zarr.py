@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import check
 from ..extras import need
 from .conventions import PACKED, UNSIGNED, data_among, decoded, plain_json, unpacked_values, words
 from .grid import Box
@@ -33,7 +32,8 @@ OS_ERROR = re.compile(r"os_error_code='(\d+)|OS error (\d+)")  # as tensorstore 
 
 @contextlib.contextmanager
 def open_zarr(path: Path, dataset: str | None) -> Iterator[Source]:
-    check(is_zarr(path), f"{path} is not a Zarr store, it has no zarr.json, .zarray or .zgroup: give one", Refused)
+    if not is_zarr(path):
+        raise Refused(f"{path} is not a Zarr store, it has no zarr.json, .zarray or .zgroup: give one")
     node = _chosen(Node(path, path.resolve(), path.resolve()), dataset)
     array = _opened(node)
     source = dataclasses.replace(array.source(), name=node.name)
@@ -48,7 +48,8 @@ def open_zarr(path: Path, dataset: str | None) -> Iterator[Source]:
 def _chosen(root: Node, dataset: str | None) -> Node:
     """The array asked for, or the only one that is no coordinate of others."""
     if root.is_array:
-        check(dataset is None, f"{root.path} is one array without datasets: leave out {dataset!r}", Refused)
+        if dataset is not None:
+            raise Refused(f"{root.path} is one array without datasets: leave out {dataset!r}")
         return root
     arrays = {node.name: node for node in root.arrays()}
     names = sorted(arrays)
@@ -64,7 +65,8 @@ def _recorded(source: Source, given: dict[str, Any]) -> Source:
         f"{source.path} has a record of {record.out_dtype} {record.out_shape} and holds {source.dtype} {source.shape}"
     )
     same = record.out_shape == source.shape and record.out_dtype == source.dtype.name
-    check(same, f"{what}: remove its attribute {KEY!r}", Refused)
+    if not same:
+        raise Refused(f"{what}: remove its attribute {KEY!r}")
     return dataclasses.replace(source, record=record.to_dict(), units=record.units, spacing=record.spacing)
 
 
@@ -83,7 +85,8 @@ class _Array(NamedTuple):
         chunk = tuple(self.handle.chunk_layout.read_chunk.shape)
         check_chunk(path, chunk, dtype.itemsize, shape)
         many = math.prod(self._file) // math.prod(chunk)
-        check(many <= INNER_CHUNKS, f"chunks of {chunk} in files of {self._file}, shape {shape}")
+        if not many <= INNER_CHUNKS:
+            raise ValueError(f"chunks of {chunk} in files of {self._file}, shape {shape}")
         return source_of(path, shape, dtype, self.steady.reading(self._read), chunk=chunk)
 
     @property
@@ -114,7 +117,8 @@ class _Array(NamedTuple):
                     seen.add(file)
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # zeros, or missed by tensorstore
                 odd = f"{self.node.path} has {chunk.relative_to(self.node.root)}, which is no file: make it again"
-                check(stat.S_ISREG(chunk.stat().st_mode), odd, Refused)
+                if not stat.S_ISREG(chunk.stat().st_mode):
+                    raise Refused(odd)
 
     def _naming(self) -> tuple[list[str], str]:
         """How files of chunks are named: what comes before their indices, and what lies between these."""
@@ -133,7 +137,8 @@ def _opened(node: Node) -> _Array:
     tensorstore = need("tensorstore", "reading Zarr")
     steady = Steady(node.path, next((node.folder / name for name in NAMES if (node.folder / name).exists()), None))
     record = node.described().attributes.get(KEY)
-    check(record is None or isinstance(record, dict), f"attribute {KEY!r} is no record")
+    if record is not None and not isinstance(record, dict):
+        raise ValueError(f"attribute {KEY!r} is no record")
     spec: dict[str, Any] = {
         "driver": "zarr3" if node.third else "zarr",
         "kvstore": {"driver": "file", "path": f"{node.folder}/"},
@@ -192,7 +197,8 @@ def _values(node: Node) -> np.ndarray | None:
 def check_name(path: Path) -> None:
     """Raises ValueError for the name of a store in which tensorstore would find another one, or none."""
     odd = any(letter == "\\" or "\ud800" <= letter <= "\udfff" for letter in str(path.absolute()))
-    check(not odd, f"{path} has a backslash, or bytes that are no text, in its name: rename it, or its folder")
+    if odd:
+        raise ValueError(f"{path} has a backslash, or bytes that are no text, in its name: rename it, or its folder")
 
 
 def context() -> dict[str, Any]:

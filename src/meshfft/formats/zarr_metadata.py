@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import check
 from .record import conformed
 from .source import DTYPES, Refused
 
@@ -62,15 +61,18 @@ class Node(NamedTuple):
         """Raises Refused where a link leads out of the store."""
         inside = not file.is_symlink() or file.resolve().is_relative_to(self.root)
         away = f"{self.path} has {file.relative_to(self.root)}, a link that leads out of it: give the store itself"
-        check(inside, away, Refused)
+        if not inside:
+            raise Refused(away)
 
     def json(self, name: str) -> dict[str, Any]:
         """A JSON object of a plain file, in which nothing is named twice."""
         file = self.folder / name
         self.check_inside(file)
-        check(file.is_file() and file.stat().st_size <= JSON_BYTES, f"{name} is no file of at most 4 MiB")
+        if not file.is_file() or not file.stat().st_size <= JSON_BYTES:
+            raise ValueError(f"{name} is no file of at most 4 MiB")
         found = json.loads(file.read_bytes(), object_pairs_hook=_once)
-        check(isinstance(found, dict), f"{name} is no object")
+        if not isinstance(found, dict):
+            raise ValueError(f"{name} is no object")
         return found
 
     def document(self) -> dict[str, Any]:
@@ -84,7 +86,8 @@ class Node(NamedTuple):
             given in V3_TYPES if self.third else np.dtype(given).newbyteorder("=") in DTYPES
         )
         odd = f"{self.path} holds values of type {str(given)[:40]!r}, which are not loaded"
-        check(known, f"{odd}: give an array of integers, or of real or complex numbers", Refused)
+        if not known:
+            raise Refused(f"{odd}: give an array of integers, or of real or complex numbers")
 
     def attributes(self) -> dict[str, Any]:
         if self.third:
@@ -132,7 +135,8 @@ def _names(given: Any) -> tuple[str, ...] | None:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Of two readers one might take the first value, and the other the last."""
     found = dict(pairs)
-    check(len(found) == len(pairs), "a name that is given twice")
+    if len(found) != len(pairs):
+        raise ValueError("a name that is given twice")
     return found
 
 
@@ -144,5 +148,6 @@ def plain_files(folder: Path) -> list[Path]:
     """
     found = [path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir()]
     odd = next((path for path in found if path.is_symlink() or not path.is_file()), None)
-    check(odd is None, f"{odd} is a link or no file: copy the store, with what its links lead to")
+    if odd is not None:
+        raise ValueError(f"{odd} is a link or no file: copy the store, with what its links lead to")
     return found

@@ -8,7 +8,6 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import check
 from ..layout.layout import Spec
 from ..numerics.dtypes import real_dtype
 from ..operators.transform import FOURIER, integer, integers, resolve, transform_of, turns
@@ -82,7 +81,8 @@ def one(value: int | None, name: str) -> tuple[int, ...] | None:
     if value is None and name == "n":
         return None
     found = integer(value, name)
-    check(name != "n" or found >= 0, f"n is {found}: a transform needs at least one point")
+    if name == "n" and not found >= 0:
+        raise ValueError(f"n is {found}: a transform needs at least one point")
     return (found,)
 
 
@@ -94,4 +94,5 @@ def _in_turn(many: int, kind: str, inverse: bool) -> Sequence[int]:
 def _check_real(setting: Setting, kind: str, inverse: bool) -> None:
     fits = turns(kind, inverse) != "complex" or setting.real
     found = f"{setting.dtype}" if setting.many == 1 else "two planes"
-    check(fits, f"real numbers are transformed here, the array is {found}: use fftn, or give its real part", TypeError)
+    if not fits:
+        raise TypeError(f"real numbers are transformed here, the array is {found}: use fftn, or give its real part")

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import check
 from ..layout.layout import Spec
 from ..layout.padded_array import AnyArray
 from ..operators.trig import TYPES
@@ -200,5 +199,6 @@ def idst(
 
 def _kind(name: str, type: Any) -> str:
     """The kind of a family and a type."""
-    check(type in TYPES and not isinstance(type, bool), f"type {type!r} is unknown: use 1, 2, 3 or 4")
+    if type not in TYPES or isinstance(type, bool):
+        raise ValueError(f"type {type!r} is unknown: use 1, 2, 3 or 4")
     return f"{name}-{int(type)}"

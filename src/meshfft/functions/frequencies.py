@@ -18,7 +18,6 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding
 from jax.typing import DTypeLike
 
-from ..errors import check
 from ..layout.layout import axis_sizes, from_spec
 from ..layout.memory import check_held, room
 
@@ -92,13 +91,16 @@ def next_fast_len(target: int, real: bool = False, *, parts: int = 1) -> int:
     from scipy import fft  # a fifth of a second that only those who ask for a length should wait
 
     target, parts = _integer(target, "target", "a length"), _integer(parts, "parts", "a number of shards")
-    check(target >= 1, f"target is {target}: a transform needs at least one point")
-    check(parts >= 1, f"parts is {parts}: give the number of shards, 1 where the dimension is whole")
+    if not target >= 1:
+        raise ValueError(f"target is {target}: a transform needs at least one point")
+    if not parts >= 1:
+        raise ValueError(f"parts is {parts}: give the number of shards, 1 where the dimension is whole")
     try:
         found = parts * fft.next_fast_len(-(-target // parts), bool(real))
     except (ValueError, OverflowError) as error:
         raise ValueError(f"target {target} is too large for a transform: give a length below 2^60") from error
-    check(found < 2**60, f"target {target} for {parts} parts is too large for a transform: give less than 2^60 in all")
+    if not found < 2**60:
+        raise ValueError(f"target {target} for {parts} parts is too large for a transform: give less than 2^60 in all")
     return found
 
 
@@ -124,13 +126,14 @@ def _check_sharding(count: int, sharding: NamedSharding, whole: str) -> int:
     """How many shards there are, or an error that says how to give them."""
     meant = isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh)
     wanted = "give a jax.sharding.NamedSharding over a mesh of devices, such as NamedSharding(mesh, P('x'))"
-    check(meant, f"sharding is {sharding!r}: {wanted}", TypeError)
+    if not meant:
+        raise TypeError(f"sharding is {sharding!r}: {wanted}")
     (parts,) = from_spec((count,), axis_sizes(sharding.mesh), sharding.spec).parts
-    check(
-        count % parts == 0,
-        f"the {parts} shards of {sharding.spec} do not divide {count} frequencies: keep padded storage, with "
-        f"mf.shard({whole}, mesh, spec), or leave sharding away",
-    )
+    if count % parts != 0:
+        raise ValueError(
+            f"the {parts} shards of {sharding.spec} do not divide {count} frequencies: keep padded storage, with "
+            f"mf.shard({whole}, mesh, spec), or leave sharding away"
+        )
     return parts
 
 
@@ -150,29 +153,39 @@ def _floating(dtype: DTypeLike | None) -> np.dtype:
     """The type asked for, or JAX's own."""
     kind = np.dtype(jnp.result_type(float) if dtype is None else dtype)
     real = bool(jnp.issubdtype(kind, jnp.floating)) and kind.itemsize <= 8
-    check(real, f"dtype is {kind}: frequencies are real, give float32 or another floating type", TypeError)
+    if not real:
+        raise TypeError(f"dtype is {kind}: frequencies are real, give float32 or another floating type")
     off = kind == np.float64 and jax.dtypes.canonicalize_dtype(kind) != kind
-    check(not off, "float64 needs 64-bit types, which are off: call jax.config.update('jax_enable_x64', True) first")
+    if off:
+        raise ValueError(
+            "float64 needs 64-bit types, which are off: call jax.config.update('jax_enable_x64', True) first"
+        )
     return kind
 
 
 def _size(n: Any) -> int:
     size = _integer(n, "n", "a number of samples")
-    check(size >= 1, f"n is {size}: a transform needs at least one point")
+    if not size >= 1:
+        raise ValueError(f"n is {size}: a transform needs at least one point")
     return size
 
 
 def _step(n: int, d: Any) -> float:
     """The distance of two frequencies."""
     real = hasattr(d, "__float__") and not np.iscomplexobj(d) and not isinstance(d, jax.core.Tracer) and np.ndim(d) == 0
-    check(real, f"d is {d!r}: give the spacing of samples as one real number, known before tracing", TypeError)
+    if not real:
+        raise TypeError(f"d is {d!r}: give the spacing of samples as one real number, known before tracing")
     d = float(d)
     usable = math.isfinite(d) and d != 0 and math.isfinite(1.0 / (n * d))
-    check(usable, f"d is {d}: give the spacing of samples, finite and neither zero nor so small that 1 / d overflows")
+    if not usable:
+        raise ValueError(
+            f"d is {d}: give the spacing of samples, finite and neither zero nor so small that 1 / d overflows"
+        )
     return 1.0 / (n * d)
 
 
 def _integer(value: Any, name: str, what: str) -> int:
     whole = hasattr(value, "__index__") and not isinstance(value, bool | jax.core.Tracer) and np.ndim(value) == 0
-    check(whole, f"{name} is {value!r}: give {what} as an integer", TypeError)
+    if not whole:
+        raise TypeError(f"{name} is {value!r}: give {what} as an integer")
     return operator.index(value)

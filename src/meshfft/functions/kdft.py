@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import check
 from ..layout.layout import Layout, Spec
 from ..numerics.dtypes import complex_dtype, dots_of
 from ..operators.point_entries import entries
@@ -118,9 +117,7 @@ def _goal(start: Layout, dims: tuple[int, ...], sizes: tuple[int, ...], points: 
     """The layout of the unknowns, cut as their samples are."""
     goal = start
     for dim, size, taken in zip(dims, sizes, points, strict=True):
-        check(
-            taken.size == start.shape[dim],
-            f"axis {dim} has {start.shape[dim]} samples and {taken.size} points: give one for each",
-        )
+        if taken.size != start.shape[dim]:
+            raise ValueError(f"axis {dim} has {start.shape[dim]} samples and {taken.size} points: give one for each")
         goal = goal.resize(dim, size)
     return goal

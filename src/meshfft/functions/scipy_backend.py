@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from ..errors import check
 from ..layout.padded_array import PaddedArray
 from .cosine import dct, dctn, dst, dstn, idct, idctn, idst, idstn
 from .numpy_fft import fft, fft2, fftn, ifft, ifft2, ifftn
@@ -126,8 +125,10 @@ def _resolved(call: dict[str, Any], ndim: int) -> dict[str, Any]:
     call |= {name: _integers(call[name], name) for name in ("s", "axes") if name in call}
     axes, n = call.get("axes") or (), call.get("n")
     dims = [axis % ndim for axis in axes if -ndim <= axis < ndim]
-    check(len({*dims}) == len(dims), f"axes is {axes}: SciPy's functions transform a dimension once, name each once")
-    check(n is None or n > 0, f"n is {n}: a transform needs at least one point")
+    if len({*dims}) != len(dims):
+        raise ValueError(f"axes is {axes}: SciPy's functions transform a dimension once, name each once")
+    if n is not None and not n > 0:
+        raise ValueError(f"n is {n}: a transform needs at least one point")
     return call
 
 

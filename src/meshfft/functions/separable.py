@@ -15,7 +15,6 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from ..errors import check
 from ..layout.layout import Spec
 from ..numerics.dtypes import check_numeric, complex_dtype, real_dtype
 from ..operators.matrices import Blocks, Dense, Matrix
@@ -85,8 +84,10 @@ def apply_separable(
 
 def _listed(matrices: Any, many: int) -> Sequence[Any]:
     """One matrix for each axis, or an error that says what was given."""
-    check(isinstance(matrices, list | tuple), "matrices is no list: give one matrix, or None, for each axis", TypeError)
-    check(len(matrices) == many, f"there are {len(matrices)} matrices for {many} axes: give one for each, or None")
+    if not isinstance(matrices, list | tuple):
+        raise TypeError("matrices is no list: give one matrix, or None, for each axis")
+    if len(matrices) != many:
+        raise ValueError(f"there are {len(matrices)} matrices for {many} axes: give one for each, or None")
     return matrices
 
 
@@ -94,13 +95,15 @@ def _source(matrix: Any, dim: int) -> Any:
     """The matrix as NumPy's, JAX's, or as it describes itself."""
     if isinstance(matrix, BlockMatrix):
         shape = getattr(_sketch(matrix), "shape", None)
-        check(shape == (2, 3), f"block(rows, columns) has shape {shape} for 2 rows and 3 columns: give (2, 3)")
+        if shape != (2, 3):
+            raise ValueError(f"block(rows, columns) has shape {shape} for 2 rows and 3 columns: give (2, 3)")
         return matrix
     if isinstance(matrix, Points):
         return matrix.settled
     array = matrix if isinstance(matrix, jax.Array) else np.asarray(matrix)
     check_numeric(array.dtype)
-    check(array.ndim == 2, f"the matrix of axis {dim} has shape {array.shape}: give two dimensions, (m, n)")
+    if array.ndim != 2:
+        raise ValueError(f"the matrix of axis {dim} has shape {array.shape}: give two dimensions, (m, n)")
     return array
 
 
@@ -118,11 +121,12 @@ def _matrix(source: Any, size: int, dim: int, real: np.dtype) -> Matrix:
         source.check_range(size, real, f"points of axis {dim}")
         return source.matrix(size)
     rows, columns = source.shape
-    check(
-        columns == size,
-        f"the matrix of axis {dim} has shape ({rows}, {columns}), the dimension {size}: give (m, {size})",
-    )
-    check(rows >= 1, f"the matrix of axis {dim} has no rows: give at least one")
+    if columns != size:
+        raise ValueError(
+            f"the matrix of axis {dim} has shape ({rows}, {columns}), the dimension {size}: give (m, {size})"
+        )
+    if not rows >= 1:
+        raise ValueError(f"the matrix of axis {dim} has no rows: give at least one")
     planes = 2 if _is_complex(source) else 1
     if isinstance(source, BlockMatrix):
         return Blocks(source.block, rows, columns, planes=planes)

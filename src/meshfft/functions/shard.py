@@ -8,7 +8,6 @@ from typing import Any
 from jax import Array
 from jax.sharding import Mesh
 
-from ..errors import check
 from ..layout.layout import Spec, axis_sizes, from_spec
 from ..layout.padded_array import PaddedArray
 from ..layout.storage import Sliceable, stored_on
@@ -34,14 +33,16 @@ def shard(array: Sliceable | Array | PaddedArray, mesh: Mesh, spec: Spec) -> Any
         ValueError: the spec does not fit the array or the mesh, or a padded array cannot move to it.
         TypeError: the elements are not numbers.
     """
-    check(isinstance(mesh, Mesh), f"mesh is {type(mesh).__name__}: give a jax.sharding.Mesh of real devices", TypeError)
+    if not isinstance(mesh, Mesh):
+        raise TypeError(f"mesh is {type(mesh).__name__}: give a jax.sharding.Mesh of real devices")
     return _resharded(array, mesh, spec) if isinstance(array, PaddedArray) else stored_on(array, mesh, spec)
 
 
 def _resharded(array: PaddedArray, mesh: Mesh, spec: Spec) -> Any:
     """A padded array in the layout of a spec: itself where it lies so."""
     remedy = "bring it to the host, mf.shard(mf.gather(y), mesh, spec)"
-    check(array.mesh in (mesh, mesh.abstract_mesh), f"the padded array is on {array.mesh}, not on {mesh}: {remedy}")
+    if array.mesh not in (mesh, mesh.abstract_mesh):
+        raise ValueError(f"the padded array is on {array.mesh}, not on {mesh}: {remedy}")
     if array.layout == from_spec(array.shape, axis_sizes(mesh), spec):
         return array
     try:

@@ -8,7 +8,6 @@ A walk of rolls, one for each dimension: no arithmetic, so the values come back 
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import check
 from ..layout.layout import Layout, Spec
 from ..layout.padded_array import AnyArray, mapped
 from ..operators.transform import dims_of
@@ -79,7 +78,8 @@ def _shifted(x: Any, axes: int | Sequence[int] | None, spec: Spec | None, out_sp
     arrays, setting, _ = read(x, spec)
     start, mesh = setting.start, setting.mesh
     dims = dims_of(start.ndim, range(start.ndim) if axes is None else axes)
-    check(start.tail, f"the array has padding within {start.label()}: shift it in natural order")
+    if not start.tail:
+        raise ValueError(f"the array has padding within {start.label()}: shift it in natural order")
     walk = shift_walk(start, dims, sign)
     shifted = [mapped(lambda *one: as_stored(one, walk, mesh, False)[0], x) for x in arrays] if walk.steps else arrays
     return moved(formed(tuple(shifted)), out_spec, spec)

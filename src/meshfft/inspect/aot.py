@@ -14,7 +14,6 @@ import numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding
 
-from ..errors import check
 from ..extras import installed
 from ..layout.layout import axis_sizes
 from ..layout.padded_array import padded
@@ -72,7 +71,8 @@ def devices_of(topology: str) -> list[jax.Device]:
     Raises:
         ValueError: the TPU compiler is not installed, or knows no such topology.
     """
-    check(installed("libtpu"), 'describing TPUs needs their compiler, libtpu: pip install "meshfft[tpu]"')
+    if not installed("libtpu"):
+        raise ValueError('describing TPUs needs their compiler, libtpu: pip install "meshfft[tpu]"')
     try:
         return list(topologies.get_topology_desc(topology_name=topology, platform="tpu").devices)
     except Exception as error:
@@ -109,7 +109,8 @@ def compile_plan(plan: Plan, mesh: Mesh, *, planes: bool = False, donate: bool =
         ValueError: the plan is for another mesh.
     """
     have, need = axis_sizes(mesh), axis_sizes(plan.mesh)
-    check(have == need, f"the mesh has {have}, the plan is for {need}: give a mesh of the plan's axes, in its order")
+    if have != need:
+        raise ValueError(f"the mesh has {have}, the plan is for {need}: give a mesh of the plan's axes, in its order")
     plan = dataclasses.replace(plan, mesh=mesh)
     kind, many = real_dtype(plan.dtype) if planes else plan.in_dtype, 1 if plan.walk.real else 2
     sharding = NamedSharding(mesh, plan.in_layout.spec)

@@ -24,7 +24,6 @@ from typing import NamedTuple
 
 import jax
 
-from ..errors import check
 from .schedule import Executed, Instruction, Program, executed, parse
 
 COLLECTIVES = ("all-to-all", "collective-permute", "all-gather", "all-reduce", "reduce-scatter", "collective-broadcast")
@@ -105,7 +104,8 @@ def counts(found: Iterable[Collective]) -> dict[str, int]:
 def program_of(compiled: jax.stages.Compiled) -> Program:
     """The text of a compiled program, parsed."""
     text = compiled.as_text()
-    check(bool(text), "the compiled program has no text: this backend keeps none", NotImplementedError)
+    if not text:
+        raise NotImplementedError("the compiled program has no text: this backend keeps none")
     return parse(text or "")
 
 

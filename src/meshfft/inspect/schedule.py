@@ -14,8 +14,6 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..errors import check
-
 _HEADER = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{$")
 _LINE = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = (.*?) ([a-z][a-z0-9\-]*)\((.*?)\)(?:, (.*)|$)")
 _CALLED = re.compile(r"(\w+)=(?:%([\w.\-]+)|\{(%[\w.\-]+(?:, %[\w.\-]+)*)\})")
@@ -138,7 +136,8 @@ def parse(text: str) -> Program:
         elif name and (found := _LINE.match(line)):
             root, made, kind, opcode, inside, rest = found.groups()
             computations[name][made] = Instruction(made, kind, opcode, inside, rest or "", bool(root))
-    check(bool(entry), "the text has no ENTRY computation: give that of a compiled program, compiled.as_text()")
+    if not entry:
+        raise ValueError("the text has no ENTRY computation: give that of a compiled program, compiled.as_text()")
     return Program(computations, entry, "is_scheduled=true" in text.partition("\n")[0])
 
 
@@ -182,7 +181,8 @@ def _turns(program: Program, scope: _Scope, loop: Instruction) -> int:
     if loop.trips is not None:
         return loop.trips
     turns = _counted(program, scope, loop)
-    check(turns is not None, f"loop {loop.name}: cannot tell how often it turns, its condition compares no counter")
+    if turns is None:
+        raise ValueError(f"loop {loop.name}: cannot tell how often it turns, its condition compares no counter")
     return turns or 0
 
 

@@ -23,7 +23,6 @@ import numpy as np
 from jax.profiler import ProfileData
 from jax.sharding import NamedSharding
 
-from ..errors import check
 from ..extras import installed
 from ..layout.padded_array import padded
 from ..plans.plan import Plan
@@ -67,7 +66,8 @@ def check_profiler(platforms: str | None) -> None:
     found = (re.match(r"libtpu==([\d.]+)", line) for line in metadata.requires("jax") or ())
     wanted, have = next((match[1] for match in found if match), ""), metadata.version("libtpu")
     remedy = f"pip install 'libtpu=={wanted}*', or for CPU devices set JAX_PLATFORMS=cpu in the environment"
-    check(have.startswith(wanted), f"with libtpu {have} the profiler of this JAX would crash: {remedy}", ImportError)
+    if not have.startswith(wanted):
+        raise ImportError(f"with libtpu {have} the profiler of this JAX would crash: {remedy}")
 
 
 def profiled(plan: Plan, mesh: jax.sharding.Mesh, runs: int, folder: Path, done: Callable[[], None]) -> Breakdown:
@@ -90,7 +90,8 @@ def profiled(plan: Plan, mesh: jax.sharding.Mesh, runs: int, folder: Path, done:
 def measured(data: ProfileData, ops: Mapping[str, Op | None], steps: Sequence[str]) -> Breakdown:
     """The mean breakdown of the runs in a trace; an instruction that is not in `ops` is "other"."""
     runs = read(data, ops)
-    check(bool(runs), "the trace holds no instruction of a device: profile a run that is not empty")
+    if not runs:
+        raise ValueError("the trace holds no instruction of a device: profile a run that is not empty")
     devices, walls, hidden = sorted({device for run in runs for device in run}), list[float](), Counter[str]()
     spent = np.zeros((len(devices), 1 + len(steps), len(KINDS)), np.int64)
     for run in runs:

@@ -11,7 +11,6 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import NamedSharding, PartitionSpec
 
-from ..errors import check
 from .layout import AnyMesh, Layout, axis_sizes, from_spec
 
 RUN = 2**26
@@ -28,12 +27,14 @@ def whole(y: Array) -> np.ndarray:
     if near:
         return np.asarray(y)
     here = "gather it where jax.process_index() is that of one of y.sharding.device_set"
-    check(len(y.addressable_shards) > 0, f"process {jax.process_index()} has none of the array's devices: {here}")
+    if len(y.addressable_shards) <= 0:
+        raise ValueError(f"process {jax.process_index()} has none of the array's devices: {here}")
     if y.is_fully_replicated:
         return np.asarray(y)
     sharding = y.sharding
     remedy = f"the array has a {type(sharding).__name__}: give it a NamedSharding, with jax.device_put"
-    check(isinstance(sharding, NamedSharding), remedy, NotImplementedError)
+    if not isinstance(sharding, NamedSharding):
+        raise NotImplementedError(remedy)
     assert isinstance(sharding, NamedSharding)
     return _collected(y, from_spec(y.shape, axis_sizes(sharding.mesh), sharding.spec), sharding.mesh)
 

@@ -17,8 +17,6 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
-from ..errors import check
-
 T = TypeVar("T")
 AnyMesh = Mesh | AbstractMesh
 Spec = PartitionSpec | Sequence[str | tuple[str, ...] | None]
@@ -147,7 +145,8 @@ class Layout:
 def axis_sizes(mesh: AnyMesh | None) -> dict[str, int]:
     """Mesh axis names and sizes, in order; none without a mesh."""
     meant = mesh is None or isinstance(mesh, Mesh | AbstractMesh)
-    check(meant, f"mesh is {mesh!r}: give a jax.sharding.Mesh, such as jax.make_mesh((2, 2), ('x', 'y'))", TypeError)
+    if not meant:
+        raise TypeError(f"mesh is {mesh!r}: give a jax.sharding.Mesh, such as jax.make_mesh((2, 2), ('x', 'y'))")
     return {} if mesh is None else dict(zip(mesh.axis_names, mesh.axis_sizes, strict=True))
 
 
@@ -194,19 +193,20 @@ def from_spec(shape: Sequence[int], sizes: Mapping[str, int], spec: Spec | None)
     if isinstance(spec, NamedSharding):
         raise TypeError(f"spec is a NamedSharding: give its spec, {spec.spec}")
     meant = spec is None or isinstance(spec, PartitionSpec | tuple | list)
-    check(meant, f"spec is {spec!r}: give a PartitionSpec, such as P('x', None)", TypeError)
+    if not meant:
+        raise TypeError(f"spec is {spec!r}: give a PartitionSpec, such as P('x', None)")
     entries = [_axes_of(entry) for entry in (spec or ())]
-    check(
-        len(entries) <= len(shape),
-        f"spec {_show(spec)} has {len(entries)} entries, the array has {len(shape)} dimensions: "
-        f"give at most {len(shape)} entries",
-    )
+    if len(entries) > len(shape):
+        raise ValueError(
+            f"spec {_show(spec)} has {len(entries)} entries, the array has {len(shape)} dimensions: "
+            f"give at most {len(shape)} entries"
+        )
     used = [axis for axes in entries for axis in axes]
     for axis in used:
-        check(axis in sizes, f"spec {_show(spec)} names mesh axis {axis!r}; {_has(sizes)}")
-        check(
-            used.count(axis) == 1, f"spec {_show(spec)} uses mesh axis {axis!r} twice: a mesh axis cuts one dimension"
-        )
+        if axis not in sizes:
+            raise ValueError(f"spec {_show(spec)} names mesh axis {axis!r}; {_has(sizes)}")
+        if used.count(axis) != 1:
+            raise ValueError(f"spec {_show(spec)} uses mesh axis {axis!r} twice: a mesh axis cuts one dimension")
     entries += [()] * (len(shape) - len(entries))
     cuts = (even_cuts(n, [(a, sizes[a]) for a in axes]) for n, axes in zip(shape, entries, strict=True))
     return Layout(tuple(shape), tuple(cuts))
@@ -239,7 +239,8 @@ def _axes_of(entry: object) -> tuple[str, ...]:
         return ()
     names = entry if isinstance(entry, tuple | list) else (entry,)
     for name in names:
-        check(isinstance(name, str), f"spec entry {entry!r} is not a mesh axis name, a tuple of names or None")
+        if not isinstance(name, str):
+            raise ValueError(f"spec entry {entry!r} is not a mesh axis name, a tuple of names or None")
     return tuple(names)
 
 

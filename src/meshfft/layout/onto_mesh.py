@@ -13,7 +13,6 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
-from ..errors import check
 from .layout import AnyMesh, axis_sizes, mapped_axes, spec_of
 
 
@@ -67,13 +66,16 @@ def settled(x: Array, mesh: AnyMesh, spec: PartitionSpec) -> Array:
     found, here = jax.typeof(x).sharding, jax.sharding.get_abstract_mesh()
     for other, whose in ((found.mesh, "the array's"), (here, "that of jax.set_mesh")):
         fits = other.empty or axis_sizes(other) == axis_sizes(mesh)
-        check(fits, f"the plan's mesh has {axis_sizes(mesh)}, {whose} {axis_sizes(other)}: plan on one mesh")
+        if not fits:
+            raise ValueError(f"the plan's mesh has {axis_sizes(mesh)}, {whose} {axis_sizes(other)}: plan on one mesh")
     ours, theirs = mesh.axis_types, here.axis_types
-    check(here.empty or ours == theirs, f"the plan's mesh has axes {ours}, that of jax.set_mesh {theirs}: use one mesh")
+    if not here.empty and ours != theirs:
+        raise ValueError(f"the plan's mesh has axes {ours}, that of jax.set_mesh {theirs}: use one mesh")
     wanted = only(explicit_axes(found.mesh), spec)
     remedy = f"use jax.reshard(x, NamedSharding(plan.mesh, {spec}))"
     lies = not any(found.spec) or only(explicit_axes(found.mesh), found.spec) == wanted
-    check(lies, f"the array is sharded as {found.spec}, the plan takes {spec} on its mesh: {remedy}")
+    if not lies:
+        raise ValueError(f"the array is sharded as {found.spec}, the plan takes {spec} on its mesh: {remedy}")
     return brought(x, mesh, spec)
 
 

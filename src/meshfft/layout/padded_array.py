@@ -20,7 +20,6 @@ from jax import Array
 from jax.sharding import NamedSharding, PartitionSpec
 from jax.typing import ArrayLike, DTypeLike
 
-from ..errors import check
 from .gathering import whole
 from .layout import AnyMesh, Layout, axis_sizes, from_spec, mapped_axes
 from .padding import broadcast, joined, logical, without_padding
@@ -179,7 +178,8 @@ class PaddedArray:
         found = function(*(_stored_as(x, layout) for x in (self, *others)))
         stored, expected = np.shape(found), np.shape(self.stored)
         fits = layout != self.layout or stored == expected
-        check(fits, f"the function made {stored} of a stored {expected}: give an elementwise one")
+        if not fits:
+            raise ValueError(f"the function made {stored} of a stored {expected}: give an elementwise one")
         return PaddedArray(_masked(found, layout, self.mesh), joined(self.lead, layout), self.home)
 
     def like(self, stored: Array) -> "PaddedArray":
@@ -266,7 +266,10 @@ def _stored_as(x: Any, layout: Layout) -> Any:
         return x
     shape, offset = np.shape(x), layout.ndim - np.ndim(x)
     fits = offset >= 0 and all(n in (1, have) for n, have in zip(shape, layout.shape[max(offset, 0) :], strict=False))
-    check(fits, f"an array of shape {shape} meets a padded one of shape {layout.shape}: give one that broadcasts to it")
+    if not fits:
+        raise ValueError(
+            f"an array of shape {shape} meets a padded one of shape {layout.shape}: give one that broadcasts to it"
+        )
     for dim, n in enumerate(shape):
         at = dim + offset
         if n == layout.shape[at] != layout.storage[at]:

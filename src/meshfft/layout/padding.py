@@ -4,7 +4,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..errors import check
 from .layout import Layout
 from .manual_axes import own
 
@@ -35,6 +34,9 @@ def broadcast(a: Layout, b: Layout) -> Layout:
     a, b = (Layout((1,) * (many - x.ndim) + x.shape, ((),) * (many - x.ndim) + x.cuts) for x in (a, b))
     pairs = list(zip(zip(a.shape, a.cuts, strict=True), zip(b.shape, b.cuts, strict=True), strict=True))
     fits = all(one == other or 1 in (one[0], other[0]) for one, other in pairs)
-    check(fits, f"padded arrays of shape {a.shape} cut as {a.spec} and {b.shape} as {b.spec} meet: shard them alike")
+    if not fits:
+        raise ValueError(
+            f"padded arrays of shape {a.shape} cut as {a.spec} and {b.shape} as {b.spec} meet: shard them alike"
+        )
     chosen = [other if one[0] == 1 else one for one, other in pairs]
     return Layout(tuple(size for size, _ in chosen), tuple(cuts for _, cuts in chosen))

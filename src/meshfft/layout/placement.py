@@ -9,7 +9,6 @@ import jax
 from jax import Array
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec, Sharding
 
-from ..errors import check
 from .layout import AnyMesh, Layout, Spec, axis_sizes, from_spec, mapped_axes, spec_of
 
 
@@ -33,15 +32,14 @@ def lying(sharding: Sharding, ndim: int, spec: Spec | None) -> tuple[AnyMesh | N
     """`placement` of an array that is there, outside of every `jit` and shard_map: all that matters is its sharding."""
     if isinstance(sharding, NamedSharding):
         return sharding.mesh, _agreed(ndim, sharding.mesh, sharding.spec, spec)
-    check(
-        sharding.is_fully_replicated,
-        f"the array has a {type(sharding).__name__}: give it a NamedSharding, with jax.device_put",
-        NotImplementedError,
-    )
-    check(
-        not _cuts(spec),
-        f"spec {spec} cuts an array that lies on one device: use jax.device_put(x, NamedSharding(mesh, spec)) first",
-    )
+    if not sharding.is_fully_replicated:
+        raise NotImplementedError(
+            f"the array has a {type(sharding).__name__}: give it a NamedSharding, with jax.device_put"
+        )
+    if _cuts(spec):
+        raise ValueError(
+            f"spec {spec} cuts an array that lies on one device: use jax.device_put(x, NamedSharding(mesh, spec)) first"
+        )
     return None, ()
 
 
@@ -55,13 +53,14 @@ def standing(mesh: AnyMesh | None, *layouts: Layout) -> AnyMesh | None:
     if mesh is None or not (mapped := mapped_axes(here)):
         return mesh
     sizes = axis_sizes(mesh)
-    check(axis_sizes(here) == sizes, f"the plan's mesh has {sizes}, that of shard_map {axis_sizes(here)}: use one mesh")
+    if axis_sizes(here) != sizes:
+        raise ValueError(f"the plan's mesh has {sizes}, that of shard_map {axis_sizes(here)}: use one mesh")
     for layout in layouts:
-        check(
-            _manual_first(layout, mapped) == layout.spec,
-            f"the plan has arrays cut as {layout.spec}, with manual axes behind others, but they cut first: plan with "
-            "order='natural' and such a spec, or map all axes",
-        )
+        if _manual_first(layout, mapped) != layout.spec:
+            raise ValueError(
+                f"the plan has arrays cut as {layout.spec}, with manual axes behind others, but they cut first: "
+                "plan with order='natural' and such a spec, or map all axes"
+            )
     return here
 
 
@@ -69,16 +68,16 @@ def _traced(x: Array, mesh: AbstractMesh, spec: Spec | None) -> tuple[AbstractMe
     kinds = {kind for kind, size in zip(mesh.axis_types, mesh.axis_sizes, strict=True) if size > 1}
     if kinds <= {AxisType.Manual} and not _cuts(spec):
         return None, ()
-    check(
-        not mesh.empty,
-        f"spec {spec} names mesh axes, but no mesh is in sight: trace under `with jax.set_mesh(mesh):`",
-    )
+    if mesh.empty:
+        raise ValueError(
+            f"spec {spec} names mesh axes, but no mesh is in sight: trace under `with jax.set_mesh(mesh):`"
+        )
     auto = [name for name, kind in zip(mesh.axis_names, mesh.axis_types, strict=True) if kind == AxisType.Auto]
-    check(
-        spec is not None or AxisType.Auto not in kinds,
-        f"the sharding of a traced array is hidden under Auto mesh axes ({', '.join(auto)}): pass spec=, "
-        "or make the mesh with Explicit axes",
-    )
+    if spec is None and AxisType.Auto in kinds:
+        raise ValueError(
+            f"the sharding of a traced array is hidden under Auto mesh axes ({', '.join(auto)}): pass spec=, "
+            "or make the mesh with Explicit axes"
+        )
     shown = jax.typeof(x).sharding
     found = shown.spec if shown.mesh == mesh else PartitionSpec()
     return mesh, _agreed(x.ndim, mesh, None if auto and spec is not None else found, spec)
@@ -89,14 +88,15 @@ def _agreed(ndim: int, mesh: AnyMesh, found: PartitionSpec | None, spec: Spec | 
     mapped, shape, sizes = mapped_axes(mesh), (0,) * ndim, axis_sizes(mesh)
     shown, given = (from_spec(shape, sizes, one) for one in (found, spec))
     wanted = _manual_first(given, mapped)
-    check(wanted == given.spec, f"spec {given.spec} has manual axes behind others, but they cut first: give {wanted}")
+    if wanted != given.spec:
+        raise ValueError(f"spec {given.spec} has manual axes behind others, but they cut first: give {wanted}")
     inner = tuple(tuple(axis for axis in axes if axis not in mapped) for axes in given.axes)
     if found is None or (inner == shown.axes and spec is not None):
         return given.spec
-    check(
-        spec is None or (len(mapped) > 0 and not any(inner)),
-        f"spec {spec} is given, but the array is sharded as {found}: drop spec=, or reshard the array first",
-    )
+    if spec is not None and (len(mapped) <= 0 or any(inner)):
+        raise ValueError(
+            f"spec {spec} is given, but the array is sharded as {found}: drop spec=, or reshard the array first"
+        )
     return spec_of(map(tuple.__add__, given.axes, shown.axes))
 
 

@@ -22,7 +22,6 @@ from typing import NamedTuple
 import numpy as np
 from jax.experimental.mesh_utils import create_device_mesh
 
-from ..errors import check
 from .torus import Order, Torus, hops, loads, ring
 
 SPLITS = 20_000  # assignments of factors that a search looks at, those that split the fewest axes first
@@ -56,7 +55,8 @@ def jax_order(torus: Torus, sizes: Sizes, kind: str) -> Order:
     """
     _check_sizes(torus, sizes)
     dims = len(torus.shape)
-    check(dims <= 3, f"torus {torus.shape} has {dims} axes, a TPU's place has three: give at most three")
+    if not dims <= 3:
+        raise ValueError(f"torus {torus.shape} has {dims} axes, a TPU's place has three: give at most three")
     places = torus.coords(np.arange(torus.size))
     devices = [_Device(n, (*map(int, at), *(0,) * (3 - dims)), n % torus.cores, kind) for n, at in enumerate(places)]
     for split in (kind in ("TPU v5 lite", "TPU v5e"), True):
@@ -121,11 +121,11 @@ class _Device:
 
 def _check_sizes(torus: Torus, sizes: Sizes) -> None:
     count = math.prod(sizes)
-    check(
-        count == torus.size,
-        f"mesh {sizes} has {count} devices, torus {torus.shape} of {torus.cores} a chip has {torus.size}: "
-        f"give sizes of product {torus.size}",
-    )
+    if count != torus.size:
+        raise ValueError(
+            f"mesh {sizes} has {count} devices, torus {torus.shape} of {torus.cores} a chip has {torus.size}: "
+            f"give sizes of product {torus.size}"
+        )
 
 
 def _splits(torus: Torus, sizes: Sizes) -> Iterator[tuple[tuple[Digit, ...], ...]]:

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 from jax.sharding import Mesh
 
-from ..errors import check
 from ..layout.layout import AnyMesh
 from .chip import Chip
 from .chips import CHIPS, chip_for
@@ -41,21 +40,23 @@ def topology(name: str | Topology) -> Topology:
     if isinstance(name, Topology):
         return name
     kind, _, text = name.partition(":")
-    check(kind in CHIPS, f"topology {name!r} names no chip that is known: begin with one of {', '.join(CHIPS)}")
+    if kind not in CHIPS:
+        raise ValueError(f"topology {name!r} names no chip that is known: begin with one of {', '.join(CHIPS)}")
     chip, words = CHIPS[kind], text.split("x")
     example = f"{kind}:{'x'.join(map(str, chip.torus)) or 8}"
     right = all(word.isdecimal() and int(word) > 0 for word in words)
-    check(right, f"topology {name!r} has no shape: give chips along each axis, as {example}")
+    if not right:
+        raise ValueError(f"topology {name!r} has no shape: give chips along each axis, as {example}")
     shape = tuple(int(word) for word in words)
     if not chip.torus:
-        check(len(shape) == 1, f"topology {name!r}: {kind} devices form no torus: give their number, as {example}")
+        if len(shape) != 1:
+            raise ValueError(f"topology {name!r}: {kind} devices form no torus: give their number, as {example}")
         return Topology(name, chip, None, shape[0])
-    check(
-        len(shape) == len(chip.torus),
-        f"topology {name!r} has {len(shape)} axes, {kind} has {len(chip.torus)}: {example}",
-    )
+    if len(shape) != len(chip.torus):
+        raise ValueError(f"topology {name!r} has {len(shape)} axes, {kind} has {len(chip.torus)}: {example}")
     longest = zip(sorted(shape), sorted(chip.torus), strict=True)
-    check(all(size <= most for size, most in longest), f"topology {name!r} is beyond the largest {kind}: {example}")
+    if not all(size <= most for size, most in longest):
+        raise ValueError(f"topology {name!r} is beyond the largest {kind}: {example}")
     return Topology(name, chip, torus_of(chip, shape), math.prod(shape) * chip.devices)
 
 
@@ -73,9 +74,11 @@ def placed(where: Topology, sizes: tuple[int, ...], names: tuple[str, ...], orde
     Raises:
         ValueError: the mesh has another number of devices.
     """
-    check(order in ORDERS, f"device order {order!r} is unknown: use one of {', '.join(ORDERS)}")
+    if order not in ORDERS:
+        raise ValueError(f"device order {order!r} is unknown: use one of {', '.join(ORDERS)}")
     count = math.prod(sizes)
-    check(count == where.devices, f"the mesh has {count} devices, {where.name} has {where.devices}: use all of them")
+    if count != where.devices:
+        raise ValueError(f"the mesh has {count} devices, {where.name} has {where.devices}: use all of them")
     if where.torus is None:
         return Machine(where.chip)
     if order == "ring":

@@ -17,8 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import check
-
 Pairs = tuple[np.ndarray, np.ndarray]
 
 
@@ -41,12 +39,15 @@ class Torus:
 
     def __post_init__(self) -> None:
         sizes = (*self.shape, self.cores)
-        check(
-            len(self.shape) == len(self.wraps),
-            f"torus {self.shape} has {len(self.shape)} axes, wraps has {len(self.wraps)}: give one for each axis",
-        )
+        if len(self.shape) != len(self.wraps):
+            raise ValueError(
+                f"torus {self.shape} has {len(self.shape)} axes, wraps has {len(self.wraps)}: give one for each axis"
+            )
         fits = bool(self.shape) and min(sizes) > 0
-        check(fits, f"torus {self.shape} with {self.cores} devices a chip: give one axis or more, sizes of 1 or more")
+        if not fits:
+            raise ValueError(
+                f"torus {self.shape} with {self.cores} devices a chip: give one axis or more, sizes of 1 or more"
+            )
 
     @property
     def size(self) -> int:
@@ -57,7 +58,8 @@ class Torus:
         """The places (..., dims) of the chips of these device numbers."""
         devices = np.asarray(devices)
         inside = devices.size == 0 or (devices.min() >= 0 and devices.max() < self.size)
-        check(inside, f"device numbers must lie in 0..{self.size - 1} on a torus of {self.size} devices")
+        if not inside:
+            raise ValueError(f"device numbers must lie in 0..{self.size - 1} on a torus of {self.size} devices")
         return _places(self.shape)[devices // self.cores]
 
     def numbers(self, coords: np.ndarray, core: np.ndarray | int = 0) -> np.ndarray:
@@ -96,7 +98,8 @@ def loads(torus: Torus, sources: np.ndarray, targets: np.ndarray, sizes: np.ndar
         higher places, [a, 1] towards lower ones.
     """
     start, end = (torus.coords(devices).reshape(-1, len(torus.shape)) for devices in (sources, targets))
-    check(len(start) == len(end), f"{len(start)} sources, {len(end)} targets: give as many of each")
+    if len(start) != len(end):
+        raise ValueError(f"{len(start)} sources, {len(end)} targets: give as many of each")
     weights = np.broadcast_to(np.asarray(sizes, float), np.shape(sources)).ravel()
     flows = (_along(torus, axis, start, end, weights) for axis in range(len(torus.shape)))
     return np.stack([*flows])
@@ -176,10 +179,10 @@ def _whole_exchange(torus: Torus) -> float:
 def _fitting(torus: Torus, order: Order) -> np.ndarray:
     """The order's devices, as many as the torus has."""
     devices = order.array
-    check(
-        devices.size == torus.size,
-        f"mesh {order.sizes} has {devices.size} devices, the torus {torus.size}: give sizes of product {torus.size}",
-    )
+    if devices.size != torus.size:
+        raise ValueError(
+            f"mesh {order.sizes} has {devices.size} devices, the torus {torus.size}: give sizes of product {torus.size}"
+        )
     return devices
 
 

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import check
 from .tiers import TIERS, Dot, dots
 
 PRECISIONS = ("default", *TIERS)
@@ -18,9 +17,11 @@ MULTIPLICATIONS = (None, 3, 4)
 def check_numeric(dtype: np.dtype) -> None:
     """Raises TypeError unless the elements are numbers or truth values of a type that JAX has."""
     numeric = jnp.issubdtype(dtype, jnp.number) or jnp.issubdtype(dtype, jnp.bool_)
-    check(bool(numeric), f"dtype {dtype} is not numeric: give an array of numbers", TypeError)
+    if not numeric:
+        raise TypeError(f"dtype {dtype} is not numeric: give an array of numbers")
     wide = dtype.itemsize > 16 or (dtype.kind == "f" and dtype.itemsize > 8)
-    check(not wide, f"JAX has no {dtype}: use complex128 at most", TypeError)
+    if wide:
+        raise TypeError(f"JAX has no {dtype}: use complex128 at most")
 
 
 def wide_types() -> bool:
@@ -51,16 +52,17 @@ def tier_of(dtype: np.dtype, precision: str | None) -> str:
     """
     check_numeric(dtype)
     known = ", ".join(map(repr, PRECISIONS))
-    check(precision is None or precision in PRECISIONS, f"precision {precision!r} is unknown: use one of {known}")
+    if precision is not None and precision not in PRECISIONS:
+        raise ValueError(f"precision {precision!r} is unknown: use one of {known}")
     wide = wide_types()
     natural = dtype in (np.float64, np.complex128) or (dtype.kind in "biu" and wide)
     asked = precision not in (None, "default")
     tier = str(precision) if asked else "float64" if natural else "float32"
-    check(
-        wide or tier != "float64",
-        f"{tier if asked else dtype} needs 64-bit types, which are off: call "
-        "jax.config.update('jax_enable_x64', True) first",
-    )
+    if not wide and tier == "float64":
+        raise ValueError(
+            f"{tier if asked else dtype} needs 64-bit types, which are off: call "
+            "jax.config.update('jax_enable_x64', True) first"
+        )
     return tier
 
 
@@ -70,7 +72,8 @@ def dots_of(dtype: np.dtype, precision: str | None, multiplications: Any) -> tup
     Raises:
         TypeError, ValueError: as `complex_dtype`, or a number of multiplications that is not 3 or 4.
     """
-    check(multiplications in MULTIPLICATIONS, f"multiplications is {multiplications!r}: use 3 or 4, or None to choose")
+    if multiplications not in MULTIPLICATIONS:
+        raise ValueError(f"multiplications is {multiplications!r}: use 3 or 4, or None to choose")
     return dots(tier_of(dtype, precision), multiplications)
 
 

@@ -3,8 +3,6 @@
 forward, inverse = (1, 1/N) "backward"   (1/sqrt N, 1/sqrt N) "ortho"   (1/N, 1) "forward"
 """
 
-from ..errors import check
-
 NORMS = ("backward", "ortho", "forward")
 
 
@@ -14,6 +12,7 @@ def factor(points: int, norm: str | None, inverse: bool) -> float:
     Raises:
         ValueError: the norm is unknown.
     """
-    check(norm in (None, *NORMS), f"norm {norm!r} is unknown: use 'backward', 'ortho' or 'forward'")
+    if norm not in (None, *NORMS):
+        raise ValueError(f"norm {norm!r} is unknown: use 'backward', 'ortho' or 'forward'")
     scaled = {"ortho": points**-0.5 if points else 1.0, "forward": 1.0 if inverse else 1.0 / max(points, 1)}
     return scaled.get(norm or "backward", 1.0 / points if inverse else 1.0)

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import check
 from .vandermonde import vandermonde
 
 _INTERPOLATION = 512  # the most points for which Newton interpolation is tried
@@ -86,13 +85,16 @@ def invert(
 def _check_weights(tikhonov: float | None, truncation: float | None) -> None:
     """One regularisation at most, with a weight that means something."""
     both = f"tikhonov is {tikhonov} and truncation is {truncation}: give one of the two, the other None"
-    check(tikhonov is None or truncation is None, both)
+    if tikhonov is not None and truncation is not None:
+        raise ValueError(both)
     weight = f"tikhonov is {tikhonov}: give a positive number, such as 1e-6, relative to the largest singular value"
-    check(tikhonov is None or 0 < tikhonov < np.inf, weight)
+    if tikhonov is not None and not 0 < tikhonov < np.inf:
+        raise ValueError(weight)
     part = (
         f"truncation is {truncation}: give a number between 0 and 1, such as 1e-6, part of the largest singular value"
     )
-    check(truncation is None or 0 < truncation < 1, part)
+    if truncation is not None and not 0 < truncation < 1:
+        raise ValueError(part)
 
 
 def _distinct(turns: np.ndarray, logs: np.ndarray) -> int:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import check
 from .points import APART, Points
 
 _WRAP = "say what the numbers are, as mf.Points.turns(t) for each axis, or None for uniform ones"
@@ -27,10 +26,13 @@ def entries(points: Any, dims: tuple[int, ...]) -> tuple[Points | None, ...]:
     if given is None:
         return (None,) * len(dims)
     plane = f". {APART}" if getattr(given, "ndim", 0) > 1 else ""
-    check(isinstance(given, list | tuple), f"points is a {type(given).__name__}: {_WRAP}{plane}", TypeError)
+    if not isinstance(given, list | tuple):
+        raise TypeError(f"points is a {type(given).__name__}: {_WRAP}{plane}")
     for entry in given:
-        check(entry is None or isinstance(entry, Points), f"points has a {type(entry).__name__}: {_WRAP}", TypeError)
-    check(len(given) == len(dims), f"points has {len(given)} entries for {len(dims)} axes: give one for each axis")
+        if entry is not None and not isinstance(entry, Points):
+            raise TypeError(f"points has a {type(entry).__name__}: {_WRAP}")
+    if len(given) != len(dims):
+        raise ValueError(f"points has {len(given)} entries for {len(dims)} axes: give one for each axis")
     settled = tuple(None if entry is None else entry.settled for entry in given)
     _check_grid(settled, dims)
     return settled

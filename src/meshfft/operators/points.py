@@ -18,7 +18,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from ..errors import check
 from ..layout.gathering import whole
 from ..layout.memory import check_held
 from ..numerics.dtypes import real_dtype
@@ -79,9 +78,11 @@ class Points:
         values = _received(z, complex_too=True)
         if not isinstance(values, np.ndarray):
             return _points(jnp.angle(values), jnp.log(jnp.abs(values)), "radians")
-        check(values.ndim == 1, _flat(values.shape))
+        if values.ndim != 1:
+            raise ValueError(_flat(values.shape))
         zero = np.flatnonzero(values == 0)
-        check(not zero.size, f"point {_first(zero)} is z = 0, which has no power -n: drop it")
+        if zero.size:
+            raise ValueError(f"point {_first(zero)} is z = 0, which has no power -n: drop it")
         return _points(np.angle(values), _snapped(np.log(np.abs(values))), "radians")
 
     @staticmethod
@@ -100,7 +101,8 @@ class Points:
         _check_many("chirp", m)
         traced = isinstance(a, jax.core.Tracer) or isinstance(w, jax.core.Tracer)
         xp = jnp if traced else np
-        check(traced or (a != 0 and w != 0), f"chirp has a = {a}, w = {w}: neither may be 0")
+        if not traced and (a == 0 or w == 0):
+            raise ValueError(f"chirp has a = {a}, w = {w}: neither may be 0")
         turn = [xp.angle(v) / (2 * np.pi) for v in (a, w)]
         radius = [xp.log(xp.abs(v)) for v in (a, w)]
         if not traced and _snapped(np.array(radius)) is None:
@@ -150,12 +152,12 @@ class Points:
         limit, reach = float(np.log(jnp.finfo(real).max)), np.abs(self.log_radius) * (columns - 1)
         worst = int(np.argmax(reach))
         radius, most = float(self.log_radius[worst]), limit / (columns - 1)
-        check(
-            reach[worst] <= limit,
-            f"{name}: point {worst} has radius {np.exp(radius):.6g}, and its powers up to {columns - 1} leave "
-            f"{jnp.finfo(real).dtype} (|log r| n is {reach[worst]:.4g}, the limit {limit:.4g}): keep radii between "
-            f"{np.exp(-most):.6g} and {np.exp(most):.6g}, or use precision='float64'",
-        )
+        if not reach[worst] <= limit:
+            raise ValueError(
+                f"{name}: point {worst} has radius {np.exp(radius):.6g}, and its powers up to {columns - 1} leave "
+                f"{jnp.finfo(real).dtype} (|log r| n is {reach[worst]:.4g}, the limit {limit:.4g}): keep radii between "
+                f"{np.exp(-most):.6g} and {np.exp(most):.6g}, or use precision='float64'"
+            )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Points) and self._key == other._key
@@ -191,18 +193,21 @@ def sampled(
 
 def _points(angle: Numbers, log_radius: Any, unit: Unit) -> Points:
     values = _received(angle, complex_too=False)
-    check(values.ndim == 1 and values.size >= 1, _flat(values.shape))
+    if values.ndim != 1 or values.size < 1:
+        raise ValueError(_flat(values.shape))
     log_radius = _spread(log_radius, values)
     known = [leaf for leaf in (values, log_radius) if isinstance(leaf, np.ndarray)]
     for leaf in known:
         strange = np.flatnonzero(~np.isfinite(leaf))
-        check(not strange.size, f"point {_first(strange)} is not finite: give finite points")
+        if strange.size:
+            raise ValueError(f"point {_first(strange)} is not finite: give finite points")
     return Points(_frozen(values), _frozen(log_radius), unit, int(values.shape[0]))
 
 
 def _count(name: str, many: Any) -> int:
     """A number of points, at least one."""
-    check(is_integer(many) and many >= 1, f"{name} = {many!r}: give the number of points, at least 1")
+    if not is_integer(many) or not many >= 1:
+        raise ValueError(f"{name} = {many!r}: give the number of points, at least 1")
     return operator.index(many)
 
 
@@ -224,17 +229,18 @@ def _check_numbers(name: str, **values: Any) -> None:
     for key, value in values.items():
         if not isinstance(value, jax.core.Tracer):
             number = np.ndim(value) == 0 and np.asarray(value).dtype.kind in "biufc"
-            check(number, f"{name} has {key} = {value!r}: give a number", TypeError)
-            check(bool(np.isfinite(value)), f"{name} has {key} = {value}, which is not finite: give a finite number")
+            if not number:
+                raise TypeError(f"{name} has {key} = {value!r}: give a number")
+            if not np.isfinite(value):
+                raise ValueError(f"{name} has {key} = {value}, which is not finite: give a finite number")
 
 
 def _spread(log_radius: Any, angle: Any) -> Any:
     """One radius for each angle."""
     if log_radius is None or log_radius.shape == angle.shape:
         return log_radius
-    check(
-        log_radius.ndim == 0, f"there are {log_radius.shape} radii for {angle.shape} angles: give one, or one for each"
-    )
+    if log_radius.ndim != 0:
+        raise ValueError(f"there are {log_radius.shape} radii for {angle.shape} angles: give one, or one for each")
     return (np if isinstance(log_radius, np.ndarray) else jnp).broadcast_to(log_radius, angle.shape)
 
 
@@ -246,7 +252,8 @@ def _logarithm(radius: Any) -> Any:
     if not isinstance(values, np.ndarray):
         return jnp.log(values)
     bad = np.flatnonzero(~(values > 0))
-    check(not bad.size, f"radius {_first(bad)} is {values.ravel()[_first(bad)]}: give positive radii")
+    if bad.size:
+        raise ValueError(f"radius {_first(bad)} is {values.ravel()[_first(bad)]}: give positive radii")
     return np.asarray(np.log(values))
 
 
@@ -259,10 +266,12 @@ def _received(values: Any, complex_too: bool) -> Any:
     """Host numbers in 64 bits, traced ones as they are."""
     if isinstance(values, jax.core.Tracer):
         kind = jnp.floating if not complex_too else jnp.inexact
-        check(bool(jnp.issubdtype(values.dtype, kind)), f"points are traced {values.dtype}: give floats", TypeError)
+        if not jnp.issubdtype(values.dtype, kind):
+            raise TypeError(f"points are traced {values.dtype}: give floats")
         return values
     array = whole(values)
-    check(array.dtype.kind in "biuf" + "c" * complex_too, f"points are {array.dtype}: give real numbers", TypeError)
+    if array.dtype.kind not in "biuf" + "c" * complex_too:
+        raise TypeError(f"points are {array.dtype}: give real numbers")
     return array.astype(np.complex128 if complex_too else np.float64)
 
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..errors import check
 from ..numerics.norms import factor
 from .matrices import HalfRoots, Matrix, Roots
 from .trig import FAMILIES, TYPES, Trig, trig
@@ -67,7 +66,8 @@ def integers(values: Any, name: str) -> tuple[int, ...]:
     found = (values,) if is_integer(values) else _listed(values)
     fits = found is not None and all(is_integer(v) for v in found)
     told = f"an array of shape {values.shape}" if np.ndim(values) > 1 and hasattr(values, "shape") else repr(values)
-    check(fits, f"{name} is {told}: give a sequence of integers, such as (0, 1)", TypeError)
+    if not fits:
+        raise TypeError(f"{name} is {told}: give a sequence of integers, such as (0, 1)")
     return tuple(operator.index(v) for v in found or ())
 
 
@@ -96,7 +96,8 @@ def _listed(values: Any) -> tuple[Any, ...] | None:
 
 def integer(value: Any, name: str) -> int:
     """An integer, or an error that names the argument."""
-    check(is_integer(value), f"{name} is {value!r}: give an integer", TypeError)
+    if not is_integer(value):
+        raise TypeError(f"{name} is {value!r}: give an integer")
     return operator.index(value)
 
 
@@ -138,20 +139,25 @@ def resolve(
     ndim, sizes = len(shape), None if s is None else integers(s, "s")
     if axes is None:
         many = len(sizes) if sizes is not None else 0
-        check(many <= ndim, f"s has {many} lengths, the array {ndim} dimensions: give at most {ndim}")
+        if not many <= ndim:
+            raise ValueError(f"s has {many} lengths, the array {ndim} dimensions: give at most {ndim}")
         axes = range(ndim) if sizes is None else range(ndim - many, ndim)
     dims = dims_of(ndim, axes)
     sizes = (-1,) * len(dims) if sizes is None else sizes
-    check(len(sizes) == len(dims), f"s has {len(sizes)} lengths for {len(dims)} axes: give one length for each axis")
+    if len(sizes) != len(dims):
+        raise ValueError(f"s has {len(sizes)} lengths for {len(dims)} axes: give one length for each axis")
     lengths = tuple(shape[d] if n == -1 else n for d, n in zip(dims, sizes, strict=True))
     if turns(kind, inverse) is not None:
-        check(bool(dims), "axes is empty: a real transform needs one axis at least")
+        if not dims:
+            raise ValueError("axes is empty: a real transform needs one axis at least")
         if turns(kind, inverse) == "real" and s is None:
             half = lengths[-1]
-            check(half > 1, f"half a spectrum of {half} numbers stands for 2 ({half} - 1) points: give n= or s=")
+            if not half > 1:
+                raise ValueError(f"half a spectrum of {half} numbers stands for 2 ({half} - 1) points: give n= or s=")
             lengths = (*lengths[:-1], 2 * (half - 1))
     for dim, length in zip(dims, lengths, strict=True):
-        check(length >= 1, f"length {length} along axis {dim}: a transform needs at least one point")
+        if not length >= 1:
+            raise ValueError(f"length {length} along axis {dim}: a transform needs at least one point")
     return dims, lengths
 
 
@@ -164,7 +170,8 @@ def dims_of(ndim: int, axes: int | Sequence[int]) -> tuple[int, ...]:
     """
     axes = integers(axes, "axes")
     for axis in axes:
-        check(-ndim <= axis < ndim, f"axis {axis} is out of range: the array has {ndim} dimensions, 0 to {ndim - 1}")
+        if not -ndim <= axis < ndim:
+            raise ValueError(f"axis {axis} is out of range: the array has {ndim} dimensions, 0 to {ndim - 1}")
     return tuple(axis % ndim for axis in axes)
 
 
@@ -182,7 +189,8 @@ def transform_of(
         ValueError: a dimension is given twice, the norm or the kind is unknown, or a length is too short for it.
     """
     check_once(dims)
-    check(kind in KINDS, f"kind {kind!r} is unknown: use one of " + ", ".join(map(repr, KINDS)))
+    if kind not in KINDS:
+        raise ValueError(f"kind {kind!r} is unknown: use one of " + ", ".join(map(repr, KINDS)))
     if kind not in FOURIER:
         family, type = FAMILIES[kind.startswith("dst")], int(kind[-1])
         found = [trig(family, type, length, norm, orthogonalize, inverse) for length in lengths]
@@ -206,4 +214,5 @@ def resolve_once(
 def check_once(dims: tuple[int, ...]) -> None:
     """Raises ValueError where a dimension is given twice."""
     for dim in dims:
-        check(dims.count(dim) == 1, f"axis {dim} is given twice in axes: transform it in two calls")
+        if dims.count(dim) != 1:
+            raise ValueError(f"axis {dim} is given twice in axes: transform it in two calls")

@@ -22,7 +22,6 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import DTypeLike
 
-from ..errors import check
 from ..numerics.norms import factor
 from ..numerics.phases import vandermonde
 from ..numerics.split_complex import Planes
@@ -141,13 +140,14 @@ def trig(
     Raises:
         ValueError: the type or the norm is unknown, the length is below one, or below two for cosines of type I.
     """
-    check(type in TYPES, f"type {type!r} of a {_name(family)} is unknown: use 1, 2, 3 or 4")
+    if type not in TYPES:
+        raise ValueError(f"type {type!r} of a {_name(family)} is unknown: use 1, 2, 3 or 4")
     least = 2 if (family, type) == ("cos", 1) else 1
-    check(
-        length >= least,
-        f"length {length} is too short for a {_name(family)} of type {type}: give at least {least}"
-        + (" points, or use type 2" if least == 2 else " point"),
-    )
+    if not length >= least:
+        raise ValueError(
+            f"length {length} is too short for a {_name(family)} of type {type}: give at least {least}"
+            + (" points, or use type 2" if least == 2 else " point")
+        )
     kernel = Trig(family, exchanged(type) if inverse else int(type), length)
     rows, columns = kernel.weights
     shared = norm == "ortho" if orthogonalize is None else bool(orthogonalize)

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..atomic import opened, synced
-from ..errors import check
 from ..files.stores import KINDS
 from ..formats.record import versions_of
 from ..layout.storage import Sliceable
@@ -75,7 +74,8 @@ class Journal:
         for path in _done_files(self.folder):
             own = np.fromfile(path, np.uint8, done.size + 1)
             right = own.size == done.size and own.max() <= 1
-            check(right, f"{path} is damaged, it is not of {done.size} pieces: {AGAIN}")
+            if not right:
+                raise ValueError(f"{path} is damaged, it is not of {done.size} pieces: {AGAIN}")
             done |= own
         parts = np.split(done, np.cumsum(self.pieces)[:-1])
         return [set(np.flatnonzero(part).tolist()) for part in parts]
@@ -126,7 +126,8 @@ def recorded_budgets(target: str | Path) -> dict[str, int | None] | None:
         return None
     budget, device = map(_run_of(path).get, BUDGETS)
     right = type(budget) is int and budget > 0 and (device is None or (type(device) is int and device > 0))
-    check(right, f"{path} is damaged, it has no budget: {AGAIN}")
+    if not right:
+        raise ValueError(f"{path} is damaged, it has no budget: {AGAIN}")
     return {"budget": budget, "device_budget": device}
 
 
@@ -176,11 +177,8 @@ def begin_journal(folder: Path, run: dict[str, Any], *, resume: bool, overwrite:
         ValueError: it was another run, or its journal is damaged.
     """
     begun = (folder / RUN).is_file() and any(path.read_bytes().strip(b"\0") for path in _done_files(folder))
-    check(
-        not begun or resume or overwrite,
-        f"{folder} holds an unfinished run: resume=True continues it, {AGAIN}",
-        FileExistsError,
-    )
+    if begun and not resume and not overwrite:
+        raise FileExistsError(f"{folder} holds an unfinished run: resume=True continues it, {AGAIN}")
     if begun and resume:
         check_same(folder / RUN, run)
         return
@@ -199,7 +197,8 @@ def check_same(path: Path, run: dict[str, Any]) -> None:
     for name in (name for name in {**run, **old} if name not in BUDGETS):
         had, has = old.get(name), run.get(name)
         both = f"{name} {str(had)[:100]}, this one has {str(has)[:100]}"
-        check(had == has, f"the unfinished run has {both}: give the same, or {AGAIN}")
+        if had != has:
+            raise ValueError(f"the unfinished run has {both}: give the same, or {AGAIN}")
 
 
 @contextlib.contextmanager
@@ -211,10 +210,12 @@ def held(folder: Path) -> Iterator[None]:
         FileExistsError: another program holds it.
     """
     other = f"{folder} is not the working folder of a run: move it away"
-    check(not folder.is_symlink() and (folder.is_dir() or not folder.exists()), other)
+    if folder.is_symlink() or (not folder.is_dir() and folder.exists()):
+        raise ValueError(other)
     folder.mkdir(exist_ok=True)
     for entry in folder.iterdir():
-        check(NAMES.fullmatch(entry.name) is not None and not entry.is_symlink(), f"{other}, it has {entry.name}")
+        if NAMES.fullmatch(entry.name) is None or entry.is_symlink():
+            raise ValueError(f"{other}, it has {entry.name}")
     with opened(folder, os.O_RDONLY) as file:
         _lock(file, folder)
         yield
@@ -266,7 +267,8 @@ def _done_files(folder: Path) -> list[Path]:
 
 def _run_of(path: Path) -> dict[str, Any]:
     run = _json_of(path)
-    check(isinstance(run, dict), f"{path} is damaged, it describes no run: {AGAIN}")
+    if not isinstance(run, dict):
+        raise ValueError(f"{path} is damaged, it describes no run: {AGAIN}")
     return run
 
 
@@ -277,7 +279,8 @@ def _json_of(path: Path) -> Any:
         ValueError: it is none, or larger than any of a run.
     """
     try:
-        check(path.stat().st_size <= MOST_BYTES, "too large")
+        if not path.stat().st_size <= MOST_BYTES:
+            raise ValueError("too large")
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: {AGAIN}") from error

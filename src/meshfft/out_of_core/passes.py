@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.typing import DTypeLike
 
-from ..errors import check
 from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes
 from ..operators.transform import FOURIER, integer, integers, natural_dtype, resolve, transform_of, turns
 from ..plans.plan import Plan
@@ -71,7 +70,8 @@ def passes(
     transform = transform_of(dims, lengths, norm, inverse, kind)
     number = np.dtype(dtype or natural_dtype(kind))
     real = f"kind {kind!r} transforms real numbers, the array is {number}: use kind='fft'"
-    check(turns(kind, inverse) != "complex" or number.kind != "c", real, TypeError)
+    if turns(kind, inverse) == "complex" and number.kind == "c":
+        raise TypeError(real)
     rows = dict(zip(dims, transform.lengths, strict=True))
     how = {"norm": norm, "inverse": inverse, "method": method, "precision": precision}
     unit = None if chunk is None else _chunk(shape, chunk)
@@ -81,16 +81,21 @@ def passes(
 
 def _checked(shape: Sequence[int], **budgets: int | None) -> Shape:
     sizes = integers(shape, "shape")
-    check(min(sizes, default=0) > 0, f"shape {sizes} holds nothing: give sizes of at least 1")
+    if not min(sizes, default=0) > 0:
+        raise ValueError(f"shape {sizes} holds nothing: give sizes of at least 1")
     for name, value in budgets.items():
-        check(value is None or integer(value, name) > 0, f"{name} is {value!r}: give a positive number of bytes")
+        if value is not None and not integer(value, name) > 0:
+            raise ValueError(f"{name} is {value!r}: give a positive number of bytes")
     return sizes
 
 
 def _chunk(shape: Shape, chunk: Sequence[int]) -> Shape:
     sizes = integers(chunk, "chunk")
     right = len(sizes) == len(shape) and min(sizes) > 0
-    check(right, f"chunk {sizes} is none of an array of shape {shape}: give a size of at least 1 for each dimension")
+    if not right:
+        raise ValueError(
+            f"chunk {sizes} is none of an array of shape {shape}: give a size of at least 1 for each dimension"
+        )
     return tuple(map(min, sizes, shape))
 
 

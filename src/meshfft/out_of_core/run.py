@@ -25,7 +25,6 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding
 
 from ..atomic import put
-from ..errors import check
 from ..files.processes import check_alike, together
 from ..files.stores import Store, ZarrStore, create_store, open_store
 from ..files.writing import Report, check_output, check_room
@@ -133,7 +132,8 @@ class _Run:
         """Refuses a source of which some files were written to while others were read."""
         now = described_source(self.source)
         same = all(self.run[f"source {name}"] == value for name, value in now.items())
-        check(same, f"{now['path']} was written to while it was read: {AGAIN} when nothing writes to it")
+        if not same:
+            raise ValueError(f"{now['path']} was written to while it was read: {AGAIN} when nothing writes to it")
 
     def _compile(self) -> None:
         """All programs, before any piece is in memory."""
@@ -165,7 +165,8 @@ class _Run:
     def _check_begun(self, number: int) -> None:
         """Refuses a store that is gone or cut short, and that the journal has pieces of."""
         path = self._store(number)
-        check(path.exists(), f"{path} is gone, and the journal has pieces of it: {AGAIN}")
+        if not path.exists():
+            raise ValueError(f"{path} is gone, and the journal has pieces of it: {AGAIN}")
         if number < len(self.steps) - 1:
             self._between(number).check_whole()
         else:
@@ -175,7 +176,8 @@ class _Run:
         """This process's share of the pieces of a pass."""
         step, path = self.steps[number], self._store(number)
         shared = f"{path} is not there: the output must be on a file system that all processes share"
-        check(path.exists(), shared, FileNotFoundError)
+        if not path.exists():
+            raise FileNotFoundError(shared)
         store: Store = self._between(number) if number < len(self.steps) - 1 else open_store(path, self.kind)
         array = self._input(number)
         with ThreadPoolExecutor(1) as writer:
@@ -193,7 +195,8 @@ class _Run:
         if number == 0:
             return self.source
         found = self._between(number - 1)
-        check(found.path.exists(), f"{found.path} is gone, and what was to be made of it is not finished: {AGAIN}")
+        if not found.path.exists():
+            raise ValueError(f"{found.path} is gone, and what was to be made of it is not finished: {AGAIN}")
         return found
 
     def _transformed(self, step: Pass, piece: Piece, array: Sliceable | Blocks) -> Array | np.ndarray:
@@ -229,7 +232,8 @@ def _program(plan: Plan, dtype: np.dtype) -> Any:
 def _agreed(made: Passes, source: Sliceable) -> dict[str, Any]:
     """What the journal has to say of the run, once the source fits and all processes have the same."""
     found = f"the source is {source.dtype} of shape {tuple(source.shape)}, the passes take {made.dtype} of {made.shape}"
-    check(tuple(source.shape) == made.shape and source.dtype == made.dtype, f"{found}: plan for this source")
+    if tuple(source.shape) != made.shape or source.dtype != made.dtype:
+        raise ValueError(f"{found}: plan for this source")
     run = described(made, source)
     check_alike({"the run": hashlib.sha256(json.dumps(run).encode()).hexdigest()})
     return run
@@ -252,10 +256,12 @@ def _local_mesh(mesh: AnyMesh | None) -> Mesh | None:
         return None
     if isinstance(mesh, Mesh):
         far = "the mesh has devices of other processes: give each process a mesh of its own, jax.local_devices()"
-        check(set(mesh.devices.flat) <= set(own), far)
+        if not set(mesh.devices.flat) <= set(own):
+            raise ValueError(far)
         return mesh
     many = math.prod(mesh.axis_sizes)
-    check(many <= len(own), f"the passes take {many} devices and a process has {len(own)}: plan for a smaller mesh")
+    if many > len(own):
+        raise ValueError(f"the passes take {many} devices and a process has {len(own)}: plan for a smaller mesh")
     return Mesh(np.array(own[:many]).reshape(mesh.axis_sizes), mesh.axis_names, axis_types=mesh.axis_types)
 
 
@@ -269,7 +275,8 @@ def _finish(journal: Journal, last: int, target: Path, overwrite: bool) -> None:
     """Gives the result its name, and removes the working folder."""
     store = journal.store(last, target.suffix)
     if not journal.moved(target):
-        check(store.exists(), f"{store} is gone, and the journal has pieces of it: {AGAIN}")
+        if not store.exists():
+            raise ValueError(f"{store} is gone, and the journal has pieces of it: {AGAIN}")
         _check_files(open_store(store, target.suffix))
         journal.move(store)
         put(store, target, overwrite)
@@ -281,4 +288,5 @@ def _check_files(store: Store) -> None:
     if isinstance(store, ZarrStore):
         needed = sum(1 for _ in store.boxes(tuple(slice(0, n) for n in store.shape), 1))
         have = sum(entry.name.startswith("c.") for entry in os.scandir(store.path))
-        check(have >= needed, f"{store.path} has {have} chunks of {needed}, the others are gone: {AGAIN}", OSError)
+        if not have >= needed:
+            raise OSError(f"{store.path} has {have} chunks of {needed}, the others are gone: {AGAIN}")

@@ -7,7 +7,6 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, Sharding, SingleDeviceSharding
 
-from ..errors import check
 from ..layout.layout import AnyMesh, Layout, axis_sizes, mapped_axes
 from ..layout.onto_mesh import settled
 from ..layout.padded_array import PaddedArray
@@ -27,7 +26,8 @@ def taken(x: Any, layout: Layout, mesh: AnyMesh | None) -> Any:
     if isinstance(x, PaddedArray):
         return _taken_padded(x, layout, mesh)
     if not isinstance(x, jax.Array):
-        check(np.shape(x) == layout.shape, f"the array has shape {np.shape(x)}, the plan takes {layout.shape}")
+        if np.shape(x) != layout.shape:
+            raise ValueError(f"the array has shape {np.shape(x)}, the plan takes {layout.shape}")
         x = stored_on(np.asarray(x), mesh, layout.spec) if isinstance(mesh, Mesh) else jax.numpy.asarray(x)
         if isinstance(x, PaddedArray):
             return x
@@ -39,43 +39,51 @@ def taken(x: Any, layout: Layout, mesh: AnyMesh | None) -> Any:
         )
     if mapped := mapped_axes(standing(mesh)):
         block = layout.within(mapped)
-        check(np.shape(x) == block, f"the array has shape {np.shape(x)}, inside shard_map the plan takes {block}")
+        if np.shape(x) != block:
+            raise ValueError(f"the array has shape {np.shape(x)}, inside shard_map the plan takes {block}")
         return x
     if not isinstance(x, jax.core.Tracer):
         _check_sharded(x.shape, x.sharding, layout, mesh)
         return x
-    check(x.shape == layout.shape, f"the array has shape {x.shape}, the plan takes {layout.shape}")
+    if x.shape != layout.shape:
+        raise ValueError(f"the array has shape {x.shape}, the plan takes {layout.shape}")
     shown = jax.typeof(x).sharding
     described = mesh is not None and not isinstance(mesh, Mesh) and shown.mesh.empty
-    check(not described, DESCRIBED)
-    check(mesh is not None or shown.shard_shape(x.shape) == x.shape, FOR_ONE)
+    if described:
+        raise ValueError(DESCRIBED)
+    if mesh is None and shown.shard_shape(x.shape) != x.shape:
+        raise ValueError(FOR_ONE)
     return x if mesh is None else settled(x, mesh, layout.spec)
 
 
 @functools.lru_cache(maxsize=1024)
 def _check_sharded(shape: tuple[int, ...], sharding: Sharding, layout: Layout, mesh: AnyMesh | None) -> None:
     """Raises ValueError unless an array that is there lies as a plan takes it."""
-    check(shape == layout.shape, f"the array has shape {shape}, the plan takes {layout.shape}")
+    if shape != layout.shape:
+        raise ValueError(f"the array has shape {shape}, the plan takes {layout.shape}")
     whole = isinstance(sharding, SingleDeviceSharding) or sharding.shard_shape(shape) == shape
-    check(mesh is not None or whole, FOR_ONE)
+    if mesh is None and not whole:
+        raise ValueError(FOR_ONE)
     if isinstance(mesh, Mesh):
         found, remedy = getattr(sharding, "spec", type(sharding).__name__), f"mf.shard(x, plan.mesh, {layout.spec})"
         same = sharding.is_equivalent_to(NamedSharding(mesh, layout.spec), len(shape))
-        check(same, f"the array is sharded as {found}, the plan takes {layout.spec} on its mesh: use {remedy}")
+        if not same:
+            raise ValueError(f"the array is sharded as {found}, the plan takes {layout.spec} on its mesh: use {remedy}")
     elif mesh is not None:
-        check(isinstance(sharding, NamedSharding), DESCRIBED)
+        if not isinstance(sharding, NamedSharding):
+            raise ValueError(DESCRIBED)
 
 
 def _taken_padded(x: PaddedArray, layout: Layout, mesh: AnyMesh | None) -> PaddedArray:
     seen = layout.within(mapped_axes(standing(mesh)))
     same = x.layout == layout and np.shape(x.stored) == seen
-    check(
-        same,
-        f"the array has shape {x.shape} cut as {x.spec} and stored as {np.shape(x.stored)}, the plan takes "
-        f"{layout.shape} cut as {layout.spec} and stored as {seen}: give it such a one, by mf.shard or out_spec=",
-    )
-    check(
-        axis_sizes(x.mesh) == axis_sizes(mesh),
-        f"the array lies on mesh {axis_sizes(x.mesh)}, the plan is for {axis_sizes(mesh)}: use one mesh",
-    )
+    if not same:
+        raise ValueError(
+            f"the array has shape {x.shape} cut as {x.spec} and stored as {np.shape(x.stored)}, the plan takes "
+            f"{layout.shape} cut as {layout.spec} and stored as {seen}: give it such a one, by mf.shard or out_spec="
+        )
+    if axis_sizes(x.mesh) != axis_sizes(mesh):
+        raise ValueError(
+            f"the array lies on mesh {axis_sizes(x.mesh)}, the plan is for {axis_sizes(mesh)}: use one mesh"
+        )
     return x

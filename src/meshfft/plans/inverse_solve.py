@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..errors import check
 from ..layout.layout import AnyMesh, Layout, mapped_axes
 from ..layout.memory import check_held
 from ..layout.padded_array import stored_of
@@ -91,7 +90,8 @@ def pseudo_inverse(
     """
     for taken in points:
         known = taken is None or taken.known
-        check(known, "the points are traced: an inverse is computed from numbers, so give them as NumPy arrays")
+        if not known:
+            raise ValueError("the points are traced: an inverse is computed from numbers, so give them as NumPy arrays")
     pairs = zip(points, forward.matrices, sizes, strict=True)
     found = [_invert(chosen, matrix, size, weights) for chosen, matrix, size in pairs]
     conditions = tuple(part.condition for _, part in found)
@@ -162,25 +162,28 @@ def _invert(points: Points | None, matrix: Matrix, size: int, weights: Weights) 
 def _check_condition(conditions: tuple[float, ...], forward: Transform, sizes: tuple[int, ...], eps: float) -> None:
     for dim, condition, samples, size in zip(forward.dims, conditions, forward.lengths, sizes, strict=True):
         remedy = "give tikhonov= or truncation= for the best there is"
-        check(samples >= size, f"axis {dim} has {samples} samples of {size} unknowns: take more, or {remedy}")
-        check(condition < math.inf, f"the points of axis {dim} do not determine {size} unknowns: {remedy}")
+        if not samples >= size:
+            raise ValueError(f"axis {dim} has {samples} samples of {size} unknowns: take more, or {remedy}")
+        if not condition < math.inf:
+            raise ValueError(f"the points of axis {dim} do not determine {size} unknowns: {remedy}")
     total = math.prod(conditions)
     worst = forward.dims[int(np.argmax(conditions))]
-    check(
-        total * eps < 1,
-        f"the condition number is {total:.2g}, most of it along axis {worst} ({max(conditions):.2g}): no digit of the "
-        f"inverse is right in a type of precision {eps:.1g}. Take points nearer to uniform, precision='float64' where "
-        "that helps, s= for fewer unknowns than samples, or tikhonov= or truncation= for the best there is",
-    )
+    if not total * eps < 1:
+        raise ValueError(
+            f"the condition number is {total:.2g}, most of it along axis {worst} ({max(conditions):.2g}): no digit "
+            f"of the inverse is right in a type of precision {eps:.1g}. Take points nearer to uniform, "
+            "precision='float64' where that helps, s= for fewer unknowns than samples, "
+            "or tikhonov= or truncation= for the best there is"
+        )
 
 
 def _check_finite(found: list[tuple[Matrix, Inverse]], dims: tuple[int, ...], dtype: np.dtype) -> None:
     for dim, (_, part) in zip(dims, found, strict=True):
         largest = float(np.abs(part.matrix).max(initial=0.0))
-        check(
-            largest <= float(jnp.finfo(dtype).max),
-            f"the inverse along axis {dim} has entries up to {largest:.2g}, beyond {dtype}: use precision='float64'",
-        )
+        if not largest <= float(jnp.finfo(dtype).max):
+            raise ValueError(
+                f"the inverse along axis {dim} has entries up to {largest:.2g}, beyond {dtype}: use precision='float64'"
+            )
 
 
 def _energy(arrays: tuple[Array, ...], mapped: frozenset[str]) -> Array:

@@ -12,7 +12,6 @@ import jax
 import numpy as np
 from jax.sharding import AbstractMesh
 
-from ..errors import check
 from ..layout.layout import AnyMesh, Layout, axis_sizes, hashed_once, mapped_axes
 from ..layout.memory import check_blocks, room_of
 from ..layout.padded_array import stored_of
@@ -271,7 +270,8 @@ class Plan:
         if walk.real:
             found = "two planes" if len(arrays) == 2 else arrays[0].dtype
             fits = len(arrays) == 1 and arrays[0].dtype.kind != "c"
-            check(fits, f"the plan takes a real array, this is {found}: give its real part", TypeError)
+            if not fits:
+                raise TypeError(f"the plan takes a real array, this is {found}: give its real part")
         mesh, chip = self._mesh_of(arrays[0]), self.machine.chip
         check_blocks(walk.end, real_dtype(self.dtype).itemsize, room_of(stored_of(arrays[0]), mesh), "the result")
         return formed(applied(arrays, walk, self.points, mesh, chip, self.dtype, planes, self.mesh))

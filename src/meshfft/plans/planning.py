@@ -9,7 +9,6 @@ import numpy as np
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 from jax.typing import DTypeLike
 
-from ..errors import check
 from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, from_spec, mapped_axes
 from ..layout.memory import check_blocks
 from ..layout.meshes import AXES, meshes
@@ -135,7 +134,8 @@ def plan(
     how = Options(method, order, precision, out_spec, multiplications, evades=False)
     if topology is not None and mesh is None:
         named_axes = spec if out_spec is None else out_spec
-        check(named_axes is None, f"spec {named_axes} names mesh axes: give a mesh too, or leave both free")
+        if named_axes is not None:
+            raise ValueError(f"spec {named_axes} names mesh axes: give a mesh too, or leave both free")
         named_how = {name: value for name, value in how._asdict().items() if name not in ("out_spec", "evades")}
         return ranked(shape, topology, dtype=dtype, **dict(zip(WHAT, what, strict=True)), **named_how)[0]
     start = from_spec(shape, axis_sizes(mesh), _default_spec(len(shape), axis_sizes(mesh)) if spec is None else spec)
@@ -186,20 +186,23 @@ def ranked(shape: Sequence[int], topology: str | Topology, **options: Any) -> li
         ValueError: an argument that does not fit, or a method that has no walk on any mesh.
     """
     many, free = named(topology).devices, all(options.get(name) is None for name in ("axes", "points", "s"))
-    check(0 < len(shape) <= len(AXES), f"shape {tuple(shape)} has {len(shape)} dimensions: give a mesh for so many")
+    if not 0 < len(shape) <= len(AXES):
+        raise ValueError(f"shape {tuple(shape)} has {len(shape)} dimensions: give a mesh for so many")
     found, refusal = [], f"{many} devices cannot be laid over shape {tuple(shape)}: give a mesh and a spec"
     for mesh, spec in meshes(shape, many, alike=free):
         try:
             found.append(plan(shape, mesh=mesh, spec=spec, topology=topology, **options))
         except ValueError as error:
             refusal = str(error)
-    check(bool(found), refusal)
+    if not found:
+        raise ValueError(refusal)
     return sorted(found, key=lambda one: (one.fits is False, one.seconds or 0.0))
 
 
 def _sizes(shape: Sequence[int]) -> tuple[int, ...]:
     shape = integers(shape, "shape")
-    check(min(shape, default=0) >= 0, f"shape {shape} has a negative size: give sizes of 0 or more")
+    if not min(shape, default=0) >= 0:
+        raise ValueError(f"shape {shape} has a negative size: give sizes of 0 or more")
     return shape
 
 
@@ -212,7 +215,8 @@ def _machines(
         return
     where, sizes = named(topology), axis_sizes(mesh)
     wide = complex_dtype(dtype, options.precision).itemsize == 16 and where.chip.platform == "tpu"
-    check(not wide, f"{where.name} has no complex128: plan with dtype='complex64' or precision='float32'")
+    if wide:
+        raise ValueError(f"{where.name} has no complex128: plan with dtype='complex64' or precision='float32'")
     for kind in DEVICE_ORDERS if where.torus is not None and len(sizes) > 1 else DEVICE_ORDERS[:1]:
         yield placed(where, tuple(sizes.values()), tuple(sizes), kind)
 
@@ -226,7 +230,8 @@ def _transform(
     if points is None:
         return transform_of(dims, lengths, norm, inverse, kind), ()
     alone = s is None and not inverse and kind == "fft"
-    check(alone, "points cannot go with s, kind or inverse: give as many points as are wanted")
+    if not alone:
+        raise ValueError("points cannot go with s, kind or inverse: give as many points as are wanted")
     check_once(dims)
     samples = entries(points, dims)
     return sampled(shape, dims, samples, norm, dtype), samples
@@ -237,20 +242,19 @@ def _check_known(start: Layout, after: Layout, options: Options, mesh: AnyMesh |
     cut = mapped_axes(mesh) & start.cutting
     remedy = "call a mf.plan(...) inside, whose out_layout tells the out_specs, or transform outside of shard_map"
     free = options.order != "any" and options.out_spec is None
-    check(
-        not cut or free,
-        f"order 'any' and out_spec= inside shard_map change a layout that it has fixed: {remedy}",
-    )
-    check(
-        not cut or after.even or not start.even,
-        f"the result of shape {after.shape} is not divided by spec {start.spec}, and mesh axes cannot move to other "
-        f"dimensions inside shard_map: choose s= that divides, {remedy}",
-    )
+    if cut and not free:
+        raise ValueError(f"order 'any' and out_spec= inside shard_map change a layout that it has fixed: {remedy}")
+    if cut and not after.even and start.even:
+        raise ValueError(
+            f"the result of shape {after.shape} is not divided by spec {start.spec}, and mesh axes cannot move to "
+            f"other dimensions inside shard_map: choose s= that divides, {remedy}"
+        )
 
 
 def _default_spec(ndim: int, sizes: Any) -> tuple[str, ...]:
-    check(
-        len(sizes) <= ndim,
-        f"the mesh has {len(sizes)} axes, the array {ndim} dimensions: say with spec= which axes cut which dimension",
-    )
+    if len(sizes) > ndim:
+        raise ValueError(
+            f"the mesh has {len(sizes)} axes, the array {ndim} dimensions: say with spec= "
+            "which axes cut which dimension"
+        )
     return tuple(sizes)

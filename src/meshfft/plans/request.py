@@ -14,7 +14,6 @@ import numpy as np
 from jax import Array
 from jax.sharding import Sharding
 
-from ..errors import check
 from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, from_block, from_spec, hashed_once, mapped_axes
 from ..layout.memory import Room, room, room_of
 from ..layout.padded_array import PaddedArray
@@ -84,7 +83,8 @@ def read(a: Any, spec: Spec | None = None) -> Request:
     for plane in arrays[1:]:
         other = _setting(plane, spec).start
         same = other == setting.start
-        check(same, f"the planes are sharded as {setting.start.spec} and {other.spec}: shard them alike")
+        if not same:
+            raise ValueError(f"the planes are sharded as {setting.start.spec} and {other.spec}: shard them alike")
     return Request(arrays, setting if len(arrays) == 1 else dataclasses.replace(setting, many=2), planes)
 
 
@@ -102,9 +102,12 @@ def parts(a: Any) -> tuple[Any, ...]:
     if not is_planes(a):
         return (a,)
     re, im = a[0], a[-1]
-    check(re.shape == im.shape, f"the planes have shapes {re.shape} and {im.shape}: give two of one shape")
-    check(re.dtype == im.dtype, f"the planes are {re.dtype} and {im.dtype}: give two of one type", TypeError)
-    check(re.dtype.kind != "c", f"the planes are {re.dtype}: give real ones, or one complex array", TypeError)
+    if re.shape != im.shape:
+        raise ValueError(f"the planes have shapes {re.shape} and {im.shape}: give two of one shape")
+    if re.dtype != im.dtype:
+        raise TypeError(f"the planes are {re.dtype} and {im.dtype}: give two of one type")
+    if re.dtype.kind == "c":
+        raise TypeError(f"the planes are {re.dtype}: give real ones, or one complex array")
     return a
 
 
@@ -161,7 +164,8 @@ def _traced(x: Any, spec: Spec | None) -> Setting:
 
 def _divided(start: Layout) -> Layout:
     remedy = "use mf.shard(x, mesh, spec), which stores any size, or give a spec whose mesh axes divide it"
-    check(start.even, f"shape {start.shape} is not divided by spec {start.spec}: {remedy}")
+    if not start.even:
+        raise ValueError(f"shape {start.shape} is not divided by spec {start.spec}: {remedy}")
     return start
 
 
@@ -169,12 +173,13 @@ def _padded(x: PaddedArray, spec: Spec | None) -> Setting:
     """Where a padded array says that it lies."""
     layout, mesh = x.layout, standing(x.mesh, x.layout)
     seen, stored = layout.within(mapped_axes(mesh)), np.shape(x.stored)
-    check(
-        seen == stored,
-        f"a padded array of shape {layout.shape} is stored as {seen}, this one as {stored}: let vmap take and leave "
-        "leading dimensions only, and change stored arrays by y.map(...)",
-    )
+    if seen != stored:
+        raise ValueError(
+            f"a padded array of shape {layout.shape} is stored as {seen}, this one as {stored}: let vmap take and "
+            "leave leading dimensions only, and change stored arrays by y.map(...)"
+        )
     same = spec is None or from_spec(layout.shape, axis_sizes(mesh), spec) == layout
-    check(same, f"spec {spec} is given, but the array is sharded as {layout.spec}: drop spec=")
+    if not same:
+        raise ValueError(f"spec {spec} is given, but the array is sharded as {layout.spec}: drop spec=")
     machine, memory = machine_of(mesh, jax.default_backend()), room_of(x.stored, mesh)
     return Setting(layout, mesh, machine, x.dtype, room=memory, wide=wide_types())

@@ -17,7 +17,6 @@ import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec
 
-from ..errors import check
 from ..functions.frequencies import next_fast_len
 from ..layout.layout import Spec
 from ..layout.padded_array import PaddedArray, mapped, padded, stored_of
@@ -96,7 +95,8 @@ def correlate(
 def _called(
     a: Any, b: Any, axes: Sequence[int] | None, spec: Spec | None, out_spec: Spec | None, mode: str, correlates: bool
 ) -> Any:
-    check(mode in MODES, f"mode {mode!r} is unknown: use 'wrap' or 'same'")
+    if mode not in MODES:
+        raise ValueError(f"mode {mode!r} is unknown: use 'wrap' or 'same'")
     given = read(a, spec)
     place, first, second = given.setting, joined(given.arrays), joined(received(b))
     check_whole(place.mesh, "convolutions")
@@ -116,12 +116,17 @@ def _called(
 
 
 def _check_sizes(a: tuple[int, ...], b: tuple[int, ...], dims: tuple[int, ...]) -> None:
-    check(len(a) == len(b), f"a has shape {a}, b {b}: give both as many dimensions")
+    if len(a) != len(b):
+        raise ValueError(f"a has shape {a}, b {b}: give both as many dimensions")
     for dim, (n, m) in enumerate(zip(a, b, strict=True)):
         if dim in dims:
-            check(1 <= m <= n, f"b has {m} samples along axis {dim}, a {n}: give b at least one and at most as many")
+            if not 1 <= m <= n:
+                raise ValueError(f"b has {m} samples along axis {dim}, a {n}: give b at least one and at most as many")
         else:
-            check(m == n, f"b has {m} samples along axis {dim}, a {n}: give as many where axes= convolves nothing")
+            if m != n:
+                raise ValueError(
+                    f"b has {m} samples along axis {dim}, a {n}: give as many where axes= convolves nothing"
+                )
 
 
 def _beside(b: Any, place: Setting) -> Any:
@@ -132,8 +137,12 @@ def _beside(b: Any, place: Setting) -> Any:
     if b is not shown or any(jax.typeof(b).sharding.spec) or not (traced or b.sharding.is_fully_replicated):
         found = read(b).setting.start
         whole = "jax.device_put(b, NamedSharding(mesh, P()))"
-        check(same, f"b has shape {b.shape}, a {start.shape}, and b is sharded as {found.spec}: give it whole, {whole}")
-        check(found == start, f"a is sharded as {start.spec}, b as {found.spec}: shard them alike, or give b {whole}")
+        if not same:
+            raise ValueError(
+                f"b has shape {b.shape}, a {start.shape}, and b is sharded as {found.spec}: give it whole, {whole}"
+            )
+        if found != start:
+            raise ValueError(f"a is sharded as {start.spec}, b as {found.spec}: shard them alike, or give b {whole}")
     elif mesh is not None:
         b = placed(b, mesh, start.spec if same and start.even else PartitionSpec())
     return b

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..errors import check
 from ..layout.layout import Spec
 from ..layout.padded_array import mapped
 from ..numerics.dtypes import real_dtype
@@ -65,8 +64,10 @@ def derivative(
     """
     axes, orders = integers(axis, "axis"), integers(order, "order")
     orders = orders * len(axes) if is_integer(order) else orders
-    check(len(orders) == len(axes), f"there are {len(orders)} orders for {len(axes)} axes: give one for each axis")
-    check(min(orders, default=0) >= 0, f"order is {order}: give how often to differentiate, 0 or more")
+    if len(orders) != len(axes):
+        raise ValueError(f"there are {len(orders)} orders for {len(axes)} axes: give one for each axis")
+    if not min(orders, default=0) >= 0:
+        raise ValueError(f"order is {order}: give how often to differentiate, 0 or more")
     array, plan = field(x, axes, spec)
     lengths = (length,) * len(axes) if length is not None and np.ndim(length) == 0 else length
     y = in_one(_multiplied, plan, array, _differentiators(plan, lengths, orders))

@@ -12,7 +12,6 @@ import jax
 from jax import Array
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
-from ..errors import check
 from ..layout.layout import AnyMesh, Spec, axis_sizes, mapped_axes
 from ..layout.memory import check_blocks, room_of
 from ..layout.padded_array import mapped, stored_of
@@ -53,8 +52,10 @@ def field(
     if isinstance(mesh, AbstractMesh) and start.even and jax.typeof(x).sharding.mesh.empty:
         x = placed(x, mesh, start.spec)  # a constant, whose mesh only the context shows
     axes = None if axes is None else integers(axes, "axes")
-    check(axes is None or len(axes) > 0, "axes is empty: give one axis at least, or None for all")
-    check(x.ndim > 0, "the array is a single number: give one with a dimension at least")
+    if axes is not None and len(axes) <= 0:
+        raise ValueError("axes is empty: give one axis at least, or None for all")
+    if x.ndim <= 0:
+        raise ValueError("the array is a single number: give one with a dimension at least")
     kind = "fft" if x.dtype.kind == "c" else "rfft"
     # Where some mesh axes are mapped and others not, the mapped ones cut first, which not every layout has.
     partly = mapped_axes(mesh) and mapped_axes(mesh) != set(axis_sizes(mesh))
@@ -65,9 +66,8 @@ def field(
 def check_whole(mesh: AnyMesh | None, what: str) -> None:
     """Raises NotImplementedError for blocks inside a caller's shard_map."""
     remedy = "call it outside of shard_map, or leave spec= out for a block by itself"
-    check(
-        not mapped_axes(mesh), f"{what} of blocks that shard_map has cut are not there: {remedy}", NotImplementedError
-    )
+    if mapped_axes(mesh):
+        raise NotImplementedError(f"{what} of blocks that shard_map has cut are not there: {remedy}")
 
 
 def placed(x: Array, mesh: AnyMesh, spec: PartitionSpec) -> Array:

@@ -17,7 +17,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..errors import check
 from ..layout.layout import AnyMesh, Layout, Spec
 from ..layout.padded_array import AnyArray, PaddedArray, padded, stored_of
 from ..numerics.norms import factor
@@ -118,14 +117,16 @@ def _called(
 ) -> Any:
     arrays, setting, _ = read(X, spec)
     start, mesh = setting.start, setting.mesh
-    check(kind in KINDS, f"kind {kind!r} is unknown: use 'fft', or 'rfft' for half a spectrum")
+    if kind not in KINDS:
+        raise ValueError(f"kind {kind!r} is unknown: use 'fft', or 'rfft' for half a spectrum")
     given = integers(s, "s")
     dims, sizes = resolve_once(start.shape, given, axes)
     points = _points(start, dims, kind, n)
     sizes = tuple(old if new == -1 else size for old, new, size in zip(points, given, sizes, strict=True))
     for dim, old, new in zip(dims, points, sizes, strict=True):
         fits, other = (new >= old, "truncate_spectrum") if pads else (new <= old, "pad_spectrum")
-        check(fits, f"s is {new} along axis {dim}, where the spectrum stands for {old} points: use {other}")
+        if not fits:
+            raise ValueError(f"s is {new} along axis {dim}, where the spectrum stands for {old} points: use {other}")
     before, after = math.prod(points), math.prod(sizes)
     scale = after * factor(after, norm, False) / (before * factor(before, norm, False))
     walk = Walk(start, _steps(start, dims, points, sizes, kind), scale)
@@ -138,14 +139,16 @@ def _called(
 def _points(start: Layout, dims: tuple[int, ...], kind: str, n: int | None) -> tuple[int, ...]:
     """How many points the spectrum stands for along each axis."""
     points = [start.shape[dim] for dim in dims]
-    check(kind == "rfft" or n is None, f"n is {n}: give it only with kind='rfft', for half a spectrum")
+    if kind != "rfft" and n is not None:
+        raise ValueError(f"n is {n}: give it only with kind='rfft', for half a spectrum")
     if kind == "rfft":
-        check(bool(dims), "axes is empty: half a spectrum has one axis at least")
+        if not dims:
+            raise ValueError("axes is empty: half a spectrum has one axis at least")
         half, points[-1] = points[-1], 2 * (points[-1] - 1) if n is None else n
-        check(
-            points[-1] >= 1 and points[-1] // 2 + 1 == half,
-            f"n is {points[-1]}, but {half} numbers are half a spectrum of {2 * half - 2} or {2 * half - 1} points",
-        )
+        if not points[-1] >= 1 or points[-1] // 2 + 1 != half:
+            raise ValueError(
+                f"n is {points[-1]}, but {half} numbers are half a spectrum of {2 * half - 2} or {2 * half - 1} points"
+            )
     return tuple(points)
 
 

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 from jax import Array
 from jax.sharding import Mesh
 
-from ..errors import check
 from ..layout.layout import Spec, mapped_axes
 from ..layout.padded_array import PaddedArray, mapped, stored_of
 from ..layout.placement import standing
@@ -77,13 +76,13 @@ def multiply_spectrum(
     >>> mf.multiply_spectrum(x, lambda k: 1 / (1 + k**2), lengths=(6.283185307179586,)).round(4).tolist()
     [1.0, 1.5, 1.0, 0.5]
     """
-    check(callable(f), f"f is {f!r}: give a function of the wavenumbers, such as lambda kx, ky: 1j * kx", TypeError)
+    if not callable(f):
+        raise TypeError(f"f is {f!r}: give a function of the wavenumbers, such as lambda kx, ky: 1j * kx")
     array, plan = field(x, axes, spec)
     grids = {"odd": _grids(plan, lengths, True)} if odd else {}
     factors = f(*_grids(plan, lengths, False), **grids)
-    check(
-        bool(jax.tree.leaves(factors)), f"f made {factors!r}: let it return a factor, or a tuple of factors", TypeError
-    )
+    if not jax.tree.leaves(factors):
+        raise TypeError(f"f made {factors!r}: let it return a factor, or a tuple of factors")
     spectrum = plan(array)
 
     def result(factor: Any) -> Any:
@@ -107,11 +106,11 @@ def _times(spectrum: Array, factor: Any, plan: Plan) -> Array:
     factor = jnp.asarray(factor)
     fits = factor.dtype.kind in "biufc" and factor.ndim <= spectrum.ndim
     sizes = zip(factor.shape[::-1], spectrum.shape[::-1], strict=False)
-    check(
-        fits and all(n in (1, many) for n, many in sizes),
-        f"f made factors of shape {factor.shape} and type {factor.dtype} for a spectrum of {spectrum.shape}: "
-        "make them of the wavenumbers it is called with",
-    )
+    if not fits or not all(n in (1, many) for n, many in sizes):
+        raise ValueError(
+            f"f made factors of shape {factor.shape} and type {factor.dtype} for a spectrum of {spectrum.shape}: "
+            "make them of the wavenumbers it is called with"
+        )
     mesh = standing(plan.mesh)
     if mesh is None or isinstance(spectrum, jax.core.Tracer) or isinstance(factor, jax.core.Tracer):
         return _product(spectrum, factor)

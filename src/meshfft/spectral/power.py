@@ -16,7 +16,6 @@ import numpy as np
 from jax import Array, lax
 
 from ..collectives.bins import binned
-from ..errors import check
 from ..layout.layout import Spec
 from ..layout.memory import Room, check_held, host, room
 from ..layout.padded_array import stored_of
@@ -126,12 +125,16 @@ def cross_spectrum(
     [0.0, 0.5, 0.0]
     """
     first, second = joined(received(x)), joined(received(y))
-    check(first.shape == second.shape, f"x has shape {first.shape}, y {second.shape}: give two of one shape")
+    if first.shape != second.shape:
+        raise ValueError(f"x has shape {first.shape}, y {second.shape}: give two of one shape")
     dtype = promoted(first.dtype, second.dtype)
     array, plan = field(first.astype(dtype), axes, spec, norm="forward")
     other, beside = field(second.astype(dtype), axes, spec, norm="forward")
     alike = (plan.mesh, plan.in_layout) == (beside.mesh, beside.in_layout)
-    check(alike, f"x is sharded as {plan.in_layout.spec}, y as {beside.in_layout.spec}: shard them alike, on one mesh")
+    if not alike:
+        raise ValueError(
+            f"x is sharded as {plan.in_layout.spec}, y as {beside.in_layout.spec}: shard them alike, on one mesh"
+        )
     return _spectrum(plan, (array, other), lengths, bins)
 
 
@@ -166,11 +169,13 @@ def _edges(bins: Any, unit: float, largest: float, where: Room) -> np.ndarray:
     """
     if bins is None:
         many = f"the default bins would be {largest:.3g}, of boxes so long and thin: give bins=, such as 64"
-        check(largest < MOST, many)
+        if not largest < MOST:
+            raise ValueError(many)
         return np.array([0, *(np.arange(round(largest) + 1) + 0.5)])
     if is_integer(bins):
         count = operator.index(bins)
-        check(count >= 1, f"bins is {bins}: give one at least, or their edges")
+        if not count >= 1:
+            raise ValueError(f"bins is {bins}: give one at least, or their edges")
         check_held(BIN_BYTES * count, f"bins is {bins}, which", "give fewer bins", where)
         return np.linspace(0, largest or 1.0, count + 1)
     given = reals(bins)
@@ -178,10 +183,8 @@ def _edges(bins: Any, unit: float, largest: float, where: Room) -> np.ndarray:
         raise TypeError(f"bins is {bins!r}: give how many, or a sequence of edges, such as (0.0, 1.0, 2.0)")
     edges = np.array(given)
     rises = len(edges) > 1 and np.all(edges >= 0) and np.all(np.diff(edges) > 0)
-    check(
-        bool(rises and np.isfinite(edges[-1])),
-        f"bins has the edges {bins}: give two or more, ascending from 0 or above",
-    )
+    if not (rises and np.isfinite(edges[-1])):
+        raise ValueError(f"bins has the edges {bins}: give two or more, ascending from 0 or above")
     return edges / unit
 
 

@@ -15,7 +15,6 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
-from ..errors import check
 from ..layout.layout import Layout, axis_sizes, from_spec, mapped_axes
 from ..layout.manual_axes import own
 from ..layout.memory import check_held
@@ -116,9 +115,11 @@ def periods(plan: Plan, lengths: Any) -> tuple[float, ...]:
     numbers = reals(lengths)
     if numbers is None:
         raise TypeError(f"lengths is {lengths!r}: give a period for each axis, such as {(1.0,) * many}")
-    check(len(numbers) == many, f"there are {len(numbers)} lengths for {many} axes: give one for each axis")
+    if len(numbers) != many:
+        raise ValueError(f"there are {len(numbers)} lengths for {many} axes: give one for each axis")
     for length in numbers:
-        check(0 < length < math.inf, f"length {length} is no period: give a positive number")
+        if not 0 < length < math.inf:
+            raise ValueError(f"length {length} is no period: give a positive number")
     return numbers
 
 
@@ -136,10 +137,12 @@ def spec_along(layout: Layout, dim: int) -> PartitionSpec:
 
 def _harmonics(matrix: Matrix) -> np.ndarray:
     uniform = isinstance(matrix, Roots | HalfRoots)
-    check(uniform, "the plan has no wavenumbers: plan without points=, of kind 'fft', 'rfft' or 'hfft'")
+    if not uniform:
+        raise ValueError("the plan has no wavenumbers: plan without points=, of kind 'fft', 'rfft' or 'hfft'")
     assert isinstance(matrix, Roots | HalfRoots)
     forward = matrix.sign < 0
-    check(forward, "the plan is of an inverse transform: give the forward plan, whose plan.inverse leads back")
+    if not forward:
+        raise ValueError("the plan is of an inverse transform: give the forward plan, whose plan.inverse leads back")
     check_held(3 * 8 * matrix.rows, f"{matrix.rows} wavenumbers, and what they are made of,", "plan fewer points")
     j, length = np.arange(matrix.rows), matrix.length
     return j if matrix.becomes == "complex" else np.where(2 * j < length, j, j - length)

@@ -5,7 +5,6 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..errors import check
 from ..layout.layout import Cut, Layout, Spec, even_cuts, from_spec
 from ..machine.machine import Machine
 from ..numerics.phases import MAX_LENGTH
@@ -41,8 +40,10 @@ def find_walk(
     Raises:
         ValueError: the method or order is unknown, or the method has no walk for these sizes; says what has.
     """
-    check(method in METHODS, f"method {method!r} is unknown: use one of " + ", ".join(map(repr, METHODS)))
-    check(order in ORDERS, f"order {order!r} is unknown: use 'natural' or 'any'")
+    if method not in METHODS:
+        raise ValueError(f"method {method!r} is unknown: use one of " + ", ".join(map(repr, METHODS)))
+    if order not in ORDERS:
+        raise ValueError(f"order {order!r} is unknown: use 'natural' or 'any'")
     natural = goal or natural_end(start, transform)
     goals: list[Layout | None] = [natural, None] if order == "any" else [natural]
     if even and goal is None and not natural.even:
@@ -78,13 +79,14 @@ def goal_of(
     natural = natural_end(start, transform)
     if out_spec is not None:
         remedy = "give one of the two"
-        check(order != "any", f"order 'any' leaves the layout open and out_spec {out_spec} says it: {remedy}")
+        if order == "any":
+            raise ValueError(f"order 'any' leaves the layout open and out_spec {out_spec} says it: {remedy}")
         goal = from_spec(natural.shape, sizes, out_spec)
-        check(
-            goal.cutting == natural.cutting,
-            f"out_spec {out_spec} has the mesh axes {sorted(goal.cutting)}, the array is cut by "
-            f"{sorted(natural.cutting)}: name the same ones (jax.device_put gathers, or cuts further)",
-        )
+        if goal.cutting != natural.cutting:
+            raise ValueError(
+                f"out_spec {out_spec} has the mesh axes {sorted(goal.cutting)}, the array is cut by "
+                f"{sorted(natural.cutting)}: name the same ones (jax.device_put gathers, or cuts further)"
+            )
         return goal
     back = bool(transform.matrices) and transform.matrices[-1].becomes == "real"
     return _returned(start, natural, transform.dims[-1], list(sizes)) if back and order == "natural" else None
