@@ -18,6 +18,7 @@ SCRIPTS = {
     "dense_tables": "The tables of docs/dense.md.",
     "gpu": "One GPU: beside cuFFT, in place, and dense products.",
     "out_of_core": "Passes over the disk: memory, seconds, error.",
+    "overhead": "What an eager call of a small array costs over its program.",
     "parts": "What the steps of a walk take of the cores.",
     "real": "What rfftn, irfftn and dctn save against fftn.",
     "soak": "Two processes, 800 transforms there and back.",
