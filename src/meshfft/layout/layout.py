@@ -82,7 +82,7 @@ class Layout:
         return tuple(tuple(cut.axis for cut in cuts) for cuts in self.cuts)
 
     @property
-    def cutting(self) -> frozenset[str]:
+    def mesh_axes(self) -> frozenset[str]:
         """All mesh axes that cut it."""
         return frozenset(itertools.chain(*self.axes))
 

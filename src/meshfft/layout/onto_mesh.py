@@ -49,11 +49,11 @@ def anchored_mesh(mesh: AnyMesh | None, found: Anchor) -> AnyMesh | None:
 
 def brought(x: Array, mesh: AnyMesh | None, spec: PartitionSpec) -> Array:
     """The array, cut by the Explicit axes of a mesh as a spec says."""
-    cutting = explicit_axes(mesh)
-    if mesh is None or not cutting:
+    explicit = explicit_axes(mesh)
+    if mesh is None or not explicit:
         return x
-    wanted, found = only(cutting, spec), jax.typeof(x).sharding
-    same = not found.mesh.empty and only(cutting, found.spec) == wanted
+    wanted, found = only(explicit, spec), jax.typeof(x).sharding
+    same = not found.mesh.empty and only(explicit, found.spec) == wanted
     return x if same else jax.reshard(x, NamedSharding(mesh, wanted))
 
 

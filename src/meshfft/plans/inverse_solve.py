@@ -140,7 +140,7 @@ def solution(given: Arrays, system: System, weights: Weights) -> Solution:
     if weights.tikhonov is None:  # which a second step would undo; a truncated W is left as it is: W V W = W
         x = tuple(a + b for a, b in zip(x, invert(rest), strict=True))
         rest = missing(x)
-    mapped = mapped_axes(mesh) & start.cutting
+    mapped = mapped_axes(mesh) & start.mesh_axes
     residual = jnp.sqrt(_energy(rest, mapped) / jnp.maximum(_energy(given, mapped), jnp.finfo(dtype).tiny))
     return Solution(formed(x), residual, inverse.conditions, inverse.methods)
 

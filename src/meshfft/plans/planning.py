@@ -239,7 +239,7 @@ def _transform(
 
 def _check_known(start: Layout, after: Layout, options: Options, mesh: AnyMesh | None) -> None:
     """Raises ValueError where the result would not lie as the array came, which is all that out_specs can know."""
-    cut = mapped_axes(mesh) & start.cutting
+    cut = mapped_axes(mesh) & start.mesh_axes
     remedy = "call a mf.plan(...) inside, whose out_layout tells the out_specs, or transform outside of shard_map"
     free = options.order != "any" and options.out_spec is None
     if cut and not free:

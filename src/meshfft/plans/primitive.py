@@ -69,7 +69,7 @@ def bind(
     if not any(isinstance(operand, Anchor) for operand in operands):
         operands = (*operands, *shown(arrays, mesh))
     leaves, tree = jax.tree.flatten(operands)
-    values = varying([*arrays, *leaves], mapped_axes(mesh) & walk.start.cutting)
+    values = varying([*arrays, *leaves], mapped_axes(mesh) & walk.start.mesh_axes)
     return walk_p.bind(*values, job=Job(walk, mesh, planes, tree))
 
 
@@ -223,7 +223,7 @@ def _pulled(values: tuple[Array, ...], cts: tuple[Array, ...], place: int, job: 
     came = jax.typeof(values[place]).sharding.spec
     values, specs = _placed(values, job)
     rows = itertools.chain.from_iterable(axes if isinstance(axes, tuple) else (axes,) for axes in specs[place])
-    others = tuple(sorted((_rest(job.mesh) & job.walk.start.cutting).difference(rows)))
+    others = tuple(sorted((_rest(job.mesh) & job.walk.start.mesh_axes).difference(rows)))
     pull = functools.partial(_pull, place=place, others=others, job=job)
     before = (*specs, *[job.walk.end.spec] * job.results)
     return brought(_mapped(pull, (*values, *cts), before, specs[place], job.mesh), job.mesh, came)

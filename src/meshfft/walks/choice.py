@@ -82,10 +82,10 @@ def goal_of(
         if order == "any":
             raise ValueError(f"order 'any' leaves the layout open and out_spec {out_spec} says it: {remedy}")
         goal = from_spec(natural.shape, sizes, out_spec)
-        if goal.cutting != natural.cutting:
+        if goal.mesh_axes != natural.mesh_axes:
             raise ValueError(
-                f"out_spec {out_spec} has the mesh axes {sorted(goal.cutting)}, the array is cut by "
-                f"{sorted(natural.cutting)}: name the same ones (jax.device_put gathers, or cuts further)"
+                f"out_spec {out_spec} has the mesh axes {sorted(goal.mesh_axes)}, the array is cut by "
+                f"{sorted(natural.mesh_axes)}: name the same ones (jax.device_put gathers, or cuts further)"
             )
         return goal
     back = bool(transform.matrices) and transform.matrices[-1].becomes == "real"
