@@ -15,7 +15,7 @@ numerics: fixed_point norms split_complex tiers units / dtypes phases products /
 layout: layout meshes / gathering manual_axes memory onto_mesh placement replicated / padding / padded_array /
     storage
 machine: chip torus work / chips device_order machine / topology
-collectives: all_to_all bins chunks ring
+collectives: all_to_all bins ring
 operators: matrices trig vandermonde / inverses transform / points / operands point_entries
 kernels: bluestein line_batches / stockham / local / real trig
 steps: base / bands exchange local_fft ring_dense roll / phase_fft pipeline real_fft / packed_fft six_step

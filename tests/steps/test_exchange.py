@@ -21,7 +21,7 @@ from reference import dft, error, mesh, noise
 from strategies import Case, cases
 
 import meshfft as mf
-from meshfft.collectives.chunks import cut, fits, join
+from meshfft.collectives.all_to_all import cut, fits, join
 from meshfft.inspect.aot import compile_plan
 from meshfft.inspect.hlo import collectives
 from meshfft.kernels.stockham import in_place, together

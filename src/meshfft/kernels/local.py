@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ..collectives.chunks import Grid
+from ..collectives.all_to_all import Grid
 from .bluestein import chirp_fft, folds, is_awkward, padded_length, prime_factors
 from .line_batches import in_groups
 from .stockham import in_place

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ..collectives.chunks import Grid, Pieces, corner, cut, fits, join
+from ..collectives.all_to_all import Chunks, Grid, corner, cut, fits, join
 from .bluestein import prime_factors
 
 COLUMN_BYTES = 2**17  # columns worked on at a time
@@ -81,10 +81,10 @@ class Way(NamedTuple):
     small: bool
 
 
-def _transformed(pieces: Pieces, grid: Grid, group: tuple[int, ...], way: Way, block: Array | None) -> Pieces:
+def _transformed(pieces: Chunks, grid: Grid, group: tuple[int, ...], way: Way, block: Array | None) -> Chunks:
     """One group of dimensions, of all pieces that together hold whole lines at a time."""
     inner = [j for j, (dim, _) in enumerate(grid) if dim in group]
-    families: dict[tuple[int, ...], Pieces] = {}
+    families: dict[tuple[int, ...], Chunks] = {}
     for key, piece in pieces.items():
         other = tuple(i for j, i in enumerate(key) if j not in inner)
         families.setdefault(other, {})[key] = piece
@@ -100,7 +100,7 @@ def _transformed(pieces: Pieces, grid: Grid, group: tuple[int, ...], way: Way, b
     return done
 
 
-def _swept(family: Pieces, grid: Grid, group: tuple[int, ...], way: Way, read: Reader) -> Pieces:
+def _swept(family: Chunks, grid: Grid, group: tuple[int, ...], way: Way, read: Reader) -> Chunks:
     """Some lines after the other, written to the pieces."""
     keys, pieces = list(family), tuple(family.values())
     for sweep in _sweeps(pieces[0], grid, group):

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..collectives.chunks import Grid
+from ..collectives.all_to_all import Grid
 from ..layout.layout import Layout, dim_name
 from ..machine.chip import Chip
 from ..machine.machine import Machine

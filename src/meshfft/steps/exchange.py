@@ -11,8 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..collectives.all_to_all import exchange as exchange_packed
-from ..collectives.chunks import Grid, Pieces, cut, divided, exchange, join, pieces_of, split
+from ..collectives.all_to_all import Chunks, Grid, count, cut, divided, exchange, exchange_packed, join, split
 from ..kernels.local import resize
 from ..layout.layout import Cut, Cuts, Layout, even_cuts, join_axes, nested, real_cuts
 from ..machine.chip import Chip
@@ -163,7 +162,7 @@ class Exchange(Step):
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """All of the padded block leaves but one piece."""
-        parts, many = self.parts, pieces_of(self.chunks)
+        parts, many = self.parts, count(self.chunks)
         padded = math.prod(self._piece(layout)) * parts * itemsize
         return Work(
             memory_bytes=self._passes(layout, chip) * padded,
@@ -198,7 +197,7 @@ class Exchange(Step):
         return jax.tree.map(swapped, block)
 
     def _apply(self, block: Array, layout: Layout) -> Array:
-        pieces: Pieces = {(): block}
+        pieces: Chunks = {(): block}
         for swap, _, after in self._stages(layout):
             size = after.block[swap.target] * swap.parts
             padded = {key: resize(piece, swap.target, size) for key, piece in pieces.items()}

@@ -7,7 +7,7 @@ from typing import Any
 
 from jax import Array
 
-from ..collectives.chunks import Grid, divided, fits, pieces_of
+from ..collectives.all_to_all import Grid, count, divided, fits
 from ..kernels.bluestein import is_awkward
 from ..kernels.line_batches import fits_groups, group_bytes
 from ..kernels.line_batches import passes as grouped_passes
@@ -39,7 +39,7 @@ class LocalFFT(Step):
         lengths: N of each.
         sizes: how many of its results are left of each.
         engine: a name of `local`.
-        grid: how "cached" takes the block apart, as the exchanges beside this step do (see collectives.chunks).
+        grid: how "cached" takes the block apart, as the exchanges beside this step do (see collectives.all_to_all).
         whole: the block is the array that came, and not what an exchange joined.
     """
 
@@ -90,7 +90,7 @@ class LocalFFT(Step):
         if self.engine != "cached":
             return self
         grids = [before.joined if before else (), after.taken if after else ()]
-        finest = max(grids, key=pieces_of)
+        finest = max(grids, key=count)
         many = {dim: math.prod(parts for d, parts in finest if d == dim) for dim, _ in finest}  # most: joined last
         grid = tuple(sorted(finest, key=lambda cut: (-many[cut[0]], cut[0])))
         return dataclasses.replace(self, grid=grid, whole=before is None)

@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ..collectives.all_to_all import exchange
+from ..collectives.all_to_all import exchange_packed
 from ..collectives.ring import ring_sum
 from ..kernels.local import fft, fft_error
 from ..layout.layout import Layout, nested
@@ -94,7 +94,7 @@ class PhaseFFT(Step):
     def _apply(self, block: Array, layout: Layout) -> Array:
         dim, axes, parts = self.dim, layout.axes[self.dim], layout.parts[self.dim]
         length, index = layout.shape[dim], lax.axis_index(axes)
-        gathered = exchange(_comb(block, dim, parts), axes, dim, dim)
+        gathered = exchange_packed(_comb(block, dim, parts), axes, dim, dim)
         transformed = fft(gathered, (dim,), self.sign, "xla")
         shape = [-1 if d == dim else 1 for d in range(block.ndim)]
         turns = index * jnp.arange(block.shape[dim], dtype=jnp.int32)

@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ..collectives.chunks import exchange, split
+from ..collectives.all_to_all import exchange, split
 from ..kernels.local import fft_error, flops_of
 from ..kernels.stockham import LARGEST, in_place, radices, table
 from ..layout.layout import Layout

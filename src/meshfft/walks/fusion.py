@@ -7,7 +7,7 @@ what one step joins the next need not cut again, and the compiler drops both.
 import math
 from collections.abc import Sequence
 
-from ..collectives.chunks import pieces_of
+from ..collectives.all_to_all import count
 from ..layout.layout import Layout
 from ..steps import Step
 from .walk import Walk
@@ -38,7 +38,7 @@ def _chunks(sending: Sequence[tuple[Step, Layout]], itemsize: int) -> list[tuple
     if nbytes < MATCHED_BYTES:
         return whole
     common = tuple(math.gcd(*sizes) for sizes in zip(*whole, strict=True))
-    blocks = (math.prod(piece) * pieces_of(step.taken) for piece, (step, _) in zip(whole, sending, strict=True))
+    blocks = (math.prod(piece) * count(step.taken) for piece, (step, _) in zip(whole, sending, strict=True))
     many = max(blocks) // max(math.prod(common), 1)
     matched = many <= MATCHED_PIECES
     chunks = [common] * len(whole) if matched else whole

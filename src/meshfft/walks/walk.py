@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 
-from ..collectives.chunks import halfway
+from ..collectives.all_to_all import halfway
 from ..layout.layout import Cuts, Layout, hashed_once
 from ..machine.chip import Chip, CompilerOptions
 from ..machine.chips import GENERIC
