@@ -66,7 +66,7 @@ def task_of(
     parse.choice(kind, parse.CHOICES["kind"], "--kind")
     dtype = parse.choice(dtype or natural_dtype(kind), DTYPES, "--dtype")
     real = natural_dtype(kind) in REAL
-    if dtype in REAL != real:
+    if (dtype in REAL) != real:
         raise ValueError(
             f"--dtype {dtype} with --kind {kind}: give {'float32 or float64' if real else 'complex64 or complex128'}"
         )
