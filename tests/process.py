@@ -27,7 +27,7 @@ from reference import error, noise
 
 import meshfft as mf
 from meshfft.files.processes import PeerError, check_alike, exchange, together
-from meshfft.layout import gathering as whole
+from meshfft.layout import gathering
 
 DEVICES = 8
 
@@ -59,7 +59,7 @@ def main(address: str, index: int, count: int, folder: Path) -> None:
     jax.config.update("jax_num_cpu_devices", DEVICES // count)
     if count > 1:
         jax.distributed.initialize(address, count, index)
-    whole.RUN = 400  # bytes: small arrays too are gathered in several runs, the last of which overlaps
+    gathering.RUN = 400  # bytes: small arrays too are gathered in several runs, the last of which overlaps
     devices, recorder = np.array(jax.devices()), Recorder()
     found: dict[str, np.ndarray] = {}
     said: dict[str, Any] = {"errors": {}}

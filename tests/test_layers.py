@@ -12,8 +12,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 HOUSE = """
 .: release extras / atomic
 numerics: fixed_point norms split_complex tiers units / dtypes phases products / tiled_products
-layout: layout meshes / gathering manual_axes memory onto_mesh placement replicated / padding / padded_array /
-    storage
+layout: layout meshes / gathering memory placement / padded_array / storage
 machine: chip torus work / chips device_order machine / topology
 collectives: all_to_all bins ring
 operators: matrices trig vandermonde / inverses transform / points / operands point_entries

@@ -1,7 +1,7 @@
-"""Whole: an array of which several processes hold parts, as NumPy's in each of them.
+"""Gathering: an array of which several processes hold shards, as a NumPy array in each of them.
 
-Every device receives the same rows of all blocks, RUN bytes at a time, and its process copies them to their places: the
-devices need room for a run, and a host for the array. Invariant: the values are those of the shards, bit for bit.
+Every device receives the same rows of all blocks, RUN bytes at a time, and its process copies them out: the devices
+need room for a run, and a host for the array. Invariant: the values are those of the shards, bit for bit.
 """
 
 import functools
@@ -10,58 +10,58 @@ import jax
 import numpy as np
 from jax import Array, lax
 from jax.sharding import NamedSharding, PartitionSpec
+from jax.typing import ArrayLike
 
 from .layout import AnyMesh, Layout, axis_sizes, from_spec
 
 RUN = 2**26
 
 
-def whole(y: Array) -> np.ndarray:
-    """All of an array. Where other processes hold parts of it, every process of its mesh must call this.
+def to_host(y: ArrayLike) -> np.ndarray:
+    """An array in NumPy's form. Where other processes hold shards of it, every process of its mesh must call this.
 
     Raises:
-        ValueError: this process holds no part of it.
+        ValueError: this process holds no shard of it.
         NotImplementedError: a sharding that is not over a named mesh.
     """
-    near = not isinstance(y, jax.Array) or isinstance(y, jax.core.Tracer) or y.is_fully_addressable
-    if near:
+    if not isinstance(y, jax.Array) or isinstance(y, jax.core.Tracer) or y.is_fully_addressable:
         return np.asarray(y)
-    here = "gather it where jax.process_index() is that of one of y.sharding.device_set"
-    if len(y.addressable_shards) <= 0:
+    if not y.addressable_shards:
+        here = "gather it where jax.process_index() is that of one of y.sharding.device_set"
         raise ValueError(f"process {jax.process_index()} has none of the array's devices: {here}")
     if y.is_fully_replicated:
         return np.asarray(y)
     sharding = y.sharding
-    remedy = f"the array has a {type(sharding).__name__}: give it a NamedSharding, with jax.device_put"
     if not isinstance(sharding, NamedSharding):
-        raise NotImplementedError(remedy)
-    assert isinstance(sharding, NamedSharding)
+        raise NotImplementedError(
+            f"the array has a {type(sharding).__name__}: give it a NamedSharding, with jax.device_put"
+        )
     return _collected(y, from_spec(y.shape, axis_sizes(sharding.mesh), sharding.spec), sharding.mesh)
 
 
 def _collected(y: Array, layout: Layout, mesh: AnyMesh) -> np.ndarray:
-    found = np.empty(y.shape, y.dtype)
+    collected = np.empty(y.shape, y.dtype)
     dim = max(range(y.ndim), key=layout.block.__getitem__)
     parts, block = layout.parts[dim], layout.block[dim]
-    places = found.reshape(*y.shape[:dim], parts, block, *y.shape[dim + 1 :])
-    rows = min(block, max(1, RUN * block // max(found.nbytes, 1)))
+    blocks = collected.reshape(*y.shape[:dim], parts, block, *y.shape[dim + 1 :])
+    rows = min(block, max(1, RUN * block // max(collected.nbytes, 1)))
     for first in range(0, block if y.size else 0, rows):
         start = min(first, block - rows)
         run = np.asarray(_rows(y, start, dim, rows, layout, mesh))
         at = (*[slice(None)] * (dim + 1), slice(start, start + rows))
-        places[at] = run.reshape(places[at].shape)
-    return found
+        blocks[at] = run.reshape(blocks[at].shape)
+    return collected
 
 
 @functools.partial(jax.jit, static_argnames=("dim", "rows", "layout", "mesh"))
 def _rows(y: Array, start: Array, dim: int, rows: int, layout: Layout, mesh: AnyMesh) -> Array:
-    """So many rows of every block, from a row of it on, whole on every device."""
+    """Some rows of every block, replicated on every device."""
 
     def run(block: Array) -> Array:
-        found = lax.dynamic_slice_in_dim(block, start, rows, dim)
+        block = lax.dynamic_slice_in_dim(block, start, rows, dim)
         for d, axes in enumerate(layout.axes):
             for axis in reversed(axes):
-                found = lax.all_gather(found, axis, axis=d, tiled=True)
-        return found
+                block = lax.all_gather(block, axis, axis=d, tiled=True)
+        return block
 
     return jax.shard_map(run, mesh=mesh, in_specs=layout.spec, out_specs=PartitionSpec(), check_vma=False)(y)

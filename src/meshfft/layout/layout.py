@@ -12,7 +12,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
@@ -26,15 +26,15 @@ def hashed_once(record: type[T]) -> type[T]:
     """A frozen dataclass that keeps its hash: plans are looked up by records of records, at every call."""
     of_fields = record.__hash__
 
-    def kept(self: Any) -> int:
+    def kept(self: T) -> int:
         if "_hash" not in self.__dict__:
             object.__setattr__(self, "_hash", of_fields(self))
-        return int(self._hash)
+        return int(self.__dict__["_hash"])
 
-    def state(self: Any) -> dict[str, Any]:  # in another process strings have other hashes
+    def state(self: T) -> dict[str, object]:  # in another process strings have other hashes
         return {name: value for name, value in self.__dict__.items() if name != "_hash"}
 
-    record.__hash__, record.__getstate__ = kept, state  # type: ignore[method-assign]
+    record.__hash__, record.__getstate__ = kept, state  # type: ignore[method-assign,assignment]
     return record
 
 
@@ -112,7 +112,7 @@ class Layout:
         return np.array([sum(i * cut.span for i, cut in zip(at, self.cuts[dim], strict=True)) for at in index])
 
     def positions(self, dim: int) -> np.ndarray:
-        """The position that each place of the stored dimension stands for, padding counted on."""
+        """The position that each index of the stored dimension stands for, padding counted on."""
         return (self.starts(dim)[:, None] + np.arange(self.block[dim])).ravel()
 
     def counts(self, dim: int) -> np.ndarray:
@@ -121,6 +121,14 @@ class Layout:
         for cut in self.cuts[dim]:
             counts = np.clip(counts[:, None] - np.arange(cut.parts) * cut.span, 0, cut.span).ravel()
         return counts
+
+    def logical(self, dim: int) -> np.ndarray:
+        """Which indices of the stored dimension hold data; the rest is padding."""
+        return (np.arange(self.block[dim]) < self.counts(dim)[:, None]).ravel()
+
+    def __add__(self, other: "Layout") -> "Layout":
+        """The layout of an array with the dimensions of both."""
+        return Layout(self.shape + other.shape, self.cuts + other.cuts)
 
     def replace(self, dim: int, size: int, cuts: Cuts) -> "Layout":
         """The layout with another size and other cuts in one dimension."""
@@ -144,8 +152,7 @@ class Layout:
 
 def axis_sizes(mesh: AnyMesh | None) -> dict[str, int]:
     """Mesh axis names and sizes, in order; none without a mesh."""
-    meant = mesh is None or isinstance(mesh, Mesh | AbstractMesh)
-    if not meant:
+    if mesh is not None and not isinstance(mesh, Mesh | AbstractMesh):
         raise TypeError(f"mesh is {mesh!r}: give a jax.sharding.Mesh, such as jax.make_mesh((2, 2), ('x', 'y'))")
     return {} if mesh is None else dict(zip(mesh.axis_names, mesh.axis_sizes, strict=True))
 
@@ -192,8 +199,7 @@ def from_spec(shape: Sequence[int], sizes: Mapping[str, int], spec: Spec | None)
     """
     if isinstance(spec, NamedSharding):
         raise TypeError(f"spec is a NamedSharding: give its spec, {spec.spec}")
-    meant = spec is None or isinstance(spec, PartitionSpec | tuple | list)
-    if not meant:
+    if spec is not None and not isinstance(spec, PartitionSpec | tuple | list):
         raise TypeError(f"spec is {spec!r}: give a PartitionSpec, such as P('x', None)")
     entries = [_axes_of(entry) for entry in (spec or ())]
     if len(entries) > len(shape):
@@ -204,7 +210,7 @@ def from_spec(shape: Sequence[int], sizes: Mapping[str, int], spec: Spec | None)
     used = [axis for axes in entries for axis in axes]
     for axis in used:
         if axis not in sizes:
-            raise ValueError(f"spec {_show(spec)} names mesh axis {axis!r}; {_has(sizes)}")
+            raise ValueError(f"spec {_show(spec)} names mesh axis {axis!r}; {_remedy(sizes)}")
         if used.count(axis) != 1:
             raise ValueError(f"spec {_show(spec)} uses mesh axis {axis!r} twice: a mesh axis cuts one dimension")
     entries += [()] * (len(shape) - len(entries))
@@ -213,7 +219,7 @@ def from_spec(shape: Sequence[int], sizes: Mapping[str, int], spec: Spec | None)
 
 
 def from_block(shape: Sequence[int], mesh: AnyMesh | None, spec: Spec | None) -> Layout:
-    """`from_spec` of the whole array, of which `shape` is what is seen: one block of the cuts by mapped axes.
+    """`from_spec` of the array of which `shape` is what is seen: one block of the cuts by mapped axes.
 
     Raises:
         ValueError, TypeError: as `from_spec`.
@@ -252,7 +258,6 @@ def _show(spec: Spec | None) -> str:
     return str(PartitionSpec(*spec)) if spec else "P()"
 
 
-def _has(sizes: Mapping[str, int]) -> str:
-    """What the mesh has, and the remedy."""
+def _remedy(sizes: Mapping[str, int]) -> str:
     axes = ", ".join(f"{name}={size}" for name, size in sizes.items())
     return f"the mesh has {axes}: use one of those" if axes else "no mesh is given: pass mesh="

@@ -8,8 +8,9 @@ is that of the logical one.
 """
 
 import dataclasses
+import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from numbers import Number
 from typing import Any
 
@@ -17,21 +18,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec, Sharding
 from jax.typing import ArrayLike, DTypeLike
 
-from .gathering import whole
+from .gathering import to_host
 from .layout import AnyMesh, Layout, axis_sizes, from_spec, mapped_axes
-from .padding import broadcast, joined, logical, without_padding
+from .placement import without_padding
+
+Operator = Callable[..., "PaddedArray"]
 
 
-def _operator(function: Callable[..., Any], swapped: bool = False) -> Callable[..., Any]:
-    def method(self: "PaddedArray", *others: Any) -> Any:
+def _operator(function: Callable[..., Array], reflected: bool = False) -> Operator:
+    def method(self: "PaddedArray", *others: "ArrayLike | PaddedArray") -> "PaddedArray":
         if not all(isinstance(x, PaddedArray | Array | np.ndarray | np.generic | Number) for x in others):
             return NotImplemented
-        return self.map((lambda x, y: function(y, x)) if swapped else function, *others)
+        return self.map((lambda x, y: function(y, x)) if reflected else function, *others)
 
     return method
+
+
+def _operators(function: Callable[..., Array]) -> tuple[Operator, Operator]:
+    """An operator, and the one of an operand on the right."""
+    return _operator(function), _operator(function, reflected=True)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -46,62 +54,52 @@ class PaddedArray:
 
     Attributes:
         stored: the jax.Array, larger than the logical shape; its padding holds zeros.
-        whole: the layout it was made with; under `vmap` that of the whole batch.
+        full_layout: the layout it was made with; under `vmap` that of the batch.
         home: the mesh it was made on.
     """
 
     stored: Array
-    whole: Layout
+    full_layout: Layout
     home: AnyMesh | None = None
     __array_ufunc__ = None  # NumPy's operators leave theirs to ours
     # No __jax_array__ that says to use map: JAX's operators ask it too, before they leave theirs to ours.
     __iter__ = None
     __hash__ = None  # type: ignore[assignment]
-    __add__ = _operator(operator.add)
-    __sub__ = _operator(operator.sub)
-    __mul__ = _operator(operator.mul)
-    __truediv__ = _operator(operator.truediv)
-    __floordiv__ = _operator(operator.floordiv)
-    __mod__ = _operator(operator.mod)
-    __pow__ = _operator(operator.pow)
-    __and__ = _operator(operator.and_)
-    __or__ = _operator(operator.or_)
-    __xor__ = _operator(operator.xor)
-    __radd__ = _operator(operator.add, swapped=True)
-    __rsub__ = _operator(operator.sub, swapped=True)
-    __rmul__ = _operator(operator.mul, swapped=True)
-    __rtruediv__ = _operator(operator.truediv, swapped=True)
-    __rfloordiv__ = _operator(operator.floordiv, swapped=True)
-    __rmod__ = _operator(operator.mod, swapped=True)
-    __rpow__ = _operator(operator.pow, swapped=True)
-    __rand__ = _operator(operator.and_, swapped=True)
-    __ror__ = _operator(operator.or_, swapped=True)
-    __rxor__ = _operator(operator.xor, swapped=True)
+    __add__, __radd__ = _operators(operator.add)
+    __sub__, __rsub__ = _operators(operator.sub)
+    __mul__, __rmul__ = _operators(operator.mul)
+    __truediv__, __rtruediv__ = _operators(operator.truediv)
+    __floordiv__, __rfloordiv__ = _operators(operator.floordiv)
+    __mod__, __rmod__ = _operators(operator.mod)
+    __pow__, __rpow__ = _operators(operator.pow)
+    __and__, __rand__ = _operators(operator.and_)
+    __or__, __ror__ = _operators(operator.or_)
+    __xor__, __rxor__ = _operators(operator.xor)
     __lt__ = _operator(operator.lt)
     __le__ = _operator(operator.le)
     __gt__ = _operator(operator.gt)
     __ge__ = _operator(operator.ge)
+    __eq__ = _operator(operator.eq)  # type: ignore[assignment]
+    __ne__ = _operator(operator.ne)  # type: ignore[assignment]
     __neg__ = _operator(operator.neg)
     __pos__ = _operator(operator.pos)
     __abs__ = _operator(operator.abs)
     __invert__ = _operator(operator.invert)
-    __eq__ = _operator(operator.eq)
-    __ne__ = _operator(operator.ne)
 
     @property
     def layout(self) -> Layout:
         """The logical shape and the cuts of what is seen: without dimensions that `vmap` took, with those it gave."""
-        more, layout = np.ndim(self.stored) - self.whole.ndim, self.whole
+        more, layout = np.ndim(self.stored) - self.full_layout.ndim, self.full_layout
         if more <= 0:
             return Layout(layout.shape[-more:], layout.cuts[-more:])
-        batch = from_spec(self.stored.shape[:more], axis_sizes(self.home), _entries(self.sharding)[:more])
-        return Layout(batch.shape + layout.shape, batch.cuts + layout.cuts)
+        shown = getattr(self.sharding, "spec", ())[:more]  # under Auto axes a traced array shows none
+        return from_spec(self.stored.shape[:more], axis_sizes(self.home), shown) + layout
 
     @property
     def lead(self) -> Layout:
         """The layout of the leading dimensions that `vmap` took."""
-        fewer = max(0, self.whole.ndim - np.ndim(self.stored))
-        return Layout(self.whole.shape[:fewer], self.whole.cuts[:fewer])
+        fewer = max(0, self.full_layout.ndim - np.ndim(self.stored))
+        return Layout(self.full_layout.shape[:fewer], self.full_layout.cuts[:fewer])
 
     @property
     def mesh(self) -> AnyMesh | None:
@@ -115,7 +113,7 @@ class PaddedArray:
         return self.layout.spec
 
     @property
-    def sharding(self) -> Any:
+    def sharding(self) -> Sharding:
         """Where JAX says that the stored array lies."""
         return jax.typeof(self.stored).sharding if isinstance(self.stored, jax.core.Tracer) else self.stored.sharding
 
@@ -146,7 +144,7 @@ class PaddedArray:
         return self.map(jnp.imag)
 
     @property
-    def addressable_shards(self) -> Any:
+    def addressable_shards(self) -> Sequence[jax.Shard]:
         """What the devices of this process store, padding included; indices are those of `stored`."""
         return self.stored.addressable_shards
 
@@ -162,7 +160,7 @@ class PaddedArray:
         """The same numbers in another type."""
         return self.map(lambda x: x.astype(dtype))
 
-    def map(self, function: Callable[..., Array], *others: Any) -> "PaddedArray":
+    def map(self, function: Callable[..., Array], *others: "ArrayLike | PaddedArray") -> "PaddedArray":
         """function(x, *others), elementwise: `y.map(jax.numpy.exp)`. Padding stays zero.
 
         Args:
@@ -172,15 +170,12 @@ class PaddedArray:
         Raises:
             ValueError: shapes or layouts that do not fit.
         """
-        layout = self.layout
-        for other in others:
-            layout = broadcast(layout, other.layout) if isinstance(other, PaddedArray) else layout
-        found = function(*(_stored_as(x, layout) for x in (self, *others)))
-        stored, expected = np.shape(found), np.shape(self.stored)
-        fits = layout != self.layout or stored == expected
-        if not fits:
+        layout = functools.reduce(_broadcast, (x.layout for x in others if isinstance(x, PaddedArray)), self.layout)
+        result = function(*(_stored_as(x, layout) for x in (self, *others)))
+        stored, expected = np.shape(result), np.shape(self.stored)
+        if layout == self.layout and stored != expected:
             raise ValueError(f"the function made {stored} of a stored {expected}: give an elementwise one")
-        return PaddedArray(_masked(found, layout, self.mesh), joined(self.lead, layout), self.home)
+        return PaddedArray(_masked(result, layout, self.mesh), self.lead + layout, self.home)
 
     def like(self, stored: Array) -> "PaddedArray":
         """Another stored array in the layout of this one; what its padding held becomes zero.
@@ -188,7 +183,7 @@ class PaddedArray:
         Raises:
             ValueError: it is not stored as this one is.
         """
-        return self.map(lambda x, new: new, PaddedArray(stored, self.whole, self.home))
+        return self.map(lambda x, new: new, PaddedArray(stored, self.full_layout, self.home))
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(gather(self), dtype)
@@ -206,15 +201,15 @@ class PaddedArray:
         raise TypeError("a padded array has no slices: mf.gather(y) brings it to the host, y.stored is what is stored")
 
 
-jax.tree_util.register_dataclass(PaddedArray, data_fields=("stored",), meta_fields=("whole", "home"))
+jax.tree_util.register_dataclass(PaddedArray, data_fields=("stored",), meta_fields=("full_layout", "home"))
 AnyArray = ArrayLike | PaddedArray | tuple[Any, ...]  # an array, or its planes
 
 
-def gather(y: Any) -> np.ndarray:
+def gather(y: ArrayLike | PaddedArray) -> np.ndarray:
     """Brings an array to the host as a NumPy array of its logical shape.
 
-    Where several processes hold it, each must call this and each gets all of it, sent round a part at a time: it has to
-    fit in the memory of every host. Work on `y.addressable_shards` where it does not.
+    Where several processes hold it, each must call this and each gets all of it, sent in chunks: it has to fit in the
+    memory of every host. Work on `y.addressable_shards` where it does not.
 
     Args:
         y: a jax.Array, sharded or not, or a PaddedArray.
@@ -223,12 +218,12 @@ def gather(y: Any) -> np.ndarray:
         ValueError: this process has none of the array's devices.
     """
     if not isinstance(y, PaddedArray):
-        return whole(y)
-    layout, found = y.layout, whole(y.stored)
+        return to_host(y)
+    layout, host = y.layout, to_host(y.stored)
     for dim in range(layout.ndim):
         if layout.storage[dim] != layout.shape[dim]:
-            found = np.compress(logical(layout, dim), found, dim)
-    return found
+            host = np.compress(layout.logical(dim), host, dim)
+    return host
 
 
 def stored_of(x: Any) -> Any:
@@ -236,9 +231,13 @@ def stored_of(x: Any) -> Any:
     return x.stored if isinstance(x, PaddedArray) else x
 
 
-def padded(stored: Array, layout: Layout, mesh: AnyMesh | None, lead: Layout | None = None) -> Any:
-    """A stored array, whose padding is zero, with its layout where that has padding; as it is where it has none."""
-    layout = layout if lead is None else joined(lead, layout)
+def padded(stored: Array, layout: Layout, mesh: AnyMesh | None, source: object = None) -> Array | PaddedArray:
+    """A stored array, whose padding is zero, as a PaddedArray where the layout has padding.
+
+    `source` is what it was made from: its mesh stays, and so do the dimensions that `vmap` took.
+    """
+    if isinstance(source, PaddedArray):
+        layout, mesh = source.lead + layout, source.home
     return stored if layout.even else PaddedArray(stored, layout, mesh)
 
 
@@ -248,31 +247,36 @@ def mapped(function: Callable[..., Array], *arrays: Any) -> Any:
     return first.map(function, *arrays[1:]) if isinstance(first, PaddedArray) else function(*arrays)
 
 
-def _masked(found: Any, layout: Layout, mesh: AnyMesh | None) -> Array:
+def _masked(stored: ArrayLike, layout: Layout, mesh: AnyMesh | None) -> Array:
     here = jax.sharding.get_abstract_mesh()
-    return without_padding(jnp.asarray(found), layout, mapped_axes(here) if mesh is not None else frozenset())
+    return without_padding(jnp.asarray(stored), layout, mapped_axes(here) if mesh is not None else frozenset())
 
 
-def _entries(sharding: Any) -> PartitionSpec:
-    """The spec that an array shows; under Auto axes a traced one shows none."""
-    return PartitionSpec(*getattr(sharding, "spec", ()))
-
-
-def _stored_as(x: Any, layout: Layout) -> Any:
+def _stored_as(x: ArrayLike | PaddedArray, layout: Layout) -> ArrayLike:
     """An operand as the layout stores it, or so that it broadcasts against what the layout stores."""
     if isinstance(x, PaddedArray):
         return _masked(x.stored, x.layout, x.mesh)  # a gradient may not come back into the padding
-    if np.ndim(x) == 0:
-        return x
     shape, offset = np.shape(x), layout.ndim - np.ndim(x)
-    fits = offset >= 0 and all(n in (1, have) for n, have in zip(shape, layout.shape[max(offset, 0) :], strict=False))
-    if not fits:
+    if not shape:
+        return x
+    if offset < 0 or any(n not in (1, have) for n, have in zip(shape, layout.shape[offset:], strict=True)):
         raise ValueError(
             f"an array of shape {shape} meets a padded one of shape {layout.shape}: give one that broadcasts to it"
         )
-    for dim, n in enumerate(shape):
-        at = dim + offset
-        if n == layout.shape[at] != layout.storage[at]:
-            places = np.minimum(layout.positions(at), n - 1)
-            x = (jnp if isinstance(x, jax.Array) else np).take(x, places, axis=dim)
-    return x if offset == 0 else x.reshape((1,) * offset + x.shape)
+    library = jnp if isinstance(x, jax.Array) else np
+    for dim, n in enumerate(shape, offset):
+        if n == layout.shape[dim] != layout.storage[dim]:
+            x = library.take(x, np.minimum(layout.positions(dim), n - 1), axis=dim - offset)
+    return library.expand_dims(x, tuple(range(offset)))
+
+
+def _broadcast(a: Layout, b: Layout) -> Layout:
+    """The layout of what two make together: in each dimension they agree, or one has a single position."""
+    a, b = (Layout((1,) * (n := max(a.ndim, b.ndim) - x.ndim), ((),) * n) + x for x in (a, b))
+    pairs = list(zip(zip(a.shape, a.cuts, strict=True), zip(b.shape, b.cuts, strict=True), strict=True))
+    if any(one != other and 1 not in (one[0], other[0]) for one, other in pairs):
+        raise ValueError(
+            f"padded arrays of shape {a.shape} cut as {a.spec} and {b.shape} as {b.spec} meet: shard them alike"
+        )
+    chosen = [other if one[0] == 1 else one for one, other in pairs]
+    return Layout(tuple(size for size, _ in chosen), tuple(cuts for _, cuts in chosen))

@@ -1,15 +1,23 @@
-"""Where an array lives: its mesh and spec, read from the array itself wherever JAX shows them.
+"""Placement: the mesh and spec of an array, read where JAX shows them, checked, and changed where a walk needs others.
 
-Outside `jit` every array shows its sharding. Under Explicit mesh axes a traced array's type shows it too. Under Auto
-axes XLA chooses shardings after tracing, so inside `jit` only the caller can say. Inside a caller's own `shard_map`
-axes are Manual: what is seen is one block of the cuts by those that the caller names, and all there is in the others.
+Outside `jit` every array shows its sharding. Inside, mesh axes are of three kinds. Cuts by Explicit axes are part of an
+array's type. Those by Auto axes XLA chooses after tracing, so only the caller can say. Along Manual axes a caller's own
+`shard_map` has cut the array already: layouts speak of the logical array, and one block of those cuts is seen, with all
+there is of the others (`Layout.within`). All that goes into a walk then varies over the same Manual axes.
 """
 
-import jax
-from jax import Array
-from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec, Sharding
+import math
+from collections.abc import Sequence, Set
+from typing import Any, NamedTuple
 
-from .layout import AnyMesh, Layout, Spec, axis_sizes, from_spec, mapped_axes, spec_of
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec, Sharding
+from jax.typing import ArrayLike
+
+from .layout import AnyMesh, Cuts, Layout, Spec, axis_sizes, from_spec, mapped_axes, spec_of
 
 
 def placement(x: Array, spec: Spec | None) -> tuple[AnyMesh | None, Spec]:
@@ -25,26 +33,26 @@ def placement(x: Array, spec: Spec | None) -> tuple[AnyMesh | None, Spec]:
     if isinstance(x, jax.core.Tracer):
         mesh = jax.typeof(x).sharding.mesh
         return _traced(x, here if mesh.empty else mesh, spec)
-    return lying(x.sharding, x.ndim, spec)
+    return concrete_placement(x.sharding, x.ndim, spec)
 
 
-def lying(sharding: Sharding, ndim: int, spec: Spec | None) -> tuple[AnyMesh | None, Spec]:
-    """`placement` of an array that is there, outside of every `jit` and shard_map: all that matters is its sharding."""
+def concrete_placement(sharding: Sharding, ndim: int, spec: Spec | None) -> tuple[AnyMesh | None, Spec]:
+    """`placement` of an array outside of every `jit` and shard_map, from its sharding alone."""
     if isinstance(sharding, NamedSharding):
         return sharding.mesh, _agreed(ndim, sharding.mesh, sharding.spec, spec)
     if not sharding.is_fully_replicated:
         raise NotImplementedError(
             f"the array has a {type(sharding).__name__}: give it a NamedSharding, with jax.device_put"
         )
-    if _cuts(spec):
+    if any(spec or ()):
         raise ValueError(
             f"spec {spec} cuts an array that lies on one device: use jax.device_put(x, NamedSharding(mesh, spec)) first"
         )
     return None, ()
 
 
-def standing(mesh: AnyMesh | None, *layouts: Layout) -> AnyMesh | None:
-    """The mesh of a plan with these layouts, as it stands here: where a caller's shard_map has mapped axes, with those.
+def mesh_here(mesh: AnyMesh | None, *layouts: Layout) -> AnyMesh | None:
+    """The mesh of a plan with these layouts: inside a caller's shard_map, with the axes that are mapped there.
 
     Raises:
         ValueError: shard_map runs on another mesh, or could not say that an array is cut so.
@@ -64,9 +72,113 @@ def standing(mesh: AnyMesh | None, *layouts: Layout) -> AnyMesh | None:
     return here
 
 
+def explicit_axes(mesh: AnyMesh | None) -> frozenset[str]:
+    """The mesh axes whose cuts are part of an array's type."""
+    kinds = () if mesh is None else zip(mesh.axis_names, mesh.axis_types, strict=True)
+    return frozenset(name for name, kind in kinds if kind == AxisType.Explicit)
+
+
+def only(axes: Set[str], spec: PartitionSpec) -> PartitionSpec:
+    """The spec without other mesh axes: those whose placement XLA decides, or that are mapped already."""
+    entries = (entry if isinstance(entry, tuple) else (entry,) for entry in spec)
+    return spec_of(tuple(axis for axis in names if axis in axes) for names in entries)
+
+
+def brought(x: Array, mesh: AnyMesh | None, spec: PartitionSpec) -> Array:
+    """The array cut by the Explicit axes of a mesh as a spec says: what JAX makes itself comes without a mesh."""
+    explicit = explicit_axes(mesh)
+    if mesh is None or not explicit:
+        return x
+    wanted, shown = only(explicit, spec), jax.typeof(x).sharding
+    if not shown.mesh.empty and only(explicit, shown.spec) == wanted:
+        return x
+    return jax.reshard(x, NamedSharding(mesh, wanted))
+
+
+def settled(x: Array, mesh: AnyMesh, spec: PartitionSpec) -> Array:
+    """A traced array on a plan's mesh: one that shows no cuts is brought there.
+
+    Raises:
+        ValueError: it is cut otherwise, or on another mesh.
+    """
+    shown, here = jax.typeof(x).sharding, jax.sharding.get_abstract_mesh()
+    for other, whose in ((shown.mesh, "the array's"), (here, "that of jax.set_mesh")):
+        if not other.empty and axis_sizes(other) != axis_sizes(mesh):
+            raise ValueError(f"the plan's mesh has {axis_sizes(mesh)}, {whose} {axis_sizes(other)}: plan on one mesh")
+    ours, theirs = mesh.axis_types, here.axis_types
+    if not here.empty and ours != theirs:
+        raise ValueError(f"the plan's mesh has axes {ours}, that of jax.set_mesh {theirs}: use one mesh")
+    explicit = explicit_axes(shown.mesh)
+    if any(shown.spec) and only(explicit, shown.spec) != only(explicit, spec):
+        remedy = f"use jax.reshard(x, NamedSharding(plan.mesh, {spec}))"
+        raise ValueError(f"the array is sharded as {shown.spec}, the plan takes {spec} on its mesh: {remedy}")
+    return brought(x, mesh, spec)
+
+
+class Anchor(NamedTuple):
+    """An array of size zero on the devices of a mesh.
+
+    A mesh that is only described knows no devices. Where a walk is transposed, no array on them need be left but this.
+    """
+
+    empty: Array
+
+
+def anchor(values: Sequence[Array]) -> Anchor:
+    """That of the first value which shows a mesh."""
+    x = next((x for x in values if not jax.typeof(x).sharding.mesh.empty), values[0])
+    return Anchor(lax.slice(x, (0,) * x.ndim, (0,) * x.ndim))
+
+
+def anchors(values: Sequence[Array], mesh: AnyMesh | None) -> tuple[Anchor, ...]:
+    """One for arrays made within `jit`, where nothing else shows the devices of a mesh."""
+    hidden = explicit_axes(mesh) and jax.sharding.get_abstract_mesh().empty
+    if hidden and isinstance(mesh, Mesh) and any(isinstance(x, jax.core.Tracer) for x in values):
+        return (Anchor(jax.device_put(np.zeros(0, np.float32), NamedSharding(mesh, PartitionSpec()))),)
+    return ()
+
+
+def needs_anchor(mesh: AnyMesh | None) -> bool:
+    """True where a mesh is only described, and no shard_map around knows its devices."""
+    return isinstance(mesh, AbstractMesh) and not mapped_axes(mesh)
+
+
+def own(x: Array | np.ndarray, dim: int, cuts: Cuts, mapped: frozenset[str]) -> Array | np.ndarray:
+    """What is seen here of an array that every device holds, along a dimension with these cuts."""
+    if not any(cut.axis in mapped for cut in cuts):
+        return x
+    before, after, parts = x.shape[:dim], x.shape[dim + 1 :], [cut.parts for cut in cuts]
+    part = jnp.asarray(x).reshape(*before, *parts, x.shape[dim] // math.prod(parts), *after)
+    for at, cut in reversed(list(enumerate(cuts, dim))):
+        if cut.axis in mapped:
+            part = lax.dynamic_index_in_dim(part, lax.axis_index(cut.axis), at, keepdims=False)
+    return part.reshape(*before, -1, *after)
+
+
+def without_padding(stored: Array, layout: Layout, mapped: frozenset[str]) -> Array:
+    """A stored array with zeros for its padding, where a caller's shard_map has mapped some mesh axes."""
+    for dim, (size, extent) in enumerate(zip(layout.shape, layout.storage, strict=True)):
+        if size < extent:
+            kept = jnp.asarray(own(layout.logical(dim), 0, layout.cuts[dim], mapped))
+            kept = kept.reshape([-1 if d == dim else 1 for d in range(stored.ndim)])
+            stored = jnp.where(kept, stored, jnp.zeros((), stored.dtype))
+    return stored
+
+
+def varying(values: Sequence[ArrayLike], axes: frozenset[str]) -> list[Array]:
+    """The values, said to vary over these Manual axes and over all that any of them varies over."""
+    union = axes.union(*map(varies_over, values))
+    return [lax.pcast(value, tuple(sorted(union - varies_over(value))), to="varying") for value in values]
+
+
+def varies_over(value: Any) -> frozenset[str]:
+    """The Manual axes over which a value varies, where shard_map keeps account of them."""
+    return frozenset(jax.typeof(value).manual_axis_type.varying)
+
+
 def _traced(x: Array, mesh: AbstractMesh, spec: Spec | None) -> tuple[AbstractMesh | None, Spec]:
     kinds = {kind for kind, size in zip(mesh.axis_types, mesh.axis_sizes, strict=True) if size > 1}
-    if kinds <= {AxisType.Manual} and not _cuts(spec):
+    if kinds <= {AxisType.Manual} and not any(spec or ()):
         return None, ()
     if mesh.empty:
         raise ValueError(
@@ -78,32 +190,28 @@ def _traced(x: Array, mesh: AbstractMesh, spec: Spec | None) -> tuple[AbstractMe
             f"the sharding of a traced array is hidden under Auto mesh axes ({', '.join(auto)}): pass spec=, "
             "or make the mesh with Explicit axes"
         )
-    shown = jax.typeof(x).sharding
-    found = shown.spec if shown.mesh == mesh else PartitionSpec()
-    return mesh, _agreed(x.ndim, mesh, None if auto and spec is not None else found, spec)
+    sharding = jax.typeof(x).sharding
+    shown = sharding.spec if sharding.mesh == mesh else PartitionSpec()
+    return mesh, _agreed(x.ndim, mesh, None if auto and spec is not None else shown, spec)
 
 
-def _agreed(ndim: int, mesh: AnyMesh, found: PartitionSpec | None, spec: Spec | None) -> Spec:
-    """What the array shows, behind the manual axes that the caller names; the caller's where it shows nothing."""
-    mapped, shape, sizes = mapped_axes(mesh), (0,) * ndim, axis_sizes(mesh)
-    shown, given = (from_spec(shape, sizes, one) for one in (found, spec))
-    wanted = _manual_first(given, mapped)
-    if wanted != given.spec:
-        raise ValueError(f"spec {given.spec} has manual axes behind others, but they cut first: give {wanted}")
+def _agreed(ndim: int, mesh: AnyMesh, shown: PartitionSpec | None, spec: Spec | None) -> Spec:
+    """What the array shows, behind the Manual axes that the caller names; the caller's where it shows nothing."""
+    mapped, sizes = mapped_axes(mesh), axis_sizes(mesh)
+    given, known = (from_spec((0,) * ndim, sizes, one) for one in (spec, shown))
+    first = _manual_first(given, mapped)
+    if first != given.spec:
+        raise ValueError(f"spec {given.spec} has manual axes behind others, but they cut first: give {first}")
     inner = tuple(tuple(axis for axis in axes if axis not in mapped) for axes in given.axes)
-    if found is None or (inner == shown.axes and spec is not None):
+    if shown is None or (inner == known.axes and spec is not None):
         return given.spec
-    if spec is not None and (len(mapped) <= 0 or any(inner)):
+    if spec is not None and (not mapped or any(inner)):
         raise ValueError(
-            f"spec {spec} is given, but the array is sharded as {found}: drop spec=, or reshard the array first"
+            f"spec {spec} is given, but the array is sharded as {shown}: drop spec=, or reshard the array first"
         )
-    return spec_of(map(tuple.__add__, given.axes, shown.axes))
+    return spec_of(map(tuple.__add__, given.axes, known.axes))
 
 
 def _manual_first(layout: Layout, mapped: frozenset[str]) -> PartitionSpec:
     """The spec as shard_map can say it: the axes that it maps cut before others."""
     return spec_of(tuple(sorted(axes, key=lambda axis: axis not in mapped)) for axes in layout.axes)
-
-
-def _cuts(spec: Spec | None) -> bool:
-    return any(entry for entry in spec or ())

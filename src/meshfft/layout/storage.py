@@ -1,4 +1,4 @@
-"""In: NumPy arrays of any size to evenly stored, sharded ones.
+"""Storage: NumPy arrays of any size, and replicated ones, as evenly stored and sharded arrays.
 
 JAX shards a dimension only in equal parts, so a size that no mesh axis divides is stored with zeros at its tail, as a
 PaddedArray, which knows the logical size.
@@ -9,13 +9,13 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
-from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
+from jax import Array, lax
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from ..numerics.dtypes import check_numeric
-from .layout import Layout, Spec, axis_sizes, from_spec
+from .layout import AnyMesh, Layout, Spec, axis_sizes, from_spec
 from .memory import check_blocks, room_of
-from .padded_array import padded
+from .padded_array import PaddedArray, padded
 
 
 class Sliceable(Protocol):
@@ -28,7 +28,7 @@ class Sliceable(Protocol):
     def __getitem__(self, index: Any, /) -> Any: ...
 
 
-def stored_on(array: Sliceable | Array, mesh: Mesh, spec: Spec) -> Any:
+def stored_on(array: Sliceable | Array, mesh: Mesh, spec: Spec) -> Array | PaddedArray:
     """An array on a mesh: see `shard`. A NumPy array and what has slices goes block by block."""
     array = array if hasattr(array, "dtype") else np.asarray(array)
     check_numeric(np.dtype(array.dtype))
@@ -37,7 +37,7 @@ def stored_on(array: Sliceable | Array, mesh: Mesh, spec: Spec) -> Any:
     sharding = NamedSharding(mesh, layout.spec)
     if isinstance(array, jax.Array):
         widths = [(0, stored - n) for stored, n in zip(layout.storage, layout.shape, strict=True)]
-        stored = put(jnp.pad(array, widths) if not layout.even else array, sharding)
+        stored = put(array if layout.even else jnp.pad(array, widths), sharding)
     else:
         stored = _from_blocks(array, layout, sharding)
     return padded(stored, layout, mesh)
@@ -46,8 +46,8 @@ def stored_on(array: Sliceable | Array, mesh: Mesh, spec: Spec) -> Any:
 def put(array: Array, sharding: NamedSharding) -> Array:
     """A JAX array with another sharding.
 
-    From one that this process holds whole each takes its own blocks: `device_put` would send all of it to all
-    processes, to see that it is the same to each.
+    From one that this process holds each takes its own blocks: `device_put` would send all of it to all processes, to
+    see that it is the same to each.
     """
     near = not isinstance(array, jax.core.Tracer) and array.is_fully_addressable
     if near and not sharding.is_fully_addressable:
@@ -56,21 +56,38 @@ def put(array: Array, sharding: NamedSharding) -> Array:
     return jax.device_put(array, sharding)
 
 
+def cut_replicated(b: Array, layout: Layout, mesh: AnyMesh | None) -> Array:
+    """A replicated array padded with zeros at its tails to a layout's storage, and cut as it says; nothing is sent."""
+
+    def block(b: Array) -> Array:
+        for dim, (size, axes) in enumerate(zip(layout.block, layout.axes, strict=True)):
+            start = lax.axis_index(axes) * size if axes else 0
+            b = jnp.pad(b, [(0, size if d == dim else 0) for d in range(b.ndim)])
+            b = lax.dynamic_slice_in_dim(b, start, size, dim)  # which starts at the end at the latest
+        return b
+
+    if mesh is None:
+        return block(b)
+    if AxisType.Explicit in mesh.axis_types:
+        b = jax.reshard(b, NamedSharding(mesh, PartitionSpec()))
+    return jax.shard_map(block, mesh=mesh, in_specs=PartitionSpec(), out_specs=layout.spec, check_vma=False)(b)
+
+
 def _from_blocks(array: Sliceable, layout: Layout, sharding: NamedSharding) -> Array:
     """Reads one block after the other, and keeps none on the host once the devices that hold it have it."""
-    places: dict[tuple[tuple[int, int], ...], list[Any]] = {}
+    holders: dict[tuple[tuple[int, int], ...], list[jax.Device]] = {}
     for device, index in sharding.addressable_devices_indices_map(layout.storage).items():
         bounds = tuple(s.indices(n)[:2] for s, n in zip(index or (), layout.storage, strict=True))
-        places.setdefault(bounds, []).append(device)
+        holders.setdefault(bounds, []).append(device)
     stored: list[Array] = []
-    for bounds, devices in places.items():
+    for bounds, devices in holders.items():
         block = _read(array, layout, bounds)
         stored += [_put(block, device) for device in devices]
     dtype = jax.dtypes.canonicalize_dtype(np.dtype(array.dtype).newbyteorder("="))
     return jax.make_array_from_single_device_arrays(layout.storage, sharding, stored, dtype=dtype)
 
 
-def _put(block: np.ndarray, device: Any) -> Array:
+def _put(block: np.ndarray, device: jax.Device) -> Array:
     """A block on its device, at once: `device_put` would wait for the end of a `jit` that it is called in."""
     return jax.make_array_from_callback(block.shape, SingleDeviceSharding(device), lambda _: block).block_until_ready()
 

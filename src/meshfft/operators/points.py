@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from ..layout.gathering import whole
+from ..layout.gathering import to_host
 from ..layout.memory import check_held
 from ..numerics.dtypes import real_dtype
 from ..numerics.fixed_point import of_radians
@@ -115,7 +115,7 @@ class Points:
         leaves = (self.angle, self.log_radius)
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves) or self.known:
             return self
-        angle, radius = (None if leaf is None else _frozen(whole(leaf).astype(np.float64)) for leaf in leaves)
+        angle, radius = (None if leaf is None else _frozen(to_host(leaf).astype(np.float64)) for leaf in leaves)
         return Points(angle, radius, self.unit, self.size)
 
     @property
@@ -269,7 +269,7 @@ def _received(values: Any, complex_too: bool) -> Any:
         if not jnp.issubdtype(values.dtype, kind):
             raise TypeError(f"points are traced {values.dtype}: give floats")
         return values
-    array = whole(values)
+    array = to_host(values)
     if array.dtype.kind not in "biuf" + "c" * complex_too:
         raise TypeError(f"points are {array.dtype}: give real numbers")
     return array.astype(np.complex128 if complex_too else np.float64)

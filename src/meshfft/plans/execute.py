@@ -15,8 +15,8 @@ from jax import Array
 from jax.sharding import AxisType, Mesh, NamedSharding
 
 from ..layout.layout import AnyMesh, Spec, axis_sizes, mapped_axes
-from ..layout.padded_array import PaddedArray, padded, stored_of
-from ..layout.padding import without_padding
+from ..layout.padded_array import padded, stored_of
+from ..layout.placement import without_padding
 from ..machine.chip import Chip, CompilerOptions
 from ..numerics.dtypes import complex_dtype, dots_of, real_dtype
 from ..operators.transform import Transform
@@ -45,7 +45,6 @@ def applied(
     Results that have padding say so, and are at `home`: the mesh outside of a caller's shard_map.
     """
     first, planes = arrays[0], len(arrays) == 2 if planes is None else planes
-    lead, home = (first.lead, first.home) if isinstance(first, PaddedArray) else (None, home or mesh)
     arrays = tuple(map(stored_of, arrays))
     if planes and not walk.real and len(arrays) == 1:  # the plane of a real array, for a walk of complex ones
         arrays = (*arrays, jnp.zeros_like(arrays[0]))
@@ -55,7 +54,7 @@ def applied(
     whole = not planes and arrays[0].dtype == dtype
     options = () if traced else _options(walk, dtype.itemsize, chip, whole)
     found = _program(walk, mesh, dtype, planes, options)(arrays, operands)
-    return tuple(padded(y, walk.end, home, lead) for y in found)
+    return tuple(padded(y, walk.end, home or mesh, first) for y in found)
 
 
 @functools.lru_cache(maxsize=PROGRAMS)
@@ -128,5 +127,4 @@ def moved(y: Any, out_spec: Spec | None, spec: Spec | None = None) -> Any:
     itemsize, dots = complex_dtype(setting.dtype, None).itemsize, dots_of(setting.dtype, None, None)
     walk = find_walk(start, NOTHING, "auto", "natural", machine, itemsize, dots, goal=goal)
     walk = dataclasses.replace(walk, planes=False)  # numbers of any type go as they are
-    lead, home = (arrays[0].lead, arrays[0].home) if isinstance(arrays[0], PaddedArray) else (None, mesh)
-    return formed(tuple(padded(as_stored((stored_of(x),), walk, mesh, False)[0], walk.end, home, lead) for x in arrays))
+    return formed(tuple(padded(as_stored((stored_of(x),), walk, mesh, False)[0], walk.end, mesh, x) for x in arrays))

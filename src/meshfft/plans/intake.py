@@ -8,9 +8,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, Sharding, SingleDeviceSharding
 
 from ..layout.layout import AnyMesh, Layout, axis_sizes, mapped_axes
-from ..layout.onto_mesh import settled
 from ..layout.padded_array import PaddedArray
-from ..layout.placement import standing
+from ..layout.placement import mesh_here, settled
 from ..layout.storage import stored_on
 
 DESCRIBED = "the plan's mesh is only described: plan with a jax.sharding.Mesh of real devices to run it"
@@ -37,7 +36,7 @@ def taken(x: Any, layout: Layout, mesh: AnyMesh | None) -> Any:
             f"the plan takes {layout.shape} padded to {layout.storage}, the array has shape {x.shape} and "
             f"{what}: use mf.shard(x, plan.mesh, {layout.spec}) of the logical array, or a padded one's y.like(x)"
         )
-    if mapped := mapped_axes(standing(mesh)):
+    if mapped := mapped_axes(mesh_here(mesh)):
         block = layout.within(mapped)
         if np.shape(x) != block:
             raise ValueError(f"the array has shape {np.shape(x)}, inside shard_map the plan takes {block}")
@@ -75,7 +74,7 @@ def _check_sharded(shape: tuple[int, ...], sharding: Sharding, layout: Layout, m
 
 
 def _taken_padded(x: PaddedArray, layout: Layout, mesh: AnyMesh | None) -> PaddedArray:
-    seen = layout.within(mapped_axes(standing(mesh)))
+    seen = layout.within(mapped_axes(mesh_here(mesh)))
     same = x.layout == layout and np.shape(x.stored) == seen
     if not same:
         raise ValueError(

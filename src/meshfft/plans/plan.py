@@ -15,7 +15,7 @@ from jax.sharding import AbstractMesh
 from ..layout.layout import AnyMesh, Layout, axis_sizes, hashed_once, mapped_axes
 from ..layout.memory import check_blocks, room_of
 from ..layout.padded_array import stored_of
-from ..layout.placement import standing
+from ..layout.placement import mesh_here
 from ..machine.machine import Machine, Seconds
 from ..machine.work import Work
 from ..numerics.dtypes import real_dtype
@@ -265,7 +265,7 @@ class Plan:
         }
 
     def _run(self, walk: Walk, x: Any) -> Any:
-        standing(self.mesh, walk.start, walk.end)
+        mesh_here(self.mesh, walk.start, walk.end)
         arrays, planes = self._all_placed(walk.start, x), is_planes(x)
         if walk.real:
             found = "two planes" if len(arrays) == 2 else arrays[0].dtype
@@ -281,7 +281,7 @@ class Plan:
 
     def _mesh_of(self, x: Any) -> AnyMesh | None:
         """The plan's mesh, as it stands inside a caller's shard_map; where it is only described, that of the array."""
-        mesh = standing(self.mesh)
+        mesh = mesh_here(self.mesh)
         x = stored_of(x)
         return jax.typeof(x).sharding.mesh if isinstance(mesh, AbstractMesh) and not mapped_axes(mesh) else mesh
 

@@ -18,8 +18,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
 from ..layout.layout import AnyMesh, Cuts, Layout, even_cuts, mapped_axes
-from ..layout.manual_axes import vary, varying
-from ..layout.onto_mesh import Anchor, anchor, anchored_mesh, brought, explicit_axes, needs_anchor, only, shown
+from ..layout.placement import Anchor, anchor, anchors, brought, explicit_axes, needs_anchor, only, varies_over, varying
 from ..numerics.dtypes import real_dtype
 from ..numerics.split_complex import scaled
 from ..steps import Step
@@ -33,7 +32,7 @@ class Job(NamedTuple):
     """What an equation does: a walk, on a mesh, of an array or its planes; `tree` is that of the walk's operands.
 
     The mesh says which of its axes are mapped where the equation stands: none, or some or all of them, the manual ones
-    of a caller's shard_map. Values are what is seen there (see layout.manual_axes), and the walk maps the rest.
+    of a caller's shard_map. Values are what is seen there (see layout.placement), and the walk maps the rest.
     """
 
     walk: Walk
@@ -48,7 +47,7 @@ class Job(NamedTuple):
 
     @property
     def anchored(self) -> bool:
-        """Whether the last value is an anchor (see layout.onto_mesh)."""
+        """Whether the last value is an anchor (see layout.placement)."""
         operands = jax.tree.unflatten(self.tree, range(self.tree.num_leaves))
         return len(operands) > 0 and isinstance(operands[-1], Anchor)
 
@@ -67,7 +66,7 @@ def bind(
 ) -> list[Array]:
     """The walk as one equation of JAX; operands are stored as their steps take them (see Step.operand)."""
     if not any(isinstance(operand, Anchor) for operand in operands):
-        operands = (*operands, *shown(arrays, mesh))
+        operands = (*operands, *anchors(arrays, mesh))
     leaves, tree = jax.tree.flatten(operands)
     values = varying([*arrays, *leaves], mapped_axes(mesh) & walk.start.mesh_axes)
     return walk_p.bind(*values, job=Job(walk, mesh, planes, tree))
@@ -90,9 +89,11 @@ def _mapped(function: Any, values: Sequence[Any], before: Sequence[Any], after: 
     rest = _rest(mesh)
     if mesh is None or not rest:
         return function(*values)
-    specs = {"in_specs": tuple(before), "out_specs": after}
-    specs = jax.tree.map(lambda spec: only(rest, spec), specs)
-    return jax.shard_map(function, mesh=mesh, axis_names=rest, check_vma=vary(values), **specs)(*values)
+    first, last = jax.tree.map(lambda spec: only(rest, spec), (tuple(before), after))
+    account = any(map(varies_over, values))
+    return jax.shard_map(function, mesh=mesh, axis_names=rest, in_specs=first, out_specs=last, check_vma=account)(
+        *values
+    )
 
 
 def _rest(mesh: AnyMesh | None) -> frozenset[str]:
@@ -280,8 +281,8 @@ def _batch_cuts(size: int, axes: tuple[str, ...], mesh: AnyMesh | None) -> Cuts:
 
 def _at_once(*values: Any, job: Job) -> list[Array]:
     """Outside of `jit` an anchor shows the devices."""
-    if job.anchored:
-        job = job._replace(mesh=anchored_mesh(job.mesh, Anchor(values[-1])))
+    if job.anchored and isinstance(sharding := values[-1].sharding, NamedSharding):
+        job = job._replace(mesh=sharding.mesh)
     return _program(*values, job=job)
 
 

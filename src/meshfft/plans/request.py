@@ -17,7 +17,7 @@ from jax.sharding import Sharding
 from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, from_block, from_spec, hashed_once, mapped_axes
 from ..layout.memory import Room, room, room_of
 from ..layout.padded_array import PaddedArray
-from ..layout.placement import lying, placement, standing
+from ..layout.placement import concrete_placement, mesh_here, placement
 from ..machine.machine import Machine
 from ..machine.topology import machine_of
 from ..numerics.dtypes import check_numeric, wide_types
@@ -26,8 +26,8 @@ from ..numerics.dtypes import check_numeric, wide_types
 class PlanePair(NamedTuple):
     """The real and imaginary planes of a complex array."""
 
-    re: Array
-    im: Array
+    re: Array | PaddedArray
+    im: Array | PaddedArray
 
 
 @hashed_once
@@ -116,7 +116,7 @@ def is_planes(a: Any) -> bool:
     return isinstance(a, tuple) and len(a) in (1, 2) and all(hasattr(part, "dtype") for part in a)
 
 
-def formed(arrays: tuple[Array, ...]) -> Any:
+def formed(arrays: tuple[Array | PaddedArray, ...]) -> Any:
     """What a caller gets: an array, or a pair of planes."""
     return arrays[0] if len(arrays) == 1 else PlanePair(*arrays)
 
@@ -150,7 +150,7 @@ def is_hashable(value: Any) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _concrete(shape: tuple[int, ...], dtype: np.dtype, sharding: Sharding, spec: Spec | None, wide: bool) -> Setting:
-    mesh, found = lying(sharding, len(shape), spec)
+    mesh, found = concrete_placement(sharding, len(shape), spec)
     devices = tuple(sharding.device_set) if mesh is None else tuple(mesh.devices.flat)
     machine = machine_of(mesh, devices[0].platform)
     return Setting(_divided(from_block(shape, mesh, found)), mesh, machine, dtype, room=room(devices), wide=wide)
@@ -171,7 +171,7 @@ def _divided(start: Layout) -> Layout:
 
 def _padded(x: PaddedArray, spec: Spec | None) -> Setting:
     """Where a padded array says that it lies."""
-    layout, mesh = x.layout, standing(x.mesh, x.layout)
+    layout, mesh = x.layout, mesh_here(x.mesh, x.layout)
     seen, stored = layout.within(mapped_axes(mesh)), np.shape(x.stored)
     if seen != stored:
         raise ValueError(

@@ -20,7 +20,7 @@ from jax.sharding import PartitionSpec
 from ..functions.frequencies import next_fast_len
 from ..layout.layout import Spec
 from ..layout.padded_array import PaddedArray, mapped, padded, stored_of
-from ..layout.replicated import spread
+from ..layout.storage import cut_replicated
 from ..numerics.dtypes import promoted
 from ..operators.transform import resolve_once
 from ..plans.execute import moved
@@ -171,7 +171,7 @@ def _whole(plan: Plan, b: Any) -> Any:
     layout = plan.in_layout
     if isinstance(b, PaddedArray) or (b.shape == plan.shape and layout.even):
         return b
-    return padded(spread(b, layout, plan.mesh), layout, plan.mesh)
+    return padded(cut_replicated(b, layout, plan.mesh), layout, plan.mesh)
 
 
 def _product(plan: Plan, a: Any, b: Any, shifts: tuple[Array, ...]) -> Any:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..layout.layout import AnyMesh, Layout, Spec
-from ..layout.padded_array import AnyArray, PaddedArray, padded, stored_of
+from ..layout.padded_array import AnyArray, padded, stored_of
 from ..numerics.norms import factor
 from ..operators.transform import integers, resolve_once
 from ..plans.execute import moved, walked
@@ -131,9 +131,8 @@ def _called(
     scale = after * factor(after, norm, False) / (before * factor(before, norm, False))
     walk = Walk(start, _steps(start, dims, points, sizes, kind), scale)
     mirror = None if pads or kind == "fft" else _mirror(walk.end, dims, points[-1], sizes[-1])
-    lead, home = (arrays[0].lead, arrays[0].home) if isinstance(arrays[0], PaddedArray) else (None, mesh)
     found = _program(tuple(map(stored_of, arrays)), walk, mirror, mesh, len(arrays) == 2)
-    return formed(tuple(padded(y, walk.end, home, lead) for y in found))
+    return formed(tuple(padded(y, walk.end, mesh, arrays[0]) for y in found))
 
 
 def _points(start: Layout, dims: tuple[int, ...], kind: str, n: int | None) -> tuple[int, ...]:

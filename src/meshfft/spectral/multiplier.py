@@ -15,7 +15,7 @@ from jax.sharding import Mesh
 
 from ..layout.layout import Spec, mapped_axes
 from ..layout.padded_array import PaddedArray, mapped, stored_of
-from ..layout.placement import standing
+from ..layout.placement import mesh_here
 from ..numerics.dtypes import real_dtype
 from ..plans.execute import moved
 from ..plans.plan import Plan
@@ -94,7 +94,7 @@ def multiply_spectrum(
 
 def _grids(plan: Plan, lengths: Any, odd: bool) -> tuple[Array, ...]:
     """The wavenumbers along each axis, cut as the spectrum is, within `jit` too, lest products of them be whole."""
-    mesh, lines = standing(plan.mesh), tuple(map(stored_of, wavenumbers(plan, lengths, odd=odd)))
+    mesh, lines = mesh_here(plan.mesh), tuple(map(stored_of, wavenumbers(plan, lengths, odd=odd)))
     if mesh is None or isinstance(mesh, Mesh) or mapped_axes(mesh) or not isinstance(lines[0], jax.core.Tracer):
         return lines
     specs = (spec_along(plan.out_layout, dim) for dim in plan.transform.dims)
@@ -111,7 +111,7 @@ def _times(spectrum: Array, factor: Any, plan: Plan) -> Array:
             f"f made factors of shape {factor.shape} and type {factor.dtype} for a spectrum of {spectrum.shape}: "
             "make them of the wavenumbers it is called with"
         )
-    mesh = standing(plan.mesh)
+    mesh = mesh_here(plan.mesh)
     if mesh is None or isinstance(spectrum, jax.core.Tracer) or isinstance(factor, jax.core.Tracer):
         return _product(spectrum, factor)
     return placed(_product(spectrum, factor), mesh, plan.out_layout.spec)

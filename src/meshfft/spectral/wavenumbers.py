@@ -16,11 +16,9 @@ from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
 from ..layout.layout import Layout, axis_sizes, from_spec, mapped_axes
-from ..layout.manual_axes import own
 from ..layout.memory import check_held
 from ..layout.padded_array import PaddedArray
-from ..layout.padding import logical
-from ..layout.placement import standing
+from ..layout.placement import mesh_here, own
 from ..layout.storage import stored_on
 from ..numerics.dtypes import real_dtype
 from ..operators.matrices import HalfRoots, Matrix, Roots
@@ -126,7 +124,7 @@ def periods(plan: Plan, lengths: Any) -> tuple[float, ...]:
 def stored(layout: Layout, dim: int, values: np.ndarray) -> np.ndarray:
     """Values along one dimension as a layout stores them, 0 in the padding and 1 long in all other dimensions."""
     place = np.minimum(layout.positions(dim), max(len(values) - 1, 0))
-    line = np.where(logical(layout, dim), values[place], 0).astype(values.dtype)
+    line = np.where(layout.logical(dim), values[place], 0).astype(values.dtype)
     return line.reshape([-1 if d == dim else 1 for d in range(layout.ndim)])
 
 
@@ -151,7 +149,7 @@ def _harmonics(matrix: Matrix) -> np.ndarray:
 def along(plan: Plan, dim: int, values: np.ndarray, dtype: Any) -> Any:
     """Values along a dimension of the spectrum as they are stored, and inside a caller's shard_map seen."""
     layout = plan.out_layout
-    return own(stored(layout, dim, values).astype(dtype), dim, layout.cuts[dim], mapped_axes(standing(plan.mesh)))
+    return own(stored(layout, dim, values).astype(dtype), dim, layout.cuts[dim], mapped_axes(mesh_here(plan.mesh)))
 
 
 def _on_mesh(values: np.ndarray, real: np.dtype, plan: Plan, dim: int) -> Any:

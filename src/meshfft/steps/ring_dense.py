@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec
 
 from ..collectives.ring import ring_fold, ring_scatter
 from ..layout.layout import Cuts, Layout
-from ..layout.manual_axes import own
+from ..layout.placement import own
 from ..machine.chip import Chip
 from ..machine.work import Move, Work
 from ..numerics.dtypes import real_dtype
@@ -184,7 +184,7 @@ class RingDense(Step):
         """V'[k, n] = slope_k V[k, n] n: one factor along the inputs and one along the samples."""
         assert isinstance(self.matrix, Samples)
         slope, other = self.matrix.slope(change), self.after(layout) if self.turned else layout
-        n = own(other.positions(self.dim).astype(slope[0].dtype), 0, other.cuts[self.dim], mapped)
+        n = jnp.asarray(own(other.positions(self.dim).astype(slope[0].dtype), 0, other.cuts[self.dim], mapped))
         return (slope, (n,)) if self.turned else ((n,), slope)
 
     def transpose(self, layout: Layout) -> "RingDense":
