@@ -22,7 +22,7 @@ walks: candidates walk / fusion search / choice
 plans: intake operands primitive request table / execute / inverse_solve / plan / planning
 functions: calls frequencies kdft separable shard shifts / cosine numpy_fft real / array_api scipy_backend
 spectral: fields modes wavenumbers / convolution derivatives multiplier / power
-inspect: schedule / hlo / aot breakdown replay / trace
+inspect: schedule / hlo / aot / trace
 formats: grid hdf5_filters record / source labels / conventions numpy_nifti zarr_metadata / netcdf zarr / hdf5
 files: identity picture processes / stores reading / writing
 out_of_core: partition scratch / budget / pieces transfer / journal passes / run

@@ -12,9 +12,8 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import meshfft as mf
-from meshfft.inspect.aot import compile_plan, devices_of, mesh_for, report
+from meshfft.inspect.aot import compile_plan, devices_of, mesh_for, report, timeline
 from meshfft.inspect.hlo import collectives
-from meshfft.inspect.replay import timeline
 from meshfft.steps import RingDense
 
 SIZES, AXES = (4, 4, 2), ("x", "y", "z")

@@ -11,8 +11,7 @@ from typing import Any
 
 import jax
 
-from meshfft.inspect.aot import Report, compile_plan, mesh_for, report
-from meshfft.inspect.replay import timeline
+from meshfft.inspect.aot import Report, compile_plan, mesh_for, report, timeline
 
 from .cases import Case
 from .modelled import about
@@ -45,8 +44,8 @@ def compiled_row(case: Case) -> Row:
         how=CYCLES + waits,
         parts={"compute": spent.compute, "links": spent.links},
         binds="compute" if spent.compute >= spent.links else "links",
-        bytes_per_core=found.peak_bytes,
-        fits=None if capacity is None else found.peak_bytes <= capacity.value,
+        bytes_per_core=found.memory["peak"],
+        fits=None if capacity is None else found.memory["peak"] <= capacity.value,
         compiled=_against(case, found, spent.compute),
     )
 
@@ -67,7 +66,6 @@ def _against(case: Case, found: Report, compute: float) -> dict[str, Any]:
         "ratio": sum(model[:3]) / compute if compute else None,
         "collectives": found.counts,
         "hidden": sum(one.times for one in found.collectives if one.asynchronous and one.covered),
-        "unpriced": dict(found.unpriced),
     }
 
 

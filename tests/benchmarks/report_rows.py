@@ -10,8 +10,8 @@ from benchmarks.measure.cases import Case
 from benchmarks.measure.rows import Row
 from benchmarks.paper.rows import Row as PaperRow
 from benchmarks.report.reading import Rows, read
-from meshfft.inspect.breakdown import Breakdown
 from meshfft.inspect.hlo import KINDS
+from meshfft.inspect.trace import Breakdown
 
 FACTS: dict[str, Any] = {
     "versions": {"meshfft": "0.1.0", "jax": "0.10.2"},

@@ -21,9 +21,8 @@ from benchmarks.paper.modelled import known_rows, modelled_rows
 from benchmarks.paper.paper import SCALINGS, ideal, slice_of
 from benchmarks.paper.rows import Row, find, read_rows, write_rows
 from benchmarks.paper.tables import entries, ratio_cells, table_cells
-from meshfft.inspect.aot import Report
+from meshfft.inspect.aot import Report, Timeline
 from meshfft.inspect.hlo import Spent
-from meshfft.inspect.replay import Timeline
 from meshfft.machine.topology import topology
 
 V3, V5P = "v3:32x32", "v5p:8x8x16"
@@ -268,7 +267,7 @@ def test_a_compiled_case_is_held_against_the_model(
     clock = case.plan.machine.chip.clock
     assert clock is not None
     cycles = (Spent(0, "matrix", round(2 * clock.value)), Spent(0, "copy", round(clock.value)))
-    found = Report(0, 0, 0, 0, 2**30, (), cycles, {})
+    found = Report({"peak": 2**30}, (), cycles)
     monkeypatch.setattr(compiled, "mesh_for", lambda plan, topology: None)
     monkeypatch.setattr(compiled, "compile_plan", lambda plan, mesh, planes: None)
     monkeypatch.setattr(compiled, "report", lambda program: found)

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from meshfft.cli import memory
 from meshfft.cli.app import app
 from meshfft.cli.profile import _print
-from meshfft.inspect.breakdown import Breakdown, figure_of
 from meshfft.inspect.hlo import KINDS
+from meshfft.inspect.trace import Breakdown, figure_of
 
 
 @pytest.fixture(autouse=True)

@@ -14,8 +14,9 @@ from jax.sharding import PartitionSpec as P
 from reference import mesh
 
 import meshfft as mf
+from meshfft.inspect import schedule
 from meshfft.inspect.aot import compile_plan, devices_of, report
-from meshfft.inspect.hlo import bytes_of, collectives, counts, cycles, every_collective, program_of, unit, unpriced
+from meshfft.inspect.hlo import bytes_of, collectives, counts, cycles, every_collective, program_of, unit
 from meshfft.inspect.schedule import executed, parse
 
 SCRIPT = Path(__file__).parent.parent / "tpu_schedule.py"
@@ -160,9 +161,10 @@ def test_loops_in_loops_multiply() -> None:
 )
 @pytest.mark.parametrize("mirrored", [False, True])
 def test_turns_are_those_of_the_loop_run_by_hand(
-    direction: str, first: int, limit: int, step: int, mirrored: bool
+    monkeypatch: pytest.MonkeyPatch, direction: str, first: int, limit: int, step: int, mirrored: bool
 ) -> None:
     """Catches a bound off by one, a direction or an operand mixed up, and a loop without end that is counted."""
+    monkeypatch.setattr(schedule, "LONGEST", 100)
     text = NESTED
     for name, shown in (("%limit", limit), ("%first", first), ("%two..sunk", step)):
         text = re.sub(rf"({name} = .*)constant\(\d\)", rf"\g<1>constant({shown})", text)
@@ -190,8 +192,6 @@ def test_turns_are_those_of_the_loop_run_by_hand(
             {"add(%two..sunk, %gte.6)": "divide(%gte.6, %two..sunk)", "constant(6)": "constant(-3)", "LT\n": "GT\n"},
             "while.2",
         ),
-        ({"add(%two..sunk, %gte.6)": "add(%gte.6, %gte.6)"}, "while.2"),
-        ({"%two..sunk, %gte.6": "%two..sunk, %gte.7", "tuple(%add.2, %gte.10": "tuple(%add.2, %gte.6"}, "while.2"),
         ({"direction=LT, metadata": "direction=EQ, metadata"}, "while.1"),
     ],
 )
@@ -203,6 +203,12 @@ def test_a_loop_that_cannot_be_told_raises(changes: dict[str, str], loop: str) -
         text = text.replace(told, changed)
     with pytest.raises(ValueError, match=f"loop {loop}: cannot tell how often it turns"):
         executed(parse(text))
+
+
+def test_a_loop_may_double_its_counter() -> None:
+    """Catches a counter that is taken for one of equal steps."""
+    text = NESTED.replace("add(%two..sunk, %gte.6)", "add(%gte.6, %gte.6)")
+    assert counts(every_collective(parse(text))) == {"collective-permute": 7 * len((1, 2, 4))}
 
 
 def test_a_loop_may_count_down() -> None:
@@ -217,10 +223,10 @@ def test_a_loop_may_count_down() -> None:
 def test_collectives_in_two_halves() -> None:
     """Catches halves counted twice, work outside a pair counted as under it, and a wrapped collective unseen."""
     first, second, wrapped, last = every_collective(parse(PAIRS))
-    assert first == ("start.1", "collective-permute", 0, 1, 256, 3, True, 100 + 20)
-    assert second == ("start.2", "collective-permute", 0, 1, 256, 2, True, 20 + 3)
-    assert wrapped == ("start.3", "all-to-all", 1, 1, 2 * 2 * 8 * 2, 2, True, 5)
-    assert last == ("last", "collective-permute", 1, 1, 256, 1, False, 0)
+    assert first == ("start.1", "collective-permute", 0, 1, 256, True, 100 + 20)
+    assert second == ("start.2", "collective-permute", 0, 1, 256, True, 20 + 3)
+    assert wrapped == ("start.3", "all-to-all", 1, 1, 2 * 2 * 8 * 2, True, 5)
+    assert last == ("last", "collective-permute", 1, 1, 256, False, 0)
     unscheduled = parse(PAIRS.replace("is_scheduled=true", ""))
     assert [one.covered for one in every_collective(unscheduled)] == [0] * 4, "the order of the text means nothing"
     with pytest.raises(ValueError, match=re.escape("collective start.2 is started and never waited for")):
@@ -234,7 +240,7 @@ def test_what_runs_under_a_pair_counts_with_its_turns() -> None:
     start = "(f32[8], f32[8], u32[]) collective-permute-start(%gte.8), source_target_pairs={{0,1},{1,0}}"
     text = text.replace("  %while.1 =", f"  %start.1 = {start}\n  %while.1 =")
     text = text.replace("  %gte.9 =", "  %done.1 = f32[8] collective-permute-done(%start.1)\n  %gte.9 =")
-    assert every_collective(parse(text)) == (("start.1", "collective-permute", None, 3, 32, 2, True, 7 * 10),)
+    assert every_collective(parse(text)) == (("start.1", "collective-permute", None, 3, 32, True, 7 * 10),)
     assert cycles(parse(text)) == ((None, "vector", 3 * 7 * 10),)
 
 
@@ -244,7 +250,6 @@ def test_cycles_by_step_and_unit() -> None:
     program = parse(PAIRS)
     top = program.computations["rectify"]["maximum.2"]
     assert unit(program, top) == "vector", "a maximum of what stands elsewhere is no concatenation"
-    assert unpriced(program) == {"reshape": 1}
 
 
 @pytest.mark.parametrize(
@@ -263,13 +268,6 @@ def test_cycles_by_step_and_unit() -> None:
 def test_sizes_of_types(text: str, size: int) -> None:
     """Catches a type misread: layouts, tiles, nested tuples, scalars, truth values, halves of a byte."""
     assert bytes_of(text) == size
-
-
-def test_groups_of_devices() -> None:
-    """Catches a group's size misread, listed or counted."""
-    for shown, size in (("{{0,1,2,3},{4,5,6,7}}", 4), ("[16,8]<=[128]", 8), ("[2,4]<=[4,2]T(1,0)", 4), ("{}", 0)):
-        (found,) = (c for c in every_collective(parse(PAIRS.replace("{{0,2},{1,3}}", shown))) if c.kind == "all-to-all")
-        assert found.peers == size
 
 
 def test_branches_all_count() -> None:
@@ -331,12 +329,13 @@ def test_a_plan_compiled_for_a_mesh() -> None:
         program = compile_plan(plan, mesh((4, 2)), planes=planes)
         found = report(program)
         assert found.counts == collectives(program) == plan.collectives
-        assert found.argument_bytes == block and found.peak_bytes >= found.argument_bytes + found.output_bytes
+        assert found.memory["argument"] == block
+        assert found.memory["peak"] >= found.memory["argument"] + found.memory["output"]
         assert len(jax.tree.leaves(program.in_avals)) == 1 + planes
         plain = json.loads(json.dumps(found.to_dict()))
         assert plain["argument_bytes_per_device"] == block
         assert sum(one["times"] for one in plain["collectives"]) == 2 * plan.work.hops, "both planes travel"
-    assert report(compile_plan(plan, mesh((4, 2)), donate=True)).alias_bytes > 0
+    assert report(compile_plan(plan, mesh((4, 2)), donate=True)).memory["alias"] > 0
     backwards = Mesh(mesh((4, 2)).devices[::-1], ("x", "y"))
     moved = compile_plan(dataclasses.replace(plan, mesh=mesh((4, 2))), backwards)
     assert moved.input_shardings[0][0].mesh == backwards, "a plan of other devices is compiled for these"

@@ -42,7 +42,7 @@ def test_hops_have_products_under_them() -> None:
     products = sum(one["cycles"] for one in found["report"]["cycles"] if one["unit"] == "matrix") / (4 + 4 + 2)
     for hop in found["report"]["collectives"]:
         assert hop["asynchronous"], hop
-        assert (hop["bytes"], hop["peers"]) == (4 * 512**3 // 32, 32)
+        assert hop["bytes"] == 4 * 512**3 // 32
     covered = [hop["covered"] for hop in found["report"]["collectives"]]
     assert statistics.median(covered) >= 0.5 * products > 0
     assert covered.count(0) <= 2 * 2, "the scheduler may let the two planes of a ring's first hop pass first"

@@ -14,10 +14,9 @@ from reference import mesh
 import meshfft as mf
 from meshfft.inspect import trace
 from meshfft.inspect.aot import compile_plan
-from meshfft.inspect.breakdown import Breakdown
 from meshfft.inspect.hlo import KINDS, Op, ops_of, program_of
 from meshfft.inspect.schedule import executed
-from meshfft.inspect.trace import RUN, WORK, Span, check_profiler, measured, profiled, read, share
+from meshfft.inspect.trace import RUN, WORK, Breakdown, Span, check_profiler, measured, profiled, read, share
 
 OPS = {"fft.1": Op(1, "fft"), "swap.1": Op(2, "all-to-all"), "dot.1": Op(3, "products"), "copy.1": Op(4, "copies")}
 STEPS = ("fft", "swap", "dot", "copy")

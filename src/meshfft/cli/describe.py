@@ -18,12 +18,10 @@ def compiled(plan: Any, topology: str) -> dict[str, Any]:
 
     Each collective has the seconds that the device waits for it, in all its executions.
     """
-    from ..inspect.aot import compile_plan, mesh_for, report
-    from ..inspect.replay import timeline
+    from ..inspect.aot import compile_plan, mesh_for, report, timeline
 
     program = compile_plan(plan, mesh_for(plan, topology), planes=plan.machine.chip.planes)
-    found, spent = report(program).to_dict(), timeline(program, plan)
-    for one in found["collectives"]:
-        one["waited_seconds"] = spent.waits[one["name"]]
+    made, spent = report(program), timeline(program, plan)
+    sent = [{**one._asdict(), "waited_seconds": spent.waits[one.name]} for one in made.collectives]
     seconds = {"compute": spent.compute, "links": spent.links, "total": spent.total}
-    return {**found, "seconds_modelled": seconds}
+    return {**made.to_dict(), "collectives": sent, "seconds_modelled": seconds}

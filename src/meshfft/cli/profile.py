@@ -107,7 +107,7 @@ def _facts(plan: Any) -> dict[str, Any]:
 
 def _write(found: Any, record: dict[str, Any], figure: Path | None, rows: Path | None) -> None:
     """Draws the figure, and writes a row for each step and kind, with all that is known of the run."""
-    from ..inspect.breakdown import figure_of
+    from ..inspect.trace import figure_of
 
     if figure is not None:
         shape, mesh = (" x ".join(map(str, sizes)) for sizes in (record["shape"], record["mesh"].values()))
@@ -122,8 +122,8 @@ def _write(found: Any, record: dict[str, Any], figure: Path | None, rows: Path |
 
 def _print(found: Any, how: str) -> None:
     """Seconds of each step by kind of work, their sums and shares, and of several devices the least and the most."""
-    from ..inspect.breakdown import unit_for
     from ..inspect.hlo import KINDS
+    from ..inspect.trace import unit_for
 
     (unit, size), (steps, kinds), total = unit_for(found.wall), found.used, found.seconds.mean(0)
     rows = [[found.steps[j], *_numbers([*total[j, kinds], total[j].sum()], size)] for j in steps]

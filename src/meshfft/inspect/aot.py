@@ -1,13 +1,22 @@
 """Plans compiled ahead of time, for devices that are described and need not be there, and what came of it.
 
-    plan, topology -> compiled program -> bytes, collectives, cycles of each device
+    plan, topology -> compiled program -> bytes, collectives, cycles of each device, and a modelled timeline
 
-The TPU compiler runs on any machine; what it says of memory, collectives and cycles is what a pod of that shape gets.
+The TPU compiler runs on any machine; its memory, collectives and cycles are those of a pod of that shape. The timeline
+plays a program through in the order it was scheduled:
+
+    an instruction takes its estimated cycles / clock
+    a collective takes the links from its start, or when they are free, for as long as the torus model says
+    its done waits for that; what stands in between hides it
+    total = compute + what the device waits for each collective
+
 Nothing here runs a program.
 """
 
 import dataclasses
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -17,49 +26,39 @@ from jax.sharding import Mesh, NamedSharding
 from ..extras import installed
 from ..layout.layout import axis_sizes
 from ..layout.padded_array import padded
+from ..machine.work import Move
 from ..numerics.dtypes import real_dtype
 from ..plans.plan import Plan
-from .hlo import Collective, Spent, counts, cycles, every_collective, program_of, unpriced
+from .hlo import Collective, Spent, counts, cycles, every_collective, program_of
+from .schedule import Instruction, Item, Program, nested
 
 
-@dataclasses.dataclass(frozen=True)
-class Report:
-    """What a compiled program needs and does, on each device.
+class Report(NamedTuple):
+    """What a compiled program needs and does on each device: bytes, collectives in order, cycles where estimated."""
 
-    Attributes:
-        argument_bytes: its inputs.
-        output_bytes: its results.
-        temp_bytes: what it needs in between.
-        alias_bytes: results that take the place of inputs.
-        peak_bytes: the most alive at once.
-        collectives: every collective of one run, in order.
-        cycles: the compiler's estimate by step and unit, loops multiplied out; empty where it gives none.
-        unpriced: how many instructions on arrays have no such estimate, by opcode.
-    """
-
-    argument_bytes: int
-    output_bytes: int
-    temp_bytes: int
-    alias_bytes: int
-    peak_bytes: int
+    memory: dict[str, int]
     collectives: tuple[Collective, ...]
     cycles: tuple[Spent, ...]
-    unpriced: dict[str, int]
 
     @property
     def counts(self) -> dict[str, int]:
         """How many collectives of each kind one run does."""
         return counts(self.collectives)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The report as plain values, for JSON."""
-        sizes = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name.endswith("_bytes")}
-        return {
-            **{f"{name}_per_device": size for name, size in sizes.items()},
-            "collectives": [one._asdict() for one in self.collectives],
-            "cycles": [one._asdict() for one in self.cycles],
-            "unpriced": dict(self.unpriced),
-        }
+        sizes = {f"{name}_bytes_per_device": size for name, size in self.memory.items()}
+        sent, spent = ([one._asdict() for one in self.collectives], [one._asdict() for one in self.cycles])
+        return {**sizes, "collectives": sent, "cycles": spent}
+
+
+class Timeline(NamedTuple):
+    """Modelled seconds of one run: of work, of the links, in all, and waited for each collective, by its start."""
+
+    compute: float
+    links: float
+    total: float
+    waits: dict[str, float]
 
 
 def devices_of(topology: str) -> list[jax.Device]:
@@ -97,16 +96,10 @@ def mesh_for(plan: Plan, topology: str) -> Mesh:
 
 
 def compile_plan(plan: Plan, mesh: Mesh, *, planes: bool = False, donate: bool = False) -> jax.stages.Compiled:
-    """The program of a plan for the devices of a mesh, which need not be there, with the plan's compiler options.
+    """The program of a plan for a mesh of the same axes and sizes, whose devices need not be there.
 
-    Args:
-        plan: a plan for a mesh of the same axes and sizes, described or not.
-        mesh: the mesh to compile for, such as one of `devices_of(topology)`.
-        planes: take and return planes: a pair of real arrays, the real and the imaginary part, or one of a real array.
-        donate: let the result take the place of the input.
-
-    Raises:
-        ValueError: the plan is for another mesh.
+    With `planes` it takes and returns split complex, a pair of real arrays, or one where the transform is real. With
+    `donate` the result takes the place of the input.
     """
     have, need = axis_sizes(mesh), axis_sizes(plan.mesh)
     if have != need:
@@ -114,29 +107,62 @@ def compile_plan(plan: Plan, mesh: Mesh, *, planes: bool = False, donate: bool =
     plan = dataclasses.replace(plan, mesh=mesh)
     kind, many = real_dtype(plan.dtype) if planes else plan.in_dtype, 1 if plan.walk.real else 2
     sharding = NamedSharding(mesh, plan.in_layout.spec)
-    stored: Any = jax.ShapeDtypeStruct(plan.in_layout.storage, kind, sharding=sharding)
-    array = padded(stored, plan.in_layout, mesh)
+    stored = jax.ShapeDtypeStruct(plan.in_layout.storage, kind, sharding=sharding)
+    array = padded(stored, plan.in_layout, mesh)  # type: ignore[arg-type]
     lowered = jax.jit(plan, donate_argnums=(0,) if donate else ()).lower((array,) * many if planes else array)
     options = plan.walk.compiler_options(plan.dtype.itemsize, plan.machine.chip, whole=not planes)
     return lowered.compile(dict(options))
 
 
 def report(compiled: jax.stages.Compiled) -> Report:
-    """What a compiled program needs and does.
-
-    Raises:
-        ValueError: a loop of which it cannot be told how often it turns.
-    """
+    """What a compiled program needs and does; a loop that cannot be followed raises ValueError."""
     program, memory = program_of(compiled), compiled.memory_analysis()
     if memory is None:
         raise NotImplementedError("the compiled program has no memory analysis: this backend gives none")
-    return Report(
-        memory.argument_size_in_bytes,
-        memory.output_size_in_bytes,
-        memory.temp_size_in_bytes,
-        memory.alias_size_in_bytes,
-        memory.peak_memory_in_bytes,
-        every_collective(program),
-        cycles(program),
-        unpriced(program),
-    )
+    sizes = {name: getattr(memory, f"{name}_size_in_bytes") for name in ("argument", "output", "temp", "alias")}
+    sizes["peak"] = memory.peak_memory_in_bytes
+    return Report(sizes, every_collective(program), cycles(program))
+
+
+def timeline(compiled: jax.stages.Compiled, plan: Plan) -> Timeline:
+    """Plays a plan's compiled program through; only for a chip whose clock is known."""
+    clock, program = plan.machine.chip.clock, program_of(compiled)
+    if clock is None:
+        raise ValueError(f"the clock of {plan.machine.chip.name} devices is not known: replay plans for TPUs")
+    works = [step.work(layout, plan.dtype.itemsize, plan.machine.chip) for step, layout in plan.walk.pairs]
+    moves = [{("all-to-all" in move.kind): move for move in work.moves} for work in works]
+    sent = every_collective(program)
+    return play(program, 1 / clock.value, {one.name: _seconds(one, moves, plan) for one in sent})
+
+
+def play(program: Program, cycle: float, lasting: Mapping[str, float]) -> Timeline:
+    """Plays a program through: seconds of a cycle, and of the links for each collective by the name of its start."""
+    now = free = compute = links = 0.0  # two clocks: the device's, and the moment its links are free
+    arrivals, waits = dict[str, float](), defaultdict[str, float](float)
+    for instruction in _in_turn(nested(program)):
+        name, spent = instruction.name, (instruction.cycles or 0) * cycle
+        now, compute = now + spent, compute + spent
+        awaited = instruction.operands if instruction.opcode.endswith("-done") else ()
+        if name in lasting:
+            free, links = max(free, now) + lasting[name], links + lasting[name]
+            arrivals[name] = free
+            awaited = () if instruction.opcode.endswith("-start") else (name,)
+        for start in filter(arrivals.__contains__, awaited):
+            arrived = max(now, arrivals.pop(start))
+            waits[start], now = waits[start] + arrived - now, arrived
+    return Timeline(compute, links, max(now, free), dict(waits))
+
+
+def _in_turn(items: tuple[Item, ...]) -> Iterator[Instruction]:
+    """Every instruction as often as it is executed."""
+    for item in items:
+        yield item.instruction
+        for _ in range(item.turns if item.body else 0):
+            yield from _in_turn(item.body)
+
+
+def _seconds(one: Collective, moves: list[dict[bool, Move]], plan: Plan) -> float:
+    """Modelled seconds of one collective; of a two-way ring's two, half of what they take together."""
+    move = moves[one.step or 0][one.kind == "all-to-all"]
+    halves = 2 if move.kind == "two-way ring" else 1
+    return plan.machine.move_seconds(move._replace(nbytes=one.bytes, times=1)) / halves

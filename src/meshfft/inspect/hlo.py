@@ -3,9 +3,7 @@
     cycles(step, unit) = sum over what the step executes on the unit of estimated cycles * times
 
 A collective in two halves overlaps what is scheduled between its start and its done. Invariant: what is in a loop
-counts once for each turn.
-
-The kinds of work that an instruction does, told by its opcode and scopes, never by the names of kernels:
+counts once for each turn. The kinds of work follow from opcodes and scopes, never from the names of kernels:
 
     products     matrix products
     fft          XLA's FFT, whatever the compiler makes of it, and meshfft's own of additions; not an FFT by products
@@ -19,7 +17,7 @@ The kinds of work that an instruction does, told by its opcode and scopes, never
 import collections
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -32,31 +30,20 @@ KINDS = ("products", "fft", "permute", "all-to-all", "copies", "other", "idle")
 SENT = {"collective-permute": "permute", "all-to-all": "all-to-all"}
 
 FREE = {"parameter", "constant", "bitcast", "tuple", "get-tuple-element", "while", "call", "conditional"}
-_HALVES = ("-start", "-update", "-done")
 _MOVES = {"copy", "bitcast-convert", "transpose", "slice", "concatenate", "pad", "dynamic-slice", "reshape", "reverse"}
-_MOVES |= {"dynamic-update-slice", "broadcast", "fusion", *FREE}
+_MOVES |= {"dynamic-update-slice", "broadcast", "fusion", "real", "imag", "complex", *FREE}
 _ARRAY = re.compile(r"\b([a-z]+\d*)[a-z0-9]*\[([\d,]*)\]")
 _STEP = re.compile(r"\bstep(\d+)")
-_GROUP = re.compile(r"replica_groups=\{\{([\d,]+)\}|replica_groups=\[\d+,(\d+)\]")
-_PAIRS = re.compile(r"source_target_pairs=\{(.*?)\}\}")
-_PACKS = {"real", "imag", "complex"}
 _PACK_CALL = re.compile(r'custom_call_target="X64')
 _PRODUCT_CALL = re.compile(r'custom_call_target="[^"]*(?:gemm|matmul|dot)', re.IGNORECASE)
 _FFT = re.compile(r"(?:^|/)(?:fft|jit\(fft\))(?:/|$)")  # a scope of ours, or JAX's name for XLA's
 
 
 class Collective(NamedTuple):
-    """A collective as one run executes it on each device.
+    """A collective as one run executes it on each device, named by the instruction that starts it.
 
-    Attributes:
-        name: its instruction, the one that starts it.
-        kind: one of COLLECTIVES.
-        step: the step of the walk it belongs to; None before the first.
-        times: how many times it runs.
-        bytes: the size of its result in one execution; what stays on the device is in it too.
-        peers: the devices in one of its groups, or the (source, target) pairs of a permute; 0 where all take part.
-        asynchronous: True where it is started and waited for apart.
-        covered: estimated cycles of what is scheduled in between, in one execution; two in flight share theirs.
+    `bytes` is the size of its result in one execution. It is asynchronous where other instructions may run between its
+    start and its done, and `covered` is their estimated cycles; two in flight share theirs.
     """
 
     name: str
@@ -64,7 +51,6 @@ class Collective(NamedTuple):
     step: int | None
     times: int
     bytes: int
-    peers: int
     asynchronous: bool
     covered: int
 
@@ -88,15 +74,15 @@ def collectives(compiled: jax.stages.Compiled) -> dict[str, int]:
     """How many collectives of each kind one run of a compiled program does on each device.
 
     Raises:
-        ValueError: a loop of which it cannot be told how often it turns.
+        ValueError: a loop that cannot be followed.
     """
     return counts(every_collective(program_of(compiled)))
 
 
-def counts(found: Iterable[Collective]) -> dict[str, int]:
+def counts(sent: Iterable[Collective]) -> dict[str, int]:
     """How many of each kind."""
     total: collections.Counter[str] = collections.Counter()
-    for collective in found:
+    for collective in sent:
         total[collective.kind] += collective.times
     return dict(total)
 
@@ -106,27 +92,25 @@ def program_of(compiled: jax.stages.Compiled) -> Program:
     text = compiled.as_text()
     if not text:
         raise NotImplementedError("the compiled program has no text: this backend keeps none")
-    return parse(text or "")
+    return parse(text)
 
 
 def every_collective(program: Program) -> tuple[Collective, ...]:
     """The collectives of one run, in order."""
-    run = executed(program)
+    run, sent = executed(program), []
     steps = steps_of(program, run)
-    found = []
     for at, (instruction, times) in enumerate(run):
         for kind in sends(program, instruction) if times else ():
             done = _done(run, at)
             between = run[at + 1 : done] if program.scheduled else []
             covered = sum(one.times * (one.instruction.cycles or 0) for one in between) // times
             size = bytes_of(run[done].instruction.type)
-            apart, peers = done > at, _peers(program, instruction)
-            found.append(Collective(instruction.name, kind, steps[at], times, size, peers, apart, covered))
-    return tuple(found)
+            sent.append(Collective(instruction.name, kind, steps[at], times, size, done > at, covered))
+    return tuple(sent)
 
 
 def cycles(program: Program) -> tuple[Spent, ...]:
-    """The compiler's estimated cycles of one run, by step and unit; collectives and `unpriced` work have none."""
+    """The compiler's estimated cycles of one run, by step and unit; collectives and Pallas kernels have none."""
     run = executed(program)
     total: collections.Counter[tuple[int | None, str]] = collections.Counter()
     for (instruction, times), step in zip(run, steps_of(program, run), strict=True):
@@ -136,26 +120,16 @@ def cycles(program: Program) -> tuple[Spent, ...]:
     return tuple(Spent(*key, total[key]) for key in order)
 
 
-def unpriced(program: Program) -> dict[str, int]:
-    """How many instructions on arrays run for which the compiler estimates no cycles, by opcode, collectives aside."""
-    total: collections.Counter[str] = collections.Counter()
-    for instruction, times in executed(program):
-        idle = instruction.opcode in FREE or instruction.opcode.endswith(_HALVES[1:]) or _scalar(instruction)
-        if instruction.cycles is None and not idle and not sends(program, instruction):
-            total[instruction.opcode] += times
-    return dict(total)
-
-
 def ops_of(program: Program) -> dict[str, Op | None]:
     """The step and kind of each instruction of a run, by its name; None for what is no work."""
     run = executed(program)
-    found: dict[str, Op | None] = {}
+    ops: dict[str, Op | None] = {}
     for (instruction, _), step in zip(run, steps_of(program, run), strict=True):
-        kind, place = kind_of(program, instruction), 0 if step is None else step + 1
-        ends = instruction.opcode.endswith(_HALVES[1:]) and instruction.operands
-        started = found.get(instruction.operands[0]) if ends else None  # a collective ends as what it started as
-        found[instruction.name] = started or (None if kind is None else Op(place, kind))
-    return found
+        ends = instruction.opcode.endswith(("-update", "-done")) and instruction.operands
+        started = ops.get(instruction.operands[0]) if ends else None  # a collective ends as what it started as
+        kind = kind_of(program, instruction)
+        ops[instruction.name] = started or (None if kind is None else Op(0 if step is None else step + 1, kind))
+    return ops
 
 
 def kind_of(program: Program, instruction: Instruction) -> str | None:
@@ -167,9 +141,7 @@ def kind_of(program: Program, instruction: Instruction) -> str | None:
         return None
     if sent := sends(program, instruction):
         return SENT.get(sent[0], "other")
-    parts = [instruction, *program.inside(instruction)]
-    names = {part.name: part for part in parts}
-    work = [part for part in parts if not _only_moves(part, names)]
+    work = _working(program, instruction)
     in_fft = [bool(_FFT.search(part.op_name or instruction.op_name)) for part in work]
     if any(_multiplies(part) and not inside for part, inside in zip(work, in_fft, strict=True)):
         return "products"
@@ -178,25 +150,38 @@ def kind_of(program: Program, instruction: Instruction) -> str | None:
     return "other" if work else "copies"
 
 
-def _only_moves(part: Instruction, names: dict[str, Instruction]) -> bool:
-    return moves(part, names) or part.opcode in _PACKS or bool(_PACK_CALL.search(part.rest))
+def unit(program: Program, instruction: Instruction) -> str:
+    """The unit an instruction keeps busy: matrix where a product is in it, copy where it only moves, else vector."""
+    work = _working(program, instruction)
+    if any(map(_multiplies, work)):
+        return "matrix"
+    return "vector" if work else "copy"
+
+
+def _working(program: Program, instruction: Instruction) -> list[Instruction]:
+    """What of an instruction, and of all inside it, does more than move numbers. Scalars are indices."""
+    parts = [instruction, *program.inside(instruction)]
+    names = {part.name: part for part in parts}
+    return [part for part in parts if not (_moves(part) or _scalar(part) or _joins(part, names))]
 
 
 def _multiplies(part: Instruction) -> bool:
     return part.opcode in ("dot", "convolution") or bool(_PRODUCT_CALL.search(part.rest))
 
 
-def unit(program: Program, instruction: Instruction) -> str:
-    """The unit an instruction keeps busy: matrix where a product is in it, copy where it only moves, else vector.
+def _moves(part: Instruction) -> bool:
+    return part.opcode.removesuffix("-start").removesuffix("-done") in _MOVES or bool(_PACK_CALL.search(part.rest))
 
-    A concatenation moves: TPUs write it as the maximum of arrays padded with the least number. So do scalars, which
-    are indices.
-    """
-    parts = [instruction, *program.inside(instruction)]
-    if any(part.opcode in ("convolution", "dot") for part in parts):
-        return "matrix"
-    names = {part.name: part for part in parts}
-    return "copy" if all(moves(part, names) for part in parts) else "vector"
+
+def _joins(part: Instruction | None, names: Mapping[str, Instruction]) -> bool:
+    """True for a concatenation as TPUs write it: the maximum of arrays padded with the least number."""
+    if part is None or part.opcode != "maximum":
+        return part is not None and part.opcode == "pad"
+    return all(_joins(names.get(operand), names) for operand in part.operands)
+
+
+def _scalar(instruction: Instruction) -> bool:
+    return all(not shape for _, shape in _arrays(instruction.type))
 
 
 def bytes_of(type_text: str) -> int:
@@ -211,24 +196,6 @@ def _arrays(type_text: str) -> Iterator[tuple[int, str]]:
         yield 8 if kind == "pred" else int(digits or 0), shape
 
 
-def moves(part: Instruction, names: dict[str, Instruction]) -> bool:
-    """True for what only moves, a scalar, and a maximum that joins; `names` are the instructions beside it."""
-    moved = part.opcode.removesuffix("-start").removesuffix("-done") in _MOVES
-    return moved or _scalar(part) or (part.opcode == "maximum" and _joins(part, names))
-
-
-def _joins(part: Instruction | None, names: dict[str, Instruction]) -> bool:
-    """True for a pad, and for the maximum of such."""
-    if part is None or part.opcode != "maximum":
-        return part is not None and part.opcode == "pad"
-    return all(_joins(names.get(operand), names) for operand in part.operands)
-
-
-def _scalar(instruction: Instruction) -> bool:
-    """True for a single number."""
-    return all(not shape for _, shape in _arrays(instruction.type))
-
-
 def steps_of(program: Program, run: Sequence[Executed]) -> list[int | None]:
     """The step of each instruction: the one its scopes name, else the one at work before it.
 
@@ -240,8 +207,8 @@ def steps_of(program: Program, run: Sequence[Executed]) -> list[int | None]:
         named = _STEP.findall(instruction.op_name)
         steps.append(int(named[-1]) if named else last)
         busy = instruction.cycles is not None if priced else instruction.opcode not in FREE
-        works = busy or sends(program, instruction)
-        last = steps[-1] if works else last
+        if busy or sends(program, instruction):
+            last = steps[-1]
     return steps
 
 
@@ -256,24 +223,13 @@ def sends(program: Program, instruction: Instruction) -> list[str]:
 
 
 def _done(run: Sequence[Executed], at: int) -> int:
-    """Where the collective started at a place is waited for; the place itself where it is one instruction."""
+    """The index where a collective is waited for; its own where it is one instruction."""
     name = run[at].instruction.name
     if not run[at].instruction.opcode.endswith("-start"):
         return at
-    for place in range(at + 1, len(run)):
-        instruction = run[place].instruction
+    for index, (instruction, _) in enumerate(run[at + 1 :], at + 1):
         if name in instruction.operands and instruction.opcode.endswith("-update"):
             name = instruction.name
         elif name in instruction.operands and instruction.opcode.endswith("-done"):
-            return place
+            return index
     raise ValueError(f"collective {name} is started and never waited for")
-
-
-def _peers(program: Program, instruction: Instruction) -> int:
-    """The devices in a group, or the pairs of a permute."""
-    for part in (instruction, *program.inside(instruction)):
-        if pairs := _PAIRS.search(part.rest):
-            return pairs[1].count("{")
-        if group := _GROUP.search(part.rest):
-            return int(group[2]) if group[2] else group[1].count(",") + 1
-    return 0

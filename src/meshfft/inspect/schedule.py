@@ -2,33 +2,32 @@
 
     times(instruction in a loop) = turns of the loop * times(the loop)
 
-A loop's turns stand on the loop where the compiler wrote them down, and else follow from its condition: one element of
-the loop's tuple, counted by a constant in the body, compared with a limit that is a constant, maybe handed in through
-the tuples of the loops around. Invariant: a loop whose turns cannot be told raises; none is silently counted once.
+The compiler writes down how often a loop turns, or its integers are followed from turn to turn. Invariant: a loop that
+cannot be followed raises; none is silently counted once.
 """
 
-import dataclasses
 import functools
 import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
+
+LONGEST = 2**15  # turns of a loop that are followed; a ring over the largest pod has fewer
 
 _HEADER = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{$")
 _LINE = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = (.*?) ([a-z][a-z0-9\-]*)\((.*?)\)(?:, (.*)|$)")
 _CALLED = re.compile(r"(\w+)=(?:%([\w.\-]+)|\{(%[\w.\-]+(?:, %[\w.\-]+)*)\})")
-_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
-_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
-_OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
 _BRANCHES = ("branch_computations", "true_computation", "false_computation")
 _ROLES = ("body", "condition", "calls", "to_apply", *_BRANCHES)
 _RUN = {"while": ("body",), "call": ("to_apply",), "conditional": _BRANCHES}
-_HANDED = ("copy", "bitcast", "convert", "reshape", "copy-start", "copy-done")
-_PASSES = {"LT": operator.lt, "GT": operator.gt, "LE": operator.le, "GE": operator.ge, "NE": operator.ne}
-_MIRRORED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "NE": "NE"}
+_SAME = {"copy", "bitcast", "convert", "reshape", "copy-start", "copy-done"}
+_COMPARED = {"LT": operator.lt, "GT": operator.gt, "LE": operator.le, "GE": operator.ge, "NE": operator.ne}
+
+Value = int | None | tuple["Value", ...]  # a scalar integer where it follows from constants, and tuples of them
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Instruction:
     """One line of the text: `name = type opcode(inside), rest`."""
 
@@ -47,27 +46,24 @@ class Instruction:
     @functools.cached_property
     def calls(self) -> dict[str, tuple[str, ...]]:
         """The computations it calls, by role: body, condition, calls, to_apply, ..."""
-        found = ((role, one or many.replace("%", "")) for role, one, many in _CALLED.findall(self.rest))
-        return {role: tuple(names.split(", ")) for role, names in found if role in _ROLES}
+        called = ((role, one or many.replace("%", "")) for role, one, many in _CALLED.findall(self.rest))
+        return {role: tuple(names.split(", ")) for role, names in called if role in _ROLES}
 
-    @property
+    @functools.cached_property
     def op_name(self) -> str:
         """The scopes of the Python that asked for it; empty where the compiler made it up."""
-        return found[1] if (found := _OP_NAME.search(self.rest)) else ""
+        return self.attribute(r'\bop_name="((?:[^"\\]|\\.)*)"')
 
-    @property
+    @functools.cached_property
     def cycles(self) -> int | None:
         """The compiler's estimate of one execution; None where it gives none."""
-        return int(found[1]) if (found := _CYCLES.search(self.rest)) else None
+        cycles = self.attribute(r'"estimated_cycles":"(\d+)"')
+        return int(cycles) if cycles else None
 
-    @property
-    def trips(self) -> int | None:
-        """The turns of a loop, where the compiler wrote them down."""
-        return int(found[1]) if (found := _TRIPS.search(self.rest)) else None
-
-    def attribute(self, name: str) -> str:
-        """A plain attribute, such as `direction` of a compare; empty where it has none."""
-        return found[1] if (found := re.search(rf"\b{name}=(\w+)", self.rest)) else ""
+    def attribute(self, pattern: str) -> str:
+        """What the group of a pattern matches behind the operands; empty where nothing does."""
+        found = re.search(pattern, self.rest)
+        return found[1] if found else ""
 
 
 Computation = dict[str, Instruction]
@@ -82,8 +78,8 @@ class Program(NamedTuple):
 
     def inside(self, instruction: Instruction) -> Iterator[Instruction]:
         """What the computations hold that an instruction calls, and those that they call."""
-        for name in _called(instruction):
-            for inner in self.computations.get(name, {}).values():
+        for names in instruction.calls.values():
+            for inner in (inner for name in names for inner in self.computations.get(name, {}).values()):
                 yield inner
                 yield from self.inside(inner)
 
@@ -101,27 +97,6 @@ class Item(NamedTuple):
     instruction: Instruction
     turns: int
     body: tuple["Item", ...]
-
-
-class _Scope(NamedTuple):
-    """A computation, and where known the instruction that calls it and the scope that one stands in."""
-
-    computation: Computation
-    caller: "_Scope | None" = None
-    at: Instruction | None = None
-
-
-class _Source(NamedTuple):
-    """Where a value comes from: an instruction, and the path to the value within its tuple."""
-
-    scope: _Scope
-    instruction: Instruction
-    path: tuple[int, ...] = ()
-
-    @property
-    def constant(self) -> int | None:
-        whole = self.instruction.opcode == "constant" and re.fullmatch(r"-?\d+", self.instruction.inside)
-        return int(self.instruction.inside) if whole else None
 
 
 def parse(text: str) -> Program:
@@ -149,14 +124,14 @@ def executed(program: Program) -> list[Executed]:
     left out.
 
     Raises:
-        ValueError: a loop of which it cannot be told how often it turns.
+        ValueError: a loop that cannot be followed.
     """
     return list(_flat(nested(program), 1))
 
 
 def nested(program: Program) -> tuple[Item, ...]:
     """What one run executes, in order, each loop and call with its body; as `executed` in all else."""
-    return _nested(program, _Scope(program.computations[program.entry]))
+    return _items(program, program.computations[program.entry], ())
 
 
 def _flat(items: tuple[Item, ...], times: int) -> Iterator[Executed]:
@@ -165,107 +140,76 @@ def _flat(items: tuple[Item, ...], times: int) -> Iterator[Executed]:
         yield from _flat(item.body, times * item.turns)
 
 
-def _nested(program: Program, scope: _Scope) -> tuple[Item, ...]:
-    return tuple(_item(program, scope, instruction) for instruction in scope.computation.values())
+def _items(program: Program, computation: Computation, arguments: Sequence[Value]) -> tuple[Item, ...]:
+    values = _values(program, computation, arguments)
+    return tuple(_item(program, instruction, values) for instruction in computation.values())
 
 
-def _item(program: Program, scope: _Scope, instruction: Instruction) -> Item:
+def _item(program: Program, instruction: Instruction, values: Mapping[str, Value]) -> Item:
+    turns, inputs = 1, list[Value]()
+    if instruction.opcode == "while":
+        turns, *inputs = _loop(program, instruction, values[instruction.operands[0]])[:2]
+    elif instruction.opcode == "call":
+        inputs = [values[name] for name in instruction.operands]
     called = [name for role in _RUN.get(instruction.opcode, ()) for name in instruction.calls.get(role, ())]
-    inner = (_Scope(program.computations[name], scope, instruction) for name in called)
-    turns = _turns(program, scope, instruction) if instruction.opcode == "while" else 1
-    return Item(instruction, turns, tuple(item for one in inner for item in _nested(program, one)))
+    bodies = (_items(program, program.computations[name], inputs) for name in called)
+    return Item(instruction, turns, tuple(item for body in bodies for item in body))
 
 
-def _turns(program: Program, scope: _Scope, loop: Instruction) -> int:
-    """How often a loop turns."""
-    if loop.trips is not None:
-        return loop.trips
-    turns = _counted(program, scope, loop)
-    if turns is None:
-        raise ValueError(f"loop {loop.name}: cannot tell how often it turns, its condition compares no counter")
-    return turns or 0
+def _loop(program: Program, loop: Instruction, state: Value) -> tuple[int, Value, Value]:
+    """How often a loop turns, what of its tuple is the same in every turn, and its tuple at the end."""
+    if trips := loop.attribute(r'"known_trip_count":\{"n":"(\d+)"\}'):
+        return int(trips), None, None
+    condition, body = (program.computations[loop.calls[role][0]] for role in ("condition", "body"))
+    kept = state
+    for turns in range(LONGEST):
+        goes_on = _result(program, condition, [state])
+        if goes_on is None:
+            break
+        if not goes_on:
+            return turns, kept, state
+        if isinstance(kept, tuple) and isinstance(state, tuple):
+            kept = tuple(a if a == b else None for a, b in zip(kept, state, strict=True))
+        state = _result(program, body, [state])
+    raise ValueError(f"loop {loop.name}: cannot tell how often it turns, its condition compares no counter")
 
 
-def _counted(program: Program, scope: _Scope, loop: Instruction) -> int | None:
-    """The turns of a loop whose condition compares a counter with a constant."""
-    condition = _Scope(program.computations[loop.calls["condition"][0]], scope, loop)
-    test = _source(program, condition, _root(condition))
-    if test.instruction.opcode != "compare":
-        return None
-    one, other = (_source(program, test.scope, name) for name in test.instruction.operands)
-    direction = test.instruction.attribute("direction")
-    if one.constant is not None:
-        one, other, direction = other, one, _MIRRORED.get(direction, "")
-    if (
-        direction not in _PASSES
-        or one.instruction.opcode != "parameter"
-        or one.scope.at is not loop
-        or other.constant is None
-    ):
-        return None
-    first = _source(program, scope, loop.operands[0], one.path).constant
-    step = _step(program, scope, loop, one.path)
-    return None if first is None or not step else _length(first, other.constant, step, direction)
+def _result(program: Program, computation: Computation, arguments: Sequence[Value]) -> Value:
+    values = _values(program, computation, arguments)
+    return next(values[name] for name, instruction in computation.items() if instruction.root)
 
 
-def _length(first: int, limit: int, step: int, direction: str) -> int | None:
-    """How many of first, first + step, ... pass the test; None where all would."""
-    if not _PASSES[direction](first, limit):
-        return 0
-    if direction == "NE":
-        turns, beside = divmod(limit - first, step)
-        return turns if turns > 0 and not beside else None
-    ends = (step > 0) == (direction in ("LT", "LE"))
-    return len(range(first, limit + (direction == "LE") - (direction == "GE"), step)) if ends else None
+def _values(program: Program, computation: Computation, arguments: Sequence[Value]) -> dict[str, Value]:
+    """The integers that a computation makes of its arguments; None for everything else."""
+    values: dict[str, Value] = {}
+    for name, instruction in computation.items():
+        inputs = [values.get(operand) for operand in instruction.operands]
+        values[name] = _value(program, instruction, inputs, arguments) if "[]" in instruction.type else None
+    return values
 
 
-def _step(program: Program, scope: _Scope, loop: Instruction, path: tuple[int, ...]) -> int | None:
-    """What the body adds to an element of the loop's tuple, where that is a constant."""
-    body = _Scope(program.computations[loop.calls["body"][0]], scope, loop)
-    made = _source(program, body, _root(body), path)
-    if made.instruction.opcode not in ("add", "subtract"):
-        return None
-    one, other = (_source(program, made.scope, name) for name in made.instruction.operands)
-    if one.constant is not None and made.instruction.opcode == "add":
-        one, other = other, one
-    if other.constant is None or one.instruction.opcode != "parameter" or (one.scope.at, one.path) != (loop, path):
-        return None
-    return other.constant if made.instruction.opcode == "add" else -other.constant
-
-
-def _source(program: Program, scope: _Scope, name: str, path: tuple[int, ...] = ()) -> _Source:
-    """Where a value comes from, through copies, tuples, calls and loops that hand it on unchanged."""
-    instruction = scope.computation[name]
-    match instruction.opcode:
-        case "get-tuple-element":
-            index = int(instruction.attribute("index"))
-            return _source(program, scope, instruction.operands[0], (index, *path))
-        case "tuple" if path:
-            return _source(program, scope, instruction.operands[path[0]], path[1:])
-        case "parameter" if scope.caller and scope.at and _kept(program, scope.at, path):
-            return _source(program, scope.caller, scope.at.operands[int(instruction.inside)], path)
-        case "while" if _kept(program, instruction, path):
-            return _source(program, scope, instruction.operands[0], path)
-        case "fusion" | "call":
-            inner = _Scope(program.computations[_called(instruction)[0]], scope, instruction)
-            return _source(program, inner, _root(inner), path)
-        case opcode if opcode in _HANDED:
-            return _source(program, scope, instruction.operands[0], path)
-    return _Source(scope, instruction, path)
-
-
-def _kept(program: Program, loop: Instruction, path: tuple[int, ...]) -> bool:
-    """True where the body of a loop hands an element of its tuple on as it came, and for what is no loop."""
-    if loop.opcode != "while":
-        return True
-    body = _Scope(program.computations[loop.calls["body"][0]])
-    found = _source(program, body, _root(body), path)
-    return found.instruction.opcode == "parameter" and found.path == path
-
-
-def _root(scope: _Scope) -> str:
-    return next(name for name, instruction in scope.computation.items() if instruction.root)
-
-
-def _called(instruction: Instruction) -> list[str]:
-    return [name for names in instruction.calls.values() for name in names]
+def _value(program: Program, instruction: Instruction, inputs: list[Value], arguments: Sequence[Value]) -> Value:
+    match instruction.opcode, inputs:
+        case "constant", _:
+            return int(instruction.inside) if re.fullmatch(r"-?\d+", instruction.inside) else None
+        case "parameter", _:
+            return arguments[int(instruction.inside)] if arguments else None
+        case "tuple", _:
+            return tuple(inputs)
+        case "get-tuple-element", [tuple(elements)]:
+            return elements[int(instruction.attribute(r"\bindex=(\d+)"))]
+        case (("fusion" | "call"), _):
+            ((name,),) = instruction.calls.values()
+            return _result(program, program.computations[name], inputs)
+        case "while", [state]:
+            return _loop(program, instruction, state)[2]
+        case "add", [int(one), int(other)]:
+            return one + other
+        case "subtract", [int(one), int(other)]:
+            return one - other
+        case "compare", [int(one), int(other)]:
+            compared = _COMPARED.get(instruction.attribute(r"\bdirection=(\w+)"))
+            return compared(one, other) if compared else None
+        case opcode, [value] if opcode in _SAME:
+            return value
+    return None

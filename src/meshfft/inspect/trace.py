@@ -6,10 +6,12 @@ Where several instructions are at work, the moment belongs to the first of WORK:
 hides it. Where none is, the device is idle, for the step of its next instruction, or after the last for that one's.
 
 On CPUs an event names its device, threads are shared by all devices, and waiting in a collective for the others is
-idle. A GPU or TPU has a plane of its own; waiting and sending are not told apart there.
+idle. On a GPU or TPU events lie on a plane of its device; there waiting counts as sending.
 """
 
+import dataclasses
 import re
+import textwrap
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,21 +23,59 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.profiler import ProfileData
-from jax.sharding import NamedSharding
+from jax.sharding import Mesh, NamedSharding
 
-from ..extras import installed
+from ..extras import installed, need
 from ..layout.padded_array import padded
 from ..plans.plan import Plan
 from .aot import compile_plan
-from .breakdown import Breakdown
 from .hlo import KINDS, SENT, Op, ops_of, program_of
 
 WORK = ("products", "fft", "copies", "other", "all-to-all", "permute")  # what hides what stands behind it
 RUN, END, WAIT = "meshfft run", "end: ", "Wait: pending_threads"  # events: of a run, and XLA's on CPUs
 PICO = 1e-12
+UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+COLOURS = ("#51127c", "#8f4bb8", "#e8743b", "#f6b26b", "#3c7fb1", "#9cc3de", "#d9d9d9")  # of KINDS
 
 _TEXT = re.compile(r"%?([\w.\-]+)")
 _PLANE = re.compile(r"/device:\w+:(\d+)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Breakdown:
+    """Where the time goes: seconds of each device, step and kind in KINDS, in the mean over runs.
+
+    The first of `steps` is "start", what comes before the first step of the walk. `walls` are the seconds of every run,
+    `hidden` those of messages under other work, by kind, in the mean over runs and devices; `seconds` has none of it.
+    """
+
+    steps: tuple[str, ...]
+    devices: tuple[int, ...]
+    walls: tuple[float, ...]
+    seconds: np.ndarray
+    hidden: dict[str, float]
+
+    @property
+    def wall(self) -> float:
+        """Seconds of a run, in the mean."""
+        return sum(self.walls) / len(self.walls)
+
+    @property
+    def used(self) -> tuple[np.ndarray, np.ndarray]:
+        """The steps and the kinds that take any time, as indices."""
+        return np.flatnonzero(self.seconds.any((0, 2))), np.flatnonzero(self.seconds.any((0, 1)))
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values, for JSON."""
+        how = f"mean of {len(self.walls)} run{'s' * (len(self.walls) > 1)} under jax.profiler"
+        whole = {"known": "measured", "how": how, "wall_seconds": self.wall, "runs": self.walls}
+        parts = [self._part(int(j), int(k)) for j, k in np.argwhere(self.seconds.any(0))]
+        return {**whole, "devices": self.devices, "hidden": self.hidden, "parts": parts}
+
+    def _part(self, j: int, k: int) -> dict[str, object]:
+        spent, mean = self.seconds[:, j, k].tolist(), float(self.seconds[:, j, k].mean())
+        step = {"step": j - 1 if j else None, "name": self.steps[j], "kind": KINDS[k]}
+        return {**step, "seconds": mean, "share": mean / self.wall, "by_device": spent}
 
 
 class Span(NamedTuple):
@@ -55,7 +95,7 @@ class _Event(NamedTuple):
     device: int | None
     instruction: str | None
     name: str
-    stats: dict[str, Any]
+    stats: dict[str, object]
     waits: list[int]
 
 
@@ -63,14 +103,14 @@ def check_profiler(platforms: str | None) -> None:
     """Raises ImportError where jax.profiler would crash: where JAX loads a libtpu that is not of its version."""
     if not installed("libtpu") or "tpu" not in (platforms or "tpu"):
         return
-    found = (re.match(r"libtpu==([\d.]+)", line) for line in metadata.requires("jax") or ())
-    wanted, have = next((match[1] for match in found if match), ""), metadata.version("libtpu")
-    remedy = f"pip install 'libtpu=={wanted}*', or for CPU devices set JAX_PLATFORMS=cpu in the environment"
+    pins = (re.match(r"libtpu==([\d.]+)", line) for line in metadata.requires("jax") or ())
+    wanted, have = next((pin[1] for pin in pins if pin), ""), metadata.version("libtpu")
     if not have.startswith(wanted):
+        remedy = f"pip install 'libtpu=={wanted}*', or for CPU devices set JAX_PLATFORMS=cpu in the environment"
         raise ImportError(f"with libtpu {have} the profiler of this JAX would crash: {remedy}")
 
 
-def profiled(plan: Plan, mesh: jax.sharding.Mesh, runs: int, folder: Path, done: Callable[[], None]) -> Breakdown:
+def profiled(plan: Plan, mesh: Mesh, runs: int, folder: Path, done: Callable[[], None]) -> Breakdown:
     """Runs a plan `runs` times on ones, after once that does not count; the trace stays in the folder."""
     compiled, sharding = compile_plan(plan, mesh), NamedSharding(mesh, plan.in_layout.spec)
     x = padded(jnp.ones(plan.in_layout.storage, plan.in_dtype, device=sharding), plan.in_layout, mesh)
@@ -97,11 +137,11 @@ def measured(data: ProfileData, ops: Mapping[str, Op | None], steps: Sequence[st
     for run in runs:
         edges = [edge for spans in run.values() for span in spans for edge in span[:2]]
         walls.append((max(edges) - min(edges)) * PICO)
-        for place, device in enumerate(devices):
+        for index, device in enumerate(devices):
             shared = share(run[device], min(edges), max(edges))
             hidden += _hidden(run[device], shared)
             for op, length in shared.items():
-                spent[place, op.step, KINDS.index(op.kind)] += length
+                spent[index, op.step, KINDS.index(op.kind)] += length
     mean = {kind: length * PICO / len(runs) / len(devices) for kind, length in hidden.items()}
     names = ("start", *(f"{number}. {step}" for number, step in enumerate(steps, 1)))
     return Breakdown(names, tuple(devices), tuple(walls), spent * (PICO / len(runs)), mean)
@@ -123,18 +163,18 @@ def share(spans: Sequence[Span], begin: int, end: int) -> Counter[Op]:
 
 def _hidden(spans: Sequence[Span], shared: Counter[Op]) -> Counter[str]:
     """How long messages are under way beyond the time they got, by kind."""
-    found = Counter[str]()
+    hidden = Counter[str]()
     for kind in SENT.values():
         own = [span for span in spans if span.op.kind == kind]
         alone = share(own, own[0].begin, own[0].end) if own else Counter[Op]()
-        found[kind] = sum(alone[op] - shared[op] for op in {*alone, *shared} if op.kind == kind)
-    return found
+        hidden[kind] = sum(alone[op] - shared[op] for op in {*alone, *shared} if op.kind == kind)
+    return hidden
 
 
 def read(data: ProfileData, ops: Mapping[str, Op | None]) -> list[dict[int, list[Span]]]:
     """The instructions at work in every run, by device; without marks of runs, all are of one."""
     runs, works = [defaultdict[int, list[Span]](list)], []
-    ends, begins, latest = dict[Any, _Event](), defaultdict[Any, list[int]](list), dict[int, _Event]()
+    ends, begins, latest = dict[object, _Event](), defaultdict[object, list[int]](list), dict[int, _Event]()
     for event in sorted(_events(data), key=lambda event: (event.begin, event.name != RUN)):
         if event.name == RUN:
             runs.append(defaultdict(list))
@@ -153,13 +193,13 @@ def read(data: ProfileData, ops: Mapping[str, Op | None]) -> list[dict[int, list
     return [run for run in runs[len(runs) > 1 :] if any(run.values())]
 
 
-def _end(event: _Event, ends: Mapping[Any, _Event], begins: Mapping[Any, list[int]]) -> int:
-    """Where the thread that ends an instruction says so, or has gone on with the device's next before."""
-    said = ends.get(event.stats.get("_p", ""))
-    if said is None:
+def _end(event: _Event, ends: Mapping[object, _Event], begins: Mapping[object, list[int]]) -> int:
+    """Where the thread that ends an instruction says so, or before that begins the device's next."""
+    mark = ends.get(event.stats.get("_p", ""))
+    if mark is None:
         return event.end
-    later = begins[said.line, event.device]
-    return max(event.end, min([said.begin, *later[bisect_left(later, event.end) :][:1]]))
+    later = begins[mark.line, event.device]
+    return max(event.end, min([mark.begin, *later[bisect_left(later, event.end) :][:1]]))
 
 
 def _events(data: ProfileData) -> Iterator[_Event]:
@@ -171,3 +211,27 @@ def _events(data: ProfileData) -> Iterator[_Event]:
             begin, instruction = round(event.start_ns * 1000), stats.get("hlo_op") or (text[1] if text else None)
             end = begin + round(event.duration_ns * 1000)
             yield _Event(begin, end, number, device, instruction, event.name, stats, [])
+
+
+def unit_for(seconds: float) -> tuple[str, float]:
+    """The largest unit in which a time is at least ten, and its seconds."""
+    return next(((name, size) for name, size in UNITS.items() if seconds >= 10 * size), ("us", 1e-6))
+
+
+def figure_of(found: Breakdown, title: str) -> Any:
+    """A matplotlib figure with a bar for each step, stacked of its kinds of work, as long as its share of the run."""
+    (unit, size), (steps, kinds) = unit_for(found.wall), found.used
+    sides = (7.6, 1.9 + 0.55 * len(steps))
+    figure = need("matplotlib.figure", "drawing a picture").Figure(sides, layout="constrained", dpi=150)
+    spot, means, ends = figure.subplots(), found.seconds.mean(0)[steps] / size, np.zeros(len(steps))
+    for k in kinds:
+        bars = spot.barh(range(len(steps)), means[:, k], 0.62, left=ends, color=COLOURS[k], label=KINDS[k])
+        ends = ends + means[:, k]
+    shares = [f"{end:.4g} {unit}, {100 * end * size / found.wall:.0f} %" for end in ends]
+    spot.bar_label(bars, shares, padding=3, fontsize="small")
+    spot.set_yticks(range(len(steps)), [textwrap.fill(found.steps[j], 30) for j in steps])
+    spot.set(xlim=(0, 1.3 * ends.max()), xlabel=f"{unit} of a run of {found.wall / size:.4g} {unit}, measured")
+    spot.invert_yaxis()
+    figure.suptitle(textwrap.fill(title, 80), fontsize="medium")
+    figure.legend(loc="outside lower center", ncols=len(kinds), frameon=False)
+    return figure

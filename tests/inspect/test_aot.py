@@ -2,7 +2,7 @@
 
 import pytest
 
-from meshfft.inspect.replay import play
+from meshfft.inspect.aot import play
 from meshfft.inspect.schedule import parse
 
 HEAD = "HloModule m, is_scheduled=true\n"
