@@ -25,7 +25,7 @@ import numpy as np
 import meshfft as mf
 from benchmarks.made import circumstances
 from benchmarks.measure.timing import Spread, interleaved, spread, timer
-from meshfft.numerics.tiers import TIERS
+from meshfft.numerics.dtypes import TIERS
 
 try:
     import scipy.signal

@@ -40,8 +40,8 @@ from benchmarks.measure.timing import interleaved, timer, timer_of_fresh
 from meshfft.cli.made import check_rows
 from meshfft.inspect.aot import compile_plan
 from meshfft.machine.chips import chip_for
-from meshfft.numerics.products import PRESETS, Way, split
-from meshfft.numerics.tiers import TIERS, Dot
+from meshfft.numerics.dtypes import TIERS, Dot
+from meshfft.numerics.products import PRESETS, RealProduct, terms_of
 
 CUFFT, PRODUCT = "jnp", "product"
 GIB, FEW, SLAB = 2**30, 6, 2**26  # bytes; outputs checked along each dimension; numbers on the host at a time
@@ -134,11 +134,12 @@ def checked(case: Case, mesh: Mesh, compiled: Any, facts: dict[str, Any]) -> Pre
 def of_product(case: Case) -> Prepared:
     """One large real product as its tier makes it: by the GPU's own algorithm, elsewhere of terms."""
     terms = Dot(case.precision, 4).terms
-    exact, preset = Way(lax.Precision.HIGHEST, terms), Way(PRESETS.get(case.precision, lax.Precision.HIGHEST), 0)
+    precision = lax.Precision.HIGHEST
+    exact, preset = RealProduct(precision, terms), RealProduct(PRESETS.get(case.precision, precision), 0)
 
     def run(a: Array, b: Array) -> Array:
-        apart = split(a, terms) if terms else (a,)
-        return lax.platform_dependent(cuda=lambda: preset.whole((a,), b, 0), default=lambda: exact.whole(apart, b, 0))
+        split = terms_of(a, terms) if terms else (a,)
+        return lax.platform_dependent(cuda=lambda: preset.along((a,), b, 0), default=lambda: exact.along(split, b, 0))
 
     a, b = (jax.random.normal(jax.random.key(seed), case.shape, case.dtype) for seed in (0, 1))
     compiled = jax.jit(run).lower(a, b).compile()

@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 # folder a file only from those before the stroke in front of it.
 HOUSE = """
 .: release extras / atomic
-numerics: fixed_point norms split_complex tiers units / dtypes phases products / tiled_products
+numerics: dtypes norms split_complex units / phases products
 layout: layout meshes / gathering memory placement / padded_array / storage
 machine: chip torus work / chips device_order machine / topology
 collectives: all_to_all bins ring

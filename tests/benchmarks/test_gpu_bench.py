@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.measure.cases import Case
 from benchmarks.measure.rows import Row, read_rows
-from meshfft.numerics.tiers import TIERS
+from meshfft.numerics.dtypes import TIERS
 
 SCRIPT = Path(__file__).parent.parent.parent / "benchmarks" / "gpu.py"
 

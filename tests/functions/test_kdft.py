@@ -24,7 +24,7 @@ from meshfft import Points
 from meshfft.inspect.hlo import collectives
 from meshfft.layout.layout import Layout
 from meshfft.layout.padded_array import mapped, stored_of
-from meshfft.numerics.tiers import LIMITS
+from meshfft.numerics.dtypes import TIERS
 from meshfft.plans.request import PlanePair
 
 SEEDS = st.integers(0, 2**31)
@@ -317,7 +317,7 @@ def test_explicit_axes_need_no_annotation() -> None:
 def test_traced_points_in_every_tier(tier: str) -> None:
     """Catches traced points that are looked up in a cache of tables, and a tier that is dropped in the gradient."""
     x, turns = noise((16,)), jnp.asarray(np.random.default_rng().random(8), jnp.float32)
-    a, bound = mf.shard(x, mesh((8,)), P("x")), 1.5 * LIMITS[tier]  # of one short vector, by either form
+    a, bound = mf.shard(x, mesh((8,)), P("x")), 1.5 * TIERS[tier].limit  # of one short vector, by either form
 
     def run(t: Array, precision: str | None) -> Array:
         return mf.kdftn(a, Points.turns(t), precision=precision)

@@ -16,7 +16,7 @@ from meshfft.machine.chips import CHIPS, CPU, GENERIC, chip_for
 from meshfft.machine.machine import EFFICIENCY, Machine
 from meshfft.machine.topology import machine_of, placed, topology
 from meshfft.machine.work import Move, Work
-from meshfft.numerics.tiers import dots
+from meshfft.numerics.dtypes import Dot
 from meshfft.operators.transform import transform_of
 from meshfft.plans.planning import ranked
 from meshfft.steps import RingDense
@@ -250,7 +250,7 @@ def test_walks_that_fit_come_before_faster_ones() -> None:
 
     def found(blocks: float) -> Walk:
         chip = dataclasses.replace(dense, capacity=Figure(blocks * block, "derived", "blocks"))
-        return find_walk(start, transform, "auto", "natural", Machine(chip), 8, dots("float32", None))
+        return find_walk(start, transform, "auto", "natural", Machine(chip), 8, (Dot("float32", 4),))
 
     roomy, tight, none = found(100), found(5), found(1)
     assert any(isinstance(step, RingDense) for step in roomy.steps) and roomy.work(8, dense).peak_bytes > 5 * block

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshfft.numerics import fixed_point as limbs
+from meshfft.numerics import phases as limbs
 
 PI = Fraction(3_14159265358979323846264338327950288419716939937510582097494, 10**59)
 LOG2_E = Fraction(1_44269504088896340735992468100189213742664595415298593413545, 10**59)
@@ -122,7 +122,7 @@ def test_multiples_of_angles_are_exact_modulo_a_turn(x64: None, kind: str, many:
         for result, v in zip(integers(limbs.times(jnp.uint32(n), turns)), values, strict=True):
             exact = round(n * Fraction(float(v)) / (2 * PI) * 2 ** (32 * many))
             assert apart(result, exact, many) <= LAST * max(n, 1)
-    assert limbs.count(kind) == many
+    assert limbs.limbs_for(kind) == many
 
 
 def _two_to(exponents: list[Fraction], kind: str, many: int) -> np.ndarray:
@@ -147,7 +147,7 @@ def test_powers_of_two(x64: None, kind: str, many: int, bound: float) -> None:
 @pytest.mark.parametrize("kind", ["float32", "float64"])
 def test_powers_out_of_range(x64: None, kind: str) -> None:
     """Catches an exponent that wraps: far below the type is zero, far above it infinite."""
-    small, large = _two_to([Fraction(-20_000), Fraction(20_000)], kind, limbs.count(kind))
+    small, large = _two_to([Fraction(-20_000), Fraction(20_000)], kind, limbs.limbs_for(kind))
     assert small == 0 and large == np.inf
 
 
@@ -157,7 +157,7 @@ def test_powers_of_radii(x64: None, kind: str, bound: float) -> None:
 
     Up to n = 2^21: beyond, the last bit of two limbs of a logarithm, 2^-48, is seen in float32.
     """
-    many, rng = limbs.count(kind), np.random.default_rng()
+    many, rng = limbs.limbs_for(kind), np.random.default_rng()
     n = rng.integers(1, 2**21, 50)
     logs = (rng.uniform(-60, 60, 50) / n).astype(kind)
     fixed = limbs.negative(limbs.times(jnp.asarray(n, jnp.uint32), limbs.of_logarithm(logs, many)))

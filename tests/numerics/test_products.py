@@ -15,12 +15,9 @@ from reference import dft, error, mesh, noise, powers, separable
 from strategies import Case, cases
 
 import meshfft as mf
-from meshfft.numerics.dtypes import complex_dtype
-from meshfft.numerics.products import TERMS, planes_of, product
-from meshfft.numerics.products import split as terms_of
+from meshfft.numerics.dtypes import TIERS, Dot, complex_dtype
+from meshfft.numerics.products import COLUMNS, TERMS, TILE, planes_of, product, product_in_tiles, terms_of
 from meshfft.numerics.split_complex import Planes, join, split
-from meshfft.numerics.tiers import TIERS, Dot
-from meshfft.numerics.tiled_products import COLUMNS, TILE, product_in_tiles
 from meshfft.operators import operands
 from meshfft.operators.matrices import Dense
 from meshfft.plans.operands import furnish

@@ -18,7 +18,7 @@ import meshfft as mf
 from meshfft.layout.layout import Layout, from_spec
 from meshfft.machine.chips import CPU
 from meshfft.machine.machine import Machine
-from meshfft.numerics.tiers import dots
+from meshfft.numerics.dtypes import Dot
 from meshfft.operators.transform import transform_of
 from meshfft.steps import Problem, Step
 from meshfft.walks.candidates import moves
@@ -162,7 +162,7 @@ def test_the_search_finds_the_cheapest_walk(
     spec = [("x", "z") if "z" in axes and len(shape) == 2 else "x", *(a for a in ("y", "z") if a in axes)][: len(shape)]
     start = from_spec(shape, axes, spec)
     transform = transform_of(tuple(range(len(shape))), shape, None, False)
-    problem = Problem(start, transform, method, None if free else start, False, Machine(CPU), 8, dots("float32", None))
+    problem = Problem(start, transform, method, None if free else start, False, Machine(CPU), 8, (Dot("float32", 4),))
     steps = search(problem)
     assert steps is not None and _price(start, steps) == pytest.approx(_cheapest(problem), rel=1e-9)
 

@@ -26,8 +26,8 @@ from meshfft.machine.chip import Chip
 from meshfft.machine.chips import GENERIC
 from meshfft.machine.machine import Machine
 from meshfft.machine.work import Work
+from meshfft.numerics.dtypes import Dot
 from meshfft.numerics.split_complex import Block, in_complex
-from meshfft.numerics.tiers import dots
 from meshfft.operators.matrices import Matrix, Roots
 from meshfft.operators.transform import transform_of
 from meshfft.steps import Exchange, Problem, Step
@@ -115,7 +115,7 @@ def test_the_search_takes_a_new_step_where_it_is_cheapest_only(monkeypatch: pyte
 def _kinds(shape: tuple[int, ...]) -> set[type[Step]]:
     start = from_spec(shape, {"x": 2}, P("x"))
     transform = transform_of((0, 1, 2), shape, None, False)
-    problem = Problem(start, transform, "auto", start, False, Machine(GENERIC), 8, dots("float32", None))
+    problem = Problem(start, transform, "auto", start, False, Machine(GENERIC), 8, (Dot("float32", 4),))
     return {type(step) for step in search(problem) or ()}
 
 

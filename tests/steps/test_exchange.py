@@ -29,7 +29,7 @@ from meshfft.layout.layout import Layout, even_cuts, from_spec
 from meshfft.layout.padded_array import padded, stored_of
 from meshfft.machine.chips import CPU
 from meshfft.machine.machine import Machine
-from meshfft.numerics.tiers import dots
+from meshfft.numerics.dtypes import Dot
 from meshfft.operators.transform import transform_of
 from meshfft.plans import execute
 from meshfft.plans.primitive import bind
@@ -385,7 +385,7 @@ def test_no_exchange_of_many_pieces(spec: P) -> None:
     shape = (256,) * 3
     start = from_spec(shape, {"x": 4, "y": 8}, spec)
     transform = transform_of((0, 1, 2), shape, None, False)
-    problem = Problem(start, transform, "transpose", start, False, Machine(CPU), 8, dots("float32", None))
+    problem = Problem(start, transform, "transpose", start, False, Machine(CPU), 8, (Dot("float32", 4),))
     steps = [step for step in moves(problem, start, problem.todo(frozenset())) if isinstance(step, Exchange)]
     found = [step.parts for step in steps if not step.packed]
     assert found and max(found) <= MOST_PIECES

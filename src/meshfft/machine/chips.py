@@ -4,7 +4,7 @@ Rates of TPU products and memory are what the TPU compiler estimates for one lar
 cycles, times the clock; the clock is the published peak over the operations that the matrix units do in a cycle.
 """
 
-from ..numerics.tiers import TIERS
+from ..numerics.dtypes import TIERS
 from .chip import Chip, CompilerOptions, Figure
 
 BOOK = "How to Scale Your Model, jax-ml.github.io/scaling-book"

@@ -1,36 +1,47 @@
-"""Exact phases: roots of unity and Vandermonde blocks, made where they are used.
+"""Exact phases: roots of unity n k / N, and multiples of any angle and logarithm as fixed-point numbers.
 
 A phase is reduced to a fraction of a turn in integers that cannot wrap, then to an eighth of a turn either side of an
 axis, and only then handed to cos and sin: it is right to one rounding of its last bit for every n k / N below
 MAX_LENGTH, and every multiple of a fixed-point turn, in float32 as in float64. (In float32 without the reduction n k
 loses 5e-3 at N = 8192.)
+
+A fixed-point number is a tuple of uint32 limbs, most significant first, and wraps: the multiple n T of a fraction of a
+turn T is exact modulo a turn, where floating point keeps fewer digits the larger n is (float32: 2e-4 at n = 4096). Two
+limbs hold a turn to 2^-64. A logarithm to base two has its point after 16 bits, so two limbs hold it to 2^-48: enough
+for float32 up to n = 2^21.
 """
 
-import jax
+import functools
+from types import ModuleType
+
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import DTypeLike
 
-from .fixed_point import Limbs
 from .split_complex import Planes
 
+Limbs = tuple[Array, ...]
+Floats = Array | np.ndarray
 MAX_LENGTH = 2**29
+DIGIT = 16  # bits taken from a float at a time
+INTEGER_BITS = 16  # of a logarithm, before the point
+# floor(2^192 c) of c = 1 / (2 pi) and of c = log2(e) / 2
+INVERSE_TURN = 0x28BE60DB9391054A7F09D5F47D4D377036D8A5664F10E410
+HALF_LOG2_E = 0xB8AA3B295C17F0BBBE87FED0691D3E88EB577AA8DD695A58
 
 
-def roots(m: Array, length: int, sign: int, real: jax.typing.DTypeLike) -> Planes:
+def vandermonde(k: Array, n: Array, length: int, sign: int, real: DTypeLike) -> Planes:
+    """The block V[k, n] = exp(sign 2 pi i k n / length) for integer vectors k and n (paper, equation dft1d_matrix)."""
+    return roots(mulmod(k[:, None] % length, n[None, :] % length, length), length, sign, real)
+
+
+def roots(m: Array, length: int, sign: int, real: DTypeLike) -> Planes:
     """exp(sign 2 pi i m / length) for integers 0 <= m < length."""
     m, unit = m.astype(jnp.uint32), jnp.finfo(real).dtype.type
     quarters = (4 * m + length // 2) // length
     rest = (4 * m - quarters * length).astype(jnp.int32)
-    return _turned(rest.astype(real) / unit(length) * unit(jnp.pi / 2), quarters, sign)
-
-
-def circle(turns: Limbs, sign: int, real: jax.typing.DTypeLike) -> Planes:
-    """exp(sign 2 pi i turns) for fixed-point turns of two limbs or more."""
-    unit = jnp.finfo(real).dtype.type
-    quarters = (turns[0] + jnp.uint32(2**29)) >> 30
-    rest = (turns[0] - (quarters << 30)).astype(jnp.int32).astype(real) + turns[1].astype(real) * unit(2.0**-32)
-    return _turned(rest * unit(2 * np.pi * 2.0**-32), quarters, sign)
+    return _rotated(rest.astype(real) / unit(length) * unit(jnp.pi / 2), quarters, sign)
 
 
 def mulmod(a: Array, b: Array, modulus: int) -> Array:
@@ -50,15 +61,117 @@ def mulmod(a: Array, b: Array, modulus: int) -> Array:
     return product
 
 
-def vandermonde(k: Array, n: Array, length: int, sign: int, real: jax.typing.DTypeLike) -> Planes:
-    """The block V[k, n] = exp(sign 2 pi i k n / length) for integer vectors k and n (paper, equation dft1d_matrix)."""
-    return roots(mulmod(k[:, None] % length, n[None, :] % length, length), length, sign, real)
+def circle(turns: Limbs, sign: int, real: DTypeLike) -> Planes:
+    """exp(sign 2 pi i turns) for fixed-point turns of two limbs or more."""
+    unit = jnp.finfo(real).dtype.type
+    quarters = (turns[0] + jnp.uint32(2**29)) >> 30
+    rest = (turns[0] - (quarters << 30)).astype(jnp.int32).astype(real) + turns[1].astype(real) * unit(2.0**-32)
+    return _rotated(rest * unit(2 * np.pi * 2.0**-32), quarters, sign)
 
 
-def _turned(angle: Array, quarters: Array, sign: int) -> Planes:
-    """exp(sign i angle), turned on by quarters in the same sense."""
+def _rotated(angle: Array, quarters: Array, sign: int) -> Planes:
+    """exp(sign i (angle + quarters pi / 2))."""
     cos, sin = jnp.cos(angle), jnp.sin(angle)
     odd, half = quarters % 2 == 1, quarters // 2 % 2 == 1
     re, im = jnp.where(odd, -sin, cos), jnp.where(odd, cos, sin)
     im = im if sign > 0 else -im
     return jnp.where(half, -re, re), jnp.where(half, -im, im)
+
+
+def power_of_two(logarithm: Limbs, real: DTypeLike) -> Array:
+    """Two to a signed logarithm: its integer part becomes the exponent, only the fraction meets exp2."""
+    unit = jnp.finfo(real).dtype.type
+    exponent = logarithm[0].astype(jnp.int32) >> (32 - INTEGER_BITS)
+    fraction = (logarithm[0] & jnp.uint32((1 << (32 - INTEGER_BITS)) - 1)).astype(real)
+    fraction *= unit(2.0 ** (INTEGER_BITS - 32))
+    for j, limb in enumerate(logarithm[1:], 2):
+        fraction += limb.astype(real) * unit(2.0 ** (INTEGER_BITS - 32 * j))
+    return jnp.ldexp(jnp.exp2(fraction), exponent)
+
+
+def limbs_for(real: DTypeLike) -> int:
+    """Limbs whose last bit no type can see: two for float32, three for float64."""
+    return 2 if jnp.finfo(real).bits == 32 else 3
+
+
+def of_turns(turns: Floats, limbs: int) -> Limbs:
+    """A number of turns, modulo one."""
+    return _fixed(turns, 0, limbs)
+
+
+def of_radians(radians: Floats, limbs: int) -> Limbs:
+    """An angle over 2 pi, modulo one."""
+    return _multiple(radians, INVERSE_TURN, 0, 0, limbs)
+
+
+def of_logarithm(logarithm: Floats, limbs: int) -> Limbs:
+    """A natural logarithm, signed and below 2^15 / log2 e, to base two."""
+    return _multiple(logarithm, HALF_LOG2_E, 1, INTEGER_BITS, limbs)
+
+
+def _multiple(values: Floats, fraction: int, exponent: int, integer_bits: int, limbs: int) -> Limbs:
+    """values fraction 2^(exponent - 192): the sum of products of halves with parts of the fraction, each exact."""
+    xp = _module(values)
+    digits = int(xp.finfo(values.dtype).nmant) + 1
+    bits, (mantissa, power) = digits // 2, xp.frexp(values)
+    high = xp.ldexp(xp.floor(xp.ldexp(mantissa, digits - bits)), power + bits - digits)
+    parts = [fraction >> (192 - bits * j) & (1 << bits) - 1 for j in range(1, (64 + 4 * bits) // bits + 1)]
+    scaled = [np.ldexp(np.array(part, values.dtype), exponent - bits * j) for j, part in enumerate(parts, 1)]
+    products = (half * part for half in (high, values - high) for part in scaled)
+    return functools.reduce(add, (_fixed(product, integer_bits, limbs) for product in products))
+
+
+def _fixed(values: Floats, integer_bits: int, limbs: int) -> Limbs:
+    """Digits of the magnitude by exact floors, then two's complement. What lies above the integer bits is dropped."""
+    xp = _module(values)
+    rest = xp.abs(values) * np.array(2.0**-integer_bits, values.dtype)
+    rest, words = rest - xp.floor(rest), []
+    for _ in range(limbs):
+        word = xp.zeros(values.shape, "uint32")
+        for _ in range(32 // DIGIT):
+            rest = rest * np.array(2.0**DIGIT, values.dtype)
+            word = (word << np.uint32(DIGIT)) | xp.floor(rest).astype("uint32")
+            rest = rest - xp.floor(rest)
+        words.append(word)
+    return tuple(xp.where(values < 0, n, w) for n, w in zip(negative(tuple(words)), words, strict=True))
+
+
+def _module(values: Floats) -> ModuleType:
+    """NumPy for host arrays, so that their float64 is kept; jax.numpy for traced ones."""
+    return np if isinstance(values, np.ndarray) else jnp
+
+
+def add(a: Limbs, b: Limbs) -> Limbs:
+    """a + b, wrapping."""
+    carry, total = a[-1] * 0, []
+    for x, y in zip(reversed(a), reversed(b), strict=True):
+        low = x + y
+        both = low + carry
+        carry = ((low < x) | (both < low)).astype("uint32")
+        total.append(both)
+    return tuple(reversed(total))
+
+
+def negative(words: Limbs) -> Limbs:
+    """Minus the number, wrapping."""
+    one = (*(word * 0 for word in words[:-1]), words[-1] * 0 + np.uint32(1))
+    return add(tuple(~word for word in words), one)
+
+
+def times(n: Array, limbs: Limbs) -> Limbs:
+    """The multiple by uint32 integers n, wrapping."""
+    carry, product = jnp.uint32(0), []
+    for limb in reversed(limbs):
+        low = n * limb
+        both = low + carry
+        carry = _high(n, limb) + (both < low).astype(jnp.uint32)
+        product.append(both)
+    return tuple(reversed(product))
+
+
+def _high(a: Array, b: Array) -> Array:
+    """The upper 32 bits of a product."""
+    low, mask = jnp.uint32(16), jnp.uint32(0xFFFF)
+    a1, a0, b1, b0 = a >> low, a & mask, b >> low, b & mask
+    middle = (a0 * b0 >> low) + (a1 * b0 & mask) + (a0 * b1 & mask)
+    return a1 * b1 + (a1 * b0 >> low) + (a0 * b1 >> low) + (middle >> low)

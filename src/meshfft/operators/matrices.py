@@ -21,8 +21,17 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from ..numerics.fixed_point import count, negative, of_logarithm, of_radians, of_turns, power_of_two, times
-from ..numerics.phases import circle, vandermonde
+from ..numerics.phases import (
+    circle,
+    limbs_for,
+    negative,
+    of_logarithm,
+    of_radians,
+    of_turns,
+    power_of_two,
+    times,
+    vandermonde,
+)
 from ..numerics.products import Factors
 from ..numerics.split_complex import Planes, conjugate, split
 
@@ -214,7 +223,7 @@ class Samples:
 
 def limbs_of(floats: Logarithm, unit: str, real: DTypeLike) -> Logarithm:
     """Logarithms of samples as limbs enough for a type; NumPy's float64 keeps all its digits."""
-    many = count(real)
+    many = limbs_for(real)
     angle = (of_turns if unit == "turns" else of_radians)(floats.angle, many)
     if floats.radius is None:
         return Logarithm(angle, None)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
-from ..numerics.tiers import Dot
+from ..numerics.dtypes import Dot
 from .matrices import Matrix, Roots
 from .points import Points
 from .vandermonde import vandermonde

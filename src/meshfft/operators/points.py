@@ -21,8 +21,8 @@ from jax.typing import ArrayLike
 from ..layout.gathering import to_host
 from ..layout.memory import check_held
 from ..numerics.dtypes import real_dtype
-from ..numerics.fixed_point import of_radians
 from ..numerics.norms import factor
+from ..numerics.phases import of_radians
 from .matrices import Logarithm, Matrix, Roots, Samples, limbs_of
 from .transform import Transform, is_integer
 

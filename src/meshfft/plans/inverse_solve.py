@@ -20,8 +20,7 @@ from ..layout.layout import AnyMesh, Layout, mapped_axes
 from ..layout.memory import check_held
 from ..layout.padded_array import stored_of
 from ..machine.machine import Machine
-from ..numerics.dtypes import real_dtype
-from ..numerics.tiers import Dot
+from ..numerics.dtypes import Dot, real_dtype
 from ..operators.inverses import Inverse, invert
 from ..operators.matrices import Dense, Matrix, Roots
 from ..operators.points import Points

@@ -18,8 +18,7 @@ from ..layout.padded_array import stored_of
 from ..layout.placement import mesh_here
 from ..machine.machine import Machine, Seconds
 from ..machine.work import Work
-from ..numerics.dtypes import real_dtype
-from ..numerics.tiers import Dot
+from ..numerics.dtypes import Dot, real_dtype
 from ..numerics.units import quantity
 from ..operators.points import Points
 from ..operators.transform import Transform

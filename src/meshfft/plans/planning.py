@@ -16,8 +16,7 @@ from ..machine.machine import Machine
 from ..machine.topology import ORDERS as DEVICE_ORDERS
 from ..machine.topology import Topology, machine_of, placed
 from ..machine.topology import topology as named
-from ..numerics.dtypes import complex_dtype, dots_of, real_dtype
-from ..numerics.tiers import Dot
+from ..numerics.dtypes import Dot, complex_dtype, dots_of, real_dtype
 from ..operators.point_entries import entries
 from ..operators.points import Points, sampled
 from ..operators.transform import Transform, check_once, integers, natural_dtype, resolve, transform_of

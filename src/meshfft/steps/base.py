@@ -21,8 +21,8 @@ from ..layout.layout import Layout, dim_name
 from ..machine.chip import Chip
 from ..machine.machine import Machine
 from ..machine.work import Work
+from ..numerics.dtypes import Dot
 from ..numerics.split_complex import Block, Planes
-from ..numerics.tiers import Dot
 from ..operators.matrices import Matrix
 from ..operators.transform import Transform
 

@@ -17,12 +17,10 @@ from ..layout.layout import Cuts, Layout
 from ..layout.placement import own
 from ..machine.chip import Chip
 from ..machine.work import Move, Work
-from ..numerics.dtypes import real_dtype
+from ..numerics.dtypes import Dot, real_dtype
 from ..numerics.phases import MAX_LENGTH
-from ..numerics.products import LONG_TERMS, TERMS, Factors, Maker, planes_of, product
+from ..numerics.products import COLUMNS, LONG_TERMS, TERMS, Factors, Maker, planes_of, product, product_in_tiles
 from ..numerics.split_complex import Block, Planes, in_complex, in_planes
-from ..numerics.tiers import Dot
-from ..numerics.tiled_products import COLUMNS, TILE, WIDE, product_in_tiles
 from ..operators.matrices import Dense, Matrix, Samples
 from ..operators.operands import rows_of, table
 from ..operators.trig import Trig
@@ -264,7 +262,7 @@ class RingDense(Step):
         return ring_scatter(term, axes)
 
     def _product(self, terms: Sequence[tuple[Maker, Any]], layout: Layout, total: Any = None) -> Any:
-        tile = functools.partial(product_in_tiles, tile=WIDE if math.prod(layout.parts) == 1 else TILE)
+        tile = functools.partial(product_in_tiles, wide=math.prod(layout.parts) == 1)
         multiply: Callable[..., Any] = tile if self.tiled else product
         return multiply(terms, self.dim, self.dot, total, real=self.becomes == "real")
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ..layout.layout import Cut, Layout, Spec, even_cuts, from_spec
 from ..machine.machine import Machine
+from ..numerics.dtypes import Dot
 from ..numerics.phases import MAX_LENGTH
-from ..numerics.tiers import Dot
 from ..operators.transform import Transform
 from ..operators.trig import Trig
 from ..steps import Problem
