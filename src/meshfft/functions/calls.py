@@ -1,46 +1,86 @@
-"""A call of a numpy.fft function: its arguments resolved, its array taken in, its transforms run one after the other.
+"""Calls of NumPy's and SciPy's names: arguments resolved, the plan for them looked up, and run.
 
-A dimension that is given twice is transformed twice, as NumPy does.
+A dimension that is given twice is transformed twice, as NumPy does, by one plan after the other.
 """
 
 import dataclasses
 import functools
-from collections.abc import Sequence
-from typing import Any
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TypedDict, TypeVar, get_args, get_type_hints
+
+from jax import Array
 
 from ..layout.layout import Spec
+from ..layout.padded_array import AnyArray
 from ..numerics.dtypes import real_dtype
 from ..operators.transform import FOURIER, integer, integers, resolve, transform_of, turns
 from ..plans.plan import Plan
 from ..plans.planning import Options, plan_for
 from ..plans.request import Setting, is_hashable, parts, read
 
+Ints = Sequence[int] | None
+F = TypeVar("F", bound=Callable[..., Array])
 
-def called(
-    a: Any,
-    spec: Spec | None,
+
+class How(TypedDict, total=False):
+    """The options that every transform takes: `fftn` says what they are."""
+
+    method: str
+    order: str
+    spec: Spec | None
+    out_spec: Spec | None
+    precision: str | None
+
+
+def with_options(function: F) -> F:
+    """The function with its `**how` spelled out in the signature that `help` shows."""
+    *named, how = inspect.signature(function).parameters.values()
+    (options,), defaults = get_args(how.annotation), Options._field_defaults
+    spelled = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=defaults.get(name))
+        for name, kind in get_type_hints(options).items()
+    ]
+    shown = inspect.Signature([*named, *spelled], return_annotation=Array)
+    function.__signature__ = shown  # type: ignore[attr-defined]
+    return function
+
+
+def over(
+    a: AnyArray,
     kind: str,
-    inverse: bool,
-    s: Sequence[int] | None,
-    axes: Sequence[int] | None,
+    s: Ints,
+    axes: Ints,
     norm: str | None,
-    options: Options,
+    how: How,
+    *,
+    inverse: bool = False,
     orthogonalize: bool | None = None,
-) -> Any:
-    """The transform of one of KINDS (see operators.transform), forward or inverse.
+) -> Array:
+    """The transform of one of KINDS (see operators.transform) over several dimensions.
 
     Raises:
         ValueError, TypeError: as `fftn`; a complex array where a real one is transformed.
     """
-    request = read(a, spec)
+    if unknown := ", ".join(how.keys() - How.__annotations__.keys()):
+        raise TypeError(f"{unknown}: no such option, use one of " + ", ".join(How.__annotations__))
+    request = read(a, how.pop("spec", None))
+    options = Options(**how)  # type: ignore[misc]
     s, axes = None if s is None else integers(s, "s"), None if axes is None else integers(axes, "axes")
     what = (kind, inverse, s, axes, norm, options, orthogonalize)
-    found = _plans if is_hashable(what) else _plans.__wrapped__
-    result = a
-    for plan in found(request.setting, request.planes, *what):
+    plans = _plans if is_hashable(what) else _plans.__wrapped__
+    for plan in plans(request.setting, request.planes, *what):
         result = plan.execute(request)
         request = request._replace(arrays=parts(result))
     return result
+
+
+def line(n: int | None, axis: int) -> tuple[Ints, Ints]:
+    """`s` and `axes` of a transform along one dimension."""
+    axes, s = (integer(axis, "axis"),), None if n is None else (integer(n, "n"),)
+    if s is not None and s[0] < 0:
+        raise ValueError(f"n is {n}: a transform needs at least one point")
+    return s, axes
 
 
 @functools.lru_cache(maxsize=1024)
@@ -56,14 +96,16 @@ def _plans(
     orthogonalize: bool | None,
 ) -> tuple[Plan, ...]:
     """One plan, or where a dimension is given twice one for each time."""
-    _check_real(setting, kind, inverse)
+    becomes = turns(kind, inverse)
+    if becomes == "complex" and not setting.real:
+        given = f"{setting.dtype}" if setting.many == 1 else "two planes"
+        raise TypeError(f"real numbers are transformed here, the array is {given}: use fftn, or give its real part")
     dims, lengths = resolve(setting.start.shape, s, axes, kind, inverse)
     if len(set(dims)) == len(dims) or kind not in FOURIER:
         return (plan_for(setting, transform_of(dims, lengths, norm, inverse, kind, orthogonalize), options),)
-    plans = list[Plan]()
-    for j in _in_turn(len(dims), kind, inverse):
-        last = j == len(dims) - 1
-        transform = transform_of(dims[j : j + 1], lengths[j : j + 1], norm, inverse, kind if last else "fft")
+    plans, last = list[Plan](), len(dims) - 1
+    for j in range(len(dims)) if becomes == "real" else range(len(dims))[::-1]:  # real before complex
+        transform = transform_of((dims[j],), (lengths[j],), norm, inverse, kind if j == last else "fft")
         plans.append(plan_for(setting, transform, options._replace(order="natural")))
         setting = _after(setting, plans[-1], planes)
     return tuple(plans)
@@ -74,25 +116,3 @@ def _after(setting: Setting, plan: Plan, planes: bool) -> Setting:
     dtype = real_dtype(plan.dtype) if planes else plan.out_dtype
     many = 2 if planes and plan.out_dtype.kind == "c" else 1
     return dataclasses.replace(setting, start=plan.out_layout, dtype=dtype, many=many)
-
-
-def one(value: int | None, name: str) -> tuple[int, ...] | None:
-    """One integer as a sequence; no length n as None."""
-    if value is None and name == "n":
-        return None
-    found = integer(value, name)
-    if name == "n" and not found >= 0:
-        raise ValueError(f"n is {found}: a transform needs at least one point")
-    return (found,)
-
-
-def _in_turn(many: int, kind: str, inverse: bool) -> Sequence[int]:
-    """Places of the axes in the order in which NumPy transforms them: the last first, but last where it gets real."""
-    return range(many) if turns(kind, inverse) == "real" else range(many)[::-1]
-
-
-def _check_real(setting: Setting, kind: str, inverse: bool) -> None:
-    fits = turns(kind, inverse) != "complex" or setting.real
-    found = f"{setting.dtype}" if setting.many == 1 else "two planes"
-    if not fits:
-        raise TypeError(f"real numbers are transformed here, the array is {found}: use fftn, or give its real part")

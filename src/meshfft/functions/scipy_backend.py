@@ -15,25 +15,21 @@ from typing import Any, ClassVar
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..layout.padded_array import PaddedArray
-from .cosine import dct, dctn, dst, dstn, idct, idctn, idst, idstn
-from .numpy_fft import fft, fft2, fftn, ifft, ifft2, ifftn
-from .real import hfft, hfft2, hfftn, ihfft, ihfft2, ihfftn, irfft, irfft2, irfftn, rfft, rfft2, rfftn
+from . import cosine, fourier
 
-Transform = Callable[..., Any]
-
-
-def _by_name(*transforms: Transform) -> dict[str, Transform]:
-    return {transform.__name__: transform for transform in transforms}
-
-
-COMPLEX = _by_name(fft, ifft, fft2, ifft2, fftn, ifftn)
-HALVED = _by_name(rfft, irfft, rfft2, irfft2, rfftn, irfftn, hfft, ihfft, hfft2, ihfft2, hfftn, ihfftn)
-COSINES = _by_name(dct, idct, dctn, idctn, dst, idst, dstn, idstn)
-TRANSFORMS = COMPLEX | HALVED | COSINES
+COMPLEX = ("fft", "ifft", "fft2", "ifft2", "fftn", "ifftn")
+HALVED = tuple(name.replace("fft", kind) for kind in ("rfft", "hfft") for name in COMPLEX)
+COSINES = ("dct", "idct", "dctn", "idctn", "dst", "idst", "dstn", "idstn")
+TRANSFORMS: dict[str, Callable[..., jax.Array]] = {
+    **{name: getattr(fourier, name) for name in COMPLEX + HALVED},
+    **{name: getattr(cosine, name) for name in COSINES},
+}
 # What SciPy makes of a NumPy array before it transforms it; of those that JAX may have.
 WORKING = {np.dtype(a): np.dtype(b) for a, b in zip("efdFD?bhilqBHILQ", "ffdFD" + 11 * "d", strict=True)}
+Arguments = dict[str, Any]
 
 
 class ScipyBackend:
@@ -57,14 +53,19 @@ class ScipyBackend:
     __ua_domain__: ClassVar[str] = "numpy.scipy.fft"
 
     @staticmethod
-    def __ua_function__(method: Transform, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __ua_function__(method: Callable[..., Any], args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """A call of scipy.fft, by meshfft or by SciPy's own functions.
 
         Raises:
             ValueError, TypeError, NotImplementedError: where SciPy raises them, and as `fftn`.
         """
         found = _computed(method, args, kwargs)
-        return _by_scipy(method, args, kwargs) if found is NotImplemented else found
+        if found is not NotImplemented:
+            return found
+        from scipy import fft
+
+        with fft.set_backend("scipy", only=True):  # no call comes back here, however deep `fht` calls
+            return method(*args, **kwargs)
 
     def __reduce__(self) -> str:
         """Pickled by name: SciPy keeps on it what it cannot pickle."""
@@ -74,15 +75,16 @@ class ScipyBackend:
 scipy_backend = ScipyBackend()
 
 
-def _computed(method: Transform, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _computed(method: Callable[..., Any], args: tuple[object, ...], kwargs: dict[str, object]) -> object:
     """What meshfft makes of a call; NotImplemented where it is SciPy's to answer."""
     if (transform := TRANSFORMS.get(method.__name__)) is None:
         return NotImplemented
     call = inspect.signature(method).bind(*args, **kwargs).arguments
     x, plan = call.pop("x"), call.pop("plan", None)
-    if plan is not None or _foreign(x):
-        return NotImplemented
     ours = isinstance(x, jax.Array | PaddedArray)
+    foreign = not ours and hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray | np.generic)
+    if plan is not None or foreign:  # SciPy may know how to return another library's array
+        return NotImplemented
     x = x if ours else np.asarray(x)
     call = _resolved(call, x.ndim)
     if call.get("axes") == () and method.__name__ not in HALVED:
@@ -90,36 +92,19 @@ def _computed(method: Transform, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return transform(x, **call) if ours else _on_host(transform, x, call)
 
 
-def _by_scipy(method: Transform, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The call by SciPy's own functions, and by nobody else: no call comes back here, however deep `fht` calls."""
-    from scipy import fft
-
-    with fft.set_backend("scipy", only=True):
-        return method(*args, **kwargs)
-
-
-def _foreign(x: Any) -> bool:
-    """True for another library's array, which SciPy may know how to return."""
-    return hasattr(x, "__dlpack__") and not isinstance(x, jax.Array | np.ndarray | np.generic)
-
-
-def _on_host(transform: Transform, x: np.ndarray, call: dict[str, Any]) -> Any:
-    """The transform of a NumPy array as one, which may be written to."""
+def _on_host(transform: Callable[..., jax.Array], x: np.ndarray, call: Arguments) -> object:
+    """The transform of a NumPy array as one, which may be written to; NotImplemented where it would lose digits."""
     working = WORKING.get(x.dtype.newbyteorder("="))
-    if working is None or not _has(working):
+    if working is None or jax.dtypes.canonicalize_dtype(working) != working:
+        return NotImplemented
+    if working.name in ("float64", "complex128") and jax.default_backend() == "tpu":
         return NotImplemented
     # Inside `jit` too a NumPy array is a constant, and its transform one.
     with jax.ensure_compile_time_eval():
         return np.array(transform(x.astype(working, copy=False), **call))
 
 
-def _has(dtype: np.dtype) -> bool:
-    """Whether a transform of this type keeps all of its digits here."""
-    wide = dtype in (np.float64, np.complex128)
-    return not wide or (jax.dtypes.canonicalize_dtype(dtype) == dtype and jax.default_backend() != "tpu")
-
-
-def _resolved(call: dict[str, Any], ndim: int) -> dict[str, Any]:
+def _resolved(call: Arguments, ndim: int) -> Arguments:
     """The arguments that meshfft takes, as it takes them; refused where SciPy refuses and meshfft does not."""
     call = {name: value for name, value in call.items() if name not in ("workers", "overwrite_x")}
     call |= {name: _integers(call[name], name) for name in ("s", "axes") if name in call}
@@ -132,10 +117,10 @@ def _resolved(call: dict[str, Any], ndim: int) -> dict[str, Any]:
     return call
 
 
-def _integers(values: Any, name: str) -> tuple[int, ...] | None:
+def _integers(values: ArrayLike | None, name: str) -> tuple[int, ...] | None:
     """One integer or several as a tuple."""
     if values is None:
         return None
     with contextlib.suppress(TypeError):
-        return (operator.index(values),) if np.ndim(values) == 0 else tuple(operator.index(v) for v in values)
+        return tuple(map(operator.index, np.atleast_1d(values)))
     raise ValueError(f"{name} is {values!r}: give an integer or a sequence of integers, such as (0, 1)")

@@ -1,0 +1,200 @@
+"""numpy.fft's transforms of sharded arrays, and those that only scipy.fft has: complex, halved and of halves.
+
+Arrays have the shapes that NumPy gives them, and in natural order the sharding that they came with. Where `s` leaves a
+size that the mesh axes do not divide, these move to dimensions that they do; where there are none, and of a
+PaddedArray, the result is a PaddedArray that lies as the array came.
+
+Real transforms take half the work of complex ones. The halved dimension, the last of `axes`, comes first on the way
+there and last on the way back, so that what is exchanged before or after it is real. Half a spectrum has N // 2 + 1
+numbers, which few meshes divide: its mesh axes then move to another dimension.
+"""
+
+from typing import Unpack
+
+from jax import Array
+
+from ..layout.padded_array import AnyArray
+from .calls import How, Ints, line, over, with_options
+
+
+@with_options
+def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Array:
+    """The discrete Fourier transform over any dimensions of a sharded array, as numpy.fft.fftn.
+
+        X[k] = scale sum_n a[n] exp(-2 pi i k n / N)   along every dimension in `axes`
+
+    Args:
+        a: a sharded, replicated or single-device array of any numeric type, or its real and imaginary part (re, im).
+        s: transform lengths; shorter crops, longer pads with zeros, -1 keeps.
+        axes: dimensions; None means all, or the last len(s).
+        norm: "backward" (scale 1), "ortho" (1 / sqrt(points)) or "forward" (1 / points), over all transformed points.
+        method: "auto", "transpose", "cooley-tukey" (the paper's FFT) or "kdft" (the paper's KDFT).
+        order: "natural" returns the result sharded as the array came; "any" leaves it in the cheapest layout.
+        spec: the array's PartitionSpec, needed only inside `jit` under Auto mesh axes, where JAX hides it, and inside a
+            `shard_map` of your own, to say of which array `a` is a block; its shape is then that of the array.
+        out_spec: the result's PartitionSpec, where it is not to lie as the array came; what it does not divide is
+            padded (see `PaddedArray`). Excludes order "any"; not for use in a `shard_map` of your own.
+        precision: "float32" or "float64", to compute in another precision than the array's.
+
+    Returns:
+        The spectrum, complex64 for input of up to 32 bits and complex128 for 64, in natural index order; as (re, im)
+        where the array came so.
+
+    Raises:
+        ValueError: an axis, length, norm, method, order or spec that does not fit, with what would.
+        TypeError: the array is not numeric, or an argument is of the wrong type.
+
+    Costs 5 n log2 n flops for n points in all and, by transposes, two all-to-alls of (p - 1)/p of a device's block for
+    each dimension cut into p; `print(mf.plan(...))` has the exact account. No all-gather, no all-reduce.
+
+    >>> import jax.numpy as jnp, meshfft as mf
+    >>> mf.fftn(jnp.ones((2, 2))).real.tolist()
+    [[4.0, 0.0], [0.0, 0.0]]
+    """
+    return over(a, "fft", s, axes, norm, how)
+
+
+@with_options
+def ifftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Array:
+    """The inverse of `fftn`, as numpy.fft.ifftn, with the other sign and 1 / points under norm "backward"."""
+    return over(a, "fft", s, axes, norm, how, inverse=True)
+
+
+@with_options
+def fft2(a: AnyArray, s: Ints = None, axes: Ints = (-2, -1), norm: str | None = None, **how: Unpack[How]) -> Array:
+    """`fftn` over the last two dimensions, as numpy.fft.fft2."""
+    return fftn(a, s, axes, norm, **how)
+
+
+@with_options
+def ifft2(a: AnyArray, s: Ints = None, axes: Ints = (-2, -1), norm: str | None = None, **how: Unpack[How]) -> Array:
+    """`ifftn` over the last two dimensions, as numpy.fft.ifft2."""
+    return ifftn(a, s, axes, norm, **how)
+
+
+@with_options
+def fft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[How]) -> Array:
+    """`fftn` along one dimension, as numpy.fft.fft; a line that is cut over devices stays cut."""
+    return fftn(a, *line(n, axis), norm, **how)
+
+
+@with_options
+def ifft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[How]) -> Array:
+    """`ifftn` along one dimension, as numpy.fft.ifft."""
+    return ifftn(a, *line(n, axis), norm, **how)
+
+
+@with_options
+def rfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Array:
+    """The discrete Fourier transform of a real array, as numpy.fft.rfftn: half of the spectrum, for the rest is known.
+
+        X[k_1, ..., k_d] = scale sum_n a[n] exp(-2 pi i sum_j k_j n_j / N_j),   k_d = 0 ... N_d // 2
+
+    Args:
+        a: a sharded, replicated or single-device real array, or a tuple (a,), whose spectrum comes as (re, im).
+        s, axes, norm: as numpy.fft.rfftn; the last axis is the halved one.
+        method, order, spec, out_spec, precision: as `fftn`.
+
+    Returns:
+        The half spectrum, of NumPy's shape. It is sharded as the array came where N_d // 2 + 1 still divides; else the
+        mesh axes of that dimension move in front of those of another, by which `irfftn` knows them; `out_spec` tells
+        which. Where nothing divides, of a PaddedArray, and by `plan(kind="rfft")`, they stay: a PaddedArray.
+
+    Raises:
+        ValueError, TypeError: as `fftn`; a complex array.
+
+    Costs half the flops, bytes and memory of `fftn` and a little more: blocks are real until the halved axis is done. A
+    line alone that is cut into p shards should have a multiple of 2 p^2 points, else it is a dense product.
+
+    >>> import jax.numpy as jnp, meshfft as mf
+    >>> mf.rfftn(jnp.ones((2, 4))).real.tolist()
+    [[8.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+    """
+    return over(a, "rfft", s, axes, norm, how)
+
+
+@with_options
+def rfft2(a: AnyArray, s: Ints = None, axes: Ints = (-2, -1), norm: str | None = None, **how: Unpack[How]) -> Array:
+    """`rfftn` over the last two dimensions, as numpy.fft.rfft2."""
+    return rfftn(a, s, axes, norm, **how)
+
+
+@with_options
+def rfft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[How]) -> Array:
+    """`rfftn` along one dimension, as numpy.fft.rfft."""
+    return rfftn(a, *line(n, axis), norm, **how)
+
+
+@with_options
+def irfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Array:
+    """The inverse of `rfftn`, as numpy.fft.irfftn: a real array of its half spectrum.
+
+        a[n] = scale sum over all k of X[k] exp(+2 pi i k n / N),   X[N - k] the conjugate of X[k]
+
+    Args:
+        a: the half spectrum, or its parts (re, im).
+        s: lengths of the result; by default 2 (m - 1) for m numbers along the last axis, so odd lengths need it.
+        axes, norm, method, order, spec, out_spec, precision: as `rfftn`.
+
+    Returns:
+        The real array, sharded as its spectrum; mesh axes that `rfftn` moved in front of others go back, if mesh axes
+        cut the array in the mesh's order (if not, give out_spec=). Imaginary parts that no real array's spectrum has,
+        of X[0] and X[N/2], are ignored, as NumPy does.
+
+    Raises:
+        ValueError, TypeError: as `rfftn`.
+    """
+    return over(a, "rfft", s, axes, norm, how, inverse=True)
+
+
+@with_options
+def irfft2(a: AnyArray, s: Ints = None, axes: Ints = (-2, -1), norm: str | None = None, **how: Unpack[How]) -> Array:
+    """`irfftn` over the last two dimensions, as numpy.fft.irfft2."""
+    return irfftn(a, s, axes, norm, **how)
+
+
+@with_options
+def irfft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[How]) -> Array:
+    """`irfftn` along one dimension, as numpy.fft.irfft; n is the length of the result."""
+    return irfftn(a, *line(n, axis), norm, **how)
+
+
+@with_options
+def hfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Array:
+    """The real spectrum of an array given by half: a[-n] is the conjugate of a[n], as scipy.fft.hfftn.
+
+        X[k] = scale sum over all n of a[n] exp(-2 pi i k n / N)
+
+    `irfftn` with the other sign; arguments, result and cost are those of `irfftn`.
+    """
+    return over(a, "hfft", s, axes, norm, how)
+
+
+@with_options
+def hfft2(a: AnyArray, s: Ints = None, axes: Ints = (-2, -1), norm: str | None = None, **how: Unpack[How]) -> Array:
+    """`hfftn` over the last two dimensions, as scipy.fft.hfft2."""
+    return hfftn(a, s, axes, norm, **how)
+
+
+@with_options
+def hfft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[How]) -> Array:
+    """`hfftn` along one dimension, as numpy.fft.hfft."""
+    return hfftn(a, *line(n, axis), norm, **how)
+
+
+@with_options
+def ihfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Array:
+    """The inverse of `hfftn`, as scipy.fft.ihfftn: `rfftn` with the other sign, and scaled as an inverse."""
+    return over(a, "hfft", s, axes, norm, how, inverse=True)
+
+
+@with_options
+def ihfft2(a: AnyArray, s: Ints = None, axes: Ints = (-2, -1), norm: str | None = None, **how: Unpack[How]) -> Array:
+    """`ihfftn` over the last two dimensions, as scipy.fft.ihfft2."""
+    return ihfftn(a, s, axes, norm, **how)
+
+
+@with_options
+def ihfft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[How]) -> Array:
+    """`ihfftn` along one dimension, as numpy.fft.ihfft."""
+    return ihfftn(a, *line(n, axis), norm, **how)
