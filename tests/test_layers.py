@@ -23,7 +23,7 @@ plans: intake operands primitive request table / execute / inverse_solve / plan 
 functions: calls frequencies kdft separable shard shifts / cosine fourier / array_api scipy_backend
 spectral: fields modes wavenumbers / convolution derivatives multiplier / power
 inspect: schedule / hlo / aot / trace
-formats: grid hdf5_filters record / source labels / conventions numpy_nifti zarr_metadata / netcdf zarr / hdf5
+formats: grid / source / numpy_nifti record / labels / hdf5 zarr
 files: identity picture processes / stores reading / writing
 out_of_core: partition scratch / budget / pieces transfer / journal passes / run
 cli: describe devices flags memory parse say / guard show / cluster info plan progress /

@@ -20,11 +20,10 @@ import numpy as np
 from ..atomic import opened, synced
 from ..extras import need
 from ..formats.grid import PIECE_BYTES, Box, Grid, pieces, within
-from ..formats.labels import Coordinate, Labels
 from ..formats.numpy_nifti import Numbers
 from ..formats.record import Record
-from ..formats.zarr import check_name, context, system_words
-from ..formats.zarr_metadata import KEY, plain_files
+from ..formats.source import Coordinate, Labels
+from ..formats.zarr import KEY, check_name, context, plain_files, system_words
 
 KINDS = (".npy", ".zarr")
 IN_FLIGHT = 2

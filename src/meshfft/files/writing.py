@@ -20,8 +20,7 @@ from ..extras import need
 from ..formats.grid import Grid, grid_of
 from ..formats.record import Record
 from ..formats.source import DTYPES
-from ..formats.zarr import check_name
-from ..formats.zarr_metadata import is_zarr
+from ..formats.zarr import check_name, is_zarr
 from ..layout.layout import Layout, from_spec
 from ..layout.padded_array import PaddedArray, stored_of
 from .processes import exchange, together

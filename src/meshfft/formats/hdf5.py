@@ -1,238 +1,295 @@
-"""HDF5 files, opened as a `Source`: datasets found without a walk that a file can make long, chunks unpacked here.
+"""HDF5 and NetCDF-4 files, opened as a `Source`: HDF5 reads the numbers once what it does not check is checked here.
 
-What is stored in other files (external links and storage, virtual datasets) is refused. Invariant: no number is handed
-on that the file does not hold: a chunk is as long as it must be, or refused; what was never written is the fill value,
-or refused where there is none.
+HDF5 follows links to other files, unpacks a chunk without a bound, and takes what a short one leaves of its buffer for
+numbers. So a dataset is looked up link by link within its file, and what each chunk unpacks to is counted before it is
+read. Invariant: no number is handed on that the file does not hold: a chunk is as long as it must be, or refused; what
+was never written is the fill value, or refused where there is none.
 """
 
 import contextlib
-import dataclasses
 import itertools
 import math
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..extras import need
-from .conventions import decoded
 from .grid import Box
-from .hdf5_filters import KNOWN, LZF, SHUFFLE, Filter, check_whole, most_bytes, unpacked
-from .labels import scales_of
-from .netcdf import attributes_of, candidates, labels_of
-from .source import Read, Refused, Source, Steady, Unnamed, assigning, check_chunk, check_numbers, choose, source_of
+from .labels import (
+    ENCODING,
+    MOST_ATTRIBUTE,
+    MOST_COORDINATE,
+    data_among,
+    decoded,
+    plain_json,
+    unpacked_values,
+    with_labels,
+    words,
+)
+from .source import (
+    Coordinate,
+    Labels,
+    Read,
+    Refused,
+    Source,
+    Steady,
+    Unnamed,
+    assigning,
+    check_chunk,
+    check_numbers,
+    choose,
+    source_of,
+)
+
+if TYPE_CHECKING:
+    import h5py
 
 MOST_OBJECTS = 10_000  # of a file whose dataset is to be found without its name
 MOST_NAME = 4096
+DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000  # HDF5's numbers for filters
+SUM_BYTES = 4  # of Fletcher's checksum
+INTERNAL = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST")  # attributes of HDF5's dimension scales
+ONLY_A_DIMENSION = b"This is a netCDF dimension but not a netCDF variable"
+HIDDEN = "_nc4_non_coord_"  # before the name of an array that is called as a dimension and is none
 
 
 @contextlib.contextmanager
 def open_hdf5(path: Path, dataset: str | None) -> Iterator[Source]:
     h5py, steady = need("h5py", "reading HDF5"), Steady(path)
-    _check_classic(path)
+    with open(path, "rb") as plain:
+        if plain.read(3) == b"CDF":
+            raise Refused(f"{path} is NetCDF of an old format: copy it to NetCDF-4, as nccopy -k nc4 IN OUT does")
     with h5py.File(path, "r") as file:
-        array = h5py.Dataset(_found(h5py, path, file, dataset))
+        array = _chosen(path, file, dataset)
         check_numbers(path, array.shape, array.dtype)
-        read = steady.reading(reader_of(h5py, path, array))
-        source = source_of(path, array.shape, array.dtype, read, chunk=array.chunks)
-        source = dataclasses.replace(source, name=str(array.name).strip("/"))
-        labels = labels_of(h5py, array, lambda one: reader_of(h5py, path, one))
-        if labels is not None:
-            units, spacing = scales_of(labels)
-            source = dataclasses.replace(source, labels=labels, units=units, spacing=spacing)
-            source = decoded(source, attributes_of(h5py, array))
-        yield source
+        read, name = steady.reading(_reader(path, array)), array.name.strip("/")
+        source = source_of(path, array.shape, array.dtype, read, chunk=array.chunks, name=name)
+        labels = _labels(path, array)
+        yield source if labels is None else decoded(with_labels(source, labels), _attributes(array))
 
 
-def _check_classic(path: Path) -> None:
-    """Raises Refused for the NetCDF of before version 4, which is no HDF5."""
-    with open(path, "rb") as file:
-        classic = file.read(3) == b"CDF"
-    if classic:
-        raise Refused(f"{path} is NetCDF of an old format: copy it to NetCDF-4, as nccopy -k nc4 IN OUT does")
-
-
-def reader_of(h5py: Any, path: Path, array: Any) -> Read:
-    """Reads boxes of a dataset that is stored in its own file."""
-    _check_own(path, array)
-    return _chunked(h5py, path, array) if array.chunks else _whole(h5py, path, array)
-
-
-def _found(h5py: Any, path: Path, file: Any, dataset: str | None) -> Any:
+def _chosen(path: Path, file: "h5py.File", dataset: str | None) -> "h5py.Dataset":
     """The dataset of a name, or the only one there is that is no coordinate of others."""
-    root = file.id
-    found = None if dataset is None else _named(h5py, path, root, dataset.strip("/"))
-    if found is None:
-        names, links = _listed(h5py, path, root)
-        if not (names or dataset) and links:
-            raise Refused(_away(path, links))
-        names = names if dataset is not None or len(names) < 2 else candidates(h5py, file, names)
-        found = _named(h5py, path, root, choose(path, names, dataset))
-    return found
+    array = None if dataset is None else _named(path, file, dataset.strip("/"))
+    if array is None:
+        arrays = _datasets(path, file)
+        names = sorted(arrays)
+        if dataset is None and len(names) > 1:
+            names = data_among({name: (_dims(one), _attributes(one)) for name, one in arrays.items()})
+        array = arrays[choose(path, names, dataset)]
+    return array
 
 
-def _named(h5py: Any, path: Path, root: Any, name: str) -> Any | None:
+def _named(path: Path, group: "h5py.Group", name: str) -> "h5py.Dataset | None":
     """The dataset at the end of a path of names, each a link within the file."""
-    at, done = root, []
+    import h5py
+
+    at = group.id
     for part in name.encode("utf-8", "surrogateescape").split(b"/"):
-        done.append(part.decode("utf-8", "replace"))
         if not isinstance(at, h5py.h5g.GroupID) or part in (b"", b".", b"..") or not at.links.exists(part):
             return None
         kind = at.links.get_info(part).type
         if kind == h5py.h5l.TYPE_EXTERNAL:
-            raise Refused(_away(path, ["/".join(done)]))
+            raise Refused(f"{path} has a link to another file on the way to {name}, not followed: give that file")
         if kind != h5py.h5l.TYPE_HARD:
             return None
         at = h5py.h5o.open(at, part)
-    return at if isinstance(at, h5py.h5d.DatasetID) else None
+    return h5py.Dataset(at) if isinstance(at, h5py.h5d.DatasetID) else None
 
 
-def _away(path: Path, links: list[str]) -> str:
-    listed = ", ".join(sorted(links)[:20])
-    return f"{path} has links to other files ({listed}), which are not followed: give that file"
+def _datasets(path: Path, file: "h5py.File") -> "dict[str, h5py.Dataset]":
+    """The datasets of a file by name, each once; every group is opened from the one above."""
+    import h5py
 
-
-def _listed(h5py: Any, path: Path, root: Any) -> tuple[list[str], list[str]]:
-    """The names of datasets, each once, and those of links to other files; every group is opened from the one above."""
-    names, links, groups, seen, count = list[str](), list[str](), [(root, "")], set[int](), 0
-    many = f"{path} has more than {MOST_OBJECTS} groups and datasets, or names of more than {MOST_NAME} letters"
-    many = f"{many}: name the one that is meant, as {Unnamed.argument}group/name"
+    arrays, groups, seen, count = dict[str, h5py.Dataset](), [("", file.id)], set[int](), 0
     while groups:
-        group, before = groups.pop()
-        for name, kind in _links(group, MOST_OBJECTS + 1 - count):
-            count, whole = count + 1, before + name.decode("utf-8", "surrogateescape")
-            if not count <= MOST_OBJECTS or len(whole) > MOST_NAME:
-                raise Unnamed(many)
-            if kind == h5py.h5l.TYPE_EXTERNAL:
-                links.append(whole)
-            about = h5py.h5o.get_info(group, name) if kind == h5py.h5l.TYPE_HARD else None
-            if about is None or about.addr in seen:
+        before, group = groups.pop()
+        count += len(group)
+        if count > MOST_OBJECTS or any(len(before) + len(part) > MOST_NAME for part in group):
+            many = f"{path} has more than {MOST_OBJECTS} groups and datasets, or names of more than {MOST_NAME} letters"
+            raise Unnamed(f"{many}: name the one to read, as {Unnamed.argument}group/name")
+        for part in group:
+            name = before + part.decode("utf-8", "surrogateescape")
+            if group.links.get_info(part).type != h5py.h5l.TYPE_HARD:
                 continue
-            seen.add(about.addr)
-            if about.type == h5py.h5o.TYPE_DATASET:
-                names.append(whole)
-            if about.type == h5py.h5o.TYPE_GROUP:
-                groups.append((h5py.h5o.open(group, name), f"{whole}/"))
-    return sorted(names), sorted(links)
+            item = h5py.h5o.open(group, part)
+            address = h5py.h5o.get_info(item).addr
+            if isinstance(item, h5py.h5d.DatasetID) and address not in seen:
+                arrays[name] = h5py.Dataset(item)
+            if isinstance(item, h5py.h5g.GroupID) and address not in seen:
+                groups.append((f"{name}/", item))
+            seen.add(address)
+    return arrays
 
 
-def _links(group: Any, most: int) -> list[tuple[bytes, int]]:
-    """Names and kinds of the first `most` links in a group."""
-    found: list[tuple[bytes, int]] = []
-
-    def add(name: bytes, info: Any) -> bool:
-        found.append((name, info.type))
-        return len(found) >= most
-
-    group.links.iterate(add, info=True)
-    return found
-
-
-def _check_own(path: Path, array: Any) -> None:
-    """Raises Refused where the numbers lie in other files: a file could so name any that its reader may read."""
+def _reader(path: Path, array: "h5py.Dataset") -> Read:
+    """Reads boxes of a dataset that is stored in its own file: a file could else name any that its reader may read."""
     if array.external:
         raise Refused(f"{path} keeps {array.name} in other files, which are not read: copy it")
-    virtual = f"{path} puts {array.name} together from other datasets: give the files these are in, or copy it"
     if array.is_virtual:
-        raise Refused(virtual)
-
-
-def _whole(h5py: Any, path: Path, array: Any) -> Read:
-    """Reads a dataset that lies in one run."""
+        raise Refused(f"{path} puts {array.name} together from other datasets: give the files these are in, or copy it")
+    if array.chunks:
+        return _chunked(path, array)
     stored, needed = array.id.get_storage_size(), math.prod(array.shape) * array.id.get_type().get_size()
     if stored not in (0, needed):
         raise ValueError(f"{stored} bytes of numbers for shape {array.shape}")
     if stored == 0:
-        _fill_of(h5py, path, array)
+        _check_fill(path, array)
     return assigning(array)
 
 
-def _fill_of(h5py: Any, path: Path, array: Any) -> Any:
-    """What stands for numbers that were never written."""
+def _check_fill(path: Path, array: "h5py.Dataset") -> None:
+    """Raises Refused where nothing stands for numbers that were never written."""
+    import h5py
+
     made = array.id.get_create_plist()
     undefined = made.fill_value_defined() == h5py.h5d.FILL_VALUE_UNDEFINED
-    known = not undefined and made.get_fill_time() != h5py.h5d.FILL_TIME_NEVER
-    unset = f"{path} has no numbers in a part of {array.name} that was never written, and no value that stands for them"
-    if not known:
-        raise Refused(f"{unset}: write all of it")
-    return array.fillvalue
+    if undefined or made.get_fill_time() == h5py.h5d.FILL_TIME_NEVER:
+        unset = f"a part of {array.name} that was never written, and no value that stands for them"
+        raise Refused(f"{path} has no numbers in {unset}: write all of it")
 
 
-def _chunked(h5py: Any, path: Path, array: Any) -> Read:
-    """Reads a dataset that lies in chunks."""
+def _chunked(path: Path, array: "h5py.Dataset") -> Read:
+    """Reads a dataset in chunks, each once it is seen to have the bytes it must have."""
     made = array.id.get_create_plist()
-    filters = tuple(_filter(*made.get_filter(place)) for place in range(made.get_nfilters()))
-    strange = [one.name for one in filters if one.code not in KNOWN]
-    gzip = f"{path} packs its chunks with {', '.join(strange)}, whose length nobody can check: pack it with gzip or lzf"
+    filters = [made.get_filter(place) for place in range(made.get_nfilters())]
+    strange = [name.decode("utf-8", "replace") or f"filter {code}" for code, _, _, name in filters if code not in KNOWN]
     if strange:
-        raise Refused(gzip)
+        packs = f"{path} packs its chunks with {', '.join(strange)}, whose length nobody can check"
+        raise Refused(f"{packs}: pack it with gzip or lzf")
     check_chunk(path, array.chunks, array.dtype.itemsize, array.shape)
-    chunks = _Chunks(h5py, path, array, array.chunks, filters, array.id.get_type().get_size(), path.stat().st_size)
-    same = array.id.get_type().equal(h5py.h5t.py_create(array.dtype, logical=True))
-    return chunks.read if same and LZF not in [one.code for one in filters] else chunks.by_hdf5
+    codes, file_bytes = [code for code, *_ in filters], path.stat().st_size
+    needed = array.id.get_type().get_size() * math.prod(array.chunks)
 
-
-def _filter(code: int, _: int, values: tuple[int, ...], name: bytes) -> Filter:
-    size = values[0] if code == SHUFFLE and values else 0
-    return Filter(code, name.decode("utf-8", "replace") or f"filter {code}", size)
-
-
-class _Chunks(NamedTuple):
-    """The chunks of a dataset: their shape, their filters, bytes of a number, and those of the file."""
-
-    h5py: Any
-    path: Path
-    array: Any
-    shape: tuple[int, ...]
-    filters: tuple[Filter, ...]
-    size: int
-    most: int
-
-    def read(self, box: Box, out: np.ndarray) -> None:
-        for corner in self._corners(box):
-            ends = zip(corner, self.shape, box, strict=True)
-            part = [slice(max(s.start, c), min(s.stop, c + n)) for c, n, s in ends]
-            place = tuple(slice(p.start - s.start, p.stop - s.start) for p, s in zip(part, box, strict=True))
-            found = self._chunk(corner)
-            inside = tuple(slice(p.start - c, p.stop - c) for p, c in zip(part, corner, strict=True))
-            out[place] = _fill_of(self.h5py, self.path, self.array) if found is None else found[inside]
-
-    def by_hdf5(self, box: Box, out: np.ndarray) -> None:
-        """Leaves it to HDF5 to unpack and convert numbers, once their chunks are seen to be whole."""
-        for corner in self._corners(box):
-            found = self._stored(corner)
-            if found is None:
-                _fill_of(self.h5py, self.path, self.array)
-            else:
-                check_whole(found[0], self.filters, found[1], self._nbytes)
-        out[...] = self.array[box]
-
-    def _corners(self, box: Box) -> Iterator[tuple[int, ...]]:
-        """Where the chunks begin that a box needs."""
-        return itertools.product(*(range(s.start // n * n, s.stop, n) for s, n in zip(box, self.shape, strict=True)))
-
-    @property
-    def _nbytes(self) -> int:
-        return self.size * math.prod(self.shape)
-
-    def _stored(self, corner: tuple[int, ...]) -> tuple[bytes, int] | None:
-        """One chunk as it lies on the disk, and the filters it did without; None where it was never written."""
-        about = self.array.id.get_chunk_info_by_coord(corner)
+    def check(corner: tuple[int, ...]) -> None:
+        about = array.id.get_chunk_info_by_coord(corner)
         if about.byte_offset is None:
-            return None
-        fits = about.size <= most_bytes(self._nbytes) and about.byte_offset + about.size <= self.most
-        if not fits:
-            raise ValueError(f"a chunk of {about.size} bytes at {about.byte_offset}, of {self._nbytes} when unpacked")
-        mask, raw = self.array.id.read_direct_chunk(corner)
-        if len(raw) != about.size:
-            raise ValueError(f"a chunk of {about.size} bytes read as {len(raw)}")
-        return raw, mask
+            _check_fill(path, array)
+            return
+        if about.size > most_bytes(needed) or about.byte_offset + about.size > file_bytes:
+            raise ValueError(f"a chunk of {about.size} bytes at {about.byte_offset}, of {needed} when unpacked")
+        used = [code for place, code in enumerate(codes) if not about.filter_mask >> place & 1]
+        length = about.size - SUM_BYTES * used.count(FLETCHER32)
+        if LENGTHS.keys() & {*used}:
+            length = _unpacked_length(array.id.read_direct_chunk(corner)[1], used, most_bytes(needed))
+        if length != needed:
+            raise ValueError(f"a chunk that unpacks to {length} bytes where {needed} are needed")
 
-    def _chunk(self, corner: tuple[int, ...]) -> np.ndarray | None:
-        """The numbers of one chunk."""
-        found = self._stored(corner)
-        if found is None:
-            return None
-        numbers = unpacked(found[0], self.filters, found[1], self._nbytes)
-        return np.frombuffer(numbers, self.array.dtype).reshape(self.shape)
+    def read(box: Box, out: np.ndarray) -> None:
+        sides = zip(box, array.chunks, strict=True)
+        for corner in itertools.product(*(range(s.start // n * n, s.stop, n) for s, n in sides)):
+            check(corner)
+        out[...] = array[box]
+
+    return read
+
+
+def most_bytes(nbytes: int) -> int:
+    """What a chunk takes on the disk, or between two filters, at most: none of them makes numbers much longer."""
+    return nbytes + nbytes // 16 + 1024
+
+
+def _unpacked_length(raw: bytes, codes: Sequence[int], most: int) -> int:
+    """How many bytes of numbers HDF5 makes of a packed chunk; it checks sums itself, and shuffling keeps the length."""
+    at, *more = (place for place, code in enumerate(codes) if code in LENGTHS)
+    if more:
+        raise ValueError("a chunk that is packed twice")
+    inner, outer = codes[:at].count(FLETCHER32), codes[at:].count(FLETCHER32)
+    return LENGTHS[codes[at]](raw[: len(raw) - SUM_BYTES * outer], most) - SUM_BYTES * inner
+
+
+def _inflated_length(raw: bytes, most: int) -> int:
+    stream = zlib.decompressobj()
+    length = len(stream.decompress(raw, most + 1))
+    if length > most:
+        raise ValueError(f"a chunk that unpacks to more than {most} bytes")
+    if not stream.eof:
+        raise ValueError("a chunk that ends before its end")
+    return length
+
+
+def _lzf_length(raw: bytes, _: int) -> int:
+    """LZF codes runs of 1 to 32 bytes, and copies of 3 to 264 in two or three bytes."""
+    at = length = 0
+    while at < len(raw):
+        head = raw[at]
+        if head < 32:
+            at, length = at + head + 2, length + head + 1
+        elif head < 224:
+            at, length = at + 2, length + (head >> 5) + 2
+        else:
+            at, length = at + 3, length + raw[at + 1] + 9
+    if at != len(raw):
+        raise ValueError("a chunk that ends before its end")
+    return length
+
+
+LENGTHS = {DEFLATE: _inflated_length, LZF: _lzf_length}  # of filters that change it
+KNOWN = (*LENGTHS, SHUFFLE, FLETCHER32)
+
+
+def _labels(path: Path, array: "h5py.Dataset") -> Labels | None:
+    """Dimensions and coordinates as NetCDF-4 keeps them, None where not every dimension has a scale."""
+    dims, attributes = _dims(array), _attributes(array)
+    if dims is None or array.is_scale:
+        return None
+    scales = [array.dims[place][0] for place in range(array.ndim)]
+    named = [_named(path, array.parent, name) for name in words(attributes.get("coordinates")) if "/" not in name]
+    found = [_coordinate(path, one, dims) for one in [*scales, *named] if one is not None]
+    known = {one.name: one for one in found if one is not None}
+    about = plain_json(_attributes(array.parent))
+    return Labels(_last(array), dims, plain_json(attributes), tuple(known.values()), about)
+
+
+def _coordinate(path: Path, one: "h5py.Dataset", dims: tuple[str, ...]) -> Coordinate | None:
+    """The numbers of a dataset that lies along some of the dimensions, and is stored in this file."""
+    own, text = _dims(one), one.attrs.get("NAME", b"") if one.is_scale else b""
+    empty = (text.encode() if isinstance(text, str) else bytes(text)).startswith(ONLY_A_DIMENSION)
+    few = one.dtype.kind in "iuf" and 0 < math.prod(one.shape) * one.dtype.itemsize <= MOST_COORDINATE
+    if empty or not few or own is None or not set(own) <= set(dims):
+        return None
+    values = np.empty(one.shape, one.dtype.newbyteorder("="))
+    _reader(path, one)(tuple(slice(0, n) for n in one.shape), values)
+    attributes = _attributes(one)
+    return Coordinate(_last(one), own, plain_json(attributes, ENCODING), unpacked_values(values, attributes))
+
+
+def _dims(array: "h5py.Dataset") -> tuple[str, ...] | None:
+    """The names of an array's dimensions; one that is a scale lies along itself."""
+    if array.ndim == 1 and array.is_scale:
+        return (_last(array),)
+    if any(len(dim) == 0 for dim in array.dims):
+        return None
+    names = tuple(_last(dim[0]) for dim in array.dims)
+    return names if len(set(names)) == len(names) else None
+
+
+def _attributes(item: "h5py.Dataset | h5py.Group") -> dict[str, object]:
+    """The attributes of a dataset or group that are text or few numbers, as plain values."""
+    import h5py
+
+    found = dict[str, object]()
+    for name in item.attrs:
+        small = h5py.h5a.open(item.id, name.encode()).get_storage_size() <= MOST_ATTRIBUTE
+        if small and name not in INTERNAL and not name.startswith(("_Netcdf4", "_NC", "_nc3")):
+            found[name] = _plain(item.attrs[name])
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, np.ndarray):
+        parts = [_plain(part) for part in value.reshape(-1)]
+        return parts[0] if len(parts) == 1 else None if None in parts else parts
+    if isinstance(value, np.number):
+        return value.item() if value.dtype.kind in "iuf" else None
+    return value if isinstance(value, str) else None
+
+
+def _last(array: "h5py.Dataset") -> str:
+    """The last part of an array's name."""
+    return str(array.name).rpartition("/")[2].removeprefix(HIDDEN)

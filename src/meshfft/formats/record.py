@@ -1,14 +1,13 @@
-"""What a stored result says of itself, so that its inverse needs no flags: a Plan's arguments, axes, units, versions.
+"""The record of a stored result, so that its inverse needs no flags: a Plan's arguments, axes, units and versions.
 
     unit of a transformed dimension  1/mm,   spacing  1 / (L dx)   for a transform of period L of samples dx apart
 
-which the inverse turns back, as L is its period too. Host values only. Invariant: a Record that was read is one that a
+which the inverse undoes, as L is its period too. Host values only. Invariant: a Record that was read is one that a
 plan could have made; no check takes work or memory in proportion to a number it is given.
 """
 
 import dataclasses
 import itertools
-import math
 import typing
 from collections.abc import Callable, Sequence
 from importlib import metadata
@@ -21,6 +20,7 @@ from ..operators.transform import KINDS, Transform, resolve, transform_of
 from ..plans.plan import Plan
 from ..walks.candidates import METHODS
 from ..walks.choice import ORDERS
+from .source import Labels
 
 FORMAT = 1
 PACKAGES = ("meshfft", "jax", "numpy")
@@ -29,12 +29,6 @@ MOST_TEXT = 100
 SHORTEST, LONGEST = 1e-100, 1e100  # a spacing must have an inverse
 
 Size = Annotated[int, range(1, 2**60 + 1)]
-Axis = Annotated[int, range(MOST_DIMENSIONS)]
-Kind = Annotated[str, KINDS]
-Norm = Annotated[str, NORMS]
-Order = Annotated[str, ORDERS]
-Method = Annotated[str, tuple(METHODS)]
-Tier = Annotated[str, tuple(TIERS)]
 Dtype = Annotated[str, ("float32", "float64", "complex64", "complex128")]
 Axes = tuple[tuple[str, ...], ...]
 
@@ -53,7 +47,7 @@ class Record:
 
     Attributes:
         kind, inverse, axes, norm: the arguments of `plan`; where several make the same transform, the first that do.
-        lengths: its `s`, always said: half a spectrum of an odd line comes back odd.
+        lengths: its `s`, always given: half a spectrum of an odd line comes back odd.
         shape, dtype: of the array that was transformed.
         out_shape, out_dtype: of the stored array, its transform.
         order, method, precision: how it was planned.
@@ -61,27 +55,27 @@ class Record:
         in_spec, out_spec: the mesh axes that cut each dimension before and after.
         dimensions: name, unit and spacing of each dimension of the stored array.
         versions: of the packages that made it.
-        labels: what is kept beside the array, of `files.labels.Labels`; no part of what it says of itself.
+        labels: names, coordinates and attributes that are stored beside the array; no part of `to_dict`.
     """
 
-    kind: Kind
+    kind: Annotated[str, KINDS]
     inverse: bool
-    axes: tuple[Axis, ...]
-    norm: Norm
+    axes: tuple[Annotated[int, range(MOST_DIMENSIONS)], ...]
+    norm: Annotated[str, NORMS]
     lengths: tuple[Size, ...]
     shape: tuple[Size, ...]
     dtype: Dtype
     out_shape: tuple[Size, ...]
     out_dtype: Dtype
-    order: Order
-    method: Method
-    precision: Tier
+    order: Annotated[str, ORDERS]
+    method: Annotated[str, tuple(METHODS)]
+    precision: Annotated[str, tuple(TIERS)]
     mesh: dict[str, Size]
     in_spec: Axes
     out_spec: Axes
     dimensions: tuple[Dimension, ...]
     versions: dict[str, str]
-    labels: Any = dataclasses.field(default=None, compare=False)
+    labels: Labels | None = dataclasses.field(default=None, compare=False)
 
     @property
     def units(self) -> tuple[str, ...]:
@@ -93,14 +87,13 @@ class Record:
         """Distance of successive positions along each dimension of the stored array."""
         return tuple(dimension.spacing for dimension in self.dimensions)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The record as plain values, for JSON."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.compare}
-        plain = {name: _lists(value) for name, value in fields.items()}
+        plain = {name: _lists(getattr(self, name)) for name in FIELDS}
         return {"format": FORMAT, **plain, "dimensions": [dimension._asdict() for dimension in self.dimensions]}
 
     @staticmethod
-    def from_dict(value: Any, where: str) -> "Record":
+    def from_dict(value: object, where: str) -> "Record":
         """The record that plain values stand for, which anybody may have written.
 
         Args:
@@ -114,26 +107,26 @@ class Record:
         if not isinstance(value, dict):
             raise ValueError(f"{where} has a record that is no object: {again}")
         form = value.get("format")
-        newer = f"{where} has a record of format {_short(form)}, this version reads {FORMAT}"
         if type(form) is not int or form != FORMAT:
+            newer = f"{where} has a record of format {_short(form)}, this version reads {FORMAT}"
             raise ValueError(f"{newer}: install the version that made it, or {again}")
-        found: dict[str, Any] = {}
-        for field in dataclasses.fields(Record):
-            name, given = field.name, value.get(field.name)
-            if not field.compare:
-                continue
+        fields: dict[str, Any] = {}
+        for name, kind in FIELDS.items():
             try:
-                found[name] = conformed(field.type, given)
+                fields[name] = conformed(kind, value.get(name))
             except (ValueError, OverflowError):
-                raise ValueError(f"{where} has a record whose {name} is {_short(given)}: {again}") from None
-        record = Record(**found)
+                raise ValueError(f"{where} has a record whose {name} is {_short(value.get(name))}: {again}") from None
+        record = Record(**fields)
         if not _possible(record):
             raise ValueError(f"{where} has a record that contradicts itself: {again}")
         return record
 
 
+FIELDS = {field.name: field.type for field in dataclasses.fields(Record) if field.compare}
+
+
 def record_of(plan: Plan, units: Sequence[str] | None = None, spacing: Sequence[float] | None = None) -> Record:
-    """What a plan's result has to say of itself.
+    """The record of a plan's result.
 
     Args:
         plan: a transform of uniform samples.
@@ -143,16 +136,16 @@ def record_of(plan: Plan, units: Sequence[str] | None = None, spacing: Sequence[
     Raises:
         ValueError: the samples are not uniform, or units or spacing do not fit the dimensions.
     """
-    many, transform = len(plan.shape), plan.transform
-    units, spacing = ("",) * many if units is None else units, (1.0,) * many if spacing is None else spacing
-    fits = f"{len(units)} units and {len(spacing)} spacings for {many} dimensions: give one of each for a dimension"
-    if not len(units) == len(spacing) == many:
-        raise ValueError(fits)
-    kind, inverse, norm, lengths = _arguments(transform)
+    ndim = len(plan.shape)
+    units, spacing = ("",) * ndim if units is None else units, (1.0,) * ndim if spacing is None else spacing
+    if not len(units) == len(spacing) == ndim:
+        many = f"{len(units)} units and {len(spacing)} spacings for {ndim} dimensions"
+        raise ValueError(f"{many}: give one of each for a dimension")
+    kind, inverse, norm, lengths = _arguments(plan.transform)
     return Record(
         kind=kind,
         inverse=inverse,
-        axes=transform.dims,
+        axes=plan.transform.dims,
         norm=norm,
         lengths=lengths,
         shape=plan.shape,
@@ -165,7 +158,7 @@ def record_of(plan: Plan, units: Sequence[str] | None = None, spacing: Sequence[
         mesh=axis_sizes(plan.mesh),
         in_spec=plan.in_layout.axes,
         out_spec=plan.out_layout.axes,
-        dimensions=_dimensions(transform, units, spacing),
+        dimensions=_dimensions(plan.transform, units, spacing),
         versions=versions_of(PACKAGES),
     )
 
@@ -194,27 +187,23 @@ def _arguments(transform: Transform) -> tuple[str, bool, str, tuple[int, ...]]:
     """Kind, inverse, norm and lengths: those of which this is the transform."""
     lengths = tuple(getattr(matrix, "length", 0) for matrix in transform.matrices)
     for inverse, kind, norm in itertools.product((False, True), KINDS, NORMS):  # a dct-3 undoes a dct-2, and is itself
-        if all(lengths) and _is(transform, lengths, kind, inverse, norm):
-            return kind, inverse, norm, lengths
+        try:
+            if all(lengths) and transform_of(transform.dims, lengths, norm, inverse, kind) == transform:
+                return kind, inverse, norm, lengths
+        except (ValueError, IndexError):  # a kind that these lengths do not have
+            continue
     raise ValueError("the samples are not the uniform ones: such a result has no record, write it without one")
-
-
-def _is(transform: Transform, lengths: tuple[int, ...], kind: str, inverse: bool, norm: str) -> bool:
-    try:
-        return transform_of(transform.dims, lengths, norm, inverse, kind) == transform
-    except (ValueError, IndexError):  # a kind that these lengths do not have
-        return False
 
 
 def _dimensions(transform: Transform, units: Sequence[str], spacing: Sequence[float]) -> tuple[Dimension, ...]:
     found = [Dimension(dim_name(d, len(units)), units[d], float(spacing[d])) for d in range(len(units))]
     for dim, matrix in zip(transform.dims, transform.matrices, strict=True):
-        old = found[dim]
-        found[dim] = Dimension(old.name, _turned(old.unit), 1 / ((matrix.period or 1) * old.spacing))
+        name, unit, step = found[dim]
+        found[dim] = Dimension(name, _inverse_unit(unit), 1 / ((matrix.period or 1) * step))
     return tuple(one if SHORTEST <= one.spacing <= LONGEST else Dimension(one.name, "", 1.0) for one in found)
 
 
-def _turned(unit: str) -> str:
+def _inverse_unit(unit: str) -> str:
     """One over a unit: 1/mm of mm, and mm of 1/mm."""
     if unit.startswith("1/"):
         inner = unit[2:]
@@ -238,65 +227,55 @@ def _possible(record: Record) -> bool:
             expected[dim] = length
         for shape, spec in ((record.shape, record.in_spec), (record.out_shape, record.out_spec)):
             if not len(spec) == len(shape) == len(record.dimensions):
-                raise ValueError("ranks")
+                return False
             from_spec(shape, record.mesh, spec)
         return tuple(expected) == record.out_shape
     except (ValueError, TypeError, ArithmeticError):
         return False
 
 
-def _lists(value: Any) -> Any:
+def _lists(value: object) -> object:
     """Tuples as JSON has them."""
     return [_lists(part) for part in value] if isinstance(value, tuple) else value
 
 
-def _short(value: Any) -> str:
-    return value[:40].__repr__() if isinstance(value, str) else f"a {type(value).__name__}" if value else repr(value)
+def _short(value: object) -> str:
+    return repr(value[:40]) if isinstance(value, str) else f"a {type(value).__name__}" if value else repr(value)
 
 
-def is_text(value: Any) -> bool:
+def is_text(value: object) -> bool:
     """Whether a value is a short line."""
     return isinstance(value, str) and len(value) <= MOST_TEXT and (not value or value.isprintable())
 
 
-def is_spacing(value: Any) -> bool:
-    """Whether a value is a positive number that has an inverse."""
-    return type(value) in (int, float) and math.isfinite(value) and SHORTEST <= value <= LONGEST
-
-
 PLAIN: dict[type, Callable[[Any], bool]] = {
     str: is_text,
-    float: is_spacing,
+    float: lambda value: type(value) in (int, float) and SHORTEST <= value <= LONGEST,
     int: lambda value: type(value) is int,
     bool: lambda value: type(value) is bool,
 }
 
 
-def conformed(kind: Any, value: Any) -> Any:
+def conformed(kind: Any, value: object) -> Any:
     """A value as one of a type: lists become tuples, objects become dictionaries or NamedTuples.
 
     Raises:
         ValueError: it is none, or has more than 32 parts.
     """
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if kind in PLAIN:
+        if not PLAIN[kind](value):
+            raise ValueError(f"the value is no {kind.__name__}")
+        return kind(value)
     if origin is Annotated:
         found = conformed(parts[0], value)
         if found not in parts[1]:
             raise ValueError(f"{found} is none of {parts[1]}")
         return found
-    if origin is tuple:
-        return tuple(conformed(parts[0], part) for part in _few(list, value))
+    if not isinstance(value, list if origin is tuple else dict) or len(value) > MOST_DIMENSIONS:
+        raise ValueError("the value has no few parts")
+    if isinstance(value, list):
+        return tuple(conformed(parts[0], part) for part in value)
     if origin is dict:
-        return {conformed(str, name): conformed(parts[1], part) for name, part in _few(dict, value).items()}
-    if fields := getattr(kind, "__annotations__", None):
-        given = _few(dict, value)
-        return kind(**{name: conformed(part, given.get(name)) for name, part in fields.items()})
-    if not PLAIN[kind](value):
-        raise ValueError(f"the value is no {kind.__name__}")
-    return kind(value)
-
-
-def _few(kind: type[list[Any]] | type[dict[str, Any]], value: Any) -> Any:
-    if not isinstance(value, kind) or len(value) > MOST_DIMENSIONS:
-        raise ValueError(f"the value is no {kind.__name__} of a few parts")
-    return value
+        return {conformed(str, name): conformed(parts[1], part) for name, part in value.items()}
+    return kind(**{name: conformed(part, value.get(name)) for name, part in kind.__annotations__.items()})

@@ -1,6 +1,6 @@
 """An array in a file as all kinds of files show it: its shape, its dtype, and slices of it.
 
-`source[slices]` reads those positions and no others, in pieces of at most 32 MiB, or one chunk where a file has larger
+`source[slices]` reads those positions and no others, at most 32 MiB at a time, or one chunk where a file has larger
 ones: what is read is the only thing of its own size in memory. Invariant: whatever a reader raises on a damaged file
 becomes one ValueError that names the file.
 """
@@ -11,18 +11,19 @@ import math
 import operator
 import os
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from .grid import PIECE_BYTES, Box, pieces, within
 
 DTYPES = tuple(np.dtype(code) for code in "?bBhHiIlLqQefdFD")
 ALIGNMENT = 64
 MOST_BYTES = 2**60  # no file system holds an array that is larger
-CHUNK_LIMIT = 2**30  # a chunk is decoded whole
+CHUNK_LIMIT = 2**30  # a chunk is decoded as one
 CHUNK_BEYOND = 2**26  # up to here it may have any size, whatever its array has
 CHUNK_LEAST, MANY_CHUNKS = 2**12, 2**17  # of smaller chunks, more than that take seconds, however little they hold
 
@@ -39,6 +40,26 @@ class Unnamed(Refused):
     argument = "dataset="
 
 
+class Coordinate(NamedTuple):
+    """Values along some dimensions; or, unread, the folder of a Zarr array of format 3 that has them."""
+
+    name: str
+    dims: tuple[str, ...]
+    attributes: Mapping[str, object]
+    values: np.ndarray | None = None
+    folder: Path | None = None
+
+
+class Labels(NamedTuple):
+    """Of an array: its name, empty for one without; its dimensions and attributes; those of the dataset it is in."""
+
+    name: str
+    dims: tuple[str, ...]
+    attributes: Mapping[str, object] = {}
+    coordinates: tuple[Coordinate, ...] = ()
+    about: Mapping[str, object] = {}
+
+
 @dataclasses.dataclass(frozen=True)
 class Source:
     """An array in a file.
@@ -48,46 +69,41 @@ class Source:
         shape: of the array.
         dtype: of what slices give, in native byte order.
         read: reads a box of it into an array of the same shape.
-        chunk: what the file can give at once; boxes are made of whole ones where they can.
+        chunk: what the file can give at once; boxes are made of complete ones where they can.
         fortran: whether the first dimension is the one that lies in one run.
-        units: of each dimension, empty where the file does not tell.
-        spacing: of the positions along each dimension, in these units; 1.0 where the file does not tell.
-        record: what the store says of itself, as `files.record.Record.to_dict` makes it; None where it says nothing.
-        labels: names, coordinates and attributes, of `files.labels.Labels`; None where its dimensions have no names.
+        units: of each dimension, empty where the file does not give one.
+        spacing: of the positions along each dimension, in these units; 1.0 where the file does not give one.
+        record: that of a store written here, as `Record.to_dict` makes it; else None.
+        labels: names, coordinates and attributes; None where its dimensions have no names.
         name: of the array within its file, empty where files of its kind have one only.
     """
 
     path: Path
     shape: tuple[int, ...]
-    dtype: np.dtype[Any]
+    dtype: np.dtype
     read: Read
     chunk: tuple[int, ...]
     fortran: bool
     units: tuple[str, ...]
     spacing: tuple[float, ...]
-    record: dict[str, Any] | None = None
-    labels: Any = None
+    record: dict[str, object] | None = None
+    labels: Labels | None = None
     name: str = ""
 
     @property
     def ndim(self) -> int:
         return len(self.shape)
 
-    def __getitem__(self, index: Any) -> np.ndarray:
+    def __getitem__(self, index: object) -> np.ndarray:
         """Reads the positions at `index` (slices without steps, or integers) as an array of this source's dtype."""
         box, single = _box(index, self.shape)
-        found = aligned([s.stop - s.start for s in box], self.dtype)
-        self.into(found, box)
-        return found[tuple(0 if one else slice(None) for one in single)]
-
-    def into(self, out: np.ndarray, index: Any) -> None:
-        """Reads the positions at `index` into an array of as many dimensions, which needs no memory of that size."""
-        box, _ = _box(index, self.shape)
+        out = aligned([s.stop - s.start for s in box], self.dtype)
         with readable(self.path):
             for piece in pieces(box, self.chunk, self.dtype.itemsize, PIECE_BYTES, fortran=self.fortran):
                 self.read(piece, out[within(piece, [s.start for s in box])])
+        return out[tuple(0 if one else slice(None) for one in single)]
 
-    def astype(self, dtype: Any) -> "Source":
+    def astype(self, dtype: DTypeLike) -> "Source":
         """The same array, every slice converted to `dtype` as it is read."""
         return dataclasses.replace(self, dtype=np.dtype(dtype))
 
@@ -105,13 +121,13 @@ class Steady:
 
     def __init__(self, path: Path, file: Path | None = None) -> None:
         self.path, self.file = path, file or path
-        self.before = _identity(self.file)
+        self.before = self._identity()
 
     def check(self) -> None:
         """Raises Refused where it is not the file that it was."""
-        changed = f"{self.path} was replaced or written to while it was read: begin again when nothing writes to it"
-        if _identity(self.file) != self.before:
-            raise Refused(changed)
+        if self._identity() != self.before:
+            changed = f"{self.path} was replaced or written to while it was read"
+            raise Refused(f"{changed}: begin again when nothing writes to it")
 
     def reading(self, read: Read) -> Read:
         """Reads as `read` does, and looks at the file afterwards, also where that failed."""
@@ -126,40 +142,34 @@ class Steady:
 
         return checked
 
-
-def _identity(file: Path) -> tuple[int, ...] | None:
-    try:
-        found = os.stat(file)
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    def _identity(self) -> tuple[int, ...] | None:
+        try:
+            found = os.stat(self.file)
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def source_of(
     path: Path,
     shape: tuple[int, ...],
-    dtype: np.dtype[Any],
+    dtype: np.dtype,
     read: Read,
     *,
     chunk: tuple[int, ...] | None = None,
     fortran: bool = False,
     units: tuple[str, ...] | None = None,
     spacing: tuple[float, ...] | None = None,
+    name: str = "",
 ) -> Source:
-    """A Source of these, once shape and dtype are seen to be right.
-
-    Raises:
-        Refused: it holds no array of numbers.
-    """
+    """A Source of these, once shape and dtype are seen to be right; without chunks any part can be read by itself."""
     check_numbers(path, shape, dtype)
-    plain, ones = dtype.newbyteorder("="), (1,) * len(shape)
-    chunk = ones if chunk is None else chunk
-    units = ("",) * len(shape) if units is None else units
-    spacing = (1.0,) * len(shape) if spacing is None else spacing
-    return Source(path, tuple(shape), plain, read, chunk, fortran, units, spacing)
+    ndim, plain = len(shape), dtype.newbyteorder("=")
+    units, spacing = units or ("",) * ndim, spacing or (1.0,) * ndim
+    return Source(path, tuple(shape), plain, read, chunk or (1,) * ndim, fortran, units, spacing, name=name)
 
 
-def check_numbers(path: Path, shape: tuple[int, ...] | None, dtype: np.dtype[Any]) -> None:
+def check_numbers(path: Path, shape: tuple[int, ...] | None, dtype: np.dtype) -> None:
     """Raises Refused unless it is an array of numbers that can be."""
     wanted = "give an array of integers, or of real or complex numbers of at most 64 bits a part"
     if dtype.hasobject:
@@ -168,35 +178,29 @@ def check_numbers(path: Path, shape: tuple[int, ...] | None, dtype: np.dtype[Any
         raise Refused(f"{path} holds values of dtype {dtype}: {wanted}")
     if not shape:
         raise Refused(f"{path} holds no array but a single value: give an array of at least one dimension")
-    sizes = shape or ()
-    can = min(sizes) >= 0 and math.prod(sizes) * dtype.itemsize <= MOST_BYTES
-    if not can:
-        raise Refused(f"{path} says that its shape is {sizes}, which no array has: it is damaged, make it again")
-    if 0 in sizes:
+    if min(shape) < 0 or math.prod(shape) * dtype.itemsize > MOST_BYTES:
+        raise Refused(f"{path} says that its shape is {shape}, which no array has: it is damaged, make it again")
+    if 0 in shape:
         raise Refused(f"{path} holds an empty array of shape {shape}: give one that has values")
 
 
 def check_chunk(path: Path, chunk: tuple[int, ...], itemsize: int, shape: tuple[int, ...]) -> None:
-    """Raises Refused where a chunk is too large to be in memory whole, as it must be to be read, or there are too many.
+    """Raises Refused where a chunk is too large to be in memory, as it must be to be read, or there are too many.
 
-    A chunk may be larger than its array, but not by as much as it likes: it is unpacked whole for the little it holds.
+    A chunk may be larger than its array, but not by as much as it likes: all of it is unpacked for the little it holds.
     """
     nbytes, rewrite = itemsize * math.prod(chunk), "rewrite it with chunks of"
-    if not min(chunk) > 0 or not nbytes <= CHUNK_LIMIT:
-        raise Refused(
-            f"{path} has chunks of shape {chunk}, {nbytes / 1e9:.3g} GB: {rewrite} at most {CHUNK_LIMIT / 1e9:.2g} GB"
-        )
-    wide = f"{path} has chunks of shape {chunk}, {nbytes / 1e9:.3g} GB, for an array of shape {shape}"
-    fits = nbytes <= max(CHUNK_BEYOND, 8 * itemsize * math.prod(shape))
-    if not fits:
-        raise Refused(f"{wide}: {rewrite} at most its shape")
+    has = f"{path} has chunks of shape {chunk}, {nbytes / 1e9:.3g} GB"
+    if min(chunk) <= 0 or nbytes > CHUNK_LIMIT:
+        raise Refused(f"{has}: {rewrite} at most {CHUNK_LIMIT / 1e9:.2g} GB")
+    if nbytes > max(CHUNK_BEYOND, 8 * itemsize * math.prod(shape)):
+        raise Refused(f"{has}, for an array of shape {shape}: {rewrite} at most its shape")
     many = math.prod(-(-n // c) for n, c in zip(shape, chunk, strict=False))
-    tiny = nbytes < CHUNK_LEAST and many > MANY_CHUNKS
-    if tiny:
+    if nbytes < CHUNK_LEAST and many > MANY_CHUNKS:
         raise Refused(f"{path} has {many} chunks of shape {chunk}, {nbytes} bytes: {rewrite} some 100 kB or more")
 
 
-def aligned(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
+def aligned(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
     """An empty array that begins where JAX's arrays on CPUs do: it becomes one of them without being copied."""
     nbytes = math.prod(shape) * dtype.itemsize
     room = np.empty(nbytes + ALIGNMENT, np.uint8)
@@ -215,7 +219,7 @@ def assigning(array: Any) -> Read:
 
 @contextlib.contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Turns whatever a reader raises on a damaged file into one ValueError that names the file."""
+    """Makes whatever a reader raises on a damaged file one ValueError that names the file."""
     try:
         yield
     except (Refused, ImportError):
@@ -231,36 +235,30 @@ def readable(path: Path) -> Iterator[None]:
 
 def choose(path: Path, names: list[str], dataset: str | None) -> str:
     """The dataset asked for, or the only one there is."""
-    if len(names) <= 0:
-        raise Refused(f"{path} has no dataset: give a file that has one")
+    if not names:
+        raise Refused(f"{path} has no dataset of its own: give a file that has one")
     listed = ", ".join(map(_short, names[:20])) + ", ..." * (len(names) > 20)
     one = f"name one of them, as {Unnamed.argument}{shlex.quote(_short(names[0]))}"
-    if dataset is None:
-        if len(names) != 1:
-            raise Unnamed(f"{path} has {len(names)} datasets ({listed}): {one}")
-        return names[0]
-    name = dataset.strip("/")
-    if name not in names:
+    if dataset is not None and dataset.strip("/") not in names:
         raise Unnamed(f"{path} has no dataset {_short(dataset)!r}, it has {listed}: {one}")
-    return name
+    if dataset is None and len(names) != 1:
+        raise Unnamed(f"{path} has {len(names)} datasets ({listed}): {one}")
+    return names[0] if dataset is None else dataset.strip("/")
 
 
 def _short(name: str) -> str:
     return name if len(name) <= 60 else f"{name[:28]}...{name[-28:]}"
 
 
-def _box(index: Any, shape: tuple[int, ...]) -> tuple[Box, list[bool]]:
+def _box(index: object, shape: tuple[int, ...]) -> tuple[Box, list[bool]]:
     """The positions that an index stands for, and which dimensions it takes a single one of."""
-    given = list(index) if isinstance(index, tuple) else [index]
-    rest = len(shape) - sum(entry is not Ellipsis for entry in given)
-    many = f"index {index} has more entries than the array, of shape {shape}, has dimensions"
-    if not rest >= 0:
-        raise IndexError(f"{many}: leave some out")
-    if Ellipsis not in given:
-        given.append(Ellipsis)
-    at = given.index(Ellipsis)
-    given[at : at + 1] = [slice(None)] * rest
-    return tuple(map(_slice, given, shape)), [not isinstance(entry, slice) for entry in given]
+    entries = list(index) if isinstance(index, tuple) else [index]
+    at = entries.index(Ellipsis) if Ellipsis in entries else len(entries)
+    rest = len(shape) - len(entries[:at]) - len(entries[at + 1 :])
+    if rest < 0:
+        raise IndexError(f"index {index} has more entries than {shape} has dimensions: leave some out")
+    entries[at : at + 1] = [slice(None)] * rest
+    return tuple(map(_slice, entries, shape)), [not isinstance(entry, slice) for entry in entries]
 
 
 def _slice(entry: Any, size: int) -> slice:

@@ -8,26 +8,125 @@ for a chunk that is larger than a gigabyte.
 import contextlib
 import dataclasses
 import itertools
+import json
 import math
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ..extras import need
-from .conventions import PACKED, UNSIGNED, data_among, decoded, plain_json, unpacked_values, words
 from .grid import Box
-from .labels import ENCODING, MOST_COORDINATE, Coordinate, Labels, scales_of
-from .record import Record
-from .source import Refused, Source, Steady, check_chunk, check_numbers, choose, source_of
-from .zarr_metadata import KEY, NAMES, Node, is_zarr, plain_files
+from .labels import (
+    ENCODING,
+    MOST_COORDINATE,
+    PACKED,
+    UNSIGNED,
+    data_among,
+    decoded,
+    plain_json,
+    unpacked_values,
+    with_labels,
+    words,
+)
+from .record import Record, conformed
+from .source import Coordinate, Labels, Refused, Source, Steady, check_chunk, choose, source_of
 
-INNER_CHUNKS = 2**22  # of a shard, whose index is read whole
+if TYPE_CHECKING:
+    import tensorstore
+
+KEY = "meshfft"  # the attribute of what is written here: of an array its record, of a group the name of its array
+NAMES = ("zarr.json", ".zarray", ".zgroup")
+JSON_BYTES = 2**22
+INNER_CHUNKS = 2**22  # of a shard, whose index is read as one
 OS_ERROR = re.compile(r"os_error_code='(\d+)|OS error (\d+)")  # as tensorstore says it, and older ones did
+
+
+class Node(NamedTuple):
+    """An array or a group in a store: the store as the user named it, its folder without links, and its own folder."""
+
+    path: Path
+    root: Path
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return "" if self.folder == self.root else self.folder.relative_to(self.root).as_posix()
+
+    def check_inside(self, file: Path) -> None:
+        """Raises Refused where a link leads out of the store."""
+        if file.is_symlink() and not file.resolve().is_relative_to(self.root):
+            away = f"{self.path} has {file.relative_to(self.root)}, a link that leads out of it"
+            raise Refused(f"{away}: give the store itself")
+
+    def describe(self) -> "Described":
+        third = (self.folder / "zarr.json").exists()
+        if third:
+            found = self._json("zarr.json")
+        else:
+            array = (self.folder / ".zarray").exists()
+            found = self._json(".zarray") if array else {}
+            attributes = self._json(".zattrs") if (self.folder / ".zattrs").exists() else {}
+            if found.get("fill_value"):  # as xarray; 0 stands there for no reason
+                attributes = {"_FillValue": found["fill_value"], **attributes}
+            names = attributes.get("_ARRAY_DIMENSIONS")
+            found |= {"node_type": "array" if array else "group", "attributes": attributes, "dimension_names": names}
+        given, is_array = found.get("attributes"), found.get("node_type") == "array"
+        dims = () if found.get("shape") == [] else _dims(found.get("dimension_names"))
+        return Described(third, is_array, dims, given if isinstance(given, dict) else {})
+
+    def _json(self, name: str) -> dict[str, object]:
+        """A JSON object of a plain file."""
+        file = self.folder / name
+        self.check_inside(file)
+        if not file.is_file() or file.stat().st_size > JSON_BYTES:
+            raise ValueError(f"{name} is no file of at most 4 MiB")
+        found = json.loads(file.read_bytes())
+        if not isinstance(found, dict):
+            raise ValueError(f"{name} is no object")
+        return found
+
+    def arrays(self) -> "Iterator[tuple[Node, Described]]":
+        """All arrays of a group, through groups that are folders of their own."""
+        groups = [self]
+        while groups:
+            group = groups.pop()
+            for folder in sorted(group.folder.iterdir()):
+                self.check_inside(folder)
+                if is_zarr(folder) and not folder.is_symlink():
+                    node = self._replace(folder=folder)
+                    about = node.describe()
+                    if about.is_array:
+                        yield node, about
+                    else:
+                        groups.append(node)
+
+
+class Described(NamedTuple):
+    """Of an array or group: whether it is of format 3; the names of dimensions, None where not all have one."""
+
+    third: bool
+    is_array: bool
+    dims: tuple[str, ...] | None
+    attributes: dict[str, object]
+
+
+def is_zarr(path: Path) -> bool:
+    """True for the folder of a Zarr array or group, of format 2 or 3."""
+    return path.is_dir() and any((path / name).is_file() for name in NAMES)
+
+
+def _dims(given: object) -> tuple[str, ...] | None:
+    """Names that can be those of dimensions: short lines, each another."""
+    try:
+        names: tuple[str, ...] = conformed(tuple[str, ...], given)
+    except ValueError:
+        return None
+    return names if all(names) and len(set(names)) == len(names) else None
 
 
 @contextlib.contextmanager
@@ -35,180 +134,160 @@ def open_zarr(path: Path, dataset: str | None) -> Iterator[Source]:
     if not is_zarr(path):
         raise Refused(f"{path} is not a Zarr store, it has no zarr.json, .zarray or .zgroup: give one")
     node = _chosen(Node(path, path.resolve(), path.resolve()), dataset)
-    array = _opened(node)
-    source = dataclasses.replace(array.source(), name=node.name)
-    labels = _labels(node)
+    about, source = node.describe(), _opened(node)
+    labels = _labels(node, about)
     if labels is not None and len(labels.dims) == source.ndim:
-        units, spacing = scales_of(labels)
-        source = dataclasses.replace(source, labels=labels, units=units, spacing=spacing)
-        source = source if array.record else decoded(source, labels.attributes)
-    yield _recorded(source, array.record) if array.record else source
+        source = with_labels(source, labels)
+        source = source if source.record else decoded(source, about.attributes)
+    if source.record:
+        record = Record.from_dict(source.record, str(path))
+        if (record.out_shape, record.out_dtype) != (source.shape, source.dtype.name):
+            of = f"{record.out_dtype} {record.out_shape} and holds {source.dtype} {source.shape}"
+            raise Refused(f"{path} has a record of {of}: remove its attribute {KEY!r}")
+        source = dataclasses.replace(source, units=record.units, spacing=record.spacing)
+    yield source
 
 
 def _chosen(root: Node, dataset: str | None) -> Node:
     """The array asked for, or the only one that is no coordinate of others."""
-    if root.is_array:
+    if root.describe().is_array:
         if dataset is not None:
             raise Refused(f"{root.path} is one array without datasets: leave out {dataset!r}")
         return root
-    arrays = {node.name: node for node in root.arrays()}
+    arrays = {node.name: (node, about) for node, about in root.arrays()}
     names = sorted(arrays)
     if dataset is None:
-        names = data_among({name: node.described() for name, node in arrays.items()})
-    return arrays[choose(root.path, names, dataset)]
+        names = data_among({name: (about.dims, about.attributes) for name, (_, about) in arrays.items()})
+    return arrays[choose(root.path, names, dataset)][0]
 
 
-def _recorded(source: Source, given: dict[str, Any]) -> Source:
-    """A source with the record that its store has, once it is seen to be one of this array."""
-    record = Record.from_dict(given, str(source.path))
-    what = (
-        f"{source.path} has a record of {record.out_dtype} {record.out_shape} and holds {source.dtype} {source.shape}"
-    )
-    same = record.out_shape == source.shape and record.out_dtype == source.dtype.name
-    if not same:
-        raise Refused(f"{what}: remove its attribute {KEY!r}")
-    return dataclasses.replace(source, record=record.to_dict(), units=record.units, spacing=record.spacing)
-
-
-class _Array(NamedTuple):
-    """An array that tensorstore has opened: what describes it, and the record of one that was written here."""
-
-    node: Node
-    handle: Any
-    steady: Steady
-    record: dict[str, Any] | None
-
-    def source(self) -> Source:
-        """The numbers as they are stored."""
-        path, shape, dtype = self.node.path, tuple(self.handle.shape), np.dtype(self.handle.dtype.numpy_dtype)
-        check_numbers(path, shape, dtype)
-        chunk = tuple(self.handle.chunk_layout.read_chunk.shape)
-        check_chunk(path, chunk, dtype.itemsize, shape)
-        many = math.prod(self._file) // math.prod(chunk)
-        if not many <= INNER_CHUNKS:
-            raise ValueError(f"chunks of {chunk} in files of {self._file}, shape {shape}")
-        return source_of(path, shape, dtype, self.steady.reading(self._read), chunk=chunk)
-
-    @property
-    def _file(self) -> tuple[int, ...]:
-        """The shape of what lies in one file."""
-        return tuple(self.handle.chunk_layout.write_chunk.shape)
-
-    def _read(self, box: Box, out: np.ndarray) -> None:
-        tensorstore = need("tensorstore", "reading Zarr")
-        self._check_files(box)
-        with system_words():
-            if out.dtype == self.handle.dtype.numpy_dtype:
-                part = self.handle[box][tensorstore.d[:].translate_to[0]]
-                tensorstore.array(out, copy=False, write=True).write(part).result()
-            else:
-                out[...] = self.handle[box].read().result()
-
-    def _check_files(self, box: Box) -> None:
-        """Raises Refused where a chunk that a box needs is no plain file of this store."""
-        indices = (range(s.start // f, -(-s.stop // f)) for s, f in zip(box, self._file, strict=True))
-        before, separator = self._naming()
-        seen: set[Path] = set()
-        for index in itertools.product(*indices):
-            chunk = self.node.folder / separator.join([*before, *map(str, index)])
-            for file in (chunk, *(above for above in chunk.parents if self.node.root in above.parents)):
-                if file not in seen:
-                    self.node.check_inside(file)
-                    seen.add(file)
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # zeros, or missed by tensorstore
-                odd = f"{self.node.path} has {chunk.relative_to(self.node.root)}, which is no file: make it again"
-                if not stat.S_ISREG(chunk.stat().st_mode):
-                    raise Refused(odd)
-
-    def _naming(self) -> tuple[list[str], str]:
-        """How files of chunks are named: what comes before their indices, and what lies between these."""
-        metadata = self.handle.spec().to_json()["metadata"]
-        if not self.node.third:
-            return [], metadata["dimension_separator"]
-        keys = metadata["chunk_key_encoding"]
-        default = keys["name"] == "default"
-        separator = keys.get("configuration", {}).get("separator", "/" if default else ".")
-        return ["c"] if default else [], separator
-
-
-def _opened(node: Node) -> _Array:
+def _opened(node: Node) -> Source:
+    """The numbers of an array as they are stored, with its record as it is stored."""
     check_name(node.folder)
-    node.check_numbers()
     tensorstore = need("tensorstore", "reading Zarr")
-    steady = Steady(node.path, next((node.folder / name for name in NAMES if (node.folder / name).exists()), None))
-    record = node.described().attributes.get(KEY)
+    steady = Steady(node.path, next(file for name in NAMES if (file := node.folder / name).exists()))
+    third, _, _, attributes = node.describe()
+    record = attributes.get(KEY)
     if record is not None and not isinstance(record, dict):
         raise ValueError(f"attribute {KEY!r} is no record")
-    spec: dict[str, Any] = {
-        "driver": "zarr3" if node.third else "zarr",
+    spec: dict[str, object] = {
+        "driver": "zarr3" if third else "zarr",
         "kvstore": {"driver": "file", "path": f"{node.folder}/"},
         "context": context(),
     }
     if record is not None:
         spec["fill_missing_data_reads"] = False  # all of it was written
     with system_words():
-        return _Array(node, tensorstore.open(spec, open=True, read=True).result(), steady, record)
+        handle = tensorstore.open(spec, open=True, read=True).result()
+    shape, dtype = tuple(handle.shape), np.dtype(handle.dtype.numpy_dtype)
+    layout = handle.chunk_layout  # without shapes for a single value
+    chunk, inside = tuple(layout.read_chunk.shape or ()), tuple(layout.write_chunk.shape or ())
+    names = _file_names(handle, third)
+
+    def read(box: Box, out: np.ndarray) -> None:
+        indices = (range(s.start // n, -(-s.stop // n)) for s, n in zip(box, inside, strict=True))
+        _check_files(node, [names(index) for index in itertools.product(*indices)])
+        with system_words():
+            if out.dtype == dtype:
+                part = handle[box][tensorstore.d[:].translate_to[0]]
+                tensorstore.array(out, copy=False, write=True).write(part).result()
+            else:
+                out[...] = handle[box].read().result()
+
+    source = source_of(node.path, shape, dtype, steady.reading(read), chunk=chunk, name=node.name)
+    check_chunk(node.path, chunk, dtype.itemsize, shape)
+    if math.prod(inside) // math.prod(chunk) > INNER_CHUNKS:
+        raise ValueError(f"chunks of {chunk} in files of {inside}, shape {shape}")
+    return dataclasses.replace(source, record=record)
 
 
-def _labels(node: Node) -> Labels | None:
+def _file_names(handle: "tensorstore.TensorStore", third: bool) -> Callable[[tuple[int, ...]], str]:
+    """The name of the file of some indices, below the folder of the array."""
+    metadata = handle.spec().to_json()["metadata"]
+    if not third:
+        return lambda index: metadata["dimension_separator"].join(map(str, index))
+    keys = metadata["chunk_key_encoding"]
+    before, usual = (["c"], "/") if keys["name"] == "default" else ([], ".")
+    separator = keys.get("configuration", {}).get("separator", usual)
+    return lambda index: separator.join([*before, *map(str, index)])
+
+
+def _check_files(node: Node, names: list[str]) -> None:
+    """Raises Refused where a chunk that is needed is no plain file of this store."""
+    seen = set[Path]()
+    for chunk in (node.folder / name for name in names):
+        for file in (chunk, *(above for above in chunk.parents if node.root in above.parents)):
+            if file not in seen:
+                node.check_inside(file)
+                seen.add(file)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # zeros, or missed by tensorstore
+            if not stat.S_ISREG(chunk.stat().st_mode):
+                odd = f"{node.path} has {chunk.relative_to(node.root)}, which is no file"
+                raise Refused(f"{odd}: make it again")
+
+
+def _labels(node: Node, about: Described) -> Labels | None:
     """What xarray knows of an array: its coordinates are other arrays of its group."""
-    dims, attributes = node.described()
+    dims, attributes = about.dims, about.attributes
     if dims is None:
         return None
     if not node.name:
         return Labels("", dims, plain_json(attributes, [KEY]))
     group = node._replace(folder=node.folder.parent)
-    about = group.attributes()
-    names = dict.fromkeys([*dims, *words(attributes.get("coordinates")), *words(about.get("coordinates"))])
+    outer = group.describe().attributes
+    names = dict.fromkeys([*dims, *words(attributes.get("coordinates")), *words(outer.get("coordinates"))])
     inside = [name for name in names if "/" not in name and name not in ("", ".", "..", node.folder.name)]
-    found = [_coordinate(group.below(name), dims) for name in inside]
+    found = [_coordinate(group._replace(folder=group.folder / name), dims) for name in inside]
     known = tuple(one for one in found if one is not None)
-    about = plain_json(about, [KEY, "coordinates"])
-    return Labels(node.folder.name, dims, plain_json(attributes, [KEY]), known, about)
+    return Labels(node.folder.name, dims, plain_json(attributes, [KEY]), known, plain_json(outer, [KEY, "coordinates"]))
 
 
 def _coordinate(node: Node, dims: tuple[str, ...]) -> Coordinate | None:
     """An array of the group that lies along some of the dimensions; one of format 2 has to be read to be copied."""
     node.check_inside(node.folder)
-    if not is_zarr(node.folder) or not node.is_array:
+    if not is_zarr(node.folder):
         return None
-    (own, attributes), name = node.described(), node.folder.name
-    if own is None or not set(own) <= set(dims):
+    (third, is_array, own, attributes), name = node.describe(), node.folder.name
+    if not is_array or own is None or not set(own) <= set(dims):
         return None
-    values = _values(node) if own == (name,) or not node.third else None
+    source = values = None
+    if own == (name,) or not third:
+        with contextlib.suppress(ValueError):  # of text, or a single value
+            source = _opened(node)
+    if source is not None and math.prod(source.shape) * source.dtype.itemsize <= MOST_COORDINATE:
+        values = source[...]
     packed = values is not None and any(key in attributes for key in (*PACKED, UNSIGNED))
-    if packed or not node.third:
-        plain = None if values is None else unpacked_values(values, attributes)
-        return None if plain is None else Coordinate(name, own, plain_json(attributes, ENCODING), plain)
-    plain_files(node.folder)
-    return Coordinate(name, own, plain_json(attributes), values, node.folder)
-
-
-def _values(node: Node) -> np.ndarray | None:
-    """The numbers of a coordinate, None where it has none, or too many to be held."""
-    try:
-        source = _opened(node).source()
-    except Refused:
+    if third and not packed:
+        plain_files(node.folder)
+        return Coordinate(name, own, plain_json(attributes), values, node.folder)
+    if values is None:
         return None
-    few = math.prod(source.shape) * source.dtype.itemsize <= MOST_COORDINATE
-    return source[...] if few else None
+    return Coordinate(name, own, plain_json(attributes, ENCODING), unpacked_values(values, attributes))
+
+
+def plain_files(folder: Path) -> list[Path]:
+    """The files in a folder; raises ValueError where it has anything else, a link or a pipe."""
+    found = [path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir()]
+    for path in found:
+        if path.is_symlink() or not path.is_file():
+            raise ValueError(f"{path} is a link or no file: copy the store, with what its links lead to")
+    return found
 
 
 def check_name(path: Path) -> None:
     """Raises ValueError for the name of a store in which tensorstore would find another one, or none."""
-    odd = any(letter == "\\" or "\ud800" <= letter <= "\udfff" for letter in str(path.absolute()))
-    if odd:
+    if any(letter == "\\" or "\ud800" <= letter <= "\udfff" for letter in str(path.absolute())):
         raise ValueError(f"{path} has a backslash, or bytes that are no text, in its name: rename it, or its folder")
 
 
-def context() -> dict[str, Any]:
+def context() -> dict[str, object]:
     """What tensorstore may keep: no chunk that it is not working on."""
     return {"cache_pool": {"total_bytes_limit": 0}}
 
 
 @contextlib.contextmanager
 def system_words() -> Iterator[None]:
-    """Turns tensorstore's ValueError into OSError where it was the system that failed."""
+    """Makes tensorstore's ValueError an OSError where it was the system that failed."""
     try:
         yield
     except ValueError as error:
