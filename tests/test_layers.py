@@ -19,7 +19,7 @@ operators: matrices trig vandermonde / inverses transform / points / operands po
 kernels: bluestein line_batches / stockham / local / real trig
 steps: base / bands exchange local_fft ring_dense roll / phase_fft pipeline real_fft / packed_fft six_step
 walks: candidates walk / fusion search / choice
-plans: intake operands primitive request table / execute / inverse_solve / plan / planning
+plans: primitive request table / execute / inverse_solve / plan / planning
 functions: calls frequencies kdft separable shard shifts / cosine fourier / array_api scipy_backend
 spectral: fields modes wavenumbers / convolution derivatives multiplier / power
 inspect: schedule / hlo / aot / trace

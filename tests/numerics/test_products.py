@@ -20,7 +20,7 @@ from meshfft.numerics.products import COLUMNS, TERMS, TILE, planes_of, product, 
 from meshfft.numerics.split_complex import Planes, join, split
 from meshfft.operators import operands
 from meshfft.operators.matrices import Dense
-from meshfft.plans.operands import furnish
+from meshfft.plans.execute import furnish
 from meshfft.steps import RingDense
 
 FLOAT32 = Dot("float32", 4)

@@ -19,80 +19,75 @@ from ..layout.padded_array import padded, stored_of
 from ..layout.placement import without_padding
 from ..machine.chip import Chip, CompilerOptions
 from ..numerics.dtypes import complex_dtype, dots_of, real_dtype
+from ..operators.operands import operand_of
 from ..operators.transform import Transform
 from ..walks.choice import find_walk, goal_of
 from ..walks.walk import Walk
-from .operands import differentiable, furnish, stored
 from .primitive import bind
-from .request import formed, read
+from .request import AnyStored, formed, read
 
 PROGRAMS = 256  # kept, each for one walk on one mesh
 NOTHING = Transform((), (), 1.0)
+OWN_SPLIT = ("cpu",)  # platforms whose products of bfloat16 terms are made here
+Operands = tuple[Any, ...]  # what steps take besides the array, by slot: each a pytree of arrays, or None
 
 
 def applied(
-    arrays: tuple[Any, ...],
+    arrays: tuple[AnyStored, ...],
     walk: Walk,
-    sources: tuple[Any, ...],
+    sources: tuple[object, ...],
     mesh: AnyMesh | None,
     chip: Chip,
     dtype: np.dtype,
     planes: bool | None = None,
     home: AnyMesh | None = None,
-) -> tuple[Any, ...]:
+) -> tuple[AnyStored, ...]:
     """A walk with its operands made from their sources, on arrays: two are planes, and one may be.
 
     Results that have padding say so, and are at `home`: the mesh outside of a caller's shard_map.
     """
     first, planes = arrays[0], len(arrays) == 2 if planes is None else planes
-    arrays = tuple(map(stored_of, arrays))
-    if planes and not walk.real and len(arrays) == 1:  # the plane of a real array, for a walk of complex ones
-        arrays = (*arrays, jnp.zeros_like(arrays[0]))
-    real = real_dtype(dtype)
-    walk, operands = furnish(walk, sources, chip.name, real) if sources else _furnished(walk, chip.name, real)
-    traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((arrays, operands)))
-    whole = not planes and arrays[0].dtype == dtype
-    options = () if traced else _options(walk, dtype.itemsize, chip, whole)
-    found = _program(walk, mesh, dtype, planes, options)(arrays, operands)
-    return tuple(padded(y, walk.end, home or mesh, first) for y in found)
+    stored, real = tuple(map(stored_of, arrays)), real_dtype(dtype)
+    if planes and not walk.real and len(stored) == 1:  # the plane of a real array, for a walk of complex ones
+        stored = (*stored, jnp.zeros_like(stored[0]))
+    walk, operands = furnish(walk, sources, chip.name, real) if sources else _furnished(walk, (), chip.name, real)
+    traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((stored, operands)))
+    plain = not planes and stored[0].dtype == dtype
+    options = () if traced else _options(walk, dtype.itemsize, chip, plain)
+    results = _program(walk, mesh, dtype, planes, options)(stored, operands)
+    return tuple(padded(y, walk.end, home or mesh, first) for y in results)
 
 
-@functools.lru_cache(maxsize=PROGRAMS)
-def _furnished(walk: Walk, platform: str, real: np.dtype) -> tuple[Walk, tuple[Any, ...]]:
-    """A walk whose operands are known to the host, with them."""
-    return furnish(walk, (), platform, real)
+def furnish(walk: Walk, sources: tuple[object, ...], platform: str, real: np.dtype) -> tuple[Walk, Operands]:
+    """The walk with tables for matrices where they pay, and its operands by slot."""
+    operands, steps = [operand_of(source, real) for source in sources], []
+    for step in walk.steps:
+        if platform in OWN_SPLIT and (tabled := step.tabled(sources, len(operands))) is not None:
+            step, table = tabled
+            operands.append(table)
+        steps.append(step)
+    return dataclasses.replace(walk, steps=tuple(steps)), tuple(operands)
 
 
-@functools.lru_cache(maxsize=PROGRAMS)
-def _options(walk: Walk, itemsize: int, chip: Chip, whole: bool) -> CompilerOptions:
-    return walk.compiler_options(itemsize, chip, whole)
+_furnished = functools.lru_cache(maxsize=PROGRAMS)(furnish)
+_options = functools.lru_cache(maxsize=PROGRAMS)(Walk.compiler_options)
 
 
 @functools.lru_cache(maxsize=PROGRAMS)
 def _program(
     walk: Walk, mesh: AnyMesh | None, dtype: np.dtype, planes: bool, options: CompilerOptions
-) -> Callable[..., tuple[Array, ...]]:
+) -> Callable[[tuple[Array, ...], Operands], tuple[Array, ...]]:
     """`run` compiled for a walk, with options, which JAX takes only of the outermost program."""
-    return jax.jit(
-        functools.partial(run, walk=walk, mesh=mesh, dtype=dtype, planes=planes), compiler_options=dict(options) or None
-    )
 
+    def run(arrays: tuple[Array, ...], operands: Operands) -> tuple[Array, ...]:
+        arrays = tuple(x.astype(real_dtype(dtype) if planes or walk.real else dtype) for x in arrays)
+        return walked(arrays, walk, mesh, planes, operands)
 
-def run(
-    arrays: tuple[Array, ...],
-    operands: tuple[Any, ...],
-    walk: Walk,
-    mesh: AnyMesh | None,
-    dtype: np.dtype,
-    planes: bool,
-) -> tuple[Array, ...]:
-    """The walk on a stored array, or its planes, computed in `dtype`."""
-    arrays = tuple(x.astype(real_dtype(dtype) if planes or walk.real else dtype) for x in arrays)
-    return walked(arrays, walk, mesh, planes, operands)
+    return jax.jit(run, compiler_options=dict(options) or None)
 
 
 def walked(
-    arrays: tuple[Array, ...], walk: Walk, mesh: AnyMesh | None, planes: bool, operands: tuple[Any, ...] = ()
+    arrays: tuple[Array, ...], walk: Walk, mesh: AnyMesh | None, planes: bool, operands: Operands = ()
 ) -> tuple[Array, ...]:
     """The walk on a stored array, or its planes, in its first layout; without a mesh, on one device.
 
@@ -101,11 +96,21 @@ def walked(
     if isinstance(mesh, Mesh) and set(mesh.axis_types) == {AxisType.Auto}:
         # Nothing moves: this shows JAX the mesh, which it does not find inside our operator where x is a constant.
         arrays = jax.lax.with_sharding_constraint(arrays, NamedSharding(mesh, walk.start.spec))
-    seen = mapped_axes(mesh)
-    arrays = tuple(without_padding(x, walk.start, seen) for x in arrays)  # nor in what a gradient brings back
-    for part in walk.stages() if differentiable(walk) else (walk,):
-        arrays = tuple(bind(arrays, part, mesh, planes, stored(part, operands, seen)))
-    return tuple(without_padding(y, walk.end, seen) for y in arrays)
+    mapped = mapped_axes(mesh)
+    arrays = tuple(without_padding(x, walk.start, mapped) for x in arrays)  # nor in what a gradient brings back
+    linear = all(step.linear for step in walk.steps)
+    for part in (walk,) if linear else walk.stages():
+        arrays = tuple(bind(arrays, part, mesh, planes, _stored(part, operands, mapped)))
+    return tuple(without_padding(y, walk.end, mapped) for y in arrays)
+
+
+def _stored(walk: Walk, operands: Operands, mapped: frozenset[str]) -> Operands:
+    """The operands as the steps of a walk take them; none for steps of other walks."""
+    stored: list[Any] = [None] * len(operands)
+    for step, layout in walk.pairs:
+        if step.slot is not None:
+            stored[step.slot] = step.operand(operands[step.slot], layout, mapped)
+    return tuple(stored)
 
 
 as_stored = jax.jit(walked, static_argnums=(1, 2, 3))  # compiled, in the type that the array has

@@ -10,12 +10,11 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import AbstractMesh
 
-from ..layout.layout import AnyMesh, Layout, axis_sizes, hashed_once, mapped_axes
+from ..layout.layout import AnyMesh, Layout, axis_sizes, hashed_once
 from ..layout.memory import check_blocks, room_of
 from ..layout.padded_array import stored_of
-from ..layout.placement import mesh_here
+from ..layout.placement import mesh_here, needs_anchor
 from ..machine.machine import Machine, Seconds
 from ..machine.work import Work
 from ..numerics.dtypes import Dot, real_dtype
@@ -24,10 +23,9 @@ from ..operators.points import Points
 from ..operators.transform import Transform
 from ..walks.walk import Walk
 from .execute import applied
-from .intake import taken
 from .inverse_solve import Solution, System, Weights, solution
-from .request import Request, formed, is_planes, parts
-from .table import WIDTH, machine_words, memory_words, time_words, walk_table
+from .request import AnyStored, Request, fitted, formed, is_planes, parts
+from .table import WIDTH, machine_words, memory_words, time_words, walk_table, work_values
 
 
 @hashed_once
@@ -111,9 +109,8 @@ class Plan:
     def seconds_by_resource(self) -> Seconds:
         """Modelled seconds of products, of other arithmetic, of memory and of links, and in all."""
         works = self.walk.works(self.dtype.itemsize, self.machine.chip)
-        return (
-            Seconds(*map(sum, zip(*map(self.machine.seconds, works), strict=True))) if works else Seconds(0, 0, 0, 0, 0)
-        )
+        each = [Seconds(0, 0, 0, 0, 0), *map(self.machine.seconds, works)]
+        return Seconds(*map(sum, zip(*each, strict=True)))
 
     @property
     def fits(self) -> bool | None:
@@ -131,8 +128,7 @@ class Plan:
         """Options with which a program sends while it computes (TPUs) or asks for memory that is kept (CPUs), for a
         `jax.jit` of the caller's own around the plan.
 
-        Calls outside `jit` have them already. Chunks hold a block, which planes and what the caller computes besides
-        take; the compiler warns of every array that is larger.
+        Calls outside `jit` have them already. Chunks hold a block, for planes and what the caller computes besides.
         """
         return dict(self.walk.compiler_options(self.dtype.itemsize, self.machine.chip, whole=False))
 
@@ -144,19 +140,16 @@ class Plan:
     @property
     def stages(self) -> tuple["Plan", ...]:
         """A plan for each step; one after the other they do the same."""
-        matrices = dict(zip(self.transform.dims, self.transform.matrices, strict=True))
-        stages = []
+        matrices, stages = dict(zip(self.transform.dims, self.transform.matrices, strict=True)), []
         for walk in self.walk.stages():
             (step,) = walk.steps
             part = Transform(step.dims, tuple(matrices[d] for d in step.dims), walk.scale)
-            points: tuple[Points | None, ...] = (None,) * len(step.dims)
-            if step.slot is not None:
-                points = (self.points[step.slot],)
+            points = (None,) * len(step.dims) if step.slot is None else (self.points[step.slot],)
             walk = dataclasses.replace(walk, steps=(step.at_slot(0),))
             stages.append(dataclasses.replace(self, walk=walk, transform=part, points=points))
         return tuple(stages)
 
-    def execute(self, request: Request, sources: tuple[Any, ...] = ()) -> Any:
+    def execute(self, request: Request, sources: tuple[object, ...] = ()) -> Any:
         """The transform of what was asked for, in the form it came; `sources` are points or matrices of its own."""
         where = (self.mesh, self.machine.chip, self.dtype, request.planes)
         return formed(applied(request.arrays, self.walk, sources or self.points, *where))
@@ -185,7 +178,7 @@ class Plan:
         Raises:
             ValueError: as `ikdftn`.
         """
-        arrays = self._all_placed(self.out_layout, y)
+        arrays = self._fitted(self.out_layout, y)
         points = self.points or (None,) * len(self.transform.dims)
         where = (self._mesh_of(arrays[0]), self.machine, self.dtype, self.dots)
         system = System(self.in_layout, self.out_layout, self.transform, points, self.method, *where)
@@ -195,9 +188,10 @@ class Plan:
         """The conjugate transpose: <plan(x), y> = <x, plan.adjoint(y)>."""
         return self._run(_adjoint(self.walk), y)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The plan as plain values, for JSON."""
-        work = self.work
+        works = self.walk.works(self.dtype.itemsize, self.machine.chip)
+        steps = zip(self.walk.pairs, self.walk.layouts[1:], works, strict=True)
         return {
             "shape": list(self.shape),
             "out_shape": list(self.out_shape),
@@ -209,12 +203,11 @@ class Plan:
             "order": self.order,
             "in_layout": self.in_layout.label(),
             "out_layout": self.out_layout.label(frozenset(self.transform.dims)),
-            "steps": [self._step_dict(stage) for stage in self.stages],
-            "bytes_per_device": work.sent_bytes,
-            "flops_per_device": work.flops,
-            "all_to_alls": work.all_to_alls,
-            "hops": work.hops,
-            "peak_bytes_per_device": work.peak_bytes,
+            "steps": [
+                {"step": step.name(before), "layout": after.label(), **work_values(work)}
+                for (step, before), after, work in steps
+            ],
+            **work_values(self.work, "_per_device"),
             "error_expected": self.error,
             "seconds": self.seconds,
             "seconds_by_resource": None if self.seconds is None else self.seconds_by_resource._asdict(),
@@ -224,11 +217,13 @@ class Plan:
         }
 
     def __str__(self) -> str:
-        method = f"method {self.method}, {self.order} order, {self._tier}, ranked for {machine_words(self.machine)}"
+        dots = {dot for step in self.walk.steps for dot in step.dots}
+        tier = ", ".join(f"{d.tier} products of {d.multiplications}" for d in sorted(dots)) or self.dots[0].tier
+        method = f"method {self.method}, {self.order} order, {tier}, ranked for {machine_words(self.machine)}"
         head = "\n".join(textwrap.fill(line, WIDTH) for line in (self._title(), method))
         table = walk_table(self.walk, self.dtype.itemsize, self.machine.chip)
-        took = [] if self.seconds is None else [time_words(self.seconds_by_resource)]
-        tail = [memory_words(self.peak_bytes, self.machine), *took, f"error below {self.error:.1g} expected"]
+        seconds = [] if self.seconds is None else [time_words(self.seconds_by_resource)]
+        tail = [memory_words(self.peak_bytes, self.machine), *seconds, f"error below {self.error:.1g} expected"]
         return f"{head}\n\n{table}\n" + textwrap.fill("; ".join(tail), WIDTH)
 
     def __repr__(self) -> str:
@@ -237,59 +232,28 @@ class Plan:
 
     def _title(self) -> str:
         mesh = ", ".join(f"{k}={v}" for k, v in axis_sizes(self.mesh).items()) or "none"
-        kind = self.transform.name
-        there, back = " x ".join(map(str, self.shape)), " x ".join(map(str, self.out_shape))
-        resized = f" to {back}" * (self.shape != self.out_shape)
-        turned = self.in_dtype != self.out_dtype
-        there, resized = there + f" {self.in_dtype.name}" * turned, resized or f" to {back}" * turned
-        return f"{kind} of {there}{resized} {self.out_dtype.name}, mesh {mesh}"
-
-    @property
-    def _tier(self) -> str:
-        """The precision of dense products, where there are any."""
-        dots = {dot for step in self.walk.steps for dot in step.dots}
-        return ", ".join(f"{d.tier} products of {d.multiplications}" for d in sorted(dots)) or self.dots[0].tier
-
-    @staticmethod
-    def _step_dict(stage: "Plan") -> dict[str, Any]:
-        work = stage.work
-        return {
-            "step": stage.name,
-            "layout": stage.out_layout.label(),
-            "bytes": work.sent_bytes,
-            "all_to_alls": work.all_to_alls,
-            "hops": work.hops,
-            "flops": work.flops,
-            "peak_bytes": work.peak_bytes,
-        }
+        retyped = self.in_dtype != self.out_dtype
+        there = " x ".join(map(str, self.shape)) + f" {self.in_dtype.name}" * retyped
+        back = " to " + " x ".join(map(str, self.out_shape)) if retyped or self.shape != self.out_shape else ""
+        return f"{self.transform.name} of {there}{back} {self.out_dtype.name}, mesh {mesh}"
 
     def _run(self, walk: Walk, x: Any) -> Any:
         mesh_here(self.mesh, walk.start, walk.end)
-        arrays, planes = self._all_placed(walk.start, x), is_planes(x)
-        if walk.real:
-            found = "two planes" if len(arrays) == 2 else arrays[0].dtype
-            fits = len(arrays) == 1 and arrays[0].dtype.kind != "c"
-            if not fits:
-                raise TypeError(f"the plan takes a real array, this is {found}: give its real part")
+        arrays = self._fitted(walk.start, x)
+        if walk.real and (len(arrays) == 2 or arrays[0].dtype.kind == "c"):
+            given = "two planes" if len(arrays) == 2 else arrays[0].dtype
+            raise TypeError(f"the plan takes a real array, this is {given}: give its real part")
         mesh, chip = self._mesh_of(arrays[0]), self.machine.chip
         check_blocks(walk.end, real_dtype(self.dtype).itemsize, room_of(stored_of(arrays[0]), mesh), "the result")
-        return formed(applied(arrays, walk, self.points, mesh, chip, self.dtype, planes, self.mesh))
+        return formed(applied(arrays, walk, self.points, mesh, chip, self.dtype, is_planes(x), self.mesh))
 
-    def _all_placed(self, layout: Layout, x: Any) -> tuple[Any, ...]:
-        return tuple(taken(part, layout, self.mesh) for part in parts(x))
+    def _fitted(self, layout: Layout, x: Any) -> tuple[AnyStored, ...]:
+        return tuple(fitted(part, layout, self.mesh) for part in parts(x))
 
-    def _mesh_of(self, x: Any) -> AnyMesh | None:
+    def _mesh_of(self, x: AnyStored) -> AnyMesh | None:
         """The plan's mesh, as it stands inside a caller's shard_map; where it is only described, that of the array."""
         mesh = mesh_here(self.mesh)
-        x = stored_of(x)
-        return jax.typeof(x).sharding.mesh if isinstance(mesh, AbstractMesh) and not mapped_axes(mesh) else mesh
+        return jax.typeof(stored_of(x)).sharding.mesh if needs_anchor(mesh) else mesh
 
 
-@functools.lru_cache(maxsize=1024)
-def _inverse(walk: Walk, scale: float) -> Walk:
-    return walk.inverse(scale)
-
-
-@functools.lru_cache(maxsize=1024)
-def _adjoint(walk: Walk) -> Walk:
-    return walk.adjoint()
+_inverse, _adjoint = functools.lru_cache(maxsize=1024)(Walk.inverse), functools.lru_cache(maxsize=1024)(Walk.adjoint)

@@ -1,33 +1,38 @@
-"""Requests: what a caller gave, looked at once: its arrays, where they lie, and what would compute there.
+"""Requests: an array as a caller gave it, looked at once: where it lies, and what would compute there.
 
-An array is anything NumPy takes, a PaddedArray, or a tuple of two planes (re, im). What is not numbers is a `Setting`:
-hashable host data, by which plans are cached.
+An array is anything NumPy takes, a PaddedArray, or a tuple of two planes (re, im). All but its numbers is a `Setting`:
+hashable host data, by which plans are cached. A plan takes one shape and sharding: `fitted` refuses others by name.
 """
 
 import dataclasses
 import functools
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import Sharding
+from jax.sharding import Mesh, NamedSharding, Sharding, SingleDeviceSharding
 
 from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, from_block, from_spec, hashed_once, mapped_axes
 from ..layout.memory import Room, room, room_of
 from ..layout.padded_array import PaddedArray
-from ..layout.placement import concrete_placement, mesh_here, placement
+from ..layout.placement import concrete_placement, mesh_here, placement, settled
+from ..layout.storage import stored_on
 from ..machine.machine import Machine
 from ..machine.topology import machine_of
 from ..numerics.dtypes import check_numeric, wide_types
+
+AnyStored = Array | PaddedArray  # one array, or one plane
+DESCRIBED = "the plan's mesh is only described: plan with a jax.sharding.Mesh of real devices to run it"
+FOR_ONE = "the array is sharded, the plan is for one device: plan with mesh="
 
 
 class PlanePair(NamedTuple):
     """The real and imaginary planes of a complex array."""
 
-    re: Array | PaddedArray
-    im: Array | PaddedArray
+    re: AnyStored
+    im: AnyStored
 
 
 @hashed_once
@@ -62,13 +67,13 @@ class Setting:
 class Request(NamedTuple):
     """An array, or its planes, and their setting; `planes` says that planes are returned."""
 
-    arrays: tuple[Any, ...]
+    arrays: tuple[AnyStored, ...]
     setting: Setting
     planes: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the whole array; inside a caller's shard_map what is given is a block of it."""
+        """The logical shape; inside a caller's shard_map what is given is a block of it."""
         return self.setting.start.shape
 
 
@@ -80,20 +85,20 @@ def read(a: Any, spec: Spec | None = None) -> Request:
     """
     arrays, planes = received(a), is_planes(a)
     setting = _setting(arrays[0], spec)
-    for plane in arrays[1:]:
-        other = _setting(plane, spec).start
-        same = other == setting.start
-        if not same:
-            raise ValueError(f"the planes are sharded as {setting.start.spec} and {other.spec}: shard them alike")
-    return Request(arrays, setting if len(arrays) == 1 else dataclasses.replace(setting, many=2), planes)
+    if len(arrays) == 1:
+        return Request(arrays, setting, planes)
+    other = _setting(arrays[1], spec).start
+    if other != setting.start:
+        raise ValueError(f"the planes are sharded as {setting.start.spec} and {other.spec}: shard them alike")
+    return Request(arrays, dataclasses.replace(setting, many=2), planes)
 
 
-def received(a: Any) -> tuple[Any, ...]:
+def received(a: object) -> tuple[AnyStored, ...]:
     """The argument as one array or two planes, refused by name where it is no array of numbers."""
     return tuple(map(_array, parts(a)))
 
 
-def parts(a: Any) -> tuple[Any, ...]:
+def parts(a: object) -> tuple[Any, ...]:
     """The argument as it came, or its planes: a tuple of arrays. A list of arrays is an array, as in NumPy.
 
     Raises:
@@ -111,17 +116,17 @@ def parts(a: Any) -> tuple[Any, ...]:
     return a
 
 
-def is_planes(a: Any) -> bool:
+def is_planes(a: object) -> TypeGuard[tuple[Any, ...]]:
     """True for planes: (re, im), or (re,) of a real array."""
     return isinstance(a, tuple) and len(a) in (1, 2) and all(hasattr(part, "dtype") for part in a)
 
 
-def formed(arrays: tuple[Array | PaddedArray, ...]) -> Any:
+def formed(arrays: tuple[AnyStored, ...]) -> Any:
     """What a caller gets: an array, or a pair of planes."""
     return arrays[0] if len(arrays) == 1 else PlanePair(*arrays)
 
 
-def _array(a: Any) -> Any:
+def _array(a: Any) -> AnyStored:
     if isinstance(a, jax.Array | PaddedArray):
         check_numeric(a.dtype)
         return a
@@ -130,7 +135,7 @@ def _array(a: Any) -> Any:
     return jnp.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
 
 
-def _setting(x: Any, spec: Spec | None) -> Setting:
+def _setting(x: AnyStored, spec: Spec | None) -> Setting:
     """That of an array: looked at once for all that are alike, where JAX shows the sharding."""
     if isinstance(x, PaddedArray):
         return _padded(x, spec)
@@ -139,7 +144,7 @@ def _setting(x: Any, spec: Spec | None) -> Setting:
     return _concrete(x.shape, x.dtype, x.sharding, spec, wide_types())
 
 
-def is_hashable(value: Any) -> bool:
+def is_hashable(value: object) -> bool:
     """Whether a cache can take it."""
     try:
         hash(value)
@@ -156,15 +161,15 @@ def _concrete(shape: tuple[int, ...], dtype: np.dtype, sharding: Sharding, spec:
     return Setting(_divided(from_block(shape, mesh, found)), mesh, machine, dtype, room=room(devices), wide=wide)
 
 
-def _traced(x: Any, spec: Spec | None) -> Setting:
+def _traced(x: Array, spec: Spec | None) -> Setting:
     mesh, found = placement(x, spec)
     start, machine = _divided(from_block(x.shape, mesh, found)), machine_of(mesh, jax.default_backend())
     return Setting(start, mesh, machine, x.dtype, wide=wide_types())
 
 
 def _divided(start: Layout) -> Layout:
-    remedy = "use mf.shard(x, mesh, spec), which stores any size, or give a spec whose mesh axes divide it"
     if not start.even:
+        remedy = "use mf.shard(x, mesh, spec), which stores any size, or give a spec whose mesh axes divide it"
         raise ValueError(f"shape {start.shape} is not divided by spec {start.spec}: {remedy}")
     return start
 
@@ -178,8 +183,77 @@ def _padded(x: PaddedArray, spec: Spec | None) -> Setting:
             f"a padded array of shape {layout.shape} is stored as {seen}, this one as {stored}: let vmap take and "
             "leave leading dimensions only, and change stored arrays by y.map(...)"
         )
-    same = spec is None or from_spec(layout.shape, axis_sizes(mesh), spec) == layout
-    if not same:
+    if spec is not None and from_spec(layout.shape, axis_sizes(mesh), spec) != layout:
         raise ValueError(f"spec {spec} is given, but the array is sharded as {layout.spec}: drop spec=")
     machine, memory = machine_of(mesh, jax.default_backend()), room_of(x.stored, mesh)
     return Setting(layout, mesh, machine, x.dtype, room=memory, wide=wide_types())
+
+
+def fitted(x: Any, layout: Layout, mesh: AnyMesh | None) -> AnyStored:
+    """An array for a plan that takes this layout, a NumPy one put on the mesh first.
+
+    Raises:
+        ValueError: another shape or sharding, with what would shard it so, or a mesh that is only described.
+    """
+    if isinstance(x, PaddedArray):
+        return _fitted_padded(x, layout, mesh)
+    if not isinstance(x, jax.Array):
+        _check_shape(np.shape(x), layout.shape)
+        x = stored_on(np.asarray(x), mesh, layout.spec) if isinstance(mesh, Mesh) else jnp.asarray(x)
+        if isinstance(x, PaddedArray):
+            return x
+    if not layout.even:
+        what = "it cannot be told from data" if x.shape != layout.shape else "its sizes do not divide"
+        raise ValueError(
+            f"the plan takes {layout.shape} padded to {layout.storage}, the array has shape {x.shape} and "
+            f"{what}: use mf.shard(x, plan.mesh, {layout.spec}) of the logical array, or a padded one's y.like(x)"
+        )
+    if mapped := mapped_axes(mesh_here(mesh)):
+        _check_shape(x.shape, layout.within(mapped), "inside shard_map ")
+        return x
+    _check_shape(x.shape, layout.shape)
+    if not isinstance(x, jax.core.Tracer):
+        _check_sharded(x.sharding, layout, mesh)
+        return x
+    shown = jax.typeof(x).sharding
+    if mesh is None:
+        if shown.shard_shape(x.shape) != x.shape:
+            raise ValueError(FOR_ONE)
+        return x
+    if shown.mesh.empty and not isinstance(mesh, Mesh):
+        raise ValueError(DESCRIBED)
+    return settled(x, mesh, layout.spec)
+
+
+def _check_shape(shape: tuple[int, ...], wanted: tuple[int, ...], where: str = "") -> None:
+    if shape != wanted:
+        raise ValueError(f"the array has shape {shape}, {where}the plan takes {wanted}")
+
+
+@functools.lru_cache(maxsize=1024)
+def _check_sharded(sharding: Sharding, layout: Layout, mesh: AnyMesh | None) -> None:
+    """Raises ValueError unless a concrete array of this sharding lies as a plan takes it."""
+    if mesh is None:
+        if not isinstance(sharding, SingleDeviceSharding) and sharding.shard_shape(layout.shape) != layout.shape:
+            raise ValueError(FOR_ONE)
+    elif not isinstance(mesh, Mesh):
+        if not isinstance(sharding, NamedSharding):
+            raise ValueError(DESCRIBED)
+    elif not sharding.is_equivalent_to(NamedSharding(mesh, layout.spec), layout.ndim):
+        shown = getattr(sharding, "spec", type(sharding).__name__)
+        remedy = f"use mf.shard(x, plan.mesh, {layout.spec})"
+        raise ValueError(f"the array is sharded as {shown}, the plan takes {layout.spec} on its mesh: {remedy}")
+
+
+def _fitted_padded(x: PaddedArray, layout: Layout, mesh: AnyMesh | None) -> PaddedArray:
+    seen = layout.within(mapped_axes(mesh_here(mesh)))
+    if x.layout != layout or np.shape(x.stored) != seen:
+        raise ValueError(
+            f"the array has shape {x.shape} cut as {x.spec} and stored as {np.shape(x.stored)}, the plan takes "
+            f"{layout.shape} cut as {layout.spec} and stored as {seen}: give it such a one, by mf.shard or out_spec="
+        )
+    if axis_sizes(x.mesh) != axis_sizes(mesh):
+        raise ValueError(
+            f"the array lies on mesh {axis_sizes(x.mesh)}, the plan is for {axis_sizes(mesh)}: use one mesh"
+        )
+    return x

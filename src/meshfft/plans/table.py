@@ -60,6 +60,17 @@ def time_words(spent: Seconds) -> str:
     return f"{plain(spent.total)} s modelled ({parts})"
 
 
+def work_values(work: Work, per: str = "") -> dict[str, int]:
+    """What work costs one device, as plain values for JSON."""
+    return {
+        f"bytes{per}": work.sent_bytes,
+        f"flops{per}": work.flops,
+        "all_to_alls": work.all_to_alls,
+        "hops": work.hops,
+        f"peak_bytes{per}": work.peak_bytes,
+    }
+
+
 def _counts(work: Work) -> tuple[str, ...]:
     exchanges = f"{work.all_to_alls} all" if work.all_to_alls > 1 else "all" * work.all_to_alls
     return (
