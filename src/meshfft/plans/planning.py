@@ -73,12 +73,15 @@ def plan_for(setting: Setting, transform: Transform, options: Options) -> Plan:
         last = goal_of(after, NOTHING, "natural", out_spec, sizes)
         move = find_walk(walk.end, NOTHING, "auto", "natural", *how, goal=last, real=walk.reals[-1])
         walk = _followed(walk, move)
-    return Plan(walk, transform, mesh, dtype, method, order, setting.machine, dots)
+    return _kept(walk, transform, mesh, dtype, method, order, setting.machine, dots)
 
 
 @functools.lru_cache(maxsize=1024)
 def _followed(walk: Walk, move: Walk) -> Walk:
     return dataclasses.replace(walk, steps=(*walk.steps, *move.steps))
+
+
+_kept = functools.lru_cache(maxsize=1024)(Plan)
 
 
 def _check_known(start: Layout, after: Layout, options: Options, mesh: AnyMesh | None) -> None:
