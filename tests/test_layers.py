@@ -23,8 +23,8 @@ plans: primitive request table / execute / inverse_solve / plan / planning
 functions: calls frequencies kdft separable shard shifts / cosine fourier / array_api scipy_backend
 spectral: fields modes wavenumbers / convolution derivatives multiplier / power
 inspect: schedule / hlo / aot / trace
-formats: grid / source / numpy_nifti record / labels / hdf5 zarr
-files: identity picture processes / stores reading / writing
+formats: grid / source / numpy_nifti record / labels / hdf5 zarr / reading
+files: picture processes stores / writing
 out_of_core: partition scratch / budget / pieces transfer / journal passes / run
 cli: describe devices flags memory parse say / guard show / cluster info plan progress /
     execute made request / job / profile transform / app

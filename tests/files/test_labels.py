@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 import meshfft as mf
 from meshfft.cli.app import app
-from meshfft.files import inverse_options, labelled, open_array, record_of
-from meshfft.formats.labels import Coordinate, Labels, step_of
+from meshfft.files import Record, inverse_options, labelled, open_array, record_of
+from meshfft.formats.labels import step_of
+from meshfft.formats.source import Coordinate, Labels
 
 xr = pytest.importorskip("xarray")
 pytestmark = [
@@ -225,10 +226,16 @@ def test_hostile_labels(tmp_path: Path) -> None:
     attributes = {"coordinates": "../../b ../t t . /etc", "big": "x" * 10**5, "units": "K"}
     (path / "t" / "zarr.json").write_text(json.dumps({**document, "attributes": attributes}))
     with open_array(path, "t") as source:
+        assert source.labels is not None
         assert {one.name for one in source.labels.coordinates} == {"time", "y", "x"}
         assert source.labels.attributes["units"] == "K" and "big" not in source.labels.attributes
     os.mkfifo(path / "x" / "pipe")
     assert "pipe is a link or no file" in refusal(path, "t")
+
+
+def coordinates(record: Record) -> Any:
+    assert record.labels is not None
+    return record.labels.coordinates
 
 
 @pytest.mark.parametrize(
@@ -240,11 +247,11 @@ def test_frequencies_of_cosines_and_sines(kind: str, first: float) -> None:
     positions = 5 + 0.5 * np.arange(6)
     x = Coordinate("x", ("x",), {"units": "m"}, positions)
     there = labelled(record_of(mf.plan((6,), kind=kind), ("m",), (0.5,)), Labels("t", ("x",), {}, (x,)))
-    (found,) = there.labels.coordinates
+    (found,) = coordinates(there)
     period = {"dct-1": 10, "dst-1": 14}.get(kind, 12)
     np.testing.assert_allclose(found.values, (first + np.arange(6)) / (period * 0.5))
     back = record_of(mf.plan(**inverse_options(there)), there.units, there.spacing)
-    (again,) = labelled(back, there.labels).labels.coordinates
+    (again,) = coordinates(labelled(back, there.labels))
     np.testing.assert_allclose(again.values, positions)
     assert again.attributes == {"units": "m"}
 

@@ -192,7 +192,7 @@ def test_tampered_records_are_refused(field: str, value: Any) -> None:
 @pytest.mark.parametrize("field", ["axes", "shape", "in_spec", "dimensions", "mesh"])
 def test_endless_lists_are_not_looked_at(field: str) -> None:
     """Catches work in proportion to what a file holds, before it is seen to be no record."""
-    plain = record_of(mf.plan((6, 5))).to_dict()
+    plain: dict[str, Any] = record_of(mf.plan((6, 5))).to_dict()
     endless = {str(i): 1 for i in range(99)} if field == "mesh" else [(plain[field] or [[]])[0]] * 99
     with pytest.raises(ValueError, match=f"whose {field} is"):
         Record.from_dict({**plain, field: endless}, "a.zarr")

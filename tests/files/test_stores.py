@@ -170,7 +170,7 @@ class Writes:
 def test_a_write_that_fails_leaves_none_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a chunk that is still being written when its folder is removed, and makes that anew."""
     monkeypatch.setattr(stores, "PIECE_BYTES", 4)
-    writes = Writes()
+    writes: Any = Writes()
     with pytest.raises(OSError, match="No space left"):
         stores.ZarrStore(tmp_path, writes).write((slice(0, 5),), np.ones(5, "f4"))
     first, second = writes.started

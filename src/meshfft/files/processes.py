@@ -4,14 +4,20 @@ Every process must make the same calls in the same order. With a single process 
 """
 
 import json
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from ..formats.source import Source
+
 T = TypeVar("T")
+HEAD_BYTES = 2**16
+DESCRIPTIONS = ("zarr.json", ".zgroup", ".zarray", ".zattrs")
 LEAST = 1024  # bytes of a message, padded to a power of two: each length is a program of its own
 
 
@@ -54,14 +60,36 @@ def together(work: Callable[[], T]) -> T:
     return result
 
 
-def check_alike(facts: dict[str, Any]) -> None:
+def check_alike(facts: Mapping[str, object]) -> None:
     """Raises ValueError in every process unless all of them give the same plain values; `facts` are those, by name."""
     first, *others = exchange(facts)
     for index, other in enumerate(others, 1):
         for name in first:
-            said = f"process 0 has {name} {first[name]}, process {index} has {other[name]}"
             if other[name] != first[name]:
+                said = f"process 0 has {name} {first[name]}, process {index} has {other[name]}"
                 raise ValueError(f"{said}: give every process the same files and arguments")
+
+
+def identity(source: Source) -> dict[str, object]:
+    """What shows that processes were given the same file: its size, when it changed, how it begins; plain values.
+
+    A copy of a file is the same where its time was kept. Only beginnings are read: of a file its header and first
+    values, of a Zarr store what describes it and the array.
+    """
+    folders = dict.fromkeys([source.path, source.path / source.name])
+    described = [folder / name for folder in folders for name in DESCRIPTIONS if (folder / name).is_file()]
+    files = [source.path] if source.path.is_file() else described
+    checksum = 0
+    for file in files:
+        with open(file, "rb") as opened:
+            checksum = zlib.crc32(opened.read(HEAD_BYTES), checksum)
+    changed = max((int(file.stat().st_mtime) for file in files), default=0)
+    return {
+        "an input of": f"{source.dtype} {source.shape}",
+        "an input of bytes": sum(file.stat().st_size for file in files),
+        "an input that begins with the checksum": f"{checksum:08x}",
+        "an input that changed at": datetime.fromtimestamp(changed, UTC).isoformat(),
+    }
 
 
 def _heard(row: np.ndarray) -> np.ndarray:

@@ -8,9 +8,8 @@ import contextlib
 import math
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -31,7 +30,7 @@ Report = Callable[[int], None]
 
 def write_array(
     path: str | Path,
-    array: Any,
+    array: jax.Array | PaddedArray,
     *,
     overwrite: bool = False,
     record: Record | None = None,
@@ -59,17 +58,68 @@ def write_array(
     Example:
         >>> write_array("spectrum.npy", plan(x))  # doctest: +SKIP
     """
-    path = Path(path)
-    layout, array = _layout(array), stored_of(array)
-    _check_array(array, layout, record)
-    devices: Any = array.sharding.device_set
-    owners = {device.process_index for device in devices}
-    grid = grid_of([layout], array.dtype.itemsize, len(owners)) if path.suffix == ".zarr" else Grid(layout.shape)
-    output = _Output(path, array, layout, grid, overwrite, record, report)
+    path, layout, stored = Path(path), _layout(array), stored_of(array)
+    if stored.dtype not in DTYPES:
+        raise ValueError(f"the array is of {stored.dtype}: give one of integers, real or complex numbers")
+    if record is not None and record.out_shape != layout.shape:
+        shapes = f"the array has shape {layout.shape} and the record is of one of {record.out_shape}"
+        raise ValueError(f"{shapes}: give the record of its plan")
+    owners = {device.process_index for device in stored.sharding.device_set}
+    grid = grid_of([layout], stored.dtype.itemsize, len(owners)) if path.suffix == ".zarr" else Grid(layout.shape)
+
+    def check() -> None:
+        check_output(path, overwrite, math.prod(layout.shape) * stored.dtype.itemsize)
+
+    def create(temporary: Path) -> Store:
+        return create_store(temporary, layout.shape, stored.dtype, grid, record, kind=path.suffix)
+
     if owners == {jax.process_index()}:
-        _write_alone(output)
+        check()
+        with replacing(path, overwrite) as temporary:
+            _fill(create(temporary), stored, layout, report)
     elif len(owners) > 1:
-        _write_together(output)
+        together(check)
+        with contextlib.ExitStack() as stack:
+
+            def begin() -> str | None:
+                if jax.process_index() > 0:
+                    return None
+                temporary = stack.enter_context(replacing(path, overwrite))
+                create(temporary)
+                return temporary.name
+
+            name = exchange(together(begin))[0]  # the first process makes the file, and gives it its name in the end
+            store = together(lambda: _shared(path.resolve().with_name(name), path.suffix))
+            together(lambda: _fill(store, stored, layout, report))
+            together(stack.close)
+
+
+def _layout(array: jax.Array | PaddedArray) -> Layout:
+    """How the array is cut."""
+    if isinstance(array, PaddedArray):
+        return array.layout
+    if isinstance(array.sharding, jax.sharding.NamedSharding):
+        return from_spec(array.shape, array.sharding.mesh.shape, array.sharding.spec)
+    return from_spec(array.shape, {}, None)
+
+
+def _shared(temporary: Path, kind: str) -> Store:
+    if not temporary.exists():
+        unseen = f"process {jax.process_index()} does not find {temporary}, which process 0 made"
+        raise FileNotFoundError(f"{unseen}: write to a file system that all processes share")
+    return open_store(temporary, kind)
+
+
+def _fill(store: Store, stored: jax.Array, layout: Layout, report: Report) -> None:
+    """Puts the logical part of every shard in its place, once where several devices hold the same, and on the disk."""
+    for shard in (shard for shard in stored.addressable_shards if shard.replica_id == 0):
+        indices = [(part.start or 0) // size for part, size in zip(shard.index, layout.block, strict=True)]
+        starts = [int(layout.starts(dim)[i]) for dim, i in enumerate(indices)]
+        counts = [int(layout.counts(dim)[i]) for dim, i in enumerate(indices)]
+        block = np.asarray(shard.data)[tuple(slice(n) for n in counts)]
+        store.write(tuple(slice(a, a + n) for a, n in zip(starts, counts, strict=True)), block)
+        report(block.nbytes)
+    store.flush()
 
 
 def check_output(path: str | Path, overwrite: bool, nbytes: int) -> None:
@@ -92,7 +142,7 @@ def check_output(path: str | Path, overwrite: bool, nbytes: int) -> None:
         check_name(path.resolve())
     refuse_existing(path, overwrite)
     same = is_zarr(path) if path.suffix == ".zarr" else path.is_file()
-    if not same and path.exists():
+    if path.exists() and not same:
         raise ValueError(f"{path} exists and is no {path.suffix} output: name another")
     check_room(path, nbytes)
 
@@ -109,15 +159,13 @@ def check_apart(source: str | Path, target: str | Path) -> None:
     Raises:
         ValueError: one holds the other, or both are one under two names (links, hard links).
     """
-    source, target = Path(source), Path(target)
-    elsewhere = "write elsewhere"
+    source, target, elsewhere = Path(source), Path(target), "write elsewhere"
     if _holds(source, target):
         raise ValueError(f"{target} lies inside {source}, which is read: {elsewhere}")
     if _holds(target, source):
         raise ValueError(f"{source}, which is read, lies inside {target}: {elsewhere}")
-    one = target.exists() and source.exists() and os.path.samefile(source, target)
-    alike = os.path.abspath(source) == os.path.abspath(target)
-    if not alike and one:
+    same = target.exists() and source.exists() and os.path.samefile(source, target)
+    if same and os.path.abspath(source) != os.path.abspath(target):
         raise ValueError(f"{target} is {source}, which is read, by another name: {elsewhere}")
 
 
@@ -134,103 +182,6 @@ def check_room(path: Path, nbytes: int) -> None:
     if not os.access(folder, os.W_OK | os.X_OK):
         raise PermissionError(f"{folder} is not writable: write elsewhere")
     free = shutil.disk_usage(folder).free
-    what = f"{path} takes {nbytes / 1e9:.3g} GB and {folder} has {free / 1e9:.3g} GB free"
-    if not free >= nbytes:
-        raise OSError(f"{what}: free some, or write elsewhere")
-
-
-def _check_array(array: jax.Array, layout: Layout, record: Record | None) -> None:
-    if array.dtype not in DTYPES:
-        raise ValueError(f"the array is of {array.dtype}: give one of integers, real or complex numbers")
-    if record is not None:
-        what = f"the array has shape {layout.shape} and the record is of one of {record.out_shape}"
-        if record.out_shape != layout.shape:
-            raise ValueError(f"{what}: give the record of its plan")
-
-
-def _layout(array: Any) -> Layout:
-    """How the array is cut."""
-    if isinstance(array, PaddedArray):
-        return array.layout
-    if isinstance(array.sharding, jax.sharding.NamedSharding):
-        return from_spec(array.shape, array.sharding.mesh.shape, array.sharding.spec)
-    return from_spec(array.shape, {}, None)
-
-
-class _Output(NamedTuple):
-    """What `write_array` was given, and how the file is cut."""
-
-    path: Path
-    array: jax.Array
-    layout: Layout
-    grid: Grid
-    overwrite: bool
-    record: Record | None
-    report: Report
-
-    def check(self) -> None:
-        check_output(self.path, self.overwrite, math.prod(self.layout.shape) * self.array.dtype.itemsize)
-
-    def create(self, temporary: Path) -> Store:
-        kind = self.path.suffix
-        return create_store(temporary, self.layout.shape, self.array.dtype, self.grid, self.record, kind=kind)
-
-    def fill(self, store: Store) -> None:
-        fill(store, self.array, self.layout, report=self.report)
-
-
-def _write_alone(output: _Output) -> None:
-    output.check()
-    with replacing(output.path, output.overwrite) as temporary:
-        output.fill(output.create(temporary))
-
-
-def _write_together(output: _Output) -> None:
-    """The first process makes the file and gives it its name in the end; all write to it."""
-    path = output.path
-    together(output.check)
-    with contextlib.ExitStack() as stack:
-
-        def begin() -> str | None:
-            if jax.process_index() > 0:
-                return None
-            temporary = stack.enter_context(replacing(path, output.overwrite))
-            output.create(temporary)
-            return temporary.name
-
-        name = exchange(together(begin))[0]
-        store = together(lambda: _shared(path.resolve().with_name(name), path.suffix))
-        together(lambda: output.fill(store))
-        together(stack.close)
-
-
-def _shared(temporary: Path, kind: str) -> Store:
-    unseen = f"process {jax.process_index()} does not find {temporary}, which process 0 made"
-    if not temporary.exists():
-        raise FileNotFoundError(f"{unseen}: write to a file system that all processes share")
-    return open_store(temporary, kind)
-
-
-def fill(
-    store: Store,
-    array: jax.Array,
-    layout: Layout,
-    corner: Sequence[int] | None = None,
-    report: Report = lambda nbytes: None,
-) -> None:
-    """Puts the logical part of every shard in its place, once where several devices hold the same, and on the disk.
-
-    The array is the whole, or a part of it that begins at `corner`; `report` is called with bytes.
-    """
-    starts = [layout.starts(dim) + (corner[dim] if corner else 0) for dim in range(layout.ndim)]
-    counts = [layout.counts(dim) for dim in range(layout.ndim)]
-    for shard in stored_of(array).addressable_shards:
-        at = [(part.start or 0) // size for part, size in zip(shard.index, layout.block, strict=True)]
-        first = [int(start[i]) for start, i in zip(starts, at, strict=True)]
-        count = [int(size[i]) for size, i in zip(counts, at, strict=True)]
-        if shard.replica_id == 0:
-            place = tuple(slice(a, a + n) for a, n in zip(first, count, strict=True))
-            block = np.asarray(shard.data)[tuple(slice(n) for n in count)]
-            store.write(place, block)
-            report(block.nbytes)
-    store.flush()
+    if free < nbytes:
+        room = f"{path} takes {nbytes / 1e9:.3g} GB and {folder} has {free / 1e9:.3g} GB free"
+        raise OSError(f"{room}: free some, or write elsewhere")

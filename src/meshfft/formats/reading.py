@@ -8,10 +8,10 @@ import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ..formats.hdf5 import open_hdf5
-from ..formats.numpy_nifti import open_nifti, open_npy
-from ..formats.source import Source, readable
-from ..formats.zarr import open_zarr
+from .hdf5 import open_hdf5
+from .numpy_nifti import open_nifti, open_npy
+from .source import Source, readable
+from .zarr import open_zarr
 
 OPENERS: dict[str, Callable[[Path, str | None], contextlib.AbstractContextManager[Source]]] = {
     ".npy": open_npy,
@@ -64,12 +64,10 @@ def _suffix(path: Path, dataset: str | None) -> str:
     suffix = next((s for s in OPENERS if path.name.lower().endswith(s)), "")
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist: give the path of an array file")
-    if suffix == "":
+    if not suffix:
         raise ValueError(f"{path} is of no known kind: give a file that ends in {', '.join(OPENERS)}")
-    known = path.is_file() or suffix == ".zarr"
-    if not known:
+    if not path.is_file() and suffix != ".zarr":
         raise ValueError(f"{path} is a folder or a device: give a file, or the folder of a Zarr store")
-    named = suffix in (".h5", ".hdf5", ".nc", ".zarr")
-    if not named and dataset is not None:
+    if OPENERS[suffix] in (open_npy, open_nifti) and dataset is not None:
         raise ValueError(f"{path} holds one array without a name: leave out the dataset name {dataset!r}")
     return suffix
