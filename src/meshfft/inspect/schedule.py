@@ -117,20 +117,16 @@ def parse(text: str) -> Program:
 
 
 def executed(program: Program) -> list[Executed]:
-    """What one run executes, in order: each loop's body once in the list, with the times it runs.
-
-    Loops and calls stand before what they run. A conditional counts with all its branches, an upper bound; what is
-    inside a fusion, a reduction or an asynchronous wrapper is part of it (see `Program.inside`); loops' conditions are
-    left out.
-
-    Raises:
-        ValueError: a loop that cannot be followed.
-    """
+    """What one run executes, in order: each loop's body once in the list, with the times it runs; see `nested`."""
     return list(_flat(nested(program), 1))
 
 
 def nested(program: Program) -> tuple[Item, ...]:
-    """What one run executes, in order, each loop and call with its body; as `executed` in all else."""
+    """What one run executes, in order, each loop and call before its body. A conditional has all its branches.
+
+    What is inside a fusion, a reduction or an asynchronous wrapper is part of it (see `Program.inside`). Loops'
+    conditions are left out. A loop that cannot be followed raises ValueError.
+    """
     return _items(program, program.computations[program.entry], ())
 
 
@@ -148,9 +144,9 @@ def _items(program: Program, computation: Computation, arguments: Sequence[Value
 def _item(program: Program, instruction: Instruction, values: Mapping[str, Value]) -> Item:
     turns, inputs = 1, list[Value]()
     if instruction.opcode == "while":
-        turns, *inputs = _loop(program, instruction, values[instruction.operands[0]])[:2]
+        turns, *inputs = _loop(program, instruction, values.get(instruction.operands[0]))[:2]
     elif instruction.opcode == "call":
-        inputs = [values[name] for name in instruction.operands]
+        inputs = [values.get(name) for name in instruction.operands]
     called = [name for role in _RUN.get(instruction.opcode, ()) for name in instruction.calls.get(role, ())]
     bodies = (_items(program, program.computations[name], inputs) for name in called)
     return Item(instruction, turns, tuple(item for body in bodies for item in body))
@@ -176,15 +172,16 @@ def _loop(program: Program, loop: Instruction, state: Value) -> tuple[int, Value
 
 def _result(program: Program, computation: Computation, arguments: Sequence[Value]) -> Value:
     values = _values(program, computation, arguments)
-    return next(values[name] for name, instruction in computation.items() if instruction.root)
+    return next(values.get(name) for name, instruction in computation.items() if instruction.root)
 
 
 def _values(program: Program, computation: Computation, arguments: Sequence[Value]) -> dict[str, Value]:
-    """The integers that a computation makes of its arguments; None for everything else."""
+    """The integers that a computation makes of its arguments."""
     values: dict[str, Value] = {}
     for name, instruction in computation.items():
-        inputs = [values.get(operand) for operand in instruction.operands]
-        values[name] = _value(program, instruction, inputs, arguments) if "[]" in instruction.type else None
+        if "[]" in instruction.type:  # a scalar, or a tuple with one
+            inputs = [values.get(operand) for operand in instruction.operands]
+            values[name] = _value(program, instruction, inputs, arguments)
     return values
 
 
