@@ -39,7 +39,7 @@ from benchmarks.measure.running import reason_of
 from benchmarks.measure.timing import interleaved, timer, timer_of_fresh
 from meshfft.cli.made import check_rows
 from meshfft.inspect.aot import compile_plan
-from meshfft.machine.chips import chip_for
+from meshfft.machine.chip import chip_for
 from meshfft.numerics.dtypes import TIERS, Dot
 from meshfft.numerics.products import PRESETS, RealProduct, terms_of
 

@@ -13,7 +13,7 @@ HOUSE = """
 .: release extras / atomic
 numerics: dtypes norms split_complex units / phases products
 layout: layout meshes / gathering memory placement / padded_array / storage
-machine: chip torus work / chips device_order machine / topology
+machine: chip torus work / device_order / machine
 collectives: all_to_all bins ring
 operators: matrices trig vandermonde / inverses transform / points / operands point_entries
 kernels: bluestein line_batches / stockham / local / real trig

@@ -23,7 +23,7 @@ from benchmarks.paper.rows import Row, find, read_rows, write_rows
 from benchmarks.paper.tables import entries, ratio_cells, table_cells
 from meshfft.inspect.aot import Report, Timeline
 from meshfft.inspect.hlo import Spent
-from meshfft.machine.topology import topology
+from meshfft.machine.machine import topology
 
 V3, V5P = "v3:32x32", "v5p:8x8x16"
 FEW = tuple(scaling._replace(cores=scaling.cores[:2]) for scaling in SCALINGS)

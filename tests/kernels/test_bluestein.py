@@ -23,7 +23,7 @@ from meshfft.kernels.bluestein import (
 )
 from meshfft.kernels.local import fft, fft_error, flops_of, stages
 from meshfft.layout.layout import Layout
-from meshfft.machine.chips import CHIPS
+from meshfft.machine.chip import CHIPS
 from meshfft.steps import LocalFFT
 
 PRIMES = (809, 1009, 1613, 2053)

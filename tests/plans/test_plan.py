@@ -16,7 +16,7 @@ from reference import dft, error, mesh, noise
 
 import meshfft as mf
 from meshfft.layout.layout import Layout, from_spec
-from meshfft.machine.chips import CPU
+from meshfft.machine.chip import CPU
 from meshfft.machine.machine import Machine
 from meshfft.numerics.dtypes import Dot
 from meshfft.operators.transform import transform_of

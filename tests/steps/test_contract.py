@@ -22,8 +22,7 @@ from meshfft import steps
 from meshfft.inspect.aot import compile_plan
 from meshfft.inspect.hlo import collectives
 from meshfft.layout.layout import Layout, from_spec
-from meshfft.machine.chip import Chip
-from meshfft.machine.chips import GENERIC
+from meshfft.machine.chip import GENERIC, Chip
 from meshfft.machine.machine import Machine
 from meshfft.machine.work import Work
 from meshfft.numerics.dtypes import Dot

@@ -13,7 +13,7 @@ import meshfft as mf
 from meshfft.inspect.hlo import collectives
 from meshfft.layout.layout import even_cuts, from_spec
 from meshfft.layout.padded_array import padded, stored_of
-from meshfft.machine.chips import CPU
+from meshfft.machine.chip import CPU
 from meshfft.plans.primitive import bind
 from meshfft.steps import Exchange, LocalFFT, Pipeline, Step, Swap
 from meshfft.walks.walk import Walk

@@ -51,7 +51,7 @@ def version_of(package: str) -> str:
 
 def _rates(device: Any) -> dict[str, Any]:
     """The row for a device."""
-    from ..machine.chips import chip_for
+    from ..machine.chip import chip_for
 
     chip = chip_for(device.platform, device.device_kind)
     return {"chip": chip.name, "figures": {name: figure._asdict() for name, figure in chip.figures().items()}}

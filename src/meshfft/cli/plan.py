@@ -84,7 +84,7 @@ def _show(best: Any, others: Sequence[Any], made: dict[str, Any] | None, as_json
 
 def _machine(topology: str | None) -> Any:
     """The machine of a name."""
-    from ..machine.topology import topology as named
+    from ..machine.machine import topology as named
 
     return None if topology is None else named(topology)
 

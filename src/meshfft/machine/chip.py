@@ -1,22 +1,45 @@
-"""Chips: what one device computes, moves and holds in a second, each number with its source; rows are in `chips`.
+"""Chips: what one device computes, moves and holds in a second, each number with its source; one row each.
 
 A device is what JAX counts as one: a core of TPU v2, v3, v4 and v7x, a chip of the others, a GPU, a virtual CPU device.
-A number is marked
+Add a chip to CHIPS, and every plan can be made for it. A number is marked
 
     published   by the maker, or in a paper
     measured    on such a device
     derived     worked out: from published numbers, or from the cycles its compiler estimates
 
-Everything made of them is modelled.
+Rates of TPU products and memory are what the TPU compiler estimates for one large product and one large copy, in
+cycles, times the clock; the clock is the published peak over the operations that the matrix units do in a cycle.
+Everything made of these numbers is modelled.
 """
 
 import dataclasses
 from typing import NamedTuple
 
 from ..layout.layout import hashed_once
+from ..numerics.dtypes import TIERS
 
 CompilerOptions = tuple[tuple[str, str | bool], ...]
-MARKS = ("published", "measured", "derived")
+GIB = 2**30
+CHUNK = 30 * 2**20  # glibc keeps up to 32 MiB, with what it writes beside them (mallopt(3), M_MMAP_THRESHOLD)
+# Without the first three a TPU program waits for each all-to-all, and on v3 for each permute. With the last its
+# scheduler counts on no product to be long: it takes links to be faster than they are, and starts messages late.
+ASYNCHRONOUS: CompilerOptions = (
+    ("xla_enable_async_collective_permute", True),
+    ("xla_tpu_enable_async_all_to_all", True),
+    ("xla_tpu_force_async_all_to_all", True),
+    ("xla_lhs_output_fusion_latency_multiplier", "0"),
+)
+
+BOOK = "How to Scale Your Model, jax-ml.github.io/scaling-book"
+PAPER = "Jouppi et al., CACM 63(7), 2020"
+DOCS = "cloud.google.com/tpu/docs/"
+CYCLES = "TPU compiler's estimate (libtpu 0.0.52)"
+ORDER = "order of magnitude of a current accelerator"
+FITTED = (
+    "one of 8 devices sharing 2 cores of an EPYC 9004, fitted to parts of a 256^3 complex64 transform: copy 0.008 s, "
+    "XLA's FFT along the last axis 0.020 s, the last two 0.045 s, the first 0.11 s, by columns along the first 0.04 s, "
+    "one dense product 0.19 s, all_to_all 0.04 s"
+)
 
 
 class Figure(NamedTuple):
@@ -35,7 +58,7 @@ class Chip:
     Attributes:
         name: what tables call it.
         platform: what JAX calls the platform.
-        kinds: what JAX calls the device.
+        kind: what JAX calls the device, or how that begins.
         products: operations per second in matrix products, by tier; passes are not counted.
         vector: operations per second elsewhere.
         memory: bytes per second of main memory, read and written.
@@ -51,13 +74,13 @@ class Chip:
         overlaps: sends while it computes.
         rough: the rates only rank; no seconds are printed.
         options: compiler options with which its programs send while they compute.
-        chunk: the largest chunk of freed memory, in bytes, that the host keeps for the next program. Larger ones go
-            back to the kernel, which clears every page anew. 0 where the device keeps all.
+        chunk: the largest chunk of freed memory, in bytes, that the host keeps for the next program. The kernel clears
+            every page of larger ones again. 0 where the device keeps all.
     """
 
     name: str
     platform: str
-    kinds: tuple[str, ...]
+    kind: str
     products: tuple[tuple[str, Figure], ...]
     vector: Figure
     memory: Figure
@@ -82,13 +105,127 @@ class Chip:
 
     def figures(self) -> dict[str, Figure]:
         """All numbers of the row, by name."""
+        rates = {"vector, op/s": self.vector, "memory, B/s": self.memory, "link, B/s": self.link, "hop, s": self.hop}
+        known = {"capacity, B": self.capacity, "clock, Hz": self.clock}
         tiers = {f"{tier} products, op/s": figure for tier, figure in self.products}
-        others = {
-            "vector, op/s": self.vector,
-            "memory, B/s": self.memory,
-            "link, B/s": self.link,
-            "hop, s": self.hop,
-            "capacity, B": self.capacity,
-            "clock, Hz": self.clock,
-        }
-        return {**tiers, **{name: figure for name, figure in others.items() if figure is not None}}
+        return {**tiers, **rates, **{name: figure for name, figure in known.items() if figure is not None}}
+
+
+def _tpu(
+    name: str,
+    kind: str,
+    clock: float,
+    cycle: tuple[float, ...],
+    torus: tuple[int, ...],
+    capacity: Figure,
+    link: Figure,
+    devices: int = 1,
+    side: int = 128,
+) -> Chip:
+    """A TPU: per cycle the operations of products in bf16, bf16x3 and bf16x6, vector operations, and bytes copied."""
+    kinds = (*("operations",) * 3, "vector operations", "bytes copied")
+    sources = [f"{rate:g} {what} per cycle, {CYCLES}, times the clock" for rate, what in zip(cycle, kinds, strict=True)]
+    rates = [Figure(rate * clock, "derived", source) for rate, source in zip(cycle, sources, strict=True)]
+    return Chip(
+        name,
+        "tpu",
+        kind,
+        tuple(zip(("bf16", "bf16x3", "bf16x6", "float32"), (*rates[:3], rates[2]), strict=True)),
+        vector=rates[3],
+        memory=rates[4],
+        link=link,
+        hop=Figure(1e-6, "published", f"{BOOK}, about 1 us a hop"),
+        capacity=capacity,
+        clock=Figure(clock, "derived", f"peak of {DOCS}{name} over the operations of its matrix units in a cycle"),
+        devices=devices,
+        torus=torus,
+        side=side,
+        planes=True,
+        overlaps=True,
+        options=ASYNCHRONOUS,
+    )
+
+
+def _gpu(
+    name: str, kind: str, bf16: float, simt: float, double: float, memory: float, size: float, link: float
+) -> Chip:
+    """A GPU behind switches, published rates."""
+    known = {"float32": simt, "float64": double, "bf16": bf16, "memory": memory, "link": link, "size": size}
+    rates = {what: Figure(value, "published", f"{BOOK}, GPUs") for what, value in known.items()}
+    source = "bf16 terms of this tier: rate of bf16 over the number of products"
+    split = {tier: Figure(bf16 / TIERS[tier].passes, "derived", source) for tier in ("bf16x3", "bf16x6")}
+    return Chip(
+        name,
+        "gpu",
+        kind,
+        (*((tier, rates[tier]) for tier in ("float32", "float64", "bf16")), *split.items()),
+        vector=rates["float32"],
+        memory=rates["memory"],
+        link=rates["link"],
+        hop=Figure(2e-6, "derived", "order of magnitude of one NVLink message"),
+        capacity=rates["size"],
+    )
+
+
+CPU = Chip(
+    "cpu",
+    "cpu",
+    "cpu",
+    tuple(
+        (tier, Figure(2.3e10 / (2 if tier == "float64" else row.passes), "measured", FITTED))
+        for tier, row in TIERS.items()
+    ),
+    vector=Figure(6.7e9, "measured", FITTED),
+    memory=Figure(4.2e9, "measured", FITTED),
+    link=Figure(1.7e9, "measured", FITTED),
+    hop=Figure(2e-5, "measured", FITTED),
+    cached=True,
+    chunk=CHUNK,
+)
+GENERIC = Chip(
+    "generic",
+    "",
+    "",
+    (("float32", Figure(3e13, "derived", ORDER)),),
+    vector=Figure(5e12, "derived", ORDER),
+    memory=Figure(1e12, "derived", ORDER),
+    link=Figure(5e10, "derived", ORDER),
+    hop=Figure(2e-6, "derived", ORDER),
+    rough=True,
+)
+TPUS = (
+    _tpu("v2", "TPU v2", 702e6, (31923, 10827, 5424, 1982, 443), (16, 16), devices=2,
+         capacity=Figure(8 * GIB, "published", f"{DOCS}v2, half a chip's 16 GB"),
+         link=Figure(62e9, "published", f"{PAPER}: 496 Gbit/s a link")),
+    _tpu("v3", "TPU v3", 940e6, (62962, 21466, 10827, 1982, 445), (32, 32), devices=2,
+         capacity=Figure(15.48 * GIB, "derived",
+                         f"{DOCS}v3: half a chip's 32 GiB, less what the compiler keeps (libtpu 0.0.52)"),
+         link=Figure(82e9, "published", f"{PAPER}: 656 Gbit/s a link; 340 TB/s all-reduce a pod give 83")),
+    _tpu("v4", "TPU v4", 1050e6, (119100, 39816, 20527, 1982, 444), (16, 16, 16), devices=2,
+         capacity=Figure(16 * GIB, "published", f"{DOCS}v4, half a chip's 32 GiB"),
+         link=Figure(45e9, "published", BOOK)),
+    _tpu("v5e", "TPU v5 lite", 1503e6, (126981, 41187, 21497, 4014, 428), (16, 16),
+         capacity=Figure(16e9, "published", f"{DOCS}v5e"),
+         link=Figure(45e9, "published", BOOK)),
+    _tpu("v5p", "TPU v5", 1751e6, (252458, 83611, 41413, 8011, 1093), (16, 16, 24),
+         capacity=Figure(95 * GIB, "published", f"{DOCS}v5p"),
+         link=Figure(90e9, "published", BOOK)),
+    _tpu("v6e", "TPU v6 lite", 1751e6, (461195, 159651, 73806, 4017, 756), (16, 16), side=256,
+         capacity=Figure(32e9, "published", f"{DOCS}v6e"),
+         link=Figure(90e9, "published", BOOK)),
+    _tpu("tpu7x", "TPU7x", 2200e6, (439338, 150374, 73343, 4021, 1265), (16, 24, 24), devices=2, side=256,
+         capacity=Figure(96 * GIB, "published", f"{DOCS}tpu7x, half a chip's 192 GiB"),
+         link=Figure(100e9, "published", f"{DOCS}tpu7x: 1200 GB/s both ways over 6 links")),
+)  # fmt: skip
+GPUS = (
+    _gpu("h100", "NVIDIA H100", 990e12, 67e12, 67e12, 3.35e12, 80e9, 450e9),
+    _gpu("h200", "NVIDIA H200", 990e12, 67e12, 67e12, 4.8e12, 141e9, 450e9),
+    _gpu("b200", "NVIDIA B200", 2250e12, 80e12, 40e12, 8.0e12, 192e9, 900e9),
+)
+CHIPS = {chip.name: chip for chip in (CPU, *TPUS, *GPUS)}
+
+
+def chip_for(platform: str | None, kind: str = "") -> Chip:
+    """The row for a device as JAX names it; the generic one where none is known."""
+    named = [chip for chip in CHIPS.values() if chip.platform == platform and kind.startswith(chip.kind)]
+    return max(named, key=lambda chip: len(chip.kind), default=CPU if platform == "cpu" else GENERIC)

@@ -1,9 +1,9 @@
-"""Which device stands where on a mesh: as JAX lists them, as `jax.make_mesh` puts them, and neighbour by neighbour.
+"""Which device stands where on a mesh: as `jax.make_mesh` puts them, or neighbour by neighbour.
 
 Every axis of the torus, and the cores of a chip, are split into factors, outermost first, and every factor goes to one
 mesh axis. A mesh axis walks the box of its factors; a device stands at the sum of its mesh axes' walks:
 
-    place(i_1, i_2, ...) = walk_1[i_1] + walk_2[i_2] + ...
+    coordinates(i_1, i_2, ...) = walk_1[i_1] + walk_2[i_2] + ...
 
 Invariant: every order is a permutation of all devices, and the hop load of a ring depends on its own walk alone.
 
@@ -26,6 +26,8 @@ from .torus import Order, Torus, hops, loads, ring
 
 SPLITS = 20_000  # assignments of factors that a search looks at, those that split the fewest axes first
 Sizes = tuple[int, ...]
+Cost = tuple[float, ...]
+INFINITE: Cost = (math.inf, math.inf, math.inf)
 
 
 class Digit(NamedTuple):
@@ -36,14 +38,17 @@ class Digit(NamedTuple):
     stride: int
 
 
-Cost = tuple[float, float, float]
+@dataclasses.dataclass(frozen=True)
+class _Device:
+    """What `create_device_mesh` asks of a device."""
 
-
-@functools.lru_cache(maxsize=256)
-def listed(torus: Torus, sizes: Sizes) -> Order:
-    """The devices as JAX lists them, the last mesh axis fastest."""
-    _check_sizes(torus, sizes)
-    return Order.of(np.arange(torus.size).reshape(sizes))
+    id: int
+    coords: Sizes
+    core_on_chip: int
+    device_kind: str
+    platform: str = "tpu"
+    process_index: int = 0
+    slice_index: int = 0
 
 
 @functools.lru_cache(maxsize=256)
@@ -51,21 +56,18 @@ def jax_order(torus: Torus, sizes: Sizes, kind: str) -> Order:
     """What `jax.make_mesh` gives on devices of this kind, such as "TPU v3", "TPU v5" (a v5p) or "TPU v5 lite" (a v5e).
 
     It splits an axis of the torus over several mesh axes on a v5e only. Where it refuses, this is what it advises:
-    `create_device_mesh` with allow_split_physical_axes=True; and `listed` where that refuses too.
+    `create_device_mesh` with allow_split_physical_axes=True; and the order of jax.devices() where that refuses too.
     """
-    _check_sizes(torus, sizes)
-    dims = len(torus.shape)
-    if not dims <= 3:
-        raise ValueError(f"torus {torus.shape} has {dims} axes, a TPU's place has three: give at most three")
-    places = torus.coords(np.arange(torus.size))
-    devices = [_Device(n, (*map(int, at), *(0,) * (3 - dims)), n % torus.cores, kind) for n, at in enumerate(places)]
+    numbers = np.arange(torus.size)
+    coords = np.pad(torus.coords(numbers), [(0, 0), (0, 3 - len(torus.shape))])  # a TPU has three
+    devices = [_Device(n, (*map(int, at),), n % torus.cores, kind) for n, at in enumerate(coords)]
     for split in (kind in ("TPU v5 lite", "TPU v5e"), True):
         try:
             mesh = create_device_mesh(sizes, devices, allow_split_physical_axes=split)
         except (NotImplementedError, AssertionError):  # it asserts that a v4 or v5p chip is one device
             continue
         return Order.of(np.array([device.id for device in mesh.flat]).reshape(sizes))
-    return listed(torus, sizes)
+    return Order.of(numbers.reshape(sizes))
 
 
 @functools.lru_cache(maxsize=256)
@@ -74,86 +76,50 @@ def neighbour_order(torus: Torus, sizes: Sizes) -> Order:
 
     Least is the sum over mesh axes of (p - 1) times the busiest link's blocks in a hop; then the same with both ways at
     once; then the same for the links that the farthest message passes. Looks at 20 000 splits at most.
-
-    Raises:
-        ValueError: the mesh has not as many devices as the torus.
     """
-    _check_sizes(torus, sizes)
-    best: tuple[tuple[Digit, ...], ...] = ()
-    least = (math.inf, math.inf, math.inf)
+    best, least = tuple[tuple[Digit, ...], ...](), INFINITE
     for digits in itertools.islice(_splits(torus, sizes), SPLITS):
-        total = _total(torus, digits, least)
-        if total < least:
-            best, least = digits, total
+        cost = _total(torus, digits, least)
+        if cost < least:
+            best, least = digits, cost
     places = np.zeros((1, len(torus.shape) + 1), int)
     for own in best:
         places = (places[:, None] + _best_walk(torus, own)[1]).reshape(-1, places.shape[1])
-    order = Order.of(torus.numbers(places[:, :-1], places[:, -1]).reshape(sizes))
-    return order if best else listed(torus, sizes)
+    return Order.of(torus.numbers(places[:, :-1], places[:, -1]).reshape(sizes))
 
 
 def _total(torus: Torus, digits: Sequence[tuple[Digit, ...]], least: Cost) -> Cost:
     """The cost of all mesh axes together; infinite as soon as it cannot be below `least`."""
-    costs = [_least_cost(torus, own) for own in digits]
+    costs = [_bound(torus, own) for own in digits]
     for j, own in enumerate(digits):
-        if not _sum(costs) < least:
-            return (math.inf, math.inf, math.inf)
+        if _sum(costs) >= least:
+            return INFINITE
         costs[j] = _best_walk(torus, own)[0]
     return _sum(costs)
 
 
 def _sum(costs: Sequence[Cost]) -> Cost:
-    return sum(cost[0] for cost in costs), sum(cost[1] for cost in costs), sum(cost[2] for cost in costs)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Device:
-    """What `create_device_mesh` asks of a device."""
-
-    id: int
-    coords: tuple[int, ...]
-    core_on_chip: int
-    device_kind: str
-    platform: str = "tpu"
-    process_index: int = 0
-    slice_index: int = 0
-
-
-def _check_sizes(torus: Torus, sizes: Sizes) -> None:
-    count = math.prod(sizes)
-    if count != torus.size:
-        raise ValueError(
-            f"mesh {sizes} has {count} devices, torus {torus.shape} of {torus.cores} a chip has {torus.size}: "
-            f"give sizes of product {torus.size}"
-        )
+    return tuple(map(sum, zip(*costs, strict=True)))
 
 
 def _splits(torus: Torus, sizes: Sizes) -> Iterator[tuple[tuple[Digit, ...], ...]]:
-    """The digits of every mesh axis, for every way to split the torus axes over them: fewest digits first."""
-    ways = [_factor_rows(size, sizes) for size in (*torus.shape, torus.cores)]
-    grids = sorted(_grids(ways, sizes), key=lambda grid: sum(f > 1 for row in grid for f in row))
-    for grid in grids:
+    """The digits of every mesh axis, for every way to split the torus axes over them: fewest digits first.
+
+    A grid has one row of factors a torus axis, and its columns multiply to the mesh sizes.
+    """
+    rows = itertools.product(*(_factors(size, sizes) for size in (*torus.shape, torus.cores)))
+    grids = [grid for grid in rows if tuple(map(math.prod, zip(*grid, strict=True))) == sizes]
+    for grid in sorted(grids, key=lambda grid: sum(f > 1 for row in grid for f in row)):
         for stacks in itertools.product(*(itertools.permutations(j for j, f in enumerate(r) if f > 1) for r in grid)):
             yield _digits(grid, stacks, len(sizes))
 
 
-def _factor_rows(size: int, sizes: Sizes) -> list[Sizes]:
+def _factors(size: int, sizes: Sizes) -> list[Sizes]:
     """All ways to write `size` as a product of one divisor of each mesh axis."""
     if not sizes:
         return [()] if size == 1 else []
     shares = (f for f in range(1, sizes[0] + 1) if sizes[0] % f == size % f == 0)
-    return [(f, *rest) for f in shares for rest in _factor_rows(size // f, sizes[1:])]
-
-
-def _grids(ways: Sequence[list[Sizes]], left: Sizes) -> Iterator[tuple[Sizes, ...]]:
-    """One row of factors a torus axis, whose columns multiply to the mesh sizes."""
-    if not ways:
-        yield ()
-        return
-    for row in ways[0]:
-        if all(size % f == 0 for size, f in zip(left, row, strict=True)):
-            rest = tuple(size // f for size, f in zip(left, row, strict=True))
-            yield from ((row, *more) for more in _grids(ways[1:], rest))
+    return [(f, *rest) for f in shares for rest in _factors(size // f, sizes[1:])]
 
 
 def _digits(grid: Sequence[Sizes], stacks: Sequence[Sequence[int]], count: int) -> tuple[tuple[Digit, ...], ...]:
@@ -170,12 +136,12 @@ def _digits(grid: Sequence[Sizes], stacks: Sequence[Sequence[int]], count: int) 
 @functools.lru_cache(maxsize=4096)
 def _best_walk(torus: Torus, digits: tuple[Digit, ...]) -> tuple[Cost, np.ndarray]:
     """The walk (p, dims + 1) of a mesh axis with these digits that costs least, and its cost."""
-    chips = tuple(digit for digit in digits if digit.axis < len(torus.shape))
-    cores = tuple(digit for digit in digits if digit.axis == len(torus.shape))
-    starts, bound = _starts(torus, digits), _least_cost(torus, digits)
-    least, best = (math.inf, math.inf, math.inf), np.zeros((1, len(torus.shape) + 1), int)
-    for steps in _walks(tuple(digit.size for digit in chips), cores):
-        walk = _placed(torus, (*chips, *cores), steps)
+    sizes = (*torus.shape, torus.cores)
+    places = np.indices(sizes).reshape(len(sizes), -1).T
+    first = [places[:, digit.axis] // digit.stride % digit.size == 0 for digit in digits]
+    starts, bound = places[np.all(first, axis=0)], _bound(torus, digits)  # of the rings: all digits 0
+    least, best = INFINITE, np.zeros((1, len(sizes)), int)
+    for walk in _walks(len(torus.shape), digits):
         cost = _cost(torus, starts, walk, least)
         if cost < least:
             least, best = cost, walk
@@ -184,82 +150,21 @@ def _best_walk(torus: Torus, digits: tuple[Digit, ...]) -> tuple[Cost, np.ndarra
     return least, best
 
 
-def _least_cost(torus: Torus, digits: Sequence[Digit]) -> Cost:
+def _bound(torus: Torus, digits: Sequence[Digit]) -> Cost:
     """What no walk with these digits is below, where the ends of no axis of two chips are joined.
 
     Devices of a chip that the ring does not join walk alike and load the same links; and the shortest tour of a digit's
-    values, made by all rings, loads the links of its axis in the mean.
+    values, to and fro or once round, made by all rings, loads the links of its axis in the mean.
     """
     size = math.prod(digit.size for digit in digits)
     chips = [digit for digit in digits if digit.axis < len(torus.shape)]
     if not chips:
         return (0.0, 0.0, 0.0)
-    mean = max(_tour(torus, digit) for digit in chips) * torus.cores / size / 2
+    backs = [(digit, 2 * (digit.size - 1) * digit.stride) for digit in chips]
+    tours = [min(back, torus.shape[one.axis]) if torus.wraps[one.axis] else back for one, back in backs]
+    mean = max(tours) * torus.cores / size / 2
     alike = torus.cores * math.prod(digit.size for digit in chips) / size
     return (size - 1) * max(mean, alike), (size - 1) * max(2 * mean if size > 2 else mean, alike), size - 1
-
-
-def _tour(torus: Torus, digit: Digit) -> int:
-    """Links of the shortest closed tour of a digit's values: to and fro, or once round."""
-    back = 2 * (digit.size - 1) * digit.stride
-    return min(back, torus.shape[digit.axis]) if torus.wraps[digit.axis] else back
-
-
-def _walks(box: Sizes, cores: Sequence[Digit]) -> Iterator[np.ndarray]:
-    """Walks (p, digits) over a box of chips; their cores, free of links, run fastest."""
-    for core in cores:
-        for walk in _walks(box, ()):
-            inner = np.tile(np.arange(core.size), len(walk))
-            yield np.column_stack([np.repeat(walk, core.size, axis=0), inner])
-    if not cores:
-        yield from _box_walks(box)
-
-
-@functools.lru_cache(maxsize=1024)
-def _box_walks(box: Sizes) -> tuple[np.ndarray, ...]:
-    """Walks over a box, step by step to neighbours; cycles among them where a side is even. Not all: a few a side."""
-    line = np.arange(math.prod(box))[:, None]
-    if len(box) < 2:
-        folded = np.concatenate([line[::2], line[1::2][::-1]])  # out over the even places, back over the odd
-        return (line, folded) if box else (line[:, :0],)
-    found = {}
-    for slow, size in enumerate(box):
-        rest = (*box[:slow], *box[slow + 1 :])
-        for inner in _box_walks(rest)[: len(rest)]:
-            for rows, columns in _plane_walks(size, len(inner)):
-                walk = np.insert(inner[columns], slow, rows, axis=1)
-                found[walk.tobytes()] = walk
-    return tuple(found.values())
-
-
-def _plane_walks(rows: int, columns: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Walks over rows x columns: along the rows, and, with an even number of columns, a cycle along the columns.
-
-    An even number of rows has its cycle too: where the sides change places.
-    """
-    yield _snake(rows, columns)
-    if columns % 2 == 0:
-        yield _comb(columns, rows)[::-1]
-
-
-def _snake(rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """Row after row, every other one backwards."""
-    row, column = np.divmod(np.arange(rows * columns), columns)
-    return row, np.where(row % 2, columns - 1 - column, column)
-
-
-def _comb(rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """To and fro along all columns but the first, and back up the first: a cycle for an even number of rows."""
-    row, column = _snake(rows, columns - 1)
-    return np.append(row, np.arange(rows)[::-1]), np.append(column + 1, np.zeros(rows, int))
-
-
-def _placed(torus: Torus, digits: Sequence[Digit], walk: np.ndarray) -> np.ndarray:
-    """The walk's digits as steps (p, dims + 1) along the torus axes and the cores."""
-    steps = np.zeros((len(walk), len(torus.shape) + 1), int)
-    for column, digit in enumerate(digits):
-        steps[:, digit.axis] += walk[:, column] * digit.stride
-    return steps
 
 
 def _cost(torus: Torus, starts: np.ndarray, walk: np.ndarray, least: Cost) -> Cost:
@@ -269,14 +174,52 @@ def _cost(torus: Torus, starts: np.ndarray, walk: np.ndarray, least: Cost) -> Co
     ahead, behind, far = ring(rings, (1,)), ring(rings, (1,), -1), len(walk) - 1
     one = loads(torus, *ahead, 1)
     if far * one.max(initial=0) > least[0]:
-        return (math.inf, math.inf, math.inf)
+        return INFINITE
     both = one + loads(torus, *behind, 1) if len(walk) > 2 else one
     return far * float(one.max(initial=0)), far * float(both.max(initial=0)), far * hops(torus, *ahead)
 
 
-def _starts(torus: Torus, digits: Sequence[Digit]) -> np.ndarray:
-    """The places (rings, dims + 1) from which the walks with these digits reach every device once: all digits 0."""
-    sizes = (*torus.shape, torus.cores)
-    places = np.indices(sizes).reshape(len(sizes), -1).T
-    first = [places[:, d.axis] // d.stride % d.size == 0 for d in digits]
-    return places[np.all(first, axis=0)]
+def _walks(dims: int, digits: Sequence[Digit]) -> Iterator[np.ndarray]:
+    """Walks (p, dims + 1), in steps along the torus axes and the cores, which are free of links and run fastest."""
+    chips = [digit for digit in digits if digit.axis < dims]
+    core = next((digit for digit in digits if digit.axis == dims), Digit(dims, 1, 1))
+    for walk in _box_walks(tuple(digit.size for digit in chips)):
+        steps = np.zeros((len(walk), core.size, dims + 1), int)
+        steps[..., dims] = np.arange(core.size) * core.stride
+        for column, digit in zip(walk.T, chips, strict=True):
+            steps[..., digit.axis] += column[:, None] * digit.stride
+        yield steps.reshape(-1, dims + 1)
+
+
+@functools.lru_cache(maxsize=1024)
+def _box_walks(box: Sizes) -> tuple[np.ndarray, ...]:
+    """Walks over a box, step by step to neighbours; cycles among them where a side is even. Not all: a few a side."""
+    line = np.arange(math.prod(box))[:, None]
+    if len(box) < 2:
+        folded = np.concatenate([line[::2], line[1::2][::-1]])  # out over the even numbers, back over the odd
+        return (line, folded) if box else (line[:, :0],)
+    walks = {}
+    for slow, size in enumerate(box):
+        rest = (*box[:slow], *box[slow + 1 :])
+        for inner in _box_walks(rest)[: len(rest)]:
+            for rows, columns in _plane_walks(size, len(inner)):
+                walk = np.insert(inner[columns], slow, rows, axis=1)
+                walks[walk.tobytes()] = walk
+    return tuple(walks.values())
+
+
+def _plane_walks(rows: int, columns: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Walks over rows x columns: along the rows, and, with an even number of columns, a cycle along the columns.
+
+    An even number of rows has its cycle too: where the sides change places.
+    """
+    yield _snake(rows, columns)
+    if columns % 2 == 0:  # to and fro over all rows but the first, and back along the first
+        column, row = _snake(columns, rows - 1)
+        yield np.append(row + 1, np.zeros(columns, int)), np.append(column, np.arange(columns)[::-1])
+
+
+def _snake(rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row after row, every other one backwards."""
+    row, column = np.divmod(np.arange(rows * columns), columns)
+    return row, np.where(row % 2, columns - 1 - column, column)

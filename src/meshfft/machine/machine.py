@@ -1,19 +1,29 @@
-"""Machines: a chip, and how its devices are linked; turns counted work into modelled seconds.
+"""Machines: a chip, and how its devices are linked, by name, as "v3:32x32", or as a mesh of devices shows them.
 
-compute = products + vector + memory        one after the other on a device
-links   = sum of moves, one after the other  (see torus for each)
-seconds = compute + links                    where nothing overlaps
-        = compute / parts + max((1 - 1 / parts) compute, links)   in parts, each computed while the last one travels
+A machine turns counted work into modelled seconds:
+
+    compute = products + vector + memory        one after the other on a device
+    links   = sum of moves, one after the other  (see torus for each)
+    seconds = compute + links                    where nothing overlaps
+            = compute / parts + max((1 - 1 / parts) compute, links)   in parts, each computed while the last one travels
 """
 
 import dataclasses
+import functools
+import math
 from typing import NamedTuple
 
-from ..layout.layout import hashed_once
-from .chip import Chip
+import numpy as np
+from jax.sharding import Mesh
+
+from ..layout.layout import AnyMesh, hashed_once
+from .chip import CHIPS, Chip, chip_for
+from .device_order import jax_order, neighbour_order
 from .torus import Order, Torus, exchange_load, ring_load
 from .work import Move, Work
 
+ORDERS = ("ring", "jax")
+SWITCHED = 4  # chips along the side of a cube that optical switches join
 EFFICIENCY = 0.7  # of the busiest link that an all-to-all of many messages reaches: assumed, as no figure is published
 
 
@@ -63,12 +73,12 @@ class Machine:
         return self.seconds(work).total
 
     def _links(self, work: Work) -> float:
-        if self.network is None:
-            starts = work.hops + work.parts if work.matrix_flops else 0  # of a hop's second plane, and of each product
-            return (
-                work.sent_bytes / self.chip.link.value + (work.hops + work.all_to_alls + starts) * self.chip.hop.value
-            )
-        return sum(map(self.move_seconds, work.moves))
+        if self.network is not None:
+            return sum(map(self.move_seconds, work.moves))
+        starts = work.hops + work.all_to_alls
+        if work.matrix_flops:
+            starts += work.hops + work.parts  # of a hop's second plane, and of each product
+        return work.sent_bytes / self.chip.link.value + starts * self.chip.hop.value
 
     def move_seconds(self, move: Move) -> float:
         """Modelled seconds of a move on a torus: the busiest link's blocks, and a latency for each exchange."""
@@ -81,3 +91,91 @@ class Machine:
         else:
             load, far = ring_load(network.torus, network.order, axes, move.kind == "two-way ring"), 1
         return move.times * (load * move.nbytes / self.chip.link.value + far * self.chip.hop.value)
+
+
+class Topology(NamedTuple):
+    """The devices of one chip in a pod, on a torus where the chip has one."""
+
+    name: str
+    chip: Chip
+    torus: Torus | None
+    devices: int
+
+
+def topology(name: str | Topology) -> Topology:
+    """The machine of a name: chip, colon, chips along each axis of its torus; or for others how many devices.
+
+    Raises:
+        ValueError: no such chip, or a shape that it does not come in.
+    """
+    if isinstance(name, Topology):
+        return name
+    kind, _, text = name.partition(":")
+    if kind not in CHIPS:
+        raise ValueError(f"topology {name!r} names no chip that is known: begin with one of {', '.join(CHIPS)}")
+    chip, words = CHIPS[kind], text.split("x")
+    example = f"{kind}:{'x'.join(map(str, chip.torus)) or 8}"
+    if not all(word.isdecimal() and int(word) > 0 for word in words):
+        raise ValueError(f"topology {name!r} has no shape: give chips along each axis, as {example}")
+    shape = tuple(int(word) for word in words)
+    if not chip.torus:
+        if len(shape) != 1:
+            raise ValueError(f"topology {name!r}: {kind} devices form no torus: give their number, as {example}")
+        return Topology(name, chip, None, shape[0])
+    if len(shape) != len(chip.torus):
+        raise ValueError(f"topology {name!r} has {len(shape)} axes, {kind} has {len(chip.torus)}: {example}")
+    if any(size > most for size, most in zip(sorted(shape), sorted(chip.torus), strict=True)):
+        raise ValueError(f"topology {name!r} is beyond the largest {kind}: {example}")
+    return Topology(name, chip, torus_of(chip, shape), math.prod(shape) * chip.devices)
+
+
+def torus_of(chip: Chip, shape: tuple[int, ...]) -> Torus:
+    """The torus of a slice with these chips along each axis.
+
+    An axis is joined at its ends where it is as long as the pod's, or where the pod is wired by optical switches, in
+    multiples of four chips (v4, v5p and v7x: How to Scale Your Model, TPUs; v2, v3: Jouppi et al., CACM 63(7), 2020).
+    """
+    switched = len(chip.torus) == 3
+    wraps = tuple(n % SWITCHED == 0 if switched else n == most for n, most in zip(shape, chip.torus, strict=True))
+    return Torus(shape, wraps, chip.devices)
+
+
+@functools.lru_cache(maxsize=1024)
+def placed(where: Topology, sizes: tuple[int, ...], names: tuple[str, ...], kind: str = "ring") -> Machine:
+    """The machine with its devices on a mesh: rings as cycles of neighbours, or in the order of `jax.make_mesh`.
+
+    Raises:
+        ValueError: the mesh has another number of devices.
+    """
+    count = math.prod(sizes)
+    if count != where.devices:
+        raise ValueError(f"the mesh has {count} devices, {where.name} has {where.devices}: use all of them")
+    if where.torus is None:
+        return Machine(where.chip)
+    if kind == "jax":
+        return Machine(where.chip, Network(where.torus, jax_order(where.torus, sizes, where.chip.kind), names, kind))
+    ascending = np.argsort(sizes, kind="stable")  # one search for all orders of the mesh axes
+    devices = neighbour_order(where.torus, tuple(sizes[axis] for axis in ascending)).array
+    order = Order.of(devices.transpose(np.argsort(ascending)))
+    return Machine(where.chip, Network(where.torus, order, names, kind))
+
+
+@functools.lru_cache(maxsize=64)
+def machine_of(mesh: AnyMesh | None, platform: str | None = None) -> Machine:
+    """The machine of a mesh: its chip, and the torus where its devices have coordinates. Without a mesh one device."""
+    if not isinstance(mesh, Mesh):
+        kind = getattr(mesh, "abstract_device", None)
+        shown = platform if mesh is None else getattr(kind, "platform", None)
+        return Machine(chip_for(shown, getattr(kind, "device_kind", "")))
+    first = mesh.devices.flat[0]
+    chip = chip_for(first.platform, first.device_kind)
+    if not chip.torus or not hasattr(first, "coords"):
+        return Machine(chip)
+    coords = np.array([device.coords[: len(chip.torus)] for device in mesh.devices.flat])
+    cores = np.array([device.core_on_chip for device in mesh.devices.flat])
+    coords = coords - coords.min(0)
+    torus = torus_of(chip, tuple(int(n) for n in coords.max(0) + 1))
+    if torus.size != mesh.devices.size:
+        return Machine(chip)  # scattered devices have no torus of their own
+    order = Order.of(torus.numbers(coords, cores).reshape(mesh.devices.shape))
+    return Machine(chip, Network(torus, order, tuple(mesh.axis_names)))

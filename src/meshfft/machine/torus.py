@@ -1,16 +1,13 @@
-"""What a pattern of messages loads on the links of a torus of chips: bytes over every link, and the seconds that takes.
+"""What a pattern of messages loads on the links of a torus of chips: bytes over every link.
 
 A message goes along axis 0 first, then along axis 1, and so on, the shorter way round where the ends of an axis are
 joined; where both ways are equally long, half of it goes each way. A message of m bytes from s to t puts m on every
-link it passes, and messages that pass at once share a link:
-
-    seconds = busiest link's bytes / link bytes a second + farthest pair's links * seconds a link
+link it passes, and messages that pass at once share a link.
 
 Invariant: the loads of all links add up to the sum over all messages of bytes times links passed. Devices of one chip
 share its links and reach each other over none. Host integers and NumPy only: nothing here is traced.
 """
 
-import dataclasses
 import functools
 import math
 from typing import NamedTuple
@@ -20,8 +17,7 @@ import numpy as np
 Pairs = tuple[np.ndarray, np.ndarray]
 
 
-@dataclasses.dataclass(frozen=True)
-class Torus:
+class Torus(NamedTuple):
     """Chips along each axis, whether its ends are joined, and devices per chip.
 
     Device number d = chip * cores + core, and chips are numbered as JAX lists them, which is by host: hosts of 2 x 2
@@ -37,33 +33,17 @@ class Torus:
     wraps: tuple[bool, ...]
     cores: int = 1
 
-    def __post_init__(self) -> None:
-        sizes = (*self.shape, self.cores)
-        if len(self.shape) != len(self.wraps):
-            raise ValueError(
-                f"torus {self.shape} has {len(self.shape)} axes, wraps has {len(self.wraps)}: give one for each axis"
-            )
-        fits = bool(self.shape) and min(sizes) > 0
-        if not fits:
-            raise ValueError(
-                f"torus {self.shape} with {self.cores} devices a chip: give one axis or more, sizes of 1 or more"
-            )
-
     @property
     def size(self) -> int:
         """Devices in all."""
         return math.prod(self.shape) * self.cores
 
     def coords(self, devices: np.ndarray) -> np.ndarray:
-        """The places (..., dims) of the chips of these device numbers."""
-        devices = np.asarray(devices)
-        inside = devices.size == 0 or (devices.min() >= 0 and devices.max() < self.size)
-        if not inside:
-            raise ValueError(f"device numbers must lie in 0..{self.size - 1} on a torus of {self.size} devices")
-        return _places(self.shape)[devices // self.cores]
+        """The coordinates (..., dims) of the chips of these device numbers."""
+        return _coords(self.shape)[np.asarray(devices) // self.cores]
 
     def numbers(self, coords: np.ndarray, core: np.ndarray | int = 0) -> np.ndarray:
-        """The device numbers of these cores of the chips at these places (..., dims): the inverse of `coords`."""
+        """The device numbers of these cores of the chips at these coordinates (..., dims): the inverse of `coords`."""
         return _chips(self.shape)[tuple(np.moveaxis(np.asarray(coords), -1, 0))] * self.cores + core
 
 
@@ -85,24 +65,14 @@ class Order(NamedTuple):
 
 
 def loads(torus: Torus, sources: np.ndarray, targets: np.ndarray, sizes: np.ndarray | float) -> np.ndarray:
-    """Bytes over every directed link when every source sends its target a message, all at once.
+    """Bytes over every directed link when every source sends its target a message of its size, all at once.
 
-    Args:
-        torus: the chips and their links.
-        sources: device numbers, of any shape.
-        targets: device numbers, of the same shape.
-        sizes: bytes of each message, or of all.
-
-    Returns:
-        An array of shape (dims, 2, *torus.shape): [a, 0] at the place of a chip is what leaves it along axis a towards
-        higher places, [a, 1] towards lower ones.
+    The result has shape (dims, 2, *torus.shape): [a, 0] at the coordinates of a chip is what leaves it along axis a
+    towards higher coordinates, [a, 1] towards lower ones.
     """
     start, end = (torus.coords(devices).reshape(-1, len(torus.shape)) for devices in (sources, targets))
-    if len(start) != len(end):
-        raise ValueError(f"{len(start)} sources, {len(end)} targets: give as many of each")
     weights = np.broadcast_to(np.asarray(sizes, float), np.shape(sources)).ravel()
-    flows = (_along(torus, axis, start, end, weights) for axis in range(len(torus.shape)))
-    return np.stack([*flows])
+    return np.stack([_along(torus, axis, start, end, weights) for axis in range(len(torus.shape))])
 
 
 def hops(torus: Torus, sources: np.ndarray, targets: np.ndarray) -> int:
@@ -112,37 +82,20 @@ def hops(torus: Torus, sources: np.ndarray, targets: np.ndarray) -> int:
     return int(around.sum(-1).max(initial=0))
 
 
-def seconds(
-    torus: Torus,
-    sources: np.ndarray,
-    targets: np.ndarray,
-    sizes: np.ndarray | float,
-    link_bytes: float,
-    hop_seconds: float,
-) -> float:
-    """Seconds the messages take together: busiest link / link_bytes + farthest pair's links * hop_seconds."""
-    busiest = loads(torus, sources, targets, sizes).max(initial=0)
-    return float(busiest) / link_bytes + hops(torus, sources, targets) * hop_seconds
-
-
 def ring(order: np.ndarray, axes: tuple[int, ...], step: int = 1) -> Pairs:
-    """Sources and targets of one hop of a ring: every device receives from the one `step` ahead of it.
+    """Sources and targets of one hop of all rings over mesh axes, first slowest.
 
-    Args:
-        order: device numbers, one dimension per mesh axis.
-        axes: the mesh axes that make one ring, first slowest.
-        step: 1 or -1 for the two ways round.
+    Every device receives from the one `step` ahead of it: 1 or -1 for the two ways round.
     """
-    groups = _groups(order, axes)
-    return np.roll(groups, -step, axis=1).ravel(), groups.ravel()
+    rings = _rings(order, axes)
+    return np.roll(rings, -step, axis=1).ravel(), rings.ravel()
 
 
 def exchange(order: np.ndarray, axes: tuple[int, ...]) -> Pairs:
-    """Sources and targets of an all-to-all over mesh axes: all ordered pairs of different devices in each group."""
-    groups = _groups(order, axes)
-    size = groups.shape[1]
-    source, target = np.nonzero(~np.eye(size, dtype=bool))
-    return groups[:, source].ravel(), groups[:, target].ravel()
+    """Sources and targets of an all-to-all over mesh axes: all ordered pairs of different devices in each ring."""
+    rings = _rings(order, axes)
+    source, target = np.nonzero(~np.eye(rings.shape[1], dtype=bool))
+    return rings[:, source].ravel(), rings[:, target].ravel()
 
 
 @functools.lru_cache(maxsize=4096)
@@ -151,42 +104,25 @@ def ring_load(torus: Torus, order: Order, axes: tuple[int, ...], two_way: bool =
 
     Two devices have one neighbour each, which needs the block once: both ways are then one.
     """
-    devices = _fitting(torus, order)
     ways = [1, -1] if two_way and math.prod(order.sizes[a] for a in axes) > 2 else [1]
-    sources, targets = np.concatenate([ring(devices, axes, way) for way in ways], axis=1)
+    sources, targets = np.concatenate([ring(order.array, axes, way) for way in ways], axis=1)
     return float(loads(torus, sources, targets, 1).max(initial=0))
 
 
 def exchange_load(torus: Torus, order: Order, axes: tuple[int, ...]) -> float:
     """Busiest link's load, in blocks of one device, of an all-to-all over mesh axes: 1/p of a block to each of p."""
-    if math.prod(order.sizes[a] for a in axes) == torus.size:
-        return _whole_exchange(torus)
+    if math.prod(order.sizes[a] for a in axes) == torus.size:  # all send to all: where they stand does not matter
+        order, axes = Order.of(np.arange(torus.size)), (0,)
     return _exchange_load(torus, order, tuple(sorted(axes)))
 
 
 @functools.lru_cache(maxsize=4096)
 def _exchange_load(torus: Torus, order: Order, axes: tuple[int, ...]) -> float:
-    sources, targets = exchange(_fitting(torus, order), axes)
+    sources, targets = exchange(order.array, axes)
     return float(loads(torus, sources, targets, 1 / math.prod(order.sizes[a] for a in axes)).max(initial=0))
 
 
-@functools.lru_cache(maxsize=64)
-def _whole_exchange(torus: Torus) -> float:
-    """Everyone sends everyone the same, so where they stand on the mesh does not matter."""
-    return float(loads(torus, *exchange(np.arange(torus.size), (0,)), 1 / torus.size).max(initial=0))
-
-
-def _fitting(torus: Torus, order: Order) -> np.ndarray:
-    """The order's devices, as many as the torus has."""
-    devices = order.array
-    if devices.size != torus.size:
-        raise ValueError(
-            f"mesh {order.sizes} has {devices.size} devices, the torus {torus.size}: give sizes of product {torus.size}"
-        )
-    return devices
-
-
-def _groups(order: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+def _rings(order: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     """The devices of every ring over the axes, one ring a row."""
     rest = [axis for axis in range(order.ndim) if axis not in axes]
     return order.transpose(*rest, *axes).reshape(-1, math.prod(order.shape[a] for a in axes))
@@ -195,45 +131,42 @@ def _groups(order: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
 def _along(torus: Torus, axis: int, start: np.ndarray, end: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Bytes (2, *shape) over the links of one axis, from the bytes [line, from, to] that move on each of its lines.
 
-    Axes before this one have been travelled already, the others not yet.
+    Axes before this one have been travelled already, the others not yet. What leaves a chip is what began before it
+    less what ended before it, and what goes round the joined ends.
     """
     size, others = torus.shape[axis], (*torus.shape[:axis], *torus.shape[axis + 1 :])
     line = np.zeros(len(start), int)
-    for other, places in enumerate(torus.shape):
+    for other, chips in enumerate(torus.shape):
         if other != axis:
-            line = line * places + (end if other < axis else start)[:, other]
+            line = line * chips + (end if other < axis else start)[:, other]
     key = (line * size + start[:, axis]) * size + end[:, axis]
     moved = np.bincount(key, weights, math.prod(others) * size * size).reshape(-1, size, size)
     up = moved * _upward(size, torus.wraps[axis])
-    flows = np.stack(_passing(up, moved - up)).reshape(2, *others, size)
-    return np.moveaxis(flows, -1, axis + 1)
-
-
-def _passing(up: np.ndarray, down: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bytes that leave every place [line, place] upwards and downwards: what began before less what ended before."""
+    down = moved - up
     rise, fall = up.sum(2) - up.sum(1), down.sum(1) - down.sum(2)
-    over, under = np.tril(up, -1).sum((1, 2)), np.triu(down, 1).sum((1, 2))  # what goes round the joined ends
-    return rise.cumsum(1) + over[:, None], fall.cumsum(1) - fall + under[:, None]
+    over, under = np.tril(up, -1).sum((1, 2)), np.triu(down, 1).sum((1, 2))
+    flows = np.stack((rise.cumsum(1) + over[:, None], fall.cumsum(1) - fall + under[:, None]))
+    return np.moveaxis(flows.reshape(2, *others, size), -1, axis + 1)
 
 
 @functools.lru_cache(maxsize=64)
 def _upward(size: int, wraps: bool) -> np.ndarray:
-    """Share [from, to] of a message on one line that goes towards higher places."""
+    """Share [from, to] of a message on one line that goes towards higher coordinates."""
     ahead = np.subtract.outer(np.arange(size), np.arange(size)).T
     return (np.sign(-ahead % size - ahead % size) + 1) / 2 if wraps else np.where(ahead >= 0, 1.0, 0.0)
 
 
 @functools.lru_cache(maxsize=64)
-def _places(shape: tuple[int, ...]) -> np.ndarray:
-    """Places (chips, dims) of all chips as JAX lists them: by axes 2 and up, then by hosts of 2 x 2 chips."""
-    places = np.indices(shape).reshape(len(shape), -1)
-    host, within = places[:2] // 2, places[:2] % 2
-    return places[:, np.lexsort((*within, *host, *places[2:]))].T
+def _coords(shape: tuple[int, ...]) -> np.ndarray:
+    """Coordinates (chips, dims) of all chips as JAX lists them: by axes 2 and up, then by hosts of 2 x 2 chips."""
+    coords = np.indices(shape).reshape(len(shape), -1)
+    host, within = coords[:2] // 2, coords[:2] % 2
+    return coords[:, np.lexsort((*within, *host, *coords[2:]))].T
 
 
 @functools.lru_cache(maxsize=64)
 def _chips(shape: tuple[int, ...]) -> np.ndarray:
-    """The number of the chip at every place."""
+    """The number of the chip at all coordinates."""
     chips = np.empty(shape, int)
-    chips[tuple(_places(shape).T)] = np.arange(chips.size)
+    chips[tuple(_coords(shape).T)] = np.arange(chips.size)
     return chips

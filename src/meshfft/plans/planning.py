@@ -12,10 +12,9 @@ from jax.typing import DTypeLike
 from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, from_spec, mapped_axes
 from ..layout.memory import check_blocks
 from ..layout.meshes import AXES, meshes
-from ..machine.machine import Machine
-from ..machine.topology import ORDERS as DEVICE_ORDERS
-from ..machine.topology import Topology, machine_of, placed
-from ..machine.topology import topology as named
+from ..machine.machine import ORDERS as DEVICE_ORDERS
+from ..machine.machine import Machine, Topology, machine_of, placed
+from ..machine.machine import topology as named
 from ..numerics.dtypes import complex_dtype, dots_of, real_dtype
 from ..operators.point_entries import entries
 from ..operators.points import Points, sampled

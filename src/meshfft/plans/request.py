@@ -19,8 +19,7 @@ from ..layout.memory import Room, room, room_of
 from ..layout.padded_array import PaddedArray
 from ..layout.placement import concrete_placement, mesh_here, placement, settled
 from ..layout.storage import stored_on
-from ..machine.machine import Machine
-from ..machine.topology import machine_of
+from ..machine.machine import Machine, machine_of
 from ..numerics.dtypes import check_numeric, wide_types
 
 AnyStored = Array | PaddedArray  # one array, or one plane

@@ -15,8 +15,7 @@ import jax
 
 from ..collectives.all_to_all import halfway
 from ..layout.layout import Cuts, Layout, hashed_once
-from ..machine.chip import Chip, CompilerOptions
-from ..machine.chips import GENERIC
+from ..machine.chip import GENERIC, Chip, CompilerOptions
 from ..machine.work import Work, total
 from ..numerics.split_complex import Block, in_planes
 from ..steps import Step, turned
