@@ -121,7 +121,7 @@ def transformed(source: Path, target: Path, *, inverse: bool, budget: int, devic
         mesh, begun = jax.make_mesh((devices,), ("x",)), time.perf_counter()
         plan = mf.passes(array.shape, budget=budget, mesh=mesh, dtype=array.dtype, inverse=inverse)
         run_passes(plan, array, target)
-    seconds, pieces = time.perf_counter() - begun, [len(step.pieces) for step in plan.steps]
+    seconds, pieces = time.perf_counter() - begun, [len(step.tiles) for step in plan.steps]
     moved = plan.read_bytes + plan.written_bytes
     return {"seconds": seconds, "bytes": moved, "pieces": pieces, "modelled_bytes": plan.peak_bytes}
 

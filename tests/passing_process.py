@@ -34,7 +34,7 @@ def main(source: str, target: str, numbers: list[int], fault: str = "", address:
             os.kill(os.getpid(), signal.SIGKILL)
 
     if fault == "write" and index == "1":
-        setattr(passing, "fill", failing)  # noqa: B010
+        setattr(passing, "write_tile", failing)  # noqa: B010
     try:
         with open_array(source) as array:
             made = mf.passes(array.shape, budget=budget, dtype=array.dtype, mesh=AbstractMesh((2,), ("x",)))

@@ -43,7 +43,7 @@ from .layout.padded_array import PaddedArray as PaddedArray
 from .layout.padded_array import gather as gather
 from .operators.points import Points as Points
 from .out_of_core.passes import passes as passes
-from .out_of_core.pieces import Passes as Passes
+from .out_of_core.tiles import Passes as Passes
 from .plans.inverse_solve import Solution as Solution
 from .plans.plan import Plan as Plan
 from .plans.planning import out_spec as out_spec

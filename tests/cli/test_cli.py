@@ -155,7 +155,7 @@ def test_arrays_larger_than_memory_go_in_passes() -> None:
     """Catches --memory without effect or heed, a plan that is not shown first, and an output that differs."""
     np.save("a.npy", values())
     printed = call("transform", "a.npy", "b.zarr", "--mesh", "2", "--memory", "9kB")
-    assert "passes over the store" in printed and "pass 1" in printed and "can be resumed" in printed
+    assert "passes over the disk" in printed and "pass 1" in printed and "can be resumed" in printed
     assert "B are taken by Python, JAX and the compiled programs besides" in printed
     steps = printed[printed.index("step ") :].splitlines()
     assert steps[0].split() == ["step", "s"] and steps[2].startswith("compile"), "no column of zeros for passes"
@@ -191,10 +191,10 @@ def test_an_interrupt_says_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None
         result = CliRunner().invoke(app, words)
     assert result.exit_code == 130
     said = [line for line in result.stderr.splitlines() if line]
-    assert len(said) == 1 and re.search(r"interrupted: 2 of \d+ pieces are kept beside b\.zarr", said[0])
+    assert len(said) == 1 and re.search(r"interrupted: 2 of \d+ tiles are kept beside b\.zarr", said[0])
     assert "the same command with --resume continues" in said[0]
     assert "has --memory 9000, this one has 10000: leave out --memory" in refused(*words[:-1], "10kB", "--resume")
-    assert re.search(r"2 of \d+ pieces are there: [\d.]+ kB to read", call(*words, "--resume"))
+    assert re.search(r"2 of \d+ tiles are there: [\d.]+ kB to read", call(*words, "--resume"))
 
 
 def test_passes_go_on_where_they_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Passes: the fewest, in the fewest and largest pieces that fit, against definitions written out."""
+"""Passes: the fewest, in the fewest and largest tiles that fit, against definitions written out."""
 
 import itertools
 import json
@@ -16,9 +16,17 @@ from jax.sharding import AbstractMesh
 import meshfft as mf
 from meshfft.layout.layout import Cut, Layout
 from meshfft.operators.transform import KINDS, turns
-from meshfft.out_of_core.budget import buffer_bytes, host_bytes, peak_bytes, transfer_bytes
-from meshfft.out_of_core.partition import alike, covered, cut, partitions, runs
-from meshfft.out_of_core.pieces import Pass, Passes
+from meshfft.out_of_core.partition import (
+    alike,
+    buffer_bytes,
+    covered,
+    cut,
+    held_bytes,
+    partitions,
+    runs,
+    transfer_bytes,
+)
+from meshfft.out_of_core.tiles import Pass, Passes
 
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 17)
 MESHES = (None, AbstractMesh((1,), ("x",)), AbstractMesh((4,), ("x",)), AbstractMesh((2, 3), ("x", "y")))
@@ -43,18 +51,18 @@ def tasks(draw: st.DrawFn) -> tuple[tuple[int, ...], dict]:
 
 
 def boxes(made: Passes) -> Iterator[tuple[Pass, np.ndarray, np.ndarray]]:
-    """How often the pieces of each pass hold each position, read and written."""
+    """How often the tiles of each pass hold each position, read and written."""
     for step in made.steps:
         read, written = np.zeros(step.before.shape, int), np.zeros(step.after.shape, int)
-        for piece in step.pieces:
-            read[piece.source] += 1
-            written[piece.target] += 1
+        for tile in step.tiles:
+            read[tile.source] += 1
+            written[tile.target] += 1
         yield step, read, written
 
 
 @given(tasks())
-def test_pieces_fit_and_hold_every_position_once(task: tuple[tuple[int, ...], dict]) -> None:
-    """Catches a piece over the budget, one lost, doubled or empty, a pass that cuts what it transforms, and dimensions
+def test_tiles_fit_and_hold_every_position_once(task: tuple[tuple[int, ...], dict]) -> None:
+    """Catches a tile over the budget, one lost, doubled or empty, a pass that cuts what it transforms, and dimensions
     that no pass or two passes transform."""
     shape, options = task
     try:
@@ -66,13 +74,14 @@ def test_pieces_fit_and_hold_every_position_once(task: tuple[tuple[int, ...], di
     for step, read, written in boxes(made):
         assert (read == 1).all() and (written == 1).all()
         assert all(step.before.parts[d] == step.after.parts[d] == 1 for d in step.dims)
-        for piece in step.pieces:
-            plan = step.plan_of(piece)
-            assert plan.shape == tuple(at.stop - at.start for at in piece.source)
-            assert plan.out_shape == tuple(at.stop - at.start for at in piece.target)
+        for tile in step.tiles:
+            plan = step.plan_of(tile)
+            assert plan is not None
+            assert plan.shape == tuple(at.stop - at.start for at in tile.source)
+            assert plan.out_shape == tuple(at.stop - at.start for at in tile.target)
             devices = math.prod(plan.mesh.axis_sizes) if plan.mesh is not None else 1
             copies = math.prod(plan.shape) * step.dtype.itemsize + math.prod(plan.out_shape) * plan.out_dtype.itemsize
-            held = peak_bytes(plan, step.dtype) + 6 * transfer_bytes(options["budget"])
+            held = held_bytes(plan, step.dtype, shared=True) + 6 * transfer_bytes(options["budget"])
             assert copies + devices * plan.peak_bytes <= held <= made.peak_bytes <= options["budget"]
     whole = mf.plan(shape, **{name: value for name, value in options.items() if name not in ("budget", "mesh")})
     assert (made.out_shape, made.out_dtype) == (whole.out_shape, whole.out_dtype)
@@ -90,7 +99,9 @@ def test_no_fewer_passes_would_do(task: tuple[tuple[int, ...], dict]) -> None:
     def possible(group: list[int]) -> bool:
         thin = tuple(n if d in group else 1 for d, n in enumerate(shape))
         plan = mf.plan(thin, axes=sorted(group), inverse=options["inverse"], order="any")
-        return peak_bytes(plan, np.dtype("complex64")) + buffer_bytes(options["budget"]) <= options["budget"]
+        return (
+            held_bytes(plan, np.dtype("complex64"), shared=True) + buffer_bytes(options["budget"]) <= options["budget"]
+        )
 
     ways = itertools.product(range(len(dims)), repeat=len(dims))
     grouped = [[[d for d, at in zip(dims, way, strict=True) if at == j] for j in set(way)] for way in ways]
@@ -104,10 +115,10 @@ def test_no_fewer_passes_would_do(task: tuple[tuple[int, ...], dict]) -> None:
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.sets(st.integers(0, 3)), st.integers(1, 4000))
 @example([10, 10, 3], {2}, 20)
-def test_the_fewest_and_largest_pieces(shape: list[int], whole: set[int], most: int) -> None:
+def test_the_fewest_and_largest_tiles(shape: list[int], whole: set[int], most: int) -> None:
     """Catches cuts of more dimensions than needed, more parts than needed, and of two ways the one in more places."""
     free, sides = [d for d in range(len(shape)) if d not in whole], tuple(shape)
-    found = cut(sides, sorted(whole), lambda block: math.prod(block) <= most)
+    found = cut(sides, sorted(whole), lambda block: math.prod(block) <= most, (1,) * len(sides))
     ways = [p for p in itertools.product(*(range(1, n + 1) if d in free else (1,) for d, n in enumerate(shape)))]
     fitting = [p for p in ways if math.prod(-(-n // k) for n, k in zip(shape, p, strict=True)) <= most]
     assert (found is None) == (not fitting)
@@ -158,7 +169,7 @@ def test_partitions(many: int) -> None:
 
 @given(tasks())
 def test_stores_between_passes_need_no_shared_files(task: tuple[tuple[int, ...], dict]) -> None:
-    """Catches passes that cut one dimension in different places: hardly a chunk would lie in one piece of each."""
+    """Catches passes that cut one dimension in different places: hardly a chunk would lie in one tile of each."""
     shape, options = task
     try:
         made = mf.passes(shape, **options)
@@ -196,21 +207,21 @@ def natural(turn: str | None) -> str:
 
 
 def test_alike_takes_the_smallest_block() -> None:
-    """Catches pieces that grow beyond what fits, or are cut where they were whole."""
+    """Catches tiles that grow beyond what fits, or are cut where they were whole."""
     wide, narrow = (Layout((12, 10), ((Cut("p", -(-12 // b), b),), ())) for b in (5, 4))
     other = Layout((12, 10), ((), (Cut("p", 2, 5),)))
     assert [layout.block for layout in alike([wide, other, narrow])] == [(4, 10), (12, 5), (4, 10)]
 
 
 def test_a_table_teaches() -> None:
-    """Catches a table that is too wide, or silent on pieces, bytes, disk or memory."""
+    """Catches a table that is too wide, or silent on tiles, bytes, disk or memory."""
     made = mf.passes((97, 113, 89), budget=2**20, kind="rfft", mesh=AbstractMesh((2, 2), ("x", "y")))
     text = str(made)
     assert max(map(len, text.splitlines())) <= 80
-    for word in ("97 x 113 x 89 float32", "97 x 113 x 45 complex64", "x=2, y=2", "passes over the store", "of 1.05 MB"):
+    for word in ("97 x 113 x 89 float32", "97 x 113 x 45 complex64", "x=2, y=2", "passes over the disk", "of 1.05 MB"):
         assert word in text
     for step in made.steps:
-        assert f" {len(step.pieces)} " in text and step.after.label().replace("'", "")[:3] in text
+        assert f" {len(step.tiles)} " in text and step.after.label().replace("'", "")[:3] in text
     long = mf.passes((12,) * 5, budget=2**20)
     assert max(map(len, str(long).splitlines())) <= 80 and "<Passes: transform" in repr(long)
     assert "nothing on the disk besides the output" in str(mf.passes((8, 8), budget=2**20))
@@ -224,12 +235,12 @@ def test_bytes_are_those_of_the_files() -> None:
     assert (made.disk_bytes, made.extra_bytes) == ((size, 2 * size, 2 * size), size)
     found = json.loads(json.dumps(made.to_dict()))
     assert (found["read_bytes"], found["written_bytes"], found["extra_bytes"]) == (3 * size, 3 * size, size)
-    assert [step["pieces"] for step in found["passes"]] == [len(step.pieces) for step in made.steps]
+    assert [step["tiles"] for step in found["passes"]] == [len(step.tiles) for step in made.steps]
     assert mf.passes((64,) * 3, budget=2**15, dtype="float32").steps[0].read_bytes == size // 2
 
 
 def test_8192_cubed_is_planned_at_once() -> None:
-    """Catches a search that grows with the array: 4.4 TB in pieces of 1 GiB, on a mesh that this machine lacks."""
+    """Catches a search that grows with the array: 4.4 TB in tiles of 1 GiB, on a mesh that this machine lacks."""
     made = mf.passes((8192,) * 3, budget=2**30, mesh=AbstractMesh((2, 2, 2), ("x", "y", "z")))
     assert len(made.steps) == 3 and made.peak_bytes <= 2**30
 
@@ -241,16 +252,16 @@ def test_the_source_is_read_in_few_places() -> None:
 
 
 def test_devices_with_memory_of_their_own() -> None:
-    """Catches a piece that fits the host and not the device, or a device's bytes counted as the host's."""
+    """Catches a tile that fits the host and not the device, or a device's bytes counted as the host's."""
     shape, mesh = (64, 64, 64), AbstractMesh((2,), ("x",))
     for host, device in ((2**22, 2**14), (2**16, 2**22)):
         made = mf.passes(shape, budget=host, device_budget=device, mesh=mesh)
         plans = [plan for step in made.steps for plan in step.plans]
         assert all(plan.peak_bytes <= device for plan in plans) and "a device" in str(made)
-        most = max(host_bytes(plan, np.dtype("complex64")) for plan in plans)
+        most = max(held_bytes(plan, np.dtype("complex64"), shared=False) for plan in plans)
         assert made.peak_bytes == most + buffer_bytes(host) <= host
-        assert len(made.steps[0].pieces) > len(
-            mf.passes(shape, budget=2**26, device_budget=2**26, mesh=mesh).steps[0].pieces
+        assert len(made.steps[0].tiles) > len(
+            mf.passes(shape, budget=2**26, device_budget=2**26, mesh=mesh).steps[0].tiles
         )
     with pytest.raises(ValueError, match="device_budget is 64: give at least"):
         mf.passes(shape, budget=2**22, device_budget=64, mesh=mesh)
@@ -298,7 +309,7 @@ def test_wrong_arguments_are_refused() -> None:
 @pytest.mark.parametrize("devices", [1, 8])
 @pytest.mark.parametrize("kind", ["fft", "rfft"])
 def test_the_chunks_of_a_source_are_read_once(devices: int, kind: str) -> None:
-    """Catches pieces that cut chunks, a first pass that has to read each several times where another would not, a real
+    """Catches tiles that cut chunks, a first pass that has to read each several times where another would not, a real
     transform that turns in the wrong pass for it, and a plan that does not count what is read in vain."""
     shape, mesh = (128, 128, 128), AbstractMesh((devices,), ("x",))
     options: dict[str, Any] = {"mesh": mesh, "dtype": "float32", "kind": kind, "budget": 2**23}
@@ -306,15 +317,15 @@ def test_the_chunks_of_a_source_are_read_once(devices: int, kind: str) -> None:
     for chunk in ((128, 1, 128), (1, 128, 128), (16, 32, 32), (64, 64, 32)):
         made = mf.passes(shape, chunk=chunk, **options)
         first = made.steps[0]
-        assert first.read_bytes == size == sum(first.bytes_of(piece)[0] for piece in first.pieces)
+        assert first.read_bytes == size == sum(first.bytes_of(tile)[0] for tile in first.tiles)
         whole = zip(first.before.block, chunk, strict=True)
         assert all(block % side == 0 or block == 128 for block, side in whole)
         assert made.out_dtype == np.complex64 and sorted(itertools.chain(*(s.dims for s in made.steps))) == [0, 1, 2]
         passes.append([step.dims for step in made.steps])
-    assert passes[-1][0] == () and made.steps[0].copies and made.steps[1].dtype == np.float32
+    assert passes[-1][0] == () and not made.steps[0].plans and made.steps[1].dtype == np.float32
     assert "copy" in str(made) and made.to_dict()["passes"][0]["plan"] is None
     large = mf.passes(shape, chunk=(128, 128, 2), **{**options, "kind": "dct-2"})
-    assert large.read_bytes == sum(sum(step.bytes_of(piece)[0] for piece in step.pieces) for step in large.steps)
+    assert large.read_bytes == sum(sum(step.bytes_of(tile)[0] for tile in step.tiles) for step in large.steps)
     with pytest.raises(ValueError, match=r"has chunks of 2097152 bytes, budget is 4194304: give at least 7\d{6}"):
         mf.passes(shape, chunk=(128, 128, 32), **{**options, "budget": 2**22})
     with pytest.raises(ValueError, match=r"chunk \(1, 2\) is none of an array of shape"):

@@ -23,7 +23,7 @@ import meshfft as mf
 from meshfft.files import open_array
 from meshfft.out_of_core import recorded_budgets, run_passes
 from meshfft.out_of_core import run as passing
-from meshfft.out_of_core.pieces import Passes
+from meshfft.out_of_core.tiles import Passes
 
 SCRIPT = Path(__file__).parent.parent / "passing_process.py"
 SHAPE, BUDGET = (6, 7, 8), 10_000
@@ -56,22 +56,22 @@ def run(folder: Path, made: Passes | None = None, **options: Any) -> np.ndarray:
 def ended(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
-    pieces: int = 3,
+    tiles: int = 3,
     code: int = errno.EIO,
     of: tuple[str, str | None] | None = None,
 ) -> Path:
-    """A run that failed after so many pieces, and its working folder; `of` names another file, and its dataset."""
+    """A run that failed after so many tiles, and its working folder; `of` names another file, and its dataset."""
     path, dataset = of or (source(folder).name, None)
-    write, count = passing.fill, [0]
+    write, count = passing.write_tile, [0]
 
     def failing(*values: Any) -> None:
         count[0] += 1
-        if count[0] > pieces:
+        if count[0] > tiles:
             raise OSError(code, os.strerror(code))
         write(*values)
 
     with monkeypatch.context() as patch:
-        patch.setattr(passing, "fill", failing)
+        patch.setattr(passing, "write_tile", failing)
         with open_array(folder / path, dataset) as array, pytest.raises(OSError, match=os.strerror(code)):
             run_passes(planned(), array, folder / "y.npy")
     assert not (folder / "y.npy").exists()
@@ -86,10 +86,10 @@ def told(folder: Path, **options: Any) -> int:
 
 
 def finished_in(folder: Path) -> list[tuple[int, int]]:
-    """The pass and the index of each piece that the first process has finished."""
-    done = np.fromfile(folder / ".y.npy.passes" / "done-0", np.uint8)
-    pieces = [(step, piece) for step, one in enumerate(planned().steps) for piece in range(len(one.pieces))]
-    return [piece for piece, have in zip(pieces, done, strict=True) if have]
+    """The pass and the index of each tile that the first process has finished."""
+    done = np.fromfile(folder / ".y.npy.passes" / "done", np.uint8)
+    tiles = [(step, tile) for step, one in enumerate(planned().steps) for tile in range(len(one.tiles))]
+    return [tile for tile, have in zip(tiles, done, strict=True) if have]
 
 
 @pytest.mark.parametrize(("end", "least"), [(1, 0), (8, 1), pytest.param(18, 3, marks=pytest.mark.slow)])
@@ -101,8 +101,8 @@ def test_killed_and_resumed(tmp_path: Path, end: int, least: int) -> None:
     assert process.returncode == -signal.SIGKILL, said
     assert not (tmp_path / "y.npy").exists()
     made, finished = planned(), finished_in(tmp_path)
-    done = [made.steps[step].bytes_of(made.steps[step].pieces[piece]) for step, piece in finished]
-    assert len(done) >= least, "a piece is told once as read, and for each box that is written: five times in pass 1"
+    done = [made.steps[step].bytes_of(made.steps[step].tiles[tile]) for step, tile in finished]
+    assert len(done) >= least, "a tile is told once as read, and for each box that is written: five times in pass 1"
     assert told(tmp_path, resume=True) == made.read_bytes + made.written_bytes - sum(map(sum, done))
     resumed = np.load(tmp_path / "y.npy")
     np.testing.assert_array_equal(resumed, run(tmp_path, overwrite=True))
@@ -111,9 +111,9 @@ def test_killed_and_resumed(tmp_path: Path, end: int, least: int) -> None:
 
 @pytest.mark.parametrize("place", [4, -1])
 def test_a_full_disk_keeps_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int) -> None:
-    """Catches pieces thrown away by an error, and done again when there is room; and an error that nobody hears."""
+    """Catches tiles thrown away by an error, and done again when there is room; and an error that nobody hears."""
     made = planned()
-    sizes = [sum(step.bytes_of(piece)) for step in made.steps for piece in step.pieces]
+    sizes = [sum(step.bytes_of(tile)) for step in made.steps for tile in step.tiles]
     ended(tmp_path, monkeypatch, place % len(sizes), errno.ENOSPC)
     assert told(tmp_path, resume=True) == sum(sizes[place:])
     assert error(np.load(tmp_path / "y.npy"), np.fft.fftn(noise(SHAPE).astype("c16"))) <= 2e-7
@@ -147,15 +147,15 @@ def test_an_unfinished_run_is_not_forgotten(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_another_run_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches pieces of two transforms, sources or versions in one result; and a refusal without both values."""
+    """Catches tiles of two transforms, sources or versions in one result; and a refusal without both values."""
     folder = ended(tmp_path, monkeypatch)
     for other, words in (
         (planned(inverse=True), "transform kind transform, this one has inverse transform: give"),
         (planned(norm="ortho"), r"transform scale 1\.0, this one has 0\.05"),
-        (planned(budget=2**20), r"transform pass 1 pieces of \[.*, this one has \[.*: give"),
-        (planned(mesh=None), "transform mesh x 2, this one has None"),
+        (planned(budget=2**20), r"transform pass 1 tiles of \[.*, this one has \[.*: give"),
+        (planned(mesh=None), r"transform mesh \{'x': 2\}, this one has \{\}"),
         (planned(axes=(2, 1, 0)), r"transform axes \[0, 1, 2\], this one has \[2, 1, 0\]"),
-        (planned(method="kdft"), r"transform pass 1 (pieces of|steps) \["),
+        (planned(method="kdft"), r"transform pass 1 (tiles of|steps) \["),
     ):
         with pytest.raises(ValueError, match=f"the unfinished run has .*{words}"):
             run(tmp_path, other, resume=True)
@@ -168,7 +168,7 @@ def test_another_run_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_changed_source_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches a source whose numbers changed between the first pieces and the last."""
+    """Catches a source whose numbers changed between the first tiles and the last."""
     ended(tmp_path, monkeypatch)
     source(tmp_path, seed=1)
     with pytest.raises(ValueError, match=r"source modified \d+, this one has \d+: give the same, or overwrite"):
@@ -203,20 +203,20 @@ def test_chunks_of_another_store_are_noticed(tmp_path: Path, monkeypatch: pytest
 def test_a_store_that_is_written_to_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches old chunks and new ones in one result: what describes the store is not written to when a chunk is."""
     mf.files.write_array(tmp_path / "x.zarr", jnp.asarray(noise(SHAPE)))
-    (chunk,), write = (tmp_path / "x.zarr").glob("c.*"), passing.fill
+    (chunk,), write = (tmp_path / "x.zarr").glob("c.*"), passing.write_tile
 
     def meanwhile(*values: Any) -> None:
         (tmp_path / "new").write_bytes(chunk.read_bytes())
-        os.replace(tmp_path / "new", chunk)  # whole at any time, though the next piece is being read
+        os.replace(tmp_path / "new", chunk)  # whole at any time, though the next tile is being read
         write(*values)
 
-    monkeypatch.setattr(passing, "fill", meanwhile)
+    monkeypatch.setattr(passing, "write_tile", meanwhile)
     with open_array(tmp_path / "x.zarr") as array, pytest.raises(ValueError, match="was written to while it was read"):
         run_passes(planned(), array, tmp_path / "y.npy")
     assert not (tmp_path / "y.npy").exists()
 
 
-def test_another_budget_for_the_same_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_budget_for_the_same_tiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a run that cannot go on because a little more memory is free; and a budget that is not remembered."""
     ended(tmp_path, monkeypatch)
     assert recorded_budgets(tmp_path / "z.npy") is None
@@ -227,9 +227,9 @@ def test_another_budget_for_the_same_pieces(tmp_path: Path, monkeypatch: pytest.
     assert recorded_budgets(tmp_path / "y.npy") is None
 
 
-N = sum(len(step.pieces) for step in planned().steps)
+N = sum(len(step.tiles) for step in planned().steps)
 HOSTILE = {
-    "done-0": (b"", b"\1", b"\1" * 999, b"\2" + bytes(N - 1), b"\xff" * N, b"1" * N, b"[0, 1]"),
+    "done": (b"", b"\1", b"\1" * 999, b"\2" + bytes(N - 1), b"\xff" * N, b"1" * N, b"[0, 1]"),
     "run.json": (
         b"",
         b"{",
@@ -249,8 +249,6 @@ def test_a_damaged_journal_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     """Catches what no run wrote taken for work that is done, or a traceback from deep inside."""
     folder = ended(tmp_path, monkeypatch, 1)
     (folder / name).write_bytes(text)
-    if name == "done-0":
-        (folder / "done-1").write_bytes(b"\1" + bytes(N - 1))  # so that there is something to resume
     with pytest.raises(ValueError, match="overwrite=True starts again") as refused:
         run(tmp_path, resume=True)
     assert len(str(refused.value)) < 500 and "\n" not in str(refused.value)
@@ -260,36 +258,33 @@ def test_a_damaged_journal_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     run(tmp_path, overwrite=True)
 
 
-def test_a_journal_cut_short_is_no_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches a journal that was not yet written, when the power went, taken for one; and pieces at another's index."""
+def test_a_journal_cut_short_is_no_tile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a journal that was not yet written, when the power went, taken for one; and tiles at another's index."""
     folder = ended(tmp_path, monkeypatch, 2)
-    (folder / "done-1.new").write_bytes(b"\1")
-    counts = tuple(len(step.pieces) for step in planned().steps)
-    again = passing.Journal(folder, counts, 1)
-    again.open()
+    (folder / ".done.1-0123abcd.partial").write_bytes(b"\1")
+    again = passing.journal_of(planned(), folder.parent / "y.npy")
     again.add(0, 2)
     again.add(1, 0)
-    again.open()
-    assert [sorted(done) for done in again.finished()] == [[0, 1, 2], [0]]
+    assert [np.flatnonzero(done).tolist() for done in again.finished()] == [[0, 1, 2], [0]]
     run(tmp_path, overwrite=True)
 
 
-@pytest.mark.parametrize("gone", ["pass-0.blocks", "pass-1.npy"])
+@pytest.mark.parametrize("gone", ["pass-0.npy", "pass-1.npy"])
 def test_a_store_that_is_gone_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: str) -> None:
-    """Catches zeros in place of pieces whose store was removed."""
-    folder = ended(tmp_path, monkeypatch, len(planned().steps[0].pieces) + 1)
+    """Catches zeros in place of tiles whose store was removed."""
+    folder = ended(tmp_path, monkeypatch, len(planned().steps[0].tiles) + 1)
     (folder / gone).unlink()
     with pytest.raises((ValueError, OSError), match=rf"{gone} is gone"):
         run(tmp_path, resume=True)
 
 
-@pytest.mark.parametrize(("cut", "pieces"), [("pass-0.blocks", 2), ("pass-1.npy", 1)])
+@pytest.mark.parametrize(("cut", "tiles"), [("pass-0.npy", 2), ("pass-1.npy", 1)])
 def test_a_store_that_is_cut_short_is_missed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: str, pieces: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: str, tiles: int
 ) -> None:
-    """Catches zeros in place of pieces that were cut off: what is written behind them makes the file long again."""
-    folder = ended(tmp_path, monkeypatch, pieces + (cut == "pass-1.npy") * len(planned().steps[0].pieces))
-    os.truncate(folder / cut, 100 if cut == "pass-0.blocks" else 200)
+    """Catches zeros in place of tiles that were cut off: what is written behind them makes the file long again."""
+    folder = ended(tmp_path, monkeypatch, tiles + (cut == "pass-1.npy") * len(planned().steps[0].tiles))
+    os.truncate(folder / cut, 200)
     with pytest.raises(OSError, match=rf"{cut} was cut short, it has \d+ bytes of \d+"):
         run(tmp_path, resume=True)
     assert not (tmp_path / "y.npy").exists()
@@ -330,8 +325,8 @@ def test_what_is_not_ours_is_left_alone(tmp_path: Path, monkeypatch: pytest.Monk
             run(tmp_path, **options)
     assert (folder / "thesis.tex").read_text() == (folder / "pass-0.npy").read_text() == "mine"
     (folder / "thesis.tex").unlink()
-    (folder / "done-0").symlink_to(tmp_path / "x.npy")
-    with pytest.raises(ValueError, match=r"it has done-0"):
+    (folder / "done").symlink_to(tmp_path / "x.npy")
+    with pytest.raises(ValueError, match=r"it has done"):
         run(tmp_path, overwrite=True)
 
 
@@ -374,8 +369,8 @@ def two(folder: Path, fault: str = "") -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_processes_share_the_pieces(tmp_path: Path) -> None:
-    """Catches pieces that two processes do, or none, and processes that do not wait for one another."""
+def test_processes_share_the_tiles(tmp_path: Path) -> None:
+    """Catches tiles that two processes do, or none, and processes that do not wait for one another."""
     source(tmp_path)
     first, second = two(tmp_path)
     assert min(first["bytes"], second["bytes"]) > first["all"] / 4 and first["bytes"] + second["bytes"] == first["all"]
@@ -389,7 +384,7 @@ def test_a_process_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     source(tmp_path)
     first, second = two(tmp_path, "write")
     assert "Input/output error" in second["error"] and "process 1 failed: " in first["error"]
-    assert finished_in(tmp_path) == [(0, piece) for piece in range(0, len(planned().steps[0].pieces), 2)]
+    assert finished_in(tmp_path) == [(0, tile) for tile in range(0, len(planned().steps[0].tiles), 2)]
     assert error(run(tmp_path, resume=True), np.fft.fftn(noise(SHAPE).astype("c16"))) <= 2e-7
 
 

@@ -1,4 +1,4 @@
-"""Out of core: right for every kind, never more than pieces at once, and gone on with wherever a run was ended."""
+"""Out of core: right for every kind, never more than tiles at once, and gone on with wherever a run was ended."""
 
 import itertools
 import os
@@ -20,7 +20,7 @@ from meshfft.files import open_array
 from meshfft.operators.transform import KINDS, turns
 from meshfft.out_of_core import journal, run_passes
 from meshfft.out_of_core import run as passing
-from meshfft.out_of_core.pieces import Passes
+from meshfft.out_of_core.tiles import Passes
 
 SHAPE = (11, 12, 13)
 
@@ -49,7 +49,7 @@ def transform(made: Passes, source: Path, target: Path, **options: Any) -> np.nd
 
 @st.composite
 def tasks(draw: st.DrawFn) -> dict[str, Any]:
-    """A transform of any kind, in a budget that takes one piece or many."""
+    """A transform of any kind, in a budget that takes one tile or many."""
     kind, inverse = draw(st.sampled_from(KINDS)), draw(st.booleans())
     shape = tuple(draw(st.lists(st.sampled_from((2, 3, 5, 8, 11, 12)), min_size=1, max_size=3)))
     axes = draw(st.lists(st.integers(0, len(shape) - 1), min_size=1, max_size=len(shape), unique=True))
@@ -65,7 +65,7 @@ def tasks(draw: st.DrawFn) -> dict[str, Any]:
 def test_every_kind_as_in_core(
     tmp_path_factory: pytest.TempPathFactory, task: dict[str, Any], kind: str, seed: int
 ) -> None:
-    """Catches a factor, a sign, a half spectrum or a length that a pass gets wrong, and pieces out of place."""
+    """Catches a factor, a sign, a half spectrum or a length that a pass gets wrong, and tiles out of place."""
     shape, what = task["shape"], task["what"]
     x, folder = noise(shape, task["dtype"], seed), tmp_path_factory.mktemp("passes")
     options = {"mesh": mesh(task["mesh"]) if task["mesh"] != (1,) else None, "dtype": x.dtype, **what}
@@ -88,12 +88,12 @@ def _possible(shape: tuple[int, ...], budget: int, options: dict[str, Any]) -> b
 
 @pytest.mark.parametrize("kind", [".npy", ".zarr"])
 def test_lines_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """Catches pieces that cut two dimensions, in three passes, as where one plane is too large; chunks that two of them
+    """Catches tiles that cut two dimensions, in three passes, as where one plane is too large; chunks that two of them
     share; and stores that are kept longer than they are needed."""
     x, made_for, many = noise((9, 10, 12)), list[Any](), list[int]()
     made = mf.passes(x.shape, budget=4200)
     assert [len(step.dims) for step in made.steps] == [1, 1, 1] and min(made.steps[0].before.parts[:2]) > 1
-    between = passing.blocks_of
+    between = passing.scratch_of
 
     def making(*values: Any) -> Any:
         made_for.append(between(*values))
@@ -102,14 +102,14 @@ def test_lines_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str)
     def look(_: int) -> None:
         many.append(len(list((tmp_path / f".y{kind}.passes").glob("pass-*"))))
 
-    monkeypatch.setattr(passing, "blocks_of", making)
+    monkeypatch.setattr(passing, "scratch_of", making)
     y = transform(made, saved(tmp_path, x), tmp_path / f"y{kind}", report=look)
     assert error(y, np.fft.fftn(x.astype("c16"))) <= 2e-7
     assert max(many) == 2
-    files = {blocks.path: blocks for blocks in made_for}
+    files = {blocks.file.path: blocks for blocks in made_for}
     for blocks, one, next in zip(files.values(), made.steps, made.steps[1:], strict=False):
-        for piece in (*(piece.target for piece in one.pieces), *(piece.source for piece in next.pieces)):
-            assert all({at.start, at.stop} <= set(ends) for at, ends in zip(piece, blocks.sides, strict=True))
+        for tile in (*(tile.target for tile in one.tiles), *(tile.source for tile in next.tiles)):
+            assert all({at.start, at.stop} <= set(ends) for at, ends in zip(tile, blocks.sides, strict=True))
 
 
 def test_double_precision_and_integers(tmp_path: Path, x64: None) -> None:
@@ -145,10 +145,10 @@ class Watched:
 
 @pytest.mark.parametrize("sizes", [None, (4,), (2, 2)])
 def test_never_more_than_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: Any) -> None:
-    """Catches a piece read or written in one go with another, arrays kept on devices, and bytes read twice."""
+    """Catches a tile read or written in one go with another, arrays kept on devices, and bytes read twice."""
     x, alive, told = Watched(noise((32, 24, 40))), [0], [0]
     made = mf.passes(x.shape, budget=2**19, mesh=None if sizes is None else mesh(sizes))
-    assert min(len(step.pieces) for step in made.steps) > 3
+    assert min(len(step.tiles) for step in made.steps) > 3
     before = sum(array.nbytes for array in jax.live_arrays())
 
     def watched(nbytes: int) -> None:
@@ -157,7 +157,7 @@ def test_never_more_than_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     run_passes(made, x, tmp_path / "y.npy", report=watched)
     first = made.steps[0]
-    assert x.largest <= max(plan.peak_bytes for plan in first.plans) and x.largest <= first.piece_bytes
+    assert x.largest <= max(plan.peak_bytes for plan in first.plans) and x.largest <= first.tile_bytes
     assert x.total == first.read_bytes
     assert 0 < max(alive) <= made.peak_bytes <= 2**19
     assert told[0] == made.read_bytes + made.written_bytes
@@ -172,18 +172,18 @@ class Event:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, target: Path, end: int | None = None) -> None:
         self.target, self.end, self.names = target, end, list[str]()
-        self.pieces: list[tuple[int, int]] = []
+        self.done: list[tuple[int, int]] = []
         for owner, name in (
-            (passing, "begin_journal"),
             (passing, "create_store"),
-            (passing, "fill"),
+            (passing, "write_tile"),
             (passing, "put"),
             (journal, "write"),
             (journal, "clear"),
             (passing, "clear"),
         ):
             monkeypatch.setattr(owner, name, self._counted(name, getattr(owner, name)))
-        monkeypatch.setattr(journal.Journal, "add", self._counted("add", journal.Journal.add))
+        for name in ("begin", "add"):
+            monkeypatch.setattr(journal.Journal, name, self._counted(name, getattr(journal.Journal, name)))
 
     def _counted(self, name: str, work: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*values: Any, **options: Any) -> Any:
@@ -192,7 +192,7 @@ class Event:
             self.names.append(name)
             assert "put" in self.names or not self.target.exists(), "the output has its name too early"
             if name == "add":
-                self.pieces.append(values[1:3])
+                self.done.append(values[1:3])
             return work(*values, **options)
 
         return counted
@@ -204,7 +204,7 @@ def test_ended_anywhere_and_gone_on_with(tmp_path: Path, monkeypatch: pytest.Mon
     output under its name before its time, and leftovers."""
     x = noise((5, 6, 4))
     made, source = mf.passes(x.shape, budget=4000), saved(tmp_path, x)
-    assert [len(step.pieces) for step in made.steps] == [3, 3]
+    assert [len(step.tiles) for step in made.steps] == [3, 3]
     with pytest.MonkeyPatch.context() as patch:
         whole = Event(patch, tmp_path / f"whole{kind}")
         expected = transform(made, source, whole.target)
@@ -217,7 +217,7 @@ def test_ended_anywhere_and_gone_on_with(tmp_path: Path, monkeypatch: pytest.Mon
         with pytest.MonkeyPatch.context() as patch:
             second = Event(patch, tmp_path / "other")
             y = transform(made, source, target, resume=True)
-        assert sorted(first.pieces + second.pieces) == sorted(whole.pieces), whole.names[end]
+        assert sorted(first.done + second.done) == sorted(whole.done), whole.names[end]
         np.testing.assert_array_equal(y, expected)
         assert sorted(p.name for p in tmp_path.iterdir()) == sorted(["x.npy", f"whole{kind}", target.name])
         (shutil.rmtree if target.is_dir() else os.unlink)(target)

@@ -138,7 +138,7 @@ def _in_passes(work: Work) -> tuple[dict[str, Any], list[Timing]]:
     moved = found.read_bytes + found.written_bytes if left is None else left.read_bytes + left.written_bytes
     if left is not None:
         sizes = f"{quantity(left.read_bytes, 'B')} to read and {quantity(left.written_bytes, 'B')} to write"
-        _tell(work, f"{left.done} of {left.pieces} pieces are there: {sizes} are left.")
+        _tell(work, f"{left.done} of {left.tiles} tiles are there: {sizes} are left.")
     with _reporting(work, moved // jax.process_count()) as report:
         clock = Clock(report)
         watch = Watch(clock.begin, lambda nbytes: _tell(work, f"{quantity(nbytes, 'B')} {BESIDES}."))
@@ -163,7 +163,7 @@ def _interruptible(work: Work, made: Any) -> Iterator[None]:
         from ..out_of_core import left_of
 
         left = left_of(made, work.job.target)
-        kept = f"{left.done} of {left.pieces} pieces are kept beside {work.job.target}"
+        kept = f"{left.done} of {left.tiles} tiles are kept beside {work.job.target}"
         if work.process == 0:
             warn(f"meshfft: interrupted: {kept}: the same command with --resume continues")
         raise
@@ -189,7 +189,7 @@ def _check_core(work: Work) -> None:
 
 def _needed(work: Work) -> int:
     """Bytes that this process takes to transform all its blocks at once, and to read and write them."""
-    from ..out_of_core.budget import TRANSFER_BYTES
+    from ..out_of_core.partition import TRANSFER_BYTES
 
     made = work.plan
     read, written = _block_bytes(made)

@@ -1,12 +1,12 @@
-"""The working folder of a run in passes: which run it is, and which pieces of which pass are on the disk for good.
+"""The working folder of a run in passes: which run it is, and which tiles of which pass are on the disk for good.
 
     .NAME.passes/run.json     what must be the same for a run to be resumed
-    .NAME.passes/done-I       a byte for each piece of all passes: 1 where process I has finished it
+    .NAME.passes/done         a byte for each tile of all passes: 1 where it is finished
     .NAME.passes/moving.json  the inode of the store that becomes the result
     .NAME.passes/pass-J.zarr  what pass J writes
 
-beside the output NAME. Invariant: a byte is set when its piece would outlast a loss of power. Nothing that is read back
-is trusted: it names no path, and what no run can have written is refused; nothing that no run wrote is removed.
+beside the output NAME. Invariant: a byte is set when its tile would outlast a loss of power. What is read back is not
+trusted: it names no path, and what no run can have written is refused. What no run wrote is never removed.
 """
 
 import contextlib
@@ -16,103 +16,87 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ..atomic import opened, synced
+from ..atomic import opened, replacing, synced
 from ..files.stores import KINDS
 from ..formats.record import versions_of
 from ..layout.storage import Sliceable
-from .pieces import Passes
+from .tiles import Passes
 
-BETWEEN = ".blocks"  # what one pass writes and the next one reads
-RUN, MOVING = "run.json", "moving.json"
-NAMES = re.compile(rf"({RUN}|{MOVING}|done-\d+)(\.new)?|pass-\d+({'|'.join((*KINDS, BETWEEN))})")
+RUN, DONE, MOVING = "run.json", "done", "moving.json"
+NAMES = re.compile(rf"\.?({RUN}|{DONE}|{MOVING})(\.\d+-\w+\.partial)?|pass-\d+({'|'.join(KINDS)})")
 PACKAGES = ("meshfft", "jax", "jaxlib", "numpy")
 BUDGETS = ("budget", "device_budget")
 AGAIN = "overwrite=True starts again"
-MOST_BYTES = 2**20  # of a JSON file
 
 
 class Left(NamedTuple):
-    """How far a run is: pieces that are done, and all of them; bytes that are still to be read, and to be written."""
+    """How far a run is: tiles that are done, and all of them; bytes that are still to be read, and to be written."""
 
     done: int
-    pieces: int
+    tiles: int
     read_bytes: int
     written_bytes: int
 
 
 @dataclasses.dataclass(frozen=True)
 class Journal:
-    """The working folder of one run.
-
-    Attributes:
-        folder: the folder.
-        pieces: how many pieces each pass has.
-        process: which process writes to it here.
-    """
+    """The working folder of one run, and how many tiles each of its passes has."""
 
     folder: Path
-    pieces: tuple[int, ...]
-    process: int = 0
+    tiles: tuple[int, ...]
 
-    def store(self, step: int, kind: str) -> Path:
-        """What a pass writes."""
-        return self.folder / f"pass-{step}{kind}"
+    def begin(self, run: Mapping[str, object], *, resume: bool, overwrite: bool) -> None:
+        """Continues the journal of the same run, or begins one."""
+        path, done = self.folder / RUN, self._done()
+        if path.is_file() and (not done or done.strip(b"\0")):
+            if resume:
+                return _check_same(_read(path), run)
+            if not overwrite:
+                raise FileExistsError(f"{self.folder} holds an unfinished run: resume=True continues it, {AGAIN}")
+        for entry in self.folder.iterdir():
+            clear(entry)
+        write(self.folder / DONE, bytes(sum(self.tiles)))
+        write(path, json.dumps(run).encode())
+        synced(self.folder.parent)
 
-    def finished(self) -> list[set[int]]:
-        """The pieces of each pass that some process finished.
+    def finished(self) -> list[np.ndarray]:
+        """Of each tile of each pass, whether some process finished it; ValueError where no run of these wrote that."""
+        done = self._done() if (self.folder / RUN).is_file() else bytes(sum(self.tiles))
+        if len(done) != sum(self.tiles) or not set(done) <= {0, 1}:
+            raise ValueError(f"{self.folder / DONE} is damaged, it is not of {sum(self.tiles)} tiles: {AGAIN}")
+        return np.split(np.frombuffer(done, bool), np.cumsum(self.tiles)[:-1])
 
-        Raises:
-            ValueError: a file that no run of these passes writes.
-        """
-        done = np.zeros(sum(self.pieces), np.uint8)
-        for path in _done_files(self.folder):
-            own = np.fromfile(path, np.uint8, done.size + 1)
-            right = own.size == done.size and own.max() <= 1
-            if not right:
-                raise ValueError(f"{path} is damaged, it is not of {done.size} pieces: {AGAIN}")
-            done |= own
-        parts = np.split(done, np.cumsum(self.pieces)[:-1])
-        return [set(np.flatnonzero(part).tolist()) for part in parts]
-
-    def open(self) -> None:
-        """Makes the file of what this process finishes."""
-        if not self._own.exists():
-            _write_bytes(self._own, bytes(sum(self.pieces)))
-
-    def add(self, step: int, piece: int) -> None:
-        """Notes a piece whose data are durable."""
-        with opened(self._own, os.O_WRONLY) as file:
-            os.pwrite(file, b"\1", sum(self.pieces[:step]) + piece)
-            os.fsync(file)
+    def add(self, step: int, tile: int) -> None:
+        """Notes a tile whose data are durable. Without O_DSYNC an NFS client may write old bytes around it."""
+        with opened(self.folder / DONE, os.O_WRONLY | os.O_DSYNC) as file:
+            os.pwrite(file, b"\1", sum(self.tiles[:step]) + tile)
 
     def move(self, store: Path) -> None:
         """Notes which store is about to become the result."""
-        write(self.folder / MOVING, store.stat().st_ino)
+        write(self.folder / MOVING, json.dumps({"inode": store.stat().st_ino}).encode())
 
     def moved(self, target: Path) -> bool:
         """Whether the result has its name already: the run was ended after that."""
         path = self.folder / MOVING
-        return path.is_file() and target.exists() and target.stat().st_ino == _json_of(path)
+        return path.is_file() and target.exists() and target.stat().st_ino == _read(path).get("inode")
 
     def used_bytes(self) -> int:
-        """What it takes of the disk."""
-        return sum(file.lstat().st_size for file in files_in(self.folder)) if self.folder.is_dir() else 0
+        return sum(file.lstat().st_size for file in _files(self.folder))
 
-    @property
-    def _own(self) -> Path:
-        return self.folder / f"done-{self.process}"
+    def _done(self) -> bytes:
+        path = self.folder / DONE
+        return path.read_bytes() if path.is_file() else b""
 
 
-def working_folder(target: Path) -> Path:
-    """Where the passes to an output keep what they need."""
-    final = target.resolve()
-    return final.with_name(f".{final.name}.passes")
+def journal_of(made: Passes, target: str | Path) -> Journal:
+    """The journal of passes to an output, begun or not."""
+    return Journal(_working_folder(target), tuple(len(step.tiles) for step in made.steps))
 
 
 def recorded_budgets(target: str | Path) -> dict[str, int | None] | None:
@@ -121,12 +105,11 @@ def recorded_budgets(target: str | Path) -> dict[str, int | None] | None:
     Raises:
         ValueError: the journal is damaged.
     """
-    path = working_folder(Path(target)) / RUN
+    path = _working_folder(target) / RUN
     if not path.is_file():
         return None
-    budget, device = map(_run_of(path).get, BUDGETS)
-    right = type(budget) is int and budget > 0 and (device is None or (type(device) is int and device > 0))
-    if not right:
+    budget, device = map(_read(path).get, BUDGETS)
+    if type(budget) is not int or budget <= 0 or (device is not None and (type(device) is not int or device <= 0)):
         raise ValueError(f"{path} is damaged, it has no budget: {AGAIN}")
     return {"budget": budget, "device_budget": device}
 
@@ -137,29 +120,37 @@ def left_of(made: Passes, target: str | Path) -> Left:
     Raises:
         ValueError: the journal is damaged.
     """
-    counts = tuple(len(step.pieces) for step in made.steps)
-    done = Journal(working_folder(Path(target)), counts).finished()
-    bytes_of = [
-        step.bytes_of(piece)
-        for step, have in zip(made.steps, done, strict=True)
-        for index, piece in enumerate(step.pieces)
-        if index not in have
-    ]
-    read, written = sum(there for there, _ in bytes_of), sum(back for _, back in bytes_of)
-    return Left(sum(map(len, done)), sum(counts), read, written)
+    done = np.concatenate(journal_of(made, target).finished())
+    tiles = [step.bytes_of(tile) for step in made.steps for tile in step.tiles]
+    read, written = (int(nbytes) for nbytes in np.array(tiles)[~done].sum(0))
+    return Left(int(done.sum()), len(tiles), read, written)
 
 
-def described(made: Passes, source: Sliceable) -> dict[str, Any]:
-    """A run as plain values by name: its passes, the source with what shows that it changed, versions, budgets."""
-    parts = {"transform": made.identity(), "source": described_source(source), "versions": versions_of(PACKAGES)}
-    run = {"budget": made.budget, "device_budget": made.device_budget, **_flat(parts)}
-    return json.loads(json.dumps(run))  # as it will be read back
+def described(made: Passes, source: Sliceable) -> dict[str, object]:
+    """What two runs must have in common for tiles of both to make one result, by name; and the budgets."""
+    transform = {
+        "shape": made.shape,
+        "kind": made.transform.name,
+        "axes": made.transform.dims,
+        "lengths": made.transform.lengths,
+        "scale": made.transform.scale,
+        "precision": made.steps[-1].plans[0].dots[0].tier,
+        "mesh": made.mesh_sizes,
+        **{f"pass {number} tiles of": step.before.block for number, step in enumerate(made.steps, 1)},
+        **{f"pass {number} steps": [plan.name for plan in step.plans] for number, step in enumerate(made.steps, 1)},
+        "types": [made.dtype.name, *(step.out_dtype.name for step in made.steps)],
+    }
+    parts: dict[str, Mapping[str, object]]
+    parts = {"transform": transform, "source": described_source(source), "versions": versions_of(PACKAGES)}
+    named = {f"{part} {name}": value for part, values in parts.items() for name, value in values.items()}
+    run: dict[str, object] = json.loads(json.dumps({name: getattr(made, name) for name in BUDGETS} | named))
+    return run  # as it will be read back
 
 
-def described_source(source: Sliceable) -> dict[str, Any]:
+def described_source(source: Sliceable) -> dict[str, object]:
     """A source as plain values, other ones where any of its files is another or was written to."""
     path = getattr(source, "path", None)
-    files = [] if path is None else [(str(file), file.stat()) for file in sorted(files_in(Path(path)))]
+    files = [] if path is None else [(str(file), file.stat()) for file in sorted(_files(Path(path)))]
     each = [(name, found.st_size, found.st_mtime_ns) for name, found in files]
     return {
         "path": None if path is None else str(Path(path).resolve()),
@@ -169,80 +160,37 @@ def described_source(source: Sliceable) -> dict[str, Any]:
     }
 
 
-def begin_journal(folder: Path, run: dict[str, Any], *, resume: bool, overwrite: bool) -> None:
-    """Finds the journal of the same run in a working folder, or begins one.
-
-    Raises:
-        FileExistsError: a run was not finished, and neither `resume` nor `overwrite` is given.
-        ValueError: it was another run, or its journal is damaged.
-    """
-    begun = (folder / RUN).is_file() and any(path.read_bytes().strip(b"\0") for path in _done_files(folder))
-    if begun and not resume and not overwrite:
-        raise FileExistsError(f"{folder} holds an unfinished run: resume=True continues it, {AGAIN}")
-    if begun and resume:
-        check_same(folder / RUN, run)
-        return
-    for entry in folder.iterdir():
-        clear(entry)
-    write(folder / RUN, run)
-    synced(folder.parent)
-
-
-def check_same(path: Path, run: dict[str, Any]) -> None:
-    """Raises ValueError where a journal is of another run, with what it has and what this one has.
-
-    Budgets may differ: what they led to must be the same.
-    """
-    old = _run_of(path)
-    for name in (name for name in {**run, **old} if name not in BUDGETS):
-        had, has = old.get(name), run.get(name)
-        both = f"{name} {str(had)[:100]}, this one has {str(has)[:100]}"
-        if had != has:
-            raise ValueError(f"the unfinished run has {both}: give the same, or {AGAIN}")
-
-
 @contextlib.contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Makes a working folder where there is none, and holds it against other programs, where the system has locks.
+    """Makes a working folder where there is none, and locks it against other programs, where the system has locks.
 
     Raises:
         ValueError: it is a link, or holds what no run puts there.
         FileExistsError: another program holds it.
     """
+    import fcntl
+
     other = f"{folder} is not the working folder of a run: move it away"
-    if folder.is_symlink() or (not folder.is_dir() and folder.exists()):
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise ValueError(other)
     folder.mkdir(exist_ok=True)
     for entry in folder.iterdir():
         if NAMES.fullmatch(entry.name) is None or entry.is_symlink():
             raise ValueError(f"{other}, it has {entry.name}")
     with opened(folder, os.O_RDONLY) as file:
-        _lock(file, folder)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise FileExistsError(f"another program works in {folder}: wait for it, or end it") from error
+        except OSError:
+            pass  # a file system without locks
         yield
 
 
-def _lock(file: int, folder: Path) -> None:
-    import fcntl
-
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise FileExistsError(f"another program works in {folder}: wait for it, or end it") from error
-    except OSError:
-        pass  # a file system without locks
-
-
-def write(path: Path, value: Any) -> None:
-    """Writes a small JSON file, whole or not at all."""
-    _write_bytes(path, json.dumps(value).encode())
-
-
-def _write_bytes(path: Path, data: bytes) -> None:
-    new = path.with_name(f"{path.name}.new")
-    new.write_bytes(data)
-    synced(new)
-    os.replace(new, path)
-    synced(path.parent)
+def write(path: Path, data: bytes) -> None:
+    """Writes a small file, all of it or nothing."""
+    with replacing(path, overwrite=True) as new:
+        new.write_bytes(data)
 
 
 def clear(path: Path) -> None:
@@ -253,42 +201,31 @@ def clear(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def files_in(path: Path) -> Iterator[Path]:
-    """A file itself, or all files in a folder."""
-    if not path.is_dir():
-        yield path
-    for folder, _, names in os.walk(path):
-        yield from (Path(folder) / name for name in names)
+def _working_folder(target: str | Path) -> Path:
+    final = Path(target).resolve()
+    return final.with_name(f".{final.name}.passes")
 
 
-def _done_files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("done-*[0-9]"))
+def _check_same(old: Mapping[str, object], run: Mapping[str, object]) -> None:
+    """Raises ValueError where two runs differ, with both values. Budgets may: what they led to must be the same."""
+    for name in {**run, **old}:
+        had, has = old.get(name), run.get(name)
+        if name not in BUDGETS and had != has:
+            both = f"{name} {str(had)[:100]}, this one has {str(has)[:100]}"
+            raise ValueError(f"the unfinished run has {both}: give the same, or {AGAIN}")
 
 
-def _run_of(path: Path) -> dict[str, Any]:
-    run = _json_of(path)
-    if not isinstance(run, dict):
-        raise ValueError(f"{path} is damaged, it describes no run: {AGAIN}")
-    return run
-
-
-def _json_of(path: Path) -> Any:
-    """A JSON value that was read from a file.
-
-    Raises:
-        ValueError: it is none, or larger than any of a run.
-    """
+def _read(path: Path) -> dict[str, object]:
+    """A small JSON file; raises ValueError where it is damaged."""
     try:
-        if not path.stat().st_size <= MOST_BYTES:
-            raise ValueError("too large")
-        return json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged: {AGAIN}") from error
+        found = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} is damaged: {AGAIN}")
+    return found
 
 
-def _flat(value: Any, name: str = "") -> dict[str, Any]:
-    """Values by the names that lead to them."""
-    if not isinstance(value, dict):
-        return {name: value}
-    parts = (_flat(part, f"{name} {key}".strip()) for key, part in value.items())
-    return {key: part for each in parts for key, part in each.items()}
+def _files(path: Path) -> list[Path]:
+    """A file itself, or all files in a folder."""
+    return [file for file in (path, *path.rglob("*")) if file.is_file()]

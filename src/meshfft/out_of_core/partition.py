@@ -1,68 +1,58 @@
-"""Cutting: which dimensions are transformed together, and how an array is cut into pieces that fit.
+"""How an array is cut into tiles that fit a budget, and which of its dimensions are transformed together.
 
-Pieces are devices in time: a layout over a mesh of pieces says which positions each has. A store can be written in one
-layout and read in any other, so it does every swap; what is left to choose is which dimensions a pass transforms, and
-the dimensions that its pieces cut instead. Host integers only. Invariant: every piece has something of the array.
+    bytes of a process = a tile as it comes + one as it goes + devices x Plan.peak_bytes + 3 transfers in + 3 out
+
+Tiles are devices in time: a layout over a mesh of tiles says which positions each has. A file is written in one layout
+and read in any other, so it does every redistribution. What is left to choose is which dimensions a pass transforms,
+and which ones its tiles cut instead. Host integers only. Invariant: no tile is empty.
 """
 
-import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from ..layout.layout import Cut, Layout
+import numpy as np
 
-AXES = "pqrstuvw"  # names of the axes of a mesh of pieces; no more dimensions can be cut
+from ..formats.grid import Box
+from ..layout.layout import Cut, Layout, axis_sizes
+from ..numerics.dtypes import real_dtype
+from ..plans.plan import Plan
+
+TRANSFER_BYTES = 2**25  # larger ones are no faster
+AXES = "pqrstuvw"  # names of the axes of a mesh of tiles; no more dimensions can be cut
 Shape = tuple[int, ...]
 
 
 def partitions(items: Shape, many: int) -> Iterator[tuple[Shape, ...]]:
-    """The ways to put items into `many` groups, none of them empty."""
+    """The ways to put items into `many` sets, none of them empty."""
     if not items:
         if many == 0:
             yield ()
         return
     first, rest = items[0], items[1:]
-    for groups in partitions(rest, many):
-        for j, group in enumerate(groups):
-            yield (*groups[:j], (first, *group), *groups[j + 1 :])
+    for sets in partitions(rest, many):
+        for j, one in enumerate(sets):
+            yield (*sets[:j], (first, *one), *sets[j + 1 :])
     if many > 0:
-        for groups in partitions(rest, many - 1):
-            yield ((first,), *groups)
+        for sets in partitions(rest, many - 1):
+            yield ((first,), *sets)
 
 
 def cut(
-    shape: Shape,
-    whole: Sequence[int],
-    fits: Callable[[Shape], bool],
-    unit: Shape | None = None,
-    *,
-    strict: bool = False,
+    shape: Shape, uncut: Sequence[int], fits: Callable[[Shape], bool], unit: Shape, *, strict: bool = False
 ) -> Layout | None:
-    """The layout that cuts the fewest dimensions into the fewest parts whose blocks fit.
+    """The layout that cuts the fewest dimensions, none of `uncut`, into the fewest parts whose blocks fit, if any do.
 
     Several dimensions are cut into about as many parts each, so that a block of one pass and one of the next have much
-    in common: a file between them holds just that. Of the sets of as many dimensions, it cuts the one with the longest
-    runs in C order.
-
-    Args:
-        shape: that of the array.
-        whole: the dimensions that may not be cut.
-        fits: whether a block of some shape does; one that is smaller must fit too.
-        unit: the chunks that the array is stored in: a block of at least one along a dimension has whole ones.
-        strict: whether no block may have less than one.
-
-    Returns:
-        The layout; None where even the smallest block does not fit.
-
-    Takes log2(max(shape)) questions for each set of dimensions.
+    in common: a file between them holds just that. Of sets of as many dimensions it cuts the one with the longest runs
+    in C order. Along each a block has a multiple of `unit` where one fits in, or always where `strict`. What is smaller
+    than a block that fits must fit too: each set of dimensions takes log2(max(shape)) questions.
     """
-    rounded = functools.partial(_blocks, shape, unit=unit or (1,) * len(shape), strict=strict)
-    free = [d for d in range(len(shape)) if d not in whole and shape[d] > 1]
+    free = [d for d in range(len(shape)) if d not in uncut and shape[d] > 1]
     for many in range(min(len(free), len(AXES)) + 1):
-        ways = (_cut(shape, dims, fits, rounded) for dims in itertools.combinations(free, many))
-        if found := [layout for layout in ways if layout is not None]:
-            return min(found, key=lambda layout: (runs(layout), math.prod(layout.parts)))
+        ways = (_cut(shape, dims, fits, unit, strict) for dims in itertools.combinations(free, many))
+        if layouts := [layout for layout in ways if layout is not None]:
+            return min(layouts, key=lambda layout: (runs(layout), math.prod(layout.parts)))
     return None
 
 
@@ -73,14 +63,15 @@ def runs(layout: Layout) -> int:
 
 
 def alike(layouts: Sequence[Layout]) -> tuple[Layout, ...]:
-    """The layouts with blocks of one extent along a dimension, the least, in all of those that cut it.
+    """The layouts with the least extent of a block along each dimension, in all of those that cut it.
 
     So what a block of one and a block of another have in common is as large as it can be.
     """
-    cutting = [[dim for dim in range(layout.ndim) if layout.parts[dim] > 1] for layout in layouts]
-    pairs = list(zip(layouts, cutting, strict=True))
-    blocks = {dim: min(one.block[dim] for one, cut in pairs if dim in cut) for dim in itertools.chain(*cutting)}
-    return tuple(_of_blocks(one.shape, {dim: blocks[dim] for dim in cut}) for one, cut in pairs)
+    cuts = [{d: layout.block[d] for d in range(layout.ndim) if layout.parts[d] > 1} for layout in layouts]
+    least = {d: min(blocks[d] for blocks in cuts if d in blocks) for d in itertools.chain(*cuts)}
+    return tuple(
+        _of_blocks(one.shape, {d: least[d] for d in blocks}) for one, blocks in zip(layouts, cuts, strict=True)
+    )
 
 
 def covered(layout: Layout, chunk: Shape) -> int:
@@ -93,41 +84,6 @@ def covered(layout: Layout, chunk: Shape) -> int:
     return math.prod(sides)
 
 
-def _cut(
-    shape: Shape, dims: Shape, fits: Callable[[Shape], bool], blocks: Callable[[Shape, Sequence[int]], dict[int, int]]
-) -> Layout | None:
-    """The fewest parts of all of these dimensions alike, and then the fewest of each."""
-
-    def fit(parts: Sequence[int]) -> bool:
-        return fits(_of_blocks(shape, blocks(dims, parts)).block)
-
-    longest = max((shape[d] for d in dims), default=1)
-    if not fit([longest] * len(dims)):
-        return None
-    parts = [least(longest, lambda p: fit([p] * len(dims)))] * len(dims)
-    for j in range(len(dims)):
-        parts[j] = least(parts[j], functools.partial(_fits_with, fit, parts, j))
-    return _of_blocks(shape, blocks(dims, parts))
-
-
-def _fits_with(fit: Callable[[Sequence[int]], bool], parts: Sequence[int], place: int, p: int) -> bool:
-    return fit([*parts[:place], p, *parts[place + 1 :]])
-
-
-def _blocks(shape: Shape, dims: Shape, parts: Sequence[int], unit: Shape, strict: bool) -> dict[int, int]:
-    """How many positions of each dimension its blocks have: whole units where one fits in, or always."""
-    sides = {dim: -(-shape[dim] // min(p, shape[dim])) for dim, p in zip(dims, parts, strict=True)}
-    return {dim: n // unit[dim] * unit[dim] or (unit[dim] if strict else n) for dim, n in sides.items()}
-
-
-def _of_blocks(shape: Shape, blocks: dict[int, int]) -> Layout:
-    """The layout of blocks that have at most as many positions of some dimensions as `blocks` gives."""
-    counts = {dim: -(-shape[dim] // block) for dim, block in blocks.items() if block < shape[dim]}
-    names = dict(zip(counts, AXES, strict=False))
-    cuts = {dim: (Cut(names[dim], count, blocks[dim]),) for dim, count in counts.items()}
-    return Layout(shape, tuple(cuts.get(dim, ()) for dim in range(len(shape))))
-
-
 def least(most: int, right: Callable[[int], bool]) -> int:
     """The least number for which something holds, that holds for `most` and all between."""
     low = 1
@@ -135,3 +91,66 @@ def least(most: int, right: Callable[[int], bool]) -> int:
         middle = (low + most) // 2
         low, most = (low, middle) if right(middle) else (middle + 1, most)
     return low
+
+
+def transfer_bytes(budget: int) -> int:
+    """How much a process with a budget reads or writes at a time."""
+    return min(budget // 16, TRANSFER_BYTES)
+
+
+def buffer_bytes(budget: int, chunk_bytes: int = 1) -> int:
+    """Bytes of its buffers: three for a transfer in, of one chunk at least, and three for one out.
+
+    A transfer is held as part of a tile, in chunks, and as the bytes of these in a file.
+    """
+    return min(3 * budget // 8, 6 * TRANSFER_BYTES) + 3 * max(0, chunk_bytes - transfer_bytes(budget))
+
+
+def given_dtype(plan: Plan, dtype: np.dtype) -> np.dtype:
+    """The type in which a plan is given numbers that are stored as `dtype`: a real one where they are real."""
+    return plan.in_dtype if dtype.kind == "c" else real_dtype(plan.dtype)
+
+
+def held_bytes(plan: Plan, dtype: np.dtype, shared: bool) -> int:
+    """Bytes of the host's copies of a tile stored as `dtype`; with all devices at their peak where memory is shared.
+
+    A tile comes, and is converted where it has to be; the one before it may still be on its way out.
+    """
+    given = given_dtype(plan, dtype)
+    comes = math.prod(plan.shape) * (dtype.itemsize + (given.itemsize if given != dtype else 0))
+    devices = math.prod(axis_sizes(plan.mesh).values()) if shared else 0
+    return comes + math.prod(plan.out_shape) * plan.out_dtype.itemsize + devices * plan.peak_bytes
+
+
+def boxes_of(layout: Layout) -> Iterator[Box]:
+    """The logical part of every block, in C order."""
+    sides = (
+        [slice(int(start), int(start + count)) for start, count in zip(layout.starts(d), layout.counts(d), strict=True)]
+        for d in range(layout.ndim)
+    )
+    return itertools.product(*sides)
+
+
+def _cut(shape: Shape, dims: Shape, fits: Callable[[Shape], bool], unit: Shape, strict: bool) -> Layout | None:
+    """The fewest parts of all of these dimensions alike, and then the fewest of each."""
+
+    def fitting(parts: Sequence[int]) -> Layout | None:
+        sides = {d: -(-shape[d] // min(p, shape[d])) for d, p in zip(dims, parts, strict=True)}
+        units = {d: n // unit[d] * unit[d] or (unit[d] if strict else n) for d, n in sides.items()}
+        layout = _of_blocks(shape, units)
+        return layout if fits(layout.block) else None
+
+    longest = max((shape[d] for d in dims), default=1)
+    if fitting([longest] * len(dims)) is None:
+        return None
+    parts = [least(longest, lambda p: fitting([p] * len(dims)) is not None)] * len(dims)
+    for j in range(len(dims)):
+        parts[j] = least(parts[j], lambda p, j=j: fitting([*parts[:j], p, *parts[j + 1 :]]) is not None)  # type: ignore[misc]
+    return fitting(parts)
+
+
+def _of_blocks(shape: Shape, blocks: dict[int, int]) -> Layout:
+    """The layout of blocks that have at most as many positions of some dimensions as `blocks` gives."""
+    counts = {dim: -(-shape[dim] // block) for dim, block in blocks.items() if block < shape[dim]}
+    cuts = {dim: (Cut(name, counts[dim], blocks[dim]),) for dim, name in zip(counts, AXES, strict=False)}
+    return Layout(shape, tuple(cuts.get(dim, ()) for dim in range(len(shape))))

@@ -1,10 +1,10 @@
-"""Out of core: a transform in passes over the store, each of some dimensions, a piece at a time.
+"""Out of core: a transform in passes over the disk, each of some dimensions, a tile at a time.
 
-    pass 1   fft Y, Z   of pieces of A[X_p, Y, Z]     read from the source, written to a store
-    pass 2   fft X      of pieces of A[X, Y'_p, Z']   read from there, written to the result
+    pass 1   fft Y, Z   of tiles of A[X_p, Y, Z]     read from the source, written to a file
+    pass 2   fft X      of tiles of A[X, Y'_p, Z']   read from there, written to the result
 
-A piece is an array of its own, and its plan one for the devices there are. Host integers only. Invariant: of every
-piece, what the devices hold at their peak and the host's copies of what comes and goes are within the budget.
+A tile is an array of its own, and its plan one for the devices there are. Host integers only. Invariant: of every tile,
+what the devices hold at their peak and the host's copies of what comes and goes are within the budget.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jax.typing import DTypeLike
@@ -21,9 +21,10 @@ from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes
 from ..operators.transform import FOURIER, integer, integers, natural_dtype, resolve, transform_of, turns
 from ..plans.plan import Plan
 from ..plans.planning import plan
-from .budget import buffer_bytes, host_bytes, least_budget, peak_bytes
-from .partition import Shape, alike, covered, cut, partitions, runs
-from .pieces import Pass, Passes
+from .partition import Shape, alike, buffer_bytes, covered, cut, held_bytes, least, partitions, runs
+from .tiles import Pass, Passes
+
+Steps = tuple[Pass, ...]
 
 
 def passes(
@@ -43,224 +44,184 @@ def passes(
     precision: str | None = None,
     chunk: Sequence[int] | None = None,
 ) -> Passes:
-    """Plans a transform of an array of any size in the fewest passes whose pieces fit, without an array or a device.
+    """Plans a transform of an array of any size in the fewest passes whose tiles fit, without an array or a device.
 
-        peak of a process = a piece as it comes + one as it goes + devices x Plan.peak_bytes + buffers   <= budget
+        peak of a process = a tile as it comes + one as it goes + devices x Plan.peak_bytes + buffers   <= budget
 
     Args:
         shape: logical shape of the array.
-        budget: bytes that a process may hold of the array, in every copy and buffer; what JAX, Python and compiled
-            programs take, whatever the array, is not counted.
-        device_budget: bytes that each device may hold, where devices have memory of their own; the budget is then that
-            of the host, for the copies alone.
+        budget: bytes that a process may hold of the array; JAX, Python and compiled programs are not counted.
+        device_budget: bytes that each device may hold, where it has memory of its own; `budget` is then the host's.
         mesh: a mesh of the devices of one process, concrete or abstract; None for one device.
-        spec: how each piece is cut on the mesh; by default along the longest dimension that the pass leaves alone.
+        spec: how each tile is cut on the mesh; by default along the longest dimension that the pass leaves alone.
         s, axes, dtype, norm, kind, method, inverse, precision: as `plan`; dtype is the one that the source has.
-        chunk: the shape of the chunks that the source is stored in, if it is: the first pass is chosen, and cut, so
-            that each is read once where the budget allows.
+        chunk: the chunks that the source is stored in: the first pass reads each once where the budget allows.
 
     Returns:
-        Passes: print them; `meshfft.files.run_passes` runs them.
+        Passes: print them; `meshfft.out_of_core.run_passes` runs them.
 
     Raises:
         ValueError, TypeError: as `plan`; a line that does not fit by itself, with the budget that it needs.
     """
-    shape = _checked(shape, budget=budget, device_budget=device_budget)
-    dims, lengths = resolve(shape, s, axes, kind, inverse)
-    transform = transform_of(dims, lengths, norm, inverse, kind)
-    number = np.dtype(dtype or natural_dtype(kind))
-    real = f"kind {kind!r} transforms real numbers, the array is {number}: use kind='fft'"
-    if turns(kind, inverse) == "complex" and number.kind == "c":
-        raise TypeError(real)
-    rows = dict(zip(dims, transform.lengths, strict=True))
-    how = {"norm": norm, "inverse": inverse, "method": method, "precision": precision}
-    unit = None if chunk is None else _chunk(shape, chunk)
-    task = _Task(dict(zip(dims, lengths, strict=True)), rows, kind, how, mesh, spec, budget, device_budget, unit, {})
-    return Passes(task.steps(shape, number), transform, budget, device_budget)
+    sizes, number = _checked(shape, budget=budget, device_budget=device_budget), np.dtype(dtype or natural_dtype(kind))
+    dims, lengths = resolve(sizes, s, axes, kind, inverse)
+    transform, turn = transform_of(dims, lengths, norm, inverse, kind), turns(kind, inverse)
+    if turn == "complex" and number.kind == "c":
+        raise TypeError(f"kind {kind!r} transforms real numbers, the array is {number}: use kind='fft'")
+    how = {"norm": norm, "inverse": inverse, "method": method, "precision": precision, "mesh": mesh}
+    points, unit = dict(zip(dims, lengths, strict=True)), _chunk(sizes, chunk)
+    search = _Search(points, kind, turn, how, mesh, spec, budget, device_budget, unit)
+    return Passes(search.steps(sizes, number), transform, budget, device_budget)
 
 
 def _checked(shape: Sequence[int], **budgets: int | None) -> Shape:
     sizes = integers(shape, "shape")
-    if not min(sizes, default=0) > 0:
+    if min(sizes, default=0) <= 0:
         raise ValueError(f"shape {sizes} holds nothing: give sizes of at least 1")
     for name, value in budgets.items():
-        if value is not None and not integer(value, name) > 0:
+        if value is not None and integer(value, name) <= 0:
             raise ValueError(f"{name} is {value!r}: give a positive number of bytes")
     return sizes
 
 
-def _chunk(shape: Shape, chunk: Sequence[int]) -> Shape:
-    sizes = integers(chunk, "chunk")
-    right = len(sizes) == len(shape) and min(sizes) > 0
-    if not right:
+def _chunk(shape: Shape, chunk: Sequence[int] | None) -> Shape:
+    """The chunks of the source, no larger than it is."""
+    sizes = (1,) * len(shape) if chunk is None else integers(chunk, "chunk")
+    if len(sizes) != len(shape) or min(sizes) <= 0:
         raise ValueError(
             f"chunk {sizes} is none of an array of shape {shape}: give a size of at least 1 for each dimension"
         )
     return tuple(map(min, sizes, shape))
 
 
-class _Task(NamedTuple):
-    """What `passes` was asked: points and results of each dimension, and how a piece is to be planned."""
+@dataclasses.dataclass(frozen=True)
+class _Search:
+    """What `passes` was asked: the points along each dimension, and how a tile is to be planned.
 
-    lengths: dict[int, int]
-    rows: dict[int, int]
+    Sets of dimensions that a pass transforms are tuples; None is a pass that only copies.
+    """
+
+    points: dict[int, int]
     kind: str
+    turn: str | None
     how: dict[str, Any]
     mesh: AnyMesh | None
     spec: Spec | None
     budget: int
     device_budget: int | None
-    chunk: Shape | None
-    known: dict[tuple[Shape, Shape, np.dtype, Shape | None], Layout | None]
+    chunk: Shape
+    known: dict[object, Layout | None] = dataclasses.field(default_factory=dict)
 
-    def steps(self, shape: Shape, dtype: np.dtype) -> tuple[Pass, ...]:
-        """The passes that move the fewest bytes; of those, the ones whose pieces lie in the fewest places.
+    def steps(self, shape: Shape, dtype: np.dtype) -> Steps:
+        """The passes that move the fewest bytes; of those, the ones whose tiles lie in the fewest runs.
 
         A pass more is worth its bytes only where fewer would read chunks of the source several times; it may be one
         that does nothing else than to read each once.
         """
-        dims, found = tuple(self.lengths), list[tuple[Pass, ...]]()
-        for many in range(min(1, len(dims)), len(dims) + 1):
-            ways = partitions(dims, many) if dims else [((),)]
-            orders = itertools.chain(*map(self._orders, ways))
-            found += [steps for groups in orders if (steps := self._passes(groups, shape, dtype))]
-            if any(self._read(steps) == math.prod(shape) for steps in found):
+        found = list[Steps]()
+        for many in range(min(1, len(self.points)), len(self.points) + 1):
+            orders = itertools.chain(*map(self._orders, partitions(tuple(self.points), many) if many else [((),)]))
+            found += [steps for order in orders if (steps := self._passes(order, shape, dtype))]
+            if any(covered(steps[0].before, self.chunk) == math.prod(shape) for steps in found):
                 break
         else:
-            copied: list[list[Shape]] = [[(), *(step.dims for step in steps)] for steps in found]
-            found += [steps for groups in copied if (steps := self._passes(groups, shape, dtype))]
+            copied = [(None, *(step.dims for step in steps)) for steps in found]
+            found += [steps for order in copied if (steps := self._passes(order, shape, dtype))]
         if not found:
             raise ValueError(self._too_long(shape, dtype))
-        best = min(found, key=lambda steps: (_moved(steps), *_places(steps)))
+        best = min(found, key=_cost)
         return tuple(map(self._complete, best))
 
-    def _orders(self, groups: Sequence[Shape]) -> Iterator[list[Shape]]:
-        """The usual order; where the source has chunks all others too, a real transform's turn kept in its place."""
-        usual = self._ordered(groups)
-        yield usual
-        turn = turns(self.kind, self.how["inverse"])
-        fixed = {None: slice(0), "complex": slice(0, 1), "real": slice(-1, None)}[turn]
-        others = itertools.permutations(usual) if self.chunk is not None else ()
-        yield from (list(order) for order in others if list(order)[fixed] == usual[fixed] and list(order) != usual)
+    def _orders(self, sets: Sequence[Shape]) -> Iterator[Sequence[Shape]]:
+        """The usual order; where the source has chunks all others too, but for the set that makes lines real or not."""
+        usual = self._ordered(sets)
+        fixed = {None: slice(0), "complex": slice(0, 1), "real": slice(-1, None)}[self.turn]
+        orders = itertools.permutations(usual) if math.prod(self.chunk) > 1 else [usual]
+        yield from (order for order in orders if order[fixed] == usual[fixed])
 
-    def _ordered(self, groups: Sequence[Shape]) -> list[Shape]:
+    def _ordered(self, sets: Sequence[Shape]) -> tuple[Shape, ...]:
         """Inner dimensions first, as outer ones are cut then; but real lines become complex first, and real last."""
-        last, turn = tuple(self.lengths)[-1:], turns(self.kind, self.how["inverse"])
-        rank = {None: 0, "complex": -1, "real": 1}[turn]
-        ordered = sorted(groups, key=lambda group: (rank * (last[0] in group), -max(group))) if last else groups
-        return [tuple(sorted(group, key=lambda dim: (dim in last, dim))) for group in ordered]
+        last, rank = tuple(self.points)[-1:], {None: 0, "complex": -1, "real": 1}[self.turn]
+        ordered = sorted(sets, key=lambda dims: (rank * (last[0] in dims), -max(dims))) if last else sets
+        return tuple(tuple(sorted(dims, key=lambda dim: (dim in last, dim))) for dims in ordered)
 
-    def _passes(self, groups: Sequence[Shape], shape: Shape, dtype: np.dtype) -> tuple[Pass, ...]:
-        """A pass for each group of dimensions, a copy for none; no passes where the pieces of one cannot fit."""
-        steps: list[Pass] = []
-        for group in groups:
-            chunk = None if steps else self.chunk
-            before = self._cut(group, shape, dtype, chunk)
+    def _passes(self, order: Sequence[Shape | None], shape: Shape, dtype: np.dtype) -> Steps:
+        """A pass for each set of dimensions; none where the tiles of one cannot fit."""
+        steps, chunk = list[Pass](), self.chunk
+        for dims in order:
+            before = self._cut(dims, shape, dtype, chunk)
             if before is None:
                 return ()
-            plans = () if self._copies(group) else (self._plan(group, dtype, before.block),)
-            steps.append(Pass(group, before, self._after(group, before), dtype, plans, chunk))
-            shape, dtype = steps[-1].after.shape, steps[-1].out_dtype
-        return self._alike(steps)
+            plans = () if dims is None else (self._plan(dims, dtype, before.block),)
+            steps.append(Pass(dims or (), before, dtype, plans, chunk))
+            shape, dtype, chunk = steps[-1].after.shape, steps[-1].out_dtype, (1,) * len(shape)
+        free = 1 if math.prod(self.chunk) > 1 else 0  # the first keeps its multiples of chunks
+        layouts = alike([step.before for step in steps[free:]])  # so that what two passes have in common is large
+        rest = zip(steps[free:], layouts, strict=True)
+        return (*steps[:free], *(dataclasses.replace(step, before=before) for step, before in rest))
 
-    def _alike(self, steps: list[Pass]) -> tuple[Pass, ...]:
-        """The passes with blocks of one extent along each dimension, so that boxes between them are large."""
-        free = 0 if self.chunk is None else 1  # the first keeps its whole chunks
-        layouts = (*(step.before for step in steps[:free]), *alike([step.before for step in steps[free:]]))
-        after = (self._after(step.dims, layout) for step, layout in zip(steps, layouts, strict=True))
-        cuts = zip(steps, layouts, after, strict=True)
-        return tuple(dataclasses.replace(step, before=before, after=after) for step, before, after in cuts)
-
-    def _read(self, steps: tuple[Pass, ...]) -> int:
-        """How many positions the first pass reads."""
-        return covered(steps[0].before, self.chunk or (1,) * steps[0].before.ndim)
-
-    def _cut(self, group: Shape, shape: Shape, dtype: np.dtype, chunk: Shape | None) -> Layout | None:
-        """The layout for a group of dimensions, sought once."""
-        key = (group, shape, dtype, chunk)
+    def _cut(self, dims: Shape | None, shape: Shape, dtype: np.dtype, chunk: Shape) -> Layout | None:
+        """The layout for a set of dimensions, sought once."""
+        key = (dims, shape, dtype, chunk)
         if key not in self.known:
-            nbytes = math.prod(chunk or ()) * dtype.itemsize
-            fits = functools.partial(self._fits, group, dtype, buffer_bytes(self.budget, nbytes))
-            found = cut(shape, group, fits, chunk, strict=True)
-            self.known[key] = found or (None if self._copies(group) else cut(shape, group, fits, chunk))
+            fits = functools.partial(
+                self._fits, dims, dtype, buffer_bytes(self.budget, math.prod(chunk) * dtype.itemsize)
+            )
+            layout = cut(shape, dims or (), fits, chunk, strict=True)
+            self.known[key] = layout or (None if dims is None else cut(shape, dims, fits, chunk))
         return self.known[key]
 
-    def _copies(self, group: Shape) -> bool:
-        """Whether a pass of these dimensions is one that only copies."""
-        return not group and bool(self.lengths)
-
-    def _fits(self, group: Shape, dtype: np.dtype, buffers: int, block: Shape) -> bool:
-        if self._copies(group):
+    def _fits(self, dims: Shape | None, dtype: np.dtype, buffers: int, block: Shape) -> bool:
+        if dims is None:
             return 2 * math.prod(block) * dtype.itemsize + buffers <= self.budget
-        made = self._plan(group, dtype, block)
+        made = self._plan(dims, dtype, block)
         fits = self.device_budget is None or made.peak_bytes <= self.device_budget
-        return fits and self._host_bytes(made, dtype) + buffers <= self.budget
+        return fits and self._held(made, dtype) + buffers <= self.budget
 
-    def _plan(self, group: Shape, dtype: np.dtype, block: Shape) -> Plan:
-        """The plan of a piece. The half dimension makes a pass real; others are complex dimensions then."""
-        half = self.kind in FOURIER and tuple(self.lengths)[-1:] != group[-1:]
-        lengths, spec = [self.lengths[dim] for dim in group], self._spec(group, block)
-        what = {"s": lengths, "axes": group, "kind": "fft" if half else self.kind, "dtype": dtype, **self.how}
-        return plan(block, mesh=self.mesh, spec=spec, order="any", **what)
+    def _held(self, made: Plan, dtype: np.dtype) -> int:
+        return held_bytes(made, dtype, shared=self.device_budget is None)
 
-    def _spec(self, group: Shape, block: Shape) -> Spec | None:
-        """All mesh axes cut the longest dimension that stays as it is, if it is long enough."""
-        if self.spec is not None or self.mesh is None:
-            return self.spec
-        axes = axis_sizes(self.mesh)
-        longest = max(range(len(block)), key=lambda dim: (dim not in group and block[dim] >= self.devices, block[dim]))
-        return tuple(tuple(axes) if dim == longest else None for dim in range(len(block)))
+    def _plan(self, dims: Shape, dtype: np.dtype, block: Shape) -> Plan:
+        """The plan of a tile. The half dimension makes a pass real; others are complex dimensions then.
+
+        All mesh axes cut the longest dimension that stays as it is, if it is long enough.
+        """
+        half, spec = self.kind in FOURIER and tuple(self.points)[-1:] != dims[-1:], self.spec
+        if spec is None and self.mesh is not None:
+            mesh, devices = tuple(axis_sizes(self.mesh)), math.prod(axis_sizes(self.mesh).values())
+            longest = max(range(len(block)), key=lambda dim: (dim not in dims and block[dim] >= devices, block[dim]))
+            spec = tuple(mesh if dim == longest else None for dim in range(len(block)))
+        kind, lengths = "fft" if half else self.kind, [self.points[dim] for dim in dims]
+        return plan(block, spec=spec, s=lengths, axes=dims, kind=kind, dtype=dtype, order="any", **self.how)
 
     def _complete(self, step: Pass) -> Pass:
-        """The pass with a plan for each shape of its pieces: the last of a dimension may be smaller."""
-        if step.copies:
-            return step
+        """The pass with a plan for each shape of its tiles: the last of a dimension may be smaller."""
         sides = ({int(count) for count in step.before.counts(dim)} for dim in range(step.before.ndim))
-        shapes = sorted(itertools.product(*sides), reverse=True)
-        plans = tuple(self._plan(step.dims, step.dtype, shape) for shape in shapes)
-        return dataclasses.replace(step, plans=plans)
-
-    def _after(self, group: Shape, layout: Layout) -> Layout:
-        for dim in group:
-            layout = layout.resize(dim, self.rows[dim])
-        return layout
+        shapes = sorted(itertools.product(*sides), reverse=True) if step.plans else ()
+        return dataclasses.replace(step, plans=tuple(self._plan(step.dims, step.dtype, shape) for shape in shapes))
 
     def _too_long(self, shape: Shape, dtype: np.dtype) -> str:
         """Which line is too long for which budget."""
-        plans: dict[int, Plan] = {}
-        host: dict[int, int] = {}
-        stored = math.prod(self.chunk or ()) * dtype.itemsize
-        for (dim,) in self._ordered([(dim,) for dim in self.lengths]):
-            line = tuple(n if d == dim else 1 for d, n in enumerate(shape))
-            plans[dim] = self._plan((dim,), dtype, line)
-            host[dim], dtype = self._host_bytes(plans[dim], dtype), plans[dim].out_dtype
-        device = {dim: made.peak_bytes for dim, made in plans.items()}
-        if self.device_budget is not None and max(device.values()) > self.device_budget:
-            dim, name, given = max(device, key=device.__getitem__), "device_budget", self.device_budget
-            takes, needs = device[dim], device[dim]
+        plans, held, chunk_bytes = dict[int, Plan](), dict[int, int](), math.prod(self.chunk) * dtype.itemsize
+        for (dim,) in self._ordered([(dim,) for dim in self.points]):
+            plans[dim] = self._plan((dim,), dtype, tuple(n if d == dim else 1 for d, n in enumerate(shape)))
+            held[dim], dtype = self._held(plans[dim], dtype), plans[dim].out_dtype
+        dim = max(plans, key=lambda dim: plans[dim].peak_bytes)
+        if self.device_budget is not None and plans[dim].peak_bytes > self.device_budget:
+            name, given, takes = "device_budget", self.device_budget, plans[dim].peak_bytes
+            needs = takes
         else:
-            dim, name, given = max(host, key=host.__getitem__), "budget", self.budget
-            takes, needs = host[dim], least_budget(host[dim], stored)
-        what = f"a line of {self.lengths[dim]} points along dimension {dim} takes {takes} bytes with its copies"
-        what += f", and the source has chunks of {stored} bytes" * (self.chunk is not None)
+            dim = max(held, key=held.__getitem__)
+            name, given, takes = "budget", self.budget, held[dim]
+            room = 2 * (takes + 3 * chunk_bytes) + 16
+            needs = least(room, lambda budget: takes + buffer_bytes(budget, chunk_bytes) <= budget)
+        what = f"a line of {self.points[dim]} points along dimension {dim} takes {takes} bytes with its copies"
+        what += f", and the source has chunks of {chunk_bytes} bytes" * (math.prod(self.chunk) > 1)
         narrower = ", or precision='float32'" if plans[dim].dtype == np.complex128 else ""
         return f"{what}, {name} is {given}: give at least {needs}{narrower}"
 
-    def _host_bytes(self, made: Plan, dtype: np.dtype) -> int:
-        """What the budget is for: all that a process holds, or its copies where devices have a budget of their own."""
-        return peak_bytes(made, dtype) if self.device_budget is None else host_bytes(made, dtype)
 
-    @property
-    def devices(self) -> int:
-        return math.prod(axis_sizes(self.mesh).values())
-
-
-def _moved(steps: tuple[Pass, ...]) -> int:
-    """Bytes read and written."""
-    return sum(step.read_bytes + step.written_bytes for step in steps)
-
-
-def _places(steps: tuple[Pass, ...]) -> tuple[int, int]:
-    """In how many places of the source and of the result, both in C order, the pieces lie; and of the source alone."""
+def _cost(steps: Steps) -> tuple[int, int, int]:
+    """Bytes read and written; runs of the source and of the result, both in C order; and of the source alone."""
     first = runs(steps[0].before)
-    return first + runs(steps[-1].after), first
+    return sum(step.read_bytes + step.written_bytes for step in steps), first + runs(steps[-1].after), first

@@ -1,158 +1,194 @@
-"""Carrying pieces between files and devices, a transfer at a time: part of a chunk, a chunk, or a few whole ones.
+"""Carrying tiles between files and devices, a transfer at a time: part of a chunk, a chunk, or a few of them.
 
-    read:    for each box of whole chunks of a piece   into a buffer, from there into the blocks of the devices
-    write:   for each box of whole chunks of a piece   from the blocks that have some of it, by a buffer, to the file
+    read:    for each box of chunks that a tile has   into a buffer, from there into the blocks of the devices
+    write:   for each box of chunks that a tile has   from the blocks that have some of it, by a buffer, to the file
 
-Invariant: every chunk that a piece has is read once or written once, however many devices share the piece; and beside
-the piece there is one buffer of a transfer.
+Between two passes lies one plain file in which each box that a tile of both have in common is one run:
+
+    sides of a dimension = the starts of the tiles of both passes,   a box = one interval of every dimension
+
+Invariant: every chunk that a tile has is read once or written once, however many devices share the tile; and beside the
+tile there is one buffer of a transfer.
 """
 
+import bisect
+import dataclasses
+import itertools
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
-from jax import Array
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
-from ..files.stores import Store
+from ..atomic import opened
+from ..files.stores import NpyStore, Store
 from ..formats.grid import Box, pieces, within
+from ..formats.numpy_nifti import Numbers
 from ..formats.source import Source, aligned
 from ..layout.layout import Layout
-from ..layout.padded_array import padded, stored_of
+from ..layout.padded_array import PaddedArray, padded, stored_of
 from ..layout.storage import Sliceable
 from ..plans.plan import Plan
-from .budget import given_dtype
-from .scratch import Blocks
+from .partition import Shape, boxes_of, given_dtype
 
 PLAIN = (".npy", ".nii", ".gz")  # files of which any part can be read by itself
+Values = jax.Array | PaddedArray | np.ndarray  # of a tile, on devices or on the host
 
 
-class Part(NamedTuple):
-    """A block of a piece on the host, and where its positions lie in the whole array."""
+@dataclasses.dataclass(frozen=True)
+class Scratch:
+    """The file between two passes, as a store. A tile of either is made of boxes, so no page is read to be written.
+
+    Attributes:
+        file: the numbers of all boxes, one box after the other.
+        sides: where the boxes begin along each dimension, and its size.
+    """
+
+    file: NpyStore
+    sides: tuple[Shape, ...]
+
+    @property
+    def shape(self) -> Shape:
+        return tuple(starts[-1] for starts in self.sides)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.file.dtype
+
+    def boxes(self, at: Box, most: int) -> Iterator[Box]:
+        """What is read or written at a time: parts of `at` of at most `most` bytes, each in one box of the file."""
+        cuts = []
+        for side, starts in zip(at, self.sides, strict=True):
+            inner = starts[bisect.bisect_right(starts, side.start) : bisect.bisect_left(starts, side.stop)]
+            cuts.append([slice(a, b) for a, b in itertools.pairwise((side.start, *inner, side.stop))])
+        for box in itertools.product(*cuts):
+            yield from pieces(box, (1,) * len(box), self.dtype.itemsize, most)
+
+    def write(self, at: Box, block: np.ndarray) -> None:
+        with opened(self.file.path, os.O_WRONLY) as file:
+            numbers, inside = self._box(file, at)
+            numbers.write(inside, block)
+
+    def __getitem__(self, at: Box) -> np.ndarray:
+        out = np.empty(_shape(at), self.dtype)
+        with opened(self.file.path, os.O_RDONLY) as file:
+            numbers, inside = self._box(file, at)
+            numbers.read(inside, out)
+        return out
+
+    def flush(self) -> None:
+        self.file.flush()
+
+    def _box(self, file: int, at: Box) -> tuple[Numbers, Box]:
+        """The box that holds a part, as an array of its own, and where in it the part lies."""
+        indices = [bisect.bisect_right(starts, side.start) - 1 for starts, side in zip(self.sides, at, strict=True)]
+        ends = [(starts[i], starts[i + 1]) for starts, i in zip(self.sides, indices, strict=True)]
+        shape = tuple(end - start for start, end in ends)
+        before = sum(
+            math.prod(shape[:dim]) * start * math.prod(self.shape[dim + 1 :]) for dim, (start, _) in enumerate(ends)
+        )
+        numbers = Numbers(file, self.file.offset + before * self.dtype.itemsize, shape, self.dtype)
+        return numbers, within(at, [start for start, _ in ends])
+
+
+def scratch_of(file: Store, *layouts: Layout) -> Scratch:
+    """The store of an array that is written in tiles of one layout and read in those of another."""
+    assert isinstance(file, NpyStore)
+    shape = layouts[0].shape
+    starts = ({int(start) for layout in layouts for start in layout.starts(dim)} for dim in range(len(shape)))
+    return Scratch(file, tuple((*sorted(at), n) for at, n in zip(starts, shape, strict=True)))
+
+
+def chunk_of(source: Source) -> Shape | None:
+    """The chunks that a file can be read in; None where any part of it can be read by itself."""
+    return None if source.path.suffix.lower() in PLAIN or math.prod(source.chunk) == 1 else source.chunk
+
+
+def read_tile(array: Sliceable | Scratch, plan: Plan | None, at: Box, dtype: np.dtype, most: int) -> Values:
+    """A tile on the devices of its plan, or without one on the host; `dtype` is what is stored, `most` are bytes."""
+    if plan is None:
+        values = np.empty(_shape(at), dtype)
+        _fill(array, [_Part(within(at, [s.start for s in at]), values)], at, dtype, most)
+        return values
+    layout, given = plan.in_layout, given_dtype(plan, dtype)
+    blocks = {index: aligned(layout.block, given) for index in np.ndindex(*layout.parts)}
+    parts = list(map(_Part, boxes_of(layout), blocks.values()))
+    for box, block in parts:
+        if block.shape != _shape(box):
+            block[...] = 0  # padding
+    _fill(array, parts, at, dtype, most)
+    mesh = plan.mesh if isinstance(plan.mesh, Mesh) else None
+    sharding = SingleDeviceSharding(jax.local_devices()[0]) if mesh is None else NamedSharding(mesh, layout.spec)
+    # where a device is the host, its block is not copied
+    stored = jax.make_array_from_callback(layout.storage, sharding, lambda part: blocks[_index(layout, part or ())])
+    return padded(stored.block_until_ready(), layout, mesh)
+
+
+def write_tile(store: Store, y: Values, plan: Plan | None, at: Box, most: int, report: Callable[[int], None]) -> None:
+    """Writes a tile as `read_tile` gives it, and returns when it is on the disk; `report` is called with bytes."""
+    start = [s.start for s in at]
+    parts = [_Part(within(at, start), np.asarray(y))] if plan is None else list(_parts(y, plan.out_layout))
+    for box in store.boxes(at, most):
+        values = _gathered(parts, within(box, start), y.dtype)
+        store.write(box, values)
+        report(values.nbytes)
+    store.flush()
+
+
+class _Part(NamedTuple):
+    """A block of a tile on the host, and which box of the tile it is; what exceeds that is padding."""
 
     box: Box
     block: np.ndarray
 
 
-def chunk_of(source: Source) -> tuple[int, ...] | None:
-    """The chunks that a file can be read in; None where any part of it can be read by itself."""
-    return None if source.path.suffix.lower() in PLAIN or math.prod(source.chunk) == 1 else source.chunk
+def _parts(y: Values, layout: Layout) -> Iterator[_Part]:
+    """The blocks of all devices, once where several devices hold the same."""
+    boxes = dict(zip(np.ndindex(*layout.parts), boxes_of(layout), strict=True))
+    for shard in stored_of(y).addressable_shards:
+        if shard.replica_id == 0:
+            yield _Part(boxes[_index(layout, shard.index)], np.asarray(shard.data))
 
 
-def read_piece(array: Sliceable | Blocks, plan: Plan, at: Box, dtype: np.dtype, most: int) -> Any:
-    """A piece on the devices of its plan; `at` is where it lies in the array, `dtype` what is stored there."""
-    given, layout = given_dtype(plan, dtype), plan.in_layout
-    blocks = {index: _room(layout, index, given) for index in np.ndindex(*layout.parts)}
-    _fill(array, [Part(_box_of(layout, index, at), block) for index, block in blocks.items()], at, dtype, most)
-    if not isinstance(plan.mesh, Mesh):
-        return _put(blocks.popitem()[1], jax.local_devices()[0])
-    sharding = NamedSharding(plan.mesh, layout.spec)
-    slices = sharding.addressable_devices_indices_map(layout.storage)
-    stored = [_put(blocks[_number(layout, part or ())], device) for device, part in slices.items()]
-    return padded(jax.make_array_from_single_device_arrays(layout.storage, sharding, stored), layout, plan.mesh)
+def _fill(array: Sliceable | Scratch, parts: Sequence[_Part], at: Box, dtype: np.dtype, most: int) -> None:
+    """Reads a tile, and puts it into its blocks."""
+    if isinstance(array, Scratch):
+        boxes = array.boxes(at, most)
+    else:
+        chunk, fortran = (chunk_of(array), array.fortran) if isinstance(array, Source) else (None, False)
+        boxes = pieces(at, chunk or (1,) * len(at), dtype.itemsize, most, fortran=fortran)
+    for box in boxes:
+        values = array[box]
+        for block, inside in _meeting(parts, within(box, [s.start for s in at])):
+            block[...] = values[inside]
 
 
-def read_plain(array: Sliceable | Blocks, at: Box, dtype: np.dtype, most: int) -> np.ndarray:
-    """A piece on the host, as it is stored."""
-    room = np.empty([s.stop - s.start for s in at], dtype)
-    _fill(array, [Part(at, room)], at, dtype, most)
-    return room
-
-
-def write_piece(
-    store: Store,
-    y: Array | np.ndarray,
-    layout: Layout | None,
-    at: Box,
-    most: int,
-    report: Callable[[int], None] = lambda nbytes: None,
-) -> None:
-    """Writes a piece in its place, and returns when it is on the disk.
-
-    Args:
-        store: where.
-        y: the piece, on devices in a layout, or plain.
-        layout: that of the devices.
-        at: where it lies in the array.
-        most: bytes that are written at a time, or one file.
-        report: called with the bytes written.
-    """
-    parts = [Part(at, np.asarray(y))] if layout is None else _parts(y, layout, at)
-    for box in store.boxes(at, most):
-        store.write(box, _gathered(parts, box, y.dtype))
-        report(math.prod(s.stop - s.start for s in box) * y.dtype.itemsize)
-    store.flush()
-
-
-def _parts(y: Any, layout: Layout, at: Box) -> list[Part]:
-    """The blocks of all devices without their padding, once where several devices hold the same."""
-    parts = []
-    for shard in (shard for shard in stored_of(y).addressable_shards if shard.replica_id == 0):
-        box = _box_of(layout, _number(layout, shard.index), at)
-        parts.append(Part(box, np.asarray(shard.data)[tuple(slice(s.stop - s.start) for s in box)]))
-    return parts
-
-
-def _fill(array: Any, parts: Sequence[Part], at: Box, dtype: np.dtype, most: int) -> None:
-    """Reads a box, and puts what it has into all blocks."""
-    for box in _boxes(array, at, dtype.itemsize, most):
-        found = array[box]
-        for part, inner in _meeting(parts, box):
-            part.block[within(inner, [s.start for s in part.box])] = found[within(inner, [s.start for s in box])]
-
-
-def _gathered(parts: Sequence[Part], box: Box, dtype: Any) -> np.ndarray:
-    """The numbers of a box, from all blocks that have some."""
+def _gathered(parts: Sequence[_Part], box: Box, dtype: np.dtype) -> np.ndarray:
+    """The numbers of a box, from all blocks that have some; those of a single one are not copied."""
     meeting = list(_meeting(parts, box))
     if len(meeting) == 1:
-        part, inner = meeting[0]
-        return part.block[within(inner, [s.start for s in part.box])]
-    found = np.empty([s.stop - s.start for s in box], dtype)
-    for part, inner in meeting:
-        found[within(inner, [s.start for s in box])] = part.block[within(inner, [s.start for s in part.box])]
-    return found
+        return meeting[0][0]
+    values = np.empty(_shape(box), dtype)
+    for block, inside in meeting:
+        values[inside] = block
+    return values
 
 
-def _meeting(parts: Sequence[Part], box: Box) -> Iterator[tuple[Part, Box]]:
-    """The parts that have positions of a box, with what both have."""
+def _meeting(parts: Sequence[_Part], box: Box) -> Iterator[tuple[np.ndarray, Box]]:
+    """Of every block that has some of a box that, and where in the box it lies."""
     for part in parts:
-        inner = tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(part.box, box, strict=True))
-        if all(side.start < side.stop for side in inner):
-            yield part, inner
+        both = tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(part.box, box, strict=True))
+        if all(side.start < side.stop for side in both):
+            yield part.block[within(both, [s.start for s in part.box])], within(both, [s.start for s in box])
 
 
-def _boxes(array: Any, at: Box, itemsize: int, most: int) -> Iterator[Box]:
-    """What is read at a time."""
-    if isinstance(array, Blocks):
-        return array.boxes(at, most)
-    chunk, fortran = (chunk_of(array), array.fortran) if isinstance(array, Source) else (None, False)
-    return pieces(at, chunk or (1,) * len(at), itemsize, most, fortran=fortran)
+def _index(layout: Layout, at: Box) -> Shape:
+    """The index of the block that a part of the stored array is."""
+    return tuple((side.start or 0) // size for side, size in zip(at, layout.block, strict=True))
 
 
-def _room(layout: Layout, index: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """A block to be filled, zero where it is padding."""
-    room = aligned(layout.block, dtype)
-    if tuple(int(layout.counts(dim)[i]) for dim, i in enumerate(index)) != layout.block:
-        room[...] = 0
-    return room
-
-
-def _box_of(layout: Layout, index: tuple[int, ...], at: Box) -> Box:
-    """Where the block with these indices lies, in a piece that lies at `at`."""
-    sides = []
-    for dim, i in enumerate(index):
-        start = at[dim].start + int(layout.starts(dim)[i])
-        sides.append(slice(start, start + int(layout.counts(dim)[i])))
-    return tuple(sides)
-
-
-def _number(layout: Layout, index: tuple[slice, ...]) -> tuple[int, ...]:
-    """Which block of the stored array lies at an index."""
-    return tuple((part.start or 0) // size for part, size in zip(index, layout.block, strict=True))
-
-
-def _put(block: np.ndarray, device: Any) -> Array:
-    """A block on its device; where that is the host, it is not copied."""
-    return jax.make_array_from_callback(block.shape, SingleDeviceSharding(device), lambda _: block).block_until_ready()
+def _shape(box: Box) -> Shape:
+    return tuple(side.stop - side.start for side in box)
