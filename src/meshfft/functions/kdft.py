@@ -10,7 +10,7 @@ from ..operators.point_entries import entries
 from ..operators.points import Points, sampled
 from ..operators.transform import resolve_once
 from ..plans.execute import moved
-from ..plans.inverse_solve import Solution, System, Weights, solution
+from ..plans.inverse_solve import Solution, System, solution
 from ..plans.planning import Options, plan_for
 from ..plans.request import read
 
@@ -108,9 +108,9 @@ def ikdftn(
     chosen = tuple(p or Points.uniform(start.shape[d]) for p, d in zip(entries(points, dims), dims, strict=True))
     goal, dots = _goal(start, dims, sizes, chosen), dots_of(setting.dtype, precision, multiplications)
     forward = sampled(goal.shape, dims, chosen, norm, dtype)
-    system = System(goal, start, forward, chosen, "kdft", setting.mesh, setting.machine, dtype, dots)
-    found = solution(arrays, system, Weights(tikhonov, truncation))
-    return dataclasses.replace(found, value=moved(found.value, out_spec, spec))
+    how = ("kdft", setting.mesh, setting.machine, dtype, dots, tikhonov, truncation)
+    solved = solution(arrays, System(goal, start, forward, chosen, *how))
+    return dataclasses.replace(solved, value=moved(solved.value, out_spec, spec))
 
 
 def _goal(start: Layout, dims: tuple[int, ...], sizes: tuple[int, ...], points: tuple[Points, ...]) -> Layout:

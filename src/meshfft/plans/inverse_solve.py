@@ -2,13 +2,14 @@
 
     x = W X,  then  x += W (X - V x)      W_i the inverse, or pseudo-inverse, of V_i, made in float64
 
-One step of refinement by the forward transform takes away what rounding W cost. What the answer is worth comes with it:
-the condition of every V_i, and the residual.
+One step of refinement by the forward transform removes the rounding of W. The condition of every V_i and the residual
+say what the answer is worth.
 """
 
 import dataclasses
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -27,9 +28,10 @@ from ..operators.points import Points
 from ..operators.transform import Transform
 from ..walks.choice import find_walk
 from .execute import applied
-from .request import formed
+from .request import AnyStored, formed
 
-Arrays = tuple[Any, ...]
+Arrays = tuple[AnyStored, ...]
+CONJUGATE = "conjugate transform"  # the method of uniform samples, whose inverse has no numbers of its own
 
 
 @functools.partial(
@@ -59,54 +61,11 @@ class Solution:
         return math.prod(self.conditions)
 
 
-class Weights(NamedTuple):
-    """What makes up for a missing inverse: a weight of the solution's norm, or the least singular value kept."""
-
-    tikhonov: float | None
-    truncation: float | None
-
-
-NO_WEIGHTS = Weights(None, None)
-
-
-class PseudoInverse(NamedTuple):
-    """The inverse along each dimension, with what it is worth."""
-
-    transform: Transform
-    sources: tuple[Any, ...]
-    conditions: tuple[float, ...]
-    methods: tuple[str, ...]
-
-
-def pseudo_inverse(
-    forward: Transform, points: tuple[Points | None, ...], sizes: tuple[int, ...], weights: Weights, dtype: np.dtype
-) -> PseudoInverse:
-    """Inverts every dimension on the host, cached; `sizes` are the numbers of inputs wanted.
-
-    Raises:
-        ValueError: points that are traced; a weight that does not fit; or a condition that leaves no digit of `dtype`
-            where no weight regularises.
-    """
-    for taken in points:
-        known = taken is None or taken.known
-        if not known:
-            raise ValueError("the points are traced: an inverse is computed from numbers, so give them as NumPy arrays")
-    pairs = zip(points, forward.matrices, sizes, strict=True)
-    found = [_invert(chosen, matrix, size, weights) for chosen, matrix, size in pairs]
-    conditions = tuple(part.condition for _, part in found)
-    if weights == NO_WEIGHTS:
-        _check_condition(conditions, forward, sizes, float(jnp.finfo(dtype).eps))
-    _check_finite(found, forward.dims, dtype)
-    matrices = tuple(matrix for matrix, _ in found)
-    sources = tuple(None if isinstance(matrix, Roots) else part.matrix for matrix, part in found)
-    scale = 1 / forward.scale / math.prod(m.length for m in matrices if isinstance(m, Roots))
-    return PseudoInverse(
-        Transform(forward.dims, matrices, scale), sources, conditions, tuple(part.method for _, part in found)
-    )
-
-
 class System(NamedTuple):
-    """What is to be solved: a transform from layout `goal` to layout `start`, and what computes it."""
+    """What is to be solved: a transform from layout `goal` to layout `start`, and what computes it.
+
+    `tikhonov` or `truncation` make up for a missing inverse: see `ikdftn`.
+    """
 
     goal: Layout
     start: Layout
@@ -117,57 +76,86 @@ class System(NamedTuple):
     machine: Machine
     dtype: np.dtype
     dots: tuple[Dot, ...]
+    tikhonov: float | None = None
+    truncation: float | None = None
 
 
-def solution(given: Arrays, system: System, weights: Weights) -> Solution:
-    """The array in the system's layout `goal` whose transform is stored in its layout `start`."""
-    goal, start, forward, points, method, mesh, machine, dtype, dots = system
-    inverse = pseudo_inverse(forward, points, tuple(goal.shape[d] for d in forward.dims), weights, dtype)
+def solution(given: Arrays, system: System) -> Solution:
+    """The array in the system's layout `goal` whose transform is stored in its layout `start`.
+
+    Raises:
+        ValueError: points that are traced; a weight that does not fit; or a condition that leaves no digit of the type
+            where no weight regularises.
+    """
+    goal, start, forward, points, method, mesh, machine, dtype, dots, *_ = system
+    transform, inverses = _inverted(system)
+    sources = tuple(None if inverse.method == CONJUGATE else inverse.matrix for inverse in inverses)
     how = (method, "natural", machine, dtype.itemsize, dots)
-    back, there = find_walk(start, inverse.transform, *how, goal=goal), find_walk(goal, forward, *how, goal=start)
+    back, there = find_walk(start, transform, *how, goal=goal), find_walk(goal, forward, *how, goal=start)
 
-    def invert(given: Arrays) -> Arrays:
-        return applied(given, back, inverse.sources, mesh, machine.chip, dtype)
+    def solved(y: Arrays) -> Arrays:
+        return applied(y, back, sources, mesh, machine.chip, dtype)
 
     def missing(x: Arrays) -> Arrays:
         return tuple(a - b for a, b in zip(given, applied(x, there, points, mesh, machine.chip, dtype), strict=True))
 
-    computed = real_dtype(dtype) if len(given) == 2 else dtype
-    given = tuple(x.astype(computed) for x in given)
-    x = invert(given)
+    given = tuple(x.astype(real_dtype(dtype) if len(given) == 2 else dtype) for x in given)
+    x = solved(given)
     rest = missing(x)
-    if weights.tikhonov is None:  # which a second step would undo; a truncated W is left as it is: W V W = W
-        x = tuple(a + b for a, b in zip(x, invert(rest), strict=True))
+    if system.tikhonov is None:  # which a second step would undo; a truncated W is left as it is: W V W = W
+        x = tuple(a + b for a, b in zip(x, solved(rest), strict=True))
         rest = missing(x)
     mapped = mapped_axes(mesh) & start.mesh_axes
     residual = jnp.sqrt(_energy(rest, mapped) / jnp.maximum(_energy(given, mapped), jnp.finfo(dtype).tiny))
-    return Solution(formed(x), residual, inverse.conditions, inverse.methods)
+    return Solution(formed(x), residual, tuple(i.condition for i in inverses), tuple(i.method for i in inverses))
+
+
+def _inverted(system: System) -> tuple[Transform, list[Inverse]]:
+    """The inverse of every dimension, made on the host and kept, and what each is worth."""
+    forward, dtype = system.forward, system.dtype
+    if any(points is not None and not points.known for points in system.points):
+        raise ValueError("the points are traced: an inverse is computed from numbers, so give them as NumPy arrays")
+    sizes = tuple(system.goal.shape[d] for d in forward.dims)
+    weights = (system.tikhonov, system.truncation)
+    pairs = [_invert(*one, *weights) for one in zip(system.points, forward.matrices, sizes, strict=True)]
+    matrices, inverses = tuple(matrix for matrix, _ in pairs), [inverse for _, inverse in pairs]
+    if weights == (None, None):
+        _check_condition([inverse.condition for inverse in inverses], forward, sizes, float(jnp.finfo(dtype).eps))
+    for dim, inverse in zip(forward.dims, inverses, strict=True):
+        largest = float(np.abs(inverse.matrix).max(initial=0.0))
+        if not largest <= float(jnp.finfo(dtype).max):
+            raise ValueError(
+                f"the inverse along axis {dim} has entries up to {largest:.2g}, beyond {dtype}: use precision='float64'"
+            )
+    scale = 1 / forward.scale / math.prod(m.length for m in matrices if isinstance(m, Roots))
+    return Transform(forward.dims, matrices, scale), inverses
 
 
 @functools.lru_cache(maxsize=64)
-def _invert(points: Points | None, matrix: Matrix, size: int, weights: Weights) -> tuple[Matrix, Inverse]:
+def _invert(
+    points: Points | None, matrix: Matrix, size: int, tikhonov: float | None, truncation: float | None
+) -> tuple[Matrix, Inverse]:
     """The matrix of the inverse; of all uniform samples it is the conjugate transform, without numbers of its own."""
-    if isinstance(matrix, Roots):
-        if size <= matrix.rows and weights == NO_WEIGHTS:
-            return Roots(matrix.length, -matrix.sign, size, matrix.rows), Inverse(
-                np.zeros(0), 1.0, "conjugate transform"
-            )
-    many = f"an inverse of {size} unknowns by {matrix.rows} samples, with the matrix that it is of,"
-    check_held(2 * 16 * size * matrix.rows, many, "solve for fewer unknowns, or of fewer samples along an axis")
-    taken = points or Points.uniform(matrix.rows)
-    return Dense(size, matrix.rows), invert(taken.in_turns, taken.log_radius, size, **weights._asdict())
+    if isinstance(matrix, Roots) and size <= matrix.rows and tikhonov is None and truncation is None:
+        back = Roots(matrix.length, -matrix.sign, size, matrix.rows)
+        return back, Inverse(np.zeros(0), 1.0, CONJUGATE)
+    what = f"an inverse of {size} unknowns by {matrix.rows} samples, with the matrix that it is of,"
+    check_held(2 * 16 * size * matrix.rows, what, "solve for fewer unknowns, or of fewer samples along an axis")
+    samples = points or Points.uniform(matrix.rows)
+    inverse = invert(samples.in_turns, samples.log_radius, size, tikhonov=tikhonov, truncation=truncation)
+    return Dense(size, matrix.rows), inverse
 
 
-def _check_condition(conditions: tuple[float, ...], forward: Transform, sizes: tuple[int, ...], eps: float) -> None:
+def _check_condition(conditions: Sequence[float], forward: Transform, sizes: tuple[int, ...], eps: float) -> None:
+    remedy = "give tikhonov= or truncation= for the best there is"
     for dim, condition, samples, size in zip(forward.dims, conditions, forward.lengths, sizes, strict=True):
-        remedy = "give tikhonov= or truncation= for the best there is"
-        if not samples >= size:
+        if samples < size:
             raise ValueError(f"axis {dim} has {samples} samples of {size} unknowns: take more, or {remedy}")
         if not condition < math.inf:
             raise ValueError(f"the points of axis {dim} do not determine {size} unknowns: {remedy}")
     total = math.prod(conditions)
-    worst = forward.dims[int(np.argmax(conditions))]
     if not total * eps < 1:
+        worst = forward.dims[int(np.argmax(conditions))]
         raise ValueError(
             f"the condition number is {total:.2g}, most of it along axis {worst} ({max(conditions):.2g}): no digit "
             f"of the inverse is right in a type of precision {eps:.1g}. Take points nearer to uniform, "
@@ -176,16 +164,7 @@ def _check_condition(conditions: tuple[float, ...], forward: Transform, sizes: t
         )
 
 
-def _check_finite(found: list[tuple[Matrix, Inverse]], dims: tuple[int, ...], dtype: np.dtype) -> None:
-    for dim, (_, part) in zip(dims, found, strict=True):
-        largest = float(np.abs(part.matrix).max(initial=0.0))
-        if not largest <= float(jnp.finfo(dtype).max):
-            raise ValueError(
-                f"the inverse along axis {dim} has entries up to {largest:.2g}, beyond {dtype}: use precision='float64'"
-            )
-
-
-def _energy(arrays: tuple[Array, ...], mapped: frozenset[str]) -> Array:
+def _energy(arrays: Arrays, mapped: frozenset[str]) -> Array:
     """The sum of squares, over all blocks where the arrays are blocks of mapped axes."""
-    seen = functools.reduce(jnp.add, (jnp.sum(jnp.square(jnp.abs(x))) for x in map(stored_of, arrays)))
-    return jax.lax.psum(seen, tuple(sorted(mapped))) if mapped else seen
+    energy = functools.reduce(jnp.add, (jnp.sum(jnp.square(jnp.abs(x))) for x in map(stored_of, arrays)))
+    return jax.lax.psum(energy, tuple(sorted(mapped))) if mapped else energy

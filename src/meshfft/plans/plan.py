@@ -23,7 +23,7 @@ from ..operators.points import Points
 from ..operators.transform import Transform
 from ..walks.walk import Walk
 from .execute import applied
-from .inverse_solve import Solution, System, Weights, solution
+from .inverse_solve import Solution, System, solution
 from .request import AnyStored, Request, fitted, formed, is_planes, parts
 from .table import WIDTH, machine_words, memory_words, time_words, walk_table, work_values
 
@@ -181,8 +181,8 @@ class Plan:
         arrays = self._fitted(self.out_layout, y)
         points = self.points or (None,) * len(self.transform.dims)
         where = (self._mesh_of(arrays[0]), self.machine, self.dtype, self.dots)
-        system = System(self.in_layout, self.out_layout, self.transform, points, self.method, *where)
-        return solution(arrays, system, Weights(tikhonov, truncation))
+        what = (self.in_layout, self.out_layout, self.transform, points, self.method)
+        return solution(arrays, System(*what, *where, tikhonov, truncation))
 
     def adjoint(self, y: Any) -> Any:
         """The conjugate transpose: <plan(x), y> = <x, plan.adjoint(y)>."""
