@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import meshfft as mf
 from meshfft.cli.app import app
 from meshfft.files import Record, inverse_options, labelled, open_array, record_of
-from meshfft.formats.labels import step_of
+from meshfft.formats.labels import coordinate_of, step_of
 from meshfft.formats.source import Coordinate, Labels
 
 xr = pytest.importorskip("xarray")
@@ -223,13 +223,13 @@ def test_hostile_labels(tmp_path: Path) -> None:
         (path / "t" / "zarr.json").write_text(json.dumps({**document, "dimension_names": names}))
         with open_array(path, "t") as source:
             assert source.labels is None and source[0, 0, 0] == VALUES[0, 0, 0]
-    attributes = {"coordinates": "../../b ../t t . /etc", "big": "x" * 10**5, "units": "K"}
+    attributes = {"coordinates": "../../b ../t t . /etc station", "big": "x" * 10**5, "units": "K"}
     (path / "t" / "zarr.json").write_text(json.dumps({**document, "attributes": attributes}))
     with open_array(path, "t") as source:
         assert source.labels is not None
-        assert {one.name for one in source.labels.coordinates} == {"time", "y", "x"}
+        assert {one.name for one in source.labels.coordinates} == {"time", "y", "x", "station"}
         assert source.labels.attributes["units"] == "K" and "big" not in source.labels.attributes
-    os.mkfifo(path / "x" / "pipe")
+    os.mkfifo(path / "station" / "pipe")  # of text, which is copied unread
     assert "pipe is a link or no file" in refusal(path, "t")
 
 
@@ -254,6 +254,16 @@ def test_frequencies_of_cosines_and_sines(kind: str, first: float) -> None:
     (again,) = coordinates(labelled(back, there.labels))
     np.testing.assert_allclose(again.values, positions)
     assert again.attributes == {"units": "m"}
+
+
+def test_what_coordinates_stand_for() -> None:
+    """Catches packed positions kept as they are stored, and a mark of missing ones taken for a position."""
+    packed = {"scale_factor": 0.5, "add_offset": 1.0, "_FillValue": 7, "units": "m"}
+    found = coordinate_of("x", ("x",), packed, np.array([2, 7, 4], "i2"))
+    np.testing.assert_array_equal(found.values, [2, np.nan, 3])
+    assert found.attributes == {"units": "m"}
+    whole = coordinate_of("x", ("x",), {"_Unsigned": "true"}, np.array([-1, 1], "i1"))
+    assert whole.values is not None and whole.values.tolist() == [255, 1] and whole.values.dtype == np.uint8
 
 
 def test_steps() -> None:

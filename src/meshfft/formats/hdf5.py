@@ -18,30 +18,20 @@ import numpy as np
 
 from ..extras import need
 from .grid import Box
-from .labels import (
-    ENCODING,
-    MOST_ATTRIBUTE,
-    MOST_COORDINATE,
-    data_among,
-    decoded,
-    plain_json,
-    unpacked_values,
-    with_labels,
-    words,
-)
+from .labels import MOST_ATTRIBUTE, MOST_COORDINATE, coordinate_of, data_among, decoded, plain_json, with_labels, words
 from .source import (
     Coordinate,
     Labels,
     Read,
     Refused,
     Source,
-    Steady,
     Unnamed,
     assigning,
     check_chunk,
     check_numbers,
     choose,
     source_of,
+    unchanged,
 )
 
 if TYPE_CHECKING:
@@ -58,17 +48,17 @@ HIDDEN = "_nc4_non_coord_"  # before the name of an array that is called as a di
 
 @contextlib.contextmanager
 def open_hdf5(path: Path, dataset: str | None) -> Iterator[Source]:
-    h5py, steady = need("h5py", "reading HDF5"), Steady(path)
+    h5py, check = need("h5py", "reading HDF5"), unchanged(path)
     with open(path, "rb") as plain:
         if plain.read(3) == b"CDF":
             raise Refused(f"{path} is NetCDF of an old format: copy it to NetCDF-4, as nccopy -k nc4 IN OUT does")
     with h5py.File(path, "r") as file:
         array = _chosen(path, file, dataset)
         check_numbers(path, array.shape, array.dtype)
-        read, name = steady.reading(_reader(path, array)), array.name.strip("/")
-        source = source_of(path, array.shape, array.dtype, read, chunk=array.chunks, name=name)
-        labels = _labels(path, array)
-        yield source if labels is None else decoded(with_labels(source, labels), _attributes(array))
+        name, read = array.name.strip("/"), _reader(path, array)
+        source = source_of(path, array.shape, array.dtype, read, check, chunk=array.chunks, name=name)
+        source = with_labels(source, _labels(path, array))
+        yield source if source.labels is None else decoded(source, _attributes(array))
 
 
 def _chosen(path: Path, file: "h5py.File", dataset: str | None) -> "h5py.Dataset":
@@ -253,8 +243,7 @@ def _coordinate(path: Path, one: "h5py.Dataset", dims: tuple[str, ...]) -> Coord
         return None
     values = np.empty(one.shape, one.dtype.newbyteorder("="))
     _reader(path, one)(tuple(slice(0, n) for n in one.shape), values)
-    attributes = _attributes(one)
-    return Coordinate(_last(one), own, plain_json(attributes, ENCODING), unpacked_values(values, attributes))
+    return coordinate_of(_last(one), own, _attributes(one), values)
 
 
 def _dims(array: "h5py.Dataset") -> tuple[str, ...] | None:

@@ -41,8 +41,10 @@ ENCODING = (  # says how numbers were stored, or what range they had
 )
 
 
-def with_labels(source: Source, labels: Labels) -> Source:
+def with_labels(source: Source, labels: Labels | None) -> Source:
     """A source with its labels, and the units and spacing that they give: 1.0 where there is none."""
+    if labels is None or len(labels.dims) != source.ndim:
+        return source
     own = {one.name: one for one in labels.coordinates if one.dims == (one.name,)}
     steps = [step_of(own[dim]) if dim in own else None for dim in labels.dims]
     units = tuple(_unit(own[dim]) if step else "" for dim, step in zip(labels.dims, steps, strict=True))
@@ -152,11 +154,13 @@ def _is_plain(value: object) -> bool:
         return False
 
 
-def unpacked_values(values: np.ndarray, attributes: Mapping[str, object]) -> np.ndarray:
-    """What stored numbers stand for."""
-    scale, offset = _packing(attributes)
-    values = values.view(_meant(values.dtype, attributes))
-    return values if (scale, offset) == (1, 0) else values * scale + offset
+def coordinate_of(name: str, dims: tuple[str, ...], attributes: Mapping[str, object], stored: np.ndarray) -> Coordinate:
+    """A coordinate of what stored numbers stand for, not a number where they are missing."""
+    (scale, offset), values = _packing(attributes), stored.view(_meant(stored.dtype, attributes))
+    missing = np.isin(values, _fills(attributes))
+    values = values if (scale, offset) == (1, 0) else values * scale + offset
+    values = np.where(missing, np.nan, values) if missing.any() else values
+    return Coordinate(name, dims, plain_json(attributes, ENCODING), values)
 
 
 def decoded(source: Source, attributes: Mapping[str, object]) -> Source:

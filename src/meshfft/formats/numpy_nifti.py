@@ -14,20 +14,23 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..extras import need
 from .grid import PIECE_BYTES, Box
-from .source import Refused, Source, Steady, assigning, check_numbers, source_of
+from .source import Refused, Source, assigning, check_numbers, source_of, unchanged
+
+if TYPE_CHECKING:
+    import nibabel
 
 READ_BYTES = 4096  # a page: what a disk reads at least, and little beside what it costs to ask for a run
 COPY_BYTES = 2**20
+ELLIPSIS: Any = (...,)
 HEAD_BYTES = 540  # of the longer of the two headers
 MOST_OFFSET = 2**26  # of extensions between header and voxels
 TRAILING = 2**20  # what may follow the voxels
-GZIP_RATIO = 1032  # of deflate, at most
 
 
 class Numbers(NamedTuple):
@@ -41,7 +44,7 @@ class Numbers(NamedTuple):
     file: int
     offset: int
     shape: tuple[int, ...]
-    dtype: np.dtype[Any]
+    dtype: np.dtype
 
     def read(self, box: Box, out: np.ndarray) -> None:
         """Reads the positions of a box into an array of its shape, converted to its dtype.
@@ -52,43 +55,46 @@ class Numbers(NamedTuple):
         sides, size = [s.stop - s.start for s in box], self.dtype.itemsize
         if 0 in sides:
             return
-        strides = [math.prod(self.shape[dim + 1 :]) for dim in range(len(box))]
-        begin = sum(s.start * stride for s, stride in zip(box, strides, strict=True))
-        dim, span = _cheapest(sides, strides, size)
+        dim, span = _cheapest(sides, self._strides, size)
         room = np.empty(span, self.dtype)
-        part = np.lib.stride_tricks.as_strided(room, sides[dim:], [size * stride for stride in strides[dim:]])
+        part = np.lib.stride_tricks.as_strided(room, sides[dim:], [size * stride for stride in self._strides[dim:]])
         plain = span == part.size and out.dtype == self.dtype
-        for place in itertools.product(*map(range, sides[:dim])):
-            at = begin + sum(p * stride for p, stride in zip(place, strides, strict=False))
-            index: Any = (*place, ...)
-            run = out[index]
+        for index, at in self._runs(box, dim):
+            run = out[index + ELLIPSIS]
             direct = plain and run.flags.c_contiguous
-            self._fill(run if direct else room, self.offset + size * at)
+            self._fill(run if direct else room, at)
             if not direct:
                 run[...] = part
 
     def write(self, box: Box, values: np.ndarray) -> None:
         """Writes the runs of a box, each as long as it lies in the file without a gap."""
-        sides, size = [s.stop - s.start for s in box], self.dtype.itemsize
-        whole = [side == n for side, n in zip(sides, self.shape, strict=True)]
-        first = max((dim for dim in range(len(box)) if not whole[dim]), default=0)  # within it, and behind, no gaps
-        strides = [math.prod(self.shape[dim + 1 :]) for dim in range(len(box))]
-        begin = sum(s.start * stride for s, stride in zip(box, strides, strict=True))
-        runs = np.ascontiguousarray(values, self.dtype).reshape(math.prod(sides[:first]), -1)
-        for run, index in zip(runs, itertools.product(*map(range, sides[:first])), strict=True):
-            at = begin + sum(i * stride for i, stride in zip(index, strides, strict=False))
-            rest, at = run.data.cast("B"), self.offset + size * at
+        sides = [s.stop - s.start for s in box]
+        cut = [dim for dim, (side, n) in enumerate(zip(sides, self.shape, strict=True)) if side != n]
+        dim = max(cut, default=0)  # within it, and behind, no gaps
+        runs = np.ascontiguousarray(values, self.dtype).reshape(math.prod(sides[:dim]), -1)
+        for run, (_, at) in zip(runs, self._runs(box, dim), strict=True):
+            rest = run.data.cast("B")
             while rest:
                 written = os.pwrite(self.file, rest, at)
                 rest, at = rest[written:], at + written
 
+    @property
+    def _strides(self) -> list[int]:
+        return [math.prod(self.shape[dim + 1 :]) for dim in range(len(self.shape))]
+
+    def _runs(self, box: Box, dim: int) -> Iterator[tuple[tuple[int, ...], int]]:
+        """The indices in a box of each position of the dimensions before `dim`, and where in the file it begins."""
+        strides, size = self._strides, self.dtype.itemsize
+        begin = self.offset + size * sum(s.start * stride for s, stride in zip(box, strides, strict=True))
+        for index in itertools.product(*(range(s.stop - s.start) for s in box[:dim])):
+            yield index, begin + size * sum(i * stride for i, stride in zip(index, strides, strict=False))
+
     def _fill(self, room: np.ndarray, at: int) -> None:
         """Reads as many bytes as an array takes."""
-        plain: Any = room.reshape(-1).view(np.uint8)
-        rest = memoryview(plain)
+        rest = room.reshape(-1).view(np.uint8).data
         while rest:
             got = os.preadv(self.file, [rest], at)
-            if not got > 0:
+            if got <= 0:
                 raise ValueError(f"it ends after {at} bytes")
             rest, at = rest[got:], at + got
 
@@ -105,67 +111,58 @@ def _cheapest(sides: Sequence[int], strides: Sequence[int], size: int) -> tuple[
 
 @contextlib.contextmanager
 def open_npy(path: Path, _: str | None) -> Iterator[Source]:
-    steady = Steady(path)
+    check = unchanged(path)
     with open(path, "rb") as file:
         shape, fortran, dtype, offset = npy_header(path, file)
         have = os.fstat(file.fileno()).st_size - offset
-        if not have >= math.prod(shape) * dtype.itemsize:
+        if have < math.prod(shape) * dtype.itemsize:
             raise ValueError(f"{have} bytes of numbers for shape {shape}")
-        turn = slice(None, None, -1 if fortran else 1)  # the first dimension is then the last on the disk
-        numbers = Numbers(file.fileno(), offset, shape[turn], dtype)
+        order = slice(None, None, -1 if fortran else 1)  # the first dimension is then the last on the disk
+        stored = shape[order]
+        numbers = Numbers(file.fileno(), offset, stored, dtype)
 
         def read(box: Box, out: np.ndarray) -> None:
-            numbers.read(box[turn], out.T if fortran else out)
+            numbers.read(box[order], out.T if fortran else out)
 
-        chunk = _run(shape[turn], dtype.itemsize)[turn]
-        yield source_of(path, shape, dtype, steady.reading(read), chunk=chunk, fortran=fortran)
-
-
-def _run(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Whole inner dimensions, as many as one piece may have."""
-    whole = [math.prod(shape[dim:]) * itemsize <= PIECE_BYTES for dim in range(len(shape))]
-    return tuple(n if fits else 1 for n, fits in zip(shape, whole, strict=True))
+        fits = [math.prod(stored[dim:]) * dtype.itemsize <= PIECE_BYTES for dim in range(len(stored))]
+        chunk = tuple(n if fit else 1 for n, fit in zip(stored, fits, strict=True))[order]
+        yield source_of(path, shape, dtype, read, check, chunk=chunk, fortran=fortran)
 
 
-def npy_header(path: Path, file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
-    """Shape, whether in Fortran order, dtype, and where the numbers begin.
-
-    Raises:
-        ValueError: it is no .npy file, or one of objects.
-    """
+def npy_header(path: Path, file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype, int]:
+    """Shape, whether in Fortran order, dtype, and where the numbers begin; ValueError where it is no array."""
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0), (3, 0)):
         raise ValueError(f"format {version}")
-    wide = version != (1, 0)
-    shape, fortran, dtype = (
-        np.lib.format.read_array_header_2_0(file) if wide else np.lib.format.read_array_header_1_0(file)
-    )
+    first = version == (1, 0)
+    header = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = header(file)
     check_numbers(path, shape, dtype)
     return shape, fortran, dtype, file.tell()
 
 
 @contextlib.contextmanager
 def open_nifti(path: Path, _: str | None) -> Iterator[Source]:
-    nibabel, steady = need("nibabel", "reading NIfTI"), Steady(path)
+    nibabel, check = need("nibabel", "reading NIfTI"), unchanged(path)
     with _unpacked(path) as plain:
-        steady.check()
+        check()
         image = nibabel.load(plain, mmap=False)
-        proxy: Any = image.dataobj
-        end = proxy.offset + math.prod(proxy.shape) * proxy.dtype.itemsize
-        if not os.path.getsize(plain) >= end:
-            raise ValueError(f"{os.path.getsize(plain)} bytes, its header tells of {end}")
-        corner = proxy[tuple(slice(0, 1) for _ in proxy.shape)]  # the proxy's own dtype is that before scaling
+        proxy = image.dataobj
+        needed = proxy.offset + math.prod(proxy.shape) * proxy.dtype.itemsize
+        if os.path.getsize(plain) < needed:
+            raise ValueError(f"{os.path.getsize(plain)} bytes, its header tells of {needed}")
+        dtype = proxy[tuple(slice(0, 1) for _ in proxy.shape)].dtype  # the proxy's own is that before scaling
         units, spacing = _scales(image.header, len(proxy.shape))
-        read = assigning(proxy) if plain != path else steady.reading(assigning(proxy))
-        yield source_of(path, proxy.shape, corner.dtype, read, fortran=True, units=units, spacing=spacing)
+        still = check if plain == path else lambda: None
+        yield source_of(path, proxy.shape, dtype, assigning(proxy), still, fortran=True, units=units, spacing=spacing)
 
 
-def _scales(header: Any, ndim: int) -> tuple[tuple[str, ...], tuple[float, ...]]:
+def _scales(header: "nibabel.Nifti1Header", ndim: int) -> tuple[tuple[str, ...], tuple[float, ...]]:
     """Units and sizes of voxels; a size that is none counts as 1 without a unit."""
     units = ("unknown",) * ndim
     with contextlib.suppress(KeyError):  # a code of no unit
         space, time = header.get_xyzt_units()
-        units = (*(space,) * 3, time, *("unknown",) * ndim)[:ndim]
+        units = (*(space,) * 3, time, *units)[:ndim]
     known = [math.isfinite(size) and size > 0 for size in header.get_zooms()]
     sizes = [float(size) if ok else 1.0 for size, ok in zip(header.get_zooms(), known, strict=True)]
     named = [unit if ok and unit != "unknown" else "" for unit, ok in zip(units, known, strict=True)]
@@ -178,11 +175,11 @@ def _unpacked(path: Path) -> Iterator[Path]:
     if path.suffix.lower() != ".gz":
         yield path
         return
-    needed = _needed(path)
-    free = shutil.disk_usage(tempfile.gettempdir()).free
-    what = f"{path} is unpacked to {needed / 1e9:.3g} GB in {tempfile.gettempdir()}, which has {free / 1e9:.3g} GB free"
-    if not needed <= free:
-        raise Refused(f"{what}: free some, or unpack it elsewhere")
+    needed, folder = _needed(path), tempfile.gettempdir()
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        room = f"{path} is unpacked to {needed / 1e9:.3g} GB in {folder}, which has {free / 1e9:.3g} GB free"
+        raise Refused(f"{room}: free some, or unpack it elsewhere")
     with tempfile.NamedTemporaryFile(suffix=".nii") as plain:
         with gzip.open(path) as packed:
             _copy(packed, plain, needed + TRAILING)
@@ -191,7 +188,7 @@ def _unpacked(path: Path) -> Iterator[Path]:
 
 
 def _needed(path: Path) -> int:
-    """Bytes of a packed file that its header tells of, once they are seen to be such as it can have."""
+    """Bytes of a packed file that its header tells of."""
     nibabel = need("nibabel", "reading NIfTI")
     with gzip.open(path) as packed:
         head = packed.read(HEAD_BYTES)
@@ -201,17 +198,14 @@ def _needed(path: Path) -> int:
     header = kinds[0].from_fileobj(io.BytesIO(head), check=False)
     shape, dtype, offset = header.get_data_shape(), header.get_data_dtype(), int(header.get_data_offset())
     check_numbers(path, shape, dtype)
-    needed, most = offset + math.prod(shape) * dtype.itemsize, GZIP_RATIO * path.stat().st_size
     if not 0 <= offset <= MOST_OFFSET:
         raise ValueError(f"its voxels begin after {offset} bytes")
-    if not needed <= most:
-        raise ValueError(f"its header tells of {needed} bytes, gzip keeps no more than {most} in so few")
-    return needed
+    return offset + math.prod(shape) * dtype.itemsize
 
 
 def _copy(packed: gzip.GzipFile, plain: IO[bytes], most: int) -> None:
     while block := packed.read(COPY_BYTES):
         most -= len(block)
-        if not most >= 0:
+        if most < 0:
             raise ValueError("it unpacks to more than its header tells of")
         plain.write(block)

@@ -69,6 +69,7 @@ class Source:
         shape: of the array.
         dtype: of what slices give, in native byte order.
         read: reads a box of it into an array of the same shape.
+        check: refuses the file where it was written to since it was opened; called after every read.
         chunk: what the file can give at once; boxes are made of complete ones where they can.
         fortran: whether the first dimension is the one that lies in one run.
         units: of each dimension, empty where the file does not give one.
@@ -82,6 +83,7 @@ class Source:
     shape: tuple[int, ...]
     dtype: np.dtype
     read: Read
+    check: Callable[[], None]
     chunk: tuple[int, ...]
     fortran: bool
     units: tuple[str, ...]
@@ -99,8 +101,11 @@ class Source:
         box, single = _box(index, self.shape)
         out = aligned([s.stop - s.start for s in box], self.dtype)
         with readable(self.path):
-            for piece in pieces(box, self.chunk, self.dtype.itemsize, PIECE_BYTES, fortran=self.fortran):
-                self.read(piece, out[within(piece, [s.start for s in box])])
+            try:
+                for piece in pieces(box, self.chunk, self.dtype.itemsize, PIECE_BYTES, fortran=self.fortran):
+                    self.read(piece, out[within(piece, [s.start for s in box])])
+            finally:
+                self.check()
         return out[tuple(0 if one else slice(None) for one in single)]
 
     def astype(self, dtype: DTypeLike) -> "Source":
@@ -108,46 +113,28 @@ class Source:
         return dataclasses.replace(self, dtype=np.dtype(dtype))
 
 
-class Steady:
-    """A file that must stay what it is from the moment it is opened until its last number is read.
+def unchanged(path: Path, file: Path | None = None) -> Callable[[], None]:
+    """A check that a file is what it was, by device, inode, size and time of the last change.
 
-    It is looked at when this is made, to be made before the file is opened, and after every read: device, inode, size
-    and time of the last change. What was replaced, rewritten or cut meanwhile is refused, never handed on.
-
-    Args:
-        path: what the user named.
-        file: the file that is looked at, where that is another: the metadata of a store.
+    To be made before the file is opened, and called after every read: what was replaced, rewritten or cut meanwhile is
+    refused, never handed on. `file` is looked at where it is another than the user named: the metadata of a store.
     """
 
-    def __init__(self, path: Path, file: Path | None = None) -> None:
-        self.path, self.file = path, file or path
-        self.before = self._identity()
-
-    def check(self) -> None:
-        """Raises Refused where it is not the file that it was."""
-        if self._identity() != self.before:
-            changed = f"{self.path} was replaced or written to while it was read"
-            raise Refused(f"{changed}: begin again when nothing writes to it")
-
-    def reading(self, read: Read) -> Read:
-        """Reads as `read` does, and looks at the file afterwards, also where that failed."""
-
-        def checked(box: Box, out: np.ndarray) -> None:
-            try:
-                read(box, out)
-            except Exception:
-                self.check()
-                raise
-            self.check()
-
-        return checked
-
-    def _identity(self) -> tuple[int, ...] | None:
+    def identity() -> tuple[int, ...] | None:
         try:
-            found = os.stat(self.file)
+            found = os.stat(file or path)
         except FileNotFoundError:
             return None
         return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+    before = identity()
+
+    def check() -> None:
+        if identity() != before:
+            changed = f"{path} was replaced or written to while it was read"
+            raise Refused(f"{changed}: begin again when nothing writes to it")
+
+    return check
 
 
 def source_of(
@@ -155,6 +142,7 @@ def source_of(
     shape: tuple[int, ...],
     dtype: np.dtype,
     read: Read,
+    check: Callable[[], None] = lambda: None,
     *,
     chunk: tuple[int, ...] | None = None,
     fortran: bool = False,
@@ -166,7 +154,7 @@ def source_of(
     check_numbers(path, shape, dtype)
     ndim, plain = len(shape), dtype.newbyteorder("=")
     units, spacing = units or ("",) * ndim, spacing or (1.0,) * ndim
-    return Source(path, tuple(shape), plain, read, chunk or (1,) * ndim, fortran, units, spacing, name=name)
+    return Source(path, tuple(shape), plain, read, check, chunk or (1,) * ndim, fortran, units, spacing, name=name)
 
 
 def check_numbers(path: Path, shape: tuple[int, ...] | None, dtype: np.dtype) -> None:

@@ -22,19 +22,16 @@ import numpy as np
 from ..extras import need
 from .grid import Box
 from .labels import (
-    ENCODING,
     MOST_COORDINATE,
-    PACKED,
-    UNSIGNED,
+    coordinate_of,
     data_among,
     decoded,
     plain_json,
-    unpacked_values,
     with_labels,
     words,
 )
 from .record import Record, conformed
-from .source import Coordinate, Labels, Refused, Source, Steady, check_chunk, choose, source_of
+from .source import Coordinate, Labels, Refused, Source, check_chunk, choose, source_of, unchanged
 
 if TYPE_CHECKING:
     import tensorstore
@@ -134,11 +131,10 @@ def open_zarr(path: Path, dataset: str | None) -> Iterator[Source]:
     if not is_zarr(path):
         raise Refused(f"{path} is not a Zarr store, it has no zarr.json, .zarray or .zgroup: give one")
     node = _chosen(Node(path, path.resolve(), path.resolve()), dataset)
-    about, source = node.describe(), _opened(node)
-    labels = _labels(node, about)
-    if labels is not None and len(labels.dims) == source.ndim:
-        source = with_labels(source, labels)
-        source = source if source.record else decoded(source, about.attributes)
+    about = node.describe()
+    source = with_labels(_opened(node), _labels(node, about))
+    if source.labels is not None and not source.record:
+        source = decoded(source, about.attributes)
     if source.record:
         record = Record.from_dict(source.record, str(path))
         if (record.out_shape, record.out_dtype) != (source.shape, source.dtype.name):
@@ -165,7 +161,7 @@ def _opened(node: Node) -> Source:
     """The numbers of an array as they are stored, with its record as it is stored."""
     check_name(node.folder)
     tensorstore = need("tensorstore", "reading Zarr")
-    steady = Steady(node.path, next(file for name in NAMES if (file := node.folder / name).exists()))
+    check = unchanged(node.path, next(file for name in NAMES if (file := node.folder / name).exists()))
     third, _, _, attributes = node.describe()
     record = attributes.get(KEY)
     if record is not None and not isinstance(record, dict):
@@ -194,7 +190,7 @@ def _opened(node: Node) -> Source:
             else:
                 out[...] = handle[box].read().result()
 
-    source = source_of(node.path, shape, dtype, steady.reading(read), chunk=chunk, name=node.name)
+    source = source_of(node.path, shape, dtype, read, check, chunk=chunk, name=node.name)
     check_chunk(node.path, chunk, dtype.itemsize, shape)
     if math.prod(inside) // math.prod(chunk) > INNER_CHUNKS:
         raise ValueError(f"chunks of {chunk} in files of {inside}, shape {shape}")
@@ -243,26 +239,22 @@ def _labels(node: Node, about: Described) -> Labels | None:
 
 
 def _coordinate(node: Node, dims: tuple[str, ...]) -> Coordinate | None:
-    """An array of the group that lies along some of the dimensions; one of format 2 has to be read to be copied."""
+    """An array of the group along some of the dimensions; what cannot be read here is copied if it is of format 3."""
     node.check_inside(node.folder)
     if not is_zarr(node.folder):
         return None
     (third, is_array, own, attributes), name = node.describe(), node.folder.name
     if not is_array or own is None or not set(own) <= set(dims):
         return None
-    source = values = None
-    if own == (name,) or not third:
-        with contextlib.suppress(ValueError):  # of text, or a single value
-            source = _opened(node)
+    source = None
+    with contextlib.suppress(ValueError):  # of text, or a single value
+        source = _opened(node)
     if source is not None and math.prod(source.shape) * source.dtype.itemsize <= MOST_COORDINATE:
-        values = source[...]
-    packed = values is not None and any(key in attributes for key in (*PACKED, UNSIGNED))
-    if third and not packed:
-        plain_files(node.folder)
-        return Coordinate(name, own, plain_json(attributes), values, node.folder)
-    if values is None:
+        return coordinate_of(name, own, attributes, source[...])
+    if not third:
         return None
-    return Coordinate(name, own, plain_json(attributes, ENCODING), unpacked_values(values, attributes))
+    plain_files(node.folder)
+    return Coordinate(name, own, plain_json(attributes), None, node.folder)
 
 
 def plain_files(folder: Path) -> list[Path]:
