@@ -53,50 +53,27 @@ class Figure(NamedTuple):
 @hashed_once
 @dataclasses.dataclass(frozen=True)
 class Chip:
-    """Sustained rates of one device.
-
-    Attributes:
-        name: what tables call it.
-        platform: what JAX calls the platform.
-        kind: what JAX calls the device, or how that begins.
-        products: operations per second in matrix products, by tier; passes are not counted.
-        vector: operations per second elsewhere.
-        memory: bytes per second of main memory, read and written.
-        link: bytes per second one way over one link, or without a torus to all other devices together.
-        hop: seconds from a device to its neighbour.
-        capacity: bytes of main memory.
-        clock: cycles per second.
-        devices: JAX devices that share a chip and its links.
-        torus: the longest axes of a torus of chips, and none where every device reaches every other.
-        side: rows and columns of the matrix unit; products are padded to it.
-        cached: columns of a block stay in a cache between the stages of a local FFT.
-        planes: complex numbers are kept as planes.
-        overlaps: sends while it computes.
-        rough: the rates only rank; no seconds are printed.
-        options: compiler options with which its programs send while they compute.
-        chunk: the largest chunk of freed memory, in bytes, that the host keeps for the next program. The kernel clears
-            every page of larger ones again. 0 where the device keeps all.
-    """
+    """Sustained rates of one device."""
 
     name: str
-    platform: str
-    kind: str
-    products: tuple[tuple[str, Figure], ...]
-    vector: Figure
-    memory: Figure
-    link: Figure
-    hop: Figure
-    capacity: Figure | None = None
-    clock: Figure | None = None
-    devices: int = 1
-    torus: tuple[int, ...] = ()
-    side: int = 1
-    cached: bool = False
-    planes: bool = False
-    overlaps: bool = False
-    rough: bool = False
-    options: CompilerOptions = ()
-    chunk: int = 0
+    platform: str  # what JAX calls the platform
+    kind: str  # what JAX calls the device, or how that begins
+    products: tuple[tuple[str, Figure], ...]  # operations per second in matrix products, by tier; passes not counted
+    vector: Figure  # operations per second elsewhere
+    memory: Figure  # bytes per second of main memory, read and written
+    link: Figure  # bytes per second one way over one link, or without a torus to all other devices together
+    hop: Figure  # seconds from a device to its neighbour
+    capacity: Figure | None = None  # bytes of main memory
+    clock: Figure | None = None  # cycles per second
+    devices: int = 1  # JAX devices that share a chip and its links
+    torus: tuple[int, ...] = ()  # the longest axes of a torus of chips, none where every device reaches every other
+    side: int = 1  # rows and columns of the matrix unit; products are padded to it
+    cached: bool = False  # columns of a block stay in a cache between the stages of a local FFT
+    planes: bool = False  # complex numbers are split, real and imaginary parts in two arrays
+    overlaps: bool = False  # sends while it computes
+    rough: bool = False  # the rates only rank; no seconds are printed
+    options: CompilerOptions = ()  # compiler options with which its programs send while they compute
+    chunk: int = 0  # bytes of freed memory that its host keeps for the next program; larger chunks are cleared again
 
     def product_rate(self, tier: str) -> float:
         """Operations per second of matrix products in a tier."""

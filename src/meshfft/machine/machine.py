@@ -49,15 +49,10 @@ class Seconds(NamedTuple):
 @hashed_once
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """What prices a step.
-
-    Attributes:
-        chip: the row of rates of each device.
-        network: how they are linked; None where every device reaches every other alike.
-    """
+    """What prices a step."""
 
     chip: Chip
-    network: Network | None = None
+    network: Network | None = None  # None where every device reaches every other alike
 
     def seconds(self, work: Work) -> Seconds:
         """Modelled seconds of one device."""
