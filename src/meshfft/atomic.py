@@ -41,7 +41,17 @@ def put(new: Path, path: Path, overwrite: bool = False) -> None:
     """
     refuse_existing(path, overwrite)
     final = path.resolve()
-    _move(new, final)
+    if final.is_dir():
+        old = _beside(final, "old")  # a folder cannot be renamed onto one that has files in it
+        os.rename(final, old)
+        try:
+            os.rename(new, final)
+        except BaseException:
+            os.rename(old, final)
+            raise
+        shutil.rmtree(old)
+    else:
+        os.replace(new, final)
     synced(final.parent)
 
 
@@ -52,9 +62,9 @@ def refuse_existing(path: Path, overwrite: bool) -> None:
     final = os.path.realpath(path)
     if os.path.islink(final):
         raise FileExistsError(f"{path} is a link that leads back to itself: remove it")
-    away = f"{path} is a link to {final}, which does not exist: overwrite it, or name another output"
     if not overwrite and path.is_symlink():
-        raise FileExistsError(away)
+        away = f"{path} is a link to {final}, which does not exist"
+        raise FileExistsError(f"{away}: overwrite it, or name another output")
 
 
 def unfinished(path: Path) -> list[Path]:
@@ -68,20 +78,6 @@ def unfinished(path: Path) -> list[Path]:
 
 def _beside(path: Path, suffix: str) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.{suffix}")
-
-
-def _move(new: Path, path: Path) -> None:
-    if not path.is_dir():
-        os.replace(new, path)
-        return
-    old = _beside(path, "old")  # a folder cannot be renamed onto one that has files in it
-    os.rename(path, old)
-    try:
-        os.rename(new, path)
-    except BaseException:
-        os.rename(old, path)
-        raise
-    shutil.rmtree(old)
 
 
 def _remove(path: Path) -> None:

@@ -7,12 +7,15 @@ share one scale. It draws magnitudes that are in memory already: it reads no fil
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ..atomic import refuse_existing, replacing
 from ..extras import need
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 KINDS = (".png", ".pdf", ".svg")
 PIXELS = 1024  # a side; a panel shows no more
@@ -21,19 +24,18 @@ INCHES = 3.6  # a panel's side
 
 
 class Plane(NamedTuple):
-    """A plane through a spectrum, or in one dimension a line: the dimensions it shows, where it lies, and what it lies
-    in: the dimensions that were transformed, None for all."""
+    """A plane, or a line, through a spectrum: the dimensions it shows, where it lies, the dimensions transformed."""
 
     dims: tuple[int, ...]
     at: tuple[int | slice, ...]
-    transformed: tuple[int, ...] | None = None
+    transformed: tuple[int, ...]
 
     @property
     def title(self) -> str:
         """The dimensions that are fixed at index 0: k2 = k3 = 0, and n2 where it was not transformed."""
-        known = range(len(self.at)) if self.transformed is None else self.transformed
-        fixed = [f"${'k' if d in known else 'n'}_{{{d}}}$" for d in range(len(self.at)) if d not in self.dims]
-        return " = ".join([*fixed, "0"]) if fixed else ""
+        fixed = [d for d in range(len(self.at)) if d not in self.dims]
+        names = [f"${'k' if d in self.transformed else 'n'}_{{{d}}}$" for d in fixed]
+        return " = ".join([*names, "0"]) if names else ""
 
 
 def central_planes(shape: Sequence[int], axes: Sequence[int] | None = None) -> list[Plane]:
@@ -46,11 +48,10 @@ def central_planes(shape: Sequence[int], axes: Sequence[int] | None = None) -> l
     Returns:
         Three planes, or one where two dimensions are shown, or one line. Other dimensions are fixed at index 0.
     """
-    chosen = sorted({axis % len(shape) for axis in (range(len(shape)) if axes is None else axes)})
+    chosen = tuple(sorted({axis % len(shape) for axis in (range(len(shape)) if axes is None else axes)}))
     shown = [axis for axis in chosen if shape[axis] > 1][:3] or chosen[:1]
-    pairs = list(itertools.combinations(shown, min(2, len(shown))))
-    at = [tuple(slice(None) if d in dims else 0 for d in range(len(shape))) for dims in pairs]
-    return [Plane(dims, where, tuple(chosen)) for dims, where in zip(pairs, at, strict=True)]
+    pairs = itertools.combinations(shown, min(2, len(shown)))
+    return [Plane(p, tuple(slice(None) if d in p else 0 for d in range(len(shape))), chosen) for p in pairs]
 
 
 def check_picture(path: str | Path, overwrite: bool = False) -> None:
@@ -66,9 +67,8 @@ def check_picture(path: str | Path, overwrite: bool = False) -> None:
         raise ValueError(f"{path} is no kind of picture that can be drawn: end it in {', '.join(KINDS)}")
     need("matplotlib", "drawing a picture")
     refuse_existing(path, overwrite)
-    folder = path.resolve().parent
-    if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} is not a folder: make it first, or draw elsewhere")
+    if not path.resolve().parent.is_dir():
+        raise FileNotFoundError(f"{path.resolve().parent} is not a folder: make it first, or draw elsewhere")
 
 
 def save_spectrum(
@@ -87,19 +87,18 @@ def save_spectrum(
     """
     path = Path(path)
     check_picture(path, overwrite)
-    panels = [_panel(magnitude) for magnitude in magnitudes]
-    figure = need("matplotlib.figure", "drawing a picture").Figure(
-        figsize=(INCHES * len(panels) + 0.9, INCHES + 0.4), layout="constrained", dpi=150
-    )
-    draw = _draw_curve if panels[0].ndim == 1 else _draw_planes
-    draw(figure, panels, magnitudes, planes)
+    size = INCHES * len(planes) + 0.9, INCHES + 0.4
+    figure = need("matplotlib.figure", "drawing a picture").Figure(figsize=size, layout="constrained", dpi=150)
+    if magnitudes[0].ndim == 1:
+        _draw_curve(figure, magnitudes[0], planes[0])
+    else:
+        _draw_planes(figure, magnitudes, planes)
     with replacing(path, overwrite) as temporary:
         figure.savefig(temporary, format=path.suffix[1:], bbox_inches="tight")
 
 
-def _draw_planes(
-    figure: Any, panels: Sequence[np.ndarray], magnitudes: Sequence[np.ndarray], planes: Sequence[Plane]
-) -> None:
+def _draw_planes(figure: "Figure", magnitudes: Sequence[np.ndarray], planes: Sequence[Plane]) -> None:
+    panels = [_panel(magnitude) for magnitude in magnitudes]
     low, high = _limits(panels)
     spots = figure.subplots(1, len(panels), squeeze=False)[0]
     for spot, panel, magnitude, plane in zip(spots, panels, magnitudes, planes, strict=True):
@@ -110,15 +109,11 @@ def _draw_planes(
     figure.colorbar(image, ax=list(spots), label=r"$\log_{10}\,|X|$", shrink=0.85)
 
 
-def _draw_curve(
-    figure: Any, panels: Sequence[np.ndarray], magnitudes: Sequence[np.ndarray], planes: Sequence[Plane]
-) -> None:
+def _draw_curve(figure: "Figure", magnitude: np.ndarray, plane: Plane) -> None:
     figure.set_size_inches(2 * INCHES, INCHES)
-    spot = figure.subplots()
-    left, right = _ends(magnitudes[0].shape[0])
-    spot.plot(np.linspace(left + 0.5, right - 0.5, len(panels[0])), panels[0], color="#51127c", linewidth=1)
-    spot.set(xlabel=f"$k_{{{planes[0].dims[0]}}}$", ylabel=r"$\log_{10}\,|X|$", title=planes[0].title)
-    spot.set(ylim=_limits(panels))
+    (left, right), panel, spot = _ends(magnitude.size), _panel(magnitude), figure.subplots()
+    spot.plot(np.linspace(left + 0.5, right - 0.5, len(panel)), panel, color="#51127c", linewidth=1)
+    spot.set(xlabel=f"$k_{{{plane.dims[0]}}}$", ylabel=r"$\log_{10}\,|X|$", title=plane.title, ylim=_limits([panel]))
     spot.grid(alpha=0.3)
 
 
@@ -126,8 +121,7 @@ def _panel(magnitude: np.ndarray) -> np.ndarray:
     """log10 of the largest magnitude in each of at most PIXELS cells a side, zero frequency in the middle."""
     cells = np.fft.fftshift(magnitude)
     for axis, size in enumerate(cells.shape):
-        edges = np.arange(0, size, -(-size // PIXELS))
-        cells = np.maximum.reduceat(cells, edges, axis=axis)
+        cells = np.maximum.reduceat(cells, np.arange(0, size, -(-size // PIXELS)), axis=axis)
     with np.errstate(divide="ignore"):  # the log of a zero is drawn at the bottom of the scale
         return np.log10(cells)
 

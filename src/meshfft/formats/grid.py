@@ -37,7 +37,7 @@ class Grid(NamedTuple):
 
 
 class Side(NamedTuple):
-    """One side of a box that is to be cut: in equal parts where `exact`, else the last may be smaller."""
+    """One side of a box that is to be divided: in equal parts where `exact`, else the last may be smaller."""
 
     size: int
     exact: bool = False
@@ -48,28 +48,25 @@ def grid_of(layouts: Sequence[Layout], itemsize: int, processes: int = 1) -> Gri
 
         bytes of a chunk <= 8 MiB,   bytes of a shard <= 256 MiB
 
+    No file is shared by two blocks of any layout, but where a single process writes blocks whose starts have no large
+    common divisor: its chunks follow the block of the first layout, and some are read again to be written.
+
     Args:
         layouts: those it is written in and read in, all of one shape.
         itemsize: bytes of a number.
-        processes: how many write at once. A single one writes in turn: where starts have no common divisor that is
-            large enough, its chunks follow the block of the first layout, and some are read again to be written.
-
-    Returns:
-        The grid. No file is shared by two blocks of any layout, but in the case of `processes`.
+        processes: how many write at once.
 
     Raises:
         ValueError: several processes would share files, or write thousands that are too small.
     """
     shape = layouts[0].shape
-    sides = [_side(layouts, dim) for dim in range(len(shape))]
-    grid = _grid(shape, sides, itemsize, CHUNK_BYTES, SHARD_BYTES)
+    grid = _grid(shape, [_side(layouts, dim) for dim in range(len(shape))], itemsize, CHUNK_BYTES, SHARD_BYTES)
     if not _tiny(shape, grid, itemsize):
         return grid
-    many = f"blocks of shape {layouts[0].block} start where only chunks of shape {grid.chunk} divide {shape}"
     if processes != 1:
-        raise ValueError(f"{many}: give order 'natural', sizes that the mesh divides, or a .npy file")
-    block = zip(layouts[0].block, shape, strict=True)
-    parts = [Side(max(1, min(stored, n))) for stored, n in block]
+        starts = f"blocks of shape {layouts[0].block} start where only chunks of shape {grid.chunk} divide {shape}"
+        raise ValueError(f"{starts}: give order 'natural', sizes that the mesh divides, or a .npy file")
+    parts = [Side(max(1, min(stored, n))) for stored, n in zip(layouts[0].block, shape, strict=True)]
     return _grid(shape, parts, itemsize, CHUNK_BYTES, SHARD_BYTES)
 
 
@@ -78,15 +75,16 @@ def grid_of_pieces(layout: Layout, itemsize: int, most: int) -> Grid:
 
         bytes of a file <= max(most, 64 KiB),   bytes of a chunk <= max(min(8 MiB, most / 2), 64 KiB)
 
-    Where pieces cut a dimension a chunk has a quarter of one at most, so that whoever reads whole chunks in pieces of
-    about the same size, as the way back does, finds that some of them make a piece; and a part of the dimension that
-    divides it, as what stands out of the array is written too.
+    Where pieces cut a dimension a chunk has a quarter of one at most, so that a few chunks make a piece of about the
+    same size, as the way back reads; and it divides the dimension, as what stands out of the array is written too.
     """
     shape, file = layout.shape, max(most, LEAST_BYTES)
     limits = max(LEAST_BYTES, min(CHUNK_BYTES, file // 2)), min(file, SHARD_BYTES)
     sides = [_side([layout], dim) for dim in range(layout.ndim)]
-    even = [Side(math.gcd(side.size, n), True) if side.exact else side for side, n in zip(sides, shape, strict=True)]
-    part = [Side(_divided(side, max(1, side.size // 4)), side.exact) if side.exact else side for side in even]
+    part = []
+    for side, n in zip(sides, shape, strict=True):
+        even = math.gcd(side.size, n)
+        part.append(Side(_divided(Side(even, True), max(1, even // 4)), True) if side.exact else side)
     grid = _grid(shape, part, itemsize, *limits)
     return _grid(shape, sides, itemsize, *limits) if _tiny(shape, grid, itemsize) else grid
 

@@ -104,12 +104,10 @@ class Record:
             ValueError: it is no record, or one that no plan makes; the text names the file and the field.
         """
         again = f"transform it again, or remove the attribute from {where}"
-        if not isinstance(value, dict):
-            raise ValueError(f"{where} has a record that is no object: {again}")
-        form = value.get("format")
-        if type(form) is not int or form != FORMAT:
-            newer = f"{where} has a record of format {_short(form)}, this version reads {FORMAT}"
-            raise ValueError(f"{newer}: install the version that made it, or {again}")
+        form = value.get("format") if isinstance(value, dict) else None
+        if not isinstance(value, dict) or type(form) is not int or form != FORMAT:
+            other = f"{where} has a record of format {_short(form)}, this version reads {FORMAT}"
+            raise ValueError(f"{other}: install the version that made it, or {again}")
         fields: dict[str, Any] = {}
         for name, kind in FIELDS.items():
             try:
@@ -257,23 +255,17 @@ PLAIN: dict[type, Callable[[Any], bool]] = {
 
 
 def conformed(kind: Any, value: object) -> Any:
-    """A value as one of a type: lists become tuples, objects become dictionaries or NamedTuples.
-
-    Raises:
-        ValueError: it is none, or has more than 32 parts.
-    """
+    """A value as one of a type, or ValueError; lists become tuples, objects become dictionaries or NamedTuples."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
-    if kind in PLAIN:
-        if not PLAIN[kind](value):
-            raise ValueError(f"the value is no {kind.__name__}")
+    if kind in PLAIN and PLAIN[kind](value):
         return kind(value)
     if origin is Annotated:
         found = conformed(parts[0], value)
         if found not in parts[1]:
             raise ValueError(f"{found} is none of {parts[1]}")
         return found
-    if not isinstance(value, list if origin is tuple else dict) or len(value) > MOST_DIMENSIONS:
-        raise ValueError("the value has no few parts")
+    if kind in PLAIN or not isinstance(value, list if origin is tuple else dict) or len(value) > MOST_DIMENSIONS:
+        raise ValueError(f"the value is no {kind}, or has more than {MOST_DIMENSIONS} parts")
     if isinstance(value, list):
         return tuple(conformed(parts[0], part) for part in value)
     if origin is dict:
