@@ -11,11 +11,11 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 # folder a file only from those before the stroke in front of it.
 HOUSE = """
 .: release extras / atomic
-numerics: dtypes norms split_complex units / phases products
+numerics: dtypes split_complex units / phases products
 layout: layout meshes / gathering memory placement / padded_array / storage
 machine: chip torus work / device_order / machine
 collectives: all_to_all bins ring
-operators: matrices trig vandermonde / inverses transform / points / operands point_entries
+operators: matrices / trig inverses / transform / points / operands
 kernels: bluestein line_batches / stockham / local / real trig
 steps: base / bands exchange local_fft ring_dense roll / phase_fft pipeline real_fft / packed_fft six_step
 walks: candidates walk / fusion search / choice

@@ -15,8 +15,7 @@ from strategies import MESHES
 
 import meshfft as mf
 from meshfft.files import Record, inverse_options, open_array, record_of, write_array
-from meshfft.numerics.norms import NORMS
-from meshfft.operators.transform import KINDS, turns
+from meshfft.operators.transform import KINDS, NORMS, becomes
 
 
 @st.composite
@@ -29,7 +28,7 @@ def transforms(draw: st.DrawFn) -> tuple[dict[str, Any], tuple[int, ...]]:
     least = 2 if kind == "dct-1" else 1
     shape = [draw(st.sampled_from((2, 3, 4, 5, 7, 8, 9))) for _ in range(ndim)]
     s = [draw(st.sampled_from((shape[a], *range(least, 10)))) for a in axes]
-    if turns(kind, inverse) == "real":  # the whole half spectrum of s[-1] points
+    if becomes(kind, inverse) == "real":  # the whole half spectrum of s[-1] points
         shape[axes[-1]] = s[-1] // 2 + 1
     norm, order = draw(st.sampled_from(NORMS)), draw(st.sampled_from(("natural", "any")))
     return {
@@ -46,7 +45,7 @@ def transforms(draw: st.DrawFn) -> tuple[dict[str, Any], tuple[int, ...]]:
 def fitted(x: np.ndarray, options: dict[str, Any]) -> np.ndarray:
     """The input as its transform sees it: cropped and padded to the lengths."""
     for axis, length in zip(options["axes"], options["s"], strict=True):
-        if axis == options["axes"][-1] and turns(options["kind"], options["inverse"]) == "real":
+        if axis == options["axes"][-1] and becomes(options["kind"], options["inverse"]) == "real":
             length = length // 2 + 1
         keep = [slice(None)] * x.ndim
         keep[axis] = slice(length)
@@ -57,8 +56,8 @@ def fitted(x: np.ndarray, options: dict[str, Any]) -> np.ndarray:
 
 def spectrum_of(options: dict[str, Any], rng: np.random.Generator) -> np.ndarray:
     """Numbers that the transform takes and loses nothing of: a half spectrum is that of real numbers."""
-    real = turns(options["kind"], options["inverse"]) == "complex" or options["kind"][:3] in ("dct", "dst")
-    if turns(options["kind"], options["inverse"]) == "real":
+    real = becomes(options["kind"], options["inverse"]) == "complex" or options["kind"][:3] in ("dct", "dst")
+    if becomes(options["kind"], options["inverse"]) == "real":
         lengths = list(options["shape"])
         lengths[options["axes"][-1]] = options["s"][-1]
         return np.fft.rfftn(rng.standard_normal(lengths), axes=options["axes"]).astype("complex64")
@@ -72,7 +71,9 @@ def test_what_is_written_comes_back(tmp_path_factory: pytest.TempPathFactory, ca
     there."""
     (options, sizes), rng = case, np.random.default_rng(seed)
     x, path = spectrum_of(options, rng), tmp_path_factory.mktemp("record") / "y.zarr"
-    if turns(options["kind"], options["inverse"]) == "real":  # of other axes only what is kept is the spectrum of reals
+    if (
+        becomes(options["kind"], options["inverse"]) == "real"
+    ):  # of other axes only what is kept is the spectrum of reals
         options["s"] = tuple(options["shape"][a] for a in options["axes"][:-1]) + options["s"][-1:]
     mesh = jax.make_mesh(sizes, ("x", "y")[: len(sizes)], devices=jax.devices()[: math.prod(sizes)])
     plan = mf.plan(**options, dtype=x.dtype, mesh=mesh)

@@ -8,8 +8,16 @@ import numpy as np
 import pytest
 
 from meshfft.operators import inverses as inverting
-from meshfft.operators.inverses import _bjorck_pereyra, _leja, _norm, invert
-from meshfft.operators.vandermonde import MAX_LENGTH, _magnitudes, _phasors, vandermonde
+from meshfft.operators.inverses import (
+    MAX_LENGTH,
+    _bjorck_pereyra,
+    _leja,
+    _magnitudes,
+    _norm,
+    _phasors,
+    invert,
+    vandermonde,
+)
 
 RNG = np.random.default_rng(2024)
 TURNS = np.concatenate([[0.0, 0.5, 0.125, 1 / 3, -7.3, 1e-20, 0.5 - 2**-54, 123456.789], RNG.uniform(-1, 1, 8)])

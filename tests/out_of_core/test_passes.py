@@ -15,7 +15,7 @@ from jax.sharding import AbstractMesh
 
 import meshfft as mf
 from meshfft.layout.layout import Cut, Layout
-from meshfft.operators.transform import KINDS, turns
+from meshfft.operators.transform import KINDS, becomes
 from meshfft.out_of_core.partition import (
     alike,
     buffer_bytes,
@@ -40,11 +40,11 @@ def tasks(draw: st.DrawFn) -> tuple[tuple[int, ...], dict]:
     shape = [draw(st.sampled_from(SIZES)) for _ in range(ndim)]
     axes = draw(st.lists(st.integers(0, ndim - 1), min_size=1, max_size=ndim, unique=True))
     s = [draw(st.sampled_from((shape[d], shape[d], 6, 11))) for d in axes] if draw(st.booleans()) else None
-    if (turns(kind, inverse) == "real" or kind.endswith("-1")) and s is None:
+    if (becomes(kind, inverse) == "real" or kind.endswith("-1")) and s is None:
         shape = [max(n, 2) for n in shape]
     s = s if s is None or not kind.endswith("-1") else [max(n, 2) for n in s]
     dtype = draw(st.sampled_from(("float32", "complex64")))
-    dtype = dtype if turns(kind, inverse) is None else natural(turns(kind, inverse))
+    dtype = dtype if becomes(kind, inverse) is None else natural(becomes(kind, inverse))
     budget = int(math.prod(shape) * 8 * 2 ** draw(st.floats(-6, 5)))
     options = {"kind": kind, "inverse": inverse, "axes": axes, "s": s, "dtype": dtype, "budget": max(budget, 1)}
     return tuple(shape), {**options, "mesh": draw(st.sampled_from(MESHES))}
@@ -191,7 +191,7 @@ def test_passes_that_cut_one_dimension_cut_it_in_the_same_places() -> None:
 @pytest.mark.parametrize(("kind", "inverse"), [("rfft", False), ("rfft", True), ("hfft", False), ("hfft", True)])
 def test_reals_turn_in_the_right_pass(kind: str, inverse: bool) -> None:
     """Catches a half spectrum that is not made first, or not unmade last: only then is all else complex."""
-    turn = turns(kind, inverse)
+    turn = becomes(kind, inverse)
     made = mf.passes((8, 9, 10), budget=1500, kind=kind, inverse=inverse, axes=(2, 0, 1), dtype=natural(turn))
     assert [len(step.dims) for step in made.steps] == [1, 1, 1]
     assert made.steps[0 if turn == "complex" else -1].dims == (1,)

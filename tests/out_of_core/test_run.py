@@ -17,7 +17,7 @@ from reference import error, mesh, noise
 
 import meshfft as mf
 from meshfft.files import open_array
-from meshfft.operators.transform import KINDS, turns
+from meshfft.operators.transform import KINDS, becomes
 from meshfft.out_of_core import journal, run_passes
 from meshfft.out_of_core import run as passing
 from meshfft.out_of_core.tiles import Passes
@@ -54,7 +54,7 @@ def tasks(draw: st.DrawFn) -> dict[str, Any]:
     shape = tuple(draw(st.lists(st.sampled_from((2, 3, 5, 8, 11, 12)), min_size=1, max_size=3)))
     axes = draw(st.lists(st.integers(0, len(shape) - 1), min_size=1, max_size=len(shape), unique=True))
     s = [draw(st.sampled_from((shape[d], 7, 10))) for d in axes] if draw(st.booleans()) else None
-    turn = turns(kind, inverse)
+    turn = becomes(kind, inverse)
     dtype = "complex64" if turn == "real" else "float32" if turn else draw(st.sampled_from(("float32", "complex64")))
     norm, places = draw(st.sampled_from((None, "ortho", "forward"))), draw(st.sampled_from(((1,), (4,), (2, 2))))
     what = {"kind": kind, "inverse": inverse, "axes": axes, "s": s, "norm": norm}

@@ -48,7 +48,7 @@ class Direct(Step):
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["Direct"]:
         for dim, matrix in todo.items():
-            if isinstance(matrix, Roots) and matrix.whole and layout.parts[dim] == 1:
+            if isinstance(matrix, Roots) and matrix.has_fft and layout.parts[dim] == 1:
                 yield cls(dim, matrix.sign, matrix.length)
 
     @classmethod

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..numerics.dtypes import PRECISIONS
-from ..numerics.norms import NORMS
+from ..operators.transform import NORMS
 from ..walks.candidates import METHODS
 
 MESH = typer.Option(metavar="P,P,...", help="Devices along mesh axes x, y, z, w: 2,2,2.")

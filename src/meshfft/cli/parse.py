@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..numerics.dtypes import PRECISIONS
-from ..numerics.norms import NORMS
-from ..operators.transform import KINDS
+from ..operators.transform import KINDS, NORMS
 from ..walks.candidates import METHODS
 from ..walks.choice import ORDERS
 

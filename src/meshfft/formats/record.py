@@ -15,8 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 from ..layout.layout import axis_sizes, dim_name, from_spec
 from ..numerics.dtypes import TIERS
-from ..numerics.norms import NORMS
-from ..operators.transform import KINDS, Transform, resolve, transform_of
+from ..operators.transform import KINDS, NORMS, Transform, resolve, transform_of
 from ..plans.plan import Plan
 from ..walks.candidates import METHODS
 from ..walks.choice import ORDERS

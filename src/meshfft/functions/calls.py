@@ -14,7 +14,7 @@ from jax import Array
 from ..layout.layout import Spec
 from ..layout.padded_array import AnyArray
 from ..numerics.dtypes import real_dtype
-from ..operators.transform import FOURIER, integer, integers, resolve, transform_of, turns
+from ..operators.transform import FOURIER, becomes, integer, integers, resolve, transform_of
 from ..plans.plan import Plan
 from ..plans.planning import Options, plan_for
 from ..plans.request import Setting, is_hashable, parts, read
@@ -96,15 +96,15 @@ def _plans(
     orthogonalize: bool | None,
 ) -> tuple[Plan, ...]:
     """One plan, or where a dimension is given twice one for each time."""
-    becomes = turns(kind, inverse)
-    if becomes == "complex" and not setting.real:
+    change = becomes(kind, inverse)
+    if change == "complex" and not setting.real:
         given = f"{setting.dtype}" if setting.many == 1 else "two planes"
         raise TypeError(f"real numbers are transformed here, the array is {given}: use fftn, or give its real part")
     dims, lengths = resolve(setting.start.shape, s, axes, kind, inverse)
     if len(set(dims)) == len(dims) or kind not in FOURIER:
         return (plan_for(setting, transform_of(dims, lengths, norm, inverse, kind, orthogonalize), options),)
     plans, last = list[Plan](), len(dims) - 1
-    for j in range(len(dims)) if becomes == "real" else range(len(dims))[::-1]:  # real before complex
+    for j in range(len(dims)) if change == "real" else range(len(dims))[::-1]:  # real before complex
         transform = transform_of((dims[j],), (lengths[j],), norm, inverse, kind if j == last else "fft")
         plans.append(plan_for(setting, transform, options._replace(order="natural")))
         setting = _after(setting, plans[-1], planes)

@@ -6,8 +6,8 @@ from typing import Any
 
 from ..layout.layout import Layout, Spec
 from ..numerics.dtypes import complex_dtype, dots_of
-from ..operators.point_entries import entries
-from ..operators.points import Points, sampled
+from ..operators.operands import entries, sampled
+from ..operators.points import Points
 from ..operators.transform import resolve_once
 from ..plans.execute import moved
 from ..plans.inverse_solve import Solution, System, solution

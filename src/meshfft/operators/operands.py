@@ -1,40 +1,104 @@
-"""Operands of matrices: what a device's block of a matrix is made of, from what the caller gave.
+"""What callers give for the matrices of axes, points and arrays: read, and made into operands.
 
-A source is a Points, a matrix, or None. Points become limbs, matrices rows. Where products are made of bfloat16 terms
-(see products), a matrix that is known on the host and not too large becomes a table: computed in float64 and split
-once. A larger one is made block by block on the devices, and split there.
+An operand is what a device's block of a matrix is made of: of Points their limbs, of an array its rows. Where products
+are made of bfloat16 terms (see `numerics.products`), a matrix that is known on the host and not too large becomes a
+table: computed in float64 and split once. A larger one is made block by block on the devices, and split there.
 """
 
 import functools
-from typing import Any
+import math
+from collections.abc import Sequence
 
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
+from jax import Array
+from jax.typing import DTypeLike
 
-from ..numerics.dtypes import Dot
-from .matrices import Matrix, Roots
-from .points import Points
-from .vandermonde import vandermonde
+from ..numerics.dtypes import Dot, real_dtype
+from .inverses import vandermonde
+from .matrices import Matrix, Operand, Roots
+from .points import SCATTERED, Points
+from .transform import Transform, factor
 
 TABLE_BYTES = 2**24
+_GIVE = "say what the numbers are, as mf.Points.turns(t) for each axis, or None for uniform ones"
 
 
-def operand_of(source: Any, real: Any) -> Any:
-    """The operand of a source, of numbers of a real type."""
-    if source is None:
-        return None
+def entries(points: object, dims: tuple[int, ...]) -> tuple[Points | None, ...]:
+    """The points given for axes, one entry for each dimension.
+
+    Raises:
+        ValueError, TypeError: another number of entries, entries that are no Points, or a raveled grid.
+    """
+    given = (points,) if isinstance(points, Points) else points
+    if given is None:
+        return (None,) * len(dims)
+    if not isinstance(given, list | tuple):
+        plane = f". {SCATTERED}" if getattr(given, "ndim", 0) > 1 else ""
+        raise TypeError(f"points is a {type(given).__name__}: {_GIVE}{plane}")
+    for entry in given:
+        if entry is not None and not isinstance(entry, Points):
+            raise TypeError(f"points has a {type(entry).__name__}: {_GIVE}")
+    if len(given) != len(dims):
+        raise ValueError(f"points has {len(given)} entries for {len(dims)} axes: give one for each axis")
+    settled = tuple(None if entry is None else entry.settled for entry in given)
+    _check_grid({dim: one for dim, one in zip(dims, settled, strict=True) if one is not None and one.angle is not None})
+    return settled
+
+
+def _check_grid(given: dict[int, Points]) -> None:
+    """Raises ValueError where the points of several axes, side by side, are all combinations of fewer: a raveled grid.
+
+    Their own combinations, of all with all, would be another transform in silence.
+    """
+    if len(given) < 2 or len({one.size for one in given.values()}) > 1 or not all(one.known for one in given.values()):
+        return
+    # One number for each point that no other has. Neighbours on a raveled grid differ along one axis alone.
+    columns = [
+        np.asarray(p.angle) + 1j * np.asarray(0.0 if p.log_radius is None else p.log_radius) for p in given.values()
+    ]
+    if sum(len(column) > 1 and column[0] != column[1] for column in columns) != 1:
+        return
+    sides, size = [len(np.unique(column)) for column in columns], len(columns[0])
+    if min(sides) > 1 and math.prod(sides) == size == len(np.unique(np.stack(columns, -1), axis=0)):
+        axes, grid = " and ".join(map(str, given)), " x ".join(map(str, sides))
+        raise ValueError(
+            f"the {size} points of axes {axes} are a grid of {grid}, raveled: give each axis its own points, "
+            f"{grid.replace(' x ', ' and ')} of them, as np.unique(k) has them. {SCATTERED}"
+        )
+
+
+def sampled(
+    shape: Sequence[int], dims: tuple[int, ...], points: tuple[Points | None, ...], norm: str | None, dtype: np.dtype
+) -> Transform:
+    """The KDFT of some dimensions at points, one entry for each; None means as many uniform ones as inputs.
+
+    Raises:
+        ValueError: the norm is unknown, or powers of a point leave the type.
+    """
+    real, matrices = real_dtype(dtype), []
+    for dim, chosen in zip(dims, points, strict=True):
+        chosen = Points.uniform(max(shape[dim], 1)) if chosen is None else chosen
+        chosen.check_range(shape[dim], real, f"points of axis {dim}")
+        matrices.append(chosen.matrix(shape[dim]))
+    return Transform(dims, tuple(matrices), factor(math.prod(shape[d] for d in dims), norm, False))
+
+
+def operand_of(source: object, real: DTypeLike) -> Operand:
+    """The operand made from Points, a matrix, or None, of numbers of a real type."""
     if isinstance(source, Points):
         return source.operand(real)
+    if not isinstance(source, np.ndarray | Array):
+        return None
     xp = np if isinstance(source, np.ndarray) else jnp
     planes = (source.real, source.imag) if xp.iscomplexobj(source) else (source,)
     return xp.stack(planes).astype(real)
 
 
-def table(source: Any, matrix: Matrix, dot: Dot) -> np.ndarray | None:
+def table(source: object, matrix: Matrix, dot: Dot) -> np.ndarray | None:
     """The matrix in bfloat16 terms, (forms, terms, rows, columns); None where it is traced, too large or not split."""
-    small = 2 * 3 * dot.terms * matrix.rows * matrix.columns <= TABLE_BYTES
-    if not dot.terms or not small:
+    if not dot.terms or 2 * 3 * dot.terms * matrix.rows * matrix.columns > TABLE_BYTES:
         return None
     if isinstance(source, Roots) or (isinstance(source, Points) and source.known):
         return _table_of_points(source, matrix.columns, dot)
@@ -43,11 +107,11 @@ def table(source: Any, matrix: Matrix, dot: Dot) -> np.ndarray | None:
 
 @functools.lru_cache(maxsize=16)
 def _table_of_points(source: Roots | Points, columns: int, dot: Dot) -> np.ndarray | None:
-    if isinstance(source, Roots):
-        k, n = np.arange(source.rows, dtype=np.int64), np.arange(source.columns, dtype=np.int64)
-        turns = (k[:, None] * n % source.length) / source.length
-        return _split(np.exp(source.sign * 2j * np.pi * turns), dot)
-    return _split(vandermonde(source.in_turns, source.log_radius, columns), dot)
+    if isinstance(source, Points):
+        return _split(vandermonde(source.in_turns, source.log_radius, columns), dot)
+    k, n = np.arange(source.rows, dtype=np.int64), np.arange(source.columns, dtype=np.int64)
+    turns = (k[:, None] * n % source.length) / source.length
+    return _split(np.exp(source.sign * 2j * np.pi * turns), dot)
 
 
 def _split(matrix: np.ndarray, dot: Dot) -> np.ndarray:
@@ -55,18 +119,14 @@ def _split(matrix: np.ndarray, dot: Dot) -> np.ndarray:
     forms = [matrix.real, matrix.imag] if np.iscomplexobj(matrix) else [matrix]
     if len(forms) == 2 and dot.multiplications == 3:
         forms.insert(0, forms[0] + forms[1])
-    return np.stack([_terms(form.astype(np.float64), dot.terms) for form in forms])
+    rests, terms = np.stack(forms).astype(np.float64), []
+    for _ in range(dot.terms):
+        terms.append(rests.astype(np.float32).astype(ml_dtypes.bfloat16))
+        rests = rests - terms[-1].astype(np.float64)
+    return np.stack(terms, 1)
 
 
-def _terms(rest: np.ndarray, many: int) -> np.ndarray:
-    terms = []
-    for _ in range(many):
-        terms.append(rest.astype(np.float32).astype(ml_dtypes.bfloat16))
-        rest = rest - terms[-1].astype(np.float64)
-    return np.stack(terms)
-
-
-def rows_of(leaf: Any, axis: int, rows: np.ndarray, reach: int) -> Any:
+def rows_of(leaf: Array | np.ndarray, axis: int, rows: np.ndarray, reach: int) -> Array | np.ndarray:
     """A leaf of an operand with the given rows along `axis`, and as many columns as shards reach, zeros beyond."""
     xp = np if isinstance(leaf, np.ndarray) else jnp
     if not np.array_equal(rows, np.arange(leaf.shape[axis])):

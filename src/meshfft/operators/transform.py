@@ -1,4 +1,11 @@
-"""numpy.fft's arguments, resolved: which dimensions, by which matrices, with which factor. Host integers only."""
+"""numpy.fft's and scipy.fft's arguments, resolved: which dimensions, by which matrices, with which factor.
+
+A norm says where the factor of a transform of N points goes, forward and inverse:
+
+    "backward" (1, 1/N)      "ortho" (1/sqrt N, 1/sqrt N)      "forward" (1/N, 1)
+
+Host integers only.
+"""
 
 import math
 import operator
@@ -9,13 +16,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..numerics.norms import factor
 from .matrices import HalfRoots, Matrix, Roots
 from .trig import FAMILIES, TYPES, Trig, trig
 
 # numpy.fft's transforms: complex, of real arrays, of arrays whose spectrum is real; and scipy.fft's, by type.
 FOURIER = ("fft", "rfft", "hfft")
 KINDS = (*FOURIER, *(f"{name}-{type}" for name in ("dct", "dst") for type in TYPES))
+NORMS = ("backward", "ortho", "forward")
 
 
 class Transform(NamedTuple):
@@ -39,15 +46,15 @@ class Transform(NamedTuple):
     @property
     def inverse_scale(self) -> float | None:
         """The factor of the inverse matrices that makes them the inverse; None where there are none."""
-        periods = [matrix.period for matrix in self.matrices]
-        whole = all(period is not None for period in periods)
-        return 1.0 / (self.scale * math.prod(period or 1 for period in periods)) if whole else None
+        if any(matrix.period is None for matrix in self.matrices):
+            return None
+        return 1.0 / (self.scale * math.prod(matrix.period or 1 for matrix in self.matrices))
 
     def takes_real(self, array_is_real: bool) -> bool:
         """Whether it is computed on real numbers, of an array that is real or not."""
-        turns = [matrix.becomes for matrix in self.matrices if matrix.becomes is not None]
+        changes = [matrix.becomes for matrix in self.matrices if matrix.becomes is not None]
         stays = array_is_real and all(matrix.planes == 1 for matrix in self.matrices)
-        return turns == ["complex"] or (stays and not turns)
+        return changes == ["complex"] or (stays and not changes)
 
     @property
     def name(self) -> str:
@@ -61,37 +68,27 @@ class Transform(NamedTuple):
         return "inverse transform" if any(getattr(m, "sign", -1) > 0 for m in self.matrices) else "transform"
 
 
+def factor(points: int, norm: str | None, inverse: bool) -> float:
+    """The factor of a transform of some points.
+
+    Raises:
+        ValueError: the norm is unknown.
+    """
+    if norm not in (None, *NORMS):
+        raise ValueError(f"norm {norm!r} is unknown: use 'backward', 'ortho' or 'forward'")
+    if norm == "ortho":
+        return points**-0.5 if points else 1.0
+    return 1.0 / max(points, 1) if inverse == (norm != "forward") else 1.0
+
+
 def integers(values: Any, name: str) -> tuple[int, ...]:
     """One integer or any iterable of them, NumPy's and JAX's arrays among them, or an error that names the argument."""
     found = (values,) if is_integer(values) else _listed(values)
-    fits = found is not None and all(is_integer(v) for v in found)
-    told = f"an array of shape {values.shape}" if np.ndim(values) > 1 and hasattr(values, "shape") else repr(values)
-    if not fits:
-        raise TypeError(f"{name} is {told}: give a sequence of integers, such as (0, 1)")
-    return tuple(operator.index(v) for v in found or ())
-
-
-def reals(values: Any) -> tuple[float, ...] | None:
-    """An iterable of real numbers, NumPy's and JAX's among them, as floats; None of anything else."""
-    found = _listed(values)
-    fits = found is not None and all(isinstance(v, Real) or _is_number(v) for v in found)
-    return tuple(float(v) for v in found or ()) if fits else None
-
-
-def _is_number(value: Any) -> bool:
-    """Whether it is an array without dimensions that holds a real number, known before tracing."""
-    kind = getattr(getattr(value, "dtype", None), "kind", "")
-    return kind in ("i", "u", "f") and value.shape == () and not isinstance(value, jax.core.Tracer)
-
-
-def _listed(values: Any) -> tuple[Any, ...] | None:
-    """The values of an iterable, known before tracing; None of what is none, or of text."""
-    if isinstance(values, str | bytes | jax.core.Tracer):
-        return None
-    try:
-        return tuple(values)
-    except TypeError:
-        return None
+    if found is None or not all(is_integer(v) for v in found):
+        large = np.ndim(values) > 1 and hasattr(values, "shape")
+        given = f"an array of shape {values.shape}" if large else repr(values)
+        raise TypeError(f"{name} is {given}: give a sequence of integers, such as (0, 1)")
+    return tuple(operator.index(v) for v in found)
 
 
 def integer(value: Any, name: str) -> int:
@@ -111,7 +108,30 @@ def is_integer(value: Any) -> bool:
         return False
 
 
-def turns(kind: str, inverse: bool) -> str | None:
+def reals(values: object) -> tuple[float, ...] | None:
+    """An iterable of real numbers, NumPy's and JAX's among them, as floats; None of anything else."""
+    found = _listed(values)
+    return tuple(map(float, found)) if found is not None and all(map(_is_real, found)) else None
+
+
+def _is_real(value: Any) -> bool:
+    """Whether it is a real number known before tracing, or an array without dimensions that holds one."""
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    held = kind in ("i", "u", "f") and value.shape == () and not isinstance(value, jax.core.Tracer)
+    return isinstance(value, Real) or held
+
+
+def _listed(values: Any) -> tuple[Any, ...] | None:
+    """The values of an iterable, known before tracing; None of what is none, or of text."""
+    if isinstance(values, str | bytes | jax.core.Tracer):
+        return None
+    try:
+        return tuple(values)
+    except TypeError:
+        return None
+
+
+def becomes(kind: str, inverse: bool) -> str | None:
     """What a transform makes of the numbers along its last axis: "complex" of real, "real" of complex, or neither."""
     return None if kind not in ("rfft", "hfft") else "complex" if (kind == "rfft") != inverse else "real"
 
@@ -138,25 +158,25 @@ def resolve(
     """
     ndim, sizes = len(shape), None if s is None else integers(s, "s")
     if axes is None:
-        many = len(sizes) if sizes is not None else 0
-        if not many <= ndim:
+        many = ndim if sizes is None else len(sizes)
+        if many > ndim:
             raise ValueError(f"s has {many} lengths, the array {ndim} dimensions: give at most {ndim}")
-        axes = range(ndim) if sizes is None else range(ndim - many, ndim)
+        axes = range(ndim - many, ndim)
     dims = dims_of(ndim, axes)
     sizes = (-1,) * len(dims) if sizes is None else sizes
     if len(sizes) != len(dims):
         raise ValueError(f"s has {len(sizes)} lengths for {len(dims)} axes: give one length for each axis")
     lengths = tuple(shape[d] if n == -1 else n for d, n in zip(dims, sizes, strict=True))
-    if turns(kind, inverse) is not None:
-        if not dims:
-            raise ValueError("axes is empty: a real transform needs one axis at least")
-        if turns(kind, inverse) == "real" and s is None:
-            half = lengths[-1]
-            if not half > 1:
-                raise ValueError(f"half a spectrum of {half} numbers stands for 2 ({half} - 1) points: give n= or s=")
-            lengths = (*lengths[:-1], 2 * (half - 1))
+    change = becomes(kind, inverse)
+    if change is not None and not dims:
+        raise ValueError("axes is empty: a real transform needs one axis at least")
+    if change == "real" and s is None:
+        half = lengths[-1]
+        if half <= 1:
+            raise ValueError(f"half a spectrum of {half} numbers stands for 2 ({half} - 1) points: give n= or s=")
+        lengths = (*lengths[:-1], 2 * (half - 1))
     for dim, length in zip(dims, lengths, strict=True):
-        if not length >= 1:
+        if length < 1:
             raise ValueError(f"length {length} along axis {dim}: a transform needs at least one point")
     return dims, lengths
 
@@ -175,33 +195,6 @@ def dims_of(ndim: int, axes: int | Sequence[int]) -> tuple[int, ...]:
     return tuple(axis % ndim for axis in axes)
 
 
-def transform_of(
-    dims: tuple[int, ...],
-    lengths: tuple[int, ...],
-    norm: str | None,
-    inverse: bool,
-    kind: str = "fft",
-    orthogonalize: bool | None = None,
-) -> Transform:
-    """The transform of one of KINDS, or its inverse, that numpy.fft or scipy.fft does along these dimensions.
-
-    Raises:
-        ValueError: a dimension is given twice, the norm or the kind is unknown, or a length is too short for it.
-    """
-    check_once(dims)
-    if kind not in KINDS:
-        raise ValueError(f"kind {kind!r} is unknown: use one of " + ", ".join(map(repr, KINDS)))
-    if kind not in FOURIER:
-        family, type = FAMILIES[kind.startswith("dst")], int(kind[-1])
-        found = [trig(family, type, length, norm, orthogonalize, inverse) for length in lengths]
-        return Transform(dims, tuple(matrix for matrix, _ in found), math.prod(scale for _, scale in found))
-    sign, turn = (1 if inverse else -1), turns(kind, inverse)
-    matrices: list[Matrix] = [Roots(n, sign, n, n) for n in lengths]
-    if turn is not None:
-        matrices[-1] = HalfRoots(lengths[-1], sign, turn == "real", turn == "real")
-    return Transform(dims, tuple(matrices), factor(math.prod(lengths), norm, inverse))
-
-
 def resolve_once(
     shape: Sequence[int], s: Sequence[int] | None, axes: Sequence[int] | None
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -216,3 +209,39 @@ def check_once(dims: tuple[int, ...]) -> None:
     for dim in dims:
         if dims.count(dim) != 1:
             raise ValueError(f"axis {dim} is given twice in axes: transform it in two calls")
+
+
+def transform_of(
+    dims: tuple[int, ...],
+    lengths: tuple[int, ...],
+    norm: str | None,
+    inverse: bool,
+    kind: str = "fft",
+    orthogonalize: bool | None = None,
+) -> Transform:
+    """The transform of one of KINDS, or its inverse, that numpy.fft or scipy.fft does along these dimensions.
+
+    Args:
+        dims, lengths: as `resolve` gives them.
+        norm: one of NORMS; None means "backward".
+        inverse: the inverse instead.
+        kind: one of KINDS.
+        orthogonalize: of cosines and sines, weigh first and last terms so that the rows are orthogonal; None means
+            where norm is "ortho".
+
+    Raises:
+        ValueError: a dimension is given twice, the norm or the kind is unknown, or a length is too short for it.
+    """
+    check_once(dims)
+    if kind not in KINDS:
+        raise ValueError(f"kind {kind!r} is unknown: use one of " + ", ".join(map(repr, KINDS)))
+    if kind not in FOURIER:
+        family, type = FAMILIES[kind.startswith("dst")], int(kind[-1])
+        orthogonal = norm == "ortho" if orthogonalize is None else bool(orthogonalize)
+        waves = tuple(trig(family, type, length, orthogonal, inverse) for length in lengths)
+        return Transform(dims, waves, math.prod(factor(int(wave.period), norm, inverse) for wave in waves))
+    sign, change = (1 if inverse else -1), becomes(kind, inverse)
+    matrices: list[Matrix] = [Roots(n, sign, n, n) for n in lengths]
+    if change is not None:
+        matrices[-1] = HalfRoots(lengths[-1], sign, change == "real", change == "real")
+    return Transform(dims, tuple(matrices), factor(math.prod(lengths), norm, inverse))

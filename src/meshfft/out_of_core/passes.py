@@ -18,7 +18,7 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes
-from ..operators.transform import FOURIER, integer, integers, natural_dtype, resolve, transform_of, turns
+from ..operators.transform import FOURIER, becomes, integer, integers, natural_dtype, resolve, transform_of
 from ..plans.plan import Plan
 from ..plans.planning import plan
 from .partition import Shape, alike, buffer_bytes, covered, cut, held_bytes, least, partitions, runs
@@ -65,7 +65,7 @@ def passes(
     """
     sizes, number = _checked(shape, budget=budget, device_budget=device_budget), np.dtype(dtype or natural_dtype(kind))
     dims, lengths = resolve(sizes, s, axes, kind, inverse)
-    transform, turn = transform_of(dims, lengths, norm, inverse, kind), turns(kind, inverse)
+    transform, turn = transform_of(dims, lengths, norm, inverse, kind), becomes(kind, inverse)
     if turn == "complex" and number.kind == "c":
         raise TypeError(f"kind {kind!r} transforms real numbers, the array is {number}: use kind='fft'")
     how = {"norm": norm, "inverse": inverse, "method": method, "precision": precision, "mesh": mesh}

@@ -16,8 +16,8 @@ from ..machine.machine import ORDERS as DEVICE_ORDERS
 from ..machine.machine import Machine, Topology, machine_of, placed
 from ..machine.machine import topology as named
 from ..numerics.dtypes import complex_dtype, dots_of, real_dtype
-from ..operators.point_entries import entries
-from ..operators.points import Points, sampled
+from ..operators.operands import entries, sampled
+from ..operators.points import Points
 from ..operators.transform import Transform, check_once, integers, natural_dtype, resolve, transform_of
 from ..walks.choice import find_walk, goal_of, natural_end
 from ..walks.walk import Walk

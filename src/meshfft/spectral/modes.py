@@ -19,8 +19,7 @@ from jax import Array
 
 from ..layout.layout import AnyMesh, Layout, Spec
 from ..layout.padded_array import AnyArray, padded, stored_of
-from ..numerics.norms import factor
-from ..operators.transform import integers, resolve_once
+from ..operators.transform import factor, integers, resolve_once
 from ..plans.execute import moved, walked
 from ..plans.request import formed, read
 from ..steps import Band, Bands

@@ -178,13 +178,13 @@ def resized(layout: Layout, dims: tuple[int, ...], sizes: tuple[int, ...]) -> La
 
 def whole_roots(layout: Layout, todo: dict[int, Matrix]) -> dict[int, Roots]:
     """The dimensions of a complex FFT that every device holds whole."""
-    return {d: m for d, m in sorted(todo.items()) if isinstance(m, Roots) and m.whole and layout.parts[d] == 1}
+    return {d: m for d, m in sorted(todo.items()) if isinstance(m, Roots) and m.has_fft and layout.parts[d] == 1}
 
 
 def least_whole(problem: Problem) -> dict[int, float]:
     """The least seconds of the FFT of each dimension, where an FFT can do it."""
     found = problem.todo(frozenset()).items()
-    return {dim: _least(problem, problem.least_rows[dim]) for dim, matrix in found if matrix.whole}
+    return {dim: _least(problem, problem.least_rows[dim]) for dim, matrix in found if matrix.has_fft}
 
 
 def _least(problem: Problem, rows: int) -> float:

@@ -48,7 +48,7 @@ class PhaseFFT(Step):
         for dim, matrix in ready(todo).items():
             parts, size = layout.parts[dim], layout.shape[dim]
             fits = nested(layout.cuts[dim]) and size == matrix.rows < MAX_LENGTH
-            if isinstance(matrix, Roots) and matrix.whole and fits and parts > 1 and size % parts**2 == 0:
+            if isinstance(matrix, Roots) and matrix.has_fft and fits and parts > 1 and size % parts**2 == 0:
                 yield cls(dim, matrix.sign, size)
 
     @classmethod

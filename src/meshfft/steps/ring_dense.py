@@ -23,7 +23,6 @@ from ..numerics.products import COLUMNS, LONG_TERMS, TERMS, Factors, Maker, plan
 from ..numerics.split_complex import Block, Planes, in_complex, in_planes
 from ..operators.matrices import Dense, Matrix, Samples
 from ..operators.operands import rows_of, table
-from ..operators.trig import Trig
 from .base import Least, Problem, Step, names, padded, ready, shift, turned
 
 PHASE_FLOPS = 40  # one root of unity on the CPU: integer reduction, cos and sin
@@ -70,9 +69,9 @@ class RingDense(Step):
         cached, real = problem.machine.chip.cached, problem.real_at(todo)
         for dim, matrix in ready(todo).items():
             slot = None if matrix.row_axis is None else problem.transform.dims.index(dim)
-            turns = matrix.turn if isinstance(matrix, Trig) else max(matrix.rows, matrix.columns)
+            exact = matrix.denominator < MAX_LENGTH
             cuts, parts = layout.resize(dim, matrix.rows).cuts[dim], layout.parts[dim]
-            for dot in problem.dots if turns < MAX_LENGTH else ():
+            for dot in problem.dots if exact else ():
                 both = cached and parts > 1
                 step = cls(dim, matrix, matrix.rows, cuts, dot, slot, two_way=both, real=real, tiled=cached)
                 yield step

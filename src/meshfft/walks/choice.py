@@ -150,7 +150,7 @@ def _no_walk(problem: Problem) -> str:
     """Why a method has no walk, and what to use."""
     start, method = problem.start, problem.method
     for dim, matrix in problem.todo(frozenset()).items():
-        if method in ("transpose", "cooley-tukey") and not matrix.whole:
+        if method in ("transpose", "cooley-tukey") and not matrix.has_fft:
             return f"the points of dimension {dim} need dense products: use method='auto' or 'kdft', not {method!r}"
     for dim, matrix in problem.todo(frozenset()).items():
         parts, size, length = start.parts[dim], start.shape[dim], max(matrix.rows, matrix.columns)
