@@ -37,7 +37,7 @@ from benchmarks.measure.prepared import Prepared
 from benchmarks.measure.rows import Row, write_rows
 from benchmarks.measure.running import reason_of
 from benchmarks.measure.timing import interleaved, timer, timer_of_fresh
-from meshfft.cli.made import check_rows
+from meshfft.cli.flags import check_rows
 from meshfft.inspect.aot import compile_plan
 from meshfft.machine.chip import chip_for
 from meshfft.numerics.dtypes import TIERS, Dot
@@ -56,8 +56,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--small", action="store_true", help="toy sizes, no measurement")
     given = parser.parse_args()
-    if given.rows is not None:
-        check_rows(given.rows)
+    check_rows(given.rows)
     judged = jax.devices()[0].platform == "gpu" and not given.small
     if not judged and not given.small:
         parser.error(f"JAX finds no GPU but {jax.devices()[0].device_kind}: --small tries the script at toy sizes")

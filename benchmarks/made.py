@@ -5,6 +5,7 @@ import os
 import platform
 import re
 import shlex
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -14,7 +15,6 @@ from typing import Any
 import jax
 
 from meshfft.cli.info import version_of
-from meshfft.cli.made import commit
 
 
 def circumstances(packages: Sequence[str]) -> dict[str, Any]:
@@ -29,6 +29,24 @@ def circumstances(packages: Sequence[str]) -> dict[str, Any]:
         "commit": commit() or "unknown",
         "command": shlex.join(["python", *sys.orig_argv[1:]]),
     }
+
+
+def made_by(*packages: str) -> dict[str, str]:
+    """Versions of meshfft, JAX and further packages, and where this runs from a source tree its commit, for rows."""
+    versions, tree = {name: version_of(name) for name in ("meshfft", "jax", *packages)}, commit()
+    return {**versions, "commit": tree} if tree else versions
+
+
+def commit() -> str:
+    """The commit of the repository that this runs from; empty where it runs from none."""
+    root = Path(__file__).resolve().parents[1]
+    if not (root / ".git").exists():
+        return ""
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
 def cores() -> int:

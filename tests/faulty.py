@@ -9,8 +9,7 @@ from typing import Any
 import jax
 
 import meshfft.cli.cluster
-import meshfft.cli.execute
-import meshfft.cli.memory
+import meshfft.cli.transform
 import meshfft.files.stores
 from meshfft.cli.app import main
 
@@ -43,7 +42,7 @@ def patch(module: Any, name: str, act: Callable[[], None]) -> Callable[[], None]
     return lambda: setattr(module, name, first(act)(getattr(module, name)))
 
 
-STEP = (meshfft.cli.execute, "_run_stage")
+STEP = (meshfft.cli.transform, "_run_stage")
 COMPILE = (jax.stages.Lowered, "compile")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job would ignore
 
@@ -58,7 +57,7 @@ FAULTS = {
     "terminated": patch(*STEP, send(signal.SIGTERM)),
     "crashed": patch(*STEP, os.abort),
     "disk full": patch(*WRITE, fail(OSError(28, "No space left on device"))),
-    "no memory": patch(meshfft.cli.memory, "check_memory", fail(MemoryError("3 GB"))),
+    "no memory": patch(meshfft.cli.transform, "check_memory", fail(MemoryError("3 GB"))),
 }
 
 if __name__ == "__main__":

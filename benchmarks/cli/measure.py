@@ -7,11 +7,8 @@ from typing import Annotated
 
 import typer
 
-from meshfft.cli import flags, parse
-from meshfft.cli.devices import start_devices
-from meshfft.cli.guard import guarded
-from meshfft.cli.say import say
-from meshfft.cli.show import print_columns, print_json
+from meshfft.cli import flags
+from meshfft.cli.output import guarded, print_columns, print_json, say
 
 from ..measure.baselines import names_that_scale
 from ..measure.cases import Task
@@ -70,7 +67,7 @@ def dense(
     """
     speed.check_flags(rounds, rows)
     task = speed.task_of(shape, dtype, "fft")
-    many = task.shape if samples is None else parse.sizes(samples, "--samples", "256,256,256")
+    many = task.shape if samples is None else flags.read_sizes(samples, "--samples", "256,256,256")
     fits = len(many) == len(task.shape)
     if not fits:
         raise ValueError(f"--samples {samples} for {len(task.shape)} dimensions: give as many numbers as the shape has")
@@ -105,10 +102,10 @@ def scaling(
     """
     speed.check_flags(rounds, rows)
     task = speed.task_of(shape, dtype, kind)
-    counts = sorted(set(parse.sizes(devices, "--devices", "1,2,4,8")))
+    counts = sorted(set(flags.read_sizes(devices, "--devices", "1,2,4,8")))
     how, others = speed.how_of(method, order, precision), speed.baselines_of(baselines, task.what, names_that_scale())
     tasks = [_grown(task, counts[0], count) if weak else task for count in counts]
-    there = start_devices(counts[-1], "--devices")
+    there = speed.start_devices(counts[-1], "--devices")
     cases = [
         case
         for one, count in zip(tasks, counts, strict=True)

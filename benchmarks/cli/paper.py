@@ -8,14 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from meshfft.cli import flags
-from meshfft.cli.describe import use_tpu_compiler
-from meshfft.cli.guard import guarded
-from meshfft.cli.made import check_rows, made_by
-from meshfft.cli.progress import Report, bar
-from meshfft.cli.say import say
-from meshfft.cli.show import print_columns, print_json
+from meshfft.cli.output import Progress, bar, guarded, print_columns, print_json, say
+from meshfft.cli.plan import use_tpu_compiler
 from meshfft.inspect.aot import devices_of
 
+from ..made import made_by
 from ..paper.cases import cases, count
 from ..paper.compiled import compiled_row
 from ..paper.figures import check_folder, draw_all
@@ -55,8 +52,7 @@ def paper(
 
 def _check(compiling: bool, rows: Path | None, figures: Path | None) -> None:
     """Refuses what could not be done, before any work is done for it."""
-    if rows is not None:
-        check_rows(rows)
+    flags.check_rows(rows)
     if figures is not None:
         check_folder(figures)
     if compiling:
@@ -77,7 +73,7 @@ def _collected(compiling: bool) -> list[Any]:
     return [dataclasses.replace(row, made_by=about) for row in found]
 
 
-def _compiled(made: Sequence[Any], report: Report) -> list[Any]:
+def _compiled(made: Sequence[Any], report: Progress) -> list[Any]:
     found = []
     for case in made:
         report.begin(f"compile {_words(case)}")

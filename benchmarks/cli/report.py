@@ -6,11 +6,10 @@ from typing import Annotated, Any
 import typer
 
 from meshfft.atomic import replacing
-from meshfft.cli import flags, parse
+from meshfft.cli import flags
 from meshfft.cli.devices import describe_mesh
-from meshfft.cli.guard import guarded
 from meshfft.cli.info import version_of
-from meshfft.cli.say import say
+from meshfft.cli.output import guarded, say
 from meshfft.extras import need
 from meshfft.plans.planning import plan
 
@@ -24,7 +23,7 @@ def report(
     shape: Annotated[
         str | None, typer.Option("--plan", metavar="N,N,...", help="Draw the walk of this array; else of a row's.")
     ] = None,
-    mesh: flags.KnownMesh = None,
+    mesh: flags.Mesh = None,
     spec: flags.Spec = None,
     method: flags.Method = "auto",
     order: flags.Order = "natural",
@@ -67,10 +66,10 @@ def page_of(rows: Any, made: Any) -> str:
     return page(sections, [line for line in (rows.left_out, *origins) if line], version_of("meshfft"))
 
 
-def _plan(shape: str, mesh: str | None, spec: str | None, names: dict[str, str]) -> Any:
+def _plan(shape: str, mesh: str | None, spec: str | None, names: dict[str, str | None]) -> Any:
     """The plan whose walk is to be drawn."""
     if mesh is None:
         raise ValueError("--plan needs a mesh: add --mesh 2,2,2")
-    lengths, sizes = parse.sizes(shape, "--plan", "256,256,256"), parse.mesh(mesh or "")
-    laid: dict[str, Any] = {"mesh": describe_mesh(sizes), "spec": parse.spec(spec, sizes, len(lengths))}
-    return plan(lengths, **laid, **parse.given(None, **names))
+    lengths, sizes = flags.read_sizes(shape, "--plan", "256,256,256"), flags.read_mesh(mesh or "")
+    laid: dict[str, Any] = {"mesh": describe_mesh(sizes), "spec": flags.read_spec(spec, sizes, len(lengths))}
+    return plan(lengths, **laid, **flags.read_options(None, **names))

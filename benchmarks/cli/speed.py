@@ -9,16 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import jax
 import typer
 
-from meshfft.cli import parse
-from meshfft.cli.devices import start_devices, use_float64
-from meshfft.cli.made import check_rows
-from meshfft.cli.memory import available_bytes
-from meshfft.cli.plan import DTYPES
-from meshfft.cli.progress import bar
-from meshfft.cli.say import say
-from meshfft.cli.show import print_columns, print_json
+from meshfft.cli import flags
+from meshfft.cli.devices import available_bytes, running_devices, use_float64
+from meshfft.cli.output import bar, print_columns, print_json, say
 from meshfft.operators.transform import natural_dtype
 
 from ..made import circumstances, cores
@@ -37,7 +33,7 @@ Meshes = Annotated[
     list[str] | None,
     typer.Option("--mesh", metavar="P,P,...", help="Devices along mesh axes; may be given several times."),
 ]
-Dtype = Annotated[str | None, typer.Option(metavar="NAME", help=f"{', '.join(DTYPES)}; by the kind.")]
+Dtype = Annotated[str | None, typer.Option(metavar="NAME", help=f"{', '.join(flags.DTYPES)}; by the kind.")]
 Methods = Annotated[str, typer.Option("--method", metavar="A,B,...", help="Methods of meshfft.")]
 Orders = Annotated[str, typer.Option("--order", metavar="A,B,...", help="natural, any, or both.")]
 Precisions = Annotated[str, typer.Option("--precision", metavar="A,B,...", help="Of dense products.")]
@@ -45,6 +41,7 @@ Baselines = Annotated[str, BASELINES]
 Rounds = Annotated[int, typer.Option(metavar="N", help="How often each call is timed; slow ones less often.")]
 Rows = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the rows here, as JSON lines.")]
 CALM = {"KMP_BLOCKTIME": "0", "OMP_WAIT_POLICY": "passive"}  # or a baseline's threads would spin on into others' calls
+VIRTUAL = 8  # CPU devices, where nobody says how many
 REAL = ("float32", "float64")
 
 
@@ -59,12 +56,12 @@ class How(NamedTuple):
 def task_of(
     shape: str,
     dtype: str | None,
-    kind: str,
+    kind: str | None,
 ) -> Task:
     """The task that flags name; JAX is let compute in double precision where it is in that."""
-    lengths = parse.sizes(shape, "the shape", "256,256,256")
-    parse.choice(kind, parse.CHOICES["kind"], "--kind")
-    dtype = parse.choice(dtype or natural_dtype(kind), DTYPES, "--dtype")
+    lengths = flags.read_sizes(shape, "the shape", "256,256,256")
+    kind = flags.check_choice(kind or "fft", flags.CHOICES["kind"], "--kind")
+    dtype = flags.check_choice(dtype or natural_dtype(kind), flags.DTYPES, "--dtype")
     real = natural_dtype(kind) in REAL
     if (dtype in REAL) != real:
         raise ValueError(
@@ -84,7 +81,8 @@ def how_of(method: str, order: str, precision: str) -> How:
 
 
 def _choices(text: str, name: str) -> list[str]:
-    return list(dict.fromkeys(parse.choice(word.strip(), parse.CHOICES[name], f"--{name}") for word in text.split(",")))
+    words = [word.strip() for word in text.split(",")]
+    return list(dict.fromkeys(flags.check_choice(word, flags.CHOICES[name], f"--{name}") for word in words))
 
 
 def baselines_of(text: str, what: str, among: Sequence[str] | None = None) -> list[str]:
@@ -92,17 +90,36 @@ def baselines_of(text: str, what: str, among: Sequence[str] | None = None) -> li
     known = names_for(what) if among is None else list(among)
     if text in ("all", "none"):
         return known if text == "all" else []
-    return [parse.choice(word.strip(), known, "--baselines") for word in text.split(",")]
+    return [flags.check_choice(word.strip(), known, "--baselines") for word in text.split(",")]
 
 
 def layouts_of(meshes: Sequence[str] | None, ndim: int) -> tuple[list[Any], list[Layout]]:
     """The devices, started, and the layouts that meshes mean; without any, slab, pencil and block of all devices."""
-    sizes = [parse.mesh(text) for text in meshes or ()]
+    sizes = [flags.read_mesh(text) for text in meshes or ()]
     for mesh in sizes:
-        parse.spec(None, mesh, ndim)
+        flags.read_spec(None, mesh, ndim)
     found = [layout_of(tuple(mesh.values()), ndim) for mesh in sizes]
     devices = start_devices(max((layout.devices for layout in found), default=None))
     return devices, found or [layout_of(mesh, ndim) for mesh in usual_meshes(len(devices), ndim)]
+
+
+def start_devices(count: int | None, flag: str = "--mesh") -> list[Any]:
+    """Running devices: the machine's where there are enough, else CPU devices that share its cores.
+
+    Without a number, all accelerators of the machine, or VIRTUAL CPU devices. It has to come before any other use of
+    JAX in the process.
+
+    Raises:
+        ValueError: JAX runs already, or is bound to one kind of device, and there are fewer than the flag asks for.
+    """
+    if count is None:
+        running_devices(VIRTUAL, flag)
+        return list(jax.devices())
+    found = running_devices(count, flag)
+    if len(found) < count:
+        there = f"there are {len(found)} {found[0].platform} devices"
+        raise ValueError(f"{flag} asks for {count} devices and {there}: give fewer")
+    return found[:count]
 
 
 def devices_for(cases: Sequence[Case]) -> list[Any]:
@@ -114,9 +131,8 @@ def devices_for(cases: Sequence[Case]) -> list[Any]:
 
 def check_flags(rounds: int, rows: Path | None) -> None:
     """Refuses what could not be measured or kept."""
-    parse.count(rounds, "--rounds", "rounds")
-    if rows is not None:
-        check_rows(rows)
+    flags.check_count(rounds, "--rounds", "rounds")
+    flags.check_rows(rows)
 
 
 def cases_of(task: Task, layouts: Sequence[Layout], how: How, baselines: Sequence[str]) -> list[Case]:

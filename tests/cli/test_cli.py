@@ -22,10 +22,10 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import meshfft
-from meshfft.cli import memory, parse, progress, show
+from meshfft.cli import devices, flags, output
 from meshfft.cli.app import app, main
-from meshfft.cli.execute import run_stages
-from meshfft.cli.guard import describe
+from meshfft.cli.output import describe
+from meshfft.cli.transform import run_stages
 from meshfft.files import open_array, stores, writing
 from meshfft.formats.grid import Grid
 from meshfft.inspect.hlo import collectives
@@ -271,7 +271,7 @@ def test_json_is_one_object_and_nothing_else() -> None:
 def test_times_of_every_step_and_their_sum(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches compiling counted as running, a wrong total, and names in brackets eaten as markup."""
     monkeypatch.setenv("COLUMNS", "80")
-    show.print_timings([show.Timing("read", None, 0.5), show.Timing("fft [red]X[/red]", 2, 0.25)])
+    output.print_timings([output.Timing("read", None, 0.5), output.Timing("fft [red]X[/red]", 2, 0.25)])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["read", "0.500"] in lines
     assert ["fft", "[red]X[/red]", "2.000", "0.250"] in lines
@@ -291,23 +291,28 @@ class Stage:
 def test_compiling_and_running_are_timed_apart() -> None:
     """Catches the two exchanged, and steps that are traced again when they run."""
     said: list[Any] = []
-    plan, report = SimpleNamespace(stages=(Stage(), Stage())), SimpleNamespace(begin=said.append, advance=said.append)
-    y, (read, *steps) = run_stages(plan, lambda: jax.numpy.zeros(2), report)
+    progress = output.Progress(lambda now, event: said.append((event, now.part, now.done)))
+    stages: Any = SimpleNamespace(stages=(Stage(), Stage()))
+    y = run_stages(stages, lambda: jax.numpy.zeros(2), progress)
+    progress.end()
     assert y.tolist() == [2, 2]
-    assert read.compile_seconds is None
+    read, *steps = progress.timings
+    assert read.compile_seconds is None and [step.step for step in steps] == ["slow", "slow"]
     assert all((step.compile_seconds or 0) > 0.2 > step.run_seconds for step in steps)
-    assert said == ["read", *["compile slow", "slow", y.nbytes] * 2]
+    begun = [(part, done) for event, part, done in said if event == "begin"]
+    assert begun == [("read", 0), ("compile slow", 0), ("slow", 0), ("compile slow", y.nbytes), ("slow", y.nbytes)]
+    assert progress.done == 2 * y.nbytes
 
 
 def test_one_bar_of_bytes_with_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a bar that counts parts, does not say how long it takes, is too wide, or is drawn by every process."""
     drawn = io.StringIO()
     terminal = Console(file=drawn, force_terminal=True, width=80)
-    monkeypatch.setattr(progress, "Console", lambda **_: terminal)
-    with progress.bar(4_000_000, in_bytes=True, shown=False) as report:
+    monkeypatch.setattr(output, "Console", lambda **_: terminal)
+    with output.bar(4_000_000, in_bytes=True, shown=False) as report:
         report.begin("hidden")
     assert "hidden" not in drawn.getvalue()
-    with progress.bar(4_000_000, in_bytes=True) as report:
+    with output.bar(4_000_000, in_bytes=True) as report:
         for done, part in enumerate(("read", "fft [X]", "write"), 1):
             report.begin(part)
             report.advance(1_000_000)
@@ -483,7 +488,7 @@ def test_too_little_memory_is_refused_before_reading(monkeypatch: pytest.MonkeyP
     """Catches an array read for hours until the system kills the process; the plan is shown all the same."""
     np.save("a.npy", values())
     forbid(monkeypatch)
-    monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
+    monkeypatch.setattr(devices, "available_bytes", lambda: 1000)
     line = refused("transform", "a.npy", "b.npy", "--mesh", "2")
     assert "1e-06 GB are free" in line and "--precision float32" in line
     assert "per device at the peak" in CliRunner().invoke(app, ["transform", "a.npy", "b.npy", "--mesh", "2"]).stdout
@@ -522,19 +527,19 @@ def test_errors_are_told_in_one_line() -> None:
 def test_default_spec_and_entries() -> None:
     """Catches mesh axes that cut the wrong dimensions."""
     mesh = {"x": 2, "y": 4}
-    assert parse.spec(None, mesh, 3) == ("x", "y")
-    assert parse.spec("-, y+x ,,x", mesh, 4) == (None, ("y", "x"), None, "x")
+    assert flags.read_spec(None, mesh, 3) == ("x", "y")
+    assert flags.read_spec("-, y+x ,,x", mesh, 4) == (None, ("y", "x"), None, "x")
 
 
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])
 def test_memory_is_the_hosts_or_a_devices(monkeypatch: pytest.MonkeyPatch, platform: str) -> None:
     """Catches CPU devices that each count on the whole host, and accelerators measured by it."""
-    monkeypatch.setattr(memory, "available_bytes", lambda: 100)
+    monkeypatch.setattr(devices, "available_bytes", lambda: 100)
     stats = {"bytes_limit": 60, "bytes_in_use": 10}
-    devices = [SimpleNamespace(platform=platform, memory_stats=lambda: stats)] * 4
-    memory.check_memory({"cpu": 25, "gpu": 50}[platform], devices)
+    four: Any = [SimpleNamespace(platform=platform, memory_stats=lambda: stats)] * 4
+    devices.check_memory({"cpu": 25, "gpu": 50}[platform], four)
     with pytest.raises(MemoryError, match=f"4 {platform} devices"):
-        memory.check_memory({"cpu": 26, "gpu": 51}[platform], devices)
+        devices.check_memory({"cpu": 26, "gpu": 51}[platform], four)
 
 
 GROUPS = {
@@ -580,12 +585,12 @@ def test_memory_within_containers(work: Path, files: dict[str, str], expected: i
     for name, text in {"proc/meminfo": "MemTotal: 2000 kB\nMemAvailable: 1000 kB\n", **files}.items():
         (work / name).parent.mkdir(parents=True, exist_ok=True)
         (work / name).write_text(text)
-    assert memory.available_bytes(work) == expected
+    assert devices.available_bytes(work) == expected
 
 
 def test_memory_without_linux(work: Path) -> None:
     """Catches a failure where the system has no such files."""
-    assert memory.available_bytes(work) == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert devices.available_bytes(work) == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def test_a_fresh_process_starts_its_own_devices() -> None:
@@ -657,10 +662,10 @@ def test_names_reach_the_terminal_as_what_they_are(capsys: pytest.CaptureFixture
             file[f"group{HIDDEN}/{name}"] = values(np.float32)
     assert f"group{SHOWN}/two{SHOWN}" in refused("transform", "a.h5", "c.npy", "--mesh", "2")
     assert f"no{SHOWN}" in refused("transform", f"no{HIDDEN}\n.npy", "c.npy", "--mesh", "2")
-    show.print_facts({HIDDEN: HIDDEN})
-    show.print_columns([HIDDEN], [[HIDDEN]])
-    show.print_timings([show.Timing(HIDDEN, None, 0.5)])
-    show.print_json({"name": HIDDEN + "\x7f"})
+    output.print_facts({HIDDEN: HIDDEN})
+    output.print_columns([HIDDEN], [[HIDDEN]])
+    output.print_timings([output.Timing(HIDDEN, None, 0.5)])
+    output.print_json({"name": HIDDEN + "\x7f"})
     printed = capsys.readouterr().out
     assert not set(printed) & set(HIDDEN + "\x7f") - set("[31m") and printed.count(SHOWN) == 5, printed
 
@@ -680,11 +685,10 @@ def test_a_command_line_that_is_wrong_is_one_line(
 
 def test_one_place_prints() -> None:
     """Catches a command that prints past the one place where names are made harmless."""
-    folder = Path(show.__file__).parent
-    others = {"say.py", "progress.py", "rank.py"}  # lines of JSON, a bar of our own words, a program of its own
+    folder = Path(output.__file__).parent
     for path in folder.glob("*.py"):
         text = path.read_text()
-        assert path.name in others or not re.search(
+        assert path.name == "output.py" or not re.search(
             r"typer\.echo\(|(?<!\w)print\(|Console\(|sys\.stdout\.write", text
         ), path
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from meshfft.cli import memory
+from meshfft.cli import devices
 from meshfft.cli.app import app
-from meshfft.cli.profile import _print
+from meshfft.cli.profile import _print_breakdown
 from meshfft.inspect.hlo import KINDS
 from meshfft.inspect.trace import Breakdown, figure_of
 
@@ -41,12 +41,12 @@ def made(steps: int, kinds: tuple[str, ...] = KINDS, devices: int = 4) -> Breakd
 def test_the_table_is_exact_and_narrow(capsys: pytest.CaptureFixture[str]) -> None:
     """Catches a table wider than 80 columns, a sum of another column, and shares that are not of the run."""
     for found in (made(10), made(2, ("fft", "all-to-all"), 1), made(1, ())):
-        _print(found, "mean of 2")
+        _print_breakdown(found, "mean of 2")
         lines = capsys.readouterr().out.splitlines()
         assert max(map(len, lines)) <= 80
         total = float(next(line for line in lines if line.startswith("run")).split()[-1])
         assert total == pytest.approx(found.wall * 1e3, abs=0.1)
-    _print(made(2, ("fft", "permute"), 2), "mean of 2")
+    _print_breakdown(made(2, ("fft", "permute"), 2), "mean of 2")
     words = capsys.readouterr().out.splitlines()
     assert words[0].split() == ["ms", "fft", "permute", "copies", "total"]
     assert words[2].split() == ["start", "-", "-", "250.0", "250.0"]
@@ -142,7 +142,7 @@ def test_refusals_are_one_line_before_any_work(words: list[str], says: str, monk
 
 def test_what_does_not_fit_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a run that the machine would kill."""
-    monkeypatch.setattr(memory, "available_bytes", lambda root=None: 1000)
+    monkeypatch.setattr(devices, "available_bytes", lambda root=None: 1000)
     monkeypatch.setattr("meshfft.inspect.trace.compile_plan", None)
     result = CliRunner().invoke(app, ["profile", "64,64", "--mesh", "8"])
     assert result.exit_code == 2 and "GB at its peak" in result.stderr

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import meshfft
 from meshfft.cli.app import app
-from meshfft.cli.request import Job, deciding
+from meshfft.cli.request import Flags, deciding
 from meshfft.files import identity, open_array
 
 SCRIPT = Path(__file__).parent.parent / "faulty.py"
@@ -139,11 +139,11 @@ def test_processes_must_be_asked_for_the_same(work: Path, case: str) -> None:
 
 def test_every_flag_is_compared() -> None:
     """Catches a new flag that decides the result and may differ between processes, and text that only tells of it."""
-    job = Job(Path("a"), Path("b"), None, "2", None, False, {"norm": None}, None, False, None, False, False, False)
+    flags = Flags(Path("a"), Path("b"), None, "2", None, False, {"norm": None}, None, False, None, False, False, False)
     free = {"source", "as_json", "log_json"}  # the source is compared by what is in it
-    for name in Job._fields:
+    for name in Flags._fields:
         changed: dict[str, Any] = {name: {"norm": "ortho"} if name == "given" else Path("other")}
-        assert (deciding(job._replace(**changed)) == deciding(job)) == (name in free), name
+        assert (deciding(flags._replace(**changed)) == deciding(flags)) == (name in free), name
 
 
 def test_a_copy_of_the_input_is_the_same(work: Path) -> None:

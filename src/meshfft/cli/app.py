@@ -7,21 +7,14 @@ from typing import Annotated
 import typer
 
 from .info import info, version_of
+from .output import ended, occupy, say, warn
 from .plan import plan
 from .profile import profile
-from .say import ended, occupy, say, warn
 from .transform import transform
 
-app = typer.Typer(
-    help="Fourier transforms of arrays sharded over a mesh of devices.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-app.command()(transform)
-app.command()(plan)
-app.command()(profile)
-app.command()(info)
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+for command in (transform, plan, profile, info):
+    app.command()(command)
 
 
 def main() -> None:
@@ -43,8 +36,8 @@ def _run() -> int:
     except Exception as error:
         if not hasattr(error, "format_message"):  # an error of typer, or of click below it
             raise
-        command = getattr(getattr(error, "ctx", None), "command_path", "meshfft")
-        warn(f"meshfft: error: {error.format_message()} See {command} --help.")
+        name = getattr(getattr(error, "ctx", None), "command_path", "meshfft")
+        warn(f"meshfft: error: {error.format_message()} See {name} --help.")
         return 2
 
 

@@ -2,10 +2,9 @@
 
 Nothing of ours listens on the network: JAX's coordination service, which process 0 keeps, is all there is. It notices
 a process that is gone within HEARTBEAT seconds, writes its number to stderr, and aborts the others (SIGABRT, which
-shells show as exit code 134). A process whose collective fails before that says so, and waits to be told which it was.
+shells show as exit code 134). A process whose collective fails before that says so, and waits to learn which it was.
 """
 
-import functools
 import os
 import re
 import signal
@@ -16,13 +15,15 @@ import traceback
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn, TypeVar
 
+import jax
+
 from ..files.processes import PeerError, together
-from . import parse
 from .devices import check_virtual
-from .guard import CRASHED, REFUSALS, describe, ending
-from .say import Lost, ended, warn
+from .flags import check_count
+from .output import REFUSALS, Lost, describe, ended, warn
 
 T = TypeVar("T")
+CRASHED, REFUSED, PEER, INTERRUPTED = 1, 2, 3, 130  # exit codes
 JOIN_SECONDS = 120
 HEARTBEAT = 12  # seconds without a word from a process until JAX takes it for lost
 PATIENCE = 20.0  # seconds in which JAX says which process was lost, once a collective has failed
@@ -49,58 +50,76 @@ def cluster_of(distributed: bool, coordinator: str | None, processes: int | None
         if processes is not None:
             raise ValueError("--processes needs --coordinator HOST:PORT and --process-id I, or --distributed")
         return None
-    many = 1 if processes is None else parse.count(processes, "--processes", "processes")
+    if processes is not None:
+        check_count(processes, "--processes", "processes")
     if by_hand:
         if distributed:
             raise ValueError("--distributed finds the processes by itself: leave out --coordinator and --process-id")
-        whole = coordinator is not None and processes is not None and index is not None
-        if not whole:
+        if coordinator is None or processes is None or index is None:
             raise ValueError("--coordinator HOST:PORT, --processes N and --process-id I go together: give all three")
-        host, _, port = (coordinator or "").rpartition(":")
-        meant = host and re.fullmatch("[0-9]{1,5}", port) and 0 < int(port) < 2**16
-        if not meant:
+        address = re.fullmatch(".+:([0-9]{1,5})", coordinator)
+        if not address or not 0 < int(address[1]) < 2**16:
             raise ValueError(f"--coordinator {coordinator!r} is no HOST:PORT: give one, as 10.0.0.1:8476")
-        if not 0 <= (index or 0) < many:
-            raise ValueError(f"--process-id {index} is none of {many} processes: give 0 to {many - 1}")
+        if not 0 <= index < processes:
+            raise ValueError(f"--process-id {index} is none of {processes} processes: give 0 to {processes - 1}")
     return Cluster(coordinator, processes, index)
 
 
 def run_in(
-    cluster: Cluster | None, job: Callable[[], T], devices: Callable[[T], int], work: Callable[[T], None]
+    cluster: Cluster | None, ask: Callable[[], T], devices: Callable[[T], int], work: Callable[[T], None]
 ) -> None:
-    """Runs a job here, or as one of several processes.
+    """Does some work here, or as one of several processes.
 
     Args:
         cluster: how to find the others; None where there are none.
-        job: makes the job, or refuses it; what one process refuses all refuse, once they have met.
-        devices: how many devices it takes in all processes together.
+        ask: says what is to be done, or refuses it; what one process refuses all refuse, once they have met.
+        devices: how many devices that takes in all processes together.
         work: does it.
     """
-    import jax
-
     if cluster is None:
-        work(job())
+        work(ask())
         return
     try:
         _keep_stdout()
-        made, own = _prepared(cluster, job, devices)
+        refusal: Exception | None = None
+        own: int | None = 1
+        try:
+            asked = ask()
+            own = _share(cluster, devices(asked))
+        except REFUSALS as error:
+            refusal = error
+
+        def agreed() -> T:
+            if refusal is not None:
+                raise refusal
+            return asked
+
         _join(cluster, own)
-        work(together(made))
+        work(together(agreed))
         jax.distributed.shutdown()  # when all are here: the service of process 0 ends with it
     except BaseException as error:
         _fail(error)
-    _end(ended(0))
+    os._exit(ended(0))  # Python's own way would have JAX wait for the others again
+
+
+def _share(cluster: Cluster, count: int) -> int | None:
+    """The CPU devices that this process is to bring; None where the environment says how many."""
+    if cluster.processes is None:
+        return None
+    if count % cluster.processes != 0:
+        remedy = f"give a multiple of {cluster.processes}"
+        raise ValueError(f"the mesh has {count} devices for {cluster.processes} processes: {remedy}")
+    check_virtual(count // cluster.processes, "--mesh")
+    return count // cluster.processes
 
 
 def _join(cluster: Cluster, own: int | None) -> None:
-    """Makes this process, with so many CPU devices, one of several.
+    """Makes this process, with its own CPU devices, one of several.
 
     Raises:
         ValueError: there is no cluster that JAX knows.
         PeerError: the others did not come.
     """
-    import jax
-
     if own is not None:
         jax.config.update("jax_num_cpu_devices", own)
     jax.config.update("jax_enable_preemption_service", False)  # it would keep SIGTERM to itself
@@ -119,60 +138,40 @@ def _join(cluster: Cluster, own: int | None) -> None:
         raise PeerError(f"the processes did not find each other ({describe(error)}): {remedy}") from error
 
 
-def _prepared(
-    cluster: Cluster, job: Callable[[], T], devices: Callable[[T], int]
-) -> tuple[Callable[[], T], int | None]:
-    """What gives the job, or refuses it, once the processes have met; and the CPU devices to bring, where we choose."""
-    many = cluster.processes or 1
-    try:
-        made = job()
-        count = devices(made)
-        if count % many != 0:
-            raise ValueError(f"the mesh has {count} devices for {many} processes: give a multiple of {many}")
-        if cluster.processes is not None:
-            check_virtual(count // many, "--mesh")
-    except REFUSALS as error:
-        return functools.partial(_refuse, error), 1
-    return lambda: made, None if cluster.processes is None else count // many
-
-
-def _refuse(error: Exception) -> NoReturn:
-    raise error
-
-
 def _fail(error: BaseException) -> NoReturn:
     """Says why this process ends, gives the others time to end as it does, and ends it."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)  # asked a second time, it ends at once
-    code, text = ending(error)
-    if text is None:
+    code, text = _ending(error)
+    if not text:
         traceback.print_exception(error)
     warn(f"meshfft: error: {text or type(error).__name__}")
     if code == CRASHED:
         warn("meshfft: waiting for JAX to tell whether a process was lost, and which")
         time.sleep(PATIENCE)
-    else:
-        _meet()
-    _end(code)
-
-
-def _meet() -> None:
-    """Waits until all processes come here, for a while: what one refuses the others refuse too, or stop for."""
-    import jax
-
-    waiting = threading.Thread(target=jax.distributed.shutdown, daemon=True)
-    waiting.start()
-    waiting.join(FAREWELL)
-
-
-def _end(code: int) -> NoReturn:
-    """Ends at once: Python's own way would have JAX wait for the others again."""
+    else:  # what one refuses the others refuse too, or stop for
+        waiting = threading.Thread(target=jax.distributed.shutdown, daemon=True)
+        waiting.start()
+        waiting.join(FAREWELL)
     os._exit(code)
+
+
+def _ending(error: BaseException) -> tuple[int, str]:
+    """The exit code for an error, and a line, empty where a trace says more."""
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED, "interrupted by the user"
+    if isinstance(error, SystemExit):
+        return int(error.code or 0), "terminated"
+    if not isinstance(error, REFUSALS):
+        return CRASHED, ""
+    if isinstance(error, PeerError):
+        return PEER, describe(error)
+    failed = isinstance(error, RuntimeError)  # a collective, which may be the fault of another process
+    return CRASHED if failed else REFUSED, describe(error)
 
 
 def _keep_stdout() -> None:
     """Leaves stdout to Python alone: communication libraries write to it what no reader of tables or JSON expects."""
-    if isinstance(sys.stdout, Lost):
-        return
-    sys.stdout = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    if not isinstance(sys.stdout, Lost):
+        sys.stdout = os.fdopen(os.dup(1), "w", buffering=1)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

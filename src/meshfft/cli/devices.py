@@ -1,14 +1,28 @@
-"""The devices a mesh asks for: the machine's own where there are enough, else CPU devices that share its cores."""
+"""The devices a mesh asks for, and the memory that is free there and here.
 
-import itertools
+The machine's own devices where there are enough, else CPU devices that share its cores. Memory is what the machine has,
+within what its containers and jobs may take.
+"""
+
+import contextlib
+import ctypes
 import math
-from typing import Any
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import jax
 from jax.sharding import AbstractMesh, AxisType, Mesh
 
-VIRTUAL = 8  # CPU devices, where nobody says how many
-MOST_VIRTUAL = 256  # that share the cores of one process: with many more, a collective takes minutes
+MOST_VIRTUAL = 256  # CPU devices that share the cores of one process: with many more, a collective takes minutes
+CGROUPS = {  # by what /proc/self/cgroup calls them, version 2 and 1: limit, use, and cached files that can be dropped
+    "": ("memory.max", "memory.current", "inactive_file"),
+    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
+KEPT_BYTES = 2**17
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # as glibc's mallopt numbers them
 
 
 def start_mesh(sizes: dict[str, int]) -> Mesh:
@@ -17,27 +31,30 @@ def start_mesh(sizes: dict[str, int]) -> Mesh:
     Raises:
         ValueError: JAX runs already, or is bound to one kind of device, and there are too few.
     """
-    devices = _devices(math.prod(sizes.values()))
-    return jax.make_mesh(tuple(sizes.values()), tuple(sizes), _auto(sizes), devices=devices)
+    count = math.prod(sizes.values())
+    devices, processes = running_devices(count, "--mesh"), jax.process_count()
+    there = f"there are {len(devices)} {devices[0].platform} devices" + f" of {processes} processes" * (processes > 1)
+    if len(devices) < count:
+        raise ValueError(f"the mesh has {count} devices and {there}: give a smaller --mesh")
+    if count % processes != 0:
+        raise ValueError(f"the mesh has {count} devices and {there}: give a multiple of {processes}")
+    share = count // processes
+    chosen = [d for p in range(processes) for d in [d for d in devices if d.process_index == p][:share]]
+    if len(chosen) < count:
+        raise ValueError(f"the mesh has {share} devices a process and some have fewer: make it smaller")
+    return jax.make_mesh(tuple(sizes.values()), tuple(sizes), _auto(sizes), devices=chosen)
 
 
-def start_devices(count: int | None, flag: str = "--mesh") -> list[Any]:
-    """So many running devices: the machine's where there are enough, else CPU devices that share its cores.
-
-    Without a number, all accelerators of the machine, or VIRTUAL CPU devices. It has to come before any other use of
-    JAX in the process.
-
-    Raises:
-        ValueError: JAX runs already, or is bound to one kind of device, and there are fewer than the flag asks for.
-    """
-    if count is None:
-        _make_virtual(VIRTUAL)
-        return list(jax.devices())
-    found = _running(count, flag)
-    many = f"{len(found)} {found[0].platform} devices"
-    if len(found) < count:
-        raise ValueError(f"{flag} asks for {count} devices and there are {many}: give fewer")
-    return found[:count]
+def running_devices(count: int, flag: str) -> list[jax.Device]:
+    """The machine's devices, or where they are fewer its CPU devices: `count` of them if JAX starts with this."""
+    try:
+        jax.config.update("jax_num_cpu_devices", min(count, MOST_VIRTUAL))
+    except RuntimeError:  # JAX runs already: take the devices it has
+        pass
+    else:
+        check_virtual(count, flag)
+    devices = jax.devices()
+    return devices if len(devices) >= count or jax.process_count() > 1 else jax.devices("cpu")
 
 
 def describe_mesh(sizes: dict[str, int]) -> AbstractMesh:
@@ -55,58 +72,99 @@ def mesh_here(sizes: dict[str, int]) -> Mesh | AbstractMesh:
     return AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=_auto(sizes), abstract_device=kind)
 
 
+def _auto(sizes: dict[str, int]) -> tuple[AxisType, ...]:
+    return (AxisType.Auto,) * len(sizes)
+
+
 def use_float64() -> None:
     """Lets JAX compute in double precision."""
     jax.config.update("jax_enable_x64", True)
 
 
-def local_devices(mesh: Mesh) -> list[Any]:
-    """The devices of a mesh that this process holds."""
-    return [device for device in mesh.devices.flat if device.process_index == jax.process_index()]
-
-
 def check_virtual(count: int, flag: str) -> None:
     """Refuses more virtual CPU devices than one process can have."""
-    text = f"{flag} asks for {count} devices of one process, which can have {MOST_VIRTUAL} virtual ones at most"
-    if not count <= MOST_VIRTUAL:
+    if count > MOST_VIRTUAL:
+        text = f"{flag} asks for {count} devices of one process, which can have {MOST_VIRTUAL} virtual ones at most"
         raise ValueError(f"{text}: give fewer, or plan for a described machine with meshfft plan")
 
 
-def _devices(count: int) -> list[Any]:
-    return _shared_out(_running(count), count, jax.process_count())
+def check_memory(peak_bytes: int, devices: Sequence[jax.Device], processes: int = 1) -> None:
+    """Refuses a transform whose peak (bytes on each device) does not fit where it is to run.
+
+    Args:
+        peak_bytes: what each device takes.
+        devices: the devices of this process.
+        processes: how many processes with as many devices share this machine.
+
+    Raises:
+        MemoryError: it needs more than is free.
+    """
+    kind, count = devices[0].platform, len(devices) * processes
+    if kind == "cpu":  # all devices share the host's memory
+        need, free, remedy = peak_bytes * count, available_bytes(), "a machine with more memory"
+    else:
+        need, free, remedy = peak_bytes, device_bytes(devices[0]), "a mesh of more devices"
+    if need > free:
+        shares = f"{peak_bytes / 1e9:.3g} GB on each of {count} {kind} devices"
+        raise MemoryError(
+            f"the transform takes {need / 1e9:.3g} GB at its peak ({shares}) and {free / 1e9:.3g} GB are free: "
+            f"use --precision float32 or {remedy}"
+        )
 
 
-def _running(count: int, flag: str = "--mesh") -> list[Any]:
-    """The machine's devices, or where they are fewer its CPU devices, which are so many if JAX starts with this."""
-    _make_virtual(count, flag)
-    devices = jax.devices()
-    if len(devices) < count and jax.process_count() == 1:
-        devices = jax.devices("cpu")
-    return list(devices)
+def device_bytes(device: jax.Device) -> int:
+    """Bytes free on an accelerator; where it does not tell, the host's, which hold the array once as well."""
+    stats = device.memory_stats() or {}
+    return stats["bytes_limit"] - stats.get("bytes_in_use", 0) if "bytes_limit" in stats else available_bytes()
 
 
-def _make_virtual(count: int, flag: str = "--mesh") -> None:
+def available_bytes(root: Path = Path("/")) -> int:
+    """Bytes this process can still allocate on the host, in all its control groups; `root` has the system's files."""
+    line = re.search(r"MemAvailable: +(\d+) kB", _text(root / "proc/meminfo"))
+    machine = int(line[1]) * 1024 if line else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([machine, *_left_in_cgroups(root)])
+
+
+def _left_in_cgroups(root: Path) -> Iterator[int]:
+    """What is left in every control group this process is in: its own, and those around it."""
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _, controller, name = line.split(":", 2)
+        if controller not in CGROUPS:
+            continue
+        limit_file, use_file, cache_name = CGROUPS[controller]
+        top = root / "sys/fs/cgroup" / controller
+        own = top / name.lstrip("/")
+        for folder in [own, *own.parents][: len(own.parts) - len(top.parts) + 1]:
+            limit, use = _text(folder / limit_file).strip(), _text(folder / use_file).strip()
+            if limit.isdecimal() and use.isdecimal():  # version 2 writes "max" for no limit, 1 a number near 2**63
+                cache = re.search(rf"^{cache_name} (\d+)", _text(folder / "memory.stat"), re.MULTILINE)
+                yield max(0, int(limit) - int(use) + (int(cache[1]) if cache else 0))
+
+
+def peak_resident() -> int:
+    """The most bytes that this process has had in memory."""
+    if line := re.search(r"VmHWM:\s+(\d+) kB", _text(Path("/proc/self/status"))):
+        return int(line[1]) * 1024
+    import resource  # which Windows has not, and which on Linux may tell a parent's
+
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
+
+
+def _text(file: Path) -> str:
     try:
-        jax.config.update("jax_num_cpu_devices", min(count, MOST_VIRTUAL))
-    except RuntimeError:  # JAX runs already: take the devices it has
-        return
-    check_virtual(count, flag)
+        return file.read_text()
+    except OSError:
+        return ""
 
 
-def _shared_out(devices: list[Any], count: int, processes: int) -> list[Any]:
-    """So many devices, an equal share of each process."""
-    found = f"there are {len(devices)} {devices[0].platform} devices" + f" of {processes} processes" * (processes > 1)
-    if len(devices) < count:
-        raise ValueError(f"the mesh has {count} devices and {found}: give a smaller --mesh")
-    if count % processes != 0:
-        raise ValueError(f"the mesh has {count} devices and {found}: give a multiple of {processes}")
-    own = sorted(devices, key=lambda device: (device.process_index, device.id))
-    groups = [list(group) for _, group in itertools.groupby(own, lambda device: device.process_index)]
-    share = count // processes
-    if not min(map(len, groups)) >= share:
-        raise ValueError(f"the mesh has {share} devices a process and some have fewer: make it smaller")
-    return devices[:count] if processes == 1 else [device for group in groups for device in group[:share]]
+def give_back_memory() -> None:
+    """Has the C library give memory back as soon as it is freed, where it is glibc.
 
-
-def _auto(sizes: dict[str, int]) -> tuple[AxisType, ...]:
-    return (AxisType.Auto,) * len(sizes)
+    It would keep up to 64 MB for later of every buffer's size that it has seen, in each thread: more than a small
+    budget in all.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.CDLL("libc.so.6")
+        library.mallopt(MMAP_THRESHOLD, KEPT_BYTES)
+        library.mallopt(TRIM_THRESHOLD, KEPT_BYTES)

@@ -1,37 +1,155 @@
-"""The flags that several commands share, and the names their values may have.
+"""The flags that several commands share, and what their texts say; a wrong text is refused with an example.
 
-Where a file may know, a flag that was not given is None.
+Where a file may know better, a flag that was not given is None.
 """
 
-from typing import Annotated
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
+from ..layout.layout import Spec as ArraySpec
 from ..numerics.dtypes import PRECISIONS
-from ..operators.transform import NORMS
+from ..operators.transform import KINDS, NORMS
 from ..walks.candidates import METHODS
+from ..walks.choice import ORDERS
 
+DTYPES = ("complex64", "complex128", "float32", "float64")
+CHOICES: dict[str, Sequence[str]] = {
+    "method": tuple(METHODS),
+    "order": ORDERS,
+    "norm": NORMS,
+    "kind": KINDS,
+    "precision": PRECISIONS,
+}
+MESH_AXES = ("x", "y", "z", "w")
+UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+MOST_DIMENSIONS, MOST_SIZE, MOST_COUNT = 32, 2**60, 10**6  # beyond which numbers are slips of the hand
+DIGITS = r"[0-9]{1,19}"
+
+Keywords = dict[str, Any]  # of `meshfft.plan`
 MESH = typer.Option(metavar="P,P,...", help="Devices along mesh axes x, y, z, w: 2,2,2.")
-METHOD = typer.Option(metavar="NAME", help=f"{', '.join(METHODS)}.")
-ORDER = typer.Option(metavar="NAME", help="natural: laid out as it came; any: as is cheapest.")
-NORM = typer.Option(metavar="NAME", help=f"{', '.join(NORMS)}: as in NumPy.")
-KIND = typer.Option(metavar="NAME", help="fft; rfft of reals; hfft; dct-1 to dct-4, dst-1 to dst-4.")
-PRECISION = typer.Option(metavar="NAME", help=f"{', '.join(PRECISIONS)}: of dense products.")
-Mesh = Annotated[str, MESH]
-KnownMesh = Annotated[str | None, MESH]
-Method = Annotated[str, METHOD]
-KnownMethod = Annotated[str | None, METHOD]
-Order = Annotated[str, ORDER]
-KnownOrder = Annotated[str | None, ORDER]
-Norm = Annotated[str, NORM]
-KnownNorm = Annotated[str | None, NORM]
-Kind = Annotated[str, KIND]
-KnownKind = Annotated[str | None, KIND]
-Precision = Annotated[str, PRECISION]
-KnownPrecision = Annotated[str | None, PRECISION]
+Mesh = Annotated[str | None, MESH]
 Spec = Annotated[
     str | None,
     typer.Option(metavar="A,A,...", help="Mesh axes that cut each dimension: x,y,z; x+y for two, - for none."),
 ]
 Axes = Annotated[str | None, typer.Option(metavar="D,D,...", help="Dimensions to transform: 0,1,2. By default all.")]
+Method = Annotated[str | None, typer.Option(metavar="NAME", help=f"{', '.join(METHODS)}.")]
+Order = Annotated[str | None, typer.Option(metavar="NAME", help="natural: laid out as it came; any: as is cheapest.")]
+Norm = Annotated[str | None, typer.Option(metavar="NAME", help=f"{', '.join(NORMS)}: as in NumPy.")]
+Kind = Annotated[
+    str | None, typer.Option(metavar="NAME", help="fft; rfft of reals; hfft; dct-1 to dct-4, dst-1 to dst-4.")
+]
+Precision = Annotated[str | None, typer.Option(metavar="NAME", help=f"{', '.join(PRECISIONS)}: of dense products.")]
+Dtype = Annotated[str | None, typer.Option(metavar="NAME", help=f"{', '.join(DTYPES)}; by the kind.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
+
+
+def read_options(axes: str | None, **names: str | None) -> Keywords:
+    """The axes, and names that are checked; None stays None."""
+    for name, text in names.items():
+        if text is not None:
+            check_choice(text, CHOICES[name], f"--{name}")
+    return {"axes": read_axes(axes), **names}
+
+
+def read_mesh(text: str) -> dict[str, int]:
+    """The sizes of the mesh axes x, y, z, w, by name."""
+    sizes = read_sizes(text, "--mesh", "2,2,2")
+    if len(sizes) > len(MESH_AXES):
+        raise ValueError(f"--mesh {text} has {len(sizes)} axes: give at most {len(MESH_AXES)}, as 2,2,2")
+    return dict(zip(MESH_AXES, sizes, strict=False))
+
+
+def read_sizes(text: str, flag: str, example: str) -> tuple[int, ...]:
+    """Positive integers between commas: an array or a mesh of a possible size."""
+    words = _words(text)
+    sizes = tuple(int(word) for word in words if re.fullmatch(DIGITS, word))
+    if len(sizes) < len(words) or 0 in sizes:
+        raise ValueError(
+            f"{flag} {text!r} is not a list of sizes: give integers of at least 1 between commas, as {example}"
+        )
+    if len(sizes) > MOST_DIMENSIONS or math.prod(sizes) > MOST_SIZE:
+        raise ValueError(
+            f"{flag} {text!r} is more than any machine has: give at most {MOST_DIMENSIONS} sizes, as {example}"
+        )
+    return sizes
+
+
+def read_axes(text: str | None) -> tuple[int, ...] | None:
+    """The dimensions to transform; negative ones count from the last."""
+    if text is None:
+        return None
+    words = _words(text)
+    if len(words) > MOST_DIMENSIONS or not all(re.fullmatch("-?" + DIGITS, word) for word in words):
+        raise ValueError(f"--axes {text!r} is not a list of dimensions: give integers between commas, as 0,1,2")
+    return tuple(map(int, words))
+
+
+def read_spec(text: str | None, mesh: dict[str, int], ndim: int) -> ArraySpec:
+    """The mesh axes that cut each dimension; without a text, axis i cuts dimension i."""
+    if text is not None:
+        words = _words(text)
+        if len(words) > MOST_DIMENSIONS:
+            remedy = f"give one entry for each of at most {MOST_DIMENSIONS} dimensions, as x,y+z,-"
+            raise ValueError(f"--spec has {len(words)} entries: {remedy}")
+        return tuple(_spec_entry(word) for word in words)
+    if len(mesh) > ndim:
+        sizes, several = ",".join(map(str, mesh.values())), "+".join(mesh)
+        raise ValueError(
+            f"--mesh {sizes} has {len(mesh)} axes and the array has {ndim} dimensions: "
+            f"give at most {ndim} axes, or cut a dimension by several, as --spec {several}"
+        )
+    return tuple(mesh)
+
+
+def _spec_entry(word: str) -> str | tuple[str, ...] | None:
+    if word in ("", "-"):
+        return None
+    return tuple(word.split("+")) if "+" in word else word
+
+
+def read_bytes(text: str, flag: str) -> int:
+    """A number of bytes: a number and a unit."""
+    match = re.fullmatch(rf"({DIGITS}(?:\.[0-9]{{0,19}})?) ?([kMGT]i?)?B?", text.strip())
+    nbytes = int(float(match[1]) * UNITS[match[2] or ""]) if match else 0
+    if nbytes <= 0:
+        raise ValueError(f"{flag} {text!r} is no size: give a number of bytes, as 8GB, 512MB or 1.5GiB")
+    return nbytes
+
+
+def check_count(number: int, flag: str, what: str) -> int:
+    """The number, if there can be so many."""
+    if not 0 < number <= MOST_COUNT:
+        raise ValueError(f"{flag} {number} is not a number of {what}: give 1 to {MOST_COUNT}")
+    return number
+
+
+def check_choice(text: str, names: Sequence[str], flag: str) -> str:
+    """The text, if it is one of the names."""
+    if text not in names:
+        raise ValueError(f"{flag} {text!r} is not known: give one of {', '.join(names)}")
+    return text
+
+
+def check_rows(rows: Path | None) -> None:
+    """Refuses a file of rows that could not be written, before any work is done for it.
+
+    Raises:
+        OSError: its folder does not exist, or it is a folder itself.
+    """
+    if rows is None:
+        return
+    folder = rows.resolve().parent
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is not a folder: make it first, or write elsewhere")
+    if rows.is_dir():
+        raise IsADirectoryError(f"{rows} is a folder: name a file for the rows")
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",")]

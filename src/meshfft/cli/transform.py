@@ -1,33 +1,73 @@
 """`meshfft transform`: an array file in, its transform out, with every device holding only its own block.
 
-Whatever can be refused is refused before anything is computed, and the output gets its name when it is complete.
+Whatever can be refused is refused before anything is computed, and the output gets its name when it is complete. Where
+there are several processes every one runs this; what one refuses, all do, and only process 0 prints.
 """
 
+import contextlib
+import dataclasses
+import math
+import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
+import jax
+import numpy as np
 import typer
+from jax.sharding import Mesh
 
-from . import flags, parse
+import meshfft
+
+from ..files import Record, Source, identity, labelled, open_array, record_of, write_array
+from ..files.picture import central_planes, save_spectrum
+from ..files.processes import exchange, together
+from ..files.writing import check_room
+from ..formats.source import Box
+from ..layout.padded_array import stored_of
+from ..numerics.units import quantity
+from ..out_of_core import chunk_of, left_of, recorded_budgets, run_passes
+from ..out_of_core.partition import TRANSFER_BYTES
+from ..out_of_core.tiles import Passes
+from ..plans.plan import Plan
+from . import flags as read
 from .cluster import cluster_of, run_in
-from .guard import guarded
-from .job import run
-from .request import Job, devices
+from .devices import check_memory, device_bytes, give_back_memory, peak_resident, start_mesh, use_float64
+from .output import Progress, Timing, bar, guarded, log, print_json, print_timings, say, warn
+from .request import Flags, agree, check_files, deciding, device_count, everywhere, mesh_sizes, plan_options
+
+
+class Prepared(NamedTuple):
+    """A transform whose array is open, whose devices run, and whose plan is made.
+
+    Attributes:
+        flags: of the command.
+        options: what `meshfft.plan` was given beside shape and mesh.
+        array: the source.
+        plan: of the transform.
+        mesh: of running devices.
+    """
+
+    flags: Flags
+    options: read.Keywords
+    array: Source
+    plan: Plan
+    mesh: Mesh
 
 
 @guarded
 def transform(
     source: Annotated[Path, typer.Argument(metavar="IN", help=".npy, .nii, .nii.gz, .h5, .hdf5, .nc or .zarr.")],
     target: Annotated[Path, typer.Argument(metavar="OUT", help=".npy or .zarr.")],
-    mesh: flags.KnownMesh = None,
-    spec: flags.Spec = None,
-    axes: flags.Axes = None,
-    method: flags.KnownMethod = None,
+    mesh: read.Mesh = None,
+    spec: read.Spec = None,
+    axes: read.Axes = None,
+    method: read.Method = None,
     inverse: Annotated[bool, typer.Option("--inverse", help="Back, as IN tells if meshfft wrote it.")] = False,
-    order: flags.KnownOrder = None,
-    norm: flags.KnownNorm = None,
-    kind: flags.KnownKind = None,
-    precision: flags.KnownPrecision = None,
+    order: read.Order = None,
+    norm: read.Norm = None,
+    kind: read.Kind = None,
+    precision: read.Precision = None,
     dataset: Annotated[str | None, typer.Option(metavar="NAME", help="Which array of an HDF5 or Zarr file.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="PNG", help="Draw the spectrum: .png, .pdf, .svg.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT where it exists.")] = False,
@@ -37,47 +77,223 @@ def transform(
     coordinator: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Process 0 of several, by hand.")] = None,
     processes: Annotated[int | None, typer.Option(metavar="N", help="How many processes there are.")] = None,
     process_id: Annotated[int | None, typer.Option(metavar="I", help="Which this is: 0 to N-1.")] = None,
-    as_json: flags.Json = False,
+    as_json: read.Json = False,
     log_json: Annotated[bool, typer.Option("--log-json", help="Log every part to stderr, as JSON lines.")] = False,
 ) -> None:
     """Transform the array in a file, and write the result.
 
     Uses the machine's accelerators where there are enough of them, else CPU devices that share its cores.
     """
-    cluster = cluster_of(distributed, coordinator, processes, process_id)
 
-    def job() -> Job:
-        _check_plot(plot, inverse, kind)
-        given = parse.given(axes, method=method, order=order, norm=norm, kind=kind, precision=precision)
+    def asked() -> Flags:
+        given = read.read_options(axes, method=method, order=order, norm=norm, kind=kind, precision=precision)
+        if plot is not None:
+            _check_plot(inverse, kind)
         if mesh is not None:
-            parse.mesh(mesh)
-        outcome = (plot, overwrite, _limit(target, memory, resume), resume, as_json, log_json)
-        return Job(source, target, dataset, mesh, spec, inverse, given, *outcome)
+            read.read_mesh(mesh)
+        how = (plot, overwrite, _memory(target, memory, resume), resume, as_json, log_json)
+        return Flags(source, target, dataset, mesh, spec, inverse, given, *how)
 
-    run_in(cluster, job, devices, run)
+    run_in(cluster_of(distributed, coordinator, processes, process_id), asked, device_count, _run)
 
 
-def _check_plot(plot: Path | None, inverse: bool, kind: str | None) -> None:
-    if plot is not None and inverse:
+def _check_plot(inverse: bool, kind: str | None) -> None:
+    if inverse:
         raise ValueError("--plot draws a spectrum and --inverse leaves none: plot the forward transform")
-    whole = kind in (None, "fft")
-    if plot is not None and not whole:
-        raise ValueError(f"--plot draws a whole spectrum, and --kind {kind} has none: leave one out")
+    if kind not in (None, "fft"):
+        raise ValueError(f"--plot draws a full spectrum, and --kind {kind} has none: leave one out")
 
 
-def _limit(target: Path, memory: str | None, resume: bool) -> int | None:
+def _memory(target: Path, memory: str | None, resume: bool) -> int | None:
     """How many bytes a process may hold: as it is said, or as it was where a run is resumed."""
-    from ..out_of_core import recorded_budgets
-
-    given = None if memory is None else parse.nbytes(memory, "--memory")
+    given = None if memory is None else read.read_bytes(memory, "--memory")
     recorded = recorded_budgets(target) if resume else None
     if recorded is None:
-        waits = not resume or given is not None
-        if not waits:
+        if resume and given is None:
             raise ValueError(f"no run to {target} is unfinished: leave out --resume")
         return given
     had = recorded["budget"]
-    both = f"the unfinished run has --memory {had}, this one has {given}"
     if given not in (None, had):
+        both = f"the unfinished run has --memory {had}, this one has {given}"
         raise ValueError(f"{both}: leave out --memory, or start again with --overwrite")
     return had
+
+
+def _run(flags: Flags) -> None:
+    agree(deciding(flags))
+    everywhere(lambda: check_files(flags))
+    if flags.memory is not None:
+        give_back_memory()
+    with _prepared(flags) as job:
+        limited = flags.memory is not None and _needed_bytes(job) > flags.memory
+        facts, timings = (_in_passes if limited else _in_core)(job)
+        if jax.process_index() == 0:
+            _finish(job, facts, timings)
+
+
+@contextlib.contextmanager
+def _prepared(flags: Flags) -> Iterator[Prepared]:
+    """Opens the source and starts the devices; every process has to find the same."""
+    with contextlib.ExitStack() as stack:
+        array = everywhere(lambda: stack.enter_context(open_array(flags.source, flags.dataset)))
+        agree(everywhere(lambda: identity(array)))
+        options = plan_options(flags, array)
+        mesh = start_mesh(mesh_sizes(flags, array))
+        precision = options.get("precision") or "default"
+        if precision == "float64" or (precision == "default" and array.dtype in (np.float64, np.complex128)):
+            use_float64()
+        plan = meshfft.plan(array.shape, mesh=mesh, **options)
+        agree({"this plan": str(plan)})
+        if plan.walk.real and array.dtype.kind == "c":
+            takes = f"this {plan.transform.name} transforms real numbers"
+            raise ValueError(f"{flags.source} holds {array.dtype}, and {takes}: use --kind fft")
+        yield Prepared(flags, options, array, plan, mesh)
+
+
+def _needed_bytes(job: Prepared) -> int:
+    """Bytes that this process takes to transform all its blocks at once, and to read and write them."""
+    count = len(job.mesh.local_devices)
+    read_bytes, written = _block_bytes(job.plan)
+    return (job.plan.peak_bytes + read_bytes) * count + min(6 * TRANSFER_BYTES, 3 * written * count)
+
+
+def _block_bytes(plan: Plan) -> tuple[int, int]:
+    """Bytes of a device's block as it is read, and as it is written."""
+    read_bytes = math.prod(plan.in_layout.block) * plan.in_dtype.itemsize
+    return read_bytes, math.prod(plan.out_layout.block) * plan.out_dtype.itemsize
+
+
+def _in_core(job: Prepared) -> tuple[dict[str, Any], list[Timing]]:
+    """Every device holds its block: reads, transforms and writes; returns what there is to report."""
+    flags, plan, array, devices = job.flags, job.plan, job.array, job.mesh.local_devices
+    _say(job, f"{plan}\n")
+    processes = exchange(socket.gethostname()).count(socket.gethostname())  # on this machine
+    together(lambda: check_memory(plan.peak_bytes, devices, processes))
+    together(lambda: check_room(flags.target, math.prod(plan.out_shape) * plan.out_dtype.itemsize))
+    blocks = [math.prod(stage.in_layout.block) * stage.in_dtype.itemsize for stage in plan.stages]
+    with _progress(job, len(devices) * sum([*_block_bytes(plan), *blocks])) as progress:
+        numbers = array.astype(plan.in_dtype if array.dtype.kind == "c" else np.finfo(plan.dtype).dtype)
+        source = _counted(numbers, progress)
+        y = run_stages(plan, lambda: meshfft.shard(source, job.mesh, plan.in_layout.spec), progress)
+        progress.begin("write")
+        write_array(flags.target, y, overwrite=flags.overwrite, record=_record(job), report=progress.advance)
+    return plan.to_dict(), progress.timings
+
+
+def run_stages(plan: Plan, load: Callable[[], Any], progress: Progress) -> Any:
+    """The transform of the array that `load` makes (which a caller that passed it would keep alive), step by step."""
+    progress.begin("read")
+    x = jax.block_until_ready(load())
+    for stage in plan.stages:
+        held = sum(shard.data.nbytes for shard in stored_of(x).addressable_shards)
+        x = _run_stage(stage, x, progress)
+        progress.advance(held)
+    return x
+
+
+def _run_stage(stage: Plan, x: Any, progress: Progress) -> Any:
+    progress.begin(f"compile {stage.name}")
+    compiled = jax.jit(stage).lower(x).compile()
+    progress.begin(stage.name)
+    return jax.block_until_ready(compiled(x))
+
+
+def _counted(array: Source, progress: Progress) -> Source:
+    """The source, counted in bytes as it is read."""
+
+    def read_box(box: Box, out: np.ndarray) -> None:
+        array.read(box, out)
+        progress.advance(out.nbytes)
+
+    return dataclasses.replace(array, read=read_box)
+
+
+def _in_passes(job: Prepared) -> tuple[dict[str, Any], list[Timing]]:
+    """Every process holds a part of the array at a time; returns what there is to report."""
+    flags = job.flags
+    passes = _passes(job)
+    _say(job, f"{passes}\n")
+    left = left_of(passes, flags.target) if flags.resume else None
+    if left is not None:
+        sizes = f"{quantity(left.read_bytes, 'B')} to read and {quantity(left.written_bytes, 'B')} to write"
+        _say(job, f"{left.done} of {left.tiles} tiles are there: {sizes} are left.")
+    moved = sum((one.read_bytes + one.written_bytes) for one in (left or passes,))
+    baseline = 0
+
+    def begin(part: str) -> None:
+        nonlocal baseline
+        if part == "pass 1":  # Python, JAX and the compiled programs are there, and nothing of the array is
+            baseline = peak_resident()
+            _say(job, f"{quantity(baseline, 'B')} are taken by Python, JAX and the compiled programs besides.")
+        progress.begin(part)
+
+    with _progress(job, moved // jax.process_count()) as progress, _interruptible(job, passes):
+        switches = {"overwrite": flags.overwrite, "resume": flags.resume}
+        record, advance = _record(job), progress.advance
+        run_passes(passes, job.array, flags.target, record=record, report=advance, begin=begin, **switches)
+    peak = peak_resident()
+    sizes = f"{quantity(peak, 'B')} of memory at the most, {quantity(peak - baseline, 'B')} more"
+    _say(job, f"{sizes} than at the start.")
+    measured = {"baseline_resident_bytes": baseline, "peak_resident_bytes": peak}
+    return {**passes.to_dict(), **measured, **({"left": left._asdict()} if left else {})}, progress.timings
+
+
+def _passes(job: Prepared) -> Passes:
+    """The passes on the devices of this process; those of a run that is resumed, whatever is free now."""
+    flags, devices = job.flags, job.mesh.local_devices
+    limits: read.Keywords | None = recorded_budgets(flags.target) if flags.resume else None
+    if limits is None:
+        limits = {
+            "budget": flags.memory,
+            "device_budget": None if devices[0].platform == "cpu" else device_bytes(devices[0]),
+        }
+    options = {name: value for name, value in job.options.items() if name not in ("order", "spec")}
+    mesh = Mesh(np.array(devices), ("x",))
+    return meshfft.passes(job.array.shape, mesh=mesh, chunk=chunk_of(job.array), **limits, **options)
+
+
+@contextlib.contextmanager
+def _interruptible(job: Prepared, passes: Passes) -> Iterator[None]:
+    """Says what is kept where the user ends passes, and how to resume."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        left = left_of(passes, job.flags.target)
+        kept = f"{left.done} of {left.tiles} tiles are kept beside {job.flags.target}"
+        if jax.process_index() == 0:
+            warn(f"meshfft: interrupted: {kept}: the same command with --resume continues")
+        raise
+
+
+def _record(job: Prepared) -> Record:
+    """What the output is to tell of itself."""
+    return labelled(record_of(job.plan, job.array.units, job.array.spacing), job.array.labels)
+
+
+def _say(job: Prepared, text: str) -> None:
+    if jax.process_index() == 0 and not job.flags.as_json:
+        say(text)
+
+
+def _progress(job: Prepared, total: int) -> contextlib.AbstractContextManager[Progress]:
+    """Lines of JSON of every process, or on process 0 a bar."""
+    process = jax.process_index()
+    return log(total, process) if job.flags.log_json else bar(total, in_bytes=True, shown=process == 0)
+
+
+def _finish(job: Prepared, facts: dict[str, Any], timings: list[Timing]) -> None:
+    """Draws the picture, from slices of the file just written, and reports."""
+    flags, plan = job.flags, job.plan
+    if flags.plot is not None:
+        with open_array(flags.target) as spectrum:
+            planes = central_planes(spectrum.shape, plan.transform.dims)
+            magnitudes = [np.abs(spectrum[plane.at]) for plane in planes]
+            save_spectrum(flags.plot, magnitudes, planes, overwrite=flags.overwrite)
+    if flags.as_json:
+        files = {"input": str(flags.source), "output": str(flags.target), "plot": flags.plot and str(flags.plot)}
+        print_json({**facts, **files, "measured": [timing._asdict() for timing in timings]})
+        return
+    print_timings(timings)
+    say(f"Wrote {flags.target}: {plan.out_dtype} {' x '.join(map(str, plan.out_shape))}.")
+    if flags.plot is not None:
+        say(f"Drew {flags.plot}.")

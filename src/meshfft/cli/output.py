@@ -1,0 +1,258 @@
+"""All that commands print: text, tables, JSON, progress, and refusals, each one line on stderr and exit code 2.
+
+Names in files are anybody's: whatever a terminal would act on, controls and marks of direction, is printed as Python
+would write it (\\x1b, \\u202e). Where standard output is closed the work goes on, and in the end the exit code is 1.
+"""
+
+import contextlib
+import functools
+import io
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, ParamSpec
+
+import typer
+from rich import box
+from rich import progress as widgets
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+P = ParamSpec("P")
+MOST_TEXT = 1000
+RULED = box.Box("\n".join(["    ", "    ", " -- ", "    ", " -- ", " -- ", "    ", "    "]), ascii=True)
+REFUSALS = (ValueError, TypeError, OSError, MemoryError, ImportError, RuntimeError)
+NAMED = re.compile(r"\b(kind|method|order|precision)='([\w-]+)'")  # arguments of the library that are flags here
+EVERY = 1.0  # seconds between two lines of JSON about the same part
+SWITCH = re.compile(r"\b(resume|overwrite)=True")
+
+
+class Timing(NamedTuple):
+    """A step of a command, and the seconds it took to compile, where it is compiled, and to run."""
+
+    step: str
+    compile_seconds: float | None
+    run_seconds: float
+
+
+class Lost(io.TextIOBase):
+    """A standard stream that nobody reads."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+def say(text: str = "") -> None:
+    """Prints lines on stdout."""
+    _print(shown(text) + "\n")
+
+
+def warn(text: str) -> None:
+    """Prints one line on stderr, if anybody reads that; of one that is absurdly long the middle is left out."""
+    if len(text) > MOST_TEXT:
+        text = f"{text[: MOST_TEXT // 2]} ... {text[-MOST_TEXT // 2 :]}"
+    with contextlib.suppress(OSError):
+        print(shown(text, lines=False), file=sys.stderr, flush=True)
+
+
+def print_json(record: Mapping[str, object]) -> None:
+    """Prints one object, and nothing else, on stdout."""
+    _print(json.dumps(record, indent=2).replace("\x7f", "\\u007f") + "\n")
+
+
+def print_facts(facts: Mapping[str, str]) -> None:
+    """Prints a table of names and values."""
+    table = Table(box=RULED, show_edge=False, pad_edge=False, show_header=False)
+    for name, value in facts.items():
+        table.add_row(Text(shown(name)), Text(shown(value)))
+    _draw(table)
+
+
+def print_columns(heads: Sequence[str], rows: Sequence[Sequence[str]], sums: Sequence[Sequence[str]] = ()) -> None:
+    """Prints rows of words and numbers, the first column to the left, and under a rule their sums."""
+    table = Table(box=RULED, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1) if sums else (0, 1))
+    for index, head in enumerate(heads):
+        table.add_column(Text(shown(head)), justify="right" if index else "left", no_wrap=index > 0)
+    for number, row in enumerate([*rows, *sums], 1):
+        table.add_row(*(Text(shown(cell)) for cell in row), end_section=bool(sums) and number == len(rows))
+    _draw(table)
+
+
+def print_timings(timings: Sequence[Timing]) -> None:
+    """Prints a row for each step, and their sum."""
+    total = Timing("total", sum(row.compile_seconds or 0 for row in timings), sum(row.run_seconds for row in timings))
+    heads, rows = ["step", "compile s", "run s"], [_cells(row) for row in (*timings, total)]
+    if all(row.compile_seconds is None for row in timings):  # in passes a row of its own has it
+        heads, rows = ["step", "s"], [[step, run] for step, _, run in rows]
+    print_columns(heads, rows[:-1], rows[-1:])
+
+
+def _cells(row: Timing) -> list[str]:
+    return [row.step, "" if row.compile_seconds is None else f"{row.compile_seconds:.3f}", f"{row.run_seconds:.3f}"]
+
+
+def shown(text: str, lines: bool = True) -> str:
+    """The text with everything that is not printable, but for ends of lines, written out."""
+    if text.isprintable():
+        return text
+    harmless = (c.isprintable() or (lines and c == "\n") for c in text)
+    return "".join(c if h else c.encode("unicode_escape").decode() for c, h in zip(text, harmless, strict=True))
+
+
+class Progress:
+    """The part that runs, the bytes or parts that are done, and the seconds that earlier parts took.
+
+    `show` is called when a part begins or ends and when more is done, with the word for that.
+    """
+
+    def __init__(self, show: Callable[["Progress", str], None]) -> None:
+        self.show, self.part, self.done, self.begun = show, "", 0, 0.0
+        self.seconds = list[tuple[str, float]]()
+
+    def begin(self, part: str) -> None:
+        self.end()
+        self.part, self.begun = part, time.perf_counter()
+        self.show(self, "begin")
+
+    def advance(self, count: int) -> None:
+        self.done += count
+        self.show(self, "progress")
+
+    def end(self) -> None:
+        if self.part:
+            self.seconds.append((self.part, time.perf_counter() - self.begun))
+            self.show(self, "end")
+
+    @property
+    def timings(self) -> list[Timing]:
+        """A row for each part that has ended; what it took to compile a step stands in the row of the step."""
+        rows, compiling = list[Timing](), None
+        for part, seconds in self.seconds:
+            if part.startswith("compile "):
+                compiling = seconds
+            else:
+                rows.append(Timing(part, compiling, seconds))
+                compiling = None
+        return rows
+
+
+@contextlib.contextmanager
+def bar(total: int, *, in_bytes: bool, shown: bool = True) -> Iterator[Progress]:
+    """A bar for `total` bytes, with the time left; or for a number of parts, with the time taken."""
+    console = Console(stderr=True)
+    count: list[widgets.ProgressColumn] = [widgets.MofNCompleteColumn(), widgets.TimeElapsedColumn()]
+    if in_bytes:
+        remaining = widgets.TimeRemainingColumn(compact=True)
+        count = [widgets.DownloadColumn(), remaining, widgets.TextColumn("left")]
+    columns = (widgets.TextColumn("{task.description}", markup=False), widgets.BarColumn(bar_width=20), *count)
+    hidden = not (shown and console.is_terminal)
+    with widgets.Progress(*columns, console=console, transient=True, disable=hidden) as drawn:
+        task = drawn.add_task("", total=total, visible=False)
+
+        def show(now: Progress, event: str) -> None:
+            drawn.update(task, description=now.part, completed=now.done, visible=bool(now.part))
+
+        progress = Progress(show)
+        yield progress
+        progress.end()
+
+
+@contextlib.contextmanager
+def log(total: int, process: int) -> Iterator[Progress]:
+    """One JSON object a line: when each part begins and ends, and at most once a second how many bytes are done."""
+    last = 0.0
+
+    def tell(now: Progress, event: str, **facts: str | float) -> None:
+        nonlocal last
+        if event == "progress" and time.time() - last <= EVERY:
+            return
+        last = time.time()
+        about = {"event": event, "part": now.part, "done_bytes": now.done, "process": process, "total_bytes": total}
+        if event == "end":
+            facts["seconds"] = round(now.seconds[-1][1], 6)
+        print(json.dumps({**about, **facts, "time": last}), file=sys.stderr, flush=True)
+
+    progress = Progress(tell)
+    try:
+        yield progress
+    except BaseException as error:
+        tell(progress, "failed", reason=type(error).__name__)
+        raise
+    progress.end()
+
+
+def guarded(command: Callable[P, None]) -> Callable[P, None]:
+    """The command, with everything the library refuses turned into one line."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **options: P.kwargs) -> None:
+        try:
+            command(*args, **options)
+        except typer.Exit:  # which is a RuntimeError
+            raise
+        except REFUSALS as error:
+            warn(f"meshfft: error: {describe(error)}")
+            raise typer.Exit(2) from None
+
+    return run
+
+
+def describe(error: Exception) -> str:
+    """One line for an error, in words of the command line."""
+    if isinstance(error, MemoryError):
+        return f"out of memory ({error}): use more devices or --precision float32"
+    if isinstance(error, FileExistsError) and "overwrite it" in str(error):
+        return str(error).replace("overwrite it", "replace it with --overwrite")
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    line, argument = " ".join(str(error).split()), getattr(error, "argument", None)
+    if argument is not None:  # the library names its own
+        line = line.replace(argument, f"--{argument[:-1]} ")
+    line = SWITCH.sub(r"--\1", NAMED.sub(r"--\1 \2", line))
+    return line.replace(", budget is", ", --memory is") or type(error).__name__
+
+
+def ended(code: int) -> int:
+    """The exit code of a command that ends with this one: 1 for 0 if what it had to print could not be printed."""
+    if code or not isinstance(sys.stdout, Lost):
+        return code
+    warn("meshfft: error: standard output was closed before all was printed: keep it open, or send it to /dev/null")
+    return 1
+
+
+def occupy() -> None:
+    """Fills the places of closed standard streams: the next file that is opened, an output, would take them."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest that is free, which is this
+    sys.stdout = sys.stdout or Lost()
+    sys.stderr = sys.stderr or Lost()
+
+
+def _draw(table: Table) -> None:
+    console = Console()
+    with console.capture() as drawn:
+        console.print(table)
+    _print(drawn.get())
+
+
+def _print(text: str) -> None:
+    try:
+        print(text, end="", flush=True)
+    except OSError:  # a closed pipe, a full disk
+        _lose()
+
+
+def _lose() -> None:
+    """Lets what is still to be printed go nowhere, also what Python has buffered."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    sys.stdout = Lost()
