@@ -23,13 +23,12 @@ from ..operators.operands import operand_of
 from ..operators.transform import Transform
 from ..walks.choice import find_walk, goal_of
 from ..walks.walk import Walk
-from .primitive import bind
+from .primitive import Operands, bind
 from .request import AnyStored, formed, read
 
 PROGRAMS = 256  # kept, each for one walk on one mesh
 NOTHING = Transform((), (), 1.0)
 OWN_SPLIT = ("cpu",)  # platforms whose products of bfloat16 terms are made here
-Operands = tuple[Any, ...]  # what steps take besides the array, by slot: each a pytree of arrays, or None
 
 
 def applied(
