@@ -232,9 +232,10 @@ def _opened(path: Path, metadata: Mapping[str, object] | None = None) -> "tensor
         "context": context(),
         **({"metadata": metadata} if metadata else {}),
     }
+    opening = need("tensorstore", "writing Zarr").open(spec, open=metadata is None, create=metadata is not None)
     with system_words():
-        tensorstore = need("tensorstore", "writing Zarr")
-        return tensorstore.open(spec, open=metadata is None, create=metadata is not None).result()
+        handle: tensorstore.TensorStore = opening.result()
+    return handle
 
 
 def _describe(path: Path, labels: Labels) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..extras import need
 from .grid import Box
-from .labels import MOST_ATTRIBUTE, MOST_COORDINATE, coordinate_of, data_among, decoded, plain_json, with_labels, words
+from .labels import MOST_ATTRIBUTE, MOST_COORDINATE, coordinate_of, data_among, plain_json, with_labels, words
 from .source import (
     Coordinate,
     Labels,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     import h5py
 
 MOST_OBJECTS = 10_000  # of a file whose dataset is to be found without its name
-MOST_NAME = 4096
 DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000  # HDF5's numbers for filters
 SUM_BYTES = 4  # of Fletcher's checksum
 INTERNAL = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST")  # attributes of HDF5's dimension scales
@@ -57,8 +56,7 @@ def open_hdf5(path: Path, dataset: str | None) -> Iterator[Source]:
         check_numbers(path, array.shape, array.dtype)
         name, read = array.name.strip("/"), _reader(path, array)
         source = source_of(path, array.shape, array.dtype, read, check, chunk=array.chunks, name=name)
-        source = with_labels(source, _labels(path, array))
-        yield source if source.labels is None else decoded(source, _attributes(array))
+        yield with_labels(source, _labels(path, array), _attributes(array))
 
 
 def _chosen(path: Path, file: "h5py.File", dataset: str | None) -> "h5py.Dataset":
@@ -98,14 +96,11 @@ def _datasets(path: Path, file: "h5py.File") -> "dict[str, h5py.Dataset]":
     while groups:
         before, group = groups.pop()
         count += len(group)
-        if count > MOST_OBJECTS or any(len(before) + len(part) > MOST_NAME for part in group):
-            many = f"{path} has more than {MOST_OBJECTS} groups and datasets, or names of more than {MOST_NAME} letters"
+        if count > MOST_OBJECTS:
+            many = f"{path} has more than {MOST_OBJECTS} groups and datasets"
             raise Unnamed(f"{many}: name the one to read, as {Unnamed.argument}group/name")
-        for part in group:
-            name = before + part.decode("utf-8", "surrogateescape")
-            if group.links.get_info(part).type != h5py.h5l.TYPE_HARD:
-                continue
-            item = h5py.h5o.open(group, part)
+        for part in (part for part in group if group.links.get_info(part).type == h5py.h5l.TYPE_HARD):
+            name, item = before + part.decode("utf-8", "surrogateescape"), h5py.h5o.open(group, part)
             address = h5py.h5o.get_info(item).addr
             if isinstance(item, h5py.h5d.DatasetID) and address not in seen:
                 arrays[name] = h5py.Dataset(item)

@@ -41,15 +41,15 @@ ENCODING = (  # says how numbers were stored, or what range they had
 )
 
 
-def with_labels(source: Source, labels: Labels | None) -> Source:
-    """A source with its labels, and the units and spacing that they give: 1.0 where there is none."""
+def with_labels(source: Source, labels: Labels | None, stored: Mapping[str, object]) -> Source:
+    """A source with its labels, the units and spacing that they give, and what its stored numbers stand for."""
     if labels is None or len(labels.dims) != source.ndim:
         return source
     own = {one.name: one for one in labels.coordinates if one.dims == (one.name,)}
     steps = [step_of(own[dim]) if dim in own else None for dim in labels.dims]
     units = tuple(_unit(own[dim]) if step else "" for dim, step in zip(labels.dims, steps, strict=True))
     spacing = tuple(abs(step) if step else 1.0 for step in steps)
-    return dataclasses.replace(source, labels=labels, units=units, spacing=spacing)
+    return _decoded(dataclasses.replace(source, labels=labels, units=units, spacing=spacing), stored)
 
 
 def step_of(one: Coordinate) -> float | None:
@@ -163,7 +163,7 @@ def coordinate_of(name: str, dims: tuple[str, ...], attributes: Mapping[str, obj
     return Coordinate(name, dims, plain_json(attributes, ENCODING), values)
 
 
-def decoded(source: Source, attributes: Mapping[str, object]) -> Source:
+def _decoded(source: Source, attributes: Mapping[str, object]) -> Source:
     """The array of what the stored numbers of a source stand for; xarray gives them the same dtype."""
     (scale, offset), fills, stored = _packing(attributes), _fills(attributes), source.dtype
     packed, meant = (scale, offset) != (1, 0), _meant(stored, attributes)

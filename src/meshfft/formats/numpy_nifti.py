@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 READ_BYTES = 4096  # a page: what a disk reads at least, and little beside what it costs to ask for a run
 COPY_BYTES = 2**20
-ELLIPSIS: Any = (...,)
+REST: Any = (...,)  # of an index
 HEAD_BYTES = 540  # of the longer of the two headers
 MOST_OFFSET = 2**26  # of extensions between header and voxels
 TRAILING = 2**20  # what may follow the voxels
@@ -60,7 +60,7 @@ class Numbers(NamedTuple):
         part = np.lib.stride_tricks.as_strided(room, sides[dim:], [size * stride for stride in self._strides[dim:]])
         plain = span == part.size and out.dtype == self.dtype
         for index, at in self._runs(box, dim):
-            run = out[index + ELLIPSIS]
+            run = out[index + REST]
             direct = plain and run.flags.c_contiguous
             self._fill(run if direct else room, at)
             if not direct:

@@ -21,15 +21,7 @@ import numpy as np
 
 from ..extras import need
 from .grid import Box
-from .labels import (
-    MOST_COORDINATE,
-    coordinate_of,
-    data_among,
-    decoded,
-    plain_json,
-    with_labels,
-    words,
-)
+from .labels import MOST_COORDINATE, coordinate_of, data_among, plain_json, with_labels, words
 from .record import Record, conformed
 from .source import Coordinate, Labels, Refused, Source, check_chunk, choose, source_of, unchanged
 
@@ -89,18 +81,15 @@ class Node(NamedTuple):
 
     def arrays(self) -> "Iterator[tuple[Node, Described]]":
         """All arrays of a group, through groups that are folders of their own."""
-        groups = [self]
-        while groups:
-            group = groups.pop()
-            for folder in sorted(group.folder.iterdir()):
-                self.check_inside(folder)
-                if is_zarr(folder) and not folder.is_symlink():
-                    node = self._replace(folder=folder)
-                    about = node.describe()
-                    if about.is_array:
-                        yield node, about
-                    else:
-                        groups.append(node)
+        for folder in sorted(self.folder.iterdir()):
+            self.check_inside(folder)
+            if is_zarr(folder) and not folder.is_symlink():
+                node = self._replace(folder=folder)
+                about = node.describe()
+                if about.is_array:
+                    yield node, about
+                else:
+                    yield from node.arrays()
 
 
 class Described(NamedTuple):
@@ -131,10 +120,8 @@ def open_zarr(path: Path, dataset: str | None) -> Iterator[Source]:
     if not is_zarr(path):
         raise Refused(f"{path} is not a Zarr store, it has no zarr.json, .zarray or .zgroup: give one")
     node = _chosen(Node(path, path.resolve(), path.resolve()), dataset)
-    about = node.describe()
-    source = with_labels(_opened(node), _labels(node, about))
-    if source.labels is not None and not source.record:
-        source = decoded(source, about.attributes)
+    about, source = node.describe(), _opened(node)
+    source = with_labels(source, _labels(node, about), {} if source.record else about.attributes)
     if source.record:
         record = Record.from_dict(source.record, str(path))
         if (record.out_shape, record.out_dtype) != (source.shape, source.dtype.name):
