@@ -1,4 +1,4 @@
-"""Replaces a file or folder in one move: a reader finds the old one or the whole new one, never a part.
+"""Replaces a file or folder in one move: a reader finds the old one or all of the new one, never a part.
 
 The new one is made beside the old, under a hidden temporary name, and renamed onto it when complete. Whatever ends the
 work before that (an error, an interrupt, a full disk) removes the temporary and leaves the old one as it was; what is

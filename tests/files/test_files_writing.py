@@ -15,7 +15,7 @@ from array_files import VALUES, complex_values, raises, save, sharded, zarr
 from jax.sharding import NamedSharding, PartitionSpec
 
 from meshfft import atomic
-from meshfft.files import check_apart, check_output, open_array, stores, write_array, writing
+from meshfft.files import check_disjoint, check_output, open_array, stores, write_array, writing
 from meshfft.layout.layout import Cut, Layout
 from meshfft.layout.padded_array import PaddedArray
 
@@ -150,10 +150,10 @@ def test_an_output_apart_from_its_input(tmp_path: Path) -> None:
         (store, tmp_path / "same" / "in.zarr", "by another name"),
     ):
         with pytest.raises(ValueError, match=word) as caught:
-            check_apart(source, target)
+            check_disjoint(source, target)
         assert target.name in str(caught.value) and source.name in str(caught.value)
     for target in (plain, tmp_path / "in.zarr.zarr", tmp_path / "out.zarr"):
-        check_apart(plain, target)
+        check_disjoint(plain, target)
 
 
 def test_outputs_that_cannot_be_are_refused_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 import jax
 
 from ..atomic import unfinished
-from ..files import Record, Source, check_apart, check_output, inverse_options, open_array
+from ..files import Record, Source, check_disjoint, check_output, inverse_options, open_array
 from ..files.picture import check_picture
 from ..files.processes import check_alike, together
 from .devices import MOST_VIRTUAL
@@ -109,10 +109,10 @@ def deciding(flags: Flags) -> dict[str, str]:
 def check_files(flags: Flags) -> None:
     """Refuses outputs that could not be written; says what runs that were killed left beside OUT."""
     check_output(flags.target, flags.overwrite, 0)
-    check_apart(flags.source, flags.target)
+    check_disjoint(flags.source, flags.target)
     if flags.plot is not None:
         check_picture(flags.plot, flags.overwrite)
-        check_apart(flags.source, flags.plot)
+        check_disjoint(flags.source, flags.plot)
     if jax.distributed.is_initialized() and jax.process_index() > 0:
         return
     for path in unfinished(flags.target):

@@ -7,6 +7,6 @@ from ..formats.record import inverse_options as inverse_options
 from ..formats.record import record_of as record_of
 from ..formats.source import Source as Source
 from .processes import identity as identity
-from .writing import check_apart as check_apart
+from .writing import check_disjoint as check_disjoint
 from .writing import check_output as check_output
 from .writing import write_array as write_array

@@ -47,7 +47,7 @@ class Store(Protocol):
         """The parts of a box to be written at a time: of complete files, and of at most `most` bytes or one file."""
 
     def write(self, at: Box, block: np.ndarray) -> None:
-        """Puts a block in its place; it may be changed once this returns."""
+        """Writes a block to a box; it may be changed once this returns."""
 
     def flush(self) -> None:
         """Returns when all that this process wrote would outlast a loss of power."""
@@ -133,7 +133,7 @@ def create_store(
         shape, dtype: of the array.
         grid: the chunks and files of a Zarr array.
         record: what is kept beside a Zarr array, under the attribute "meshfft", and its labels: one with a name is made
-            in a group of its coordinates. A .npy file has no place for either.
+            in a group of its coordinates. A .npy file has room for neither.
         kind: ".npy" or ".zarr".
 
     Raises:

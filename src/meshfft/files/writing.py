@@ -1,7 +1,7 @@
 """Sharded arrays, written shard by shard: one .npy file, or one Zarr array whose chunks follow the shards.
 
 Every process brings the blocks of its own devices to the host, one at a time, crops each to its logical positions and
-puts it in its place. Invariant: the output gets its name when all of it is on the disk, and not before.
+writes it where it belongs. Invariant: the output gets its name when all of it is on the disk, and not before.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ def write_array(
     """Writes a sharded array to a .npy file or a .zarr store, without its padding.
 
     Holds one device's block in host memory at a time, and 128 MiB besides. Whatever goes wrong, what stood under `path`
-    before stands there after. Where the array is spread over several processes, all of them call this, and each writes
+    before stands there after. Where several processes hold the array, all of them call this, and each writes
     its own blocks.
 
     Args:
@@ -128,7 +128,7 @@ def check_output(path: str | Path, overwrite: bool, nbytes: int) -> None:
     Args:
         path: the file to be written.
         overwrite: whether a file already there may be replaced.
-        nbytes: its size; while it is written, what it replaces still takes its place on the disk.
+        nbytes: its size; while it is written, what it replaces still takes its room on the disk.
 
     Raises:
         ValueError: the suffix is unknown, or what would be replaced is of another kind.
@@ -147,7 +147,7 @@ def check_output(path: str | Path, overwrite: bool, nbytes: int) -> None:
     check_room(path, nbytes)
 
 
-def check_apart(source: str | Path, target: str | Path) -> None:
+def check_disjoint(source: str | Path, target: str | Path) -> None:
     """Refuses an output that lies in the array it is made of, or the other way round, before any work is done for it.
 
     A file may be replaced by its own transform, where both are named alike: it is read before it is replaced.

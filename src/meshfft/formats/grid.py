@@ -4,7 +4,7 @@
 
 Where that makes very many files, a file is a shard of several chunks. Host integers only. Invariant: a box that was not
 refused or given up for a single process has all starts on multiples of the sides of its files, so whoever owns a block
-owns whole files.
+owns complete files.
 """
 
 import itertools
@@ -90,7 +90,7 @@ def grid_of_pieces(layout: Layout, itemsize: int, most: int) -> Grid:
 
 
 def pieces(box: Box, file: Sequence[int], itemsize: int, most: int, *, fortran: bool = False) -> Iterator[Box]:
-    """Parts of a box, of whole files where these are inside it: of at most `most` bytes, or one file.
+    """Parts of a box, of complete files where these are inside it: of at most `most` bytes, or one file.
 
     They are cut along the first dimension before others, the last if `fortran`, so that each is of long runs.
     """
@@ -128,7 +128,7 @@ def _grid(shape: tuple[int, ...], sides: Sequence[Side], itemsize: int, chunk_mo
 
 
 def _part(sides: Sequence[Side], unit: int, most: int) -> tuple[int, ...]:
-    """An even part of the box: whole inner dimensions if that leaves enough, as then it lies in one run."""
+    """An even part of the box: all of the inner dimensions if that leaves enough, as then it lies in one run."""
     dims = range(len(sides))
     outer, inner = _fit(sides, unit, most, dims), _fit(sides, unit, most, reversed(dims))
     return outer if unit * math.prod(outer) >= LEAST_BYTES else max(outer, inner, key=math.prod)

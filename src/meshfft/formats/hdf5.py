@@ -140,7 +140,7 @@ def _check_fill(path: Path, array: "h5py.Dataset") -> None:
 def _chunked(path: Path, array: "h5py.Dataset") -> Read:
     """Reads a dataset in chunks, each once it is seen to have the bytes it must have."""
     made = array.id.get_create_plist()
-    filters = [made.get_filter(place) for place in range(made.get_nfilters())]
+    filters = [made.get_filter(index) for index in range(made.get_nfilters())]
     strange = [name.decode("utf-8", "replace") or f"filter {code}" for code, _, _, name in filters if code not in KNOWN]
     if strange:
         packs = f"{path} packs its chunks with {', '.join(strange)}, whose length nobody can check"
@@ -156,7 +156,7 @@ def _chunked(path: Path, array: "h5py.Dataset") -> Read:
             return
         if about.size > most_bytes(needed) or about.byte_offset + about.size > file_bytes:
             raise ValueError(f"a chunk of {about.size} bytes at {about.byte_offset}, of {needed} when unpacked")
-        used = [code for place, code in enumerate(codes) if not about.filter_mask >> place & 1]
+        used = [code for index, code in enumerate(codes) if not about.filter_mask >> index & 1]
         length = about.size - SUM_BYTES * used.count(FLETCHER32)
         if LENGTHS.keys() & {*used}:
             length = _unpacked_length(array.id.read_direct_chunk(corner)[1], used, most_bytes(needed))
@@ -179,7 +179,7 @@ def most_bytes(nbytes: int) -> int:
 
 def _unpacked_length(raw: bytes, codes: Sequence[int], most: int) -> int:
     """How many bytes of numbers HDF5 makes of a packed chunk; it checks sums itself, and shuffling keeps the length."""
-    at, *more = (place for place, code in enumerate(codes) if code in LENGTHS)
+    at, *more = (index for index, code in enumerate(codes) if code in LENGTHS)
     if more:
         raise ValueError("a chunk that is packed twice")
     inner, outer = codes[:at].count(FLETCHER32), codes[at:].count(FLETCHER32)
@@ -221,7 +221,7 @@ def _labels(path: Path, array: "h5py.Dataset") -> Labels | None:
     dims, attributes = _dims(array), _attributes(array)
     if dims is None or array.is_scale:
         return None
-    scales = [array.dims[place][0] for place in range(array.ndim)]
+    scales = [array.dims[index][0] for index in range(array.ndim)]
     named = [_named(path, array.parent, name) for name in words(attributes.get("coordinates")) if "/" not in name]
     found = [_coordinate(path, one, dims) for one in [*scales, *named] if one is not None]
     known = {one.name: one for one in found if one is not None}

@@ -156,7 +156,7 @@ def _is_plain(value: object) -> bool:
 
 def coordinate_of(name: str, dims: tuple[str, ...], attributes: Mapping[str, object], stored: np.ndarray) -> Coordinate:
     """A coordinate of what stored numbers stand for, not a number where they are missing."""
-    (scale, offset), values = _packing(attributes), stored.view(_meant(stored.dtype, attributes))
+    (scale, offset), values = _packing(attributes), stored.view(_signed_as_marked(stored.dtype, attributes))
     missing = np.isin(values, _fills(attributes))
     values = values if (scale, offset) == (1, 0) else values * scale + offset
     values = np.where(missing, np.nan, values) if missing.any() else values
@@ -166,17 +166,17 @@ def coordinate_of(name: str, dims: tuple[str, ...], attributes: Mapping[str, obj
 def _decoded(source: Source, attributes: Mapping[str, object]) -> Source:
     """The array of what the stored numbers of a source stand for; xarray gives them the same dtype."""
     (scale, offset), fills, stored = _packing(attributes), _fills(attributes), source.dtype
-    packed, meant = (scale, offset) != (1, 0), _meant(stored, attributes)
-    if not packed and not fills and meant == stored:
+    packed, actual = (scale, offset) != (1, 0), _signed_as_marked(stored, attributes)
+    if not packed and not fills and actual == stored:
         return source
     short = stored.kind == "f" or (stored.kind in "iu" and stored.itemsize <= 2 and offset == 0)
     real = np.dtype("f4" if short and stored.itemsize <= 4 else "f8")
-    dtype = meant if not packed or stored.kind == "c" else real
+    dtype = actual if not packed or stored.kind == "c" else real
 
     def read(box: Box, out: np.ndarray) -> None:
         raw = np.empty(out.shape, stored)
         source.read(box, raw)
-        values = raw.view(meant)
+        values = raw.view(actual)
         if any(((raw == fill) | (values == fill)).any() for fill in fills):
             marks = ", ".join(map(str, fills))
             raise Refused(
@@ -201,7 +201,7 @@ def _packing(attributes: Mapping[str, object]) -> tuple[float, float]:
     return found[0], found[1]
 
 
-def _meant(stored: np.dtype, attributes: Mapping[str, object]) -> np.dtype:
+def _signed_as_marked(stored: np.dtype, attributes: Mapping[str, object]) -> np.dtype:
     """The type of integers that are stored as others of their size, as formats do that have one of both only."""
     kind = {"true": "u", "false": "i"}.get(str(attributes.get(UNSIGNED)).lower(), stored.kind)
     return np.dtype(f"{kind}{stored.itemsize}") if stored.kind in "iu" else stored

@@ -150,7 +150,7 @@ def open_nifti(path: Path, _: str | None) -> Iterator[Source]:
         proxy = image.dataobj
         needed = proxy.offset + math.prod(proxy.shape) * proxy.dtype.itemsize
         if os.path.getsize(plain) < needed:
-            raise ValueError(f"{os.path.getsize(plain)} bytes, its header tells of {needed}")
+            raise ValueError(f"{os.path.getsize(plain)} bytes, its header needs {needed}")
         dtype = proxy[tuple(slice(0, 1) for _ in proxy.shape)].dtype  # the proxy's own is that before scaling
         units, spacing = _scales(image.header, len(proxy.shape))
         still = check if plain == path else lambda: None
@@ -188,7 +188,7 @@ def _unpacked(path: Path) -> Iterator[Path]:
 
 
 def _needed(path: Path) -> int:
-    """Bytes of a packed file that its header tells of."""
+    """The bytes that the header of a packed file needs."""
     nibabel = need("nibabel", "reading NIfTI")
     with gzip.open(path) as packed:
         head = packed.read(HEAD_BYTES)
@@ -207,5 +207,5 @@ def _copy(packed: gzip.GzipFile, plain: IO[bytes], most: int) -> None:
     while block := packed.read(COPY_BYTES):
         most -= len(block)
         if most < 0:
-            raise ValueError("it unpacks to more than its header tells of")
+            raise ValueError("it unpacks to more than its header needs")
         plain.write(block)

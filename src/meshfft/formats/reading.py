@@ -1,7 +1,7 @@
 """Array files, read by slices: NumPy, NIfTI, HDF5 and Zarr behind one small record.
 
 A `Source` has the shape and the native-order dtype of the array in the file, and `source[slices]` reads those positions
-and no others; so `shard` fetches every device's block by itself and the whole array is never in memory.
+and no others; so `shard` fetches every device's block by itself and the full array is never in memory.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ def open_array(path: str | Path, dataset: str | None = None) -> Iterator[Source]
     unpacked to the folder for temporary files. A missing chunk of a Zarr store means zeros, as Zarr has it, but in a
     store written here, which is complete. Names, coordinates and attributes of dimensions, as xarray and NetCDF-4 keep
     them, come as `labels`; what is packed by their `scale_factor` and `add_offset` comes unpacked. No other file than
-    this is read, whatever it says.
+    this is read, whatever it names.
 
     Args:
         path: the file, or the folder of a Zarr store.
