@@ -1,9 +1,9 @@
 """Binned sums of a sharded array: every device sums its own block, and only the bins are summed over devices.
 
-    sums[b] = sum of weight * value,   counts[b] = sum of weight    over places with edges[b] <= coordinate < edges[b+1]
+    sums[b] = sum of weight * value,   counts[b] = sum of weight    where edges[b] <= coordinate < edges[b+1]
 
-The coordinate of a place is the sum of one number for each dimension, its weight the product of one integer for each.
-A block is summed in runs of RUN places, and then run by run, so that float32 sums do not stand still at 2^24 terms.
+A coordinate is the sum of one number for each dimension, a weight the product of one integer for each. A block is
+summed in runs of RUN elements, and then run by run, so that float32 sums do not stand still at 2^24 terms.
 Invariant: counts are exact integers up to 2^32 in a block, and are rounded once.
 """
 
@@ -13,9 +13,10 @@ import operator
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from jax.sharding import PartitionSpec
 
 from ..layout.layout import AnyMesh, Layout
+from ..layout.placement import brought
 from ..numerics.split_complex import scaled
 
 RUN = 2**16
@@ -26,7 +27,7 @@ Lines = tuple[Array, ...]
 def binned(
     x: Array, coordinates: Lines, weights: Lines, edges: Array, layout: Layout, mesh: AnyMesh | None
 ) -> tuple[Array, Array, Array]:
-    """The sums over bins of x and of the root of the coordinate, and the counts, all whole on every device.
+    """The sums over bins of x and of the root of the coordinate, and the counts, replicated.
 
     Args:
         x: an array stored in `layout`, real or complex.
@@ -37,16 +38,13 @@ def binned(
     parts = functools.partial(_parts, bins=edges.shape[0] - 1)
     if mesh is not None:
         lines = jax.tree.map(lambda line: _spec(line, layout), (coordinates, weights))
-        if AxisType.Explicit in mesh.axis_types:
-            named = jax.tree.map(lambda spec: NamedSharding(mesh, spec), (*lines, PartitionSpec()))
-            coordinates, weights, edges = jax.reshard((coordinates, weights, edges), named)
-        over = tuple(axis for axes in layout.axes for axis in axes)
-        specs = (layout.spec, *lines, PartitionSpec())
-        mapped = jax.shard_map(parts, mesh=mesh, in_specs=specs, out_specs=PartitionSpec(over or None), check_vma=False)
-        found = mapped(x, coordinates, weights, edges)
-    else:
-        found = parts(x, coordinates, weights, edges)
-    sums, roots, (high, low) = (jnp.sum(part, 0) for part in found)
+        specs, over = (*lines, PartitionSpec()), tuple(axis for axes in layout.axes for axis in axes)
+        given = (coordinates, weights, edges)
+        coordinates, weights, edges = jax.tree.map(lambda line, spec: brought(line, mesh, spec), given, specs)
+        parts = jax.shard_map(
+            parts, mesh=mesh, in_specs=(layout.spec, *specs), out_specs=PartitionSpec(over or None), check_vma=False
+        )
+    sums, roots, (high, low) = (jnp.sum(part, 0) for part in parts(x, coordinates, weights, edges))
     return sums, roots, high.astype(roots.dtype) * 2**LIMB + low.astype(roots.dtype)
 
 
@@ -58,20 +56,19 @@ def _parts(x: Array, coordinates: Lines, weights: Lines, edges: Array, bins: int
     """One device's sums (1, bins), and its counts as two limbs (1, 2, bins)."""
     coordinate = jnp.broadcast_to(functools.reduce(operator.add, coordinates), x.shape).ravel()
     weight = jnp.broadcast_to(functools.reduce(operator.mul, weights), x.shape).ravel()
-    place = jnp.searchsorted(edges, coordinate, side="right") - 1
+    index = jnp.searchsorted(edges, coordinate, side="right") - 1
     many = weight.astype(coordinate.dtype)
     values = (scaled(x.ravel(), many), jnp.sqrt(coordinate) * many, weight.astype(jnp.uint32))
-    sums, roots, counts = (_summed(value, place, bins) for value in values)
+    sums, roots, counts = (_summed(value, index, bins) for value in values)
     limbs = jnp.stack([counts >> LIMB, counts & (2**LIMB - 1)])
     return sums[None], roots[None], limbs[None]
 
 
-def _summed(values: Array, place: Array, bins: int) -> Array:
-    """The values of each bin summed, run by run; a place outside of all bins is dropped."""
+def _summed(values: Array, index: Array, bins: int) -> Array:
+    """The values of each bin summed, run by run; those outside of all bins are dropped."""
     many = values.shape[0]
     runs = max(1, min(-(-many // RUN), many // bins))
     run = jnp.arange(many, dtype=jnp.int32) // -(-many // runs)
-    inside = (place >= 0) & (place < bins)
-    index = jnp.where(inside, run * bins + place, runs * bins)
-    found = jax.ops.segment_sum(values, index, runs * bins + 1)[:-1]
-    return jnp.sum(found.reshape(runs, bins), 0, dtype=values.dtype)
+    segment = jnp.where((index >= 0) & (index < bins), run * bins + index, runs * bins)
+    sums = jax.ops.segment_sum(values, segment, runs * bins + 1)[:-1]
+    return jnp.sum(sums.reshape(runs, bins), 0, dtype=values.dtype)

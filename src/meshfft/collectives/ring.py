@@ -2,13 +2,14 @@
 
 Invariant: after t hops a device with index i holds shard i + t (mod p). The next shard is fetched before the held one
 is used, so a hop can run under the product; the first term needs no hop and the last needs no fetch: p - 1 hops in all.
-A barrier ends every turn, so that no hop is put off to a later turn's product.
+A barrier ends every iteration, so that no hop is put off to a later one's product.
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -42,10 +43,9 @@ def ring_sum(
     Source: Lu et al., "Large-Scale Discrete Fourier Transform on TPUs", section IV-B and Algorithm 1.
     """
 
-    def add(total: Total | None, *held: tuple[Shard, Array]) -> Total:
-        found = functools.reduce(_plus, (term(shard, s) for shard, s in held), total)
-        assert found is not None
-        return found
+    def add(total: Total | None, first: tuple[Shard, Array], *rest: tuple[Shard, Array]) -> Total:
+        total = _plus(total, term(*first))
+        return functools.reduce(_plus, itertools.starmap(term, rest), total)
 
     return ring_fold(add, shard, axis_name, two_way=two_way)
 
@@ -83,38 +83,40 @@ def ring_scatter(term: Callable[[Array], Total], axis_name: AxisName) -> Total:
     index = lax.axis_index(names)
 
     def body(t: Array, total: Total) -> Total:
-        arrived = handed_on(total, names, -1)
-        return _plus(arrived, term((index + 1 + t) % size))
+        return _plus(handed_on(total, names, -1), term((index + 1 + t) % size))
 
     return lax.fori_loop(1, size, body, term((index + 1) % size))
 
 
-def handed_on(shard: Shard, axis_name: AxisName, places: int) -> Shard:
-    """Every device's shard to the device so many places on round the ring, or where negative, behind."""
+def handed_on(shard: Shard, axis_name: AxisName, by: int) -> Shard:
+    """Every device's shard to the device `by` positions ahead on the ring, or behind where that is negative."""
     _, size = _ring(axis_name)
-    return permuted(shard, axis_name, [(i - places) % size for i in range(size)]) if places % size else shard
+    return permuted(shard, axis_name, [(i - by) % size for i in range(size)]) if by % size else shard
 
 
 def permuted(shard: Shard, axis_name: AxisName, sources: Sequence[int | None]) -> Shard:
     """On every position i of a ring the shard of position sources[i], in one collective permute for each array; zeros
     where that is None."""
     names, _ = _ring(axis_name)
-    ordered, place = _mesh_order(names)
-    pairs = [(place[source], place[i]) for i, source in enumerate(sources) if source is not None]
+    ordered = tuple(sorted(names, key=jax.sharding.get_abstract_mesh().axis_names.index))  # as ppermute counts devices
+    sizes = [lax.axis_size(name) for name in ordered]
+    grid = np.arange(math.prod(sizes)).reshape(sizes)
+    device = grid.transpose([ordered.index(name) for name in names]).ravel().tolist()  # at each position of the ring
+    pairs = [(device[source], device[i]) for i, source in enumerate(sources) if source is not None]
     return jax.tree.map(lambda x: lax.ppermute(x, ordered, pairs), shard)
 
 
-def _one_way(add: Callable[..., Total], shard: Any, names: tuple[str, ...], size: int) -> Total:
+def _one_way(add: Callable[..., Total], shard: Shard, names: tuple[str, ...], size: int) -> Total:
     def body(t: Array, carry: tuple) -> tuple:
         held, total = carry
         return lax.optimization_barrier((handed_on(held, names, -1), add(total, (held, t))))
 
     held, total = handed_on(shard, names, -1), add(None, (shard, 0))
-    held, total = lax.fori_loop(1, size - 1, body, (held, total), unroll=2)  # two turns hand on without a copy
+    held, total = lax.fori_loop(1, size - 1, body, (held, total), unroll=2)  # two iterations hand on without a copy
     return add(total, (held, size - 1))
 
 
-def _both_ways(add: Callable[..., Total], shard: Any, names: tuple[str, ...], size: int) -> Total:
+def _both_ways(add: Callable[..., Total], shard: Shard, names: tuple[str, ...], size: int) -> Total:
     def body(t: Array, carry: tuple) -> tuple:
         ahead, behind, total = carry
         fetched = handed_on(ahead, names, -1), handed_on(behind, names, 1)
@@ -128,14 +130,6 @@ def _both_ways(add: Callable[..., Total], shard: Any, names: tuple[str, ...], si
     middle = handed_on(ahead, names, -1) if size % 2 == 0 else None
     total = add(total, (ahead, pairs), (behind, size - pairs))
     return total if middle is None else add(total, (middle, pairs + 1))
-
-
-def _mesh_order(names: tuple[str, ...]) -> tuple[tuple[str, ...], list[int]]:
-    """The axes in mesh order, the one `ppermute` counts devices in, and where each ring position stands in it."""
-    known = jax.sharding.get_abstract_mesh().axis_names
-    ordered = tuple(sorted(names, key=known.index))
-    ring = np.arange(math.prod(lax.axis_size(n) for n in names)).reshape([lax.axis_size(n) for n in ordered])
-    return ordered, ring.transpose([ordered.index(n) for n in names]).ravel().tolist()
 
 
 def _ring(axis_name: AxisName) -> tuple[tuple[str, ...], int]:
