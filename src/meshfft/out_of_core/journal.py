@@ -25,6 +25,7 @@ import numpy as np
 from ..atomic import opened, replacing, synced
 from ..files.stores import KINDS
 from ..formats.record import versions_of
+from ..layout.layout import axis_sizes
 from ..layout.storage import Sliceable
 from .tiles import Passes
 
@@ -46,10 +47,15 @@ class Left(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Journal:
-    """The working folder of one run, and how many tiles each of its passes has."""
+    """The working folder of runs to one output, and how many tiles each pass has."""
 
-    folder: Path
-    tiles: tuple[int, ...]
+    target: Path
+    tiles: tuple[int, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        final = self.target.resolve()
+        return final.with_name(f".{final.name}.passes")
 
     def begin(self, run: Mapping[str, object], *, resume: bool, overwrite: bool) -> None:
         """Continues the journal of the same run, or begins one."""
@@ -81,13 +87,10 @@ class Journal:
         """Notes which store is about to become the result."""
         write(self.folder / MOVING, json.dumps({"inode": store.stat().st_ino}).encode())
 
-    def moved(self, target: Path) -> bool:
+    def moved(self) -> bool:
         """Whether the result has its name already: the run was ended after that."""
         path = self.folder / MOVING
-        return path.is_file() and target.exists() and target.stat().st_ino == _read(path).get("inode")
-
-    def used_bytes(self) -> int:
-        return sum(file.lstat().st_size for file in _files(self.folder))
+        return path.is_file() and self.target.exists() and self.target.stat().st_ino == _read(path).get("inode")
 
     def _done(self) -> bytes:
         path = self.folder / DONE
@@ -96,7 +99,7 @@ class Journal:
 
 def journal_of(made: Passes, target: str | Path) -> Journal:
     """The journal of passes to an output, begun or not."""
-    return Journal(_working_folder(target), tuple(len(step.tiles) for step in made.steps))
+    return Journal(Path(target), tuple(len(step.tiles) for step in made.steps))
 
 
 def recorded_budgets(target: str | Path) -> dict[str, int | None] | None:
@@ -105,7 +108,7 @@ def recorded_budgets(target: str | Path) -> dict[str, int | None] | None:
     Raises:
         ValueError: the journal is damaged.
     """
-    path = _working_folder(target) / RUN
+    path = Journal(Path(target)).folder / RUN
     if not path.is_file():
         return None
     budget, device = map(_read(path).get, BUDGETS)
@@ -135,7 +138,7 @@ def described(made: Passes, source: Sliceable) -> dict[str, object]:
         "lengths": made.transform.lengths,
         "scale": made.transform.scale,
         "precision": made.steps[-1].plans[0].dots[0].tier,
-        "mesh": made.mesh_sizes,
+        "mesh": axis_sizes(made.mesh),
         **{f"pass {number} tiles of": step.before.block for number, step in enumerate(made.steps, 1)},
         **{f"pass {number} steps": [plan.name for plan in step.plans] for number, step in enumerate(made.steps, 1)},
         "types": [made.dtype.name, *(step.out_dtype.name for step in made.steps)],
@@ -150,7 +153,7 @@ def described(made: Passes, source: Sliceable) -> dict[str, object]:
 def described_source(source: Sliceable) -> dict[str, object]:
     """A source as plain values, other ones where any of its files is another or was written to."""
     path = getattr(source, "path", None)
-    files = [] if path is None else [(str(file), file.stat()) for file in sorted(_files(Path(path)))]
+    files = [] if path is None else [(str(file), file.stat()) for file in sorted(files_in(Path(path)))]
     each = [(name, found.st_size, found.st_mtime_ns) for name, found in files]
     return {
         "path": None if path is None else str(Path(path).resolve()),
@@ -201,11 +204,6 @@ def clear(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _working_folder(target: str | Path) -> Path:
-    final = Path(target).resolve()
-    return final.with_name(f".{final.name}.passes")
-
-
 def _check_same(old: Mapping[str, object], run: Mapping[str, object]) -> None:
     """Raises ValueError where two runs differ, with both values. Budgets may: what they led to must be the same."""
     for name in {**run, **old}:
@@ -226,6 +224,6 @@ def _read(path: Path) -> dict[str, object]:
     return found
 
 
-def _files(path: Path) -> list[Path]:
+def files_in(path: Path) -> list[Path]:
     """A file itself, or all files in a folder."""
     return [file for file in (path, *path.rglob("*")) if file.is_file()]

@@ -7,6 +7,7 @@ and read in any other, so it does every redistribution. What is left to choose i
 and which ones its tiles cut instead. Host integers only. Invariant: no tile is empty.
 """
 
+import bisect
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -43,10 +44,9 @@ def cut(
 ) -> Layout | None:
     """The layout that cuts the fewest dimensions, none of `uncut`, into the fewest parts whose blocks fit, if any do.
 
-    Several dimensions are cut into about as many parts each, so that a block of one pass and one of the next have much
-    in common: a file between them holds just that. Of sets of as many dimensions it cuts the one with the longest runs
-    in C order. Along each a block has a multiple of `unit` where one fits in, or always where `strict`. What is smaller
-    than a block that fits must fit too: each set of dimensions takes log2(max(shape)) questions.
+    Several are cut into about as many parts each, so that a block of one pass and one of the next have much in common.
+    Of sets of as many dimensions it cuts the one with the longest runs in C order. A block has a multiple of `unit`
+    where one fits in, or always where `strict`. What is smaller than a block that fits must fit too.
     """
     free = [d for d in range(len(shape)) if d not in uncut and shape[d] > 1]
     for many in range(min(len(free), len(AXES)) + 1):
@@ -63,34 +63,25 @@ def runs(layout: Layout) -> int:
 
 
 def alike(layouts: Sequence[Layout]) -> tuple[Layout, ...]:
-    """The layouts with the least extent of a block along each dimension, in all of those that cut it.
-
-    So what a block of one and a block of another have in common is as large as it can be.
-    """
-    cuts = [{d: layout.block[d] for d in range(layout.ndim) if layout.parts[d] > 1} for layout in layouts]
-    least = {d: min(blocks[d] for blocks in cuts if d in blocks) for d in itertools.chain(*cuts)}
-    return tuple(
-        _of_blocks(one.shape, {d: least[d] for d in blocks}) for one, blocks in zip(layouts, cuts, strict=True)
-    )
+    """The layouts with the least block of all along each dimension that they cut, so that they have much in common."""
+    blocks = [{d: one.block[d] for d in range(one.ndim) if one.parts[d] > 1} for one in layouts]
+    least = {d: min(block[d] for block in blocks if d in block) for d in itertools.chain(*blocks)}
+    return tuple(_of_blocks(one.shape, {d: least[d] for d in of}) for one, of in zip(layouts, blocks, strict=True))
 
 
 def covered(layout: Layout, chunk: Shape) -> int:
     """How many positions are read where every block is read in whole chunks: a chunk in two blocks counts twice."""
     sides = []
     for dim, (size, side) in enumerate(zip(layout.shape, chunk, strict=True)):
-        starts, counts = layout.starts(dim), layout.counts(dim)
-        ends = [min(size, -(-int(end) // side) * side) for end in starts + counts]
-        sides.append(sum(end - int(start) // side * side for start, end in zip(starts, ends, strict=True)))
+        starts = layout.starts(dim)
+        ends = np.minimum(size, -(-(starts + layout.counts(dim)) // side) * side)
+        sides.append(int((ends - starts // side * side).sum()))
     return math.prod(sides)
 
 
 def least(most: int, right: Callable[[int], bool]) -> int:
     """The least number for which something holds, that holds for `most` and all between."""
-    low = 1
-    while low < most:
-        middle = (low + most) // 2
-        low, most = (low, middle) if right(middle) else (middle + 1, most)
-    return low
+    return bisect.bisect_left(range(1, most), True, key=right) + 1
 
 
 def transfer_bytes(budget: int) -> int:
@@ -99,10 +90,7 @@ def transfer_bytes(budget: int) -> int:
 
 
 def buffer_bytes(budget: int, chunk_bytes: int = 1) -> int:
-    """Bytes of its buffers: three for a transfer in, of one chunk at least, and three for one out.
-
-    A transfer is held as part of a tile, in chunks, and as the bytes of these in a file.
-    """
+    """Bytes of its buffers: a transfer, of one chunk at least, as part of a tile, in chunks, and as a file's bytes."""
     return min(3 * budget // 8, 6 * TRANSFER_BYTES) + 3 * max(0, chunk_bytes - transfer_bytes(budget))
 
 
@@ -124,10 +112,8 @@ def held_bytes(plan: Plan, dtype: np.dtype, shared: bool) -> int:
 
 def boxes_of(layout: Layout) -> Iterator[Box]:
     """The logical part of every block, in C order."""
-    sides = (
-        [slice(int(start), int(start + count)) for start, count in zip(layout.starts(d), layout.counts(d), strict=True)]
-        for d in range(layout.ndim)
-    )
+    starts = [layout.starts(dim) for dim in range(layout.ndim)]
+    sides = (map(slice, at.tolist(), (at + layout.counts(dim)).tolist()) for dim, at in enumerate(starts))
     return itertools.product(*sides)
 
 

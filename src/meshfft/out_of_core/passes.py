@@ -8,7 +8,6 @@ what the devices hold at their peak and the host's copies of what comes and goes
 """
 
 import dataclasses
-import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 from jax.typing import DTypeLike
 
-from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes
+from ..layout.layout import AnyMesh, Layout, axis_sizes
 from ..operators.transform import FOURIER, becomes, integer, integers, natural_dtype, resolve, transform_of
 from ..plans.plan import Plan
 from ..plans.planning import plan
@@ -33,7 +32,6 @@ def passes(
     budget: int,
     device_budget: int | None = None,
     mesh: AnyMesh | None = None,
-    spec: Spec | None = None,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
@@ -52,8 +50,8 @@ def passes(
         shape: logical shape of the array.
         budget: bytes that a process may hold of the array; JAX, Python and compiled programs are not counted.
         device_budget: bytes that each device may hold, where it has memory of its own; `budget` is then the host's.
-        mesh: a mesh of the devices of one process, concrete or abstract; None for one device.
-        spec: how each tile is cut on the mesh; by default along the longest dimension that the pass leaves alone.
+        mesh: a mesh of the devices of one process, concrete or abstract; None for one. It cuts the longest dimension of
+            a tile that the pass leaves alone.
         s, axes, dtype, norm, kind, method, inverse, precision: as `plan`; dtype is the one that the source has.
         chunk: the chunks that the source is stored in: the first pass reads each once where the budget allows.
 
@@ -63,35 +61,29 @@ def passes(
     Raises:
         ValueError, TypeError: as `plan`; a line that does not fit by itself, with the budget that it needs.
     """
-    sizes, number = _checked(shape, budget=budget, device_budget=device_budget), np.dtype(dtype or natural_dtype(kind))
+    sizes, unit = _checked(shape, chunk, budget=budget, device_budget=device_budget)
     dims, lengths = resolve(sizes, s, axes, kind, inverse)
-    transform, turn = transform_of(dims, lengths, norm, inverse, kind), becomes(kind, inverse)
-    if turn == "complex" and number.kind == "c":
+    number, onto = np.dtype(dtype or natural_dtype(kind)), becomes(kind, inverse)
+    if onto == "complex" and number.kind == "c":
         raise TypeError(f"kind {kind!r} transforms real numbers, the array is {number}: use kind='fft'")
     how = {"norm": norm, "inverse": inverse, "method": method, "precision": precision, "mesh": mesh}
-    points, unit = dict(zip(dims, lengths, strict=True)), _chunk(sizes, chunk)
-    search = _Search(points, kind, turn, how, mesh, spec, budget, device_budget, unit)
+    search = _Search(dict(zip(dims, lengths, strict=True)), kind, onto, how, budget, device_budget, unit)
+    transform = transform_of(dims, lengths, norm, inverse, kind)
     return Passes(search.steps(sizes, number), transform, budget, device_budget)
 
 
-def _checked(shape: Sequence[int], **budgets: int | None) -> Shape:
+def _checked(shape: Sequence[int], chunk: Sequence[int] | None, **budgets: int | None) -> tuple[Shape, Shape]:
+    """The shape, and that of the chunks of the source, no larger; all ones without."""
     sizes = integers(shape, "shape")
     if min(sizes, default=0) <= 0:
         raise ValueError(f"shape {sizes} holds nothing: give sizes of at least 1")
     for name, value in budgets.items():
         if value is not None and integer(value, name) <= 0:
             raise ValueError(f"{name} is {value!r}: give a positive number of bytes")
-    return sizes
-
-
-def _chunk(shape: Shape, chunk: Sequence[int] | None) -> Shape:
-    """The chunks of the source, no larger than it is."""
-    sizes = (1,) * len(shape) if chunk is None else integers(chunk, "chunk")
-    if len(sizes) != len(shape) or min(sizes) <= 0:
-        raise ValueError(
-            f"chunk {sizes} is none of an array of shape {shape}: give a size of at least 1 for each dimension"
-        )
-    return tuple(map(min, sizes, shape))
+    unit = (1,) * len(sizes) if chunk is None else integers(chunk, "chunk")
+    if len(unit) != len(sizes) or min(unit) <= 0:
+        raise ValueError(f"chunk {unit} is none of an array of shape {sizes}: give a positive size for each dimension")
+    return sizes, tuple(map(min, unit, sizes))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,10 +95,8 @@ class _Search:
 
     points: dict[int, int]
     kind: str
-    turn: str | None
+    onto: str | None
     how: dict[str, Any]
-    mesh: AnyMesh | None
-    spec: Spec | None
     budget: int
     device_budget: int | None
     chunk: Shape
@@ -130,18 +120,19 @@ class _Search:
         if not found:
             raise ValueError(self._too_long(shape, dtype))
         best = min(found, key=_cost)
-        return tuple(map(self._complete, best))
+        plans = (tuple(self._plan(step.dims, step.dtype, block) for block in _blocks(step)) for step in best)
+        return tuple(dataclasses.replace(step, plans=of) for step, of in zip(best, plans, strict=True))
 
     def _orders(self, sets: Sequence[Shape]) -> Iterator[Sequence[Shape]]:
         """The usual order; where the source has chunks all others too, but for the set that makes lines real or not."""
         usual = self._ordered(sets)
-        fixed = {None: slice(0), "complex": slice(0, 1), "real": slice(-1, None)}[self.turn]
+        fixed = {None: slice(0), "complex": slice(0, 1), "real": slice(-1, None)}[self.onto]
         orders = itertools.permutations(usual) if math.prod(self.chunk) > 1 else [usual]
         yield from (order for order in orders if order[fixed] == usual[fixed])
 
     def _ordered(self, sets: Sequence[Shape]) -> tuple[Shape, ...]:
         """Inner dimensions first, as outer ones are cut then; but real lines become complex first, and real last."""
-        last, rank = tuple(self.points)[-1:], {None: 0, "complex": -1, "real": 1}[self.turn]
+        last, rank = tuple(self.points)[-1:], {None: 0, "complex": -1, "real": 1}[self.onto]
         ordered = sorted(sets, key=lambda dims: (rank * (last[0] in dims), -max(dims))) if last else sets
         return tuple(tuple(sorted(dims, key=lambda dim: (dim in last, dim))) for dims in ordered)
 
@@ -162,66 +153,65 @@ class _Search:
 
     def _cut(self, dims: Shape | None, shape: Shape, dtype: np.dtype, chunk: Shape) -> Layout | None:
         """The layout for a set of dimensions, sought once."""
+        buffers = buffer_bytes(self.budget, math.prod(chunk) * dtype.itemsize)
+
+        def fits(block: Shape) -> bool:
+            if dims is None:
+                return 2 * math.prod(block) * dtype.itemsize + buffers <= self.budget
+            made = self._plan(dims, dtype, block)
+            fits = self.device_budget is None or made.peak_bytes <= self.device_budget
+            return fits and held_bytes(made, dtype, self.shared) + buffers <= self.budget
+
         key = (dims, shape, dtype, chunk)
         if key not in self.known:
-            fits = functools.partial(
-                self._fits, dims, dtype, buffer_bytes(self.budget, math.prod(chunk) * dtype.itemsize)
-            )
             layout = cut(shape, dims or (), fits, chunk, strict=True)
             self.known[key] = layout or (None if dims is None else cut(shape, dims, fits, chunk))
         return self.known[key]
-
-    def _fits(self, dims: Shape | None, dtype: np.dtype, buffers: int, block: Shape) -> bool:
-        if dims is None:
-            return 2 * math.prod(block) * dtype.itemsize + buffers <= self.budget
-        made = self._plan(dims, dtype, block)
-        fits = self.device_budget is None or made.peak_bytes <= self.device_budget
-        return fits and self._held(made, dtype) + buffers <= self.budget
-
-    def _held(self, made: Plan, dtype: np.dtype) -> int:
-        return held_bytes(made, dtype, shared=self.device_budget is None)
 
     def _plan(self, dims: Shape, dtype: np.dtype, block: Shape) -> Plan:
         """The plan of a tile. The half dimension makes a pass real; others are complex dimensions then.
 
         All mesh axes cut the longest dimension that stays as it is, if it is long enough.
         """
-        half, spec = self.kind in FOURIER and tuple(self.points)[-1:] != dims[-1:], self.spec
-        if spec is None and self.mesh is not None:
-            mesh, devices = tuple(axis_sizes(self.mesh)), math.prod(axis_sizes(self.mesh).values())
-            longest = max(range(len(block)), key=lambda dim: (dim not in dims and block[dim] >= devices, block[dim]))
-            spec = tuple(mesh if dim == longest else None for dim in range(len(block)))
+        half, mesh = self.kind in FOURIER and tuple(self.points)[-1:] != dims[-1:], axis_sizes(self.how["mesh"])
+        devices = math.prod(mesh.values())
+        longest = max(range(len(block)), key=lambda dim: (dim not in dims and block[dim] >= devices, block[dim]))
+        spec = tuple(tuple(mesh) if dim == longest else None for dim in range(len(block))) if mesh else None
         kind, lengths = "fft" if half else self.kind, [self.points[dim] for dim in dims]
         return plan(block, spec=spec, s=lengths, axes=dims, kind=kind, dtype=dtype, order="any", **self.how)
-
-    def _complete(self, step: Pass) -> Pass:
-        """The pass with a plan for each shape of its tiles: the last of a dimension may be smaller."""
-        sides = ({int(count) for count in step.before.counts(dim)} for dim in range(step.before.ndim))
-        shapes = sorted(itertools.product(*sides), reverse=True) if step.plans else ()
-        return dataclasses.replace(step, plans=tuple(self._plan(step.dims, step.dtype, shape) for shape in shapes))
 
     def _too_long(self, shape: Shape, dtype: np.dtype) -> str:
         """Which line is too long for which budget."""
         plans, held, chunk_bytes = dict[int, Plan](), dict[int, int](), math.prod(self.chunk) * dtype.itemsize
         for (dim,) in self._ordered([(dim,) for dim in self.points]):
             plans[dim] = self._plan((dim,), dtype, tuple(n if d == dim else 1 for d, n in enumerate(shape)))
-            held[dim], dtype = self._held(plans[dim], dtype), plans[dim].out_dtype
-        dim = max(plans, key=lambda dim: plans[dim].peak_bytes)
-        if self.device_budget is not None and plans[dim].peak_bytes > self.device_budget:
-            name, given, takes = "device_budget", self.device_budget, plans[dim].peak_bytes
-            needs = takes
-        else:
-            dim = max(held, key=held.__getitem__)
-            name, given, takes = "budget", self.budget, held[dim]
-            room = 2 * (takes + 3 * chunk_bytes) + 16
-            needs = least(room, lambda budget: takes + buffer_bytes(budget, chunk_bytes) <= budget)
+            held[dim], dtype = held_bytes(plans[dim], dtype, self.shared), plans[dim].out_dtype
+        name, given, taken = "budget", self.budget, held
+        if self.device_budget is not None and max(one.peak_bytes for one in plans.values()) > self.device_budget:
+            name, given, taken = "device_budget", self.device_budget, {d: one.peak_bytes for d, one in plans.items()}
+        dim = max(taken, key=taken.__getitem__)
+        takes = needs = taken[dim]
+        if name == "budget":
+            most = 2 * (takes + 3 * chunk_bytes) + 16
+            needs = least(most, lambda budget: takes + buffer_bytes(budget, chunk_bytes) <= budget)
         what = f"a line of {self.points[dim]} points along dimension {dim} takes {takes} bytes with its copies"
         what += f", and the source has chunks of {chunk_bytes} bytes" * (math.prod(self.chunk) > 1)
         narrower = ", or precision='float32'" if plans[dim].dtype == np.complex128 else ""
         return f"{what}, {name} is {given}: give at least {needs}{narrower}"
+
+    @property
+    def shared(self) -> bool:
+        """Whether the budget is for all that a process holds: its devices have none of their own."""
+        return self.device_budget is None
 
 
 def _cost(steps: Steps) -> tuple[int, int, int]:
     """Bytes read and written; runs of the source and of the result, both in C order; and of the source alone."""
     first = runs(steps[0].before)
     return sum(step.read_bytes + step.written_bytes for step in steps), first + runs(steps[-1].after), first
+
+
+def _blocks(step: Pass) -> list[Shape]:
+    """The shapes of the tiles to be planned for, the largest first: the last of a dimension may be smaller."""
+    sides = ({int(count) for count in step.before.counts(dim)} for dim in range(step.before.ndim))
+    return sorted(itertools.product(*sides), reverse=True) if step.plans else []

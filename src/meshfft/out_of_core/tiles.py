@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..formats.grid import Box
-from ..layout.layout import Layout, axis_sizes, dim_name
+from ..layout.layout import AnyMesh, Layout, axis_sizes, dim_name
 from ..numerics.units import quantity
 from ..operators.transform import Transform
 from ..plans.plan import Plan
@@ -94,15 +94,6 @@ class Pass:
         """Bytes of the largest tile as it is stored."""
         return math.prod(self.before.block) * self.dtype.itemsize
 
-    @property
-    def chunk_bytes(self) -> int:
-        return math.prod(self.chunk) * self.dtype.itemsize
-
-    @property
-    def device_bytes(self) -> int:
-        """Modelled bytes of each device at the peak."""
-        return max((plan.peak_bytes for plan in self.plans), default=0)
-
     def held_bytes(self, shared: bool) -> int:
         """Modelled bytes of a process at the peak: the host's copies, and its devices where these share memory."""
         return max((held_bytes(plan, self.dtype, shared) for plan in self.plans), default=2 * self.tile_bytes)
@@ -148,12 +139,14 @@ class Passes:
     def peak_bytes(self) -> int:
         """Modelled bytes of a process at the worst moment; those of its devices count where they share its memory."""
         shared = self.device_budget is None
-        return max(step.held_bytes(shared) + buffer_bytes(self.budget, step.chunk_bytes) for step in self.steps)
+        chunks = (math.prod(step.chunk) * step.dtype.itemsize for step in self.steps)
+        buffers = (buffer_bytes(self.budget, nbytes) for nbytes in chunks)
+        return max(step.held_bytes(shared) + nbytes for step, nbytes in zip(self.steps, buffers, strict=True))
 
     @property
     def device_bytes(self) -> int:
         """Modelled bytes of each device at the worst moment."""
-        return max(step.device_bytes for step in self.steps)
+        return max(plan.peak_bytes for step in self.steps for plan in step.plans)
 
     @property
     def read_bytes(self) -> int:
@@ -175,9 +168,9 @@ class Passes:
         return max(self.disk_bytes) - self.steps[-1].written_bytes
 
     @property
-    def mesh_sizes(self) -> dict[str, int]:
-        """The sizes of the mesh that every tile is transformed on."""
-        return axis_sizes(self.steps[-1].plans[0].mesh)
+    def mesh(self) -> AnyMesh | None:
+        """The mesh that every tile is transformed on."""
+        return self.steps[-1].plans[0].mesh
 
     def to_dict(self) -> dict[str, Any]:
         """The passes as plain values, for JSON."""
@@ -215,7 +208,7 @@ class Passes:
         changed = f" {self.dtype.name} to {back}" * ((self.shape, self.dtype) != (self.out_shape, self.out_dtype))
         title = f"{self.transform.name} of {there}{changed} {self.out_dtype.name}"
         many = "one pass" if len(self.steps) == 1 else f"{len(self.steps)} passes"
-        mesh = ", ".join(f"{name}={size}" for name, size in self.mesh_sizes.items()) or "none"
+        mesh = ", ".join(f"{name}={size}" for name, size in axis_sizes(self.mesh).items()) or "none"
         held = f"{quantity(self.peak_bytes, 'B')} of {quantity(self.budget, 'B')} a process at the peak"
         if self.device_budget is not None:
             held += f", {quantity(self.device_bytes, 'B')} of {quantity(self.device_budget, 'B')} a device"

@@ -3,10 +3,6 @@
     read:    for each box of chunks that a tile has   into a buffer, from there into the blocks of the devices
     write:   for each box of chunks that a tile has   from the blocks that have some of it, by a buffer, to the file
 
-Between two passes lies one plain file in which each box that a tile of both have in common is one run:
-
-    sides of a dimension = the starts of the tiles of both passes,   a box = one interval of every dimension
-
 Invariant: every chunk that a tile has is read once or written once, however many devices share the tile; and beside the
 tile there is one buffer of a transfer.
 """
@@ -40,11 +36,11 @@ Values = jax.Array | PaddedArray | np.ndarray  # of a tile, on devices or on the
 
 @dataclasses.dataclass(frozen=True)
 class Scratch:
-    """The file between two passes, as a store. A tile of either is made of boxes, so no page is read to be written.
+    """The store between two passes: a plain file, in which each box that tiles of both have in common is one run.
 
     Attributes:
         file: the numbers of all boxes, one box after the other.
-        sides: where the boxes begin along each dimension, and its size.
+        sides: the starts of the tiles of both passes along each dimension, and its size; a box is between two of each.
     """
 
     file: NpyStore
@@ -109,30 +105,37 @@ def chunk_of(source: Source) -> Shape | None:
 
 def read_tile(array: Sliceable | Scratch, plan: Plan | None, at: Box, dtype: np.dtype, most: int) -> Values:
     """A tile on the devices of its plan, or without one on the host; `dtype` is what is stored, `most` are bytes."""
-    if plan is None:
-        values = np.empty(_shape(at), dtype)
-        _fill(array, [_Part(within(at, [s.start for s in at]), values)], at, dtype, most)
-        return values
-    layout, given = plan.in_layout, given_dtype(plan, dtype)
+    layout = Layout(_shape(at), ((),) * len(at)) if plan is None else plan.in_layout
+    given = dtype if plan is None else given_dtype(plan, dtype)
     blocks = {index: aligned(layout.block, given) for index in np.ndindex(*layout.parts)}
     parts = list(map(_Part, boxes_of(layout), blocks.values()))
-    for box, block in parts:
-        if block.shape != _shape(box):
-            block[...] = 0  # padding
-    _fill(array, parts, at, dtype, most)
+    for part in parts:
+        if part.block.shape != _shape(part.box):
+            part.block[...] = 0  # padding
+    for box in _boxes(array, at, dtype.itemsize, most):
+        values = array[box]
+        for block, inside in _meeting(parts, within(box, _start(at))):
+            block[...] = values[inside]
+    if plan is None:
+        return parts[0].block
     mesh = plan.mesh if isinstance(plan.mesh, Mesh) else None
     sharding = SingleDeviceSharding(jax.local_devices()[0]) if mesh is None else NamedSharding(mesh, layout.spec)
-    # where a device is the host, its block is not copied
+    # where devices are the host, this copies nothing
     stored = jax.make_array_from_callback(layout.storage, sharding, lambda part: blocks[_index(layout, part or ())])
     return padded(stored.block_until_ready(), layout, mesh)
 
 
 def write_tile(store: Store, y: Values, plan: Plan | None, at: Box, most: int, report: Callable[[int], None]) -> None:
     """Writes a tile as `read_tile` gives it, and returns when it is on the disk; `report` is called with bytes."""
-    start = [s.start for s in at]
-    parts = [_Part(within(at, start), np.asarray(y))] if plan is None else list(_parts(y, plan.out_layout))
+    if plan is None:
+        parts = [_Part(within(at, _start(at)), np.asarray(y))]
+    else:
+        layout = plan.out_layout
+        boxes = dict(zip(np.ndindex(*layout.parts), boxes_of(layout), strict=True))
+        shards = (shard for shard in stored_of(y).addressable_shards if shard.replica_id == 0)
+        parts = [_Part(boxes[_index(layout, shard.index)], np.asarray(shard.data)) for shard in shards]
     for box in store.boxes(at, most):
-        values = _gathered(parts, within(box, start), y.dtype)
+        values = _gathered(parts, within(box, _start(at)), y.dtype)
         store.write(box, values)
         report(values.nbytes)
     store.flush()
@@ -145,25 +148,12 @@ class _Part(NamedTuple):
     block: np.ndarray
 
 
-def _parts(y: Values, layout: Layout) -> Iterator[_Part]:
-    """The blocks of all devices, once where several devices hold the same."""
-    boxes = dict(zip(np.ndindex(*layout.parts), boxes_of(layout), strict=True))
-    for shard in stored_of(y).addressable_shards:
-        if shard.replica_id == 0:
-            yield _Part(boxes[_index(layout, shard.index)], np.asarray(shard.data))
-
-
-def _fill(array: Sliceable | Scratch, parts: Sequence[_Part], at: Box, dtype: np.dtype, most: int) -> None:
-    """Reads a tile, and puts it into its blocks."""
+def _boxes(array: Sliceable | Scratch, at: Box, itemsize: int, most: int) -> Iterator[Box]:
+    """What is read at a time."""
     if isinstance(array, Scratch):
-        boxes = array.boxes(at, most)
-    else:
-        chunk, fortran = (chunk_of(array), array.fortran) if isinstance(array, Source) else (None, False)
-        boxes = pieces(at, chunk or (1,) * len(at), dtype.itemsize, most, fortran=fortran)
-    for box in boxes:
-        values = array[box]
-        for block, inside in _meeting(parts, within(box, [s.start for s in at])):
-            block[...] = values[inside]
+        return array.boxes(at, most)
+    chunk, fortran = (chunk_of(array), array.fortran) if isinstance(array, Source) else (None, False)
+    return pieces(at, chunk or (1,) * len(at), itemsize, most, fortran=fortran)
 
 
 def _gathered(parts: Sequence[_Part], box: Box, dtype: np.dtype) -> np.ndarray:
@@ -182,7 +172,7 @@ def _meeting(parts: Sequence[_Part], box: Box) -> Iterator[tuple[np.ndarray, Box
     for part in parts:
         both = tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(part.box, box, strict=True))
         if all(side.start < side.stop for side in both):
-            yield part.block[within(both, [s.start for s in part.box])], within(both, [s.start for s in box])
+            yield part.block[within(both, _start(part.box))], within(both, _start(box))
 
 
 def _index(layout: Layout, at: Box) -> Shape:
@@ -192,3 +182,7 @@ def _index(layout: Layout, at: Box) -> Shape:
 
 def _shape(box: Box) -> Shape:
     return tuple(side.stop - side.start for side in box)
+
+
+def _start(box: Box) -> Shape:
+    return tuple(side.start for side in box)
