@@ -19,18 +19,19 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ..atomic import opened, synced
-from ..extras import need
 from ..formats.grid import PIECE_BYTES, Box, Grid, pieces, within
 from ..formats.numpy_nifti import Numbers, npy_header
 from ..formats.record import Record
 from ..formats.source import Labels
-from ..formats.zarr import KEY, check_name, context, plain_files, system_words
+from ..formats.zarr import KEY, opened_zarr, plain_files, shape_of, system_words
 
 if TYPE_CHECKING:
     import tensorstore
 
 KINDS = (".npy", ".zarr")
 IN_FLIGHT = 2
+# A chunk of zeros is written too, so that one that is not there is one that was lost.
+SPEC: dict[str, object] = {"driver": "zarr3", "store_data_equal_to_fill_value": True}
 BYTES: dict[str, object] = {"name": "bytes", "configuration": {"endian": "little"}}
 CRC32C: dict[str, object] = {"name": "crc32c"}
 
@@ -92,8 +93,7 @@ class ZarrStore:
         return np.dtype(self.handle.dtype.numpy_dtype)
 
     def boxes(self, at: Box, most: int) -> Iterator[Box]:
-        file = tuple(n or 1 for n in self.handle.chunk_layout.write_chunk.shape or ())  # None for a single value
-        return pieces(at, file, self.dtype.itemsize, most)
+        return pieces(at, shape_of(self.handle.chunk_layout.write_chunk), self.dtype.itemsize, most)
 
     def write(self, at: Box, block: np.ndarray) -> None:
         started = list["tensorstore.WriteFutures"]()
@@ -166,7 +166,7 @@ def open_store(path: Path, kind: str) -> Store:
     if kind == ".zarr":
         found = json.loads((path / "zarr.json").read_bytes())
         inner = path if found["node_type"] == "array" else path / found["attributes"][KEY]
-        return ZarrStore(inner, _opened(inner))
+        return ZarrStore(inner, opened_zarr(inner, SPEC, open=True))
     with open(path, "rb+") as file:
         shape, _, dtype, offset = npy_header(path, file)
     check_size(path, offset + math.prod(shape) * dtype.itemsize)
@@ -219,23 +219,7 @@ def _create_zarr(
         "attributes": attributes,
         **({"dimension_names": list(names)} if len(names) == len(shape) else {}),
     }
-    return ZarrStore(path, _opened(path, metadata))
-
-
-def _opened(path: Path, metadata: Mapping[str, object] | None = None) -> "tensorstore.TensorStore":
-    """An array of a Zarr store; with metadata, a new one."""
-    check_name(path)
-    spec = {
-        "driver": "zarr3",
-        "kvstore": {"driver": "file", "path": f"{path.absolute()}/"},
-        "store_data_equal_to_fill_value": True,  # so that a chunk that is not there is one that was lost
-        "context": context(),
-        **({"metadata": metadata} if metadata else {}),
-    }
-    opening = need("tensorstore", "writing Zarr").open(spec, open=metadata is None, create=metadata is not None)
-    with system_words():
-        handle: tensorstore.TensorStore = opening.result()
-    return handle
+    return ZarrStore(path, opened_zarr(path, {**SPEC, "metadata": metadata}, create=True))
 
 
 def _describe(path: Path, labels: Labels) -> None:

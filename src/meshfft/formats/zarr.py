@@ -13,7 +13,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -146,25 +146,17 @@ def _chosen(root: Node, dataset: str | None) -> Node:
 
 def _opened(node: Node) -> Source:
     """The numbers of an array as they are stored, with its record as it is stored."""
-    check_name(node.folder)
-    tensorstore = need("tensorstore", "reading Zarr")
     check = unchanged(node.path, next(file for name in NAMES if (file := node.folder / name).exists()))
     third, _, _, attributes = node.describe()
     record = attributes.get(KEY)
     if record is not None and not isinstance(record, dict):
         raise ValueError(f"attribute {KEY!r} is no record")
-    spec: dict[str, object] = {
-        "driver": "zarr3" if third else "zarr",
-        "kvstore": {"driver": "file", "path": f"{node.folder}/"},
-        "context": context(),
-    }
+    spec: dict[str, object] = {"driver": "zarr3" if third else "zarr"}
     if record is not None:
         spec["fill_missing_data_reads"] = False  # all of it was written
-    with system_words():
-        handle = tensorstore.open(spec, open=True, read=True).result()
+    handle = opened_zarr(node.folder, spec, open=True, read=True)
     shape, dtype = tuple(handle.shape), np.dtype(handle.dtype.numpy_dtype)
-    layout = handle.chunk_layout  # without shapes for a single value
-    chunk, inside = tuple(layout.read_chunk.shape or ()), tuple(layout.write_chunk.shape or ())
+    chunk, inside = shape_of(handle.chunk_layout.read_chunk), shape_of(handle.chunk_layout.write_chunk)
     names = _file_names(handle, third)
 
     def read(box: Box, out: np.ndarray) -> None:
@@ -172,6 +164,7 @@ def _opened(node: Node) -> Source:
         _check_files(node, [names(index) for index in itertools.product(*indices)])
         with system_words():
             if out.dtype == dtype:
+                tensorstore = need("tensorstore", "reading Zarr")
                 part = handle[box][tensorstore.d[:].translate_to[0]]
                 tensorstore.array(out, copy=False, write=True).write(part).result()
             else:
@@ -182,6 +175,11 @@ def _opened(node: Node) -> Source:
     if math.prod(inside) // math.prod(chunk) > INNER_CHUNKS:
         raise ValueError(f"chunks of {chunk} in files of {inside}, shape {shape}")
     return dataclasses.replace(source, record=record)
+
+
+def shape_of(grid: "tensorstore.ChunkLayout.Grid") -> tuple[int, ...]:
+    """The shape of chunks, or of files; a single value has none."""
+    return tuple(n or 1 for n in grid.shape or ())
 
 
 def _file_names(handle: "tensorstore.TensorStore", third: bool) -> Callable[[tuple[int, ...]], str]:
@@ -259,9 +257,14 @@ def check_name(path: Path) -> None:
         raise ValueError(f"{path} has a backslash, or bytes that are no text, in its name: rename it, or its folder")
 
 
-def context() -> dict[str, object]:
-    """What tensorstore may keep: no chunk that it is not working on."""
-    return {"cache_pool": {"total_bytes_limit": 0}}
+def opened_zarr(folder: Path, spec: Mapping[str, object], **how: bool) -> "tensorstore.TensorStore":
+    """An array of a store, of which tensorstore keeps no chunk that it is not working on."""
+    check_name(folder)
+    files = {"driver": "file", "path": f"{folder.absolute()}/"}
+    limits = {"cache_pool": {"total_bytes_limit": 0}}
+    tensorstore = need("tensorstore", "reading Zarr")
+    with system_words():
+        return tensorstore.open({**spec, "kvstore": files, "context": limits}, **how).result()
 
 
 @contextlib.contextmanager
