@@ -20,7 +20,7 @@ kernels: bluestein line_batches / stockham / local / real trig
 steps: base / bands exchange local_fft ring_dense roll / phase_fft pipeline real_fft / packed_fft six_step
 walks: candidates walk / fusion search / choice
 plans: primitive request table / execute / inverse_solve / plan / planning
-functions: calls frequencies kdft separable shard shifts / cosine fourier / array_api scipy_backend
+functions: calls frequencies shard / cosine dense fourier shifts / array_api scipy_backend
 spectral: fields modes wavenumbers / convolution derivatives multiplier / power
 inspect: schedule / hlo / aot / trace
 formats: grid / source / numpy_nifti record / labels / hdf5 zarr / reading

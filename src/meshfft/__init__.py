@@ -10,6 +10,10 @@ from .functions.cosine import idct as idct
 from .functions.cosine import idctn as idctn
 from .functions.cosine import idst as idst
 from .functions.cosine import idstn as idstn
+from .functions.dense import BlockMatrix as BlockMatrix
+from .functions.dense import apply_separable as apply_separable
+from .functions.dense import ikdftn as ikdftn
+from .functions.dense import kdftn as kdftn
 from .functions.fourier import fft as fft
 from .functions.fourier import fft2 as fft2
 from .functions.fourier import fftn as fftn
@@ -31,11 +35,7 @@ from .functions.fourier import rfftn as rfftn
 from .functions.frequencies import fftfreq as fftfreq
 from .functions.frequencies import next_fast_len as next_fast_len
 from .functions.frequencies import rfftfreq as rfftfreq
-from .functions.kdft import ikdftn as ikdftn
-from .functions.kdft import kdftn as kdftn
 from .functions.scipy_backend import scipy_backend as scipy_backend
-from .functions.separable import BlockMatrix as BlockMatrix
-from .functions.separable import apply_separable as apply_separable
 from .functions.shard import shard as shard
 from .functions.shifts import fftshift as fftshift
 from .functions.shifts import ifftshift as ifftshift

@@ -224,7 +224,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="give two dimensions"):
         jax.jit(lambda m: mf.apply_separable([m, None], x))(jnp.ones(4))
     cut = mf.shard(np.ones((8, 3), np.float32), mesh((8,)), P("x"))
-    uneven = mf.apply_separable([np.ones((5, 8)), None], cut)
+    uneven: Any = mf.apply_separable([np.ones((5, 8)), None], cut)
     assert isinstance(uneven, mf.PaddedArray) and uneven.shape == (5, 3)
 
 

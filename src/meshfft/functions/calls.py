@@ -6,8 +6,8 @@ A dimension that is given twice is transformed twice, as NumPy does, by one plan
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Sequence
-from typing import TypedDict, TypeVar, get_args, get_type_hints
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypedDict, TypeVar, get_args, get_type_hints
 
 from jax import Array
 
@@ -20,7 +20,7 @@ from ..plans.planning import Options, plan_for
 from ..plans.request import Setting, is_hashable, parts, read
 
 Ints = Sequence[int] | None
-F = TypeVar("F", bound=Callable[..., Array])
+F = TypeVar("F", bound=Callable[..., object])
 
 
 class How(TypedDict, total=False):
@@ -35,15 +35,27 @@ class How(TypedDict, total=False):
 
 def with_options(function: F) -> F:
     """The function with its `**how` spelled out in the signature that `help` shows."""
-    *named, how = inspect.signature(function).parameters.values()
+    signature = inspect.signature(function)
+    *named, how = signature.parameters.values()
     (options,), defaults = get_args(how.annotation), Options._field_defaults
     spelled = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=defaults.get(name))
         for name, kind in get_type_hints(options).items()
     ]
-    shown = inspect.Signature([*named, *spelled], return_annotation=Array)
+    shown = signature.replace(parameters=[*named, *spelled])
     function.__signature__ = shown  # type: ignore[attr-defined]
     return function
+
+
+def options_of(how: Mapping[str, Any], known: type) -> tuple[Spec | None, Options]:
+    """The spec and all other options of a call.
+
+    Raises:
+        TypeError: an option that the TypedDict `known` does not name.
+    """
+    if unknown := ", ".join(how.keys() - known.__annotations__.keys()):
+        raise TypeError(f"{unknown}: no such option, use one of {', '.join(known.__annotations__)}")
+    return how.get("spec"), Options(**{name: value for name, value in how.items() if name != "spec"})
 
 
 def over(
@@ -62,15 +74,13 @@ def over(
     Raises:
         ValueError, TypeError: as `fftn`; a complex array where a real one is transformed.
     """
-    if unknown := ", ".join(how.keys() - How.__annotations__.keys()):
-        raise TypeError(f"{unknown}: no such option, use one of " + ", ".join(How.__annotations__))
-    request = read(a, how.pop("spec", None))
-    options = Options(**how)  # type: ignore[misc]
+    spec, options = options_of(how, How)
+    request = read(a, spec)
     s, axes = None if s is None else integers(s, "s"), None if axes is None else integers(axes, "axes")
     what = (kind, inverse, s, axes, norm, options, orthogonalize)
     plans = _plans if is_hashable(what) else _plans.__wrapped__
     for plan in plans(request.setting, request.planes, *what):
-        result = plan.execute(request)
+        result: Array = plan.execute(request)
         request = request._replace(arrays=parts(result))
     return result
 

@@ -1,4 +1,4 @@
-"""Frequencies of a transform's outputs, whole or shard by shard, and lengths at which transforms are fast.
+"""Frequencies of a transform's outputs, made shard by shard on a mesh, and lengths at which transforms are fast.
 
     fftfreq:   f_k = k / (n d)         for k < n / 2, (k - n) / (n d) behind
     rfftfreq:  f_k = k / (n d)         for k <= n / 2
@@ -7,19 +7,18 @@ Made in float64 by NumPy's own arithmetic and rounded once; no device, and no ho
 """
 
 import math
-import operator
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding
-from jax.typing import DTypeLike
+from jax.typing import ArrayLike, DTypeLike
 
 from ..layout.layout import axis_sizes, from_spec
 from ..layout.memory import check_held, room
+from ..operators.transform import integer
 
 
 def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, sharding: NamedSharding | None = None) -> Array:
@@ -47,11 +46,8 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, sharding:
     >>> mf.fftfreq(4).tolist()
     [0.0, 0.25, -0.5, -0.25]
     """
-    size = _size(n)
-    step = _step(size, d)
-    return _made(
-        size, lambda k: (k - size * (k > (size - 1) // 2)) * step, dtype, sharding, f"np.fft.fftfreq({size}, d)"
-    )
+    size, step = _step(n, d)
+    return _made(size, lambda k: (k - size * (k > (size - 1) // 2)) * step, dtype, sharding, f"fftfreq({size}, d)")
 
 
 def rfftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, sharding: NamedSharding | None = None) -> Array:
@@ -65,13 +61,12 @@ def rfftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, sharding
     >>> mf.rfftfreq(4).tolist()
     [0.0, 0.25, 0.5]
     """
-    size = _size(n)
-    step = _step(size, d)
-    return _made(size // 2 + 1, lambda k: k * step, dtype, sharding, f"np.fft.rfftfreq({size}, d)")
+    size, step = _step(n, d)
+    return _made(size // 2 + 1, lambda k: k * step, dtype, sharding, f"rfftfreq({size}, d)")
 
 
 def next_fast_len(target: int, real: bool = False, *, parts: int = 1) -> int:
-    """The least length, from `target` on, that so many shards divide and at which their transforms are fast.
+    """The least length, from `target` on, that the shards divide and at which their transforms are fast.
 
         n = parts m,   m the least fast length >= target / parts, as scipy.fft.next_fast_len has it
 
@@ -90,30 +85,49 @@ def next_fast_len(target: int, real: bool = False, *, parts: int = 1) -> int:
     """
     from scipy import fft  # a fifth of a second that only those who ask for a length should wait
 
-    target, parts = _integer(target, "target", "a length"), _integer(parts, "parts", "a number of shards")
-    if not target >= 1:
+    target, parts = integer(target, "target"), integer(parts, "parts")
+    if target < 1:
         raise ValueError(f"target is {target}: a transform needs at least one point")
-    if not parts >= 1:
-        raise ValueError(f"parts is {parts}: give the number of shards, 1 where the dimension is whole")
+    if parts < 1:
+        raise ValueError(f"parts is {parts}: give the number of shards, 1 where the dimension is not cut")
     try:
-        found = parts * fft.next_fast_len(-(-target // parts), bool(real))
+        length = parts * int(fft.next_fast_len(-(-target // parts), bool(real)))
     except (ValueError, OverflowError) as error:
         raise ValueError(f"target {target} is too large for a transform: give a length below 2^60") from error
-    if not found < 2**60:
+    if length >= 2**60:
         raise ValueError(f"target {target} for {parts} parts is too large for a transform: give less than 2^60 in all")
-    return found
+    return length
+
+
+def _step(n: int, d: ArrayLike) -> tuple[int, float]:
+    """The number of samples, and the distance of two frequencies."""
+    size = integer(n, "n")
+    if size < 1:
+        raise ValueError(f"n is {size}: a transform needs at least one point")
+    if not hasattr(d, "__float__") or np.iscomplexobj(d) or isinstance(d, jax.core.Tracer) or np.ndim(d):
+        raise TypeError(f"d is {d!r}: give the spacing of samples as one real number, known before tracing")
+    d = float(d)
+    if not math.isfinite(d) or d == 0 or math.isinf(1.0 / (size * d)):
+        raise ValueError(
+            f"d is {d}: give the spacing of samples, finite and neither zero nor so small that 1 / d overflows"
+        )
+    return size, 1.0 / (size * d)
 
 
 def _made(
-    count: int, values: Callable[[np.ndarray], np.ndarray], dtype: Any, sharding: NamedSharding | None, whole: str
+    count: int,
+    values: Callable[[np.ndarray], np.ndarray],
+    dtype: DTypeLike | None,
+    sharding: NamedSharding | None,
+    name: str,
 ) -> Array:
     """The values at positions 0 to count - 1, on a device or as a sharded array."""
     kind, remedy = _floating(dtype), "give a smaller n, or sharding="
     if sharding is None:
-        check_held(3 * 8 * count, f"{whole}, with what it is worked out from,", remedy)
+        check_held(3 * 8 * count, f"np.fft.{name}, with what it is worked out from,", remedy)
         return jnp.asarray(_rounded(values(np.arange(count)), kind))
-    parts = _check_sharding(count, sharding, whole)
-    check_held(kind.itemsize * (count // parts), f"a shard of {whole}", remedy, room(tuple(sharding.device_set)))
+    shards = _shards(count, sharding, name)
+    check_held(kind.itemsize * (count // shards), f"a shard of np.fft.{name}", remedy, room(tuple(sharding.device_set)))
 
     def block(index: tuple[slice, ...] | None) -> np.ndarray:
         start, stop, _ = (index or (slice(None),))[0].indices(count)
@@ -122,19 +136,18 @@ def _made(
     return jax.make_array_from_callback((count,), sharding, block, dtype=kind)
 
 
-def _check_sharding(count: int, sharding: NamedSharding, whole: str) -> int:
-    """How many shards there are, or an error that says how to give them."""
-    meant = isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh)
-    wanted = "give a jax.sharding.NamedSharding over a mesh of devices, such as NamedSharding(mesh, P('x'))"
-    if not meant:
-        raise TypeError(f"sharding is {sharding!r}: {wanted}")
-    (parts,) = from_spec((count,), axis_sizes(sharding.mesh), sharding.spec).parts
-    if count % parts != 0:
+def _shards(count: int, sharding: NamedSharding, name: str) -> int:
+    """How many there are, or an error that says how to give them."""
+    if not isinstance(sharding, NamedSharding) or not isinstance(sharding.mesh, Mesh):
+        wanted = "a jax.sharding.NamedSharding over a mesh of devices, such as NamedSharding(mesh, P('x'))"
+        raise TypeError(f"sharding is {sharding!r}: give {wanted}")
+    (shards,) = from_spec((count,), axis_sizes(sharding.mesh), sharding.spec).parts
+    if count % shards:
         raise ValueError(
-            f"the {parts} shards of {sharding.spec} do not divide {count} frequencies: keep padded storage, with "
-            f"mf.shard({whole}, mesh, spec), or leave sharding away"
+            f"the {shards} shards of {sharding.spec} do not divide {count} frequencies: keep padded storage, with "
+            f"mf.shard(np.fft.{name}, mesh, spec), or leave sharding away"
         )
-    return parts
+    return shards
 
 
 def _rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -152,40 +165,8 @@ def _rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
 def _floating(dtype: DTypeLike | None) -> np.dtype:
     """The type asked for, or JAX's own."""
     kind = np.dtype(jnp.result_type(float) if dtype is None else dtype)
-    real = bool(jnp.issubdtype(kind, jnp.floating)) and kind.itemsize <= 8
-    if not real:
+    if not jnp.issubdtype(kind, jnp.floating) or kind.itemsize > 8:
         raise TypeError(f"dtype is {kind}: frequencies are real, give float32 or another floating type")
-    off = kind == np.float64 and jax.dtypes.canonicalize_dtype(kind) != kind
-    if off:
-        raise ValueError(
-            "float64 needs 64-bit types, which are off: call jax.config.update('jax_enable_x64', True) first"
-        )
+    if jax.dtypes.canonicalize_dtype(kind) != kind:
+        raise ValueError(f"{kind} needs 64-bit types, which are off: call jax.config.update('jax_enable_x64', True)")
     return kind
-
-
-def _size(n: Any) -> int:
-    size = _integer(n, "n", "a number of samples")
-    if not size >= 1:
-        raise ValueError(f"n is {size}: a transform needs at least one point")
-    return size
-
-
-def _step(n: int, d: Any) -> float:
-    """The distance of two frequencies."""
-    real = hasattr(d, "__float__") and not np.iscomplexobj(d) and not isinstance(d, jax.core.Tracer) and np.ndim(d) == 0
-    if not real:
-        raise TypeError(f"d is {d!r}: give the spacing of samples as one real number, known before tracing")
-    d = float(d)
-    usable = math.isfinite(d) and d != 0 and math.isfinite(1.0 / (n * d))
-    if not usable:
-        raise ValueError(
-            f"d is {d}: give the spacing of samples, finite and neither zero nor so small that 1 / d overflows"
-        )
-    return 1.0 / (n * d)
-
-
-def _integer(value: Any, name: str, what: str) -> int:
-    whole = hasattr(value, "__index__") and not isinstance(value, bool | jax.core.Tracer) and np.ndim(value) == 0
-    if not whole:
-        raise TypeError(f"{name} is {value!r}: give {what} as an integer")
-    return operator.index(value)

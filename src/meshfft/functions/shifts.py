@@ -5,8 +5,7 @@
 A walk of rolls, one for each dimension: no arithmetic, so the values come back bit for bit, in the type they had.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from jax import Array
 
 from ..layout.layout import Layout, Spec
 from ..layout.padded_array import AnyArray, mapped
@@ -15,27 +14,21 @@ from ..plans.execute import as_stored, moved
 from ..plans.request import formed, read
 from ..steps import Roll
 from ..walks.walk import Walk
+from .calls import Ints
 
 
-def fftshift(
-    x: AnyArray,
-    axes: int | Sequence[int] | None = None,
-    *,
-    spec: Spec | None = None,
-    out_spec: Spec | None = None,
-) -> Any:
+def fftshift(x: AnyArray, axes: int | Ints = None, *, spec: Spec | None = None, out_spec: Spec | None = None) -> Array:
     """Moves zero frequency to the middle of a sharded spectrum, as numpy.fft.fftshift.
 
         y[i] = x[(i - n // 2) mod n]   along every dimension in `axes`
 
     Args:
-        x: a sharded, replicated or single-device array of any type, or a tuple of planes (re, im).
+        x: a sharded, replicated or single-device array of any type, or its real and imaginary part (re, im).
         axes: a dimension or several; None means all. One given twice is shifted twice.
-        spec: the array's PartitionSpec, needed only inside `jit` under Auto mesh axes, where JAX hides it.
-        out_spec: the PartitionSpec of the result; None means that of the array.
+        spec, out_spec: as `fftn`.
 
     Returns:
-        The shifted array, of the same type, or its planes.
+        The shifted array, of the same type; as (re, im) where it came so.
 
     Raises:
         ValueError: an axis is out of range, or the spec does not fit or does not divide the array.
@@ -51,13 +44,7 @@ def fftshift(
     return _shifted(x, axes, spec, out_spec, 1)
 
 
-def ifftshift(
-    x: AnyArray,
-    axes: int | Sequence[int] | None = None,
-    *,
-    spec: Spec | None = None,
-    out_spec: Spec | None = None,
-) -> Any:
+def ifftshift(x: AnyArray, axes: int | Ints = None, *, spec: Spec | None = None, out_spec: Spec | None = None) -> Array:
     """Moves zero frequency back from the middle, as numpy.fft.ifftshift: the inverse of `fftshift`, with its arguments.
 
         y[i] = x[(i + n // 2) mod n]   along every dimension in `axes`
@@ -74,12 +61,14 @@ def shift_walk(start: Layout, dims: tuple[int, ...], sign: int) -> Walk:
     return Walk(start, tuple(roll for roll in rolls if roll.by))
 
 
-def _shifted(x: Any, axes: int | Sequence[int] | None, spec: Spec | None, out_spec: Spec | None, sign: int) -> Any:
+def _shifted(x: AnyArray, axes: int | Ints, spec: Spec | None, out_spec: Spec | None, sign: int) -> Array:
     arrays, setting, _ = read(x, spec)
-    start, mesh = setting.start, setting.mesh
+    start = setting.start
     dims = dims_of(start.ndim, range(start.ndim) if axes is None else axes)
     if not start.tail:
         raise ValueError(f"the array has padding within {start.label()}: shift it in natural order")
     walk = shift_walk(start, dims, sign)
-    shifted = [mapped(lambda *one: as_stored(one, walk, mesh, False)[0], x) for x in arrays] if walk.steps else arrays
-    return moved(formed(tuple(shifted)), out_spec, spec)
+    if walk.steps:
+        arrays = tuple(mapped(lambda one: as_stored((one,), walk, setting.mesh, False)[0], x) for x in arrays)
+    y: Array = moved(formed(arrays), out_spec, spec)
+    return y

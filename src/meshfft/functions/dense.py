@@ -1,0 +1,247 @@
+"""Dense operators, one matrix for each dimension: the paper's KDFT at any points, its inverse, and any matrices.
+
+    Y = (M_1 x M_2 x ...) vec(x)   (x: the Kronecker product)
+
+Every dimension goes over its own one-shuffle ring; only what a matrix is differs.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import TypedDict, Unpack
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from ..layout.layout import Spec
+from ..layout.padded_array import AnyArray
+from ..numerics.dtypes import check_numeric, complex_dtype, dots_of, real_dtype
+from ..operators.matrices import Blocks, Dense, Matrix
+from ..operators.operands import entries, sampled
+from ..operators.points import Points
+from ..operators.transform import Transform, resolve_once
+from ..plans.execute import moved
+from ..plans.inverse_solve import Solution, System, solution
+from ..plans.planning import PointsLike, plan_for
+from ..plans.request import read
+from .calls import Ints, options_of, with_options
+
+
+class DenseHow(TypedDict, total=False):
+    """The options of dense products: `kdftn` says what they are."""
+
+    spec: Spec | None
+    out_spec: Spec | None
+    precision: str | None
+    multiplications: int | None
+
+
+@with_options
+def kdftn(
+    x: AnyArray, points: PointsLike = None, *, axes: Ints = None, norm: str | None = None, **how: Unpack[DenseHow]
+) -> Array:
+    """The discrete Fourier transform at any points, uniform or not, by dense Vandermonde products.
+
+        X = (V_1 x V_2 x ...) vec(x),   V_i[k, n] = z_ik^-n   (x: the Kronecker product)
+
+    Any size on any mesh, any number of points; several axes are sampled at all combinations of their points. Every
+    device makes its rows of V_i block by block, from exact phases.
+
+    Args:
+        x: a sharded, replicated or single-device array of any numeric type, or its real and imaginary part (re, im).
+        points: one Points for each axis; None, there or instead of all, means as many uniform ones as inputs.
+        norm: as `fftn`, of the number of inputs.
+        axes, spec, out_spec: as `fftn`.
+        precision: "float32", "float64", or of bfloat16 "bf16x6" (like float32), "bf16x3" (1e-5), "bf16" (3e-3).
+        multiplications: 3 or 4 real products for a complex one; by default the cheapest within the precision.
+
+    Returns:
+        The spectrum, sharded as the array came where the numbers of points divide.
+
+    Raises:
+        ValueError, TypeError: as `fftn`; a point whose powers leave the type; numbers of points that do not divide; a
+            grid of points that is raveled into one list for each axis.
+
+    Costs per device and dimension 8 M_i flops a point of its block, and P_i - 1 hops of the block to a neighbour, which
+    can run under the products. Differentiable in x and in the points; each gradient costs as much again.
+
+    Source: Lu et al., "Large-Scale Discrete Fourier Transform on TPUs", section III-A (dft1d to dft3d), Algorithm 1.
+
+    >>> import jax.numpy as jnp, meshfft as mf
+    >>> mf.kdftn(jnp.ones(4), mf.Points.turns([0.0, 0.25])).real.round(3).tolist()
+    [4.0, 0.0]
+    """
+    spec, options = options_of(how, DenseHow)
+    request = read(x, spec)
+    dims, _ = resolve_once(request.shape, None, axes)
+    chosen = entries(points, dims)
+    transform = sampled(request.shape, dims, chosen, norm, complex_dtype(request.setting.dtype, options.precision))
+    y: Array = plan_for(request.setting, transform, options._replace(method="kdft")).execute(request, chosen)
+    return y
+
+
+@with_options
+def ikdftn(
+    X: AnyArray,
+    points: PointsLike = None,
+    *,
+    s: Ints = None,
+    axes: Ints = None,
+    norm: str | None = None,
+    tikhonov: float | None = None,
+    truncation: float | None = None,
+    **how: Unpack[DenseHow],
+) -> Solution:
+    """The inverse of `kdftn`: the array whose samples at the points are X.
+
+        X = (V_1 x V_2 x ...) vec(x)   solved for x; with more samples than unknowns, in the sense of least squares
+
+    Each V_i is inverted on the host in float64, once: uniform samples by the conjugate transform, as many samples as
+    unknowns by LU or Leja-ordered Björck-Pereyra, more by QR. The inverses go over the same rings, with one step of
+    refinement by the transform.
+
+    Args:
+        X: the samples, taken at `points`, which must be numbers, not traced; an array or (re, im).
+        s: numbers of unknowns; by default as many as samples.
+        axes, norm: of the transform to invert.
+        tikhonov: minimise ||V x - X||^2 + (tikhonov sigma_max)^2 ||x||^2 along each axis instead.
+        truncation: leave out singular values below this part of the largest.
+        spec, out_spec, precision, multiplications: as `kdftn`.
+
+    Returns:
+        A Solution: `value`, `residual`, `conditions` of the axes, their product `condition`, and `methods`.
+
+    Raises:
+        ValueError: as `kdftn`; fewer samples than unknowns or a condition number that leaves no digit, without weights.
+
+    Costs O(N^3) an axis on the host, once, and four dense transforms. Source: section III-A of the paper.
+    """
+    spec, options = options_of(how, DenseHow)
+    arrays, setting, _ = read(X, spec)
+    dtype = complex_dtype(setting.dtype, options.precision)
+    dims, sizes = resolve_once(setting.start.shape, s, axes)
+    chosen = _all_points(entries(points, dims), dims, setting.start.shape)
+    goal = functools.reduce(lambda layout, to: layout.resize(*to), zip(dims, sizes, strict=True), setting.start)
+    forward = sampled(goal.shape, dims, chosen, norm, dtype)
+    dots = dots_of(setting.dtype, options.precision, options.multiplications)
+    method = ("kdft", setting.mesh, setting.machine, dtype, dots, tikhonov, truncation)
+    solved = solution(arrays, System(goal, setting.start, forward, chosen, *method))
+    return dataclasses.replace(solved, value=moved(solved.value, options.out_spec, spec))
+
+
+def _all_points(given: tuple[Points | None, ...], dims: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Points, ...]:
+    """The points of every axis, as many as it has samples."""
+    chosen = tuple(points or Points.uniform(shape[dim]) for points, dim in zip(given, dims, strict=True))
+    for points, dim in zip(chosen, dims, strict=True):
+        if points.size != shape[dim]:
+            raise ValueError(f"axis {dim} has {shape[dim]} samples and {points.size} points: give one for each")
+    return chosen
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockMatrix:
+    """A matrix given by a function of int32 index vectors, which makes any block of it where that is used.
+
+    Attributes:
+        shape: rows and columns.
+        block: block(rows, columns) is the array of entries at these rows and columns, of shape
+            (len(rows), len(columns)). Indices may lie beyond the shape; what it returns there is dropped.
+    """
+
+    shape: tuple[int, int]
+    block: Callable[[Array, Array], Array]
+
+
+Source = BlockMatrix | Points | Array | np.ndarray
+
+
+@with_options
+def apply_separable(
+    matrices: Sequence[ArrayLike | BlockMatrix | Points | None],
+    x: AnyArray,
+    *,
+    axes: Ints = None,
+    **how: Unpack[DenseHow],
+) -> Array:
+    """Multiplies every dimension of a sharded array by a dense matrix of its own.
+
+        Y[k_1, k_2, ...] = sum over n_1, n_2, ... of M_1[k_1, n_1] M_2[k_2, n_2] ... x[n_1, n_2, ...]
+
+    Args:
+        matrices: for each axis an array (m, n), n the size of the dimension and m that in the result, a BlockMatrix, a
+            Points (its Vandermonde matrix), or None to leave that dimension alone.
+        x: a sharded, replicated or single-device array, or its real and imaginary part (re, im).
+        axes: the dimensions of the matrices; None means all.
+        spec, out_spec, precision, multiplications: as `kdftn`.
+
+    Returns:
+        The product, sharded as the array came where sizes still divide; real where everything is.
+
+    Raises:
+        ValueError, TypeError: a matrix that is none or does not fit its dimension; sizes that no layout divides.
+
+    Costs as `kdftn`. Differentiable in the array and in the matrices. Source: the paper's Algorithm 1, for any matrix.
+
+    >>> import jax.numpy as jnp, meshfft as mf
+    >>> mf.apply_separable([jnp.ones((1, 3)), None], jnp.ones((3, 2))).tolist()
+    [[3.0, 3.0]]
+    """
+    spec, options = options_of(how, DenseHow)
+    request = read(x, spec)
+    dims, _ = resolve_once(request.shape, None, axes)
+    sources = _sources(matrices, dims)
+    real = real_dtype(complex_dtype(request.setting.dtype, options.precision))
+    chosen = tuple(_matrix(source, request.shape[dim], dim, real) for dim, source in sources.items())
+    plan = plan_for(request.setting, Transform(tuple(sources), chosen, 1.0), options._replace(method="kdft"))
+    y: Array = plan.execute(request, tuple(None if isinstance(m, BlockMatrix) else m for m in sources.values()))
+    return y
+
+
+def _sources(matrices: Sequence[ArrayLike | BlockMatrix | Points | None], dims: tuple[int, ...]) -> dict[int, Source]:
+    """The matrices by dimension, as arrays or as they describe themselves."""
+    if not isinstance(matrices, list | tuple):
+        raise TypeError("matrices is no list: give one matrix, or None, for each axis")
+    if len(matrices) != len(dims):
+        raise ValueError(f"there are {len(matrices)} matrices for {len(dims)} axes: give one for each, or None")
+    return {dim: _source(matrix, dim) for dim, matrix in zip(dims, matrices, strict=True) if matrix is not None}
+
+
+def _source(matrix: ArrayLike | BlockMatrix | Points, dim: int) -> Source:
+    if isinstance(matrix, Points):
+        return matrix.settled
+    if isinstance(matrix, BlockMatrix):
+        shape = getattr(_sketch(matrix), "shape", None)
+        if shape != (2, 3):
+            raise ValueError(f"block(rows, columns) has shape {shape} for 2 rows and 3 columns: give (2, 3)")
+        return matrix
+    array = matrix if isinstance(matrix, jax.Array) else np.asarray(matrix)
+    check_numeric(array.dtype)
+    if array.ndim != 2:
+        raise ValueError(f"the matrix of axis {dim} has shape {array.shape}: give two dimensions, (m, n)")
+    return array
+
+
+def _sketch(matrix: BlockMatrix) -> jax.ShapeDtypeStruct:
+    """Shape and type of a block of two rows and three columns."""
+    sketch: jax.ShapeDtypeStruct = jax.eval_shape(matrix.block, *(np.arange(n, dtype=np.int32) for n in (2, 3)))
+    return sketch
+
+
+def _matrix(source: Source, size: int, dim: int, real: np.dtype) -> Matrix:
+    """What the steps multiply the dimension by."""
+    if isinstance(source, Points):
+        source.check_range(size, real, f"points of axis {dim}")
+        return source.matrix(size)
+    rows, columns = source.shape
+    if columns != size:
+        raise ValueError(
+            f"the matrix of axis {dim} has shape {(rows, columns)}, the dimension {size}: give (m, {size})"
+        )
+    if rows < 1:
+        raise ValueError(f"the matrix of axis {dim} has no rows: give at least one")
+    if isinstance(source, BlockMatrix):
+        return Blocks(source.block, rows, columns, planes=2 if jnp.iscomplexobj(_sketch(source)) else 1)
+    return Dense(rows, columns, planes=2 if jnp.iscomplexobj(source) else 1)
