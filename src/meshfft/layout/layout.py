@@ -132,13 +132,15 @@ class Layout:
 
     def replace(self, dim: int, size: int, cuts: Cuts) -> "Layout":
         """The layout with another size and other cuts in one dimension."""
-        return Layout(_put(self.shape, dim, size), _put(self.cuts, dim, cuts))
+        shape, every = list(self.shape), list(self.cuts)
+        shape[dim], every[dim] = size, cuts
+        return Layout(tuple(shape), tuple(every))
 
     def resize(self, dim: int, size: int) -> "Layout":
         """The layout with another size in one dimension, cut by the same axes into equal blocks."""
         if size == self.shape[dim]:
             return self
-        return self.replace(dim, size, even_cuts(size, [(cut.axis, cut.parts) for cut in self.cuts[dim]]))
+        return self.replace(dim, size, even_cuts(size, [cut[:2] for cut in self.cuts[dim]]))
 
     def insert(self, dim: int, size: int, cuts: Cuts) -> "Layout":
         """The layout with a new dimension before `dim`."""
@@ -202,20 +204,22 @@ def from_spec(shape: Sequence[int], sizes: Mapping[str, int], spec: Spec | None)
     if spec is not None and not isinstance(spec, PartitionSpec | tuple | list):
         raise TypeError(f"spec is {spec!r}: give a PartitionSpec, such as P('x', None)")
     entries = [_axes_of(entry) for entry in (spec or ())]
+    shown = spec_of(entries)
     if len(entries) > len(shape):
         raise ValueError(
-            f"spec {_show(spec)} has {len(entries)} entries, the array has {len(shape)} dimensions: "
-            f"give at most {len(shape)} entries"
+            f"spec {shown} has {len(entries)} entries, the array has {len(shape)} dimensions: give at most {len(shape)}"
         )
     used = [axis for axes in entries for axis in axes]
     for axis in used:
         if axis not in sizes:
-            raise ValueError(f"spec {_show(spec)} names mesh axis {axis!r}; {_remedy(sizes)}")
+            axes = ", ".join(f"{name}={size}" for name, size in sizes.items())
+            remedy = f"the mesh has {axes}: use one of those" if axes else "no mesh is given: pass mesh="
+            raise ValueError(f"spec {shown} names mesh axis {axis!r}; {remedy}")
         if used.count(axis) != 1:
-            raise ValueError(f"spec {_show(spec)} uses mesh axis {axis!r} twice: a mesh axis cuts one dimension")
+            raise ValueError(f"spec {shown} uses mesh axis {axis!r} twice: a mesh axis cuts one dimension")
     entries += [()] * (len(shape) - len(entries))
-    cuts = (even_cuts(n, [(a, sizes[a]) for a in axes]) for n, axes in zip(shape, entries, strict=True))
-    return Layout(tuple(shape), tuple(cuts))
+    cuts = tuple(even_cuts(n, [(a, sizes[a]) for a in axes]) for n, axes in zip(shape, entries, strict=True))
+    return Layout(tuple(shape), cuts)
 
 
 def from_block(shape: Sequence[int], mesh: AnyMesh | None, spec: Spec | None) -> Layout:
@@ -241,23 +245,7 @@ def join_axes(axes: Sequence[str]) -> str:
 
 
 def _axes_of(entry: object) -> tuple[str, ...]:
-    if entry is None:
-        return ()
-    names = entry if isinstance(entry, tuple | list) else (entry,)
-    for name in names:
-        if not isinstance(name, str):
-            raise ValueError(f"spec entry {entry!r} is not a mesh axis name, a tuple of names or None")
-    return tuple(names)
-
-
-def _put(items: tuple[T, ...], index: int, item: T) -> tuple[T, ...]:
-    return (*items[:index], item, *items[index + 1 :])
-
-
-def _show(spec: Spec | None) -> str:
-    return str(PartitionSpec(*spec)) if spec else "P()"
-
-
-def _remedy(sizes: Mapping[str, int]) -> str:
-    axes = ", ".join(f"{name}={size}" for name, size in sizes.items())
-    return f"the mesh has {axes}: use one of those" if axes else "no mesh is given: pass mesh="
+    names = () if entry is None else tuple(entry) if isinstance(entry, tuple | list) else (entry,)
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(f"spec entry {entry!r} is not a mesh axis name, a tuple of names or None")
+    return names

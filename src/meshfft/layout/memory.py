@@ -2,15 +2,14 @@
 
     bytes of a device's block <= bytes of the device's memory, or of its share of the host's
 
-One array alone is held against all the memory there is, so nothing that could run is refused; what several arrays take
-together is for `Plan.peak_bytes`. While JAX traces there is no memory to look at: there only what XLA cannot count is
-refused.
+One array alone is held against all the memory there is, so nothing that could run is refused; `Plan.peak_bytes` says
+what several take together. While JAX traces, memory is unknown: only what XLA cannot count is refused.
 """
 
 import functools
 import math
 import os
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 from jax.sharding import AbstractMesh, Mesh
@@ -36,7 +35,7 @@ def host() -> Room:
 
 
 @functools.lru_cache(maxsize=64)
-def room(devices: tuple[Any, ...]) -> Room:
+def room(devices: tuple[jax.Device, ...]) -> Room:
     """The memory of each of these devices; CPU devices share the host's."""
     near = [device for device in devices if device.process_index == jax.process_index()]
     if not near:
@@ -53,10 +52,10 @@ def check_held(nbytes: int, what: str, remedy: str, where: Room | None = None) -
     Raises:
         MemoryError: with both numbers and the remedy.
     """
-    found = host() if where is None else where
-    if nbytes > found.nbytes:
-        text = f"{what} takes {quantity(nbytes, 'B')} and {found.owner} has {quantity(found.nbytes, 'B')}: {remedy}"
-        raise MemoryError(text)
+    where = where or host()
+    if nbytes > where.nbytes:
+        there = f"{where.owner} has {quantity(where.nbytes, 'B')}"
+        raise MemoryError(f"{what} takes {quantity(nbytes, 'B')} and {there}: {remedy}")
 
 
 def check_blocks(layout: Layout, itemsize: int, where: Room | None, what: str) -> None:
@@ -66,20 +65,22 @@ def check_blocks(layout: Layout, itemsize: int, where: Room | None, what: str) -
         MemoryError: as `check_held`.
     """
     block, remedy = itemsize * math.prod(layout.block), "make it smaller, or cut it over more devices"
-    if (whole := block * math.prod(layout.parts)) > COUNTED:
-        words = f"{what} of shape {layout.shape} takes {quantity(whole, 'B')}, more than XLA can count"
-        raise MemoryError(f"{words}: {remedy}")
+    if (nbytes := block * math.prod(layout.parts)) > COUNTED:
+        size = f"{quantity(nbytes, 'B')}, more than XLA can count"
+        raise MemoryError(f"{what} of shape {layout.shape} takes {size}: {remedy}")
     if where is not None and block > where.nbytes:
         check_held(block, f"{what} of shape {layout.shape}, on each device,", remedy, where)
 
 
-def room_of(x: Any, mesh: AnyMesh | None) -> Room | None:
+def room_of(x: object, mesh: AnyMesh | None) -> Room | None:
     """The memory of each device that an array lies on; None while JAX traces, or where a mesh is only described."""
     if isinstance(x, jax.core.Tracer) or isinstance(mesh, AbstractMesh):
         return None
-    return room(tuple(x.devices()) if mesh is None else _devices(mesh))
+    if mesh is None:
+        return room(tuple(x.devices())) if isinstance(x, jax.Array) else None
+    return _room_on(mesh)
 
 
 @functools.lru_cache(maxsize=64)
-def _devices(mesh: Mesh) -> tuple[Any, ...]:
-    return tuple(mesh.devices.flat)
+def _room_on(mesh: Mesh) -> Room:
+    return room(tuple(mesh.devices.flat))

@@ -197,7 +197,7 @@ class PaddedArray:
     def __bool__(self) -> bool:
         raise TypeError("a padded array is neither true nor false: use jax.numpy.any(y.stored), whose padding is zero")
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: object) -> None:
         raise TypeError("a padded array has no slices: mf.gather(y) brings it to the host, y.stored is what is stored")
 
 

@@ -8,7 +8,7 @@ there is of the others (`Layout.within`). All that goes into a walk then varies 
 
 import math
 from collections.abc import Sequence, Set
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -171,7 +171,7 @@ def varying(values: Sequence[ArrayLike], axes: frozenset[str]) -> list[Array]:
     return [lax.pcast(value, tuple(sorted(union - varies_over(value))), to="varying") for value in values]
 
 
-def varies_over(value: Any) -> frozenset[str]:
+def varies_over(value: object) -> frozenset[str]:
     """The Manual axes over which a value varies, where shard_map keeps account of them."""
     return frozenset(jax.typeof(value).manual_axis_type.varying)
 

@@ -10,12 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from ..numerics.dtypes import check_numeric
 from .layout import AnyMesh, Layout, Spec, axis_sizes, from_spec
 from .memory import check_blocks, room_of
 from .padded_array import PaddedArray, padded
+from .placement import brought
 
 
 class Sliceable(Protocol):
@@ -35,12 +36,11 @@ def stored_on(array: Sliceable | Array, mesh: Mesh, spec: Spec) -> Array | Padde
     layout = from_spec(array.shape, axis_sizes(mesh), spec)
     check_blocks(layout, np.dtype(array.dtype).itemsize, room_of(array, mesh), "the array")
     sharding = NamedSharding(mesh, layout.spec)
-    if isinstance(array, jax.Array):
-        widths = [(0, stored - n) for stored, n in zip(layout.storage, layout.shape, strict=True)]
-        stored = put(array if layout.even else jnp.pad(array, widths), sharding)
-    else:
-        stored = _from_blocks(array, layout, sharding)
-    return padded(stored, layout, mesh)
+    if not isinstance(array, jax.Array):
+        return padded(_from_blocks(array, layout, sharding), layout, mesh)
+    if not layout.even:
+        array = jnp.pad(array, [(0, stored - n) for stored, n in zip(layout.storage, layout.shape, strict=True)])
+    return padded(put(array, sharding), layout, mesh)
 
 
 def put(array: Array, sharding: NamedSharding) -> Array:
@@ -49,8 +49,7 @@ def put(array: Array, sharding: NamedSharding) -> Array:
     From one that this process holds each takes its own blocks: `device_put` would send all of it to all processes, to
     see that it is the same to each.
     """
-    near = not isinstance(array, jax.core.Tracer) and array.is_fully_addressable
-    if near and not sharding.is_fully_addressable:
+    if not isinstance(array, jax.core.Tracer) and array.is_fully_addressable and not sharding.is_fully_addressable:
         values = np.asarray(array)
         return jax.make_array_from_callback(array.shape, sharding, lambda at: values[at], dtype=array.dtype)
     return jax.device_put(array, sharding)
@@ -68,9 +67,8 @@ def cut_replicated(b: Array, layout: Layout, mesh: AnyMesh | None) -> Array:
 
     if mesh is None:
         return block(b)
-    if AxisType.Explicit in mesh.axis_types:
-        b = jax.reshard(b, NamedSharding(mesh, PartitionSpec()))
-    return jax.shard_map(block, mesh=mesh, in_specs=PartitionSpec(), out_specs=layout.spec, check_vma=False)(b)
+    cut = jax.shard_map(block, mesh=mesh, in_specs=PartitionSpec(), out_specs=layout.spec, check_vma=False)
+    return cut(brought(b, mesh, PartitionSpec()))
 
 
 def _from_blocks(array: Sliceable, layout: Layout, sharding: NamedSharding) -> Array:
@@ -81,18 +79,18 @@ def _from_blocks(array: Sliceable, layout: Layout, sharding: NamedSharding) -> A
         holders.setdefault(bounds, []).append(device)
     stored: list[Array] = []
     for bounds, devices in holders.items():
-        block = _read(array, layout, bounds)
-        stored += [_put(block, device) for device in devices]
+        block = _block(array, layout, bounds)
+        stored += [_on_device(block, device) for device in devices]
     dtype = jax.dtypes.canonicalize_dtype(np.dtype(array.dtype).newbyteorder("="))
     return jax.make_array_from_single_device_arrays(layout.storage, sharding, stored, dtype=dtype)
 
 
-def _put(block: np.ndarray, device: jax.Device) -> Array:
-    """A block on its device, at once: `device_put` would wait for the end of a `jit` that it is called in."""
+def _on_device(block: np.ndarray, device: jax.Device) -> Array:
+    """At once: `device_put` would wait for the end of a `jit` that it is called in."""
     return jax.make_array_from_callback(block.shape, SingleDeviceSharding(device), lambda _: block).block_until_ready()
 
 
-def _read(array: Sliceable, layout: Layout, bounds: tuple[tuple[int, int], ...]) -> np.ndarray:
+def _block(array: Sliceable, layout: Layout, bounds: tuple[tuple[int, int], ...]) -> np.ndarray:
     """One block, zeros beyond the logical sizes."""
     inside = tuple(slice(min(a, n), min(b, n)) for (a, b), n in zip(bounds, layout.shape, strict=True))
     sides, full = [s.stop - s.start for s in inside], [b - a for a, b in bounds]
