@@ -99,7 +99,7 @@ def made(path: Path, shape: tuple[int, ...]) -> Result:
     from meshfft.layout.layout import Cut, Layout
 
     rng, planes = np.random.default_rng(), Layout(shape, ((Cut("p", shape[0], 1),), (), ()))
-    store = create_store(path, shape, np.complex64, grid_of([planes], 8), kind=path.suffix)
+    store = create_store(path, shape, np.complex64, grid_of(planes, 8), kind=path.suffix)
     for at in range(shape[0]):
         plane = rng.standard_normal((1, *shape[1:], 2), np.float32).view(np.complex64)[..., 0]
         store.write((slice(at, at + 1), *map(slice, [0] * 2, shape[1:])), plane)

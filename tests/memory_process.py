@@ -73,7 +73,7 @@ def made(path: Path, shape: Shape) -> None:
 def store(path: Path, shape: Shape) -> Store:
     """An empty store for blocks of so many planes."""
     layout = Layout(shape, (even_cuts(shape[0], [("x", shape[0] // ROWS)]), (), ()))
-    return create_store(path, shape, "complex64", grid_of([layout], 8), kind=path.suffix)
+    return create_store(path, shape, "complex64", grid_of(layout, 8), kind=path.suffix)
 
 
 def plane(row: int, shape: tuple[int, int]) -> np.ndarray:

@@ -16,21 +16,18 @@ from meshfft.layout.layout import Cut, Cuts, Layout, even_cuts, from_spec
 
 
 @st.composite
-def layouts(draw: st.DrawFn) -> list[Layout]:
-    """One or two layouts of one shape: cut by several axes, with padding at the tail or inside."""
+def layouts(draw: st.DrawFn) -> Layout:
+    """A layout cut by several axes, with padding at the tail or inside."""
     shape = tuple(draw(st.lists(st.integers(1, 24), min_size=1, max_size=3)))
-    found = []
-    for _ in range(draw(st.integers(1, 2))):
-        cuts: list[Cuts] = []
-        for n in shape:
-            parts = draw(st.lists(st.integers(1, 4), max_size=2))
-            spans: Cuts = even_cuts(n, [(f"a{len(cuts)}{i}", p) for i, p in enumerate(parts)])
-            if len(spans) == 2 and draw(st.booleans()):  # each cut rounds up by itself: padding inside
-                outer = -(-n // parts[0])
-                spans = (Cut("o", parts[0], outer), Cut("i", parts[1], -(-outer // parts[1])))
-            cuts.append(spans)
-        found.append(Layout(shape, tuple(cuts)))
-    return found
+    cuts: list[Cuts] = []
+    for n in shape:
+        parts = draw(st.lists(st.integers(1, 4), max_size=2))
+        spans: Cuts = even_cuts(n, [(f"a{len(cuts)}{i}", p) for i, p in enumerate(parts)])
+        if len(spans) == 2 and draw(st.booleans()):  # each cut rounds up by itself: padding inside
+            outer = -(-n // parts[0])
+            spans = (Cut("o", parts[0], outer), Cut("i", parts[1], -(-outer // parts[1])))
+        cuts.append(spans)
+    return Layout(shape, tuple(cuts))
 
 
 def blocks(layout: Layout) -> list[tuple[slice, ...]]:
@@ -48,8 +45,8 @@ def files_of(box: tuple[slice, ...], file: tuple[int, ...]) -> set[tuple[int, ..
     return {tuple(i // f for i, f in zip(place, file, strict=True)) for place in places}
 
 
-@given(found=layouts(), chunk=st.integers(1, 400), shard=st.integers(1, 2000), files=st.integers(1, 20))
-def test_no_file_is_shared(found: list[Layout], chunk: int, shard: int, files: int) -> None:
+@given(layout=layouts(), chunk=st.integers(1, 400), shard=st.integers(1, 2000), files=st.integers(1, 20))
+def test_no_file_is_shared(layout: Layout, chunk: int, shard: int, files: int) -> None:
     """Catches a file that two blocks of one layout write, a chunk or shard above its limit, and ragged shards."""
     small: dict[str, Any] = {
         "CHUNK_BYTES": chunk,
@@ -58,10 +55,9 @@ def test_no_file_is_shared(found: list[Layout], chunk: int, shard: int, files: i
         "LEAST_BYTES": 1,
     }
     with mock.patch.multiple(module, **small):
-        grid = grid_of(found, 4)
-    for layout in found:
-        owners = [files_of(box, grid.file) for box in blocks(layout)]
-        assert sum(map(len, owners)) == len(set().union(*owners))
+        grid = grid_of(layout, 4)
+    owners = [files_of(box, grid.file) for box in blocks(layout)]
+    assert sum(map(len, owners)) == len(set().union(*owners))
     assert 4 * math.prod(grid.chunk) <= max(4, chunk)
     assert 4 * math.prod(grid.file) <= max(4, chunk, shard)
     assert all(f % c == 0 for f, c in zip(grid.file, grid.chunk, strict=True))
@@ -82,15 +78,15 @@ def test_no_file_is_shared(found: list[Layout], chunk: int, shard: int, files: i
 )
 def test_chunks_are_even_parts_of_at_most_8_mib(shape: Any, sizes: Any, spec: Any, grid: Grid) -> None:
     """Catches chunks too large to read a slice from, needlessly small, or that do not divide the block."""
-    assert grid_of([from_spec(shape, sizes, spec)], 8) == grid
+    assert grid_of(from_spec(shape, sizes, spec), 8) == grid
 
 
 def test_many_chunks_become_shards() -> None:
     """Catches a file for every chunk of a huge array, and shards that are larger than they need to be."""
-    eighth = grid_of([from_spec((8192,) * 3, {"x": 16, "y": 16}, ("x", "y"))], 8)
+    eighth = grid_of(from_spec((8192,) * 3, {"x": 16, "y": 16}, ("x", "y")), 8)
     assert eighth.shard is not None and 8 * math.prod(eighth.shard) == SHARD_BYTES
     assert 8 * math.prod(eighth.chunk) == CHUNK_BYTES
-    fewer = grid_of([from_spec((4096, 4096, 1024), {"x": 16}, ("x",))], 8)
+    fewer = grid_of(from_spec((4096, 4096, 1024), {"x": 16}, ("x",)), 8)
     assert fewer.shard is not None and 4096 * 4096 * 1024 // math.prod(fewer.shard) <= MANY_FILES
     assert 8 * math.prod(fewer.shard) == 2 * CHUNK_BYTES
 
@@ -99,18 +95,18 @@ def test_shards_divide_the_block_as_well() -> None:
     """Catches a shard that reaches over a block's end, where its chunks do not: five chunks make no even shards."""
     small: dict[str, Any] = {"CHUNK_BYTES": 2, "SHARD_BYTES": 7, "MANY_FILES": 1, "LEAST_BYTES": 1}
     with mock.patch.multiple(module, **small):
-        assert grid_of([from_spec((20,), {"x": 2}, ("x",))], 1) == Grid((2,))
-        assert grid_of([from_spec((24,), {"x": 2}, ("x",))], 1) == Grid((2,), (6,))
+        assert grid_of(from_spec((20,), {"x": 2}, ("x",)), 1) == Grid((2,))
+        assert grid_of(from_spec((24,), {"x": 2}, ("x",)), 1) == Grid((2,), (6,))
 
 
 def test_starts_without_a_divisor() -> None:
     """Catches thousands of tiny files, and several processes that would write to one file."""
     layout = Layout((4 * 10**6,), ((Cut("x", 2, 2_000_003),),))
-    assert grid_of([layout], 8) == Grid((1_000_002,))
+    assert grid_of(layout, 8) == Grid((1_000_002,))
     with pytest.raises(ValueError, match=r"chunks of shape \(1,\).*: give order 'natural', .* or a \.npy file"):
-        grid_of([layout], 8, processes=2)
+        grid_of(layout, 8, processes=2)
     few = Layout((10,), ((Cut("x", 2, 5), Cut("y", 2, 3)),))
-    assert grid_of([few], 8, processes=2) == Grid((1,))
+    assert grid_of(few, 8, processes=2) == Grid((1,))
 
 
 @given(

@@ -37,7 +37,7 @@ def test_blocks_land_in_their_places(
     block, its strides, the type and the order."""
     layout = from_spec(case.shape, dict(zip("xyzw", case.mesh, strict=False)), case.spec)
     values = np.random.default_rng(0).integers(0, 100, case.shape).astype(dtype)
-    grid = grid_of([layout], values.itemsize)
+    grid = grid_of(layout, values.itemsize)
     grid = Grid(grid.chunk, tuple(2 * c for c in grid.chunk)) if shard else grid
     sides = [
         [slice(int(a), int(a + n)) for a, n in zip(layout.starts(d), layout.counts(d), strict=True)]

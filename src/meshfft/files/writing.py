@@ -65,7 +65,7 @@ def write_array(
         shapes = f"the array has shape {layout.shape} and the record is of one of {record.out_shape}"
         raise ValueError(f"{shapes}: give the record of its plan")
     owners = {device.process_index for device in stored.sharding.device_set}
-    grid = grid_of([layout], stored.dtype.itemsize, len(owners)) if path.suffix == ".zarr" else Grid(layout.shape)
+    grid = grid_of(layout, stored.dtype.itemsize, len(owners)) if path.suffix == ".zarr" else Grid(layout.shape)
 
     def check() -> None:
         check_output(path, overwrite, math.prod(layout.shape) * stored.dtype.itemsize)

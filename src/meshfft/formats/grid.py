@@ -1,6 +1,6 @@
 """How a stored array is cut into files: chunks that no two blocks share, small enough to be read by slices.
 
-    chunk = an even part, of at most 8 MiB, of a box whose sides are   gcd of the starts of all blocks of all layouts
+    chunk = an even part, of at most 8 MiB, of a box whose sides are   gcd of the starts of all blocks
 
 Where that makes very many files, a file is a shard of several chunks. Host integers only. Invariant: a box that was not
 refused or given up for a single process has all starts on multiples of the sides of its files, so whoever owns a block
@@ -43,31 +43,31 @@ class Side(NamedTuple):
     exact: bool = False
 
 
-def grid_of(layouts: Sequence[Layout], itemsize: int, processes: int = 1) -> Grid:
-    """The grid of an array that is written and read in the blocks of these layouts.
+def grid_of(layout: Layout, itemsize: int, processes: int = 1) -> Grid:
+    """The grid of an array that is written in the blocks of a layout.
 
         bytes of a chunk <= 8 MiB,   bytes of a shard <= 256 MiB
 
-    No file is shared by two blocks of any layout, but where a single process writes blocks whose starts have no large
-    common divisor: its chunks follow the block of the first layout, and some are read again to be written.
+    No two blocks share a file, but where a single process writes blocks whose starts have no large common divisor: its
+    chunks follow the block, and some are read again to be written.
 
     Args:
-        layouts: those it is written in and read in, all of one shape.
+        layout: how the array is cut.
         itemsize: bytes of a number.
         processes: how many write at once.
 
     Raises:
         ValueError: several processes would share files, or write thousands that are too small.
     """
-    shape = layouts[0].shape
-    grid = _grid(shape, [_side(layouts, dim) for dim in range(len(shape))], itemsize, CHUNK_BYTES, SHARD_BYTES)
+    shape = layout.shape
+    grid = _grid(shape, _sides(layout), itemsize, CHUNK_BYTES, SHARD_BYTES)
     if not _tiny(shape, grid, itemsize):
         return grid
     if processes != 1:
-        starts = f"blocks of shape {layouts[0].block} start where only chunks of shape {grid.chunk} divide {shape}"
+        starts = f"blocks of shape {layout.block} start where only chunks of shape {grid.chunk} divide {shape}"
         raise ValueError(f"{starts}: give order 'natural', sizes that the mesh divides, or a .npy file")
-    parts = [Side(max(1, min(stored, n))) for stored, n in zip(layouts[0].block, shape, strict=True)]
-    return _grid(shape, parts, itemsize, CHUNK_BYTES, SHARD_BYTES)
+    sides = [Side(max(1, min(stored, n))) for stored, n in zip(layout.block, shape, strict=True)]
+    return _grid(shape, sides, itemsize, CHUNK_BYTES, SHARD_BYTES)
 
 
 def grid_of_pieces(layout: Layout, itemsize: int, most: int) -> Grid:
@@ -80,12 +80,11 @@ def grid_of_pieces(layout: Layout, itemsize: int, most: int) -> Grid:
     """
     shape, file = layout.shape, max(most, LEAST_BYTES)
     limits = max(LEAST_BYTES, min(CHUNK_BYTES, file // 2)), min(file, SHARD_BYTES)
-    sides = [_side([layout], dim) for dim in range(layout.ndim)]
-    part = []
+    sides, quarters = _sides(layout), []
     for side, n in zip(sides, shape, strict=True):
         even = math.gcd(side.size, n)
-        part.append(Side(_divided(Side(even, True), max(1, even // 4)), True) if side.exact else side)
-    grid = _grid(shape, part, itemsize, *limits)
+        quarters.append(Side(_divided(Side(even, True), max(1, even // 4)), True) if side.exact else side)
+    grid = _grid(shape, quarters, itemsize, *limits)
     return _grid(shape, sides, itemsize, *limits) if _tiny(shape, grid, itemsize) else grid
 
 
@@ -111,11 +110,10 @@ def within(box: Box, start: Sequence[int]) -> Box:
     return tuple(slice(s.start - a, s.stop - a) for s, a in zip(box, start, strict=True))
 
 
-def _side(layouts: Sequence[Layout], dim: int) -> Side:
-    """The largest even part of a dimension on whose multiples all blocks start."""
-    size = layouts[0].shape[dim]
-    starts = [int(start) for layout in layouts for start in layout.starts(dim) if 0 < start < size]
-    return Side(math.gcd(*starts), exact=True) if starts else Side(max(1, size))
+def _sides(layout: Layout) -> list[Side]:
+    """The largest even part of each dimension on whose multiples all blocks start."""
+    starts = ([int(start) for start in layout.starts(dim) if 0 < start < n] for dim, n in enumerate(layout.shape))
+    return [Side(math.gcd(*at), True) if at else Side(max(1, n)) for at, n in zip(starts, layout.shape, strict=True)]
 
 
 def _grid(shape: tuple[int, ...], sides: Sequence[Side], itemsize: int, chunk_most: int, shard_most: int) -> Grid:
