@@ -16,7 +16,7 @@ layout: layout meshes / gathering memory placement / padded_array / storage
 machine: chip torus work / device_order / machine
 collectives: all_to_all bins ring
 operators: matrices / trig inverses / transform / points / operands
-kernels: bluestein line_batches / stockham / local / real trig
+kernels: bluestein / stockham / local / real trig
 steps: base / bands exchange local_fft ring_dense roll / phase_fft pipeline real_fft / packed_fft six_step
 walks: candidates walk / fusion search / choice
 plans: primitive request table / execute / inverse_solve / plan / planning

@@ -28,10 +28,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ..numerics.phases import table
+
 PRIME = 800  # no factor up to this one makes a length awkward
 LONG = 2000  # nor is a length up to this one: one dense product costs a TPU less
 CACHED_LONG = 3200  # on a CPU: XLA's own FFT takes eight lines at a time while these stay in cache
-CACHED_PARTS = 4  # or so many parts of a line, where they divide it
+CACHED_PARTS = 4  # or this many equal parts of a line
 CACHE_BYTES = 2**16  # the lines worked on at a time
 NARROWEST = 16  # elements that lie together, and are taken together where lines do not
 SIDE = 128  # rows of a matrix unit; larger units take the same factors
@@ -63,7 +65,7 @@ def folds(length: int) -> tuple[int, int]:
 
 
 def chirp_fft(block: Array, dim: int, sign: int, way: str) -> Array:
-    """Transforms one whole dimension of a complex block, unscaled, by one of the ways.
+    """Transforms one dimension of a complex block, unscaled, by one of the ways.
 
     Costs about 20 L log2 L flops a line by FFTs, L < 1.3 N, and 4 (R + S) M complex multiplications by products.
     """
@@ -74,46 +76,41 @@ def chirp_fft(block: Array, dim: int, sign: int, way: str) -> Array:
 
 
 def _in_cache(block: Array, dim: int, sign: int) -> Array:
-    """Some lines after the other, in place; what remains of them once."""
+    """A few lines after the other, in place."""
     shape, length = block.shape, block.shape[dim]
     before, after = math.prod(shape[:dim]), math.prod(shape[dim + 1 :])
     width = max(1, CACHE_BYTES // (padded_length(length) * block.dtype.itemsize))
-    if after == 1:
-        rows = functools.partial(_rows, sign=sign)
-        return _looped(block.reshape(before, length), 0, before, width, rows).reshape(shape)
-    lines = block.reshape(before, length, after)
+
+    def rows(lines: Array, start: Array | int, width: int) -> Array:
+        part = lax.dynamic_slice(lines, (start, 0), (width, length))
+        return lax.dynamic_update_slice(lines, _by_ffts(part, sign), (start, 0))
+
+    def columns(lines: Array, start: Array | int, width: int, row: Array) -> Array:
+        part = lax.dynamic_slice(lines, (row, 0, start), (1, length, width))
+        done = jnp.swapaxes(_by_ffts(jnp.swapaxes(part, 1, 2), sign), 1, 2)
+        return lax.dynamic_update_slice(lines, done, (row, 0, start))
 
     def row(i: Array, lines: Array) -> Array:
-        columns = functools.partial(_columns, row=i, sign=sign)
-        return _looped(lines, 2, after, max(width, NARROWEST), columns)
+        return _looped(lines, after, max(width, NARROWEST), functools.partial(columns, row=i))
 
-    return lax.fori_loop(0, before, row, lines).reshape(shape)
+    if after == 1:
+        return _looped(block.reshape(before, length), before, width, rows).reshape(shape)
+    return lax.fori_loop(0, before, row, block.reshape(before, length, after)).reshape(shape)
 
 
-def _looped(lines: Array, axis: int, many: int, width: int, work: Callable[..., Array]) -> Array:
-    """All of `many` lines, `width` at a time."""
+def _looped(lines: Array, many: int, width: int, work: Callable[..., Array]) -> Array:
+    """Work on all of `many` lines, `width` at a time, then on the rest."""
     width = min(width, many)
-    groups = many // width if width else 0
-    lines = lax.fori_loop(0, groups, lambda i, lines: work(lines, start=i * width, width=width), lines)
-    rest = many - groups * width
-    return work(lines, start=groups * width, width=rest) if rest else lines
-
-
-def _rows(lines: Array, start: Array | int, width: int, sign: int) -> Array:
-    part = lax.dynamic_slice(lines, (start, 0), (width, lines.shape[1]))
-    return lax.dynamic_update_slice(lines, _by_ffts(part, sign), (start, 0))
-
-
-def _columns(lines: Array, start: Array | int, width: int, row: Array, sign: int) -> Array:
-    part = lax.dynamic_slice(lines, (row, 0, start), (1, lines.shape[1], width))
-    done = jnp.swapaxes(_by_ffts(jnp.swapaxes(part, 1, 2), sign), 1, 2)
-    return lax.dynamic_update_slice(lines, done, (row, 0, start))
+    full = many // width if width else 0
+    lines = lax.fori_loop(0, full, lambda i, lines: work(lines, start=i * width, width=width), lines)
+    rest = many - full * width
+    return work(lines, start=full * width, width=rest) if rest else lines
 
 
 def _by_ffts(lines: Array, sign: int) -> Array:
     """The FFT along the last axis: even bins of the convolution in one row, odd ones in another."""
     length = lines.shape[-1]
-    into, spectrum, out = _beside(_fft_tables(length, sign, lines.dtype), lines)
+    into, spectrum, out = _expanded(_fft_tables(length, sign, lines.dtype), lines)
     widths = [(0, 0)] * lines.ndim + [(0, padded_length(length) - length)]
     halves = jnp.fft.fft(jnp.pad(lines[..., None, :] * into, widths)) * spectrum
     halves = jnp.fft.ifft(halves)[..., :length] * out
@@ -124,19 +121,19 @@ def _by_products(lines: Array, sign: int) -> Array:
     """The FFT along the last axis, by four products."""
     length = lines.shape[-1]
     folded, rows, roots, columns, over = _product_tables(length, sign, lines.dtype)
-    chirp, turns, spectrum = _beside((folded, roots, over), lines)
+    chirp, twiddles, spectrum = _expanded((folded, roots, over), lines)
     widths = [(0, 0)] * (lines.ndim - 1) + [(0, chirp.size - length)]
     product = functools.partial(jnp.einsum, precision=lax.Precision.HIGHEST)
     x = jnp.pad(lines, widths).reshape(*lines.shape[:-1], *folded.shape) * chirp
-    x = product("...ab,ac->...cb", x, rows) * turns
+    x = product("...ab,ac->...cb", x, rows) * twiddles
     x = product("...cb,bd->...cd", x, columns) * spectrum
-    x = product("...cd,bd->...cb", x, columns.conj()) * turns.conj()
+    x = product("...cd,bd->...cb", x, columns.conj()) * twiddles.conj()
     x = product("...cb,ac->...ab", x, rows.conj()) * chirp
     return x.reshape(*lines.shape[:-1], chirp.size)[..., :length]
 
 
-def _beside(tables: Sequence[np.ndarray], lines: Array) -> list[Array]:
-    """Tables of two dimensions with as many as lines in two rows have, or folded ones."""
+def _expanded(tables: Sequence[np.ndarray], lines: Array) -> list[Array]:
+    """Tables of two dimensions, for all lines at once."""
     return [jnp.asarray(table).reshape((1,) * (lines.ndim - 1) + table.shape) for table in tables]
 
 
@@ -155,10 +152,10 @@ def _spectrum(length: int, size: int, sign: int) -> np.ndarray:
 
 @functools.lru_cache(maxsize=16)
 def _fft_tables(length: int, sign: int, dtype: np.dtype) -> tuple[np.ndarray, ...]:
-    """For even and odd bins: the chirp with the half turn, the spectrum, the chirp with the turn back."""
+    """For even and odd bins: the chirp, of odd ones times w; the spectrum; the chirp, of odd ones times conj(w)."""
     chirp, size = _chirp(length, sign), padded_length(length)
-    turn = np.exp(-1j * np.pi * (np.arange(length) / size))
-    into, out = (np.stack([chirp, chirp * part]) for part in (turn, turn.conj()))
+    half = np.exp(-1j * np.pi * (np.arange(length) / size))
+    into, out = (np.stack([chirp, chirp * part]) for part in (half, half.conj()))
     spectrum = _spectrum(length, 2 * size, sign).reshape(size, 2).T * size  # jnp.fft.ifft divides by it
     return tuple(part.astype(dtype) for part in (into, spectrum, out))
 
@@ -170,10 +167,5 @@ def _product_tables(length: int, sign: int, dtype: np.dtype) -> tuple[np.ndarray
     chirp = np.pad(_chirp(length, sign), (0, rows // 2 * columns - length)).reshape(rows // 2, columns)
     spectrum = _spectrum(length, rows * columns, sign).reshape(columns, rows).T
     sizes = ((rows // 2, rows, rows), (rows, columns, rows * columns), (columns, columns, columns))
-    first, turns, second = (_roots(*size) for size in sizes)
-    return tuple(part.astype(dtype) for part in (chirp, first, turns, second, spectrum))
-
-
-def _roots(rows: int, columns: int, length: int) -> np.ndarray:
-    """exp(-2 pi i r c / length)."""
-    return np.exp(-2j * np.pi * (np.outer(np.arange(rows), np.arange(columns)) % length / length))
+    first, twiddles, second = (table(*size, -1, np.dtype(np.complex128)) for size in sizes)
+    return tuple(part.astype(dtype) for part in (chirp, first, twiddles, second, spectrum))

@@ -1,4 +1,4 @@
-"""One device's FFT of a real block, of dimensions that it holds whole: half of the spectrum, and back.
+"""One device's FFT of a real block, of dimensions that are not cut: half of the spectrum, and back.
 
     half_spectrum        X[k] = sum_n x[n] exp(sign 2 pi i k n / N),   0 <= k <= N // 2 in the last of the dimensions
     from_half_spectrum   x[n] = Re sum_{k=0}^{N // 2} X[k] exp(sign 2 pi i k n / N),   its transpose: nothing is doubled
@@ -23,58 +23,40 @@ The transpose takes the same stages backwards. Tables come from exact integer ph
 """
 
 import functools
-from functools import partial
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ..numerics.phases import table
 from ..numerics.split_complex import Block, Planes, join, like, scaled, split
 from .local import balanced, fft, resize
-from .stockham import table
 
 SIDE = 128  # rows of a matrix unit; larger units take the same factors
 DENSE = 4 * SIDE  # points up to which one product is cheaper than two stages, by the TPU compiler's cycles
 RUN = 32  # terms of one float sum on the CPU, whose products add up one after the other
-Planes64 = tuple[np.ndarray, np.ndarray]
+HostPlanes = tuple[np.ndarray, np.ndarray]
 
 
 def half_spectrum(block: Block, dims: tuple[int, ...], sign: int, engine: str) -> Block:
-    """The transform of a real block, the last of the dimensions halved.
+    """The transform of a real block, an array or its one plane; the last of the dimensions, of N points, comes out with
+    N // 2 + 1.
 
     Costs about half of `local.fft`.
-
-    Args:
-        block: real, as an array or as its one plane.
-        dims: whole dimensions; the last, of N points, comes out with N // 2 + 1.
-        sign: of the exponent.
-        engine: "xla" or "matmul".
-
-    Returns:
-        The spectrum, complex for an array and two planes for planes.
     """
     (x,) = split(block)
     if engine == "matmul" and factors(x.shape[dims[-1]]):
-        planes = _to_half(x, dims[-1], sign)
-        return like(block, _others(planes, dims, sign))
-    spectrum = _rfft(x, dims, sign)
-    return split(spectrum) if isinstance(block, tuple) else spectrum
+        return like(block, _others(_to_half(x, dims[-1], sign), dims, sign))
+    y = jnp.fft.rfftn(x, axes=dims[-3:])  # of sign -1: with the other it is the conjugate
+    y = fft(jnp.conj(y) if sign > 0 else y, dims[:-3], sign, "xla")
+    return split(y) if isinstance(block, tuple) else y
 
 
 def from_half_spectrum(block: Block, dims: tuple[int, ...], length: int, sign: int, engine: str) -> Block:
-    """The transpose of `half_spectrum` as a real-linear map: the real part of the sum over half of a spectrum.
+    """The transpose of `half_spectrum` as a real-linear map: the real part of the sum over half of a spectrum, an array
+    or two planes; the last of the dimensions comes out with `length` points.
 
     It doubles nothing: an inverse transform multiplies by 1, 2, ..., 2, 1 first (for odd N the last is doubled too).
-
-    Args:
-        block: half of a spectrum, as a complex array or as two planes.
-        dims: whole dimensions; the last has length // 2 + 1 points.
-        length: the points that the last comes out with.
-        sign: of the exponent.
-        engine: "xla" or "matmul".
-
-    Returns:
-        A real array, or its one plane for planes.
     """
     if engine == "matmul" and factors(length):
         x = _from_half(_others(split(block), dims, sign), dims[-1], length, sign)
@@ -88,20 +70,13 @@ def factors(length: int) -> tuple[int, ...]:
     """The stages of "matmul": (N,), or (N2, N1); none where it has no product of its own."""
     if length <= DENSE:
         return (length,)
-    found = balanced(length, SIDE)
-    low = found[0]
+    low = balanced(length, SIDE)[0]
     return (low, length // low) if low < length <= low * SIDE else ()
 
 
 def _others(planes: Planes, dims: tuple[int, ...], sign: int) -> Planes:
     """All but the last of the dimensions, by XLA."""
     return split(fft(join(planes), dims[:-1], sign, "xla")) if len(dims) > 1 else planes
-
-
-def _rfft(x: Array, dims: tuple[int, ...], sign: int) -> Array:
-    """XLA's transform has sign -1: with the other it is the conjugate."""
-    y = jnp.fft.rfftn(x, axes=dims[-3:])
-    return fft(jnp.conj(y) if sign > 0 else y, dims[:-3], sign, "xla")
 
 
 def _irfft(y: Array, dims: tuple[int, ...], length: int, sign: int) -> Array:
@@ -114,30 +89,28 @@ def _irfft(y: Array, dims: tuple[int, ...], length: int, sign: int) -> Array:
 
 
 def _to_half(x: Array, dim: int, sign: int) -> Planes:
-    """The planes of half of the spectrum of one dimension, by products."""
+    """Half of the spectrum of one dimension, by products."""
     length = x.shape[dim]
-    stages = factors(length)
-    if len(stages) == 1:
+    columns, *rest = factors(length)
+    if not rest:
         return _unpacked(_times(x, _packed(length, sign), dim), dim)
-    columns, rows = stages
+    (rows,) = rest
     x = _folded(x, dim, columns)
-    a = tuple(_times(x, part, dim) for part in _table(columns, columns, columns, sign))
-    a = _turned(a, dim, sign)
-    y = _product(a, _table(rows, _kept(length), rows, sign), dim + 1, dim)
+    re, im = (_times(x, part, dim) for part in _roots(columns, columns, columns, sign))
+    y = _product(_twiddled((re, im), dim, sign), _roots(rows, _kept(length), rows, sign), dim + 1, dim)
     return tuple(resize(_flat(plane, dim), dim, length // 2 + 1) for plane in y)
 
 
 def _from_half(planes: Planes, dim: int, length: int, sign: int) -> Array:
     """The same stages backwards, by the transposed tables."""
-    stages = factors(length)
-    if len(stages) == 1:
+    columns, *rest = factors(length)
+    if not rest:
         return _times(_repacked(planes, dim, length), _packed(length, -sign).T, dim)
-    columns, rows = stages
+    (rows,) = rest
     kept = _kept(length)
     y = tuple(_folded(resize(plane, dim, kept * columns), dim, kept) for plane in planes)
-    a = _product(y, _table(kept, rows, rows, sign), dim, dim + 1)
-    a = _turned(a, dim, sign)
-    re, im = _table(columns, columns, columns, sign)
+    a = _twiddled(_product(y, _roots(kept, rows, rows, sign), dim, dim + 1), dim, sign)
+    re, im = _roots(columns, columns, columns, sign)
     return _flat(_times(a[0], re, dim) - _times(a[1], im, dim), dim)
 
 
@@ -152,20 +125,20 @@ def _inner(length: int) -> np.ndarray:
     return (k > 0) & (2 * k < length)
 
 
-def _table(rows: int, columns: int, length: int, sign: int) -> Planes64:
-    """The planes of exp(sign 2 pi i r c / length), not yet rounded."""
+def _roots(rows: int, columns: int, length: int, sign: int) -> HostPlanes:
+    """exp(sign 2 pi i r c / length) in split complex, not yet rounded."""
     roots = table(rows, columns, length, sign, np.dtype(complex))
     return roots.real, roots.imag
 
 
 def _packed(length: int, sign: int) -> np.ndarray:
     """The cosines and sines of the dense product, (n, packed k)."""
-    re, im = _table(length, length // 2 + 1, length, sign)
+    re, im = _roots(length, length // 2 + 1, length, sign)
     return np.concatenate([re, im[:, _inner(length)]], axis=1)
 
 
 def _unpacked(y: Array, dim: int) -> Planes:
-    """The planes that were packed: the imaginary one is the tail, moved by one place, zero where it has no sines."""
+    """The planes that were packed: the imaginary one is the tail, moved by one, zero where it has no sines."""
     length = y.shape[dim]
     half, zero = length // 2 + 1, jnp.zeros((), y.dtype)
     moved = [(1 - half, 2 * half - 1 - length, 0) if d == dim else (0, 0, 0) for d in range(y.ndim)]
@@ -179,14 +152,14 @@ def _repacked(planes: Planes, dim: int, length: int) -> Array:
     return lax.concatenate([re, lax.slice_in_dim(im, 1, 1 + length - re.shape[dim], axis=dim)], dim)
 
 
-def _turned(a: Planes, dim: int, sign: int) -> Planes:
+def _twiddled(a: Planes, dim: int, sign: int) -> Planes:
     """a[k2, n1] w_N^(n1 k2), in dimension `dim` and the next."""
     columns, rows = a[0].shape[dim : dim + 2]
-    re, im = (_along(part, dim, a[0].ndim).astype(a[0].dtype) for part in _table(columns, rows, columns * rows, sign))
+    re, im = (_along(part, dim, a[0].ndim).astype(a[0].dtype) for part in _roots(columns, rows, columns * rows, sign))
     return a[0] * re - a[1] * im, a[0] * im + a[1] * re
 
 
-def _product(a: Planes, matrix: Planes64, dim: int, to: int) -> Planes:
+def _product(a: Planes, matrix: HostPlanes, dim: int, to: int) -> Planes:
     """Dimension `dim` times a complex matrix, as three real products (Gauss); the result stands at `to`."""
     (x, y), (re, im) = a, matrix
     both = _times(x + y, re, dim, to)
@@ -194,26 +167,26 @@ def _product(a: Planes, matrix: Planes64, dim: int, to: int) -> Planes:
 
 
 def _times(x: Array, matrix: np.ndarray, dim: int, to: int | None = None) -> Array:
-    """Contracts dimension `dim` with the rows of a matrix; its columns stand at `to`, or take its place."""
+    """Contracts dimension `dim` with the rows of a matrix; its columns stand at `to`, or take its place.
+
+    On the CPU it is the sum of short float sums.
+    """
     rounded, to = matrix.astype(x.dtype), dim if to is None else to
-    cpu, default = (partial(way, matrix=rounded, dim=dim, to=to) for way in (_by_runs, _contracted))
-    return lax.platform_dependent(x, cpu=cpu, default=default)
 
+    def contracted(x: Array, matrix: np.ndarray) -> Array:
+        y = lax.dot_general(x, matrix, (((dim,), (0,)), ((), ())), precision=lax.Precision.HIGHEST)
+        return jnp.moveaxis(y, -1, to)
 
-def _contracted(x: Array, matrix: np.ndarray, dim: int, to: int) -> Array:
-    y = lax.dot_general(x, matrix, (((dim,), (0,)), ((), ())), precision=lax.Precision.HIGHEST)
-    return jnp.moveaxis(y, -1, to)
+    def by_runs(x: Array) -> Array:
+        runs = [(start, min(start + RUN, len(rounded))) for start in range(0, len(rounded), RUN)]
+        parts = (contracted(lax.slice_in_dim(x, *run, axis=dim), rounded[slice(*run)]) for run in runs)
+        return functools.reduce(jnp.add, parts)
 
-
-def _by_runs(x: Array, matrix: np.ndarray, dim: int, to: int) -> Array:
-    """The same, as the sum of short float sums."""
-    runs = [(start, min(start + RUN, len(matrix))) for start in range(0, len(matrix), RUN)]
-    parts = (_contracted(lax.slice_in_dim(x, *run, axis=dim), matrix[slice(*run)], dim, to) for run in runs)
-    return functools.reduce(jnp.add, parts)
+    return lax.platform_dependent(x, cpu=by_runs, default=lambda x: contracted(x, rounded))
 
 
 def _folded(x: Array, dim: int, rows: int) -> Array:
-    """A dimension as two, the first of so many rows."""
+    """A dimension as two, the first of some rows."""
     return x.reshape(*x.shape[:dim], rows, -1, *x.shape[dim + 1 :])
 
 

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
 from ..collectives.all_to_all import Chunks, Grid, corner, cut, fits, join
+from ..numerics.phases import table
 from .bluestein import prime_factors
 
 COLUMN_BYTES = 2**17  # columns worked on at a time
@@ -29,20 +29,21 @@ PLANE_BYTES = 2**19  # a plane whose two dimensions are done at once: a quarter 
 SMALL_BYTES = 2**20  # of a block below which a program that is compiled sooner is worth more than the fastest columns
 NARROWEST = 16  # elements behind the dimension, below which vector units idle
 LARGEST = 7  # radix
-# Reads lines: of the pieces, from where each begins, so many positions along each dimension.
+# Reads lines: of the chunks, from where each begins, with an extent along each dimension.
 Reader = Callable[[Sequence[Array], Sequence[Array], Sequence[int]], Array]
 
 
 def in_place(block: Array, dims: Sequence[int], sign: int, grid: Grid = (), whole: bool = False) -> Array:
-    """Transforms whole dimensions of a complex block, unscaled, the block taken apart along a grid where it fits.
+    """Transforms dimensions of a complex block, unscaled, the block divided along a grid where that fits.
 
-    `whole` says that the block is one array, and not joined from such pieces by the step before: planes are read there.
+    `whole` says that the block is one array, and not joined from such chunks by the step before: lines are read there.
     """
     grid = grid if fits(block.shape, grid) else ()
-    pieces, way = cut(block, grid), Way(sign, block.nbytes < SMALL_BYTES)
-    for group in together(block.shape, block.dtype.itemsize, dims):
-        pieces, whole = _transformed(pieces, grid, group, way, block if whole else None), False
-    return join(pieces, grid)
+    chunks, small = cut(block, grid), block.nbytes < SMALL_BYTES
+    for near in together(block.shape, block.dtype.itemsize, dims):
+        lines = functools.partial(_lines, dims=near, sign=sign, small=small)
+        chunks, whole = _transformed(chunks, grid, near, lines, block if whole else None), False
+    return join(chunks, grid)
 
 
 def by_columns(block: Sequence[int], dim: int, length: int) -> bool:
@@ -51,7 +52,7 @@ def by_columns(block: Sequence[int], dim: int, length: int) -> bool:
 
 
 def together(block: Sequence[int], itemsize: int, dims: Sequence[int]) -> list[tuple[int, ...]]:
-    """The dimensions done at once, one group after the other: the last two where a plane of them fits in the cache."""
+    """The dimensions done at once: the last two where a plane of them fits in the cache, others one by one."""
     left, pair = sorted(dims), [len(block) - 2, len(block) - 1]
     if left[-2:] == pair and math.prod(block[-2:]) * itemsize <= PLANE_BYTES:
         return [tuple(pair), *((dim,) for dim in left[:-2])]
@@ -67,76 +68,44 @@ def radices(length: int) -> tuple[int, ...]:
     return (4,) * fours + prime_factors(rest)
 
 
-@functools.lru_cache(maxsize=64)
-def table(rows: int, columns: int, length: int, sign: int, dtype: np.dtype) -> np.ndarray:
-    """exp(sign 2 pi i r c / length), reduced exactly in 64-bit integers, rounded once."""
-    turns = np.outer(np.arange(rows), np.arange(columns)) % length
-    return np.exp(sign * 2j * np.pi * (turns / length)).astype(dtype)
-
-
-class Way(NamedTuple):
-    """How lines are done: the sign of the exponent, and whether the program is to be small."""
-
-    sign: int
-    small: bool
-
-
-def _transformed(pieces: Chunks, grid: Grid, group: tuple[int, ...], way: Way, block: Array | None) -> Chunks:
-    """One group of dimensions, of all pieces that together hold whole lines at a time."""
-    inner = [j for j, (dim, _) in enumerate(grid) if dim in group]
+def _transformed(
+    chunks: Chunks, grid: Grid, dims: tuple[int, ...], lines: Callable[[Array], Array], block: Array | None
+) -> Chunks:
+    """Some dimensions, of all chunks that together hold full lines at a time; read from the block, if it is given."""
+    inner = [j for j, (dim, _) in enumerate(grid) if dim in dims]
     families: dict[tuple[int, ...], Chunks] = {}
-    for key, piece in pieces.items():
+    for key, chunk in chunks.items():
         other = tuple(i for j, i in enumerate(key) if j not in inner)
-        families.setdefault(other, {})[key] = piece
+        families.setdefault(other, {})[key] = chunk
     subgrid, done = tuple(grid[j] for j in inner), dict[tuple[int, ...], Array]()
     for family in families.values():
-        read: Reader = functools.partial(_from_pieces, grid=subgrid)
-        if block is not None and len(group) > 1:
-            key, piece = next(iter(family.items()))
-            read = functools.partial(_from_block, block=block, first=corner(key, grid, piece.shape), group=group)
+        read: Reader = functools.partial(_from_chunks, grid=subgrid)
+        if block is not None and len(dims) > 1:
+            key, chunk = next(iter(family.items()))
+            read = functools.partial(_from_block, block=block, first=corner(key, grid, chunk.shape), dims=dims)
             # To be written only, and with different numbers: of equal ones the compiler would make copies.
-            family = {key: jnp.full_like(piece, j) for j, (key, piece) in enumerate(family.items())}
-        done |= _swept(family, subgrid, group, way, read)
+            family = {key: jnp.full_like(chunk, j) for j, (key, chunk) in enumerate(family.items())}
+        done |= _swept(family, subgrid, dims, lines, read)
     return done
 
 
-def _swept(family: Chunks, grid: Grid, group: tuple[int, ...], way: Way, read: Reader) -> Chunks:
-    """Some lines after the other, written to the pieces."""
-    keys, pieces = list(family), tuple(family.values())
-    for sweep in _sweeps(pieces[0], grid, group):
-        turn = functools.partial(_turn, sweep=sweep, grid=grid, group=group, way=way, read=read)
-        pieces = lax.fori_loop(0, math.prod(sweep.counts), turn, pieces)
-    return dict(zip(keys, pieces, strict=True))
+def _swept(family: Chunks, grid: Grid, dims: tuple[int, ...], lines: Callable[[Array], Array], read: Reader) -> Chunks:
+    """A few lines after the other: read, transformed, and divided among the chunks."""
+
+    def few(i: Array, chunks: tuple[Array, ...], sweep: Sweep) -> tuple[Array, ...]:
+        at = sweep.start(i)
+        done = cut(lines(read(chunks, at, sweep.extents)), grid).values()
+        return tuple(lax.dynamic_update_slice(chunk, part, at) for chunk, part in zip(chunks, done, strict=True))
+
+    chunks = tuple(family.values())
+    for sweep in _sweeps(chunks[0], grid, dims):
+        chunks = lax.fori_loop(0, math.prod(sweep.counts), functools.partial(few, sweep=sweep), chunks)
+    return dict(zip(family, chunks, strict=True))
 
 
-class Sweep(NamedTuple):
-    """A loop over a piece: by dimension where it starts, how many turns it takes, and the extent of each."""
-
-    starts: tuple[int, ...]
-    counts: tuple[int, ...]
-    extents: tuple[int, ...]
-
-    def place(self, i: Array) -> list[Array]:
-        """Where the i-th turn begins."""
-        at = []
-        for start, count, extent in zip(*map(reversed, self), strict=True):
-            at.append(start + i % count * extent)
-            i = i // count
-        return at[::-1]
-
-
-def _turn(
-    i: Array, pieces: tuple[Array, ...], sweep: Sweep, grid: Grid, group: tuple[int, ...], way: Way, read: Reader
-) -> tuple[Array, ...]:
-    """Some lines: read, transformed, and parted among the pieces."""
-    at = sweep.place(i)
-    done = cut(_lines(read(pieces, at, sweep.extents), group, way), grid).values()
-    return tuple(lax.dynamic_update_slice(piece, part, at) for piece, part in zip(pieces, done, strict=True))
-
-
-def _from_pieces(pieces: Sequence[Array], at: Sequence[Array], extents: Sequence[int], grid: Grid) -> Array:
+def _from_chunks(chunks: Sequence[Array], at: Sequence[Array], extents: Sequence[int], grid: Grid) -> Array:
     keys = itertools.product(*(range(parts) for _, parts in grid))
-    parts = (lax.dynamic_slice(piece, at, extents) for piece in pieces)
+    parts = (lax.dynamic_slice(chunk, at, extents) for chunk in chunks)
     return join(dict(zip(keys, parts, strict=True)), grid)
 
 
@@ -146,59 +115,69 @@ def _from_block(
     extents: Sequence[int],
     block: Array,
     first: Sequence[int],
-    group: Sequence[int],
+    dims: Sequence[int],
 ) -> Array:
-    whole = [size if d in group else extent for d, (size, extent) in enumerate(zip(block.shape, extents, strict=True))]
-    return lax.dynamic_slice(block, [j + more for j, more in zip(first, at, strict=True)], whole)
+    sizes = [size if d in dims else extent for d, (size, extent) in enumerate(zip(block.shape, extents, strict=True))]
+    return lax.dynamic_slice(block, [j + more for j, more in zip(first, at, strict=True)], sizes)
 
 
-def _sweeps(piece: Array, grid: Grid, group: tuple[int, ...]) -> Iterator[Sweep]:
+class Sweep(NamedTuple):
+    """A loop over a chunk: by dimension where it starts, how many steps it takes, and the extent of each."""
+
+    starts: tuple[int, ...]
+    counts: tuple[int, ...]
+    extents: tuple[int, ...]
+
+    def start(self, i: Array) -> list[Array]:
+        """Where the i-th step begins."""
+        at = []
+        for start, count, extent in zip(*map(reversed, self), strict=True):
+            at.append(start + i % count * extent)
+            i = i // count
+        return at[::-1]
+
+
+def _sweeps(chunk: Array, grid: Grid, dims: tuple[int, ...]) -> Iterator[Sweep]:
     """The loops: one dimension a few positions at a time, and what remains of it."""
-    parts = {dim: math.prod(p for d, p in grid if d == dim) for dim in group}
-    nbytes = math.prod(piece.shape[d] * parts[d] for d in group) * piece.dtype.itemsize
-    rows = piece.ndim - 1 in group
+    parts = {dim: math.prod(p for d, p in grid if d == dim) for dim in dims}
+    nbytes = math.prod(chunk.shape[d] * parts[d] for d in dims) * chunk.dtype.itemsize
+    rows = chunk.ndim - 1 in dims
     room = (ROW_BYTES if rows else max(COLUMN_BYTES, NARROWEST * nbytes)) // max(nbytes, 1)
-    extents = [piece.shape[d] if d in group else 1 for d in range(piece.ndim)]
-    for dim in reversed(range(group[0]) if rows else range(group[0] + 1, piece.ndim)):
-        extents[dim] = max(1, min(room, piece.shape[dim])) if len(group) == 1 else 1
+    extents = [chunk.shape[d] if d in dims else 1 for d in range(chunk.ndim)]
+    for dim in reversed(range(dims[0]) if rows else range(dims[0] + 1, chunk.ndim)):
+        extents[dim] = max(1, min(room, chunk.shape[dim])) if len(dims) == 1 else 1
         room //= extents[dim]
-        if extents[dim] < piece.shape[dim]:
+        if extents[dim] < chunk.shape[dim]:
             break
-    counts = [n // extent if extent else 0 for n, extent in zip(piece.shape, extents, strict=True)]
-    yield Sweep((0,) * piece.ndim, tuple(counts), tuple(extents))
-    for dim, (n, count, extent) in enumerate(zip(piece.shape, counts, extents, strict=True)):
+    counts = [n // extent if extent else 0 for n, extent in zip(chunk.shape, extents, strict=True)]
+    yield Sweep((0,) * chunk.ndim, tuple(counts), tuple(extents))
+    for dim, (n, count, extent) in enumerate(zip(chunk.shape, counts, extents, strict=True)):
         if rest := n - count * extent:
-            at = tuple(count * extent if d == dim else 0 for d in range(piece.ndim))
-            yield Sweep(at, _with(counts, dim, 1), _with(extents, dim, rest))
+            at = tuple(count * extent if d == dim else 0 for d in range(chunk.ndim))
+            yield Sweep(at, (*counts[:dim], 1, *counts[dim + 1 :]), (*extents[:dim], rest, *extents[dim + 1 :]))
 
 
-def _with(sizes: Sequence[int], dim: int, size: int) -> tuple[int, ...]:
-    return tuple(size if d == dim else n for d, n in enumerate(sizes))
+def _lines(part: Array, dims: tuple[int, ...], sign: int, small: bool) -> Array:
+    """Full lines of a part of the block: the last dimension by XLA, another by columns.
 
-
-def _lines(part: Array, group: tuple[int, ...], way: Way) -> Array:
-    """Whole lines of a part of the block: the last dimension by XLA, another by columns."""
-    if group[-1] == part.ndim - 1:
-        part = _rows(part, way.sign)
-        group = group[:-1]
-    columns = _transposed if way.small else _columns
-    for dim in group:
-        part = columns(part.reshape(part.shape[dim], -1), way.sign).reshape(part.shape)
+    Columns of a small block are transposed, so that no stages of them are compiled; the barriers keep what is around
+    from being made one kernel with a transpose.
+    """
+    if dims[-1] == part.ndim - 1:
+        part, dims = _rows(part, sign), dims[:-1]
+    for dim in dims:
+        lines = part.reshape(part.shape[dim], -1)
+        if small:
+            lines = lax.optimization_barrier(_rows(lax.optimization_barrier(lines.T), sign)).T
+        else:
+            lines = _columns(lines, sign)
+        part = lines.reshape(part.shape)
     return part
 
 
 def _rows(part: Array, sign: int) -> Array:
     """XLA's FFT along the last dimension, unscaled."""
     return jnp.fft.fft(part) if sign < 0 else jnp.fft.ifft(part, norm="forward")
-
-
-def _transposed(lines: Array, sign: int) -> Array:
-    """The FFT along dimension 0 of (N, columns) as rows, in two transposes and XLA's FFT, none of which is compiled.
-
-    The barriers keep what is around from being made one kernel with a transpose.
-    """
-    rows = lax.optimization_barrier(lines.T)
-    return lax.optimization_barrier(_rows(rows, sign)).T
 
 
 def _columns(lines: Array, sign: int) -> Array:
@@ -221,13 +200,13 @@ def _columns(lines: Array, sign: int) -> Array:
 def _butterfly(x: Sequence[Array], sign: int) -> list[Array]:
     """The DFT of as many arrays as the radix."""
     if (radix := len(x)) == 4:
-        even, odd, turned = x[0] + x[2], x[1] + x[3], _quarter(x[1] - x[3], sign)
-        return [even + odd, x[0] - x[2] + turned, even - odd, x[0] - x[2] - turned]
+        even, odd, rotated = x[0] + x[2], x[1] + x[3], _quarter(x[1] - x[3], sign)
+        return [even + odd, x[0] - x[2] + rotated, even - odd, x[0] - x[2] - rotated]
     if radix == 2:
         return [x[0] + x[1], x[0] - x[1]]
     if radix == 3:
-        pair, turned = x[1] + x[2], _quarter((x[1] - x[2]) * math.sqrt(0.75), sign)
-        return [x[0] + pair, x[0] - pair * 0.5 + turned, x[0] - pair * 0.5 - turned]
+        pair, rotated = x[1] + x[2], _quarter((x[1] - x[2]) * math.sqrt(0.75), sign)
+        return [x[0] + pair, x[0] - pair * 0.5 + rotated, x[0] - pair * 0.5 - rotated]
     roots = table(radix, radix, radix, sign, x[0].dtype)
     return [sum(x[a] * roots[a, c] for a in range(1, radix)) + x[0] for c in range(radix)]
 

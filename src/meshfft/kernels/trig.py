@@ -1,4 +1,4 @@
-"""One device's cosine or sine transform of a dimension that it holds whole, by one FFT of real numbers.
+"""One device's cosine or sine transform of a dimension that is not cut, by one FFT of real numbers.
 
 Cosines. "Folded" is the even samples rising, then the odd ones falling: x_0 x_2 x_4 ... x_5 x_3 x_1.
 
@@ -7,7 +7,7 @@ Cosines. "Folded" is the even samples rising, then the odd ones falling: x_0 x_2
     III  its transpose: the inverse real FFT of exp(i pi k / 2N) (x_k - i x_(N-k)), unfolded; x_0 counts half
     IV   even N: folded x in two halves is the real and imaginary part of N/2 points; folded y likewise
          odd N: (2k+1)(2n+1) / 8N of a turn is, by Chinese remainders, an odd number of eighths, which are signs, and
-         a phase of N points: a real FFT of folded x, turned round                                Chan and Ho 1990
+         a phase of N points: a real FFT of folded x, reversed                                    Chan and Ho 1990
 
 Sines of types II to IV are cosines of (-1)^n x_n, in the other order; of type III, with the two exchanged. Of type I
 they are the imaginary part of the real FFT of 0 x_0 ... x_N-1 0 -x_N-1 ... -x_0, of 2(N+1) points.
@@ -24,17 +24,9 @@ from .local import resize
 
 
 def transform(block: Array, dim: int, matrix: Trig) -> Array:
-    """M x along a whole dimension of a real block, unscaled.
+    """M x along a dimension of a real block, unscaled.
 
     Costs about 2.5 N log2 N flops a line, of type I twice that; memory for one complex spectrum.
-
-    Args:
-        block: float32 or float64, N positions along `dim`.
-        dim: the dimension, not negative.
-        matrix: M.
-
-    Returns:
-        M x, of the block's shape and type.
 
     Source: J. Makhoul, "A fast cosine transform in one and two dimensions" (1980); S. C. Chan and K. L. Ho, "Direct
     methods for computing discrete sinusoidal transforms" (1990).

@@ -36,6 +36,13 @@ def vandermonde(k: Array, n: Array, length: int, sign: int, real: DTypeLike) -> 
     return roots(mulmod(k[:, None] % length, n[None, :] % length, length), length, sign, real)
 
 
+@functools.lru_cache(maxsize=64)
+def table(rows: int, columns: int, length: int, sign: int, dtype: np.dtype) -> np.ndarray:
+    """exp(sign 2 pi i r c / length) on the host, reduced exactly in 64-bit integers, rounded once."""
+    turns = np.outer(np.arange(rows), np.arange(columns)) % length
+    return np.exp(sign * 2j * np.pi * (turns / length)).astype(dtype)
+
+
 def roots(m: Array, length: int, sign: int, real: DTypeLike) -> Planes:
     """exp(sign 2 pi i m / length) for integers 0 <= m < length."""
     m, unit = m.astype(jnp.uint32), jnp.finfo(real).dtype.type

@@ -9,9 +9,7 @@ from jax import Array
 
 from ..collectives.all_to_all import Grid, count, divided, fits
 from ..kernels.bluestein import is_awkward
-from ..kernels.line_batches import fits_groups, group_bytes
-from ..kernels.line_batches import passes as grouped_passes
-from ..kernels.local import fft, fft_error, flops_of, resize, stages
+from ..kernels.local import batch_bytes, batch_passes, fft, fft_error, fits_batches, flops_of, resize, stages
 from ..kernels.stockham import NARROWEST, PLANE_BYTES, by_columns, together
 from ..kernels.trig import transform
 from ..layout.layout import Layout
@@ -53,9 +51,9 @@ class LocalFFT(Step):
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["LocalFFT"]:
-        """All whole dimensions in one call of XLA, or in groups, or those that a cache can take a few lines at a time.
+        """All whole dimensions in one call of XLA, or in batches, or those that a cache can take a few lines at a time.
 
-        Groups cost more passes, so that a search takes them only where all at once does not fit.
+        Batches cost more passes, so that a search takes them only where all at once does not fit.
         """
         roots = whole_roots(layout, ready(todo))
         if not roots:
@@ -67,7 +65,7 @@ class LocalFFT(Step):
         awkward = any(is_awkward(length, problem.machine.chip.cached) for length in lengths.values())
         yield cls._of(lengths, sign, "chirp" if awkward else "xla")
         if _tight(problem, layout, roots):
-            yield cls._of(lengths, sign, "grouped")
+            yield cls._of(lengths, sign, "batched")
 
     @classmethod
     def _of(cls, lengths: dict[int, int], sign: int, engine: str) -> "LocalFFT":
@@ -131,14 +129,14 @@ class LocalFFT(Step):
                 peak_bytes=alive,
             )
         flops, times = round(points * sum(map(flops_of, self.lengths))), self._passes(layout, itemsize)
-        if self.engine == "grouped":
-            alive = (math.prod(layout.block) + points) * itemsize + group_bytes(self.lengths, itemsize)
+        if self.engine == "batched":
+            alive = (math.prod(layout.block) + points) * itemsize + batch_bytes(self.lengths, itemsize)
         return Work(vector_flops=flops, memory_bytes=times * points * itemsize, peak_bytes=alive)
 
     def _passes(self, layout: Layout, itemsize: int) -> int:
         """How often the array is read and written."""
-        if self.engine == "grouped":
-            return grouped_passes(layout.block, self.dims, itemsize)
+        if self.engine == "batched":
+            return batch_passes(layout.block, self.dims, itemsize)
         if self.engine == "cached":
             return 2 * len(together(layout.block, itemsize, self.dims))
         behind = sum(d not in self.dims for d in range(min(self.dims), layout.ndim))
@@ -204,10 +202,10 @@ def _near(layout: Layout, dim: int, length: int) -> bool:
 
 
 def _tight(problem: Problem, layout: Layout, roots: dict[int, Roots]) -> bool:
-    """True where memory has a limit and a group of lines can take the place of its own transform."""
+    """True where memory has a limit and a batch of lines can take the place of its own transform."""
     chip, whole = problem.machine.chip, all(layout.block[dim] == matrix.length for dim, matrix in roots.items())
     limited = chip.capacity is not None and chip.side == 1
-    return limited and whole and fits_groups(layout.block, tuple(roots), problem.itemsize)
+    return limited and whole and fits_batches(layout.block, tuple(roots), problem.itemsize)
 
 
 @dataclasses.dataclass(frozen=True)

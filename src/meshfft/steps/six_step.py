@@ -11,11 +11,11 @@ from jax import Array, lax
 
 from ..collectives.all_to_all import exchange, split
 from ..kernels.local import fft_error, flops_of
-from ..kernels.stockham import LARGEST, in_place, radices, table
+from ..kernels.stockham import LARGEST, in_place, radices
 from ..layout.layout import Layout
 from ..machine.chip import Chip
 from ..machine.work import Move, Work
-from ..numerics.phases import mulmod, roots
+from ..numerics.phases import mulmod, roots, table
 from ..numerics.split_complex import Block, in_complex, join
 from ..operators.matrices import Matrix
 from .base import Problem, Step, names, shift
