@@ -1,8 +1,7 @@
 """The working folder of a run in passes: which run it is, and which tiles of which pass are on the disk for good.
 
-    .NAME.passes/run.json     what must be the same for a run to be resumed
+    .NAME.passes/run.json     what must be the same for a run to be resumed; in the end the inode of its result
     .NAME.passes/done         a byte for each tile of all passes: 1 where it is finished
-    .NAME.passes/moving.json  the inode of the store that becomes the result
     .NAME.passes/pass-J.zarr  what pass J writes
 
 beside the output NAME. Invariant: a byte is set when its tile would outlast a loss of power. What is read back is not
@@ -29,10 +28,11 @@ from ..layout.layout import axis_sizes
 from ..layout.storage import Sliceable
 from .tiles import Passes
 
-RUN, DONE, MOVING = "run.json", "done", "moving.json"
-NAMES = re.compile(rf"\.?({RUN}|{DONE}|{MOVING})(\.\d+-\w+\.partial)?|pass-\d+({'|'.join(KINDS)})")
+RUN, DONE = "run.json", "done"
+NAMES = re.compile(rf"\.?({RUN}|{DONE})(\.\d+-\w+\.partial)?|pass-\d+({'|'.join(KINDS)})")
 PACKAGES = ("meshfft", "jax", "jaxlib", "numpy")
 BUDGETS = ("budget", "device_budget")
+INODE = "inode"
 AGAIN = "overwrite=True starts again"
 
 
@@ -85,12 +85,13 @@ class Journal:
 
     def move(self, store: Path) -> None:
         """Notes which store is about to become the result."""
-        write(self.folder / MOVING, json.dumps({"inode": store.stat().st_ino}).encode())
+        path = self.folder / RUN
+        write(path, json.dumps({**_read(path), INODE: store.stat().st_ino}).encode())
 
     def moved(self) -> bool:
         """Whether the result has its name already: the run was ended after that."""
-        path = self.folder / MOVING
-        return path.is_file() and self.target.exists() and self.target.stat().st_ino == _read(path).get("inode")
+        path = self.folder / RUN
+        return path.is_file() and self.target.exists() and self.target.stat().st_ino == _read(path).get(INODE)
 
     def _done(self) -> bytes:
         path = self.folder / DONE
@@ -154,10 +155,10 @@ def described_source(source: Sliceable) -> dict[str, object]:
     """A source as plain values, other ones where any of its files is another or was written to."""
     path = getattr(source, "path", None)
     files = [] if path is None else [(str(file), file.stat()) for file in sorted(files_in(Path(path)))]
-    each = [(name, found.st_size, found.st_mtime_ns) for name, found in files]
+    each = [(name, status.st_size, status.st_mtime_ns) for name, status in files]
     return {
         "path": None if path is None else str(Path(path).resolve()),
-        "modified": max((found.st_mtime_ns for _, found in files), default=0),
+        "modified": max((status.st_mtime_ns for _, status in files), default=0),
         "dataset": getattr(source, "name", ""),
         "files": hashlib.sha256(json.dumps(each).encode()).hexdigest(),
     }
@@ -208,7 +209,7 @@ def _check_same(old: Mapping[str, object], run: Mapping[str, object]) -> None:
     """Raises ValueError where two runs differ, with both values. Budgets may: what they led to must be the same."""
     for name in {**run, **old}:
         had, has = old.get(name), run.get(name)
-        if name not in BUDGETS and had != has:
+        if name not in (*BUDGETS, INODE) and had != has:
             both = f"{name} {str(had)[:100]}, this one has {str(has)[:100]}"
             raise ValueError(f"the unfinished run has {both}: give the same, or {AGAIN}")
 
@@ -216,12 +217,12 @@ def _check_same(old: Mapping[str, object], run: Mapping[str, object]) -> None:
 def _read(path: Path) -> dict[str, object]:
     """A small JSON file; raises ValueError where it is damaged."""
     try:
-        found = json.loads(path.read_bytes())
+        values = json.loads(path.read_bytes())
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        values = None
+    if not isinstance(values, dict):
         raise ValueError(f"{path} is damaged: {AGAIN}")
-    return found
+    return values
 
 
 def files_in(path: Path) -> list[Path]:

@@ -50,8 +50,7 @@ def passes(
         shape: logical shape of the array.
         budget: bytes that a process may hold of the array; JAX, Python and compiled programs are not counted.
         device_budget: bytes that each device may hold, where it has memory of its own; `budget` is then the host's.
-        mesh: a mesh of the devices of one process, concrete or abstract; None for one. It cuts the longest dimension of
-            a tile that the pass leaves alone.
+        mesh: of the devices of one process, concrete or abstract; cuts the longest dimension that a pass leaves alone.
         s, axes, dtype, norm, kind, method, inverse, precision: as `plan`; dtype is the one that the source has.
         chunk: the chunks that the source is stored in: the first pass reads each once where the budget allows.
 
@@ -63,13 +62,10 @@ def passes(
     """
     sizes, unit = _checked(shape, chunk, budget=budget, device_budget=device_budget)
     dims, lengths = resolve(sizes, s, axes, kind, inverse)
-    number, onto = np.dtype(dtype or natural_dtype(kind)), becomes(kind, inverse)
-    if onto == "complex" and number.kind == "c":
-        raise TypeError(f"kind {kind!r} transforms real numbers, the array is {number}: use kind='fft'")
+    points, onto = dict(zip(dims, lengths, strict=True)), becomes(kind, inverse)
     how = {"norm": norm, "inverse": inverse, "method": method, "precision": precision, "mesh": mesh}
-    search = _Search(dict(zip(dims, lengths, strict=True)), kind, onto, how, budget, device_budget, unit)
-    transform = transform_of(dims, lengths, norm, inverse, kind)
-    return Passes(search.steps(sizes, number), transform, budget, device_budget)
+    steps = _Search(points, kind, onto, how, budget, device_budget, unit).steps(sizes, dtype)
+    return Passes(steps, transform_of(dims, lengths, norm, inverse, kind), budget, device_budget)
 
 
 def _checked(shape: Sequence[int], chunk: Sequence[int] | None, **budgets: int | None) -> tuple[Shape, Shape]:
@@ -102,24 +98,27 @@ class _Search:
     chunk: Shape
     known: dict[object, Layout | None] = dataclasses.field(default_factory=dict)
 
-    def steps(self, shape: Shape, dtype: np.dtype) -> Steps:
+    def steps(self, shape: Shape, given: DTypeLike | None) -> Steps:
         """The passes that move the fewest bytes; of those, the ones whose tiles lie in the fewest runs.
 
         A pass more is worth its bytes only where fewer would read chunks of the source several times; it may be one
         that does nothing else than to read each once.
         """
-        found = list[Steps]()
+        dtype = np.dtype(given or natural_dtype(self.kind))
+        if self.onto == "complex" and dtype.kind == "c":
+            raise TypeError(f"kind {self.kind!r} transforms real numbers, the array is {dtype}: use kind='fft'")
+        ways = list[Steps]()
         for many in range(min(1, len(self.points)), len(self.points) + 1):
             orders = itertools.chain(*map(self._orders, partitions(tuple(self.points), many) if many else [((),)]))
-            found += [steps for order in orders if (steps := self._passes(order, shape, dtype))]
-            if any(covered(steps[0].before, self.chunk) == math.prod(shape) for steps in found):
+            ways += [steps for order in orders if (steps := self._passes(order, shape, dtype))]
+            if any(covered(steps[0].before, self.chunk) == math.prod(shape) for steps in ways):
                 break
         else:
-            copied = [(None, *(step.dims for step in steps)) for steps in found]
-            found += [steps for order in copied if (steps := self._passes(order, shape, dtype))]
-        if not found:
+            copied = [(None, *(step.dims for step in steps)) for steps in ways]
+            ways += [steps for order in copied if (steps := self._passes(order, shape, dtype))]
+        if not ways:
             raise ValueError(self._too_long(shape, dtype))
-        best = min(found, key=_cost)
+        best = min(ways, key=_cost)
         plans = (tuple(self._plan(step.dims, step.dtype, block) for block in _blocks(step)) for step in best)
         return tuple(dataclasses.replace(step, plans=of) for step, of in zip(best, plans, strict=True))
 
