@@ -40,11 +40,7 @@ class Cluster(NamedTuple):
 
 
 def cluster_of(distributed: bool, coordinator: str | None, processes: int | None, index: int | None) -> Cluster | None:
-    """The cluster that flags describe; None where this process is alone.
-
-    Raises:
-        ValueError: flags that do not go together.
-    """
+    """The cluster that flags describe, or None where this process is alone; refuses flags that do not go together."""
     by_hand = coordinator is not None or index is not None
     if not by_hand and not distributed:
         if processes is not None:
@@ -66,18 +62,14 @@ def cluster_of(distributed: bool, coordinator: str | None, processes: int | None
 
 
 def run_in(
-    cluster: Cluster | None, ask: Callable[[], T], devices: Callable[[T], int], work: Callable[[T], None]
+    cluster: Cluster | None, ask: Callable[[], T], devices: Callable[[T], int], run: Callable[[T], None]
 ) -> None:
-    """Does some work here, or as one of several processes.
+    """Asks what is to be done, on how many devices in all, and does it, here or as one of several processes.
 
-    Args:
-        cluster: how to find the others; None where there are none.
-        ask: says what is to be done, or refuses it; what one process refuses all refuse, once they have met.
-        devices: how many devices that takes in all processes together.
-        work: does it.
+    What one process refuses all refuse, once they have met.
     """
     if cluster is None:
-        work(ask())
+        run(ask())
         return
     try:
         _keep_stdout()
@@ -95,7 +87,7 @@ def run_in(
             return asked
 
         _join(cluster, own)
-        work(together(agreed))
+        run(together(agreed))
         jax.distributed.shutdown()  # when all are here: the service of process 0 ends with it
     except BaseException as error:
         _fail(error)
@@ -114,12 +106,7 @@ def _share(cluster: Cluster, count: int) -> int | None:
 
 
 def _join(cluster: Cluster, own: int | None) -> None:
-    """Makes this process, with its own CPU devices, one of several.
-
-    Raises:
-        ValueError: there is no cluster that JAX knows.
-        PeerError: the others did not come.
-    """
+    """Makes this process, with its own CPU devices, one of several."""
     if own is not None:
         jax.config.update("jax_num_cpu_devices", own)
     jax.config.update("jax_enable_preemption_service", False)  # it would keep SIGTERM to itself

@@ -1,7 +1,6 @@
-"""The devices a mesh asks for, and the memory that is free there and here.
+"""The devices a mesh asks for: the machine's own where there are enough, else CPU devices that share its cores.
 
-The machine's own devices where there are enough, else CPU devices that share its cores. Memory is what the machine has,
-within what its containers and jobs may take.
+And the memory that is free: a device's, or the machine's within what its containers and jobs may take.
 """
 
 import contextlib
@@ -26,11 +25,7 @@ TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # as glibc's mallopt numbers them
 
 
 def start_mesh(sizes: dict[str, int]) -> Mesh:
-    """A mesh of running devices, as many of each process. It has to come before any other use of JAX in the process.
-
-    Raises:
-        ValueError: JAX runs already, or is bound to one kind of device, and there are too few.
-    """
+    """A mesh of running devices, as many of each process; has to come before any other use of JAX in the process."""
     count = math.prod(sizes.values())
     devices, processes = running_devices(count, "--mesh"), jax.process_count()
     there = f"there are {len(devices)} {devices[0].platform} devices" + f" of {processes} processes" * (processes > 1)
@@ -39,10 +34,11 @@ def start_mesh(sizes: dict[str, int]) -> Mesh:
     if count % processes != 0:
         raise ValueError(f"the mesh has {count} devices and {there}: give a multiple of {processes}")
     share = count // processes
-    chosen = [d for p in range(processes) for d in [d for d in devices if d.process_index == p][:share]]
-    if len(chosen) < count:
-        raise ValueError(f"the mesh has {share} devices a process and some have fewer: make it smaller")
-    return jax.make_mesh(tuple(sizes.values()), tuple(sizes), _auto(sizes), devices=chosen)
+    if processes > 1:
+        devices = [device for process in range(processes) for device in jax.local_devices(process)[:share]]
+        if len(devices) < count:
+            raise ValueError(f"the mesh has {share} devices a process and some have fewer: make it smaller")
+    return jax.make_mesh(tuple(sizes.values()), tuple(sizes), _auto(sizes), devices=devices[:count])
 
 
 def running_devices(count: int, flag: str) -> list[jax.Device]:
@@ -63,8 +59,7 @@ def describe_mesh(sizes: dict[str, int]) -> AbstractMesh:
 
 
 def mesh_here(sizes: dict[str, int]) -> Mesh | AbstractMesh:
-    """The mesh that would run here, for planning: the machine's devices, or where they are fewer as many CPU devices,
-    which are not started."""
+    """The mesh that would run here, for planning; where the machine has fewer devices, of CPU devices not started."""
     count, devices = math.prod(sizes.values()), jax.devices()
     if count <= len(devices):
         return jax.make_mesh(tuple(sizes.values()), tuple(sizes), _auto(sizes), devices=devices[:count])
@@ -89,16 +84,7 @@ def check_virtual(count: int, flag: str) -> None:
 
 
 def check_memory(peak_bytes: int, devices: Sequence[jax.Device], processes: int = 1) -> None:
-    """Refuses a transform whose peak (bytes on each device) does not fit where it is to run.
-
-    Args:
-        peak_bytes: what each device takes.
-        devices: the devices of this process.
-        processes: how many processes with as many devices share this machine.
-
-    Raises:
-        MemoryError: it needs more than is free.
-    """
+    """Refuses what does not fit: bytes of each device, in each of the processes that share this machine."""
     kind, count = devices[0].platform, len(devices) * processes
     if kind == "cpu":  # all devices share the host's memory
         need, free, remedy = peak_bytes * count, available_bytes(), "a machine with more memory"
@@ -106,10 +92,8 @@ def check_memory(peak_bytes: int, devices: Sequence[jax.Device], processes: int 
         need, free, remedy = peak_bytes, device_bytes(devices[0]), "a mesh of more devices"
     if need > free:
         shares = f"{peak_bytes / 1e9:.3g} GB on each of {count} {kind} devices"
-        raise MemoryError(
-            f"the transform takes {need / 1e9:.3g} GB at its peak ({shares}) and {free / 1e9:.3g} GB are free: "
-            f"use --precision float32 or {remedy}"
-        )
+        sizes = f"{need / 1e9:.3g} GB at its peak ({shares}) and {free / 1e9:.3g} GB are free"
+        raise MemoryError(f"the transform takes {sizes}: use --precision float32 or {remedy}")
 
 
 def device_bytes(device: jax.Device) -> int:
@@ -159,11 +143,7 @@ def _text(file: Path) -> str:
 
 
 def give_back_memory() -> None:
-    """Has the C library give memory back as soon as it is freed, where it is glibc.
-
-    It would keep up to 64 MB for later of every buffer's size that it has seen, in each thread: more than a small
-    budget in all.
-    """
+    """Has glibc give memory back when it is freed: of each size, it would keep up to 64 MB a thread for later."""
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL("libc.so.6")
         library.mallopt(MMAP_THRESHOLD, KEPT_BYTES)

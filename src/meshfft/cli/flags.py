@@ -18,13 +18,7 @@ from ..walks.candidates import METHODS
 from ..walks.choice import ORDERS
 
 DTYPES = ("complex64", "complex128", "float32", "float64")
-CHOICES: dict[str, Sequence[str]] = {
-    "method": tuple(METHODS),
-    "order": ORDERS,
-    "norm": NORMS,
-    "kind": KINDS,
-    "precision": PRECISIONS,
-}
+CHOICES = {"method": tuple(METHODS), "order": ORDERS, "norm": NORMS, "kind": KINDS, "precision": PRECISIONS}
 MESH_AXES = ("x", "y", "z", "w")
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 MOST_DIMENSIONS, MOST_SIZE, MOST_COUNT = 32, 2**60, 10**6  # beyond which numbers are slips of the hand
@@ -70,13 +64,11 @@ def read_sizes(text: str, flag: str, example: str) -> tuple[int, ...]:
     words = _words(text)
     sizes = tuple(int(word) for word in words if re.fullmatch(DIGITS, word))
     if len(sizes) < len(words) or 0 in sizes:
-        raise ValueError(
-            f"{flag} {text!r} is not a list of sizes: give integers of at least 1 between commas, as {example}"
-        )
+        remedy = f"give integers of at least 1 between commas, as {example}"
+        raise ValueError(f"{flag} {text!r} is not a list of sizes: {remedy}")
     if len(sizes) > MOST_DIMENSIONS or math.prod(sizes) > MOST_SIZE:
-        raise ValueError(
-            f"{flag} {text!r} is more than any machine has: give at most {MOST_DIMENSIONS} sizes, as {example}"
-        )
+        remedy = f"give at most {MOST_DIMENSIONS} sizes, as {example}"
+        raise ValueError(f"{flag} {text!r} is more than any machine has: {remedy}")
     return sizes
 
 
@@ -92,19 +84,17 @@ def read_axes(text: str | None) -> tuple[int, ...] | None:
 
 def read_spec(text: str | None, mesh: dict[str, int], ndim: int) -> ArraySpec:
     """The mesh axes that cut each dimension; without a text, axis i cuts dimension i."""
-    if text is not None:
-        words = _words(text)
-        if len(words) > MOST_DIMENSIONS:
-            remedy = f"give one entry for each of at most {MOST_DIMENSIONS} dimensions, as x,y+z,-"
-            raise ValueError(f"--spec has {len(words)} entries: {remedy}")
-        return tuple(_spec_entry(word) for word in words)
-    if len(mesh) > ndim:
+    if text is None and len(mesh) > ndim:
         sizes, several = ",".join(map(str, mesh.values())), "+".join(mesh)
-        raise ValueError(
-            f"--mesh {sizes} has {len(mesh)} axes and the array has {ndim} dimensions: "
-            f"give at most {ndim} axes, or cut a dimension by several, as --spec {several}"
-        )
-    return tuple(mesh)
+        remedy = f"give at most {ndim} axes, or cut a dimension by several, as --spec {several}"
+        raise ValueError(f"--mesh {sizes} has {len(mesh)} axes and the array has {ndim} dimensions: {remedy}")
+    if text is None:
+        return tuple(mesh)
+    words = _words(text)
+    if len(words) > MOST_DIMENSIONS:
+        remedy = f"give one entry for each of at most {MOST_DIMENSIONS} dimensions, as x,y+z,-"
+        raise ValueError(f"--spec has {len(words)} entries: {remedy}")
+    return tuple(_spec_entry(word) for word in words)
 
 
 def _spec_entry(word: str) -> str | tuple[str, ...] | None:
@@ -122,11 +112,10 @@ def read_bytes(text: str, flag: str) -> int:
     return nbytes
 
 
-def check_count(number: int, flag: str, what: str) -> int:
-    """The number, if there can be so many."""
+def check_count(number: int, flag: str, what: str) -> None:
+    """Refuses a number of nothing, or of more than there can be."""
     if not 0 < number <= MOST_COUNT:
         raise ValueError(f"{flag} {number} is not a number of {what}: give 1 to {MOST_COUNT}")
-    return number
 
 
 def check_choice(text: str, names: Sequence[str], flag: str) -> str:
@@ -137,17 +126,10 @@ def check_choice(text: str, names: Sequence[str], flag: str) -> str:
 
 
 def check_rows(rows: Path | None) -> None:
-    """Refuses a file of rows that could not be written, before any work is done for it.
-
-    Raises:
-        OSError: its folder does not exist, or it is a folder itself.
-    """
-    if rows is None:
-        return
-    folder = rows.resolve().parent
-    if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} is not a folder: make it first, or write elsewhere")
-    if rows.is_dir():
+    """Refuses a file of rows that could not be written, before any work is done for it."""
+    if rows is not None and not rows.resolve().parent.is_dir():
+        raise FileNotFoundError(f"{rows.resolve().parent} is not a folder: make it first, or write elsewhere")
+    if rows is not None and rows.is_dir():
         raise IsADirectoryError(f"{rows} is a folder: name a file for the rows")
 
 

@@ -69,7 +69,7 @@ def print_facts(facts: Mapping[str, str]) -> None:
     table = Table(box=RULED, show_edge=False, pad_edge=False, show_header=False)
     for name, value in facts.items():
         table.add_row(Text(shown(name)), Text(shown(value)))
-    _draw(table)
+    _print(_drawn(table))
 
 
 def print_columns(heads: Sequence[str], rows: Sequence[Sequence[str]], sums: Sequence[Sequence[str]] = ()) -> None:
@@ -79,7 +79,14 @@ def print_columns(heads: Sequence[str], rows: Sequence[Sequence[str]], sums: Seq
         table.add_column(Text(shown(head)), justify="right" if index else "left", no_wrap=index > 0)
     for number, row in enumerate([*rows, *sums], 1):
         table.add_row(*(Text(shown(cell)) for cell in row), end_section=bool(sums) and number == len(rows))
-    _draw(table)
+    _print(_drawn(table))
+
+
+def _drawn(table: Table) -> str:
+    console = Console()
+    with console.capture() as drawn:
+        console.print(table)
+    return drawn.get()
 
 
 def print_timings(timings: Sequence[Timing]) -> None:
@@ -235,24 +242,10 @@ def occupy() -> None:
     sys.stderr = sys.stderr or Lost()
 
 
-def _draw(table: Table) -> None:
-    console = Console()
-    with console.capture() as drawn:
-        console.print(table)
-    _print(drawn.get())
-
-
 def _print(text: str) -> None:
     try:
         print(text, end="", flush=True)
-    except OSError:  # a closed pipe, a full disk
-        _lose()
-
-
-def _lose() -> None:
-    """Lets what is still to be printed go nowhere, also what Python has buffered."""
-    with contextlib.suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
-    sys.stdout = Lost()
+    except OSError:  # a closed pipe, a full disk: what is still to be printed goes nowhere, also what Python buffered
+        with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        sys.stdout = Lost()

@@ -1,5 +1,6 @@
 """`meshfft plan`: what a transform would take on a mesh, without its devices."""
 
+import contextlib
 import math
 import os
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from . import flags
 from .devices import describe_mesh, mesh_here, use_float64
 from .output import guarded, print_columns, print_json, say
 
+TOPOLOGY = typer.Option(metavar="NAME", help="A machine: v3:32x32, v5p:8x8x16, h100:8.")
 OTHERS = 4  # runners-up shown
 KEPT = ("mesh", "method", "seconds", "seconds_by_resource", "peak_bytes_per_device", "bytes_per_device", "fits")
 # Read by the TPU compiler when it loads: it is to ask no metadata server, start no TPU, and share its lock file.
@@ -29,9 +31,7 @@ ENVIRONMENT = {"TPU_SKIP_MDS_QUERY": "1", "JAX_PLATFORMS": "cpu", "ALLOW_MULTIPL
 def plan(
     shape: Annotated[str, typer.Argument(metavar="N,N,...", help="Sizes of the array: 8192,8192,8192.")],
     mesh: Annotated[str | None, typer.Option(metavar="P,P,...", help="Devices along mesh axes; best if free.")] = None,
-    topology: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A machine: v3:32x32, v5p:8x8x16, h100:8.")
-    ] = None,
+    topology: Annotated[str | None, TOPOLOGY] = None,
     spec: flags.Spec = None,
     axes: flags.Axes = None,
     method: flags.Method = "auto",
@@ -50,13 +50,10 @@ def plan(
     a laptop can plan for any pod. With --topology it is priced on that machine; without --mesh, every mesh that its
     devices can form is tried.
     """
-    if mesh is None and topology is None:
-        raise ValueError("neither --mesh nor --topology is given: name one, as --mesh 2,2,2")
     if topology is None and compiling:
         raise ValueError("--compile needs a machine to compile for: add --topology, as v3:4x4")
     lengths = flags.read_sizes(shape, "the shape", "8192,8192,8192")
-    names = {"method": method, "order": order, "norm": norm, "kind": kind, "precision": precision}
-    options = plan_options(dtype, inverse, axes, **names)
+    options = plan_options(dtype, inverse, axes, method=method, order=order, norm=norm, kind=kind, precision=precision)
     if compiling:
         use_tpu_compiler()
     best, *others = _candidates(lengths, mesh, topology, spec, options)
@@ -91,34 +88,25 @@ def _candidates(
     lengths: tuple[int, ...], mesh: str | None, topology: str | None, spec: str | None, options: flags.Keywords
 ) -> list[Plan]:
     """The plan asked for, or the best of every mesh; and on a machine, what else there is, best first."""
-    if mesh is None and spec is not None:
-        raise ValueError("--spec names mesh axes: give --mesh too, or leave both free")
     if mesh is None:
-        return ranked(lengths, topology or "", **options)
-    sizes = flags.read_mesh(mesh)
+        if topology is None:
+            raise ValueError("neither --mesh nor --topology is given: name one, as --mesh 2,2,2")
+        if spec is not None:
+            raise ValueError("--spec names mesh axes: give --mesh too, or leave both free")
+        return ranked(lengths, topology, **options)
+    sizes, others = flags.read_mesh(mesh), list[Plan]()
     options["mesh"] = mesh_here(sizes) if topology is None else describe_mesh(sizes)
     options |= {"topology": topology, "spec": flags.read_spec(spec, sizes, len(lengths))}
     best = meshfft.plan(lengths, **options)
-    return [best, *(_other_methods(lengths, options) if topology is not None else ())]
-
-
-def _other_methods(lengths: tuple[int, ...], options: flags.Keywords) -> list[Plan]:
-    """The same by the other methods that have a walk, best first."""
-    plans = []
-    for method in METHODS:
+    for method in METHODS if topology is not None else ():
         if method != options["method"]:
-            try:
-                plans.append(meshfft.plan(lengths, **{**options, "method": method}))
-            except ValueError:
-                continue
-    return sorted(plans, key=lambda one: (one.fits is False, one.seconds or 0.0))
+            with contextlib.suppress(ValueError):  # it has no walk
+                others.append(meshfft.plan(lengths, **{**options, "method": method}))
+    return [best, *sorted(others, key=lambda one: (one.fits is False, one.seconds or 0.0))]
 
 
 def _compiled(plan: Plan, topology: str) -> dict[str, Any]:
-    """What the compiler makes of a plan: memory, collectives, cycles, and the seconds of its schedule (modelled).
-
-    Each collective has the seconds that the device waits for it, in all its executions.
-    """
+    """What the compiler makes of a plan, with modelled seconds of its schedule and of the waits for each collective."""
     program = compile_plan(plan, mesh_for(plan, topology), planes=plan.machine.chip.planes)
     made, spent = report(program), timeline(program, plan)
     sent = [{**one._asdict(), "waited_seconds": spent.waits[one.name]} for one in made.collectives]
@@ -127,7 +115,6 @@ def _compiled(plan: Plan, topology: str) -> dict[str, Any]:
 
 
 def _print_others(best: Plan, others: Sequence[Plan]) -> None:
-    """The runners-up, and what each has more of than the winner."""
     say("\nRunners-up, modelled:")
     rows = []
     for one in others:

@@ -49,8 +49,7 @@ def profile(
     Runs on the machine's accelerators where there are enough of them, else on CPU devices that share its cores. A
     figure and rows that are there are replaced.
     """
-    names = {"method": method, "order": order, "norm": norm, "kind": kind, "precision": precision}
-    options = plan_options(dtype, inverse, axes, **names)
+    options = plan_options(dtype, inverse, axes, method=method, order=order, norm=norm, kind=kind, precision=precision)
     lengths, sizes = flags.read_sizes(shape, "the shape", "256,256,256"), flags.read_mesh(mesh)
     options["spec"] = flags.read_spec(spec, sizes, len(lengths))
     flags.check_count(runs, "--runs", "runs")
@@ -59,10 +58,7 @@ def profile(
     plan = meshfft.plan(lengths, mesh=laid, **options)
     found = _measured(plan, laid, runs, trace)
     record, files = {**_facts(plan, laid), **found.to_dict()}, {"trace": trace, "figure": figure, "rows": rows}
-    if figure is not None:
-        _draw(found, record, figure)
-    if rows is not None:
-        _write(record, rows)
+    _write(found, record, figure, rows)
     if as_json:
         print_json({**record, **{name: path and str(path) for name, path in files.items()}})
         return
@@ -100,18 +96,17 @@ def _facts(plan: Plan, mesh: Mesh) -> dict[str, Any]:
     return {"transform": facts["kind"], **kept, "steps": steps, "device": device, "made_by": versions}
 
 
-def _draw(found: Breakdown, record: dict[str, Any], figure: Path) -> None:
-    shape, mesh = (" x ".join(map(str, sizes)) for sizes in (record["shape"], record["mesh"].values()))
-    what = f"{record['transform']} of {shape} {record['dtype']}, method {record['method']}, mesh {mesh}"
-    with replacing(figure, overwrite=True) as temporary:
-        figure_of(found, f"{what}, on {record['device']}").savefig(temporary, format=figure.suffix[1:])
-
-
-def _write(record: dict[str, Any], rows: Path) -> None:
-    """A row for each step and kind, with all that is known of the run."""
-    shared = {"benchmark": "profile", **{name: value for name, value in record.items() if name != "parts"}}
-    with replacing(rows, overwrite=True) as temporary:
-        temporary.write_text("".join(json.dumps({**shared, **part}) + "\n" for part in record["parts"]))
+def _write(found: Breakdown, record: dict[str, Any], figure: Path | None, rows: Path | None) -> None:
+    """Draws the figure, and writes a row for each step and kind, with all that is known of the run."""
+    if figure is not None:
+        shape, mesh = (" x ".join(map(str, sizes)) for sizes in (record["shape"], record["mesh"].values()))
+        what = f"{record['transform']} of {shape} {record['dtype']}, method {record['method']}, mesh {mesh}"
+        with replacing(figure, overwrite=True) as temporary:
+            figure_of(found, f"{what}, on {record['device']}").savefig(temporary, format=figure.suffix[1:])
+    if rows is not None:
+        shared = {"benchmark": "profile", **{name: value for name, value in record.items() if name != "parts"}}
+        with replacing(rows, overwrite=True) as temporary:
+            temporary.write_text("".join(json.dumps({**shared, **part}) + "\n" for part in record["parts"]))
 
 
 def _print_breakdown(found: Breakdown, how: str) -> None:

@@ -10,7 +10,7 @@ import math
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import numpy as np
@@ -24,6 +24,7 @@ from ..files.picture import central_planes, save_spectrum
 from ..files.processes import exchange, together
 from ..files.writing import check_room
 from ..formats.source import Box
+from ..layout.layout import Layout
 from ..layout.padded_array import stored_of
 from ..numerics.units import quantity
 from ..out_of_core import chunk_of, left_of, recorded_budgets, run_passes
@@ -36,23 +37,18 @@ from .devices import check_memory, device_bytes, give_back_memory, peak_resident
 from .output import Progress, Timing, bar, guarded, log, print_json, print_timings, say, warn
 from .request import Flags, agree, check_files, deciding, device_count, everywhere, mesh_sizes, plan_options
 
+Stored = jax.Array | meshfft.PaddedArray
+
 
 class Prepared(NamedTuple):
-    """A transform whose array is open, whose devices run, and whose plan is made.
-
-    Attributes:
-        flags: of the command.
-        options: what `meshfft.plan` was given beside shape and mesh.
-        array: the source.
-        plan: of the transform.
-        mesh: of running devices.
-    """
+    """A transform with its array open, its devices running, its plan made of these options, and its output's record."""
 
     flags: Flags
     options: read.Keywords
     array: Source
     plan: Plan
     mesh: Mesh
+    record: Record
 
 
 @guarded
@@ -87,8 +83,10 @@ def transform(
 
     def asked() -> Flags:
         given = read.read_options(axes, method=method, order=order, norm=norm, kind=kind, precision=precision)
-        if plot is not None:
-            _check_plot(inverse, kind)
+        if plot is not None and inverse:
+            raise ValueError("--plot draws a spectrum and --inverse leaves none: plot the forward transform")
+        if plot is not None and kind not in (None, "fft"):
+            raise ValueError(f"--plot draws a full spectrum, and --kind {kind} has none: leave one out")
         if mesh is not None:
             read.read_mesh(mesh)
         how = (plot, overwrite, _memory(target, memory, resume), resume, as_json, log_json)
@@ -97,22 +95,13 @@ def transform(
     run_in(cluster_of(distributed, coordinator, processes, process_id), asked, device_count, _run)
 
 
-def _check_plot(inverse: bool, kind: str | None) -> None:
-    if inverse:
-        raise ValueError("--plot draws a spectrum and --inverse leaves none: plot the forward transform")
-    if kind not in (None, "fft"):
-        raise ValueError(f"--plot draws a full spectrum, and --kind {kind} has none: leave one out")
-
-
 def _memory(target: Path, memory: str | None, resume: bool) -> int | None:
     """How many bytes a process may hold: as it is said, or as it was where a run is resumed."""
     given = None if memory is None else read.read_bytes(memory, "--memory")
     recorded = recorded_budgets(target) if resume else None
-    if recorded is None:
-        if resume and given is None:
-            raise ValueError(f"no run to {target} is unfinished: leave out --resume")
-        return given
-    had = recorded["budget"]
+    had = recorded["budget"] if recorded else given
+    if resume and had is None:
+        raise ValueError(f"no run to {target} is unfinished: leave out --resume")
     if given not in (None, had):
         both = f"the unfinished run has --memory {had}, this one has {given}"
         raise ValueError(f"{both}: leave out --memory, or start again with --overwrite")
@@ -147,55 +136,36 @@ def _prepared(flags: Flags) -> Iterator[Prepared]:
         if plan.walk.real and array.dtype.kind == "c":
             takes = f"this {plan.transform.name} transforms real numbers"
             raise ValueError(f"{flags.source} holds {array.dtype}, and {takes}: use --kind fft")
-        yield Prepared(flags, options, array, plan, mesh)
+        record = labelled(record_of(plan, array.units, array.spacing), array.labels)
+        yield Prepared(flags, options, array, plan, mesh, record)
 
 
 def _needed_bytes(job: Prepared) -> int:
     """Bytes that this process takes to transform all its blocks at once, and to read and write them."""
-    count = len(job.mesh.local_devices)
-    read_bytes, written = _block_bytes(job.plan)
-    return (job.plan.peak_bytes + read_bytes) * count + min(6 * TRANSFER_BYTES, 3 * written * count)
+    plan, count = job.plan, len(job.mesh.local_devices)
+    loaded, stored = _block_bytes(plan.in_layout, plan.in_dtype), _block_bytes(plan.out_layout, plan.out_dtype)
+    return (plan.peak_bytes + loaded) * count + min(6 * TRANSFER_BYTES, 3 * stored * count)
 
 
-def _block_bytes(plan: Plan) -> tuple[int, int]:
-    """Bytes of a device's block as it is read, and as it is written."""
-    read_bytes = math.prod(plan.in_layout.block) * plan.in_dtype.itemsize
-    return read_bytes, math.prod(plan.out_layout.block) * plan.out_dtype.itemsize
+def _block_bytes(layout: Layout, dtype: np.dtype) -> int:
+    return math.prod(layout.block) * dtype.itemsize
 
 
-def _in_core(job: Prepared) -> tuple[dict[str, Any], list[Timing]]:
+def _in_core(job: Prepared) -> tuple[dict[str, object], list[Timing]]:
     """Every device holds its block: reads, transforms and writes; returns what there is to report."""
     flags, plan, array, devices = job.flags, job.plan, job.array, job.mesh.local_devices
     _say(job, f"{plan}\n")
     processes = exchange(socket.gethostname()).count(socket.gethostname())  # on this machine
     together(lambda: check_memory(plan.peak_bytes, devices, processes))
     together(lambda: check_room(flags.target, math.prod(plan.out_shape) * plan.out_dtype.itemsize))
-    blocks = [math.prod(stage.in_layout.block) * stage.in_dtype.itemsize for stage in plan.stages]
-    with _progress(job, len(devices) * sum([*_block_bytes(plan), *blocks])) as progress:
+    loaded = sum(_block_bytes(one.in_layout, one.in_dtype) for one in (plan, *plan.stages))
+    with _progress(job, (loaded + _block_bytes(plan.out_layout, plan.out_dtype)) * len(devices)) as progress:
         numbers = array.astype(plan.in_dtype if array.dtype.kind == "c" else np.finfo(plan.dtype).dtype)
         source = _counted(numbers, progress)
         y = run_stages(plan, lambda: meshfft.shard(source, job.mesh, plan.in_layout.spec), progress)
         progress.begin("write")
-        write_array(flags.target, y, overwrite=flags.overwrite, record=_record(job), report=progress.advance)
+        write_array(flags.target, y, overwrite=flags.overwrite, record=job.record, report=progress.advance)
     return plan.to_dict(), progress.timings
-
-
-def run_stages(plan: Plan, load: Callable[[], Any], progress: Progress) -> Any:
-    """The transform of the array that `load` makes (which a caller that passed it would keep alive), step by step."""
-    progress.begin("read")
-    x = jax.block_until_ready(load())
-    for stage in plan.stages:
-        held = sum(shard.data.nbytes for shard in stored_of(x).addressable_shards)
-        x = _run_stage(stage, x, progress)
-        progress.advance(held)
-    return x
-
-
-def _run_stage(stage: Plan, x: Any, progress: Progress) -> Any:
-    progress.begin(f"compile {stage.name}")
-    compiled = jax.jit(stage).lower(x).compile()
-    progress.begin(stage.name)
-    return jax.block_until_ready(compiled(x))
 
 
 def _counted(array: Source, progress: Progress) -> Source:
@@ -208,17 +178,32 @@ def _counted(array: Source, progress: Progress) -> Source:
     return dataclasses.replace(array, read=read_box)
 
 
-def _in_passes(job: Prepared) -> tuple[dict[str, Any], list[Timing]]:
+def run_stages(plan: Plan, load: Callable[[], Stored], progress: Progress) -> Stored:
+    """The transform of the array that `load` makes (which a caller that passed it would keep alive), step by step."""
+    progress.begin("read")
+    x = jax.block_until_ready(load())
+    for stage in plan.stages:
+        held = sum(shard.data.nbytes for shard in stored_of(x).addressable_shards)
+        x = _run_stage(stage, x, progress)
+        progress.advance(held)
+    return x
+
+
+def _run_stage(stage: Plan, x: Stored, progress: Progress) -> Stored:
+    progress.begin(f"compile {stage.name}")
+    compiled = jax.jit(stage).lower(x).compile()
+    progress.begin(stage.name)
+    return jax.block_until_ready(compiled(x))
+
+
+def _in_passes(job: Prepared) -> tuple[dict[str, object], list[Timing]]:
     """Every process holds a part of the array at a time; returns what there is to report."""
-    flags = job.flags
-    passes = _passes(job)
+    flags, passes, baseline = job.flags, _passes(job), 0
     _say(job, f"{passes}\n")
     left = left_of(passes, flags.target) if flags.resume else None
     if left is not None:
         sizes = f"{quantity(left.read_bytes, 'B')} to read and {quantity(left.written_bytes, 'B')} to write"
         _say(job, f"{left.done} of {left.tiles} tiles are there: {sizes} are left.")
-    moved = sum((one.read_bytes + one.written_bytes) for one in (left or passes,))
-    baseline = 0
 
     def begin(part: str) -> None:
         nonlocal baseline
@@ -227,13 +212,20 @@ def _in_passes(job: Prepared) -> tuple[dict[str, Any], list[Timing]]:
             _say(job, f"{quantity(baseline, 'B')} are taken by Python, JAX and the compiled programs besides.")
         progress.begin(part)
 
-    with _progress(job, moved // jax.process_count()) as progress, _interruptible(job, passes):
-        switches = {"overwrite": flags.overwrite, "resume": flags.resume}
-        record, advance = _record(job), progress.advance
-        run_passes(passes, job.array, flags.target, record=record, report=advance, begin=begin, **switches)
+    todo, how = left or passes, {"overwrite": flags.overwrite, "resume": flags.resume}
+    with _progress(job, (todo.read_bytes + todo.written_bytes) // jax.process_count()) as progress:
+        try:
+            source, report = job.array, progress.advance
+            run_passes(passes, source, flags.target, record=job.record, report=report, begin=begin, **how)
+        except KeyboardInterrupt:
+            left = left_of(passes, flags.target)
+            kept = f"{left.done} of {left.tiles} tiles are kept beside {flags.target}"
+            if jax.process_index() == 0:
+                warn(f"meshfft: interrupted: {kept}: the same command with --resume continues")
+            raise
     peak = peak_resident()
-    sizes = f"{quantity(peak, 'B')} of memory at the most, {quantity(peak - baseline, 'B')} more"
-    _say(job, f"{sizes} than at the start.")
+    most, more = quantity(peak, "B"), quantity(peak - baseline, "B")
+    _say(job, f"{most} of memory at the most, {more} more than at the start.")
     measured = {"baseline_resident_bytes": baseline, "peak_resident_bytes": peak}
     return {**passes.to_dict(), **measured, **({"left": left._asdict()} if left else {})}, progress.timings
 
@@ -241,33 +233,13 @@ def _in_passes(job: Prepared) -> tuple[dict[str, Any], list[Timing]]:
 def _passes(job: Prepared) -> Passes:
     """The passes on the devices of this process; those of a run that is resumed, whatever is free now."""
     flags, devices = job.flags, job.mesh.local_devices
-    limits: read.Keywords | None = recorded_budgets(flags.target) if flags.resume else None
-    if limits is None:
-        limits = {
-            "budget": flags.memory,
-            "device_budget": None if devices[0].platform == "cpu" else device_bytes(devices[0]),
-        }
+    own = None if devices[0].platform == "cpu" else device_bytes(devices[0])
+    limits: read.Keywords = {"budget": flags.memory, "device_budget": own}
+    if flags.resume:
+        limits |= recorded_budgets(flags.target) or {}
     options = {name: value for name, value in job.options.items() if name not in ("order", "spec")}
     mesh = Mesh(np.array(devices), ("x",))
     return meshfft.passes(job.array.shape, mesh=mesh, chunk=chunk_of(job.array), **limits, **options)
-
-
-@contextlib.contextmanager
-def _interruptible(job: Prepared, passes: Passes) -> Iterator[None]:
-    """Says what is kept where the user ends passes, and how to resume."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        left = left_of(passes, job.flags.target)
-        kept = f"{left.done} of {left.tiles} tiles are kept beside {job.flags.target}"
-        if jax.process_index() == 0:
-            warn(f"meshfft: interrupted: {kept}: the same command with --resume continues")
-        raise
-
-
-def _record(job: Prepared) -> Record:
-    """What the output is to tell of itself."""
-    return labelled(record_of(job.plan, job.array.units, job.array.spacing), job.array.labels)
 
 
 def _say(job: Prepared, text: str) -> None:
@@ -281,7 +253,7 @@ def _progress(job: Prepared, total: int) -> contextlib.AbstractContextManager[Pr
     return log(total, process) if job.flags.log_json else bar(total, in_bytes=True, shown=process == 0)
 
 
-def _finish(job: Prepared, facts: dict[str, Any], timings: list[Timing]) -> None:
+def _finish(job: Prepared, facts: dict[str, object], timings: list[Timing]) -> None:
     """Draws the picture, from slices of the file just written, and reports."""
     flags, plan = job.flags, job.plan
     if flags.plot is not None:
