@@ -27,7 +27,7 @@ import meshfft as mf  # noqa: E402
 from benchmarks.jsonl import append  # noqa: E402
 from benchmarks.measure.timing import Timer, interleaved, timer  # noqa: E402
 from meshfft.layout.layout import Layout  # noqa: E402
-from meshfft.walks.candidates import METHODS  # noqa: E402
+from meshfft.walks.search import METHODS  # noqa: E402
 
 HOPELESS, SLOW, ENOUGH = 30.0, 4.0, 1.2  # times the best as modelled: not run; as measured: not again; near enough
 

@@ -17,8 +17,8 @@ machine: chip torus work / device_order / machine
 collectives: all_to_all bins ring
 operators: matrices / trig inverses / transform / points / operands
 kernels: bluestein / stockham / local / real trig
-steps: base / bands exchange local_fft ring_dense roll / phase_fft pipeline real_fft / packed_fft six_step
-walks: candidates walk / fusion search / choice
+steps: problem / base / exchange local_fft ring_dense rows / cut_fft pipeline / real_fft
+walks: walk / search / choice
 plans: primitive request table / execute / inverse_solve / plan / planning
 functions: calls frequencies shard / cosine dense fourier shifts / array_api scipy_backend
 spectral: fields modes wavenumbers / convolution derivatives multiplier / power

@@ -23,7 +23,7 @@ FACTS: dict[str, Any] = {
     "commit": "0123456789abcdef",
     "command": "meshfft bench fft 8,8,8 --rounds 3",
 }
-STEPS = ["fft Y, Z (xla)", "swap x: X -> Y"]
+STEPS = ["fft Y, Z (xla)", "all-to-all x: X -> Y"]
 PROFILE: dict[str, Any] = {
     "transform": "transform",
     "shape": [8, 8, 8],

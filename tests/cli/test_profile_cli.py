@@ -29,7 +29,10 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def made(steps: int, kinds: tuple[str, ...] = KINDS, devices: int = 4) -> Breakdown:
     """A breakdown with every kind of work in every step, and names as long as they get."""
-    names = ("start", *(f"{j}. fft Y, Z (xla), swap x+y: X -> Y, in {j} chunks of X" for j in range(1, steps + 1)))
+    names = (
+        "start",
+        *(f"{j}. fft Y, Z (xla), all-to-all x+y: X -> Y, in {j} chunks of X" for j in range(1, steps + 1)),
+    )
     seconds = np.zeros((devices, 1 + steps, len(KINDS)))
     for d, j, place in np.ndindex(devices, steps, len(kinds)):
         seconds[d, 1 + j, KINDS.index(kinds[place])] = 1e-3 * (1 + j + place + d)

@@ -80,7 +80,7 @@ def test_every_case_has_a_walk_by_auto() -> None:
 
 @pytest.mark.parametrize("name", [n for n in TABLE if "97" not in n and "uneven" not in n])
 def test_bytes_of_transposes(name: str) -> None:
-    """Catches traffic beyond 2 (p-1)/p V per dimension in natural order, and more than a swap each in any order.
+    """Catches traffic beyond 2 (p-1)/p V per dimension in natural order, and more than an exchange each in any order.
 
     At sizes where bytes matter: for a few hundred points the search rightly saves messages instead.
     """
@@ -92,9 +92,9 @@ def test_bytes_of_transposes(name: str) -> None:
     dims = natural.transform.dims
     once = sum(block * (p - 1) / p for d, p in enumerate(natural.in_layout.parts) if d in dims)
     assert natural.work.sent_bytes <= 2 * once
-    swaps = [w for w in free.walk.works(8, free.machine.chip) if w.all_to_alls]
+    exchanges = [w for w in free.walk.works(8, free.machine.chip) if w.all_to_alls]
     cut = sum(natural.in_layout.parts[d] > 1 for d in dims)
-    assert len(swaps) <= cut and free.work.sent_bytes <= natural.work.sent_bytes
+    assert len(exchanges) <= cut and free.work.sent_bytes <= natural.work.sent_bytes
 
 
 @pytest.mark.parametrize(

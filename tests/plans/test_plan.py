@@ -21,8 +21,7 @@ from meshfft.machine.machine import Machine
 from meshfft.numerics.dtypes import Dot
 from meshfft.operators.transform import transform_of
 from meshfft.steps import Problem, Step
-from meshfft.walks.candidates import moves
-from meshfft.walks.search import search
+from meshfft.walks.search import offered, search
 
 
 def test_a_plan_teaches() -> None:
@@ -126,7 +125,7 @@ def _cheapest(problem: Problem) -> float:
         if not problem.todo(done) and (layout == problem.goal if problem.goal else layout.tail):
             goals.append(best[node])
             break
-        for step in moves(problem, layout, problem.todo(done)):
+        for step in offered(problem, layout, problem.todo(done)):
             after = (step.after(layout), done.union(step.dims))
             work = step.work(layout, problem.bytes_at(problem.todo(done)), problem.machine.chip)
             price = best[node] + problem.machine.price(work)

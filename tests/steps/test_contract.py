@@ -7,7 +7,6 @@ import itertools
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -31,8 +30,7 @@ from meshfft.operators.matrices import Matrix, Roots
 from meshfft.operators.transform import transform_of
 from meshfft.steps import Exchange, Problem, Step
 from meshfft.steps.base import Least, names, shift
-from meshfft.walks.candidates import METHODS
-from meshfft.walks.search import search
+from meshfft.walks.search import METHODS, search
 
 SOURCE = Path(mf.__file__).parent
 
@@ -54,7 +52,7 @@ class Direct(Step):
     @classmethod
     def least(cls, problem: Problem) -> Least:
         rows = problem.least_rows.items()
-        return Least(whole={d: problem.bound(matrix_flops=8 * n * problem.points) for d, n in rows})
+        return Least(local={d: problem.bound(Work(matrix_flops=8 * n * problem.points)) for d, n in rows})
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -65,7 +63,7 @@ class Direct(Step):
         flops, nbytes = 8 * self.length * size, size * itemsize
         return Work(matrix_flops=flops, memory_bytes=2 * nbytes, peak_bytes=3 * nbytes)
 
-    def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
+    def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
         k = np.arange(self.length)
         matrix = np.exp(self.sign * 2j * np.pi * (np.outer(k, k) % self.length) / self.length)
         return in_complex(lambda x: self._times(matrix.astype(x.dtype), x), block)

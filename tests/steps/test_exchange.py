@@ -30,15 +30,16 @@ from meshfft.layout.padded_array import padded, stored_of
 from meshfft.machine.chip import CPU
 from meshfft.machine.machine import Machine
 from meshfft.numerics.dtypes import Dot
+from meshfft.operators.matrices import Roots
 from meshfft.operators.transform import transform_of
 from meshfft.plans import execute
 from meshfft.plans.primitive import bind
-from meshfft.steps import Exchange, LocalFFT, Problem, SixStep, Swap
-from meshfft.steps.exchange import MOST_PIECES
-from meshfft.steps.six_step import sides
-from meshfft.walks import fusion
-from meshfft.walks.candidates import moves
+from meshfft.steps import AxisMove, Exchange, LocalFFT, Problem, SixStep
+from meshfft.steps.cut_fft import sides
+from meshfft.steps.exchange import MOST_CHUNKS
+from meshfft.walks import walk as walks
 from meshfft.walks.choice import find_walk
+from meshfft.walks.search import offered
 from meshfft.walks.walk import Walk
 
 
@@ -74,7 +75,7 @@ def _walks(case: Swaps) -> tuple[Walk, Walk]:
     start = at = from_spec(case.shape, sizes, case.spec)
     swaps = []
     for source, target, axis in case.swaps:
-        swaps.append(Swap(source, target, even_cuts(at.block[target], [(axis, sizes[axis])])))
+        swaps.append(AxisMove(source, target, even_cuts(at.block[target], [(axis, sizes[axis])])))
         at = swaps[-1].after(at)
     return Walk(start, tuple(Exchange((swap,), packed=True) for swap in swaps)), Walk(
         start, (Exchange(tuple(swaps), case.chunks),)
@@ -175,8 +176,8 @@ def test_columns_are_gathered_before_their_first_stage(parts: int) -> None:
 @contextlib.contextmanager
 def _as_if_large() -> Iterator[None]:
     """Plans for small blocks as for large ones."""
-    least = mock.patch("meshfft.steps.base.LARGE_BYTES", 1), mock.patch("meshfft.kernels.stockham.SMALL_BYTES", 0)
-    with least[0], least[1], mock.patch.multiple(fusion, MATCHED_BYTES=1, HALVED_BYTES=1):
+    least = mock.patch("meshfft.steps.problem.LARGE_BYTES", 1), mock.patch("meshfft.kernels.stockham.SMALL_BYTES", 0)
+    with least[0], least[1], mock.patch.multiple(walks, MATCHED_BYTES=1, HALVED_BYTES=1):
         find_walk.cache_clear()
         yield
     find_walk.cache_clear()
@@ -337,7 +338,7 @@ def test_pieces_of_one_size_are_few(shape: tuple[int, ...], sizes: tuple[int, ..
     plan = mf.plan(shape, mesh=mesh(sizes), spec=spec, method="transpose")
     exchanges = [step for step in plan.walk.steps if isinstance(step, Exchange)]
     counts = [step.parts * math.prod(parts for _, parts in step.chunks) for step in exchanges]
-    assert counts and max(counts) <= fusion.MATCHED_PIECES
+    assert counts and max(counts) <= walks.MATCHED_CHUNKS
 
 
 LINES = {
@@ -352,7 +353,7 @@ LINES = {
 def _six_step(name: str) -> tuple[Layout, tuple[int, ...], SixStep]:
     shape, sizes, spec, dim = LINES[name]
     start = from_spec(shape, dict(zip("xyz", sizes, strict=False)), spec)
-    return start, sizes, SixStep(dim, -1, shape[dim])
+    return start, sizes, SixStep((dim,), Roots(shape[dim], -1, shape[dim], shape[dim]), (shape[dim],))
 
 
 @pytest.mark.parametrize("name", LINES)
@@ -381,14 +382,14 @@ def test_sides_of_six_steps(length: int, parts: int, widest: float) -> None:
 
 @pytest.mark.parametrize("spec", [P("x", "y"), P(("x", "y"))])
 def test_no_exchange_of_many_pieces(spec: P) -> None:
-    """Catches swaps joined until a program has hundreds of arrays: only as many pieces as MOST_PIECES are exchanged."""
+    """Catches swaps joined until a program has hundreds of arrays: only as many pieces as MOST_CHUNKS are exchanged."""
     shape = (256,) * 3
     start = from_spec(shape, {"x": 4, "y": 8}, spec)
     transform = transform_of((0, 1, 2), shape, None, False)
     problem = Problem(start, transform, "transpose", start, False, Machine(CPU), 8, (Dot("float32", 4),))
-    steps = [step for step in moves(problem, start, problem.todo(frozenset())) if isinstance(step, Exchange)]
+    steps = [step for step in offered(problem, start, problem.todo(frozenset())) if isinstance(step, Exchange)]
     found = [step.parts for step in steps if not step.packed]
-    assert found and max(found) <= MOST_PIECES
+    assert found and max(found) <= MOST_CHUNKS
 
 
 def test_auto_takes_six_steps_for_a_line() -> None:

@@ -15,7 +15,7 @@ from meshfft.layout.layout import even_cuts, from_spec
 from meshfft.layout.padded_array import padded, stored_of
 from meshfft.machine.chip import CPU
 from meshfft.plans.primitive import bind
-from meshfft.steps import Exchange, LocalFFT, Pipeline, Step, Swap
+from meshfft.steps import AxisMove, Exchange, LocalFFT, Pipeline, Step
 from meshfft.walks.walk import Walk
 
 
@@ -55,7 +55,7 @@ def _walks(case: Case, planes: bool = False) -> tuple[Walk, Walk]:
     moved = [(cut.axis, cut.parts) for cut in start.cuts[case.source]]
     steps: list[Step] = [
         LocalFFT(case.dims, -1, lengths, lengths),
-        Exchange((Swap(case.source, case.target, even_cuts(case.shape[case.target], moved)),), packed=True),
+        Exchange((AxisMove(case.source, case.target, even_cuts(case.shape[case.target], moved)),), packed=True),
     ]
     chosen = tuple(steps[::-1] if case.swap_first else steps)
     pipeline = Pipeline(chosen, case.dim, case.chunks)
@@ -105,7 +105,7 @@ def test_the_walk_back_is_the_adjoint_and_a_pipeline_too(name: str) -> None:
     back = walk.adjoint()
     (step,) = back.steps
     assert isinstance(step, Pipeline) and (step.dim, step.chunks) == (case.dim, case.chunks)
-    assert back.end == walk.start and step.swap.target == case.source
+    assert back.end == walk.start and step.move.target == case.source
     x, where = _input(case, walk), mesh(case.sizes)
     z = stored_of(mf.shard(noise(case.shape, seed=1), where, walk.end.spec))
     (y,), (w,) = bind([x], walk, where), bind([z], back, where)

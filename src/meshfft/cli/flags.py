@@ -14,8 +14,8 @@ import typer
 from ..layout.layout import Spec as ArraySpec
 from ..numerics.dtypes import PRECISIONS
 from ..operators.transform import KINDS, NORMS
-from ..walks.candidates import METHODS
 from ..walks.choice import ORDERS
+from ..walks.search import METHODS
 
 DTYPES = ("complex64", "complex128", "float32", "float64")
 CHOICES = {"method": tuple(METHODS), "order": ORDERS, "norm": NORMS, "kind": KINDS, "precision": PRECISIONS}

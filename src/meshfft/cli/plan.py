@@ -15,7 +15,7 @@ from ..layout.layout import axis_sizes
 from ..numerics.units import plain
 from ..plans.plan import Plan
 from ..plans.planning import ranked
-from ..walks.candidates import METHODS
+from ..walks.search import METHODS
 from . import flags
 from .devices import describe_mesh, mesh_here, use_float64
 from .output import guarded, print_columns, print_json, say

@@ -17,8 +17,8 @@ from ..layout.layout import axis_sizes, dim_name, from_spec
 from ..numerics.dtypes import TIERS
 from ..operators.transform import KINDS, NORMS, Transform, resolve, transform_of
 from ..plans.plan import Plan
-from ..walks.candidates import METHODS
 from ..walks.choice import ORDERS
+from ..walks.search import METHODS
 from .source import Labels
 
 FORMAT = 1

@@ -1,11 +1,11 @@
-"""Exchange: mesh axes leave dimensions and cut others, in one all_to_all; nothing is computed."""
+"""Exchange: mesh axes leave dimensions and cut others, in one all-to-all; nothing is computed."""
 
 import dataclasses
 import functools
 import itertools
 import math
 from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,41 +18,40 @@ from ..machine.chip import Chip
 from ..machine.work import Move, Work
 from ..numerics.split_complex import Block
 from ..operators.matrices import Matrix
-from .base import LARGE_BYTES, Held, Least, Problem, Step, names, shift
+from .base import Held, Least, Step, names, shift
+from .problem import LARGE_BYTES, Problem
 
-PASSES = 4  # sending reads and writes the block; so does packing or unpacking where no step beside it works on pieces
-STRIDED = 8  # passes more where pieces are parts of the last dimension: short runs, one beside the other
+PASSES = 4  # sending reads and writes the block; so does packing or unpacking where no step beside it works on chunks
+STRIDED = 8  # passes more where chunks are parts of the last dimension: short runs, one beside the other
 PACKED_PASSES = 6  # packing, exchanging and unpacking each read and write the block
 TILED_PASSES = 8  # where memory is tiled, packing and unpacking also transpose tiles
-MOST_PIECES = 16  # of an exchange: each is an array of its own in the program
+MOST_CHUNKS = 16  # that an exchange sends to as many devices: each is an array of its own in the program
 
 
-class Swap(NamedTuple):
-    """Mesh axes leave dimension `source` and make the cuts `leaves` in `target`, padded at its end where they do not
-    divide.
-    """
+class AxisMove(NamedTuple):
+    """Mesh axes leave dimension `source` and make `cuts` in `target`, padded at its end where they do not divide."""
 
     source: int
     target: int
-    leaves: Cuts
+    cuts: Cuts
 
     @property
     def axes(self) -> tuple[str, ...]:
-        return tuple(cut.axis for cut in self.leaves)
+        return tuple(cut.axis for cut in self.cuts)
 
     @property
     def parts(self) -> int:
-        return math.prod(cut.parts for cut in self.leaves)
+        return math.prod(cut.parts for cut in self.cuts)
 
     def after(self, layout: Layout) -> Layout:
-        source, target = layout.cuts[self.source][: -len(self.leaves)], layout.cuts[self.target] + self.leaves
+        source, target = layout.cuts[self.source][: -len(self.cuts)], layout.cuts[self.target] + self.cuts
         opened = layout.replace(self.source, layout.shape[self.source], source)
         return opened.replace(self.target, layout.shape[self.target], target)
 
-    def transpose(self, layout: Layout) -> "Swap":
-        return Swap(self.target, self.source, layout.cuts[self.source][-len(self.leaves) :])
+    def transpose(self, layout: Layout) -> "AxisMove":
+        return AxisMove(self.target, self.source, layout.cuts[self.source][-len(self.cuts) :])
 
-    def insert(self, dim: int) -> "Swap":
+    def insert(self, dim: int) -> "AxisMove":
         return self._replace(source=shift(self.source, dim), target=shift(self.target, dim))
 
     def name(self, layout: Layout) -> str:
@@ -61,177 +60,165 @@ class Swap(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Exchange(Step):
-    """Swaps done at once: each device sends a piece to every other in the product of their mesh axes.
+    """A redistribution: each device sends a share of its block to every other in the product of the axes that move.
 
-    Packed, all pieces are one array, as one large message is better than many; only a single swap is. Where devices
-    share a memory, pieces are arrays of their own (see chunks), and need neither packing nor unpacking.
-
-    Attributes:
-        swaps: as they would follow one another. No axis moves twice, and none arrives in a dimension that another left.
-        chunks: how each piece is cut again, to what all exchanges of a walk can send; each chunk in an all_to_all.
-        packed: all pieces are sent as one array.
+    Packed, all shares are one array, as one large message is better than many; only a single move is. Where devices
+    share a memory, they are arrays of their own (see collectives.all_to_all), and need neither packing nor unpacking.
     """
 
-    swaps: tuple[Swap, ...]
-    chunks: Grid = ()
-    packed: bool = False
+    moves: tuple[AxisMove, ...]  # in order. No axis moves twice, and none arrives in a dimension that another left
+    chunks: Grid = ()  # how each share is cut, to what all exchanges of a walk can send; each chunk in an all-to-all
+    packed: bool = False  # all shares are sent as one array
     dims: ClassVar[tuple[int, ...]] = ()
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["Exchange"]:
-        """Swaps; where devices share a memory in pieces, and several onto one dimension, or all from one, at once.
+        """Single moves; where devices share a memory in chunks, and several onto one dimension, or all from one.
 
-        Beside rings, which need no dimension whole, axes may leave only where the result would not divide as it came.
+        Beside rings, for which any dimension may stay cut, axes may leave only where the result would not divide as it
+        came.
         """
         stays = problem.goal is not None and problem.goal.axes == problem.start.axes
         if problem.method == "kdft" and (stays or not problem.even):
             return
         if problem.large(layout):
-            yield from cls._in_pieces(problem, layout, todo)
+            yield from cls._in_shares(problem, layout, todo)
         else:
-            yield from (cls((swap,), packed=True) for swap in swaps(problem, layout, todo))
+            yield from (cls((move,), packed=True) for move in axis_moves(problem, layout, todo))
 
     @classmethod
-    def _in_pieces(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["Exchange"]:
-        """Exchanges of few pieces: one to each layout that can be reached."""
+    def _in_shares(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["Exchange"]:
+        """Exchanges of few shares: one to each layout that can be reached."""
         reached = set[Layout]()
-        queue: list[tuple[tuple[Swap, ...], Layout]] = [((), layout)]
+        queue: list[tuple[tuple[AxisMove, ...], Layout]] = [((), layout)]
         while queue:
             queue, before = [], queue
             for done, at in before:
-                for swap in swaps(problem, at, todo):
-                    step, after = cls((*done, swap)), swap.after(at)
-                    few = step.parts <= MOST_PIECES
-                    if after not in reached and _at_once(done, swap) and (few or not done):
+                for move in axis_moves(problem, at, todo):
+                    step, after = cls((*done, move)), move.after(at)
+                    few = step.parts <= MOST_CHUNKS
+                    if after not in reached and _at_once(step.moves) and (few or not done):
                         reached.add(after)
                         yield step if few else dataclasses.replace(step, packed=True)
-                        queue += [(step.swaps, after)] if few else []
+                        queue += [(step.moves, after)] if few else []
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
         nbytes, cached = problem.least_bytes, problem.machine.chip.cached
-        packs = nbytes < LARGE_BYTES or math.prod(problem.start.parts) > MOST_PIECES
+        packs = nbytes < LARGE_BYTES or math.prod(problem.start.parts) > MOST_CHUNKS
         more = (PACKED_PASSES - PASSES if packs else STRIDED) if cached else 0
         passes = PASSES if cached else PACKED_PASSES
-        move = problem.bound(memory_bytes=passes * nbytes, sent_bytes=nbytes // 2, all_to_alls=1)
-        return Least(move=move, strided=problem.bound(memory_bytes=more * nbytes))
+        move = problem.bound(Work(memory_bytes=passes * nbytes, sent_bytes=nbytes // 2, all_to_alls=1))
+        return Least(move=move, strided=problem.bound(Work(memory_bytes=more * nbytes)))
 
     @property
     def axes(self) -> tuple[str, ...]:
-        return tuple(axis for swap in self.swaps for axis in swap.axes)
+        return tuple(axis for move in self.moves for axis in move.axes)
 
     @property
     def parts(self) -> int:
-        return math.prod(swap.parts for swap in self.swaps)
+        return math.prod(move.parts for move in self.moves)
 
     @property
-    def taken(self) -> Grid:
-        return () if self.packed else (*((swap.target, swap.parts) for swap in self.swaps), *self.chunks)
-
-    @property
-    def joined(self) -> Grid:
-        if self.packed:
-            return ()
-        return (*((swap.source, swap.parts) for swap in reversed(self.swaps)), *self.chunks)
+    def grids(self) -> tuple[Grid, Grid]:
+        moves = () if self.packed else self.moves
+        cut = (*((move.target, move.parts) for move in moves), *self.chunks)
+        return cut, (*((move.source, move.parts) for move in moves[::-1]), *self.chunks)
 
     def sent(self, layout: Layout) -> tuple[int, ...] | None:
-        return None if self.packed else self._piece(layout)
+        return None if self.packed else self._share(layout)
 
-    def _piece(self, layout: Layout) -> tuple[int, ...]:
+    def _share(self, layout: Layout) -> tuple[int, ...]:
         """Shape of what goes to one device, all chunks together."""
         shape, after = list(layout.block), self.after(layout).block
-        for swap in self.swaps:
-            shape[swap.target] = after[swap.target]
+        for move in self.moves:
+            shape[move.target] = after[move.target]
         return tuple(shape)
 
     def in_chunks(self, layout: Layout, chunk: tuple[int, ...]) -> "Exchange":
-        chunks = [(dim, size // chunk[dim]) for dim, size in enumerate(self._piece(layout)) if size > chunk[dim]]
-        return dataclasses.replace(self, chunks=tuple(chunks))
+        sizes = enumerate(zip(self._share(layout), chunk, strict=True))
+        return dataclasses.replace(self, chunks=tuple((dim, n // size) for dim, (n, size) in sizes if n > size))
 
-    def held(self, layout: Layout) -> Held | None:
-        """In pieces no array is larger than the block, padded as it is sent."""
+    def held(self, layout: Layout, itemsize: int) -> Held | None:
+        """In shares no array is larger than the block, padded as it is sent."""
         if self.packed:
             return None
-        piece, blocks = self._piece(layout), (layout.block, self.after(layout).block)
-        return Held(max(math.prod(piece) * self.parts, *map(math.prod, blocks)), divided(piece, self.chunks))
+        share, blocks = self._share(layout), (layout.block, self.after(layout).block)
+        return Held(max(math.prod(share) * self.parts, *map(math.prod, blocks)), divided(share, self.chunks))
 
     def after(self, layout: Layout) -> Layout:
-        for swap in self.swaps:
-            layout = swap.after(layout)
-        return layout
+        return functools.reduce(lambda reached, move: move.after(reached), self.moves, layout)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """All of the padded block leaves but one piece."""
+        """All of the padded block leaves but one share."""
         parts, many = self.parts, count(self.chunks)
-        padded = math.prod(self._piece(layout)) * parts * itemsize
+        padded = math.prod(self._share(layout)) * parts * itemsize
+        if self.packed:
+            passes = TILED_PASSES if chip.planes else PACKED_PASSES
+        else:
+            ends = {move.target for move in self.moves}, {move.source for move in self.moves}
+            passes = PASSES + STRIDED * sum(layout.ndim - 1 in dims for dims in ends)
         return Work(
-            memory_bytes=self._passes(layout, chip) * padded,
+            memory_bytes=passes * padded,
             sent_bytes=padded // parts * (parts - 1),
             all_to_alls=many * (parts > 1),
             moves=(Move("all-to-all", self.axes, padded // many, many),),
             peak_bytes=4 * padded,
         )
 
-    def _passes(self, layout: Layout, chip: Chip) -> int:
-        """How often the block is read and written."""
-        if self.packed:
-            return TILED_PASSES if chip.planes else PACKED_PASSES
-        ends = [{swap.target for swap in self.swaps}, {swap.source for swap in self.swaps}]
-        return PASSES + STRIDED * sum(layout.ndim - 1 in dims for dims in ends)
-
-    def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
+    def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
         if self.packed:
             return self.apply_to_rows(block, layout)
         return jax.tree.map(functools.partial(self._apply, layout=layout), block)
 
     def apply_to_rows(self, block: Block, layout: Layout, kept: int | None = None) -> Block:
         """The packed exchange of a block, or of a part of it that holds some rows of dimension `kept`."""
-        ((source, target, _),), after = self.swaps, self.after(layout).block
+        ((source, target, _),), after = self.moves, self.after(layout).block
 
-        def swapped(block: Array) -> Array:
+        def exchanged(block: Array) -> Array:
             if target != kept:
                 block = resize(block, target, after[target] * self.parts)
             block = exchange_packed(block, self.axes, target, source)
             return block if source == kept else resize(block, source, after[source])
 
-        return jax.tree.map(swapped, block)
+        return jax.tree.map(exchanged, block)
 
     def _apply(self, block: Array, layout: Layout) -> Array:
-        pieces: Chunks = {(): block}
-        for swap, _, after in self._stages(layout):
-            size = after.block[swap.target] * swap.parts
-            padded = {key: resize(piece, swap.target, size) for key, piece in pieces.items()}
-            opened = {key: split(piece, swap.target, swap.parts) for key, piece in padded.items()}
-            pieces = {(*key, j): part for key, parts in opened.items() for j, part in enumerate(parts)}
-        chunks = {key: cut(piece, self.chunks) for key, piece in pieces.items()}
+        shares: Chunks = {(): block}
+        for move, _, after in self._stages(layout):
+            size = after.block[move.target] * move.parts
+            padded = {key: resize(share, move.target, size) for key, share in shares.items()}
+            opened = {key: split(share, move.target, move.parts) for key, share in padded.items()}
+            shares = {(*key, j): part for key, parts in opened.items() for j, part in enumerate(parts)}
+        chunks = {key: cut(share, self.chunks) for key, share in shares.items()}
         sent = [exchange([parts[at] for parts in chunks.values()], self.axes) for at in chunks[next(iter(chunks))]]
         came = [dict(zip(chunks[key], parts, strict=True)) for key, *parts in zip(chunks, *sent, strict=True)]
-        pieces = {key: join(parts, self.chunks) for key, parts in zip(chunks, came, strict=True)}
-        for swap, _, after in self._stages(layout):
-            keys = dict.fromkeys(key[1:] for key in pieces)
-            lines = {key: [pieces[j, *key] for j in range(swap.parts)] for key in keys}
-            joined = {key: jnp.concatenate(parts, swap.source) for key, parts in lines.items()}
-            pieces = {key: resize(piece, swap.source, after.block[swap.source]) for key, piece in joined.items()}
-        return pieces[()]
+        shares = {key: join(parts, self.chunks) for key, parts in zip(chunks, came, strict=True)}
+        for move, _, after in self._stages(layout):
+            keys = dict.fromkeys(key[1:] for key in shares)
+            lines = {key: [shares[j, *key] for j in range(move.parts)] for key in keys}
+            joined = {key: jnp.concatenate(parts, move.source) for key, parts in lines.items()}
+            shares = {key: resize(share, move.source, after.block[move.source]) for key, share in joined.items()}
+        return shares[()]
 
     def transpose(self, layout: Layout) -> "Exchange":
-        swaps = tuple(swap.transpose(before) for swap, before, _ in self._stages(layout))
-        return dataclasses.replace(self, swaps=swaps[::-1])
+        moves = tuple(move.transpose(before) for move, before, _ in self._stages(layout))
+        return dataclasses.replace(self, moves=moves[::-1])
 
     def insert(self, dim: int) -> "Exchange":
         chunks = tuple((shift(d, dim), parts) for d, parts in self.chunks)
-        return dataclasses.replace(self, swaps=tuple(swap.insert(dim) for swap in self.swaps), chunks=chunks)
+        return dataclasses.replace(self, moves=tuple(move.insert(dim) for move in self.moves), chunks=chunks)
 
     def name(self, layout: Layout) -> str:
-        return "swap " + ", ".join(swap.name(before) for swap, before, _ in self._stages(layout))
+        return "all-to-all " + ", ".join(move.name(before) for move, before, _ in self._stages(layout))
 
-    def _stages(self, layout: Layout) -> Iterator[tuple[Swap, Layout, Layout]]:
-        """Each swap, the layout it starts from, and the one it leaves."""
-        for swap in self.swaps:
-            yield swap, layout, (layout := swap.after(layout))
+    def _stages(self, layout: Layout) -> Iterator[tuple[AxisMove, Layout, Layout]]:
+        """Each move, the layout it starts from, and the one it leaves."""
+        for move in self.moves:
+            yield move, layout, (layout := move.after(layout))
 
 
-def swaps(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Swap]:
+def axis_moves(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[AxisMove]:
     """Axes leave a dimension that is still to be transformed, or where the goal does not want them."""
     for source, cuts in enumerate(layout.cuts):
         for first in range(0 if source in todo else _settled(problem, source, cuts), len(cuts)):
@@ -240,11 +227,10 @@ def swaps(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator
                     yield from _leaving(problem, layout, source, target, cuts[first:])
 
 
-def _at_once(swaps: tuple[Swap, ...], swap: Swap) -> bool:
-    """True where a swap may be done together with these: all onto one dimension or all from one, no axis twice."""
-    every = (*swaps, swap)
-    axes = [axis for one in every for axis in one.axes]
-    ends = {one.source for one in every}, {one.target for one in every}
+def _at_once(moves: tuple[AxisMove, ...]) -> bool:
+    """True where moves may be done together: all onto one dimension or all from one, no axis twice."""
+    axes = [axis for move in moves for axis in move.axes]
+    ends = {move.source for move in moves}, {move.target for move in moves}
     return len(set(axes)) == len(axes) and 1 in map(len, ends)
 
 
@@ -265,13 +251,13 @@ def _settled(problem: Problem, dim: int, cuts: Cuts) -> int:
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def _leaving(problem: Problem, layout: Layout, source: int, target: int, moved: Cuts) -> Iterator[Swap]:
+def _leaving(problem: Problem, layout: Layout, source: int, target: int, moved: Cuts) -> Iterator[AxisMove]:
     """Equal blocks in the target, or the very cuts the goal has there: they differ where sizes do not divide."""
     equal = even_cuts(layout.block[target], [(cut.axis, cut.parts) for cut in moved])
-    yield Swap(source, target, equal)
+    yield AxisMove(source, target, equal)
     if problem.goal is not None:
         begun, wanted = layout.cuts[target], problem.goal.cuts[target]
         last: tuple[Cut, ...] = wanted[len(begun) : len(begun) + len(moved)]
         if wanted[: len(begun)] == begun and [c.axis for c in last] == [c.axis for c in moved] and last != equal:
             if nested(last) and layout.block[target] <= last[0].parts * last[0].span:
-                yield Swap(source, target, last)
+                yield AxisMove(source, target, last)

@@ -1,114 +1,92 @@
-"""RealFFT: the FFT of real lines that every device holds whole, to their half spectra or back from them."""
+"""RealFFT and PackedFFT: between real lines and half spectra, of dimensions that no mesh axis cuts and of cut ones."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
+from jax.typing import DTypeLike
 
+from ..collectives.ring import permuted
 from ..kernels.local import fft_error, resize
 from ..kernels.real import SIDE, factors, from_half_spectrum, half_spectrum
-from ..layout.layout import Layout
+from ..layout.layout import Layout, nested
 from ..machine.chip import Chip
-from ..machine.work import Work
-from ..numerics.split_complex import Block, scaled
-from ..operators.matrices import HalfRoots, Matrix
-from .base import Problem, Step, names, padded, shift
-from .local_fft import LocalFFT, resized, whole_roots
+from ..machine.work import Move, Work
+from ..numerics.phases import MAX_LENGTH, roots
+from ..numerics.split_complex import Block, in_complex, join, scaled, split
+from ..operators.matrices import HalfRoots, Matrix, Roots
+from .base import MatrixStep, along, names, padded, resize_each
+from .cut_fft import PhaseFFT
+from .local_fft import LocalFFT, local_roots
+from .problem import Problem, ready
 
 # What the engine "matmul" reads and writes, in blocks of reals: around one product, around two stages, and in them; and
 # the real products of two stages. Fitted to the cycles of TPU v3 and v5e.
 DENSE_PASSES, STAGE_PASSES, FED_PASSES = 3, 8, 20
 PRODUCTS = 5
 XLA_DIMS = 3  # of one call of XLA's real FFT
+UNTANGLE_FLOPS = 14  # of one output: two sums, a phase, a sum
+UNTANGLE_PASSES = 6
 
 
 @dataclasses.dataclass(frozen=True)
-class RealFFT(Step):
-    """The FFT of whole dimensions between real lines and half spectra, in half the work of a complex one.
+class RealFFT(MatrixStep[HalfRoots]):
+    """The FFT of dimensions that no mesh axis cuts between real lines and half spectra, in half the work of a complex
+    one.
 
         X[.., k] = w_k sum_n x[n] exp(sign 2 pi i k n / N),   k = 0 ... N // 2 along the last of `dims`
 
-    or the transpose of that, real part taken, as the matrix says.
-
-    Attributes:
-        dims: the dimensions; the last has the half spectrum, the others are complex on one side.
-        matrix: that of the last dimension, whose sign is that of all.
-        lengths: points of each dimension.
-        sizes: what is left of each dimension.
-        engine: one of `real`.
+    or the transpose of that, real part taken, as the matrix says. The sign of the last dimension is that of all.
     """
 
-    dims: tuple[int, ...]
-    matrix: HalfRoots
-    lengths: tuple[int, ...]
-    sizes: tuple[int, ...]
-    engine: str = "xla"
+    lengths: tuple[int, ...]  # points of each dimension
+    engine: str = "xla"  # of kernels.real
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["RealFFT"]:
-        """The halved dimension with all others that are whole in one call of XLA, or alone."""
+        """The halved dimension with all others that are not cut in one call of XLA, or alone."""
         for dim, matrix in todo.items():
             if isinstance(matrix, HalfRoots) and layout.parts[dim] == 1:
-                others = {d: m.length for d, m in whole_roots(layout, todo).items()}
-                joint = 0 < len(others) <= XLA_DIMS - 1
+                others = {d: m.length for d, m in local_roots(layout, todo).items()}
+                joint, points = 0 < len(others) <= XLA_DIMS - 1, tuple(others.values())
                 if joint and (not matrix.onto_real or len(todo) == len(others) + 1):
-                    yield cls._of({**others, dim: matrix.length}, matrix, "xla")
+                    yield cls((*others, dim), matrix, (*points, matrix.rows), (*points, matrix.length))
                 if not matrix.onto_real or len(todo) == 1:
-                    yield cls._of({dim: matrix.length}, matrix, "matmul" if problem.machine.chip.side > 1 else "xla")
-
-    @classmethod
-    def _of(cls, lengths: dict[int, int], matrix: HalfRoots, engine: str) -> "RealFFT":
-        points = tuple(lengths.values())
-        return cls(tuple(lengths), matrix, points, (*points[:-1], matrix.rows), engine)
-
-    @property
-    def becomes(self) -> str:
-        return self.matrix.becomes
+                    engine = "matmul" if problem.machine.chip.side > 1 else "xla"
+                    yield cls((dim,), matrix, (matrix.rows,), (matrix.length,), engine)
 
     def error(self, itemsize: int) -> float:
         return math.hypot(*(fft_error(length, itemsize) for length in self.lengths))
 
-    def after(self, layout: Layout) -> Layout:
-        return resized(layout, self.dims, self.sizes)
-
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """Half the arithmetic and half the bytes of the complex transform, or the products of its own engine."""
+        length, side = self.matrix.length, chip.side
         real, size = (self.after(layout), itemsize // 2) if self.matrix.onto_real else (layout, itemsize)
-        stages = factors(self.matrix.length) if self.engine == "matmul" else ()
-        if stages:
-            return self._products(real.resize(self.dims[-1], self.matrix.length), size, len(stages), chip)
-        whole = LocalFFT(self.dims, self.matrix.sign, self.lengths, self.lengths).work(real, size, chip)
-        return dataclasses.replace(whole, vector_flops=whole.vector_flops // 2, matrix_flops=whole.matrix_flops // 2)
-
-    def _products(self, real: Layout, size: int, stages: int, chip: Chip) -> Work:
-        """Of the engine "matmul", on a layout of real numbers of `size` bytes."""
-        points = math.prod(real.block)
-        rows = padded(self.matrix.length, chip.side) if stages == 1 else PRODUCTS * SIDE
+        products = len(factors(length)) if self.engine == "matmul" else 0
+        if not products:
+            fft = LocalFFT(self.dims, self.matrix.sign, self.lengths, self.lengths).work(real, size, chip)
+            return dataclasses.replace(fft, vector_flops=fft.vector_flops // 2, matrix_flops=fft.matrix_flops // 2)
+        points = math.prod(real.resize(self.dim, length).block)
         return Work(
-            matrix_flops=2 * rows * points,
+            matrix_flops=2 * (padded(length, side) if products == 1 else PRODUCTS * SIDE) * points,
             tier="bf16x6",
-            memory_bytes=(DENSE_PASSES if stages == 1 else STAGE_PASSES) * points * size,
-            fed_bytes=0 if stages == 1 else FED_PASSES * points * size,
+            memory_bytes=(DENSE_PASSES if products == 1 else STAGE_PASSES) * points * size,
+            fed_bytes=0 if products == 1 else FED_PASSES * points * size,
             peak_bytes=6 * points * size,
         )
 
-    def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
+    def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
         matrix = self.matrix
-        block = self._resized(block, (*self.lengths[:-1], matrix.columns))
+        block = resize_each(block, self.dims, (*self.lengths[:-1], matrix.columns))
         if matrix.onto_real:
             block = from_half_spectrum(self._weighted(block), self.dims, matrix.length, matrix.sign, self.engine)
         else:
             block = self._weighted(half_spectrum(block, self.dims, matrix.sign, self.engine))
-        return self._resized(block, self.sizes)
-
-    def _resized(self, block: Block, sizes: tuple[int, ...]) -> Block:
-        for dim, size in zip(self.dims, sizes, strict=True):
-            block = jax.tree.map(lambda part, dim=dim, size=size: resize(part, dim, size), block)
-        return block
+        return resize_each(block, self.dims, self.sizes)
 
     def _weighted(self, block: Block) -> Block:
         if not self.matrix.weighted:
@@ -116,23 +94,150 @@ class RealFFT(Step):
         weights = self.matrix.weights(jnp.arange(self.matrix.half))
 
         def by(part: Array) -> Array:
-            shape = [-1 if d == self.dims[-1] else 1 for d in range(part.ndim)]
-            return scaled(part, weights.astype(part.real.dtype).reshape(shape))
+            return scaled(part, along(weights.astype(part.real.dtype), self.dim, part.ndim))
 
         return jax.tree.map(by, block)
 
-    def transpose(self, layout: Layout) -> "RealFFT":
-        sizes = tuple(layout.shape[d] for d in self.dims)
-        return dataclasses.replace(self, matrix=self.matrix.transpose(), sizes=sizes)
-
-    def conjugate(self) -> "RealFFT":
-        return dataclasses.replace(self, matrix=self.matrix.conjugate())
-
-    def invert(self, layout: Layout) -> "RealFFT":
-        return dataclasses.replace(self.transpose(layout), matrix=self.matrix.inverse)
-
-    def insert(self, dim: int) -> "RealFFT":
-        return dataclasses.replace(self, dims=tuple(shift(d, dim) for d in self.dims))
-
     def name(self, layout: Layout) -> str:
         return f"{'real from' if self.matrix.onto_real else 'real'} fft {names(self.dims, layout)} ({self.engine})"
+
+
+@dataclasses.dataclass(frozen=True)
+class PackedFFT(MatrixStep[HalfRoots]):
+    """The FFT of real lines of N points cut into p shards, through the paper's FFT of N / 2 complex ones.
+
+        z[l] = x[2 l] + i x[2 l + 1],   Z its transform,   Z'[k] = conj Z[N/2 - k],   k = 0 ... N / 2
+        X[k] = (Z[k] + Z'[k]) / 2 + exp(sign 2 pi i k / N) (Z[k] - Z'[k]) / 2i
+
+    Z' comes from the mirrored device, and as the half spectrum has one number more than there were pairs, each device
+    hands its first few on to the one before it. The transpose is the same steps backwards.
+
+    Needs p^2 to divide N / 2. Sends half of what the paper's FFT of the complex line does, and one block of reals.
+    """
+
+    @classmethod
+    def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["PackedFFT"]:
+        for dim, matrix in ready(todo).items():
+            if isinstance(matrix, HalfRoots) and layout.parts[dim] > 1 and matrix.length < MAX_LENGTH:
+                lines, half = layout.resize(dim, matrix.length), layout.resize(dim, matrix.half)
+                stored = layout == lines.resize(dim, matrix.columns) and nested(lines.cuts[dim])
+                if stored and matrix.length % (2 * layout.parts[dim] ** 2) == 0 and half.parts == lines.parts:
+                    yield cls((dim,), matrix, (matrix.rows,))
+
+    @property
+    def packed(self) -> PhaseFFT:
+        """The complex transform of pairs."""
+        pairs = self.matrix.length // 2
+        return PhaseFFT(self.dims, Roots(pairs, self.matrix.sign, pairs, pairs), (pairs,))
+
+    def error(self, itemsize: int) -> float:
+        return self.packed.error(itemsize) * 1.5  # the sum and the difference of mirrored numbers round again
+
+    def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
+        """That of the transform of pairs, and the mirror image."""
+        size = itemsize if self.matrix.onto_real else 2 * itemsize
+        pairs = layout.resize(self.dim, self.matrix.length // 2)
+        packed, block = self.packed.work(pairs, size, chip), math.prod(pairs.block)
+        axes, rows = layout.axes[self.dim], pairs.block[self.dim]
+        small = block // rows * (1 + self._head(pairs)) * size
+        moves = tuple(Move("ring", axes, nbytes, 1) for nbytes in (block * size, small))
+        return dataclasses.replace(
+            packed,
+            vector_flops=packed.vector_flops + UNTANGLE_FLOPS * block,
+            memory_bytes=packed.memory_bytes + UNTANGLE_PASSES * block * size,
+            sent_bytes=packed.sent_bytes + block * size + small,
+            hops=packed.hops + 3,
+            moves=packed.moves + moves,
+            peak_bytes=max(packed.peak_bytes, 6 * block * size),
+        )
+
+    def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
+        half = layout if self.matrix.onto_real else self.after(layout)
+        pairs = layout.resize(self.dim, self.matrix.length // 2)
+        return in_complex(functools.partial(self._apply, pairs=pairs, half=half), block)
+
+    def _apply(self, block: Array, pairs: Layout, half: Layout) -> Array:
+        dim = self.dim
+        if self.matrix.onto_real:
+            mixed = self._tangled(self._weighted(block, half), pairs, half)
+            return _unpaired(join(split(self.packed.apply(mixed, pairs))), dim)
+        transformed = join(split(self.packed.apply(_paired(block, dim), pairs)))
+        return self._weighted(self._untangled(transformed, pairs, half), half)
+
+    def _untangled(self, z: Array, pairs: Layout, half: Layout) -> Array:
+        """The half spectrum, in its own layout, of the spectrum of pairs."""
+        dim, parts, head = self.dim, pairs.parts[self.dim], self._head(pairs)
+        mirror, index = self._mirrored(z, pairs), lax.axis_index(pairs.axes[dim])
+        even, odd = (z + mirror) / 2, (z - mirror) * -0.5j
+        spectrum = even + odd * self._phases(pairs, z.real.dtype)
+        last = lax.slice_in_dim(even - odd, 0, head, axis=dim)  # its first row is X[N / 2] on the first device
+        begin = jnp.where(index == 0, last, lax.slice_in_dim(spectrum, 0, head, axis=dim))
+        begin = permuted(begin, pairs.axes[dim], [(d + 1) % parts for d in range(parts)])
+        rows = jnp.concatenate([spectrum, begin], dim)
+        return self._kept(lax.dynamic_slice_in_dim(rows, self._offset(pairs, half), half.block[dim], dim), half)
+
+    def _tangled(self, x: Array, pairs: Layout, half: Layout) -> Array:
+        """The transpose of `_untangled`, line by line from its last to its first."""
+        dim, parts, head, size = self.dim, pairs.parts[self.dim], self._head(pairs), pairs.block[self.dim]
+        empty = jnp.zeros((*x.shape[:dim], size + head, *x.shape[dim + 1 :]), x.dtype)
+        rows = lax.dynamic_update_slice_in_dim(empty, self._kept(x, half), self._offset(pairs, half), dim)
+        begin = lax.slice_in_dim(rows, size, size + head, axis=dim)
+        begin = permuted(begin, pairs.axes[dim], [(d - 1) % parts for d in range(parts)])
+        first = lax.axis_index(pairs.axes[dim]) == 0
+        last = resize(jnp.where(first, begin, 0), dim, size)
+        spectrum = lax.slice_in_dim(rows, 0, size, axis=dim) + resize(jnp.where(first, 0, begin), dim, size)
+        even, odd = spectrum + last, spectrum * self._phases(pairs, x.real.dtype) - last
+        return even / 2 - odd * 0.5j + self._mirrored(even / 2 + odd * 0.5j, pairs)
+
+    def _mirrored(self, z: Array, pairs: Layout) -> Array:
+        """conj Z[N/2 - k]: of each block the first row from one device, the others backwards from the one before it."""
+        dim, axes, parts = self.dim, pairs.axes[self.dim], pairs.parts[self.dim]
+        first, rest = lax.slice_in_dim(z, 0, 1, axis=dim), lax.slice_in_dim(z, 1, z.shape[dim], axis=dim)
+        first = permuted(first, axes, [-d % parts for d in range(parts)])
+        rest = permuted(rest, axes, [parts - 1 - d for d in range(parts)])
+        return jnp.conj(jnp.concatenate([first, jnp.flip(rest, dim)], dim))
+
+    def _phases(self, pairs: Layout, real: DTypeLike) -> Array:
+        """exp(sign 2 pi i k / N) for the k of this device's pairs."""
+        rows = pairs.block[self.dim]
+        k = lax.axis_index(pairs.axes[self.dim]) * rows + jnp.arange(rows, dtype=jnp.int32)
+        return along(join(roots(k, self.matrix.length, self.matrix.sign, real)), self.dim, pairs.ndim)
+
+    def _offset(self, pairs: Layout, half: Layout) -> Array:
+        """How many rows after this device's first pair its half spectrum begins."""
+        offsets = jnp.asarray(half.starts(self.dim) - pairs.starts(self.dim), jnp.int32)
+        return offsets[lax.axis_index(pairs.axes[self.dim])]
+
+    def _kept(self, block: Array, half: Layout) -> Array:
+        """Zeros beyond the half spectrum."""
+        count = jnp.asarray(half.counts(self.dim))[lax.axis_index(half.axes[self.dim])]
+        return jnp.where(along(jnp.arange(half.block[self.dim]) < count, self.dim, half.ndim), block, 0)
+
+    def _head(self, pairs: Layout) -> int:
+        """Rows that the half spectrum of a device reaches beyond its pairs, at most."""
+        half = pairs.resize(self.dim, self.matrix.half)
+        reach = half.starts(self.dim) - pairs.starts(self.dim) + half.block[self.dim]
+        return int(reach.max()) - pairs.block[self.dim]
+
+    def _weighted(self, block: Array, half: Layout) -> Array:
+        if not self.matrix.weighted:
+            return block
+        start = jnp.asarray(half.starts(self.dim), jnp.int32)[lax.axis_index(half.axes[self.dim])]
+        k = start + jnp.arange(half.block[self.dim], dtype=jnp.int32)
+        return scaled(block, along(self.matrix.weights(k).astype(block.real.dtype), self.dim, half.ndim))
+
+    def name(self, layout: Layout) -> str:
+        return f"{'real from' if self.matrix.onto_real else 'real'} pairs, phase ring {names(self.dims, layout)}"
+
+
+def _paired(block: Array, dim: int) -> Array:
+    """Every two numbers of a dimension as one complex one."""
+    shape = (*block.shape[:dim], block.shape[dim] // 2, 2, *block.shape[dim + 1 :])
+    pairs = block.reshape(shape)
+    return lax.complex(*(lax.index_in_dim(pairs, j, dim + 1, keepdims=False) for j in (0, 1)))
+
+
+def _unpaired(pairs: Array, dim: int) -> Array:
+    """The transpose of that: two real numbers of each complex one."""
+    reals = jnp.stack([pairs.real, -pairs.imag], dim + 1)
+    return reals.reshape(*pairs.shape[:dim], -1, *pairs.shape[dim + 1 :])

@@ -12,10 +12,9 @@ from ..numerics.phases import MAX_LENGTH
 from ..operators.transform import Transform
 from ..operators.trig import Trig
 from ..steps import Problem
-from .candidates import METHODS
-from .fusion import fused
-from .search import search
-from .walk import Walk
+from ..steps.base import resized
+from .search import METHODS, search
+from .walk import Walk, fused
 
 ORDERS = ("natural", "any")
 
@@ -35,8 +34,6 @@ def find_walk(
 ) -> Walk:
     """The cheapest walk; with `even`, one whose result needs no padding if any is; with `goal`, one that ends there.
 
-    The array comes complex or `real`; `itemsize` is that of its complex numbers.
-
     Raises:
         ValueError: the method or order is unknown, or the method has no walk for these sizes; says what has.
     """
@@ -50,20 +47,18 @@ def find_walk(
         goals = [None] if order == "any" else [*_evasive(natural)] or [None]
     even = even and goal is None
     problems = [Problem(start, transform, method, goal, even, machine, itemsize, dots, real) for goal in goals]
-    found = [steps for problem in problems if (steps := search(problem)) is not None]
-    if not found and even:  # no layout of the result is even: padded, it lies as the array came
+    paths = [steps for problem in problems if (steps := search(problem)) is not None]
+    if not paths and even:  # no layout of the result is even: padded, it lies as the array came
         return find_walk(start, transform, method, order, machine, itemsize, dots, real=real)
-    if not found:
+    if not paths:
         raise ValueError(_no_walk(problems[-1]))
-    walks = [Walk(start, fused(start, steps, itemsize), transform.scale, machine.chip.planes, real) for steps in found]
+    walks = [Walk(start, fused(start, steps, itemsize), transform.scale, machine.chip.planes, real) for steps in paths]
     return min(walks, key=lambda walk: sum(map(machine.price, walk.works(itemsize, machine.chip))))
 
 
 def natural_end(layout: Layout, transform: Transform) -> Layout:
     """The layout of the result when it is cut as the input came."""
-    for dim, length in zip(transform.dims, transform.lengths, strict=True):
-        layout = layout.resize(dim, length)
-    return layout
+    return resized(layout, transform.dims, transform.lengths)
 
 
 def goal_of(
@@ -102,8 +97,8 @@ def _evasive(layout: Layout) -> list[Layout]:
     for dim, cuts in enumerate(layout.cuts):
         kept = _kept(layout.shape[dim], cuts)
         moving, layout = [*moving, *cuts[kept:]], layout.replace(dim, layout.shape[dim], cuts[:kept])
-    found = [_cut_by(layout, dim, (*moving, *cuts)) for dim, cuts in enumerate(layout.cuts) if cuts]
-    return [one for one in found if one.even] or [one for one in _anywhere(layout, moving) if one.even]
+    before = (_cut_by(layout, dim, (*moving, *cuts)) for dim, cuts in enumerate(layout.cuts) if cuts)
+    return [one for one in before if one.even] or [one for one in _anywhere(layout, moving) if one.even]
 
 
 def _kept(size: int, cuts: Sequence[Cut]) -> int:
@@ -114,29 +109,29 @@ def _kept(size: int, cuts: Sequence[Cut]) -> int:
 def _anywhere(layout: Layout, moving: Sequence[Cut]) -> Iterator[Layout]:
     """The layouts with each axis added to some dimension."""
     for targets in itertools.product(range(layout.ndim), repeat=len(moving)):
-        found = layout
+        reached = layout
         for dim, cut in zip(targets, moving, strict=True):
-            found = _cut_by(found, dim, (*found.cuts[dim], cut))
-        yield found
+            reached = _cut_by(reached, dim, (*reached.cuts[dim], cut))
+        yield reached
 
 
 def _returned(spectrum: Layout, layout: Layout, halved: int, order: Sequence[str]) -> Layout | None:
-    """The layout of the real array whose half spectrum lies so, where axes of the halved dimension had to move.
+    """The layout of the real array of such a half spectrum, where axes of the halved dimension had to move.
 
-    Those stand in front of the axes of another dimension: its axes are in the mesh's order but for one step back, and
-    what is before that step goes back. None where nothing says so, the sizes do not divide, or the half spectrum could
-    have kept these axes: then the array just came in an order of its own.
+    They stand in front of the axes of another dimension, which are in the mesh's order but for one step back, and what
+    is before that step goes back. None where nothing says so, the sizes do not divide, or the half spectrum could have
+    kept these axes: then the array just came in an order of its own.
     """
     for dim, cuts in enumerate(layout.cuts):
         rank = [order.index(cut.axis) for cut in cuts]
         steps = [j for j in range(1, len(rank)) if rank[j] < rank[j - 1]]
         if dim != halved and len(steps) == 1:
             moved, stayed = cuts[: steps[0]], cuts[steps[0] :]
-            cutting = (*layout.cuts[halved], *moved)
-            found = _cut_by(_cut_by(layout, dim, stayed), halved, cutting)
+            returned = (*layout.cuts[halved], *moved)
+            real = _cut_by(_cut_by(layout, dim, stayed), halved, returned)
             half = spectrum.shape[halved]
-            had_to = half == found.shape[halved] // 2 + 1 and _kept(half, cutting) == len(layout.cuts[halved])
-            return found if found.even and had_to else None
+            had_to = half == real.shape[halved] // 2 + 1 and _kept(half, returned) == len(layout.cuts[halved])
+            return real if real.even and had_to else None
     return None
 
 
@@ -148,26 +143,25 @@ def _cut_by(layout: Layout, dim: int, cuts: Sequence[Cut]) -> Layout:
 
 def _no_walk(problem: Problem) -> str:
     """Why a method has no walk, and what to use."""
-    start, method = problem.start, problem.method
-    for dim, matrix in problem.todo(frozenset()).items():
+    start, method, fft = problem.start, problem.method, problem.method == "cooley-tukey"
+    for dim, matrix in problem.todo().items():
         if method in ("transpose", "cooley-tukey") and not matrix.has_fft:
             return f"the points of dimension {dim} need dense products: use method='auto' or 'kdft', not {method!r}"
-    for dim, matrix in problem.todo(frozenset()).items():
+    for dim, matrix in problem.todo().items():
         parts, size, length = start.parts[dim], start.shape[dim], max(matrix.rows, matrix.columns)
         if parts > 1 and length >= MAX_LENGTH and method != "transpose":
             return (
                 f"dimension {dim} has {length} points over {parts} shards: a ring takes fewer than 2^29; "
                 "cut another dimension instead"
             )
-        if method == "cooley-tukey" and parts > 1 and isinstance(matrix, Trig):
+        if fft and parts > 1 and isinstance(matrix, Trig):
             return f"method 'cooley-tukey' has no cosines of the cut dimension {dim}: use method='auto' or 'transpose'"
         square, what = (2 * parts**2, "2 p^2") if matrix.becomes else (parts**2, "p^2")
-        if method == "cooley-tukey" and parts > 1 and (length % square or matrix.columns != size):
+        if fft and parts > 1 and (length % square or matrix.columns != size):
+            given = f" (input size {size})" * (matrix.columns != size)
             return (
                 f"method 'cooley-tukey' needs {what} to divide n: dimension {dim} has n = {length} over p = {parts} "
-                "shards"
-                + f" (input size {size})" * (matrix.columns != size)
-                + f"; the next larger size is {-(-length // square) * square}, or use method='auto'"
+                f"shards{given}; the next larger size is {-(-length // square) * square}, or use method='auto'"
             )
     return (
         f"method {method!r} has no walk for shape {start.shape} cut as {start.label()}: a transpose needs a second "

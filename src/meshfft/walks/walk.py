@@ -1,47 +1,40 @@
 """A walk: steps through layouts, from the array as it came to the array as it is wanted.
 
 The reversed walk of transposed steps is the transposed matrix, of conjugate transposed steps the adjoint; the inverse
-is the adjoint with another scale. Nothing here knows how a walk was found (see search) or how JAX differentiates it
-(see plans.primitive).
+is the adjoint with another scale.
 """
 
 import dataclasses
 import functools
 import itertools
 import math
-from typing import Any
+from collections.abc import Sequence
 
 import jax
 
-from ..collectives.all_to_all import halfway
+from ..collectives.all_to_all import count, halfway
 from ..layout.layout import Cuts, Layout, hashed_once
 from ..machine.chip import GENERIC, Chip, CompilerOptions
 from ..machine.work import Work, total
-from ..numerics.split_complex import Block, in_planes
-from ..steps import Step, turned
-from ..steps.base import Held
+from ..numerics.split_complex import Block, in_planes, split
+from ..steps import Step
 
-FINEST = 8  # how many times smaller than those that are kept chunks may be; small ones find a place more often
+FINEST = 8  # how many times smaller than those that are kept chunks may be; small ones are found more often
+MATCHED_BYTES = 2**21  # of a block whose exchanges all send chunks of one size: below it more messages cost more
+HALVED_BYTES = 2**22  # of a block whose chunks are halved
+MATCHED_CHUNKS = 32  # of a block
 
 
 @hashed_once
 @dataclasses.dataclass(frozen=True)
 class Walk:
-    """Steps taken from a layout, and one factor for the whole.
+    """Steps taken from a layout, and one factor for the result."""
 
-    Attributes:
-        start: the layout the array comes in.
-        steps: the steps, first to last.
-        scale: the result is multiplied by this.
-        planes: every step works on planes, so that a complex array is taken apart once and joined once.
-        real: the array it starts from is real.
-    """
-
-    start: Layout
+    start: Layout  # in which the array comes
     steps: tuple[Step, ...]
-    scale: float = 1.0
-    planes: bool = False
-    real: bool = False
+    scale: float = 1.0  # by which the result is multiplied
+    planes: bool = False  # every step works on split complex, so that a complex array is split once and joined once
+    real: bool = False  # the array comes real
 
     @functools.cached_property
     def layouts(self) -> tuple[Layout, ...]:
@@ -61,7 +54,9 @@ class Walk:
     @functools.cached_property
     def reals(self) -> tuple[bool, ...]:
         """Whether the array is real before each step, and at the end."""
-        sizes = itertools.accumulate(self.steps, turned, initial=1 if self.real else 2)
+        sizes = itertools.accumulate(
+            self.steps, lambda size, step: step.bytes_after(size), initial=1 if self.real else 2
+        )
         return tuple(size == 1 for size in sizes)
 
     def works(self, itemsize: int, chip: Chip) -> tuple[Work, ...]:
@@ -70,78 +65,58 @@ class Walk:
         return tuple(step.work(layout, size, chip) for (step, layout), size in zip(self.pairs, sizes, strict=False))
 
     def work(self, itemsize: int, chip: Chip) -> Work:
-        """What the whole walk costs one device."""
+        """What the walk costs one device."""
         return total(self.works(itemsize, chip))
 
     def compiler_options(self, itemsize: int, chip: Chip, whole: bool = True, beside: int = 0) -> CompilerOptions:
         """Those of the chip; where its host keeps all that lies between the steps, memory in chunks of that size.
 
         The compiler warns of every array that is larger than a chunk. `whole` says that one complex array of the type
-        that is computed in comes and goes, piece by piece: planes, another type or arithmetic before or behind take a
-        block. `beside` are the bytes of the largest array that such arithmetic makes besides.
+        that is computed in comes and goes, chunk by chunk: split complex, another type or arithmetic before or behind
+        take a block. `beside` are the bytes of the largest array that such arithmetic makes besides.
         """
-        if not self._largest:
+        each = [step.held(layout, itemsize) for step, layout in self.pairs]
+        held = [one for one in each if one is not None]
+        if len(held) < len(each) or len({len(step.dims) > 0 for step in self.steps}) < 2:  # or all is done in place
             return chip.options
-        lines = max(step.scratch(itemsize) for step in self.steps)
-        nbytes = max(((whole and self._pieces) or self._largest) * itemsize, lines, beside)
+        largest, shapes = max(one.largest for one in held), {one.chunk for one in held}
+        if whole and len(shapes) == 1 and self.start.block not in shapes:
+            chunk = math.prod(*shapes) * halfway(self.steps[-1].grids[1], self.end.ndim)
+            largest = chunk or largest
+        nbytes = max(largest * itemsize, beside, *(one.scratch for one in held))
         chunks = (("xla_multiheap_size_constraint_per_heap", str(max(nbytes, chip.chunk // FINEST))),)
-        return chip.options + (chunks if nbytes <= chip.chunk else ())
-
-    @functools.cached_property
-    def _held(self) -> tuple[Held, ...]:
-        """The arrays that each step makes; none where one makes larger ones, or all can be done in place."""
-        held = [step.held(layout) for step, layout in self.pairs]
-        known = tuple(one for one in held if one is not None)
-        sends_and_computes = len({len(step.dims) > 0 for step in self.steps}) == 2
-        return known if len(known) == len(held) and sends_and_computes else ()
-
-    @property
-    def _largest(self) -> int:
-        """Numbers in the largest block; 0 where that is not known."""
-        return max((one.largest for one in self._held), default=0)
-
-    @property
-    def _pieces(self) -> int:
-        """Numbers in the largest array between the first block and the last; 0 where it may be another block."""
-        shapes = {one.piece for one in self._held}
-        if len(shapes) != 1 or self.start.block in shapes:
-            return 0
-        return math.prod(*shapes) * halfway(self.steps[-1].joined, self.end.ndim)
+        return chip.options + (chunks if largest and nbytes <= chip.chunk else ())
 
     @property
     def collectives(self) -> dict[str, int]:
         """How many collectives one run does, each hop of a ring counted."""
         counts = {"all-to-all": 0, "collective-permute": 0}
         for step, real, work in zip(self.steps, self.reals, self.works(2, GENERIC), strict=False):
-            apart = 2 if (self.planes or step.planar) and not real else 1
-            counts["all-to-all"] += apart * work.all_to_alls
-            counts["collective-permute"] += apart * work.hops
+            arrays = 2 if (self.planes or step.planar) and not real else 1
+            counts["all-to-all"] += arrays * work.all_to_alls
+            counts["collective-permute"] += arrays * work.hops
         return {name: count for name, count in counts.items() if count}
 
     def error(self, itemsize: int) -> float:
         """The relative L2 error to expect, of steps whose errors are independent."""
         return math.hypot(*(step.error(itemsize) for step in self.steps))
 
-    @property
-    def planar(self) -> bool:
-        """True where a complex array is taken apart before the first step: the machine wants it, or every step does."""
-        return len(self.steps) > 0 and (self.planes or all(step.planar for step in self.steps))
-
-    def apply(self, block: Block, *operands: Any) -> Block:
+    def apply(self, block: Block, *operands: object) -> Block:
         """One device's block, from the first layout to the last; `operands` are the steps', by slot."""
-        apply = functools.partial(self._apply, operands=operands)
-        return in_planes(apply, block) if self.planar else apply(block)
 
-    def _apply(self, block: Any, operands: tuple[Any, ...]) -> Any:
-        for j, (step, layout) in enumerate(self.pairs):
-            with jax.named_scope(f"step{j}_{type(step).__name__}"):
-                block = step.apply(block, layout, None if step.slot is None else operands[step.slot])
-        return block if self.scale == 1 else jax.tree.map(lambda part: part * self.scale, block)
+        def run(block: Block) -> Block:
+            for j, (step, layout) in enumerate(self.pairs):
+                with jax.named_scope(f"step{j}_{type(step).__name__}"):
+                    block = step.apply(block, layout, None if step.slot is None else operands[step.slot])
+            return block if self.scale == 1 else jax.tree.map(lambda part: part * self.scale, block)
+
+        if self.steps and (self.planes or all(step.planar for step in self.steps)):
+            return in_planes(lambda planes: split(run(planes)), block)
+        return run(block)
 
     def transpose(self) -> "Walk":
         """The walk back by the transposed matrix."""
-        steps = tuple(step.transpose(layout) for step, layout in self.pairs)
-        return Walk(self.end, steps[::-1], self.scale, self.planes, self.reals[-1])
+        return self._back(tuple(step.transpose(layout) for step, layout in self.pairs), self.scale)
 
     def conjugate(self) -> "Walk":
         """The walk by the conjugate matrix."""
@@ -153,17 +128,54 @@ class Walk:
 
     def inverse(self, scale: float) -> "Walk":
         """The walk back by the inverse matrix, which the steps' own leave to be scaled."""
-        steps = tuple(step.invert(layout) for step, layout in self.pairs)
+        return self._back(tuple(step.invert(layout) for step, layout in self.pairs), scale)
+
+    def _back(self, steps: tuple[Step, ...], scale: float) -> "Walk":
         return Walk(self.end, steps[::-1], scale, self.planes, self.reals[-1])
 
     def insert(self, dim: int, size: int, cuts: Cuts) -> "Walk":
         """The walk of an array with one more dimension before `dim`, which stays as it is."""
         start = self.start.insert(dim, size, cuts)
-        return Walk(start, tuple(step.insert(dim) for step in self.steps), self.scale, self.planes, self.real)
+        return dataclasses.replace(self, start=start, steps=tuple(step.insert(dim) for step in self.steps))
 
     def stages(self) -> tuple["Walk", ...]:
         """A walk for each step, which one after the other do the same."""
-        last = len(self.steps) - 1
-        scales = [1.0] * last + [self.scale]
+        scales = (*[1.0] * (len(self.steps) - 1), self.scale)
         parts = zip(self.pairs, scales, self.reals[:-1], strict=True)
         return tuple(Walk(at, (step,), by, self.planes, real) for (step, at), by, real in parts)
+
+
+def fused(start: Layout, steps: tuple[Step, ...], itemsize: int) -> tuple[Step, ...]:
+    """The steps as they are best done one beside the other.
+
+    Exchanges send chunks of one size where they can, and local steps cut the block into chunks as the exchange beside
+    them does: what one step joins the next need not cut again, and the compiler drops both.
+    """
+    pairs = Walk(start, steps).pairs
+    sending = [(step, at) for step, at in pairs if step.sent(at) is not None]
+    chunks = iter(_chunks(sending, itemsize) if sending else ())
+    steps = tuple(step if step.sent(at) is None else step.in_chunks(at, next(chunks)) for step, at in pairs)
+    beside = zip((None, *steps), steps, (*steps[1:], None), strict=False)
+    return tuple(step.fuse(before, after) for before, step, after in beside)
+
+
+def _chunks(sending: Sequence[tuple[Step, Layout]], itemsize: int) -> list[tuple[int, ...]]:
+    """What each exchange sends to a device at a time.
+
+    All the same where that leaves few chunks. Half of it where blocks are large: while one half travels, the other is
+    computed.
+    """
+    shares = [step.sent(at) or () for step, at in sending]
+    nbytes = min(math.prod(at.block) for _, at in sending) * itemsize
+    if nbytes < MATCHED_BYTES:
+        return shares
+    common = tuple(math.gcd(*sizes) for sizes in zip(*shares, strict=True))
+    blocks = (math.prod(share) * count(step.grids[0]) for share, (step, _) in zip(shares, sending, strict=True))
+    many = max(blocks) // max(math.prod(common), 1)
+    matched = many <= MATCHED_CHUNKS
+    chunks = [common] * len(shares) if matched else shares
+    halves = [dim for dim in range(len(common) - 1) if all(chunk[dim] % 2 == 0 for chunk in chunks)]
+    if not halves or nbytes < HALVED_BYTES or (matched and 2 * many > MATCHED_CHUNKS):
+        return chunks
+    longest = max(reversed(halves), key=lambda dim: min(chunk[dim] for chunk in chunks))
+    return [tuple(size // 2 if dim == longest else size for dim, size in enumerate(chunk)) for chunk in chunks]

@@ -1,0 +1,263 @@
+"""Roll and Bands: rows of a dimension that go to other positions of it; only those that change devices are sent."""
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from ..collectives.ring import handed_on, permuted
+from ..kernels.local import resize
+from ..layout.layout import Cuts, Layout
+from ..machine.chip import Chip
+from ..machine.work import Move, Work
+from ..numerics.split_complex import Block
+from .base import Step, names, shift
+
+JOIN_PASSES = 2  # of a roll: the rows are read and written where they are joined
+SENT_PASSES = 4  # of a roll: what travels is sliced before and received
+BAND_PASSES = 2  # of each block and of what travels: the new block is filled with zeros, each row read and written
+
+
+@dataclasses.dataclass(frozen=True)
+class Roll(Step):
+    """The cyclic shift new[i] = old[(i - by) mod n] of a dimension that is not cut, or padded at its tail alone.
+
+    With B rows a block and by = q B + r, the new block of device d is
+
+        the last r rows of the block of d - q - 1, then the first B - r rows of that of d - q   (mod p, in ring order)
+
+    so at most two permutes, which carry one block together, and none where the source is the device itself. Where the
+    last blocks are padded, positions before `by` are read from a second shift, by `by - n`.
+    """
+
+    dim: int
+    by: int
+    dims: ClassVar[tuple[int, ...]] = ()
+
+    def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
+        """What travels, and the rows joined; k devices further on loads links as k hops between neighbours do."""
+        parts, size, axes = layout.parts[self.dim], math.prod(layout.block) * itemsize, layout.axes[self.dim]
+        row, runs = size // max(layout.block[self.dim], 1), itertools.chain(*self._runs(layout))
+        moves = [Move("ring", axes, (b - a) * row, min(hops, parts - hops)) for a, b, hops in runs if hops]
+        sent = sum(move.nbytes for move in moves)
+        return Work(
+            memory_bytes=JOIN_PASSES * size + SENT_PASSES * sent,
+            sent_bytes=sent,
+            hops=len(moves),
+            moves=tuple(moves),
+            peak_bytes=2 * (size + sent),
+        )
+
+    def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
+        return jax.tree.map(functools.partial(self._apply, layout=layout), block)
+
+    def _apply(self, block: Array, layout: Layout) -> Array:
+        dim, axes, shifted = self.dim, layout.axes[self.dim], []
+        for runs in self._runs(layout):
+            rows = [handed_on(lax.slice_in_dim(block, a, b, axis=dim), axes, hops) for a, b, hops in runs]
+            shifted.append(lax.concatenate(rows, dim))
+        if len(shifted) == 1:
+            return shifted[0]
+        positions = lax.axis_index(axes) * layout.block[dim] + lax.broadcasted_iota(np.int32, block.shape, dim)
+        return lax.select(positions >= self.by % layout.shape[dim], *shifted)
+
+    def _runs(self, layout: Layout) -> list[tuple[tuple[int, int, int], ...]]:
+        """The rows of a new block, by first and last row in the old one and how many devices further on that goes; of
+        the stored dimension once, or with padding twice.
+        """
+        n, stored, rows, ring = (one[self.dim] for one in (layout.shape, layout.storage, layout.block, layout.parts))
+        by, shifts = self.by % max(n, 1), list[tuple[tuple[int, int, int], ...]]()
+        for distance in (by,) if n == stored else (by, by - n):
+            hops, rest = divmod(distance, rows) if rows else (0, 0)
+            tail, head = (rows - rest, rows, (hops + 1) % ring), (0, rows - rest, hops % ring)
+            shifts.append((tail, head) if rest else (head,))
+        return shifts
+
+    def transpose(self, layout: Layout) -> "Roll":
+        return Roll(self.dim, -self.by)
+
+    def insert(self, dim: int) -> "Roll":
+        return dataclasses.replace(self, dim=shift(self.dim, dim))
+
+    def name(self, layout: Layout) -> str:
+        return f"roll {names((self.dim,), layout)} by {self.by}"
+
+
+class Band(NamedTuple):
+    """Some rows from `source` on that go to `target` on, the last first where `reverse` says so, times a weight."""
+
+    source: int
+    target: int
+    rows: int
+    weight: float = 1.0
+    reverse: bool = False
+
+    def transpose(self) -> "Band":
+        return self._replace(source=self.target, target=self.source)
+
+
+class Segment(NamedTuple):
+    """Rows of a band that one device has and one is to have, counted from the beginning of their blocks."""
+
+    sender: int
+    receiver: int
+    source: int
+    target: int
+    rows: int
+    band: Band
+
+    @property
+    def way(self) -> tuple[bool, bool]:
+        """What the segments of a round have in common."""
+        return self.sender != self.receiver, self.band.reverse
+
+
+Round = tuple[Segment, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Bands(Step):
+    """Bands of rows copied to other positions of a dimension of another size.
+
+        new[target + i] += weight old[source + i],   0 <= i < rows,   for every band; what no band reaches is 0
+
+    A device's rows of a band may go to several others, and come from several. Such segments go in rounds, in which
+    every device sends one at most and receives one at most: a permute each, or none where rows stay. All devices send
+    as many rows in a round as the longest segment has; the receivers drop what is too much.
+    """
+
+    dim: int
+    size: int  # rows afterwards
+    cuts: Cuts  # afterwards, by the same mesh axes as before
+    bands: tuple[Band, ...]
+    dims: ClassVar[tuple[int, ...]] = ()
+
+    def after(self, layout: Layout) -> Layout:
+        return layout.replace(self.dim, self.size, self.cuts)
+
+    def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
+        """What travels, and the rows copied; far ones load links as hops between neighbours do."""
+        before, after = (math.prod(one.block) * itemsize for one in (layout, self.after(layout)))
+        row, parts = before // max(layout.block[self.dim], 1), layout.parts[self.dim]
+        moves = []
+        for segments in _rounds(self, layout):
+            if segments[0].way[0]:
+                hops = max(min((s.sender - s.receiver) % parts, (s.receiver - s.sender) % parts) for s in segments)
+                moves.append(Move("ring", layout.axes[self.dim], _most(segments) * row, hops))
+        sent = sum(move.nbytes for move in moves)
+        return Work(
+            memory_bytes=BAND_PASSES * (before + after + sent),
+            sent_bytes=sent,
+            hops=len(moves),
+            moves=tuple(moves),
+            peak_bytes=2 * (before + after),
+        )
+
+    def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
+        one = self._on_one if layout.parts[self.dim] == 1 else self._on_ring
+        return jax.tree.map(functools.partial(one, layout=layout), block)
+
+    def _on_one(self, block: Array, layout: Layout) -> Array:
+        """Of a dimension that is not cut."""
+        parts = []
+        for band in self.bands:
+            rows = lax.slice_in_dim(block, band.source, band.source + band.rows, axis=self.dim)
+            rows = lax.rev(rows, (self.dim,)) if band.reverse else rows
+            rows = rows if band.weight == 1 else rows * band.weight
+            parts.append(_within(rows, self.dim, band.target, self.size - band.target - band.rows))
+        return functools.reduce(jnp.add, parts)
+
+    def _on_ring(self, block: Array, layout: Layout) -> Array:
+        """Round by round, of a block with room around it for slices that reach over its ends."""
+        dim, rounds, size = self.dim, _rounds(self, layout), self.after(layout).block[self.dim]
+        beyond = max(map(_most, rounds), default=0)
+        block = _within(block, dim, beyond, beyond)
+        new = jnp.zeros([size + beyond if d == dim else n for d, n in enumerate(block.shape)], block.dtype)
+        for segments in rounds:
+            rows = self._received(block, segments, layout, beyond)
+            at = self._here([s.receiver for s in segments], [s.target for s in segments], layout)
+            rows = rows + lax.dynamic_slice_in_dim(new, at, rows.shape[dim], dim)
+            new = lax.dynamic_update_slice_in_dim(new, rows, at, dim)
+        return resize(new, dim, size)
+
+    def _received(self, block: Array, segments: Round, layout: Layout, beyond: int) -> Array:
+        """What a round brings here: rows times their weight, and 0 behind them."""
+        dim, (travels, reverse), most = self.dim, segments[0].way, _most(segments)
+        first = [s.source + beyond + (s.rows - most if reverse else 0) for s in segments]
+        rows = lax.dynamic_slice_in_dim(block, self._here([s.sender for s in segments], first, layout), most, dim)
+        rows = lax.rev(rows, (dim,)) if reverse else rows
+        if travels:
+            senders = {s.receiver: s.sender for s in segments}
+            rows = permuted(rows, layout.axes[dim], [senders.get(i) for i in range(layout.parts[dim])])
+        here = functools.partial(self._here, [s.receiver for s in segments], layout=layout)
+        if any(s.band.weight != 1 for s in segments):
+            rows = rows * here([s.band.weight for s in segments]).astype(rows.dtype)
+        inside = lax.broadcasted_iota(np.int32, rows.shape, dim) < here([s.rows for s in segments])
+        return jnp.where(inside, rows, jnp.zeros_like(rows))
+
+    def _here(self, devices: Sequence[int], values: Sequence[float], layout: Layout) -> Array:
+        """This device's number, of those for some devices of the ring; 0 for all others."""
+        table = np.zeros(layout.parts[self.dim], np.int32 if isinstance(values[0], int) else np.float32)
+        table[list(devices)] = values
+        return jnp.asarray(table)[lax.axis_index(layout.axes[self.dim])]
+
+    def transpose(self, layout: Layout) -> "Bands":
+        bands = tuple(band.transpose() for band in self.bands)
+        return Bands(self.dim, layout.shape[self.dim], layout.cuts[self.dim], bands)
+
+    def insert(self, dim: int) -> "Bands":
+        return dataclasses.replace(self, dim=shift(self.dim, dim))
+
+    def name(self, layout: Layout) -> str:
+        return f"bands of {names((self.dim,), layout)}: {layout.shape[self.dim]} -> {self.size}"
+
+
+@functools.lru_cache(maxsize=1024)
+def _rounds(step: Bands, layout: Layout) -> tuple[Round, ...]:
+    """The segments in rounds: the longest first, each in the first round where both its devices are free."""
+    rounds: list[list[Segment]] = []
+    for segment in sorted(_segments(step, layout), key=lambda segment: -segment.rows):
+        for others in rounds:
+            free = all(segment.sender != other.sender and segment.receiver != other.receiver for other in others)
+            if free and segment.way == others[0].way:
+                others.append(segment)
+                break
+        else:
+            rounds.append([segment])
+    return tuple(map(tuple, rounds))
+
+
+def _segments(step: Bands, layout: Layout) -> Iterator[Segment]:
+    """What each device has of each band, and for which others."""
+    after, dim = step.after(layout), step.dim
+    held, wanted = (list(zip(one.starts(dim), one.counts(dim), strict=True)) for one in (layout, after))
+    for band, (sender, (start, count)) in itertools.product(step.bands, enumerate(held)):
+        first, last = max(start, band.source), min(start + count, band.source + band.rows)
+        begin, end = first - band.source, last - band.source
+        if begin >= end:
+            continue
+        if band.reverse:
+            begin, end = band.rows - end, band.rows - begin
+        begin, end = band.target + begin, band.target + end
+        for receiver, (to, many) in enumerate(wanted):
+            low, high = max(begin, to), min(end, to + many)
+            if low < high:
+                source = last - (high - begin) if band.reverse else first + (low - begin)
+                yield Segment(sender, receiver, int(source - start), int(low - to), int(high - low), band)
+
+
+def _most(segments: Round) -> int:
+    return max(segment.rows for segment in segments)
+
+
+def _within(rows: Array, dim: int, before: int, behind: int) -> Array:
+    """Rows with zeros before and behind them."""
+    around = [(before, behind, 0) if d == dim else (0, 0, 0) for d in range(rows.ndim)]
+    return lax.pad(rows, jnp.zeros((), rows.dtype), around)
