@@ -1,4 +1,4 @@
-"""Exchanges do at once, piece by piece, what their swaps do one by one; the cached FFT works on such pieces."""
+"""Exchanges do at once, chunk by chunk, what their moves do one by one; the cached FFT works on such chunks."""
 
 import contextlib
 import dataclasses
@@ -43,42 +43,42 @@ from meshfft.walks.search import offered
 from meshfft.walks.walk import Walk
 
 
-class Swaps(NamedTuple):
-    """Swaps, each a source, a target and the mesh axes that move."""
+class Moves(NamedTuple):
+    """Moves of mesh axes, each a source, a target and the mesh axes that move."""
 
     shape: tuple[int, ...]
     sizes: tuple[int, ...]
     spec: P
-    swaps: tuple[tuple[int, int, str], ...]
+    moves: tuple[tuple[int, int, str], ...]
     chunks: tuple[tuple[int, int], ...] = ()
 
 
 CASES = {
-    "one": Swaps((8, 16, 6), (4,), P("x"), ((0, 1, "x"),)),
-    "one, uneven": Swaps((13, 11, 7), (4,), P("x"), ((0, 1, "x"),)),
-    "one, in chunks": Swaps((8, 16, 6), (4,), P("x"), ((0, 1, "x"),), ((1, 2), (0, 2))),
-    "one, chunks of another": Swaps((8, 16, 6), (4,), P("x"), ((0, 1, "x"),), ((2, 3),)),
-    "onto one": Swaps((8, 8, 24), (2, 4), P("x", "y"), ((0, 2, "x"), (1, 2, "y"))),
-    "onto one, in chunks": Swaps((8, 8, 48), (2, 4), P("x", "y"), ((1, 2, "y"), (0, 2, "x")), ((0, 2), (2, 3))),
-    "onto one, uneven": Swaps((7, 13, 11), (2, 4), P("x", "y"), ((0, 2, "x"), (1, 2, "y"))),
-    "from one": Swaps((24, 6, 8), (2, 3), P(("x", "y")), ((0, 1, "y"), (0, 2, "x"))),
-    "from one, uneven": Swaps((17, 5, 7), (2, 3), P(("x", "y")), ((0, 1, "y"), (0, 2, "x"))),
-    "three": Swaps((8, 8, 8), (2, 2, 2), P("x", "y", "z"), ((2, 0, "z"), (1, 0, "y"))),
-    "all from one": Swaps((16, 4, 8), (2, 2, 2), P(("x", "y", "z")), ((0, 1, "z"), (0, 2, "y"), (0, 1, "x"))),
-    "all from one, uneven": Swaps((19, 5, 3), (2, 2, 2), P(("x", "y", "z")), ((0, 1, "z"), (0, 2, "y"), (0, 1, "x"))),
+    "one": Moves((8, 16, 6), (4,), P("x"), ((0, 1, "x"),)),
+    "one, uneven": Moves((13, 11, 7), (4,), P("x"), ((0, 1, "x"),)),
+    "one, in chunks": Moves((8, 16, 6), (4,), P("x"), ((0, 1, "x"),), ((1, 2), (0, 2))),
+    "one, chunks of another": Moves((8, 16, 6), (4,), P("x"), ((0, 1, "x"),), ((2, 3),)),
+    "onto one": Moves((8, 8, 24), (2, 4), P("x", "y"), ((0, 2, "x"), (1, 2, "y"))),
+    "onto one, in chunks": Moves((8, 8, 48), (2, 4), P("x", "y"), ((1, 2, "y"), (0, 2, "x")), ((0, 2), (2, 3))),
+    "onto one, uneven": Moves((7, 13, 11), (2, 4), P("x", "y"), ((0, 2, "x"), (1, 2, "y"))),
+    "from one": Moves((24, 6, 8), (2, 3), P(("x", "y")), ((0, 1, "y"), (0, 2, "x"))),
+    "from one, uneven": Moves((17, 5, 7), (2, 3), P(("x", "y")), ((0, 1, "y"), (0, 2, "x"))),
+    "three": Moves((8, 8, 8), (2, 2, 2), P("x", "y", "z"), ((2, 0, "z"), (1, 0, "y"))),
+    "all from one": Moves((16, 4, 8), (2, 2, 2), P(("x", "y", "z")), ((0, 1, "z"), (0, 2, "y"), (0, 1, "x"))),
+    "all from one, uneven": Moves((19, 5, 3), (2, 2, 2), P(("x", "y", "z")), ((0, 1, "z"), (0, 2, "y"), (0, 1, "x"))),
 }
 
 
-def _walks(case: Swaps) -> tuple[Walk, Walk]:
-    """The swaps one after the other, and as one exchange."""
+def _walks(case: Moves) -> tuple[Walk, Walk]:
+    """The moves one after the other, and as one exchange."""
     sizes = dict(zip("xyz", case.sizes, strict=False))
     start = at = from_spec(case.shape, sizes, case.spec)
-    swaps = []
-    for source, target, axis in case.swaps:
-        swaps.append(AxisMove(source, target, even_cuts(at.block[target], [(axis, sizes[axis])])))
-        at = swaps[-1].after(at)
-    return Walk(start, tuple(Exchange((swap,), packed=True) for swap in swaps)), Walk(
-        start, (Exchange(tuple(swaps), case.chunks),)
+    moves = []
+    for source, target, axis in case.moves:
+        moves.append(AxisMove(source, target, even_cuts(at.block[target], [(axis, sizes[axis])])))
+        at = moves[-1].after(at)
+    return Walk(start, tuple(Exchange((move,), packed=True) for move in moves)), Walk(
+        start, (Exchange(tuple(moves), case.chunks),)
     )
 
 
@@ -87,8 +87,8 @@ def _logical(stored: Any, layout: Layout) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_an_exchange_is_its_swaps(name: str) -> None:
-    """Catches pieces sent to the wrong device or joined out of order, padding kept, and chunks mixed up."""
+def test_an_exchange_is_its_moves(name: str) -> None:
+    """Catches chunks sent to the wrong device or joined out of order, padding kept, and chunks mixed up."""
     case = CASES[name]
     plain, joint = _walks(case)
     x, where = stored_of(mf.shard(noise(case.shape), mesh(case.sizes), plain.start.spec)), mesh(case.sizes)
@@ -112,7 +112,7 @@ def test_collectives_of_an_exchange(name: str) -> None:
 
 
 def test_exchange_moves_with_an_inserted_dimension() -> None:
-    """Catches swaps or chunks that stay behind when a batch dimension comes in front."""
+    """Catches moves or chunks that stay behind when a batch dimension comes in front."""
     _, joint = _walks(CASES["one, in chunks"])
     where, x = mesh((4,)), noise((3, 8, 16, 6))
     (found,) = bind([mf.shard(x, where, P(None, "x"))], joint.insert(0, 3, ()), where)
@@ -123,8 +123,8 @@ GRIDS = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3)), max_size=4).ma
 
 
 @given(GRIDS, st.integers(1, 2), st.integers(1, 3))
-def test_pieces_put_together_are_the_block(grid: tuple[tuple[int, int], ...], a: int, b: int) -> None:
-    """Catches pieces of wrong sizes, or joined in another order than they were cut in."""
+def test_chunks_joined_are_the_block(grid: tuple[tuple[int, int], ...], a: int, b: int) -> None:
+    """Catches chunks of wrong sizes, or joined in another order than they were cut in."""
     shape = [a, b, 2]
     for dim, parts in grid:
         shape[dim] *= parts
@@ -142,10 +142,10 @@ def test_pieces_put_together_are_the_block(grid: tuple[tuple[int, int], ...], a:
     st.sampled_from([0, 2**20]),
 )
 @example({1, 2}, ((1, 2), (0, 2)), -1, (4, 8, 18), True, 0)
-def test_cached_engine_in_pieces(
+def test_cached_engine_in_chunks(
     dims: set[int], grid: tuple[tuple[int, int], ...], sign: int, shape: tuple[int, ...], whole: bool, small: int
 ) -> None:
-    """Catches lines put together wrongly from their pieces, columns lost between groups, and digits left in reverse."""
+    """Catches lines joined wrongly from their chunks, columns lost between batches, and digits left in reverse."""
     x = noise(shape)
     run = jax.jit(functools.partial(in_place, dims=tuple(dims), sign=sign, grid=grid, whole=whole))
     with mock.patch("meshfft.kernels.stockham.SMALL_BYTES", small):
@@ -185,7 +185,7 @@ def _as_if_large() -> Iterator[None]:
 
 @given(cases(), st.sampled_from(["auto", "transpose"]), st.sampled_from(["natural", "any"]), st.integers(0, 2**31))
 def test_drawn_walks_as_of_large_blocks(case: Case, method: str, order: str, seed: int) -> None:
-    """Catches any wrong value, sharding, padding or inverse of walks in pieces: drawn blocks are small otherwise."""
+    """Catches any wrong value, sharding, padding or inverse of walks in chunks: drawn blocks are small otherwise."""
     where = mesh(case.mesh)
     with _as_if_large():
         try:
@@ -225,9 +225,9 @@ def test_walks_in_chunks(order: str, spec: P) -> None:
         ((2, 2, 2), P("x", "y", "z"), "natural"),
     ],
 )
-def test_pieces_pass_from_step_to_step(sizes: tuple[int, ...], spec: P, order: str) -> None:
-    """Catches pieces that are joined and cut again between steps: the compiler drops that only where grids agree. And
-    an array that is taken apart before its planes are transformed, which read it where it lies.
+def test_chunks_pass_from_step_to_step(sizes: tuple[int, ...], spec: P, order: str) -> None:
+    """Catches chunks that are joined and cut again between steps: the compiler drops that only where grids agree. And
+    an array that is sliced before its chunks are transformed, which read it where it lies.
     """
     where = mesh(sizes)
     plan = mf.plan((256,) * 3, mesh=where, spec=spec, order=order, method="transpose")
@@ -236,7 +236,7 @@ def test_pieces_pass_from_step_to_step(sizes: tuple[int, ...], spec: P, order: s
     entry = str(jax.jit(plan).lower(x).compile().as_text()).split("ENTRY")[1]
     copied = re.findall(r"^ +%(\w*(?:slice|concatenate|copy)[\w.]*) = c64", entry, re.MULTILINE)
     packed = 0 if isinstance(plan.walk.steps[0], LocalFFT) else 16
-    assert len(copied) == packed, "the pack of sixteen pieces; the result's join is the program's ROOT"
+    assert len(copied) == packed, "the pack of sixteen chunks; the result's join is the program's ROOT"
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_pieces_pass_from_step_to_step(sizes: tuple[int, ...], spec: P, order: s
 def test_memory_comes_in_chunks_that_the_host_keeps(
     shape: tuple[int, ...], sizes: tuple[int, ...], spec: P, order: str
 ) -> None:
-    """Catches temporaries asked for in one piece, whose pages the kernel clears at each call; and an array larger than
+    """Catches temporaries asked for in one array, whose pages the kernel clears at each call; and an array larger than
     a chunk, of which the compiler warns the user.
     """
     plan = mf.plan(shape, mesh=mesh(sizes), spec=spec, order=order, method="transpose")
@@ -294,11 +294,11 @@ def test_plans_compiled_ahead_ask_for_the_memory_that_calls_ask_for(planes: bool
     plan = mf.plan((512, 512, 512), mesh=where, spec=P("x"))
     with mock.patch.object(jax.stages.Lowered, "compile", autospec=True, return_value=None) as compiled:
         compile_plan(plan, where, planes=planes)
-    assert compiled.call_args.args[1] == dict(plan.walk.compiler_options(8, plan.machine.chip, whole=not planes))
+    assert compiled.call_args.args[1] == dict(plan.walk.compiler_options(8, plan.machine.chip, plain=not planes))
 
 
 def chunks(assignment: bytes) -> list[int]:
-    """Bytes of each piece of memory that a program asks for besides its arguments and results.
+    """Bytes of each array that a program asks for besides its arguments and results.
 
     The message is XLA's BufferAssignmentProto (xla/service/hlo.proto): of its allocations (3) the size (2), and whether
     each is an argument (5), a result (7) or a constant (12).
@@ -333,8 +333,8 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 @pytest.mark.parametrize("shape", [(254, 256, 256), (256, 250, 256), (251, 257, 255), (384, 320, 256)])
 @pytest.mark.parametrize(("sizes", "spec"), [((2, 4), P("x", "y")), ((2, 2, 2), P("x", "y", "z"))])
-def test_pieces_of_one_size_are_few(shape: tuple[int, ...], sizes: tuple[int, ...], spec: P) -> None:
-    """Catches a program of hundreds of messages where exchanges have no large piece in common."""
+def test_chunks_of_one_size_are_few(shape: tuple[int, ...], sizes: tuple[int, ...], spec: P) -> None:
+    """Catches a program of hundreds of messages where exchanges have no large chunk in common."""
     plan = mf.plan(shape, mesh=mesh(sizes), spec=spec, method="transpose")
     exchanges = [step for step in plan.walk.steps if isinstance(step, Exchange)]
     counts = [step.parts * math.prod(parts for _, parts in step.chunks) for step in exchanges]
@@ -381,8 +381,8 @@ def test_sides_of_six_steps(length: int, parts: int, widest: float) -> None:
 
 
 @pytest.mark.parametrize("spec", [P("x", "y"), P(("x", "y"))])
-def test_no_exchange_of_many_pieces(spec: P) -> None:
-    """Catches swaps joined until a program has hundreds of arrays: only as many pieces as MOST_CHUNKS are exchanged."""
+def test_no_exchange_of_many_chunks(spec: P) -> None:
+    """Catches moves joined until a program has hundreds of arrays: only as many chunks as MOST_CHUNKS are exchanged."""
     shape = (256,) * 3
     start = from_spec(shape, {"x": 4, "y": 8}, spec)
     transform = transform_of((0, 1, 2), shape, None, False)

@@ -1,4 +1,4 @@
-"""Pipelines: local steps and a swap in chunks do what the same steps do without them, at any sizes, there and back."""
+"""Pipelines: local steps and an exchange in chunks do what the same steps do without them, at any size and back."""
 
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ class Case(NamedTuple):
     target: int
     dim: int
     chunks: int
-    swap_first: bool = False
+    exchange_first: bool = False
 
 
 CASES = {
@@ -57,7 +57,7 @@ def _walks(case: Case, planes: bool = False) -> tuple[Walk, Walk]:
         LocalFFT(case.dims, -1, lengths, lengths),
         Exchange((AxisMove(case.source, case.target, even_cuts(case.shape[case.target], moved)),), packed=True),
     ]
-    chosen = tuple(steps[::-1] if case.swap_first else steps)
+    chosen = tuple(steps[::-1] if case.exchange_first else steps)
     pipeline = Pipeline(chosen, case.dim, case.chunks)
     return Walk(start, chosen, planes=planes), Walk(start, (pipeline,), planes=planes)
 
@@ -86,7 +86,7 @@ def test_chunks_change_no_value_and_no_sharding(name: str) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_planes_go_as_complex_numbers_do(name: str) -> None:
-    """Catches planes that are cut or joined apart from each other."""
+    """Catches parts of split complex that are cut or joined in different ways."""
     case = CASES[name]
     plain, chunked = _walks(case, planes=True)
     x = _input(case, plain)
@@ -99,7 +99,7 @@ def test_planes_go_as_complex_numbers_do(name: str) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_walk_back_is_the_adjoint_and_a_pipeline_too(name: str) -> None:
-    """Catches a transpose whose chunks are taken along the wrong end of the swap: <A x, z> = <x, A* z>."""
+    """Catches a transpose whose chunks are taken along the wrong end of the move: <A x, z> = <x, A* z>."""
     case = CASES[name]
     _, walk = _walks(case)
     back = walk.adjoint()

@@ -110,7 +110,7 @@ def compile_plan(plan: Plan, mesh: Mesh, *, planes: bool = False, donate: bool =
     stored = jax.ShapeDtypeStruct(plan.in_layout.storage, kind, sharding=sharding)
     array = padded(stored, plan.in_layout, mesh)  # type: ignore[arg-type]
     lowered = jax.jit(plan, donate_argnums=(0,) if donate else ()).lower((array,) * many if planes else array)
-    options = plan.walk.compiler_options(plan.dtype.itemsize, plan.machine.chip, whole=not planes)
+    options = plan.walk.compiler_options(plan.dtype.itemsize, plan.machine.chip, plain=not planes)
     return lowered.compile(dict(options))
 
 

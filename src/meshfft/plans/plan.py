@@ -130,7 +130,7 @@ class Plan:
 
         Calls outside `jit` have them already. Chunks hold a block, for planes and what the caller computes besides.
         """
-        return dict(self.walk.compiler_options(self.dtype.itemsize, self.machine.chip, whole=False))
+        return dict(self.walk.compiler_options(self.dtype.itemsize, self.machine.chip, plain=False))
 
     @property
     def collectives(self) -> dict[str, int]:

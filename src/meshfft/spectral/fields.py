@@ -99,7 +99,7 @@ def in_one(work: Callable[..., Any], plan: Plan, *values: Any, beside: int = 0) 
     room = room_of(stored_of(values[0]), plan.mesh)
     check_blocks(plan.out_layout, real_dtype(plan.dtype).itemsize, room, "the spectrum")
     traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
-    options = plan.walk.compiler_options(plan.dtype.itemsize, plan.machine.chip, whole=False, beside=beside)
+    options = plan.walk.compiler_options(plan.dtype.itemsize, plan.machine.chip, plain=False, beside=beside)
     return _program(work, () if traced else options)(plan, *values)
 
 

@@ -68,19 +68,19 @@ class Walk:
         """What the walk costs one device."""
         return total(self.works(itemsize, chip))
 
-    def compiler_options(self, itemsize: int, chip: Chip, whole: bool = True, beside: int = 0) -> CompilerOptions:
+    def compiler_options(self, itemsize: int, chip: Chip, plain: bool = True, beside: int = 0) -> CompilerOptions:
         """Those of the chip; where its host keeps all that lies between the steps, memory in chunks of that size.
 
-        The compiler warns of every array that is larger than a chunk. `whole` says that one complex array of the type
+        The compiler warns of every array that is larger than a chunk. `plain` says that one complex array of the type
         that is computed in comes and goes, chunk by chunk: split complex, another type or arithmetic before or behind
-        take a block. `beside` are the bytes of the largest array that such arithmetic makes besides.
+        take a block. `beside` are the bytes of the largest array that such arithmetic makes.
         """
         each = [step.held(layout, itemsize) for step, layout in self.pairs]
         held = [one for one in each if one is not None]
         if len(held) < len(each) or len({len(step.dims) > 0 for step in self.steps}) < 2:  # or all is done in place
             return chip.options
         largest, shapes = max(one.largest for one in held), {one.chunk for one in held}
-        if whole and len(shapes) == 1 and self.start.block not in shapes:
+        if plain and len(shapes) == 1 and self.start.block not in shapes:
             chunk = math.prod(*shapes) * halfway(self.steps[-1].grids[1], self.end.ndim)
             largest = chunk or largest
         nbytes = max(largest * itemsize, beside, *(one.scratch for one in held))
