@@ -1,4 +1,4 @@
-"""Meshes: the ways to lay so many devices over the dimensions of an array."""
+"""Meshes: the ways to lay devices over the dimensions of an array."""
 
 import math
 from collections.abc import Iterator, Sequence

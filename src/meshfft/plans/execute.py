@@ -1,4 +1,4 @@
-"""Execution: a walk on arrays, as one compiled program; the only place where transforms run.
+"""Execution: a walk on arrays, as one compiled program; transforms run nowhere else.
 
 A program is compiled once for a walk, a mesh and a type, and kept. Invariant: padding is zero before and after.
 """
@@ -15,7 +15,7 @@ from jax import Array
 from jax.sharding import AxisType, Mesh, NamedSharding
 
 from ..layout.layout import AnyMesh, Spec, axis_sizes, mapped_axes
-from ..layout.padded_array import padded, stored_of
+from ..layout.padded_array import AnyArray, padded, stored_of
 from ..layout.placement import without_padding
 from ..machine.chip import Chip, CompilerOptions
 from ..numerics.dtypes import complex_dtype, dots_of, real_dtype
@@ -105,7 +105,7 @@ def walked(
 
 def _stored(walk: Walk, operands: Operands, mapped: frozenset[str]) -> Operands:
     """The operands as the steps of a walk take them; none for steps of other walks."""
-    stored: list[Any] = [None] * len(operands)
+    stored: list[object] = [None] * len(operands)
     for step, layout in walk.pairs:
         if step.slot is not None:
             stored[step.slot] = step.operand(operands[step.slot], layout, mapped)
@@ -115,7 +115,7 @@ def _stored(walk: Walk, operands: Operands, mapped: frozenset[str]) -> Operands:
 as_stored = jax.jit(walked, static_argnums=(1, 2, 3))  # compiled, in the type that the array has
 
 
-def moved(y: Any, out_spec: Spec | None, spec: Spec | None = None) -> Any:
+def moved(y: AnyArray, out_spec: Spec | None, spec: Spec | None = None) -> Any:
     """A result, or its planes, sharded as `out_spec` says, bit for bit in its own type; as it is without one.
 
     `spec` says how it lies where JAX hides that.

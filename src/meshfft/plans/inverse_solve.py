@@ -57,7 +57,7 @@ class Solution:
 
     @property
     def condition(self) -> float:
-        """The condition number of the whole transform: the product over the dimensions."""
+        """The condition number of the transform: the product over the dimensions."""
         return math.prod(self.conditions)
 
 

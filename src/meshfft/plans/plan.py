@@ -13,7 +13,7 @@ import numpy as np
 
 from ..layout.layout import AnyMesh, Layout, axis_sizes, hashed_once
 from ..layout.memory import check_blocks, room_of
-from ..layout.padded_array import stored_of
+from ..layout.padded_array import AnyArray, stored_of
 from ..layout.placement import mesh_here, needs_anchor
 from ..machine.machine import Machine, Seconds
 from ..machine.work import Work
@@ -154,14 +154,14 @@ class Plan:
         where = (self.mesh, self.machine.chip, self.dtype, request.planes)
         return formed(applied(request.arrays, self.walk, sources or self.points, *where))
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: AnyArray) -> Any:
         """The transform of an array in `in_layout`; a NumPy array of `shape` is put on the mesh first.
 
         Where sizes do not divide, arrays are PaddedArrays, as `mf.shard` makes them.
         """
         return self._run(self.walk, x)
 
-    def inverse(self, y: Any) -> Any:
+    def inverse(self, y: AnyArray) -> Any:
         """The input whose transform is y, by the walk reversed; what `s` cropped away comes back as zeros.
 
         Raises:
@@ -172,19 +172,19 @@ class Plan:
             raise ValueError("the samples are not the uniform ones: solve for the input with plan.solve(y)")
         return self._run(_inverse(self.walk, scale), y)
 
-    def solve(self, y: Any, *, tikhonov: float | None = None, truncation: float | None = None) -> Solution:
-        """The input whose samples are y, what its value is worth, and how it was found: `ikdftn` on stored arrays.
+    def solve(self, y: AnyArray, *, tikhonov: float | None = None, truncation: float | None = None) -> Solution:
+        """The input whose samples are y, and what its value is worth: `ikdftn` on stored arrays.
 
         Raises:
             ValueError: as `ikdftn`.
         """
         arrays = self._fitted(self.out_layout, y)
         points = self.points or (None,) * len(self.transform.dims)
-        where = (self._mesh_of(arrays[0]), self.machine, self.dtype, self.dots)
         what = (self.in_layout, self.out_layout, self.transform, points, self.method)
+        where = (self._mesh_of(arrays[0]), self.machine, self.dtype, self.dots)
         return solution(arrays, System(*what, *where, tikhonov, truncation))
 
-    def adjoint(self, y: Any) -> Any:
+    def adjoint(self, y: AnyArray) -> Any:
         """The conjugate transpose: <plan(x), y> = <x, plan.adjoint(y)>."""
         return self._run(_adjoint(self.walk), y)
 
@@ -237,7 +237,7 @@ class Plan:
         back = " to " + " x ".join(map(str, self.out_shape)) if retyped or self.shape != self.out_shape else ""
         return f"{self.transform.name} of {there}{back} {self.out_dtype.name}, mesh {mesh}"
 
-    def _run(self, walk: Walk, x: Any) -> Any:
+    def _run(self, walk: Walk, x: AnyArray) -> Any:
         mesh_here(self.mesh, walk.start, walk.end)
         arrays = self._fitted(walk.start, x)
         if walk.real and (len(arrays) == 2 or arrays[0].dtype.kind == "c"):
@@ -247,7 +247,7 @@ class Plan:
         check_blocks(walk.end, real_dtype(self.dtype).itemsize, room_of(stored_of(arrays[0]), mesh), "the result")
         return formed(applied(arrays, walk, self.points, mesh, chip, self.dtype, is_planes(x), self.mesh))
 
-    def _fitted(self, layout: Layout, x: Any) -> tuple[AnyStored, ...]:
+    def _fitted(self, layout: Layout, x: AnyArray) -> tuple[AnyStored, ...]:
         return tuple(fitted(part, layout, self.mesh) for part in parts(x))
 
     def _mesh_of(self, x: AnyStored) -> AnyMesh | None:

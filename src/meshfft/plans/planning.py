@@ -30,9 +30,9 @@ PointsLike = Points | Sequence[Points | None] | None
 
 
 class Options(NamedTuple):
-    """How a transform is to be done: see `fftn`. Behind `evades` what is transformed, where `plan` is asked.
+    """How a transform is to be done: see `fftn`; what comes after `evades` is for `plan`, and says what is transformed.
 
-    `evades` says that mesh axes may move where a result does not divide, as functions do it.
+    `evades`: mesh axes may move where a result does not divide, as functions do it.
     """
 
     method: str = "auto"
@@ -51,7 +51,7 @@ class Options(NamedTuple):
 
 
 def plan_for(setting: Setting, transform: Transform, options: Options) -> Plan:
-    """The plan of a transform of an array in some setting, the same one for the same question.
+    """The plan of a transform of an array in some setting, kept.
 
     Raises:
         ValueError, TypeError, MemoryError: as `fftn`.
@@ -167,14 +167,7 @@ def out_spec(
 
 
 def ranked(shape: Sequence[int], topology: str | Topology, **options: Any) -> list[Plan]:
-    """Plans for every way to lay a machine's devices over the dimensions, the best first: those that fit, by seconds.
-
-    Takes seconds for thousands of devices.
-
-    Args:
-        shape: logical shape.
-        topology: a machine without its devices, such as "v3:32x32".
-        options: as `plan`, but for mesh and spec.
+    """Plans for every mesh of a machine that is only named, the best first; options as `plan`, but for mesh and spec.
 
     Raises:
         ValueError: an argument that does not fit, or a method that has no walk on any mesh.
@@ -227,10 +220,8 @@ def _start(shape: Sequence[int], mesh: AnyMesh | None, spec: Spec | None) -> Lay
     if min(shape, default=0) < 0:
         raise ValueError(f"shape {shape} has a negative size: give sizes of 0 or more")
     if spec is None and len(sizes) > len(shape):
-        raise ValueError(
-            f"the mesh has {len(sizes)} axes, the array {len(shape)} dimensions: say with spec= "
-            "which axes cut which dimension"
-        )
+        remedy = "say with spec= which axes cut which dimension"
+        raise ValueError(f"the mesh has {len(sizes)} axes, the array {len(shape)} dimensions: {remedy}")
     return from_spec(shape, sizes, tuple(sizes) if spec is None else spec)
 
 
@@ -241,15 +232,15 @@ def _dtype(options: Options) -> np.dtype:
 
 def _transform(shape: tuple[int, ...], options: Options) -> tuple[Transform, tuple[Points | None, ...]]:
     """What is computed: a transform of uniform samples, or of any."""
-    kind, inverse = options.kind, options.inverse
-    dims, lengths = resolve(shape, options.s, options.axes, kind, inverse)
-    if options.points is None:
-        return transform_of(dims, lengths, options.norm, inverse, kind), ()
-    if options.s is not None or inverse or kind != "fft":
+    *_, s, axes, _, norm, kind, inverse, points = options
+    dims, lengths = resolve(shape, s, axes, kind, inverse)
+    if points is None:
+        return transform_of(dims, lengths, norm, inverse, kind), ()
+    if s is not None or inverse or kind != "fft":
         raise ValueError("points cannot go with s, kind or inverse: give as many points as are wanted")
     check_once(dims)
-    samples = entries(options.points, dims)
-    return sampled(shape, dims, samples, options.norm, complex_dtype(_dtype(options), options.precision)), samples
+    samples = entries(points, dims)
+    return sampled(shape, dims, samples, norm, complex_dtype(_dtype(options), options.precision)), samples
 
 
 def _machines(mesh: AnyMesh | None, topology: str | Topology | None, options: Options) -> Iterator[Machine]:
@@ -257,8 +248,8 @@ def _machines(mesh: AnyMesh | None, topology: str | Topology | None, options: Op
     if topology is None:
         yield machine_of(mesh)
         return
-    where, sizes = named(topology), axis_sizes(mesh)
-    if complex_dtype(_dtype(options), options.precision).itemsize == 16 and where.chip.platform == "tpu":
+    where, sizes, dtype = named(topology), axis_sizes(mesh), complex_dtype(_dtype(options), options.precision)
+    if dtype.itemsize == 16 and where.chip.platform == "tpu":
         raise ValueError(f"{where.name} has no complex128: plan with dtype='complex64' or precision='float32'")
     for kind in DEVICE_ORDERS if where.torus is not None and len(sizes) > 1 else DEVICE_ORDERS[:1]:
         yield placed(where, tuple(sizes.values()), tuple(sizes), kind)

@@ -1,4 +1,4 @@
-"""A walk as one operator of JAX, linear in the array: shape, gradient, batching and lowering of a whole transform.
+"""A walk as one operator of JAX, linear in the array: shape, gradient, batching and lowering of a transform.
 
 The gradient in the array is the transposed walk, so it has the same collectives as the transform and needs no
 annotation; a batch dimension, sharded or not, is one more dimension that the walk leaves alone. An array is one complex
@@ -200,12 +200,12 @@ def _transpose(cts: Sequence[Tangent], *values: Any, job: Job) -> list[Any]:
     dense: list[Array] = [ad.instantiate_zeros(ct) for ct in cts]
     if ad.is_undefined_primal(values[0]):
         back = job.walk.adjoint() if job.planes else job.walk.transpose()
-        found = bind(dense, back, job.mesh, job.planes, job.operands(values))
-        return [*found, *[None] * (len(values) - job.arrays)]
+        pulled = bind(dense, back, job.mesh, job.planes, job.operands(values))
+        return [*pulled, *[None] * (len(values) - job.arrays)]
     at = next(j for j, v in enumerate(values) if ad.is_undefined_primal(v))
     none = ad.instantiate_zeros(ad.Zero(values[at].aval))
-    pulled = _pulled((*values[:at], none, *values[at + 1 :]), tuple(dense), at, job)
-    return [pulled if j == at else None for j in range(len(values))]
+    change = _pulled((*values[:at], none, *values[at + 1 :]), tuple(dense), at, job)
+    return [change if j == at else None for j in range(len(values))]
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3))

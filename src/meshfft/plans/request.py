@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, Sharding, SingleDeviceSharding
+from jax.typing import ArrayLike
 
 from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, from_block, from_spec, hashed_once, mapped_axes
 from ..layout.memory import Room, room, room_of
-from ..layout.padded_array import PaddedArray
+from ..layout.padded_array import AnyArray, PaddedArray
 from ..layout.placement import concrete_placement, mesh_here, placement, settled
 from ..layout.storage import stored_on
 from ..machine.machine import Machine, machine_of
@@ -76,7 +77,7 @@ class Request(NamedTuple):
         return self.setting.start.shape
 
 
-def read(a: Any, spec: Spec | None = None) -> Request:
+def read(a: AnyArray, spec: Spec | None = None) -> Request:
     """The request that an argument makes.
 
     Raises:
@@ -92,17 +93,13 @@ def read(a: Any, spec: Spec | None = None) -> Request:
     return Request(arrays, dataclasses.replace(setting, many=2), planes)
 
 
-def received(a: object) -> tuple[AnyStored, ...]:
+def received(a: AnyArray) -> tuple[AnyStored, ...]:
     """The argument as one array or two planes, refused by name where it is no array of numbers."""
     return tuple(map(_array, parts(a)))
 
 
-def parts(a: object) -> tuple[Any, ...]:
-    """The argument as it came, or its planes: a tuple of arrays. A list of arrays is an array, as in NumPy.
-
-    Raises:
-        ValueError, TypeError: planes that do not match, or are not real.
-    """
+def parts(a: AnyArray) -> tuple[Any, ...]:
+    """The argument as it came, or its planes, which must match: a tuple. A list of arrays is an array, as in NumPy."""
     if not is_planes(a):
         return (a,)
     re, im = a[0], a[-1]
@@ -125,7 +122,7 @@ def formed(arrays: tuple[AnyStored, ...]) -> Any:
     return arrays[0] if len(arrays) == 1 else PlanePair(*arrays)
 
 
-def _array(a: Any) -> AnyStored:
+def _array(a: ArrayLike | PaddedArray) -> AnyStored:
     if isinstance(a, jax.Array | PaddedArray):
         check_numeric(a.dtype)
         return a
@@ -135,7 +132,7 @@ def _array(a: Any) -> AnyStored:
 
 
 def _setting(x: AnyStored, spec: Spec | None) -> Setting:
-    """That of an array: looked at once for all that are alike, where JAX shows the sharding."""
+    """Looked at once for all arrays that are alike, where JAX shows the sharding."""
     if isinstance(x, PaddedArray):
         return _padded(x, spec)
     if isinstance(x, jax.core.Tracer) or mapped_axes(jax.sharding.get_abstract_mesh()) or not is_hashable(spec):
@@ -154,19 +151,20 @@ def is_hashable(value: object) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _concrete(shape: tuple[int, ...], dtype: np.dtype, sharding: Sharding, spec: Spec | None, wide: bool) -> Setting:
-    mesh, found = concrete_placement(sharding, len(shape), spec)
+    mesh, spec = concrete_placement(sharding, len(shape), spec)
     devices = tuple(sharding.device_set) if mesh is None else tuple(mesh.devices.flat)
     machine = machine_of(mesh, devices[0].platform)
-    return Setting(_divided(from_block(shape, mesh, found)), mesh, machine, dtype, room=room(devices), wide=wide)
+    return Setting(_divided(shape, mesh, spec), mesh, machine, dtype, room=room(devices), wide=wide)
 
 
 def _traced(x: Array, spec: Spec | None) -> Setting:
-    mesh, found = placement(x, spec)
-    start, machine = _divided(from_block(x.shape, mesh, found)), machine_of(mesh, jax.default_backend())
-    return Setting(start, mesh, machine, x.dtype, wide=wide_types())
+    mesh, spec = placement(x, spec)
+    machine = machine_of(mesh, jax.default_backend())
+    return Setting(_divided(x.shape, mesh, spec), mesh, machine, x.dtype, wide=wide_types())
 
 
-def _divided(start: Layout) -> Layout:
+def _divided(shape: tuple[int, ...], mesh: AnyMesh | None, spec: Spec) -> Layout:
+    start = from_block(shape, mesh, spec)
     if not start.even:
         remedy = "use mf.shard(x, mesh, spec), which stores any size, or give a spec whose mesh axes divide it"
         raise ValueError(f"shape {start.shape} is not divided by spec {start.spec}: {remedy}")
@@ -174,7 +172,6 @@ def _divided(start: Layout) -> Layout:
 
 
 def _padded(x: PaddedArray, spec: Spec | None) -> Setting:
-    """Where a padded array says that it lies."""
     layout, mesh = x.layout, mesh_here(x.mesh, x.layout)
     seen, stored = layout.within(mapped_axes(mesh)), np.shape(x.stored)
     if seen != stored:
@@ -188,7 +185,7 @@ def _padded(x: PaddedArray, spec: Spec | None) -> Setting:
     return Setting(layout, mesh, machine, x.dtype, room=memory, wide=wide_types())
 
 
-def fitted(x: Any, layout: Layout, mesh: AnyMesh | None) -> AnyStored:
+def fitted(x: ArrayLike | PaddedArray, layout: Layout, mesh: AnyMesh | None) -> AnyStored:
     """An array for a plan that takes this layout, a NumPy one put on the mesh first.
 
     Raises:

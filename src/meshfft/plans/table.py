@@ -29,10 +29,18 @@ def walk_table(walk: Walk, itemsize: int, chip: Chip) -> str:
 
 
 def ruled(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of two words and some numbers as a table, with rules below the first row and above the last."""
-    lines = _lines(rows)
-    rule = "-" * max(len(part) for line in lines for part in line.split("\n"))
-    return "\n".join([lines[0], rule, *lines[1:-1], rule, lines[-1]])
+    """Rows of two words and some numbers as a table, with rules below the first row and above the last.
+
+    Words are to the left, numbers to the right; where that is too wide, every row has its numbers on a second line.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    words = ["  ".join(cell.ljust(w) for cell, w in zip(row[:2], widths, strict=False)) for row in rows]
+    numbers = ["  ".join(cell.rjust(w) for cell, w in zip(row[2:], widths[2:], strict=True)) for row in rows]
+    between = "\n" + INDENT if len(words[0]) + 2 + len(numbers[0]) > WIDTH else "  "
+    parts = [(word + between + number).split("\n") for word, number in zip(words, numbers, strict=True)]
+    first, *middle, last = ["\n".join(filter(None, map(str.rstrip, row))) for row in parts]
+    rule = "-" * max(len(part.rstrip()) for row in parts for part in row)
+    return "\n".join([first, rule, *middle, rule, last])
 
 
 def machine_words(machine: Machine) -> str:
@@ -79,16 +87,3 @@ def _counts(work: Work) -> tuple[str, ...]:
         quantity(work.flops) if work.flops else "-",
         quantity(work.peak_bytes, "B"),
     )
-
-
-def _lines(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Words to the left, numbers to the right; where that is too wide, every row has its numbers on a second line."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    words = ["  ".join(cell.ljust(w) for cell, w in zip(row[:2], widths, strict=False)) for row in rows]
-    numbers = ["  ".join(cell.rjust(w) for cell, w in zip(row[2:], widths[2:], strict=True)) for row in rows]
-    folds = len(words[0]) + 2 + len(numbers[0]) > WIDTH
-    between = "\n" + INDENT if folds else "  "
-    return [
-        "\n".join(filter(None, (part.rstrip() for part in (w + between + n).split("\n"))))
-        for w, n in zip(words, numbers, strict=True)
-    ]
