@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 import meshfft as mf
 from meshfft.inspect.aot import compile_plan, devices_of, mesh_for, report, timeline
-from meshfft.inspect.hlo import collectives
+from meshfft.inspect.hlo import collectives, counts
 from meshfft.steps import RingDense
 
 SIZES, AXES = (4, 4, 2), ("x", "y", "z")
@@ -53,7 +53,11 @@ def schedule(topology: str) -> dict[str, Any]:
     mesh = mesh_for(plan, topology)
     program = report(compile_plan(plan, mesh, planes=True))
     donated = report(compile_plan(plan, mesh, planes=True, donate=True))
-    found: dict[str, Any] = {"plan": plan.collectives, "counts": program.counts, "report": program.to_dict()}
+    found: dict[str, Any] = {
+        "plan": plan.collectives,
+        "counts": counts(program.collectives),
+        "report": program.to_dict(),
+    }
     return found | {"donated": donated.to_dict(), "plain": _plain(plan, mesh), "refused": _refused("v3:3x3")}
 
 
@@ -94,7 +98,7 @@ def real(topology: str) -> dict[str, Any]:
 def _cycles(plan: mf.Plan, topology: str) -> dict[str, Any]:
     program = report(compile_plan(plan, mesh_for(plan, topology), planes=True))
     cycles = sum(one.cycles for one in program.cycles)
-    return {"steps": plan.name, "cycles": cycles, "counts": program.counts, "plan": plan.collectives}
+    return {"steps": plan.name, "cycles": cycles, "counts": counts(program.collectives), "plan": plan.collectives}
 
 
 def _walk(plan: mf.Plan, topology: str) -> dict[str, Any]:
@@ -102,7 +106,7 @@ def _walk(plan: mf.Plan, topology: str) -> dict[str, Any]:
     found, played = report(program), timeline(program, plan)
     return {
         "plan": plan.collectives,
-        "counts": found.counts,
+        "counts": counts(found.collectives),
         "asynchronous": all(one.asynchronous for one in found.collectives),
         "steps": plan.name,
         "modelled": plan.seconds_by_resource._asdict(),

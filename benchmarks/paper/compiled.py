@@ -12,6 +12,7 @@ from typing import Any
 import jax
 
 from meshfft.inspect.aot import Report, compile_plan, mesh_for, report, timeline
+from meshfft.inspect.hlo import counts
 
 from .cases import Case
 from .modelled import about
@@ -64,7 +65,7 @@ def _against(case: Case, found: Report, compute: float) -> dict[str, Any]:
         "model_by_step": _by_step(case),
         "model_compute": sum(model[:3]),
         "ratio": sum(model[:3]) / compute if compute else None,
-        "collectives": found.counts,
+        "collectives": counts(found.collectives),
         "hidden": sum(one.times for one in found.collectives if one.asynchronous and one.covered),
     }
 

@@ -328,7 +328,7 @@ def test_a_plan_compiled_for_a_mesh() -> None:
     for planes in (False, True):
         program = compile_plan(plan, mesh((4, 2)), planes=planes)
         found = report(program)
-        assert found.counts == collectives(program) == plan.collectives
+        assert counts(found.collectives) == collectives(program) == plan.collectives
         assert found.memory["argument"] == block
         assert found.memory["peak"] >= found.memory["argument"] + found.memory["output"]
         assert len(jax.tree.leaves(program.in_avals)) == 1 + planes

@@ -29,7 +29,7 @@ from ..layout.padded_array import padded
 from ..machine.work import Move
 from ..numerics.dtypes import real_dtype
 from ..plans.plan import Plan
-from .hlo import Collective, Spent, counts, cycles, every_collective, program_of
+from .hlo import Collective, Spent, cycles, every_collective, program_of
 from .schedule import Instruction, Item, Program, nested
 
 
@@ -39,11 +39,6 @@ class Report(NamedTuple):
     memory: dict[str, int]
     collectives: tuple[Collective, ...]
     cycles: tuple[Spent, ...]
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many collectives of each kind one run does."""
-        return counts(self.collectives)
 
     def to_dict(self) -> dict[str, object]:
         """The report as plain values, for JSON."""

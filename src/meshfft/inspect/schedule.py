@@ -7,9 +7,10 @@ cannot be followed raises; none is silently counted once.
 """
 
 import functools
+import itertools
 import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,7 +23,8 @@ _BRANCHES = ("branch_computations", "true_computation", "false_computation")
 _ROLES = ("body", "condition", "calls", "to_apply", *_BRANCHES)
 _RUN = {"while": ("body",), "call": ("to_apply",), "conditional": _BRANCHES}
 _SAME = {"copy", "bitcast", "convert", "reshape", "copy-start", "copy-done"}
-_COMPARED = {"LT": operator.lt, "GT": operator.gt, "LE": operator.le, "GE": operator.ge, "NE": operator.ne}
+_BINARY = {"LT": operator.lt, "GT": operator.gt, "LE": operator.le, "GE": operator.ge, "NE": operator.ne}
+_BINARY |= {"add": operator.add, "subtract": operator.sub}
 
 Value = int | None | tuple["Value", ...]  # a scalar integer where it follows from constants, and tuples of them
 
@@ -137,19 +139,15 @@ def _flat(items: tuple[Item, ...], times: int) -> Iterator[Executed]:
 
 
 def _items(program: Program, computation: Computation, arguments: Sequence[Value]) -> tuple[Item, ...]:
-    values = _values(program, computation, arguments)
-    return tuple(_item(program, instruction, values) for instruction in computation.values())
-
-
-def _item(program: Program, instruction: Instruction, values: Mapping[str, Value]) -> Item:
-    turns, inputs = 1, list[Value]()
-    if instruction.opcode == "while":
-        turns, *inputs = _loop(program, instruction, values.get(instruction.operands[0]))[:2]
-    elif instruction.opcode == "call":
-        inputs = [values.get(name) for name in instruction.operands]
-    called = [name for role in _RUN.get(instruction.opcode, ()) for name in instruction.calls.get(role, ())]
-    bodies = (_items(program, program.computations[name], inputs) for name in called)
-    return Item(instruction, turns, tuple(item for body in bodies for item in body))
+    values, items = _values(program, computation, arguments), list[Item]()
+    for instruction in computation.values():
+        turns, inputs = 1, [values.get(name) for name in instruction.operands if instruction.opcode != "conditional"]
+        if instruction.opcode == "while":
+            turns, *inputs = _loop(program, instruction, inputs[0])[:2]
+        called = [name for role in _RUN.get(instruction.opcode, ()) for name in instruction.calls.get(role, ())]
+        bodies = (_items(program, program.computations[name], inputs) for name in called)
+        items.append(Item(instruction, turns, tuple(itertools.chain(*bodies))))
+    return tuple(items)
 
 
 def _loop(program: Program, loop: Instruction, state: Value) -> tuple[int, Value, Value]:
@@ -171,8 +169,8 @@ def _loop(program: Program, loop: Instruction, state: Value) -> tuple[int, Value
 
 
 def _result(program: Program, computation: Computation, arguments: Sequence[Value]) -> Value:
-    values = _values(program, computation, arguments)
-    return next(values.get(name) for name, instruction in computation.items() if instruction.root)
+    root = next(name for name, instruction in computation.items() if instruction.root)
+    return _values(program, computation, arguments).get(root)
 
 
 def _values(program: Program, computation: Computation, arguments: Sequence[Value]) -> dict[str, Value]:
@@ -187,10 +185,10 @@ def _values(program: Program, computation: Computation, arguments: Sequence[Valu
 
 def _value(program: Program, instruction: Instruction, inputs: list[Value], arguments: Sequence[Value]) -> Value:
     match instruction.opcode, inputs:
-        case "constant", _:
-            return int(instruction.inside) if re.fullmatch(r"-?\d+", instruction.inside) else None
-        case "parameter", _:
-            return arguments[int(instruction.inside)] if arguments else None
+        case "constant", _ if re.fullmatch(r"-?\d+", instruction.inside):
+            return int(instruction.inside)
+        case "parameter", _ if arguments:
+            return arguments[int(instruction.inside)]
         case "tuple", _:
             return tuple(inputs)
         case "get-tuple-element", [tuple(elements)]:
@@ -200,13 +198,9 @@ def _value(program: Program, instruction: Instruction, inputs: list[Value], argu
             return _result(program, program.computations[name], inputs)
         case "while", [state]:
             return _loop(program, instruction, state)[2]
-        case "add", [int(one), int(other)]:
-            return one + other
-        case "subtract", [int(one), int(other)]:
-            return one - other
-        case "compare", [int(one), int(other)]:
-            compared = _COMPARED.get(instruction.attribute(r"\bdirection=(\w+)"))
-            return compared(one, other) if compared else None
+        case (("add" | "subtract" | "compare"), [int(one), int(other)]):
+            name = instruction.attribute(r"\bdirection=(\w+)") or instruction.opcode
+            return _BINARY[name](one, other) if name in _BINARY else None
         case opcode, [value] if opcode in _SAME:
             return value
     return None
