@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshfft.formats import grid as module
-from meshfft.formats.grid import CHUNK_BYTES, MANY_FILES, SHARD_BYTES, Grid, grid_of, pieces, within
+from meshfft.formats.grid import CHUNK_BYTES, MANY_FILES, SHARD_BYTES, Grid, grid_of, grid_of_pieces, pieces, within
 from meshfft.layout.layout import Cut, Cuts, Layout, even_cuts, from_spec
 
 
@@ -97,6 +97,12 @@ def test_shards_divide_the_block_as_well() -> None:
     with mock.patch.multiple(module, **small):
         assert grid_of(from_spec((20,), {"x": 2}, ("x",)), 1) == Grid((2,))
         assert grid_of(from_spec((24,), {"x": 2}, ("x",)), 1) == Grid((2,), (6,))
+
+
+def test_pieces_have_several_chunks() -> None:
+    """Catches chunks as wide as the pieces that are written, of which the way back would read parts."""
+    assert grid_of_pieces(from_spec((64, 64, 64), {"x": 8}, ("x",)), 8, 2**24) == Grid((2, 64, 64))
+    assert grid_of_pieces(from_spec((1024, 512, 256), {"x": 8}, ("x",)), 8, 2**24) == Grid((8, 512, 256))
 
 
 def test_starts_without_a_divisor() -> None:
