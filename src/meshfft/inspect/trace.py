@@ -1,12 +1,12 @@
 """A run under jax.profiler, and each device's time in its trace shared out among steps and kinds of work.
 
-    sum over steps and kinds = last end - first begin of any device, exactly: times are whole picoseconds
+    sum over steps and kinds = last end - first begin of any device, exactly: times are integers, in picoseconds
 
 Where several instructions are at work, the moment belongs to the first of WORK: a message counts only while nothing
 hides it. Where none is, the device is idle, for the step of its next instruction, or after the last for that one's.
 
 On CPUs an event names its device, threads are shared by all devices, and waiting in a collective for the others is
-idle. On a GPU or TPU events lie on a plane of its device; there waiting counts as sending.
+idle. The events of a GPU or TPU are on a plane of its own; there waiting counts as sending.
 """
 
 import dataclasses
@@ -68,9 +68,9 @@ class Breakdown:
     def to_dict(self) -> dict[str, object]:
         """Plain values, for JSON."""
         how = f"mean of {len(self.walls)} run{'s' * (len(self.walls) > 1)} under jax.profiler"
-        whole = {"known": "measured", "how": how, "wall_seconds": self.wall, "runs": self.walls}
+        run = {"known": "measured", "how": how, "wall_seconds": self.wall, "runs": self.walls}
         parts = [self._part(int(j), int(k)) for j, k in np.argwhere(self.seconds.any(0))]
-        return {**whole, "devices": self.devices, "hidden": self.hidden, "parts": parts}
+        return {**run, "devices": self.devices, "hidden": self.hidden, "parts": parts}
 
     def _part(self, j: int, k: int) -> dict[str, object]:
         spent, mean = self.seconds[:, j, k].tolist(), float(self.seconds[:, j, k].mean())
@@ -218,19 +218,19 @@ def unit_for(seconds: float) -> tuple[str, float]:
     return next(((name, size) for name, size in UNITS.items() if seconds >= 10 * size), ("us", 1e-6))
 
 
-def figure_of(found: Breakdown, title: str) -> Any:
+def figure_of(breakdown: Breakdown, title: str) -> Any:
     """A matplotlib figure with a bar for each step, stacked of its kinds of work, as long as its share of the run."""
-    (unit, size), (steps, kinds) = unit_for(found.wall), found.used
+    (unit, size), (steps, kinds) = unit_for(breakdown.wall), breakdown.used
     sides = (7.6, 1.9 + 0.55 * len(steps))
     figure = need("matplotlib.figure", "drawing a picture").Figure(sides, layout="constrained", dpi=150)
-    spot, means, ends = figure.subplots(), found.seconds.mean(0)[steps] / size, np.zeros(len(steps))
+    spot, means, ends = figure.subplots(), breakdown.seconds.mean(0)[steps] / size, np.zeros(len(steps))
     for k in kinds:
         bars = spot.barh(range(len(steps)), means[:, k], 0.62, left=ends, color=COLOURS[k], label=KINDS[k])
         ends = ends + means[:, k]
-    shares = [f"{end:.4g} {unit}, {100 * end * size / found.wall:.0f} %" for end in ends]
+    shares = [f"{end:.4g} {unit}, {100 * end * size / breakdown.wall:.0f} %" for end in ends]
     spot.bar_label(bars, shares, padding=3, fontsize="small")
-    spot.set_yticks(range(len(steps)), [textwrap.fill(found.steps[j], 30) for j in steps])
-    spot.set(xlim=(0, 1.3 * ends.max()), xlabel=f"{unit} of a run of {found.wall / size:.4g} {unit}, measured")
+    spot.set_yticks(range(len(steps)), [textwrap.fill(breakdown.steps[j], 30) for j in steps])
+    spot.set(xlim=(0, 1.3 * ends.max()), xlabel=f"{unit} of a run of {breakdown.wall / size:.4g} {unit}, measured")
     spot.invert_yaxis()
     figure.suptitle(textwrap.fill(title, 80), fontsize="medium")
     figure.legend(loc="outside lower center", ncols=len(kinds), frameon=False)

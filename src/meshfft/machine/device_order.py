@@ -82,10 +82,10 @@ def neighbour_order(torus: Torus, sizes: Sizes) -> Order:
         cost = _total(torus, digits, least)
         if cost < least:
             best, least = digits, cost
-    places = np.zeros((1, len(torus.shape) + 1), int)
+    coords = np.zeros((1, len(torus.shape) + 1), int)
     for own in best:
-        places = (places[:, None] + _best_walk(torus, own)[1]).reshape(-1, places.shape[1])
-    return Order.of(torus.numbers(places[:, :-1], places[:, -1]).reshape(sizes))
+        coords = (coords[:, None] + _best_walk(torus, own)[1]).reshape(-1, coords.shape[1])
+    return Order.of(torus.numbers(coords[:, :-1], coords[:, -1]).reshape(sizes))
 
 
 def _total(torus: Torus, digits: Sequence[tuple[Digit, ...]], least: Cost) -> Cost:
@@ -137,9 +137,9 @@ def _digits(grid: Sequence[Sizes], stacks: Sequence[Sequence[int]], count: int) 
 def _best_walk(torus: Torus, digits: tuple[Digit, ...]) -> tuple[Cost, np.ndarray]:
     """The walk (p, dims + 1) of a mesh axis with these digits that costs least, and its cost."""
     sizes = (*torus.shape, torus.cores)
-    places = np.indices(sizes).reshape(len(sizes), -1).T
-    first = [places[:, digit.axis] // digit.stride % digit.size == 0 for digit in digits]
-    starts, bound = places[np.all(first, axis=0)], _bound(torus, digits)  # of the rings: all digits 0
+    coords = np.indices(sizes).reshape(len(sizes), -1).T
+    first = [coords[:, digit.axis] // digit.stride % digit.size == 0 for digit in digits]
+    starts, bound = coords[np.all(first, axis=0)], _bound(torus, digits)  # of the rings: all digits 0
     least, best = INFINITE, np.zeros((1, len(sizes)), int)
     for walk in _walks(len(torus.shape), digits):
         cost = _cost(torus, starts, walk, least)
@@ -169,8 +169,8 @@ def _bound(torus: Torus, digits: Sequence[Digit]) -> Cost:
 
 def _cost(torus: Torus, starts: np.ndarray, walk: np.ndarray, least: Cost) -> Cost:
     """(p - 1) times the load of a hop one way, both ways, and its farthest pair; infinite if not below `least`."""
-    places = starts[:, None] + walk
-    rings = torus.numbers(places[..., :-1], places[..., -1])
+    coords = starts[:, None] + walk
+    rings = torus.numbers(coords[..., :-1], coords[..., -1])
     ahead, behind, far = ring(rings, (1,)), ring(rings, (1,), -1), len(walk) - 1
     one = loads(torus, *ahead, 1)
     if far * one.max(initial=0) > least[0]:
@@ -211,7 +211,7 @@ def _box_walks(box: Sizes) -> tuple[np.ndarray, ...]:
 def _plane_walks(rows: int, columns: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Walks over rows x columns: along the rows, and, with an even number of columns, a cycle along the columns.
 
-    An even number of rows has its cycle too: where the sides change places.
+    An even number of rows has its cycle too: where the sides are exchanged.
     """
     yield _snake(rows, columns)
     if columns % 2 == 0:  # to and fro over all rows but the first, and back along the first

@@ -72,7 +72,7 @@ class Machine:
             return sum(map(self.move_seconds, work.moves))
         starts = work.hops + work.all_to_alls
         if work.matrix_flops:
-            starts += work.hops + work.parts  # of a hop's second plane, and of each product
+            starts += work.hops + work.parts  # of a hop's imaginary part, and of each product
         return work.sent_bytes / self.chip.link.value + starts * self.chip.hop.value
 
     def move_seconds(self, move: Move) -> float:

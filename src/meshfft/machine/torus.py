@@ -24,7 +24,7 @@ class Torus(NamedTuple):
     chips in the plane of axes 0 and 1, axis 0 fastest within a host and among hosts, axes 2 and up slowest. So the
     chips of a 4 x 4 torus are listed (0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (3, 0), (2, 1), (3, 1), (0, 2), ...
     (Seen in `jax.experimental.topologies` for v2, v3, v4, v5e, v5p, v6e and tpu7x; a device's `id` is another number,
-    axis 0 fastest over the whole torus.)
+    axis 0 fastest over all of the torus.)
 
     An axis of two chips whose ends are joined has two links between them, and a message takes half of each.
     """
@@ -76,7 +76,7 @@ def loads(torus: Torus, sources: np.ndarray, targets: np.ndarray, sizes: np.ndar
 
 
 def hops(torus: Torus, sources: np.ndarray, targets: np.ndarray) -> int:
-    """Links that the message passes whose source and target are farthest apart."""
+    """Links on the longest way between a source and its target."""
     ahead = torus.coords(targets) - torus.coords(sources)
     around = np.where(torus.wraps, np.minimum(ahead % torus.shape, -ahead % torus.shape), abs(ahead))
     return int(around.sum(-1).max(initial=0))
