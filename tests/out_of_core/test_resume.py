@@ -60,7 +60,7 @@ def ended(
     code: int = errno.EIO,
     of: tuple[str, str | None] | None = None,
 ) -> Path:
-    """A run that failed after so many tiles, and its working folder; `of` names another file, and its dataset."""
+    """A run that failed after some tiles, and its working folder; `of` names another file, and its dataset."""
     path, dataset = of or (source(folder).name, None)
     write, count = passing.write_tile, [0]
 
@@ -78,7 +78,7 @@ def ended(
     return folder / ".y.npy.passes"
 
 
-def told(folder: Path, **options: Any) -> int:
+def moved(folder: Path, **options: Any) -> int:
     """Bytes that a run reads and writes."""
     parts: list[int] = []
     run(folder, report=parts.append, **options)
@@ -102,8 +102,8 @@ def test_killed_and_resumed(tmp_path: Path, end: int, least: int) -> None:
     assert not (tmp_path / "y.npy").exists()
     made, finished = planned(), finished_in(tmp_path)
     done = [made.steps[step].bytes_of(made.steps[step].tiles[tile]) for step, tile in finished]
-    assert len(done) >= least, "a tile is told once as read, and for each box that is written: five times in pass 1"
-    assert told(tmp_path, resume=True) == made.read_bytes + made.written_bytes - sum(map(sum, done))
+    assert len(done) >= least, "a tile is reported once as read, and for each box that is written: five times in pass 1"
+    assert moved(tmp_path, resume=True) == made.read_bytes + made.written_bytes - sum(map(sum, done))
     resumed = np.load(tmp_path / "y.npy")
     np.testing.assert_array_equal(resumed, run(tmp_path, overwrite=True))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["x.npy", "y.npy"]
@@ -115,7 +115,7 @@ def test_a_full_disk_keeps_what_is_done(tmp_path: Path, monkeypatch: pytest.Monk
     made = planned()
     sizes = [sum(step.bytes_of(tile)) for step in made.steps for tile in step.tiles]
     ended(tmp_path, monkeypatch, place % len(sizes), errno.ENOSPC)
-    assert told(tmp_path, resume=True) == sum(sizes[place:])
+    assert moved(tmp_path, resume=True) == sum(sizes[place:])
     assert error(np.load(tmp_path / "y.npy"), np.fft.fftn(noise(SHAPE).astype("c16"))) <= 2e-7
 
 
@@ -140,7 +140,7 @@ def test_an_unfinished_run_is_not_forgotten(tmp_path: Path, monkeypatch: pytest.
     ):
         run(tmp_path)
     made = planned()
-    assert told(tmp_path, overwrite=True) == made.read_bytes + made.written_bytes and not folder.exists()
+    assert moved(tmp_path, overwrite=True) == made.read_bytes + made.written_bytes and not folder.exists()
     (tmp_path / "y.npy").unlink()
     assert ended(tmp_path, monkeypatch, 0).exists()
     run(tmp_path)  # nothing was done yet, so nothing is lost

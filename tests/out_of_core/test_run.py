@@ -1,4 +1,4 @@
-"""Out of core: right for every kind, never more than tiles at once, and gone on with wherever a run was ended."""
+"""Out of core: right for every kind, never more than tiles at once, and resumed wherever a run was ended."""
 
 import itertools
 import os
@@ -199,7 +199,7 @@ class Event:
 
 
 @pytest.mark.parametrize("kind", [".npy", ".zarr"])
-def test_ended_anywhere_and_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_ended_anywhere_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Catches, at every single effect of a run: work lost or done twice, a result that is not bit for bit the same, an
     output under its name before its time, and leftovers."""
     x = noise((5, 6, 4))

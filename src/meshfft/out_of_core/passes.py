@@ -10,7 +10,7 @@ what the devices hold at their peak and the host's copies of what comes and goes
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -122,12 +122,12 @@ class _Search:
         plans = (tuple(self._plan(step.dims, step.dtype, block) for block in _blocks(step)) for step in best)
         return tuple(dataclasses.replace(step, plans=of) for step, of in zip(best, plans, strict=True))
 
-    def _orders(self, sets: Sequence[Shape]) -> Iterator[Sequence[Shape]]:
+    def _orders(self, sets: Sequence[Shape]) -> list[tuple[Shape, ...]]:
         """The usual order; where the source has chunks all others too, but for the set that makes lines real or not."""
         usual = self._ordered(sets)
         fixed = {None: slice(0), "complex": slice(0, 1), "real": slice(-1, None)}[self.onto]
         orders = itertools.permutations(usual) if math.prod(self.chunk) > 1 else [usual]
-        yield from (order for order in orders if order[fixed] == usual[fixed])
+        return [order for order in orders if order[fixed] == usual[fixed]]
 
     def _ordered(self, sets: Sequence[Shape]) -> tuple[Shape, ...]:
         """Inner dimensions first, as outer ones are cut then; but real lines become complex first, and real last."""

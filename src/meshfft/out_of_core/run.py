@@ -181,16 +181,14 @@ class _Run:
             for index in mine:
                 tile = step.tiles[index]
                 plan = step.plan_of(tile)
-                y = _transformed(plan, read_tile(array, plan, tile.source, step.dtype, self.most))
+                y = read_tile(array, plan, tile.source, step.dtype, self.most)
+                if plan is not None:
+                    y = jax.block_until_ready(_program(plan, y.dtype)(y))
                 self.report(step.bytes_of(tile)[0])
                 writing.result()
                 writing = writer.submit(keep, index, y)
                 del y
             writing.result()
-
-
-def _transformed(plan: Plan | None, x: Values) -> Values:
-    return x if plan is None else jax.block_until_ready(_program(plan, x.dtype)(x))
 
 
 @functools.lru_cache(maxsize=64)

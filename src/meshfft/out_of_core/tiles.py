@@ -71,7 +71,7 @@ class Pass:
     def plan_of(self, tile: Tile) -> Plan | None:
         """The plan for a tile; None where it is only copied."""
         shape = tuple(at.stop - at.start for at in tile.source)
-        return next((plan for plan in self.plans if plan.shape == shape), None)
+        return next(plan for plan in self.plans if plan.shape == shape) if self.plans else None
 
     @property
     def read_bytes(self) -> int:

@@ -46,14 +46,6 @@ class Scratch:
     file: NpyStore
     sides: tuple[Shape, ...]
 
-    @property
-    def shape(self) -> Shape:
-        return tuple(starts[-1] for starts in self.sides)
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.file.dtype
-
     def boxes(self, at: Box, most: int) -> Iterator[Box]:
         """What is read or written at a time: parts of `at` of at most `most` bytes, each in one box of the file."""
         cuts = []
@@ -61,7 +53,7 @@ class Scratch:
             inner = starts[bisect.bisect_right(starts, side.start) : bisect.bisect_left(starts, side.stop)]
             cuts.append([slice(a, b) for a, b in itertools.pairwise((side.start, *inner, side.stop))])
         for box in itertools.product(*cuts):
-            yield from pieces(box, (1,) * len(box), self.dtype.itemsize, most)
+            yield from pieces(box, (1,) * len(box), self.file.dtype.itemsize, most)
 
     def write(self, at: Box, block: np.ndarray) -> None:
         with opened(self.file.path, os.O_WRONLY) as file:
@@ -69,7 +61,7 @@ class Scratch:
             numbers.write(inside, block)
 
     def __getitem__(self, at: Box) -> np.ndarray:
-        out = np.empty(_shape(at), self.dtype)
+        out = np.empty(_shape(at), self.file.dtype)
         with opened(self.file.path, os.O_RDONLY) as file:
             numbers, inside = self._box(file, at)
             numbers.read(inside, out)
@@ -83,10 +75,9 @@ class Scratch:
         indices = [bisect.bisect_right(starts, side.start) - 1 for starts, side in zip(self.sides, at, strict=True)]
         ends = [(starts[i], starts[i + 1]) for starts, i in zip(self.sides, indices, strict=True)]
         shape = tuple(end - start for start, end in ends)
-        before = sum(
-            math.prod(shape[:dim]) * start * math.prod(self.shape[dim + 1 :]) for dim, (start, _) in enumerate(ends)
-        )
-        numbers = Numbers(file, self.file.offset + before * self.dtype.itemsize, shape, self.dtype)
+        sizes = [starts[-1] for starts in self.sides]
+        before = sum(math.prod((*shape[:dim], start, *sizes[dim + 1 :])) for dim, (start, _) in enumerate(ends))
+        numbers = Numbers(file, self.file.offset + before * self.file.dtype.itemsize, shape, self.file.dtype)
         return numbers, within(at, [start for start, _ in ends])
 
 
@@ -125,7 +116,9 @@ def read_tile(array: Sliceable | Scratch, plan: Plan | None, at: Box, dtype: np.
     return padded(stored.block_until_ready(), layout, mesh)
 
 
-def write_tile(store: Store, y: Values, plan: Plan | None, at: Box, most: int, report: Callable[[int], None]) -> None:
+def write_tile(
+    store: Store | Scratch, y: Values, plan: Plan | None, at: Box, most: int, report: Callable[[int], None]
+) -> None:
     """Writes a tile as `read_tile` gives it, and returns when it is on the disk; `report` is called with bytes."""
     if plan is None:
         parts = [_Part(within(at, _start(at)), np.asarray(y))]
