@@ -90,8 +90,8 @@ def best_layout(task: Task, devices: Sequence[Any], **way: str) -> Layout:
     """
     found: list[tuple[float, Layout]] = []
     refusal = f"{len(devices)} devices cannot be laid over an array of {task.shape}: give fewer --devices"
-    for laid in meshes(task.shape, len(devices), alike=False):
-        cut = dict(laid.mesh.shape)
+    for mesh, _ in meshes(task.shape, len(devices), alike=False):
+        cut = dict(mesh.shape)
         layout = layout_of([cut.get(name, 1) for name in AXES[: len(task.shape)]], len(task.shape))
         try:
             made = plan_of(case_of(task, MESHFFT, layout, **way), mesh_of(layout, devices))

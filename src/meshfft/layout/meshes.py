@@ -2,22 +2,14 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from jax.sharding import AbstractMesh, PartitionSpec
 
 AXES = "xyzw"  # names of the mesh axes, for the dimensions they cut
 
 
-class Laid(NamedTuple):
-    """A mesh without devices, and which of its axes cuts each dimension."""
-
-    mesh: AbstractMesh
-    spec: PartitionSpec
-
-
-def meshes(shape: Sequence[int], count: int, alike: bool) -> Iterator[Laid]:
-    """Every factoring of a device count, one factor for each dimension and none larger than its size.
+def meshes(shape: Sequence[int], count: int, alike: bool) -> Iterator[tuple[AbstractMesh, PartitionSpec]]:
+    """Every factoring of a device count, one factor for each dimension and none larger than its size: mesh and spec.
 
     Where dimensions of one size are alike, of their factorings there is one, the largest factor first.
     """
@@ -25,7 +17,7 @@ def meshes(shape: Sequence[int], count: int, alike: bool) -> Iterator[Laid]:
         if not alike or factors == _canonical(factors, shape):
             cut = {name: parts for name, parts in zip(AXES, factors, strict=False) if parts > 1}
             names = (name if name in cut else None for name in AXES[: len(shape)])
-            yield Laid(AbstractMesh(tuple(cut.values()), tuple(cut)), PartitionSpec(*names))
+            yield AbstractMesh(tuple(cut.values()), tuple(cut)), PartitionSpec(*names)
 
 
 def _factorings(count: int, shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

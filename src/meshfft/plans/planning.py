@@ -188,9 +188,10 @@ def _plans(
     if not 0 < len(shape) <= len(AXES):
         raise ValueError(f"shape {shape} has {len(shape)} dimensions: give a mesh for that many")
     plans, refusal = [], f"{count} devices cannot be laid over shape {shape}: give a mesh and a spec"
-    for laid in meshes(shape, count, alike=options.axes is None and options.points is None and options.s is None):
+    alike = options.axes is None and options.points is None and options.s is None
+    for mesh, spec in meshes(shape, count, alike):
         try:
-            plans.append(_plan(shape, laid.mesh, laid.spec, topology, options))
+            plans.append(_plan(shape, mesh, spec, topology, options))
         except ValueError as error:
             refusal = str(error)
     if not plans:

@@ -18,17 +18,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
 from ..layout.layout import AnyMesh, Layout, axis_sizes, even_cuts, mapped_axes
-from ..layout.placement import (
-    Anchor,
-    anchor,
-    anchors,
-    brought,
-    explicit_axes,
-    needs_anchor,
-    only,
-    varies_over,
-    varying,
-)
+from ..layout.placement import Anchor, anchor, anchors, brought, explicit_axes, needs_anchor, only, varies_over, varying
 from ..numerics.dtypes import real_dtype
 from ..numerics.split_complex import Planes, scaled
 from ..steps import Step
