@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 # The order of the house. A folder may import only from folders above it, the files in the root above all; within a
 # folder a file only from those before the stroke in front of it.
 HOUSE = """
-.: release extras / atomic
+.: extras / atomic
 numerics: dtypes split_complex units / phases products
 layout: layout meshes / gathering memory placement / padded_array / storage
 machine: chip torus work / device_order / machine

@@ -1,6 +1,7 @@
 """meshfft: the discrete Fourier transform of arrays sharded over a JAX device mesh."""
 
 from .collectives.ring import ring_sum as ring_sum
+from .extras import __version__ as __version__
 from .functions.array_api import array_api as array_api
 from .functions.cosine import dct as dct
 from .functions.cosine import dctn as dctn
@@ -48,7 +49,6 @@ from .plans.inverse_solve import Solution as Solution
 from .plans.plan import Plan as Plan
 from .plans.planning import out_spec as out_spec
 from .plans.planning import plan as plan
-from .release import __version__ as __version__
 from .spectral.convolution import convolve as convolve
 from .spectral.convolution import correlate as correlate
 from .spectral.derivatives import derivative as derivative

@@ -1,8 +1,17 @@
-"""Optional packages: imported where they are used, and missed with the command that installs them."""
+"""What is installed: the version of meshfft; optional packages, imported where they are used.
+
+One that is missing is refused with the command that installs it.
+"""
 
 import importlib
 import importlib.util
+from importlib import metadata
 from types import ModuleType
+
+try:
+    __version__ = metadata.version("meshfft")
+except metadata.PackageNotFoundError:  # run from a source tree
+    __version__ = "not installed"
 
 EXTRAS = {"files": ("nibabel", "h5py", "tensorstore"), "plots": ("matplotlib",), "tpu": ("libtpu",)}
 

@@ -9,6 +9,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -64,34 +65,38 @@ def write_array(
     if record is not None and record.out_shape != layout.shape:
         shapes = f"the array has shape {layout.shape} and the record is of one of {record.out_shape}"
         raise ValueError(f"{shapes}: give the record of its plan")
+    shape, dtype, kind = layout.shape, stored.dtype, path.suffix
     owners = {device.process_index for device in stored.sharding.device_set}
-    grid = grid_of(layout, stored.dtype.itemsize, len(owners)) if path.suffix == ".zarr" else Grid(layout.shape)
-
-    def check() -> None:
-        check_output(path, overwrite, math.prod(layout.shape) * stored.dtype.itemsize)
-
-    def create(temporary: Path) -> Store:
-        return create_store(temporary, layout.shape, stored.dtype, grid, record, kind=path.suffix)
-
+    grid = grid_of(layout, dtype.itemsize, len(owners)) if kind == ".zarr" else Grid(shape)
+    check = partial(check_output, path, overwrite, math.prod(shape) * dtype.itemsize)
+    create = partial(create_store, shape=shape, dtype=dtype, grid=grid, record=record, kind=kind)
+    fill = partial(_fill, stored=stored, layout=layout, report=report)
     if owners == {jax.process_index()}:
         check()
         with replacing(path, overwrite) as temporary:
-            _fill(create(temporary), stored, layout, report)
+            fill(create(temporary))
     elif len(owners) > 1:
         together(check)
-        with contextlib.ExitStack() as stack:
+        _write_together(path, overwrite, create, fill)
 
-            def begin() -> str | None:
-                if jax.process_index() > 0:
-                    return None
-                temporary = stack.enter_context(replacing(path, overwrite))
-                create(temporary)
-                return temporary.name
 
-            name = exchange(together(begin))[0]  # the first process makes the file, and gives it its name in the end
-            store = together(lambda: _shared(path.resolve().with_name(name), path.suffix))
-            together(lambda: _fill(store, stored, layout, report))
-            together(stack.close)
+def _write_together(
+    path: Path, overwrite: bool, create: Callable[[Path], Store], fill: Callable[[Store], None]
+) -> None:
+    """The first process makes the file and gives it its name in the end; all write to it."""
+    with contextlib.ExitStack() as stack:
+
+        def begin() -> str | None:
+            if jax.process_index() > 0:
+                return None
+            temporary = stack.enter_context(replacing(path, overwrite))
+            create(temporary)
+            return temporary.name
+
+        name = exchange(together(begin))[0]
+        store = together(lambda: _shared(path.resolve().with_name(name), path.suffix))
+        together(lambda: fill(store))
+        together(stack.close)
 
 
 def _layout(array: jax.Array | PaddedArray) -> Layout:
