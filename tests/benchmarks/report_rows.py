@@ -78,6 +78,7 @@ def profile(known: str = "measured") -> list[dict[str, Any]]:
     seconds[:, 2, KINDS.index("all-to-all")] = (1.0, 2.0)
     whole = Breakdown(names, (0, 1), (2.125,), seconds, {"permute": 0.5}).to_dict()
     parts = whole.pop("parts")
+    assert isinstance(parts, list)
     return [{"benchmark": "profile", **PROFILE, **whole, "known": known, **part} for part in parts]
 
 
