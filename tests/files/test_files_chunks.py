@@ -110,6 +110,7 @@ def test_zeros_are_written(tmp_path: Path) -> None:
     """Catches chunks of zeros left out, as Zarr's writers may, which then count as lost."""
     write_array(tmp_path / "a.zarr", jnp.zeros((4, 4)))
     with open_array(tmp_path / "a.zarr") as source:
+        assert source.record is None
         np.testing.assert_array_equal(source[...], np.zeros((4, 4)))
 
 

@@ -174,7 +174,7 @@ def _opened(node: Node) -> Source:
     check_chunk(node.path, chunk, dtype.itemsize, shape)
     if math.prod(inside) // math.prod(chunk) > INNER_CHUNKS:
         raise ValueError(f"chunks of {chunk} in files of {inside}, shape {shape}")
-    return dataclasses.replace(source, record=record)
+    return dataclasses.replace(source, record=record or None)
 
 
 def shape_of(grid: "tensorstore.ChunkLayout.Grid") -> tuple[int, ...]:
