@@ -18,12 +18,7 @@ RUN = 2**26
 
 
 def to_host(y: ArrayLike) -> np.ndarray:
-    """An array in NumPy's form. Where other processes hold shards of it, every process of its mesh must call this.
-
-    Raises:
-        ValueError: this process holds no shard of it.
-        NotImplementedError: a sharding that is not over a named mesh.
-    """
+    """An array in NumPy's form. Where other processes hold shards of it, every process of its mesh must call this."""
     if not isinstance(y, jax.Array) or isinstance(y, jax.core.Tracer) or y.is_fully_addressable:
         return np.asarray(y)
     if not y.addressable_shards:

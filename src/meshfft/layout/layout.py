@@ -193,12 +193,7 @@ def even_cuts(size: int, axes: Sequence[tuple[str, int]]) -> Cuts:
 
 
 def from_spec(shape: Sequence[int], sizes: Mapping[str, int], spec: Spec | None) -> Layout:
-    """The layout of an array of logical `shape` under a PartitionSpec on a mesh with the given axis sizes.
-
-    Raises:
-        ValueError: the spec is longer than the shape, names an unknown axis, or uses one twice.
-        TypeError: it is no PartitionSpec or tuple.
-    """
+    """The layout of an array of logical `shape` under a PartitionSpec on a mesh with the given axis sizes."""
     if isinstance(spec, NamedSharding):
         raise TypeError(f"spec is a NamedSharding: give its spec, {spec.spec}")
     if spec is not None and not isinstance(spec, PartitionSpec | tuple | list):
@@ -223,11 +218,7 @@ def from_spec(shape: Sequence[int], sizes: Mapping[str, int], spec: Spec | None)
 
 
 def from_block(shape: Sequence[int], mesh: AnyMesh | None, spec: Spec | None) -> Layout:
-    """`from_spec` of the array of which `shape` is what is seen: one block of the cuts by mapped axes.
-
-    Raises:
-        ValueError, TypeError: as `from_spec`.
-    """
+    """`from_spec` of the array of which `shape` is what is seen: one block of the cuts by mapped axes."""
     sizes, mapped = axis_sizes(mesh), mapped_axes(mesh)
     cuts = from_spec(shape, sizes, spec).cuts
     blocks = (math.prod(cut.parts for cut in by if cut.axis in mapped) for by in cuts)

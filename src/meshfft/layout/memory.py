@@ -47,11 +47,7 @@ def room(devices: tuple[jax.Device, ...]) -> Room:
 
 
 def check_held(nbytes: int, what: str, remedy: str, where: Room | None = None) -> None:
-    """Refuses what takes more bytes than a memory has, by default the host's.
-
-    Raises:
-        MemoryError: with both numbers and the remedy.
-    """
+    """Refuses what takes more bytes than a memory has, by default the host's."""
     where = where or host()
     if nbytes > where.nbytes:
         there = f"{where.owner} has {quantity(where.nbytes, 'B')}"
@@ -59,11 +55,7 @@ def check_held(nbytes: int, what: str, remedy: str, where: Room | None = None) -
 
 
 def check_blocks(layout: Layout, itemsize: int, where: Room | None, what: str) -> None:
-    """Refuses an array that is to be made, for its size or for its block on each device, whose memory may be known.
-
-    Raises:
-        MemoryError: as `check_held`.
-    """
+    """Refuses an array that is to be made, for its size or for its block on each device, whose memory may be known."""
     block, remedy = itemsize * math.prod(layout.block), "make it smaller, or cut it over more devices"
     if (nbytes := block * math.prod(layout.parts)) > COUNTED:
         size = f"{quantity(nbytes, 'B')}, more than XLA can count"

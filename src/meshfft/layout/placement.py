@@ -21,12 +21,7 @@ from .layout import AnyMesh, Cuts, Layout, Spec, axis_sizes, from_spec, mapped_a
 
 
 def placement(x: Array, spec: Spec | None) -> tuple[AnyMesh | None, Spec]:
-    """The mesh and spec of an array; no mesh means that every device holds, or may hold, all of it.
-
-    Raises:
-        ValueError: `spec` contradicts what the array shows, or is missing where JAX hides it.
-        NotImplementedError: a sharding that is not over a named mesh.
-    """
+    """The mesh and spec of an array; no mesh means that every device holds, or may hold, all of it."""
     here = jax.sharding.get_abstract_mesh()
     if mapped_axes(here):  # there even an array of numbers is one block on every device
         return _traced(x, here, spec)
@@ -54,8 +49,7 @@ def concrete_placement(sharding: Sharding, ndim: int, spec: Spec | None) -> tupl
 def mesh_here(mesh: AnyMesh | None, *layouts: Layout) -> AnyMesh | None:
     """The mesh of a plan with these layouts: inside a caller's shard_map, with the axes that are mapped there.
 
-    Raises:
-        ValueError: shard_map runs on another mesh, or could not say that an array is cut so.
+    Refuses another mesh, and layouts that shard_map cannot express.
     """
     here = jax.sharding.get_abstract_mesh()
     if mesh is None or not (mapped := mapped_axes(here)):
@@ -96,11 +90,7 @@ def brought(x: Array, mesh: AnyMesh | None, spec: PartitionSpec) -> Array:
 
 
 def settled(x: Array, mesh: AnyMesh, spec: PartitionSpec) -> Array:
-    """A traced array on a plan's mesh: one that shows no cuts is brought there.
-
-    Raises:
-        ValueError: it is cut otherwise, or on another mesh.
-    """
+    """A traced array on a plan's mesh: one that shows no cuts is brought there."""
     shown, here = jax.typeof(x).sharding, jax.sharding.get_abstract_mesh()
     for other, whose in ((shown.mesh, "the array's"), (here, "that of jax.set_mesh")):
         if not other.empty and axis_sizes(other) != axis_sizes(mesh):

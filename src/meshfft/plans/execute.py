@@ -119,9 +119,6 @@ def moved(y: AnyArray, out_spec: Spec | None, spec: Spec | None = None) -> Any:
     """A result, or its planes, sharded as `out_spec` says, bit for bit in its own type; as it is without one.
 
     `spec` says how it lies where JAX hides that.
-
-    Raises:
-        ValueError, TypeError: the spec does not fit.
     """
     if out_spec is None:
         return y

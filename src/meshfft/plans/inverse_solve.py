@@ -81,12 +81,7 @@ class System(NamedTuple):
 
 
 def solution(given: Arrays, system: System) -> Solution:
-    """The array in the system's layout `goal` whose transform is stored in its layout `start`.
-
-    Raises:
-        ValueError: points that are traced; a weight that does not fit; or a condition that leaves no digit of the type
-            where no weight regularises.
-    """
+    """The array in the system's layout `goal` whose transform is stored in its layout `start`."""
     goal, start, forward, points, method, mesh, machine, dtype, dots, *_ = system
     transform, inverses = _inverted(system)
     sources = tuple(None if inverse.method == CONJUGATE else inverse.matrix for inverse in inverses)

@@ -51,11 +51,7 @@ class Options(NamedTuple):
 
 
 def plan_for(setting: Setting, transform: Transform, options: Options) -> Plan:
-    """The plan of a transform of an array in some setting, kept.
-
-    Raises:
-        ValueError, TypeError, MemoryError: as `fftn`.
-    """
+    """The plan of a transform of an array in some setting, kept."""
     start, mesh, sizes = setting.start, setting.mesh, axis_sizes(setting.mesh)
     method, order, precision, out_spec, multiplications, evades, *_ = options
     dtype, dots = complex_dtype(setting.dtype, precision), dots_of(setting.dtype, precision, multiplications)
@@ -167,11 +163,7 @@ def out_spec(
 
 
 def ranked(shape: Sequence[int], topology: str | Topology, **options: Any) -> list[Plan]:
-    """Plans for every mesh of a machine that is only named, the best first; options as `plan`, but for mesh and spec.
-
-    Raises:
-        ValueError: an argument that does not fit, or a method that has no walk on any mesh.
-    """
+    """Plans for every mesh of a machine that is only named, the best first; options as `plan`, but for mesh, spec."""
     return _plans(shape, None, None, topology, Options(evades=False, **options))
 
 

@@ -38,25 +38,15 @@ class PlanePair(NamedTuple):
 @hashed_once
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """Where an array lies, and what computes there.
+    """Where an array lies, and what computes there."""
 
-    Attributes:
-        start: the layout the array comes in.
-        mesh: its mesh; None on one device.
-        machine: what prices steps there.
-        dtype: the array's type, or that of its planes.
-        many: how many arrays it comes as: one, or two planes.
-        room: the memory of each device; None where it is not known, as while JAX traces.
-        wide: whether 64-bit types are on: integers are then computed in them.
-    """
-
-    start: Layout
-    mesh: AnyMesh | None
-    machine: Machine
-    dtype: np.dtype
-    many: int = 1
-    room: Room | None = None
-    wide: bool = False
+    start: Layout  # the layout it comes in
+    mesh: AnyMesh | None  # None on one device
+    machine: Machine  # what prices steps
+    dtype: np.dtype  # the array's, or that of its planes
+    many: int = 1  # arrays it comes as: one, or two planes
+    room: Room | None = None  # the memory of each device; None where it is not known, as while JAX traces
+    wide: bool = False  # 64-bit types are on: integers are then computed in them
 
     @property
     def real(self) -> bool:
@@ -78,11 +68,7 @@ class Request(NamedTuple):
 
 
 def read(a: AnyArray, spec: Spec | None = None) -> Request:
-    """The request that an argument makes.
-
-    Raises:
-        ValueError, TypeError: it is no array of numbers, its planes differ, or `spec` does not fit.
-    """
+    """The request that an argument makes."""
     arrays, planes = received(a), is_planes(a)
     setting = _setting(arrays[0], spec)
     if len(arrays) == 1:
@@ -186,11 +172,7 @@ def _padded(x: PaddedArray, spec: Spec | None) -> Setting:
 
 
 def fitted(x: ArrayLike | PaddedArray, layout: Layout, mesh: AnyMesh | None) -> AnyStored:
-    """An array for a plan that takes this layout, a NumPy one put on the mesh first.
-
-    Raises:
-        ValueError: another shape or sharding, with what would shard it so, or a mesh that is only described.
-    """
+    """An array for a plan that takes this layout, a NumPy one put on the mesh first."""
     if isinstance(x, PaddedArray):
         return _fitted_padded(x, layout, mesh)
     if not isinstance(x, jax.Array):
