@@ -64,14 +64,6 @@ def print_json(record: Mapping[str, object]) -> None:
     _print(json.dumps(record, indent=2).replace("\x7f", "\\u007f") + "\n")
 
 
-def print_facts(facts: Mapping[str, str]) -> None:
-    """Prints a table of names and values."""
-    table = Table(box=RULED, show_edge=False, pad_edge=False, show_header=False)
-    for name, value in facts.items():
-        table.add_row(Text(shown(name)), Text(shown(value)))
-    _print(_drawn(table))
-
-
 def print_columns(heads: Sequence[str], rows: Sequence[Sequence[str]], sums: Sequence[Sequence[str]] = ()) -> None:
     """Prints rows of words and numbers, the first column to the left, and under a rule their sums."""
     table = Table(box=RULED, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1) if sums else (0, 1))
@@ -79,14 +71,10 @@ def print_columns(heads: Sequence[str], rows: Sequence[Sequence[str]], sums: Seq
         table.add_column(Text(shown(head)), justify="right" if index else "left", no_wrap=index > 0)
     for number, row in enumerate([*rows, *sums], 1):
         table.add_row(*(Text(shown(cell)) for cell in row), end_section=bool(sums) and number == len(rows))
-    _print(_drawn(table))
-
-
-def _drawn(table: Table) -> str:
     console = Console()
     with console.capture() as drawn:
         console.print(table)
-    return drawn.get()
+    _print(drawn.get())
 
 
 def print_timings(timings: Sequence[Timing]) -> None:
@@ -151,11 +139,11 @@ class Progress:
 def bar(total: int, *, in_bytes: bool, shown: bool = True) -> Iterator[Progress]:
     """A bar for `total` bytes, with the time left; or for a number of parts, with the time taken."""
     console = Console(stderr=True)
-    count: list[widgets.ProgressColumn] = [widgets.MofNCompleteColumn(), widgets.TimeElapsedColumn()]
+    columns = [widgets.TextColumn("{task.description}", markup=False), widgets.BarColumn(bar_width=20)]
     if in_bytes:
-        remaining = widgets.TimeRemainingColumn(compact=True)
-        count = [widgets.DownloadColumn(), remaining, widgets.TextColumn("left")]
-    columns = (widgets.TextColumn("{task.description}", markup=False), widgets.BarColumn(bar_width=20), *count)
+        columns += [widgets.DownloadColumn(), widgets.TimeRemainingColumn(compact=True), widgets.TextColumn("left")]
+    else:
+        columns += [widgets.MofNCompleteColumn(), widgets.TimeElapsedColumn()]
     hidden = not (shown and console.is_terminal)
     with widgets.Progress(*columns, console=console, transient=True, disable=hidden) as drawn:
         task = drawn.add_task("", total=total, visible=False)

@@ -71,10 +71,9 @@ def profile(
 def _check(trace: Path | None, figure: Path | None, rows: Path | None) -> None:
     """Refuses what could not be done, before anything is compiled."""
     check_profiler(jax.config.values["jax_platforms"])
-    if trace is not None:
-        folder = trace if trace.exists() else trace.resolve().parent
-        if not folder.is_dir():
-            raise NotADirectoryError(f"{folder} is not a folder: make it first, or name another")
+    folder = trace if trace is None or trace.exists() else trace.resolve().parent
+    if folder is not None and not folder.is_dir():
+        raise NotADirectoryError(f"{folder} is not a folder: make it first, or name another")
     if figure is not None:
         check_picture(figure, overwrite=True)
     flags.check_rows(rows)

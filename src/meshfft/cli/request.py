@@ -1,8 +1,7 @@
-"""What is asked of `meshfft transform`: its flags, and where they are silent what the file tells.
+"""What is asked of `meshfft transform`: by its flags, and for the way back by the file, if meshfft wrote it.
 
-A file that meshfft wrote tells how it was made, so that `--inverse` needs no other flag. Before any work all processes
-agree that they were asked for the same, and that the outputs can be written; a process that is alone starts no device
-for that, for the mesh is to say how many there are.
+Before any work all processes agree that they were asked for the same. A process that is alone starts no device for
+that: the mesh is to say how many there are.
 """
 
 import math
@@ -27,7 +26,7 @@ KNOWN = ("kind", "axes", "s", "norm", "order", "precision")  # what the way back
 
 
 class Flags(NamedTuple):
-    """The flags; `given` are those that `meshfft.plan` takes, None where they were not given."""
+    """The flags, parsed; `given` are those that `meshfft.plan` takes, None where they were not given."""
 
     source: Path
     target: Path
@@ -45,11 +44,7 @@ class Flags(NamedTuple):
 
 
 def plan_options(flags: Flags, array: Source) -> Keywords:
-    """What `meshfft.plan` is to be given beside shape and mesh: by the flags, or by a file that is transformed back.
-
-    Raises:
-        ValueError: flags that mean nothing, or none where one is needed.
-    """
+    """What `meshfft.plan` is to be given beside shape and mesh: by the flags, or by a file that is transformed back."""
     record = _record(array) if flags.inverse else None
     told = {} if record is None or record.inverse else inverse_options(record)
     given = {name: value for name, value in flags.given.items() if value is not None}
