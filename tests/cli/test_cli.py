@@ -528,7 +528,7 @@ def test_default_spec_and_entries() -> None:
     """Catches mesh axes that cut the wrong dimensions."""
     mesh = {"x": 2, "y": 4}
     assert flags.read_spec(None, mesh, 3) == ("x", "y")
-    assert flags.read_spec("-, y+x ,,x", mesh, 4) == (None, ("y", "x"), None, "x")
+    assert flags.read_spec("-, y+x ,,x", mesh, 4) == (None, ("y", "x"), None, ("x",))
 
 
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])

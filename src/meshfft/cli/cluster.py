@@ -23,7 +23,9 @@ from .flags import check_count
 from .output import REFUSALS, Lost, describe, ended, warn
 
 T = TypeVar("T")
-CRASHED, REFUSED, PEER, INTERRUPTED = 1, 2, 3, 130  # exit codes
+CRASHED = 1  # the exit code for a collective that failed, a RuntimeError: it may be the fault of another process
+CODES = ((KeyboardInterrupt, 130), (PeerError, 3), (RuntimeError, CRASHED), (REFUSALS, 2))
+SIGNALLED = {KeyboardInterrupt: "interrupted by the user", SystemExit: "terminated"}
 JOIN_SECONDS = 120
 HEARTBEAT = 12  # seconds without a word from a process until JAX takes it for lost
 PATIENCE = 20.0  # seconds in which JAX says which process was lost, once a collective has failed
@@ -72,7 +74,9 @@ def run_in(
         run(ask())
         return
     try:
-        _keep_stdout()
+        if not isinstance(sys.stdout, Lost):  # for Python alone: communication libraries would write among our tables
+            sys.stdout = os.fdopen(os.dup(1), "w", buffering=1)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         refusal: Exception | None = None
         own: int | None = 1
         try:
@@ -98,11 +102,12 @@ def _share(cluster: Cluster, count: int) -> int | None:
     """The CPU devices that this process is to bring; None where the environment says how many."""
     if cluster.processes is None:
         return None
-    if count % cluster.processes != 0:
+    own, rest = divmod(count, cluster.processes)
+    if rest:
         remedy = f"give a multiple of {cluster.processes}"
         raise ValueError(f"the mesh has {count} devices for {cluster.processes} processes: {remedy}")
-    check_virtual(count // cluster.processes, "--mesh")
-    return count // cluster.processes
+    check_virtual(own, "--mesh")
+    return own
 
 
 def _join(cluster: Cluster, own: int | None) -> None:
@@ -129,10 +134,13 @@ def _fail(error: BaseException) -> NoReturn:
     """Says why this process ends, gives the others time to end as it does, and ends it."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)  # asked a second time, it ends at once
-    code, text = _ending(error)
-    if not text:
+    code = next((code for kind, code in CODES if isinstance(error, kind)), CRASHED)
+    if isinstance(error, SystemExit):
+        code = int(error.code or 0)
+    elif not isinstance(error, (KeyboardInterrupt, *REFUSALS)):
         traceback.print_exception(error)
-    warn(f"meshfft: error: {text or type(error).__name__}")
+    text = describe(error) if isinstance(error, REFUSALS) else SIGNALLED.get(type(error), type(error).__name__)
+    warn(f"meshfft: error: {text}")
     if code == CRASHED:
         warn("meshfft: waiting for JAX to tell whether a process was lost, and which")
         time.sleep(PATIENCE)
@@ -141,24 +149,3 @@ def _fail(error: BaseException) -> NoReturn:
         waiting.start()
         waiting.join(FAREWELL)
     os._exit(code)
-
-
-def _ending(error: BaseException) -> tuple[int, str]:
-    """The exit code for an error, and a line, empty where a trace says more."""
-    if isinstance(error, KeyboardInterrupt):
-        return INTERRUPTED, "interrupted by the user"
-    if isinstance(error, SystemExit):
-        return int(error.code or 0), "terminated"
-    if not isinstance(error, REFUSALS):
-        return CRASHED, ""
-    if isinstance(error, PeerError):
-        return PEER, describe(error)
-    failed = isinstance(error, RuntimeError)  # a collective, which may be the fault of another process
-    return CRASHED if failed else REFUSED, describe(error)
-
-
-def _keep_stdout() -> None:
-    """Leaves stdout to Python alone: communication libraries write to it what no reader of tables or JSON expects."""
-    if not isinstance(sys.stdout, Lost):
-        sys.stdout = os.fdopen(os.dup(1), "w", buffering=1)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -54,7 +54,6 @@ def running_devices(count: int, flag: str) -> list[jax.Device]:
 
 
 def describe_mesh(sizes: dict[str, int]) -> AbstractMesh:
-    """A mesh without devices, for planning."""
     return AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=_auto(sizes))
 
 
@@ -72,7 +71,6 @@ def _auto(sizes: dict[str, int]) -> tuple[AxisType, ...]:
 
 
 def use_float64() -> None:
-    """Lets JAX compute in double precision."""
     jax.config.update("jax_enable_x64", True)
 
 

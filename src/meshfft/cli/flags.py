@@ -16,9 +16,10 @@ from ..numerics.dtypes import PRECISIONS
 from ..operators.transform import KINDS, NORMS
 from ..walks.choice import ORDERS
 from ..walks.search import METHODS
+from .devices import use_float64
 
 DTYPES = ("complex64", "complex128", "float32", "float64")
-CHOICES = {"method": tuple(METHODS), "order": ORDERS, "norm": NORMS, "kind": KINDS, "precision": PRECISIONS}
+CHOICES = dict(method=tuple(METHODS), order=ORDERS, norm=NORMS, kind=KINDS, precision=PRECISIONS, dtype=DTYPES)
 MESH_AXES = ("x", "y", "z", "w")
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 MOST_DIMENSIONS, MOST_SIZE, MOST_COUNT = 32, 2**60, 10**6  # beyond which numbers are slips of the hand
@@ -44,10 +45,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 
 
 def read_options(axes: str | None, **names: str | None) -> Keywords:
-    """The axes, and names that are checked; None stays None."""
+    """The axes, and names that are checked; None stays None. Double precision is switched on where one asks for it."""
     for name, text in names.items():
         if text is not None:
             check_choice(text, CHOICES[name], f"--{name}")
+    if names.get("dtype") in ("complex128", "float64") or names.get("precision") == "float64":
+        use_float64()
     return {"axes": read_axes(axes), **names}
 
 
@@ -94,13 +97,7 @@ def read_spec(text: str | None, mesh: dict[str, int], ndim: int) -> ArraySpec:
     if len(words) > MOST_DIMENSIONS:
         remedy = f"give one entry for each of at most {MOST_DIMENSIONS} dimensions, as x,y+z,-"
         raise ValueError(f"--spec has {len(words)} entries: {remedy}")
-    return tuple(_spec_entry(word) for word in words)
-
-
-def _spec_entry(word: str) -> str | tuple[str, ...] | None:
-    if word in ("", "-"):
-        return None
-    return tuple(word.split("+")) if "+" in word else word
+    return tuple(None if word in ("", "-") else tuple(word.split("+")) for word in words)
 
 
 def read_bytes(text: str, flag: str) -> int:
@@ -113,13 +110,11 @@ def read_bytes(text: str, flag: str) -> int:
 
 
 def check_count(number: int, flag: str, what: str) -> None:
-    """Refuses a number of nothing, or of more than there can be."""
     if not 0 < number <= MOST_COUNT:
         raise ValueError(f"{flag} {number} is not a number of {what}: give 1 to {MOST_COUNT}")
 
 
 def check_choice(text: str, names: Sequence[str], flag: str) -> str:
-    """The text, if it is one of the names."""
     if text not in names:
         raise ValueError(f"{flag} {text!r} is not known: give one of {', '.join(names)}")
     return text

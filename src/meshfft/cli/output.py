@@ -47,7 +47,6 @@ class Lost(io.TextIOBase):
 
 
 def say(text: str = "") -> None:
-    """Prints lines on stdout."""
     _print(shown(text) + "\n")
 
 
@@ -60,7 +59,6 @@ def warn(text: str) -> None:
 
 
 def print_json(record: Mapping[str, object]) -> None:
-    """Prints one object, and nothing else, on stdout."""
     _print(json.dumps(record, indent=2).replace("\x7f", "\\u007f") + "\n")
 
 
@@ -78,16 +76,14 @@ def print_columns(heads: Sequence[str], rows: Sequence[Sequence[str]], sums: Seq
 
 
 def print_timings(timings: Sequence[Timing]) -> None:
-    """Prints a row for each step, and their sum."""
     total = Timing("total", sum(row.compile_seconds or 0 for row in timings), sum(row.run_seconds for row in timings))
-    heads, rows = ["step", "compile s", "run s"], [_cells(row) for row in (*timings, total)]
+    heads, rows = ["step", "compile s", "run s"], []
+    for row in (*timings, total):
+        compiling = "" if row.compile_seconds is None else f"{row.compile_seconds:.3f}"
+        rows.append([row.step, compiling, f"{row.run_seconds:.3f}"])
     if all(row.compile_seconds is None for row in timings):  # in passes a row of its own has it
         heads, rows = ["step", "s"], [[step, run] for step, _, run in rows]
     print_columns(heads, rows[:-1], rows[-1:])
-
-
-def _cells(row: Timing) -> list[str]:
-    return [row.step, "" if row.compile_seconds is None else f"{row.compile_seconds:.3f}", f"{row.run_seconds:.3f}"]
 
 
 def shown(text: str, lines: bool = True) -> str:

@@ -17,7 +17,7 @@ from ..plans.plan import Plan
 from ..plans.planning import ranked
 from ..walks.search import METHODS
 from . import flags
-from .devices import describe_mesh, mesh_here, use_float64
+from .devices import describe_mesh, mesh_here
 from .output import guarded, print_columns, print_json, say
 
 TOPOLOGY = typer.Option(metavar="NAME", help="A machine: v3:32x32, v5p:8x8x16, h100:8.")
@@ -53,7 +53,8 @@ def plan(
     if topology is None and compiling:
         raise ValueError("--compile needs a machine to compile for: add --topology, as v3:4x4")
     lengths = flags.read_sizes(shape, "the shape", "8192,8192,8192")
-    options = plan_options(dtype, inverse, axes, method=method, order=order, norm=norm, kind=kind, precision=precision)
+    names = {"method": method, "order": order, "norm": norm, "kind": kind, "precision": precision, "dtype": dtype}
+    options = {"inverse": inverse, **flags.read_options(axes, **names)}
     if compiling:
         use_tpu_compiler()
     best, *others = _candidates(lengths, mesh, topology, spec, options)
@@ -67,15 +68,6 @@ def plan(
         _print_others(best, others[:OTHERS])
     if made:
         _print_compiled(best, made)
-
-
-def plan_options(dtype: str | None, inverse: bool, axes: str | None, **names: str | None) -> flags.Keywords:
-    """What `meshfft.plan` is to be given; where that is double precision, JAX is let compute in it."""
-    if dtype is not None:
-        flags.check_choice(dtype, flags.DTYPES, "--dtype")
-    if dtype in ("complex128", "float64") or names["precision"] == "float64":
-        use_float64()
-    return {"dtype": dtype, "inverse": inverse, **flags.read_options(axes, **names)}
 
 
 def use_tpu_compiler() -> None:

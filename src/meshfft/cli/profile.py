@@ -22,7 +22,6 @@ from . import flags
 from .devices import check_memory, start_mesh
 from .info import version_of
 from .output import bar, guarded, print_columns, print_json, say
-from .plan import plan_options
 
 
 @guarded
@@ -49,7 +48,8 @@ def profile(
     Runs on the machine's accelerators where there are enough of them, else on CPU devices that share its cores. A
     figure and rows that are there are replaced.
     """
-    options = plan_options(dtype, inverse, axes, method=method, order=order, norm=norm, kind=kind, precision=precision)
+    names = {"method": method, "order": order, "norm": norm, "kind": kind, "precision": precision, "dtype": dtype}
+    options = {"inverse": inverse, **flags.read_options(axes, **names)}
     lengths, sizes = flags.read_sizes(shape, "the shape", "256,256,256"), flags.read_mesh(mesh)
     options["spec"] = flags.read_spec(spec, sizes, len(lengths))
     flags.check_count(runs, "--runs", "runs")

@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import math
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -28,7 +28,7 @@ from ..layout.layout import Layout
 from ..layout.padded_array import stored_of
 from ..numerics.units import quantity
 from ..out_of_core import chunk_of, left_of, recorded_budgets, run_passes
-from ..out_of_core.partition import TRANSFER_BYTES
+from ..out_of_core.partition import TRANSFER_BYTES, given_dtype
 from ..out_of_core.tiles import Passes
 from ..plans.plan import Plan
 from . import flags as read
@@ -113,31 +113,28 @@ def _run(flags: Flags) -> None:
     everywhere(lambda: check_files(flags))
     if flags.memory is not None:
         give_back_memory()
-    with _prepared(flags) as job:
+    with contextlib.ExitStack() as stack:
+        array = everywhere(lambda: stack.enter_context(open_array(flags.source, flags.dataset)))
+        agree(everywhere(lambda: identity(array)))
+        job = _prepared(flags, array)
         limited = flags.memory is not None and _needed_bytes(job) > flags.memory
         facts, timings = (_in_passes if limited else _in_core)(job)
         if jax.process_index() == 0:
             _finish(job, facts, timings)
 
 
-@contextlib.contextmanager
-def _prepared(flags: Flags) -> Iterator[Prepared]:
-    """Opens the source and starts the devices; every process has to find the same."""
-    with contextlib.ExitStack() as stack:
-        array = everywhere(lambda: stack.enter_context(open_array(flags.source, flags.dataset)))
-        agree(everywhere(lambda: identity(array)))
-        options = plan_options(flags, array)
-        mesh = start_mesh(mesh_sizes(flags, array))
-        precision = options.get("precision") or "default"
-        if precision == "float64" or (precision == "default" and array.dtype in (np.float64, np.complex128)):
-            use_float64()
-        plan = meshfft.plan(array.shape, mesh=mesh, **options)
-        agree({"this plan": str(plan)})
-        if plan.walk.real and array.dtype.kind == "c":
-            takes = f"this {plan.transform.name} transforms real numbers"
-            raise ValueError(f"{flags.source} holds {array.dtype}, and {takes}: use --kind fft")
-        record = labelled(record_of(plan, array.units, array.spacing), array.labels)
-        yield Prepared(flags, options, array, plan, mesh, record)
+def _prepared(flags: Flags, array: Source) -> Prepared:
+    options, mesh = plan_options(flags, array), start_mesh(mesh_sizes(flags, array))
+    precision = options.get("precision") or "default"
+    if precision == "float64" or (precision == "default" and array.dtype in (np.float64, np.complex128)):
+        use_float64()
+    plan = meshfft.plan(array.shape, mesh=mesh, **options)
+    agree({"this plan": str(plan)})
+    if plan.walk.real and array.dtype.kind == "c":
+        takes = f"this {plan.transform.name} transforms real numbers"
+        raise ValueError(f"{flags.source} holds {array.dtype}, and {takes}: use --kind fft")
+    record = labelled(record_of(plan, array.units, array.spacing), array.labels)
+    return Prepared(flags, options, array, plan, mesh, record)
 
 
 def _needed_bytes(job: Prepared) -> int:
@@ -160,22 +157,16 @@ def _in_core(job: Prepared) -> tuple[dict[str, object], list[Timing]]:
     together(lambda: check_room(flags.target, math.prod(plan.out_shape) * plan.out_dtype.itemsize))
     loaded = sum(_block_bytes(one.in_layout, one.in_dtype) for one in (plan, *plan.stages))
     with _progress(job, (loaded + _block_bytes(plan.out_layout, plan.out_dtype)) * len(devices)) as progress:
-        numbers = array.astype(plan.in_dtype if array.dtype.kind == "c" else np.finfo(plan.dtype).dtype)
-        source = _counted(numbers, progress)
+
+        def read_box(box: Box, out: np.ndarray) -> None:
+            array.read(box, out)
+            progress.advance(out.nbytes)
+
+        source = dataclasses.replace(array, read=read_box, dtype=given_dtype(plan, array.dtype))
         y = run_stages(plan, lambda: meshfft.shard(source, job.mesh, plan.in_layout.spec), progress)
         progress.begin("write")
         write_array(flags.target, y, overwrite=flags.overwrite, record=job.record, report=progress.advance)
     return plan.to_dict(), progress.timings
-
-
-def _counted(array: Source, progress: Progress) -> Source:
-    """The source, counted in bytes as it is read."""
-
-    def read_box(box: Box, out: np.ndarray) -> None:
-        array.read(box, out)
-        progress.advance(out.nbytes)
-
-    return dataclasses.replace(array, read=read_box)
 
 
 def run_stages(plan: Plan, load: Callable[[], Stored], progress: Progress) -> Stored:
