@@ -26,11 +26,11 @@ def main(source: str, target: str, numbers: list[int], fault: str = "", address:
     budget, end = numbers
     if address:
         jax.distributed.initialize(address, 2, int(index))
-    told: list[int] = []
+    reports: list[int] = []
 
     def report(nbytes: int) -> None:
-        told.append(nbytes)
-        if len(told) == end:
+        reports.append(nbytes)
+        if len(reports) == end:
             os.kill(os.getpid(), signal.SIGKILL)
 
     if fault == "write" and index == "1":
@@ -43,7 +43,7 @@ def main(source: str, target: str, numbers: list[int], fault: str = "", address:
     except Exception as error:
         print(json.dumps({"error": f"{type(error).__name__}: {error}"}), flush=True)
         os._exit(0)
-    print(json.dumps({"bytes": sum(told), "all": made.read_bytes + made.written_bytes}))
+    print(json.dumps({"bytes": sum(reports), "all": made.read_bytes + made.written_bytes}))
 
 
 def failing(*_: Any) -> None:

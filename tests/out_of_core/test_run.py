@@ -146,21 +146,21 @@ class Watched:
 @pytest.mark.parametrize("sizes", [None, (4,), (2, 2)])
 def test_never_more_than_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: Any) -> None:
     """Catches a tile read or written in one go with another, arrays kept on devices, and bytes read twice."""
-    x, alive, told = Watched(noise((32, 24, 40))), [0], [0]
+    x, alive, moved = Watched(noise((32, 24, 40))), [0], [0]
     made = mf.passes(x.shape, budget=2**19, mesh=None if sizes is None else mesh(sizes))
     assert min(len(step.tiles) for step in made.steps) > 3
     before = sum(array.nbytes for array in jax.live_arrays())
 
     def watched(nbytes: int) -> None:
         alive.append(sum(array.nbytes for array in jax.live_arrays()) - before)
-        told[0] += nbytes
+        moved[0] += nbytes
 
     run_passes(made, x, tmp_path / "y.npy", report=watched)
     first = made.steps[0]
     assert x.largest <= max(plan.peak_bytes for plan in first.plans) and x.largest <= first.tile_bytes
     assert x.total == first.read_bytes
     assert 0 < max(alive) <= made.peak_bytes <= 2**19
-    assert told[0] == made.read_bytes + made.written_bytes
+    assert moved[0] == made.read_bytes + made.written_bytes
 
 
 class KilledError(BaseException):

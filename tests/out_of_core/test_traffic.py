@@ -53,10 +53,10 @@ def test_memory_covers_all_that_grows(tmp_path: Path) -> None:
         time.sleep(0.01)
     printed, errors = process.communicate()
     assert process.returncode == 0, errors
-    told = json.loads(printed)
-    assert told["read_bytes"] + told["written_bytes"] > 10 * budget
-    assert told["baseline_resident_bytes"] + budget / 20 < peak <= told["baseline_resident_bytes"] + budget
-    assert told["peak_resident_bytes"] == pytest.approx(peak, rel=0.01)
+    row = json.loads(printed)
+    assert row["read_bytes"] + row["written_bytes"] > 10 * budget
+    assert row["baseline_resident_bytes"] + budget / 20 < peak <= row["baseline_resident_bytes"] + budget
+    assert row["peak_resident_bytes"] == pytest.approx(peak, rel=0.01)
 
 
 def resident(process: int) -> int:

@@ -104,11 +104,7 @@ def journal_of(made: Passes, target: str | Path) -> Journal:
 
 
 def recorded_budgets(target: str | Path) -> dict[str, int | None] | None:
-    """The `budget` and `device_budget` of an unfinished run to an output, as `passes` takes them; None without one.
-
-    Raises:
-        ValueError: the journal is damaged.
-    """
+    """The budgets of an unfinished run to an output, as `passes` takes them; None without; ValueError where damaged."""
     path = Journal(Path(target)).folder / RUN
     if not path.is_file():
         return None
@@ -119,11 +115,7 @@ def recorded_budgets(target: str | Path) -> dict[str, int | None] | None:
 
 
 def left_of(made: Passes, target: str | Path) -> Left:
-    """What is left to be done of passes to an output, whose journal is of these.
-
-    Raises:
-        ValueError: the journal is damaged.
-    """
+    """What is left to be done of passes to an output; ValueError where its journal is damaged."""
     done = np.concatenate(journal_of(made, target).finished())
     tiles = [step.bytes_of(tile) for step in made.steps for tile in step.tiles]
     read, written = (int(nbytes) for nbytes in np.array(tiles)[~done].sum(0))
@@ -166,12 +158,7 @@ def described_source(source: Sliceable) -> dict[str, object]:
 
 @contextlib.contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Makes a working folder where there is none, and locks it against other programs, where the system has locks.
-
-    Raises:
-        ValueError: it is a link, or holds what no run puts there.
-        FileExistsError: another program holds it.
-    """
+    """Makes a working folder, or takes one that only runs wrote to, and locks it where the system has locks."""
     import fcntl
 
     other = f"{folder} is not the working folder of a run: move it away"
