@@ -73,34 +73,25 @@ class Exchange(Step):
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["Exchange"]:
-        """Single moves; where devices share a memory in chunks, and several onto one dimension, or all from one.
+        """Single moves, packed; where devices share a memory, several at once, onto one dimension or from one.
 
-        Beside rings, for which any dimension may stay cut, axes may leave only where the result would not divide as it
-        came.
+        With "kdft" any dimension may stay cut: axes leave only where the result would not divide as the array came.
         """
         stays = problem.goal is not None and problem.goal.axes == problem.start.axes
         if problem.method == "kdft" and (stays or not problem.even):
             return
-        if problem.large(layout):
-            yield from cls._in_shares(problem, layout, todo)
-        else:
+        if not problem.large(layout):
             yield from (cls((move,), packed=True) for move in axis_moves(problem, layout, todo))
-
-    @classmethod
-    def _in_shares(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["Exchange"]:
-        """Exchanges of few shares: one to each layout that can be reached."""
-        reached = set[Layout]()
-        queue: list[tuple[tuple[AxisMove, ...], Layout]] = [((), layout)]
-        while queue:
-            queue, before = [], queue
-            for done, at in before:
-                for move in axis_moves(problem, at, todo):
-                    step, after = cls((*done, move)), move.after(at)
-                    few = step.parts <= MOST_CHUNKS
-                    if after not in reached and _at_once(step.moves) and (few or not done):
-                        reached.add(after)
-                        yield step if few else dataclasses.replace(step, packed=True)
-                        queue += [(step.moves, after)] if few else []
+            return
+        reached, queue = set[Layout](), [(cls(()), layout)]
+        for done, at in queue:  # which grows: the exchanges of few shares, one to each layout that can be reached
+            for move in axis_moves(problem, at, todo):
+                step, after = cls((*done.moves, move)), move.after(at)
+                few = step.parts <= MOST_CHUNKS
+                if after not in reached and _at_once(step.moves) and (few or not done.moves):
+                    reached.add(after)
+                    yield step if few else dataclasses.replace(step, packed=True)
+                    queue += [(step, after)] if few else []
 
     @classmethod
     def least(cls, problem: Problem) -> Least:

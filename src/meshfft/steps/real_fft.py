@@ -119,9 +119,9 @@ class PackedFFT(MatrixStep[HalfRoots]):
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["PackedFFT"]:
         for dim, matrix in ready(todo).items():
             if isinstance(matrix, HalfRoots) and layout.parts[dim] > 1 and matrix.length < MAX_LENGTH:
-                lines, half = layout.resize(dim, matrix.length), layout.resize(dim, matrix.half)
+                lines = layout.resize(dim, matrix.length)
                 stored = layout == lines.resize(dim, matrix.columns) and nested(lines.cuts[dim])
-                if stored and matrix.length % (2 * layout.parts[dim] ** 2) == 0 and half.parts == lines.parts:
+                if stored and matrix.length % (2 * layout.parts[dim] ** 2) == 0:
                     yield cls((dim,), matrix, (matrix.rows,))
 
     @property
