@@ -67,7 +67,7 @@ class Pipeline(Step):
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """That of its steps, its exchange in as many parts as there are chunks; a chunk's temporaries are a part."""
         rows = self._rows(layout)
-        many = math.ceil(rows / math.ceil(rows / self.chunks)) if rows else 1  # equal ones may be fewer than asked for
+        many = -(-rows // -(-rows // self.chunks)) if rows else 1  # equal ones may be fewer than asked for
         works = [step.work(before, itemsize, chip) for step, before in self._pairs(layout)]
         ends = (math.prod(layout.block) + math.prod(self.after(layout).block)) * itemsize
         peak, summed = ends + 2 * max(work.peak_bytes for work in works) // many, total(works)

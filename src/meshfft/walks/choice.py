@@ -73,9 +73,8 @@ def goal_of(
     """
     natural = natural_end(start, transform)
     if out_spec is not None:
-        remedy = "give one of the two"
         if order == "any":
-            raise ValueError(f"order 'any' leaves the layout open and out_spec {out_spec} says it: {remedy}")
+            raise ValueError(f"order 'any' leaves the layout open and out_spec {out_spec} says it: give one of the two")
         goal = from_spec(natural.shape, sizes, out_spec)
         if goal.mesh_axes != natural.mesh_axes:
             raise ValueError(
