@@ -76,7 +76,7 @@ def chirp_fft(block: Array, dim: int, sign: int, way: str) -> Array:
 
 
 def _in_cache(block: Array, dim: int, sign: int) -> Array:
-    """A few lines after the other, in place."""
+    """A few lines at a time, in place."""
     shape, length = block.shape, block.shape[dim]
     before, after = math.prod(shape[:dim]), math.prod(shape[dim + 1 :])
     width = max(1, CACHE_BYTES // (padded_length(length) * block.dtype.itemsize))

@@ -6,7 +6,7 @@ The engines compute the same sum X[k] = sum_n x[n] exp(sign 2 pi i k n / N):
   a large prime are convolved with a chirp, each platform its way (see bluestein).
 - "chirp": the same, as plans call it where there is such a length.
 - "cached": a few lines at a time and in place, so that they stay in a core's cache, without a transpose (see stockham).
-- "batched": XLA's on a batch of lines after the other, in place, where memory is short.
+- "batched": XLA's on one batch of lines at a time, in place, where memory is short.
 
 XLA's FFT on a GPU writes beside its input (openxla/xla, xla/backends/gpu/runtime/fft_thunk.cc), and cuFFT takes a
 workspace besides. In a loop that updates one array only the batch has such copies: 2048^3 complex64, 64 GiB, take 64.1

@@ -60,8 +60,12 @@ def from_half_spectrum(block: Block, dims: tuple[int, ...], length: int, sign: i
     """
     if engine == "matmul" and factors(length):
         x = _from_half(_others(split(block), dims, sign), dims[-1], length, sign)
-    else:
-        x = _irfft(join(split(block)), dims, length, sign)
+    else:  # XLA's has sign +1 and doubles all bins but 0 and N / 2
+        y = fft(join(split(block)), dims[:-3], sign, "xla")
+        shape = [y.shape[d] for d in dims[-3:-1]] + [length]
+        halves = np.where(_inner(length), 0.5, 1.0).astype(y.real.dtype)
+        y = scaled(jnp.conj(y) if sign < 0 else y, _along(halves, dims[-1], y.ndim))
+        x = jnp.fft.irfftn(y, shape, axes=dims[-3:], norm="forward")
     return (x,) if isinstance(block, tuple) else x
 
 
@@ -77,15 +81,6 @@ def factors(length: int) -> tuple[int, ...]:
 def _others(planes: Planes, dims: tuple[int, ...], sign: int) -> Planes:
     """All but the last of the dimensions, by XLA."""
     return split(fft(join(planes), dims[:-1], sign, "xla")) if len(dims) > 1 else planes
-
-
-def _irfft(y: Array, dims: tuple[int, ...], length: int, sign: int) -> Array:
-    """XLA's transform has sign +1 and doubles all bins but 0 and N / 2."""
-    y = fft(y, dims[:-3], sign, "xla")
-    shape = [y.shape[d] for d in dims[-3:-1]] + [length]
-    halves = np.where(_inner(length), 0.5, 1.0).astype(y.real.dtype)
-    y = scaled(jnp.conj(y) if sign < 0 else y, _along(halves, dims[-1], y.ndim))
-    return jnp.fft.irfftn(y, shape, axes=dims[-3:], norm="forward")
 
 
 def _to_half(x: Array, dim: int, sign: int) -> Planes:
@@ -105,7 +100,9 @@ def _from_half(planes: Planes, dim: int, length: int, sign: int) -> Array:
     """The same stages backwards, by the transposed tables."""
     columns, *rest = factors(length)
     if not rest:
-        return _times(_repacked(planes, dim, length), _packed(length, -sign).T, dim)
+        cosines, sines = planes
+        sines = lax.slice_in_dim(sines, 1, 1 + length - cosines.shape[dim], axis=dim)  # the others are zero
+        return _times(lax.concatenate([cosines, sines], dim), _packed(length, -sign).T, dim)
     (rows,) = rest
     kept = _kept(length)
     y = tuple(_folded(resize(plane, dim, kept * columns), dim, kept) for plane in planes)
@@ -120,7 +117,7 @@ def _kept(length: int) -> int:
 
 
 def _inner(length: int) -> np.ndarray:
-    """True for the bins of half of a spectrum that stand for two of the whole: 0 < k < N / 2."""
+    """True for the bins of half of a spectrum that stand for two of all: 0 < k < N / 2."""
     k = np.arange(length // 2 + 1)
     return (k > 0) & (2 * k < length)
 
@@ -146,12 +143,6 @@ def _unpacked(y: Array, dim: int) -> Planes:
     return resize(y, dim, half), im
 
 
-def _repacked(planes: Planes, dim: int, length: int) -> Array:
-    """Both planes, one behind the other, without the imaginary parts that meet no sines."""
-    re, im = planes
-    return lax.concatenate([re, lax.slice_in_dim(im, 1, 1 + length - re.shape[dim], axis=dim)], dim)
-
-
 def _twiddled(a: Planes, dim: int, sign: int) -> Planes:
     """a[k2, n1] w_N^(n1 k2), in dimension `dim` and the next."""
     columns, rows = a[0].shape[dim : dim + 2]
@@ -167,7 +158,7 @@ def _product(a: Planes, matrix: HostPlanes, dim: int, to: int) -> Planes:
 
 
 def _times(x: Array, matrix: np.ndarray, dim: int, to: int | None = None) -> Array:
-    """Contracts dimension `dim` with the rows of a matrix; its columns stand at `to`, or take its place.
+    """Contracts dimension `dim` with the rows of a matrix; its columns stand at `to`, or replace it.
 
     On the CPU it is the sum of short float sums.
     """

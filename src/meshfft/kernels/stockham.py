@@ -47,7 +47,7 @@ def in_place(block: Array, dims: Sequence[int], sign: int, grid: Grid = (), whol
 
 
 def by_columns(block: Sequence[int], dim: int, length: int) -> bool:
-    """True where columns are worth it: radices of at most LARGEST, and whole vectors behind the dimension."""
+    """True where columns are worth it: radices of at most LARGEST, and full vectors behind the dimension."""
     return math.prod(block[dim + 1 :]) >= NARROWEST and max(radices(length), default=1) <= LARGEST
 
 
@@ -78,11 +78,17 @@ def _transformed(
         other = tuple(i for j, i in enumerate(key) if j not in inner)
         families.setdefault(other, {})[key] = chunk
     subgrid, done = tuple(grid[j] for j in inner), dict[tuple[int, ...], Array]()
+
+    def from_block(_: Sequence[Array], at: Sequence[Array], extents: Sequence[int], first: Sequence[int]) -> Array:
+        assert block is not None
+        sizes = [block.shape[d] if d in dims else extent for d, extent in enumerate(extents)]
+        return lax.dynamic_slice(block, [j + more for j, more in zip(first, at, strict=True)], sizes)
+
     for family in families.values():
         read: Reader = functools.partial(_from_chunks, grid=subgrid)
         if block is not None and len(dims) > 1:
             key, chunk = next(iter(family.items()))
-            read = functools.partial(_from_block, block=block, first=corner(key, grid, chunk.shape), dims=dims)
+            read = functools.partial(from_block, first=corner(key, grid, chunk.shape))
             # To be written only, and with different numbers: of equal ones the compiler would make copies.
             family = {key: jnp.full_like(chunk, j) for j, (key, chunk) in enumerate(family.items())}
         done |= _swept(family, subgrid, dims, lines, read)
@@ -107,18 +113,6 @@ def _from_chunks(chunks: Sequence[Array], at: Sequence[Array], extents: Sequence
     keys = itertools.product(*(range(parts) for _, parts in grid))
     parts = (lax.dynamic_slice(chunk, at, extents) for chunk in chunks)
     return join(dict(zip(keys, parts, strict=True)), grid)
-
-
-def _from_block(
-    _: Sequence[Array],
-    at: Sequence[Array],
-    extents: Sequence[int],
-    block: Array,
-    first: Sequence[int],
-    dims: Sequence[int],
-) -> Array:
-    sizes = [size if d in dims else extent for d, (size, extent) in enumerate(zip(block.shape, extents, strict=True))]
-    return lax.dynamic_slice(block, [j + more for j, more in zip(first, at, strict=True)], sizes)
 
 
 class Sweep(NamedTuple):
@@ -198,7 +192,7 @@ def _columns(lines: Array, sign: int) -> Array:
 
 
 def _butterfly(x: Sequence[Array], sign: int) -> list[Array]:
-    """The DFT of as many arrays as the radix."""
+    """The DFT of a list of arrays, whose number is the radix."""
     if (radix := len(x)) == 4:
         even, odd, rotated = x[0] + x[2], x[1] + x[3], _quarter(x[1] - x[3], sign)
         return [even + odd, x[0] - x[2] + rotated, even - odd, x[0] - x[2] - rotated]

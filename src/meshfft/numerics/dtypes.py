@@ -1,7 +1,7 @@
 """Types of numbers and tiers of precision: what a transform computes in, how it multiplies, and the error to expect.
 
-A float32 number is a sum of three bfloat16 numbers, to the last bit: x = x1 + x2 + x3 with terms 2^-8 apart. A matrix
-unit that multiplies bfloat16 and adds in float32 makes a product from
+A float32 number is a sum of three bfloat16 numbers, to the last bit: x = x1 + x2 + x3, each 2^-8 of the one before. A
+matrix unit that multiplies bfloat16 and adds in float32 makes a product from
 
     bf16     x1 y1                                                     1 pass
     bf16x3   x1 y1 + x1 y2 + x2 y1                                     3 passes

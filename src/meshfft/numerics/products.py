@@ -7,7 +7,7 @@ GPU), else by splitting here.
 - `product` takes split complex, and compilers for TPUs and GPUs fuse the additions into the products.
 - `product_in_tiles` takes arrays, complex ones as they come, for machines with caches. A tile is split, multiplied,
   added up over all matrices and joined again while it is in the cache, so that memory is read and written once; a
-  result as large as a block takes the last one's place.
+  result as large as a block replaces the last one.
 """
 
 import functools
@@ -85,19 +85,11 @@ def product(
 ) -> Sums:
     """Adds to sums the products of matrices, by their columns, with dimension `dim` of blocks in split complex.
 
-    Costs dot.flops flops for each row and element of a complex block. Long sums are made in runs, and these in groups,
-    so that the error stays that of one run: below 4e-7 in float32 up to n = 65536 (tests/operators/test_points.py).
+    Costs dot.flops flops for each row and element of a complex block. Long sums are sums of runs, in two levels, so
+    that the error stays that of one run: below 4e-7 in float32 up to n = 65536 (tests/operators/test_points.py).
 
-    Args:
-        terms: for each block what makes the columns of its matrix, as split complex or as factors, and its one or two
-            real arrays; blocks are of one shape.
-        dim: the contracted dimension of the blocks, which the rows replace.
-        dot: how to multiply.
-        total: what to add to; None for nothing.
-        real: only the real part of a complex product is wanted.
-
-    Returns:
-        The sums, from which `planes_of` makes the result.
+    The blocks are of one shape, each with what makes the columns of its matrix; rows replace the dimension. With `real`
+    only the real part is wanted. `planes_of` makes the result of the sums.
     """
     makers, blocks = [maker for maker, _ in terms], tuple(planes for _, planes in terms)
     summed = functools.partial(_summed, makers=makers, dim=dim, dot=dot, real=real)
@@ -149,13 +141,13 @@ def terms_of(x: Array, many: int) -> Terms:
 
 
 def _in_runs(n: int, size: int, run: Callable[[Array | int, int, Total | None], Total], total: Total | None) -> Total:
-    """Adds `run(start, size, total)` over n columns: the first run, then runs one by one, then groups of them."""
+    """Adds `run(start, size, total)` over n columns: the first run, then runs one by one, then RUNS at a time."""
     first = n % size or min(size, n)
     runs = (n - first) // size
-    groups = max(runs - 1, 0) // RUNS
-    single = runs - groups * RUNS
+    many = max(runs - 1, 0) // RUNS
+    single = runs - many * RUNS
 
-    def group(i: Array, total: Total) -> Total:
+    def several(i: Array, total: Total) -> Total:
         start = first + (single + i * RUNS) * size
         head = run(start, size, None)
         return jax.tree.map(jnp.add, total, lax.fori_loop(1, RUNS, lambda j, t: run(start + j * size, size, t), head))
@@ -163,13 +155,13 @@ def _in_runs(n: int, size: int, run: Callable[[Array | int, int, Total | None], 
     done = run(0, first, total)
     if single:
         done = lax.fori_loop(0, single, lambda i, t: run(first + i * size, size, t), done)
-    return lax.fori_loop(0, groups, group, done) if groups else done
+    return lax.fori_loop(0, many, several, done) if many else done
 
 
 def _complex_sums(
     forms: tuple[Terms, ...], x: Planes, times: Callable[[Terms, Array], Array], real: bool = False
 ) -> Sums:
-    """The sums of a complex product: Gauss's three where there are as many forms, else written out."""
+    """The sums of a complex product: Gauss's three of three forms, else written out."""
     if len(forms) == 1:
         return tuple(times(forms[0], part) for part in x)
     re, im = forms[-2:]

@@ -1,13 +1,13 @@
-"""Planes: a complex block as separate real and imaginary parts, the form in which matrix units and TPUs keep it.
+"""Split complex: a block as separate real and imaginary parts, the form in which matrix units and TPUs keep it.
 
-A block is a real or complex array, or its planes: (re, im), or (re,) where everything is real. What a step does in one
-form it offers in the other: the block comes back in the form it came in.
+A block is a real or complex array, or its planes: (re, im), or (re,) where everything is real. A step takes either form
+and returns the one it was given.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 Planes = tuple[Array, ...]
@@ -36,7 +36,7 @@ def conjugate(planes: Planes) -> Planes:
     return (planes[0], *(-plane for plane in planes[1:]))
 
 
-def scaled(block: Array, factor: Any) -> Array:
+def scaled(block: Array, factor: Array | np.ndarray | float) -> Array:
     """A complex or real array times a factor, which a real one meets plane by plane: two products, not four."""
     if jnp.iscomplexobj(block) and not jnp.iscomplexobj(factor):
         return lax.complex(block.real * factor, block.imag * factor)

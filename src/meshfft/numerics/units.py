@@ -16,10 +16,10 @@ def quantity(value: float, unit: str = "") -> str:
 
 
 def plain(value: float, digits: int = 2) -> str:
-    """A number rounded to so many digits: 200, 1.2, 0.0035."""
+    """A number rounded to some digits: 200, 1.2, 0.0035."""
     rounded = float(f"{value:.{digits}g}")
     if not math.isfinite(rounded) or abs(rounded) < LEAST:
         return f"{rounded:.{digits}g}"
-    places = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
-    text = f"{rounded:.{places}f}"
-    return text.rstrip("0").rstrip(".") if places else text
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
+    text = f"{rounded:.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if decimals else text

@@ -35,17 +35,9 @@ _ITERATIONS, _VECTORS = 30, 4  # of the power iteration: its norms are at most a
 
 
 def vandermonde(turns: Floats, log_radius: Floats | None, columns: int) -> np.ndarray:
-    """The matrix V[k, n] = z_k^(-n), 0 <= n < columns, of the points z_k = exp(log_radius_k + 2 pi i turns_k).
+    """V in complex128, for 0 <= n < columns < MAX_LENGTH; `log_radius` is None where all points lie on the unit circle.
 
     Entries that float64 cannot hold are zero, or not finite; there is no warning.
-
-    Args:
-        turns: the angles of the M points, in turns; any real numbers.
-        log_radius: the logarithms of their radii; None if all lie on the unit circle.
-        columns: N, less than MAX_LENGTH.
-
-    Returns:
-        V, complex128, M x N.
     """
     turns, n = np.asarray(turns, np.float64), np.arange(columns, dtype=np.float64)
     matrix = np.empty((len(turns), columns), np.complex128)
@@ -81,14 +73,14 @@ def _magnitudes(log_radius: np.ndarray, n: np.ndarray) -> np.ndarray:
 
 
 class Inverse(NamedTuple):
-    """The inverse of a Fourier matrix V of M points and N samples.
+    """The inverse of V, of M points and N samples.
 
     Attributes:
         matrix: N x M, complex128; NaN where there is no inverse.
         condition: the condition number of the scaled matrix in the 2-norm, at most 10 % too small (exact where
             regularised: then it is sigma_max ||W||); infinite where there is no inverse. Above 1e15 it only says that
             no digit can be trusted.
-        method: how it was found, or "none".
+        method: how it was computed, or "none".
     """
 
     matrix: np.ndarray
@@ -107,14 +99,8 @@ def invert(
 ) -> Inverse:
     """The matrix that takes values at the points back to the samples.
 
-    Args:
-        turns, log_radius, columns: of the `vandermonde` matrix.
-        tikhonov: weight of the solution's norm, relative to the largest singular value.
-        truncation: singular values below this part of the largest are left out.
-
-    Returns:
-        The inverse; condition infinite and method "none" where M < N, where fewer than N points differ, or where
-        float64 cannot hold the powers, unless a regularisation makes up for it.
+    There is none where M < N, where fewer than N points differ, or where float64 cannot hold the powers, unless one of
+    the weights, relative to the largest singular value, makes up for it.
 
     Raises:
         ValueError: both regularisations are given, or one is not a positive number (truncation: not below 1).
@@ -131,11 +117,11 @@ def invert(
     if tikhonov is None and truncation is None and _distinct(turns, logs) < columns:
         return none
     try:
-        found = _solve(scaled, tikhonov, truncation)
+        inverse = _solve(scaled, tikhonov, truncation)
     except np.linalg.LinAlgError:
         return none
-    matrix = unscale * found.matrix
-    return found._replace(matrix=matrix) if np.isfinite(matrix).all() and found.condition < np.inf else none
+    matrix = unscale * inverse.matrix
+    return inverse._replace(matrix=matrix) if np.isfinite(matrix).all() and inverse.condition < np.inf else none
 
 
 def _check_weights(tikhonov: float | None, truncation: float | None) -> None:
@@ -148,7 +134,7 @@ def _check_weights(tikhonov: float | None, truncation: float | None) -> None:
 
 
 def _distinct(turns: np.ndarray, logs: np.ndarray) -> int:
-    """How many different points there are: angles that differ by whole turns are one."""
+    """How many different points there are: angles that differ by full turns are one."""
     angle = turns - np.rint(turns)
     points = np.stack([np.where(angle == 0.5, -0.5, angle), logs], axis=1)
     return len(np.unique(points + 0.0, axis=0))  # -0.0 + 0.0 is 0.0

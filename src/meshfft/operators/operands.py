@@ -72,7 +72,7 @@ def _check_grid(given: dict[int, Points]) -> None:
 def sampled(
     shape: Sequence[int], dims: tuple[int, ...], points: tuple[Points | None, ...], norm: str | None, dtype: np.dtype
 ) -> Transform:
-    """The KDFT of some dimensions at points, one entry for each; None means as many uniform ones as inputs.
+    """The KDFT of some dimensions at points, one entry for each; None means one uniform point for each input.
 
     Raises:
         ValueError: the norm is unknown, or powers of a point leave the type.

@@ -69,11 +69,7 @@ class Transform(NamedTuple):
 
 
 def factor(points: int, norm: str | None, inverse: bool) -> float:
-    """The factor of a transform of some points.
-
-    Raises:
-        ValueError: the norm is unknown.
-    """
+    """The factor of a transform of some points; ValueError where the norm is unknown."""
     if norm not in (None, *NORMS):
         raise ValueError(f"norm {norm!r} is unknown: use 'backward', 'ortho' or 'forward'")
     if norm == "ortho":
@@ -83,12 +79,12 @@ def factor(points: int, norm: str | None, inverse: bool) -> float:
 
 def integers(values: Any, name: str) -> tuple[int, ...]:
     """One integer or any iterable of them, NumPy's and JAX's arrays among them, or an error that names the argument."""
-    found = (values,) if is_integer(values) else _listed(values)
-    if found is None or not all(is_integer(v) for v in found):
+    listed = (values,) if is_integer(values) else _listed(values)
+    if listed is None or not all(map(is_integer, listed)):
         large = np.ndim(values) > 1 and hasattr(values, "shape")
         given = f"an array of shape {values.shape}" if large else repr(values)
         raise TypeError(f"{name} is {given}: give a sequence of integers, such as (0, 1)")
-    return tuple(operator.index(v) for v in found)
+    return tuple(map(operator.index, listed))
 
 
 def integer(value: Any, name: str) -> int:
@@ -110,8 +106,8 @@ def is_integer(value: Any) -> bool:
 
 def reals(values: object) -> tuple[float, ...] | None:
     """An iterable of real numbers, NumPy's and JAX's among them, as floats; None of anything else."""
-    found = _listed(values)
-    return tuple(map(float, found)) if found is not None and all(map(_is_real, found)) else None
+    listed = _listed(values)
+    return tuple(map(float, listed)) if listed is not None and all(map(_is_real, listed)) else None
 
 
 def _is_real(value: Any) -> bool:
@@ -142,11 +138,7 @@ def natural_dtype(kind: str) -> str:
 
 
 def resolve(
-    shape: Sequence[int],
-    s: Sequence[int] | None,
-    axes: Sequence[int] | None,
-    kind: str = "fft",
-    inverse: bool = False,
+    shape: Sequence[int], s: Sequence[int] | None, axes: Sequence[int] | None, kind: str = "fft", inverse: bool = False
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Dimensions and lengths as numpy.fft.fftn reads them: no axes means all, or the last len(s).
 
@@ -182,12 +174,7 @@ def resolve(
 
 
 def dims_of(ndim: int, axes: int | Sequence[int]) -> tuple[int, ...]:
-    """Axes as dimensions, none negative.
-
-    Raises:
-        TypeError: they are no sequence of integers.
-        ValueError: one is out of range.
-    """
+    """Axes as dimensions, none negative; TypeError or ValueError where they are no integers, or out of range."""
     axes = integers(axes, "axes")
     for axis in axes:
         if not -ndim <= axis < ndim:
@@ -221,13 +208,7 @@ def transform_of(
 ) -> Transform:
     """The transform of one of KINDS, or its inverse, that numpy.fft or scipy.fft does along these dimensions.
 
-    Args:
-        dims, lengths: as `resolve` gives them.
-        norm: one of NORMS; None means "backward".
-        inverse: the inverse instead.
-        kind: one of KINDS.
-        orthogonalize: of cosines and sines, weigh first and last terms so that the rows are orthogonal; None means
-            where norm is "ortho".
+    Cosines and sines are orthogonalized (see `trig`) by default where the norm is "ortho".
 
     Raises:
         ValueError: a dimension is given twice, the norm or the kind is unknown, or a length is too short for it.

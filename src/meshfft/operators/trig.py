@@ -45,8 +45,7 @@ class Trig(Matrix):
         family: "cos" or "sin".
         type: 1 to 4.
         length: N, rows and columns.
-        row_ends: factors of the first and the last row.
-        column_ends: factors of the first and the last column.
+        row_ends, column_ends: factors of the first and the last of them.
     """
 
     family: str
@@ -114,14 +113,9 @@ class Trig(Matrix):
 
 
 def trig(family: str, type: int, length: int, orthogonalize: bool, inverse: bool) -> Trig:
-    """The matrix of scipy.fft's dct or dst, or for the inverse of idct or idst, unscaled.
+    """The matrix of scipy.fft's dct or dst, inverse of idct or idst, unscaled.
 
-    Args:
-        family: "cos" for dct and idct, "sin" for dst and idst.
-        type: 1 to 4; the inverse of 2 is 3, and of 3 it is 2.
-        length: N.
-        orthogonalize: weigh first and last terms so that the rows are orthogonal.
-        inverse: True for idct and idst.
+    Orthogonalized, first and last terms are weighted so that the rows are orthogonal.
 
     Raises:
         ValueError: the type is unknown, the length is below one, or below two for cosines of type I.
