@@ -66,7 +66,7 @@ def ended(
 
     def failing(*values: Any) -> None:
         count[0] += 1
-        if count[0] > tiles:
+        if count[0] == tiles + 1:  # one alone, which is heard all the same
             raise OSError(code, os.strerror(code))
         write(*values)
 
