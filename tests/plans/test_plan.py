@@ -94,6 +94,8 @@ def test_wrong_arrays_are_refused_before_any_work() -> None:
         plan(other)
     with pytest.raises(ValueError, match=r"sharded as .* the plan takes .* use mf.shard"):
         mf.plan((10, 8), mesh=mesh((2, 4)), spec=P("x", "y"))(other)
+    with pytest.raises(ValueError, match=r"shape \(10, 16\), the plan takes \(10, 8\)"):
+        mf.plan((10, 8), mesh=mesh((2, 4)), spec=P("x", "y"))(mf.shard(noise((10, 16)), mesh((2, 4)), P("x", "y")))
     with pytest.raises(ValueError, match="2 axes, the array 1 dimensions: say with spec="):
         mf.plan((8,), mesh=mesh((2, 4)))
     with pytest.raises(ValueError, match="float64 needs 64-bit types"):

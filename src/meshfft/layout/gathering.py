@@ -26,16 +26,11 @@ def to_host(y: ArrayLike) -> np.ndarray:
         raise ValueError(f"process {jax.process_index()} has none of the array's devices: {here}")
     if y.is_fully_replicated:
         return np.asarray(y)
-    sharding = y.sharding
-    if not isinstance(sharding, NamedSharding):
-        raise NotImplementedError(
-            f"the array has a {type(sharding).__name__}: give it a NamedSharding, with jax.device_put"
-        )
-    return _collected(y, from_spec(y.shape, axis_sizes(sharding.mesh), sharding.spec), sharding.mesh)
-
-
-def _collected(y: Array, layout: Layout, mesh: AnyMesh) -> np.ndarray:
-    collected = np.empty(y.shape, y.dtype)
+    if not isinstance(y.sharding, NamedSharding):
+        kind = type(y.sharding).__name__
+        raise NotImplementedError(f"the array has a {kind}: give it a NamedSharding, with jax.device_put")
+    mesh, collected = y.sharding.mesh, np.empty(y.shape, y.dtype)
+    layout = from_spec(y.shape, axis_sizes(mesh), y.sharding.spec)
     dim = max(range(y.ndim), key=layout.block.__getitem__)
     parts, block = layout.parts[dim], layout.block[dim]
     blocks = collected.reshape(*y.shape[:dim], parts, block, *y.shape[dim + 1 :])

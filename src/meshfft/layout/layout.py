@@ -64,7 +64,7 @@ class Layout:
     @functools.cached_property
     def block(self) -> tuple[int, ...]:
         """Shape of the block each device stores, padding included."""
-        return tuple(extent(n, cuts) for n, cuts in zip(self.shape, self.cuts, strict=True))
+        return tuple(cuts[-1].span if cuts else n for n, cuts in zip(self.shape, self.cuts, strict=True))
 
     @functools.cached_property
     def parts(self) -> tuple[int, ...]:
@@ -159,20 +159,20 @@ def axis_sizes(mesh: AnyMesh | None) -> dict[str, int]:
     return {} if mesh is None else dict(zip(mesh.axis_names, mesh.axis_sizes, strict=True))
 
 
-def mapped_axes(mesh: AnyMesh | None) -> frozenset[str]:
-    """The mesh axes along which a caller's own shard_map has cut its arrays already: the manual ones."""
+def axes_of(mesh: AnyMesh | None, kind: AxisType) -> frozenset[str]:
+    """The mesh axes of a kind: Explicit ones, whose cuts are part of an array's type, Auto or Manual ones."""
     kinds = () if mesh is None else zip(mesh.axis_names, mesh.axis_types, strict=True)
-    return frozenset(name for name, kind in kinds if kind == AxisType.Manual)
+    return frozenset(name for name, one in kinds if one == kind)
+
+
+def mapped_axes(mesh: AnyMesh | None) -> frozenset[str]:
+    """The mesh axes along which a caller's own shard_map has cut its arrays already: the Manual ones."""
+    return axes_of(mesh, AxisType.Manual)
 
 
 def spec_of(axes: Iterable[tuple[str, ...]]) -> PartitionSpec:
     """The PartitionSpec with these mesh axes for each dimension."""
     return PartitionSpec(*(names[0] if len(names) == 1 else names or None for names in axes))
-
-
-def extent(size: int, cuts: Cuts) -> int:
-    """Positions one device stores of a dimension of `size` under `cuts`."""
-    return cuts[-1].span if cuts else size
 
 
 def nested(cuts: Cuts) -> bool:

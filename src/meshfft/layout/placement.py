@@ -17,7 +17,7 @@ from jax import Array, lax
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec, Sharding
 from jax.typing import ArrayLike
 
-from .layout import AnyMesh, Cuts, Layout, Spec, axis_sizes, from_spec, mapped_axes, spec_of
+from .layout import AnyMesh, Cuts, Layout, Spec, axes_of, axis_sizes, from_spec, mapped_axes, spec_of
 
 
 def placement(x: Array, spec: Spec | None) -> tuple[AnyMesh | None, Spec]:
@@ -68,8 +68,7 @@ def mesh_here(mesh: AnyMesh | None, *layouts: Layout) -> AnyMesh | None:
 
 def explicit_axes(mesh: AnyMesh | None) -> frozenset[str]:
     """The mesh axes whose cuts are part of an array's type."""
-    kinds = () if mesh is None else zip(mesh.axis_names, mesh.axis_types, strict=True)
-    return frozenset(name for name, kind in kinds if kind == AxisType.Explicit)
+    return axes_of(mesh, AxisType.Explicit)
 
 
 def only(axes: Set[str], spec: PartitionSpec) -> PartitionSpec:

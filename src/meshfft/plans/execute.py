@@ -99,17 +99,12 @@ def walked(
     arrays = tuple(without_padding(x, walk.start, mapped) for x in arrays)  # nor in what a gradient brings back
     linear = all(step.linear for step in walk.steps)
     for part in (walk,) if linear else walk.stages():
-        arrays = tuple(bind(arrays, part, mesh, planes, _stored(part, operands, mapped)))
+        stored: list[object] = [None] * len(operands)  # as the steps of this walk take them
+        for step, layout in part.pairs:
+            if step.slot is not None:
+                stored[step.slot] = step.operand(operands[step.slot], layout, mapped)
+        arrays = tuple(bind(arrays, part, mesh, planes, tuple(stored)))
     return tuple(without_padding(y, walk.end, mapped) for y in arrays)
-
-
-def _stored(walk: Walk, operands: Operands, mapped: frozenset[str]) -> Operands:
-    """The operands as the steps of a walk take them; none for steps of other walks."""
-    stored: list[object] = [None] * len(operands)
-    for step, layout in walk.pairs:
-        if step.slot is not None:
-            stored[step.slot] = step.operand(operands[step.slot], layout, mapped)
-    return tuple(stored)
 
 
 as_stored = jax.jit(walked, static_argnums=(1, 2, 3))  # compiled, in the type that the array has
