@@ -73,7 +73,7 @@ def kdft(x: np.ndarray, points: mf.Points | None, **how: Any) -> np.ndarray:
 
 
 def tiers() -> Iterator[Row]:
-    """Relative L2 error of one dimension by tier: 64 random samples of N, 16 columns. Stated: meshfft.tiers."""
+    """Relative L2 error of one dimension by tier: 64 random samples of N, 16 columns. Stated: numerics.dtypes.TIERS."""
     for tier, facts in TIERS.items():
         for multiplications, stated in facts.error.items():
             row: Row = {"precision": tier, "multiplications": multiplications}

@@ -144,13 +144,13 @@ class Points:
         if self.log_radius is None or not self.known or columns < 2:
             return
         limit, reach = float(np.log(jnp.finfo(real).max)), np.abs(self.log_radius) * (columns - 1)
-        worst = int(np.argmax(reach))
-        radius, most = float(self.log_radius[worst]), limit / (columns - 1)
-        if not (reach <= limit).all():
+        worst, most = int(np.argmax(reach)), limit / (columns - 1)
+        if not reach[worst] <= limit:
             raise ValueError(
-                f"{name}: point {worst} has radius {np.exp(radius):.6g}, and its powers up to {columns - 1} leave "
-                f"{jnp.finfo(real).dtype} (|log r| n is {reach[worst]:.4g}, the limit {limit:.4g}): keep radii between "
-                f"{np.exp(-most):.6g} and {np.exp(most):.6g}, or use precision='float64'"
+                f"{name}: point {worst} has radius {np.exp(float(self.log_radius[worst])):.6g}, and its powers up to "
+                f"{columns - 1} leave {jnp.finfo(real).dtype} (|log r| n is {reach[worst]:.4g}, the limit "
+                f"{limit:.4g}): keep radii between {np.exp(-most):.6g} and {np.exp(most):.6g}, or use "
+                "precision='float64'"
             )
 
     def __eq__(self, other: object) -> bool:
