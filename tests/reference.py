@@ -29,7 +29,7 @@ def dft(x: np.ndarray, axes: Sequence[int], s: Sequence[int] | None = None, sign
     return y
 
 
-def powers(turns: Any, log_radius: np.ndarray | None, n: int) -> np.ndarray:
+def powers(turns: Any, log_radius: Any, n: int) -> np.ndarray:
     """V[k, n] = exp(-n (log_radius_k + 2 pi i turns_k)), the turns kept to 2^-64 and their multiples exact."""
     fixed = np.array([int(Fraction(t) % 1 * 2**64) for t in np.asarray(turns).tolist()], np.uint64)
     phase = (fixed[:, None] * np.arange(n, dtype=np.uint64)).view(np.int64) * 2.0**-64
@@ -39,7 +39,7 @@ def powers(turns: Any, log_radius: np.ndarray | None, n: int) -> np.ndarray:
     return matrix
 
 
-def in_turns(radians: np.ndarray) -> list[Fraction]:
+def in_turns(radians: Any) -> list[Fraction]:
     """Angles of very floats over 2 pi."""
     return [Fraction(float(w)) / TWO_PI for w in radians]
 

@@ -21,7 +21,7 @@ steps: problem / base / exchange local_fft ring_dense rows / cut_fft pipeline / 
 walks: walk / search / choice
 plans: primitive request table / execute / inverse_solve / plan / planning
 functions: calls frequencies shard / cosine dense fourier shifts / array_api scipy_backend
-spectral: fields modes wavenumbers / convolution derivatives multiplier / power
+spectral: fields / convolution modes multipliers / power
 inspect: schedule / hlo / aot / trace
 formats: grid / source / numpy_nifti record / labels / hdf5 zarr / reading
 files: picture processes stores / writing

@@ -51,15 +51,15 @@ from .plans.planning import out_spec as out_spec
 from .plans.planning import plan as plan
 from .spectral.convolution import convolve as convolve
 from .spectral.convolution import correlate as correlate
-from .spectral.derivatives import derivative as derivative
-from .spectral.derivatives import poisson as poisson
+from .spectral.fields import wavenumbers as wavenumbers
 from .spectral.modes import pad_spectrum as pad_spectrum
 from .spectral.modes import truncate_spectrum as truncate_spectrum
-from .spectral.multiplier import multiply_spectrum as multiply_spectrum
+from .spectral.multipliers import derivative as derivative
+from .spectral.multipliers import multiply_spectrum as multiply_spectrum
+from .spectral.multipliers import poisson as poisson
 from .spectral.power import PowerSpectrum as PowerSpectrum
 from .spectral.power import cross_spectrum as cross_spectrum
 from .spectral.power import power_spectrum as power_spectrum
-from .spectral.wavenumbers import wavenumbers as wavenumbers
 
 # What people may use: modules, which importing them puts here as well, are not among it.
 __all__ = sorted(name for name, value in vars().items() if not name.startswith("_") and not hasattr(value, "__spec__"))

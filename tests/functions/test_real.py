@@ -222,16 +222,6 @@ def test_at_most_six_tenths_of_the_complex_transform(name: str, inverse: bool) -
     assert used[0] <= 0.6 * used[1] + 1024 and used[0] <= 1.2 * real.peak_bytes
 
 
-def test_axes_given_twice_are_transformed_twice() -> None:
-    """Catches an axis dropped, or transformed in another order than NumPy's."""
-    x = noise((4, 6, 8), "float32")
-    for name in ("rfftn", "irfftn"):
-        for axes in ((0, 0), (1, 2, 1), (2, 2, 0)):
-            s = (8,) * len(axes)
-            truth = getattr(np.fft, name)(x.astype(float), s=s, axes=axes)
-            assert error(getattr(mf, name)(x, s=s, axes=axes), truth) <= 4e-7, (name, axes)
-
-
 def test_a_half_spectrum_stays_cut_as_it_came_where_it_divides() -> None:
     """Catches mesh axes that move although they need not, all of them moving for one, and a gather for none."""
     x = noise((16, 16, 14), "float32")
@@ -297,12 +287,3 @@ def test_every_method_on_a_block(method: str, kind: str, inverse: bool) -> None:
     assert plan is not None
     x = real.input(0)
     assert error(mf.gather(plan(_put(x, plan, plan.in_layout))), real.truth(x)) <= 4e-7
-
-
-def test_half_a_spectrum_stands_for_an_even_length_by_default() -> None:
-    """Catches the other parity."""
-    z = noise((4, 6, 5))
-    for name in ("irfft", "irfft2", "irfftn"):
-        y = getattr(mf, name)(z)
-        assert y.shape == (4, 6, 8) and error(y, getattr(np.fft, name)(z)) <= 4e-7, name
-    assert error(mf.hfft(z), np.fft.hfft(z)) <= 4e-7 and error(mf.hfft(z, 9), np.fft.hfft(z, 9)) <= 4e-7

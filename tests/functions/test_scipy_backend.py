@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from reference import error, mesh, noise
-from strategies import Case, cases
 
 import meshfft as mf
-from meshfft.functions.scipy_backend import COMPLEX, COSINES, HALVED, TRANSFORMS
+from meshfft.functions.scipy_backend import COSINES, TRANSFORMS
 from meshfft.inspect.hlo import collectives
 
 NAMES = list(TRANSFORMS)
@@ -102,28 +101,6 @@ def test_numpy_arrays_as_scipy_has_them(data: st.DataObject, name: str, kind: st
         assert isinstance(theirs, str) or _one_number(name, shape, call), (theirs, call)
     else:
         _same(ours, theirs)
-
-
-@given(cases(power=1), st.data(), st.sampled_from(NAMES), st.sampled_from(["complex64", "float32"]), SEEDS)
-def test_sharded_arrays(case: Case, data: st.DataObject, name: str, kind: str, seed: int) -> None:
-    """Catches a sharded array that comes back elsewhere than meshfft's own function leaves it, or wrong."""
-    axes = case.axes[: 1 if name[-1] not in "n2" else 2 if name[-1] == "2" else None]
-    call: dict[str, Any] = {"axes": axes} if name[-1] in "n2" else {"axis": axes[0]}
-    if case.shape[axes[-1]] == 1 and name not in COMPLEX:
-        return
-    x = noise(case.shape, "float32" if name in TO_HALVES else kind, seed)
-    stored = jax.device_put(x, NamedSharding(mesh(case.mesh), case.spec))
-    ours = _attempt(lambda: _ours(getattr(scipy.fft, name), stored, **call))
-    direct = _attempt(lambda: getattr(mf, name)(stored, **call))
-    assert isinstance(ours, str) == isinstance(direct, str)
-    if isinstance(ours, str):
-        assert name in HALVED, "only half a spectrum can be of a size that nothing divides"
-        return
-    theirs = getattr(scipy.fft, name)(x, **call)
-    assert isinstance(ours, jax.Array | mf.PaddedArray) and ours.dtype == theirs.dtype
-    assert ours.sharding.is_equivalent_to(direct.sharding, ours.ndim)
-    assert name in HALVED or ours.sharding.is_equivalent_to(stored.sharding, ours.ndim)
-    assert error(ours, theirs) <= _bound(theirs.dtype)
 
 
 @pytest.mark.parametrize("name", ["fftn", "ifft2", "rfftn", "hfftn", "dctn", "idstn"])
@@ -278,13 +255,6 @@ def test_a_poisson_solver_unchanged_on_sharded_arrays() -> None:
     solved = _ours(_poisson, stored)
     assert isinstance(solved, jax.Array) and solved.sharding.is_equivalent_to(stored.sharding, 2)
     assert error(solved, u) <= 1e-6 and error(_ours(_poisson, f), u) <= 1e-6
-
-
-def test_every_transform_that_both_have_is_in_the_table() -> None:
-    """Catches a transform of meshfft's that SciPy would ask for in vain, and one under another's name."""
-    dispatched = {name for name in scipy.fft.__all__ if type(getattr(scipy.fft, name)) is type(scipy.fft.fft)}
-    assert TRANSFORMS.keys() == {name for name in dispatched if hasattr(mf, name)} == dispatched - {"fht", "ifht"}
-    assert all(getattr(mf, name) is transform for name, transform in TRANSFORMS.items())
 
 
 @contextlib.contextmanager

@@ -157,7 +157,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "small and cut": (
         lambda: mf.convolve(_cut((4, 4, 4)), _cut((2, 2, 2))),
         ValueError,
-        "b is sharded as .* give it whole",
+        "b is sharded as .* give it to every device",
     ),
     "cut otherwise": (
         lambda: mf.convolve(_cut((4, 4, 4)), _cut((4, 4, 4), *"zyx")),

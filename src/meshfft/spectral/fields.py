@@ -1,72 +1,182 @@
-"""Fields: an array of samples with the plan of its spectrum, and programs that walk there and back in one.
+"""Periodic fields: an array with the plan of its spectrum, its wavenumbers, and programs that go there and back in one.
 
-The walk is of any order, so the spectrum stays in the layout that is cheapest to reach, and what is done to it there is
-done in that layout. Real arrays go through half spectra. Invariant: between the two walks nothing is sent.
+    k_j = 2 pi j / length,   j = 0, 1, ..., -2, -1 in FFT order; along a halved dimension j = 0 ... N // 2
+
+The walk is of any order: the spectrum stays in the layout that is cheapest to reach, and is multiplied there by numbers
+that lie as it does, made in float64 on the host, rounded once, and 0 in the padding. Real arrays go through half
+spectra. Invariant: between the two walks nothing is sent.
 """
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.typing import DTypeLike
 
-from ..layout.layout import AnyMesh, Spec, axis_sizes, mapped_axes
-from ..layout.memory import check_blocks, room_of
-from ..layout.padded_array import mapped, stored_of
-from ..layout.storage import put
+from ..functions.calls import Ints
+from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, mapped_axes
+from ..layout.memory import check_blocks, check_held, room_of
+from ..layout.padded_array import AnyArray, PaddedArray, mapped, stored_of
+from ..layout.placement import mesh_here, own
+from ..layout.storage import put, stored_on
 from ..machine.chip import CompilerOptions
 from ..numerics.dtypes import complex_dtype, real_dtype
 from ..numerics.split_complex import join
-from ..operators.transform import integers
+from ..operators.matrices import HalfRoots, Roots
+from ..operators.transform import integers, reals
+from ..plans.execute import moved
 from ..plans.plan import Plan
 from ..plans.planning import plan
-from ..plans.request import PlanePair, is_planes, read
+from ..plans.request import AnyStored, PlanePair, is_planes, read
 
 PROGRAMS = 64  # kept, each for one kind of work with one set of options
+T = TypeVar("T")
+Lengths = Sequence[float] | None
+Where = Spec | None  # how mesh axes cut an array; None where JAX shows it, or it is to stay
 
 
-class Field(NamedTuple):
-    """A real or complex array, and the plan of its spectrum."""
+def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tuple[Array, ...]:
+    """The angular wavenumbers of a plan's spectrum, one array for each transformed dimension, to multiply it by.
 
-    array: Any
-    plan: Plan
+        k_j = 2 pi j / length,   j = 0, 1, ..., -2, -1 in FFT order; along the halved dimension of "rfft" 0 ... N // 2
+
+    Args:
+        plan: a forward plan of uniform samples, of any order and of kind "fft", "rfft" or "hfft".
+        lengths: the period along each axis of the plan; None means as many as there are points, which are 1 apart.
+        odd: 0 at the Nyquist frequency, that of N / 2 periods, which an even N has. Use these k in odd functions such
+            as 1j * k, as `derivative` does, and plain ones in even functions such as k**2. On the grid the waves of
+            N / 2 and -N / 2 periods are one, so an odd function has no value there: with the plain k, 1j * k makes a
+            spectrum of no real array, and derivatives of white noise through "rfft" and "fft" differ by about
+            sqrt(3 / N), several per cent. So it is with NumPy's fftfreq.
+
+    Returns:
+        Arrays in the order of the plan's axes, 1 long along all dimensions but their own, so that they broadcast
+        against the plan's result; cut as it is, and PaddedArrays where it is one. Of the real type the plan computes
+        in. Where the plan's mesh is only described, as inside `jit`, every device has all of them, and JAX cuts them
+        where they meet the spectrum.
+
+    Raises:
+        ValueError: the plan is of an inverse transform, at points or a cosine one; or lengths that do not fit.
+        TypeError: lengths that are no numbers.
+
+    Costs nothing on the devices: each number is computed once on the host, shard by shard.
+
+    >>> import meshfft as mf
+    >>> plan = mf.plan((2, 4), kind="rfft")
+    >>> [k.tolist() for k in mf.wavenumbers(plan, (6.283185307179586,) * 2)]
+    [[[0.0], [-1.0]], [[0.0, 1.0, 2.0]]]
+    >>> [k.tolist() for k in mf.wavenumbers(plan, (6.283185307179586,) * 2, odd=True)]
+    [[[0.0], [0.0]], [[0.0, 1.0, 0.0]]]
+    """
+    dims, real = plan.transform.dims, real_dtype(plan.dtype)
+    lines = zip(dims, in_radians(plan, lengths, [odd] * len(dims)), strict=True)
+    return tuple(_on_mesh(along(plan, dim, line, real), plan, dim) for dim, line in lines)
 
 
-def field(
-    x: Any,
-    axes: Sequence[int] | None,
-    spec: Spec | None,
-    *,
-    s: Sequence[int] | None = None,
-    norm: str | None = None,
-) -> Field:
-    """An array, or its planes, with the plan of its spectrum of any order: half of it where the array is real.
+def in_radians(plan: Plan, lengths: Lengths, odd: Iterable[bool]) -> list[np.ndarray]:
+    """The wavenumbers along each transformed dimension in float64, 0 at the Nyquist frequency where they are `odd`."""
+    parts = zip(harmonics(plan), periods(plan, lengths), odd, strict=True)
+    return [2 * np.pi * np.where(zero & (2 * abs(j) == n), 0, j) / period for (j, n), period, zero in parts]
+
+
+def harmonics(plan: Plan) -> list[tuple[np.ndarray, int]]:
+    """Along each transformed dimension: the periods each index of the spectrum stands for, and the number of points."""
+    lines = []
+    for matrix in plan.transform.matrices:
+        if not isinstance(matrix, Roots | HalfRoots):
+            raise ValueError("the plan has no wavenumbers: plan without points=, of kind 'fft', 'rfft' or 'hfft'")
+        if matrix.sign > 0:
+            raise ValueError("the plan is of an inverse transform: give the forward plan, and use its plan.inverse")
+        check_held(3 * 8 * matrix.rows, f"{matrix.rows} wavenumbers, and what they are made of,", "plan fewer points")
+        j, n = np.arange(matrix.rows), matrix.length
+        lines.append((j if matrix.becomes == "complex" else np.where(2 * j < n, j, j - n), n))
+    return lines
+
+
+def periods(plan: Plan, lengths: Lengths) -> tuple[float, ...]:
+    """The period along each transformed dimension, or an error that says which do not fit."""
+    many = len(plan.transform.dims)
+    numbers = reals([n for _, n in harmonics(plan)] if lengths is None else lengths)
+    if numbers is None:
+        raise TypeError(f"lengths is {lengths!r}: give a period for each axis, such as {(1.0,) * many}")
+    if len(numbers) != many:
+        raise ValueError(f"there are {len(numbers)} lengths for {many} axes: give one for each axis")
+    for length in numbers:
+        if not 0 < length < math.inf:
+            raise ValueError(f"length {length} is no period: give a positive number")
+    return numbers
+
+
+def in_storage(layout: Layout, dim: int, values: np.ndarray) -> np.ndarray:
+    """Values along one dimension as a layout stores them, 0 in the padding and 1 long in all other dimensions."""
+    indices = np.minimum(layout.positions(dim), max(len(values) - 1, 0))
+    line = np.where(layout.logical(dim), values[indices], 0).astype(values.dtype)
+    return line.reshape([-1 if d == dim else 1 for d in range(layout.ndim)])
+
+
+def along(plan: Plan, dim: int, values: np.ndarray, dtype: DTypeLike) -> Array | np.ndarray:
+    """Values along a dimension of the spectrum as they are stored; inside a caller's shard_map those of the block."""
+    layout = plan.out_layout
+    line = in_storage(layout, dim, values).astype(dtype)
+    return own(line, dim, layout.cuts[dim], mapped_axes(mesh_here(plan.mesh)))
+
+
+def _spec_along(layout: Layout, dim: int) -> PartitionSpec:
+    """The spec of what `in_storage` makes."""
+    return PartitionSpec(*(part if d == dim else None for d, part in enumerate(layout.spec)))
+
+
+def _on_mesh(line: Array | np.ndarray, plan: Plan, dim: int) -> Any:
+    """Each device's part of the line, put there by itself."""
+    layout, mesh = plan.out_layout, plan.mesh
+    if isinstance(mesh, Mesh) and isinstance(line, np.ndarray):
+        line = stored_of(stored_on(line, mesh, _spec_along(layout, dim)))
+    shape = tuple(n if d == dim else 1 for d, n in enumerate(layout.shape))
+    cuts = tuple(by if d == dim else () for d, by in enumerate(layout.cuts))
+    return jnp.asarray(line) if layout.even else PaddedArray(jnp.asarray(line), Layout(shape, cuts), mesh)
+
+
+def grids(plan: Plan, lengths: Lengths, odd: bool = False) -> tuple[Array, ...]:
+    """`wavenumbers` as they are stored, cut as the spectrum is within `jit` too, so that products of them are cut."""
+    mesh, lines = mesh_here(plan.mesh), tuple(map(stored_of, wavenumbers(plan, lengths, odd=odd)))
+    if mesh is None or isinstance(mesh, Mesh) or mapped_axes(mesh) or not isinstance(lines[0], jax.core.Tracer):
+        return lines
+    specs = (_spec_along(plan.out_layout, dim) for dim in plan.transform.dims)
+    return tuple(placed(line, mesh, spec) for line, spec in zip(lines, specs, strict=True))
+
+
+def field(x: AnyArray, axes: Ints, spec: Where, *, s: Ints = None, norm: str | None = None) -> tuple[AnyStored, Plan]:
+    """An array, with the plan of its spectrum of any order: half of it where the array is real.
 
     Raises:
         ValueError, TypeError: as `fftn`.
     """
     arrays, setting, _ = read(x, spec)
-    start, mesh, x = setting.start, setting.mesh, joined(arrays)
-    if isinstance(mesh, AbstractMesh) and start.even and jax.typeof(x).sharding.mesh.empty:
-        x = placed(x, mesh, start.spec)  # a constant, whose mesh only the context shows
+    start, mesh, array = setting.start, setting.mesh, joined(arrays)
+    if isinstance(mesh, AbstractMesh) and start.even and jax.typeof(array).sharding.mesh.empty:
+        array = placed(array, mesh, start.spec)  # a constant, whose mesh only the context shows
     axes = None if axes is None else integers(axes, "axes")
-    if axes is not None and len(axes) <= 0:
+    if axes == ():
         raise ValueError("axes is empty: give one axis at least, or None for all")
-    if x.ndim <= 0:
+    if array.ndim == 0:
         raise ValueError("the array is a single number: give one with a dimension at least")
-    kind = "fft" if x.dtype.kind == "c" else "rfft"
+    kind = "fft" if array.dtype.kind == "c" else "rfft"
     # Where some mesh axes are mapped and others not, the mapped ones cut first, which not every layout has.
-    partly = mapped_axes(mesh) and mapped_axes(mesh) != set(axis_sizes(mesh))
-    how: dict[str, Any] = {"s": s, "axes": axes, "norm": norm, "kind": kind, "order": "natural" if partly else "any"}
-    return Field(x, plan(start.shape, mesh=mesh, spec=start.spec, dtype=x.dtype, **how))
+    order = "natural" if mapped_axes(mesh) and mapped_axes(mesh) != set(axis_sizes(mesh)) else "any"
+    where: dict[str, Any] = {"mesh": mesh, "spec": start.spec, "dtype": array.dtype}
+    return array, plan(start.shape, s=s, axes=axes, norm=norm, kind=kind, order=order, **where)
 
 
-def check_whole(mesh: AnyMesh | None, what: str) -> None:
+def check_not_mapped(mesh: AnyMesh | None, what: str) -> None:
     """Raises NotImplementedError for blocks inside a caller's shard_map."""
-    remedy = "call it outside of shard_map, or leave spec= out for a block by itself"
     if mapped_axes(mesh):
+        remedy = "call it outside of shard_map, or leave spec= out for a block by itself"
         raise NotImplementedError(f"{what} of blocks that shard_map has cut are not there: {remedy}")
 
 
@@ -75,35 +185,45 @@ def placed(x: Array, mesh: AnyMesh, spec: PartitionSpec) -> Array:
     sharding = NamedSharding(mesh, spec)
     if isinstance(mesh, Mesh):
         return put(x, sharding)
-    return (jax.reshard if AxisType.Explicit in mesh.axis_types else jax.lax.with_sharding_constraint)(x, sharding)
+    place = jax.reshard if AxisType.Explicit in mesh.axis_types else jax.lax.with_sharding_constraint
+    y: Array = place(x, sharding)
+    return y
 
 
-def joined(arrays: tuple[Any, ...]) -> Any:
-    """An array, or the complex one that has these planes."""
+def joined(arrays: tuple[AnyStored, ...]) -> Any:
+    """An array, or the complex one that has these real and imaginary parts."""
     if len(arrays) == 1:
         return arrays[0]
     real = real_dtype(complex_dtype(arrays[0].dtype, None))
     return mapped(lambda *planes: join(tuple(plane.astype(real) for plane in planes)), *arrays)
 
 
-def in_form_of(x: Any, y: Any) -> Any:
-    """A result in the form that an argument came in: as planes, where it came as two."""
-    return PlanePair(y.real, y.imag) if is_planes(x) and len(x) == 2 else y
+def back(plan: Plan, function: Callable[..., Array], *spectra: AnyStored) -> AnyStored:
+    """The field whose spectrum is an elementwise function of spectra."""
+    y: AnyStored = plan.inverse(mapped(function, *spectra))
+    return y
 
 
-def in_one(work: Callable[..., Any], plan: Plan, *values: Any, beside: int = 0) -> Any:
+def returned(y: AnyStored, x: AnyArray, out_spec: Where, spec: Where) -> Array:
+    """A result in the form that an argument came in, split where that was, and sharded as `out_spec` says."""
+    z: Array = moved(PlanePair(y.real, y.imag) if is_planes(x) and len(x) == 2 else y, out_spec, spec)
+    return z
+
+
+def in_one(work: Callable[..., T], plan: Plan, *values: object, beside: int = 0) -> T:
     """work(plan, *values) as one program; JAX finds the devices of constants in it, under `grad` too.
 
     `beside` are the bytes of the largest array that it makes besides blocks of samples and of the spectrum.
     """
-    room = room_of(stored_of(values[0]), plan.mesh)
-    check_blocks(plan.out_layout, real_dtype(plan.dtype).itemsize, room, "the spectrum")
-    traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+    leaves = jax.tree.leaves(values)
+    check_blocks(plan.out_layout, real_dtype(plan.dtype).itemsize, room_of(leaves[0], plan.mesh), "the spectrum")
+    traced = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
     options = plan.walk.compiler_options(plan.dtype.itemsize, plan.machine.chip, plain=False, beside=beside)
-    return _program(work, () if traced else options)(plan, *values)
+    result: T = _program(work, () if traced else options)(plan, *values)
+    return result
 
 
 @functools.lru_cache(maxsize=PROGRAMS)
-def _program(work: Callable[..., Any], options: CompilerOptions) -> Callable[..., Any]:
+def _program(work: Callable[..., T], options: CompilerOptions) -> Callable[..., T]:
     """`work` compiled with options, which JAX takes only of the outermost program."""
     return jax.jit(work, static_argnums=0, compiler_options=dict(options) or None)

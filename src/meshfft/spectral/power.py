@@ -8,33 +8,33 @@ Invariant: where the bins hold all modes, sum(power * counts) is the mean of x c
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, SupportsIndex
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ..collectives.bins import binned
-from ..layout.layout import Spec
+from ..collectives.bins import Lines, binned
+from ..functions.calls import Ints
 from ..layout.memory import Room, check_held, host, room
-from ..layout.padded_array import stored_of
+from ..layout.padded_array import AnyArray, stored_of
 from ..numerics.dtypes import promoted, real_dtype
 from ..numerics.split_complex import scaled
 from ..operators.transform import is_integer, reals
 from ..plans.plan import Plan
-from ..plans.request import received
-from .derivatives import squares
-from .fields import check_whole, field, in_one, joined
-from .wavenumbers import harmonics, multiplicities, periods
+from ..plans.request import AnyStored, received
+from .fields import Lengths, Where, check_not_mapped, field, harmonics, in_one, in_storage, joined, periods
+from .multipliers import squares
 
 MOST = 2**20  # bins by default
 BIN_BYTES = 32  # of a bin on each device: its edge, middle and three sums, and what they are worked out from
 ROUNDING = 8 * 2.0**-52  # of an edge that was worked out from lengths in float64
+Bins = int | Sequence[float] | None
 
 
 class PowerSpectrum(NamedTuple):
-    """Power by wavenumber, whole on every device.
+    """Power by wavenumber, all of it on every device.
 
     Attributes:
         k: the mean wavenumber of each bin's modes; the middle of a bin that has none.
@@ -48,24 +48,17 @@ class PowerSpectrum(NamedTuple):
 
 
 def power_spectrum(
-    x: Any,
-    lengths: Sequence[float] | None = None,
-    *,
-    bins: int | Sequence[float] | None = None,
-    axes: Sequence[int] | None = None,
-    spec: Spec | None = None,
+    x: AnyArray, lengths: Lengths = None, *, bins: Bins = None, axes: Ints = None, spec: Where = None
 ) -> PowerSpectrum:
     """The power of a periodic sharded array by the magnitude of the wavenumber.
 
         power = mean of |X[k]|^2 over the modes of a bin,   X[k] = 1/N sum_n x[n] exp(-i k n)
 
     Args:
-        x: a sharded, replicated or single-device array, or its planes (re, im).
-        lengths: the period along each axis; None means as many as there are samples, which are 1 apart.
+        x, lengths, spec: as `multiply_spectrum`.
         bins: how many equal ones from 0 to the largest |k|; or their edges, ascending. None: as wide as the least
             wavenumber 2 pi / max(lengths), around its multiples, as many as hold all modes.
         axes: the dimensions to transform; None means all. The modes of the lines along all others are counted together.
-        spec: the array's PartitionSpec, needed only inside `jit` under Auto mesh axes, where JAX hides it.
 
     Returns:
         A PowerSpectrum. Where the bins hold all modes, sum(power * counts) is the mean of |x|^2 along the axes, summed
@@ -87,13 +80,7 @@ def power_spectrum(
 
 
 def cross_spectrum(
-    x: Any,
-    y: Any,
-    lengths: Sequence[float] | None = None,
-    *,
-    bins: int | Sequence[float] | None = None,
-    axes: Sequence[int] | None = None,
-    spec: Spec | None = None,
+    x: AnyArray, y: AnyArray, lengths: Lengths = None, *, bins: Bins = None, axes: Ints = None, spec: Where = None
 ) -> PowerSpectrum:
     """The cross power of two periodic sharded arrays by the magnitude of the wavenumber.
 
@@ -105,9 +92,8 @@ def cross_spectrum(
         r = power of (x, y) / sqrt(power of x times power of y),   all with the same bins
 
     Args:
-        x: a sharded, replicated or single-device array, or its planes (re, im).
-        y: one of the same shape, sharded alike.
-        lengths, bins, axes, spec: as `power_spectrum`.
+        x, lengths, bins, axes, spec: as `power_spectrum`.
+        y: an array of the same shape, sharded alike.
 
     Returns:
         A PowerSpectrum, its `k` and `counts` those of `power_spectrum`. Where the bins hold all modes,
@@ -116,8 +102,7 @@ def cross_spectrum(
     Raises:
         ValueError, TypeError: as `power_spectrum`; arrays of two shapes or shardings.
 
-    Costs half a transform's traffic for each array, of any order, and a sum over devices of the bins alone.
-    Differentiable in both.
+    Costs as `power_spectrum`, with a transform for each array. Differentiable in both.
 
     >>> import jax.numpy as jnp, meshfft as mf
     >>> x, y = jnp.array([1.0, 0.0, -1.0, 0.0]), jnp.array([2.0, 2.0, -2.0, -2.0])
@@ -130,51 +115,55 @@ def cross_spectrum(
     dtype = promoted(first.dtype, second.dtype)
     array, plan = field(first.astype(dtype), axes, spec, norm="forward")
     other, beside = field(second.astype(dtype), axes, spec, norm="forward")
-    alike = (plan.mesh, plan.in_layout) == (beside.mesh, beside.in_layout)
-    if not alike:
-        raise ValueError(
-            f"x is sharded as {plan.in_layout.spec}, y as {beside.in_layout.spec}: shard them alike, on one mesh"
-        )
+    here, there = plan.in_layout, beside.in_layout
+    if (plan.mesh, here) != (beside.mesh, there):
+        raise ValueError(f"x is sharded as {here.spec}, y as {there.spec}: shard them alike, on one mesh")
     return _spectrum(plan, (array, other), lengths, bins)
 
 
-def _spectrum(plan: Plan, arrays: tuple[Any, ...], lengths: Any, bins: Any) -> PowerSpectrum:
-    """The spectrum of one array, or of two, with the plan of each."""
-    check_whole(plan.mesh, "power spectra")
+def _spectrum(plan: Plan, arrays: tuple[AnyStored, ...], lengths: Lengths, bins: Bins) -> PowerSpectrum:
+    """The spectrum of one array, or of two."""
+    check_not_mapped(plan.mesh, "power spectra")
     lengths = periods(plan, lengths)
     unit, real = 2 * np.pi / max(lengths), real_dtype(plan.dtype)
-    first, *rest = arrays
-    where = host() if isinstance(stored_of(first), jax.core.Tracer) else room(tuple(first.sharding.device_set))
-    edges = _edges(bins, unit, _largest(plan, lengths), where)
+    stored = stored_of(arrays[0])
+    where = host() if isinstance(stored, jax.core.Tracer) else room(tuple(stored.sharding.device_set))
+    parts = zip(harmonics(plan), lengths, strict=True)
+    largest = math.hypot(*(float(abs(j).max()) * (max(lengths) / length) for (j, _), length in parts))
+    edges = _edges(bins, unit, largest, where)
     steps = edges**2 * (1 - ROUNDING)
-    steps[-1] = edges[-1] ** 2 * (1 + 8 * jnp.finfo(real).eps)
-    values = (squares(plan, lengths), multiplicities(plan), steps.astype(real))
+    steps[-1] = edges[-1] ** 2 * (1 + 8 * np.finfo(real).eps)
     middles = ((edges[1:] + edges[:-1]) / 2).astype(real)
-    beside = 8 * len(edges)  # counts are two integers
-    k, power, counts = in_one(_binned, plan, first, rest, *values, middles, beside=beside)
+    values = (squares(plan, lengths), _multiplicities(plan), steps.astype(real), middles)
+    k, power, counts = in_one(_binned, plan, arrays, *values, beside=8 * len(edges))  # counts are two integers
     return PowerSpectrum(k * real.type(unit), power, counts)
 
 
-def _largest(plan: Plan, lengths: tuple[float, ...]) -> float:
-    """The largest wavenumber, in units of the least."""
-    parts = zip(harmonics(plan), lengths, strict=True)
-    return math.hypot(*(float(abs(j).max()) * (max(lengths) / length) for j, length in parts))
+def _multiplicities(plan: Plan) -> tuple[np.ndarray, ...]:
+    """How many modes each index of every stored dimension stands for: 2 where half a spectrum leaves one out, 0 in the
+    padding."""
+    counts = [np.ones(n, np.int32) for n in plan.out_shape]
+    for dim, matrix, (j, n) in zip(*plan.transform[:2], harmonics(plan), strict=True):
+        if matrix.becomes == "complex":
+            counts[dim] += (j > 0) & (2 * j < n)
+    return tuple(in_storage(plan.out_layout, dim, line) for dim, line in enumerate(counts))
 
 
-def _edges(bins: Any, unit: float, largest: float, where: Room) -> np.ndarray:
-    """The edges of the bins, in units of the least wavenumber.
+def _edges(bins: Bins, unit: float, largest: float, where: Room) -> np.ndarray:
+    """The edges of the bins; like the largest wavenumber in units of the least.
 
     Raises:
         ValueError, TypeError: bins that are none.
     """
     if bins is None:
-        many = f"the default bins would be {largest:.3g}, of boxes so long and thin: give bins=, such as 64"
-        if not largest < MOST:
-            raise ValueError(many)
+        if largest >= MOST:
+            raise ValueError(
+                f"the default bins would be {largest:.3g}, of boxes so long and thin: give bins=, such as 64"
+            )
         return np.array([0, *(np.arange(round(largest) + 1) + 0.5)])
-    if is_integer(bins):
+    if isinstance(bins, SupportsIndex) and is_integer(bins):
         count = operator.index(bins)
-        if not count >= 1:
+        if count < 1:
             raise ValueError(f"bins is {bins}: give one at least, or their edges")
         check_held(BIN_BYTES * count, f"bins is {bins}, which", "give fewer bins", where)
         return np.linspace(0, largest or 1.0, count + 1)
@@ -182,17 +171,16 @@ def _edges(bins: Any, unit: float, largest: float, where: Room) -> np.ndarray:
     if given is None:
         raise TypeError(f"bins is {bins!r}: give how many, or a sequence of edges, such as (0.0, 1.0, 2.0)")
     edges = np.array(given)
-    rises = len(edges) > 1 and np.all(edges >= 0) and np.all(np.diff(edges) > 0)
-    if not (rises and np.isfinite(edges[-1])):
+    if len(edges) < 2 or not (np.isfinite(edges).all() and edges[0] >= 0 and (np.diff(edges) > 0).all()):
         raise ValueError(f"bins has the edges {bins}: give two or more, ascending from 0 or above")
     return edges / unit
 
 
 def _binned(
-    plan: Plan, x: Any, others: Sequence[Any], squares: Any, weights: Any, edges: Array, middles: Array
+    plan: Plan, arrays: Sequence[AnyStored], squares: Lines, weights: Lines, edges: Array, middles: Array
 ) -> tuple[Array, Array, Array]:
     """Mean wavenumber in units of the least, mean power, and counts."""
-    product = _product([stored_of(plan(x)) for x in (x, *others)], plan.walk.real)
+    product = _product([stored_of(plan(x)) for x in arrays], plan.walk.real)
     sums, roots, counts = binned(product, squares, weights, edges, plan.out_layout, plan.mesh)
     some = jnp.maximum(counts, 1)
     return jnp.where(counts > 0, roots / some, middles), scaled(sums, 1 / some), counts

@@ -1,0 +1,225 @@
+"""A spectrum times functions of the wavenumbers: filters, derivatives, the Poisson equation; a walk there and one back.
+
+    y = F^-1 (f(k) F x),   f = (i k)^order for d/dx,   -1 / |k|^2 for the inverse of the Laplacian
+
+Invariant: the factors are made for the indices of the spectrum as it is stored, so nothing is sent between the walks.
+"""
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from ..functions.calls import Ints
+from ..layout.padded_array import AnyArray, PaddedArray, stored_of
+from ..layout.placement import mesh_here
+from ..numerics.dtypes import real_dtype
+from ..numerics.split_complex import scaled
+from ..operators.transform import integers, is_integer
+from ..plans.plan import Plan
+from ..plans.request import AnyStored
+from .fields import Lengths, Where, along, back, field, grids, harmonics, in_one, in_radians, periods, placed, returned
+
+POWERS_OF_I = (1, 1j, -1, -1j)
+Lines = tuple[Array | np.ndarray, ...]  # numbers along each transformed dimension, that broadcast to the spectrum
+
+
+def multiply_spectrum(
+    x: AnyArray,
+    f: Callable[..., object],
+    *,
+    axes: Ints = None,
+    lengths: Lengths = None,
+    odd: bool = False,
+    spec: Where = None,
+    out_spec: Where = None,
+) -> Array:
+    """A periodic sharded array with its spectrum multiplied by a function of the wavenumbers.
+
+        y = F^-1 (f(k_1, ..., k_d) F x),   k = 2 pi j / length along each axis
+
+    A filter, a propagator, a Green's function; or several at once of one transform, as the force of a potential:
+
+        def force(kx, ky, kz, odd):
+            square = kx**2 + ky**2 + kz**2
+            potential = jnp.where(square > 0, -1 / jnp.where(square > 0, square, 1), 0)
+            return tuple(-1j * k * potential for k in odd)
+
+        fx, fy, fz = mf.multiply_spectrum(density, force, lengths=(1.0, 1.0, 1.0), odd=True)
+
+    Args:
+        x: a sharded, replicated or single-device array of samples of a periodic function, or its parts (re, im).
+        f: called with an array of wavenumbers for each axis, as the spectrum is stored, 0 in its padding; they
+            broadcast against one another. It returns the factors, in any shape that broadcasts to the spectrum's, or a
+            tuple, or any pytree, of them. Of a real array half of the spectrum is there, whose last k is never
+            negative: f(-k) has to be the conjugate of f(k), or y were not real. Nothing checks that; make the array
+            complex where it is not so. f may use arrays from outside, traced ones too, and is differentiated in them.
+        axes: the dimensions to transform; None means all. f is called with their wavenumbers in this order.
+        lengths: the period along each axis; None means as many as there are samples, which are 1 apart.
+        odd: call f(k_1, ..., k_d, odd=(q_1, ..., q_d)), where q is k but 0 at the Nyquist frequency: use q in what is
+            odd in k, such as 1j * q, and k in what is even (see `wavenumbers`).
+        spec, out_spec: as `fftn`.
+
+    Returns:
+        The product, sharded as the array came; real where it is real. One for each of several factors, in their tree.
+
+    Raises:
+        ValueError, TypeError: an f that is not callable or whose factors do not fit, axes, lengths or a spec that does
+            not fit, with what would.
+
+    Costs a transform, of any order, and one back for each result: a gradient along three axes costs four. Outside `jit`
+    f runs op by op, so that a new function at every call compiles nothing, and holds a few arrays of the spectrum's
+    size; inside `jit` it is part of the one program, which is fused. Differentiable.
+
+    >>> import jax.numpy as jnp, meshfft as mf
+    >>> x = jnp.array([1.0, 2.0, 1.0, 0.0])
+    >>> mf.multiply_spectrum(x, lambda k: 1 / (1 + k**2), lengths=(6.283185307179586,)).round(4).tolist()
+    [1.0, 1.5, 1.0, 0.5]
+    """
+    if not callable(f):
+        raise TypeError(f"f is {f!r}: give a function of the wavenumbers, such as lambda kx, ky: 1j * kx")
+    array, plan = field(x, axes, spec)
+    factors = f(*grids(plan, lengths), **({"odd": grids(plan, lengths, odd=True)} if odd else {}))
+    if not jax.tree.leaves(factors):
+        raise TypeError(f"f made {factors!r}: let it return a factor, or a tuple of factors")
+    spectrum = plan(array)
+
+    def result(factor: ArrayLike | PaddedArray) -> Array:
+        y = back(plan, lambda stored: _times(stored, stored_of(factor), plan), spectrum)
+        return returned(y, x, out_spec, spec)
+
+    results: Array = jax.tree.map(result, factors, is_leaf=lambda part: isinstance(part, PaddedArray))
+    return results
+
+
+def derivative(
+    x: AnyArray,
+    axis: int | Sequence[int],
+    *,
+    order: int | Sequence[int] = 1,
+    length: float | Sequence[float] | None = None,
+    spec: Where = None,
+    out_spec: Where = None,
+) -> Array:
+    """The derivative of a periodic sharded array along an axis, or a mixed one along several, through its spectrum.
+
+        y = F^-1 ((i k)^order F x),   k = 2 pi j / length
+
+    Args:
+        x, spec, out_spec: as `multiply_spectrum`.
+        axis: the dimension; several for a mixed derivative, with an order for each, as axis=(0, 1), order=(1, 2).
+        order: how often to differentiate.
+        length: the period along the axis, or along each; None means as many as there are samples, which are 1 apart.
+
+    Returns:
+        The derivative, sharded as the array came; real where it is real. It is exact for waves of less than N / 2
+        periods. The wave of N / 2 periods, which an even N has, has no derivative of odd order on the grid: 0, as with
+        the k of `wavenumbers(plan, odd=True)`, which says why.
+
+    Raises:
+        ValueError, TypeError: an axis, order, length or spec that does not fit, with what would.
+
+    Costs a transform along the axis and back, of any order: for an axis that is cut into p shards, two all-to-alls of
+    (p - 1)/p of a device's block, real where the array is. Differentiable.
+
+    >>> import jax.numpy as jnp, meshfft as mf
+    >>> mf.derivative(jnp.array([0.0, 1.0, 0.0, -1.0]), 0, length=6.283185307179586).round(4).tolist()
+    [1.0, 0.0, -1.0, 0.0]
+    """
+    axes, orders = integers(axis, "axis"), integers(order, "order")
+    orders = orders * len(axes) if is_integer(order) else orders
+    if len(orders) != len(axes):
+        raise ValueError(f"there are {len(orders)} orders for {len(axes)} axes: give one for each axis")
+    if min(orders, default=0) < 0:
+        raise ValueError(f"order is {order}: give how often to differentiate, 0 or more")
+    array, plan = field(x, axes, spec)
+    lengths: Any = (length,) * len(axes) if length is not None and np.ndim(length) == 0 else length
+    y = in_one(_multiplied, plan, array, _differentiators(plan, lengths, orders))
+    return returned(y, x, out_spec, spec)
+
+
+def poisson(
+    f: AnyArray, lengths: Lengths = None, *, axes: Ints = None, spec: Where = None, out_spec: Where = None
+) -> Array:
+    """The periodic solution u of the Poisson equation, laplacian u = f, whose mean is zero.
+
+        u = F^-1 (-F f / |k|^2),   and 0 at k = 0
+
+    No periodic u has a Laplacian with a mean, so that of f is dropped: the Laplacian of u is f minus its mean.
+
+    Args:
+        f, lengths, spec, out_spec: as x, lengths, spec and out_spec of `multiply_spectrum`.
+        axes: the dimensions of the Laplacian; None means all. Along all others each index has an equation, and a mean,
+            of its own.
+
+    Returns:
+        The solution, sharded as the array came; real where it is real. It is exact for what the grid resolves.
+
+    Raises:
+        ValueError, TypeError: axes, lengths or a spec that does not fit, with what would.
+
+    Costs a transform and one back, of any order: half the traffic of `fftn` and `ifftn`. Differentiable.
+
+    >>> import jax.numpy as jnp, meshfft as mf
+    >>> mf.poisson(jnp.array([1.0, 0.0, -1.0, 0.0]), (6.283185307179586,)).round(4).tolist()
+    [-1.0, 0.0, 1.0, 0.0]
+    """
+    array, plan = field(f, axes, spec)
+    lengths = periods(plan, lengths)
+    unit = real_dtype(plan.dtype).type(max(lengths) / (2 * np.pi))
+    u = in_one(_solved, plan, array, squares(plan, lengths), unit)
+    return returned(u, f, out_spec, spec)
+
+
+def squares(plan: Plan, lengths: Sequence[float]) -> Lines:
+    """The squared wavenumbers along each dimension, in units of the least: integers in a cube, so rounded to none."""
+    real, parts = real_dtype(plan.dtype), zip(plan.transform.dims, harmonics(plan), lengths, strict=True)
+    return tuple(along(plan, dim, (j * (max(lengths) / length)) ** 2, real) for dim, (j, _), length in parts)
+
+
+def _differentiators(plan: Plan, lengths: Lengths, orders: tuple[int, ...]) -> Lines:
+    """(i k)^order along each dimension, real for even orders; for odd ones 0 at the Nyquist frequency."""
+    lines, real = in_radians(plan, lengths, [order % 2 == 1 for order in orders]), real_dtype(plan.dtype)
+    return tuple(
+        along(plan, dim, POWERS_OF_I[order % 4] * k**order, plan.dtype if order % 2 else real)
+        for dim, k, order in zip(plan.transform.dims, lines, orders, strict=True)
+    )
+
+
+def _multiplied(plan: Plan, x: AnyStored, lines: tuple[Array, ...]) -> AnyStored:
+    """The array whose spectrum is that of x times a line along each dimension."""
+    return back(plan, lambda y: functools.reduce(scaled, lines, y), plan(x))
+
+
+def _solved(plan: Plan, f: AnyStored, squares: tuple[Array, ...], unit: Array) -> AnyStored:
+    """The solution for squared wavenumbers in units of 1 / unit, by which it is multiplied twice lest it overflow."""
+    square = functools.reduce(operator.add, squares)
+    response = jnp.where(square > 0, -1 / jnp.where(square > 0, square, 1), 0)
+    return back(plan, lambda y: scaled(scaled(scaled(y, unit), response), unit), plan(f))
+
+
+def _times(spectrum: Array, factor: ArrayLike, plan: Plan) -> Array:
+    """The spectrum times a factor, in its own type and layout."""
+    factor = jnp.asarray(factor)
+    sizes = zip(factor.shape[::-1], spectrum.shape[::-1], strict=False)
+    fits = factor.ndim <= spectrum.ndim and all(n in (1, many) for n, many in sizes)
+    if factor.dtype.kind not in "biufc" or not fits:
+        raise ValueError(
+            f"f made factors of shape {factor.shape} and type {factor.dtype} for a spectrum of {spectrum.shape}: "
+            "make them of the wavenumbers it is called with"
+        )
+    product, mesh = _product(spectrum, factor), mesh_here(plan.mesh)
+    traced = isinstance(spectrum, jax.core.Tracer) or isinstance(factor, jax.core.Tracer)
+    return product if mesh is None or traced else placed(product, mesh, plan.out_layout.spec)
+
+
+@jax.jit
+def _product(spectrum: Array, factor: Array) -> Array:
+    aligned = jax.lax.expand_dims(factor, range(spectrum.ndim - factor.ndim))
+    return scaled(spectrum, aligned.astype(spectrum.dtype if jnp.iscomplexobj(factor) else real_dtype(spectrum.dtype)))
