@@ -13,7 +13,7 @@ import jax
 import typer
 
 from meshfft.cli import flags
-from meshfft.cli.devices import available_bytes, running_devices, use_float64
+from meshfft.cli.devices import available_bytes, running_devices
 from meshfft.cli.output import bar, print_columns, print_json, say
 from meshfft.operators.transform import natural_dtype
 
@@ -68,7 +68,7 @@ def task_of(
             f"--dtype {dtype} with --kind {kind}: give {'float32 or float64' if real else 'complex64 or complex128'}"
         )
     if dtype in ("complex128", "float64"):
-        use_float64()
+        jax.config.update("jax_enable_x64", True)
     return Task(lengths, dtype, kind)
 
 
@@ -76,7 +76,7 @@ def how_of(method: str, order: str, precision: str) -> How:
     """The ways that flags name, each of which is known."""
     found = How(_choices(method, "method"), _choices(order, "order"), _choices(precision, "precision"))
     if "float64" in found.precisions:
-        use_float64()
+        jax.config.update("jax_enable_x64", True)
     return found
 
 
@@ -125,7 +125,7 @@ def start_devices(count: int | None, flag: str = "--mesh") -> list[Any]:
 def devices_for(cases: Sequence[Case]) -> list[Any]:
     """The devices, started, that cases of a file take; JAX is let compute in double precision where one is in that."""
     if any(case.dtype in ("complex128", "float64") or case.precision == "float64" for case in cases):
-        use_float64()
+        jax.config.update("jax_enable_x64", True)
     return start_devices(max(case.devices for case in cases if on_mesh(case)), "a case of the rows")
 
 

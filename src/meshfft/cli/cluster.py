@@ -63,10 +63,8 @@ def cluster_of(distributed: bool, coordinator: str | None, processes: int | None
     return Cluster(coordinator, processes, index)
 
 
-def run_in(
-    cluster: Cluster | None, ask: Callable[[], T], devices: Callable[[T], int], run: Callable[[T], None]
-) -> None:
-    """Asks what is to be done, on how many devices in all, and does it, here or as one of several processes.
+def run_in(cluster: Cluster | None, ask: Callable[[], T], count: Callable[[T], int], run: Callable[[T], None]) -> None:
+    """Asks what is to be done, counts the devices it takes in all, and does it, here or as one of several processes.
 
     What one process refuses all refuse, once they have met.
     """
@@ -74,14 +72,14 @@ def run_in(
         run(ask())
         return
     try:
-        if not isinstance(sys.stdout, Lost):  # for Python alone: communication libraries would write among our tables
+        if not isinstance(sys.stdout, Lost):  # communication libraries write to it what no reader of tables expects
             sys.stdout = os.fdopen(os.dup(1), "w", buffering=1)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         refusal: Exception | None = None
         own: int | None = 1
         try:
             asked = ask()
-            own = _share(cluster, devices(asked))
+            own = _share(cluster, count(asked))
         except REFUSALS as error:
             refusal = error
 

@@ -38,7 +38,7 @@ def start_mesh(sizes: dict[str, int]) -> Mesh:
         devices = [device for process in range(processes) for device in jax.local_devices(process)[:share]]
         if len(devices) < count:
             raise ValueError(f"the mesh has {share} devices a process and some have fewer: make it smaller")
-    return jax.make_mesh(tuple(sizes.values()), tuple(sizes), _auto(sizes), devices=devices[:count])
+    return jax.make_mesh(tuple(sizes.values()), tuple(sizes), (AxisType.Auto,) * len(sizes), devices=devices[:count])
 
 
 def running_devices(count: int, flag: str) -> list[jax.Device]:
@@ -54,28 +54,19 @@ def running_devices(count: int, flag: str) -> list[jax.Device]:
 
 
 def describe_mesh(sizes: dict[str, int]) -> AbstractMesh:
-    return AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=_auto(sizes))
+    return AbstractMesh(tuple(sizes.values()), tuple(sizes))
 
 
 def mesh_here(sizes: dict[str, int]) -> Mesh | AbstractMesh:
     """The mesh that would run here, for planning; where the machine has fewer devices, of CPU devices not started."""
-    count, devices = math.prod(sizes.values()), jax.devices()
-    if count <= len(devices):
-        return jax.make_mesh(tuple(sizes.values()), tuple(sizes), _auto(sizes), devices=devices[:count])
+    count, here = math.prod(sizes.values()), jax.devices()
+    if count <= len(here):
+        return jax.make_mesh(tuple(sizes.values()), tuple(sizes), (AxisType.Auto,) * len(sizes), devices=here[:count])
     kind = jax.make_mesh((1,), ("x",), devices=jax.devices("cpu")[:1]).abstract_mesh.abstract_device
-    return AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=_auto(sizes), abstract_device=kind)
-
-
-def _auto(sizes: dict[str, int]) -> tuple[AxisType, ...]:
-    return (AxisType.Auto,) * len(sizes)
-
-
-def use_float64() -> None:
-    jax.config.update("jax_enable_x64", True)
+    return describe_mesh(sizes).update(abstract_device=kind)
 
 
 def check_virtual(count: int, flag: str) -> None:
-    """Refuses more virtual CPU devices than one process can have."""
     if count > MOST_VIRTUAL:
         text = f"{flag} asks for {count} devices of one process, which can have {MOST_VIRTUAL} virtual ones at most"
         raise ValueError(f"{text}: give fewer, or plan for a described machine with meshfft plan")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import jax
 import typer
 
 from ..layout.layout import Spec as ArraySpec
@@ -16,7 +17,6 @@ from ..numerics.dtypes import PRECISIONS
 from ..operators.transform import KINDS, NORMS
 from ..walks.choice import ORDERS
 from ..walks.search import METHODS
-from .devices import use_float64
 
 DTYPES = ("complex64", "complex128", "float32", "float64")
 CHOICES = dict(method=tuple(METHODS), order=ORDERS, norm=NORMS, kind=KINDS, precision=PRECISIONS, dtype=DTYPES)
@@ -28,17 +28,14 @@ DIGITS = r"[0-9]{1,19}"
 Keywords = dict[str, Any]  # of `meshfft.plan`
 MESH = typer.Option(metavar="P,P,...", help="Devices along mesh axes x, y, z, w: 2,2,2.")
 Mesh = Annotated[str | None, MESH]
-Spec = Annotated[
-    str | None,
-    typer.Option(metavar="A,A,...", help="Mesh axes that cut each dimension: x,y,z; x+y for two, - for none."),
-]
+SPEC = typer.Option(metavar="A,A,...", help="Mesh axes that cut each dimension: x,y,z; x+y for two, - for none.")
+Spec = Annotated[str | None, SPEC]
 Axes = Annotated[str | None, typer.Option(metavar="D,D,...", help="Dimensions to transform: 0,1,2. By default all.")]
 Method = Annotated[str | None, typer.Option(metavar="NAME", help=f"{', '.join(METHODS)}.")]
 Order = Annotated[str | None, typer.Option(metavar="NAME", help="natural: laid out as it came; any: as is cheapest.")]
 Norm = Annotated[str | None, typer.Option(metavar="NAME", help=f"{', '.join(NORMS)}: as in NumPy.")]
-Kind = Annotated[
-    str | None, typer.Option(metavar="NAME", help="fft; rfft of reals; hfft; dct-1 to dct-4, dst-1 to dst-4.")
-]
+KIND = typer.Option(metavar="NAME", help="fft; rfft of reals; hfft; dct-1 to dct-4, dst-1 to dst-4.")
+Kind = Annotated[str | None, KIND]
 Precision = Annotated[str | None, typer.Option(metavar="NAME", help=f"{', '.join(PRECISIONS)}: of dense products.")]
 Dtype = Annotated[str | None, typer.Option(metavar="NAME", help=f"{', '.join(DTYPES)}; by the kind.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
@@ -50,7 +47,7 @@ def read_options(axes: str | None, **names: str | None) -> Keywords:
         if text is not None:
             check_choice(text, CHOICES[name], f"--{name}")
     if names.get("dtype") in ("complex128", "float64") or names.get("precision") == "float64":
-        use_float64()
+        jax.config.update("jax_enable_x64", True)
     return {"axes": read_axes(axes), **names}
 
 

@@ -1,6 +1,7 @@
 """`meshfft plan`: what a transform would take on a mesh, without its devices."""
 
 import contextlib
+import functools
 import math
 import os
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from .devices import describe_mesh, mesh_here
 from .output import guarded, print_columns, print_json, say
 
 TOPOLOGY = typer.Option(metavar="NAME", help="A machine: v3:32x32, v5p:8x8x16, h100:8.")
+_rounded = functools.partial(plain, digits=3)
 OTHERS = 4  # runners-up shown
 KEPT = ("mesh", "method", "seconds", "seconds_by_resource", "peak_bytes_per_device", "bytes_per_device", "fits")
 # Read by the TPU compiler when it loads: it is to ask no metadata server, start no TPU, and share its lock file.
@@ -111,7 +113,7 @@ def _print_others(best: Plan, others: Sequence[Plan]) -> None:
     rows = []
     for one in others:
         mesh = ", ".join(f"{name}={size}" for name, size in axis_sizes(one.mesh).items())
-        rows.append([mesh, one.method, _seconds(one.seconds), plain(one.peak_bytes / 1e9, 3), _why(best, one)])
+        rows.append([mesh, one.method, _rounded(one.seconds or 0.0), _rounded(one.peak_bytes / 1e9), _why(best, one)])
     print_columns(["mesh", "method", "seconds", "peak GB", "because"], rows)
 
 
@@ -122,7 +124,7 @@ def _why(best: Plan, other: Plan) -> str:
     spent = best.seconds_by_resource._asdict()
     more = {name: value - spent[name] for name, value in other.seconds_by_resource._asdict().items() if name != "total"}
     name = max(more, key=lambda resource: more[resource])
-    return f"{name} {_seconds(more[name])} more" if more[name] > 0 else "less overlaps"
+    return f"{name} {_rounded(more[name])} more" if more[name] > 0 else "less overlaps"
 
 
 def _print_compiled(plan: Plan, made: dict[str, Any]) -> None:
@@ -133,19 +135,15 @@ def _print_compiled(plan: Plan, made: dict[str, Any]) -> None:
         model = plan.machine.seconds(step.work(layout, plan.dtype.itemsize, chip))
         cycles = {one["unit"]: one["cycles"] / clock for one in made["cycles"] if one["step"] == j}
         units = [cycles.get(unit, 0.0) for unit in ("matrix", "vector", "copy")]
-        rows.append([f"{j + 1}. cost model", *map(_seconds, model[:3]), _seconds(model.links)])
+        rows.append([f"{j + 1}. cost model", *map(_rounded, model[:3]), _rounded(model.links)])
         waited = sum(one["waited_seconds"] for one in made["collectives"] if (one["step"] or 0) == j)
-        rows.append(["   compiler", *map(_seconds, [*units, waited])])
+        rows.append(["   compiler", *map(_rounded, [*units, waited])])
     say(f"\nSeconds by step for {chip.name}, modelled: by cost; by the compiler's cycles, and the")
     say("waits for links that its schedule leaves:")
     print_columns(["step", "products", "vector", "memory", "links"], rows)
     spent, peak = made["seconds_modelled"], made["peak_bytes_per_device"] / 1e9
     hidden = sum(one["times"] for one in made["collectives"] if one["asynchronous"] and one["covered"])
     count = sum(one["times"] for one in made["collectives"])
-    say(f"{plain(peak, 3)} GB per device at the compiler's peak; {hidden} of {count} collectives have work under them.")
-    compute, links = _seconds(spent["compute"]), _seconds(spent["links"])
-    say(f"Played in the compiler's order: {_seconds(spent['total'])} s, compute {compute}, links {links}.")
-
-
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else plain(value, 3)
+    say(f"{_rounded(peak)} GB per device at the compiler's peak; {hidden} of {count} collectives have work under them.")
+    compute, links = _rounded(spent["compute"]), _rounded(spent["links"])
+    say(f"Played in the compiler's order: {_rounded(spent['total'])} s, compute {compute}, links {links}.")

@@ -112,8 +112,8 @@ def _print_breakdown(found: Breakdown, how: str) -> None:
     """Seconds of each step by kind of work, their sums and shares, and of several devices the least and the most."""
     (unit, size), (steps, kinds), total = unit_for(found.wall), found.used, found.seconds.mean(0)
     rows = [[found.steps[j], *_numbers([*total[j, kinds], total[j].sum()], size)] for j in steps]
-    sums = [["run", *_numbers([*total.sum(0)[kinds], total.sum()], size)]]
-    sums += [["share", *(f"{100 * part / found.wall:.1f}%" for part in total.sum(0)[kinds]), ""]]
+    shares = [f"{100 * part / found.wall:.1f}%" for part in total.sum(0)[kinds]]
+    sums = [["run", *_numbers([*total.sum(0)[kinds], total.sum()], size)], ["share", *shares, ""]]
     if len(found.devices) > 1:
         by_device = found.seconds.sum(1)[:, kinds]
         sums += [["least of a device", *_numbers(by_device.min(0), size), ""]]

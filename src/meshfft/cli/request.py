@@ -111,5 +111,5 @@ def check_files(flags: Flags) -> None:
     if jax.distributed.is_initialized() and jax.process_index() > 0:
         return
     for path in unfinished(flags.target):
-        left = f"{path} is of a run that was killed, or of one that writes the same output now"
-        warn(f"meshfft: note: {left}: remove it if there is none")
+        text = f"{path} is of a run that was killed, or of one that writes the same output now"
+        warn(f"meshfft: note: {text}: remove it if there is none")

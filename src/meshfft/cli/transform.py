@@ -24,7 +24,6 @@ from ..files.picture import central_planes, save_spectrum
 from ..files.processes import exchange, together
 from ..files.writing import check_room
 from ..formats.source import Box
-from ..layout.layout import Layout
 from ..layout.padded_array import stored_of
 from ..numerics.units import quantity
 from ..out_of_core import chunk_of, left_of, recorded_budgets, run_passes
@@ -33,7 +32,7 @@ from ..out_of_core.tiles import Passes
 from ..plans.plan import Plan
 from . import flags as read
 from .cluster import cluster_of, run_in
-from .devices import check_memory, device_bytes, give_back_memory, peak_resident, start_mesh, use_float64
+from .devices import check_memory, device_bytes, give_back_memory, peak_resident, start_mesh
 from .output import Progress, Timing, bar, guarded, log, print_json, print_timings, say, warn
 from .request import Flags, agree, check_files, deciding, device_count, everywhere, mesh_sizes, plan_options
 
@@ -127,7 +126,7 @@ def _prepared(flags: Flags, array: Source) -> Prepared:
     options, mesh = plan_options(flags, array), start_mesh(mesh_sizes(flags, array))
     precision = options.get("precision") or "default"
     if precision == "float64" or (precision == "default" and array.dtype in (np.float64, np.complex128)):
-        use_float64()
+        jax.config.update("jax_enable_x64", True)
     plan = meshfft.plan(array.shape, mesh=mesh, **options)
     agree({"this plan": str(plan)})
     if plan.walk.real and array.dtype.kind == "c":
@@ -140,12 +139,9 @@ def _prepared(flags: Flags, array: Source) -> Prepared:
 def _needed_bytes(job: Prepared) -> int:
     """Bytes that this process takes to transform all its blocks at once, and to read and write them."""
     plan, count = job.plan, len(job.mesh.local_devices)
-    loaded, stored = _block_bytes(plan.in_layout, plan.in_dtype), _block_bytes(plan.out_layout, plan.out_dtype)
-    return (plan.peak_bytes + loaded) * count + min(6 * TRANSFER_BYTES, 3 * stored * count)
-
-
-def _block_bytes(layout: Layout, dtype: np.dtype) -> int:
-    return math.prod(layout.block) * dtype.itemsize
+    loaded = math.prod(plan.in_layout.block) * plan.in_dtype.itemsize * count
+    stored = math.prod(plan.out_layout.block) * plan.out_dtype.itemsize * count
+    return plan.peak_bytes * count + loaded + min(6 * TRANSFER_BYTES, 3 * stored)
 
 
 def _in_core(job: Prepared) -> tuple[dict[str, object], list[Timing]]:
@@ -155,8 +151,9 @@ def _in_core(job: Prepared) -> tuple[dict[str, object], list[Timing]]:
     processes = exchange(socket.gethostname()).count(socket.gethostname())  # on this machine
     together(lambda: check_memory(plan.peak_bytes, devices, processes))
     together(lambda: check_room(flags.target, math.prod(plan.out_shape) * plan.out_dtype.itemsize))
-    loaded = sum(_block_bytes(one.in_layout, one.in_dtype) for one in (plan, *plan.stages))
-    with _progress(job, (loaded + _block_bytes(plan.out_layout, plan.out_dtype)) * len(devices)) as progress:
+    nbytes = sum(math.prod(one.in_layout.block) * one.in_dtype.itemsize for one in (plan, *plan.stages))
+    nbytes += math.prod(plan.out_layout.block) * plan.out_dtype.itemsize
+    with _progress(job, nbytes * len(devices)) as progress:
 
         def read_box(box: Box, out: np.ndarray) -> None:
             array.read(box, out)
