@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def _run() -> int:
-    """The exit code; what is wrong with a command line is told in one line, for its words may be names of files."""
+    """The exit code; what is wrong with a command line is said in one line, for its words may be names of files."""
     try:
         return app(standalone_mode=False) or 0
     except typer.Abort:

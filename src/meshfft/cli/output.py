@@ -177,7 +177,7 @@ def log(total: int, process: int) -> Iterator[Progress]:
 
 
 def guarded(command: Callable[P, None]) -> Callable[P, None]:
-    """The command, with everything the library refuses turned into one line."""
+    """The command, with every refusal of the library said in one line."""
 
     @functools.wraps(command)
     def run(*args: P.args, **options: P.kwargs) -> None:
@@ -216,7 +216,7 @@ def ended(code: int) -> int:
 
 
 def occupy() -> None:
-    """Fills the places of closed standard streams: the next file that is opened, an output, would take them."""
+    """Fills closed standard streams: the next file that is opened, an output, would take them."""
     for number in range(3):
         try:
             os.fstat(number)

@@ -52,8 +52,7 @@ def profile(
     options = {"inverse": inverse, **flags.read_options(axes, **names)}
     lengths, sizes = flags.read_sizes(shape, "the shape", "256,256,256"), flags.read_mesh(mesh)
     options["spec"] = flags.read_spec(spec, sizes, len(lengths))
-    flags.check_count(runs, "--runs", "runs")
-    _check(trace, figure, rows)
+    _check(runs, trace, figure, rows)
     laid = start_mesh(sizes)
     plan = meshfft.plan(lengths, mesh=laid, **options)
     found = _measured(plan, laid, runs, trace)
@@ -68,8 +67,9 @@ def profile(
         say(f"Wrote {path}{', to open at https://ui.perfetto.dev' * (path is trace)}.")
 
 
-def _check(trace: Path | None, figure: Path | None, rows: Path | None) -> None:
+def _check(runs: int, trace: Path | None, figure: Path | None, rows: Path | None) -> None:
     """Refuses what could not be done, before anything is compiled."""
+    flags.check_count(runs, "--runs", "runs")
     check_profiler(jax.config.values["jax_platforms"])
     folder = trace if trace is None or trace.exists() else trace.resolve().parent
     if folder is not None and not folder.is_dir():

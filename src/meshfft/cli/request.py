@@ -46,19 +46,18 @@ class Flags(NamedTuple):
 def plan_options(flags: Flags, array: Source) -> Keywords:
     """What `meshfft.plan` is to be given beside shape and mesh: by the flags, or by a file that is transformed back."""
     record = _record(array) if flags.inverse else None
-    told = {} if record is None or record.inverse else inverse_options(record)
+    recorded = {} if record is None or record.inverse else inverse_options(record)
     given = {name: value for name, value in flags.given.items() if value is not None}
     other = given.keys() & {"kind", "axes"}  # than the file's transform, of which only the scale is taken then
-    known = {name: told[name] for name in (("norm",) if other else KNOWN) if name in told}
-    if told and not (flags.mesh or flags.spec):
-        spec = told["spec"]
+    known = {name: recorded[name] for name in (("norm",) if other else KNOWN) if name in recorded}
+    if recorded and not (flags.mesh or flags.spec):
+        spec = recorded["spec"]
     else:
         spec = read_spec(flags.spec, mesh_sizes(flags, array), array.ndim)
     return {**known, **given, "inverse": flags.inverse, "dtype": array.dtype, "spec": spec}
 
 
 def device_count(flags: Flags) -> int:
-    """How many devices the mesh has."""
     if flags.mesh is not None:
         return math.prod(read_mesh(flags.mesh).values())
     with open_array(flags.source, flags.dataset) as array:

@@ -86,8 +86,6 @@ def transform(
             raise ValueError("--plot draws a spectrum and --inverse leaves none: plot the forward transform")
         if plot is not None and kind not in (None, "fft"):
             raise ValueError(f"--plot draws a full spectrum, and --kind {kind} has none: leave one out")
-        if mesh is not None:
-            read.read_mesh(mesh)
         how = (plot, overwrite, _memory(target, memory, resume), resume, as_json, log_json)
         return Flags(source, target, dataset, mesh, spec, inverse, given, *how)
 
@@ -108,6 +106,8 @@ def _memory(target: Path, memory: str | None, resume: bool) -> int | None:
 
 
 def _run(flags: Flags) -> None:
+    if flags.mesh is not None:
+        read.read_mesh(flags.mesh)  # or refuses it
     agree(deciding(flags))
     everywhere(lambda: check_files(flags))
     if flags.memory is not None:
