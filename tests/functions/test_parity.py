@@ -56,6 +56,15 @@ def test_the_table_has_every_name() -> None:
     assert {name for name, (_, also) in TABLE.items() if "array" in also} == TABLE.keys() & {*dir(mf.array_api.fft)}
 
 
+@pytest.mark.parametrize("name", TABLE)
+def test_every_name(name: str) -> None:
+    """Catches a name wired to another's transform, whatever is drawn."""
+    x = noise((3, 4, 5), "complex64" if TABLE[name][0] in ("numbers", "halves") else "float32")
+    assert (
+        error(getattr(mf, name)(x), getattr(scipy.fft, name)(x.astype("c16" if x.dtype.kind == "c" else "f8"))) <= 5e-7
+    )
+
+
 @settings(max_examples=4 * settings().max_examples)
 @given(st.data(), cases(power=1), st.sampled_from(list(TABLE)), st.integers(0, 2**31))
 def test_drawn_calls(data: st.DataObject, case: Case, name: str, seed: int) -> None:
