@@ -106,10 +106,9 @@ def ikdftn(
     Args:
         X: the samples, taken at `points`, which must be numbers, not traced; an array or (re, im).
         s: numbers of unknowns; by default as many as samples.
-        axes, norm: of the transform to invert.
         tikhonov: minimise ||V x - X||^2 + (tikhonov sigma_max)^2 ||x||^2 along each axis instead.
         truncation: leave out singular values below this part of the largest.
-        spec, out_spec, precision, multiplications: as `kdftn`.
+        axes, norm, spec, out_spec, precision, multiplications: as `kdftn`.
 
     Returns:
         A Solution: `value`, `residual`, `conditions` of the axes, their product `condition`, and `methods`.
@@ -125,9 +124,9 @@ def ikdftn(
     dims, sizes = resolve_once(setting.start.shape, s, axes)
     chosen = _all_points(entries(points, dims), dims, setting.start.shape)
     goal = functools.reduce(lambda layout, to: layout.resize(*to), zip(dims, sizes, strict=True), setting.start)
-    forward = sampled(goal.shape, dims, chosen, norm, dtype)
     dots = dots_of(setting.dtype, options.precision, options.multiplications)
     method = ("kdft", setting.mesh, setting.machine, dtype, dots, tikhonov, truncation)
+    forward = sampled(goal.shape, dims, chosen, norm, dtype)
     solved = solution(arrays, System(goal, setting.start, forward, chosen, *method))
     return dataclasses.replace(solved, value=moved(solved.value, options.out_spec, spec))
 

@@ -115,14 +115,11 @@ def _beside(b: AnyStored, setting: Setting) -> AnyStored:
     if b is not stored or any(jax.typeof(b).sharding.spec) or (known and not b.sharding.is_fully_replicated):
         layout, replicated = read(b).setting.start, "jax.device_put(b, NamedSharding(mesh, P()))"
         if not same:
-            raise ValueError(
-                f"b has shape {b.shape}, a {start.shape}, and b is sharded as {layout.spec}: give it to every device, "
-                f"{replicated}"
-            )
+            shapes = f"b has shape {b.shape}, a {start.shape}"
+            raise ValueError(f"{shapes}, and b is sharded as {layout.spec}: give it to every device, {replicated}")
         if layout != start:
-            raise ValueError(
-                f"a is sharded as {start.spec}, b as {layout.spec}: shard them alike, or give b {replicated}"
-            )
+            specs = f"a is sharded as {start.spec}, b as {layout.spec}"
+            raise ValueError(f"{specs}: shard them alike, or give b to every device, {replicated}")
     elif mesh is not None:
         return placed(stored_of(b), mesh, start.spec if same and start.even else PartitionSpec())
     return b

@@ -57,8 +57,7 @@ def pad_spectrum(
         axes: the dimensions that were transformed; None means all, or the last len(s).
         kind: "fft", or "rfft" where X is half a spectrum, along the last axis.
         n: with "rfft" the points that half a spectrum stands for; by default 2 (m - 1) of m numbers, as `irfftn`.
-        norm: as the transforms around it: the factor M / N is of None or "backward", sqrt(M / N) of "ortho", and with
-            "forward" there is none.
+        norm: of the transforms around it: the factor is M / N for "backward", sqrt(M / N) for "ortho", 1 for "forward".
         spec, out_spec: as `fftn`.
 
     Returns:
@@ -142,15 +141,15 @@ def _points(start: Layout, dims: tuple[int, ...], half: bool, n: int | None) -> 
     points = [start.shape[dim] for dim in dims]
     if not half and n is not None:
         raise ValueError(f"n is {n}: give it only with kind='rfft', for half a spectrum")
-    if half:
-        if not dims:
-            raise ValueError("axes is empty: half a spectrum has one axis at least")
-        m, points[-1] = points[-1], 2 * (points[-1] - 1) if n is None else n
-        if points[-1] < 1 or points[-1] // 2 + 1 != m:
-            raise ValueError(
-                f"n is {points[-1]}, but {m} numbers are half a spectrum of {2 * m - 2} or {2 * m - 1} points"
-            )
-    return tuple(points)
+    if not half:
+        return tuple(points)
+    if not dims:
+        raise ValueError("axes is empty: half a spectrum has one axis at least")
+    m = points.pop()
+    n = 2 * (m - 1) if n is None else n
+    if n < 1 or n // 2 + 1 != m:
+        raise ValueError(f"n is {n}, but {m} numbers are half a spectrum of {2 * m - 2} or {2 * m - 1} points")
+    return (*points, n)
 
 
 def _steps(
