@@ -148,7 +148,7 @@ def _plans(mf: Any, mesh: Mesh) -> Rows:
     r, z = r[:15, :11, :7], z[:15, :11, :7]
     made = mf.passes(r.shape, budget=20_000, kind="rfft")
     assert isinstance(made, mf.Passes)
-    held = [sum(math.prod(at.stop - at.start for at in piece.source) for piece in step.pieces) for step in made.steps]
+    held = [sum(math.prod(at.stop - at.start for at in tile.source) for tile in step.tiles) for step in made.steps]
     yield "passes", np.array(held), np.array([15 * 11 * 7, 15 * 11 * 4])
     plan = mf.plan(r.shape, mesh=mesh, spec=SPEC, kind="rfft", order="any")
     assert isinstance(plan, mf.Plan)
