@@ -15,6 +15,7 @@ import scipy.fft
 from jax.sharding import AxisType, Mesh, PartitionSpec
 
 from meshfft.layout.meshes import AXES
+from meshfft.layout.padded_array import PaddedArray
 from meshfft.layout.storage import stored_on
 
 from .cases import Layout, Task
@@ -31,7 +32,7 @@ class Data:
         self.turns = random_turns(task.samples)
         self.x = noise(task.shape, task.dtype)
         self.truth = sampled(self.x, self.turns) if task.samples else transformed(self.x, task.kind, cores)
-        self._placed: dict[Any, jax.Array] = {}
+        self._placed: dict[Layout, jax.Array | PaddedArray] = {}
 
     def error(self, y: Any) -> float:
         """Relative L2 error of a result.
@@ -44,7 +45,7 @@ class Data:
             raise ValueError(f"the result has shape {y.shape}, not {self.truth.shape}")
         return float(np.linalg.norm((y - self.truth).ravel()) / (np.linalg.norm(self.truth.ravel()) or 1.0))
 
-    def on(self, mesh: Mesh, layout: Layout) -> jax.Array:
+    def on(self, mesh: Mesh, layout: Layout) -> jax.Array | PaddedArray:
         """The input on a mesh, padded where the mesh does not divide it."""
         if layout not in self._placed:
             self._placed[layout] = stored_on(self.x, mesh, PartitionSpec(*layout.spec))

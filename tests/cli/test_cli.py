@@ -293,7 +293,7 @@ def test_compiling_and_running_are_timed_apart() -> None:
     said: list[Any] = []
     progress = output.Progress(lambda now, event: said.append((event, now.part, now.done)))
     stages: Any = SimpleNamespace(stages=(Stage(), Stage()))
-    y = run_stages(stages, lambda: jax.numpy.zeros(2), progress)
+    y: Any = run_stages(stages, lambda: jax.numpy.zeros(2), progress)
     progress.end()
     assert y.tolist() == [2, 2]
     read, *steps = progress.timings

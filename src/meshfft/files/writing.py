@@ -40,8 +40,7 @@ def write_array(
     """Writes a sharded array to a .npy file or a .zarr store, without its padding.
 
     Holds one device's block in host memory at a time, and 128 MiB besides. Whatever goes wrong, what stood under `path`
-    before stands there after. Where several processes hold the array, all of them call this, and each writes
-    its own blocks.
+    before stands there after. Where several processes hold the array, all call this; each writes its own blocks.
 
     Args:
         path: the file to write, on a file system that all processes share; its suffix chooses the format.
@@ -55,9 +54,6 @@ def write_array(
             several processes would share the chunks of a .zarr store.
         OSError: `path` exists and `overwrite` is false, it cannot be written, or the disk is full.
         PeerError: another process failed.
-
-    Example:
-        >>> write_array("spectrum.npy", plan(x))  # doctest: +SKIP
     """
     path, layout, stored = Path(path), _layout(array), stored_of(array)
     if stored.dtype not in DTYPES:

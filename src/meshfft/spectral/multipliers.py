@@ -44,38 +44,24 @@ def multiply_spectrum(
 
         y = F^-1 (f(k_1, ..., k_d) F x),   k = 2 pi j / length along each axis
 
-    A filter, a propagator, a Green's function; or several at once of one transform, as the force of a potential:
-
-        def force(kx, ky, kz, odd):
-            square = kx**2 + ky**2 + kz**2
-            potential = jnp.where(square > 0, -1 / jnp.where(square > 0, square, 1), 0)
-            return tuple(-1j * k * potential for k in odd)
-
-        fx, fy, fz = mf.multiply_spectrum(density, force, lengths=(1.0, 1.0, 1.0), odd=True)
-
     Args:
         x: a sharded, replicated or single-device array of samples of a periodic function, or its parts (re, im).
-        f: called with an array of wavenumbers for each axis, as the spectrum is stored, 0 in its padding; they
-            broadcast against one another. It returns the factors, in any shape that broadcasts to the spectrum's, or a
-            tuple, or any pytree, of them. Of a real array half of the spectrum is there, whose last k is never
-            negative: f(-k) has to be the conjugate of f(k), or y were not real. Nothing checks that; make the array
-            complex where it is not so. f may use arrays from outside, traced ones too, and is differentiated in them.
+        f: called with the wavenumbers of each axis, which broadcast against one another, 0 in padding; returns a factor
+            that broadcasts to the spectrum, or a pytree of them. For a real array f(-k) must be the conjugate of f(k):
+            nothing checks that; make the array complex where it is not. Differentiable in arrays that f uses.
         axes: the dimensions to transform; None means all. f is called with their wavenumbers in this order.
         lengths: the period along each axis; None means as many as there are samples, which are 1 apart.
-        odd: call f(k_1, ..., k_d, odd=(q_1, ..., q_d)), where q is k but 0 at the Nyquist frequency: use q in what is
-            odd in k, such as 1j * q, and k in what is even (see `wavenumbers`).
+        odd: call f(*k, odd=q): q is k, but 0 at the Nyquist frequency, for what is odd in k (see `wavenumbers`).
         spec, out_spec: as `fftn`.
 
     Returns:
         The product, sharded as the array came; real where it is real. One for each of several factors, in their tree.
 
     Raises:
-        ValueError, TypeError: an f that is not callable or whose factors do not fit, axes, lengths or a spec that does
-            not fit, with what would.
+        ValueError, TypeError: f is not callable, or its factors, axes, lengths or a spec do not fit, with what would.
 
-    Costs a transform, of any order, and one back for each result: a gradient along three axes costs four. Outside `jit`
-    f runs op by op, so that a new function at every call compiles nothing, and holds a few arrays of the spectrum's
-    size; inside `jit` it is part of the one program, which is fused. Differentiable.
+    Costs a transform, of any order, and one back for each result. Outside `jit` f runs op by op, which compiles nothing
+    for a new function and holds a few arrays of the spectrum's size; inside `jit` it is fused with the rest.
 
     >>> import jax.numpy as jnp, meshfft as mf
     >>> x = jnp.array([1.0, 2.0, 1.0, 0.0])
@@ -86,16 +72,25 @@ def multiply_spectrum(
         raise TypeError(f"f is {f!r}: give a function of the wavenumbers, such as lambda kx, ky: 1j * kx")
     array, plan = field(x, axes, spec)
     factors = f(*grids(plan, lengths), **({"odd": grids(plan, lengths, odd=True)} if odd else {}))
+    products = _products(plan, array, factors)
+    results: Array = jax.tree.map(lambda y: returned(y, x, out_spec, spec), products, is_leaf=_is_padded)
+    return results
+
+
+def _products(plan: Plan, array: AnyStored, factors: object) -> object:
+    """A result for each factor, in the tree of the factors."""
     if not jax.tree.leaves(factors):
         raise TypeError(f"f made {factors!r}: let it return a factor, or a tuple of factors")
     spectrum = plan(array)
 
-    def result(factor: ArrayLike | PaddedArray) -> Array:
-        y = back(plan, lambda stored: _times(stored, stored_of(factor), plan), spectrum)
-        return returned(y, x, out_spec, spec)
+    def product(factor: ArrayLike | PaddedArray) -> Array | PaddedArray:
+        return back(plan, lambda stored: _times(stored, stored_of(factor), plan), spectrum)
 
-    results: Array = jax.tree.map(result, factors, is_leaf=lambda part: isinstance(part, PaddedArray))
-    return results
+    return jax.tree.map(product, factors, is_leaf=_is_padded)
+
+
+def _is_padded(part: object) -> bool:
+    return isinstance(part, PaddedArray)
 
 
 def derivative(
