@@ -202,7 +202,7 @@ def volumes(tmp_path_factory: pytest.TempPathFactory) -> tuple[np.ndarray, dict[
 
 @given(data=st.data(), most=st.integers(1, 900), wide=st.booleans())
 def test_any_slice_in_any_pieces(volumes: Any, data: st.DataObject, most: int, wide: bool) -> None:
-    """Catches a piece read twice, left out or put in the wrong place, whatever the file's order and chunks."""
+    """Catches a part read twice, left out or put in the wrong place, whatever the file's order and chunks."""
     values, paths = volumes
     index = tuple(
         data.draw(st.one_of(st.integers(-n, n - 1), st.slices(n).filter(lambda s: s.step in (None, 1))))
@@ -211,7 +211,7 @@ def test_any_slice_in_any_pieces(volumes: Any, data: st.DataObject, most: int, w
     for name in KINDS:
         with contextlib.ExitStack() as stack:
             for module in (source, openers):
-                stack.enter_context(mock.patch.object(module, "PIECE_BYTES", most))
+                stack.enter_context(mock.patch.object(module, "BOX_BYTES", most))
             stack.enter_context(mock.patch.object(openers, "READ_BYTES", most % 97))  # gaps read through, or not
             with open_array(paths[name]) as found:
                 read = found.astype("f8")[index] if wide else found[index]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshfft.formats import grid as module
-from meshfft.formats.grid import CHUNK_BYTES, MANY_FILES, SHARD_BYTES, Grid, grid_of, grid_of_pieces, pieces, within
+from meshfft.formats.grid import CHUNK_BYTES, MANY_FILES, SHARD_BYTES, Grid, grid_of, grid_of_tiles, subboxes, within
 from meshfft.layout.layout import Cut, Cuts, Layout, even_cuts, from_spec
 
 
@@ -100,9 +100,9 @@ def test_shards_divide_the_block_as_well() -> None:
 
 
 def test_pieces_have_several_chunks() -> None:
-    """Catches chunks as wide as the pieces that are written, of which the way back would read parts."""
-    assert grid_of_pieces(from_spec((64, 64, 64), {"x": 8}, ("x",)), 8, 2**24) == Grid((2, 64, 64))
-    assert grid_of_pieces(from_spec((1024, 512, 256), {"x": 8}, ("x",)), 8, 2**24) == Grid((8, 512, 256))
+    """Catches chunks as wide as the parts that are written, of which the way back would read parts."""
+    assert grid_of_tiles(from_spec((64, 64, 64), {"x": 8}, ("x",)), 8, 2**24) == Grid((2, 64, 64))
+    assert grid_of_tiles(from_spec((1024, 512, 256), {"x": 8}, ("x",)), 8, 2**24) == Grid((8, 512, 256))
 
 
 def test_starts_without_a_divisor() -> None:
@@ -121,24 +121,24 @@ def test_starts_without_a_divisor() -> None:
     fortran=st.booleans(),
 )
 def test_pieces_make_up_the_box(box: list[tuple[int, int, int]], most: int, fortran: bool) -> None:
-    """Catches positions left out or taken twice, files cut apart, and pieces above the limit."""
+    """Catches positions left out or taken twice, files cut apart, and parts above the limit."""
     whole, file = tuple(slice(a, a + n) for a, n, _ in box), tuple(f for *_, f in box)
     seen = np.zeros([a + n for a, n, _ in box], int)
-    for piece in pieces(whole, file, 4, most, fortran=fortran):
-        seen[piece] += 1
-        assert all(s.start % f == 0 or s.start == w.start for s, f, w in zip(piece, file, whole, strict=True))
-        assert 4 * math.prod(s.stop - s.start for s in piece) <= max(most, 4 * math.prod(file))
+    for part in subboxes(whole, file, 4, most, fortran=fortran):
+        seen[part] += 1
+        assert all(s.start % f == 0 or s.start == w.start for s, f, w in zip(part, file, whole, strict=True))
+        assert 4 * math.prod(s.stop - s.start for s in part) <= max(most, 4 * math.prod(file))
     assert (seen[whole] == 1).all() and seen.sum() == seen[whole].size
 
 
 def test_pieces_are_few_and_of_long_runs() -> None:
-    """Catches pieces cut along the dimension that lies in one run, and many where few would do."""
+    """Catches parts cut along the dimension that lies in one run, and many where few would do."""
     box = tuple(slice(0, 64) for _ in range(3))
-    rows = list(pieces(box, (1, 1, 1), 8, 2**19))
-    columns = list(pieces(box, (1, 1, 1), 8, 2**19, fortran=True))
+    rows = list(subboxes(box, (1, 1, 1), 8, 2**19))
+    columns = list(subboxes(box, (1, 1, 1), 8, 2**19, fortran=True))
     assert (
-        [piece[0] for piece in rows]
-        == [piece[2] for piece in columns]
+        [part[0] for part in rows]
+        == [part[2] for part in columns]
         == [slice(0, 16), slice(16, 32), slice(32, 48), slice(48, 64)]
     )
     assert within((slice(3, 5),), (2,)) == (slice(1, 3),)

@@ -18,7 +18,7 @@ from strategies import cases
 import meshfft as mf
 from meshfft.files import record_of, stores
 from meshfft.files.stores import KINDS, create_store, open_store
-from meshfft.formats.grid import Grid, grid_of, pieces
+from meshfft.formats.grid import Grid, grid_of, subboxes
 from meshfft.layout.layout import from_spec
 
 DTYPES = ("float32", "complex64", "complex128", "int16", "bool", "float16")
@@ -33,7 +33,7 @@ def read(path: Path, kind: str) -> np.ndarray:
 def test_blocks_land_in_their_places(
     tmp_path_factory: pytest.TempPathFactory, case: Any, dtype: str, most: int, shard: bool, data: st.DataObject
 ) -> None:
-    """Catches a run, piece or chunk in the wrong place, and one store's writing undone by another's, whatever the
+    """Catches a run, part or chunk in the wrong place, and one store's writing undone by another's, whatever the
     block, its strides, the type and the order."""
     layout = from_spec(case.shape, dict(zip("xyzw", case.mesh, strict=False)), case.spec)
     values = np.random.default_rng(0).integers(0, 100, case.shape).astype(dtype)
@@ -48,7 +48,7 @@ def test_blocks_land_in_their_places(
         create_store(path, case.shape, dtype, grid, kind=kind)
         opened = [open_store(path, kind) for _ in range(2)]
         assert all((one.shape, one.dtype) == (case.shape, np.dtype(dtype)) for one in opened)
-        with mock.patch.multiple(stores, PIECE_BYTES=most):
+        with mock.patch.multiple(stores, BOX_BYTES=most):
             for count, at in enumerate(data.draw(st.permutations(list(itertools.product(*sides))))):
                 block = np.array(values[at], order="F")
                 opened[count % 2].write(at, block)
@@ -75,15 +75,15 @@ def test_the_format_that_others_read(tmp_path: Path) -> None:
 
 
 def test_each_file_is_written_once(tmp_path: Path) -> None:
-    """Catches shards read back and written anew for every piece of them."""
+    """Catches shards read back and written anew for every part of them."""
     store = create_store(tmp_path / "a", (16, 8), "f4", Grid((2, 4), (4, 8)), kind=".zarr")
     wrote: list[Any] = []
 
     def watched(*args: Any) -> list[Any]:
-        wrote.extend(found := list(pieces(*args)))
+        wrote.extend(found := list(subboxes(*args)))
         return found
 
-    with mock.patch.multiple(stores, PIECE_BYTES=4 * 8, pieces=watched):
+    with mock.patch.multiple(stores, BOX_BYTES=4 * 8, subboxes=watched):
         store.write((slice(0, 16), slice(0, 8)), np.ones((16, 8), "f4"))
     assert wrote == [(slice(i, i + 4), slice(0, 8)) for i in range(0, 16, 4)]
 
@@ -169,7 +169,7 @@ class Writes:
 
 def test_a_write_that_fails_leaves_none_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a chunk that is still being written when its folder is removed, and makes that anew."""
-    monkeypatch.setattr(stores, "PIECE_BYTES", 4)
+    monkeypatch.setattr(stores, "BOX_BYTES", 4)
     writes: Any = Writes()
     with pytest.raises(OSError, match="No space left"):
         stores.ZarrStore(tmp_path, writes).write((slice(0, 5),), np.ones(5, "f4"))

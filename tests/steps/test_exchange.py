@@ -147,7 +147,7 @@ def test_cached_engine_in_chunks(
 ) -> None:
     """Catches lines joined wrongly from their chunks, columns lost between batches, and digits left in reverse."""
     x = noise(shape)
-    run = jax.jit(functools.partial(in_place, dims=tuple(dims), sign=sign, grid=grid, whole=whole))
+    run = jax.jit(functools.partial(in_place, dims=tuple(dims), sign=sign, grid=grid, plain=whole))
     with mock.patch("meshfft.kernels.stockham.SMALL_BYTES", small):
         assert error(run(x), dft(x, tuple(dims), sign=sign)) <= 3e-7
 

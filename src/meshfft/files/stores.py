@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ..atomic import opened, synced
-from ..formats.grid import PIECE_BYTES, Box, Grid, pieces, within
+from ..formats.grid import BOX_BYTES, Box, Grid, subboxes, within
 from ..formats.numpy_nifti import Numbers, npy_header
 from ..formats.record import Record
 from ..formats.source import Labels
@@ -64,13 +64,13 @@ class NpyStore:
     offset: int
 
     def boxes(self, at: Box, most: int) -> Iterator[Box]:
-        return pieces(at, (1,) * len(at), self.dtype.itemsize, most)
+        return subboxes(at, (1,) * len(at), self.dtype.itemsize, most)
 
     def write(self, at: Box, block: np.ndarray) -> None:
         with opened(self.path, os.O_WRONLY) as file:
             numbers = Numbers(file, self.offset, self.shape, self.dtype)
-            for piece in self.boxes(at, PIECE_BYTES):
-                numbers.write(piece, block[within(piece, [s.start for s in at])])
+            for box in self.boxes(at, BOX_BYTES):
+                numbers.write(box, block[within(box, [s.start for s in at])])
 
     def flush(self) -> None:
         synced(self.path)
@@ -93,18 +93,18 @@ class ZarrStore:
         return np.dtype(self.handle.dtype.numpy_dtype)
 
     def boxes(self, at: Box, most: int) -> Iterator[Box]:
-        return pieces(at, shape_of(self.handle.chunk_layout.write_chunk), self.dtype.itemsize, most)
+        return subboxes(at, shape_of(self.handle.chunk_layout.write_chunk), self.dtype.itemsize, most)
 
     def write(self, at: Box, block: np.ndarray) -> None:
         started = list["tensorstore.WriteFutures"]()
         try:
             with system_words():
-                for piece in self.boxes(at, PIECE_BYTES):
-                    part = block[within(piece, [s.start for s in at])]
-                    many = IN_FLIGHT if part.size * self.dtype.itemsize <= PIECE_BYTES else 1
+                for box in self.boxes(at, BOX_BYTES):
+                    part = block[within(box, [s.start for s in at])]
+                    many = IN_FLIGHT if part.size * self.dtype.itemsize <= BOX_BYTES else 1
                     while len(started) >= many:
                         started.pop(0).result()
-                    started.append(self.handle[piece].write(part.astype(self.dtype, copy=False)))
+                    started.append(self.handle[box].write(part.astype(self.dtype, copy=False)))
                 while started:
                     started.pop(0).result()
         finally:

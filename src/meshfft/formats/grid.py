@@ -19,7 +19,7 @@ SHARD_BYTES = 256 * 2**20
 LEAST_BYTES = 64 * 2**10  # below, a file costs more to open than to read
 MANY_TINY = 1024  # more are too many, if they are that small
 MANY_FILES = 8192
-PIECE_BYTES = 32 * 2**20  # of what is read or written at once; for each of them as much again is on its way
+BOX_BYTES = 32 * 2**20  # of what is read or written at once; for each of them as much again is on its way
 
 Box = tuple[slice, ...]
 
@@ -70,12 +70,12 @@ def grid_of(layout: Layout, itemsize: int, processes: int = 1) -> Grid:
     return _grid(shape, sides, itemsize, CHUNK_BYTES, SHARD_BYTES)
 
 
-def grid_of_pieces(layout: Layout, itemsize: int, most: int) -> Grid:
-    """The grid of an array that is written a piece of this layout at a time, by a process that holds little.
+def grid_of_tiles(layout: Layout, itemsize: int, most: int) -> Grid:
+    """The grid of an array that is written a tile of this layout at a time, by a process that holds little.
 
         bytes of a file <= max(most, 64 KiB),   bytes of a chunk <= max(min(8 MiB, most / 2), 64 KiB)
 
-    Where pieces cut a dimension a chunk has a quarter of one at most, so that a few chunks make a piece of about the
+    Where tiles cut a dimension a chunk has a quarter of one at most, so that a few chunks make a tile of about the
     same size, as the way back reads; and it divides the dimension, as what stands out of the array is written too.
     """
     shape, file = layout.shape, max(most, LEAST_BYTES)
@@ -88,7 +88,7 @@ def grid_of_pieces(layout: Layout, itemsize: int, most: int) -> Grid:
     return _grid(shape, sides, itemsize, *limits) if _tiny(shape, grid, itemsize) else grid
 
 
-def pieces(box: Box, file: Sequence[int], itemsize: int, most: int, *, fortran: bool = False) -> Iterator[Box]:
+def subboxes(box: Box, file: Sequence[int], itemsize: int, most: int, *, fortran: bool = False) -> Iterator[Box]:
     """Parts of a box, of complete files where these are inside it: of at most `most` bytes, or one file.
 
     They are cut along the first dimension before others, the last if `fortran`, so that each is of long runs.

@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..extras import need
-from .grid import PIECE_BYTES, Box
+from .grid import BOX_BYTES, Box
 from .source import Refused, Source, assigning, check_numbers, source_of, unchanged
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _cheapest(sides: Sequence[int], strides: Sequence[int], size: int) -> tuple[
     dims = range(len(sides) + 1)
     spans = [sum((n - 1) * stride for n, stride in zip(sides[d:], strides[d:], strict=True)) + 1 for d in dims]
     costs = [math.prod(sides[:d]) * (spans[d] * size + READ_BYTES) for d in dims]
-    fits = [d for d in dims if spans[d] * size <= PIECE_BYTES] or [len(sides)]
+    fits = [d for d in dims if spans[d] * size <= BOX_BYTES] or [len(sides)]
     dim = min(fits, key=costs.__getitem__)
     return dim, spans[dim]
 
@@ -124,7 +124,7 @@ def open_npy(path: Path, _: str | None) -> Iterator[Source]:
         def read(box: Box, out: np.ndarray) -> None:
             numbers.read(box[order], out.T if fortran else out)
 
-        fits = [math.prod(stored[dim:]) * dtype.itemsize <= PIECE_BYTES for dim in range(len(stored))]
+        fits = [math.prod(stored[dim:]) * dtype.itemsize <= BOX_BYTES for dim in range(len(stored))]
         chunk = tuple(n if fit else 1 for n, fit in zip(stored, fits, strict=True))[order]
         yield source_of(path, shape, dtype, read, check, chunk=chunk, fortran=fortran)
 

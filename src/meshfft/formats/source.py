@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from .grid import PIECE_BYTES, Box, pieces, within
+from .grid import BOX_BYTES, Box, subboxes, within
 
 DTYPES = tuple(np.dtype(code) for code in "?bBhHiIlLqQefdFD")
 ALIGNMENT = 64
@@ -102,8 +102,8 @@ class Source:
         out = aligned([s.stop - s.start for s in box], self.dtype)
         with readable(self.path):
             try:
-                for piece in pieces(box, self.chunk, self.dtype.itemsize, PIECE_BYTES, fortran=self.fortran):
-                    self.read(piece, out[within(piece, [s.start for s in box])])
+                for part in subboxes(box, self.chunk, self.dtype.itemsize, BOX_BYTES, fortran=self.fortran):
+                    self.read(part, out[within(part, [s.start for s in box])])
             finally:
                 self.check()
         return out[tuple(0 if one else slice(None) for one in single)]

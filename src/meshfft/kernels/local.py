@@ -33,7 +33,7 @@ COPIES = 5  # of a batch: as it lies, in lines, transformed, as it is to lie, an
 LIMIT = 2**31  # of positions, which a loop counts in 32 bits
 
 
-def fft(block: Array, dims: tuple[int, ...], sign: int, engine: str, grid: Grid = (), whole: bool = False) -> Array:
+def fft(block: Array, dims: tuple[int, ...], sign: int, engine: str, grid: Grid = (), plain: bool = False) -> Array:
     """Transforms dimensions of a complex block, unscaled; "cached" in chunks along a grid (see `in_place`).
 
     Costs about 5 N log2 N flops a line.
@@ -41,7 +41,7 @@ def fft(block: Array, dims: tuple[int, ...], sign: int, engine: str, grid: Grid 
     dims = tuple(d for d in dims if block.shape[d] > 1)
     if engine == "cached":
         with jax.named_scope("fft"):  # profiles know it by its name, as they know XLA's
-            return in_place(block, dims, sign, grid, whole)
+            return in_place(block, dims, sign, grid, plain)
     if engine == "batched":
         for run in _runs(block.shape, dims, block.dtype.itemsize) if block.size else ():
             block = _in_batches(block, *run, sign)

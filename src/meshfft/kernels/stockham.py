@@ -33,16 +33,16 @@ LARGEST = 7  # radix
 Reader = Callable[[Sequence[Array], Sequence[Array], Sequence[int]], Array]
 
 
-def in_place(block: Array, dims: Sequence[int], sign: int, grid: Grid = (), whole: bool = False) -> Array:
+def in_place(block: Array, dims: Sequence[int], sign: int, grid: Grid = (), plain: bool = False) -> Array:
     """Transforms dimensions of a complex block, unscaled, the block divided along a grid where that fits.
 
-    `whole` says that the block is one array, and not joined from such chunks by the step before: lines are read there.
+    `plain` says that the block is one array, and not joined from such chunks by the step before: lines are read there.
     """
     grid = grid if fits(block.shape, grid) else ()
     chunks, small = cut(block, grid), block.nbytes < SMALL_BYTES
     for near in together(block.shape, block.dtype.itemsize, dims):
         lines = functools.partial(_lines, dims=near, sign=sign, small=small)
-        chunks, whole = _transformed(chunks, grid, near, lines, block if whole else None), False
+        chunks, plain = _transformed(chunks, grid, near, lines, block if plain else None), False
     return join(chunks, grid)
 
 

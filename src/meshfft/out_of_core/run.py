@@ -27,7 +27,7 @@ from ..atomic import put
 from ..files.processes import check_alike, together
 from ..files.stores import Store, ZarrStore, create_store, open_store
 from ..files.writing import Report, check_output, check_room
-from ..formats.grid import LEAST_BYTES, grid_of_pieces
+from ..formats.grid import LEAST_BYTES, grid_of_tiles
 from ..formats.record import Record
 from ..layout.padded_array import padded
 from ..layout.storage import Sliceable
@@ -149,7 +149,7 @@ class _Run:
     def _create(self, number: int) -> None:
         """The store that a pass writes to, cut along its tiles; or a plain file of scratch."""
         step, path = self.made.steps[number], self._path(number)
-        shape, grid = step.after.shape, grid_of_pieces(step.after, step.out_dtype.itemsize, self.most)
+        shape, grid = step.after.shape, grid_of_tiles(step.after, step.out_dtype.itemsize, self.most)
         if number < len(self.made.steps) - 1:
             shape = (math.prod(shape),)
         clear(path)

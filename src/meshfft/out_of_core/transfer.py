@@ -21,7 +21,7 @@ from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
 from ..atomic import opened
 from ..files.stores import NpyStore, Store
-from ..formats.grid import Box, pieces, within
+from ..formats.grid import Box, subboxes, within
 from ..formats.numpy_nifti import Numbers
 from ..formats.source import Source, aligned
 from ..layout.layout import Layout
@@ -53,7 +53,7 @@ class Scratch:
             inner = starts[bisect.bisect_right(starts, side.start) : bisect.bisect_left(starts, side.stop)]
             cuts.append([slice(a, b) for a, b in itertools.pairwise((side.start, *inner, side.stop))])
         for box in itertools.product(*cuts):
-            yield from pieces(box, (1,) * len(box), self.file.dtype.itemsize, most)
+            yield from subboxes(box, (1,) * len(box), self.file.dtype.itemsize, most)
 
     def write(self, at: Box, block: np.ndarray) -> None:
         with opened(self.file.path, os.O_WRONLY) as file:
@@ -146,7 +146,7 @@ def _boxes(array: Sliceable | Scratch, at: Box, itemsize: int, most: int) -> Ite
     if isinstance(array, Scratch):
         return array.boxes(at, most)
     chunk, fortran = (chunk_of(array), array.fortran) if isinstance(array, Source) else (None, False)
-    return pieces(at, chunk or (1,) * len(at), itemsize, most, fortran=fortran)
+    return subboxes(at, chunk or (1,) * len(at), itemsize, most, fortran=fortran)
 
 
 def _gathered(parts: Sequence[_Part], box: Box, dtype: np.dtype) -> np.ndarray:
