@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -43,6 +44,23 @@ def test_reads_no_more_than_the_slice(tmp_path: Path) -> None:
     for name in ("a.h5", "a.zarr", "a.npy"):
         with open_array(tmp_path / name) as source:
             assert source[5:7, -3:].tolist() == [[0, 0, 0]] * 2
+
+
+def test_a_block_with_padding_is_held_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a block at the edge that is read, and then copied to where its padding is."""
+    monkeypatch.setattr(source, "BOX_BYTES", 2**18)
+    with h5py.File(tmp_path / "a.h5", "w") as made:
+        made.create_dataset("a", data=np.ones((1023, 4096), "f4"), chunks=(31, 512))
+    mesh = jax.make_mesh((2,), ("x",), devices=jax.devices()[:2])
+    with open_array(tmp_path / "a.h5") as file:
+        tracemalloc.start()
+        try:
+            y = mf.shard(file, mesh, PartitionSpec("x"))
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert float(y.sum()) == 1023 * 4096
+    assert peak < 2.5 * 512 * 4096 * 4  # this block, and the one before it
 
 
 def test_gaps_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

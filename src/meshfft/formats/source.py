@@ -100,13 +100,17 @@ class Source:
         """Reads the positions at `index` (slices without steps, or integers) as an array of this source's dtype."""
         box, single = _box(index, self.shape)
         out = aligned([s.stop - s.start for s in box], self.dtype)
+        self.into(out, box)
+        return out[tuple(0 if one else slice(None) for one in single)]
+
+    def into(self, out: np.ndarray, box: Box) -> None:
+        """Reads a box into an array of its shape, which may be a part of a larger one."""
         with readable(self.path):
             try:
                 for part in subboxes(box, self.chunk, self.dtype.itemsize, BOX_BYTES, fortran=self.fortran):
                     self.read(part, out[within(part, [s.start for s in box])])
             finally:
                 self.check()
-        return out[tuple(0 if one else slice(None) for one in single)]
 
     def astype(self, dtype: DTypeLike) -> "Source":
         """The same array, every slice converted to `dtype` as it is read."""
