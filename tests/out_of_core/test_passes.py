@@ -304,6 +304,9 @@ def test_wrong_arguments_are_refused() -> None:
         mf.passes((8, 0), budget=2**20)
     with pytest.raises(TypeError, match=r"transforms real numbers, the array is complex64: use kind='fft'"):
         mf.passes((8, 8), budget=2**20, kind="rfft", dtype="complex64")
+    for axes in ((0, 0), (0, -2)):
+        with pytest.raises(ValueError, match="axis 0 is given twice in axes"):
+            mf.passes((2**40, 8), budget=10**6, axes=axes)
 
 
 @pytest.mark.parametrize("devices", [1, 8])

@@ -62,10 +62,11 @@ def passes(
     """
     sizes, unit = _checked(shape, chunk, budget=budget, device_budget=device_budget)
     dims, lengths = resolve(sizes, s, axes, kind, inverse)
+    transform = transform_of(dims, lengths, norm, inverse, kind)
     points, onto = dict(zip(dims, lengths, strict=True)), becomes(kind, inverse)
     how = {"norm": norm, "inverse": inverse, "method": method, "precision": precision, "mesh": mesh}
     steps = _Search(points, kind, onto, how, budget, device_budget, unit).steps(sizes, dtype)
-    return Passes(steps, transform_of(dims, lengths, norm, inverse, kind), budget, device_budget)
+    return Passes(steps, transform, budget, device_budget)
 
 
 def _checked(shape: Sequence[int], chunk: Sequence[int] | None, **budgets: int | None) -> tuple[Shape, Shape]:
