@@ -148,3 +148,12 @@ def test_a_spec_may_be_a_list(method: str) -> None:
     y = mf.fftn(a, method=method, out_spec=["z", "x", "y"])
     assert y.sharding.is_equivalent_to(NamedSharding(a.sharding.mesh, P("z", "x", "y")), 3)
     assert error(y, np.fft.fftn(x)) <= 4e-7
+
+
+def test_options_are_those_of_plan() -> None:
+    """Catches an option of `plan` that is not taken, and one of the library's own that is."""
+    over = mesh((2, 2, 2))
+    assert mf.out_spec((8, 8, 8), mesh=over, topology="v3:2x2", kind="dct-2") == P("x", "y", "z")
+    for name in ("evades", "unknown"):
+        with pytest.raises(TypeError, match=rf"plan\(\) got an unexpected keyword argument '{name}'"):
+            mf.out_spec((8, 8, 8), mesh=over, **{name: True})

@@ -100,8 +100,9 @@ def test_wrong_arrays_are_refused_before_any_work() -> None:
         mf.plan((8,), mesh=mesh((2, 4)))
     with pytest.raises(ValueError, match="float64 needs 64-bit types"):
         mf.plan((8,), dtype="float64")
-    with pytest.raises(ValueError, match="negative size"):
-        mf.plan((-1, 8))
+    for machine in (None, "v3:2x2"):
+        with pytest.raises(ValueError, match="negative size"):
+            mf.plan((-1, 8), topology=machine)
 
 
 def test_peak_memory_is_within_a_fifth_of_the_compilers() -> None:

@@ -156,10 +156,10 @@ def out_spec(
     >>> mf.out_spec((8, 8, 8), mesh=jax.sharding.AbstractMesh((2, 2), ("x", "y")), spec=("x", None, "y"), kind="rfft")
     PartitionSpec(('y', 'x'), None, None)
     """
-    asked, start = Options(**options), _start(shape, mesh, spec)
-    transform, _ = _transform(start.shape, asked)
-    setting = Setting(start, mesh, machine_of(mesh), _dtype(asked))
-    return plan_for(setting, transform, asked).out_layout.spec
+    kept = plan(shape, mesh=mesh, spec=spec, **options)
+    setting = Setting(kept.in_layout, mesh, kept.machine, kept.in_dtype)
+    asked = Options(**{name: value for name, value in options.items() if name != "topology"})
+    return plan_for(setting, kept.transform, asked).out_layout.spec
 
 
 def ranked(shape: Sequence[int], topology: str | Topology, **options: Any) -> list[Plan]:
@@ -176,7 +176,7 @@ def _plans(
     axes_named = spec if options.out_spec is None else options.out_spec
     if axes_named is not None:
         raise ValueError(f"spec {axes_named} names mesh axes: give a mesh too, or leave both free")
-    shape, count = integers(shape, "shape"), named(topology).devices
+    shape, count = _start(shape, None, None).shape, named(topology).devices
     if not 0 < len(shape) <= len(AXES):
         raise ValueError(f"shape {shape} has {len(shape)} dimensions: give a mesh for that many")
     plans, refusal = [], f"{count} devices cannot be laid over shape {shape}: give a mesh and a spec"
