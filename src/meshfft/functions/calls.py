@@ -53,7 +53,7 @@ def options_of(how: Mapping[str, Any], known: type) -> tuple[Spec | None, Option
     Raises:
         TypeError: an option that the TypedDict `known` does not name.
     """
-    if unknown := ", ".join(how.keys() - known.__annotations__.keys()):
+    if unknown := ", ".join(sorted(how.keys() - known.__annotations__.keys())):
         raise TypeError(f"{unknown}: no such option, use one of {', '.join(known.__annotations__)}")
     return how.get("spec"), Options(**{name: value for name, value in how.items() if name != "spec"})
 
@@ -68,13 +68,14 @@ def over(
     *,
     inverse: bool = False,
     orthogonalize: bool | None = None,
+    known: type = How,
 ) -> Array:
-    """The transform of one of KINDS (see operators.transform) over several dimensions.
+    """The transform of one of KINDS (see operators.transform) over several dimensions, with the options of `known`.
 
     Raises:
         ValueError, TypeError: as `fftn`; a complex array where a real one is transformed.
     """
-    spec, options = options_of(how, How)
+    spec, options = options_of(how, known)
     request = read(a, spec)
     s, axes = None if s is None else integers(s, "s"), None if axes is None else integers(axes, "axes")
     what = (kind, inverse, s, axes, norm, options, orthogonalize)

@@ -121,5 +121,5 @@ def _over(
     """The transform of a family and a type."""
     if type not in TYPES or isinstance(type, bool):
         raise ValueError(f"type {type!r} is unknown: use 1, 2, 3 or 4")
-    orthogonalize = how.pop("orthogonalize", None)
-    return over(x, f"{name}-{int(type)}", s, axes, norm, how, inverse=inverse, orthogonalize=orthogonalize)
+    weighs = how.pop("orthogonalize", None)
+    return over(x, f"{name}-{int(type)}", s, axes, norm, how, inverse=inverse, orthogonalize=weighs, known=TrigHow)
