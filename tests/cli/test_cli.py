@@ -1,5 +1,6 @@
 """The command line: what it computes, prints and refuses, and that it leaves nothing half done."""
 
+import inspect
 import io
 import json
 import os
@@ -405,6 +406,14 @@ def test_info_says_what_a_report_needs() -> None:
     assert record["memory_available_bytes"] > 0
     assert set(record["extras"]) == {"files", "plots", "tpu"}
     assert all(name in printed for name in (*record["versions"], "devices", "memory", "extra files"))
+
+
+def test_help_is_not_broken_twice() -> None:
+    """Catches paragraphs whose own line breaks are kept when a terminal of 80 columns wraps them: ragged lines."""
+    for command in app.registered_commands:
+        for paragraph in inspect.cleandoc(command.callback.__doc__ or "").split("\n\n")[1:]:
+            lines = paragraph.splitlines()
+            assert len(lines) == 1 or max(map(len, lines)) <= 78, lines
 
 
 @pytest.mark.parametrize("words", [["--help"], ["transform", "--help"], ["plan", "--help"], ["info", "--help"]])

@@ -32,12 +32,16 @@ SPEC = typer.Option(metavar="A,A,...", help="Mesh axes that cut each dimension: 
 Spec = Annotated[str | None, SPEC]
 Axes = Annotated[str | None, typer.Option(metavar="D,D,...", help="Dimensions to transform: 0,1,2. By default all.")]
 Method = Annotated[str | None, typer.Option(metavar="NAME", help=f"{', '.join(METHODS)}.")]
-Order = Annotated[str | None, typer.Option(metavar="NAME", help="natural: laid out as it came; any: as is cheapest.")]
+Order = Annotated[
+    str | None, typer.Option(metavar="NAME", help="natural: laid out as the input; any: the cheapest way.")
+]
 Norm = Annotated[str | None, typer.Option(metavar="NAME", help=f"{', '.join(NORMS)}: as in NumPy.")]
-KIND = typer.Option(metavar="NAME", help="fft; rfft of reals; hfft; dct-1 to dct-4, dst-1 to dst-4.")
+KIND = typer.Option(metavar="NAME", help="fft, rfft for real arrays, hfft, dct-1 to dct-4, dst-1 to dst-4.")
 Kind = Annotated[str | None, KIND]
-Precision = Annotated[str | None, typer.Option(metavar="NAME", help=f"{', '.join(PRECISIONS)}: of dense products.")]
-Dtype = Annotated[str | None, typer.Option(metavar="NAME", help=f"{', '.join(DTYPES)}; by the kind.")]
+Precision = Annotated[str | None, typer.Option(metavar="NAME", help=f"Of dense products: {', '.join(PRECISIONS)}.")]
+Dtype = Annotated[
+    str | None, typer.Option(metavar="NAME", help=f"Of the input: {', '.join(DTYPES)}. By default as --kind needs.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
 
 

@@ -32,7 +32,9 @@ ENVIRONMENT = {"TPU_SKIP_MDS_QUERY": "1", "JAX_PLATFORMS": "cpu", "ALLOW_MULTIPL
 @guarded
 def plan(
     shape: Annotated[str, typer.Argument(metavar="N,N,...", help="Sizes of the array: 8192,8192,8192.")],
-    mesh: Annotated[str | None, typer.Option(metavar="P,P,...", help="Devices along mesh axes; best if free.")] = None,
+    mesh: Annotated[
+        str | None, typer.Option(metavar="P,P,...", help="Devices along mesh axes; may be left to --topology.")
+    ] = None,
     topology: Annotated[str | None, TOPOLOGY] = None,
     spec: flags.Spec = None,
     axes: flags.Axes = None,
@@ -48,9 +50,10 @@ def plan(
 ) -> None:
     """Show the steps, memory and traffic of a transform.
 
-    It is planned for the devices that are here, and where there are fewer for as many CPU devices. No device is needed:
-    a laptop can plan for any pod. With --topology it is priced on that machine; without --mesh, every mesh that its
-    devices can form is tried.
+    Without --topology the plan is for the devices of this machine, or for CPU
+    devices where it has too few. With it, for the machine it names, and none of
+    its devices is needed: a laptop can plan for any pod. Without --mesh, every
+    mesh that those devices can form is tried.
     """
     if topology is None and compiling:
         raise ValueError("--compile needs a machine to compile for: add --topology, as v3:4x4")

@@ -45,8 +45,9 @@ def profile(
 ) -> None:
     """Show where the time goes: products, FFTs, permutes, all-to-alls, copies and idling of every step.
 
-    Runs on the machine's accelerators where there are enough of them, else on CPU devices that share its cores. A
-    figure and rows that are there are replaced.
+    Runs on the machine's accelerators where there are enough of them, else on
+    CPU devices that share its cores. An existing figure or file of rows is
+    replaced.
     """
     names = {"method": method, "order": order, "norm": norm, "kind": kind, "precision": precision, "dtype": dtype}
     options = {"inverse": inverse, **flags.read_options(axes, **names)}

@@ -58,7 +58,7 @@ def transform(
     spec: read.Spec = None,
     axes: read.Axes = None,
     method: read.Method = None,
-    inverse: Annotated[bool, typer.Option("--inverse", help="Back, as IN tells if meshfft wrote it.")] = False,
+    inverse: Annotated[bool, typer.Option("--inverse", help="Transform back, by the record in IN.")] = False,
     order: read.Order = None,
     norm: read.Norm = None,
     kind: read.Kind = None,
@@ -66,9 +66,11 @@ def transform(
     dataset: Annotated[str | None, typer.Option(metavar="NAME", help="Which array of an HDF5 or Zarr file.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="PNG", help="Draw the spectrum: .png, .pdf, .svg.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT where it exists.")] = False,
-    memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Of each process, as 8GB: in passes.")] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Of a process: 8GB. Larger arrays go in passes.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume an unfinished run in passes.")] = False,
-    distributed: Annotated[bool, typer.Option("--distributed", help="One of several processes, as JAX finds.")] = False,
+    distributed: Annotated[bool, typer.Option("--distributed", help="One of several that JAX detects.")] = False,
     coordinator: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Process 0 of several, by hand.")] = None,
     processes: Annotated[int | None, typer.Option(metavar="N", help="How many processes there are.")] = None,
     process_id: Annotated[int | None, typer.Option(metavar="I", help="Which this is: 0 to N-1.")] = None,
