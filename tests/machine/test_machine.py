@@ -98,6 +98,12 @@ def test_bad_names_are_refused_with_the_remedy(name: str, words: str) -> None:
         topology(name)
 
 
+def test_what_is_no_name_is_refused() -> None:
+    """Catches an AttributeError from within."""
+    with pytest.raises(TypeError, match="topology is 3: give a name, such as 'v5e:4x4'"):
+        mf.plan((8, 8), topology=3)  # type: ignore[arg-type]
+
+
 def test_meshes_that_do_not_fit_are_refused() -> None:
     """Catches devices left over, or invented."""
     with pytest.raises(ValueError, match="mesh has 16 devices, v3:4x4 has 32: use all of them"):

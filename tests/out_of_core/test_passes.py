@@ -296,6 +296,8 @@ def test_wrong_arguments_are_refused() -> None:
     """Catches budgets that are no numbers of bytes, empty arrays, and complex arrays for real transforms."""
     with pytest.raises(ValueError, match="budget is 0: give a positive number"):
         mf.passes((8, 8), budget=0)
+    with pytest.raises(TypeError, match="budget is None: give an integer"):
+        mf.passes((8, 8), budget=None)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"budget is 1\.5: give an integer"):
         mf.passes((8, 8), budget=1.5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="device_budget is -1"):

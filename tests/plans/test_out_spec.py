@@ -156,4 +156,4 @@ def test_options_are_those_of_plan() -> None:
     assert mf.out_spec((8, 8, 8), mesh=over, topology="v3:2x2", kind="dct-2") == P("x", "y", "z")
     for name in ("evades", "unknown"):
         with pytest.raises(TypeError, match=rf"plan\(\) got an unexpected keyword argument '{name}'"):
-            mf.out_spec((8, 8, 8), mesh=over, **{name: True})
+            mf.out_spec((8, 8, 8), mesh=over, **{name: True})  # type: ignore[arg-type]

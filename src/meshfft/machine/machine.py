@@ -102,9 +102,12 @@ def topology(name: str | Topology) -> Topology:
 
     Raises:
         ValueError: no such chip, or a shape that it does not come in.
+        TypeError: it is no name.
     """
     if isinstance(name, Topology):
         return name
+    if not isinstance(name, str):
+        raise TypeError(f"topology is {name!r}: give a name, such as 'v5e:4x4'")
     kind, _, text = name.partition(":")
     if kind not in CHIPS:
         raise ValueError(f"topology {name!r} names no chip that is known: begin with one of {', '.join(CHIPS)}")

@@ -75,7 +75,7 @@ def _checked(shape: Sequence[int], chunk: Sequence[int] | None, **budgets: int |
     if min(sizes, default=0) <= 0:
         raise ValueError(f"shape {sizes} holds nothing: give sizes of at least 1")
     for name, value in budgets.items():
-        if value is not None and integer(value, name) <= 0:
+        if (value is not None or name == "budget") and integer(value, name) <= 0:
             raise ValueError(f"{name} is {value!r}: give a positive number of bytes")
     unit = (1,) * len(sizes) if chunk is None else integers(chunk, "chunk")
     if len(unit) != len(sizes) or min(unit) <= 0:
