@@ -70,7 +70,7 @@ def mesh_sizes(flags: Flags, array: Source) -> dict[str, int]:
         return read_mesh(flags.mesh)
     record = _record(array)
     if record is None:
-        raise ValueError(f"{flags.source} does not tell a mesh: give one, as --mesh 2,2,2")
+        raise ValueError(f"{flags.source} has no record of a mesh: give one, as --mesh 2,2,2")
     count = math.prod(record.mesh.values())
     if count > MOST_VIRTUAL:
         raise ValueError(f"{flags.source} was made on {count} devices: give a mesh of those here, as --mesh 2,2,2")
