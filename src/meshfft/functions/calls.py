@@ -80,9 +80,10 @@ def over(
     s, axes = None if s is None else integers(s, "s"), None if axes is None else integers(axes, "axes")
     what = (kind, inverse, s, axes, norm, options, orthogonalize)
     plans = _plans if is_hashable(what) else _plans.__wrapped__
-    for plan in plans(request.setting, request.planes, *what):
-        result: Array = plan.execute(request)
-        request = request._replace(arrays=parts(result))
+    first, *others = plans(request.setting, request.planes, *what)
+    result: Array = first.execute(request)
+    for plan in others:
+        result = plan.execute(request._replace(arrays=parts(result)))
     return result
 
 
