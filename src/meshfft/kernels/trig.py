@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ..layout.layout import line_shape
 from ..operators.trig import Ends, Trig, divided
 from .local import resize
 
@@ -134,4 +135,4 @@ def _times(x: Array, dim: int, factors: np.ndarray) -> Array:
     """A diagonal along a dimension, rounded to the block's type."""
     if (factors == 1).all():
         return x
-    return x * factors.astype(x.dtype).reshape([-1 if d == dim else 1 for d in range(x.ndim)])
+    return x * factors.astype(x.dtype).reshape(line_shape(dim, x.ndim))

@@ -230,6 +230,11 @@ def dim_name(dim: int, ndim: int) -> str:
     return "XYZWUV"[dim] if ndim <= 6 else f"D{dim}"
 
 
+def line_shape(dim: int, ndim: int) -> tuple[int, ...]:
+    """The shape of numbers along one dimension that are to be broadcast over the others."""
+    return tuple(-1 if d == dim else 1 for d in range(ndim))
+
+
 def join_axes(axes: Sequence[str]) -> str:
     """Mesh axes side by side, with commas only where a name is longer than a letter."""
     return "".join(axes) if all(len(a) == 1 for a in axes) else ",".join(axes)

@@ -17,7 +17,7 @@ from jax import Array, lax
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec, Sharding
 from jax.typing import ArrayLike
 
-from .layout import AnyMesh, Cuts, Layout, Spec, axes_of, axis_sizes, from_spec, mapped_axes, spec_of
+from .layout import AnyMesh, Cuts, Layout, Spec, axes_of, axis_sizes, from_spec, line_shape, mapped_axes, spec_of
 
 
 def placement(x: Array, spec: Spec | None) -> tuple[AnyMesh | None, Spec]:
@@ -149,7 +149,7 @@ def without_padding(stored: Array, layout: Layout, mapped: frozenset[str]) -> Ar
     for dim, (size, extent) in enumerate(zip(layout.shape, layout.storage, strict=True)):
         if size < extent:
             kept = jnp.asarray(own(layout.logical(dim), 0, layout.cuts[dim], mapped))
-            kept = kept.reshape([-1 if d == dim else 1 for d in range(stored.ndim)])
+            kept = kept.reshape(line_shape(dim, stored.ndim))
             stored = jnp.where(kept, stored, jnp.zeros((), stored.dtype))
     return stored
 

@@ -17,7 +17,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
-from ..layout.layout import AnyMesh, Layout, axis_sizes, even_cuts, mapped_axes
+from ..layout.layout import AnyMesh, Layout, axis_sizes, even_cuts, line_shape, mapped_axes
 from ..layout.placement import Anchor, anchor, anchors, brought, explicit_axes, needs_anchor, only, varies_over, varying
 from ..numerics.dtypes import real_dtype
 from ..numerics.split_complex import Planes, scaled
@@ -165,7 +165,7 @@ def _along_operand(
 
 def _scaled(arrays: Sequence[Array], factor: Planes, dim: int) -> list[Array]:
     """An array or planes times the planes of a factor along one dimension."""
-    shape = [-1 if d == dim else 1 for d in range(arrays[0].ndim)]
+    shape = line_shape(dim, arrays[0].ndim)
     re, *rest = (part.reshape(shape) for part in factor)
     if not rest:
         return [scaled(x, re) for x in arrays]

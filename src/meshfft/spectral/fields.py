@@ -20,7 +20,7 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionS
 from jax.typing import DTypeLike
 
 from ..functions.calls import Ints
-from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, mapped_axes
+from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, line_shape, mapped_axes
 from ..layout.memory import check_blocks, check_held, room_of
 from ..layout.padded_array import AnyArray, PaddedArray, mapped, stored_of
 from ..layout.placement import mesh_here, own
@@ -117,7 +117,7 @@ def in_storage(layout: Layout, dim: int, values: np.ndarray) -> np.ndarray:
     """Values along one dimension as a layout stores them, 0 in the padding and 1 long in all other dimensions."""
     indices = np.minimum(layout.positions(dim), max(len(values) - 1, 0))
     line = np.where(layout.logical(dim), values[indices], 0).astype(values.dtype)
-    return line.reshape([-1 if d == dim else 1 for d in range(layout.ndim)])
+    return line.reshape(line_shape(dim, layout.ndim))
 
 
 def along(plan: Plan, dim: int, values: np.ndarray, dtype: DTypeLike) -> Array | np.ndarray:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
 
 import jax
 import numpy as np
-from jax import Array
 
 from ..collectives.all_to_all import Grid
 from ..kernels.local import resize
@@ -247,8 +246,3 @@ def resize_each(block: B, dims: tuple[int, ...], sizes: tuple[int, ...]) -> B:
     for dim, size in zip(dims, sizes, strict=True):
         block = jax.tree.map(functools.partial(resize, dim=dim, size=size), block)
     return block
-
-
-def along(factors: Array, dim: int, ndim: int) -> Array:
-    """Numbers along one dimension, to be broadcast over the others."""
-    return factors.reshape([-1 if d == dim else 1 for d in range(ndim)])

@@ -12,13 +12,13 @@ from ..collectives.all_to_all import exchange, exchange_packed, split
 from ..collectives.ring import ring_sum
 from ..kernels.local import fft, fft_error, flops_of
 from ..kernels.stockham import LARGEST, in_place, radices
-from ..layout.layout import Layout, nested
+from ..layout.layout import Layout, line_shape, nested
 from ..machine.chip import Chip
 from ..machine.work import Move, Work
 from ..numerics.phases import MAX_LENGTH, mulmod, roots, table
 from ..numerics.split_complex import Block, in_complex, join
 from ..operators.matrices import Matrix, Roots
-from .base import Least, MatrixStep, along, names
+from .base import Least, MatrixStep, names
 from .exchange import MOST_CHUNKS
 from .exchange import PASSES as EXCHANGE_PASSES
 from .local_fft import LocalFFT
@@ -91,7 +91,9 @@ class PhaseFFT(MatrixStep[Roots]):
         gathered = exchange_packed(_comb(block, dim, parts), axes, dim, dim)
         transformed = fft(gathered, (dim,), sign, "xla")
         powers = index * jnp.arange(block.shape[dim], dtype=jnp.int32)
-        adjusted = transformed * along(join(roots(powers, self.matrix.length, sign, real)), dim, block.ndim)
+        adjusted = transformed * join(roots(powers, self.matrix.length, sign, real)).reshape(
+            line_shape(dim, block.ndim)
+        )
 
         def term(held: Array, shard: Array) -> Array:
             return held * join(roots(shard * index % parts, parts, sign, real))

@@ -13,13 +13,13 @@ from jax.typing import DTypeLike
 from ..collectives.ring import permuted
 from ..kernels.local import fft_error, resize
 from ..kernels.real import SIDE, factors, from_half_spectrum, half_spectrum
-from ..layout.layout import Layout, nested
+from ..layout.layout import Layout, line_shape, nested
 from ..machine.chip import Chip
 from ..machine.work import Move, Work
 from ..numerics.phases import MAX_LENGTH, roots
 from ..numerics.split_complex import Block, in_complex, join, scaled, split
 from ..operators.matrices import HalfRoots, Matrix, Roots
-from .base import MatrixStep, along, names, padded, resize_each
+from .base import MatrixStep, names, padded, resize_each
 from .cut_fft import PhaseFFT
 from .local_fft import LocalFFT, local_roots
 from .problem import Problem, ready
@@ -94,7 +94,7 @@ class RealFFT(MatrixStep[HalfRoots]):
         weights = self.matrix.weights(jnp.arange(self.matrix.half))
 
         def by(part: Array) -> Array:
-            return scaled(part, along(weights.astype(part.real.dtype), self.dim, part.ndim))
+            return scaled(part, weights.astype(part.real.dtype).reshape(line_shape(self.dim, part.ndim)))
 
         return jax.tree.map(by, block)
 
@@ -201,7 +201,7 @@ class PackedFFT(MatrixStep[HalfRoots]):
         """exp(sign 2 pi i k / N) for the k of this device's pairs."""
         rows = pairs.block[self.dim]
         k = lax.axis_index(pairs.axes[self.dim]) * rows + jnp.arange(rows, dtype=jnp.int32)
-        return along(join(roots(k, self.matrix.length, self.matrix.sign, real)), self.dim, pairs.ndim)
+        return join(roots(k, self.matrix.length, self.matrix.sign, real)).reshape(line_shape(self.dim, pairs.ndim))
 
     def _offset(self, pairs: Layout, half: Layout) -> Array:
         """How many rows after this device's first pair its half spectrum begins."""
@@ -211,7 +211,7 @@ class PackedFFT(MatrixStep[HalfRoots]):
     def _kept(self, block: Array, half: Layout) -> Array:
         """Zeros beyond the half spectrum."""
         count = jnp.asarray(half.counts(self.dim))[lax.axis_index(half.axes[self.dim])]
-        return jnp.where(along(jnp.arange(half.block[self.dim]) < count, self.dim, half.ndim), block, 0)
+        return jnp.where((jnp.arange(half.block[self.dim]) < count).reshape(line_shape(self.dim, half.ndim)), block, 0)
 
     def _head(self, pairs: Layout) -> int:
         """Rows that the half spectrum of a device reaches beyond its pairs, at most."""
@@ -224,7 +224,7 @@ class PackedFFT(MatrixStep[HalfRoots]):
             return block
         start = jnp.asarray(half.starts(self.dim), jnp.int32)[lax.axis_index(half.axes[self.dim])]
         k = start + jnp.arange(half.block[self.dim], dtype=jnp.int32)
-        return scaled(block, along(self.matrix.weights(k).astype(block.real.dtype), self.dim, half.ndim))
+        return scaled(block, self.matrix.weights(k).astype(block.real.dtype).reshape(line_shape(self.dim, half.ndim)))
 
     def name(self, layout: Layout) -> str:
         return f"{'real from' if self.matrix.onto_real else 'real'} pairs, phase ring {names(self.dims, layout)}"

@@ -13,7 +13,7 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec
 
 from ..collectives.ring import ring_fold, ring_scatter
-from ..layout.layout import Cuts, Layout
+from ..layout.layout import Cuts, Layout, line_shape
 from ..layout.placement import own
 from ..machine.chip import Chip
 from ..machine.work import Move, Work
@@ -23,7 +23,7 @@ from ..numerics.products import COLUMNS, LONG_TERMS, TERMS, Factors, Maker, plan
 from ..numerics.split_complex import Block, Planes, in_complex, in_planes
 from ..operators.matrices import Dense, Logarithm, Matrix, Samples
 from ..operators.operands import rows_of, table
-from .base import Least, MatrixStep, along, names, padded
+from .base import Least, MatrixStep, names, padded
 from .problem import Problem, ready
 
 PHASE_FLOPS = 40  # one root of unity on the CPU: integer reduction, cos and sin
@@ -244,7 +244,7 @@ class RingDense(MatrixStep[Matrix]):
         _, read = _positions(layout, self.dim, layout.axes[self.dim], limit)
         if layout.even and layout.shape[self.dim] <= limit:
             return block
-        return jax.tree.map(lambda part: jnp.where(along(read, self.dim, layout.ndim), part, 0), block)
+        return jax.tree.map(lambda part: jnp.where(read.reshape(line_shape(self.dim, layout.ndim)), part, 0), block)
 
 
 def _positions(layout: Layout, dim: int, axes: tuple[str, ...], limit: int) -> tuple[Array, Array]:
