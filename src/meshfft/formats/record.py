@@ -131,9 +131,11 @@ def record_of(plan: Plan, units: Sequence[str] | None = None, spacing: Sequence[
         spacing: of the positions along each dimension of its input; None means 1.
 
     Raises:
-        ValueError: the samples are not uniform, or units or spacing do not fit the dimensions.
+        ValueError: the samples are not uniform, there are margins, or units or spacing do not fit the dimensions.
     """
     ndim = len(plan.shape)
+    if any(plan.margin):
+        raise ValueError(f"the result has margins of {plan.margin}: such a result has no record, write it without one")
     units, spacing = ("",) * ndim if units is None else units, (1.0,) * ndim if spacing is None else spacing
     if not len(units) == len(spacing) == ndim:
         many = f"{len(units)} units and {len(spacing)} spacings for {ndim} dimensions"

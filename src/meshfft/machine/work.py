@@ -1,6 +1,7 @@
 """Work: what a step costs one device, counted and never timed.
 
-Counts add along a walk; `peak_bytes` is the largest, not the sum. A machine turns counts into seconds (see machine).
+Counts add along a walk; `peak_bytes` is the largest, not the sum, with what lies beside all steps. A machine turns
+counts into seconds (see machine).
 """
 
 import dataclasses
@@ -35,6 +36,7 @@ class Work:
     moves: tuple[Move, ...] = ()  # all that is sent, by kind and mesh axes
     parts: int = 1  # computed and sent in turn, each while the one before it travels
     peak_bytes: int = 0  # alive at the worst moment, input and output included
+    beside_bytes: int = 0  # of its input or output that other steps, which see less of it, do not count
 
     @property
     def flops(self) -> int:
@@ -55,5 +57,5 @@ def total(works: Iterable[Work]) -> Work:
         all_to_alls=sum(w.all_to_alls for w in works),
         hops=sum(w.hops for w in works),
         moves=tuple(move for w in works for move in w.moves),
-        peak_bytes=max((w.peak_bytes for w in works), default=0),
+        peak_bytes=max((w.peak_bytes for w in works), default=0) + sum(w.beside_bytes for w in works),
     )

@@ -76,6 +76,12 @@ class Plan:
         return self.out_layout.shape
 
     @property
+    def margin(self) -> tuple[int, ...]:
+        """Ghost cells on both sides of every block along each transformed dimension, which are left out."""
+        pairs = zip(self.transform.dims, self.transform.lengths, strict=True)
+        return tuple((self.out_shape[d] - n) // (2 * self.out_layout.parts[d]) for d, n in pairs)
+
+    @property
     def in_dtype(self) -> np.dtype:
         """The type of the input: the complex one, or the real one of its planes."""
         return real_dtype(self.dtype) if self.walk.real else self.dtype
@@ -176,8 +182,10 @@ class Plan:
         """The input whose samples are y, and what its value is worth: `ikdftn` on stored arrays.
 
         Raises:
-            ValueError: as `ikdftn`.
+            ValueError: as `ikdftn`; the plan has margins.
         """
+        if any(self.margin):
+            raise ValueError(f"the plan leaves out margins of {self.margin}: solve with a plan of arrays without them")
         arrays = self._fitted(self.out_layout, y)
         points = self.points or (None,) * len(self.transform.dims)
         what = (self.in_layout, self.out_layout, self.transform, points, self.method)
@@ -196,6 +204,7 @@ class Plan:
             "shape": list(self.shape),
             "out_shape": list(self.out_shape),
             "kind": self.transform.name,
+            "margin": list(self.margin),
             "dtype": self.in_dtype.name,
             "out_dtype": self.out_dtype.name,
             "mesh": axis_sizes(self.mesh),
@@ -235,7 +244,8 @@ class Plan:
         retyped = self.in_dtype != self.out_dtype
         there = " x ".join(map(str, self.shape)) + f" {self.in_dtype.name}" * retyped
         back = " to " + " x ".join(map(str, self.out_shape)) if retyped or self.shape != self.out_shape else ""
-        return f"{self.transform.name} of {there}{back} {self.out_dtype.name}, mesh {mesh}"
+        cells = f" with margins of {' x '.join(map(str, self.margin))}" if any(self.margin) else ""
+        return f"{self.transform.name} of {there}{back} {self.out_dtype.name}{cells}, mesh {mesh}"
 
     def _run(self, walk: Walk, x: AnyArray) -> Any:
         mesh_here(self.mesh, walk.start, walk.end)

@@ -18,10 +18,11 @@ from ..machine.machine import topology as named
 from ..numerics.dtypes import complex_dtype, dots_of, real_dtype
 from ..operators.operands import entries, sampled
 from ..operators.points import Points
-from ..operators.transform import Transform, check_once, integers, natural_dtype, resolve, transform_of
+from ..operators.transform import Transform, check_once, integers, is_integer, natural_dtype, resolve, transform_of
 from ..walks.choice import find_walk, goal_of, natural_end
 from ..walks.walk import Walk
 from .execute import NOTHING
+from .margins import framed, widths_of, without
 from .plan import Plan
 from .request import Setting
 
@@ -48,6 +49,7 @@ class Options(NamedTuple):
     kind: str = "fft"
     inverse: bool = False
     points: PointsLike = None
+    margin: int | Sequence[int] = 0
 
 
 def plan_for(setting: Setting, transform: Transform, options: Options) -> Plan:
@@ -110,6 +112,7 @@ def plan(
     precision: str | None = None,
     multiplications: int | None = None,
     out_spec: Spec | None = None,
+    margin: int | Sequence[int] = 0,
     topology: str | Topology | None = None,
 ) -> Plan:
     """Finds the cheapest walk for a transform, without an array and without a device.
@@ -124,6 +127,9 @@ def plan(
         kind, inverse: "fft", "rfft", "hfft", "dct-1" to "dct-4" or "dst-1" to "dst-4", or its inverse.
         points, precision, multiplications: as `kdftn`; points exclude `s` and `inverse`.
         out_spec: the result's spec, where it is not to lie as the array comes; excludes order "any".
+        margin: halo or ghost cells on both sides of every block, along all `axes` or one number for each, which the
+            transform leaves out: `shape` counts them, p (n / p + 2 m) cells where p blocks have n points. The result
+            has as many around its blocks, which are zeros. `s` counts points alone; blocks must be equal.
         topology: a machine without its devices, as "v3:32x32": chip, and chips along each axis; on its best mesh.
 
     Returns:
@@ -132,7 +138,7 @@ def plan(
     Raises:
         ValueError, TypeError: an argument that does not fit, with what would.
     """
-    what = (s, axes, dtype, norm, kind, inverse, points)
+    what = (s, axes, dtype, norm, kind, inverse, points, margin)
     options = Options(method, order, precision, out_spec, multiplications, False, *what)
     return _plans(shape, mesh, spec, topology, options)[0]
 
@@ -157,6 +163,8 @@ def out_spec(
     PartitionSpec(('y', 'x'), None, None)
     """
     kept = plan(shape, mesh=mesh, spec=spec, **options)
+    if any(kept.margin):
+        raise ValueError(f"functions have no margins, as {kept.margin}: mf.plan(...).out_layout.spec tells a plan's")
     setting = Setting(kept.in_layout, mesh, kept.machine, kept.in_dtype)
     asked = Options(**{name: value for name, value in options.items() if name != "topology"})
     return plan_for(setting, kept.transform, asked).out_layout.spec
@@ -176,6 +184,8 @@ def _plans(
     axes_named = spec if options.out_spec is None else options.out_spec
     if axes_named is not None:
         raise ValueError(f"spec {axes_named} names mesh axes: give a mesh too, or leave both free")
+    if not is_integer(options.margin) or options.margin:
+        raise ValueError(f"margin {options.margin} is that of each block: give a mesh, which says how many there are")
     shape, count = _start(shape, None, None).shape, named(topology).devices
     if not 0 < len(shape) <= len(AXES):
         raise ValueError(f"shape {shape} has {len(shape)} dimensions: give a mesh for that many")
@@ -196,9 +206,13 @@ def _plan(
 ) -> Plan:
     """The plan for a mesh; on a torus, for its best order of devices."""
     start, dtype = _start(shape, mesh, spec), _dtype(options)
+    dims, _ = resolve(start.shape, options.s, options.axes, options.kind, options.inverse)
+    widths = widths_of(options.margin, start, dims)
+    start = without(start, widths)
     transform, samples = _transform(start.shape, options)
     settings = (Setting(start, mesh, machine, dtype) for machine in _machines(mesh, topology, options))
     best = min((plan_for(setting, transform, options) for setting in settings), key=_rank)
+    best = dataclasses.replace(best, walk=framed(best.walk, widths)) if widths else best
     return dataclasses.replace(best, points=samples) if samples else best
 
 
@@ -225,7 +239,7 @@ def _dtype(options: Options) -> np.dtype:
 
 def _transform(shape: tuple[int, ...], options: Options) -> tuple[Transform, tuple[Points | None, ...]]:
     """What is computed: a transform of uniform samples, or of any."""
-    *_, s, axes, _, norm, kind, inverse, points = options
+    *_, s, axes, _, norm, kind, inverse, points, _ = options
     dims, lengths = resolve(shape, s, axes, kind, inverse)
     if points is None:
         return transform_of(dims, lengths, norm, inverse, kind), ()

@@ -11,6 +11,7 @@
 | SixStep(dim)    | p^2 divides n                     | the same layout  | 3 (p-1)/p V in three all-to-alls            |
 | PackedFFT(dim)  | p^2 divides n / 2                 | the same axes    | of a complex line half, and a block         |
 | Pipeline(...)   | a dimension to cut into chunks    | as its steps     | as its exchange, under its local steps      |
+| Margin(widths)  | equal blocks                      | another size     | nothing                                     |
 | Roll(dim, by)   | equal blocks                      | the same layout  | at most V, in two permutes                  |
 | Bands(dim, ..)  | any                               | another size     | rows that change devices, in a few permutes |
 
@@ -28,6 +29,7 @@ from .exchange import AxisMove as AxisMove
 from .exchange import Exchange as Exchange
 from .local_fft import LocalFFT as LocalFFT
 from .local_fft import LocalTrig as LocalTrig
+from .margin import Margin as Margin
 from .pipeline import Pipeline as Pipeline
 from .problem import Problem as Problem
 from .real_fft import PackedFFT as PackedFFT
