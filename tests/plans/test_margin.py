@@ -135,6 +135,17 @@ def test_a_solver_calls_it_on_its_own_blocks() -> None:
     assert error(_inner(plan, y), dft(x, (0, 1))) <= 4e-7
 
 
+def test_wavenumbers_stand_where_the_points_do() -> None:
+    """Catches wavenumbers of the points in front of the ghost cells: derivatives that are wrong without a word."""
+    where, x = mesh(GRID), noise((8, 12), "float32")
+    plan = mf.plan((2 * 6, 4 * 5), mesh=where, spec=SPEC, margin=1)
+    _, k = mf.wavenumbers(plan, odd=True)
+    y = plan.inverse(
+        jax.lax.complex(jnp.zeros_like(k), k) * plan(put(_filled(plan, x.astype(np.complex64)), where, SPEC))
+    )
+    assert error(_inner(plan, y), np.asarray(mf.derivative(x, 1, length=12.0))) <= 1e-6
+
+
 def test_a_plan_tells_its_margins() -> None:
     """Catches a table, a memory or a record that knows nothing of them."""
     plan = mf.plan((2 * 68, 4 * 36, 64), mesh=mesh(GRID), spec=SPEC, margin=(2, 2, 0))

@@ -57,9 +57,9 @@ def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tu
 
     Returns:
         Arrays in the order of the plan's axes, 1 long along all dimensions but their own, so that they broadcast
-        against the plan's result; cut as it is, and PaddedArrays where it is one. Of the real type the plan computes
-        in. Where the plan's mesh is only described, as inside `jit`, every device has all of them, and JAX cuts them
-        where they meet the spectrum.
+        against the plan's result; cut as it is, 0 in its margins, and PaddedArrays where it is one. Of the real type
+        the plan computes in. Where the plan's mesh is only described, as inside `jit`, every device has all of them,
+        and JAX cuts them where they meet the spectrum.
 
     Raises:
         ValueError: the plan is of an inverse transform, at points or a cosine one; or lengths that do not fit.
@@ -121,8 +121,11 @@ def in_storage(layout: Layout, dim: int, values: np.ndarray) -> np.ndarray:
 
 
 def along(plan: Plan, dim: int, values: np.ndarray, dtype: DTypeLike) -> Array | np.ndarray:
-    """Values along a dimension of the spectrum as they are stored; inside a caller's shard_map those of the block."""
-    layout = plan.out_layout
+    """Values along a dimension of the spectrum as they are stored, 0 in its margins; inside a caller's shard_map those
+    of the block."""
+    layout, width = plan.out_layout, dict(zip(plan.transform.dims, plan.margin, strict=True)).get(dim, 0)
+    if width:
+        values = np.pad(values.reshape(layout.parts[dim], -1), [(0, 0), (width, width)]).ravel()
     line = in_storage(layout, dim, values).astype(dtype)
     return own(line, dim, layout.cuts[dim], mapped_axes(mesh_here(plan.mesh)))
 
