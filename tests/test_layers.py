@@ -17,7 +17,7 @@ machine: chip torus work / device_order / machine
 collectives: all_to_all bins ring
 operators: matrices / trig inverses / transform / points / operands
 kernels: bluestein / stockham / local / real trig
-steps: problem / base / exchange local_fft margin ring_dense rows / cut_fft pipeline / real_fft
+steps: problem / base / exchange local_fft margin ring_dense rows / phase_fft pipeline six_step / real_fft
 walks: walk / search / choice
 plans: margins primitive request table / execute / inverse_solve / plan / planning
 functions: calls frequencies shard / cosine dense fourier shifts / array_api scipy_backend

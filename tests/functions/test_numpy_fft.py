@@ -216,11 +216,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "lies on one device: use jax.device_put",
     ),
     "other spec": (lambda: mf.fftn(_put(noise(SHAPE)), spec=P("y")), ValueError, "sharded as .*drop spec="),
-    "p^2": (
-        lambda: mf.fft(_put(noise((6,)), P("x")), method="cooley-tukey"),
-        ValueError,
-        "n = 6 over p = 2.* 8, or use method",
-    ),
     "line alone": (
         lambda: mf.fft(_put(noise((8,)), P("x")), method="transpose"),
         ValueError,

@@ -16,7 +16,7 @@ from meshfft.inspect.hlo import collectives
 from meshfft.layout.layout import Layout
 from meshfft.layout.padded_array import mapped, padded, stored_of
 from meshfft.plans.primitive import bind
-from meshfft.steps import PhaseFFT
+from meshfft.steps import PhaseFFT, phase_fft
 
 METHODS = ("auto", "transpose", "cooley-tukey", "kdft")
 BOUNDS = {"complex64": {"kdft": 4e-7, "auto": 4e-7}, "complex128": {}}
@@ -61,9 +61,9 @@ def test_value_sharding_and_round_trip(case: Case, method: str, order: str, inve
     assert error(mf.gather(plan.inverse(y)), x) <= 2 * bound
 
 
-@given(cases(power=2), st.booleans(), SEEDS)
-def test_the_papers_fft_wherever_it_applies(case: Case, inverse: bool, seed: int) -> None:
-    """Catches a wrong comb, twiddle or phase, which cases drawn at random seldom reach: p^2 must divide n."""
+@given(st.integers(0, 2).flatmap(cases), st.booleans(), SEEDS)
+def test_the_papers_fft_at_any_size(case: Case, inverse: bool, seed: int) -> None:
+    """Catches a wrong comb, chirp, twiddle or phase, where p^2, p or neither divides n."""
     plan = mf.plan(
         case.shape, mesh=mesh(case.mesh), spec=case.spec, axes=case.axes, method="cooley-tukey", inverse=inverse
     )
@@ -154,6 +154,51 @@ def test_linearity_parseval_and_shift(case: Case, method: str, seed: int) -> Non
     axis, n = case.axes[0], case.shape[case.axes[0]]
     ramp = np.exp(-2j * np.pi * np.arange(n) / n).reshape([-1 if d == axis else 1 for d in range(x.ndim)])
     assert error(run(np.roll(x, 1, axis)), y * ramp) <= 1e-6
+
+
+PAPERS = [
+    ((24,), (8,), ("x",)),
+    ((40,), (4,), ("x",)),
+    ((72, 3), (4,), ("x",)),
+    ((3, 100), (8,), (None, "x")),
+    ((97,), (3,), ("x",)),
+    ((4, 97, 2), (2, 2), ("y", "x")),
+    ((1000, 24), (4, 2), ("x", "y")),
+    ((24, 40, 72), (2, 2, 2), ("x", "y", "z")),
+]
+
+
+@pytest.mark.parametrize(("shape", "sizes", "spec"), PAPERS)
+def test_the_papers_fft_in_its_text(shape: tuple, sizes: tuple, spec: tuple) -> None:
+    """Catches a wrong value, or collectives that the plan does not tell, where p divides n or not."""
+    plan = mf.plan(shape, mesh=mesh(sizes), spec=spec, method="cooley-tukey")
+    data = noise(shape, seed=1)
+    assert error(mf.gather(plan(_shard(plan, data))), dft(data, tuple(range(data.ndim)))) <= 2e-7
+    where = jax.sharding.NamedSharding(mesh(sizes), plan.in_layout.spec)
+    stored: Any = jax.ShapeDtypeStruct(plan.in_layout.storage, plan.dtype, sharding=where)
+    x = padded(stored, plan.in_layout, plan.mesh)
+    assert collectives(jax.jit(plan).lower(x).compile()) == plan.collectives
+
+
+def test_a_long_chirp_is_transformed_on_the_mesh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a wrong spectrum of the chirp where it is too long for a table."""
+    monkeypatch.setattr(phase_fft, "TABLE", 0)
+    plan = mf.plan((101, 2), mesh=mesh((8,)), spec=("x",), method="cooley-tukey", norm="forward")  # in no cache yet
+    x = noise((101, 2), seed=1)
+    assert error(mf.gather(plan(_shard(plan, x))) * 202, dft(x, (0, 1))) <= 4e-7
+    assert plan.collectives == {"all-to-all": 3, "collective-permute": 21}
+
+
+@pytest.mark.parametrize("shape", [(15, 4), (18, 3), (22, 2)])
+def test_half_spectra_of_any_size(shape: tuple[int, ...]) -> None:
+    """Catches a half spectrum of a cut line, its inverse or its gradient wrong where pairs do not divide."""
+    x = noise(shape, "float32", 1)
+    plan = mf.plan(shape, mesh=mesh((4,)), spec=("x",), axes=(1, 0), kind="rfft", method="cooley-tukey")
+    y = plan(_shard(plan, x))
+    assert error(mf.gather(y), np.fft.rfftn(x, axes=(1, 0))) <= 2e-7
+    assert error(mf.gather(plan.inverse(y)), x) <= 4e-7
+    grown = mf.plan(shape, mesh=mesh((4,)), spec=("x",), s=(33,), axes=(0,), method="cooley-tukey")
+    assert error(mf.gather(grown(_shard(grown, x + 0j))), np.fft.fft(x, 33, 0)) <= 2e-7
 
 
 def test_kdft_is_the_kronecker_product() -> None:

@@ -178,7 +178,7 @@ def test_auto_is_never_dearer_than_a_method() -> None:
 
 
 def test_awkward_sizes_go_another_way() -> None:
-    """Catches auto stopping where the paper's FFT cannot go: p^2 does not divide n."""
+    """Catches auto stopping at a size that its shards do not divide."""
     plan = mf.plan((12,), mesh=mesh((8,)))
     assert error(mf.gather(plan(noise((12,)))), dft(noise((12,)), (0,))) <= 4e-7
 

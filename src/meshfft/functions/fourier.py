@@ -104,7 +104,7 @@ def rfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = Non
         ValueError, TypeError: as `fftn`; a complex array.
 
     Costs half the flops, bytes and memory of `fftn` and a little more: blocks are real until the halved axis is done. A
-    line alone that is cut into p shards should have a multiple of 2 p^2 points, else it is a dense product.
+    line alone that is cut into p shards is fastest with a multiple of 2 p^2 points.
 
     >>> import jax.numpy as jnp, meshfft as mf
     >>> mf.rfftn(jnp.ones((2, 4))).real.tolist()

@@ -64,6 +64,15 @@ def folds(length: int) -> tuple[int, int]:
     return 2 * -(-length // SIDE), SIDE
 
 
+@functools.lru_cache(maxsize=16)
+def chirp_spectrum(length: int, size: int, sign: int) -> np.ndarray:
+    """The spectrum over M of the conjugate of the chirp, with the scale of the way back."""
+    chirp, kernel = _chirp(length, sign).conj(), np.zeros(size, np.complex128)
+    kernel[:length] = chirp
+    kernel[size - length + 1 :] = chirp[1:][::-1]
+    return np.fft.fft(kernel) / size
+
+
 def chirp_fft(block: Array, dim: int, sign: int, way: str) -> Array:
     """Transforms one dimension of a complex block, unscaled, by one of the ways.
 
@@ -142,21 +151,13 @@ def _chirp(length: int, sign: int) -> np.ndarray:
     return np.exp(sign * 1j * np.pi * ((n * n % (2 * length)) / length))
 
 
-def _spectrum(length: int, size: int, sign: int) -> np.ndarray:
-    """The spectrum over M of the conjugate of the chirp, with the scale of the way back."""
-    chirp, kernel = _chirp(length, sign).conj(), np.zeros(size, np.complex128)
-    kernel[:length] = chirp
-    kernel[size - length + 1 :] = chirp[1:][::-1]
-    return np.fft.fft(kernel) / size
-
-
 @functools.lru_cache(maxsize=16)
 def _fft_tables(length: int, sign: int, dtype: np.dtype) -> tuple[np.ndarray, ...]:
     """For even and odd bins: the chirp, of odd ones times w; the spectrum; the chirp, of odd ones times conj(w)."""
     chirp, size = _chirp(length, sign), padded_length(length)
     half = np.exp(-1j * np.pi * (np.arange(length) / size))
     into, out = (np.stack([chirp, chirp * part]) for part in (half, half.conj()))
-    spectrum = _spectrum(length, 2 * size, sign).reshape(size, 2).T * size  # jnp.fft.ifft divides by it
+    spectrum = chirp_spectrum(length, 2 * size, sign).reshape(size, 2).T * size  # jnp.fft.ifft divides by it
     return tuple(part.astype(dtype) for part in (into, spectrum, out))
 
 
@@ -165,7 +166,7 @@ def _product_tables(length: int, sign: int, dtype: np.dtype) -> tuple[np.ndarray
     """The chirp in (a, b), w_R, w_M, w_S, and the spectrum in (c, d)."""
     rows, columns = folds(length)
     chirp = np.pad(_chirp(length, sign), (0, rows // 2 * columns - length)).reshape(rows // 2, columns)
-    spectrum = _spectrum(length, rows * columns, sign).reshape(columns, rows).T
+    spectrum = chirp_spectrum(length, rows * columns, sign).reshape(columns, rows).T
     sizes = ((rows // 2, rows, rows), (rows, columns, rows * columns), (columns, columns, columns))
     first, twiddles, second = (table(*size, -1, np.dtype(np.complex128)) for size in sizes)
     return tuple(part.astype(dtype) for part in (chirp, first, twiddles, second, spectrum))

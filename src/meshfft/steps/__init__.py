@@ -7,7 +7,7 @@
 | LocalTrig(dim)  | a dim that no mesh axis cuts      | the same axes    | nothing                                     |
 | Exchange(moves) | axes that are innermost of theirs | them elsewhere   | (p-1)/p V, one all-to-all, or one a chunk   |
 | RingDense(dim)  | any                               | the same axes    | (p-1) V in p-1 hops, under the products     |
-| PhaseFFT(dim)   | p^2 divides n                     | the same layout  | (p-1)/p V gathered, then (p-1) V ring       |
+| PhaseFFT(dim)   | a dim that is cut                 | the same axes    | (p-1)/p V gathered, then (p-1) V ring       |
 | SixStep(dim)    | p^2 divides n                     | the same layout  | 3 (p-1)/p V in three all-to-alls            |
 | PackedFFT(dim)  | p^2 divides n / 2                 | the same axes    | of a complex line half, and a block         |
 | Pipeline(...)   | a dimension to cut into chunks    | as its steps     | as its exchange, under its local steps      |
@@ -23,13 +23,12 @@ the other sign too, and its inverse is the adjoint over N. None of them is writt
 """
 
 from .base import Step as Step
-from .cut_fft import PhaseFFT as PhaseFFT
-from .cut_fft import SixStep as SixStep
 from .exchange import AxisMove as AxisMove
 from .exchange import Exchange as Exchange
 from .local_fft import LocalFFT as LocalFFT
 from .local_fft import LocalTrig as LocalTrig
 from .margin import Margin as Margin
+from .phase_fft import PhaseFFT as PhaseFFT
 from .pipeline import Pipeline as Pipeline
 from .problem import Problem as Problem
 from .real_fft import PackedFFT as PackedFFT
@@ -38,3 +37,4 @@ from .ring_dense import RingDense as RingDense
 from .rows import Band as Band
 from .rows import Bands as Bands
 from .rows import Roll as Roll
+from .six_step import SixStep as SixStep

@@ -31,7 +31,7 @@ from ..operators.trig import Trig
 from .problem import Problem
 
 B = TypeVar("B", bound=Block)
-M = TypeVar("M", Roots, HalfRoots, Trig, Matrix)
+M = TypeVar("M", Roots, HalfRoots, Roots | HalfRoots, Trig, Matrix)
 
 
 class Least(NamedTuple):

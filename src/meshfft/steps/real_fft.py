@@ -20,8 +20,8 @@ from ..numerics.phases import MAX_LENGTH, roots
 from ..numerics.split_complex import Block, in_complex, join, scaled, split
 from ..operators.matrices import HalfRoots, Matrix, Roots
 from .base import MatrixStep, names, padded, resize_each
-from .cut_fft import PhaseFFT
 from .local_fft import LocalFFT, local_roots
+from .phase_fft import PhaseFFT
 from .problem import Problem, ready
 
 # What the engine "matmul" reads and writes, in blocks of reals: around one product, around two stages, and in them; and
@@ -128,7 +128,7 @@ class PackedFFT(MatrixStep[HalfRoots]):
     def packed(self) -> PhaseFFT:
         """The complex transform of pairs."""
         pairs = self.matrix.length // 2
-        return PhaseFFT(self.dims, Roots(pairs, self.matrix.sign, pairs, pairs), (pairs,))
+        return PhaseFFT(self.dims, Roots(pairs, self.matrix.sign, pairs, pairs), (pairs,), pairs)
 
     def error(self, itemsize: int) -> float:
         return self.packed.error(itemsize) * 1.5  # the sum and the difference of mirrored numbers round again

@@ -13,6 +13,7 @@ from ..operators.transform import Transform
 from ..operators.trig import Trig
 from ..steps import Problem
 from ..steps.base import resized
+from ..steps.phase_fft import line_length
 from .search import METHODS, search
 from .walk import Walk, fused
 
@@ -147,7 +148,7 @@ def _no_walk(problem: Problem) -> str:
         if method in ("transpose", "cooley-tukey") and not matrix.has_fft:
             return f"the points of dimension {dim} need dense products: use method='auto' or 'kdft', not {method!r}"
     for dim, matrix in problem.todo().items():
-        parts, size, length = start.parts[dim], start.shape[dim], max(matrix.rows, matrix.columns)
+        parts, length = start.parts[dim], max(matrix.rows, matrix.columns)
         if parts > 1 and length >= MAX_LENGTH and method != "transpose":
             return (
                 f"dimension {dim} has {length} points over {parts} shards: a ring takes fewer than 2^29; "
@@ -155,12 +156,10 @@ def _no_walk(problem: Problem) -> str:
             )
         if fft and parts > 1 and isinstance(matrix, Trig):
             return f"method 'cooley-tukey' has no cosines of the cut dimension {dim}: use method='auto' or 'transpose'"
-        square, what = (2 * parts**2, "2 p^2") if matrix.becomes else (parts**2, "p^2")
-        if fft and parts > 1 and (length % square or matrix.columns != size):
-            given = f" (input size {size})" * (matrix.columns != size)
+        if fft and parts > 1 and line_length(length, parts) >= MAX_LENGTH:
             return (
-                f"method 'cooley-tukey' needs {what} to divide n: dimension {dim} has n = {length} over p = {parts} "
-                f"shards{given}; the next larger size is {-(-length // square) * square}, or use method='auto'"
+                f"dimension {dim} has {length} points over {parts} shards, which do not divide it: its transforms have "
+                f"{line_length(length, parts)} points, and a ring takes fewer than 2^29; use method='auto'"
             )
     return (
         f"method {method!r} has no walk for shape {start.shape} cut as {start.label()}: a transpose needs a second "

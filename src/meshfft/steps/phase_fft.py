@@ -1,0 +1,251 @@
+"""PhaseFFT: the paper's FFT of one dimension that stays cut, for any number of points on any number of shards.
+
+Over N points and p shards, p dividing N, with n = p l + b and M = N / p (paper, section III-B):
+
+    X[k] = sum_b exp(sign 2 pi i b k / N) X_b[k mod M],   X_b the transform of x[p l + b] over l
+
+Device b gathers x[p l + b], in chunks padded to one length, and transforms it. Then X_b goes round a ring and phases
+are summed, in order. With k = m + M u the phase is two exact factors: that of b m / N is applied once, before the ring,
+that of b u / p in it. Where p does not divide N, the transform is a convolution with a chirp c (see kernels.bluestein),
+
+    X[k] = c[k] sum_n conj(c)[k - n] c[n] x[n],   by two such transforms of p M' >= 2 N - 1 points.
+
+Invariant: what lies beyond the points of a shard is never read.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Iterator
+
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.typing import DTypeLike
+
+from ..collectives.all_to_all import exchange_packed
+from ..collectives.ring import ring_sum
+from ..kernels.bluestein import chirp_spectrum, padded_length
+from ..kernels.local import fft, fft_error
+from ..layout.layout import Layout, line_shape
+from ..machine.chip import Chip
+from ..machine.work import Move, Work, total
+from ..numerics.phases import MAX_LENGTH, mulmod, roots
+from ..numerics.split_complex import Block, in_complex, join, scaled
+from ..operators.matrices import HalfRoots, Matrix, Roots
+from .base import Least, MatrixStep, names
+from .local_fft import LocalFFT
+from .problem import Problem, ready
+from .ring_dense import RingDense
+
+UNIT_PASSES = 4  # of a phase ring on a matrix unit: gathering, and the first phase
+RING_PASSES = 18  # over two shards: exchange, FFT and phases ten, and four for each shard summed
+GATHER_PASSES = 10  # more, where the chunks that are gathered are padded: rolled on one side, put together on the other
+CHIRP_PASSES = 6  # the chirp before and behind, and its spectrum
+TABLE = 2**20  # points of a chirp's spectrum that is made on the host in float64
+
+
+@dataclasses.dataclass(frozen=True)
+class PhaseFFT(MatrixStep[Roots | HalfRoots]):
+    """The paper's FFT: gathering, local transform, phase adjustment through the one-shuffle scheme."""
+
+    line: int  # points of the transforms that are cut: N, or those of the convolution
+
+    @classmethod
+    def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["PhaseFFT"]:
+        """Any dimension of a Fourier transform that is cut."""
+        for dim, matrix in ready(todo).items():
+            if isinstance(matrix, Roots | HalfRoots) and matrix.has_fft and 1 < layout.parts[dim]:
+                if (line := line_length(matrix.length, layout.parts[dim])) < MAX_LENGTH:
+                    yield cls((dim,), matrix, (matrix.rows,), line)
+
+    @classmethod
+    def least(cls, problem: Problem) -> Least:
+        """The bound of every FFT of a dimension that stays cut, SixStep's and PackedFFT's too: over two shards, on top
+        of the cheapest local transform.
+        """
+        passes, nbytes = RING_PASSES - 2 if problem.machine.chip.side == 1 else 2 * UNIT_PASSES, problem.least_bytes
+        ring = problem.bound(Work(memory_bytes=passes * nbytes, sent_bytes=nbytes // 2 + nbytes, hops=1))
+        dense = RingDense.least(problem).local
+        return Least(cut={dim: min(dense[dim], local) + ring for dim, local in LocalFFT.least(problem).local.items()})
+
+    def error(self, itemsize: int) -> float:
+        return fft_error(self.line, itemsize) * (1 if self.line == self.matrix.length else 2)
+
+    def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
+        """Of each transform a local FFT, and for each shard a phase and a sum."""
+        size = 2 * itemsize if self.becomes == "complex" else itemsize
+        line = self._padded(layout)
+        stages = [(layout, self.after(layout))]
+        if self.line != self.matrix.length:
+            alone = Layout((self.line,), (line.cuts[self.dim],))
+            stages = [(layout, line), (line, self.after(layout)), *[(alone, alone)] * (self.line > TABLE)]
+        works = (self._stage(source, target, size, chip) for source, target in stages)
+        work = total(works)
+        chirps = CHIRP_PASSES * (len(stages) > 1) * math.prod(line.block) * size
+        return dataclasses.replace(work, memory_bytes=work.memory_bytes + chirps)
+
+    def _stage(self, source: Layout, target: Layout, itemsize: int, chip: Chip) -> Work:
+        """What one transform on the way costs."""
+        dim = min(self.dim, source.ndim - 1)
+        parts, axes, behind = source.parts[dim], source.axes[dim], source.ndim - 1 - dim
+        others, many = math.prod(source.block) // max(source.block[dim], 1), self.line // source.parts[dim]
+        gathered, out = others * -(-source.block[dim] // parts) * parts, others * target.block[dim]
+        block, largest = others * many, max(others * many, gathered, out)
+        lines = source.replace(dim, many, ())
+        local = LocalFFT((dim,), self.matrix.sign, (many,), (many,)).work(lines, itemsize, chip)
+        padded = GATHER_PASSES * (not _is_comb(source, dim, many))
+        if chip.side > 1:
+            passes = UNIT_PASSES + 3 * parts + padded
+            work = dataclasses.replace(local, memory_bytes=local.memory_bytes + passes * largest * itemsize)
+        else:
+            passes = RING_PASSES + 10 * behind + 4 * (parts - 2) + padded
+            work = Work(vector_flops=local.vector_flops, memory_bytes=passes * largest * itemsize)
+        return dataclasses.replace(
+            work,
+            vector_flops=work.vector_flops + 6 * block + 8 * parts * out,
+            sent_bytes=(gathered // parts + block) * (parts - 1) * itemsize,
+            all_to_alls=1,
+            hops=parts - 1,
+            moves=(
+                Move("all-to-all", axes, gathered * itemsize, 1),
+                Move("ring", axes, block * itemsize, parts - 1),
+            ),
+            peak_bytes=(5 + 2 * bool(padded)) * largest * itemsize,
+        )
+
+    def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
+        return in_complex(functools.partial(self._apply, layout=layout), block)
+
+    def _apply(self, block: Array, layout: Layout) -> Array:
+        dim, target = self.dim, self.after(layout)
+        length, sign, real = self.matrix.length, self.matrix.sign, block.real.dtype
+        block = self._weighted(block, layout, onto_real=True)
+        block = block if jnp.iscomplexobj(block) else lax.complex(block, jnp.zeros_like(block))
+        if self.line == length:
+            result = _transform(block, dim, (layout, target), length, sign, self.matrix.columns)
+        else:
+            before, after = (_chirped(_positions(one, dim), length, sign, real) for one in (layout, target))
+            result = self._convolved(block * _along(before, dim, block.ndim), layout, target)
+            result = result * _along(after, dim, block.ndim)
+        result = self._weighted(result, target, onto_real=False)
+        result = result.real if self.becomes == "real" else result
+        return result if target.shape[dim] <= self.matrix.rows else _kept(result, dim, target, self.matrix.rows)
+
+    def _convolved(self, block: Array, layout: Layout, target: Layout) -> Array:
+        """The sum over n of conj(c)[k - n] times a block x[n], by transforms of a longer line."""
+        dim, line = self.dim, self._padded(layout)
+        size = self.line
+        spectrum = _transform(block, dim, (layout, line), size, -1, self.matrix.columns)
+        factor = _along(self._factor(line, block), dim, block.ndim)
+        return _transform(spectrum * factor, dim, (line, target), size, 1, size)
+
+    def _factor(self, line: Layout, block: Array) -> Array:
+        """This device's part of the spectrum of conj(c) over its length; a long one is made on the mesh."""
+        size, length, sign = self.line, self.matrix.length, self.matrix.sign
+        alone = Layout((size,), (line.cuts[self.dim],))
+        n = _positions(alone, 0)
+        if size <= TABLE:
+            spectrum = jnp.asarray(chirp_spectrum(length, size, sign), block.dtype)
+            return lax.dynamic_slice_in_dim(spectrum, n[0], len(n))
+        distance = jnp.minimum(n, size - n)
+        chirp = jnp.where(distance < length, _chirped(distance, length, -sign, block.real.dtype), 0)
+        return _transform(chirp, 0, (alone, alone), size, -1, size) / size
+
+    def _padded(self, layout: Layout) -> Layout:
+        """The layout with as many points in the dimension as the transforms on the way have."""
+        return layout.resize(self.dim, self.line)
+
+    def _weighted(self, block: Array, layout: Layout, onto_real: bool) -> Array:
+        """Times the weights of a half spectrum, on the side where it is."""
+        matrix = self.matrix
+        if not isinstance(matrix, HalfRoots) or not matrix.weighted or matrix.onto_real != onto_real:
+            return block
+        weights = matrix.weights(_positions(layout, self.dim)).astype(block.real.dtype)
+        return scaled(block, _along(weights, self.dim, block.ndim))
+
+    def name(self, layout: Layout) -> str:
+        return f"gather, fft, phase ring {names(self.dims, layout)}"
+
+
+@functools.lru_cache(maxsize=1024)
+def line_length(length: int, parts: int) -> int:
+    """Points of the transforms over p shards: N, or where p does not divide it p M' >= 2 N - 1."""
+    return length if length % parts == 0 else parts * padded_length(-(-(2 * length - 1) // parts))
+
+
+def _transform(block: Array, dim: int, layouts: tuple[Layout, Layout], length: int, sign: int, limit: int) -> Array:
+    """The transform of `length` points, of which a block has those that are logical and below `limit`."""
+    source, target = layouts
+    many, parts, axes = length // source.parts[dim], source.parts[dim], source.axes[dim]
+    real, index = block.real.dtype, lax.axis_index(axes)
+    transformed = fft(_gathered(block, dim, source, limit, many), (dim,), sign, "xla")
+    powers = index * jnp.arange(many, dtype=jnp.int32)
+    adjusted = transformed * _along(join(roots(powers, length, sign, real)), dim, block.ndim)
+    k = _positions(target, dim)
+
+    def term(held: Array, shard: Array) -> Array:
+        if target.block[dim] == many and not (target.starts(dim) % many).any():
+            return held * join(roots(shard * (k[0] // many) % parts, parts, sign, real))
+        around = lax.dynamic_slice_in_dim(jnp.concatenate([held, held], dim), k[0] % many, len(k), dim)
+        return around * _along(join(roots(shard * (k // many) % parts, parts, sign, real)), dim, block.ndim)
+
+    return ring_sum(term, adjusted, axes)
+
+
+def _gathered(block: Array, dim: int, source: Layout, limit: int, many: int) -> Array:
+    """x[p l + b] for l < many, on device b: zeros where there is no such point."""
+    parts, axes, size = source.parts[dim], source.axes[dim], block.shape[dim]
+    if _is_comb(source, dim, many) and limit >= source.shape[dim]:
+        return exchange_packed(_columns(block, dim, parts), axes, dim, dim)
+    index, starts = lax.axis_index(axes), jnp.asarray(source.starts(dim), jnp.int32)
+    rows = -(-size // parts)
+    block = _kept(block, dim, source, limit)
+    widths = [(0, rows * parts - size if d == dim else 0) for d in range(block.ndim)]
+    received = exchange_packed(_columns(jnp.pad(block, widths), dim, parts, starts[index]), axes, dim, dim)
+
+    def put(shard: Array, line: Array) -> Array:
+        chunk = lax.dynamic_slice_in_dim(received, shard * rows, rows, dim)
+        first = (starts[shard] - index + parts - 1) // parts  # where the first of its points that are ours belongs
+        return lax.dynamic_update_slice_in_dim(
+            line, lax.dynamic_slice_in_dim(line, first, rows, dim) + chunk, first, dim
+        )
+
+    line = jnp.zeros((*block.shape[:dim], many + rows, *block.shape[dim + 1 :]), block.dtype)
+    return lax.slice_in_dim(lax.fori_loop(0, parts, put, line), 0, many, axis=dim)
+
+
+def _columns(block: Array, dim: int, parts: int, start: Array | int = 0) -> Array:
+    """The block with what belongs to one residue of p together: position l p + b goes to b M / p + l."""
+    shape = (*block.shape[:dim], block.shape[dim] // parts, parts, *block.shape[dim + 1 :])
+    table = block.reshape(shape)
+    table = table if isinstance(start, int) else jnp.roll(table, start % parts, dim + 1)
+    return table.swapaxes(dim, dim + 1).reshape(block.shape)
+
+
+def _is_comb(source: Layout, dim: int, many: int) -> bool:
+    """True where every shard has as many points of each residue, and all are there."""
+    size, parts = source.block[dim], source.parts[dim]
+    return size == many and size % parts == 0 and size * parts == source.shape[dim]
+
+
+def _positions(layout: Layout, dim: int) -> Array:
+    """The positions of this device's block."""
+    start = jnp.asarray(layout.starts(dim), jnp.int32)[lax.axis_index(layout.axes[dim])]
+    return start + jnp.arange(layout.block[dim], dtype=jnp.int32)
+
+
+def _kept(block: Array, dim: int, layout: Layout, limit: int) -> Array:
+    """Zeros in padding, and from `limit` on."""
+    counts = jnp.asarray(layout.counts(dim), jnp.int32)[lax.axis_index(layout.axes[dim])]
+    kept = (jnp.arange(layout.block[dim], dtype=jnp.int32) < counts) & (_positions(layout, dim) < limit)
+    return jnp.where(kept.reshape(line_shape(dim, block.ndim)), block, 0)
+
+
+def _chirped(n: Array, length: int, sign: int, real: DTypeLike) -> Array:
+    """c[n] = exp(sign pi i n^2 / N)."""
+    n = n % (2 * length)
+    return join(roots(mulmod(n, n, 2 * length), 2 * length, sign, real))
+
+
+def _along(line: Array, dim: int, ndim: int) -> Array:
+    return line.reshape(line_shape(dim, ndim))
