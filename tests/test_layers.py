@@ -26,7 +26,7 @@ inspect: schedule / hlo / aot / trace
 formats: grid / source / numpy_nifti record / labels / hdf5 zarr / reading
 files: picture processes stores / writing
 out_of_core: partition / tiles transfer / journal passes / run
-cli: devices output / flags / cluster info plan / profile request / transform / app
+cli: devices output / flags / cluster info points / plan profile request / transform / app
 """
 
 

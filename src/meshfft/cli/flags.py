@@ -42,6 +42,10 @@ Precision = Annotated[str | None, typer.Option(metavar="NAME", help=f"Of dense p
 Dtype = Annotated[
     str | None, typer.Option(metavar="NAME", help=f"Of the input: {', '.join(DTYPES)}. By default as --kind needs.")
 ]
+POINTS = typer.Option(metavar="FILE", help="Where to sample: .npz, an array an axis.")
+Points = Annotated[Path | None, POINTS]
+POINTS_UNIT = typer.Option(metavar="NAME", help="Of real ones: turns, radians or z.")
+PointsUnit = Annotated[str | None, POINTS_UNIT]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
 
 

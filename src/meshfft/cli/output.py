@@ -28,6 +28,7 @@ RULED = box.Box("\n".join(["    ", "    ", " -- ", "    ", " -- ", " -- ", "    
 REFUSALS = (ValueError, TypeError, OSError, MemoryError, ImportError, RuntimeError)
 NAMED = re.compile(r"\b(kind|method|order|precision)='([\w-]+)'")  # arguments of the library that are flags here
 EVERY = 1.0  # seconds between two lines of JSON about the same part
+WEIGHTS = re.compile(r"(?<![-\w])(tikhonov|truncation)(?:=(?!\w)|(?= is\b))")
 SWITCH = re.compile(r"\b(resume|overwrite)=True")
 
 
@@ -203,7 +204,8 @@ def describe(error: Exception) -> str:
     line, argument = " ".join(str(error).split()), getattr(error, "argument", None)
     if argument is not None:  # the library names its own
         line = line.replace(argument, f"--{argument[:-1]} ")
-    line = SWITCH.sub(r"--\1", NAMED.sub(r"--\1 \2", line))
+    line = WEIGHTS.sub(r"--\1", SWITCH.sub(r"--\1", NAMED.sub(r"--\1 \2", line)))
+    line = line.replace("s= for fewer unknowns", "--unknowns for fewer unknowns")
     return line.replace(", budget is", ", --memory is") or type(error).__name__
 
 

@@ -20,6 +20,7 @@ from ..walks.search import METHODS
 from . import flags
 from .devices import describe_mesh, mesh_here
 from .output import guarded, print_columns, print_json, say
+from .points import check_alone, read_sampling, sampled_options
 
 TOPOLOGY = typer.Option(metavar="NAME", help="A machine: v3:32x32, v5p:8x8x16, h100:8.")
 _rounded = functools.partial(plain, digits=3)
@@ -45,6 +46,8 @@ def plan(
     kind: flags.Kind = "fft",
     precision: flags.Precision = "default",
     inverse: Annotated[bool, typer.Option("--inverse", help="Plan the inverse transform.")] = False,
+    points: flags.Points = None,
+    points_unit: flags.PointsUnit = None,
     compiling: Annotated[bool, typer.Option("--compile", help="Compile it too, for --topology.")] = False,
     as_json: flags.Json = False,
 ) -> None:
@@ -60,6 +63,10 @@ def plan(
     lengths = flags.read_sizes(shape, "the shape", "8192,8192,8192")
     names = {"method": method, "order": order, "norm": norm, "kind": kind, "precision": precision, "dtype": dtype}
     options = {"inverse": inverse, **flags.read_options(axes, **names)}
+    if (sampling := read_sampling(points, points_unit)) is not None:
+        check_alone(sampling, inverse=inverse, kind=kind)
+        options |= sampled_options(sampling, lengths, options["axes"])
+        options.pop("shape")
     if compiling:
         use_tpu_compiler()
     best, *others = _candidates(lengths, mesh, topology, spec, options)

@@ -19,9 +19,17 @@ from .devices import MOST_VIRTUAL
 from .flags import Keywords, read_mesh, read_spec
 from .info import PACKAGES, version_of
 from .output import warn
+from .points import Sampling, sampled_options
 
 T = TypeVar("T")
-FREE = ("source", "target", "given", "as_json", "log_json")  # compared otherwise, or without effect on the result
+FREE = (
+    "source",
+    "target",
+    "given",
+    "as_json",
+    "log_json",
+    "sampling",
+)  # compared otherwise, or without effect on the result
 KNOWN = ("kind", "axes", "s", "norm", "order", "precision")  # what the way back takes from the file
 
 
@@ -41,10 +49,11 @@ class Flags(NamedTuple):
     resume: bool
     as_json: bool
     log_json: bool
+    sampling: Sampling | None = None
 
 
 def plan_options(flags: Flags, array: Source) -> Keywords:
-    """What `meshfft.plan` is to be given beside shape and mesh: by the flags, or by a file that is transformed back."""
+    """What `meshfft.plan` is to be given beside the mesh: by the flags, or by a file that is transformed back."""
     record = _record(array) if flags.inverse else None
     recorded = {} if record is None or record.inverse else inverse_options(record)
     given = {name: value for name, value in flags.given.items() if value is not None}
@@ -54,7 +63,9 @@ def plan_options(flags: Flags, array: Source) -> Keywords:
         spec = recorded["spec"]
     else:
         spec = read_spec(flags.spec, mesh_sizes(flags, array), array.ndim)
-    return {**known, **given, "inverse": flags.inverse, "dtype": array.dtype, "spec": spec}
+    shape = {"shape": array.shape}
+    points = sampled_options(flags.sampling, array.shape, flags.given["axes"]) if flags.sampling else shape
+    return {**known, **given, "inverse": flags.inverse, "dtype": array.dtype, "spec": spec, **points}
 
 
 def device_count(flags: Flags) -> int:
@@ -95,6 +106,7 @@ def everywhere(work: Callable[[], T]) -> T:
 def deciding(flags: Flags) -> dict[str, str]:
     """What decides the result, by name; of the input each process may have its own copy, which `identity` compares."""
     values = {name: value for name, value in flags._asdict().items() if name not in FREE} | flags.given
+    values |= flags.sampling.deciding() if flags.sampling else {"points": None}
     words = {"None": "not given", "False": "not given", "True": "given"}
     named = {f"--{name}": words.get(str(value), str(value)) for name, value in values.items()}
     return {"OUT": str(flags.target.resolve()), **named, **{name: version_of(name) for name in PACKAGES}}

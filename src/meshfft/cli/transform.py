@@ -6,6 +6,7 @@ there are several processes every one runs this; what one refuses, all do, and o
 
 import contextlib
 import dataclasses
+import functools
 import math
 import socket
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from ..files.picture import central_planes, save_spectrum
 from ..files.processes import exchange, together
 from ..files.writing import check_room
 from ..formats.source import Box
+from ..layout.layout import Layout
 from ..layout.padded_array import stored_of
 from ..numerics.units import quantity
 from ..out_of_core import chunk_of, left_of, recorded_budgets, run_passes
@@ -34,6 +36,7 @@ from . import flags as read
 from .cluster import cluster_of, run_in
 from .devices import check_memory, device_bytes, give_back_memory, peak_resident, start_mesh
 from .output import Progress, Timing, bar, guarded, log, print_json, print_timings, say, warn
+from .points import check_alone, read_sampling, solution_facts, solution_words
 from .request import Flags, agree, check_files, deciding, device_count, everywhere, mesh_sizes, plan_options
 
 Stored = jax.Array | meshfft.PaddedArray
@@ -47,7 +50,17 @@ class Prepared(NamedTuple):
     array: Source
     plan: Plan
     mesh: Mesh
-    record: Record
+    record: Record | None
+
+    @property
+    def solves(self) -> bool:
+        return self.flags.sampling is not None and self.flags.sampling.solve
+
+    @property
+    def ends(self) -> tuple[tuple[Layout, np.dtype], tuple[Layout, np.dtype]]:
+        """Layout and type of what is read, and of what is written."""
+        first, last = (self.plan.in_layout, self.plan.in_dtype), (self.plan.out_layout, self.plan.out_dtype)
+        return (last, first) if self.solves else (first, last)
 
 
 @guarded
@@ -63,6 +76,12 @@ def transform(
     norm: read.Norm = None,
     kind: read.Kind = None,
     precision: read.Precision = None,
+    points: read.Points = None,
+    points_unit: read.PointsUnit = None,
+    solve: Annotated[bool, typer.Option("--solve", help="Find the array that has samples IN.")] = False,
+    unknowns: Annotated[str | None, typer.Option(metavar="N,N,...", help="Its sizes, if not those of IN.")] = None,
+    tikhonov: Annotated[float | None, typer.Option(metavar="X", help="Keep it small by this weight: 1e-3.")] = None,
+    truncation: Annotated[float | None, typer.Option(metavar="X", help="Drop what weighs less: 1e-3.")] = None,
     dataset: Annotated[str | None, typer.Option(metavar="NAME", help="Which array of an HDF5 or Zarr file.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="PNG", help="Draw the spectrum: .png, .pdf, .svg.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT where it exists.")] = False,
@@ -88,7 +107,10 @@ def transform(
             raise ValueError("--plot draws a spectrum and --inverse leaves none: plot the forward transform")
         if plot is not None and kind not in (None, "fft"):
             raise ValueError(f"--plot draws a full spectrum, and --kind {kind} has none: leave one out")
-        how = (plot, overwrite, _memory(target, memory, resume), resume, as_json, log_json)
+        weights = {"tikhonov": tikhonov, "truncation": truncation}
+        sampling = read_sampling(points, points_unit, solve, unknowns, weights)
+        check_alone(sampling, inverse=inverse, kind=kind, plot=plot, memory=memory, resume=resume, order=order)
+        how = (plot, overwrite, _memory(target, memory, resume), resume, as_json, log_json, sampling)
         return Flags(source, target, dataset, mesh, spec, inverse, given, *how)
 
     run_in(cluster_of(distributed, coordinator, processes, process_id), asked, device_count, _run)
@@ -129,12 +151,14 @@ def _prepared(flags: Flags, array: Source) -> Prepared:
     precision = options.get("precision") or "default"
     if precision == "float64" or (precision == "default" and array.dtype in (np.float64, np.complex128)):
         jax.config.update("jax_enable_x64", True)
-    plan = meshfft.plan(array.shape, mesh=mesh, **options)
+    plan = meshfft.plan(mesh=mesh, **options)
     agree({"this plan": str(plan)})
     if plan.walk.real and array.dtype.kind == "c":
         takes = f"this {plan.transform.name} transforms real numbers"
         raise ValueError(f"{flags.source} holds {array.dtype}, and {takes}: use --kind fft")
-    record = labelled(record_of(plan, array.units, array.spacing), array.labels)
+    record = None  # of points there is none: frequencies that are not uniform have no spacing
+    if flags.sampling is None:
+        record = labelled(record_of(plan, array.units, array.spacing), array.labels)
     return Prepared(flags, options, array, plan, mesh, record)
 
 
@@ -149,12 +173,13 @@ def _needed_bytes(job: Prepared) -> int:
 def _in_core(job: Prepared) -> tuple[dict[str, object], list[Timing]]:
     """Every device holds its block: reads, transforms and writes; returns what there is to report."""
     flags, plan, array, devices = job.flags, job.plan, job.array, job.mesh.local_devices
-    _say(job, f"{plan}\n")
+    (comes, _), (leaves, dtype) = job.ends
+    _say(job, f"{'Solves the ' * job.solves}{plan}\n")
     processes = exchange(socket.gethostname()).count(socket.gethostname())  # on this machine
     together(lambda: check_memory(plan.peak_bytes, devices, processes))
-    together(lambda: check_room(flags.target, math.prod(plan.out_shape) * plan.out_dtype.itemsize))
-    nbytes = sum(math.prod(one.in_layout.block) * one.in_dtype.itemsize for one in (plan, *plan.stages))
-    nbytes += math.prod(plan.out_layout.block) * plan.out_dtype.itemsize
+    together(lambda: check_room(flags.target, math.prod(leaves.shape) * dtype.itemsize))
+    parts = [job.ends[0]] if job.solves else [(one.in_layout, one.in_dtype) for one in (plan, *plan.stages)]
+    nbytes = sum(math.prod(layout.block) * kind.itemsize for layout, kind in (*parts, (leaves, dtype)))
     with _progress(job, nbytes * len(devices)) as progress:
 
         def read_box(box: Box, out: np.ndarray) -> None:
@@ -162,10 +187,21 @@ def _in_core(job: Prepared) -> tuple[dict[str, object], list[Timing]]:
             progress.advance(out.nbytes)
 
         source = dataclasses.replace(array, read=read_box, dtype=given_dtype(plan, array.dtype))
-        y = run_stages(plan, lambda: meshfft.shard(source, job.mesh, plan.in_layout.spec), progress)
+        load = functools.partial(meshfft.shard, source, job.mesh, comes.spec)
+        y, found = _solved(job, load, progress) if job.solves else (run_stages(plan, load, progress), {})
         progress.begin("write")
         write_array(flags.target, y, overwrite=flags.overwrite, record=job.record, report=progress.advance)
-    return plan.to_dict(), progress.timings
+    return {**plan.to_dict(), **found}, progress.timings
+
+
+def _solved(job: Prepared, load: Callable[[], Stored], progress: Progress) -> tuple[Stored, read.Keywords]:
+    """The array whose samples `load` reads, and what it is worth."""
+    progress.begin("read")
+    y = jax.block_until_ready(load())
+    progress.begin("solve")
+    found = jax.block_until_ready(job.plan.solve(y, **job.flags.sampling.weights if job.flags.sampling else {}))
+    _say(job, solution_words(found))
+    return found.value, solution_facts(found)
 
 
 def run_stages(plan: Plan, load: Callable[[], Stored], progress: Progress) -> Stored:
@@ -227,7 +263,7 @@ def _passes(job: Prepared) -> Passes:
     limits: read.Keywords = {"budget": flags.memory, "device_budget": own}
     if flags.resume:
         limits |= recorded_budgets(flags.target) or {}
-    options = {name: value for name, value in job.options.items() if name not in ("order", "spec")}
+    options = {name: value for name, value in job.options.items() if name not in ("shape", "order", "spec")}
     mesh = Mesh(np.array(devices), ("x",))
     return meshfft.passes(job.array.shape, mesh=mesh, chunk=chunk_of(job.array), **limits, **options)
 
@@ -253,9 +289,11 @@ def _finish(job: Prepared, facts: dict[str, object], timings: list[Timing]) -> N
             save_spectrum(flags.plot, magnitudes, planes, overwrite=flags.overwrite)
     if flags.as_json:
         files = {"input": str(flags.source), "output": str(flags.target), "plot": flags.plot and str(flags.plot)}
+        files |= {"points": str(flags.sampling.path)} if flags.sampling else {}
         print_json({**facts, **files, "measured": [timing._asdict() for timing in timings]})
         return
     print_timings(timings)
-    say(f"Wrote {flags.target}: {plan.out_dtype} {' x '.join(map(str, plan.out_shape))}.")
+    leaves, dtype = job.ends[1]
+    say(f"Wrote {flags.target}: {dtype} {' x '.join(map(str, leaves.shape))}.")
     if flags.plot is not None:
         say(f"Drew {flags.plot}.")

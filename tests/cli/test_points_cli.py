@@ -1,0 +1,189 @@
+"""`--points` and `--solve`: what a terminal computes at points, prints and refuses."""
+
+import io
+import json
+import os
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from reference import error, noise, powers, separable
+from typer.testing import CliRunner
+
+from meshfft.cli.app import app
+from meshfft.cli.points import read_sampling
+from meshfft.files import open_array
+
+SHAPE, SAMPLES = (6, 9), (8, 10)
+RNG = np.random.default_rng(3)
+TURNS = tuple((np.arange(m) + 0.25 * RNG.uniform(-1, 1, m)) / m for m in SAMPLES)
+TURNED, RADIANS = ["--points-unit", "turns"], ["--points-unit", "radians"]
+
+
+@pytest.fixture(autouse=True)
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[np.ndarray]:
+    """A folder with an array and points of its axes, in a terminal of 80 columns."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    before, x = jax.config.read("jax_enable_x64"), noise(SHAPE)
+    np.save("x.npy", x)
+    np.savez("turns.npz", axis1=TURNS[1], axis0=TURNS[0])  # in another order than the axes
+    np.savez("radians.npz", *(2 * np.pi * t for t in TURNS))
+    np.savez("z.npz", p=0.99 * np.exp(2j * np.pi * TURNS[0]), q=np.exp(2j * np.pi * TURNS[1]))
+    yield x
+    jax.config.update("jax_enable_x64", before)
+
+
+def call(*words: str) -> str:
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert "--json" in words or all(len(line) <= 80 for line in result.stdout.splitlines()), result.stdout
+    return result.stdout
+
+
+def refused(*words: str) -> str:
+    """The line with which a command refuses, with exit code 2 and nothing written."""
+    before = sorted(os.listdir())
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith("meshfft: error: ") and result.stderr.count("\n") == 1, result.stderr
+    assert sorted(os.listdir()) == before
+    return result.stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "unit", "radius"),
+    [("turns.npz", [*TURNED, "--axes", "1,0"], 1.0), ("radians.npz", RADIANS, 1.0), ("z.npz", [], 0.99)],
+)
+def test_there_and_back(work: np.ndarray, file: str, unit: list[str], radius: float) -> None:
+    """Catches points of another axis, in another unit, off the circle; and a solution of another size."""
+    call("transform", "x.npy", "y.npy", "--mesh", "2,2", "--points", file, *unit)
+    logs = (np.full(8, np.log(radius)), None)
+    matrices = [powers(*one) for one in zip(TURNS, logs, SHAPE, strict=True)]
+    assert error(np.load("y.npy"), separable(work, matrices)) <= 1e-6
+    solve = [
+        "transform",
+        "y.npy",
+        "again.npy",
+        "--mesh",
+        "2,2",
+        "--points",
+        file,
+        *unit,
+        "--solve",
+        "--unknowns",
+        "6,9",
+    ]
+    if file != "turns.npz":
+        assert "Solved by QR, QR: condition" in call(*solve)
+    else:
+        made = json.loads(call(*solve, "--json"))
+        assert made["solution"]["residual"] < 1e-6 and 1 < made["solution"]["condition"] < 20
+        assert made["solution"]["methods"] == ["QR", "QR"] and len(made["solution"]["conditions"]) == 2
+        assert made["points"] == file and made["shape"] == [6, 9] and made["out_shape"] == [8, 10]
+    again = np.load("again.npy")
+    assert again.shape == SHAPE and error(again, work) <= 5e-6
+
+
+def test_one_axis_of_a_store_and_in_double_precision(work: np.ndarray) -> None:
+    """Catches frequencies and a spacing in a store of samples that have none; and points that are rounded."""
+    np.save("x.npy", work.astype(np.complex128))
+    np.save("t.npy", TURNS[1])
+    np.savez("one.npz", axis1=TURNS[1])
+    words = ["transform", "x.npy", "y.zarr", "--mesh", "4", *TURNED]
+    call(*words, "--points", "one.npz")
+    with open_array("y.zarr") as y:
+        assert y.record is None and y.labels is None
+        truth = separable(work, [None, powers(TURNS[1], None, 9)])
+        assert error(y[:], truth) <= 2e-15
+    call(*words, "--points", "t.npy", "--axes", "-1", "--overwrite")
+    with open_array("y.zarr") as y:
+        assert error(y[:], truth) <= 2e-15
+    assert "6 x 9 to 6 x 10" in call("plan", "6,9", "--mesh", "4", "--points", "one.npz", *TURNED)
+
+
+def test_what_samples_do_not_determine_needs_a_weight(work: np.ndarray) -> None:
+    """Catches a remedy that a terminal does not have, and flags that do not reach the solver."""
+    np.save("t.npy", np.arange(9) / 144)
+    words = ["--mesh", "2", "--points", "t.npy", "--axes", "1", *TURNED]
+    call("transform", "x.npy", "y.npy", *words)
+    text = refused("transform", "y.npy", "again.npy", *words, "--solve")
+    assert "condition number" in text and "--tikhonov or --truncation" in text and "--unknowns" in text
+    assert "SVD" in call("transform", "y.npy", "a.npy", *words, "--solve", "--truncation", "1e-3")
+    assert "Tikhonov" in call("transform", "y.npy", "b.npy", *words, "--solve", "--tikhonov", "1e-3")
+
+
+ALL = ["--points", "turns.npz", *TURNED]
+BAD: list[tuple[list[str], str]] = [
+    (["--points", "turns.npz"], "axis0 is real and no unit is given: give --points-unit turns"),
+    (["--points", "turns.npz", "--points-unit", "degrees"], "--points-unit 'degrees' is not known"),
+    (["--points", "z.npz", *TURNED], "p is complex, --points-unit turns is for real numbers"),
+    (["--points", "missing.npz", *TURNED], "missing.npz: No such file"),
+    (["--points", "x.npy", *TURNED], "has shape (6, 9): give the points of each axis"),
+    (["--points", "nan.npz", *TURNED], "nan.npz, axis1: point 2 is not finite"),
+    (["--points", "zero.npz"], "zero.npz, axis0: point 1 is z = 0"),
+    (["--points", "text.npz", *TURNED], "holds values of dtype"),
+    (["--points", "pickle.npz", *TURNED], "holds Python objects"),
+    (["--points", "cut.npz", *TURNED], "cut.npz cannot be read"),
+    (["--points", "short.npz", *TURNED], "16 bytes of numbers for shape (1000,)"),
+    (["--points", "empty.npz", *TURNED], "empty.npz holds no array"),
+    (["--points", "mixed.npz", *TURNED], "name all of them axis0, axis1, ..., or none"),
+    (["--points", "far.npz", *TURNED], "axis 7 is out of range"),
+    (["--points", "turns.txt", *TURNED], "of no known kind: give a .npz"),
+    (["--points", "radians.npz", *RADIANS, "--axes", "0"], "has points of 2 axes and 1 are transformed"),
+    ([*ALL, "--axes", "0"], "has points of axes 0,1: leave out --axes"),
+    ([*ALL, "--solve"], "the array has 6 samples along axis 0, turns.npz 8 points"),
+    (["--points", "square.npz", *TURNED, "--solve", "--unknowns", "6"], "--unknowns has 1 sizes for 2 axes"),
+    (["--points", "square.npz", *TURNED, "--solve", "--order", "any"], "--solve and --order exclude each other"),
+    (["--points", "square.npz", *TURNED, "--solve", "--tikhonov", "nan"], "--tikhonov is nan"),
+    ([*ALL, "--unknowns", "6,9"], "--unknowns goes with --solve"),
+    ([*ALL, "--tikhonov", "0.1"], "--tikhonov goes with --solve"),
+    ([*ALL, "--memory", "1GB"], "--points and --memory exclude each other"),
+    ([*ALL, "--inverse"], "--points and --inverse exclude each other"),
+    ([*ALL, "--kind", "rfft"], "--points and --kind exclude each other"),
+    ([*ALL, "--plot", "y.png"], "--points and --plot exclude each other"),
+    ([*ALL, "--method", "transpose"], "need dense products"),
+    (["--solve"], "--solve goes with --points"),
+    (TURNED, "--points-unit goes with --points"),
+]
+
+
+@pytest.fixture
+def damaged() -> None:
+    """Files of points that are none."""
+    nan = TURNS[1].copy()
+    nan[2] = np.nan
+    np.savez("nan.npz", axis0=TURNS[0], axis1=nan)
+    np.savez("zero.npz", axis0=np.array([1j, 0]), axis1=np.ones(3, complex))
+    np.savez("text.npz", axis0=np.array(["a"]), axis1=TURNS[1])
+    np.savez("pickle.npz", axis0=np.array([{}], object), axis1=TURNS[1])
+    np.savez("empty.npz")
+    np.savez("mixed.npz", axis0=TURNS[0], other=TURNS[1])
+    np.savez("far.npz", axis0=TURNS[0], axis7=TURNS[1])
+    np.savez("square.npz", *(np.arange(n) / n + 0.01 for n in SHAPE))
+    Path("turns.txt").write_text("0.5")
+    Path("cut.npz").write_bytes(Path("turns.npz").read_bytes()[:100])
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (1000,)})
+    with zipfile.ZipFile("short.npz", "w") as archive:
+        archive.writestr("axis0.npy", header.getvalue() + bytes(16))
+
+
+@pytest.mark.usefixtures("damaged")
+@pytest.mark.parametrize(("words", "text"), BAD, ids=[text for _, text in BAD])
+def test_bad_points_are_refused(words: list[str], text: str) -> None:
+    """Catches a unit that is guessed, a file that is trusted, and a flag that is passed over."""
+    assert text in refused("transform", "x.npy", "y.npy", "--mesh", "2,2", *words)
+
+
+def test_processes_compare_their_points() -> None:
+    """Catches processes with other points: what decides the result has to have the numbers, not the file's name."""
+    found: list[Any] = [read_sampling(Path("turns.npz"), "turns")]
+    np.savez("turns.npz", axis1=TURNS[1], axis0=TURNS[0] + 1e-3)
+    found.append(read_sampling(Path("turns.npz"), "turns"))
+    found.append(read_sampling(Path("turns.npz"), "radians"))
+    assert len({one.deciding()["points"] for one in found}) == 3
