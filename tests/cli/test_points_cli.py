@@ -65,19 +65,9 @@ def test_there_and_back(work: np.ndarray, file: str, unit: list[str], radius: fl
     logs = (np.full(8, np.log(radius)), None)
     matrices = [powers(*one) for one in zip(TURNS, logs, SHAPE, strict=True)]
     assert error(np.load("y.npy"), separable(work, matrices)) <= 1e-6
-    solve = [
-        "transform",
-        "y.npy",
-        "again.npy",
-        "--mesh",
-        "2,2",
-        "--points",
-        file,
-        *unit,
-        "--solve",
-        "--unknowns",
-        "6,9",
-    ]
+    sizes = "9,6" if "--axes" in unit else "6,9"
+    there = ["transform", "y.npy", "again.npy", "--mesh", "2,2", "--points", file, *unit]
+    solve = [*there, "--solve", "--unknowns", sizes]
     if file != "turns.npz":
         assert "Solved by QR, QR: condition" in call(*solve)
     else:
@@ -130,6 +120,7 @@ BAD: list[tuple[list[str], str]] = [
     (["--points", "pickle.npz", *TURNED], "holds Python objects"),
     (["--points", "cut.npz", *TURNED], "cut.npz cannot be read"),
     (["--points", "short.npz", *TURNED], "16 bytes of numbers for shape (1000,)"),
+    (["--points", "twice.npz", *TURNED], "twice.npz holds several arrays of one name"),
     (["--points", "empty.npz", *TURNED], "empty.npz holds no array"),
     (["--points", "mixed.npz", *TURNED], "name all of them axis0, axis1, ..., or none"),
     (["--points", "far.npz", *TURNED], "axis 7 is out of range"),
@@ -165,10 +156,14 @@ def damaged() -> None:
     np.savez("mixed.npz", axis0=TURNS[0], other=TURNS[1])
     np.savez("far.npz", axis0=TURNS[0], axis7=TURNS[1])
     np.savez("square.npz", *(np.arange(n) / n + 0.01 for n in SHAPE))
+    np.save("one.npy", TURNS[0])
     Path("turns.txt").write_text("0.5")
     Path("cut.npz").write_bytes(Path("turns.npz").read_bytes()[:100])
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (1000,)})
+    with zipfile.ZipFile("twice.npz", "w") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        for _ in range(2):
+            archive.write("one.npy", "axis0.npy")
     with zipfile.ZipFile("short.npz", "w") as archive:
         archive.writestr("axis0.npy", header.getvalue() + bytes(16))
 

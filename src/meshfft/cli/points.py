@@ -179,6 +179,8 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
         raise ValueError(f"--points {path} is of no known kind: give a .npz with an array an axis, or a .npy for one")
     with readable(path), zipfile.ZipFile(path) as archive:
         found = {one.filename.removesuffix(".npy"): _member(path, archive, one) for one in archive.infolist()}
+        if len(found) < len(archive.infolist()):
+            raise Refused(f"{path} holds several arrays of one name: name them axis0, axis1, ...")
         if not found:
             raise Refused(f"{path} holds no array: give one for each axis, as numpy.savez writes them")
         return found
