@@ -90,19 +90,21 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
         parts, axes, behind = source.parts[dim], source.axes[dim], source.ndim - 1 - dim
         others, many = math.prod(source.block) // max(source.block[dim], 1), self.line // source.parts[dim]
         gathered, out = others * -(-source.block[dim] // parts) * parts, others * target.block[dim]
-        block, largest = others * many, max(others * many, gathered, out)
+        block, largest = others * many, others * max(many, target.block[dim])
         lines = source.replace(dim, many, ())
         local = LocalFFT((dim,), self.matrix.sign, (many,), (many,)).work(lines, itemsize, chip)
-        padded = GATHER_PASSES * (not _is_comb(source, dim, many))
+        padded = 0 if _is_comb(source, dim, many) else gathered
+        alive = max((5 if _is_whole(target, dim, many) else 7) * largest, 3 * padded + 3 * largest * (chip.side == 1))
         if chip.side > 1:
-            passes = UNIT_PASSES + 3 * parts + padded
+            passes = UNIT_PASSES + 3 * parts
             work = dataclasses.replace(local, memory_bytes=local.memory_bytes + passes * largest * itemsize)
         else:
-            passes = RING_PASSES + 10 * behind + 4 * (parts - 2) + padded
+            passes = RING_PASSES + 10 * behind + 4 * (parts - 2)
             work = Work(vector_flops=local.vector_flops, memory_bytes=passes * largest * itemsize)
         return dataclasses.replace(
             work,
             vector_flops=work.vector_flops + 6 * block + 8 * parts * out,
+            memory_bytes=work.memory_bytes + GATHER_PASSES * padded * itemsize,
             sent_bytes=(gathered // parts + block) * (parts - 1) * itemsize,
             all_to_alls=1,
             hops=parts - 1,
@@ -110,7 +112,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
                 Move("all-to-all", axes, gathered * itemsize, 1),
                 Move("ring", axes, block * itemsize, parts - 1),
             ),
-            peak_bytes=(5 + 2 * bool(padded)) * largest * itemsize,
+            peak_bytes=alive * itemsize,
         )
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
@@ -184,7 +186,7 @@ def _transform(block: Array, dim: int, layouts: tuple[Layout, Layout], length: i
     k = _positions(target, dim)
 
     def term(held: Array, shard: Array) -> Array:
-        if target.block[dim] == many and not (target.starts(dim) % many).any():
+        if _is_whole(target, dim, many):
             return held * join(roots(shard * (k[0] // many) % parts, parts, sign, real))
         around = lax.dynamic_slice_in_dim(jnp.concatenate([held, held], dim), k[0] % many, len(k), dim)
         return around * _along(join(roots(shard * (k // many) % parts, parts, sign, real)), dim, block.ndim)
@@ -226,6 +228,11 @@ def _is_comb(source: Layout, dim: int, many: int) -> bool:
     """True where every shard has as many points of each residue, and all are there."""
     size, parts = source.block[dim], source.parts[dim]
     return size == many and size % parts == 0 and size * parts == source.shape[dim]
+
+
+def _is_whole(target: Layout, dim: int, many: int) -> bool:
+    """True where every shard of the result has all positions modulo `many` once, in order."""
+    return target.block[dim] == many and not (target.starts(dim) % many).any()
 
 
 def _positions(layout: Layout, dim: int) -> Array:
