@@ -129,7 +129,8 @@ def plan(
         out_spec: the result's spec, where it is not to lie as the array comes; excludes order "any".
         margin: halo or ghost cells on both sides of every block, along all `axes` or one number for each, which the
             transform leaves out: `shape` counts them, p (n / p + 2 m) cells where p blocks have n points. The result
-            has as many around its blocks, which are zeros. `s` counts points alone; blocks must be equal.
+            has as many around its blocks, which are zeros; so has the inverse. `s` counts points alone. Blocks must be
+            equal, before and after: half a spectrum mostly needs an `out_spec` that leaves its axis whole.
         topology: a machine without its devices, as "v3:32x32": chip, and chips along each axis; on its best mesh.
 
     Returns:
