@@ -8,6 +8,7 @@ So the seconds of the paper's algorithms are the sum of all resources, those of 
 """
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -18,9 +19,10 @@ from meshfft.machine.machine import Seconds
 from meshfft.plans.plan import Plan
 from meshfft.plans.planning import plan, ranked
 
-from .paper import SCALINGS, TABLES, Scaling, slice_of
+from .paper import BLOCKS, SCALINGS, SHAPES, TABLES, Scaling, slice_of
 
 SIZES = (8192, 4096, 2048, 1024)
+BEST, OWN, CUBES = "best of all meshes", "cores along x, y, z as (4, 4, n2)", "blocks as near to cubes as may be"
 
 
 class Algorithm(NamedTuple):
@@ -57,7 +59,7 @@ class Case:
         algorithm: whose walk it is.
         topology: the machine.
         plan: the plan, by the algorithm's rules.
-        meshes: how its mesh was found.
+        meshes: how its mesh was found: BEST, OWN (the paper's) or CUBES.
     """
 
     figure: str
@@ -90,14 +92,16 @@ def cases(
     for scaling in scalings:
         yield from _scaling_cases(scaling)
     for name, topology in (TABLES if tables is None else tables).items():
-        for algorithm in ALGORITHMS:
-            for n in sizes:
-                yield _free(name, algorithm, (n,) * 3, topology)
+        for algorithm, n in itertools.product(ALGORITHMS, sizes):
+            yield _free(name, algorithm, (n,) * 3, topology)
+            if mesh := _given(algorithm, topology):
+                yield _laid(name, algorithm, (n,) * 3, topology, mesh, OWN if algorithm.apart else CUBES)
 
 
 def count() -> int:
     """How many cases the evaluation has."""
-    return sum(2 * len(scaling.cores) for scaling in SCALINGS) + len(TABLES) * len(ALGORITHMS) * len(SIZES)
+    ways = [1 + (_given(*one) is not None) for one in itertools.product(ALGORITHMS, TABLES.values())]
+    return sum(2 * len(scaling.cores) for scaling in SCALINGS) + sum(ways) * len(SIZES)
 
 
 def seconds(made: Plan, apart: bool) -> Seconds:
@@ -111,12 +115,24 @@ def _scaling_cases(scaling: Scaling) -> Iterator[Case]:
         for cores in scaling.cores:
             topology = slice_of(cores)
             if algorithm.apart and scaling.block is not None:
-                sizes = (*scaling.block, cores // math.prod(scaling.block))
-                mesh = AbstractMesh(sizes, ("x", "y", "z"))
-                made = plan(scaling.shape, mesh=mesh, topology=topology, **algorithm.options)
-                yield Case(scaling.name, algorithm, topology, _one_way(made), "cores along x, y, z as (4, 4, n2)")
+                mesh = (*scaling.block, cores // math.prod(scaling.block))
+                yield _laid(scaling.name, algorithm, scaling.shape, topology, mesh, OWN)
             else:
                 yield _free(scaling.name, algorithm, scaling.shape, topology)
+
+
+def _given(algorithm: Algorithm, topology: str) -> tuple[int, ...] | None:
+    """The mesh of a table's second case: the paper's own for its algorithms, blocks for meshfft's."""
+    return (SHAPES if algorithm.apart else BLOCKS).get(topology)
+
+
+def _laid(
+    figure: str, algorithm: Algorithm, shape: tuple[int, ...], topology: str, mesh: tuple[int, ...], meshes: str
+) -> Case:
+    """The case on a mesh that is given, an axis for each dimension."""
+    laid = AbstractMesh(mesh, ("x", "y", "z"))
+    made = plan(shape, mesh=laid, topology=topology, **algorithm.options)
+    return Case(figure, algorithm, topology, _one_way(made) if algorithm.apart else made, meshes)
 
 
 def _free(figure: str, algorithm: Algorithm, shape: tuple[int, ...], topology: str) -> Case:
@@ -124,7 +140,7 @@ def _free(figure: str, algorithm: Algorithm, shape: tuple[int, ...], topology: s
     plans = ranked(shape, topology, **algorithm.options)
     if algorithm.apart:
         plans = sorted(map(_one_way, plans), key=lambda one: (one.fits is False, seconds(one, True).total))
-    return Case(figure, algorithm, topology, plans[0], "best of all meshes")
+    return Case(figure, algorithm, topology, plans[0], BEST)
 
 
 def _one_way(made: Plan) -> Plan:

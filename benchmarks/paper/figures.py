@@ -3,6 +3,7 @@
 Every label says what is measured and what is modelled. Nothing is computed here.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from .paper import MEASURED, SCALINGS, TABLES, Scaling
 from .rows import Row, find
 from .tables import Entry, entries, is_compiled
 
-PAPER, OURS, LOOSER, FLOOR = "#e8743b", "#51127c", "#a78bc4", "#555555"
+PAPER, OWN, OURS, BLOCKS, LOOSER, FLOOR = "#e8743b", "#9c3d0f", "#51127c", "#3c7fb1", "#a78bc4", "#555555"
 PARTS = {  # of the breakdown: what it shows, which parts that is, and in which colour
     "arithmetic": (("products", "vector"), "#51127c"),
     "memory": (("memory",), "#a78bc4"),
@@ -92,12 +93,20 @@ def _scaling(figure: Any, rows: Sequence[Row], scaling: Scaling) -> None:
         _line(spot, find(mine, quantity="ideal"), color=colour, linestyle="--", linewidth=1, label=label)
         made = [row for row in find(mine, quantity="total") if not is_compiled(row)]
         _line(spot, made, color=colour, marker=mark, markersize=5, label=f"{whose}, modelled")
+        if scaling.block is None and name == names[0]:
+            _einsums(spot, made, colour)
         seen = [row for row in mine if is_compiled(row) and row.seconds is not None]
         if seen:
             label = f"{name}, compiled + links, modelled"
             _line(spot, seen, color=colour, marker="x", markersize=7, linestyle="none", label=label)
     _measured(spot, scaling)
     _axes(spot, scaling.cores)
+
+
+def _einsums(spot: Any, rows: Sequence[Row], colour: str) -> None:
+    """The products alone, which the paper draws beside the total."""
+    alone = [dataclasses.replace(row, seconds=row.parts["products"]) for row in rows]
+    _line(spot, alone, color=colour, linestyle=":", marker="^", markersize=5, label="its einsum alone, modelled")
 
 
 def _measured(spot: Any, scaling: Scaling) -> None:
@@ -148,25 +157,28 @@ def _table(figure: Any, rows: Sequence[Row], name: str) -> None:
         spot.set(title=family)
     spots[0].set_ylabel("seconds")
     handles, labels = spots[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize="small")
 
 
 def _bars(spot: Any, lines: Sequence[Entry], looser: Sequence[Entry]) -> None:
-    """Four bars for each array, a cross where meshfft's walk was compiled, and a line at the floor."""
+    """Bars for each array, a cross where meshfft's walk was compiled, and a line at the floor."""
     bars = (
         ("paper, measured on v3:32x32", [one.measured for one in lines], "black"),
-        ("paper's algorithm, modelled", [one.paper for one in lines], PAPER),
-        ("meshfft, modelled", [one.meshfft for one in lines], OURS),
+        ("paper's way on (4, 4, 128), modelled", [one.own for one in lines], OWN),
+        ("paper's way on its best mesh, modelled", [one.paper for one in lines], PAPER),
+        ("meshfft, blocks in and out, modelled", [one.blocks for one in lines], BLOCKS),
+        ("meshfft, best mesh, modelled", [one.meshfft for one in lines], OURS),
         ("meshfft, bf16x3 or any order, modelled", [one.meshfft for one in looser], LOOSER),
     )
     for place, (label, heights, colour) in enumerate(bars):
-        at = [j + (place - 1.5) * 0.2 for j in range(len(heights))]
-        spot.bar(at, [height or 0 for height in heights], 0.19, color=colour, label=label)
-    seen = [(j + 0.1, one.compiled) for j, one in enumerate(lines) if one.compiled is not None]
-    seen += [(j + 0.3, one.compiled) for j, one in enumerate(looser) if one.compiled is not None]
+        at = [j + (place - 2.5) * 0.14 for j in range(len(heights))]
+        if any(heights):
+            spot.bar(at, [height or 0 for height in heights], 0.13, color=colour, label=label)
+    seen = [(j + 0.21, one.compiled) for j, one in enumerate(lines) if one.compiled is not None]
+    seen += [(j + 0.35, one.compiled) for j, one in enumerate(looser) if one.compiled is not None]
     if seen:
         spot.plot(*zip(*seen, strict=True), "x", color="#2ca02c", markersize=7, label="meshfft, compiled, modelled")
-    for group, start, end in ((lines, -0.45, 0.2), (looser, 0.2, 0.45)):
+    for group, start, end in ((lines, -0.45, 0.28), (looser, 0.28, 0.45)):
         starts, ends = ([j + side for j in range(len(group))] for side in (start, end))
         name = "physical floor, modelled" if group is lines else None
         heights = [one.floor or 0 for one in group]

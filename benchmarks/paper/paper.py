@@ -18,6 +18,8 @@ MEASURED = {
 POD = "v3:32x32"
 LATER = "v5p:8x8x16"  # a machine of as many chips, two generations on
 TABLES = {"table-v3": POD, "table-v5p": LATER}
+SHAPES = {POD: (4, 4, 128)}  # the paper's computation shape (4, 4, n2) on the cores of its pod
+BLOCKS = {POD: (8, 16, 16), LATER: (8, 8, 16)}  # blocks of all three dimensions, as near to cubes as may be
 
 
 class Scaling(NamedTuple):

@@ -7,9 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..paper.figures import Drawing, drawings
-from ..paper.paper import TABLES
-from ..paper.rows import find
-from ..paper.tables import HEADS, RATIO_HEADS, ratio_cells, table_cells
+from ..paper.tables import RATIO_HEADS, ratio_cells, tables
 from .drawing import COLOURS, MARKS, drawn, logarithmic, stacked
 from .page import MODELLED, Figure, Section, Table
 from .reading import Rows, Values
@@ -79,12 +77,8 @@ def _profile(rows: Sequence[Values]) -> Iterator[Figure | Table]:
 def _evaluation(rows: Rows) -> Iterator[Figure | Table]:
     for one in drawings(rows.evaluation):
         yield Figure(one.title.replace("\n", " "), _paper(one, rows), BUT)
-    for name, topology in TABLES.items():
-        for family in ("KDFT", "FFT"):
-            if find(rows.evaluation, figure=name, family=family):
-                heads = [head.replace("\n", " ") for head in HEADS]
-                lines = table_cells(rows.evaluation, name, family)
-                yield Table(f"Table I, {family}, on {topology}, seconds", heads, lines, BUT)
+    for title, heads, lines in tables(rows.evaluation):
+        yield Table(title, [head.replace("\n", " ") for head in heads], lines, BUT)
 
 
 def _paper(one: Drawing, rows: Rows) -> str:

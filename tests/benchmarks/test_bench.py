@@ -13,14 +13,26 @@ from typer.testing import CliRunner
 
 from benchmarks.__main__ import app
 from benchmarks.paper import compiled
-from benchmarks.paper.cases import ALGORITHMS, FFT, KDFT, PAPER_FFT, PAPER_KDFT, Algorithm, cases
+from benchmarks.paper.cases import (
+    ALGORITHMS,
+    BEST,
+    CUBES,
+    FFT,
+    KDFT,
+    OWN,
+    PAPER_FFT,
+    PAPER_KDFT,
+    Algorithm,
+    cases,
+    count,
+)
 from benchmarks.paper.compiled import compiled_row
 from benchmarks.paper.figures import draw_all
 from benchmarks.paper.floors import PUBLISHED, exchange_seconds, floor, ring_seconds
 from benchmarks.paper.modelled import known_rows, modelled_rows
 from benchmarks.paper.paper import SCALINGS, ideal, slice_of
 from benchmarks.paper.rows import Row, find, read_rows, write_rows
-from benchmarks.paper.tables import entries, ratio_cells, table_cells
+from benchmarks.paper.tables import entries, ratio_cells, tables
 from meshfft.inspect.aot import Report, Timeline
 from meshfft.inspect.hlo import Spent
 from meshfft.machine.machine import topology
@@ -41,6 +53,7 @@ def row(**changes: Any) -> Row:
     plain: dict[str, Any] = {
         "figure": "table-v3", "family": "KDFT", "shape": (1024,) * 3, "cores": 2048, "topology": V3,
         "algorithm": KDFT.name, "quantity": "total", "seconds": 1.0, "known": "modelled", "how": "cost model",
+        "note": f"mesh: {BEST}",
     }  # fmt: skip
     return Row(**{**plain, **changes})
 
@@ -198,7 +211,51 @@ def test_the_model_is_held_against_the_compiler() -> None:
     assert [line[-1] for line in ratio_cells(made)] == ["0.50", "1.20", "0.90"]
     (one, _) = entries([row(), made[0]], "table-v3", "KDFT")
     assert (one.meshfft, one.compiled, one.measured) == (1.0, 2.0, None)
-    assert table_cells([row(), made[0]], "table-v3", "KDFT")[0][:6] == ["1024^3 bf16x6", "-", "-", "1.00", "2.00", "-"]
+    (*_, (_, _, lines)) = tables([row(), made[0]])
+    assert lines[0][:4] == ["KDFT 1024^3 bf16x6", "1.00", "2.00", "-"]
+
+
+def test_the_paper_s_mesh_stands_beside_the_best(rows: list[Row]) -> None:
+    """Catches a gain over the paper's way on one mesh given as that on another, and growth the wrong way round."""
+    (one, _) = entries(rows, "table-v3", "KDFT")
+    found = {r.note: r.seconds for r in find(rows, figure="table-v3", algorithm=PAPER_KDFT.name)}
+    assert (one.own, one.paper) == (found[f"mesh: {OWN}"], found[f"mesh: {BEST}"]) and one.own == pytest.approx(
+        0.0185, rel=0.01
+    )
+    (own,) = find(rows, figure="table-v3", algorithm=PAPER_KDFT.name, note=f"mesh: {OWN}")
+    (blocks,) = find(rows, figure="table-v3", algorithm=FFT.name, note=f"mesh: {CUBES}")
+    assert (tuple(own.mesh.values()), tuple(blocks.mesh.values())) == ((4, 4, 128), (8, 16, 16))
+
+
+def test_tables_of_table_one() -> None:
+    """Catches growth and gains upside down, and what the paper measured taken for a model."""
+    of = {"KDFT": (PAPER_KDFT.name, "1.07", "8.9"), "FFT": (PAPER_FFT.name, "1.01", "8.6")}
+    for family, (name, seconds, growth) in of.items():
+        shapes = ((4096, 0.5), (2048, 0.1))
+        its = [row(algorithm=name, family=family, shape=(n,) * 3, seconds=s, note=f"mesh: {OWN}") for n, s in shapes]
+        best = [row(algorithm=name, family=family, shape=(n,) * 3, seconds=s / 2) for n, s in shapes]
+        ours = row(algorithm=(KDFT if family == "KDFT" else FFT).name, family=family, shape=(4096,) * 3, seconds=0.1)
+        known = [r for r in known_rows(["table-v3"], [4096, 2048]) if r.family == family]
+        paper, gains, *_ = tables([*its, *best, ours, *known])
+        assert paper.lines[0][1:6] == [seconds, growth, "0.500", "5.0", f"{float(seconds) / 0.5:.2f}"]
+        assert gains.lines[0][1:6] == ["0.250", "-", "-", "0.100", "2.5"]
+
+
+def test_tables_of_scaling(rows: list[Row]) -> None:
+    """Catches an efficiency upside down, and permutes of one ring counted as those of another."""
+    found = {one.title: one.lines for one in tables(rows)}
+    for title, lines in found.items():
+        if "strong scaling" in title:
+            made = [float(line[1]) for line in lines]
+            assert lines[0][4] == lines[0][7] == "1.00"
+            assert float(lines[1][4]) == pytest.approx(made[0] / 2 / made[1], rel=0.02)
+    (single,) = (lines for title, lines in found.items() if "third dimension" in title)
+    assert [line[3] for line in single] == ["1", "3"]
+
+
+def test_the_bar_counts_every_case() -> None:
+    """Catches a bar that ends before its work, or never."""
+    assert count() - len(ALGORITHMS) * 4 * 2 - sum(2 * len(one.cores) for one in SCALINGS) == (2 + 4 + 4) * 4
 
 
 def test_figures_are_drawn(rows: list[Row], tmp_path: Path) -> None:
