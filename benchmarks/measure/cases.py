@@ -60,6 +60,7 @@ class Case:
         method: meshfft's, or what distinguishes two cases of a baseline.
         order: meshfft's.
         precision: meshfft's.
+        ring: "one-way" for the paper's ring, which meshfft would run both ways.
     """
 
     library: str
@@ -72,6 +73,7 @@ class Case:
     method: str = ""
     order: str = ""
     precision: str = ""
+    ring: str = ""
 
     @property
     def task(self) -> Task:
@@ -92,7 +94,7 @@ class Case:
     def name(self) -> str:
         """Who, and which way."""
         precision = "" if self.precision == "default" else self.precision
-        return " ".join(filter(None, (self.library, self.method, self.order, precision)))
+        return " ".join(filter(None, (self.library, self.method, self.ring, self.order, precision)))
 
     def to_dict(self) -> dict[str, Any]:
         """The case as plain values, and its number of devices."""

@@ -132,19 +132,19 @@ def _laid(
     """The case on a mesh that is given, an axis for each dimension."""
     laid = AbstractMesh(mesh, ("x", "y", "z"))
     made = plan(shape, mesh=laid, topology=topology, **algorithm.options)
-    return Case(figure, algorithm, topology, _one_way(made) if algorithm.apart else made, meshes)
+    return Case(figure, algorithm, topology, one_way(made) if algorithm.apart else made, meshes)
 
 
 def _free(figure: str, algorithm: Algorithm, shape: tuple[int, ...], topology: str) -> Case:
     """The case on the mesh where its algorithm is fastest, of those where it fits if it fits any."""
     plans = ranked(shape, topology, **algorithm.options)
     if algorithm.apart:
-        plans = sorted(map(_one_way, plans), key=lambda one: (one.fits is False, seconds(one, True).total))
+        plans = sorted(map(one_way, plans), key=lambda one: (one.fits is False, seconds(one, True).total))
     return Case(figure, algorithm, topology, plans[0], BEST)
 
 
-def _one_way(made: Plan) -> Plan:
+def one_way(made: Plan) -> Plan:
     """The plan with every ring going one way round."""
     steps: list[Any] = list(made.walk.steps)  # records, of which those of rings have a `two_way`
-    one_way = (dataclasses.replace(s, two_way=False) if getattr(s, "two_way", False) else s for s in steps)
-    return dataclasses.replace(made, walk=dataclasses.replace(made.walk, steps=tuple(one_way)))
+    turned = (dataclasses.replace(s, two_way=False) if getattr(s, "two_way", False) else s for s in steps)
+    return dataclasses.replace(made, walk=dataclasses.replace(made.walk, steps=tuple(turned)))
