@@ -21,6 +21,7 @@ SCRIPTS = {
     "overhead": "What an eager call of a small array costs over its program.",
     "parts": "What the steps of a walk take of the cores.",
     "real": "What rfftn, irfftn and dctn save against fftn.",
+    "ring": "The modes of a ring: one way, both ways, and in the paper's order.",
     "soak": "Two processes, 800 transforms there and back.",
     "store": "A sharded store against a plain copy.",
 }

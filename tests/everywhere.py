@@ -199,13 +199,13 @@ def _programs(mf: Any, mesh: Mesh) -> Rows:
     )
     yield "shard_map", jax.jit(whole)(mf.shard(z.astype("complex64"), mesh, BLOCKS)), np.fft.fftn(z)
     ring = jax.shard_map(
-        lambda block: mf.ring_sum(lambda shard, s: shard * (s + 1.0), block, ("x", "y")),
+        lambda block: mf.one_shuffle(lambda shard, s: shard * (s + 1.0), block, ("x", "y")),
         mesh=mesh,
         in_specs=SPEC,
         out_specs=SPEC,
     )
     total = sum(part * (s + 1.0) for s, part in enumerate(np.split(r, 4)))
-    yield "ring_sum", jax.jit(ring)(mf.shard(r.astype("f4"), mesh, SPEC)), np.concatenate([total] * 4)
+    yield "one_shuffle", jax.jit(ring)(mf.shard(r.astype("f4"), mesh, SPEC)), np.concatenate([total] * 4)
 
 
 def _double(mf: Any, mesh: Mesh) -> Rows:

@@ -76,7 +76,7 @@ FUNCTIONS: dict[str, Callable[[Array], Any]] = {
 }
 SPARED = (
     *("Passes", "PowerSpectrum", "Solution", "BlockMatrix", "PaddedArray", "Plan", "Points"),  # types
-    *("fftfreq", "rfftfreq", "next_fast_len", "out_spec", "passes", "ring_sum"),  # no arrays, or within a program
+    *("fftfreq", "rfftfreq", "next_fast_len", "out_spec", "passes", "one_shuffle"),  # no arrays, or within a program
     *("array_api", "scipy_backend"),  # the same functions
 )
 VARIANTS: dict[str, tuple[tuple[int, ...], Callable[[Array], Any]]] = {

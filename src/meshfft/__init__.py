@@ -1,6 +1,6 @@
 """meshfft: the discrete Fourier transform of arrays sharded over a JAX device mesh."""
 
-from .collectives.ring import ring_sum as ring_sum
+from .collectives.ring import one_shuffle as one_shuffle
 from .extras import __version__ as __version__
 from .functions.array_api import array_api as array_api
 from .functions.cosine import dct as dct

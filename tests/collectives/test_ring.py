@@ -1,5 +1,6 @@
 """The one-shuffle ring: its sum, its hops, its gradient, and nothing of Fourier."""
 
+import re
 from typing import Any
 
 import jax
@@ -28,7 +29,7 @@ def _sum(
 
     def body(block: Array) -> Array:
         rows = jnp.asarray(matrix)[jax.lax.axis_index(axes)]
-        return mf.ring_sum(lambda held, s: rows[:, s] @ held, block, axes, two_way=two_way)
+        return mf.one_shuffle(lambda held, s: rows[:, s] @ held, block, axes, two_way=two_way)
 
     run = jax.jit(jax.shard_map(body, mesh=devices, in_specs=P(axes), out_specs=P(axes)))
     return run, jax.device_put(x, NamedSharding(devices, P(axes))), matrix.reshape(p * 3, p * 4), p
@@ -61,7 +62,7 @@ def test_two_ways_take_half_the_steps(p: int) -> None:
 
 def _chain(x: Array, p: int, two_way: bool) -> Array:
     body = jax.shard_map(
-        lambda b: mf.ring_sum(lambda h, s: h, b, "x", two_way=two_way),
+        lambda b: mf.one_shuffle(lambda h, s: h, b, "x", two_way=two_way),
         mesh=mesh((p,)),
         in_specs=P("x"),
         out_specs=P("x"),
@@ -86,6 +87,28 @@ def test_the_next_shard_is_fetched_before_the_held_one_is_used() -> None:
     jaxpr = str(jax.make_jaxpr(lambda x: _chain(x, 8, False))(jnp.zeros(8)))
     loop = jaxpr[jaxpr.index("scan") :]
     assert loop.index("ppermute") < loop.index("add", loop.index("ppermute"))
+
+
+def test_the_papers_order_of_lines() -> None:
+    """Catches prefetch=False that fetches ahead all the same, wastes a hop, or sums something else."""
+    x = jax.device_put(noise((24,), "float32", 1), NamedSharding(mesh((8,)), P("x")))
+
+    def body(block: Array) -> Array:
+        return mf.one_shuffle(lambda held, s: jnp.sin(held) * (s + 1).astype("float32"), block, "x", prefetch=False)
+
+    run = jax.jit(jax.shard_map(body, mesh=mesh((8,)), in_specs=P("x"), out_specs=P("x")))
+    truth = (np.sin(np.asarray(x).reshape(8, 3)) * np.arange(1, 9)[:, None]).sum(0)
+    np.testing.assert_allclose(np.asarray(run(x)).reshape(8, 3), np.tile(truth, (8, 1)), rtol=1e-5, atol=1e-5)
+    assert collectives(run.lower(x).compile()) == {"collective-permute": 7}
+    loop = str(jax.make_jaxpr(run)(x))
+    loop = loop[loop.index("scan") :]
+    words = ("optimization_barrier", "ppermute", "optimization_barrier", "sin")
+    assert [w for w in re.findall("optimization_barrier|ppermute|sin ", loop.split("name=")[0])][:4] == [
+        *words[:3],
+        "sin ",
+    ]
+    with pytest.raises(ValueError, match="Algorithm 1 sends one way"):
+        mf.one_shuffle(lambda held, s: held, x, "x", two_way=True, prefetch=False)
 
 
 @pytest.mark.parametrize("two_way", [False, True])
@@ -127,7 +150,7 @@ def test_the_shard_may_be_a_pytree() -> None:
         def term(held: dict[str, Array], s: Array) -> dict[str, Array]:
             return {"sum": held["c"].sum()[None], "dot": held["c"] @ held["x"] + (0 * s).astype("float32")}
 
-        return mf.ring_sum(term, shard, "x")
+        return mf.one_shuffle(term, shard, "x")
 
     run = jax.shard_map(body, mesh=mesh((4,)), in_specs=P("x"), out_specs={"sum": P("x"), "dot": P("x")})
     out = jax.jit(run)({"x": points, "c": strengths})

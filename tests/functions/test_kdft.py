@@ -1,5 +1,6 @@
 """The KDFT at any points of the z-plane: value, sharding, collectives, adjoint, and gradients in array and points."""
 
+import functools
 import itertools
 import math
 import re
@@ -441,6 +442,26 @@ def test_stages_solve_their_own_dimension() -> None:
     x = noise((8, 8))
     for stage in plan.stages:
         assert error(mf.gather(stage.solve(stage(x)).value), x) <= 1e-6
+
+
+@pytest.mark.parametrize("method", ["kdft", "cooley-tukey"])
+def test_the_mode_of_a_ring_is_in_the_text(method: str) -> None:
+    """Catches a mode that is dropped on the way, or that the plan tells otherwise than the compiled program has it."""
+    x = mf.shard(noise((16, 3), seed=1), mesh((8,)), P("x"))
+    back, forth = {(i, (i - 1) % 8) for i in range(8)}, {(i, (i + 1) % 8) for i in range(8)}
+    for ring, ways in (("one-way", [back]), ("two-way", [back, forth])):
+        plan = mf.plan((16, 3), mesh=mesh((8,)), axes=(0,), method=method, ring=ring)
+        run = jax.jit(functools.partial(mf.fftn, axes=(0,), spec=P("x"), method=method, ring=ring)).lower(x).compile()
+        texts = re.findall(r"source_target_pairs=\{(.*?)\}\}", run.as_text() or "")
+        seen = [{tuple(map(int, pair)) for pair in re.findall(r"(\d+),(\d+)", text)} for text in texts]
+        assert all(way in seen for way in ways) and all(one in ways for one in seen)
+        assert collectives(run) == plan.collectives
+        assert ("two-way" in plan.name) == (ring == "two-way")
+        assert error(run(x), np.fft.fft(np.asarray(x), axis=0)) <= 4e-7
+    with pytest.raises(ValueError, match="ring 'both' is unknown: use one of 'auto', 'one-way', 'two-way'"):
+        mf.kdftn(x, ring="both")
+    with pytest.raises(ValueError, match="method 'transpose' has no ring"):
+        mf.fftn(x, method="transpose", ring="one-way")
 
 
 def test_on_cpus_a_ring_of_two_reads_and_writes_blocks_once() -> None:

@@ -15,11 +15,14 @@ import typer
 from ..layout.layout import Spec as ArraySpec
 from ..numerics.dtypes import PRECISIONS
 from ..operators.transform import KINDS, NORMS
+from ..steps.problem import RINGS
 from ..walks.choice import ORDERS
 from ..walks.search import METHODS
 
 DTYPES = ("complex64", "complex128", "float32", "float64")
-CHOICES = dict(method=tuple(METHODS), order=ORDERS, norm=NORMS, kind=KINDS, precision=PRECISIONS, dtype=DTYPES)
+CHOICES = dict(method=tuple(METHODS), order=ORDERS, norm=NORMS, kind=KINDS, precision=PRECISIONS, dtype=DTYPES) | {
+    "ring": RINGS
+}
 MESH_AXES = ("x", "y", "z", "w")
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 MOST_DIMENSIONS, MOST_SIZE, MOST_COUNT = 32, 2**60, 10**6  # beyond which numbers are slips of the hand
@@ -39,6 +42,7 @@ Norm = Annotated[str | None, typer.Option(metavar="NAME", help=f"{', '.join(NORM
 KIND = typer.Option(metavar="NAME", help="fft, rfft for real arrays, hfft, dct-1 to dct-4, dst-1 to dst-4.")
 Kind = Annotated[str | None, KIND]
 Precision = Annotated[str | None, typer.Option(metavar="NAME", help=f"Of dense products: {', '.join(PRECISIONS)}.")]
+Ring = Annotated[str, typer.Option(metavar="NAME", help=f"Which way blocks travel: {', '.join(RINGS)}.")]
 Dtype = Annotated[
     str | None, typer.Option(metavar="NAME", help=f"Of the input: {', '.join(DTYPES)}. By default as --kind needs.")
 ]

@@ -45,6 +45,7 @@ def plan(
     dtype: flags.Dtype = None,
     kind: flags.Kind = "fft",
     precision: flags.Precision = "default",
+    ring: flags.Ring = "auto",
     inverse: Annotated[bool, typer.Option("--inverse", help="Plan the inverse transform.")] = False,
     points: flags.Points = None,
     points_unit: flags.PointsUnit = None,
@@ -62,7 +63,7 @@ def plan(
         raise ValueError("--compile needs a machine to compile for: add --topology, as v3:4x4")
     lengths = flags.read_sizes(shape, "the shape", "8192,8192,8192")
     names = {"method": method, "order": order, "norm": norm, "kind": kind, "precision": precision, "dtype": dtype}
-    options = {"inverse": inverse, **flags.read_options(axes, **names)}
+    options = {"inverse": inverse, **flags.read_options(axes, **names, ring=ring)}
     if (sampling := read_sampling(points, points_unit)) is not None:
         check_alone(sampling, inverse=inverse, kind=kind)
         options |= sampled_options(sampling, lengths, options["axes"])

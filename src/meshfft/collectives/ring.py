@@ -1,8 +1,10 @@
 """The one-shuffle ring (paper, Algorithm 1): every device sums a term over all shards, handing on the one it holds.
 
-Invariant: after t hops a device with index i holds shard i + t (mod p). The next shard is fetched before the held one
-is used, so a hop can run under the product; the first term needs no hop and the last needs no fetch: p - 1 hops in all.
-A barrier ends every iteration, so that no hop is put off to a later one's product.
+Invariant: after t hops a device with index i holds shard i + t (mod p): the paper's source-target pairs (c1, c0),
+(c2, c1), ..., (c0, c_(p-1)). The first term needs no hop and the last needs no fetch: p - 1 hops in all. The next shard
+is fetched before the held one is used, so that a hop can run under the product; a barrier ends every iteration, so that
+no hop is put off to a later one's product. The paper's own order, a hop and then the product with what arrived, is
+there to compare with.
 """
 
 import functools
@@ -21,10 +23,15 @@ Total = TypeVar("Total")
 AxisName = str | tuple[str, ...]
 
 
-def ring_sum(
-    term: Callable[[Shard, Array], Total], shard: Shard, axis_name: AxisName, *, two_way: bool = False
+def one_shuffle(
+    term: Callable[[Shard, Array], Total],
+    shard: Shard,
+    axis_name: AxisName,
+    *,
+    two_way: bool = False,
+    prefetch: bool = True,
 ) -> Total:
-    """Sums term(shard_s, s) over the p shards of a ring, inside `shard_map`.
+    """Sums term(shard_s, s) over the p shards of a ring, inside `shard_map`: the paper's one-shuffle scheme.
 
         total = term(shard_0, 0) + ... + term(shard_(p-1), p-1)
 
@@ -33,25 +40,35 @@ def ring_sum(
 
     Args:
         term: what to add for a shard (any pytree) and its int32 position s on the ring; returns a pytree of arrays.
+            Algorithm 1's einsum(v[slice_idx], x) is term(x, slice_idx).
         shard: this device's own shard, of one shape on all devices.
         axis_name: the mesh axis, or several as one ring (the last runs fastest).
         two_way: send both ways around the ring at once.
+        prefetch: fetch the next shard while the held one is used. False: lines 7 and 8 of Algorithm 1 in their order,
+            permute, then use what arrived, each waiting for the other.
 
     Returns:
         The sum, on every device, with that device's own `term`.
 
+    Raises:
+        ValueError: two_way without prefetch, which Algorithm 1 does not have.
+
     Source: Lu et al., "Large-Scale Discrete Fourier Transform on TPUs", section IV-B and Algorithm 1.
     """
+    if two_way and not prefetch:
+        raise ValueError("two_way=True goes with prefetch=True only: Algorithm 1 sends one way")
 
     def add(total: Total | None, first: tuple[Shard, Array], *rest: tuple[Shard, Array]) -> Total:
         total = _plus(total, term(*first))
         return functools.reduce(_plus, itertools.starmap(term, rest), total)
 
-    return ring_fold(add, shard, axis_name, two_way=two_way)
+    return ring_fold(add, shard, axis_name, two_way=two_way, prefetch=prefetch)
 
 
-def ring_fold(add: Callable[..., Total], shard: Shard, axis_name: AxisName, *, two_way: bool = False) -> Total:
-    """`ring_sum` for terms that are added where they are made: add(total, (shard_s, s), ...), total None at first.
+def ring_fold(
+    add: Callable[..., Total], shard: Shard, axis_name: AxisName, *, two_way: bool = False, prefetch: bool = True
+) -> Total:
+    """`one_shuffle` for terms that are added where they are made: add(total, (shard_s, s), ...), total None at first.
 
     With `two_way` shards are added as they come, two at a time: all of them of a ring of two, the middle one alone.
     """
@@ -63,11 +80,12 @@ def ring_fold(add: Callable[..., Total], shard: Shard, axis_name: AxisName, *, t
     def numbered(total: Total | None, *held: tuple[Shard, Array | int]) -> Total:
         return add(total, *((shard, (index + offset) % size) for shard, offset in held))
 
-    return (_both_ways if two_way else _one_way)(numbered, shard, names, size)
+    ring = _both_ways if two_way else _one_way if prefetch else _in_turn
+    return ring(numbered, shard, names, size)
 
 
 def ring_scatter(term: Callable[[Array], Total], axis_name: AxisName) -> Total:
-    """Sums over the p devices of a ring what each has for each: the transpose of `ring_sum`, sums travel.
+    """Sums over the p devices of a ring what each has for each: the transpose of `one_shuffle`, sums travel.
 
         total on device j = term_0(j) + ... + term_(p-1)(j)   with device r's own term_r
 
@@ -114,6 +132,18 @@ def _one_way(add: Callable[..., Total], shard: Shard, names: tuple[str, ...], si
     held, total = handed_on(shard, names, -1), add(None, (shard, 0))
     held, total = lax.fori_loop(1, size - 1, body, (held, total), unroll=2)  # two iterations hand on without a copy
     return add(total, (held, size - 1))
+
+
+def _in_turn(add: Callable[..., Total], shard: Shard, names: tuple[str, ...], size: int) -> Total:
+    """The while loop of Algorithm 1, with barriers where XLA would start a hop before the product is done."""
+
+    def body(t: Array, carry: tuple) -> tuple:
+        held, total = lax.optimization_barrier(carry)
+        held = handed_on(held, names, -1)
+        held, total = lax.optimization_barrier((held, total))
+        return held, add(total, (held, t))
+
+    return lax.fori_loop(1, size, body, (shard, add(None, (shard, 0))))[1]
 
 
 def _both_ways(add: Callable[..., Total], shard: Shard, names: tuple[str, ...], size: int) -> Total:

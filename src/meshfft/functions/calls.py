@@ -31,6 +31,7 @@ class How(TypedDict, total=False):
     spec: Spec | None
     out_spec: Spec | None
     precision: str | None
+    ring: str
 
 
 def with_options(function: F) -> F:

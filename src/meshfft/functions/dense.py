@@ -39,9 +39,15 @@ class DenseHow(TypedDict, total=False):
     multiplications: int | None
 
 
+class RingHow(DenseHow, total=False):
+    """Those, and the mode of rings."""
+
+    ring: str
+
+
 @with_options
 def kdftn(
-    x: AnyArray, points: PointsLike = None, *, axes: Ints = None, norm: str | None = None, **how: Unpack[DenseHow]
+    x: AnyArray, points: PointsLike = None, *, axes: Ints = None, norm: str | None = None, **how: Unpack[RingHow]
 ) -> Array:
     """The discrete Fourier transform at any points, uniform or not, by dense Vandermonde products.
 
@@ -57,6 +63,9 @@ def kdftn(
         axes, spec, out_spec: as `fftn`.
         precision: "float32", "float64", or of bfloat16 "bf16x6" (like float32), "bf16x3" (1e-5), "bf16" (3e-3).
         multiplications: 3 or 4 real products for a complex one; by default the cheapest within the precision.
+        ring: "one-way", as the paper's one-shuffle scheme sends (Algorithm 1): p - 1 hops to one neighbour; "two-way":
+            half of the blocks to each, in half the steps; "auto": the faster of them. Sums that travel, as in gradients
+            where points differ, go one way.
 
     Returns:
         The spectrum, sharded as the array came where the numbers of points divide.
@@ -74,7 +83,7 @@ def kdftn(
     >>> mf.kdftn(jnp.ones(4), mf.Points.turns([0.0, 0.25])).real.round(3).tolist()
     [4.0, 0.0]
     """
-    spec, options = options_of(how, DenseHow)
+    spec, options = options_of(how, RingHow)
     request = read(x, spec)
     dims, _ = resolve_once(request.shape, None, axes)
     chosen = entries(points, dims)
@@ -163,7 +172,7 @@ def apply_separable(
     x: AnyArray,
     *,
     axes: Ints = None,
-    **how: Unpack[DenseHow],
+    **how: Unpack[RingHow],
 ) -> Array:
     """Multiplies every dimension of a sharded array by a dense matrix of its own.
 
@@ -174,7 +183,7 @@ def apply_separable(
             Points (its Vandermonde matrix), or None to leave that dimension alone.
         x: a sharded, replicated or single-device array, or its real and imaginary part (re, im).
         axes: the dimensions of the matrices; None means all.
-        spec, out_spec, precision, multiplications: as `kdftn`.
+        spec, out_spec, precision, multiplications, ring: as `kdftn`.
 
     Returns:
         The product, sharded as the array came where sizes still divide; real where everything is.
@@ -188,7 +197,7 @@ def apply_separable(
     >>> mf.apply_separable([jnp.ones((1, 3)), None], jnp.ones((3, 2))).tolist()
     [[3.0, 3.0]]
     """
-    spec, options = options_of(how, DenseHow)
+    spec, options = options_of(how, RingHow)
     request = read(x, spec)
     dims, _ = resolve_once(request.shape, None, axes)
     sources = _sources(matrices, dims)

@@ -41,6 +41,7 @@ class Options(NamedTuple):
     precision: str | None = None
     out_spec: Spec | None = None
     multiplications: int | None = None
+    ring: str = "auto"
     evades: bool = True
     s: Sequence[int] | None = None
     axes: Sequence[int] | None = None
@@ -55,7 +56,7 @@ class Options(NamedTuple):
 def plan_for(setting: Setting, transform: Transform, options: Options) -> Plan:
     """The plan of a transform of an array in some setting, kept."""
     start, mesh, sizes = setting.start, setting.mesh, axis_sizes(setting.mesh)
-    method, order, precision, out_spec, multiplications, evades, *_ = options
+    method, order, precision, out_spec, multiplications, ring, evades, *_ = options
     dtype, dots = complex_dtype(setting.dtype, precision), dots_of(setting.dtype, precision, multiplications)
     after, stays = natural_end(start, transform), method in STAYING and out_spec is not None
     check_blocks(after, real_dtype(dtype).itemsize, setting.room, "the result")
@@ -65,7 +66,7 @@ def plan_for(setting: Setting, transform: Transform, options: Options) -> Plan:
     goal = goal_of(start, transform, order, there, sizes) if evades or there is not None else None
     even = evades and start.even and goal is None and not (after.even and order == "natural")
     real = transform.takes_real(setting.real)
-    walk = find_walk(start, transform, method, order, *how, even=even, goal=goal, real=real)
+    walk = find_walk(start, transform, method, order, *how, even=even, goal=goal, real=real, ring=ring)
     if stays:  # the method leaves dimensions where they are: exchanges follow
         last = goal_of(after, NOTHING, "natural", out_spec, sizes)
         move = find_walk(walk.end, NOTHING, "auto", "natural", *how, goal=last, real=walk.reals[-1])
@@ -111,6 +112,7 @@ def plan(
     points: PointsLike = None,
     precision: str | None = None,
     multiplications: int | None = None,
+    ring: str = "auto",
     out_spec: Spec | None = None,
     margin: int | Sequence[int] = 0,
     topology: str | Topology | None = None,
@@ -125,7 +127,7 @@ def plan(
         s, axes, norm, method, order: as `fftn`.
         dtype: type of the input, by default complex64, and float32 for kinds that are for real arrays.
         kind, inverse: "fft", "rfft", "hfft", "dct-1" to "dct-4" or "dst-1" to "dst-4", or its inverse.
-        points, precision, multiplications: as `kdftn`; points exclude `s` and `inverse`.
+        points, precision, multiplications, ring: as `kdftn`; points exclude `s` and `inverse`.
         out_spec: the result's spec, where it is not to lie as the array comes; excludes order "any".
         margin: halo or ghost cells on both sides of every block, along all `axes` or one number for each, which the
             transform leaves out: `shape` counts them, p (n / p + 2 m) cells where p blocks have n points. The result
@@ -140,7 +142,7 @@ def plan(
         ValueError, TypeError: an argument that does not fit, with what would.
     """
     what = (s, axes, dtype, norm, kind, inverse, points, margin)
-    options = Options(method, order, precision, out_spec, multiplications, False, *what)
+    options = Options(method, order, precision, out_spec, multiplications, ring, False, *what)
     return _plans(shape, mesh, spec, topology, options)[0]
 
 

@@ -23,7 +23,7 @@ from jax import Array, lax
 from jax.typing import DTypeLike
 
 from ..collectives.all_to_all import exchange_packed
-from ..collectives.ring import ring_sum
+from ..collectives.ring import one_shuffle
 from ..kernels.bluestein import chirp_spectrum, padded_length
 from ..kernels.local import fft, fft_error
 from ..layout.layout import Layout, line_shape
@@ -49,6 +49,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
     """The paper's FFT: gathering, local transform, phase adjustment through the one-shuffle scheme."""
 
     line: int  # points of the transforms that are cut: N, or those of the convolution
+    two_way: bool = False  # what is summed travels both ways round at once
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["PhaseFFT"]:
@@ -56,7 +57,8 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
         for dim, matrix in ready(todo).items():
             if isinstance(matrix, Roots | HalfRoots) and matrix.has_fft and 1 < layout.parts[dim]:
                 if (line := line_length(matrix.length, layout.parts[dim])) < MAX_LENGTH:
-                    yield cls((dim,), matrix, (matrix.rows,), line)
+                    for both in problem.ways(layout.parts[dim], pairs=False):
+                        yield cls((dim,), matrix, (matrix.rows,), line, both)
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
@@ -94,6 +96,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
         lines = source.replace(dim, many, ())
         local = LocalFFT((dim,), self.matrix.sign, (many,), (many,)).work(lines, itemsize, chip)
         padded = 0 if _is_comb(source, dim, many) else gathered
+        kind, times = ("two-way ring", parts // 2) if self.two_way and parts > 2 else ("ring", parts - 1)
         alive = max((5 if _is_whole(target, dim, many) else 7) * largest, 3 * padded + 3 * largest * (chip.side == 1))
         if chip.side > 1:
             passes = UNIT_PASSES + 3 * parts
@@ -110,9 +113,9 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
             hops=parts - 1,
             moves=(
                 Move("all-to-all", axes, gathered * itemsize, 1),
-                Move("ring", axes, block * itemsize, parts - 1),
+                Move(kind, axes, block * itemsize, times),
             ),
-            peak_bytes=alive * itemsize,
+            peak_bytes=(alive + 2 * block * (kind != "ring")) * itemsize,
         )
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
@@ -124,7 +127,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
         block = self._weighted(block, layout, onto_real=True)
         block = block if jnp.iscomplexobj(block) else lax.complex(block, jnp.zeros_like(block))
         if self.line == length:
-            result = _transform(block, dim, (layout, target), length, sign, self.matrix.columns)
+            result = self._transformed(block, dim, layout, target, sign, self.matrix.columns)
         else:
             before, after = (_chirped(_positions(one, dim), length, sign, real) for one in (layout, target))
             result = self._convolved(block * _along(before, dim, block.ndim), layout, target)
@@ -136,10 +139,9 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
     def _convolved(self, block: Array, layout: Layout, target: Layout) -> Array:
         """The sum over n of conj(c)[k - n] times a block x[n], by transforms of a longer line."""
         dim, line = self.dim, self._padded(layout)
-        size = self.line
-        spectrum = _transform(block, dim, (layout, line), size, -1, self.matrix.columns)
+        spectrum = self._transformed(block, dim, layout, line, -1, self.matrix.columns)
         factor = _along(self._factor(line, block), dim, block.ndim)
-        return _transform(spectrum * factor, dim, (line, target), size, 1, size)
+        return self._transformed(spectrum * factor, dim, line, target, 1, self.line)
 
     def _factor(self, line: Layout, block: Array) -> Array:
         """This device's part of the spectrum of conj(c) over its length; a long one is made on the mesh."""
@@ -151,7 +153,24 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
             return lax.dynamic_slice_in_dim(spectrum, n[0], len(n))
         distance = jnp.minimum(n, size - n)
         chirp = jnp.where(distance < length, _chirped(distance, length, -sign, block.real.dtype), 0)
-        return _transform(chirp, 0, (alone, alone), size, -1, size) / size
+        return self._transformed(chirp, 0, alone, alone, -1, size) / size
+
+    def _transformed(self, block: Array, dim: int, source: Layout, target: Layout, sign: int, limit: int) -> Array:
+        """The transform of a line, of which a block has the points that are logical and below `limit`."""
+        many, parts, axes = self.line // source.parts[dim], source.parts[dim], source.axes[dim]
+        real, index = block.real.dtype, lax.axis_index(axes)
+        spectra = fft(_gathered(block, dim, source, limit, many), (dim,), sign, "xla")
+        powers = index * jnp.arange(many, dtype=jnp.int32)
+        adjusted = spectra * _along(join(roots(powers, self.line, sign, real)), dim, block.ndim)
+        k = _positions(target, dim)
+
+        def term(held: Array, shard: Array) -> Array:
+            if _is_whole(target, dim, many):
+                return held * join(roots(shard * (k[0] // many) % parts, parts, sign, real))
+            around = lax.dynamic_slice_in_dim(jnp.concatenate([held, held], dim), k[0] % many, len(k), dim)
+            return around * _along(join(roots(shard * (k // many) % parts, parts, sign, real)), dim, block.ndim)
+
+        return one_shuffle(term, adjusted, axes, two_way=self.two_way)
 
     def _padded(self, layout: Layout) -> Layout:
         """The layout with as many points in the dimension as the transforms on the way have."""
@@ -166,32 +185,14 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
         return scaled(block, _along(weights, self.dim, block.ndim))
 
     def name(self, layout: Layout) -> str:
-        return f"gather, fft, phase ring {names(self.dims, layout)}"
+        ways = " (two-way)" if self.two_way and layout.parts[self.dim] > 2 else ""
+        return f"gather, fft, phase ring {names(self.dims, layout)}{ways}"
 
 
 @functools.lru_cache(maxsize=1024)
 def line_length(length: int, parts: int) -> int:
     """Points of the transforms over p shards: N, or where p does not divide it p M' >= 2 N - 1."""
     return length if length % parts == 0 else parts * padded_length(-(-(2 * length - 1) // parts))
-
-
-def _transform(block: Array, dim: int, layouts: tuple[Layout, Layout], length: int, sign: int, limit: int) -> Array:
-    """The transform of `length` points, of which a block has those that are logical and below `limit`."""
-    source, target = layouts
-    many, parts, axes = length // source.parts[dim], source.parts[dim], source.axes[dim]
-    real, index = block.real.dtype, lax.axis_index(axes)
-    transformed = fft(_gathered(block, dim, source, limit, many), (dim,), sign, "xla")
-    powers = index * jnp.arange(many, dtype=jnp.int32)
-    adjusted = transformed * _along(join(roots(powers, length, sign, real)), dim, block.ndim)
-    k = _positions(target, dim)
-
-    def term(held: Array, shard: Array) -> Array:
-        if _is_whole(target, dim, many):
-            return held * join(roots(shard * (k[0] // many) % parts, parts, sign, real))
-        around = lax.dynamic_slice_in_dim(jnp.concatenate([held, held], dim), k[0] % many, len(k), dim)
-        return around * _along(join(roots(shard * (k // many) % parts, parts, sign, real)), dim, block.ndim)
-
-    return ring_sum(term, adjusted, axes)
 
 
 def _gathered(block: Array, dim: int, source: Layout, limit: int, many: int) -> Array:

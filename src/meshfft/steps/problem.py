@@ -11,6 +11,7 @@ from ..numerics.dtypes import Dot
 from ..operators.matrices import Matrix
 from ..operators.transform import Transform
 
+RINGS = ("auto", "one-way", "two-way")  # modes of a ring
 LARGE_BYTES = 2**18  # of a block that is worked on chunk by chunk in a cache: a smaller one lies in it anyway
 
 
@@ -27,6 +28,7 @@ class Problem:
     itemsize: int  # bytes of a complex number; a real one has half as many
     dots: tuple[Dot, ...]  # the ways to multiply that the precision asked for allows
     real: bool = False  # the array comes real
+    ring: str = "auto"  # the mode of rings, one of RINGS
 
     def bytes_at(self, todo: dict[int, Matrix]) -> int:
         """Bytes of an element while these dimensions are still to be transformed."""
@@ -47,6 +49,15 @@ class Problem:
     def large(self, layout: Layout) -> bool:
         """True where devices share a memory, and a block is so large that passes over it are what costs."""
         return self.machine.chip.cached and math.prod(layout.block) * self.itemsize >= LARGE_BYTES
+
+    def ways(self, parts: int, pairs: bool) -> tuple[bool, ...]:
+        """Whether blocks may travel both ways round a ring at once: as is asked, or as the machine sends best.
+
+        `pairs` says that where devices share a memory a step is faster for two blocks than for each of them.
+        """
+        if self.ring != "auto" or parts == 1 or self.machine.chip.cached:
+            return (parts > 1 and (self.ring == "two-way" or (self.ring == "auto" and pairs)),)
+        return (False, True) if parts > 2 and self.machine.network is not None else (False,)
 
     @functools.cached_property
     def least_rows(self) -> dict[int, int]:

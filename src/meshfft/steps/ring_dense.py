@@ -51,17 +51,16 @@ class RingDense(MatrixStep[Matrix]):
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["RingDense"]:
-        """Any dimension, by every way to multiply; both ways round where the links are known."""
+        """Any dimension, by every way to multiply; where it is not said otherwise both ways round on CPUs, and of
+        one way and both where the links are known.
+        """
         cached, real = problem.machine.chip.cached, problem.real_at(todo)
         for dim, matrix in ready(todo).items():
             slot = None if matrix.row_axis is None else problem.transform.dims.index(dim)
             cuts, parts = layout.resize(dim, matrix.rows).cuts[dim], layout.parts[dim]
             for dot in problem.dots if matrix.denominator < MAX_LENGTH else ():
-                both = cached and parts > 1
-                step = cls((dim,), matrix, (matrix.rows,), cuts, dot, slot, two_way=both, real=real, tiled=cached)
-                yield step
-                if parts > 2 and not cached and problem.machine.network is not None:
-                    yield dataclasses.replace(step, two_way=True)
+                for both in problem.ways(parts, pairs=True):
+                    yield cls((dim,), matrix, (matrix.rows,), cuts, dot, slot, two_way=both, real=real, tiled=cached)
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
@@ -177,7 +176,8 @@ class RingDense(MatrixStep[Matrix]):
         return dataclasses.replace(back, transposed=not self.transposed)
 
     def name(self, layout: Layout) -> str:
-        return f"ring {names(self.dims, layout)} (dense)"
+        ways = (", two-way" if self._both(layout) else ", one-way") * (layout.parts[self.dim] > 2)
+        return f"ring {names(self.dims, layout)} (dense{ways})"
 
     def _both(self, layout: Layout) -> bool:
         """True where blocks come from both sides at once."""

@@ -14,6 +14,7 @@ from ..operators.trig import Trig
 from ..steps import Problem
 from ..steps.base import resized
 from ..steps.phase_fft import line_length
+from ..steps.problem import RINGS
 from .search import METHODS, search
 from .walk import Walk, fused
 
@@ -32,25 +33,30 @@ def find_walk(
     even: bool = False,
     goal: Layout | None = None,
     real: bool = False,
+    ring: str = "auto",
 ) -> Walk:
     """The cheapest walk; with `even`, one whose result needs no padding if any is; with `goal`, one that ends there.
 
     Raises:
-        ValueError: the method or order is unknown, or the method has no walk for these sizes; says what has.
+        ValueError: the method, order or ring is unknown, or the method has no walk for these sizes; says what has.
     """
     if method not in METHODS:
         raise ValueError(f"method {method!r} is unknown: use one of " + ", ".join(map(repr, METHODS)))
     if order not in ORDERS:
         raise ValueError(f"order {order!r} is unknown: use 'natural' or 'any'")
+    if ring not in RINGS:
+        raise ValueError(f"ring {ring!r} is unknown: use one of " + ", ".join(map(repr, RINGS)))
+    if ring != "auto" and method == "transpose":
+        raise ValueError(f"method 'transpose' has no ring to go {ring}: drop ring=, or use method='kdft'")
     natural = goal or natural_end(start, transform)
     goals: list[Layout | None] = [natural, None] if order == "any" else [natural]
     if even and goal is None and not natural.even:
         goals = [None] if order == "any" else [*_evasive(natural)] or [None]
     even = even and goal is None
-    problems = [Problem(start, transform, method, goal, even, machine, itemsize, dots, real) for goal in goals]
+    problems = [Problem(start, transform, method, goal, even, machine, itemsize, dots, real, ring) for goal in goals]
     paths = [steps for problem in problems if (steps := search(problem)) is not None]
     if not paths and even:  # no layout of the result is even: padded, it lies as the array came
-        return find_walk(start, transform, method, order, machine, itemsize, dots, real=real)
+        return find_walk(start, transform, method, order, machine, itemsize, dots, real=real, ring=ring)
     if not paths:
         raise ValueError(_no_walk(problems[-1]))
     walks = [Walk(start, fused(start, steps, itemsize), transform.scale, machine.chip.planes, real) for steps in paths]
