@@ -439,7 +439,7 @@ BAD_FLAGS = [
     (["--mesh", "2", "--axes", "0,3"], "3", "0 to 2"),
     (["--mesh", "2", "--axes", "0,a"], "--axes '0,a'", "as 0,1,2"),
     (["--mesh", "2", "--axes", "0,-3"], "0", "twice"),
-    (["--mesh", "2", "--method", "cooley-tukey"], "n = 7", "--method auto"),
+    (["--mesh", "2", "--method", "cooley-tukey", "--kind", "dct-2"], "no cosines", "--method auto"),
 ]
 
 
