@@ -23,7 +23,7 @@ from ..paper.figures import check_folder, draw_all
 from ..paper.measured import measured_cases, measured_tables, with_breakdowns, write_measured
 from ..paper.modelled import known_rows, modelled_rows
 from ..paper.paper import POD
-from ..paper.rows import write_rows
+from ..paper.rows import read_rows, write_rows
 from ..paper.tables import RATIO_HEADS, Table, ratio_cells, tables
 from . import speed
 
@@ -41,6 +41,9 @@ def paper(
     ] = False,
     rows: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the rows here, as JSON lines.")] = None,
     figures: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw the figures here.")] = None,
+    read: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Print and draw the rows of this file; model nothing.")
+    ] = None,
     measure: Annotated[
         bool, typer.Option("--measure", help="Measure the paper's algorithms on the devices here instead.")
     ] = False,
@@ -57,12 +60,14 @@ def paper(
     each number of devices, every array on the most, and where their time goes. Files that are there are replaced.
     """
     if measure:
-        _measure(devices, sizes, rounds, rows, as_json, compiling or figures is not None)
+        _measure(devices, sizes, rounds, rows, as_json, compiling or figures is not None or read is not None)
         return
     if compiling:
         use_tpu_compiler()
+    if read is not None and (compiling or rows is not None):
+        raise ValueError("--read takes rows as they are: leave out --compile and --rows")
     _check(compiling, rows, figures)
-    found = _collected(compiling)
+    found = _collected(compiling) if read is None else read_rows(read)
     drawn = _kept(found, rows, figures)
     if as_json:
         print_json({"rows": [row.to_dict() for row in found], "figures": [str(path) for path in drawn]})
@@ -75,7 +80,7 @@ def paper(
 def _measure(devices: str, sizes: str, rounds: int, path: Path | None, as_json: bool, modelled: bool) -> None:
     """Measures, prints and keeps."""
     if modelled:
-        raise ValueError("--measure models nothing: leave out --compile and --figures")
+        raise ValueError("--measure models nothing: leave out --compile, --figures and --read")
     speed.check_flags(rounds, path)
     check_profiler(jax.config.values["jax_platforms"])
     counts = sorted(set(flags.read_sizes(devices, "--devices", "1,2,4,8")))

@@ -294,6 +294,11 @@ def test_the_command_prints_writes_and_draws(command: Path) -> None:
     written = read_rows(command / "rows.jsonl")
     assert all(one.made_by["jax"] for one in written) and len(find(written, known="published")) >= 8
     assert (command / "table-v3.png").exists()
+    again = call("--read", "rows.jsonl")
+    assert (
+        again.exit_code == 0
+        and again.stdout.splitlines() == result.stdout.splitlines()[: len(again.stdout.splitlines())]
+    )
 
 
 def test_the_command_prints_one_object(command: Path) -> None:
