@@ -60,7 +60,7 @@ class Case:
         method: meshfft's, or what distinguishes two cases of a baseline.
         order: meshfft's.
         precision: meshfft's.
-        ring: "one-way" for the paper's ring, which meshfft would run both ways.
+        ring: meshfft's.
     """
 
     library: str

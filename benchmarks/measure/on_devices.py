@@ -20,7 +20,6 @@ from meshfft.operators.points import Points
 from meshfft.plans.plan import Plan
 from meshfft.plans.planning import plan
 
-from ..paper.cases import one_way
 from .cases import Case
 from .data import Data, mesh_of, random_turns
 from .prepared import Place, Prepared
@@ -37,7 +36,7 @@ def plan_of(case: Case, mesh: Mesh | AbstractMesh | None = None) -> Plan:
     """
     points = [Points.turns(t) for t in random_turns(case.samples)] or None
     described = AbstractMesh(case.mesh, tuple(AXES[: len(case.mesh)]), axis_types=(AxisType.Auto,) * len(case.mesh))
-    made = plan(
+    return plan(
         case.shape,
         mesh=described if mesh is None else mesh,
         spec=PartitionSpec(*case.spec),
@@ -47,8 +46,8 @@ def plan_of(case: Case, mesh: Mesh | AbstractMesh | None = None) -> Plan:
         order=case.order,
         points=points,
         precision=case.precision or None,
+        ring=case.ring or "auto",
     )
-    return one_way(made) if case.ring == "one-way" else made
 
 
 def prepare_meshfft(case: Case, data: Data, place: Place) -> Prepared:

@@ -41,8 +41,10 @@ class Algorithm(NamedTuple):
     apart: bool = False
 
 
-PAPER_KDFT = Algorithm("paper's KDFT", "KDFT", {"method": "kdft", "precision": "bf16x6", "multiplications": 4}, True)
-PAPER_FFT = Algorithm("paper's FFT", "FFT", {"method": "cooley-tukey"}, True)
+ONE_WAY = {"ring": "one-way"}
+FOUR = {"method": "kdft", "precision": "bf16x6", "multiplications": 4}
+PAPER_KDFT = Algorithm("paper's KDFT", "KDFT", {**FOUR, **ONE_WAY}, True)
+PAPER_FFT = Algorithm("paper's FFT", "FFT", {"method": "cooley-tukey", **ONE_WAY}, True)
 KDFT = Algorithm("KDFT, bf16x6", "KDFT", {"method": "kdft", "precision": "bf16x6"})
 KDFT_3 = Algorithm("KDFT, bf16x3", "KDFT", {"method": "kdft", "precision": "bf16x3", "multiplications": 3})
 FFT = Algorithm("FFT, natural order", "FFT", {"method": "auto", "order": "natural"})
@@ -132,19 +134,12 @@ def _laid(
     """The case on a mesh that is given, an axis for each dimension."""
     laid = AbstractMesh(mesh, ("x", "y", "z"))
     made = plan(shape, mesh=laid, topology=topology, **algorithm.options)
-    return Case(figure, algorithm, topology, one_way(made) if algorithm.apart else made, meshes)
+    return Case(figure, algorithm, topology, made, meshes)
 
 
 def _free(figure: str, algorithm: Algorithm, shape: tuple[int, ...], topology: str) -> Case:
     """The case on the mesh where its algorithm is fastest, of those where it fits if it fits any."""
     plans = ranked(shape, topology, **algorithm.options)
     if algorithm.apart:
-        plans = sorted(map(one_way, plans), key=lambda one: (one.fits is False, seconds(one, True).total))
+        plans = sorted(plans, key=lambda one: (one.fits is False, seconds(one, True).total))
     return Case(figure, algorithm, topology, plans[0], BEST)
-
-
-def one_way(made: Plan) -> Plan:
-    """The plan with every ring going one way round."""
-    steps: list[Any] = list(made.walk.steps)  # records, of which those of rings have a `two_way`
-    turned = (dataclasses.replace(s, two_way=False) if getattr(s, "two_way", False) else s for s in steps)
-    return dataclasses.replace(made, walk=dataclasses.replace(made.walk, steps=tuple(turned)))
