@@ -1,0 +1,32 @@
+"""docs/paper.md: its blocks as its readers run them, and every path, test and name that its tables point to."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import meshfft as mf
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "paper.md").read_text()
+
+
+def test_every_block_runs() -> None:
+    """Catches a block of the page that fails, or whose result is not the paper's equation."""
+    space: dict[str, Any] = {}
+    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert len(blocks) > 3
+    for block in blocks:
+        source = block.replace('jax.config.update("jax_num_cpu_devices", 8)\n', "")  # too late here; conftest did it
+        exec(compile(source, f"paper.md: {block[:60]!r}", "exec"), space)
+
+
+def test_everything_it_points_to_is_there() -> None:
+    """Catches a file, a test or a public name that was renamed and is still spoken of."""
+    paths = re.findall(r"`([\w/]+(?:\.py|\.md|/))(?:::(\w+))?`", PAGE)
+    assert len(paths) > 30
+    for path, test in paths:
+        file = next((root / path for root in (ROOT, ROOT / "src" / "meshfft") if (root / path).exists()), None)
+        assert file is not None, f"there is no {path}"
+        assert not test or f"def {test}(" in file.read_text(), f"there is no {test} in {path}"
+    for name in re.findall(r"\bmf\.(\w+)", PAGE):
+        assert hasattr(mf, name), f"there is no mf.{name}"
