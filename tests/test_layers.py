@@ -15,11 +15,11 @@ numerics: dtypes split_complex units / phases products
 layout: layout meshes / gathering memory placement / padded_array / storage
 machine: chip torus work / device_order / machine
 collectives: all_to_all bins ring
-operators: matrices / trig inverses / transform / points / operands
+operators: matrices / trig inverses / transform / points / operands toeplitz
 kernels: bluestein / stockham / local / real trig
 steps: problem / base / exchange local_fft margin ring_dense rows / phase_fft pipeline six_step / real_fft
 walks: walk / search / choice
-plans: margins primitive request table / execute / inverse_solve / plan / planning
+plans: margins primitive request table / execute / iterative_solve / inverse_solve / plan / planning
 functions: calls frequencies shard / cosine dense fourier shifts / array_api scipy_backend
 spectral: fields / convolution modes multipliers / power
 inspect: schedule / hlo / aot / trace

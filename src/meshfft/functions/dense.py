@@ -102,30 +102,42 @@ def ikdftn(
     norm: str | None = None,
     tikhonov: float | None = None,
     truncation: float | None = None,
+    method: str = "auto",
+    tol: float | None = None,
+    iterations: int | None = None,
     **how: Unpack[DenseHow],
 ) -> Solution:
     """The inverse of `kdftn`: the array whose samples at the points are X.
 
         X = (V_1 x V_2 x ...) vec(x)   solved for x; with more samples than unknowns, in the sense of least squares
 
-    Each V_i is inverted on the host in float64, once: uniform samples by the conjugate transform, as many samples as
-    unknowns by LU or Leja-ordered Björck-Pereyra, more by QR. The inverses go over the same rings, with one step of
-    refinement by the transform.
+    Uniform samples by the conjugate transform. "direct": each V_i is inverted on the host in float64, once, as many
+    samples as unknowns by LU or Leja-ordered Björck-Pereyra, more by QR; the inverses go over the same rings, with one
+    step of refinement by the transform. "iterative": conjugate gradients on the normal equations, along one axis after
+    the other, refined by the transform; on a circle their matrix is Toeplitz, and two FFTs apply it. "auto": direct up
+    to 1024, beyond that iterative where the condition allows; and for points that are traced.
 
     Args:
-        X: the samples, taken at `points`, which must be numbers, not traced; an array or (re, im).
+        X: the samples, taken at `points`; an array or (re, im). Points on the unit circle may be traced: then what is
+            solved is differentiable in them, and NaN where their condition leaves no digit right.
         s: numbers of unknowns; by default as many as samples.
         tikhonov: minimise ||V x - X||^2 + (tikhonov sigma_max)^2 ||x||^2 along each axis instead.
         truncation: leave out singular values below this part of the largest.
+        method: "direct", "iterative" or "auto".
+        tol: residual of the normal equations at which a round of iterations ends, relative to their right side; by
+            default 1e-6 in complex64, 1e-13 in complex128.
+        iterations: at most, in a round; 1000 by default. Where they run out the residual tells.
         axes, norm, spec, out_spec, precision, multiplications: as `kdftn`.
 
     Returns:
-        A Solution: `value`, `residual`, `conditions` of the axes, their product `condition`, and `methods`.
+        A Solution: `value`, `residual`, `conditions` of the axes, their product `condition`, `methods`, `iterations`.
 
     Raises:
         ValueError: as `kdftn`; fewer samples than unknowns or a condition number that leaves no digit, without weights.
 
-    Costs O(N^3) an axis on the host, once, and four dense transforms. Source: section III-A of the paper.
+    Costs four dense transforms, and an axis O(N^3) on the host, once, or two FFTs an iteration.
+
+    Source: section III-A of the paper.
     """
     spec, options = options_of(how, DenseHow)
     arrays, setting, _ = read(X, spec)
@@ -134,9 +146,9 @@ def ikdftn(
     chosen = _all_points(entries(points, dims), dims, setting.start.shape)
     goal = functools.reduce(lambda layout, to: layout.resize(*to), zip(dims, sizes, strict=True), setting.start)
     dots = dots_of(setting.dtype, options.precision, options.multiplications)
-    method = ("kdft", setting.mesh, setting.machine, dtype, dots, tikhonov, truncation)
+    way = ("kdft", setting.mesh, setting.machine, dtype, dots, tikhonov, truncation, method, tol, iterations)
     forward = sampled(goal.shape, dims, chosen, norm, dtype)
-    solved = solution(arrays, System(goal, setting.start, forward, chosen, *method))
+    solved = solution(arrays, System(goal, setting.start, forward, chosen, *way))
     return dataclasses.replace(solved, value=moved(solved.value, options.out_spec, spec))
 
 

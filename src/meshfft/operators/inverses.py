@@ -34,12 +34,13 @@ _RELATIVE = "relative to the largest singular value"
 _ITERATIONS, _VECTORS = 30, 4  # of the power iteration: its norms are at most a few per cent too small
 
 
-def vandermonde(turns: Floats, log_radius: Floats | None, columns: int) -> np.ndarray:
-    """V in complex128, for 0 <= n < columns < MAX_LENGTH; `log_radius` is None where all points lie on the unit circle.
+def vandermonde(turns: Floats, log_radius: Floats | None, columns: int, stride: int = 1) -> np.ndarray:
+    """V in complex128, for n < MAX_LENGTH; `log_radius` is None where all points lie on the unit circle.
 
-    Entries that float64 cannot hold are zero, or not finite; there is no warning.
+    The columns are those of n = 0, stride, 2 stride ... Entries that float64 cannot hold are zero, or not finite; there
+    is no warning.
     """
-    turns, n = np.asarray(turns, np.float64), np.arange(columns, dtype=np.float64)
+    turns, n = np.asarray(turns, np.float64), stride * np.arange(columns, dtype=np.float64)
     matrix = np.empty((len(turns), columns), np.complex128)
     step = max(1, _BLOCK // max(1, columns))
     for rows in (slice(start, start + step) for start in range(0, len(turns), step)):

@@ -19,23 +19,31 @@ from jax import Array
 
 from ..layout.layout import AnyMesh, Layout, mapped_axes
 from ..layout.memory import check_held
-from ..layout.padded_array import stored_of
+from ..layout.padded_array import padded, stored_of
 from ..machine.machine import Machine
 from ..numerics.dtypes import Dot, real_dtype
 from ..operators.inverses import Inverse, invert
 from ..operators.matrices import Dense, Matrix, Roots
 from ..operators.points import Points
+from ..operators.toeplitz import STEPS, scaled, spectrum
 from ..operators.transform import Transform
 from ..walks.choice import find_walk
 from .execute import applied
+from .iterative_solve import ATTAINABLE, solved_line
 from .request import AnyStored, formed
 
 Arrays = tuple[AnyStored, ...]
+SOLVERS = ("direct", "iterative", "auto")
+ITERATIVE = "conjugate gradients"
+ITERATIONS = 1000  # allowed in each round
+DIRECT = 1024  # samples and unknowns up to which "auto" makes an inverse on the host: there 1.5 s, once
 CONJUGATE = "conjugate transform"  # the method of uniform samples, whose inverse has no numbers of its own
 
 
 @functools.partial(
-    jax.tree_util.register_dataclass, data_fields=("value", "residual"), meta_fields=("conditions", "methods")
+    jax.tree_util.register_dataclass,
+    data_fields=("value", "residual", "conditions", "iterations"),
+    meta_fields=("methods",),
 )
 @dataclasses.dataclass(frozen=True)
 class Solution:
@@ -48,15 +56,18 @@ class Solution:
             the mean radius to the power n. An error of X, relative to X, may come out that much larger in x; off the
             unit circle, in x weighted by r^-n: samples of small weight are right only relative to the large ones.
         methods: how each dimension was solved.
+        iterations: of conjugate gradients along each dimension, all rounds together; 0 where there were none. As many
+            as were allowed mean that they did not converge: the residual tells what was reached.
     """
 
     value: Any
     residual: Array
-    conditions: tuple[float, ...]
+    conditions: tuple[Any, ...]
     methods: tuple[str, ...]
+    iterations: tuple[Any, ...] = ()
 
     @property
-    def condition(self) -> float:
+    def condition(self) -> Any:
         """The condition number of the transform: the product over the dimensions."""
         return math.prod(self.conditions)
 
@@ -78,38 +89,148 @@ class System(NamedTuple):
     dots: tuple[Dot, ...]
     tikhonov: float | None = None
     truncation: float | None = None
+    solver: str = "auto"
+    tol: float | None = None
+    iterations: int | None = None
 
 
 def solution(given: Arrays, system: System) -> Solution:
     """The array in the system's layout `goal` whose transform is stored in its layout `start`."""
-    goal, start, forward, points, method, mesh, machine, dtype, dots, *_ = system
+    mapped = mapped_axes(system.mesh) & system.start.mesh_axes
+    given = tuple(x.astype(real_dtype(system.dtype) if len(given) == 2 else system.dtype) for x in given)
+    iterative = _iterative(system)
+    x, conditions, methods, counts = (_by_gradients if any(iterative) else _by_inverses)(given, system)
+    rest = _missing(given, x, system)
+    residual = jnp.sqrt(_energy(rest, mapped) / jnp.maximum(_energy(given, mapped), jnp.finfo(system.dtype).tiny))
+    return Solution(formed(x), residual, conditions, methods, counts)
+
+
+def _missing(given: Arrays, x: Arrays, system: System) -> Arrays:
+    """X - V x."""
+    how = (system.method, "natural", system.machine, system.dtype.itemsize, system.dots)
+    there = find_walk(system.goal, system.forward, *how, goal=system.start)
+    found = applied(x, there, system.points, system.mesh, system.machine.chip, system.dtype)
+    return tuple(a - b for a, b in zip(given, found, strict=True))
+
+
+Answer = tuple[Arrays, tuple[Any, ...], tuple[str, ...], tuple[Any, ...]]
+
+
+def _by_inverses(given: Arrays, system: System) -> Answer:
+    """By the inverse of every dimension, made on the host, and one step of refinement."""
     transform, inverses = _inverted(system)
     sources = tuple(None if inverse.method == CONJUGATE else inverse.matrix for inverse in inverses)
-    how = (method, "natural", machine, dtype.itemsize, dots)
-    back, there = find_walk(start, transform, *how, goal=goal), find_walk(goal, forward, *how, goal=start)
+    how = (system.method, "natural", system.machine, system.dtype.itemsize, system.dots)
+    back = find_walk(system.start, transform, *how, goal=system.goal)
 
     def solved(y: Arrays) -> Arrays:
-        return applied(y, back, sources, mesh, machine.chip, dtype)
+        return applied(y, back, sources, system.mesh, system.machine.chip, system.dtype)
 
-    def missing(x: Arrays) -> Arrays:
-        return tuple(a - b for a, b in zip(given, applied(x, there, points, mesh, machine.chip, dtype), strict=True))
-
-    given = tuple(x.astype(real_dtype(dtype) if len(given) == 2 else dtype) for x in given)
     x = solved(given)
-    rest = missing(x)
     if system.tikhonov is None:  # which a second step would undo; a truncated W is left as it is: W V W = W
-        x = tuple(a + b for a, b in zip(x, solved(rest), strict=True))
-        rest = missing(x)
-    mapped = mapped_axes(mesh) & start.mesh_axes
-    residual = jnp.sqrt(_energy(rest, mapped) / jnp.maximum(_energy(given, mapped), jnp.finfo(dtype).tiny))
-    return Solution(formed(x), residual, tuple(i.condition for i in inverses), tuple(i.method for i in inverses))
+        x = tuple(a + b for a, b in zip(x, solved(_missing(given, x, system)), strict=True))
+    return x, tuple(i.condition for i in inverses), tuple(i.method for i in inverses), (0,) * len(inverses)
+
+
+def _by_gradients(given: Arrays, system: System) -> Answer:
+    """Dimension by dimension, so that the condition met is that of one; those that need no iterations first."""
+    dims, eps = system.forward.dims, float(jnp.finfo(system.dtype).eps)
+    iterative, direct = _iterative(system), [j for j, one in enumerate(_iterative(system)) if not one]
+    conditions: list[Any] = [_settled(system, j, eps) if one else 1.0 for j, one in enumerate(iterative)]
+    methods, counts, x = [ITERATIVE] * len(dims), list[Any]([0] * len(dims)), given
+    layout = functools.reduce(lambda at, j: at.resize(dims[j], system.goal.shape[dims[j]]), direct, system.start)
+    if direct:
+        part = Transform(tuple(dims[j] for j in direct), tuple(system.forward.matrices[j] for j in direct), 1.0)
+        points = tuple(system.points[j] for j in direct)
+        x, found, names, _ = _by_inverses(x, system._replace(goal=layout, forward=part, points=points))
+        for j, condition, name in zip(direct, found, names, strict=True):
+            conditions[j], methods[j] = condition, name
+    known = math.prod(condition for condition in conditions if condition is not None)
+    if not known * eps < 1:
+        raise ValueError(f"the condition number is {known:.2g}: no digit is right in a type of precision {eps:.1g}")
+    stored = tuple(stored_of(one) * (1 / system.forward.scale) for one in x)
+    for j in (j for j, one in enumerate(iterative) if one):
+        goal = layout.resize(dims[j], system.goal.shape[dims[j]])
+        samples = system.points[j] or Points.uniform(layout.shape[dims[j]])
+        limits = (_tol(system), system.iterations or ITERATIONS, _rounds(conditions[j], eps))
+        how = (system.machine, system.dtype, system.dots)
+        stored, counts[j], estimate = solved_line(stored, layout, goal, dims[j], samples, how, system.mesh, limits)
+        layout, conditions[j] = goal, conditions[j] if estimate is None else estimate
+    return (
+        tuple(padded(one, layout, system.mesh, given[0]) for one in stored),
+        tuple(conditions),
+        tuple(methods),
+        tuple(counts),
+    )
+
+
+def _iterative(system: System) -> tuple[bool, ...]:
+    """Which dimensions conjugate gradients solve."""
+    if system.solver not in SOLVERS:
+        raise ValueError(f"method {system.solver!r} is unknown: use 'direct', 'iterative' or 'auto'")
+    if system.tol is not None and not 0 < system.tol < 1:
+        raise ValueError(f"tol is {system.tol}: give a number between 0 and 1, such as 1e-6")
+    if system.iterations is not None and system.iterations < 1:
+        raise ValueError(f"iterations is {system.iterations}: give at least 1")
+    weighted = system.tikhonov is not None or system.truncation is not None
+    if weighted and system.solver == "iterative":
+        raise ValueError("tikhonov and truncation need singular values: use method='direct' with them")
+    return tuple(not weighted and _chosen(system, j) for j in range(len(system.points)))
+
+
+def _chosen(system: System, j: int) -> bool:
+    """Whether conjugate gradients solve a dimension: traced points on the circle; of known ones what is large and near
+    enough to uniform."""
+    points, matrix, size = system.points[j], system.forward.matrices[j], system.goal.shape[system.forward.dims[j]]
+    if points is None or points.angle is None or system.solver == "direct":
+        return False
+    if not points.known and points.log_radius is not None:
+        raise ValueError("the points are traced and off the unit circle: give them as NumPy arrays, not traced")
+    if system.solver == "iterative" or not points.known:
+        return True
+    if size * matrix.rows <= DIRECT**2 or matrix.rows < size:
+        return False
+    return spectrum(scaled(points)[0], size).condition ** 2 * float(jnp.finfo(system.dtype).eps) < ATTAINABLE
+
+
+def _settled(system: System, j: int, eps: float) -> float | None:
+    """The condition number of known points; None of traced ones."""
+    dim, matrix = system.forward.dims[j], system.forward.matrices[j]
+    points, size = system.points[j], system.goal.shape[dim]
+    if matrix.rows < size:
+        raise ValueError(f"axis {dim} has {matrix.rows} samples of {size} unknowns: take more, or give tikhonov=")
+    if points is None or not points.known:
+        return None
+    condition = spectrum(scaled(points)[0], size).condition
+    if not condition**2 * eps < ATTAINABLE:
+        what = f"is {condition:.2g}" if condition < math.inf else f"was not settled in {STEPS} iterations"
+        raise ValueError(
+            f"the condition number along axis {dim} {what}, and conjugate gradients need one below "
+            f"{math.sqrt(ATTAINABLE / eps):.2g} in a type of precision {eps:.1g}: use method='direct', "
+            "precision='float64', or tikhonov="
+        )
+    return condition
+
+
+def _tol(system: System) -> float:
+    return system.tol or (1e-6 if system.dtype.itemsize == 8 else 1e-13)
+
+
+def _rounds(condition: float | None, eps: float) -> int:
+    """Rounds after which refinement has gained all that it can, by a factor of eps condition^2 each."""
+    if condition is None:
+        return 3
+    return min(max(math.ceil(math.log(eps * condition) / math.log(eps * condition**2)), 2), 5)
 
 
 def _inverted(system: System) -> tuple[Transform, list[Inverse]]:
     """The inverse of every dimension, made on the host and kept, and what each is worth."""
     forward, dtype = system.forward, system.dtype
     if any(points is not None and not points.known for points in system.points):
-        raise ValueError("the points are traced: an inverse is computed from numbers, so give them as NumPy arrays")
+        raise ValueError(
+            "the points are traced: an inverse is computed from numbers, so give them as NumPy arrays, "
+            "or use method='iterative'"
+        )
     sizes = tuple(system.goal.shape[d] for d in forward.dims)
     weights = (system.tikhonov, system.truncation)
     pairs = [_invert(*one, *weights) for one in zip(system.points, forward.matrices, sizes, strict=True)]

@@ -178,7 +178,16 @@ class Plan:
             raise ValueError("the samples are not the uniform ones: solve for the input with plan.solve(y)")
         return self._run(_inverse(self.walk, scale), y)
 
-    def solve(self, y: AnyArray, *, tikhonov: float | None = None, truncation: float | None = None) -> Solution:
+    def solve(
+        self,
+        y: AnyArray,
+        *,
+        tikhonov: float | None = None,
+        truncation: float | None = None,
+        method: str = "auto",
+        tol: float | None = None,
+        iterations: int | None = None,
+    ) -> Solution:
         """The input whose samples are y, and what its value is worth: `ikdftn` on stored arrays.
 
         Raises:
@@ -190,7 +199,7 @@ class Plan:
         points = self.points or (None,) * len(self.transform.dims)
         what = (self.in_layout, self.out_layout, self.transform, points, self.method)
         where = (self._mesh_of(arrays[0]), self.machine, self.dtype, self.dots)
-        return solution(arrays, System(*what, *where, tikhonov, truncation))
+        return solution(arrays, System(*what, *where, tikhonov, truncation, method, tol, iterations))
 
     def adjoint(self, y: AnyArray) -> Any:
         """The conjugate transpose: <plan(x), y> = <x, plan.adjoint(y)>."""

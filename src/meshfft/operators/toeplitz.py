@@ -1,0 +1,169 @@
+"""The normal equations of samples: on a circle a Toeplitz matrix, which two FFTs apply.
+
+    T = V^H V,   T[m, n] = t_{m - n},   t_j = sum_k z_k^j,   |z_k| = 1
+
+T is the corner of a circulant matrix of P >= 2 N - 1 columns, whose eigenvalues are 2 Re FFT_P(t_0 ... t_{N-1}) - t_0.
+With j = a B + b the moments are one product, t = A^T B, of 2 sqrt(N) exact phases a sample. Of known points they are
+made on the host in float64, and so is the condition: conjugate gradients on random numbers build the tridiagonal matrix
+of Lanczos, whose extreme eigenvalues are those of T.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+from jax import Array, lax
+from jax.typing import DTypeLike
+
+from ..layout.memory import check_held
+from ..numerics.phases import Floats, of_logarithm, power_of_two, times
+from .inverses import vandermonde
+from .matrices import Logarithm, Samples
+from .points import Points
+
+STEPS = 2000  # of conjugate gradients on the host; what needs more is no case for them
+TRACED_STEPS = 256  # where points are traced
+_ENTRIES = 2**22  # phases on the host at a time
+_CONVERGED = 1e-8  # of a residual that leaves the extreme eigenvalues right to a few per cent
+
+
+class Spectrum(NamedTuple):
+    """The largest eigenvalue of V^H V, and the condition number of V in the 2-norm; infinite where nothing settled."""
+
+    largest: float
+    condition: float
+
+
+def scaled(points: Points) -> tuple[Points, Floats | float]:
+    """Points about the unit circle, and the logarithm of the mean radius that their own had."""
+    if points.log_radius is None:
+        return points, 0.0
+    logs = points.log_radius
+    mean = float(np.mean(logs)) if isinstance(logs, np.ndarray) else lax.stop_gradient(jnp.mean(logs))
+    rest = logs - mean
+    on_circle = isinstance(rest, np.ndarray) and bool(np.abs(rest).max() <= 4 * np.finfo(np.float64).eps)
+    return Points(points.angle, None if on_circle else rest, points.unit, points.size), mean
+
+
+def growth(mean: Floats | float, size: int, real: DTypeLike) -> Array | np.ndarray:
+    """rho^n for n < size, of the logarithm of rho."""
+    if isinstance(mean, float):
+        return vandermonde(np.zeros(1), np.full(1, -mean), size)[0].real
+    words = tuple(word[None] for word in of_logarithm(jnp.asarray(mean), 3))
+    return power_of_two(times(jnp.arange(size, dtype=jnp.uint32), words), real)
+
+
+def embedding(size: int, multiple: int) -> int:
+    """The least P >= 2 size - 1 that is a multiple of some number, with no other prime factor above 5."""
+    least = -(-(2 * size - 1) // multiple)
+    powers = (3**i * 5**j for i in range(20) for j in range(14))
+    return multiple * min(power * 2 ** max(0, math.ceil(math.log2(least / power))) for power in powers)
+
+
+def eigenvalues(moments: Array | np.ndarray, length: int) -> Array | np.ndarray:
+    """Those of the circulant matrix."""
+    xp = np if isinstance(moments, np.ndarray) else jnp
+    values: Array = 2 * xp.fft.fft(moments, length).real - moments[0].real
+    return values
+
+
+@functools.lru_cache(maxsize=64)
+def moments(points: Points, size: int) -> np.ndarray:
+    """t_0 ... t_{size-1} of known points on the unit circle."""
+    turns, width = points.in_turns, math.isqrt(size - 1) + 1
+    total, rows = np.zeros((width, width), np.complex128), max(1, _ENTRIES // width)
+    for part in (turns[start : start + rows] for start in range(0, len(turns), rows)):
+        total += vandermonde(part, None, width, width).T @ vandermonde(part, None, width)
+    return total.conj().ravel()[:size]
+
+
+def moments_of(points: Points, size: int, real: DTypeLike) -> Array:
+    """The same of traced points: exact phases times exp(i n d), d = 0 the change that they are differentiated in."""
+    width, fixed = math.isqrt(size - 1) + 1, lax.stop_gradient(points.angle)
+    samples = Samples(points.size, size, points.unit, conjugated=True)
+    operand = samples.prepare(Logarithm(fixed, None), real)
+    change = (points.angle - fixed).astype(real) * (2 * np.pi if points.unit == "turns" else 1.0)
+
+    def powers(n: np.ndarray) -> Array:
+        angle = change[:, None] * jnp.asarray(n, real)[None, :]
+        return lax.complex(*samples.block(operand, n, jnp.asarray(n), real)) * lax.complex(
+            jnp.cos(angle), jnp.sin(angle)
+        )
+
+    n = np.arange(width)
+    return jnp.matmul(powers(width * n).T, powers(n), precision="highest").ravel()[:size]
+
+
+@functools.lru_cache(maxsize=64)
+def spectrum(points: Points, size: int) -> Spectrum:
+    """What conjugate gradients will meet, of known points about the unit circle; found before any of their work."""
+    if points.log_radius is None:
+        length = embedding(size, 1)
+        symbol = eigenvalues(moments(points, size), length)
+        return _spectrum(lambda x: np.fft.ifft(symbol * np.fft.fft(x, length))[:size], size)
+    check_held(2 * 16 * size * points.size, "the matrix of points off the circle", "solve for fewer unknowns")
+    matrix = vandermonde(points.in_turns, points.log_radius, size)
+    return _spectrum(lambda x: (matrix.T @ (matrix @ x).conj()).conj(), size)
+
+
+@np.errstate(all="ignore")
+def _spectrum(normal: Callable[[np.ndarray], np.ndarray], size: int) -> Spectrum:
+    rng = np.random.default_rng(0)
+    rest = rng.standard_normal(size) + 1j * rng.standard_normal(size)
+    along, energy = rest, float(np.vdot(rest, rest).real)
+    start, lengths, ratios = energy, list[float](), list[float]()
+    while energy > _CONVERGED**2 * start and len(lengths) < STEPS:
+        image = normal(along)
+        lengths.append(energy / float(np.vdot(along, image).real))
+        rest = rest - lengths[-1] * image
+        ratios.append(float(np.vdot(rest, rest).real) / energy)
+        energy *= ratios[-1]
+        along = rest + ratios[-1] * along
+    if not energy <= _CONVERGED**2 * start or min(lengths) <= 0:
+        return Spectrum(np.inf, np.inf)
+    diagonal, beside = tridiagonal(np.array(lengths), np.array(ratios))
+    values = scipy.linalg.eigh_tridiagonal(diagonal, beside[:-1], eigvals_only=True)
+    return Spectrum(float(values[-1]), float(np.sqrt(values[-1] / values[0])) if values[0] > 0 else np.inf)
+
+
+def tridiagonal(lengths: np.ndarray, ratios: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The diagonal of Lanczos' matrix and the numbers beside it, of the steps that conjugate gradients took."""
+    diagonal = 1 / lengths
+    diagonal[1:] += ratios[:-1] / lengths[:-1]
+    return diagonal, np.sqrt(ratios) / lengths
+
+
+def condition_of(symbol: Array, size: int) -> Array:
+    """The condition number of V of traced points on the circle, from the eigenvalues of the circulant; infinite where
+    TRACED_STEPS do not settle it."""
+    start = jnp.asarray(np.random.default_rng(0).standard_normal(size), symbol.dtype)
+    small = jnp.finfo(symbol.dtype).eps * jnp.vdot(start, start)
+    State = tuple[Array, Array, Array]
+
+    def step(state: State, _: None) -> tuple[State, tuple[Array, Array, Array]]:
+        rest, along, energy = state
+        image = jnp.fft.ifft(lax.complex(symbol, symbol * 0) * jnp.fft.fft(along, symbol.shape[0]))[:size]
+        length = energy / jnp.vdot(along, image).real
+        after = rest - lax.complex(length, length * 0) * image
+        left = jnp.vdot(after, after).real
+        onward = after + lax.complex(left / energy, left * 0) * along
+        done = energy <= small
+        keep = tuple(jnp.where(done, old, new) for old, new in zip(state, (after, onward, left), strict=True))
+        return (keep[0], keep[1], keep[2]), (length, left / energy, done)
+
+    vector = lax.complex(start, start * 0)
+    first = (vector, vector, jnp.vdot(start, start))
+    (*_, energy), (lengths, ratios, done) = lax.scan(step, first, None, length=TRACED_STEPS)
+    lengths, ratios = jnp.where(done, lengths[0], lengths), jnp.where(done, jnp.zeros_like(ratios), ratios)
+    bad = ~((energy <= small) & (lengths > 0).all())
+    shifted = jnp.concatenate([jnp.zeros_like(ratios[:1]), ratios[:-1] / lengths[:-1]])
+    diagonal, beside = 1 / lengths + shifted, (jnp.sqrt(ratios) / lengths)[:-1]
+    beside = jnp.where(done[1:], jnp.zeros_like(beside), beside)
+    diagonal, beside = (jnp.where(bad, jnp.ones_like(part), part) for part in (diagonal, beside))
+    values = jnp.linalg.eigvalsh(jnp.diag(diagonal) + jnp.diag(beside, 1) + jnp.diag(beside, -1))
+    infinite = jnp.full_like(energy, jnp.inf)
+    return jnp.where(bad | (values[0] <= 0), infinite, jnp.sqrt(jnp.abs(values[-1] / values[0])))

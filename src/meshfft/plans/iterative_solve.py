@@ -1,0 +1,207 @@
+"""The inverse along one dimension by conjugate gradients on the normal equations.
+
+    T x = V^H X,   T = V^H V (+ weight)      then   x += S(V^H (X - V x)),   S the solve, V the dense transform
+
+On a circle T is Toeplitz: the FFT of the unknowns, padded, times the eigenvalues of a circulant matrix, and back. It is
+applied where the dimension is not cut, if a layout has that. Off the circle T is two dense transforms. All lines of the
+array are solved together, so that what devices tell each other in between are single numbers.
+
+Derivatives: for any constant x the second formula is T^-1 V^H X exactly, so with the last S differentiated implicitly
+they are those of the answer, of every order, in the samples and in the points.
+"""
+
+import functools
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from ..layout.layout import AnyMesh, Layout, axis_sizes, even_cuts, line_shape, mapped_axes
+from ..layout.placement import brought, own
+from ..machine.machine import Machine
+from ..numerics.dtypes import Dot, real_dtype
+from ..numerics.split_complex import Planes, scaled
+from ..operators.points import Points
+from ..operators.toeplitz import condition_of, eigenvalues, embedding, growth, moments, moments_of
+from ..operators.toeplitz import scaled as about_the_circle
+from ..operators.transform import Transform, transform_of
+from ..walks.choice import find_walk
+from ..walks.walk import Walk
+from .execute import NOTHING, furnish, walked
+
+ATTAINABLE = 0.1  # of the precision times the square of the condition: beyond it refinement does not converge
+PADDED = 2  # times the array that a layout may store for the sake of a dimension that is not cut
+
+
+class Line(NamedTuple):
+    """What is solved along one dimension; hashable."""
+
+    dim: int
+    there: Walk  # V, from unknowns to samples
+    back: Walk  # V^H
+    away: Walk  # to where T is applied, and home again
+    home: Walk
+    fft: Walk | None  # on the circle
+    mesh: AnyMesh | None
+    tol: float
+    iterations: int
+    rounds: int
+
+
+def solved_line(
+    given: Planes,
+    start: Layout,
+    goal: Layout,
+    dim: int,
+    points: Points,
+    how: tuple[Machine, np.dtype, tuple[Dot, ...]],
+    mesh: AnyMesh | None,
+    limits: tuple[float, int, int],
+    weight: float = 0.0,
+) -> tuple[Planes, Array, Array | None]:
+    """The stored unknowns in layout `goal` whose samples along a dimension are those in `start`, and the iterations.
+
+    Of traced points also their condition; where that leaves no digit right, all that is returned is NaN.
+    """
+    machine, dtype, dots = how
+    size, real, (rest, mean) = goal.shape[dim], real_dtype(dtype), about_the_circle(points)
+    transform = Transform((dim,), (rest.matrix(size),), 1.0)
+    there = find_walk(goal, transform, "kdft", "natural", machine, dtype.itemsize, dots, goal=start)
+    (there, v), (back, w) = (furnish(walk, (rest,), machine.chip.name, real) for walk in (there, there.adjoint()))
+    place = _uncut(goal, dim, mesh) if rest.log_radius is None else goal
+    find = functools.partial(_moves, machine=machine, dtype=dtype, dots=dots)
+    fft, symbol, length = None, None, 1
+    if rest.log_radius is None:
+        length = embedding(size, place.parts[dim] ** 2)
+        fourier = transform_of((dim,), (length,), None, False)
+        fft = find_walk(place, fourier, "auto", "natural", machine, dtype.itemsize, dots)
+        t = moments(rest, size) if rest.known else moments_of(rest, size, real)
+        symbol = eigenvalues(t, length) / length
+    line = Line(dim, there, back, find(goal, place), find(place, goal), fft, mesh, *limits)
+    numbers = (v, w, _cast(symbol, real), jnp.asarray(weight, real), _cast(growth(mean, size, real), real))
+    x, count = _solve(given, numbers, line)
+    if rest.known or symbol is None:
+        return x, count, None
+    condition = condition_of(lax.stop_gradient(jnp.asarray(symbol * length, real)), size)
+    valid = condition**2 * jnp.finfo(real).eps < ATTAINABLE
+    trust = jnp.where(valid, jnp.ones_like(condition), jnp.full_like(condition, jnp.nan))
+    return tuple(scaled(part, trust) for part in x), count, condition
+
+
+def _cast(values: Array | np.ndarray | None, real: np.dtype) -> Array | None:
+    return None if values is None else jnp.asarray(values, real)
+
+
+def _moves(start: Layout, goal: Layout, machine: Machine, dtype: np.dtype, dots: tuple[Dot, ...]) -> Walk:
+    return find_walk(start, NOTHING, "auto", "natural", machine, dtype.itemsize, dots, goal=goal)
+
+
+def _uncut(layout: Layout, dim: int, mesh: AnyMesh | None) -> Layout:
+    """The layout with a dimension's axes moved to others, if one has that without much padding; else as it is."""
+    mapped, cuts = mapped_axes(mesh), layout.cuts[dim]
+    if layout.parts[dim] == 1 or (mapped and mapped != set(axis_sizes(mesh))):
+        return layout  # where shard_map has mapped some axes, these cut first, which not every layout has
+    free, best = layout.replace(dim, layout.shape[dim], ()), layout
+    least = PADDED * math.prod(layout.shape) + 1
+    for targets in itertools.product([d for d in range(layout.ndim) if d != dim], repeat=len(cuts)):
+        reached = free
+        for to, cut in zip(targets, cuts, strict=True):
+            names = [(one.axis, one.parts) for one in (*reached.cuts[to], cut)]
+            reached = reached.replace(to, layout.shape[to], even_cuts(layout.shape[to], names))
+        if math.prod(reached.storage) < least:
+            best, least = reached, math.prod(reached.storage)
+    return best
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _solve(given: Planes, numbers: tuple[Any, ...], line: Line) -> tuple[Planes, Array]:
+    """Rounds of refinement whose results are constants, and one that is differentiated."""
+    fixed, samples = lax.stop_gradient(numbers), lax.stop_gradient(given)
+    x, count = _corrected(None, samples, fixed, line)
+    for _ in range(line.rounds - 2):
+        x, more = _corrected(x, samples, fixed, line)
+        count += more
+    x, more = _corrected(lax.stop_gradient(x), given, numbers, line)
+    return tuple(_times(part, numbers[4], line.there.start, line) for part in x), count + more
+
+
+def _corrected(x: Planes | None, given: Planes, numbers: tuple[Any, ...], line: Line) -> tuple[Planes, Array]:
+    """x + S(V^H (X - V x)), and the iterations."""
+    v, w, symbol, weight, _ = numbers
+    go = functools.partial(walked, mesh=line.mesh, planes=len(given) == 2)
+    rest = given
+    if x is not None:
+        rest = tuple(a - b for a, b in zip(given, go(x, line.there, operands=v), strict=True))
+    right = go(rest, line.back, operands=w)
+    if x is not None:
+        right = tuple(b - scaled(a, weight) for a, b in zip(x, right, strict=True))
+
+    def normal(y: Planes) -> Planes:
+        if line.fft is None:
+            image = go(go(y, line.there, operands=v), line.back, operands=w)
+        else:
+            spectrum = go(y, line.fft)
+            spectrum = tuple(_times(part, symbol, line.fft.end, line) for part in spectrum)
+            image = go(spectrum, line.fft.adjoint())
+        return tuple(a + scaled(b, weight) for a, b in zip(image, y, strict=True))
+
+    mapped = tuple(sorted(mapped_axes(line.mesh) & line.home.start.mesh_axes))
+    gradients = functools.partial(conjugate_gradients, mapped=mapped, tol=line.tol, iterations=line.iterations)
+    away = go(right, line.away)
+    change, count = lax.custom_linear_solve(normal, away, gradients, gradients, has_aux=True)
+    change = go(change, line.home)
+    return change if x is None else tuple(a + b for a, b in zip(x, change, strict=True)), count
+
+
+def conjugate_gradients(
+    normal: Callable[[Planes], Planes], b: Planes, mapped: tuple[str, ...], tol: float, iterations: int
+) -> tuple[Planes, Array]:
+    """The x with normal(x) = b to a relative residual, and the iterations; NaN where the matrix is not positive."""
+
+    def inner(p: Planes, q: Planes) -> Array:
+        total = sum(jnp.sum(jnp.real(a) * jnp.real(b) + jnp.imag(a) * jnp.imag(b)) for a, b in zip(p, q, strict=True))
+        return lax.psum(total, mapped) if mapped else jnp.asarray(total)
+
+    def unit() -> Array:
+        largest = functools.reduce(jnp.maximum, (jnp.max(jnp.abs(part)) for part in b))
+        largest = lax.pmax(largest, mapped) if mapped else largest
+        return jnp.where(largest > 0, largest, jnp.ones_like(largest))
+
+    size = unit()
+    r = tuple(scaled(part, 1 / size) for part in b)  # squares of tiny numbers would vanish
+    energy = inner(r, r)
+    limit = energy * tol**2
+
+    def more(state: tuple[Planes, Planes, Planes, Array, Array]) -> Array:
+        return (state[3] > limit) & (state[4] < iterations)
+
+    def step(state: tuple[Planes, Planes, Planes, Array, Array]) -> tuple[Planes, Planes, Planes, Array, Array]:
+        x, r, p, energy, count = state
+        q = normal(p)
+        curve = inner(p, q)
+        length = jnp.where(curve > 0, energy / curve, jnp.full_like(curve, jnp.nan))
+        x = tuple(a + scaled(d, length) for a, d in zip(x, p, strict=True))
+        r = tuple(a - scaled(d, length) for a, d in zip(r, q, strict=True))
+        left = inner(r, r)
+        p = tuple(a + scaled(d, left / energy) for a, d in zip(r, p, strict=True))
+        return x, r, p, left, count + 1
+
+    zero = tuple(part - part for part in r)
+    x, *_, count = lax.while_loop(more, step, (zero, r, r, energy, jnp.zeros((), jnp.int32)))
+    return tuple(scaled(part, size) for part in x), count
+
+
+def _times(x: Array, values: Array, layout: Layout, line: Line) -> Array:
+    """A stored array times numbers along the dimension, as the layout stores them."""
+    positions = np.minimum(layout.positions(line.dim), values.shape[0] - 1)
+    if not np.array_equal(positions, np.arange(values.shape[0])):
+        values = values[positions]
+    mapped, cuts = mapped_axes(line.mesh), layout.cuts[line.dim]
+    values = jnp.asarray(own(values, 0, cuts, mapped)).reshape(line_shape(line.dim, x.ndim))
+    spec = [part if d == line.dim else None for d, part in enumerate(layout.spec)]
+    return scaled(x, brought(values, line.mesh, jax.sharding.PartitionSpec(*spec)))
