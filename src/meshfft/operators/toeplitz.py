@@ -83,14 +83,15 @@ def moments(points: Points, size: int) -> np.ndarray:
 
 def moments_of(points: Points, size: int, real: DTypeLike) -> Array:
     """The same of traced points: exact phases times exp(i n d), d = 0 the change that they are differentiated in."""
-    width, fixed = math.isqrt(size - 1) + 1, lax.stop_gradient(points.angle)
+    width, angles = math.isqrt(size - 1) + 1, jnp.asarray(points.angle)
+    fixed = lax.stop_gradient(angles)
     samples = Samples(points.size, size, points.unit, conjugated=True)
     operand = samples.prepare(Logarithm(fixed, None), real)
-    change = (points.angle - fixed).astype(real) * (2 * np.pi if points.unit == "turns" else 1.0)
+    change = (angles - fixed).astype(real) * (2 * np.pi if points.unit == "turns" else 1.0)
 
     def powers(n: np.ndarray) -> Array:
         angle = change[:, None] * jnp.asarray(n, real)[None, :]
-        return lax.complex(*samples.block(operand, n, jnp.asarray(n), real)) * lax.complex(
+        return lax.complex(*samples.block(operand, jnp.asarray(n), jnp.asarray(n), real)) * lax.complex(
             jnp.cos(angle), jnp.sin(angle)
         )
 
