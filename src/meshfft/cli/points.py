@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class Sampling(NamedTuple):
     digest: str
     solve: bool
     unknowns: tuple[int, ...] | None
-    weights: Mapping[str, float | None]
+    weights: Mapping[str, Any]
 
     def deciding(self) -> Keywords:
         """What decides the result, by the names of the flags."""
@@ -58,7 +58,7 @@ def read_sampling(
     unit: str | None,
     solve: bool = False,
     unknowns: str | None = None,
-    weights: Mapping[str, float | None] = MappingProxyType({}),
+    weights: Mapping[str, Any] = MappingProxyType({}),
 ) -> Sampling | None:
     """What --points and the flags beside it say; None where it is not given."""
     needs: list[tuple[str, object, str, bool]] = [("points-unit", unit, "points", path is not None)]
