@@ -278,13 +278,15 @@ def test_calls_ask_for_memory_in_chunks() -> None:
     """Catches the options of a plan that calls outside of jit are not compiled with."""
     where = mesh((8,))
     x = jax.device_put(noise((128, 128, 64)), NamedSharding(where, P("x")))
-    with mock.patch.object(execute, "_program", wraps=execute._program) as program:
+    execute._program.cache_clear()
+    with mock.patch.object(jax, "jit", wraps=jax.jit) as compiled:
         mf.fftn(x)
-        *_, compiled_with = program.call_args.args
-        jax.jit(functools.partial(mf.fftn, spec=P("x")))(x)
-        *_, traced_with = program.call_args.args
+        compiled_with = compiled.call_args.kwargs["compiler_options"]
+        jax.make_jaxpr(functools.partial(mf.fftn, spec=P("x")))(x)
+        traced_with = compiled.call_args.kwargs["compiler_options"]
     plan = mf.plan(x.shape, mesh=where, spec=P("x"))
-    assert compiled_with == plan.walk.compiler_options(8, plan.machine.chip) != () == traced_with
+    assert compiled_with == dict(plan.walk.compiler_options(8, plan.machine.chip)) and compiled_with
+    assert traced_with is None
 
 
 @pytest.mark.parametrize("planes", [False, True], ids=["complex", "planes"])

@@ -20,6 +20,7 @@ from ..plans.planning import Options, plan_for
 from ..plans.request import Setting, is_hashable, parts, read
 
 Ints = Sequence[int] | None
+PLAIN = Options()
 F = TypeVar("F", bound=Callable[..., object])
 
 
@@ -54,6 +55,8 @@ def options_of(how: Mapping[str, Any], known: type) -> tuple[Spec | None, Option
     Raises:
         TypeError: an option that the TypedDict `known` does not name.
     """
+    if not how:
+        return None, PLAIN
     if unknown := ", ".join(sorted(how.keys() - known.__annotations__.keys())):
         raise TypeError(f"{unknown}: no such option, use one of {', '.join(known.__annotations__)}")
     return how.get("spec"), Options(**{name: value for name, value in how.items() if name != "spec"})

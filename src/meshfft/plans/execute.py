@@ -17,7 +17,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from ..layout.layout import AnyMesh, Spec, axis_sizes, mapped_axes
 from ..layout.padded_array import AnyArray, padded, stored_of
 from ..layout.placement import without_padding
-from ..machine.chip import Chip, CompilerOptions
+from ..machine.chip import Chip
 from ..numerics.dtypes import complex_dtype, dots_of, real_dtype
 from ..operators.operands import operand_of
 from ..operators.transform import Transform
@@ -46,20 +46,23 @@ def applied(
     Results that have padding say so, and are at `home`: the mesh outside of a caller's shard_map.
     """
     first, planes = arrays[0], len(arrays) == 2 if planes is None else planes
-    stored, real = tuple(map(stored_of, arrays)), real_dtype(dtype)
+    stored = tuple([stored_of(x) for x in arrays])
     if planes and not walk.real and len(stored) == 1:  # the plane of a real array, for a walk of complex ones
         stored = (*stored, jnp.zeros_like(stored[0]))
-    walk, operands = furnish(walk, sources, chip.name, real) if sources else _furnished(walk, (), chip.name, real)
-    traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((stored, operands)))
+    walk, operands = (furnish if sources else _furnished)(walk, sources, chip.name, dtype)
+    traced = _is_traced(stored) or (bool(operands) and _is_traced(operands))
     plain = not planes and stored[0].dtype == dtype
-    options = () if traced else _options(walk, dtype.itemsize, chip, plain)
-    results = _program(walk, mesh, dtype, planes, options)(stored, operands)
-    return tuple(padded(y, walk.end, home or mesh, first) for y in results)
+    results = _program(walk, mesh, dtype, planes, None if traced else chip, plain)(stored, operands)
+    return tuple([padded(y, walk.end, home or mesh, first) for y in results])
 
 
-def furnish(walk: Walk, sources: tuple[object, ...], platform: str, real: np.dtype) -> tuple[Walk, Operands]:
+def _is_traced(arrays: Operands) -> bool:
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arrays))
+
+
+def furnish(walk: Walk, sources: tuple[object, ...], platform: str, dtype: np.dtype) -> tuple[Walk, Operands]:
     """The walk with tables for matrices where they pay, and its operands by slot."""
-    operands, steps = [operand_of(source, real) for source in sources], []
+    operands, steps = [operand_of(source, real_dtype(dtype)) for source in sources], []
     for step in walk.steps:
         if platform in OWN_SPLIT and (tabled := step.tabled(sources, len(operands))) is not None:
             step, table = tabled
@@ -69,14 +72,14 @@ def furnish(walk: Walk, sources: tuple[object, ...], platform: str, real: np.dty
 
 
 _furnished = functools.lru_cache(maxsize=PROGRAMS)(furnish)
-_options = functools.lru_cache(maxsize=PROGRAMS)(Walk.compiler_options)
 
 
 @functools.lru_cache(maxsize=PROGRAMS)
 def _program(
-    walk: Walk, mesh: AnyMesh | None, dtype: np.dtype, planes: bool, options: CompilerOptions
+    walk: Walk, mesh: AnyMesh | None, dtype: np.dtype, planes: bool, chip: Chip | None, plain: bool
 ) -> Callable[[tuple[Array, ...], Operands], tuple[Array, ...]]:
-    """`run` compiled for a walk, with options, which JAX takes only of the outermost program."""
+    """`run` compiled for a walk, with the options of a chip, which JAX takes only of the outermost program."""
+    options = () if chip is None else walk.compiler_options(dtype.itemsize, chip, plain)
 
     def run(arrays: tuple[Array, ...], operands: Operands) -> tuple[Array, ...]:
         arrays = tuple(x.astype(real_dtype(dtype) if planes or walk.real else dtype) for x in arrays)

@@ -81,7 +81,7 @@ def read(a: AnyArray, spec: Spec | None = None) -> Request:
 
 def received(a: AnyArray) -> tuple[AnyStored, ...]:
     """The argument as one array or two planes, refused by name where it is no array of numbers."""
-    return tuple(map(_array, parts(a)))
+    return (_array(a),) if isinstance(a, jax.Array) else tuple(map(_array, parts(a)))
 
 
 def parts(a: AnyArray) -> tuple[Any, ...]:
@@ -121,7 +121,8 @@ def _setting(x: AnyStored, spec: Spec | None) -> Setting:
     """Looked at once for all arrays that are alike, where JAX shows the sharding."""
     if isinstance(x, PaddedArray):
         return _padded(x, spec)
-    if isinstance(x, jax.core.Tracer) or mapped_axes(jax.sharding.get_abstract_mesh()) or not is_hashable(spec):
+    inside = jax.sharding.get_abstract_mesh()
+    if isinstance(x, jax.core.Tracer) or not (inside.empty or not mapped_axes(inside)) or not is_hashable(spec):
         return _traced(x, spec)
     return _concrete(x.shape, x.dtype, x.sharding, spec, wide_types())
 
