@@ -154,6 +154,7 @@ def _corrected(x: Planes | None, given: Planes, numbers: tuple[Any, ...], line: 
     gradients = functools.partial(conjugate_gradients, mapped=mapped, tol=line.tol, iterations=line.iterations)
     away = go(right, line.away)
     change, count = lax.custom_linear_solve(normal, away, gradients, gradients, has_aux=True)
+    count = lax.pmax(count, mapped) if mapped else count
     change = go(change, line.home)
     return change if x is None else tuple(a + b for a, b in zip(x, change, strict=True)), count
 
@@ -193,6 +194,7 @@ def conjugate_gradients(
 
     zero = tuple(part - part for part in r)
     x, *_, count = lax.while_loop(more, step, (zero, r, r, energy, jnp.zeros((), jnp.int32)))
+    count = lax.pcast(count, mapped, to="varying") if mapped else count  # as JAX wants what is solved and found alike
     return tuple(scaled(part, size) for part in x), count
 
 
