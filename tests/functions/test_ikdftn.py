@@ -1,6 +1,7 @@
 """The inverse of the KDFT: round trips, what they are worth, and what is refused."""
 
 import math
+import re
 from typing import Any
 
 import jax
@@ -281,6 +282,22 @@ def test_jit_gradient_and_collectives() -> None:
     assert set(collectives(pull)) == {"collective-permute"}
     residual = jax.grad(lambda a: mf.ikdftn(a, jittered(24), axes=[0], s=(16,), spec=spec).residual)
     assert np.isfinite(residual(mf.shard(noise((24, 3)), devices, spec))).all()
+
+
+def test_conjugate_gradients_tell_each_other_numbers_only() -> None:
+    """Catches an array gathered or summed between iterations, and a solve that a caller's shard_map refuses."""
+    devices, spec, points, x = mesh((8,)), P("x"), [jittered(40), None], noise((40, 8))
+    y = mf.kdftn(mf.shard(x, devices, spec), points)
+
+    def solve(y: Array) -> Array:
+        return mf.ikdftn(y, points, method="iterative", spec=spec).value
+
+    program = jax.jit(solve).lower(y).compile()
+    assert error(program(y), x) <= 1e-6
+    text = program.as_text() or ""
+    sums = re.findall(r"= (\S+) all-reduce\(", text)
+    assert " all-gather" not in text and sums and all(re.fullmatch(r"[a-z0-9]+\[\]", shape) for shape in sums)
+    assert error(jax.jit(jax.shard_map(solve, mesh=devices, in_specs=spec, out_specs=spec))(y), x) <= 1e-6
 
 
 def test_padding_of_samples_is_not_read() -> None:
