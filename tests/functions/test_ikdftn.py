@@ -182,8 +182,8 @@ def test_traced_points_are_refused(precision: str) -> None:
     how: Any = {"precision": precision, "method": "direct"}
     with pytest.raises(ValueError, match=r"the points are traced: .*give them as NumPy arrays"):
         jax.jit(lambda t: mf.ikdftn(x, Points.turns(t), **how).value)(jnp.arange(8.0) / 8)
-    with pytest.raises(ValueError, match="traced and off the unit circle"):
-        jax.jit(lambda r: mf.ikdftn(x, Points.turns(np.arange(8.0) / 8, r)).value)(jnp.full(8, 0.9))
+    with pytest.raises(ValueError, match="5000 points of 5000 unknowns are traced and off the unit circle"):
+        jax.jit(lambda r: mf.ikdftn(jnp.ones(5000), Points.turns(np.zeros(5000), r)).value)(jnp.full(5000, 0.9))
 
 
 GRADIENTS: dict[str, Any] = {
@@ -226,6 +226,28 @@ def test_gradients_in_samples_and_points(x64: None) -> None:
     assert float(np.vdot(by_turns, d)) == pytest.approx(float(slope), rel=1e-6)
     slope = (loss(turns, samples + h * e) - loss(turns, samples - h * e)) / (2 * h)
     assert float(jnp.real(jnp.sum(by_samples * e))) == pytest.approx(float(slope), rel=1e-6)
+
+
+def test_traced_points_off_the_circle(x64: None) -> None:
+    """Catches a wrong condition of such points, an answer without a digit, and a gradient that leaves out the radii."""
+    n, x = 10, noise((10, 2), "complex128")
+    turns, radii = jittered(n).in_turns, 1 + 0.02 * np.arange(n)
+    samples = jnp.asarray(powers(turns, np.log(radii), n) @ x)
+
+    @jax.jit
+    def solve(t: Array, r: Array) -> mf.Solution:
+        return mf.ikdftn(samples, Points.turns(t, r), axes=[0])
+
+    found = solve(jnp.asarray(turns), jnp.asarray(radii))
+    known = mf.ikdftn(samples, Points.turns(turns, radii), axes=[0])
+    assert error(found.value, x) <= 1e-12 and float(found.condition) == pytest.approx(float(known.condition), rel=0.1)
+    value = jax.jit(lambda t, r: jnp.sum(jnp.abs(solve(t, r).value) ** 2))
+    slopes = jax.grad(value, argnums=(0, 1))(jnp.asarray(turns), jnp.asarray(radii))
+    d, h = np.random.default_rng(1).standard_normal((2, n)), 1e-6
+    for j, slope in enumerate(slopes):
+        ahead, back = ([turns + s * h * d[0] * (j == 0), radii + s * h * d[1] * (j == 1)] for s in (1, -1))
+        assert float(slope @ d[j]) == pytest.approx(float(value(*ahead) - value(*back)) / (2 * h), rel=1e-5)
+    assert np.isnan(solve(jnp.asarray(turns / 12), jnp.asarray(radii * 0 + 1)).value).all()
 
 
 def test_what_conjugate_gradients_cannot_solve() -> None:

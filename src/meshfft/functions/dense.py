@@ -118,8 +118,8 @@ def ikdftn(
     to 1024, beyond that iterative where the condition allows; and for points that are traced.
 
     Args:
-        X: the samples, taken at `points`; an array or (re, im). Points on the unit circle may be traced: then what is
-            solved is differentiable in them, and NaN where their condition leaves no digit right.
+        X: the samples, taken at `points`; an array or (re, im). Points may be traced (up to 4096 by 4096 off the
+            circle): then what is solved is differentiable in them, and NaN where their condition leaves no digit right.
         s: numbers of unknowns; by default as many as samples.
         tikhonov: minimise ||V x - X||^2 + (tikhonov sigma_max)^2 ||x||^2 along each axis instead.
         truncation: leave out singular values below this part of the largest.

@@ -27,6 +27,7 @@ from .points import Points
 
 STEPS = 2000  # of conjugate gradients on the host; what needs more is no case for them
 TRACED_STEPS = 256  # where points are traced
+TRACED_ENTRIES = 2**24  # of a matrix that every device makes for the condition of traced points off the circle
 _ENTRIES = 2**22  # phases on the host at a time
 _CONVERGED = 1e-8  # of a residual that leaves the extreme eigenvalues right to a few per cent
 
@@ -138,16 +139,29 @@ def tridiagonal(lengths: np.ndarray, ratios: np.ndarray) -> tuple[np.ndarray, np
     return diagonal, np.sqrt(ratios) / lengths
 
 
-def condition_of(symbol: Array, size: int) -> Array:
-    """The condition number of V of traced points on the circle, from the eigenvalues of the circulant; infinite where
-    TRACED_STEPS do not settle it."""
-    start = jnp.asarray(np.random.default_rng(0).standard_normal(size), symbol.dtype)
-    small = jnp.finfo(symbol.dtype).eps * jnp.vdot(start, start)
+def circulant(symbol: Array, size: int) -> Callable[[Array], Array]:
+    """T, by the eigenvalues of the circulant."""
+    return lambda x: jnp.fft.ifft(lax.complex(symbol, symbol * 0) * jnp.fft.fft(x, symbol.shape[0]))[:size]
+
+
+def gram(points: Points, size: int, real: DTypeLike) -> Callable[[Array], Array]:
+    """V^H V of traced points anywhere, by V itself."""
+    samples, n = Samples(points.size, size, points.unit), jnp.arange(size, dtype=jnp.int32)
+    operand = samples.prepare(Logarithm(jnp.asarray(points.angle), points.log_radius), real)
+    matrix = lax.complex(*samples.block(operand, jnp.arange(points.size), n, real))
+    product = functools.partial(jnp.matmul, precision="highest")
+    return lambda x: product(matrix.conj().T, product(matrix, x))
+
+
+def condition_of(normal: Callable[[Array], Array], size: int, real: DTypeLike) -> Array:
+    """The condition number of V of traced points, from V^H V; infinite where TRACED_STEPS do not settle it."""
+    start = jnp.asarray(np.random.default_rng(0).standard_normal(size), real)
+    small = jnp.finfo(real).eps * jnp.vdot(start, start)
     State = tuple[Array, Array, Array]
 
     def step(state: State, _: None) -> tuple[State, tuple[Array, Array, Array]]:
         rest, along, energy = state
-        image = jnp.fft.ifft(lax.complex(symbol, symbol * 0) * jnp.fft.fft(along, symbol.shape[0]))[:size]
+        image = normal(along)
         length = energy / jnp.vdot(along, image).real
         after = rest - lax.complex(length, length * 0) * image
         left = jnp.vdot(after, after).real

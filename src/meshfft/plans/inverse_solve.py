@@ -25,7 +25,7 @@ from ..numerics.dtypes import Dot, real_dtype
 from ..operators.inverses import Inverse, invert
 from ..operators.matrices import Dense, Matrix, Roots
 from ..operators.points import Points
-from ..operators.toeplitz import STEPS, scaled, spectrum
+from ..operators.toeplitz import STEPS, TRACED_ENTRIES, scaled, spectrum
 from ..operators.transform import Transform
 from ..walks.choice import find_walk
 from .execute import applied
@@ -184,8 +184,9 @@ def _chosen(system: System, j: int) -> bool:
     points, matrix, size = system.points[j], system.forward.matrices[j], system.goal.shape[system.forward.dims[j]]
     if points is None or points.angle is None or system.solver == "direct":
         return False
-    if not points.known and points.log_radius is not None:
-        raise ValueError("the points are traced and off the unit circle: give them as NumPy arrays, not traced")
+    if not points.known and points.log_radius is not None and size * matrix.rows > TRACED_ENTRIES:
+        what = f"{matrix.rows} points of {size} unknowns are traced and off the unit circle, where a condition is found"
+        raise ValueError(f"{what} of up to 4096 by 4096 only: give them as NumPy arrays, not traced")
     if system.solver == "iterative" or not points.known:
         return True
     if size * matrix.rows <= DIRECT**2 or matrix.rows < size:

@@ -27,7 +27,7 @@ from ..machine.machine import Machine
 from ..numerics.dtypes import Dot, real_dtype
 from ..numerics.split_complex import Planes, scaled
 from ..operators.points import Points
-from ..operators.toeplitz import condition_of, eigenvalues, embedding, growth, moments, moments_of
+from ..operators.toeplitz import circulant, condition_of, eigenvalues, embedding, gram, growth, moments, moments_of
 from ..operators.toeplitz import scaled as about_the_circle
 from ..operators.transform import Transform, transform_of
 from ..walks.choice import find_walk
@@ -85,9 +85,11 @@ def solved_line(
     line = Line(dim, there, back, find(goal, place), find(place, goal), fft, mesh, *limits)
     numbers = (v, w, _cast(symbol, real), jnp.asarray(weight, real), _cast(growth(mean, size, real), real))
     x, count = _solve(given, numbers, line)
-    if rest.known or symbol is None:
+    if rest.known:
         return x, count, None
-    condition = condition_of(lax.stop_gradient(jnp.asarray(symbol * length, real)), size)
+    fixed = lax.stop_gradient((symbol, rest))
+    normal = gram(fixed[1], size, real) if fixed[0] is None else circulant(jnp.asarray(fixed[0] * length, real), size)
+    condition = condition_of(normal, size, real)
     valid = condition**2 * jnp.finfo(real).eps < ATTAINABLE
     trust = jnp.where(valid, jnp.ones_like(condition), jnp.full_like(condition, jnp.nan))
     return tuple(scaled(part, trust) for part in x), count, condition
