@@ -125,7 +125,7 @@ BAD: list[tuple[list[str], str]] = [
     (["--points", "mixed.npz", *TURNED], "name all of them axis0, axis1, ..., or none"),
     (["--points", "far.npz", *TURNED], "axis 7 is out of range"),
     (["--points", "turns.txt", *TURNED], "of no known kind: give a .npz"),
-    (["--points", "radians.npz", *RADIANS, "--axes", "0"], "has points of 2 axes and 1 are transformed"),
+    (["--points", "radians.npz", *RADIANS, "--axes", "0"], "has points for 2 axes, but 1 would be transformed"),
     ([*ALL, "--axes", "0"], "has points of axes 0,1: leave out --axes"),
     ([*ALL, "--solve"], "the array has 6 samples along axis 0, turns.npz 8 points"),
     (["--points", "square.npz", *TURNED, "--solve", "--unknowns", "6"], "--unknowns has 1 sizes for 2 axes"),

@@ -20,8 +20,14 @@ from ..walks.choice import ORDERS
 from ..walks.search import METHODS
 
 DTYPES = ("complex64", "complex128", "float32", "float64")
-CHOICES = dict(method=tuple(METHODS), order=ORDERS, norm=NORMS, kind=KINDS, precision=PRECISIONS, dtype=DTYPES) | {
-    "ring": RINGS
+CHOICES = {
+    "method": tuple(METHODS),
+    "order": ORDERS,
+    "norm": NORMS,
+    "kind": KINDS,
+    "precision": PRECISIONS,
+    "dtype": DTYPES,
+    "ring": RINGS,
 }
 MESH_AXES = ("x", "y", "z", "w")
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
@@ -46,9 +52,9 @@ Ring = Annotated[str, typer.Option(metavar="NAME", help=f"Which way blocks trave
 Dtype = Annotated[
     str | None, typer.Option(metavar="NAME", help=f"Of the input: {', '.join(DTYPES)}. By default as --kind needs.")
 ]
-POINTS = typer.Option(metavar="FILE", help="Where to sample: .npz, an array an axis.")
+POINTS = typer.Option(metavar="FILE", help="Where to sample: .npz, an array for each axis.")
 Points = Annotated[Path | None, POINTS]
-POINTS_UNIT = typer.Option(metavar="NAME", help="Of real ones: turns, radians or z.")
+POINTS_UNIT = typer.Option(metavar="NAME", help="Unit of real points: turns, radians or z.")
 PointsUnit = Annotated[str | None, POINTS_UNIT]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
 

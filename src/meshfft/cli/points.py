@@ -100,7 +100,7 @@ def sampled_options(sampling: Sampling, given: tuple[int, ...], axes: tuple[int,
         points = tuple(own[dim] for dim in dims)
     if len(points) != len(dims):
         remedy = "name the axes with --axes, or the arrays axis0, axis1, ..."
-        raise ValueError(f"{path} has points of {len(points)} axes and {len(dims)} are transformed: {remedy}")
+        raise ValueError(f"{path} has points for {len(points)} axes, but {len(dims)} would be transformed: {remedy}")
     shape = list(given)
     if sampling.solve:
         _check_samples(sampling, given, dims, points)
@@ -136,7 +136,7 @@ def _check_samples(
     for dim, one in zip(dims, points, strict=True):
         if given[dim] != one.size:
             has = f"the array has {given[dim]} samples along axis {dim}, {sampling.path} {one.size} points"
-            raise ValueError(f"{has}: give one for each")
+            raise ValueError(f"{has}: give one point for each sample")
     if sampling.unknowns is not None and len(sampling.unknowns) != len(dims):
         many = f"--unknowns has {len(sampling.unknowns)} sizes for {len(dims)} axes"
         raise ValueError(f"{many}: give one for each, as {','.join(str(given[dim]) for dim in dims)}")

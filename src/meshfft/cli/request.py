@@ -22,14 +22,8 @@ from .output import warn
 from .points import Sampling, sampled_options
 
 T = TypeVar("T")
-FREE = (
-    "source",
-    "target",
-    "given",
-    "as_json",
-    "log_json",
-    "sampling",
-)  # compared otherwise, or without effect on the result
+# Compared otherwise, or without effect on the result.
+FREE = ("source", "target", "given", "as_json", "log_json", "sampling")
 KNOWN = ("kind", "axes", "s", "norm", "order", "precision")  # what the way back takes from the file
 
 

@@ -105,7 +105,7 @@ def rfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = Non
         ValueError, TypeError: as `fftn`; a complex array.
 
     Costs half the flops, bytes and memory of `fftn` and a little more: blocks are real until the halved axis is done. A
-    line alone that is cut into p shards is fastest with a multiple of 2 p^2 points.
+    single line that is cut into p shards is fastest where 2 p^2 divides its length.
 
     >>> import jax.numpy as jnp, meshfft as mf
     >>> mf.rfftn(jnp.ones((2, 4))).real.tolist()

@@ -73,7 +73,7 @@ def next_fast_len(target: int, real: bool = False, *, parts: int = 1) -> int:
     Args:
         target: the least length wanted.
         real: the transform is of real samples: m has no prime factor above 5, else none above 11.
-        parts: the shards of the dimension; p^2, for p of them, makes method "cooley-tukey" fastest.
+        parts: the shards of the dimension. With p of them, give p^2 for method "cooley-tukey" at its fastest.
 
     Raises:
         ValueError: target or parts is less than 1, or the length too large for any transform.
