@@ -114,7 +114,6 @@ def _tier_of(dtype: np.dtype, precision: str | None) -> str:
 
 
 @functools.lru_cache(maxsize=64)
-@functools.lru_cache(maxsize=64)
 def check_numeric(dtype: np.dtype) -> None:
     """Raises TypeError unless the elements are numbers or truth values of a type that JAX has."""
     if not (jnp.issubdtype(dtype, jnp.number) or jnp.issubdtype(dtype, jnp.bool_)):
