@@ -185,7 +185,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
         return scaled(block, _along(weights, self.dim, block.ndim))
 
     def name(self, layout: Layout) -> str:
-        ways = " (two-way)" if self.two_way and layout.parts[self.dim] > 2 else ""
+        ways = f" ({'two' if self.two_way else 'one'}-way)" * (layout.parts[self.dim] > 2)
         return f"gather, fft, phase ring {names(self.dims, layout)}{ways}"
 
 
