@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 HOUSE = """
 .: extras / atomic
 numerics: dtypes split_complex units / phases products
-layout: layout meshes / gathering memory placement / padded_array / storage
+layout: layout / gathering memory placement / padded_array / storage
 machine: chip torus work / device_order / machine
 collectives: all_to_all bins ring
 operators: matrices / trig inverses / transform / points / operands toeplitz

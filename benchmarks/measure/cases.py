@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from meshfft.layout.meshes import AXES
+from meshfft.layout.layout import AXES
 
 Entry = None | str | tuple[str, ...]
 POINTS = "points"  # what baselines call a transform of nonuniform points

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.fft
 from jax.sharding import AxisType, Mesh, PartitionSpec
 
-from meshfft.layout.meshes import AXES
+from meshfft.layout.layout import AXES
 from meshfft.layout.padded_array import PaddedArray
 from meshfft.layout.storage import stored_on
 

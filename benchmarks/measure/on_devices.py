@@ -14,7 +14,7 @@ from jax.scipy.fft import dctn
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from meshfft.inspect.aot import compile_plan
-from meshfft.layout.meshes import AXES
+from meshfft.layout.layout import AXES
 from meshfft.layout.padded_array import gather
 from meshfft.operators.points import Points
 from meshfft.plans.plan import Plan

@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from meshfft.layout.meshes import AXES, meshes
+from meshfft.layout.layout import AXES, meshes
 
 from ..paper.paper import ideal
 from .baselines import MESHFFT

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 from meshfft.cli.devices import mesh_here
-from meshfft.layout.meshes import AXES
+from meshfft.layout.layout import AXES
 from meshfft.plans.plan import Plan
 
 from ..measure.baselines import MESHFFT

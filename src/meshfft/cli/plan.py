@@ -5,6 +5,7 @@ import functools
 import math
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -22,6 +23,7 @@ from .devices import describe_mesh, mesh_here
 from .output import guarded, print_columns, print_json, say
 from .points import check_alone, read_sampling, sampled_options
 
+MESH = typer.Option(metavar="P,P,...", help="Devices along mesh axes; may be left to --topology.")
 TOPOLOGY = typer.Option(metavar="NAME", help="A machine: v3:32x32, v5p:8x8x16, h100:8.")
 _rounded = functools.partial(plain, digits=3)
 OTHERS = 4  # runners-up shown
@@ -33,9 +35,7 @@ ENVIRONMENT = {"TPU_SKIP_MDS_QUERY": "1", "JAX_PLATFORMS": "cpu", "ALLOW_MULTIPL
 @guarded
 def plan(
     shape: Annotated[str, typer.Argument(metavar="N,N,...", help="Sizes of the array: 8192,8192,8192.")],
-    mesh: Annotated[
-        str | None, typer.Option(metavar="P,P,...", help="Devices along mesh axes; may be left to --topology.")
-    ] = None,
+    mesh: Annotated[str | None, MESH] = None,
     topology: Annotated[str | None, TOPOLOGY] = None,
     spec: flags.Spec = None,
     axes: flags.Axes = None,
@@ -64,10 +64,7 @@ def plan(
     lengths = flags.read_sizes(shape, "the shape", "8192,8192,8192")
     names = {"method": method, "order": order, "norm": norm, "kind": kind, "precision": precision, "dtype": dtype}
     options = {"inverse": inverse, **flags.read_options(axes, **names, ring=ring)}
-    if (sampling := read_sampling(points, points_unit)) is not None:
-        check_alone(sampling, inverse=inverse, kind=kind)
-        options |= sampled_options(sampling, lengths, options["axes"])
-        options.pop("shape")
+    _take_points(options, points, points_unit, lengths)
     if compiling:
         use_tpu_compiler()
     best, *others = _candidates(lengths, mesh, topology, spec, options)
@@ -87,6 +84,13 @@ def use_tpu_compiler() -> None:
     """Lets the TPU compiler be loaded where no TPU is; has to come before JAX starts."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+
+
+def _take_points(options: flags.Keywords, points: Path | None, unit: str | None, lengths: tuple[int, ...]) -> None:
+    if (sampling := read_sampling(points, unit)) is not None:
+        check_alone(sampling, inverse=options["inverse"], kind=options["kind"])
+        options |= sampled_options(sampling, lengths, options["axes"])
+        options.pop("shape")
 
 
 def _candidates(

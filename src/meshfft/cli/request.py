@@ -46,6 +46,14 @@ class Flags(NamedTuple):
     sampling: Sampling | None = None
 
 
+def check_plot(plot: Path | None, inverse: bool, kind: str | None) -> None:
+    """Refuses to draw what is no full spectrum."""
+    if plot is not None and inverse:
+        raise ValueError("--plot draws a spectrum and --inverse leaves none: plot the forward transform")
+    if plot is not None and kind not in (None, "fft"):
+        raise ValueError(f"--plot draws a full spectrum, and --kind {kind} has none: leave one out")
+
+
 def plan_options(flags: Flags, array: Source) -> Keywords:
     """What `meshfft.plan` is to be given beside the mesh: by the flags, or by a file that is transformed back."""
     record = _record(array) if flags.inverse else None

@@ -37,7 +37,7 @@ from .cluster import cluster_of, run_in
 from .devices import check_memory, device_bytes, give_back_memory, peak_resident, start_mesh
 from .output import Progress, Timing, bar, guarded, log, print_json, print_timings, say, warn
 from .points import check_alone, read_sampling, solution_facts, solution_words
-from .request import Flags, agree, check_files, deciding, device_count, everywhere, mesh_sizes, plan_options
+from .request import Flags, agree, check_files, check_plot, deciding, device_count, everywhere, mesh_sizes, plan_options
 
 Stored = jax.Array | meshfft.PaddedArray
 
@@ -85,9 +85,7 @@ def transform(
     dataset: Annotated[str | None, typer.Option(metavar="NAME", help="Which array of an HDF5 or Zarr file.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="PNG", help="Draw the spectrum: .png, .pdf, .svg.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT where it exists.")] = False,
-    memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Of a process: 8GB. Larger arrays go in passes.")
-    ] = None,
+    memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Of a process: 8GB; else in passes.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume an unfinished run in passes.")] = False,
     distributed: Annotated[bool, typer.Option("--distributed", help="One of several that JAX detects.")] = False,
     coordinator: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Process 0 of several, by hand.")] = None,
@@ -103,10 +101,7 @@ def transform(
 
     def asked() -> Flags:
         given = read.read_options(axes, method=method, order=order, norm=norm, kind=kind, precision=precision)
-        if plot is not None and inverse:
-            raise ValueError("--plot draws a spectrum and --inverse leaves none: plot the forward transform")
-        if plot is not None and kind not in (None, "fft"):
-            raise ValueError(f"--plot draws a full spectrum, and --kind {kind} has none: leave one out")
+        check_plot(plot, inverse, kind)
         weights = {"tikhonov": tikhonov, "truncation": truncation}
         sampling = read_sampling(points, points_unit, solve, unknowns, weights)
         check_alone(sampling, inverse=inverse, kind=kind, plot=plot, memory=memory, resume=resume, order=order)

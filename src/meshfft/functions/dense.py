@@ -8,7 +8,7 @@ Every dimension goes over its own one-shuffle ring; only what a matrix is differ
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -25,8 +25,8 @@ from ..operators.points import Points
 from ..operators.transform import Transform, resolve_once
 from ..plans.execute import moved
 from ..plans.inverse_solve import Solution, System, solution
-from ..plans.planning import PointsLike, plan_for
-from ..plans.request import read
+from ..plans.planning import Options, PointsLike, plan_for
+from ..plans.request import Setting, read
 from .calls import Ints, options_of, with_options
 
 
@@ -107,49 +107,51 @@ def ikdftn(
     iterations: int | None = None,
     **how: Unpack[DenseHow],
 ) -> Solution:
-    """The inverse of `kdftn`: the array whose samples at the points are X.
+    """The inverse of `kdftn`: the array whose samples at the points are X, or nearest to them by least squares.
 
-        X = (V_1 x V_2 x ...) vec(x)   solved for x; with more samples than unknowns, in the sense of least squares
+        X = (V_1 x V_2 x ...) vec(x)   solved for x
 
-    Uniform samples by the conjugate transform. "direct": each V_i is inverted on the host in float64, once, as many
-    samples as unknowns by LU or Leja-ordered Björck-Pereyra, more by QR; the inverses go over the same rings, with one
-    step of refinement by the transform. "iterative": conjugate gradients on the normal equations, along one axis after
-    the other, refined by the transform; on a circle their matrix is Toeplitz, and two FFTs apply it. "auto": direct up
-    to 1024, beyond that iterative where the condition allows; and for points that are traced.
+    Uniform samples by the conjugate transform. "direct": each V_i is inverted on the host in float64, once, by LU,
+    Leja-ordered Björck-Pereyra or, of more samples than unknowns, QR. "iterative": conjugate gradients on the normal
+    equations, one axis after the other; on a circle two FFTs apply them. Both are refined by the transform. "auto":
+    direct up to 1024, beyond that, and where points are traced, iterative.
 
     Args:
         X: the samples, taken at `points`; an array or (re, im). Points may be traced (up to 4096 by 4096 off the
             circle): then what is solved is differentiable in them, and NaN where their condition leaves no digit right.
-        s: numbers of unknowns; by default as many as samples.
+        s, axes, norm, spec, out_spec, precision, multiplications: as `kdftn`; s the numbers of unknowns.
         tikhonov: minimise ||V x - X||^2 + (tikhonov sigma_max)^2 ||x||^2 along each axis instead.
         truncation: leave out singular values below this part of the largest.
         method: "direct", "iterative" or "auto".
-        tol: residual of the normal equations at which a round of iterations ends, relative to their right side; by
-            default 1e-6 in complex64, 1e-13 in complex128.
+        tol: relative residual of the normal equations that ends a round; by default 1e-6, or 1e-13 in complex128.
         iterations: at most, in a round; 1000 by default. Where they run out the residual tells.
-        axes, norm, spec, out_spec, precision, multiplications: as `kdftn`.
 
     Returns:
         A Solution: `value`, `residual`, `conditions` of the axes, their product `condition`, `methods`, `iterations`.
 
     Raises:
-        ValueError: as `kdftn`; fewer samples than unknowns or a condition number that leaves no digit, without weights.
+        ValueError: as `kdftn`; fewer samples than unknowns or a condition number without a digit left, and no weights.
 
-    Costs four dense transforms, and an axis O(N^3) on the host, once, or two FFTs an iteration.
-
-    Source: section III-A of the paper.
+    Costs four dense transforms, and an axis O(N^3) on the host, once, or two FFTs an iteration. Source: section III-A.
     """
-    spec, options = options_of(how, DenseHow)
+    (spec, options), way = options_of(how, DenseHow), (tikhonov, truncation, method, tol, iterations)
     arrays, setting, _ = read(X, spec)
-    dtype = complex_dtype(setting.dtype, options.precision)
-    dims, sizes = resolve_once(setting.start.shape, s, axes)
-    chosen = _all_points(entries(points, dims), dims, setting.start.shape)
-    goal = functools.reduce(lambda layout, to: layout.resize(*to), zip(dims, sizes, strict=True), setting.start)
-    dots = dots_of(setting.dtype, options.precision, options.multiplications)
-    way = ("kdft", setting.mesh, setting.machine, dtype, dots, tikhonov, truncation, method, tol, iterations)
-    forward = sampled(goal.shape, dims, chosen, norm, dtype)
-    solved = solution(arrays, System(goal, setting.start, forward, chosen, *way))
+    solved = solution(arrays, _system(setting, points, (s, axes, norm), options, way))
     return dataclasses.replace(solved, value=moved(solved.value, options.out_spec, spec))
+
+
+def _system(
+    setting: Setting, points: PointsLike, what: tuple[Ints, Ints, str | None], options: Options, way: tuple[Any, ...]
+) -> System:
+    """What `ikdftn` is to solve, and how."""
+    s, axes, norm = what
+    dtype, start = complex_dtype(setting.dtype, options.precision), setting.start
+    dims, sizes = resolve_once(start.shape, s, axes)
+    chosen = _all_points(entries(points, dims), dims, start.shape)
+    goal = functools.reduce(lambda layout, to: layout.resize(*to), zip(dims, sizes, strict=True), start)
+    dots = dots_of(setting.dtype, options.precision, options.multiplications)
+    forward = sampled(goal.shape, dims, chosen, norm, dtype)
+    return System(goal, start, forward, chosen, "kdft", setting.mesh, setting.machine, dtype, dots, *way)
 
 
 def _all_points(given: tuple[Points | None, ...], dims: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Points, ...]:

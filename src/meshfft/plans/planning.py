@@ -9,9 +9,8 @@ import numpy as np
 from jax.sharding import PartitionSpec
 from jax.typing import DTypeLike
 
-from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, from_spec, mapped_axes
+from ..layout.layout import AXES, AnyMesh, Layout, Spec, axis_sizes, from_spec, mapped_axes, meshes
 from ..layout.memory import check_blocks
-from ..layout.meshes import AXES, meshes
 from ..machine.machine import ORDERS as DEVICE_ORDERS
 from ..machine.machine import Machine, Topology, machine_of, placed
 from ..machine.machine import topology as named
@@ -129,17 +128,13 @@ def plan(
         kind, inverse: "fft", "rfft", "hfft", "dct-1" to "dct-4" or "dst-1" to "dst-4", or its inverse.
         points, precision, multiplications, ring: as `kdftn`; points exclude `s` and `inverse`.
         out_spec: the result's spec, where it is not to lie as the array comes; excludes order "any".
-        margin: halo or ghost cells on both sides of every block, along all `axes` or one number for each, which the
-            transform leaves out: `shape` counts them, p (n / p + 2 m) cells where p blocks have n points. The result
-            has as many around its blocks, which are zeros; so has the inverse. `s` counts points alone. Blocks must be
-            equal, before and after: half a spectrum mostly needs an `out_spec` that leaves its axis whole.
+        margin: ghost cells on both sides of every block, along all `axes` or one number for each. `shape` counts them,
+            p (n / p + 2 m) cells for n points in p equal blocks, `s` does not; the result has as many, zeros.
         topology: a machine without its devices, as "v3:32x32": chip, and chips along each axis; on its best mesh.
 
     Returns:
-        A Plan, in milliseconds, or seconds where the mesh is free; print it, or call it.
-
-    Raises:
-        ValueError, TypeError: an argument that does not fit, with what would.
+        A Plan, in milliseconds, or seconds where the mesh is free; print it, or call it. Else raises ValueError or
+        TypeError, with what would fit.
     """
     what = (s, axes, dtype, norm, kind, inverse, points, margin)
     options = Options(method, order, precision, out_spec, multiplications, ring, False, *what)
