@@ -1,5 +1,6 @@
 """Every method on drawn shapes, meshes, specs, axes and orders, against the direct sum and by the laws."""
 
+import functools
 from typing import Any
 
 import jax
@@ -199,6 +200,14 @@ def test_half_spectra_of_any_size(shape: tuple[int, ...]) -> None:
     assert error(mf.gather(plan.inverse(y)), x) <= 4e-7
     grown = mf.plan(shape, mesh=mesh((4,)), spec=("x",), s=(33,), axes=(0,), method="cooley-tukey")
     assert error(mf.gather(grown(_shard(grown, x + 0j))), np.fft.fft(x, 33, 0)) <= 2e-7
+
+
+def test_the_papers_fft_in_a_callers_shard_map() -> None:
+    """Catches a loop whose carry does not vary over the mesh axes as its result does: chunks of 3 points, padded."""
+    x, where = noise((24, 3), seed=1), jax.sharding.PartitionSpec("x")
+    fft = functools.partial(mf.fftn, axes=(0,), spec=where, method="cooley-tukey")
+    y = jax.shard_map(fft, mesh=mesh((8,)), in_specs=where, out_specs=where)(x)
+    assert error(y, dft(x, (0,))) <= 2e-7
 
 
 def test_kdft_is_the_kronecker_product() -> None:

@@ -213,7 +213,8 @@ def _gathered(block: Array, dim: int, source: Layout, limit: int, many: int) -> 
             line, lax.dynamic_slice_in_dim(line, first, rows, dim) + chunk, first, dim
         )
 
-    line = jnp.zeros((*block.shape[:dim], many + rows, *block.shape[dim + 1 :]), block.dtype)
+    empty = lax.slice_in_dim(received, 0, 0, axis=dim)  # zeros that vary over the mesh axes that what is received does
+    line = jnp.pad(empty, [(0, many + rows if d == dim else 0) for d in range(block.ndim)])
     return lax.slice_in_dim(lax.fori_loop(0, parts, put, line), 0, many, axis=dim)
 
 
