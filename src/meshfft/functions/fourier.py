@@ -35,7 +35,8 @@ def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None
         out_spec: the result's PartitionSpec, where it is not to lie as the array came; what it does not divide is
             padded (see `PaddedArray`). Excludes order "any"; not for use in a `shard_map` of your own.
         precision: "float32" or "float64", to compute in another precision than the array's.
-        ring: of methods with rings, "one-way" (the paper's one-shuffle), "two-way" or "auto": as `kdftn`.
+        ring: "one-way" (the paper's one-shuffle), "two-way" or "auto", as `kdftn`, for what rings the walk has: method
+            "auto" may take one without.
 
     Returns:
         The spectrum, complex64 for input of up to 32 bits and complex128 for 64, in natural index order; as (re, im)
