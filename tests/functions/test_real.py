@@ -20,8 +20,8 @@ import meshfft as mf
 from meshfft.inspect.hlo import collectives
 from meshfft.layout.padded_array import padded, stored_of
 from meshfft.steps import PackedFFT, RealFFT, RingDense
+from meshfft.walks import search
 from meshfft.walks.choice import find_walk
-from meshfft.walks.search import METHODS
 
 METHODS = ("auto", "transpose", "cooley-tukey", "kdft")
 SEEDS = st.integers(0, 2**31)
@@ -184,7 +184,7 @@ def test_lines_that_are_cut_go_as_pairs(
     spec = P(tuple(axes[::-1] if reversed_axes else axes), None)
     parts = int(np.prod(sizes))
     real = Real(Case((2 * times * parts**2, 3), sizes, spec, (0,)), "rfft", inverse, 2 * times * parts**2)
-    with mock.patch.dict(METHODS, {"cooley-tukey": (PackedFFT,)}):  # short ones go faster as complex lines
+    with mock.patch.dict(search.METHODS, {"cooley-tukey": (PackedFFT,)}):  # short ones go faster as complex lines
         find_walk.cache_clear()
         plan = _plan(real, method="cooley-tukey")
     find_walk.cache_clear()

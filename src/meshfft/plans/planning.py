@@ -177,8 +177,8 @@ def _plans(
     shape: Sequence[int], mesh: AnyMesh | None, spec: Spec | None, topology: str | Topology | None, options: Options
 ) -> list[Plan]:
     """Plans for a mesh, or for all of a machine that is only named, the best first."""
-    given = {"s": options.s, "axes": options.axes}  # an iterator can be read once
-    options = options._replace(**{name: integers(n, name) for name, n in given.items() if n is not None})
+    s, axes = (n if n is None else integers(n, name) for n, name in ((options.s, "s"), (options.axes, "axes")))
+    options = options._replace(s=s, axes=axes)  # an iterator can be read once
     if topology is None or mesh is not None:
         return [_plan(shape, mesh, spec, topology, options)]
     axes_named = spec if options.out_spec is None else options.out_spec
