@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -142,7 +143,8 @@ def test_every_flag_is_compared() -> None:
     flags = Flags(Path("a"), Path("b"), None, "2", None, False, {"norm": None}, None, False, None, False, False, False)
     free = {"source", "as_json", "log_json"}  # the source is compared by what is in it
     for name in Flags._fields:
-        changed: dict[str, Any] = {name: {"norm": "ortho"} if name == "given" else Path("other")}
+        other: Any = {"given": {"norm": "ortho"}, "sampling": SimpleNamespace(deciding=lambda: {"points": "other"})}
+        changed: dict[str, Any] = {name: other.get(name, Path("other"))}
         assert (deciding(flags._replace(**changed)) == deciding(flags)) == (name in free), name
 
 
