@@ -64,8 +64,8 @@ def kdftn(
         precision: "float32", "float64", or of bfloat16 "bf16x6" (like float32), "bf16x3" (1e-5), "bf16" (3e-3).
         multiplications: 3 or 4 real products for a complex one; by default the cheapest within the precision.
         ring: "one-way", as the paper's one-shuffle scheme sends (Algorithm 1): p - 1 hops to one neighbour; "two-way":
-            half of the blocks to each, in half the steps; "auto": the faster of them. Sums that travel, as in gradients
-            where points differ, go one way.
+            half of the blocks to each, in half the steps; "auto": the cheaper by the model. Sums that travel, as in
+            gradients where points differ, go one way.
 
     Returns:
         The spectrum, sharded as the array came where the numbers of points divide.
@@ -119,7 +119,7 @@ def ikdftn(
     Args:
         X: the samples, taken at `points`; an array or (re, im). Points may be traced (up to 4096 by 4096 off the
             circle): then what is solved is differentiable in them, and NaN where their condition leaves no digit right.
-        s, axes, norm, spec, out_spec, precision, multiplications: as `kdftn`; s the numbers of unknowns.
+        s, axes, norm, spec, out_spec, precision, multiplications: as `kdftn`; s: unknowns, else as many as samples.
         tikhonov: minimise ||V x - X||^2 + (tikhonov sigma_max)^2 ||x||^2 along each axis instead.
         truncation: leave out singular values below this part of the largest.
         method: "direct", "iterative" or "auto".

@@ -11,11 +11,9 @@ of Lanczos, whose extreme eigenvalues are those of T.
 import functools
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
 from jax import Array, lax
 from jax.typing import DTypeLike
 
@@ -30,13 +28,6 @@ TRACED_STEPS = 256  # where points are traced
 TRACED_ENTRIES = 2**24  # of a matrix that every device makes for the condition of traced points off the circle
 _ENTRIES = 2**22  # phases on the host at a time
 _CONVERGED = 1e-8  # of a residual that leaves the extreme eigenvalues right to a few per cent
-
-
-class Spectrum(NamedTuple):
-    """The largest eigenvalue of V^H V, and the condition number of V in the 2-norm; infinite where nothing settled."""
-
-    largest: float
-    condition: float
 
 
 def scaled(points: Points) -> tuple[Points, Floats | float]:
@@ -60,9 +51,9 @@ def growth(mean: Floats | float, size: int, real: DTypeLike) -> Array | np.ndarr
 
 def embedding(size: int, multiple: int) -> int:
     """The least P >= 2 size - 1 that is a multiple of some number, with no other prime factor above 5."""
-    least = -(-(2 * size - 1) // multiple)
-    powers = (3**i * 5**j for i in range(20) for j in range(14))
-    return multiple * min(power * 2 ** max(0, math.ceil(math.log2(least / power))) for power in powers)
+    from scipy import fft  # imported by those who solve only
+
+    return multiple * int(fft.next_fast_len(-(-(2 * size - 1) // multiple), real=True))
 
 
 def eigenvalues(moments: Array | np.ndarray, length: int) -> Array | np.ndarray:
@@ -101,19 +92,23 @@ def moments_of(points: Points, size: int, real: DTypeLike) -> Array:
 
 
 @functools.lru_cache(maxsize=64)
-def spectrum(points: Points, size: int) -> Spectrum:
-    """What conjugate gradients will meet, of known points about the unit circle; found before any of their work."""
+def condition_number(points: Points, size: int) -> float:
+    """That of V in the 2-norm, of known points about the unit circle, found before any work; infinite where it does not
+    settle.
+    """
     if points.log_radius is None:
         length = embedding(size, 1)
         symbol = eigenvalues(moments(points, size), length)
-        return _spectrum(lambda x: np.fft.ifft(symbol * np.fft.fft(x, length))[:size], size)
+        return _condition(lambda x: np.fft.ifft(symbol * np.fft.fft(x, length))[:size], size)
     check_held(2 * 16 * size * points.size, "the matrix of points off the circle", "solve for fewer unknowns")
     matrix = vandermonde(points.in_turns, points.log_radius, size)
-    return _spectrum(lambda x: (matrix.T @ (matrix @ x).conj()).conj(), size)
+    return _condition(lambda x: (matrix.T @ (matrix @ x).conj()).conj(), size)
 
 
 @np.errstate(all="ignore")
-def _spectrum(normal: Callable[[np.ndarray], np.ndarray], size: int) -> Spectrum:
+def _condition(normal: Callable[[np.ndarray], np.ndarray], size: int) -> float:
+    import scipy.linalg
+
     rng = np.random.default_rng(0)
     rest = rng.standard_normal(size) + 1j * rng.standard_normal(size)
     along, energy = rest, float(np.vdot(rest, rest).real)
@@ -126,17 +121,12 @@ def _spectrum(normal: Callable[[np.ndarray], np.ndarray], size: int) -> Spectrum
         energy *= ratios[-1]
         along = rest + ratios[-1] * along
     if not energy <= _CONVERGED**2 * start or min(lengths) <= 0:
-        return Spectrum(np.inf, np.inf)
-    diagonal, beside = tridiagonal(np.array(lengths), np.array(ratios))
-    values = scipy.linalg.eigh_tridiagonal(diagonal, beside[:-1], eigvals_only=True)
-    return Spectrum(float(values[-1]), float(np.sqrt(values[-1] / values[0])) if values[0] > 0 else np.inf)
-
-
-def tridiagonal(lengths: np.ndarray, ratios: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The diagonal of Lanczos' matrix and the numbers beside it, of the steps that conjugate gradients took."""
-    diagonal = 1 / lengths
-    diagonal[1:] += ratios[:-1] / lengths[:-1]
-    return diagonal, np.sqrt(ratios) / lengths
+        return math.inf
+    each, more = np.array(lengths), np.array(ratios[:-1])
+    diagonal, beside = 1 / each, np.sqrt(more) / each[:-1]  # Lanczos' matrix, of the steps that were taken
+    diagonal[1:] += more / each[:-1]
+    values = scipy.linalg.eigh_tridiagonal(diagonal, beside, eigvals_only=True)
+    return float(np.sqrt(values[-1] / values[0])) if values[0] > 0 else math.inf
 
 
 def circulant(symbol: Array, size: int) -> Callable[[Array], Array]:

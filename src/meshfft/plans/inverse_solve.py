@@ -25,7 +25,7 @@ from ..numerics.dtypes import Dot, real_dtype
 from ..operators.inverses import Inverse, invert
 from ..operators.matrices import Dense, Matrix, Roots
 from ..operators.points import Points
-from ..operators.toeplitz import STEPS, TRACED_ENTRIES, scaled, spectrum
+from ..operators.toeplitz import STEPS, TRACED_ENTRIES, condition_number, scaled
 from ..operators.transform import Transform
 from ..walks.choice import find_walk
 from .execute import applied
@@ -99,7 +99,8 @@ def solution(given: Arrays, system: System) -> Solution:
     mapped = mapped_axes(system.mesh) & system.start.mesh_axes
     given = tuple(x.astype(real_dtype(system.dtype) if len(given) == 2 else system.dtype) for x in given)
     iterative = _iterative(system)
-    x, conditions, methods, counts = (_by_gradients if any(iterative) else _by_inverses)(given, system)
+    answer = _by_gradients(given, system, iterative) if any(iterative) else _by_inverses(given, system)
+    x, conditions, methods, counts = answer
     rest = _missing(given, x, system)
     residual = jnp.sqrt(_energy(rest, mapped) / jnp.maximum(_energy(given, mapped), jnp.finfo(system.dtype).tiny))
     return Solution(formed(x), residual, conditions, methods, counts)
@@ -132,10 +133,10 @@ def _by_inverses(given: Arrays, system: System) -> Answer:
     return x, tuple(i.condition for i in inverses), tuple(i.method for i in inverses), (0,) * len(inverses)
 
 
-def _by_gradients(given: Arrays, system: System) -> Answer:
+def _by_gradients(given: Arrays, system: System, iterative: tuple[bool, ...]) -> Answer:
     """Dimension by dimension, so that the condition met is that of one; those that need no iterations first."""
     dims, eps = system.forward.dims, float(jnp.finfo(system.dtype).eps)
-    iterative, direct = _iterative(system), [j for j, one in enumerate(_iterative(system)) if not one]
+    direct = [j for j, one in enumerate(iterative) if not one]
     conditions: list[Any] = [_settled(system, j, eps) if one else 1.0 for j, one in enumerate(iterative)]
     methods, counts, x = [ITERATIVE] * len(dims), list[Any]([0] * len(dims)), given
     layout = functools.reduce(lambda at, j: at.resize(dims[j], system.goal.shape[dims[j]]), direct, system.start)
@@ -191,7 +192,7 @@ def _chosen(system: System, j: int) -> bool:
         return True
     if size * matrix.rows <= DIRECT**2 or matrix.rows < size:
         return False
-    return spectrum(scaled(points)[0], size).condition ** 2 * float(jnp.finfo(system.dtype).eps) < ATTAINABLE
+    return condition_number(scaled(points)[0], size) ** 2 * float(jnp.finfo(system.dtype).eps) < ATTAINABLE
 
 
 def _settled(system: System, j: int, eps: float) -> float | None:
@@ -202,7 +203,7 @@ def _settled(system: System, j: int, eps: float) -> float | None:
         raise ValueError(f"axis {dim} has {matrix.rows} samples of {size} unknowns: take more, or give tikhonov=")
     if points is None or not points.known:
         return None
-    condition = spectrum(scaled(points)[0], size).condition
+    condition = condition_number(scaled(points)[0], size)
     if not condition**2 * eps < ATTAINABLE:
         what = f"is {condition:.2g}" if condition < math.inf else f"was not settled in {STEPS} iterations"
         raise ValueError(

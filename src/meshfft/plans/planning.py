@@ -122,19 +122,20 @@ def plan(
 
     Args:
         shape: logical shape; sizes need not divide the mesh, storage is padded at the tail (see `shard`).
-        mesh, spec: the mesh, concrete or abstract, and the array's spec; by default mesh axis i cuts dimension i.
-        s, axes, norm, method, order: as `fftn`.
+        mesh, spec, out_spec: concrete or abstract; the array's, by default mesh axis i cuts dimension i; the result's.
+        s, axes, norm, method, order: as `fftn`; precision, multiplications, ring: as `kdftn`.
         dtype: type of the input, by default complex64, and float32 for kinds that are for real arrays.
         kind, inverse: "fft", "rfft", "hfft", "dct-1" to "dct-4" or "dst-1" to "dst-4", or its inverse.
-        points, precision, multiplications, ring: as `kdftn`; points exclude `s` and `inverse`.
-        out_spec: the result's spec, where it is not to lie as the array comes; excludes order "any".
+        points: as `kdftn`, without `s` and `inverse`.
         margin: ghost cells on both sides of every block, along all `axes` or one number for each. `shape` counts them,
             p (n / p + 2 m) cells for n points in p equal blocks, `s` does not; the result has as many, zeros.
         topology: a machine without its devices, as "v3:32x32": chip, and chips along each axis; on its best mesh.
 
     Returns:
-        A Plan, in milliseconds, or seconds where the mesh is free; print it, or call it. Else raises ValueError or
-        TypeError, with what would fit.
+        A Plan, in milliseconds, or seconds where the mesh is free; print it, or call it.
+
+    Raises:
+        ValueError, TypeError: an argument that does not fit, with what would.
     """
     what = (s, axes, dtype, norm, kind, inverse, points, margin)
     options = Options(method, order, precision, out_spec, multiplications, ring, False, *what)

@@ -17,11 +17,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array, lax
 
 from ..collectives.all_to_all import Grid
 from ..kernels.local import resize
-from ..layout.layout import Layout, dim_name
+from ..layout.layout import Layout, dim_name, line_shape
 from ..machine.chip import Chip
 from ..machine.work import Work
 from ..numerics.dtypes import Dot
@@ -224,6 +226,22 @@ def resized(layout: Layout, dims: tuple[int, ...], sizes: tuple[int, ...]) -> La
     for dim, size in zip(dims, sizes, strict=True):
         layout = layout.resize(dim, size)
     return layout
+
+
+def positions(layout: Layout, dim: int, limit: int) -> tuple[Array, Array]:
+    """The positions of this device's block, and which of them are logical and below `limit`."""
+    index, offsets = (
+        lax.axis_index(layout.axes[dim]) if layout.axes[dim] else 0,
+        jnp.arange(layout.block[dim], dtype=jnp.int32),
+    )
+    at = jnp.asarray(layout.starts(dim), jnp.int32)[index] + offsets
+    return at, (offsets < jnp.asarray(layout.counts(dim), jnp.int32)[index]) & (at < limit)
+
+
+def cleared(block: B, layout: Layout, dim: int, limit: int) -> B:
+    """The block, in any form, with zeros where it is padding, and from `limit` on."""
+    read = positions(layout, dim, limit)[1].reshape(line_shape(dim, layout.ndim))
+    return jax.tree.map(lambda part: jnp.where(read, part, 0), block)
 
 
 def shift(dim: int, inserted: int) -> int:

@@ -32,7 +32,7 @@ from ..machine.work import Move, Work, total
 from ..numerics.phases import MAX_LENGTH, mulmod, roots
 from ..numerics.split_complex import Block, in_complex, join, scaled
 from ..operators.matrices import HalfRoots, Matrix, Roots
-from .base import Least, MatrixStep, names
+from .base import Least, MatrixStep, cleared, names, positions
 from .local_fft import LocalFFT
 from .problem import Problem, ready
 from .ring_dense import RingDense
@@ -129,12 +129,12 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
         if self.line == length:
             result = self._transformed(block, dim, layout, target, sign, self.matrix.columns)
         else:
-            before, after = (_chirped(_positions(one, dim), length, sign, real) for one in (layout, target))
+            before, after = (_chirped(_at(one, dim), length, sign, real) for one in (layout, target))
             result = self._convolved(block * _along(before, dim, block.ndim), layout, target)
             result = result * _along(after, dim, block.ndim)
         result = self._weighted(result, target, onto_real=False)
         result = result.real if self.becomes == "real" else result
-        return result if target.shape[dim] <= self.matrix.rows else _kept(result, dim, target, self.matrix.rows)
+        return result if target.shape[dim] <= self.matrix.rows else cleared(result, target, dim, self.matrix.rows)
 
     def _convolved(self, block: Array, layout: Layout, target: Layout) -> Array:
         """The sum over n of conj(c)[k - n] times a block x[n], by transforms of a longer line."""
@@ -147,7 +147,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
         """This device's part of the spectrum of conj(c) over its length; a long one is made on the mesh."""
         size, length, sign = self.line, self.matrix.length, self.matrix.sign
         alone = Layout((size,), (line.cuts[self.dim],))
-        n = _positions(alone, 0)
+        n = _at(alone, 0)
         if size <= TABLE:
             spectrum = jnp.asarray(chirp_spectrum(length, size, sign), block.dtype)
             return lax.dynamic_slice_in_dim(spectrum, n[0], len(n))
@@ -162,7 +162,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
         spectra = fft(_gathered(block, dim, source, limit, many), (dim,), sign, "xla")
         powers = index * jnp.arange(many, dtype=jnp.int32)
         adjusted = spectra * _along(join(roots(powers, self.line, sign, real)), dim, block.ndim)
-        k = _positions(target, dim)
+        k = _at(target, dim)
 
         def term(held: Array, shard: Array) -> Array:
             if _is_whole(target, dim, many):
@@ -181,7 +181,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
         matrix = self.matrix
         if not isinstance(matrix, HalfRoots) or not matrix.weighted or matrix.onto_real != onto_real:
             return block
-        weights = matrix.weights(_positions(layout, self.dim)).astype(block.real.dtype)
+        weights = matrix.weights(_at(layout, self.dim)).astype(block.real.dtype)
         return scaled(block, _along(weights, self.dim, block.ndim))
 
     def name(self, layout: Layout) -> str:
@@ -202,7 +202,7 @@ def _gathered(block: Array, dim: int, source: Layout, limit: int, many: int) -> 
         return exchange_packed(_columns(block, dim, parts), axes, dim, dim)
     index, starts = lax.axis_index(axes), jnp.asarray(source.starts(dim), jnp.int32)
     rows = -(-size // parts)
-    block = _kept(block, dim, source, limit)
+    block = cleared(block, source, dim, limit)
     widths = [(0, rows * parts - size if d == dim else 0) for d in range(block.ndim)]
     received = exchange_packed(_columns(jnp.pad(block, widths), dim, parts, starts[index]), axes, dim, dim)
 
@@ -237,17 +237,9 @@ def _is_whole(target: Layout, dim: int, many: int) -> bool:
     return target.block[dim] == many and not (target.starts(dim) % many).any()
 
 
-def _positions(layout: Layout, dim: int) -> Array:
+def _at(layout: Layout, dim: int) -> Array:
     """The positions of this device's block."""
-    start = jnp.asarray(layout.starts(dim), jnp.int32)[lax.axis_index(layout.axes[dim])]
-    return start + jnp.arange(layout.block[dim], dtype=jnp.int32)
-
-
-def _kept(block: Array, dim: int, layout: Layout, limit: int) -> Array:
-    """Zeros in padding, and from `limit` on."""
-    counts = jnp.asarray(layout.counts(dim), jnp.int32)[lax.axis_index(layout.axes[dim])]
-    kept = (jnp.arange(layout.block[dim], dtype=jnp.int32) < counts) & (_positions(layout, dim) < limit)
-    return jnp.where(kept.reshape(line_shape(dim, block.ndim)), block, 0)
+    return positions(layout, dim, layout.shape[dim])[0]
 
 
 def _chirped(n: Array, length: int, sign: int, real: DTypeLike) -> Array:

@@ -19,7 +19,7 @@ from ..machine.work import Move, Work
 from ..numerics.phases import MAX_LENGTH, roots
 from ..numerics.split_complex import Block, in_complex, join, scaled, split
 from ..operators.matrices import HalfRoots, Matrix, Roots
-from .base import MatrixStep, names, padded, resize_each
+from .base import MatrixStep, cleared, names, padded, positions, resize_each
 from .local_fft import LocalFFT, local_roots
 from .phase_fft import PhaseFFT
 from .problem import Problem, ready
@@ -174,13 +174,17 @@ class PackedFFT(MatrixStep[HalfRoots]):
         begin = jnp.where(index == 0, last, lax.slice_in_dim(spectrum, 0, head, axis=dim))
         begin = permuted(begin, pairs.axes[dim], [(d + 1) % parts for d in range(parts)])
         rows = jnp.concatenate([spectrum, begin], dim)
-        return self._kept(lax.dynamic_slice_in_dim(rows, self._offset(pairs, half), half.block[dim], dim), half)
+        return cleared(
+            lax.dynamic_slice_in_dim(rows, self._offset(pairs, half), half.block[dim], dim), half, dim, half.shape[dim]
+        )
 
     def _tangled(self, x: Array, pairs: Layout, half: Layout) -> Array:
         """The transpose of `_untangled`, line by line from its last to its first."""
         dim, parts, head, size = self.dim, pairs.parts[self.dim], self._head(pairs), pairs.block[self.dim]
         empty = jnp.zeros((*x.shape[:dim], size + head, *x.shape[dim + 1 :]), x.dtype)
-        rows = lax.dynamic_update_slice_in_dim(empty, self._kept(x, half), self._offset(pairs, half), dim)
+        rows = lax.dynamic_update_slice_in_dim(
+            empty, cleared(x, half, dim, half.shape[dim]), self._offset(pairs, half), dim
+        )
         begin = lax.slice_in_dim(rows, size, size + head, axis=dim)
         begin = permuted(begin, pairs.axes[dim], [(d - 1) % parts for d in range(parts)])
         first = lax.axis_index(pairs.axes[dim]) == 0
@@ -208,11 +212,6 @@ class PackedFFT(MatrixStep[HalfRoots]):
         offsets = jnp.asarray(half.starts(self.dim) - pairs.starts(self.dim), jnp.int32)
         return offsets[lax.axis_index(pairs.axes[self.dim])]
 
-    def _kept(self, block: Array, half: Layout) -> Array:
-        """Zeros beyond the half spectrum."""
-        count = jnp.asarray(half.counts(self.dim))[lax.axis_index(half.axes[self.dim])]
-        return jnp.where((jnp.arange(half.block[self.dim]) < count).reshape(line_shape(self.dim, half.ndim)), block, 0)
-
     def _head(self, pairs: Layout) -> int:
         """Rows that the half spectrum of a device reaches beyond its pairs, at most."""
         half = pairs.resize(self.dim, self.matrix.half)
@@ -222,8 +221,7 @@ class PackedFFT(MatrixStep[HalfRoots]):
     def _weighted(self, block: Array, half: Layout) -> Array:
         if not self.matrix.weighted:
             return block
-        start = jnp.asarray(half.starts(self.dim), jnp.int32)[lax.axis_index(half.axes[self.dim])]
-        k = start + jnp.arange(half.block[self.dim], dtype=jnp.int32)
+        k, _ = positions(half, self.dim, half.shape[self.dim])
         return scaled(block, self.matrix.weights(k).astype(block.real.dtype).reshape(line_shape(self.dim, half.ndim)))
 
     def name(self, layout: Layout) -> str:

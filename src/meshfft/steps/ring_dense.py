@@ -13,7 +13,7 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec
 
 from ..collectives.ring import ring_fold, ring_scatter
-from ..layout.layout import Cuts, Layout, line_shape
+from ..layout.layout import Cuts, Layout
 from ..layout.placement import own
 from ..machine.chip import Chip
 from ..machine.work import Move, Work
@@ -23,7 +23,7 @@ from ..numerics.products import COLUMNS, LONG_TERMS, TERMS, Factors, Maker, plan
 from ..numerics.split_complex import Block, Planes, in_complex, in_planes
 from ..operators.matrices import Dense, Logarithm, Matrix, Samples
 from ..operators.operands import rows_of, table
-from .base import Least, MatrixStep, names, padded
+from .base import Least, MatrixStep, cleared, names, padded, positions
 from .problem import Problem, ready
 
 PHASE_FLOPS = 40  # one root of unity on the CPU: integer reduction, cos and sin
@@ -196,12 +196,12 @@ class RingDense(MatrixStep[Matrix]):
         """Sum over shards s of M[my rows, columns of s] times the block of s."""
         after, axes, real = self.after(layout), layout.axes[self.dim], real_dtype(jax.tree.leaves(block)[0].dtype)
         operand = self.matrix.prepare(operand, real)
-        rows, kept = _positions(after, self.dim, axes, self.matrix.rows)
+        rows, logical = positions(after, self.dim, self.matrix.rows)
         starts = jnp.asarray(layout.starts(self.dim), jnp.int32)
 
         def matrix(start: Array | int, size: int, shard: Array) -> Planes | Factors:
             columns = starts[shard] + start + jnp.arange(size, dtype=jnp.int32)
-            return _masked(self.matrix.block(operand, rows, columns, real), kept)
+            return _masked(self.matrix.block(operand, rows, columns, real), logical)
 
         def add(total: Any, *held: tuple[Block, Array]) -> Any:
             terms = [(functools.partial(matrix, shard=shard), x) for x, shard in held]
@@ -214,7 +214,7 @@ class RingDense(MatrixStep[Matrix]):
         """What every device receives: sum over devices r of M[rows of r, its columns]^T times the block of r."""
         after, axes, real = self.after(layout), layout.axes[self.dim], real_dtype(jax.tree.leaves(block)[0].dtype)
         operand = self.matrix.prepare(operand, real)
-        rows, _ = _positions(layout, self.dim, axes, self.matrix.rows)
+        rows, _ = positions(layout, self.dim, self.matrix.rows)
         offsets = jnp.arange(after.block[self.dim], dtype=jnp.int32)
         starts, counts = (jnp.asarray(v, jnp.int32) for v in (after.starts(self.dim), after.counts(self.dim)))
         mine = self._read(block, layout, self.matrix.rows)
@@ -241,18 +241,8 @@ class RingDense(MatrixStep[Matrix]):
 
     def _read(self, block: Block, layout: Layout, limit: int) -> Block:
         """The block with zeros where it is padding, or beyond the matrix."""
-        _, read = _positions(layout, self.dim, layout.axes[self.dim], limit)
-        if layout.even and layout.shape[self.dim] <= limit:
-            return block
-        return jax.tree.map(lambda part: jnp.where(read.reshape(line_shape(self.dim, layout.ndim)), part, 0), block)
-
-
-def _positions(layout: Layout, dim: int, axes: tuple[str, ...], limit: int) -> tuple[Array, Array]:
-    """The positions of this device's block, and which of them are logical and below `limit`."""
-    index = lax.axis_index(axes) if axes else 0
-    offsets = jnp.arange(layout.block[dim], dtype=jnp.int32)
-    positions = jnp.asarray(layout.starts(dim), jnp.int32)[index] + offsets
-    return positions, (offsets < jnp.asarray(layout.counts(dim), jnp.int32)[index]) & (positions < limit)
+        whole = layout.even and layout.shape[self.dim] <= limit
+        return block if whole else cleared(block, layout, self.dim, limit)
 
 
 def _masked(block: Planes | Factors, kept: Array) -> Planes | Factors:
