@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from commands import call, refused
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from rich.console import Console
@@ -43,25 +44,6 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     before = jax.config.read("jax_enable_x64")
     yield tmp_path
     jax.config.update("jax_enable_x64", before)
-
-
-def call(*words: str) -> Any:
-    """Runs a command that has to succeed; returns what it printed."""
-    result = CliRunner().invoke(app, words)
-    assert result.exit_code == 0, result.output
-    assert "--json" in words or all(len(line) <= 80 for line in result.stdout.splitlines()), result.stdout
-    return result.stdout
-
-
-def refused(*words: str) -> str:
-    """Runs a command that has to refuse in one line on stderr; returns the line."""
-    before = sorted(os.listdir())
-    result = CliRunner().invoke(app, words)
-    assert result.exit_code == 2, result.output
-    assert result.stderr.startswith("meshfft: error: ") and result.stderr.count("\n") == 1, result.stderr
-    assert "Traceback" not in result.output
-    assert sorted(os.listdir()) == before
-    return result.stderr
 
 
 def python(*words: str) -> subprocess.CompletedProcess[str]:

@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +10,9 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from commands import call, refused
 from reference import error, noise, powers, separable
-from typer.testing import CliRunner
 
-from meshfft.cli.app import app
 from meshfft.cli.points import read_sampling
 from meshfft.files import open_array
 
@@ -36,23 +34,6 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[np.ndarray
     np.savez("z.npz", p=0.99 * np.exp(2j * np.pi * TURNS[0]), q=np.exp(2j * np.pi * TURNS[1]))
     yield x
     jax.config.update("jax_enable_x64", before)
-
-
-def call(*words: str) -> str:
-    result = CliRunner().invoke(app, words)
-    assert result.exit_code == 0, result.output
-    assert "--json" in words or all(len(line) <= 80 for line in result.stdout.splitlines()), result.stdout
-    return result.stdout
-
-
-def refused(*words: str) -> str:
-    """The line with which a command refuses, with exit code 2 and nothing written."""
-    before = sorted(os.listdir())
-    result = CliRunner().invoke(app, words)
-    assert result.exit_code == 2, result.output
-    assert result.stderr.startswith("meshfft: error: ") and result.stderr.count("\n") == 1, result.stderr
-    assert sorted(os.listdir()) == before
-    return result.stderr
 
 
 @pytest.mark.parametrize(
