@@ -15,7 +15,7 @@ numerics: dtypes split_complex units / phases products
 layout: layout / gathering memory placement / padded_array / storage
 machine: chip torus work / device_order / machine
 collectives: all_to_all bins ring
-operators: matrices / trig inverses / transform / points / operands toeplitz
+operators: matrices / trig inverses / transform / points scattered / operands toeplitz
 kernels: bluestein / stockham / local / real trig
 steps: problem / base / exchange local_fft margin ring_dense rows / phase_fft pipeline six_step / real_fft
 walks: walk / search / choice

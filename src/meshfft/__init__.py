@@ -43,6 +43,7 @@ from .functions.shifts import ifftshift as ifftshift
 from .layout.padded_array import PaddedArray as PaddedArray
 from .layout.padded_array import gather as gather
 from .operators.points import Points as Points
+from .operators.scattered import Scattered as Scattered
 from .out_of_core.passes import passes as passes
 from .out_of_core.tiles import Passes as Passes
 from .plans.inverse_solve import Solution as Solution
