@@ -132,7 +132,7 @@ class Scattered:
         """What tells points apart: of many, a digest of their bits."""
         if not isinstance(self.coords, np.ndarray):
             return (id(self.coords), self.unit)
-        return (hashlib.blake2b(np.ascontiguousarray(self.coords)).digest(), self.coords.shape, self.unit)
+        return (hashlib.blake2b(self.coords.tobytes()).digest(), self.coords.shape, self.unit)
 
     def __repr__(self) -> str:
         return f"<Scattered: {' x '.join(map(str, self.shape))} points in {self.dims} dimensions, {self.unit}>"
@@ -142,9 +142,8 @@ def _received(coords: ArrayLike) -> Floats:
     """Coordinates as float64 numbers of our own, or as JAX traces them."""
     if isinstance(coords, Scattered):
         raise TypeError("coords is a Scattered: give its coordinates, coords.coords, or use it as it is")
-    values = coords if isinstance(coords, Tracer) else to_host(coords) if isinstance(coords, Array) else coords
-    if not isinstance(values, Tracer):
-        values = np.asarray(values)
+    traced = isinstance(coords, Tracer)
+    values: Floats = coords if traced else np.asarray(to_host(coords) if isinstance(coords, Array) else coords)
     if values.dtype.kind not in "iuf":
         raise TypeError(f"coords are {values.dtype}: give real numbers, of shape (..., d)")
     if values.ndim < 2 or 0 in values.shape:
@@ -152,7 +151,7 @@ def _received(coords: ArrayLike) -> Floats:
             f"coords have shape {values.shape}: give (..., d), at least one point, with one coordinate for each "
             "transformed dimension, as (1000, 1) in one dimension"
         )
-    if isinstance(values, Tracer):
+    if not isinstance(values, np.ndarray):
         return values if values.dtype.kind == "f" else values.astype(float)
     values = values.astype(np.float64)
     if not np.isfinite(values).all():
