@@ -118,8 +118,7 @@ class Scattered:
         if np.abs(flat).max(initial=0.0) <= NEAR:
             return flat / (2 * np.pi)
         high, middle, low = of_radians(flat, 3)
-        turns: np.ndarray = high * 2.0**-32 + middle * 2.0**-64 + low * 2.0**-96
-        return turns
+        return np.asarray(high * 2.0**-32 + middle * 2.0**-64 + low * 2.0**-96)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Scattered) and (self is other or self._key == other._key)
@@ -142,8 +141,8 @@ def _received(coords: ArrayLike) -> Floats:
     """Coordinates as float64 numbers of our own, or as JAX traces them."""
     if isinstance(coords, Scattered):
         raise TypeError("coords is a Scattered: give its coordinates, coords.coords, or use it as it is")
-    traced = isinstance(coords, Tracer)
-    values: Floats = coords if traced else np.asarray(to_host(coords) if isinstance(coords, Array) else coords)
+    held = to_host(coords) if isinstance(coords, Array) and not isinstance(coords, Tracer) else coords
+    values: Floats = held if isinstance(held, Tracer) else np.asarray(held)
     if values.dtype.kind not in "iuf":
         raise TypeError(f"coords are {values.dtype}: give real numbers, of shape (..., d)")
     if values.ndim < 2 or 0 in values.shape:
