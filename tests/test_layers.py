@@ -11,16 +11,17 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 # folder a file only from those before the stroke in front of it.
 HOUSE = """
 .: extras / atomic
-numerics: dtypes split_complex units / phases products
+numerics: dtypes split_complex units window / phases products
 layout: layout / gathering memory placement / padded_array / storage
 machine: chip torus work / device_order / machine
 collectives: all_to_all bins ring
 operators: matrices / trig inverses / transform / points scattered / operands toeplitz
 kernels: bluestein / stockham / local / real trig
 steps: problem / base / exchange local_fft margin ring_dense rows / phase_fft pipeline six_step / real_fft
+scattered: deconvolve halo interpolate route twist
 walks: walk / search / choice
-plans: margins primitive request table / execute / iterative_solve / inverse_solve / plan / planning
-functions: calls frequencies shard / cosine dense fourier shifts / array_api scipy_backend
+plans: margins primitive request table / execute / iterative_solve / inverse_solve / plan / planning scattered
+functions: calls frequencies shard / cosine nufft dense fourier shifts / array_api scipy_backend
 spectral: fields / convolution modes multipliers / power
 inspect: schedule / hlo / aot / trace
 formats: grid / source / numpy_nifti record / labels / hdf5 zarr / reading
