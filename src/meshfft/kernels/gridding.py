@@ -1,0 +1,36 @@
+"""From a block of the fine grid to the scattered points over it, and back: one device's part.
+
+    interpolate   r[j] = sum_l prod_i phi(l_i; v_j) Y[cell_j + l]
+    spread        Y[g] = sum_j prod_i phi(g_i - cell_j,i; v_j) r[j],   its exact transpose: nothing is conjugated
+
+over the W = width + 2 slack cells of each dimension from a point's lowest one. A form says how (see gather_grid and
+tile_grid); all coils share the weights. Slots beyond the `count` chunks that hold points take memory, but no time.
+"""
+
+from jax import Array
+
+from . import gather_grid, tile_grid
+from .window_weights import Form as Form
+from .window_weights import Slots
+
+KINDS = {"gather": gather_grid, "tiles": tile_grid}
+
+
+def interpolate(block: Array, tables: Slots, form: Form, along: int | None = None) -> Array:
+    """Values at a device's points.
+
+    Args:
+        block: (C, B_1, .., B_d) complex, with its halo.
+        tables: the device's points in slots.
+        form: how.
+        along: the dimension whose window is replaced by its derivative in the offset, for gradients in the points.
+
+    Returns:
+        (C, slots), 0 in empty slots.
+    """
+    return KINDS[form.kind].interpolate(block, tables, form, along)
+
+
+def spread(values: Array, tables: Slots, form: Form, shape: tuple[int, ...], along: int | None = None) -> Array:
+    """The transpose of `interpolate`: the block (C, *shape) of values (C, slots); what empty slots hold is not read."""
+    return KINDS[form.kind].spread(values, tables, form, shape, along)

@@ -1,0 +1,84 @@
+"""The weights of a window about scattered points, and the form in which one device works on them.
+
+A point lies at an offset v in (-1/2, 1/2] cells from the middle of the W = width + 2 slack cells that it may touch.
+With s = max(1 - z^2, 0) the weight of cell l, counted from the lowest one that it may touch, is
+
+    phi(z) = s q(s - 1/2),   z = (l - (W - 1)/2 - v) 2/width,
+
+which is zero beyond the window, and its derivative in v is z (4/width) d(s q)/ds there. Invariant: an empty slot has
+cell -1 and weighs nothing, whatever its offset.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+
+class Slots(Protocol):
+    """The points of one device in slots, K to a chunk; see operators/placing.py."""
+
+    @property
+    def cell(self) -> Array:
+        """The lowest cell touched, (slots, d), -1 where there is no point."""
+
+    @property
+    def offset(self) -> Array:
+        """The offsets, (slots, d)."""
+
+    @property
+    def start(self) -> Array:
+        """The first cell of every chunk's tile, (chunks, d)."""
+
+    @property
+    def count(self) -> Array:
+        """The chunks that hold points, which come first."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How one device interpolates and spreads: "gather", point by point, or "tiles", by dense products.
+
+    Attributes:
+        kind: "gather" or "tiles".
+        tile: lowest cells of a chunk's points lie in a tile of this shape.
+        chunk: slots of a chunk.
+        width: cells of the window in every dimension.
+        slack: cells by which a point may have moved since it was placed, to either side.
+        coefficients: of q in s - 1/2, lowest first.
+    """
+
+    kind: str
+    tile: tuple[int, ...]
+    chunk: int
+    width: int
+    slack: int
+    coefficients: tuple[float, ...]
+
+    @property
+    def reach(self) -> int:
+        """Cells that a point may touch in each dimension."""
+        return self.width + 2 * self.slack
+
+
+def weights(offset: Array, lowest: Array | None, cells: int, form: Form, slope: bool) -> Array:
+    """phi of `cells` cells on a new last dimension, or its derivative in the offset; `lowest` says where among
+    them the first cell is that the point may touch: that one, where there is None."""
+    cell = lax.broadcasted_iota(jnp.int32, (*offset.shape, cells), offset.ndim)
+    if lowest is not None:
+        cell = cell - lowest[..., None]
+    z = (cell.astype(offset.dtype) - (form.reach - 1) / 2 - offset[..., None]) * (2 / form.width)
+    s = jnp.maximum(1 - z * z, 0)
+    if not slope:
+        return s * _polynomial(form.coefficients, s - 0.5)
+    derived = np.polynomial.polynomial.polyder(np.convolve(form.coefficients, [0.5, 1]))
+    return jnp.where(s > 0, _polynomial(tuple(derived), s - 0.5), 0) * z * (4 / form.width)
+
+
+def _polynomial(coefficients: tuple[float, ...], t: Array) -> Array:
+    sum_ = jnp.full_like(t, coefficients[-1])
+    for c in coefficients[-2::-1]:
+        sum_ = sum_ * t + float(c)
+    return sum_
