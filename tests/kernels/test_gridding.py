@@ -13,6 +13,10 @@ from meshfft.kernels.gridding import Form, interpolate, spread
 Q = (0.31, 0.72, 0.55, 0.18)  # any polynomial is a window here
 CASES = [
     # kind, block with halo, tile, chunk, width, slack, coils, points, double
+    ("points", (23,), (8,), 4, 3, 0, 1, 40, True),
+    ("points", (13, 17), (4, 8), 3, 4, 0, 2, 60, False),
+    ("points", (16, 19), (4, 4), 5, 5, 1, 1, 1300, True),
+    ("points", (12, 13, 16), (4, 4, 4), 4, 7, 0, 2, 70, True),
     ("gather", (23,), (8,), 4, 3, 0, 1, 40, True),
     ("gather", (13, 17), (4, 8), 3, 4, 0, 2, 60, False),
     ("gather", (16, 19), (4, 4), 5, 5, 1, 1, 1300, True),

@@ -3,17 +3,18 @@
     interpolate   r[j] = sum_l prod_i phi(l_i; v_j) Y[cell_j + l]
     spread        Y[g] = sum_j prod_i phi(g_i - cell_j,i; v_j) r[j],   its exact transpose: nothing is conjugated
 
-over the W = width + 2 slack cells of each dimension from a point's lowest one. A form says how (see gather_grid and
-tile_grid); all coils share the weights. Slots beyond the `count` chunks that hold points take memory, but no time.
+over the W = width + 2 slack cells of each dimension from a point's lowest one. A form says how (see point_grid,
+gather_grid and tile_grid); all coils share the weights. Slots beyond the `count` chunks that hold points take memory,
+but no time.
 """
 
 from jax import Array
 
-from . import gather_grid, tile_grid
+from . import gather_grid, point_grid, tile_grid
 from .window_weights import Form as Form
 from .window_weights import Slots
 
-KINDS = {"gather": gather_grid, "tiles": tile_grid}
+KINDS = {"points": point_grid, "gather": gather_grid, "tiles": tile_grid}
 
 
 def interpolate(block: Array, tables: Slots, form: Form, along: int | None = None) -> Array:

@@ -39,10 +39,10 @@ class Slots(Protocol):
 
 @dataclass(frozen=True)
 class Form:
-    """How one device interpolates and spreads: "gather", point by point, or "tiles", by dense products.
+    """How one device interpolates and spreads: point by point ("points"), by gathers, or by dense products ("tiles").
 
     Attributes:
-        kind: "gather" or "tiles".
+        kind: "points", "gather" or "tiles".
         tile: lowest cells of a chunk's points lie in a tile of this shape.
         chunk: slots of a chunk.
         width: cells of the window in every dimension.
@@ -63,13 +63,15 @@ class Form:
         return self.width + 2 * self.slack
 
 
-def weights(offset: Array, lowest: Array | None, cells: int, form: Form, slope: bool) -> Array:
-    """phi of `cells` cells on a new last dimension, or its derivative in the offset; `lowest` says where among
-    them the first cell is that the point may touch: that one, where there is None."""
-    cell = lax.broadcasted_iota(jnp.int32, (*offset.shape, cells), offset.ndim)
+def weights(offset: Array, lowest: Array | None, cells: int, form: Form, slope: bool, dim: int = -1) -> Array:
+    """phi of `cells` cells on a new dimension, or its derivative in the offset; `lowest` says where among them the
+    first cell is that the point may touch: it is the first of them where there is None."""
+    shape = list(offset.shape)
+    shape.insert(dim % (offset.ndim + 1), cells)
+    cell = lax.broadcasted_iota(jnp.int32, shape, dim % (offset.ndim + 1))
     if lowest is not None:
-        cell = cell - lowest[..., None]
-    z = (cell.astype(offset.dtype) - (form.reach - 1) / 2 - offset[..., None]) * (2 / form.width)
+        cell = cell - jnp.expand_dims(lowest, dim)
+    z = (cell.astype(offset.dtype) - (form.reach - 1) / 2 - jnp.expand_dims(offset, dim)) * (2 / form.width)
     s = jnp.maximum(1 - z * z, 0)
     if not slope:
         return s * _polynomial(form.coefficients, s - 0.5)
