@@ -121,7 +121,7 @@ def _summed(
         return y if total is None else jax.tree.map(jnp.add, total, y)
 
     for maker, planes in zip(makers, blocks, strict=True):
-        total = _in_runs(planes[0].shape[dim], size, functools.partial(run, maker, planes), total)
+        total = in_runs(planes[0].shape[dim], size, functools.partial(run, maker, planes), total)
     assert total is not None
     return total
 
@@ -140,7 +140,7 @@ def terms_of(x: Array, many: int) -> Terms:
     return tuple(parts)
 
 
-def _in_runs(n: int, size: int, run: Callable[[Array | int, int, Total | None], Total], total: Total | None) -> Total:
+def in_runs(n: int, size: int, run: Callable[[Array | int, int, Total | None], Total], total: Total | None) -> Total:
     """Adds `run(start, size, total)` over n columns: the first run, then runs one by one, then RUNS at a time."""
     first = n % size or min(size, n)
     runs = (n - first) // size
@@ -241,7 +241,7 @@ def product_in_tiles(
             return by_tiles(blocks[:-1], blocks[-1])
         return by_tiles(blocks, jnp.zeros((before, rows, after), dtype))
 
-    done = _in_runs(n, COLUMNS // len(terms), add, None if total is None else total.reshape(before, -1, after))
+    done = in_runs(n, COLUMNS // len(terms), add, None if total is None else total.reshape(before, -1, after))
     return done.reshape(*like.shape[:dim], done.shape[1], *like.shape[dim + 1 :])
 
 

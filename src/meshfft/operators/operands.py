@@ -19,6 +19,7 @@ from ..numerics.dtypes import Dot, real_dtype
 from .inverses import vandermonde
 from .matrices import Matrix, Operand, Roots
 from .points import SCATTERED, Points
+from .scattered import Scattered
 from .transform import Transform, factor
 
 TABLE_BYTES = 2**24
@@ -87,7 +88,7 @@ def sampled(
 
 def operand_of(source: object, real: DTypeLike) -> Operand:
     """The operand made from Points, a matrix, or None, of numbers of a real type."""
-    if isinstance(source, Points):
+    if isinstance(source, Points | Scattered):
         return source.operand(real)
     if not isinstance(source, np.ndarray | Array):
         return None

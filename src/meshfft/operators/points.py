@@ -28,8 +28,8 @@ from .transform import is_integer
 Unit = Literal["turns", "radians"]
 Numbers = ArrayLike | Sequence[complex]
 SCATTERED = (
-    "kdftn samples the grid of all combinations of the points of its axes; scattered points, each with coordinates of "
-    "its own, are another transform, which meshfft does not have yet"
+    "Points sample the grid of all combinations of those of each axis; scattered points, each with coordinates of its "
+    "own, are mf.Scattered.turns(k), of shape (..., d)"
 )
 
 

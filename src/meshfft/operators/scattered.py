@@ -19,10 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.core import Tracer
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from ..layout.gathering import to_host
-from ..numerics.phases import Floats, of_radians
+from ..numerics.phases import Floats, Limbs, limbs_for, of_radians, of_turns
 from .transform import integers
 
 Unit = Literal["turns", "radians"]
@@ -120,6 +120,12 @@ class Scattered:
         high, middle, low = of_radians(flat, 3)
         return np.asarray(high * 2.0**-32 + middle * 2.0**-64 + low * 2.0**-96)
 
+    def operand(self, real: DTypeLike) -> Limbs | Array:
+        """Coordinates as a ring of dense products takes them, first of all by dimension: known ones as limbs."""
+        if self.known:
+            return _limbs(self, np.dtype(real))
+        return jnp.moveaxis(jnp.asarray(self.coords), -1, 0)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Scattered) and (self is other or self._key == other._key)
 
@@ -135,6 +141,12 @@ class Scattered:
 
     def __repr__(self) -> str:
         return f"<Scattered: {' x '.join(map(str, self.shape))} points in {self.dims} dimensions, {self.unit}>"
+
+
+@functools.lru_cache(maxsize=16)
+def _limbs(points: Scattered, real: np.dtype) -> Limbs:
+    fixed = of_turns if points.unit == "turns" else of_radians
+    return fixed(np.moveaxis(np.asarray(points.coords), -1, 0), limbs_for(real))
 
 
 def _received(coords: ArrayLike) -> Floats:

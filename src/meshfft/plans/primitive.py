@@ -17,7 +17,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
-from ..layout.layout import AnyMesh, Layout, axis_sizes, even_cuts, line_shape, mapped_axes
+from ..layout.layout import AnyMesh, Layout, axis_sizes, even_cuts, mapped_axes
 from ..layout.placement import Anchor, anchor, anchors, brought, explicit_axes, needs_anchor, only, varies_over, varying
 from ..numerics.dtypes import real_dtype
 from ..numerics.split_complex import Planes, scaled
@@ -156,17 +156,17 @@ def _along_operand(
 ) -> list[Array]:
     """The change with an operand that a step is not linear in: the walk between two factors (see Step.slopes)."""
     assert len(job.walk.steps) == 1, "a walk over traced samples is bound step by step"
-    (dim,) = step.dims
     change = jax.tree.map(ad.instantiate_zeros, change, is_leaf=_is_zero)
-    first, last = step.slopes(change, layout, mapped_axes(job.mesh))
-    changed = bind(_scaled(arrays, first, dim), job.walk, job.mesh, job.planes, operands)
-    return _scaled(changed, last, dim)
+    changes = [
+        _scaled(bind(_scaled(arrays, first), job.walk, job.mesh, job.planes, operands), last)
+        for first, last in step.slopes(change, layout, mapped_axes(job.mesh))
+    ]
+    return [functools.reduce(jax.numpy.add, parts) for parts in zip(*changes, strict=True)]
 
 
-def _scaled(arrays: Sequence[Array], factor: Planes, dim: int) -> list[Array]:
-    """An array or planes times the planes of a factor along one dimension."""
-    shape = line_shape(dim, arrays[0].ndim)
-    re, *rest = (part.reshape(shape) for part in factor)
+def _scaled(arrays: Sequence[Array], factor: Planes) -> list[Array]:
+    """An array or planes times the planes of a factor that broadcasts to it."""
+    re, *rest = (part.astype(real_dtype(arrays[0].dtype)) for part in factor)
     if not rest:
         return [scaled(x, re) for x in arrays]
     (im,) = rest
@@ -223,7 +223,8 @@ def _batch(axis_data, values, dims, *, job: Job):  # type: ignore[no-untyped-def
         return _one_by_one(values, dims, job), [0] * job.results
     if all(dim is None for dim in dims[:many]):
         return walk_p.bind(*values, job=job), [None] * job.results
-    at = dims[0] if len(set(dims[:many])) == 1 else 0
+    stays = job.walk.start.ndim == job.walk.end.ndim  # else a batch comes first on both ends
+    at = dims[0] if stays and len(set(dims[:many])) == 1 else 0
     size = next(x.shape[d] for x, d in zip(values, dims, strict=True) if d is not None)
     given = zip(values[:many], dims, strict=False)
     arrays = [x if d == at else batching.bdim_at_front(x, d, size) for x, d in given]

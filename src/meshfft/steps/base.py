@@ -181,8 +181,9 @@ class Step(abc.ABC):
         """The step with a table, computed on the host, as its operand in `slot`; None where that does not pay."""
         return None
 
-    def slopes(self, change: object, layout: Layout, mapped: frozenset[str]) -> tuple[Planes, Planes]:
-        """Factors along its dimension, before and after it, between which it is its own derivative in its operand."""
+    def slopes(self, change: object, layout: Layout, mapped: frozenset[str]) -> list[tuple[Planes, Planes]]:
+        """Pairs of factors, to be broadcast to the array before it and after it: between them it is, added up over all
+        pairs, its own derivative in its operand."""
         raise NotImplementedError("linear in its operand")
 
 

@@ -13,7 +13,7 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec
 
 from ..collectives.ring import ring_fold, ring_scatter
-from ..layout.layout import Cuts, Layout
+from ..layout.layout import Cuts, Layout, line_shape
 from ..layout.placement import own
 from ..machine.chip import Chip
 from ..machine.work import Move, Work
@@ -161,12 +161,14 @@ class RingDense(MatrixStep[Matrix]):
         """Not in samples, where those are floats."""
         return not (isinstance(self.matrix, Samples) and self.matrix.unit is not None)
 
-    def slopes(self, change: object, layout: Layout, mapped: frozenset[str]) -> tuple[Planes, Planes]:
+    def slopes(self, change: object, layout: Layout, mapped: frozenset[str]) -> list[tuple[Planes, Planes]]:
         """V'[k, n] = slope_k V[k, n] n: one factor along the inputs and one along the samples."""
         assert isinstance(self.matrix, Samples) and isinstance(change, Logarithm)
-        slope, (_, columns) = self.matrix.slope(change), self._ends(layout)
+        (_, columns), shape = self._ends(layout), line_shape(self.dim, layout.ndim)
+        slope = tuple(part.reshape(shape) for part in self.matrix.slope(change))
         n = jnp.asarray(own(columns.positions(self.dim).astype(slope[0].dtype), 0, columns.cuts[self.dim], mapped))
-        return (slope, (n,)) if self.transposed else ((n,), slope)
+        n = n.reshape(shape)
+        return [(slope, (n,)) if self.transposed else ((n,), slope)]
 
     def transpose(self, layout: Layout) -> "RingDense":
         real = {"real": True, "complex": False}.get(self.becomes or "", self.real)  # after this step, before that one

@@ -1,0 +1,3 @@
+"""Steps of nonuniform transforms."""
+
+from .ring_points import RingPoints as RingPoints
