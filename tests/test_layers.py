@@ -15,7 +15,7 @@ numerics: dtypes split_complex units window / phases products
 layout: layout / gathering memory placement / padded_array / storage
 machine: chip torus work / device_order / machine
 collectives: all_to_all bins ring
-operators: matrices placing / trig inverses / transform / points scattered / operands toeplitz
+operators: matrices placing / lending trig inverses / transform / points scattered / operands toeplitz
 kernels: bluestein window_weights / stockham / local gather_grid point_grid tile_grid / real trig gridding
 steps: problem / base / exchange local_fft margin ring_dense rows / phase_fft pipeline six_step / real_fft
 scattered: deconvolve halo interpolate route turns twist / ring_points
