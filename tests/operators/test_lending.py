@@ -54,7 +54,7 @@ BALANCED = [  # points, N, devices along each dimension, the chunks' largest loa
 
 @pytest.mark.parametrize(("turns", "n", "parts", "before"), BALANCED)
 def test_loads_are_balanced_in_few_rounds(turns: np.ndarray, n: int, parts: tuple[int, ...], before: float) -> None:
-    """Catches a helper that is crowded itself, a device busy twice in a round, a lost point, and rounds by the dozen."""
+    """Catches a helper that is crowded itself, a device busy twice in a round, a lost point, rounds by the dozen."""
     placed = _laid(turns, n, parts, 8, 32, 4)
     lent = lend(placed, 4)
     mean, devices = placed.tables.count.mean(), math.prod(parts)

@@ -28,6 +28,7 @@ CASES = [
     ((8, 8), (16, 16), (4, 2), 0, (4, 4), 8, C128, 1e-12, np.array(list(itertools.product(EDGES, EDGES)))),
     ((8, 8), (16, 16), (4, 2), 1, (4, 4), 8, C128, 1e-9, np.full((50, 2), 1 / 3)),  # one owner has all
     ((8, 8), (16, 16), (2, 2), 0, (4, 4), 1, C128, 1e-6, np.array([[-0.3, 0.1]])),
+    ((150, 128), (300, 256), (2, 1), 0, (1, 1), 2, C128, 1e-6, np.repeat(_random(2, 20), 3, 0)),  # keys of 17 bits
 ]
 
 
@@ -124,7 +125,7 @@ def test_places_are_those_of_the_points_as_given(grid: int, width: int) -> None:
 
 def test_loads_are_estimated_from_a_sample() -> None:
     """Catches a stride that meets the same sample of every spoke, and owners in another order than `place` has."""
-    angle, radius = np.arange(400) * 2.4, (np.arange(512) - 256) / 512
+    angle, radius = np.arange(8192) * 2.4, (np.arange(32) - 16) / 32  # a stride of 16 points
     turns = np.stack([np.outer(np.cos(angle), radius), np.outer(np.sin(angle), radius)], -1).reshape(-1, 2)
     grid, block, parts = (128, 256), (32, 64), (4, 4)
     placed = place(turns, (64, 128), grid, block, parts, window(1e-3, 2.0, 2, C64), 1, (8, 8), 16, C64)
