@@ -83,3 +83,17 @@ def chips_without_caches(wanted: bool = True) -> Iterator[None]:
         finally:
             for cache in seen:
                 cache.cache_clear()
+
+
+def at_points(x: np.ndarray, turns: Any, axes: Sequence[int] | None = None, centred: bool = False) -> np.ndarray:
+    """sum_n x[n] exp(-2 pi i k_j . n) at points (M, d), term by term; the points come last."""
+    turns = np.asarray(turns, float)
+    axes = range(x.ndim - turns.shape[1], x.ndim) if axes is None else axes
+    y = np.moveaxis(x.astype(np.complex128), axes, range(-len(axes), 0))
+    for j, n in reversed(list(enumerate(y.shape[y.ndim - len(axes) :]))):
+        matrix = powers(turns[:, j], None, n)
+        if centred:
+            matrix = matrix / powers(turns[:, j], None, n // 2 + 1)[:, -1:]
+        first = j == len(axes) - 1
+        y = np.einsum("...n,mn->...m", y, matrix) if first else np.einsum("...nm,mn->...m", y, matrix)
+    return y

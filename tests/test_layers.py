@@ -16,11 +16,12 @@ layout: layout / gathering memory placement / padded_array / storage
 machine: chip torus work / device_order / machine
 collectives: all_to_all bins ring
 operators: matrices placing / lending trig inverses / transform / points scattered / operands toeplitz
-kernels: bluestein window_weights / stockham / local gather_grid point_grid tile_grid / real trig gridding
+kernels: bluestein window_weights / stockham forms / local gather_grid point_grid tile_grid / real trig gridding
 steps: problem / base / exchange local_fft margin ring_dense rows / phase_fft pipeline six_step / real_fft
-scattered: deconvolve halo interpolate route turns twist / ring_points
+scattered: deconvolve halo interpolate route turns twist / ending ring_points
 walks: walk / search / choice
-plans: margins primitive request table / execute / at_points iterative_solve / inverse_solve / plan / planning scattered
+plans: margins primitive request table / execute / at_points iterative_solve / inverse_solve / plan / planning
+nonuniform: normal / plan / planning
 functions: calls frequencies shard / cosine nufft dense fourier shifts / array_api scipy_backend
 spectral: fields / convolution modes multipliers / power
 inspect: schedule / hlo / aot / trace

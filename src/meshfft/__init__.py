@@ -36,12 +36,16 @@ from .functions.fourier import rfftn as rfftn
 from .functions.frequencies import fftfreq as fftfreq
 from .functions.frequencies import next_fast_len as next_fast_len
 from .functions.frequencies import rfftfreq as rfftfreq
+from .functions.nufft import nufftn as nufftn
+from .functions.nufft import nufftn_adjoint as nufftn_adjoint
+from .functions.nufft import scattered_plan as scattered_plan
 from .functions.scipy_backend import scipy_backend as scipy_backend
 from .functions.shard import shard as shard
 from .functions.shifts import fftshift as fftshift
 from .functions.shifts import ifftshift as ifftshift
 from .layout.padded_array import PaddedArray as PaddedArray
 from .layout.padded_array import gather as gather
+from .nonuniform.plan import ScatteredPlan as ScatteredPlan
 from .operators.points import Points as Points
 from .operators.scattered import Scattered as Scattered
 from .out_of_core.passes import passes as passes

@@ -22,9 +22,8 @@ from typing import NamedTuple
 
 import jax
 
-from .schedule import Executed, Instruction, Program, executed, parse
+from .schedule import COLLECTIVES, Executed, Instruction, Program, executed, parse
 
-COLLECTIVES = ("all-to-all", "collective-permute", "all-gather", "all-reduce", "reduce-scatter", "collective-broadcast")
 UNITS = ("matrix", "vector", "copy")
 KINDS = ("products", "fft", "permute", "all-to-all", "copies", "other", "idle")
 SENT = {"collective-permute": "permute", "all-to-all": "all-to-all"}

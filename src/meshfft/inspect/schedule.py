@@ -2,8 +2,8 @@
 
     times(instruction in a loop) = turns of the loop * times(the loop)
 
-The compiler writes down how often a loop turns, or its integers are followed from turn to turn. Invariant: a loop that
-cannot be followed raises; none is silently counted once.
+The compiler writes down how often a loop turns, or its integers are followed from turn to turn. Invariant: a loop
+that sends and cannot be followed raises. One whose turns are data, and which sends nothing, counts once.
 """
 
 import functools
@@ -27,6 +27,8 @@ _BINARY = {"LT": operator.lt, "GT": operator.gt, "LE": operator.le, "GE": operat
 _BINARY |= {"add": operator.add, "subtract": operator.sub}
 
 Value = int | None | tuple["Value", ...]  # a scalar integer where it follows from constants, and tuples of them
+
+COLLECTIVES = ("all-to-all", "collective-permute", "all-gather", "all-reduce", "reduce-scatter", "collective-broadcast")
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def nested(program: Program) -> tuple[Item, ...]:
     """What one run executes, in order, each loop and call before its body. A conditional has all its branches.
 
     What is inside a fusion, a reduction or an asynchronous wrapper is part of it (see `Program.inside`). Loops'
-    conditions are left out. A loop that cannot be followed raises ValueError.
+    conditions are left out. A loop whose turns data decide counts once; one that sends raises ValueError.
     """
     return _items(program, program.computations[program.entry], ())
 
@@ -165,7 +167,9 @@ def _loop(program: Program, loop: Instruction, state: Value) -> tuple[int, Value
         if isinstance(kept, tuple) and isinstance(state, tuple):
             kept = tuple(a if a == b else None for a, b in zip(kept, state, strict=True))
         state = _result(program, body, [state])
-    raise ValueError(f"loop {loop.name}: cannot tell how often it turns, its condition compares no counter")
+    if any(inner.opcode.removesuffix("-start") in COLLECTIVES for inner in program.inside(loop)):
+        raise ValueError(f"loop {loop.name}: cannot tell how often it turns, its condition compares no counter")
+    return 1, None, None  # the data decide: one turn stands for all, and nothing is sent
 
 
 def _result(program: Program, computation: Computation, arguments: Sequence[Value]) -> Value:

@@ -51,12 +51,14 @@ class Window:
         sigma: cells of the fine grid for each sample.
         coefficients: of q in s - 1/2, the lowest first.
         error: relative root mean square error of a transform in one dimension, over points and modes.
+        worst: that of the mode that it is largest for.
     """
 
     width: int
     sigma: float
     coefficients: tuple[float, ...]
     error: float
+    worst: float
 
     def values(self, z: np.ndarray) -> np.ndarray:
         """phi(z)."""
@@ -104,16 +106,16 @@ def fitted(width: int, sigma: float) -> Window:
     s = (1 + np.cos((np.arange(400) + 0.5) / 400 * np.pi)) / 2
     wanted = best(np.sqrt(1 - s))
     tried = (degrees[width - WIDTHS[0]],) if degrees else range(3, 24)
-    limit = 0.0 if degrees else 1.15 * error(best, width, sigma)
+    limit = 0.0 if degrees else 1.15 * errors(best, width, sigma)[0]
     for degree in tried:
         basis = s[:, None] * chebyshev.chebvander(2 * s - 1, degree)
         fit, *_ = np.linalg.lstsq(basis, wanted, rcond=None)
         q = Polynomial(chebyshev.cheb2poly(fit))(Polynomial([0.0, 2.0])).coef  # 2 s - 1 = 2 (s - 1/2)
-        made = Window(width, sigma, tuple(map(float, q)), 0.0)
-        reached = error(made.values, width, sigma)
+        made = Window(width, sigma, tuple(map(float, q)), 0.0, 0.0)
+        reached, worst = errors(made.values, width, sigma)
         if reached < limit:
             break
-    return dataclasses.replace(made, error=float(reached))
+    return dataclasses.replace(made, error=reached, worst=worst)
 
 
 def prolate(bandwidth: float) -> Function:
@@ -130,15 +132,16 @@ def prolate(bandwidth: float) -> Function:
     return lambda z: np.where(np.abs(z) < 1, legendre.legval(np.clip(z, -1, 1), coefficients) / middle, 0.0)
 
 
-def error(phi: Function, width: int, sigma: float) -> float:
-    """Relative root mean square error of a transform in one dimension, over points between cells and modes."""
+def errors(phi: Function, width: int, sigma: float) -> tuple[float, float]:
+    """Relative errors of a transform in one dimension, root mean squares over points: over modes too, and the worst."""
     z, weights = _gauss()
     xi, t = np.linspace(-0.5, 0.5, 61) / sigma, (np.arange(40) + 0.5) / 40
     from_point = np.arange(width) - (width / 2 - 1 + t[:, None])
     waves = np.exp(-2j * np.pi * xi[:, None, None] * from_point)
     sums = np.einsum("tl,xtl->tx", phi(from_point * 2 / width), waves)
     misses = np.abs(sums / _transform(phi(z) * weights, z, width, xi) - 1)
-    return float(np.sqrt(np.mean(misses**2)))
+    modes = np.mean(misses**2, axis=0)
+    return float(np.sqrt(modes.mean())), float(np.sqrt(modes.max()))
 
 
 def _transform(weighted: np.ndarray, z: np.ndarray, width: int, xi: np.ndarray) -> np.ndarray:
@@ -156,7 +159,7 @@ def best_bandwidth(width: int, sigma: float) -> float:
     from scipy import optimize
 
     def log_error(ratio: float) -> float:
-        return math.log(error(prolate(width * ratio), width, sigma))
+        return math.log(errors(prolate(width * ratio), width, sigma)[0])
 
     start = math.pi * (1 - 1 / (2 * sigma))
     bounds = (0.75 * start, 1.12 * start)

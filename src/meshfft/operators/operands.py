@@ -8,16 +8,20 @@ table: computed in float64 and split once. A larger one is made block by block o
 import functools
 import math
 from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
 
+import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 from jax import Array
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jax.typing import DTypeLike
 
+from ..layout.layout import AnyMesh, mapped_axes
 from ..numerics.dtypes import Dot, real_dtype
 from .inverses import vandermonde
-from .matrices import Matrix, Operand, Roots
+from .matrices import Matrix, Roots
 from .points import SCATTERED, Points
 from .scattered import Scattered
 from .transform import Transform, factor
@@ -86,9 +90,38 @@ def sampled(
     return Transform(dims, tuple(matrices), factor(math.prod(shape[d] for d in dims), norm, False))
 
 
-def operand_of(source: object, real: DTypeLike) -> Operand:
-    """The operand made from Points, a matrix, or None, of numbers of a real type."""
-    if isinstance(source, Points | Scattered):
+class Held:
+    """Tables of all devices, stacked along their first dimension: on the host, and on the devices that they are for."""
+
+    def __init__(self, tables: Any, mesh: AnyMesh | None, axes: tuple[str, ...]) -> None:
+        self.host, self.tables = tables, tables
+        if isinstance(mesh, Mesh):
+            put = functools.partial(_put, sharding=NamedSharding(mesh, PartitionSpec(axes or None)))
+            self.tables = jax.tree.map(put, tables)
+        elif mesh is None:
+            with jax.ensure_compile_time_eval():
+                self.tables = jax.tree.map(jnp.asarray, tables)
+
+    def operand(self, real: DTypeLike) -> Any:
+        """The tables as steps take them; inside a caller's shard_map, where each device takes its own, the host's."""
+        return self.host if mapped_axes(jax.sharding.get_abstract_mesh()) else self.tables
+
+
+def _put(table: np.ndarray, sharding: NamedSharding) -> Array:
+    """A table on its devices, where it stays, whatever is being traced."""
+    return jax.make_array_from_callback(table.shape, sharding, lambda at: table[at])
+
+
+@runtime_checkable
+class Source(Protocol):
+    """What makes its operand itself, as Points do."""
+
+    def operand(self, real: DTypeLike) -> Any: ...
+
+
+def operand_of(source: object, real: DTypeLike) -> Any:
+    """The operand made from Points or another Source, a matrix, or None, of numbers of a real type."""
+    if isinstance(source, Source):
         return source.operand(real)
     if not isinstance(source, np.ndarray | Array):
         return None

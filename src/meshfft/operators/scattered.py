@@ -12,7 +12,7 @@ import hashlib
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ from ..numerics.phases import Floats, Limbs, limbs_for, of_radians, of_turns
 from .transform import integers
 
 Unit = Literal["turns", "radians"]
+Numbers = ArrayLike | Sequence[Any]
 NEAR = 64 * math.pi  # radians whose quotient by 2 pi is exact enough: an error of 1e-14 turns at the most
 
 
@@ -45,7 +46,7 @@ class Scattered:
     unit: Unit = dataclasses.field(metadata={"static": True})
 
     @staticmethod
-    def turns(coords: ArrayLike) -> "Scattered":
+    def turns(coords: Numbers) -> "Scattered":
         """Points in cycles per sample; any real numbers, of period 1.
 
         Raises:
@@ -61,12 +62,12 @@ class Scattered:
         return Scattered(values, "turns")
 
     @staticmethod
-    def radians(coords: ArrayLike) -> "Scattered":
+    def radians(coords: Numbers) -> "Scattered":
         """Points in radians per sample, of period 2 pi, as finufft and NFFT libraries take them."""
         return Scattered(_received(coords), "radians")
 
     @staticmethod
-    def field_of_view(coords: ArrayLike, shape: Sequence[int]) -> "Scattered":
+    def field_of_view(coords: Numbers, shape: Sequence[int]) -> "Scattered":
         """Points in cycles per field of view, from -N/2 to N/2 along a dimension of N samples, as sigpy and BART do.
 
         Args:
@@ -149,7 +150,7 @@ def _limbs(points: Scattered, real: np.dtype) -> Limbs:
     return fixed(np.moveaxis(np.asarray(points.coords), -1, 0), limbs_for(real))
 
 
-def _received(coords: ArrayLike) -> Floats:
+def _received(coords: Numbers) -> Floats:
     """Coordinates as float64 numbers of our own, or as JAX traces them."""
     if isinstance(coords, Scattered):
         raise TypeError("coords is a Scattered: give its coordinates, coords.coords, or use it as it is")

@@ -19,6 +19,7 @@ from ..machine.machine import Machine, Seconds
 from ..machine.work import Work
 from ..numerics.dtypes import Dot, real_dtype
 from ..numerics.units import quantity
+from ..operators.operands import Source
 from ..operators.points import Points
 from ..operators.transform import Transform
 from ..walks.walk import Walk
@@ -42,7 +43,7 @@ class Plan:
         order: "natural" or "any".
         machine: what priced the walks.
         dots: the ways to multiply that the precision allows.
-        points: where each transformed dimension is sampled; None where it is uniform.
+        points: by slot, what steps take besides the array: Points of a dimension, None where it is uniform, or tables.
     """
 
     walk: Walk
@@ -53,7 +54,7 @@ class Plan:
     order: str
     machine: Machine
     dots: tuple[Dot, ...]
-    points: tuple[Points | None, ...] = ()
+    points: tuple[Source | None, ...] = ()
 
     @property
     def in_layout(self) -> Layout:
@@ -196,7 +197,8 @@ class Plan:
         if any(self.margin):
             raise ValueError(f"the plan leaves out margins of {self.margin}: solve with a plan of arrays without them")
         arrays = self._fitted(self.out_layout, y)
-        points = self.points or (None,) * len(self.transform.dims)
+        points = tuple(one if isinstance(one, Points) else None for one in self.points)
+        points = points or (None,) * len(self.transform.dims)
         what = (self.in_layout, self.out_layout, self.transform, points, self.method)
         where = (self._mesh_of(arrays[0]), self.machine, self.dtype, self.dots)
         return solution(arrays, System(*what, *where, tikhonov, truncation, method, tol, iterations))

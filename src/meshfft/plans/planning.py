@@ -187,7 +187,7 @@ def _plans(
         raise ValueError(f"spec {axes_named} names mesh axes: give a mesh too, or leave both free")
     if not is_integer(options.margin) or options.margin:
         raise ValueError(f"margin {options.margin} is that of each block: give a mesh, which says how many there are")
-    shape, count = _start(shape, None, None).shape, named(topology).devices
+    shape, count = laid_out(shape, None, None).shape, named(topology).devices
     if not 0 < len(shape) <= len(AXES):
         raise ValueError(f"shape {shape} has {len(shape)} dimensions: give a mesh for that many")
     plans, refusal = [], f"{count} devices cannot be laid over shape {shape}: give a mesh and a spec"
@@ -206,12 +206,14 @@ def _plan(
     shape: Sequence[int], mesh: AnyMesh | None, spec: Spec | None, topology: str | Topology | None, options: Options
 ) -> Plan:
     """The plan for a mesh; on a torus, for its best order of devices."""
-    start, dtype = _start(shape, mesh, spec), _dtype(options)
+    start, dtype = laid_out(shape, mesh, spec), _dtype(options)
     dims, _ = resolve(start.shape, options.s, options.axes, options.kind, options.inverse)
     widths = widths_of(options.margin, start, dims)
     start = without(start, widths)
     transform, samples = _transform(start.shape, options)
-    settings = (Setting(start, mesh, machine, dtype) for machine in _machines(mesh, topology, options))
+    settings = (
+        Setting(start, mesh, machine, dtype) for machine in machines(mesh, topology, _dtype(options), options.precision)
+    )
     best = min((plan_for(setting, transform, options) for setting in settings), key=_rank)
     best = dataclasses.replace(best, walk=framed(best.walk, widths)) if widths else best
     return dataclasses.replace(best, points=samples) if samples else best
@@ -222,7 +224,7 @@ def _rank(plan: Plan) -> tuple[bool, float]:
     return plan.fits is False, plan.seconds or 0.0
 
 
-def _start(shape: Sequence[int], mesh: AnyMesh | None, spec: Spec | None) -> Layout:
+def laid_out(shape: Sequence[int], mesh: AnyMesh | None, spec: Spec | None) -> Layout:
     """The layout of an array; by default mesh axis i cuts dimension i."""
     shape, sizes = integers(shape, "shape"), axis_sizes(mesh)
     if min(shape, default=0) < 0:
@@ -251,12 +253,14 @@ def _transform(shape: tuple[int, ...], options: Options) -> tuple[Transform, tup
     return sampled(shape, dims, samples, norm, complex_dtype(_dtype(options), options.precision)), samples
 
 
-def _machines(mesh: AnyMesh | None, topology: str | Topology | None, options: Options) -> Iterator[Machine]:
+def machines(
+    mesh: AnyMesh | None, topology: str | Topology | None, given: np.dtype, precision: str | None
+) -> Iterator[Machine]:
     """The machine of a mesh; of a torus one for each order of its devices."""
     if topology is None:
         yield machine_of(mesh)
         return
-    where, sizes, dtype = named(topology), axis_sizes(mesh), complex_dtype(_dtype(options), options.precision)
+    where, sizes, dtype = named(topology), axis_sizes(mesh), complex_dtype(given, precision)
     if dtype.itemsize == 16 and where.chip.platform == "tpu":
         raise ValueError(f"{where.name} has no complex128: plan with dtype='complex64' or precision='float32'")
     for kind in DEVICE_ORDERS if where.torus is not None and len(sizes) > 1 else DEVICE_ORDERS[:1]:

@@ -3,6 +3,8 @@
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
+from typing import Any
 
 from ..layout.layout import Layout
 from ..machine.machine import Machine
@@ -13,6 +15,7 @@ from ..operators.transform import Transform
 
 RINGS = ("auto", "one-way", "two-way")  # modes of a ring
 LARGE_BYTES = 2**18  # of a block that is worked on chunk by chunk in a cache: a smaller one lies in it anyway
+Ending = Callable[[Layout], tuple[Any, ...]]  # hashable; the steps that follow from a final layout
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +32,7 @@ class Problem:
     dots: tuple[Dot, ...]  # the ways to multiply that the precision asked for allows
     real: bool = False  # the array comes real
     ring: str = "auto"  # the mode of rings, one of RINGS
+    ending: Ending | None = None  # what follows the transform, as the final layout has it
 
     def bytes_at(self, todo: dict[int, Matrix]) -> int:
         """Bytes of an element while these dimensions are still to be transformed."""

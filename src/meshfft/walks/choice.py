@@ -14,7 +14,7 @@ from ..operators.trig import Trig
 from ..steps import Problem
 from ..steps.base import resized
 from ..steps.phase_fft import line_length
-from ..steps.problem import RINGS
+from ..steps.problem import RINGS, Ending
 from .search import METHODS, search
 from .walk import Walk, fused
 
@@ -34,8 +34,10 @@ def find_walk(
     goal: Layout | None = None,
     real: bool = False,
     ring: str = "auto",
+    ending: Ending | None = None,
 ) -> Walk:
-    """The cheapest walk; with `even`, one whose result needs no padding if any is; with `goal`, one that ends there.
+    """The cheapest walk; with `even`, one whose result needs no padding if any is; with `goal`, one that ends there;
+    with `ending`, together with the steps that are to follow it.
 
     Raises:
         ValueError: the method, order or ring is unknown, or the method has no walk for these sizes; says what has.
@@ -50,10 +52,13 @@ def find_walk(
         raise ValueError(f"method 'transpose' has no ring to go {ring}: drop ring=, or use method='kdft'")
     natural = goal or natural_end(start, transform)
     goals: list[Layout | None] = [natural, None] if order == "any" else [natural]
-    if even and goal is None and not natural.even:
+    if ending is not None:
+        goals = [None] if order == "any" else [natural]
+    if even and goal is None and not natural.even and ending is None:
         goals = [None] if order == "any" else [*_evasive(natural)] or [None]
     even = even and goal is None
-    problems = [Problem(start, transform, method, goal, even, machine, itemsize, dots, real, ring) for goal in goals]
+    asked = functools.partial(Problem, even=even, machine=machine, itemsize=itemsize, dots=dots, real=real, ring=ring)
+    problems = [asked(start, transform, method, goal, ending=ending) for goal in goals]
     paths = [steps for problem in problems if (steps := search(problem)) is not None]
     if not paths and even:  # no layout of the result is even: padded, it lies as the array came
         return find_walk(start, transform, method, order, machine, itemsize, dots, real=real, ring=ring)

@@ -2,7 +2,8 @@
 
 A node is (layout, dimensions already transformed); an edge is a step, priced in modelled seconds on a chip; Dijkstra's
 algorithm finds the shortest path, with a lower bound on what lies ahead (A*). Slabs, pencils, blocks, mixed algorithms,
-natural or free output order and idle mesh axes are all just paths.
+natural or free output order and idle mesh axes are all just paths. What follows a transform, as points that are
+interpolated, is priced at each final layout: then the search goes on until no way there can be cheaper.
 """
 
 import contextlib
@@ -52,14 +53,17 @@ def _search(problem: Problem, memory: float, weight: float, budget: float) -> tu
     start, ahead = (problem.start, frozenset[int]()), _Ahead(problem)
     best, order = {start: 0.0}, itertools.count()
     queue: list[tuple[float, float, int, float, Node, tuple[Step, ...]]] = [(0.0, 0.0, next(order), 0.0, start, ())]
-    while queue:
+    least: tuple[float, int, tuple[Step, ...] | None] = (math.inf, 0, None)  # with what follows the transform
+    while queue and queue[0][0] < least[0]:
         _, _, _, cost, node, path = heapq.heappop(queue)
         if cost > best[node]:
             continue
         layout, done = node
         todo = problem.todo(done)
         if not todo and _wanted(problem, layout):
-            return path
+            if problem.ending is None:
+                return path
+            least = min(least, (cost + _ending_price(problem, layout), next(order), path))
         itemsize = problem.bytes_at(todo)
         for step in offered(problem, layout, todo):
             budget -= 1
@@ -73,7 +77,7 @@ def _search(problem: Problem, memory: float, weight: float, budget: float) -> tu
             if price < best.get(after, math.inf):
                 best[after], left = price, ahead.seconds(*after)
                 heapq.heappush(queue, (price + weight * left, left, next(order), price, after, (*path, step)))
-    return None
+    return least[2]
 
 
 def offered(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Step]:
@@ -86,6 +90,15 @@ def _wanted(problem: Problem, layout: Layout) -> bool:
     if problem.goal is not None:
         return layout == problem.goal
     return layout.even or (layout.tail and not problem.even)
+
+
+def _ending_price(problem: Problem, layout: Layout) -> float:
+    """Seconds of what follows the transform in its final layout."""
+    seconds, itemsize = 0.0, problem.bytes_at({})
+    for step in problem.ending(layout) if problem.ending is not None else ():
+        seconds += problem.machine.price(step.work(layout, itemsize, problem.machine.chip))
+        layout = step.after(layout)
+    return seconds
 
 
 class _Ahead:

@@ -1,0 +1,1 @@
+"""Transforms at scattered points: what is planned, and what a plan does."""

@@ -1,0 +1,239 @@
+"""Plans at scattered points: an image on one side, values at points on the other, both sharded.
+
+    c_j = scale sum_n x[n] exp(-2 pi i k_j . n)          (type 2; type 1 is its adjoint)
+
+Values lie as the caller has them, or in the plan's order: in slots of the devices that own their points, where nothing
+is sent but halos.
+"""
+
+import dataclasses
+import textwrap
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh
+
+from ..layout.layout import AnyMesh, Layout
+from ..layout.padded_array import AnyArray, mapped, stored_of
+from ..layout.storage import stored_on
+from ..numerics.dtypes import real_dtype
+from ..numerics.window import LEAST_TOL
+from ..operators.scattered import Scattered
+from ..plans.execute import moved
+from ..plans.plan import Plan
+from ..plans.request import Setting, read
+from ..plans.table import WIDTH
+from ..scattered.ending import Ending
+from ..walks.walk import Walk
+from .normal import NormalPlan, bare, circle, transformed
+
+
+class Checked(NamedTuple):
+    """How far points are from where a plan has them."""
+
+    farthest: float  # cells of the fine grid, along the dimension where it is most
+    beyond: int  # points farther than the plan's slack
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class ScatteredPlan:
+    """A transform at scattered points, chosen, priced and ready to run; made by `scattered_plan`.
+
+    Attributes:
+        points: where the spectrum is sampled.
+        tol: the relative error that the window was chosen for.
+        origin: "corner" or "centre", from where samples of the image are counted.
+        slack: cells of the fine grid by which points may move.
+        dims: the transformed dimensions of the image.
+        ending: how values follow from the fine grid: its sizes, and the window.
+        load: points that each device owns.
+        remake: the plan of the same points with something else changed.
+        caller: the plan to values as the caller has them.
+        owner: the plan to values in the plan's order.
+        window_alone: from values to the fine grid and back, without batch dimensions.
+    """
+
+    points: Scattered
+    tol: float
+    origin: str
+    slack: int
+    dims: tuple[int, ...]
+    ending: Ending
+    load: np.ndarray
+    remake: Callable[..., "ScatteredPlan"]
+    caller: Plan
+    owner: Plan
+    window_alone: Plan
+
+    @property
+    def mesh(self) -> AnyMesh | None:
+        return self.caller.mesh
+
+    @property
+    def walk(self) -> Walk:
+        """The steps from the image to values as the caller has them."""
+        return self.caller.walk
+
+    @property
+    def in_layout(self) -> Layout:
+        """The layout of the image."""
+        return self.walk.start
+
+    @property
+    def out_layout(self) -> Layout:
+        """The layout of the values as the caller has them."""
+        return self.walk.end
+
+    @property
+    def placed_layout(self) -> Layout:
+        """The layout of the values in the plan's order."""
+        return self.owner.walk.end
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Cells of the fine grid along each transformed dimension."""
+        return self.ending.grid
+
+    @property
+    def imbalance(self) -> float:
+        """Points of the device that owns the most, over the mean."""
+        return float(self.load.max() / self.load.mean())
+
+    @property
+    def error(self) -> float:
+        """Relative L2 error to expect of the values."""
+        return self.caller.error
+
+    @property
+    def seconds(self) -> float | None:
+        """Modelled seconds; None where no rates are known for the devices."""
+        return self.caller.seconds
+
+    @property
+    def peak_bytes(self) -> int:
+        """Modelled bytes alive on one device at the worst moment."""
+        return self.caller.peak_bytes
+
+    @property
+    def collectives(self) -> dict[str, int]:
+        """How many collectives one run does."""
+        return self.caller.collectives
+
+    def __call__(self, x: AnyArray, *, placed: bool = False) -> Any:
+        """The values of an image in `in_layout`, in `out_layout`; `placed` leaves them in the plan's order."""
+        return (self.owner if placed else self.caller)(x)
+
+    def adjoint(self, c: AnyArray, *, placed: bool = False) -> Any:
+        """The image sum_j c_j exp(2 pi i k_j . n): type 1, <plan(x), c> = <x, plan.adjoint(c)>."""
+        return (self.owner if placed else self.caller).adjoint(c)
+
+    def place(self, values: AnyArray) -> Any:
+        """Values, of the batch or of the points alone, from `out_layout` into the plan's order; empty slots are 0."""
+        return self._routed(values, back=True)
+
+    def restore(self, values: AnyArray) -> Any:
+        """Values from the plan's order into `out_layout`."""
+        return self._routed(values, back=False)
+
+    def density(self, iterations: int = 12) -> Array:
+        """Weights that compensate for how densely the points lie, in the plan's order.
+
+            w <- w / |I I^T w|        I the interpolation alone: no transform
+
+        They add up to the part of the spectrum that the points cover, as quadrature weights do, so that
+        plan.adjoint(density * values) is an image in the scale of the one sampled.
+
+        Source: Pipe and Menon, "Sampling density compensation in MRI", MRM 1999.
+        """
+        ones = np.ones(self.points.shape, real_dtype(self.caller.dtype))
+        weights, gram = mapped(jnp.abs, self.place(ones)), self.window_alone
+        for _ in range(iterations):
+            weights = mapped(_lessened, weights, gram(weights))
+        volume = np.prod([float(self.ending.window.transform(np.array(0.0))) ** 2 / cells for cells in self.grid])
+        return weights * float(volume)
+
+    def normal(self, weights: AnyArray | None = None) -> NormalPlan:
+        """A^H W A, the adjoint of the transform after it, with weights in the plan's order between them (1 without).
+
+        Two transforms of twice the size, and no points: faster than `adjoint` of a call, and what conjugate gradients
+        want. Costs one adjoint transform of twice the image to make.
+
+        Args:
+            weights: real and in the plan's order, as `density` gives them.
+        """
+        forward = circle(self.caller, self.dims)
+        layout = bare(forward)
+        tol = max(self.tol / 4, LEAST_TOL[self.caller.dtype.name])
+        wider = self.remake(
+            start=layout, dims=tuple(range(layout.ndim)), tol=tol, sigma=None, origin="centre", norm=None, slack=0
+        )
+        if weights is None:
+            q = wider.adjoint(np.ones(self.points.shape, real_dtype(self.caller.dtype)))
+        else:
+            q = wider.adjoint(brought(self.restore(weights), wider.out_layout))
+        return NormalPlan(forward, transformed(forward, q, self.walk.scale**2))
+
+    def check(self, points: Scattered) -> Checked:
+        """How far points are from the plan's, on the host: with `slack` they may move by so many cells under `jit`.
+
+        Raises:
+            ValueError: another number of points or coordinates.
+        """
+        there = points.settled.in_turns
+        if points.coords.shape != self.points.coords.shape:
+            raise ValueError(f"points have shape {points.coords.shape}, the plan's {self.points.coords.shape}")
+        apart = there - self.points.in_turns
+        away = np.abs(apart - np.round(apart)) * self.grid
+        return Checked(float(away.max()), int((away.max(1) > self.slack * (1 + 1e-5)).sum()))
+
+    def __str__(self) -> str:
+        window = self.ending.window
+        lines = str(self.caller).split("\n")
+        many = " x ".join(map(str, self.points.shape))
+        about = (
+            f"{many} points, tolerance {self.tol:g}: windows of {window.width} cells at sigma {window.sigma:g}, fine "
+            f"grid {' x '.join(map(str, self.grid))}; the device that owns the most has {int(self.load.max())}, "
+            f"{self.imbalance:.2f} times the mean"
+        )
+        return "\n".join([lines[0], textwrap.fill(about, WIDTH), *lines[1:]])
+
+    def __repr__(self) -> str:
+        return f"<ScatteredPlan: {self.points.size} points, image {self.in_layout.shape}, tol {self.tol:g}>"
+
+    def _routed(self, values: AnyArray, back: bool) -> Any:
+        """Values of the batch or of the points alone, by the last step of the walk."""
+        step, layout = self.walk.pairs[-1]
+        ends, ndim = (self.out_layout, self.placed_layout), len(self.points.shape)
+        if back:
+            step, layout, tail = step.transpose(layout), ends[0], ndim
+        else:
+            tail = 1
+        if np.ndim(values) == tail:
+            layout = Layout(layout.shape[-tail:], layout.cuts[-tail:])
+        given = getattr(values, "dtype", np.asarray(values).dtype)
+        real = np.dtype(given).kind != "c"
+        walk = Walk(layout, (step.at_slot(0),), 1.0, False, real)
+        return dataclasses.replace(self.caller, walk=walk, points=self.caller.points[1:])(values)
+
+
+def _lessened(weights: Array, there_and_back: Array) -> Array:
+    """The weights over what they add up to around each point; 0 in empty slots."""
+    size = jnp.abs(there_and_back)
+    return jnp.where(size > 0, weights / jnp.where(size > 0, size, 1), 0)
+
+
+def brought(values: AnyArray, layout: Layout, setting: Setting | None = None) -> Any:
+    """Values of the points in a layout of them, from wherever they lie."""
+    request = read(values)
+    have, mesh = request.setting.start, request.setting.mesh
+    if setting is not None:
+        have, mesh = setting.start, setting.mesh
+    if have == layout:
+        return values
+    if have.mesh_axes == layout.mesh_axes or not isinstance(mesh, Mesh):
+        return moved(values, layout.spec)
+    (array,) = request.arrays
+    return stored_on(stored_of(array), mesh, layout.spec)

@@ -1,0 +1,161 @@
+"""Planning of transforms at scattered points: from what is asked for to a ScatteredPlan, kept.
+
+The image goes to a fine grid of its spectrum, by a walk that pads it on its way, and points are interpolated by the
+devices that own the cells around them. Who owns which points is worked out once, on the host.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..layout.layout import AnyMesh, Cuts, Layout, axis_sizes, even_cuts
+from ..machine.machine import Machine
+from ..numerics.dtypes import Dot
+from ..numerics.window import window
+from ..operators.operands import Held
+from ..operators.placing import place
+from ..operators.scattered import Scattered
+from ..operators.transform import Transform, check_once, dims_of, factor, is_integer, transform_of
+from ..plans.plan import Plan
+from ..scattered import Deconvolve, Route
+from ..scattered.ending import GROWTH, Ending, cells
+from ..scattered.route import ways
+from ..walks.choice import ORDERS, find_walk
+from ..walks.walk import Walk
+from .plan import ScatteredPlan
+
+ORIGINS = ("corner", "centre")
+SIGMA = 2.0
+
+
+class Asked(NamedTuple):
+    """What is to be computed, and where."""
+
+    start: Layout  # of the image, batch dimensions among it
+    dims: tuple[int, ...]  # that are transformed
+    points: Scattered
+    mesh: AnyMesh | None
+    machine: Machine
+    dtype: np.dtype
+    dots: tuple[Dot, ...]
+    tol: float = 1e-6
+    sigma: float | None = None
+    order: str = "any"
+    norm: str | None = None
+    origin: str = "corner"
+    slack: int = 0
+    method: str = "auto"
+    values: Layout | None = None  # of the points, as the caller has or wants them
+
+    @property
+    def modes(self) -> tuple[int, ...]:
+        """Samples of the image along each transformed dimension."""
+        return tuple(self.start.shape[d] for d in self.dims)
+
+
+def asked_for(
+    start: Layout,
+    points: Scattered,
+    axes: Sequence[int] | None,
+    mesh: AnyMesh | None,
+    machine: Machine,
+    dtype: np.dtype,
+    dots: tuple[Dot, ...],
+    options: Mapping[str, Any],
+) -> Asked:
+    """What is asked for, checked.
+
+    Raises:
+        ValueError, TypeError: points that are none, or have another number of coordinates than there are dimensions;
+            a name that is unknown; a tolerance or slack out of range; an image without samples.
+    """
+    if not isinstance(points, Scattered):
+        raise TypeError(f"points is a {type(points).__name__}: say what the coordinates are, as mf.Scattered.turns(k)")
+    dims = dims_of(start.ndim, tuple(range(-min(points.dims, start.ndim), 0)) if axes is None else axes)
+    check_once(dims)
+    if len(dims) != points.dims:
+        turned = "; did you mean points.T?" if points.coords.shape[0] == len(dims) else ""
+        raise ValueError(
+            f"points have shape {tuple(points.coords.shape)}: give (..., {len(dims)}), a coordinate for each of the "
+            f"{len(dims)} transformed dimensions{turned}"
+        )
+    asked = Asked(start, tuple(sorted(dims)), points.settled, mesh, machine, dtype, dots, **options)
+    for name, value, known in (("order", asked.order, ORDERS), ("origin", asked.origin, ORIGINS)):
+        if value not in known:
+            raise ValueError(f"{name} {value!r} is unknown: use " + " or ".join(map(repr, known)))
+    if not is_integer(asked.slack) or asked.slack < 0:
+        raise ValueError(f"slack is {asked.slack!r}: give cells of the fine grid by which points may move, 0 or more")
+    if 0 in start.shape:
+        raise ValueError(f"shape {start.shape} has a size of 0: give images with samples")
+    factor(1, asked.norm, False)
+    return asked
+
+
+@functools.lru_cache(maxsize=32)
+def scattered_plan_for(asked: Asked) -> ScatteredPlan:
+    """The plan, kept: a change of points is another plan."""
+    walk, ending = _to_grid(asked)
+    layout, dims, form = walk.end, asked.dims, ending.form(walk.end)
+    block, parts = (tuple(one[d] for d in dims) for one in (layout.block, layout.parts))
+    middles = (0,) * len(dims) if asked.origin == "centre" else asked.modes
+    where = (ending.grid, block, parts, ending.window, asked.slack, form.tile, form.chunk, asked.dtype)
+    placed = place(asked.points.in_turns, middles, *where)
+    slots, most = placed.tables.cell.shape[1], int(placed.load.max())
+    scale = factor(math.prod(asked.modes), asked.norm, False)
+    steps = (Deconvolve(dims, ending.grid, ending.window), *walk.steps, *ending.steps(layout, form, slots, most))
+    owned = Walk(walk.start, steps, scale, walk.planes)
+    cuts = owned.end.cuts[-1]
+    values = asked.values
+    if values is None or values.mesh_axes != {cut.axis for cut in cuts}:
+        values = _points_layout(asked.points.shape, cuts, asked.mesh)
+    tables, pair = ways(placed.order, slots, values, cuts)
+    route = Route(owned.end.shape[-1], cuts, values, pair, at=1)
+    names = tuple(cut.axis for cut in cuts)
+    held = Held(placed.tables, asked.mesh, names), Held(tables, asked.mesh, names)
+    whole = dataclasses.replace(owned, steps=(*steps, route))
+    what = (Transform((), (), scale), asked.mesh, asked.dtype, asked.method, asked.order, asked.machine, asked.dots)
+    gram = ending.back_and_forth(layout, form, slots, most)
+    plans = {
+        "caller": Plan(whole, *what, held),
+        "owner": Plan(owned, *what, held[:1]),
+        "window_alone": Plan(Walk(Layout(owned.end.shape[-1:], owned.end.cuts[-1:]), gram), *what, held[:1]),
+    }
+    remake = functools.partial(_remade, asked)
+    return ScatteredPlan(asked.points, asked.tol, asked.origin, asked.slack, dims, ending, placed.load, remake, **plans)
+
+
+def _remade(asked: Asked, **changes: Any) -> ScatteredPlan:
+    return scattered_plan_for(asked._replace(**changes))
+
+
+def _to_grid(asked: Asked) -> tuple[Walk, Ending]:
+    """The cheapest walk from the image to a fine grid that its last layout divides evenly."""
+    one = window(asked.tol, SIGMA if asked.sigma is None else asked.sigma, len(asked.dims), asked.dtype)
+    devices = math.prod(cut.parts for cuts in asked.start.cuts for cut in cuts)
+    how = (asked.method, asked.order, asked.machine, asked.dtype.itemsize, asked.dots)
+    for growth in (1, GROWTH, math.inf):
+        grid = tuple(cells(n, one, devices, growth) for n in asked.modes)
+        transform = transform_of(asked.dims, grid, None, False, "fft")
+        ending = Ending(asked.dims, asked.modes, grid, one, asked.slack, asked.points, asked.machine.chip.name)
+        walk = find_walk(asked.start, transform, *how, even=True, ending=ending)
+        if all(walk.end.shape[d] == walk.end.storage[d] for d in asked.dims):
+            return walk, ending
+    raise ValueError(
+        f"no layout divides the fine grid {grid} of an image cut as {asked.start.label()}: cut it otherwise"
+    )
+
+
+def _points_layout(shape: tuple[int, ...], cuts: Cuts, mesh: AnyMesh | None) -> Layout:
+    """Values along the dimensions of the points: cut by these axes in the order of the mesh, evenly if they can be."""
+    order = list(axis_sizes(mesh))
+    axes = sorted((cut[:2] for cut in cuts), key=lambda axis: order.index(axis[0]))
+    for first in range(len(axes), -1, -1) if len(shape) > 1 else (len(axes),):
+        by = [axes[:first], axes[first:], *[[]] * (len(shape) - 2)][: len(shape)]
+        layout = Layout(shape, tuple(even_cuts(n, one) for n, one in zip(shape, by, strict=True)))
+        if layout.even:
+            return layout
+    return Layout(shape, (even_cuts(shape[0], axes), *[()] * (len(shape) - 1)))

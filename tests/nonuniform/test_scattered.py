@@ -1,0 +1,213 @@
+"""Transforms at scattered points, against direct sums: values, adjoints, gradients, collectives, hostile points."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+from reference import at_points, error, noise
+
+import meshfft as mf
+from meshfft.inspect.hlo import collectives
+
+KINDS = {"auto": AxisType.Auto, "explicit": AxisType.Explicit}
+
+
+def meshed(axes: dict[str, int], kind: str = "auto") -> jax.sharding.Mesh:
+    return jax.make_mesh(tuple(axes.values()), tuple(axes), axis_types=(KINDS[kind],) * len(axes))
+
+
+def spec_of(x: Any) -> P:
+    return P(*x.sharding.spec)
+
+
+def points(many: int | tuple[int, ...], d: int, seed: int = 1) -> np.ndarray:
+    """Anywhere in a few periods."""
+    many = (many,) if isinstance(many, int) else many
+    return np.random.default_rng(seed).uniform(-1.4, 1.6, (*many, d))
+
+
+# shape, mesh, spec, axes, points, options: one to three dimensions, odd sizes and meshes, batches cut and not.
+CASES: dict[str, Any] = {
+    "line": ((300,), {"x": 8}, P("x"), None, 211, {"tol": 1e-6}),
+    "plane": ((64, 48), {"x": 2, "y": 4}, P("x", "y"), None, (16, 15), {"tol": 1e-6}),
+    "coarse": ((64, 48), {"x": 2, "y": 4}, P("x", "y"), None, 240, {"tol": 1e-2}),
+    "last cut": ((30, 40), {"x": 8}, P(None, "x"), None, 97, {"tol": 1e-4, "origin": "centre"}),
+    "natural": ((24, 20, 16), {"x": 2, "y": 2, "z": 2}, P("x", "y", "z"), None, 64, {"tol": 1e-5, "order": "natural"}),
+    "volume": ((16, 12, 20), {"x": 4, "y": 2}, P("y", None, "x"), None, 88, {"tol": 1e-6, "norm": "ortho"}),
+    "sparse grid": ((20, 24), {"x": 2, "y": 4}, P("x", "y"), None, 64, {"tol": 1e-3, "sigma": 1.25}),
+    "coils": ((4, 24, 20), {"x": 2, "y": 4}, P("y", "x"), None, 56, {"tol": 1e-4}),
+    "middle": ((18, 3, 16), {"x": 2, "y": 4}, P("x", None, "y"), (0, 2), 56, {"tol": 1e-4}),
+    "odd mesh": ((35, 25), {"x": 5}, P("x"), None, 50, {"tol": 1e-6}),
+    "wide window": ((8, 8), {"x": 8}, P("x"), None, 40, {"tol": 1e-6}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_adjoint_and_collectives(name: str) -> None:
+    """Catches a wrong owner, halo, phase or table, in either direction, and collectives that the plan does not tell.
+
+    Points do not divide the devices in some cases, and the window is wider than a block in one.
+    """
+    shape, axes, spec, dims, many, options = CASES[name]
+    mesh, d = meshed(axes), len(shape) if dims is None and shape[0] != 4 else 2
+    k = points(many, d)
+    plan = mf.scattered_plan(shape, mf.Scattered.turns(k), mesh=mesh, spec=spec, axes=dims, **options)
+    x = noise(shape)
+    stored = mf.shard(x, mesh, spec)
+    compiled = jax.jit(plan.caller).lower(stored).compile()
+    values = mf.gather(plan(stored))
+    truth = at_points(x, k.reshape(-1, d), dims, options.get("origin") == "centre").reshape(values.shape)
+    truth = truth / np.sqrt(np.prod([shape[a] for a in plan.dims])) if "norm" in options else truth
+    assert error(values, truth) <= options["tol"]
+    assert error(values, truth) <= plan.error
+    assert collectives(compiled) == plan.collectives
+    assert set(plan.collectives) <= {"all-to-all", "collective-permute"}
+
+    c = noise(values.shape, seed=2)
+    image = mf.gather(plan.adjoint(mf.shard(c, mesh, plan.out_layout.spec)))
+    apart = np.vdot(c.astype(complex), values) - np.vdot(image.astype(complex), x)
+    assert abs(apart) <= 2e-7 * np.linalg.norm(c) * np.linalg.norm(values)
+
+    placed = plan(stored, placed=True)
+    assert error(mf.gather(plan.restore(placed)), values) < 1e-7
+    assert error(mf.gather(plan.place(mf.shard(values, mesh, plan.out_layout.spec))), mf.gather(placed)) < 1e-7
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_functions_keep_to_the_mesh(kind: str) -> None:
+    """Catches functions that gather the image or leave the values on one device; and a gradient that is no adjoint."""
+    mesh, k = meshed({"x": 2, "y": 4}, kind), points(64, 2)
+    scattered, x = mf.Scattered.turns(k), noise((32, 24))
+    with jax.set_mesh(mesh):
+        stored = jax.device_put(x, NamedSharding(mesh, P("x", "y")))
+        values = mf.nufftn(stored, scattered, tol=1e-4)
+        assert spec_of(values) == P(("x", "y"))
+        assert error(values, at_points(x, k)) < 1e-4
+        image = mf.nufftn_adjoint(values, scattered, (32, 24), tol=1e-4)
+        assert spec_of(image) == P("x", "y")
+        back = jax.grad(lambda a: jnp.sum(jnp.abs(mf.nufftn(a, scattered, tol=1e-4, spec=P("x", "y"))) ** 2) / 2)(
+            stored
+        )
+        assert error(np.conj(back), np.asarray(image)) < 1e-6
+    alone = mf.nufftn_adjoint(np.asarray(values), scattered, (32, 24), tol=1e-4)
+    assert error(image, np.asarray(alone)) < 1e-6
+    chosen = mf.nufftn(stored, scattered, tol=1e-4, out_spec=P(("y", "x")))
+    assert spec_of(chosen) == P(("y", "x")) and error(chosen, np.asarray(values)) < 1e-6
+
+
+def test_float64_reaches_twelve_digits() -> None:
+    """Catches phases, offsets or weights that pass through float32."""
+    with jax.enable_x64(True):
+        mesh, k, x = meshed({"x": 4, "y": 2}), points(50, 3), noise((12, 10, 14), "complex128")
+        plan = mf.scattered_plan(
+            x.shape, mf.Scattered.turns(k), mesh=mesh, spec=P("x", "y"), tol=1e-12, dtype="complex128"
+        )
+        values = mf.gather(plan(mf.shard(x, mesh, P("x", "y"))))
+        assert error(values, at_points(x, k)) < 1e-12
+        c = noise(values.shape, "complex128", seed=3)
+        image = mf.gather(plan.adjoint(mf.shard(c, mesh, plan.out_layout.spec)))
+        assert abs(np.vdot(c, values) - np.vdot(image, x)) < 1e-14 * np.linalg.norm(c) * np.linalg.norm(values)
+
+
+def test_long_lines_lose_nothing() -> None:
+    """Catches points that are placed in float32: 2e-3 at this length."""
+    mesh, x = meshed({"x": 8}), noise((2**16,))
+    k = points(100, 1)
+    values = mf.nufftn(mf.shard(x, mesh, P("x")), mf.Scattered.turns(k), tol=1e-6)
+    assert error(mf.gather(values), at_points(x, k)) < 1e-6
+
+
+@pytest.mark.parametrize(
+    "k",
+    [
+        [[0.0, 0.0]],
+        [[-0.5, 0.5], [0.5, -0.5], [1 - 2**-53, -(2**-53)], [1e6 + 1 / 3, -1e6 - 1 / 3]],
+        np.full((37, 2), 0.25),
+        [[0.1, 0.2], [0.1, 0.2], [0.7, 0.9]],
+    ],
+    ids=["one at zero", "edges of a period", "all in one place", "fewer than devices"],
+)
+def test_hostile_points(k: Any) -> None:
+    """Catches owners without points, cells that wrap to a size, and coordinates that lose their fraction."""
+    mesh, x = meshed({"x": 8}), noise((24, 16))
+    plan = mf.scattered_plan((24, 16), mf.Scattered.turns(k), mesh=mesh, spec=P("x"))
+    values = mf.gather(plan(mf.shard(x, mesh, P("x"))))
+    assert error(values, at_points(x, k)) < 2e-6
+    c = noise(values.shape, seed=4)
+    image = mf.gather(plan.adjoint(mf.shard(c, mesh, plan.out_layout.spec)))
+    assert abs(np.vdot(c, values) - np.vdot(image, x)) < 1e-6 * np.linalg.norm(c) * np.linalg.norm(values)
+
+
+def test_vmap_is_a_loop() -> None:
+    """Catches a batch that disturbs tables, or adds collectives."""
+    mesh, k = meshed({"x": 2, "y": 4}), points(64, 2)
+    plan = mf.scattered_plan((16, 24), mf.Scattered.turns(k), mesh=mesh, tol=1e-4)
+    x = jax.device_put(noise((3, 16, 24)), NamedSharding(mesh, P(None, "x", "y")))
+    batched = jax.jit(jax.vmap(plan))
+    assert collectives(batched.lower(x).compile()) == plan.collectives
+    assert error(batched(x), np.stack([plan(np.asarray(one)) for one in np.asarray(x)])) < 1e-6
+
+
+def test_the_normal_operator_is_a_convolution() -> None:
+    """Catches a kernel of the wrong origin or weights, and coils that move its layout."""
+    mesh = meshed({"x": 2, "y": 4})
+    angle, radius = np.arange(40)[:, None] * 2.4, (np.arange(48)[None] - 24) / 48
+    k = np.stack([np.cos(angle) * radius, np.sin(angle) * radius], -1)
+    for shape, spec in (((24, 30), P("x", "y")), ((4, 24, 30), P(None, "x", "y"))):
+        axes = tuple(range(len(shape) - 2, len(shape)))
+        plan = mf.scattered_plan(shape, mf.Scattered.turns(k), mesh=mesh, spec=spec, axes=axes, tol=1e-4)
+        weights = plan.density()
+        assert 0.6 < float(weights.sum()) < np.pi / 4  # the disc that the spokes cover
+        x = mf.shard(noise(shape), mesh, spec)
+        values = mf.gather(plan.restore(weights)) * mf.gather(plan(x))
+        image = mf.gather(plan.adjoint(mf.shard(values, mesh, plan.out_layout.spec)))
+        normal = plan.normal(weights)
+        assert error(mf.gather(normal(x)), image) < 1e-4
+        assert not set(collectives(jax.jit(normal).lower(x).compile())) & {"all-gather", "all-reduce"}
+
+
+def test_owners_are_balanced_where_cuts_halve_the_centre() -> None:
+    """Catches thin slabs chosen for a koosh ball, whose middle one device would own."""
+    i = np.arange(200) + 0.5
+    z, phi, radius = 1 - 2 * i / 200, np.pi * (1 + 5**0.5) * i, (np.arange(32) - 16) / 32
+    ways = np.stack([np.sqrt(1 - z * z) * np.cos(phi), np.sqrt(1 - z * z) * np.sin(phi), z], -1)
+    k = mf.Scattered.turns(radius[None, :, None] * ways[:, None])
+    mesh = meshed({"x": 2, "y": 2, "z": 2})
+    plan = mf.scattered_plan((32, 32, 32), k, mesh=mesh, tol=1e-3, order="natural")
+    assert plan.imbalance <= 1.6  # of slabs 3.2
+    assert f"{plan.imbalance:.2f} times the mean" in str(plan).replace("\n", " ")
+
+
+def test_check_counts_points_that_left() -> None:
+    """Catches distances that do not wrap round the period."""
+    plan = mf.scattered_plan((16, 16), mf.Scattered.turns([[0.01, 0.5], [0.3, 0.3]]), slack=1)
+    there = plan.check(mf.Scattered.turns([[0.99, 0.5], [0.3, 0.4]]))
+    assert there.beyond == 1 and abs(there.farthest - 3.2) < 1e-9
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    """Catches a refusal without its remedy, and points taken for others in silence."""
+    x, k = noise((8, 8)), points(9, 2)
+    some = mf.Scattered.turns(k)
+    for call, said in (
+        (
+            lambda: mf.nufftn(x, k),  # type: ignore[arg-type]
+            "mf.Scattered.turns",
+        ),
+        (lambda: mf.nufftn(x, mf.Scattered.turns(k.T)), "did you mean points.T"),
+        (lambda: mf.nufftn(x, some, tol=1e-9), "precision='float64'"),
+        (lambda: mf.nufftn(x, some, origin="center"), "'corner' or 'centre'"),
+        (lambda: mf.nufftn(x, some, order="some"), "'natural' or 'any'"),
+        (lambda: mf.nufftn_adjoint(np.ones(8), some, (8, 8)), "one for each point"),
+        (lambda: mf.nufftn_adjoint(np.ones(9), some, (8,)), "2 sizes"),
+        (lambda: mf.scattered_plan((8, 8), some, slack=-1), "slack is -1"),
+        (lambda: mf.nufftn(np.zeros((0, 8)), some), "size of 0"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=said):
+            call()
+    with pytest.warns(UserWarning, match="radians"):
+        mf.Scattered.turns(np.linspace(-np.pi, np.pi, 20).reshape(10, 2))
