@@ -57,6 +57,7 @@ REAL = ("rfft", "ihfft", "rfft2", "ihfft2", "rfftn", "ihfftn")
 COSINES = ("dct", "idct", "dctn", "idctn", "dst", "idst", "dstn", "idstn")
 OTHERS = ("fftshift", "ifftshift", "poisson", "power_spectrum", "gather")
 JITTER = mf.Points.turns((np.arange(SHAPE[2]) + 0.2 * np.sin(np.arange(SHAPE[2]))) / SHAPE[2])
+ANYWHERE = mf.Scattered.turns(np.random.default_rng(0).uniform(-0.5, 0.5, (4000, 3)))
 FUNCTIONS: dict[str, Callable[[Array], Any]] = {
     **{name: getattr(mf, name) for name in (*COMPLEX, *OTHERS)},
     **{name: _of_real(name) for name in (*REAL, *COSINES)},
@@ -71,11 +72,17 @@ FUNCTIONS: dict[str, Callable[[Array], Any]] = {
     "pad_spectrum": lambda x: mf.pad_spectrum(x, (192, 192, 96)),
     "truncate_spectrum": lambda x: mf.truncate_spectrum(x, (64, 64, 32)),
     "plan": lambda x: (made := _plan(x, order="any")).inverse(made(x)),
+    "nufftn": lambda x: mf.nufftn(x, ANYWHERE),
+    "nufftn_adjoint": lambda x: mf.nufftn_adjoint(mf.nufftn(x, ANYWHERE), ANYWHERE, x.shape),
+    "scattered_plan": lambda x: (
+        made := mf.scattered_plan(x.shape, ANYWHERE, mesh=x.sharding.mesh, spec=x.sharding.spec)
+    ).normal(made.density())(x),
     "wavenumbers": lambda x: mf.wavenumbers(_plan(x)),
     "shard": lambda x: mf.shard(np.ones((125, 128, 64), np.complex64), mesh((8,)), P("x")),
 }
 SPARED = (
     *("Passes", "PowerSpectrum", "Solution", "BlockMatrix", "PaddedArray", "Plan", "Points"),  # types
+    *("Scattered", "ScatteredPlan"),
     *("fftfreq", "rfftfreq", "next_fast_len", "out_spec", "passes", "one_shuffle"),  # no arrays, or within a program
     *("array_api", "scipy_backend"),  # the same functions
 )
