@@ -75,7 +75,7 @@ FUNCTIONS: dict[str, Callable[[Array], Any]] = {
     "nufftn": lambda x: mf.nufftn(x, ANYWHERE),
     "nufftn_adjoint": lambda x: mf.nufftn_adjoint(mf.nufftn(x, ANYWHERE), ANYWHERE, x.shape),
     "scattered_plan": lambda x: (
-        made := mf.scattered_plan(x.shape, ANYWHERE, mesh=x.sharding.mesh, spec=x.sharding.spec)
+        made := mf.scattered_plan(x.shape, ANYWHERE, mesh=mesh((8,)), spec=P("x"))
     ).normal(made.density())(x),
     "wavenumbers": lambda x: mf.wavenumbers(_plan(x)),
     "shard": lambda x: mf.shard(np.ones((125, 128, 64), np.complex64), mesh((8,)), P("x")),
