@@ -74,9 +74,9 @@ FUNCTIONS: dict[str, Callable[[Array], Any]] = {
     "plan": lambda x: (made := _plan(x, order="any")).inverse(made(x)),
     "nufftn": lambda x: mf.nufftn(x, ANYWHERE),
     "nufftn_adjoint": lambda x: mf.nufftn_adjoint(mf.nufftn(x, ANYWHERE), ANYWHERE, x.shape),
-    "scattered_plan": lambda x: (
-        made := mf.scattered_plan(x.shape, ANYWHERE, mesh=mesh((8,)), spec=P("x"))
-    ).normal(made.density())(x),
+    "scattered_plan": lambda x: (made := mf.scattered_plan(x.shape, ANYWHERE, mesh=mesh((8,)), spec=P("x"))).normal(
+        made.density()
+    )(x),
     "wavenumbers": lambda x: mf.wavenumbers(_plan(x)),
     "shard": lambda x: mf.shard(np.ones((125, 128, 64), np.complex64), mesh((8,)), P("x")),
 }

@@ -23,7 +23,6 @@ from ..numerics.dtypes import Dot, real_dtype
 from .inverses import vandermonde
 from .matrices import Matrix, Roots
 from .points import SCATTERED, Points
-from .scattered import Scattered
 from .transform import Transform, factor
 
 TABLE_BYTES = 2**24
