@@ -138,7 +138,7 @@ def test_traced_coordinates(kind: AxisType) -> None:
     turns = k.astype(float) / unit
     assert error(y, direct(x, turns, (0, 1))) <= 4e-7
     for one, exact in zip(found, _true_slopes(x, turns, unit), strict=True):
-        assert error(one, exact) <= 2e-6
+        assert error(one, exact) <= 5e-6
     assert set(collectives(program)) <= {"collective-permute", "all-reduce"}  # of one number, the loss
     assert y.sharding.is_equivalent_to(NamedSharding(devices, P("x", "y")), 2)
     assert found[1].sharding.is_equivalent_to(NamedSharding(devices, P("x", "y")), 3)
@@ -179,7 +179,7 @@ def test_inside_shard_map(kind: AxisType, manual: str) -> None:
     turns = k.astype(float)
     assert error(y, direct(x, turns, (0, 1))) <= 4e-7
     for one, exact in zip(found, _true_slopes(x, turns, 1.0), strict=True):
-        assert error(one, exact) <= 2e-6
+        assert error(one, exact) <= 5e-6
 
 
 def test_a_point_that_is_not_finite_is_nan_and_no_other() -> None:

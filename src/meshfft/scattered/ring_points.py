@@ -136,9 +136,8 @@ class RingPoints(Step):
         return [*(self.dims[j] for j in self._order), *(d for d in range(ndim) if d not in self.dims)]
 
     def _flat(self, block: Array, image: Layout) -> Array:
-        """(first side, other sides, batch) of a block of the image."""
-        turned = block.transpose(self._turned(image.ndim))
-        return turned.reshape(*turned.shape[: len(self.dims)], -1)
+        """(first side, other sides and batch) of a block of the image."""
+        return block.transpose(self._turned(image.ndim)).reshape(self.image.block[self._order[0]], -1)
 
     def _folded(self, flat: Array, image: Layout) -> Array:
         """The block of the image again."""
@@ -148,7 +147,7 @@ class RingPoints(Step):
     def _values(self, shard: Block, position: Array, limbs: Turns) -> Block:
         """What the points have of the block at a position of the ring: (points, batch)."""
         planes, starts = split(shard), self._starts(position)
-        chunk = self._chunk(planes[0].shape[-1])
+        chunk = self._chunk(planes[0].size // max(math.prod(self.image.block), 1))
 
         def one(limbs: Turns) -> Planes:
             first, *others = self._order
@@ -167,7 +166,7 @@ class RingPoints(Step):
         return like(shard, tuple(y.reshape(-1, y.shape[-1])[: limbs.size] for y in chunks))
 
     def _sums(self, values: Block, limbs: Turns, position: Array) -> Block:
-        """What the values here add to the block at a position of the ring: (first side, other sides, batch)."""
+        """What the values here add to the block at a position of the ring: (first side, other sides and batch)."""
         planes, starts = split(values), self._starts(position)
         first, *others = self._order
 
@@ -256,15 +255,20 @@ def _cleared(block: Block, layout: Layout, dims: Sequence[int]) -> Block:
 
 
 def _row_sums(matrix: Planes, y: Planes) -> Planes:
-    """sum_n matrix[j, n] y[j, n, ...], row by row."""
-    (a, b), (re, im) = (tuple(part.reshape(*part.shape, *[1] * (y[0].ndim - 2)) for part in matrix), y)
-    return (a * re - b * im).sum(1), (a * im + b * re).sum(1)
+    """sum_n matrix[j, n] y[j, (n, ...)], row by row."""
+    sides = (*matrix[0].shape, -1)
+
+    def times(a: Array, b: Array) -> Array:
+        return jnp.einsum("jn,jnr->jr", a, b.reshape(sides), precision=lax.Precision.HIGHEST)
+
+    (a, b), (re, im) = matrix, y
+    return times(a, re) - times(b, im), times(a, im) + times(b, re)
 
 
 def _outer(matrix: Planes, y: Planes) -> Planes:
-    """matrix[j, n] y[j, ...], row by row: the transpose of `_row_sums`."""
+    """matrix[j, n] y[j, ...], row by row: the transpose of `_row_sums`, without joining dimensions."""
     (a, b), (re, im) = (
         tuple(part.reshape(*part.shape, *[1] * (y[0].ndim - 1)) for part in matrix),
-        (x[:, None] for x in y),
+        (part[:, None] for part in y),
     )
     return a * re - b * im, a * im + b * re
