@@ -66,16 +66,21 @@ class Window:
         return np.asarray(s * Polynomial(self.coefficients)(s - 0.5))
 
     def transform(self, xi: np.ndarray) -> np.ndarray:
-        """phihat at frequencies in cycles per cell."""
+        """phihat at frequencies in cycles per cell: integrals at few of them, the rest by Chebyshev's interpolation."""
         z, weights = _gauss()
-        return _transform(self.values(z) * weights, z, self.width, xi)
+        largest = float(np.abs(xi).max(initial=0.0)) or 1.0
+        nodes = chebyshev.chebpts1(24 + math.ceil(math.pi * self.width * largest))  # more than half waves in the window
+        there = _transform(self.values(z) * weights, z, self.width, largest * np.sqrt((1 + nodes) / 2))
+        series = chebyshev.chebfit(nodes, there, len(nodes) - 1)
+        return np.asarray(chebyshev.chebval(2 * np.square(np.asarray(xi) / largest) - 1, series))
 
 
 def window(tol: float, sigma: float, dims: int, dtype: np.dtype) -> Window:
     """The narrowest window whose error in some dimensions, root mean square, is at most `tol`.
 
     Raises:
-        ValueError: the tolerance is out of what a type can hold, or the oversampling is not between 1 and 4.
+        ValueError: the tolerance is out of what a type can hold, at all or at such an oversampling, or this is not
+            between 1.1 and 4.
     """
     least = LEAST_TOL[np.dtype(dtype).name]
     if not isinstance(sigma, int | float) or not 1.1 <= sigma <= 4:
@@ -85,7 +90,25 @@ def window(tol: float, sigma: float, dims: int, dtype: np.dtype) -> Window:
     if tol < least * (1 - 1e-9):
         other = "precision='float64'" if least > 1e-12 else f"tol={least:g}"
         raise ValueError(f"tol={tol:g} is below what {np.dtype(dtype).name} holds: use tol >= {least:g}, or {other}")
-    return _window(float(tol), float(sigma), dims)
+    found = _window(float(tol), float(sigma), dims)
+    rounding = float(np.finfo(dtype).eps) * gain(found) ** dims
+    if math.hypot(found.error * math.sqrt(dims), rounding) > tol:
+        raise ValueError(
+            f"tol={tol:g} at sigma={sigma:g}: {dims} dimensions magnify the rounding of {np.dtype(dtype).name} to "
+            f"{rounding:.0e}; use sigma=2, tol >= {1.5 * rounding:.0e} or precision='float64'"
+        )
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def gain(made: Window) -> float:
+    """How much the division by phihat magnifies rounding of the fine grid, in one dimension.
+
+    A window evens out what rounding adds to all frequencies of the grid, the division raises those of the image.
+    """
+    xi = np.linspace(-0.5, 0.5, 101)
+    grid, modes = made.transform(xi), made.transform(xi / made.sigma)
+    return math.sqrt(np.mean(grid**2) * np.mean(modes**-2.0))
 
 
 @functools.lru_cache(maxsize=256)
