@@ -13,13 +13,15 @@ Points that lie near one another should come near one another: then cells stay i
 
 from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.experimental.xla_metadata import set_xla_metadata
 
 from .window_weights import Form, Slots, weights
 
-GROUP = 512  # points whose weights are made in one go: they stay in a core's cache
+GROUP = 1024  # points whose weights are made in one go: they stay in a core's cache
 
 
 def interpolate(block: Array, slots: Slots, form: Form, along: int | None) -> Array:
@@ -72,7 +74,10 @@ def _over(coils: int, first: Array, last: Array, point: Callable[[Array, Array, 
     """A loop over the points of a group, for every coil: so it does little at a time."""
 
     def coil(c: Array, carry: Array) -> Array:
-        return lax.fori_loop(first, last, lambda i, carry: point(c.astype(i.dtype), i, carry), carry)
+        def points(c: Array, carry: Array) -> Array:
+            return lax.fori_loop(first, last, lambda i, carry: point(c.astype(i.dtype), i, carry), carry)
+
+        return set_xla_metadata(jax.jit(points)(c, carry), xla_cpu_small_call="true", inlineable="false")
 
     return coil(jnp.int32(0), carry) if coils == 1 else lax.fori_loop(0, coils, coil, carry)
 
