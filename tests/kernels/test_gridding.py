@@ -117,3 +117,15 @@ def test_interpolate_and_its_transpose(
             values = np.where(empty, 0, np.asarray(given, complex))
             gap = (values * made).sum() - (back * np.asarray(x, complex)).sum()
             assert abs(gap) <= 8 * eps * np.linalg.norm(values) * np.linalg.norm(made)
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="how XLA compiles for a CPU")
+def test_a_loop_over_points_is_one_function() -> None:
+    """Catches a loop that XLA runs call by call, at twice the time: its turn touches more than what XLA calls small."""
+    form = Form("points", (4, 4, 4), 4, 7, 0, Q)
+    tables = placed(np.random.default_rng(), (12, 13, 16), form, 8, jnp.float32)
+    lowered = jax.jit(spread, static_argnums=(2, 3)).lower(
+        jnp.zeros((1, len(tables.cell)), jnp.complex64), tables, form, (12, 13, 16)
+    )
+    (call,) = [line for line in lowered.compile().as_text().splitlines() if " call(" in line]
+    assert 'xla_cpu_small_call="true"' in call

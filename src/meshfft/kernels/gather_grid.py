@@ -14,16 +14,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ..layout.placement import varying
 from .window_weights import Form, Slots, weights
 
 GROUP = 1024  # slots whose weights are made in one go: they stay in a core's cache
 
 
-def interpolate(block: Array, slots: Slots, form: Form, along: int | None) -> Array:
-    """Values (C, slots) at the points from a block (C, B_1, .., B_d)."""
-    (coils, *shape), number = block.shape, slots.cell.shape[0]
+def interpolate(block: Array, slots: Slots, form: Form, along: int | None, out: Array) -> Array:
+    """Values (C, slots) at the points from a block (C, B_1, .., B_d), put where `out` holds zeros."""
+    coils, *shape = block.shape
     strides = [int(np.prod(shape[i + 1 :])) for i in range(len(shape))]
-    flat, group = block.reshape(coils, -1), min(GROUP, number)
+    flat, group = block.reshape(coils, -1), min(GROUP, slots.cell.shape[0])
     steps = np.array(list(itertools.product(range(form.reach), repeat=len(shape))), np.int32)
 
     def body(turn: Array, out: Array) -> Array:
@@ -36,16 +37,17 @@ def interpolate(block: Array, slots: Slots, form: Form, along: int | None) -> Ar
             places = base + sum(step[j] * strides[j] for j in range(len(shape)))
             return total + weight[None].astype(block.dtype) * jnp.take(flat, places, axis=1, mode="clip")
 
-        values = lax.fori_loop(np.int32(0), np.int32(len(steps)), add, jnp.zeros((coils, group), block.dtype))
+        zeros, _ = varying([jnp.zeros((coils, group), block.dtype), out], frozenset())
+        values = lax.fori_loop(np.int32(0), np.int32(len(steps)), add, zeros)
         kept = lax.dynamic_slice_in_dim(out, at, group, 1)
         return lax.dynamic_update_slice_in_dim(out, jnp.where(wanted[None], values, kept), at, 1)
 
-    return lax.fori_loop(np.int32(0), _turns(slots, form, group), body, jnp.zeros((coils, number), block.dtype))
+    return lax.fori_loop(np.int32(0), _turns(slots, form, group), body, out)
 
 
-def spread(values: Array, slots: Slots, form: Form, shape: tuple[int, ...], along: int | None) -> Array:
-    """The block (C, *shape) that values (C, slots) add up to."""
-    group, d = min(GROUP, values.shape[1]), len(shape)
+def spread(values: Array, slots: Slots, form: Form, along: int | None, block: Array) -> Array:
+    """A block of zeros (C, B_1, .., B_d) with values (C, slots) added to it."""
+    group, d = min(GROUP, values.shape[1]), block.ndim - 1
     inner = tuple(range(1, d + 2))
     numbers = lax.ScatterDimensionNumbers(inner, (), tuple(range(1, d + 1)))
 
@@ -57,7 +59,6 @@ def spread(values: Array, slots: Slots, form: Form, shape: tuple[int, ...], alon
         mode = lax.GatherScatterMode.PROMISE_IN_BOUNDS
         return lax.scatter_add(block, cell, update, numbers, mode=mode)
 
-    block = jnp.zeros((values.shape[0], *shape), values.dtype)
     return lax.fori_loop(np.int32(0), _turns(slots, form, group), body, block)
 
 

@@ -8,8 +8,10 @@ gather_grid and tile_grid); all coils share the weights. Slots beyond the `count
 but no time.
 """
 
+import jax.numpy as jnp
 from jax import Array
 
+from ..layout.placement import varying
 from . import gather_grid, point_grid, tile_grid
 from .window_weights import Form as Form
 from .window_weights import Slots
@@ -29,9 +31,17 @@ def interpolate(block: Array, tables: Slots, form: Form, along: int | None = Non
     Returns:
         (C, slots), 0 in empty slots.
     """
-    return KINDS[form.kind].interpolate(block, tables, form, along)
+    zeros = _zeros((block.shape[0], tables.cell.shape[0]), block, tables)
+    return KINDS[form.kind].interpolate(block, tables, form, along, zeros)
 
 
 def spread(values: Array, tables: Slots, form: Form, shape: tuple[int, ...], along: int | None = None) -> Array:
     """The transpose of `interpolate`: the block (C, *shape) of values (C, slots); what empty slots hold is not read."""
-    return KINDS[form.kind].spread(values, tables, form, shape, along)
+    zeros = _zeros((values.shape[0], *shape), values, tables)
+    return KINDS[form.kind].spread(values, tables, form, along, zeros)
+
+
+def _zeros(shape: tuple[int, ...], given: Array, tables: Slots) -> Array:
+    """What a loop begins with: it varies over all mesh axes over which its turns do."""
+    zeros = jnp.zeros(shape, given.dtype)
+    return varying([zeros, given, tables.cell, tables.offset, tables.start, tables.count], frozenset())[0]

@@ -4,8 +4,8 @@
     Y[cell : cell + W] += c phi_1 x .. x phi_d
 
 The weights of a group of points are made first, all points of one cell together, so that they fill vector registers;
-then a loop goes over the points. XLA compiles a loop whose turn touches less than 1024 bytes into one function, of some
-10 ns a turn; a longer turn (W >= 5 in three dimensions) costs about 60 ns besides, for its few calls.
+then a loop goes over the points. XLA compiles it into one function where its turns touch less than 1024 bytes, or where
+it is asked to (`xla_cpu_small_call`): else every turn costs about 60 ns more, for the calls it makes.
 
 Costs 4 W^d flops a point and coil. Sums go over the first dimension first: what is left is contiguous, and vectorised.
 Points that lie near one another should come near one another: then cells stay in cache.
@@ -24,9 +24,9 @@ from .window_weights import Form, Slots, weights
 GROUP = 1024  # points whose weights are made in one go: they stay in a core's cache
 
 
-def interpolate(block: Array, slots: Slots, form: Form, along: int | None) -> Array:
-    """Values (C, slots) at the points from a block (C, B_1, .., B_d)."""
-    coils, number = block.shape[0], slots.cell.shape[0]
+def interpolate(block: Array, slots: Slots, form: Form, along: int | None, out: Array) -> Array:
+    """Values (C, slots) at the points from a block (C, B_1, .., B_d), put where `out` holds zeros."""
+    coils = block.shape[0]
     cells = (1, *[form.reach] * (block.ndim - 1))
 
     def group(turn: Array, out: Array) -> Array:
@@ -44,11 +44,11 @@ def interpolate(block: Array, slots: Slots, form: Form, along: int | None) -> Ar
 
         return _over(coils, first, last, point, out)
 
-    return lax.fori_loop(np.int32(0), _turns(slots, form), group, jnp.zeros((coils, number), block.dtype))
+    return lax.fori_loop(np.int32(0), _turns(slots, form), group, out)
 
 
-def spread(values: Array, slots: Slots, form: Form, shape: tuple[int, ...], along: int | None) -> Array:
-    """The block (C, *shape) that values (C, slots) add up to."""
+def spread(values: Array, slots: Slots, form: Form, along: int | None, block: Array) -> Array:
+    """A block of zeros (C, B_1, .., B_d) with values (C, slots) added to it."""
 
     def group(turn: Array, block: Array) -> Array:
         at, first, last, tables = _group(turn, slots, form, along)
@@ -66,12 +66,11 @@ def spread(values: Array, slots: Slots, form: Form, shape: tuple[int, ...], alon
 
         return _over(values.shape[0], first, last, point, block)
 
-    block = jnp.zeros((values.shape[0], *shape), values.dtype)
     return lax.fori_loop(np.int32(0), _turns(slots, form), group, block)
 
 
 def _over(coils: int, first: Array, last: Array, point: Callable[[Array, Array, Array], Array], carry: Array) -> Array:
-    """A loop over the points of a group, for every coil: so it does little at a time."""
+    """A loop over the points of a group, for every coil."""
 
     def coil(c: Array, carry: Array) -> Array:
         def points(c: Array, carry: Array) -> Array:

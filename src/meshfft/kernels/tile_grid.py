@@ -15,9 +15,9 @@ from jax import Array, lax
 from .window_weights import Form, Slots, weights
 
 
-def interpolate(block: Array, slots: Slots, form: Form, along: int | None) -> Array:
-    """Values (C, slots) at the points from a block (C, B_1, .., B_d)."""
-    coils, number = block.shape[0], slots.cell.shape[0]
+def interpolate(block: Array, slots: Slots, form: Form, along: int | None, out: Array) -> Array:
+    """Values (C, slots) at the points from a block (C, B_1, .., B_d), put where `out` holds zeros."""
+    coils = block.shape[0]
 
     def body(i: Array, out: Array) -> Array:
         start, wanted, left, right = _chunk(i, slots, form, along)
@@ -28,11 +28,11 @@ def interpolate(block: Array, slots: Slots, form: Form, along: int | None) -> Ar
         values = jnp.where(wanted[None], lax.complex(values[:, 0], values[:, 1]).T, 0)
         return lax.dynamic_update_slice_in_dim(out, values, i * form.chunk, 1)
 
-    return lax.fori_loop(np.int32(0), slots.count, body, jnp.zeros((coils, number), block.dtype))
+    return lax.fori_loop(np.int32(0), slots.count, body, out)
 
 
-def spread(values: Array, slots: Slots, form: Form, shape: tuple[int, ...], along: int | None) -> Array:
-    """The block (C, *shape) that values (C, slots) add up to."""
+def spread(values: Array, slots: Slots, form: Form, along: int | None, block: Array) -> Array:
+    """A block of zeros (C, B_1, .., B_d) with values (C, slots) added to it."""
     coils = values.shape[0]
 
     def body(i: Array, block: Array) -> Array:
@@ -43,7 +43,7 @@ def spread(values: Array, slots: Slots, form: Form, shape: tuple[int, ...], alon
         tile = lax.complex(planes[0], planes[1]).reshape(coils, *_cells(form))
         return lax.dynamic_update_slice(block, lax.dynamic_slice(block, start, tile.shape) + tile, start)
 
-    return lax.fori_loop(np.int32(0), slots.count, body, jnp.zeros((coils, *shape), values.dtype))
+    return lax.fori_loop(np.int32(0), slots.count, body, block)
 
 
 def _cells(form: Form) -> tuple[int, ...]:
