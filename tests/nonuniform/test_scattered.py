@@ -182,6 +182,27 @@ def test_owners_are_balanced_where_cuts_halve_the_centre() -> None:
     assert f"{plan.imbalance:.2f} times the mean" in str(plan).replace("\n", " ")
 
 
+@pytest.mark.parametrize("d", [2, 3])
+def test_lent_is_unlent(d: int) -> None:
+    """Catches tiles that go to the wrong device, are not added where they came from, or are not told in the plan."""
+    angle, radius = np.arange(60)[:, None] * 2.4, (np.arange(64)[None] - 32) / 64
+    k = np.stack([np.cos(angle) * radius, np.sin(angle) * radius, 0.3 * np.sin(3 * angle) * radius][:d], -1)
+    shape, spec = (3, 32, *(24, 20)[: d - 1]), P(None, "x")
+    mesh, some = meshed({"x": 8}), mf.Scattered.turns(k)
+    ask: dict[str, Any] = {"mesh": mesh, "spec": spec, "axes": range(1, d + 1), "tol": 1e-4, "order": "natural"}
+    lent, plain = mf.scattered_plan(shape, some, balance=True, **ask), mf.scattered_plan(shape, some, **ask)
+    assert lent.imbalance < 1.3 < 1.5 < plain.imbalance
+    x = mf.shard(noise(shape), mesh, spec)
+    compiled = jax.jit(lent.caller).lower(x).compile()
+    assert collectives(compiled) == lent.collectives
+    assert lent.collectives["collective-permute"] > plain.collectives["collective-permute"]
+    values = np.asarray(plain(x))
+    assert error(lent(x), values) < 2e-7
+    assert error(lent.adjoint(lent(x)), np.asarray(plain.adjoint(plain(x)))) < 3e-7
+    weights, others = lent.density(3), plain.density(3)
+    assert error(mf.gather(lent.restore(weights)), mf.gather(plain.restore(others))) < 1e-5
+
+
 def test_check_counts_points_that_left() -> None:
     """Catches distances that do not wrap round the period."""
     plan = mf.scattered_plan((16, 16), mf.Scattered.turns([[0.01, 0.5], [0.3, 0.3]]), slack=1)

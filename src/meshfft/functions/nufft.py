@@ -167,6 +167,7 @@ def scattered_plan(
     method: str = "auto",
     order: str = "any",
     slack: int = 0,
+    balance: bool | None = None,
     dtype: DTypeLike = "complex64",
     precision: str | None = None,
     topology: str | Topology | None = None,
@@ -179,6 +180,8 @@ def scattered_plan(
         mesh, spec: as `plan`.
         axes, tol, sigma, norm, origin, method, order, precision: as `nufftn`.
         slack: cells of the fine grid by which points may move while JAX traces them.
+        balance: devices that own more points than the mean lend tiles of the grid to others (True), or do not (False);
+            by default they do where devices have memories of their own.
         dtype: type of the image.
         topology: as `plan`.
 
@@ -201,6 +204,7 @@ def scattered_plan(
         "order": order,
         "slack": slack,
         "method": method,
+        "balance": balance,
     }
     asked = functools.partial(asked_for, start, points, axes, mesh, dtype=computed, dots=dots, options=options)
     plans = (scattered_plan_for(asked(machine=machine)) for machine in machines(mesh, topology, given, precision))

@@ -216,7 +216,7 @@ class ScatteredPlan:
         given = getattr(values, "dtype", np.asarray(values).dtype)
         real = np.dtype(given).kind != "c"
         walk = Walk(layout, (step.at_slot(0),), 1.0, False, real)
-        return dataclasses.replace(self.caller, walk=walk, points=self.caller.points[1:])(values)
+        return dataclasses.replace(self.caller, walk=walk, points=self.caller.points[-1:])(values)
 
 
 def _lessened(weights: Array, there_and_back: Array) -> Array:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..kernels.window_weights import Form
 from ..layout.layout import AnyMesh, Cuts, Layout, axis_sizes, even_cuts
 from ..machine.machine import Machine
 from ..numerics.dtypes import Dot
@@ -21,8 +22,8 @@ from ..operators.placing import place
 from ..operators.scattered import Scattered
 from ..operators.transform import Transform, check_once, dims_of, factor, is_integer, transform_of
 from ..plans.plan import Plan
-from ..scattered import Deconvolve, Route
-from ..scattered.ending import GROWTH, Ending, cells
+from ..scattered import Deconvolve, Lend, Route
+from ..scattered.ending import GROWTH, Ending, cells, working
 from ..scattered.route import ways
 from ..walks.choice import ORDERS, find_walk
 from ..walks.walk import Walk
@@ -49,6 +50,7 @@ class Asked(NamedTuple):
     origin: str = "corner"
     slack: int = 0
     method: str = "auto"
+    balance: bool | None = None  # crowded owners lend; by default where devices have memories of their own
     values: Layout | None = None  # of the points, as the caller has or wants them
 
     @property
@@ -104,28 +106,40 @@ def scattered_plan_for(asked: Asked) -> ScatteredPlan:
     middles = (0,) * len(dims) if asked.origin == "centre" else asked.modes
     where = (ending.grid, block, parts, ending.window, asked.slack, form.tile, form.chunk, asked.dtype)
     placed = place(asked.points.in_turns, middles, *where)
-    slots, most = placed.tables.cell.shape[1], int(placed.load.max())
+    tables, order, loan, starts = working(ending, placed, block)
+    slots, load = tables.cell.shape[1], np.count_nonzero(tables.cell[..., 0] >= 0, 1)
+    how = (form, slots, int(load.max()))
+    behind = ending.steps(layout, *how, loan)
     scale = factor(math.prod(asked.modes), asked.norm, False)
-    steps = (Deconvolve(dims, ending.grid, ending.window), *walk.steps, *ending.steps(layout, form, slots, most))
-    owned = Walk(walk.start, steps, scale, walk.planes)
+    owned = Walk(walk.start, (Deconvolve(dims, ending.grid, ending.window), *walk.steps, *behind), scale, walk.planes)
     cuts = owned.end.cuts[-1]
-    values = asked.values
-    if values is None or values.mesh_axes != {cut.axis for cut in cuts}:
-        values = _points_layout(asked.points.shape, cuts, asked.mesh)
-    tables, pair = ways(placed.order, slots, values, cuts)
-    route = Route(owned.end.shape[-1], cuts, values, pair, at=1)
     names = tuple(cut.axis for cut in cuts)
-    held = Held(placed.tables, asked.mesh, names), Held(tables, asked.mesh, names)
-    whole = dataclasses.replace(owned, steps=(*steps, route))
+    values = asked.values
+    if values is None or values.mesh_axes != set(names):
+        values = _points_layout(asked.points.shape, cuts, asked.mesh)
+    routes, pair = ways(order, slots, values, cuts)
+    every = (tables, routes) if loan is None else (tables, starts, routes)
+    held = tuple(Held(one, asked.mesh, names) for one in every)
+    route = Route(owned.end.shape[-1], cuts, values, pair, at=len(held) - 1)
     what = (Transform((), (), scale), asked.mesh, asked.dtype, asked.method, asked.order, asked.machine, asked.dots)
-    gram = ending.back_and_forth(layout, form, slots, most)
     plans = {
-        "caller": Plan(whole, *what, held),
-        "owner": Plan(owned, *what, held[:1]),
-        "window_alone": Plan(Walk(Layout(owned.end.shape[-1:], owned.end.cuts[-1:]), gram), *what, held[:1]),
+        "caller": Plan(dataclasses.replace(owned, steps=(*owned.steps, route)), *what, held),
+        "owner": Plan(owned, *what, held[:-1]),
+        "window_alone": Plan(_window_alone(layout, ending, how, loan), *what, held[:-1]),
     }
     remake = functools.partial(_remade, asked)
-    return ScatteredPlan(asked.points, asked.tol, asked.origin, asked.slack, dims, ending, placed.load, remake, **plans)
+    return ScatteredPlan(asked.points, asked.tol, asked.origin, asked.slack, dims, ending, load, remake, **plans)
+
+
+def _window_alone(layout: Layout, ending: Ending, how: tuple[Form, int, int], loan: Lend | None) -> Walk:
+    """From points to the fine grid and back, without phases and batch dimensions."""
+    dims = tuple(range(len(ending.dims)))
+    bare = Layout(tuple(layout.shape[d] for d in ending.dims), tuple(layout.cuts[d] for d in ending.dims))
+    loan = None if loan is None else dataclasses.replace(loan, along=dims)
+    steps = dataclasses.replace(ending, dims=dims).steps(bare, *how, loan, phases=False)
+    there = Walk(bare, steps[1:])
+    back = there.transpose()
+    return dataclasses.replace(back, steps=(*back.steps, *there.steps))
 
 
 def _remade(asked: Asked, **changes: Any) -> ScatteredPlan:
@@ -136,11 +150,12 @@ def _to_grid(asked: Asked) -> tuple[Walk, Ending]:
     """The cheapest walk from the image to a fine grid that its last layout divides evenly."""
     one = window(asked.tol, SIGMA if asked.sigma is None else asked.sigma, len(asked.dims), asked.dtype)
     devices = math.prod(cut.parts for cuts in asked.start.cuts for cut in cuts)
+    balance = devices > 1 and (not asked.machine.chip.cached if asked.balance is None else asked.balance)
     how = (asked.method, asked.order, asked.machine, asked.dtype.itemsize, asked.dots)
     for growth in (1, GROWTH, math.inf):
         grid = tuple(cells(n, one, devices, growth) for n in asked.modes)
         transform = transform_of(asked.dims, grid, None, False, "fft")
-        ending = Ending(asked.dims, asked.modes, grid, one, asked.slack, asked.points, asked.machine.chip.name)
+        ending = Ending(asked.dims, asked.modes, grid, one, asked.slack, asked.points, asked.machine.chip.name, balance)
         walk = find_walk(asked.start, transform, *how, even=True, ending=ending)
         if all(walk.end.shape[d] == walk.end.storage[d] for d in asked.dims):
             return walk, ending

@@ -3,13 +3,13 @@
 A radial trajectory leaves 64 devices with up to seven times the mean load. A crowded owner lends chunks: it cuts the
 tiles under them out of its block, with halo, and sends them; who gets them interpolates there and holds the values.
 
-    before interpolation, in every round:   tiles[r] = block[start[r] : start[r] + tile + reach - 1], one permute
-    on every device:                        values = [interpolate(block, own), interpolate(stack, borrowed)]
+    in every round:     tiles[i] = block[start[i] : start[i] + tile + reach - 1], in one permute
+    on every device:    block' = block, and behind it in its first dimension rows of all tiles received
 
-The stack of all tiles received, round after round, lies along the first dimension: the tables of what is borrowed are
-as those of what is owned, but for cells of the stack. Type 1 runs the other way: values spread into a stack of zeros,
-tiles sent home by the inverse permutes, added at `start`. Invariant: a tile that only pads a message has no points, so
-that it adds nothing, wherever it starts. Host only, O(M). Work is counted in chunks, which is what it is done in.
+So what is borrowed lies in the same block as what is owned, and one table of chunks holds both. Type 1 runs the other
+way: tiles are sent home by the inverse permutes and added at `start`. Invariant: a tile that only pads a message has no
+points, so that it adds nothing, wherever it starts. Host only, O(M). Work is counted in chunks, which is what it is
+done in.
 """
 
 import dataclasses
@@ -42,20 +42,20 @@ class Lent:
     """Points on the devices that work on them.
 
     Attributes:
-        own: of each device what it keeps, in its block with halo.
-        borrowed: of each device what it works on for others, in the stack of tiles it receives.
-        rounds: how the tiles travel; tile i of a round lies behind those of all rounds before.
-        order: for each point its slot among those of all devices; a device has its own, then what it borrowed.
+        tables: of each device its chunks, what it keeps and then what it borrows, in its block with halo and tiles.
+        rounds: how the tiles travel; tile i of a round is received behind those of all rounds before.
+        order: for each point its slot among those of all devices.
         load: chunks that each device works on.
-        stack: cells of a stack.
+        rows: of the first dimension, which the tiles take behind a block.
+        at: first cell (tiles, d) of each tile received, in the block with halo and tiles.
     """
 
-    own: Tables
-    borrowed: Tables
+    tables: Tables
     rounds: tuple[Round, ...]
     order: np.ndarray
     load: np.ndarray
-    stack: tuple[int, ...]
+    rows: int
+    at: np.ndarray
 
 
 class _Loan(NamedTuple):
@@ -68,14 +68,15 @@ class _Loan(NamedTuple):
     start: np.ndarray  # first cells (tiles, d) of the tiles, in the owner's block
 
 
-def lend(placed: Placed, reach: int, goal: float = GOAL) -> Lent:
+def lend(placed: Placed, reach: int, block: tuple[int, ...], goal: float = GOAL) -> Lent:
     """A plan by which no device has much more than the mean number of chunks.
 
-    Where that is so already nothing is lent: there are no rounds, no borrowed chunks, and the stack is empty.
+    Where that is so already nothing is lent: there are no rounds and no rows.
 
     Args:
         placed: points with their owners.
         reach: cells that a point may touch along each dimension; the halo has one less.
+        block: cells of a device's block with its halo.
         goal: the load that is allowed, over the mean.
     """
     tables, devices = placed.tables, len(placed.tables.count)
@@ -88,18 +89,27 @@ def lend(placed: Placed, reach: int, goal: float = GOAL) -> Lent:
         for loan in loans:
             kept[loan.owner, loan.chunk] = False
             taken[loan.helper].append(np.stack([loan.owner * each + loan.chunk, behind + loan.tile]))
-    own = _ragged([np.flatnonzero(row) + device * each for device, row in enumerate(kept)], 1)
     theirs = [np.concatenate(loans, 1) for loans in taken]
-    borrowed, tile = (_ragged([pair[i] for pair in theirs], 0) for i in range(2))
-    cells = tuple(t + reach - 1 for t in placed.tile)
+    own = [np.flatnonzero(row) + device * each for device, row in enumerate(kept)]
+    source = _ragged([np.concatenate([mine, pair[0]]) for mine, pair in zip(own, theirs, strict=True)], 1)
+    tile = _ragged([np.concatenate([0 * mine - 1, pair[1]]) for mine, pair in zip(own, theirs, strict=True)], 1)
+    rows, at = _behind(int(depth[-1]), tuple(t + reach - 1 for t in placed.tile), block)
     return Lent(
-        _chosen(tables, own, chunk),
-        _stacked(_chosen(tables, borrowed, chunk), tile * cells[0], chunk),
+        _moved_to(_chosen(tables, source, chunk), tile, at, chunk),
         tuple(_round(loans, devices, size) for loans, size in zip(rounds, np.diff(depth), strict=True)),
-        _moved(placed.order, np.concatenate([own, borrowed], 1), each, chunk),
-        (own >= 0).sum(1) + (borrowed >= 0).sum(1),
-        (cells[0] * int(depth[-1]), *cells[1:]),
+        _moved(placed.order, source, each, chunk),
+        (source >= 0).sum(1),
+        rows,
+        at,
     )
+
+
+def _behind(tiles: int, cells: tuple[int, ...], block: tuple[int, ...]) -> tuple[int, np.ndarray]:
+    """Rows behind a block that hold some tiles, side by side along its other dimensions, and where each begins."""
+    beside = [size // cell for size, cell in zip(block[1:], cells[1:], strict=True)]
+    bands = -(-tiles // max(math.prod(beside), 1))
+    index = np.stack(np.unravel_index(np.arange(tiles), (max(bands, 1), *beside)), 1)
+    return bands * cells[0], index * np.array(cells) + np.array([block[0], *[0] * len(beside)])
 
 
 def _loans(tables: Tables, goal: float) -> list[_Loan]:
@@ -187,10 +197,11 @@ def _chosen(tables: Tables, source: np.ndarray, chunk: int) -> Tables:
     )
 
 
-def _stacked(tables: Tables, first: np.ndarray, chunk: int) -> Tables:
-    """Tables in a block as tables in a stack, where a chunk's tile begins at cell `first` of the first dimension."""
-    start = np.zeros_like(tables.start)
-    start[..., 0] = np.maximum(first, 0)
+def _moved_to(tables: Tables, tile: np.ndarray, at: np.ndarray, chunk: int) -> Tables:
+    """Tables where the chunks of borrowed tiles (-1: of none) lie where those tiles are received."""
+    borrowed = tile >= 0
+    start = tables.start.copy()
+    start[borrowed] = at[tile[borrowed]]
     cell = tables.cell + np.repeat(start - tables.start, chunk, 1)
     return tables._replace(cell=np.where(tables.cell < 0, -1, cell), start=start)
 

@@ -5,6 +5,7 @@
 | Deconvolve(along)  | any layout              | the same                      | nothing                              |
 | Twist(along)       | any layout              | the same                      | nothing                              |
 | Halo(dim, cells)   | equal blocks            | blocks with cells of the next | those cells, in one permute or a few |
+| Lend(along)        | blocks with their halo  | tiles of others behind them   | those tiles, in a few permutes       |
 | Interpolate(along) | blocks with their halo  | values at points, by owner    | nothing                              |
 | Route              | values by owner         | values as the caller has them | values, in one all-to-all            |
 | RingPoints(along)  | any layout              | values at points              | (p-1) blocks in p-1 hops             |
@@ -18,6 +19,7 @@ from .deconvolve import Deconvolve as Deconvolve
 from .halo import Halo as Halo
 from .interpolate import Interpolate as Interpolate
 from .interpolate import Spread as Spread
+from .lend import Lend as Lend
 from .ring_points import RingPoints as RingPoints
 from .route import Route as Route
 from .twist import Twist as Twist

@@ -1,6 +1,6 @@
 """What follows a transform to the fine grid: the steps from there to values at points, for the search and for plans.
 
-    Twist -> Halo of every dimension -> Interpolate
+    Twist -> Halo of every dimension -> Lend, where owners are crowded -> Interpolate
 
 The search asks for them in every layout that the grid may end in, and prices them: halos are cheap in blocks and dear
 in thin slabs, and the time is that of the device which owns the most points.
@@ -8,16 +8,22 @@ in thin slabs, and the time is that of the device which owns the most points.
 
 import dataclasses
 import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
 
 from ..kernels.forms import chosen
 from ..kernels.window_weights import Form
 from ..layout.layout import Layout
 from ..numerics.window import Window
-from ..operators.placing import loads
+from ..operators.lending import GOAL, lend
+from ..operators.placing import Placed, Tables, loads
 from ..operators.scattered import Scattered
 from ..steps.base import Step
 from .halo import Halo
-from .interpolate import Grid, Interpolate, Spread
+from .interpolate import Grid, Interpolate
+from .lend import Lend
 from .twist import Twist
 
 GROWTH = 1.07  # of a fine grid that more devices can share
@@ -34,12 +40,13 @@ class Ending:
     slack: int
     points: Scattered
     platform: str
+    balance: bool  # crowded owners lend
 
     def __call__(self, layout: Layout) -> tuple[Step, ...]:
         """The steps that follow in a layout, by the points that its devices would own."""
         block, parts = (tuple(one[d] for d in self.dims) for one in (layout.block, layout.parts))
         load = loads(self.points.in_turns, self.grid, self.window.width, self.slack, block, parts)
-        most = math.ceil(load.max())
+        most = math.ceil(min(load.max(), GOAL * load.mean() + 1) if self.balance else load.max())
         return self.steps(layout, self.form(layout), most, most)
 
     def form(self, layout: Layout) -> Form:
@@ -47,29 +54,50 @@ class Ending:
         block = tuple(layout.block[d] for d in self.dims)
         return chosen(self.window, self.slack, block, self.points.size, self.platform)
 
-    def steps(self, layout: Layout, form: Form, slots: int, points: int) -> tuple[Step, ...]:
-        """Twist, halos and interpolation, from a layout of the fine grid."""
-        twist, halos = Twist(self.dims, tuple(n // 2 for n in self.modes), 1), self.halos
-        return (twist, *halos, Interpolate(self.dims, self._haloed(layout), slots, points, form, 1))
+    def steps(
+        self, layout: Layout, form: Form, slots: int, points: int, lend: Lend | None = None, phases: bool = True
+    ) -> tuple[Step, ...]:
+        """Twist, halos, loans and interpolation, from a layout of the fine grid."""
+        twist = Twist(self.dims, tuple(n // 2 for n in self.modes), 1)
+        before = (*self.halos, *([] if lend is None else [lend]))
+        return (twist, *before, Interpolate(self.dims, self._grid(before, layout), slots, points, form, int(phases)))
 
-    def back_and_forth(self, layout: Layout, form: Form, slots: int, points: int) -> tuple[Step, ...]:
-        """The window alone, from points to the grid and back, in layouts without batch dimensions."""
-        dims = tuple(range(len(self.dims)))
-        bare = Layout(tuple(layout.shape[d] for d in self.dims), tuple(layout.cuts[d] for d in self.dims))
-        alone = dataclasses.replace(self, dims=dims)
-        there = (dims, alone._haloed(bare), slots, points, form, 0)
-        adding = tuple(dataclasses.replace(halo, added=True) for halo in reversed(alone.halos))
-        return (Spread(*there), *adding, *alone.halos, Interpolate(*there))
+    @property
+    def reach(self) -> int:
+        """Cells that a point may touch along each dimension."""
+        return self.window.width + 2 * self.slack
 
     @property
     def halos(self) -> tuple[Halo, ...]:
         """One of each dimension."""
-        return tuple(Halo(dim, self.window.width + 2 * self.slack - 1) for dim in self.dims)
+        return tuple(Halo(dim, self.reach - 1) for dim in self.dims)
 
-    def _haloed(self, layout: Layout) -> Grid:
-        for halo in self.halos:
-            layout = halo.after(layout)
+    def _grid(self, steps: Sequence[Step], layout: Layout) -> Grid:
+        for step in steps:
+            layout = step.after(layout)
         return tuple((layout.shape[d], layout.cuts[d]) for d in self.dims)
+
+
+class Working(NamedTuple):
+    """Points on the devices that work on them: their tables, their slots, and how tiles are lent if they are."""
+
+    tables: Tables
+    order: np.ndarray
+    lend: Lend | None = None
+    starts: np.ndarray | None = None  # the operand of `lend`
+
+
+def working(ending: Ending, placed: Placed, block: tuple[int, ...]) -> Working:
+    """The points of owners, or of those whom crowded owners lend to; of blocks without halo."""
+    if not ending.balance:
+        return Working(placed.tables, placed.order)
+    lent = lend(placed, ending.reach, tuple(n + ending.reach - 1 for n in block))
+    if not lent.rounds:
+        return Working(placed.tables, placed.order)
+    rounds = tuple((one.pairs, one.start.shape[1]) for one in lent.rounds)
+    places = tuple(tuple(map(int, at)) for at in lent.at)
+    step = Lend(ending.dims, rounds, tuple(t + ending.reach - 1 for t in placed.tile), lent.rows, places, at=1)
+    return Working(lent.tables, lent.order, step, np.concatenate([one.start for one in lent.rounds], 1))
 
 
 def cells(modes: int, window: Window, devices: int, growth: float = GROWTH) -> int:
