@@ -138,7 +138,7 @@ class Scattered:
         """What tells points apart: of many, a digest of their bits."""
         if not isinstance(self.coords, np.ndarray):
             return (id(self.coords), self.unit)
-        return (hashlib.blake2b(self.coords.tobytes()).digest(), self.coords.shape, self.unit)
+        return (hashlib.blake2b(np.ascontiguousarray(self.coords).data).digest(), self.coords.shape, self.unit)
 
     def __repr__(self) -> str:
         return f"<Scattered: {' x '.join(map(str, self.shape))} points in {self.dims} dimensions, {self.unit}>"

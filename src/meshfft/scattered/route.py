@@ -133,7 +133,8 @@ def ways(order: np.ndarray, slots: int, points: Layout, cuts: Cuts) -> tuple[Way
     """
     parts, here = math.prod(cut.parts for cut in cuts), math.prod(points.block)
     holder, place = _homes(points, cuts)
-    owner, slot = np.divmod(order, slots)
+    owner = order // slots
+    slot = order - owner * slots
     if parts == 1:
         there, back = np.full((1, here), slots, np.int32), np.full((1, slots), here, np.int32)
         there[0, place], back[0, slot] = slot, place
@@ -145,8 +146,8 @@ def ways(order: np.ndarray, slots: int, points: Layout, cuts: Cuts) -> tuple[Way
     by_pair = _sorted(pair)
     rank = np.empty(len(order), np.int64)
     rank[by_pair] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-    to_home = _way(owner, slot, slots, holder, place, here, rank, most, parts)
-    return Ways(to_home, _way(holder, place, here, owner, slot, slots, rank, most, parts)), most
+    to_home = _way(owner, slot, slots, holder, holder * here + place, here, rank, most, parts)
+    return Ways(to_home, _way(holder, place, here, owner, order, slots, rank, most, parts)), most
 
 
 def _way(
@@ -160,12 +161,12 @@ def _way(
     most: int,
     parts: int,
 ) -> Way:
-    """One way: value i of a pair travels at position `rank`."""
-    send = np.full((parts, parts * most), sources, np.int32)
-    send[sender, receiver * most + rank] = source
-    take = np.full((parts, targets), parts * most, np.int32)
-    take[receiver, target] = sender * most + rank
-    return Way(send, take)
+    """One way: value i of a pair travels at position `rank`; a target is numbered through all devices."""
+    send = np.full(parts * parts * most, sources, np.int32)
+    send[(sender * parts + receiver) * most + rank] = source
+    take = np.full(parts * targets, parts * most, np.int32)
+    take[target] = sender * most + rank
+    return Way(send.reshape(parts, -1), take.reshape(parts, -1))
 
 
 def _homes(points: Layout, cuts: Cuts) -> tuple[np.ndarray, np.ndarray]:
