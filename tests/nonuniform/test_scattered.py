@@ -203,6 +203,60 @@ def test_lent_is_unlent(d: int) -> None:
     assert error(mf.gather(lent.restore(weights)), mf.gather(plain.restore(others))) < 1e-5
 
 
+def moved(k: np.ndarray, cells: float, grid: tuple[int, ...]) -> np.ndarray:
+    rng = np.random.default_rng(7)
+    return k + rng.uniform(-cells, cells, k.shape) / np.array(grid)
+
+
+@pytest.mark.parametrize("name", ["plane", "odd mesh", "coils"])
+def test_points_move_within_their_slack(name: str) -> None:
+    """Catches offsets or phases of where points were, and NaN elsewhere or nowhere."""
+    shape, axes, spec, dims, many, options = CASES[name]
+    mesh, k = meshed(axes), points(many, 2)
+    plan = mf.scattered_plan(shape, mf.Scattered.turns(k), mesh=mesh, spec=spec, axes=dims, slack=1, **options)
+    x = noise(shape)
+    stored = mf.shard(x, mesh, spec)
+    run = jax.jit(lambda x, k: plan(x, points=mf.Scattered.turns(k)))
+    there = moved(k, 0.999, plan.grid)
+    values = mf.gather(run(stored, there.astype(np.float32)))
+    truth = at_points(x, there.astype(np.float32).reshape(-1, 2)).reshape(values.shape)
+    assert error(values, truth) <= 2 * options["tol"]
+    image = mf.gather(plan.adjoint(run(stored, there.astype(np.float32)), points=mf.Scattered.turns(there)))
+    apart = np.vdot(values, values) - np.vdot(image.astype(complex), x)
+    assert abs(apart) <= 1e-5 * np.linalg.norm(values) ** 2
+    far = there.copy().reshape(-1, 2)
+    far[3] = k.reshape(-1, 2)[3] + 1.01 / plan.grid[0]
+    values = mf.gather(run(stored, far.reshape(k.shape).astype(np.float32))).reshape(*values.shape[: -k.ndim + 1], -1)
+    assert np.isnan(values[..., 3]).all() and not np.isnan(np.delete(values, 3, -1)).any()
+
+
+def test_gradients_in_points_that_move() -> None:
+    """Catches a derivative of the window instead of the transform's, and a wrong sign, unit or origin."""
+    with jax.enable_x64(True):
+        mesh, k, x = meshed({"x": 4, "y": 2}), points(24, 2), noise((12, 10), "complex128")
+        for origin in ("corner", "centre"):
+            plan = mf.scattered_plan(
+                (12, 10), mf.Scattered.turns(k), mesh=mesh, tol=1e-9, dtype="complex128", slack=1, origin=origin
+            )
+            stored, wanted = mf.shard(x, mesh, P("x", "y")), noise((24,), "complex128", 5)
+
+            def loss(k: jax.Array, plan: Any = plan, stored: Any = stored, wanted: Any = wanted) -> jax.Array:
+                return jnp.sum(jnp.abs(plan(stored, points=mf.Scattered.turns(k)) - wanted) ** 2)
+
+            def back(k: jax.Array, plan: Any = plan, wanted: Any = wanted) -> jax.Array:
+                c = mf.shard(wanted, mesh, plan.out_layout.spec)
+                return jnp.sum(jnp.abs(plan.adjoint(c, points=mf.Scattered.turns(k)) - x) ** 2)
+
+            way = np.random.default_rng(8).standard_normal(k.shape)
+            for one in (loss, back):
+                slope = np.vdot(jax.jit(jax.grad(one))(jnp.asarray(k)), way)
+                pushed = jax.jvp(one, (jnp.asarray(k),), (jnp.asarray(way),))[1]
+                step = 1e-6
+                differences = (one(jnp.asarray(k + step * way)) - one(jnp.asarray(k - step * way))) / (2 * step)
+                assert abs(slope - differences) < 1e-6 * abs(differences)
+                assert abs(slope - pushed) < 1e-9 * abs(slope)
+
+
 def test_check_counts_points_that_left() -> None:
     """Catches distances that do not wrap round the period."""
     plan = mf.scattered_plan((16, 16), mf.Scattered.turns([[0.01, 0.5], [0.3, 0.3]]), slack=1)

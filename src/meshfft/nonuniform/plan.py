@@ -8,7 +8,6 @@ is sent but halos.
 
 import dataclasses
 import textwrap
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -16,19 +15,19 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh
 
-from ..layout.layout import AnyMesh, Layout
+from ..layout.layout import Layout
 from ..layout.padded_array import AnyArray, mapped, stored_of
 from ..layout.storage import stored_on
 from ..numerics.dtypes import real_dtype
 from ..numerics.window import LEAST_TOL
 from ..operators.scattered import Scattered
 from ..plans.execute import moved
-from ..plans.plan import Plan
 from ..plans.request import Setting, read
 from ..plans.table import WIDTH
-from ..scattered.ending import Ending
 from ..walks.walk import Walk
+from .moving import image_of, values_at
 from .normal import NormalPlan, bare, circle, transformed
+from .record import Planned
 
 
 class Checked(NamedTuple):
@@ -39,7 +38,7 @@ class Checked(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class ScatteredPlan:
+class ScatteredPlan(Planned):
     """A transform at scattered points, chosen, priced and ready to run; made by `scattered_plan`.
 
     Attributes:
@@ -56,78 +55,26 @@ class ScatteredPlan:
         window_alone: from values to the fine grid and back, without batch dimensions.
     """
 
-    points: Scattered
-    tol: float
-    origin: str
-    slack: int
-    dims: tuple[int, ...]
-    ending: Ending
-    load: np.ndarray
-    remake: Callable[..., "ScatteredPlan"]
-    caller: Plan
-    owner: Plan
-    window_alone: Plan
+    def __call__(self, x: AnyArray, *, placed: bool = False, points: Scattered | None = None) -> Any:
+        """The values of an image in `in_layout`, in `out_layout`.
 
-    @property
-    def mesh(self) -> AnyMesh | None:
-        return self.caller.mesh
-
-    @property
-    def walk(self) -> Walk:
-        """The steps from the image to values as the caller has them."""
-        return self.caller.walk
-
-    @property
-    def in_layout(self) -> Layout:
-        """The layout of the image."""
-        return self.walk.start
-
-    @property
-    def out_layout(self) -> Layout:
-        """The layout of the values as the caller has them."""
-        return self.walk.end
-
-    @property
-    def placed_layout(self) -> Layout:
-        """The layout of the values in the plan's order."""
-        return self.owner.walk.end
-
-    @property
-    def grid(self) -> tuple[int, ...]:
-        """Cells of the fine grid along each transformed dimension."""
-        return self.ending.grid
-
-    @property
-    def imbalance(self) -> float:
-        """Points of the device that owns the most, over the mean."""
-        return float(self.load.max() / self.load.mean())
-
-    @property
-    def error(self) -> float:
-        """Relative L2 error to expect of the values."""
-        return self.caller.error
-
-    @property
-    def seconds(self) -> float | None:
-        """Modelled seconds; None where no rates are known for the devices."""
-        return self.caller.seconds
-
-    @property
-    def peak_bytes(self) -> int:
-        """Modelled bytes alive on one device at the worst moment."""
-        return self.caller.peak_bytes
-
-    @property
-    def collectives(self) -> dict[str, int]:
-        """How many collectives one run does."""
-        return self.caller.collectives
-
-    def __call__(self, x: AnyArray, *, placed: bool = False) -> Any:
-        """The values of an image in `in_layout`, in `out_layout`; `placed` leaves them in the plan's order."""
+        Args:
+            x: the image.
+            placed: leave the values in the plan's order.
+            points: where the points are now, traced or not, within `slack` cells of where they were planned; the value
+                of one that is farther is NaN. Differentiable in them, at the cost of a transform for each dimension.
+        """
+        if points is not None:
+            return values_at(self, placed, points.unit, x, self._near(points))
         return (self.owner if placed else self.caller)(x)
 
-    def adjoint(self, c: AnyArray, *, placed: bool = False) -> Any:
-        """The image sum_j c_j exp(2 pi i k_j . n): type 1, <plan(x), c> = <x, plan.adjoint(c)>."""
+    def adjoint(self, c: AnyArray, *, placed: bool = False, points: Scattered | None = None) -> Any:
+        """The image sum_j c_j exp(2 pi i k_j . n): type 1, <plan(x), c> = <x, plan.adjoint(c)>.
+
+        With points beyond `slack` all of it is NaN.
+        """
+        if points is not None:
+            return image_of(self, placed, points.unit, c, self._near(points))
         return (self.owner if placed else self.caller).adjoint(c)
 
     def place(self, values: AnyArray) -> Any:
@@ -202,6 +149,12 @@ class ScatteredPlan:
 
     def __repr__(self) -> str:
         return f"<ScatteredPlan: {self.points.size} points, image {self.in_layout.shape}, tol {self.tol:g}>"
+
+    def _near(self, points: Scattered) -> Array:
+        """The coordinates of points that have moved."""
+        if points.coords.shape != self.points.coords.shape:
+            raise ValueError(f"points have shape {points.coords.shape}, the plan's {self.points.coords.shape}")
+        return jnp.asarray(points.coords)
 
     def _routed(self, values: AnyArray, back: bool) -> Any:
         """Values of the batch or of the points alone, by the last step of the walk."""

@@ -5,16 +5,20 @@
 e_j = exp(-2 pi i k_j . (N // 2)) undoes the twist of the grid, exactly, since it is made on the host in float64. Points
 are operands: tables of where they lie in the block of their device, halo included. Spread is the exact transpose.
 Results lie in the plan's order: slots, as many on every device, of which some are empty and hold 0.
+
+Points may have moved since they were placed, by whole cells as far as windows are wider by (slack). Where one is
+farther its value is NaN: nothing says what it should be.
 """
 
 import dataclasses
 import functools
 import math
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+import numpy as np
+from jax import Array, lax
 from jax.sharding import PartitionSpec
 
 from ..kernels.forms import cost
@@ -27,7 +31,15 @@ from ..numerics.split_complex import Block, in_complex
 from ..operators.placing import Tables
 from ..steps.base import Step, names, shift
 
+NEAR = 1e-4  # of the slack: rounding of points that moved by all of it
 Grid = tuple[tuple[int, Cuts], ...]  # sizes and cuts of the fine grid's dimensions, halo included
+
+
+class Moved(NamedTuple):
+    """Tables of points, and how many cells each has moved along every dimension: (d, slots of all devices)."""
+
+    tables: Tables
+    shift: Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +53,7 @@ class _Gridding(Step):
     form: Form
     sign: int  # of the phases e_j as they are in the tables: 1, -1 for their conjugates, 0 without
     at: int = 0  # the slot of the tables among the walk's operands
+    moving: tuple[tuple[int, int], ...] = ()  # N // 2 and G of each dimension, where points have moved
     dims: ClassVar[tuple[int, ...]] = ()
 
     @property
@@ -53,13 +66,22 @@ class _Gridding(Step):
         cuts = [cut[:2] for _, cuts in self.grid for cut in cuts]
         return even_cuts(self.slots * math.prod(parts for _, parts in cuts), cuts)
 
-    def operand(self, given: object, layout: Layout, mapped: frozenset[str] = frozenset()) -> object:
-        """The tables of all devices, or of those that are seen here."""
-        return jax.tree.map(lambda leaf: own(leaf, 0, self.cuts, mapped), given)
+    @property
+    def linear(self) -> bool:
+        """Not in points that have moved, along which plans have a derivative of their own."""
+        return not self.moving
 
-    def operand_spec(self, operand: object, layout: Layout) -> object:
-        names = tuple(cut.axis for cut in self.cuts)
-        return jax.tree.map(lambda leaf: PartitionSpec(names) if names else PartitionSpec(), operand)
+    def operand(self, given: Any, layout: Layout, mapped: frozenset[str] = frozenset()) -> object:
+        """The tables of all devices, or of those that are seen here."""
+        tables, *shift = given if self.moving else (given,)
+        tables = jax.tree.map(lambda leaf: own(leaf, 0, self.cuts, mapped), tables)
+        return Moved(tables, *shift) if self.moving else tables
+
+    def operand_spec(self, operand: Any, layout: Layout) -> object:
+        names = tuple(cut.axis for cut in self.cuts) or None
+        tables, *shift = operand if self.moving else (operand,)
+        specs = jax.tree.map(lambda leaf: PartitionSpec(names), tables)
+        return Moved(specs, *(PartitionSpec(None, names) for _ in shift)) if self.moving else specs
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """The window's cells of every point; the block is read once, and values are written."""
@@ -72,6 +94,22 @@ class _Gridding(Step):
     def _share(self, layout: Layout) -> int:
         """Numbers of a block for each coil."""
         raise NotImplementedError
+
+    def _here(self, operand: Any) -> Tables:
+        """The tables of this device, of points where they are now."""
+        tables, shift = operand if self.moving else (operand, None)
+        tables = Tables(*(leaf[0] for leaf in tables))
+        if shift is None:
+            return tables
+        middles, cells = (np.array(numbers).reshape(-1, 1) for numbers in zip(*self.moving, strict=True))
+        angle = jnp.sum(shift * (-2 * np.pi * middles / cells).astype(shift.dtype), axis=0)
+        turned = lax.complex(jnp.cos(angle), jnp.sin(angle)).astype(tables.phase.dtype)
+        near = jnp.all(jnp.abs(shift) <= self.form.slack * (1 + NEAR), axis=0)
+        phase = jnp.where(near, tables.phase * turned, jnp.nan)
+        return tables._replace(
+            offset=tables.offset + shift.T.astype(tables.offset.dtype),
+            phase=jnp.where(tables.cell[:, 0] >= 0, phase, 0),
+        )
 
     def _phased(self, values: Array, tables: Tables) -> Array:
         if self.sign == 0:
@@ -103,7 +141,7 @@ class Interpolate(_Gridding):
         return in_complex(functools.partial(self._apply, operand=operand), block)
 
     def _apply(self, block: Array, operand: Any) -> Array:
-        tables = Tables(*(leaf[0] for leaf in operand))
+        tables = self._here(operand)
         rest = [d for d in range(block.ndim) if d not in self.along]
         block = jnp.transpose(block, (*rest, *self.along))
         lead, cells = block.shape[: len(rest)], block.shape[len(rest) :]
@@ -134,7 +172,7 @@ class Spread(_Gridding):
         return in_complex(functools.partial(self._apply, layout=layout, operand=operand), block)
 
     def _apply(self, values: Array, layout: Layout, operand: Any) -> Array:
-        tables, after = Tables(*(leaf[0] for leaf in operand)), self.after(layout)
+        tables, after = self._here(operand), self.after(layout)
         cells = tuple(after.block[d] for d in self.along)
         values = self._phased(values, tables)
         grid = spread(values.reshape(-1, values.shape[-1]), tables, self.form, cells)
