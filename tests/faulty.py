@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-import meshfft.cli.cluster
+import meshfft.cli.terminal.cluster
 import meshfft.cli.transform
 import meshfft.files.stores
 from meshfft.cli.app import main
@@ -63,7 +63,7 @@ FAULTS = {
 if __name__ == "__main__":
     fault, victim = sys.argv[1:3]
     if fault != "killed":
-        meshfft.cli.cluster.HEARTBEAT = 4  # so that the tests wait less; one takes the real one
+        meshfft.cli.terminal.cluster.HEARTBEAT = 4  # so that the tests wait less; one takes the real one
     sys.argv[1:] = sys.argv[3:]
     if sys.argv[sys.argv.index("--process-id") + 1] == victim:
         FAULTS[fault]()

@@ -28,7 +28,8 @@ inspect: schedule / hlo / aot / trace
 formats: grid / source / numpy_nifti record / labels / hdf5 zarr / reading
 files: picture processes stores / writing
 out_of_core: partition / tiles transfer / journal passes / run
-cli: devices output / flags / cluster info points / plan profile request / transform / app
+cli.terminal: devices output / flags / cluster
+cli: info points / plan profile request / transform / app
 """
 
 

@@ -24,9 +24,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import meshfft
-from meshfft.cli import devices, flags, output
 from meshfft.cli.app import app, main
-from meshfft.cli.output import describe
+from meshfft.cli.terminal import devices, flags, output
+from meshfft.cli.terminal.output import describe
 from meshfft.cli.transform import run_stages
 from meshfft.files import open_array, stores, writing
 from meshfft.formats.grid import Grid

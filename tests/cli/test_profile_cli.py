@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from meshfft.cli import devices
 from meshfft.cli.app import app
 from meshfft.cli.profile import _print_breakdown
+from meshfft.cli.terminal import devices
 from meshfft.inspect.hlo import KINDS
 from meshfft.inspect.trace import Breakdown, figure_of
 

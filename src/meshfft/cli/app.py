@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from .info import info, version_of
-from .output import ended, occupy, say, warn
 from .plan import plan
 from .profile import profile
+from .terminal.output import ended, occupy, say, warn
 from .transform import transform
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)

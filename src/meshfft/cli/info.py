@@ -9,9 +9,9 @@ import jax
 
 from ..extras import EXTRAS, installed
 from ..machine.chip import chip_for
-from . import flags
-from .devices import available_bytes
-from .output import guarded, print_json, say
+from .terminal import flags
+from .terminal.devices import available_bytes
+from .terminal.output import guarded, print_json, say
 
 PACKAGES = ("meshfft", "jax", "jaxlib", "numpy")
 

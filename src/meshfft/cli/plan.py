@@ -18,10 +18,10 @@ from ..numerics.units import plain
 from ..plans.plan import Plan
 from ..plans.planning import ranked
 from ..walks.search import METHODS
-from . import flags
-from .devices import describe_mesh, mesh_here
-from .output import guarded, print_columns, print_json, say
 from .points import check_alone, read_sampling, sampled_options
+from .terminal import flags
+from .terminal.devices import describe_mesh, mesh_here
+from .terminal.output import guarded, print_columns, print_json, say
 
 MESH = typer.Option(metavar="P,P,...", help="Devices along mesh axes; may be left to --topology.")
 TOPOLOGY = typer.Option(metavar="NAME", help="A machine: v3:32x32, v5p:8x8x16, h100:8.")

@@ -24,7 +24,7 @@ from ..layout.memory import check_held
 from ..operators.points import Points
 from ..operators.transform import dims_of
 from ..plans.inverse_solve import Solution
-from .flags import Keywords, check_choice, read_sizes
+from .terminal.flags import Keywords, check_choice, read_sizes
 
 UNITS = ("turns", "radians", "z")
 EXCLUDED = {

@@ -18,10 +18,10 @@ from ..files.picture import check_picture
 from ..inspect.hlo import KINDS
 from ..inspect.trace import Breakdown, check_profiler, figure_of, profiled, unit_for
 from ..plans.plan import Plan
-from . import flags
-from .devices import check_memory, start_mesh
 from .info import version_of
-from .output import bar, guarded, print_columns, print_json, say
+from .terminal import flags
+from .terminal.devices import check_memory, start_mesh
+from .terminal.output import bar, guarded, print_columns, print_json, say
 
 
 @guarded

@@ -15,11 +15,11 @@ from ..atomic import unfinished
 from ..files import Record, Source, check_disjoint, check_output, inverse_options, open_array
 from ..files.picture import check_picture
 from ..files.processes import check_alike, together
-from .devices import MOST_VIRTUAL
-from .flags import Keywords, read_mesh, read_spec
 from .info import PACKAGES, version_of
-from .output import warn
 from .points import Sampling, sampled_options
+from .terminal.devices import MOST_VIRTUAL
+from .terminal.flags import Keywords, read_mesh, read_spec
+from .terminal.output import warn
 
 T = TypeVar("T")
 # Compared otherwise, or without effect on the result.

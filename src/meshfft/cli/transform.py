@@ -32,12 +32,12 @@ from ..out_of_core import chunk_of, left_of, recorded_budgets, run_passes
 from ..out_of_core.partition import TRANSFER_BYTES, given_dtype
 from ..out_of_core.tiles import Passes
 from ..plans.plan import Plan
-from . import flags as read
-from .cluster import cluster_of, run_in
-from .devices import check_memory, device_bytes, give_back_memory, peak_resident, start_mesh
-from .output import Progress, Timing, bar, guarded, log, print_json, print_timings, say, warn
 from .points import check_alone, read_sampling, solution_facts, solution_words
 from .request import Flags, agree, check_files, check_plot, deciding, device_count, everywhere, mesh_sizes, plan_options
+from .terminal import flags as read
+from .terminal.cluster import cluster_of, run_in
+from .terminal.devices import check_memory, device_bytes, give_back_memory, peak_resident, start_mesh
+from .terminal.output import Progress, Timing, bar, guarded, log, print_json, print_timings, say, warn
 
 Stored = jax.Array | meshfft.PaddedArray
 

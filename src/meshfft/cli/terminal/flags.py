@@ -12,12 +12,12 @@ from typing import Annotated, Any
 import jax
 import typer
 
-from ..layout.layout import Spec as ArraySpec
-from ..numerics.dtypes import PRECISIONS
-from ..operators.transform import KINDS, NORMS
-from ..steps.problem import RINGS
-from ..walks.choice import ORDERS
-from ..walks.search import METHODS
+from ...layout.layout import Spec as ArraySpec
+from ...numerics.dtypes import PRECISIONS
+from ...operators.transform import KINDS, NORMS
+from ...steps.problem import RINGS
+from ...walks.choice import ORDERS
+from ...walks.search import METHODS
 
 DTYPES = ("complex64", "complex128", "float32", "float64")
 CHOICES = {

@@ -1,0 +1,1 @@
+"""What all commands share: flags, output, and the devices and processes of a run."""
