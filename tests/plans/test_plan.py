@@ -20,8 +20,10 @@ from meshfft.machine.chip import CPU
 from meshfft.machine.machine import Machine
 from meshfft.numerics.dtypes import Dot
 from meshfft.operators.transform import transform_of
-from meshfft.steps import Problem, Step
+from meshfft.steps import Bands, Problem, Step
+from meshfft.walks.choice import natural_end
 from meshfft.walks.search import offered, search
+from meshfft.walks.walk import Walk
 
 
 def test_a_plan_teaches() -> None:
@@ -167,6 +169,28 @@ def test_the_search_finds_the_cheapest_walk(
     problem = Problem(start, transform, method, None if free else start, False, Machine(CPU), 8, (Dot("float32", 4),))
     steps = search(problem)
     assert steps is not None and _price(start, steps) == pytest.approx(_cheapest(problem), rel=1e-9)
+
+
+LONGER = [
+    ("fft", (2**13,), (2**14,), P("x")),
+    ("fft", (20_011, 2), (2**14, 3), P(("x", "y"))),
+    ("rfft", (2**13,), (2**14,), P(("x", "y"))),
+]
+
+
+@pytest.mark.parametrize(("kind", "shape", "s", "spec"), LONGER)
+def test_the_search_finds_the_cheapest_walk_of_other_lengths(
+    kind: str, shape: tuple[int, ...], s: tuple[int, ...], spec: P
+) -> None:
+    """Catches a bound that is none once a dimension is padded or cropped, and a step that is not offered then."""
+    start, dims = from_spec(shape, {"x": 4, "y": 2}, spec), tuple(range(len(shape)))
+    transform, real = transform_of(dims, s, None, False, kind), kind == "rfft"
+    for goal in (None, natural_end(start, transform)):
+        problem = Problem(start, transform, "auto", goal, False, Machine(CPU), 8, (Dot("float32", 4),), real)
+        steps = search(problem)
+        assert steps is not None and any(isinstance(step, Bands) for step in steps)
+        price = sum(map(Machine(CPU).price, Walk(start, steps, real=real).works(8, CPU)))
+        assert price == pytest.approx(_cheapest(problem), rel=1e-9)
 
 
 def test_auto_is_never_dearer_than_a_method() -> None:

@@ -1,6 +1,6 @@
 """The contract of a step, and a few lines that steps share.
 
-    search     offers, least, dims, after, work, becomes
+    search     offers, exact, least, dims, after, work, becomes
     fusion     sent, in_chunks, grids, fuse
     walk       transpose, conjugate, invert, insert, error, planar, held, name
     executor   apply; of a step that takes an operand: slot, operand, operand_spec, tabled, linear, slopes
@@ -14,7 +14,7 @@ import functools
 import math
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -59,6 +59,8 @@ class Step(abc.ABC):
     Steps are frozen dataclasses. The defaults are those of a step that needs nothing but the array. `layout` is always
     the one that the step starts from.
     """
+
+    exact: ClassVar[bool] = False  # offered only where a dimension is as long as its matrix, which may be done for it
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["Step"]:

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterator
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -114,6 +115,8 @@ class PackedFFT(MatrixStep[HalfRoots]):
 
     Needs p^2 to divide N / 2. Sends half of what the paper's FFT of the complex line does, and one block of reals.
     """
+
+    exact: ClassVar[bool] = True
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["PackedFFT"]:

@@ -1,4 +1,7 @@
-"""Roll and Bands: rows of a dimension that go to other positions of it; only those that change devices are sent."""
+"""Roll and Bands: rows of a dimension that go to other positions of it; only those that change devices are sent.
+
+A band of all rows pads the dimension, or crops it, where a step behind wants it as long as its matrix.
+"""
 
 import dataclasses
 import functools
@@ -18,7 +21,9 @@ from ..layout.layout import Cuts, Layout
 from ..machine.chip import Chip
 from ..machine.work import Move, Work
 from ..numerics.split_complex import Block
+from ..operators.matrices import Matrix
 from .base import Step, names, shift
+from .problem import Problem, ready
 
 JOIN_PASSES = 2  # of a roll: the rows are read and written where they are joined
 SENT_PASSES = 4  # of a roll: what travels is sliced before and received
@@ -151,13 +156,13 @@ class Bands(Step):
             if segments[0].way[0]:
                 hops = max(min((s.sender - s.receiver) % parts, (s.receiver - s.sender) % parts) for s in segments)
                 moves.append(Move("ring", layout.axes[self.dim], _most(segments) * row, hops))
-        sent = sum(move.nbytes for move in moves)
+        sent, largest = sum(move.nbytes for move in moves), max((move.nbytes for move in moves), default=0)
         return Work(
             memory_bytes=BAND_PASSES * (before + after + sent),
             sent_bytes=sent,
             hops=len(moves),
             moves=tuple(moves),
-            peak_bytes=2 * (before + after),
+            peak_bytes=2 * (before + after + largest),
         )
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
@@ -175,22 +180,26 @@ class Bands(Step):
         return functools.reduce(jnp.add, parts)
 
     def _on_ring(self, block: Array, layout: Layout) -> Array:
-        """Round by round, of a block with room around it for slices that reach over its ends."""
+        """Round by round, of a block with room where slices reach over its ends."""
         dim, rounds, size = self.dim, _rounds(self, layout), self.after(layout).block[self.dim]
-        beyond = max(map(_most, rounds), default=0)
-        block = _within(block, dim, beyond, beyond)
+        spans = [span for segments in rounds for span in _spans(segments)]
+        before = max((-first for first, _ in spans), default=0)
+        behind = max((last for _, last in spans), default=0) - block.shape[dim]
+        beyond = max((s.target + _most(segments) - size for segments in rounds for s in segments), default=0)
+        before, behind, beyond = (max(room, 0) for room in (before, behind, beyond))
+        block = _within(block, dim, before, behind)
         new = jnp.zeros([size + beyond if d == dim else n for d, n in enumerate(block.shape)], block.dtype)
         for segments in rounds:
-            rows = self._received(block, segments, layout, beyond)
+            rows = self._received(block, segments, layout, before)
             at = self._here([s.receiver for s in segments], [s.target for s in segments], layout)
             rows = rows + lax.dynamic_slice_in_dim(new, at, rows.shape[dim], dim)
             new = lax.dynamic_update_slice_in_dim(new, rows, at, dim)
         return resize(new, dim, size)
 
-    def _received(self, block: Array, segments: Round, layout: Layout, beyond: int) -> Array:
+    def _received(self, block: Array, segments: Round, layout: Layout, before: int) -> Array:
         """What a round brings here: rows times their weight, and 0 behind them."""
         dim, (travels, reverse), most = self.dim, segments[0].way, _most(segments)
-        first = [s.source + beyond + (s.rows - most if reverse else 0) for s in segments]
+        first = [before + first for first, _ in _spans(segments)]
         rows = lax.dynamic_slice_in_dim(block, self._here([s.sender for s in segments], first, layout), most, dim)
         rows = lax.rev(rows, (dim,)) if reverse else rows
         if travels:
@@ -199,6 +208,8 @@ class Bands(Step):
         here = functools.partial(self._here, [s.receiver for s in segments], layout=layout)
         if any(s.band.weight != 1 for s in segments):
             rows = rows * here([s.band.weight for s in segments]).astype(rows.dtype)
+        if travels and all(s.rows == most for s in segments):
+            return rows  # a permute leaves zeros on all others
         inside = lax.broadcasted_iota(np.int32, rows.shape, dim) < here([s.rows for s in segments])
         return jnp.where(inside, rows, jnp.zeros_like(rows))
 
@@ -216,7 +227,23 @@ class Bands(Step):
         return dataclasses.replace(self, dim=shift(self.dim, dim))
 
     def name(self, layout: Layout) -> str:
-        return f"bands of {names((self.dim,), layout)}: {layout.shape[self.dim]} -> {self.size}"
+        old, new = layout.shape[self.dim], self.size
+        whole = "pad" if old < new else "crop"
+        what = whole if self.bands == (Band(0, 0, min(old, new)),) else "bands of"
+        return f"{what} {names((self.dim,), layout)}: {old} -> {new}"
+
+
+def pads(kind: type[Step], problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Bands]:
+    """A cut dimension padded or cropped to the columns of its matrix, where such a step can be taken then.
+
+    Half a spectrum is not: a ring that reads it where it lies was faster on CPUs.
+    """
+    for dim, matrix in ready(todo).items():
+        old, new = layout.shape[dim], matrix.columns
+        if old != new and layout.parts[dim] > 1 and matrix.becomes != "real":
+            resized = layout.resize(dim, new)
+            if any(True for _ in kind.offers(problem, resized, {dim: matrix})):
+                yield Bands(dim, new, resized.cuts[dim], (Band(0, 0, min(old, new)),))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -255,6 +282,13 @@ def _segments(step: Bands, layout: Layout) -> Iterator[Segment]:
 
 def _most(segments: Round) -> int:
     return max(segment.rows for segment in segments)
+
+
+def _spans(segments: Round) -> list[tuple[int, int]]:
+    """Where the rows that each device sends in a round begin in its block, and where they end."""
+    most = _most(segments)
+    first = (s.source + (s.rows - most if s.band.reverse else 0) for s in segments)
+    return [(at, at + most) for at in first]
 
 
 def _within(rows: Array, dim: int, before: int, behind: int) -> Array:

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterator
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jax import Array, lax
@@ -23,6 +24,7 @@ from .exchange import PASSES as EXCHANGE_PASSES
 from .problem import Problem, ready
 
 SIX_STEP_PASSES = 2 * 2 + 2 + 6  # two FFTs, phases, and a transpose
+SMALLEST_BYTES = 2**14  # of a block: below it the ring, of which a program compiles in half the time
 NEAR = 32  # columns whose phases come from a table
 
 
@@ -40,10 +42,13 @@ class SixStep(MatrixStep[Roots]):
     Source: Bailey, FFTs in external or hierarchical memory, 1990.
     """
 
+    exact: ClassVar[bool] = True
+
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["SixStep"]:
         """Where exchanges are cheap and a cache takes a few lines at a time."""
-        for dim, matrix in _evenly_cut(layout, todo).items() if problem.large(layout) else ():
+        worth = problem.machine.chip.cached and math.prod(layout.block) * problem.itemsize >= SMALLEST_BYTES
+        for dim, matrix in _evenly_cut(layout, todo).items() if worth else ():
             if layout.parts[dim] <= MOST_CHUNKS and sides(matrix.length, layout.parts[dim]) is not None:
                 yield cls((dim,), matrix, (matrix.rows,))
 

@@ -17,6 +17,7 @@ from ..operators.matrices import Matrix
 from ..steps import Exchange, LocalFFT, LocalTrig, PackedFFT, PhaseFFT, Pipeline, RealFFT, RingDense, SixStep
 from ..steps.base import Step
 from ..steps.problem import Problem
+from ..steps.rows import pads
 
 METHODS: dict[str, tuple[type[Step], ...]] = {
     "auto": (LocalFFT, RealFFT, LocalTrig, Exchange, Pipeline, RingDense, PhaseFFT, SixStep, PackedFFT),
@@ -81,9 +82,13 @@ def _search(problem: Problem, memory: float, weight: float, budget: float) -> tu
 
 
 def offered(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Step]:
-    """The steps that may be taken from a layout."""
+    """The steps that may be taken from a layout: of a dimension that was padded or cropped, those it was done for."""
+    waiting = {dim: matrix for dim, matrix in todo.items() if layout.shape[dim] != problem.start.shape[dim]}
     for kind in METHODS[problem.method]:
-        yield from kind.offers(problem, layout, todo)
+        if not waiting or kind.exact:
+            yield from kind.offers(problem, layout, waiting or todo)
+        if not waiting and kind.exact:
+            yield from pads(kind, problem, layout, todo)
 
 
 def _wanted(problem: Problem, layout: Layout) -> bool:
