@@ -4,9 +4,11 @@ import dataclasses
 import json
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AbstractMesh, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -14,6 +16,10 @@ from jax.sharding import PartitionSpec as P
 import meshfft as mf
 from meshfft.inspect.aot import compile_plan, devices_of, mesh_for, report, timeline
 from meshfft.inspect.hlo import collectives, counts
+from meshfft.kernels.pallas import gridding as pallas_gridding
+from meshfft.kernels.pallas.strips import tpu_form
+from meshfft.kernels.window_weights import Form
+from meshfft.numerics.window import fitted
 from meshfft.steps import RingDense
 
 SIZES, AXES = (4, 4, 2), ("x", "y", "z")
@@ -113,6 +119,30 @@ def _walk(plan: mf.Plan, topology: str) -> dict[str, Any]:
         "played": played._asdict(),
         "starts": [one.name for one in found.collectives],
     }
+
+
+def gridding(topology: str) -> dict[str, int]:
+    """Kernels in the program that interpolates and spreads back, with 64-bit types allowed as for complex128."""
+    mesh = Mesh(np.array(devices_of(topology)[:4]), ("x",))
+    return {f"{d}-D w {width}": _kernels(mesh, d, width) for d in (2, 3) for width in (4, 7)}
+
+
+def _kernels(mesh: Mesh, d: int, width: int) -> int:
+    tile, chunk = tpu_form(width, d)
+    form = Form("pallas", tile, chunk, width, 0, fitted(width, 2.0).coefficients)
+    shapes = [((512, d), "i4"), ((512, d), "f4"), ((4, d), "i4"), ((1,), "i4"), ((2, *(48,) * d), "c8")]
+    sharding = NamedSharding(mesh, P("x"))
+    args = [jax.ShapeDtypeStruct((4, *shape), dtype, sharding=sharding) for shape, dtype in shapes]
+
+    def there_and_back(*operands: jax.Array) -> jax.Array:
+        cell, offset, start, count, block = (x[0] for x in operands)
+        slots = SimpleNamespace(cell=cell, offset=offset, start=start, count=count[0])
+        values = pallas_gridding.interpolate(block, slots, form, None, jnp.zeros_like(block, shape=(2, 512)))
+        return pallas_gridding.spread(values, slots, form, None, jnp.zeros_like(block))[None]
+
+    with jax.enable_x64(True):
+        run = jax.shard_map(there_and_back, mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+        return (jax.jit(run).lower(*args).compile().as_text() or "").count("tpu_custom_call")
 
 
 if __name__ == "__main__":

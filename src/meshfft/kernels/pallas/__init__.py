@@ -1,0 +1,1 @@
+"""Kernels written for one kind of device."""
