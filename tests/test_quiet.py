@@ -74,6 +74,7 @@ FUNCTIONS: dict[str, Callable[[Array], Any]] = {
     "plan": lambda x: (made := _plan(x, order="any")).inverse(made(x)),
     "nufftn": lambda x: mf.nufftn(x, ANYWHERE),
     "nufftn_adjoint": lambda x: mf.nufftn_adjoint(mf.nufftn(x, ANYWHERE), ANYWHERE, x.shape),
+    "nufftn_type3": lambda x: mf.nufftn_type3(x.ravel()[:4000], ANYWHERE.coords, ANYWHERE),
     "scattered_plan": lambda x: (made := mf.scattered_plan(x.shape, ANYWHERE, mesh=mesh((8,)), spec=P("x"))).normal(
         made.density()
     )(x),

@@ -43,6 +43,7 @@ from .functions.scipy_backend import scipy_backend as scipy_backend
 from .functions.shard import shard as shard
 from .functions.shifts import fftshift as fftshift
 from .functions.shifts import ifftshift as ifftshift
+from .functions.type3 import nufftn_type3 as nufftn_type3
 from .layout.padded_array import PaddedArray as PaddedArray
 from .layout.padded_array import gather as gather
 from .nonuniform.plan import ScatteredPlan as ScatteredPlan

@@ -203,6 +203,39 @@ def test_lent_is_unlent(d: int) -> None:
     assert error(mf.gather(lent.restore(weights)), mf.gather(plain.restore(others))) < 1e-5
 
 
+@pytest.mark.parametrize(("d", "batch"), [(1, ()), (2, (3,)), (3, ())])
+def test_from_anywhere_to_anywhere(d: int, batch: tuple[int, ...]) -> None:
+    """Catches a wrong middle, scale or factor of type 3, and a batch or mesh that it forgets."""
+    rng = np.random.default_rng(d)
+    mesh = meshed({"x": 2, "y": 4})
+    x, s = rng.normal(3.0, 2.0, (80, d)), rng.uniform(-1.0, 2.5, (9, 8, d))
+    c = noise((*batch, 80))
+    spec = P(*[None] * len(batch), ("x", "y"))
+    stored = mf.shard(c, mesh, spec)
+    sums = mf.nufftn_type3(stored, x, mf.Scattered.radians(2 * np.pi * s), tol=1e-5)
+    waves = np.exp(-2j * np.pi * x @ s.reshape(-1, d).T)
+    assert sums.shape == (*batch, 9, 8)
+    assert error(mf.gather(sums), (c @ waves).reshape(sums.shape)) < 1e-5
+    alone = mf.nufftn_type3(c, x, mf.Scattered.turns(s), tol=1e-5)
+    assert error(alone, mf.gather(sums)) < 1e-5
+
+
+@pytest.mark.parametrize("s", [np.zeros((4, 1)), np.full((4, 1), 7.3)])
+def test_one_frequency_or_one_position(s: np.ndarray) -> None:
+    """Catches a grid without cells where all points are one."""
+    c, x = noise((10,)), np.random.default_rng(1).normal(5.0, 1.0, (10, 1))
+    for there, back in ((x, s), (np.full((10, 1), 2.25), s + np.arange(4)[:, None])):
+        sums = mf.nufftn_type3(c, there, mf.Scattered.turns(back), tol=1e-5)
+        assert error(sums, c @ np.exp(-2j * np.pi * there @ back.T)) < 2e-5
+
+
+def test_axes_in_any_order() -> None:
+    """Catches coordinates that are taken for those of the dimensions in their own order."""
+    x, k = noise((12, 20)), points(30, 2)
+    values = mf.nufftn(x, mf.Scattered.turns(k), axes=(1, 0))
+    assert error(values, at_points(x.T, k)) < 1e-6
+
+
 def moved(k: np.ndarray, cells: float, grid: tuple[int, ...]) -> np.ndarray:
     rng = np.random.default_rng(7)
     return k + rng.uniform(-cells, cells, k.shape) / np.array(grid)

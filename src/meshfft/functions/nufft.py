@@ -147,7 +147,7 @@ def nufftn_adjoint(
         "order": order,
         "method": method,
     }
-    options["values"] = _points_of(request.setting.start, points)
+    options["values"] = points_of(request.setting.start, points)
     plan = _planned(request.setting, start, points, axes, precision, options)
     y: Array = plan.caller.adjoint(brought(c, plan.out_layout, request.setting))
     return y
@@ -215,10 +215,10 @@ def _wanted(setting: Setting, points: Scattered, out_spec: Spec) -> Layout:
     """The layout of values along the points that a spec of the whole result says."""
     rest = setting.start.ndim - points.dims
     whole = (0,) * max(rest, 0) + points.shape
-    return _points_of(from_spec(whole, axis_sizes(setting.mesh), out_spec), points)
+    return points_of(from_spec(whole, axis_sizes(setting.mesh), out_spec), points)
 
 
-def _points_of(values: Layout, points: Scattered) -> Layout:
+def points_of(values: Layout, points: Scattered) -> Layout:
     """The part of a layout of values that is of the points, not of a batch."""
     rest = max(values.ndim - len(points.shape), 0)
     return Layout(values.shape[rest:], values.cuts[rest:])

@@ -85,7 +85,10 @@ def asked_for(
             f"points have shape {tuple(points.coords.shape)}: give (..., {len(dims)}), a coordinate for each of the "
             f"{len(dims)} transformed dimensions{turned}"
         )
-    asked = Asked(start, tuple(sorted(dims)), points.settled, mesh, machine, dtype, dots, **options)
+    points, order = points.settled, sorted(range(len(dims)), key=dims.__getitem__)
+    if order != list(range(len(dims))):  # coordinates in the order of the dimensions
+        points = Scattered(points.coords[..., np.array(order)], points.unit)
+    asked = Asked(start, tuple(sorted(dims)), points, mesh, machine, dtype, dots, **options)
     for name, value, known in (("order", asked.order, ORDERS), ("origin", asked.origin, ORIGINS)):
         if value not in known:
             raise ValueError(f"{name} {value!r} is unknown: use " + " or ".join(map(repr, known)))
@@ -128,7 +131,7 @@ def scattered_plan_for(asked: Asked) -> ScatteredPlan:
         "window_alone": Plan(_window_alone(layout, ending, how, loan), *what, held[:-1]),
     }
     remake = functools.partial(_remade, asked)
-    return ScatteredPlan(asked.points, asked.tol, asked.origin, asked.slack, dims, ending, load, remake, **plans)
+    return ScatteredPlan(asked.points, asked.tol, asked.origin, asked.slack, dims, ending, load, order, remake, **plans)
 
 
 def _window_alone(layout: Layout, ending: Ending, how: tuple[Form, int, int], loan: Lend | None) -> Walk:

@@ -25,6 +25,7 @@ class Planned:
         dims: the transformed dimensions of the image.
         ending: how values follow from the fine grid: its sizes, and the window.
         load: points that each device owns.
+        order: for each point its slot among those of all devices.
         remake: the plan of the same points with something else changed.
         caller: the plan to values as the caller has them.
         owner: the plan to values in the plan's order.
@@ -38,6 +39,7 @@ class Planned:
     dims: tuple[int, ...]
     ending: Ending
     load: np.ndarray
+    order: np.ndarray
     remake: Callable[..., Any]
     caller: Plan
     owner: Plan

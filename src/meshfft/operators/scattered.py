@@ -83,6 +83,11 @@ class Scattered:
         xp = np if isinstance(values, np.ndarray) else jnp
         return Scattered(_frozen(values / xp.asarray(sizes, values.dtype)), "turns")
 
+    @staticmethod
+    def lengths(coords: Numbers) -> "Scattered":
+        """Positions as they are, in any unit of length: for type 3, where nothing repeats."""
+        return Scattered(_received(coords), "turns")
+
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the points, which values at them have."""

@@ -117,6 +117,9 @@ class _Gridding(Step):
         phase = tables.phase if self.sign > 0 else tables.phase.conj()
         return values * phase.astype(values.dtype).reshape(line_shape(values.ndim - 1, values.ndim))
 
+    def at_slot(self, slot: int) -> "_Gridding":
+        return dataclasses.replace(self, at=slot)
+
     def conjugate(self) -> "_Gridding":
         return dataclasses.replace(self, sign=-self.sign)
 

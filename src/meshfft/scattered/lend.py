@@ -128,6 +128,9 @@ class Lend(Step):
     def transpose(self, layout: Layout) -> "Lend":
         return dataclasses.replace(self, back=not self.back)
 
+    def at_slot(self, slot: int) -> "Lend":
+        return dataclasses.replace(self, at=slot)
+
     def insert(self, dim: int) -> "Lend":
         return dataclasses.replace(self, along=tuple(shift(d, dim) for d in self.along))
 
