@@ -1,4 +1,4 @@
-"""docs/inside.md as its readers run it, and what it says of the compilation cache."""
+"""docs/inside.md and docs/scattered.md as their readers run them, and what the first says of the compilation cache."""
 
 import re
 import subprocess
@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jax
 import pytest
 
-PAGE = Path(__file__).parent.parent / "docs" / "inside.md"
+DOCS = Path(__file__).parent.parent / "docs"
 KEPT = """
 import sys, jax, numpy as np
 jax.config.update("jax_num_cpu_devices", 2)
@@ -26,14 +27,16 @@ print(seen.count("cache_hits"), seen.count("cache_misses"))
 """
 
 
-def test_every_block_runs(capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("page", "least"), [("inside.md", 10), ("scattered.md", 2)])
+def test_every_block_runs(page: str, least: int, capfd: pytest.CaptureFixture[str]) -> None:
     """Catches a line of the page that fails, warns, or whose result is not what the page says of it."""
     space: dict[str, Any] = {}
-    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(blocks) > 10
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
+    assert len(blocks) >= least
     for block in blocks:
         source = block.replace('jax.config.update("jax_num_cpu_devices", 8)\n', "")  # too late here; conftest did it
-        exec(compile(source, f"{PAGE.name}: {block[:60]!r}", "exec"), space)
+        with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):  # as readers have them
+            exec(compile(source, f"{page}: {block[:60]!r}", "exec"), space)
     assert capfd.readouterr().err == ""
 
 

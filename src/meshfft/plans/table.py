@@ -22,7 +22,7 @@ def walk_table(walk: Walk, itemsize: int, chip: Chip) -> str:
     done: frozenset[int] = frozenset()
     rows: list[tuple[str, ...]] = [HEADS, ("start", walk.start.label(), "", "", "", "")]
     for (step, before), after, work in zip(walk.pairs, walk.layouts[1:], walk.works(itemsize, chip), strict=True):
-        done = done.union(step.dims)
+        done = done.union(step.dims) if after.ndim == before.ndim else frozenset()  # points have no dimensions of it
         rows.append((step.name(before), after.label(done), *_counts(work)))
     rows.append(("per device", "", *_counts(walk.work(itemsize, chip))))
     return ruled(rows)
