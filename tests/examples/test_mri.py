@@ -10,7 +10,7 @@ import scan
 import solvers
 import trajectories
 
-SIZES = {2: (48, 40), 3: (20, 18, 22)}
+SIZES, OVER = {2: (48, 40), 3: (20, 18, 22)}, {2: 8, 3: 5}
 
 
 def _sums(image: np.ndarray, f: np.ndarray) -> np.ndarray:
@@ -25,7 +25,7 @@ def _sums(image: np.ndarray, f: np.ndarray) -> np.ndarray:
 def test_closed_form_is_the_spectrum_of_the_raster(dims: int) -> None:
     """Catches a wrong axis, turn, centre or constant; at low frequencies pixels are small."""
     bodies, shape = phantom.shepp_logan(dims), SIZES[dims]
-    image = phantom.raster(bodies, shape)
+    image = phantom.raster(bodies, shape, OVER[dims])
     for f in np.random.default_rng(dims).uniform(-2, 2, (6, dims)):
         box = np.prod(np.sinc(f / shape))  # a pixel is the mean over its box
         assert abs(_sums(image, f) - box * phantom.kspace(bodies, f)) < 5e-4
@@ -52,7 +52,7 @@ def test_ball_has_no_jump_between_series_and_closed_form() -> None:
 def test_what_a_coil_measures_is_the_spectrum_of_map_times_image(dims: int) -> None:
     """Catches a shift by the wrong half, a wrong sign, and maps whose dimensions are exchanged."""
     bodies, shape = phantom.shepp_logan(dims), SIZES[dims]
-    image, maps = phantom.raster(bodies, shape), coils.maps(3, shape)
+    image, maps = phantom.raster(bodies, shape, OVER[dims]), coils.maps(3, shape)
     f = np.random.default_rng(9).uniform(-2, 2, (4, dims))
     measured = coils.kspace(lambda at: phantom.kspace(bodies, at), f, 3)
     found = np.array([[_sums(m * image, one) for one in f] for m in maps])
