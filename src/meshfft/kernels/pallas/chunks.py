@@ -29,19 +29,19 @@ class Work(NamedTuple):
         form: the window.
         along: the dimension whose window is replaced by its derivative.
         d: dimensions.
-        planes: real and imaginary planes at a time, two for each coil.
+        coils: worked on at a time; of each there are a real and an imaginary plane.
     """
 
     strip: Strip
     form: Form
     along: int | None
     d: int
-    planes: int
+    coils: int
 
     @property
     def unrolled(self) -> int:
         """Chunks in one body of a loop, for the compiler to interleave."""
-        return max(1, (8 if self.d == 2 else 4) * 2 // self.planes)
+        return max(1, (8 if self.d == 2 else 4) // self.coils)
 
 
 class Chunk(NamedTuple):
@@ -83,13 +83,35 @@ def each(
     lax.fori_loop(first + groups * at_once, stop, lambda i, _: some(i, 1), None)
 
 
-def copy(slow: Ref, fast: Ref, done: Ref, where: tuple[Array, Array, Array], strip: Strip, back: bool = False) -> Any:
-    """The copy of a strip's planes, from the coil, lead and row that it begins with, or back."""
+class Copies(NamedTuple):
+    """Copies of a strip's real and imaginary planes."""
+
+    both: list[Any]
+
+    def start(self) -> None:
+        """Starts both."""
+        for one in self.both:
+            one.start()
+
+    def wait(self) -> None:
+        """Waits for both."""
+        for one in self.both:
+            one.wait()
+
+
+def copies(
+    slow: Sequence[Ref], fast: Ref, done: Ref, where: tuple[Array, Array, Array], strip: Strip, back: bool = False
+) -> Copies:
+    """The copies of a strip, from the coil, lead and row that it begins with, to fast memory or back."""
     coil, lead, row = where
-    planes = pl.ds(coil * fast.shape[0], fast.shape[0])
+    number = fast.shape[0] // 2
     rows = pl.ds(pl.multiple_of(row & -SUBLANES, SUBLANES), strip.fetched)
-    part = slow.at[planes, pl.ds(lead, strip.lead), :, rows, :]
-    return pltpu.make_async_copy(fast, part, done) if back else pltpu.make_async_copy(part, fast, done)
+    both = []
+    for part, whole in enumerate(slow):
+        there = whole.at[pl.ds(coil * number, number), pl.ds(lead, strip.lead), :, rows, :]
+        here = fast.at[pl.ds(part * number, number)]
+        both.append(pltpu.make_async_copy(*((here, there) if back else (there, here)), done.at[part]))
+    return Copies(both)
 
 
 def weights(first: Ref, offset: Ref, i: Array, work: Work) -> tuple[Array, Array]:

@@ -6,21 +6,19 @@ for points k on lanes, cells b of the last dimension on sublanes, and the cells 
 over. While one strip is worked on the next is copied.
 """
 
-from typing import Any
-
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.experimental import pallas as pl
 
-from .chunks import Ref, Work, chunk_at, copy, each, every_tile, parts, product, runs, stacked, weights, when
+from .chunks import Copies, Ref, Work, chunk_at, copies, each, every_tile, parts, product, runs, stacked, weights, when
 from .strips import LANES, MANY, SUBLANES, Strip
 
 
 def scratch(work: Work) -> list[tuple[int, ...]]:
     """Fast memory: a strip as it comes, twice, and turned, in the parts that products take."""
     strip = work.strip
-    raw = (2, work.planes, strip.lead, strip.lane_tiles, strip.fetched, LANES)
-    return [raw, (len(strip.factors), strip.wide, work.planes, strip.lane_tiles * LANES, LANES)]
+    raw = (2, 2 * work.coils, strip.lead, strip.lane_tiles, strip.fetched, LANES)
+    return [raw, (len(strip.factors), strip.wide, 2 * work.coils, strip.lane_tiles * LANES, LANES)]
 
 
 def kernel(
@@ -28,19 +26,21 @@ def kernel(
     table: Ref,
     first: Ref,
     offset: Ref,
-    planes: Ref,
-    out: Ref,
+    real: Ref,
+    imag: Ref,
+    real_out: Ref,
+    imag_out: Ref,
     raw: Ref,
     turned: Ref,
     done: Ref,
     *,
     work: Work,
 ) -> None:
-    """Values (planes, MANY, 128) of a step of the grid (coils, chunks)."""
+    """Values (coils, MANY, 128), in two planes, of a step of the grid (coils, chunks)."""
     coil = pl.program_id(0)
 
-    def fetched(lead: Array, row: Array, parity: Array) -> Any:
-        return copy(planes, raw.at[parity], done.at[parity], (coil, lead, row), work.strip)
+    def fetched(lead: Array, row: Array, parity: Array) -> Copies:
+        return copies((real, imag), raw.at[parity], done.at[parity], (coil, lead, row), work.strip)
 
     def run(i: Array, end: Array) -> Array:
         now = chunk_at(table, i)
@@ -56,7 +56,8 @@ def kernel(
             return _values(turned, table[0, i & (MANY - 1)], weights(first, offset, i, work), work)
 
         def store(i: Array, made: Array) -> None:
-            out[:, pl.ds(i & (MANY - 1), 1), :] = made
+            for part, out in enumerate((real_out, imag_out)):
+                out[:, pl.ds(i & (MANY - 1), 1), :] = made[part * work.coils : (part + 1) * work.coils]
 
         when(now.fresh == 1, begin)
         stop = jnp.minimum(now.following, end)
@@ -92,7 +93,7 @@ def _values(turned: Ref, at: Array, tables: tuple[Array, Array], work: Work) -> 
         factor = strip.factors.index(tuple(i for i, _ in terms))
         right = stacked([given[j] for _, j in terms], strip.wide * LANES)
         for w in range(strip.wide):
-            left = [turned[factor, w, plane, pl.ds(at, strip.cells), :] for plane in range(work.planes)]
+            left = [turned[factor, w, plane, pl.ds(at, strip.cells), :] for plane in range(2 * work.coils)]
             total = total + product(jnp.concatenate(left), right[w * LANES : (w + 1) * LANES], 0)
-    total = total.reshape(work.planes, strip.cells, LANES) * tables[1][None]
+    total = total.reshape(2 * work.coils, strip.cells, LANES) * tables[1][None]
     return jnp.sum(total, axis=1, keepdims=True)

@@ -13,15 +13,15 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.experimental import pallas as pl
 
-from .chunks import Ref, Work, chunk_at, copy, each, every_tile, parts, product, runs, stacked, weights, when
+from .chunks import Ref, Work, chunk_at, copies, each, every_tile, parts, product, runs, stacked, weights, when
 from .strips import LANES, MANY, SUBLANES, Strip
 
 
 def scratch(work: Work) -> list[tuple[int, ...]]:
     """Fast memory: a strip as it comes, and what is to be added to it, turned."""
     strip = work.strip
-    raw = (work.planes, strip.lead, strip.lane_tiles, strip.fetched, LANES)
-    return [raw, (strip.wide, work.planes, strip.lane_tiles * LANES, LANES)]
+    raw = (2 * work.coils, strip.lead, strip.lane_tiles, strip.fetched, LANES)
+    return [raw, (strip.wide, 2 * work.coils, strip.lane_tiles * LANES, LANES)]
 
 
 def kernel(
@@ -29,23 +29,26 @@ def kernel(
     table: Ref,
     first: Ref,
     offset: Ref,
-    given: Ref,
-    zeros: Ref,
-    planes: Ref,
+    real_in: Ref,
+    imag_in: Ref,
+    _: Ref,
+    __: Ref,
+    real: Ref,
+    imag: Ref,
     raw: Ref,
     sums: Ref,
     done: Ref,
     *,
     work: Work,
 ) -> None:
-    """Adds values (planes, MANY, 128) of a step of the grid (coils, chunks) to the planes, which zeros were."""
-    del zeros
+    """Adds values (coils, MANY, 128), in two planes, of a step of the grid (coils, chunks) to planes of zeros."""
     coil = pl.program_id(0)
 
     def run(i: Array, end: Array) -> Array:
         now = chunk_at(table, i)
         where, fresh = (coil, now.lead, now.row), now.fresh == 1
-        fetched, back = (copy(planes, raw, done.at[way], where, work.strip, way == 1) for way in range(2))
+        fetched = copies((real, imag), raw, done.at[0], where, work.strip)
+        back = copies((real, imag), raw, done.at[1], where, work.strip, back=True)
         end = jnp.minimum(now.following, end)
         stop = jnp.where(fresh, i + lax.div(end - i + 1, 2), end)
 
@@ -54,13 +57,14 @@ def kernel(
 
         def cells(i: Array) -> list[Array]:
             left, right = weights(first, offset, i, work)
-            rows = (given[:, pl.ds(i & (MANY - 1), 1), :] * right[None]).reshape(-1, LANES)
+            given = jnp.concatenate([plane[:, pl.ds(i & (MANY - 1), 1), :] for plane in (real_in, imag_in)])
+            rows = (given * right[None]).reshape(-1, LANES)
             return _cells(rows, left, work.strip)
 
         def store(i: Array, made: list[Array]) -> None:
             size, at = work.strip.cells, pl.ds(table[0, i & (MANY - 1)], work.strip.cells)
             for w in range(work.strip.wide):
-                for plane in range(work.planes):
+                for plane in range(2 * work.coils):
                     sums[w, plane, at, :] += made[w][plane * size : (plane + 1) * size]
 
         def fetch() -> None:

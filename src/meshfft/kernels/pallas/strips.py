@@ -97,14 +97,13 @@ def _up(n: int, unit: int) -> int:
     return -(-n // unit) * unit
 
 
-def laid_out(block: Array, strip: Strip) -> Array:
-    """Planes (2C, B_1, lane tiles, B_2, 128) of a complex block (C, B_1, .., B_d), filled up with zeros."""
-    planes = jnp.stack([block.real, block.imag], 1).reshape(-1, *_three(block.shape[1:]))
-    lead, tiles, rows, _ = slow_shape(block.shape[1:], strip)
+def laid_out(plane: Array, strip: Strip) -> Array:
+    """A real plane (C, B_1, .., B_d) as (C, B_1, lane tiles, B_2, 128), filled up with zeros."""
+    plane = plane.reshape(-1, *_three(plane.shape[1:]))
+    lead, tiles, rows, _ = slow_shape(plane.shape[1:], strip)
     room = (lead, rows, tiles * LANES)
-    fill = [(0, n - b) for n, b in zip(room, planes.shape[1:], strict=True)]
-    planes = jnp.pad(planes, [(0, 0), *fill]).reshape(-1, lead, rows, tiles, LANES)
-    return planes.transpose(0, 1, 3, 2, 4)
+    fill = [(0, n - b) for n, b in zip(room, plane.shape[1:], strict=True)]
+    return jnp.pad(plane, [(0, 0), *fill]).reshape(-1, lead, rows, tiles, LANES).transpose(0, 1, 3, 2, 4)
 
 
 def _three(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -117,12 +116,11 @@ def slow_shape(shape: tuple[int, ...], strip: Strip) -> tuple[int, int, int, int
     return max(lead, strip.lead), strip.lane_tiles, _up(rows + strip.fetched, SUBLANES), LANES
 
 
-def brought_back(planes: Array, shape: tuple[int, ...]) -> Array:
-    """The complex block (C, B_1, .., B_d) of its planes."""
-    planes = planes.transpose(0, 1, 3, 2, 4)
+def brought_back(plane: Array, shape: tuple[int, ...]) -> Array:
+    """The real plane (C, B_1, .., B_d) of what `laid_out` makes."""
     lead, rows, last = _three(shape)
-    planes = planes.reshape(*planes.shape[:3], -1)[:, :lead, :rows, :last].reshape(-1, 2, *shape)
-    return lax.complex(planes[:, 0], planes[:, 1])
+    plane = plane.transpose(0, 1, 3, 2, 4).reshape(*plane.shape[:2], plane.shape[3], -1)
+    return plane[:, :lead, :rows, :last].reshape(-1, *shape)
 
 
 def chunk_table(start: Array, count: Array) -> Array:
