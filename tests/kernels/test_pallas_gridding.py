@@ -104,8 +104,9 @@ def test_values_and_their_transpose(
     limit: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Catches a tile that starts off a register's edge, a strip copied too late or back too early, a part of a product
-    left out (its error is 1e-5), coils mixed up, and what an empty slot holds (NaN) read."""
+    """Catches a tile that starts off a register's edge, another strip than a chunk's, one whose neighbour's sums are
+    lost, a part of a product left out (an error of 1e-5), coils mixed up, and what an empty slot holds (NaN) read.
+    Copies are done at once here: a wait that is missing it does not catch."""
     monkeypatch.setattr(Work, "unrolled", 2)  # the same loops, compiled in less time
     rng, owned = np.random.default_rng(), np.array(block) - (width + 2 * slack) + 1
     sides = tile or tpu_form(width + 2 * slack, len(block))[0]

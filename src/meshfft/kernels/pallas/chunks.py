@@ -41,7 +41,7 @@ class Work(NamedTuple):
     @property
     def unrolled(self) -> int:
         """Chunks in one body of a loop, for the compiler to interleave."""
-        return max(1, (8 if self.d == 2 else 4) // self.coils)
+        return max(4, 8 // self.coils) if self.d == 2 else max(2, 4 // self.coils)
 
 
 class Chunk(NamedTuple):
