@@ -20,7 +20,7 @@ TABLE = {"radial-137.5": (0.182, 0.285, 0.152, 0.123, 0.104), "spiral": (0.151, 
 
 @functools.cache
 def _small() -> scan.Scan:
-    return scan.scan("radial", 20, 2)
+    return scan.scan("radial", 20, 4)  # two coils would have real maps, where a conjugate is nothing
 
 
 @functools.cache
@@ -75,7 +75,7 @@ def test_what_is_written_is_the_scan(tmp_path: Path) -> None:
     """Catches a file of another shape or order than the next program expects."""
     scan.write(_small(), tmp_path)
     held = {path.stem: np.load(path) for path in tmp_path.iterdir()}
-    assert held["kspace"].shape == (2, *held["traj"].shape[:-1]) and held["maps"].shape == (2, *held["truth"].shape)
+    assert held["kspace"].shape == (4, *held["traj"].shape[:-1]) and held["maps"].shape == (4, *held["truth"].shape)
     assert np.allclose(held["kspace"], _small().data, rtol=1e-6)
 
 
