@@ -19,10 +19,10 @@ operators: matrices placing / lending trig inverses / transform / points scatter
 kernels: bluestein window_weights / stockham forms / local gather_grid point_grid tile_grid / real trig gridding
 kernels.pallas: strips / chunks / interpolating spreading / gridding
 steps: problem / base / exchange local_fft margin ring_dense rows / phase_fft pipeline six_step / real_fft
-scattered: deconvolve halo interpolate lend route turns twist / ending ring_points
+scattered: deconvolve halo interpolate lend route sides turns twist / ending ring_grid ring_points
 walks: walk / search / choice
 plans: margins primitive request table / execute / at_points iterative_solve / inverse_solve / plan / planning
-nonuniform: normal record solvers / moving / plan / planning reconstruct / type3
+nonuniform: normal record / moving / plan / planning / traced type3
 functions: calls frequencies shard / cosine nufft dense fourier shifts / array_api scipy_backend type3
 spectral: fields / convolution modes multipliers / power
 inspect: schedule / hlo / aot / trace
@@ -30,7 +30,7 @@ formats: grid / source / numpy_nifti record / labels / hdf5 zarr / reading
 files: picture processes stores / writing
 out_of_core: partition / tiles transfer / journal passes / run
 cli.terminal: devices output / flags / cluster
-cli: info points / plan profile request / scattered transform / nufft reconstruct / app
+cli: info points / plan profile request / transform / app
 """
 
 

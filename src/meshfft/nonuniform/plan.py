@@ -22,7 +22,7 @@ from ..numerics.dtypes import real_dtype
 from ..numerics.window import LEAST_TOL
 from ..operators.scattered import Scattered
 from ..plans.execute import moved
-from ..plans.request import Setting, read
+from ..plans.request import Setting, read, received
 from ..plans.table import WIDTH
 from ..walks.walk import Walk
 from .moving import image_of, values_at
@@ -167,7 +167,7 @@ class ScatteredPlan(Planned):
             tail = 1
         if np.ndim(values) == tail:
             layout = Layout(layout.shape[-tail:], layout.cuts[-tail:])
-        given = values.dtype if hasattr(values, "dtype") else np.asarray(values).dtype
+        given = getattr(values, "dtype", np.asarray(values).dtype)
         real = np.dtype(given).kind != "c"
         walk = Walk(layout, (step.at_slot(0),), 1.0, False, real)
         return dataclasses.replace(self.caller, walk=walk, points=self.caller.points[-1:])(values)
@@ -181,13 +181,10 @@ def _lessened(weights: Array, there_and_back: Array) -> Array:
 
 def brought(values: AnyArray, layout: Layout, setting: Setting | None = None) -> Any:
     """Values of the points in a layout of them, from wherever they lie."""
-    request = read(values)
-    have, mesh = request.setting.start, request.setting.mesh
-    if setting is not None:
-        have, mesh = setting.start, setting.mesh
-    if have == layout:
+    there = read(values).setting if setting is None else setting
+    if there.start == layout:
         return values
-    if have.mesh_axes == layout.mesh_axes or not isinstance(mesh, Mesh):
-        return moved(values, layout.spec)
-    (array,) = request.arrays
-    return stored_on(stored_of(array), mesh, layout.spec)
+    if there.start.mesh_axes == layout.mesh_axes or not isinstance(there.mesh, Mesh):
+        return moved(values, layout.spec, None if setting is None else there.start.spec)
+    (array,) = received(values)
+    return stored_on(stored_of(array), there.mesh, layout.spec)

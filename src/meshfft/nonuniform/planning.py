@@ -4,17 +4,16 @@ The image goes to a fine grid of its spectrum, by a walk that pads it on its way
 devices that own the cells around them. Who owns which points is worked out once, on the host.
 """
 
-import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from ..kernels.window_weights import Form
-from ..layout.layout import AnyMesh, Cuts, Layout, axis_sizes, even_cuts
+from ..layout.layout import AnyMesh, Cuts, Layout, axis_sizes, even_cuts, mapped_axes
 from ..machine.machine import Machine
 from ..numerics.dtypes import Dot
 from ..numerics.window import Window, window
@@ -32,8 +31,7 @@ from .plan import ScatteredPlan
 
 ORIGINS = ("corner", "centre")
 SIGMA = 2.0
-LOOSE = 1e-3  # the least tolerance for which a coarser grid may do: it magnifies rounding
-SIGMAS = (SIGMA, 1.5, 1.25)  # a coarser grid is a smaller transform and a wider window: what pays in 3-D
+Follows = TypeVar("Follows", bound=Callable[[Layout], tuple[Any, ...]])
 
 
 class Asked(NamedTuple):
@@ -106,7 +104,9 @@ def asked_for(
 @functools.lru_cache(maxsize=32)
 def scattered_plan_for(asked: Asked) -> ScatteredPlan:
     """The plan, kept: a change of points is another plan."""
-    walk, ending = _to_grid(asked)
+    if not asked.points.known:
+        raise ValueError("the points are traced, and a plan places them on the host: make it outside, or use nufftn")
+    walk, ending = to_grid(asked, functools.partial(_ending, asked))
     layout, dims, form = walk.end, asked.dims, ending.form(walk.end)
     block, parts = (tuple(one[d] for d in dims) for one in (layout.block, layout.parts))
     middles = (0,) * len(dims) if asked.origin == "centre" else asked.modes
@@ -122,7 +122,7 @@ def scattered_plan_for(asked: Asked) -> ScatteredPlan:
     names = tuple(cut.axis for cut in cuts)
     values = asked.values
     if values is None or values.mesh_axes != set(names):
-        values = _points_layout(asked.points.shape, cuts, asked.mesh)
+        values = points_layout(asked.points.shape, cuts, asked.mesh)
     routes, pair = ways(order, slots, values, cuts)
     every = (tables, routes) if loan is None else (tables, starts, routes)
     held = tuple(Held(one, asked.mesh, names) for one in every)
@@ -148,47 +148,41 @@ def _window_alone(layout: Layout, ending: Ending, how: tuple[Form, int, int], lo
     return dataclasses.replace(back, steps=(*back.steps, *there.steps))
 
 
+def _ending(asked: Asked, grid: tuple[int, ...], one: Window) -> Ending:
+    """What follows at points that are known."""
+    devices = math.prod(asked.start.parts)
+    balance = devices > 1 and (not asked.machine.chip.cached if asked.balance is None else asked.balance)
+    return Ending(asked.dims, asked.modes, grid, one, asked.slack, asked.points, asked.machine.chip.name, balance)
+
+
 def _remade(asked: Asked, **changes: Any) -> ScatteredPlan:
     return scattered_plan_for(asked._replace(**changes))
 
 
-def _to_grid(asked: Asked) -> tuple[Walk, Ending]:
-    """The cheapest walk from the image to a fine grid, of several grids where none is asked for."""
-    sigma, dims, dtype = asked.sigma or SIGMA, len(asked.dims), asked.dtype
-    windows = [window(asked.tol, sigma, dims, dtype)]
-    for coarser in SIGMAS[1:] if asked.sigma is None and asked.tol >= LOOSE else ():
-        with contextlib.suppress(ValueError):  # its rounding misses the tolerance
-            windows.append(window(asked.tol, coarser, dims, dtype))
-    return min((_on_grid(asked, one) for one in windows), key=lambda found: _price(asked, *found))
-
-
-def _price(asked: Asked, walk: Walk, ending: Ending) -> float:
-    """Modelled seconds from an image to its values, in the plan's order."""
-    whole = dataclasses.replace(walk, steps=(*walk.steps, *ending(walk.end)))
-    return sum(map(asked.machine.price, whole.works(asked.dtype.itemsize, asked.machine.chip)))
-
-
-def _on_grid(asked: Asked, one: Window) -> tuple[Walk, Ending]:
-    """The cheapest walk to the fine grid of a window that its last layout divides evenly."""
+def to_grid(asked: Asked, ending: Callable[[tuple[int, ...], Window], Follows]) -> tuple[Walk, Follows]:
+    """The cheapest walk from the image to a fine grid that its last layout divides evenly, and what follows there."""
+    one = window(asked.tol, SIGMA if asked.sigma is None else asked.sigma, len(asked.dims), asked.dtype)
     devices = math.prod(cut.parts for cuts in asked.start.cuts for cut in cuts)
-    balance = devices > 1 and (not asked.machine.chip.cached if asked.balance is None else asked.balance)
     how = (asked.method, asked.order, asked.machine, asked.dtype.itemsize, asked.dots)
     for growth in (1, GROWTH, math.inf):
         grid = tuple(cells(n, one, devices, growth) for n in asked.modes)
         transform = transform_of(asked.dims, grid, None, False, "fft")
-        ending = Ending(asked.dims, asked.modes, grid, one, asked.slack, asked.points, asked.machine.chip.name, balance)
-        walk = find_walk(asked.start, transform, *how, even=True, ending=ending)
+        follows = ending(grid, one)
+        walk = find_walk(asked.start, transform, *how, even=True, ending=follows)
         if all(walk.end.shape[d] == walk.end.storage[d] for d in asked.dims):
-            return walk, ending
+            return walk, follows
     raise ValueError(
         f"no layout divides the fine grid {grid} of an image cut as {asked.start.label()}: cut it otherwise"
     )
 
 
-def _points_layout(shape: tuple[int, ...], cuts: Cuts, mesh: AnyMesh | None) -> Layout:
-    """Values along the dimensions of the points: cut by these axes in the order of the mesh, evenly if they can be."""
-    order = list(axis_sizes(mesh))
-    axes = sorted((cut[:2] for cut in cuts), key=lambda axis: order.index(axis[0]))
+def points_layout(shape: tuple[int, ...], cuts: Cuts, mesh: AnyMesh | None) -> Layout:
+    """Values along the dimensions of the points: cut by these axes in the order of the mesh, evenly if they can be.
+
+    The axes that a caller's shard_map has mapped come first, as it cuts first.
+    """
+    order, mapped = list(axis_sizes(mesh)), mapped_axes(mesh)
+    axes = sorted((cut[:2] for cut in cuts), key=lambda axis: (axis[0] not in mapped, order.index(axis[0])))
     for first in range(len(axes), -1, -1) if len(shape) > 1 else (len(axes),):
         by = [axes[:first], axes[first:], *[[]] * (len(shape) - 2)][: len(shape)]
         layout = Layout(shape, tuple(even_cuts(n, one) for n, one in zip(shape, by, strict=True)))

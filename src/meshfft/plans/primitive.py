@@ -5,6 +5,7 @@ annotation; a batch dimension, sharded or not, is one more dimension that the wa
 or real array, or two planes. The gradient in a matrix is JAX's own of the ring that multiplies by it.
 """
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Sequence
@@ -154,18 +155,20 @@ def _along(primals: Sequence[Array], tangents: Sequence[Tangent], at: slice, job
 def _along_operand(
     arrays: Sequence[Array], operands: Operands, change: object, step: Step, layout: Layout, job: Job
 ) -> list[Array]:
-    """The change with an operand that a step is not linear in: the walk between two factors (see Step.slopes)."""
+    """The change with an operand that a step is not linear in: walks between two factors (see Step.slopes)."""
     assert len(job.walk.steps) == 1, "a walk over traced samples is bound step by step"
     change = jax.tree.map(ad.instantiate_zeros, change, is_leaf=_is_zero)
-    changes = [
-        _scaled(bind(_scaled(arrays, first), job.walk, job.mesh, job.planes, operands), last)
-        for first, last in step.slopes(change, layout, mapped_axes(job.mesh))
-    ]
+    changes = []
+    for first, slope, last in step.slopes(change, layout, mapped_axes(job.mesh)):
+        walk = dataclasses.replace(job.walk, steps=(slope,))
+        changes.append(_scaled(bind(_scaled(arrays, first), walk, job.mesh, job.planes, operands), last))
     return [functools.reduce(jax.numpy.add, parts) for parts in zip(*changes, strict=True)]
 
 
 def _scaled(arrays: Sequence[Array], factor: Planes) -> list[Array]:
-    """An array or planes times the planes of a factor that broadcasts to it."""
+    """An array or planes times the planes of a factor that broadcasts to it, if there is one."""
+    if not factor:
+        return list(arrays)
     re, *rest = (part.astype(real_dtype(arrays[0].dtype)) for part in factor)
     if not rest:
         return [scaled(x, re) for x in arrays]

@@ -8,6 +8,7 @@
 | Lend(along)        | blocks with their halo  | tiles of others behind them   | those tiles, in a few permutes       |
 | Interpolate(along) | blocks with their halo  | values at points, by owner    | nothing                              |
 | Route              | values by owner         | values as the caller has them | values, in one all-to-all            |
+| RingGrid(along)    | blocks with their halo  | values at points              | (p-1) blocks and halos, p-1 hops     |
 | RingPoints(along)  | any layout              | values at points              | (p-1) blocks in p-1 hops             |
 
 A walk of a transform at scattered points (type 2) is these, with a transform of the image to the fine grid between
@@ -20,6 +21,7 @@ from .halo import Halo as Halo
 from .interpolate import Interpolate as Interpolate
 from .interpolate import Spread as Spread
 from .lend import Lend as Lend
+from .ring_grid import RingGrid as RingGrid
 from .ring_points import RingPoints as RingPoints
 from .route import Route as Route
 from .twist import Twist as Twist

@@ -13,13 +13,11 @@ finite has the value NaN.
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.sharding import PartitionSpec
 
 from ..collectives.ring import one_shuffle, ring_scatter
 from ..layout.layout import Layout, line_shape
@@ -29,7 +27,8 @@ from ..machine.work import Move, Work
 from ..numerics.dtypes import Dot, real_dtype
 from ..numerics.products import TERMS, Sums, in_runs, planes_of, product
 from ..numerics.split_complex import Block, Planes, like, split
-from ..steps.base import Step, cleared, names, padded, shift
+from ..steps.base import Slope, Step, names, padded, shift
+from .sides import after_points, before_points, clear, clear_points, operand_at, spec_at
 from .turns import Turns, prepared
 
 NUMBERS = 2**18  # complex numbers that a chunk of points works on, at most
@@ -67,13 +66,10 @@ class RingPoints(Step):
 
     def _ends(self, layout: Layout) -> tuple[Layout, Layout]:
         """The layouts of the image and of the values, the one of which is given."""
-        many = layout.ndim - (self.points if self.transposed else self.image).ndim
-        kept = range(many) if self.transposed else [d for d in range(layout.ndim) if d not in self.dims]
-        batch = Layout(tuple(layout.shape[d] for d in kept), tuple(layout.cuts[d] for d in kept))
-        image = batch
-        for dim, size, cuts in sorted(zip(self.dims, self.image.shape, self.image.cuts, strict=True)):
-            image = image.insert(dim, size, cuts)
-        return image, batch + self.points
+        if not self.transposed:
+            return layout, after_points(layout, self.dims, self.points)
+        sides = zip(self.image.shape, self.image.cuts, strict=True)
+        return before_points(layout, self.dims, sides, self.points), layout
 
     @property
     def _axes(self) -> tuple[str, ...]:
@@ -120,16 +116,13 @@ class RingPoints(Step):
         image, values = self._ends(layout)
         limbs = prepared(operand, self.unit, len(self.dims), real_dtype(jax.tree.leaves(block)[0].dtype))
         if self.transposed:
-            mine = _cleared(block, values, self._of_points(values))
+            mine = clear_points(block, values, self.points)
             flat = jax.tree.map(lambda x: x.reshape(-1, limbs.size).T, mine)
             sums = ring_scatter(functools.partial(self._sums, flat, limbs), self._axes)
-            return _cleared(jax.tree.map(functools.partial(self._folded, image=image), sums), image, self.dims)
-        flat = jax.tree.map(functools.partial(self._flat, image=image), _cleared(block, image, self.dims))
+            return clear(jax.tree.map(functools.partial(self._folded, image=image), sums), image, self.dims)
+        flat = jax.tree.map(functools.partial(self._flat, image=image), clear(block, image, self.dims))
         y = one_shuffle(functools.partial(self._values, limbs=limbs), flat, self._axes, two_way=self.two_way)
-        return _cleared(jax.tree.map(lambda x: x.T.reshape(values.block), y), values, self._of_points(values))
-
-    def _of_points(self, values: Layout) -> tuple[int, ...]:
-        return tuple(range(values.ndim - self.points.ndim, values.ndim))
+        return clear_points(jax.tree.map(lambda x: x.T.reshape(values.block), y), values, self.points)
 
     def _turned(self, ndim: int) -> list[int]:
         """All dimensions of the image as products take them: batch dimensions last."""
@@ -194,36 +187,27 @@ class RingPoints(Step):
 
     def operand(self, given: object, layout: Layout, mapped: frozenset[str] = frozenset()) -> object:
         """The coordinates where their values are stored."""
-
-        def stored(leaf: Array | np.ndarray) -> Array | np.ndarray:
-            for dim, (size, extent) in enumerate(zip(self.points.shape, self.points.storage, strict=True)):
-                if size != extent:
-                    at = np.minimum(self.points.positions(dim), size - 1)
-                    leaf = (np if isinstance(leaf, np.ndarray) else jnp).take(leaf, at, dim + 1)
-                leaf = own(leaf, dim + 1, self.points.cuts[dim], mapped)
-            return leaf
-
-        return jax.tree.map(stored, given)
+        return operand_at(given, self.points, mapped)
 
     def operand_spec(self, operand: object, layout: Layout) -> object:
-        return jax.tree.map(lambda leaf: PartitionSpec(None, *self.points.spec), operand)
+        return spec_at(operand, self.points)
 
     @property
     def linear(self) -> bool:
         """Not in coordinates that are floats."""
         return self.unit is None
 
-    def slopes(self, change: object, layout: Layout, mapped: frozenset[str]) -> list[tuple[Planes, Planes]]:
+    def slopes(self, change: object, layout: Layout, mapped: frozenset[str]) -> list[Slope]:
         """d c_j = sum over dimensions m of (sign 2 pi i d k_jm) times the values of n_m x[n]."""
         assert isinstance(change, Array)
         image, values = self._ends(layout)
-        turn, pairs = self.sign * (2 * np.pi if self.unit == "turns" else 1.0), list[tuple[Planes, Planes]]()
+        turn, pairs = self.sign * (2 * np.pi if self.unit == "turns" else 1.0), list[Slope]()
         for j, dim in enumerate(self.dims):
             n = own(image.positions(dim).astype(change.dtype), 0, image.cuts[dim], mapped)
             along: Planes = (jnp.asarray(n).reshape(line_shape(dim, image.ndim)),)
             angle = jnp.expand_dims(change[j] * turn, tuple(range(values.ndim - self.points.ndim)))
             slope = (jnp.zeros_like(angle), angle)
-            pairs.append((slope, along) if self.transposed else (along, slope))
+            pairs.append((slope, self, along) if self.transposed else (along, self, slope))
         return pairs
 
     def at_slot(self, slot: int) -> "RingPoints":
@@ -244,14 +228,6 @@ class RingPoints(Step):
         parts, dims = math.prod(self.image.parts), names(self.dims, self._ends(layout)[0])
         way = (", two-way" if self._both(parts) else ", one-way") * (parts > 2)
         return f"{'points to ' * self.transposed}{dims}{' at points' * (not self.transposed)} (dense ring{way})"
-
-
-def _cleared(block: Block, layout: Layout, dims: Sequence[int]) -> Block:
-    """The block with zeros for the padding of some dimensions."""
-    for dim in dims:
-        if layout.storage[dim] != layout.shape[dim]:
-            block = cleared(block, layout, dim, layout.shape[dim])
-    return block
 
 
 def _row_sums(matrix: Planes, y: Planes) -> Planes:

@@ -57,3 +57,16 @@ def prepared(operand: object, unit: str | None, dims: int, real: np.dtype) -> Tu
     fixed = phases.of_turns if unit == "turns" else phases.of_radians
     limbs = fixed(jnp.where(finite, flat, jnp.zeros((), flat.dtype)), phases.limbs_for(real))
     return Turns(limbs, jnp.where(finite.all(0), jnp.zeros((), real), jnp.full((), jnp.nan, real)))
+
+
+def located(limbs: Limbs, cells: int, width: int, real: np.dtype) -> tuple[Array, Array]:
+    """Of fixed-point turns the lowest cell that a window touches on a ring of cells, and the offset: -1/2 to 1/2."""
+    whole, high, *low = phases.times(jnp.uint32(cells), (jnp.zeros_like(limbs[0]), *limbs))
+    ahead = high ^ np.uint32(2**31) if width % 2 == 0 else high
+    nearest = ahead.astype(jnp.int32)  # of even windows the cell's middle counts, of odd ones its lower end
+    offset = nearest.astype(real) * real.type(2.0**-32)
+    for j, limb in enumerate(low, 2):
+        offset = offset + limb.astype(real) * real.type(2.0 ** (-32 * j))
+    up = 1 if width % 2 == 0 else (high >> 31).astype(jnp.int32)
+    lowest = whole.astype(jnp.int32) - width // 2 + up
+    return jnp.where(lowest < 0, lowest + cells, lowest), offset

@@ -183,10 +183,13 @@ class Step(abc.ABC):
         """The step with a table, computed on the host, as its operand in `slot`; None where that does not pay."""
         return None
 
-    def slopes(self, change: object, layout: Layout, mapped: frozenset[str]) -> list[tuple[Planes, Planes]]:
-        """Pairs of factors, to be broadcast to the array before it and after it: between them it is, added up over all
-        pairs, its own derivative in its operand."""
+    def slopes(self, change: object, layout: Layout, mapped: frozenset[str]) -> "list[Slope]":
+        """Its derivative in its operand: a sum of steps of its kind, itself or others, each between two factors."""
         raise NotImplementedError("linear in its operand")
+
+
+# Planes of a factor before a step, the step, planes of a factor behind it. They broadcast to the array; () is none.
+Slope = tuple[Planes, Step, Planes]
 
 
 @dataclasses.dataclass(frozen=True)

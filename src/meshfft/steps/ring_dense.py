@@ -23,7 +23,7 @@ from ..numerics.products import COLUMNS, LONG_TERMS, TERMS, Factors, Maker, plan
 from ..numerics.split_complex import Block, Planes, in_complex, in_planes
 from ..operators.matrices import Dense, Logarithm, Matrix, Samples
 from ..operators.operands import rows_of, table
-from .base import Least, MatrixStep, cleared, names, padded, positions
+from .base import Least, MatrixStep, Slope, cleared, names, padded, positions
 from .problem import Problem, ready
 
 PHASE_FLOPS = 40  # one root of unity on the CPU: integer reduction, cos and sin
@@ -161,14 +161,14 @@ class RingDense(MatrixStep[Matrix]):
         """Not in samples, where those are floats."""
         return not (isinstance(self.matrix, Samples) and self.matrix.unit is not None)
 
-    def slopes(self, change: object, layout: Layout, mapped: frozenset[str]) -> list[tuple[Planes, Planes]]:
+    def slopes(self, change: object, layout: Layout, mapped: frozenset[str]) -> list[Slope]:
         """V'[k, n] = slope_k V[k, n] n: one factor along the inputs and one along the samples."""
         assert isinstance(self.matrix, Samples) and isinstance(change, Logarithm)
         (_, columns), shape = self._ends(layout), line_shape(self.dim, layout.ndim)
         slope = tuple(part.reshape(shape) for part in self.matrix.slope(change))
         n = jnp.asarray(own(columns.positions(self.dim).astype(slope[0].dtype), 0, columns.cuts[self.dim], mapped))
         n = n.reshape(shape)
-        return [(slope, (n,)) if self.transposed else ((n,), slope)]
+        return [(slope, self, (n,)) if self.transposed else ((n,), self, slope)]
 
     def transpose(self, layout: Layout) -> "RingDense":
         real = {"real": True, "complex": False}.get(self.becomes or "", self.real)  # after this step, before that one

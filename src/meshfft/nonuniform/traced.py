@@ -1,0 +1,78 @@
+"""Plans at points that JAX traces: nothing is known of them but how many there are and how they are cut.
+
+    Deconvolve -> the transform to the fine grid -> Twist -> Halo of every dimension -> RingGrid
+
+Values stay with their points; the fine grid goes round a ring.
+"""
+
+import dataclasses
+import functools
+import math
+
+import numpy as np
+
+from ..kernels.forms import chosen
+from ..layout.layout import AnyMesh, Layout
+from ..numerics.window import Window
+from ..operators.scattered import Scattered, Unit
+from ..operators.transform import Transform, factor
+from ..plans.plan import Plan
+from ..scattered import Deconvolve, Halo, RingGrid, Twist
+from ..steps.base import Step
+from ..walks.walk import Walk
+from .planning import Asked, points_layout, to_grid
+
+
+@dataclasses.dataclass(frozen=True)
+class Anywhere:
+    """The steps behind a transform of some dimensions to a fine grid, for points that may be anywhere."""
+
+    dims: tuple[int, ...]
+    modes: tuple[int, ...]
+    grid: tuple[int, ...]
+    window: Window
+    middles: tuple[int, ...]  # from which modes are counted, see RingGrid
+    shape: tuple[int, ...]  # of the points
+    unit: Unit
+    values: Layout | None  # of the points as the caller has or wants them
+    mesh: AnyMesh | None
+    platform: str
+
+    def __call__(self, layout: Layout) -> tuple[Step, ...]:
+        """The steps that follow in a layout."""
+        halos, haloed = tuple(Halo(dim, self.window.width - 1) for dim in self.dims), layout
+        for halo in halos:
+            haloed = halo.after(haloed)
+        sides = tuple((haloed.shape[d], haloed.cuts[d]) for d in self.dims)
+        cuts = tuple(cut for _, by in sides for cut in by)
+        values = self.values
+        if values is None or values.mesh_axes != {cut.axis for cut in cuts}:
+            values = points_layout(self.shape, cuts, self.mesh)
+        form = chosen(self.window, 0, tuple(layout.block[d] for d in self.dims), math.prod(self.shape), self.platform)
+        kind = "points" if self.platform == "cpu" else "gather"  # tiles need points that are sorted on the host
+        form = dataclasses.replace(form, kind=kind)
+        ring = RingGrid(self.dims, sides, self.grid, self.middles, values, form, self.unit)
+        return (Twist(self.dims, tuple(n // 2 for n in self.modes), 1), *halos, ring)
+
+
+def traced_plan(asked: Asked) -> Plan:
+    """The plan, of which all but the points is kept."""
+    points = asked.points
+    shaped = asked._replace(points=Scattered(np.zeros((1, points.dims)), points.unit))
+    transform = Transform((), (), factor(math.prod(asked.modes), asked.norm, False))
+    walk, how = _walk(shaped, points.shape, points.unit), (asked.machine, asked.dots, (points,))
+    return Plan(walk, transform, asked.mesh, asked.dtype, asked.method, asked.order, *how)
+
+
+@functools.lru_cache(maxsize=32)
+def _walk(asked: Asked, shape: tuple[int, ...], unit: Unit) -> Walk:
+    middles = tuple(0 if asked.origin == "centre" else n // 2 for n in asked.modes)
+    where = (middles, shape, unit, asked.values, asked.mesh, asked.machine.chip.name)
+
+    def ending(grid: tuple[int, ...], window: Window) -> Anywhere:
+        return Anywhere(asked.dims, asked.modes, grid, window, *where)
+
+    walk, follows = to_grid(asked, ending)
+    scale = factor(math.prod(asked.modes), asked.norm, False)
+    steps = (Deconvolve(asked.dims, follows.grid, follows.window), *walk.steps, *follows(walk.end))
+    return Walk(walk.start, steps, scale, walk.planes)
