@@ -152,7 +152,7 @@ def _ending(asked: Asked, grid: tuple[int, ...], one: Window) -> Ending:
     """What follows at points that are known."""
     devices = math.prod(asked.start.parts)
     balance = devices > 1 and (not asked.machine.chip.cached if asked.balance is None else asked.balance)
-    return Ending(asked.dims, asked.modes, grid, one, asked.slack, asked.points, asked.machine.chip.name, balance)
+    return Ending(asked.dims, asked.modes, grid, one, asked.slack, asked.points, asked.machine.chip.platform, balance)
 
 
 def _remade(asked: Asked, **changes: Any) -> ScatteredPlan:

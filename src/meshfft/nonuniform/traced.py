@@ -67,7 +67,7 @@ def traced_plan(asked: Asked) -> Plan:
 @functools.lru_cache(maxsize=32)
 def _walk(asked: Asked, shape: tuple[int, ...], unit: Unit) -> Walk:
     middles = tuple(0 if asked.origin == "centre" else n // 2 for n in asked.modes)
-    where = (middles, shape, unit, asked.values, asked.mesh, asked.machine.chip.name)
+    where = (middles, shape, unit, asked.values, asked.mesh, asked.machine.chip.platform)
 
     def ending(grid: tuple[int, ...], window: Window) -> Anywhere:
         return Anywhere(asked.dims, asked.modes, grid, window, *where)

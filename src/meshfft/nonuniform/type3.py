@@ -89,7 +89,7 @@ def _joined(
     d = turns.shape[1]
     dims = tuple(range(image.ndim - d, image.ndim))
     sizes, block, parts = image.shape[-d:], image.block[-d:], image.parts[-d:]
-    ending = Ending(dims, (0,) * d, sizes, one, 0, Scattered.turns(turns), asked.machine.chip.name, False)
+    ending = Ending(dims, (0,) * d, sizes, one, 0, Scattered.turns(turns), asked.machine.chip.platform, False)
     form = ending.form(image)
     placed = place(turns, (0,) * d, sizes, block, parts, one, 0, form.tile, form.chunk, asked.dtype)
     tables, order, *_ = working(ending, placed, block)
