@@ -6,8 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import PartitionSpec as P
 from jax.typing import DTypeLike
 
+import meshfft as mf
 from meshfft.kernels import gather_grid, gridding, point_grid
 from meshfft.kernels.forms import chosen, cost
 from meshfft.kernels.gridding import Form, interpolate, spread
@@ -150,3 +152,12 @@ def test_a_form_fits_its_block_and_has_a_price(platform: str, block: tuple[int, 
     assert all(t <= b for t, b in zip(form.tile, block, strict=True))
     one, many = (np.array(cost(form, 1000, len(block), coils, 8, platform)) for coils in (1, 8))
     assert (many > one).all() and (many <= 8 * one).all()
+
+
+@pytest.mark.parametrize("topology", ["v5e:2x4", "h200:8", "cpu:8"])
+def test_plans_take_the_form_of_their_platform(topology: str) -> None:
+    """Catches a form that is chosen by the name of a chip: every TPU would gather, as GPUs do."""
+    k = mf.Scattered.turns(np.random.default_rng(0).random((1000, 2)))
+    mesh = jax.sharding.AbstractMesh((2, 4), ("x", "y"))
+    plan = mf.scattered_plan((64, 64), k, mesh=mesh, spec=P("x", "y"), topology=topology, tol=1e-3)
+    assert ("(gather, " in " ".join(str(plan).split())) is topology.startswith("h200")

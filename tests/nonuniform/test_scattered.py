@@ -177,9 +177,17 @@ def test_owners_are_balanced_where_cuts_halve_the_centre() -> None:
     ways = np.stack([np.sqrt(1 - z * z) * np.cos(phi), np.sqrt(1 - z * z) * np.sin(phi), z], -1)
     k = mf.Scattered.turns(radius[None, :, None] * ways[:, None])
     mesh = meshed({"x": 2, "y": 2, "z": 2})
-    plan = mf.scattered_plan((32, 32, 32), k, mesh=mesh, tol=1e-3, order="natural")
+    plan = mf.scattered_plan((32, 32, 32), k, mesh=mesh, tol=1e-3, sigma=2.0, order="natural")
     assert plan.imbalance <= 1.6  # of slabs 3.2
     assert f"{plan.imbalance:.2f} times the mean" in str(plan).replace("\n", " ")
+
+
+def test_the_grid_is_the_cheapest_that_is_as_good() -> None:
+    """Catches a fine grid that is taken unpriced, and a coarse one where rounding would show."""
+    k, mesh = mf.Scattered.turns(np.random.default_rng(1).random((20000, 3))), meshed({"x": 8})
+    plan, *others = (mf.scattered_plan((64, 64, 64), k, mesh=mesh, tol=1e-3, sigma=s) for s in (None, 2.0, 1.5, 1.25))
+    assert plan.seconds == min(other.seconds or 0 for other in others) and plan.grid != others[0].grid
+    assert mf.scattered_plan((64, 64, 64), k, mesh=mesh, tol=1e-5).grid == others[0].grid
 
 
 @pytest.mark.parametrize("d", [2, 3])

@@ -54,7 +54,8 @@ def nufftn(
         points: where the spectrum is sampled, from `Scattered.turns`, `.radians` or `.field_of_view`.
         axes: the transformed dimensions, one for each coordinate; by default the last.
         tol: relative L2 error to stay below: 1e-2 to 1e-6, and to 1e-12 in complex128.
-        sigma: cells of the fine grid for each sample of the image; by default 2. Less sends less, for wider windows.
+        sigma: cells of the fine grid for each sample of the image; by default 2, or with tol >= 1e-3 the one
+            of 2, 1.5 and 1.25 that is modelled to be cheapest. Less computes and sends less, for wider windows.
         norm: as `fftn`, of the samples of the image.
         origin: "corner": n counts from 0; "centre": from -(N // 2), as finufft and MRI have it.
         method, order: of the walk to the fine grid, as `fftn`; "any" lets it end where points are cheapest.

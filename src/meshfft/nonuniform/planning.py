@@ -4,6 +4,7 @@ The image goes to a fine grid of its spectrum, by a walk that pads it on its way
 devices that own the cells around them. Who owns which points is worked out once, on the host.
 """
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -31,6 +32,8 @@ from .plan import ScatteredPlan
 
 ORIGINS = ("corner", "centre")
 SIGMA = 2.0
+LOOSE = 1e-3  # the least tolerance for which a coarser grid may do: it magnifies rounding
+SIGMAS = (SIGMA, 1.5, 1.25)  # a coarser grid is a smaller transform and a wider window: what pays in 3-D
 Follows = TypeVar("Follows", bound=Callable[[Layout], tuple[Any, ...]])
 
 
@@ -160,8 +163,23 @@ def _remade(asked: Asked, **changes: Any) -> ScatteredPlan:
 
 
 def to_grid(asked: Asked, ending: Callable[[tuple[int, ...], Window], Follows]) -> tuple[Walk, Follows]:
-    """The cheapest walk from the image to a fine grid that its last layout divides evenly, and what follows there."""
-    one = window(asked.tol, SIGMA if asked.sigma is None else asked.sigma, len(asked.dims), asked.dtype)
+    """The cheapest walk from the image to a fine grid, and what follows there: of three where none is asked for."""
+    sigma, dims, dtype = asked.sigma or SIGMA, len(asked.dims), asked.dtype
+    windows = [window(asked.tol, sigma, dims, dtype)]
+    for coarser in SIGMAS[1:] if asked.sigma is None and asked.tol >= LOOSE else ():
+        with contextlib.suppress(ValueError):  # its rounding misses the tolerance
+            windows.append(window(asked.tol, coarser, dims, dtype))
+    return min((_on_grid(asked, ending, one) for one in windows), key=lambda found: _price(asked, *found))
+
+
+def _price(asked: Asked, walk: Walk, follows: Follows) -> float:
+    """Modelled seconds from an image to its values, in the plan's order."""
+    whole = dataclasses.replace(walk, steps=(*walk.steps, *follows(walk.end)))
+    return sum(map(asked.machine.price, whole.works(asked.dtype.itemsize, asked.machine.chip)))
+
+
+def _on_grid(asked: Asked, ending: Callable[[tuple[int, ...], Window], Follows], one: Window) -> tuple[Walk, Follows]:
+    """The cheapest walk to the fine grid of a window that its last layout divides evenly."""
     devices = math.prod(cut.parts for cuts in asked.start.cuts for cut in cuts)
     how = (asked.method, asked.order, asked.machine, asked.dtype.itemsize, asked.dots)
     for growth in (1, GROWTH, math.inf):
