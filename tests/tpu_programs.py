@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AbstractMesh, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -16,8 +15,8 @@ from jax.sharding import PartitionSpec as P
 import meshfft as mf
 from meshfft.inspect.aot import compile_plan, devices_of, mesh_for, report, timeline
 from meshfft.inspect.hlo import collectives, counts
+from meshfft.kernels.forms import tpu_form
 from meshfft.kernels.pallas import gridding as pallas_gridding
-from meshfft.kernels.pallas.strips import tpu_form
 from meshfft.kernels.window_weights import Form
 from meshfft.numerics.window import fitted
 from meshfft.steps import RingDense
@@ -121,6 +120,17 @@ def _walk(plan: mf.Plan, topology: str) -> dict[str, Any]:
     }
 
 
+def scattered(topology: str) -> dict[str, Any]:
+    """A plan at scattered points: kernels in its program, and its collectives."""
+    points = mf.Scattered.turns(np.random.default_rng(0).uniform(-0.5, 0.5, (20000, 2)))
+    plan = mf.scattered_plan(
+        (96, 80), points, mesh=AbstractMesh((2, 2), AXES[:2]), spec=P(*AXES[:2]), tol=1e-3, topology=topology
+    ).caller
+    program = compile_plan(plan, mesh_for(plan, topology), planes=True)
+    kernels = (program.as_text() or "").count("tpu_custom_call")
+    return {"kernels": kernels, "collectives": collectives(program), "plan": plan.collectives}
+
+
 def gridding(topology: str) -> dict[str, int]:
     """Kernels in the program that interpolates and spreads back, with 64-bit types allowed as for complex128."""
     mesh = Mesh(np.array(devices_of(topology)[:4]), ("x",))
@@ -129,7 +139,7 @@ def gridding(topology: str) -> dict[str, int]:
 
 def _kernels(mesh: Mesh, d: int, width: int) -> int:
     tile, chunk = tpu_form(width, d)
-    form = Form("pallas", tile, chunk, width, 0, fitted(width, 2.0).coefficients)
+    form = Form("strips", tile, chunk, width, 0, fitted(width, 2.0).coefficients)
     shapes = [((512, d), "i4"), ((512, d), "f4"), ((4, d), "i4"), ((1,), "i4"), ((2, *(48,) * d), "c8")]
     sharding = NamedSharding(mesh, P("x"))
     args = [jax.ShapeDtypeStruct((4, *shape), dtype, sharding=sharding) for shape, dtype in shapes]
@@ -137,8 +147,8 @@ def _kernels(mesh: Mesh, d: int, width: int) -> int:
     def there_and_back(*operands: jax.Array) -> jax.Array:
         cell, offset, start, count, block = (x[0] for x in operands)
         slots = SimpleNamespace(cell=cell, offset=offset, start=start, count=count[0])
-        values = pallas_gridding.interpolate(block, slots, form, None, jnp.zeros_like(block, shape=(2, 512)))
-        return pallas_gridding.spread(values, slots, form, None, jnp.zeros_like(block))[None]
+        values = pallas_gridding.interpolate(block, slots, form)
+        return pallas_gridding.spread(values, slots, form, block.shape[1:])[None]
 
     with jax.enable_x64(True):
         run = jax.shard_map(there_and_back, mesh=mesh, in_specs=P("x"), out_specs=P("x"))

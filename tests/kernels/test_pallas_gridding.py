@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from marks import slow_case
 
+from meshfft.kernels.forms import tpu_form
 from meshfft.kernels.pallas.chunks import Work
-from meshfft.kernels.pallas.gridding import interpolate, spread
-from meshfft.kernels.pallas.strips import tpu_form
+from meshfft.kernels.pallas.gridding import interpolated, spread_out
 from meshfft.kernels.window_weights import Form
 from meshfft.numerics.window import fitted
 
@@ -32,6 +32,9 @@ CASES = [
     slow_case((20, 36, 140), None, 4, 1, 5, 2000, None, 2e-7),
 ]
 PROGRAM = Path(__file__).parent.parent / "tpu_programs.py"
+COMPILER = pytest.mark.skipif(
+    not importlib.util.find_spec("libtpu"), reason='needs the TPU compiler: pip install ".[tpu]"'
+)
 ENVIRONMENT = {"TPU_SKIP_MDS_QUERY": "1", "JAX_PLATFORMS": "cpu", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
 
 
@@ -110,27 +113,41 @@ def test_values_and_their_transpose(
     monkeypatch.setattr(Work, "unrolled", 2)  # the same loops, compiled in less time
     rng, owned = np.random.default_rng(), np.array(block) - (width + 2 * slack) + 1
     sides = tile or tpu_form(width + 2 * slack, len(block))[0]
-    form = Form("pallas", tuple(np.minimum(sides, owned)), K, width, slack, fitted(width, 2.0).coefficients)
+    form = Form("strips", tuple(np.minimum(sides, owned)), K, width, slack, fitted(width, 2.0).coefficients)
     tables = placed(rng, owned, form, points)
     shapes = ((coils, *block), (coils, len(tables.cell)))
     x, values = (np.asarray(rng.standard_normal(s) + 1j * rng.standard_normal(s), np.complex64) for s in shapes)
     empty = np.asarray(tables.cell)[:, 0] < 0
     true_out, true_block = by_loops(x, values, tables, form, along)
     given = jnp.where(empty[None], jnp.nan, values)
-    out = interpolate(jnp.asarray(x), tables, form, along, jnp.zeros_like(given), interpret=True)
-    back = spread(given, tables, form, along, jnp.zeros_like(x), interpret=True)
+    out = interpolated(jnp.asarray(x), tables, form, along, jnp.zeros_like(given), interpret=True)
+    back = spread_out(given, tables, form, along, jnp.zeros_like(x), interpret=True)
     assert not np.asarray(out)[:, empty].any()
     assert error(out, true_out) <= limit
     assert error(back, true_block) <= limit
 
 
+def compiled(what: str, topology: str) -> dict[str, Any]:
+    """What a process with the TPU's compiler prints."""
+    command = [sys.executable, str(PROGRAM), what, topology]
+    done = subprocess.run(command, env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(not importlib.util.find_spec("libtpu"), reason='needs the TPU compiler: pip install ".[tpu]"')
+@COMPILER
 @pytest.mark.parametrize("topology", ["v4:2x2x1", "v5e:2x2", "v5p:2x2x1", "v6e:2x2"])
 def test_the_compiler_takes_them(topology: str) -> None:
     """Catches what only the TPU's compiler refuses: a shape, an alignment, more memory than the chip has; on a device
     of a mesh, where values vary over its axes."""
-    command = [sys.executable, str(PROGRAM), "gridding", topology]
-    done = subprocess.run(command, env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert json.loads(done.stdout.splitlines()[-1]) == {f"{d}-D w {w}": 2 for d in (2, 3) for w in (4, 7)}
+    assert compiled("gridding", topology) == {f"{d}-D w {w}": 2 for d in (2, 3) for w in (4, 7)}
+
+
+@pytest.mark.slow
+@COMPILER
+def test_plans_take_them_on_tpus() -> None:
+    """Catches a plan for TPUs that interpolates otherwise, and collectives that it does not print."""
+    found = compiled("scattered", "v5e:2x2")
+    assert found["kernels"] == 1
+    assert found["collectives"] == found["plan"]

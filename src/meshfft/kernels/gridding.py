@@ -16,7 +16,7 @@ from . import gather_grid, point_grid, tile_grid
 from .window_weights import Form as Form
 from .window_weights import Slots
 
-KINDS = {"points": point_grid, "gather": gather_grid, "tiles": tile_grid}
+KINDS = {"points": point_grid, "gather": gather_grid, "tiles": tile_grid, "strips": tile_grid}
 
 
 def interpolate(block: Array, tables: Slots, form: Form, along: int | None = None) -> Array:

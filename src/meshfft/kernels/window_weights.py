@@ -42,7 +42,7 @@ class Form:
     """How one device interpolates and spreads: point by point ("points"), by gathers, or by dense products ("tiles").
 
     Attributes:
-        kind: "points", "gather" or "tiles".
+        kind: "points", "gather", "tiles", or "strips", which are tiles of such shapes as TPUs want.
         tile: lowest cells of a chunk's points lie in a tile of this shape.
         chunk: slots of a chunk.
         width: cells of the window in every dimension.

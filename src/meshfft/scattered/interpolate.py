@@ -22,7 +22,8 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec
 
 from ..kernels.forms import cost
-from ..kernels.gridding import Form, interpolate, spread
+from ..kernels.pallas.gridding import interpolate, spread
+from ..kernels.window_weights import Form
 from ..layout.layout import Cuts, Layout, even_cuts, line_shape
 from ..layout.placement import own
 from ..machine.chip import Chip

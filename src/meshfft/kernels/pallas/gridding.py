@@ -1,6 +1,6 @@
 """Interpolate and spread scattered points on a TPU, in two and three dimensions, float32.
 
-Operands and results are those of kernels/gridding.py; tiles are those of `strips.tpu_form`, chunks have 128 points. The
+Operands and results are those of kernels/gridding.py; tiles are those of `forms.tpu_form`, chunks have 128 points. The
 program around the kernels takes complex numbers apart and puts them together, as TPUs have none. A chunk costs the
 weights of its points (vector unit: 16 to 28 operations for each row of its tables), and 12 depth x cells x 128 products
 a coil (matrix units). Bundles of the compiled schedule for 128 points, and cycles a point where all chunks are full
@@ -30,6 +30,7 @@ chunks in its body. No wait for a copy is in that: a strip is copied while the o
 import functools
 import math
 from types import ModuleType
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -38,6 +39,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from ...layout.placement import varies_over, varying
+from .. import gridding
 from ..window_weights import Form, Slots
 from . import interpolating, spreading
 from .chunks import Work
@@ -47,7 +49,48 @@ SMALL = 12 * 2**20  # bytes of fast memory that every TPU has to give; larger st
 COILS = 4  # at a time, at most
 
 
-def interpolate(
+def interpolate(block: Array, tables: Slots, form: Form, along: int | None = None) -> Array:
+    """Values (C, slots) at a device's points as kernels/gridding.py; a TPU has a kernel for strips."""
+    if form.kind != "strips" or block.dtype != jnp.complex64:
+        return gridding.interpolate(block, tables, form, along)
+
+    def by_kernel(block: Array, *given: Array) -> Array:
+        values = jnp.zeros((block.shape[0], given[0].shape[0]), block.dtype)
+        return interpolated(block, _Given(*given), form, along, varying([values, block, *given], frozenset())[0])
+
+    def elsewhere(block: Array, *given: Array) -> Array:
+        return gridding.interpolate(block, _Given(*given), form, along)
+
+    return lax.platform_dependent(block, *_given(tables), tpu=by_kernel, default=elsewhere)
+
+
+def spread(values: Array, tables: Slots, form: Form, shape: tuple[int, ...], along: int | None = None) -> Array:
+    """The block (C, *shape) of values (C, slots) as kernels/gridding.py; a TPU has a kernel for strips."""
+    if form.kind != "strips" or values.dtype != jnp.complex64:
+        return gridding.spread(values, tables, form, shape, along)
+
+    def by_kernel(values: Array, *given: Array) -> Array:
+        block = jnp.zeros((values.shape[0], *shape), values.dtype)
+        return spread_out(values, _Given(*given), form, along, varying([block, values, *given], frozenset())[0])
+
+    def elsewhere(values: Array, *given: Array) -> Array:
+        return gridding.spread(values, _Given(*given), form, shape, along)
+
+    return lax.platform_dependent(values, *_given(tables), tpu=by_kernel, default=elsewhere)
+
+
+class _Given(NamedTuple):
+    cell: Array
+    offset: Array
+    start: Array
+    count: Array  # type: ignore[assignment]  # not the method of tuples
+
+
+def _given(tables: Slots) -> _Given:
+    return _Given(tables.cell, tables.offset, tables.start, tables.count)
+
+
+def interpolated(
     block: Array, slots: Slots, form: Form, along: int | None, out: Array, interpret: bool = False
 ) -> Array:
     """Values (C, slots) at the points from a block (C, B_1, .., B_d); `out` says what the result is like."""
@@ -60,7 +103,9 @@ def interpolate(
     return values.reshape(out.shape[0], -1)[:, : out.shape[1]]
 
 
-def spread(values: Array, slots: Slots, form: Form, along: int | None, block: Array, interpret: bool = False) -> Array:
+def spread_out(
+    values: Array, slots: Slots, form: Form, along: int | None, block: Array, interpret: bool = False
+) -> Array:
     """The block (C, B_1, .., B_d) that values (C, slots) add up to; `block` says what it is like."""
     coils, *shape = block.shape
     work = _work(coils, tuple(shape), form, along)

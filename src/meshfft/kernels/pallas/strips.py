@@ -25,20 +25,6 @@ TERMS = ((0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (2, 0))  # parts of the strip a
 EMPTY = -(2**20)  # where a slot without a point seems to lie: out of every window
 
 
-def tpu_form(width: int, d: int) -> tuple[tuple[int, ...], int]:
-    """The tile and the chunk for points on a TPU in two or three dimensions, each of which may touch `width` cells.
-
-    In three dimensions the cells of the leading two, with the halo, fill the 128 lanes that a product sums over once
-    or twice. The tiles hold some 200 points at a quarter (two dimensions) and an eighth (three) of a point a cell, so
-    that chunks of 128, a point to each lane, are mostly full. Where there are more points, smaller tiles cost less.
-    """
-    halo = width - 1
-    if d == 2:
-        return (max(40 - halo, 8), max(32 - halo, 8)), LANES
-    sides = (8, 16, 32) if width <= 4 else (16, 16, 24)
-    return tuple(max(side - halo, 2) for side in sides), LANES
-
-
 class Strip(NamedTuple):
     """The sizes of a strip.
 
