@@ -22,7 +22,7 @@ steps: problem / base / exchange local_fft margin ring_dense rows / phase_fft pi
 scattered: deconvolve halo interpolate lend route sides turns twist / ending ring_grid ring_points
 walks: walk / search / choice
 plans: margins primitive request table / execute / at_points iterative_solve / inverse_solve / plan / planning
-nonuniform: normal record / moving / plan / planning / traced type3
+nonuniform: normal record solvers / moving / plan / planning reconstruct / traced type3
 functions: calls frequencies shard / cosine nufft dense fourier shifts / array_api scipy_backend type3
 spectral: fields / convolution modes multipliers / power
 inspect: schedule / hlo / aot / trace
@@ -30,7 +30,7 @@ formats: grid / source / numpy_nifti record / labels / hdf5 zarr / reading
 files: picture processes stores / writing
 out_of_core: partition / tiles transfer / journal passes / run
 cli.terminal: devices output / flags / cluster
-cli: info points / plan profile request / transform / app
+cli: info points / plan profile request / scattered transform / nufft reconstruct / app
 """
 
 

@@ -7,13 +7,15 @@ from typing import Annotated
 import typer
 
 from .info import info, version_of
+from .nufft import nufft
 from .plan import plan
 from .profile import profile
+from .reconstruct import reconstruct
 from .terminal.output import ended, occupy, say, warn
 from .transform import transform
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-for command in (transform, plan, profile, info):
+for command in (transform, nufft, reconstruct, plan, profile, info):
     app.command()(command)
 
 

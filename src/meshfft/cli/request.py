@@ -121,8 +121,13 @@ def check_files(flags: Flags) -> None:
     if flags.plot is not None:
         check_picture(flags.plot, flags.overwrite)
         check_disjoint(flags.source, flags.plot)
+    say_unfinished(flags.target)
+
+
+def say_unfinished(target: Path) -> None:
+    """Says what runs that were killed left beside an output, in the first process."""
     if jax.distributed.is_initialized() and jax.process_index() > 0:
         return
-    for path in unfinished(flags.target):
+    for path in unfinished(target):
         text = f"{path} is of a run that was killed, or of one that writes the same output now"
         warn(f"meshfft: note: {text}: remove it if there is none")

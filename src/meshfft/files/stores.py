@@ -1,9 +1,9 @@
 """Stores: arrays on the disk that blocks are written to, by one process or by several that share the file system.
 
-A .npy file is written with positional writes, not through a map: processes on a network file system would lose each
-other's pages, and pages of a map count as memory of the process. A Zarr array is written complete files at a time, each
-with a checksum; where it has coordinates, it is made in a group with them, that xarray opens as a dataset. Invariant:
-beyond the block it is given a write buffers at most 128 MiB, or one shard.
+A .npy or .nii file is written with positional writes, not through a map: processes on a network file system would lose
+each other's pages, and pages of a map count as memory of the process. A Zarr array is written complete files at a time,
+each with a checksum; where it has coordinates, it is made in a group with them, that xarray opens as a dataset.
+Invariant: beyond the block it is given a write buffers at most 128 MiB, or one shard.
 """
 
 import dataclasses
@@ -13,14 +13,15 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from ..atomic import opened, synced
+from ..extras import need
 from ..formats.grid import BOX_BYTES, Box, Grid, subboxes, within
-from ..formats.numpy_nifti import Numbers, npy_header
+from ..formats.numpy_nifti import Numbers, nifti_header, npy_header
 from ..formats.record import Record
 from ..formats.source import Labels
 from ..formats.zarr import KEY, opened_zarr, plain_files, shape_of, system_words
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     import tensorstore
 
 KINDS = (".npy", ".zarr")
+WRITTEN = (*KINDS, ".nii")
+NIFTI_DIMENSIONS, NIFTI_SIZE, NO_EXTENSION = 7, 2**15 - 1, bytes(4)
 IN_FLIGHT = 2
 # A chunk of zeros is written too, so that one that is not there is one that was lost.
 SPEC: dict[str, object] = {"driver": "zarr3", "store_data_equal_to_fill_value": True}
@@ -56,21 +59,24 @@ class Store(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class NpyStore:
-    """A .npy file; its array begins at `offset`."""
+    """A .npy or .nii file; its array begins at `offset`, in Fortran order in NIfTI."""
 
     path: Path
     shape: tuple[int, ...]
     dtype: np.dtype
     offset: int
+    fortran: bool = False
 
     def boxes(self, at: Box, most: int) -> Iterator[Box]:
-        return subboxes(at, (1,) * len(at), self.dtype.itemsize, most)
+        return subboxes(at, (1,) * len(at), self.dtype.itemsize, most, fortran=self.fortran)
 
     def write(self, at: Box, block: np.ndarray) -> None:
+        order = slice(None, None, -1 if self.fortran else 1)
         with opened(self.path, os.O_WRONLY) as file:
-            numbers = Numbers(file, self.offset, self.shape, self.dtype)
+            numbers = Numbers(file, self.offset, self.shape[order], self.dtype)
             for box in self.boxes(at, BOX_BYTES):
-                numbers.write(box, block[within(box, [s.start for s in at])])
+                part = block[within(box, [s.start for s in at])]
+                numbers.write(box[order], part.T if self.fortran else part)
 
     def flush(self) -> None:
         synced(self.path)
@@ -125,8 +131,9 @@ def create_store(
     record: Record | None = None,
     *,
     kind: str,
+    about: Mapping[str, object] = {},
 ) -> Store:
-    """Makes a .npy file of its full size, or an empty Zarr array, alone or in a group, where nothing is yet.
+    """Makes a .npy or .nii file of its full size, or an empty Zarr array, alone or in a group, where nothing is yet.
 
     Args:
         path: where; its name may have any suffix, as that of a temporary.
@@ -134,16 +141,17 @@ def create_store(
         grid: the chunks and files of a Zarr array.
         record: what is kept beside a Zarr array, under the attribute "meshfft", and its labels: one with a name is made
             in a group of its coordinates. A .npy file has room for neither.
-        kind: ".npy" or ".zarr".
+        kind: ".npy", ".nii" or ".zarr".
+        about: plain values that a Zarr array keeps as further attributes.
 
     Raises:
         OSError: it cannot be made there, or the disk is full.
     """
     _check_kind(kind)
     number = np.dtype(dtype).newbyteorder("=")
-    if kind == ".npy":
-        return _create_npy(path, tuple(shape), number)
-    attributes: dict[str, object] = {KEY: {} if record is None else record.to_dict()}
+    if kind != ".zarr":
+        return (_create_npy if kind == ".npy" else _create_nifti)(path, tuple(shape), number)
+    attributes: dict[str, object] = {**about, KEY: {} if record is None else record.to_dict()}
     names = () if record is None else tuple(dimension.name for dimension in record.dimensions)
     labels = record.labels if record is not None and record.labels is not None else Labels("", names)
     more = [one.name for one in labels.coordinates if one.dims != (one.name,)]
@@ -168,14 +176,14 @@ def open_store(path: Path, kind: str) -> Store:
         inner = path if found["node_type"] == "array" else path / found["attributes"][KEY]
         return ZarrStore(inner, opened_zarr(inner, SPEC, open=True))
     with open(path, "rb+") as file:
-        shape, _, dtype, offset = npy_header(path, file)
+        shape, _, dtype, offset = npy_header(path, file) if kind == ".npy" else nifti_header(path, file)
     check_size(path, offset + math.prod(shape) * dtype.itemsize)
-    return NpyStore(path, shape, dtype, offset)
+    return NpyStore(path, shape, dtype, offset, kind == ".nii")
 
 
 def _check_kind(kind: str) -> None:
-    if kind not in KINDS:
-        raise ValueError(f"kind {kind!r} cannot be written: use {' or '.join(KINDS)}")
+    if kind not in WRITTEN:
+        raise ValueError(f"kind {kind!r} cannot be written: use {' or '.join(WRITTEN)}")
 
 
 def check_size(path: Path, nbytes: int) -> None:
@@ -189,12 +197,32 @@ def _create_npy(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> NpyStore
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     with open(path, "xb") as file:
         np.lib.format.write_array_header_1_0(file, header)
-        file.flush()
-        offset, size = file.tell(), dtype.itemsize * math.prod(shape)
-        file.truncate(offset + size)
-        if hasattr(os, "posix_fallocate"):  # the room is taken now, not found missing hours later
-            os.posix_fallocate(file.fileno(), 0, offset + size)
-    return NpyStore(path, shape, dtype, offset)
+        return NpyStore(path, shape, dtype, _with_room(file, shape, dtype))
+
+
+def _create_nifti(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> NpyStore:
+    """Of voxels of size 1 in no unit, the first in the origin."""
+    header = need("nibabel", "writing NIfTI").Nifti1Header()
+    if len(shape) > NIFTI_DIMENSIONS or max(shape) > NIFTI_SIZE:
+        most = f"of at most {NIFTI_DIMENSIONS} dimensions of {NIFTI_SIZE}"
+        raise ValueError(f"shape {shape} is more than NIfTI has room for, an array {most}: write .npy or .zarr")
+    header.set_data_dtype(dtype)
+    header.set_data_shape(shape)
+    header.set_sform(np.eye(4), 1)
+    header["vox_offset"] = len(header.binaryblock) + len(NO_EXTENSION)
+    with open(path, "xb") as file:
+        file.write(header.binaryblock + NO_EXTENSION)
+        return NpyStore(path, shape, dtype, _with_room(file, shape, dtype), True)
+
+
+def _with_room(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype) -> int:
+    """Where the numbers begin, behind the header just written, with room for all of them."""
+    file.flush()
+    offset, size = file.tell(), dtype.itemsize * math.prod(shape)
+    file.truncate(offset + size)
+    if hasattr(os, "posix_fallocate"):  # the room is taken now, not found missing hours later
+        os.posix_fallocate(file.fileno(), 0, offset + size)
+    return offset
 
 
 def _create_zarr(

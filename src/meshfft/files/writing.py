@@ -1,4 +1,4 @@
-"""Sharded arrays, written shard by shard: one .npy file, or one Zarr array whose chunks follow the shards.
+"""Sharded arrays, written shard by shard: one .npy or .nii file, or one Zarr array whose chunks follow the shards.
 
 Every process brings the blocks of its own devices to the host, one at a time, crops each to its logical positions and
 writes it where it belongs. Invariant: the output gets its name when all of it is on the disk, and not before.
@@ -8,9 +8,10 @@ import contextlib
 import math
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import jax
 import numpy as np
@@ -24,7 +25,7 @@ from ..formats.zarr import check_name, is_zarr
 from ..layout.layout import Layout, from_spec
 from ..layout.padded_array import PaddedArray, stored_of
 from .processes import exchange, together
-from .stores import KINDS, Store, create_store, open_store
+from .stores import KINDS, WRITTEN, Store, create_store, open_store
 
 Report = Callable[[int], None]
 
@@ -36,8 +37,9 @@ def write_array(
     overwrite: bool = False,
     record: Record | None = None,
     report: Report = lambda nbytes: None,
+    about: Mapping[str, object] = MappingProxyType({}),
 ) -> None:
-    """Writes a sharded array to a .npy file or a .zarr store, without its padding.
+    """Writes a sharded array to a .npy file, a .zarr store or a .nii file (NIfTI-1), without its padding.
 
     Holds one device's block in host memory at a time, and 128 MiB besides. Whatever goes wrong, what stood under `path`
     before stands there after. Where several processes hold the array, all call this; each writes its own blocks.
@@ -48,6 +50,7 @@ def write_array(
         overwrite: whether a file already there may be replaced.
         record: where the array came from (`record_of(plan)`), kept beside it in a .zarr store.
         report: called with the bytes that this process has written.
+        about: plain values that a .zarr store keeps as further attributes.
 
     Raises:
         ValueError: the suffix is unknown, the array is of a type that files have not, the record is of another one, or
@@ -64,8 +67,8 @@ def write_array(
     shape, dtype, kind = layout.shape, stored.dtype, path.suffix
     owners = {device.process_index for device in stored.sharding.device_set}
     grid = grid_of(layout, dtype.itemsize, len(owners)) if kind == ".zarr" else Grid(shape)
-    check = partial(check_output, path, overwrite, math.prod(shape) * dtype.itemsize)
-    create = partial(create_store, shape=shape, dtype=dtype, grid=grid, record=record, kind=kind)
+    check = partial(check_output, path, overwrite, math.prod(shape) * dtype.itemsize, WRITTEN)
+    create = partial(create_store, shape=shape, dtype=dtype, grid=grid, record=record, kind=kind, about=about)
     fill = partial(_fill, stored=stored, layout=layout, report=report)
     if owners == {jax.process_index()}:
         check()
@@ -123,21 +126,24 @@ def _fill(store: Store, stored: jax.Array, layout: Layout, report: Report) -> No
     store.flush()
 
 
-def check_output(path: str | Path, overwrite: bool, nbytes: int) -> None:
+def check_output(path: str | Path, overwrite: bool, nbytes: int, kinds: Sequence[str] = KINDS) -> None:
     """Refuses an output that could not be written, before any work is done for it.
 
     Args:
         path: the file to be written.
         overwrite: whether a file already there may be replaced.
         nbytes: its size; while it is written, what it replaces still takes its room on the disk.
+        kinds: the suffixes that it may have.
 
     Raises:
         ValueError: the suffix is unknown, or what would be replaced is of another kind.
         OSError: it exists, its folder does not or is not writable, or the disk has not enough room.
     """
     path = Path(path)
-    if path.suffix not in KINDS:
-        raise ValueError(f"{path} is of no kind that can be written: end it in {' or '.join(KINDS)}")
+    if path.suffix not in kinds:
+        raise ValueError(f"{path} is of no kind that can be written: end it in {' or '.join(kinds)}")
+    if path.suffix == ".nii":
+        need("nibabel", "writing NIfTI")
     if path.suffix == ".zarr":
         need("tensorstore", "writing Zarr")
         check_name(path.resolve())

@@ -141,6 +141,12 @@ def npy_header(path: Path, file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.d
     return shape, fortran, dtype, file.tell()
 
 
+def nifti_header(path: Path, file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype, int]:
+    """As `npy_header`, of a plain NIfTI-1 file."""
+    header = need("nibabel", "NIfTI").Nifti1Header.from_fileobj(file)
+    return header.get_data_shape(), True, header.get_data_dtype(), int(header.get_data_offset())
+
+
 @contextlib.contextmanager
 def open_nifti(path: Path, _: str | None) -> Iterator[Source]:
     nibabel, check = need("nibabel", "reading NIfTI"), unchanged(path)

@@ -167,7 +167,7 @@ class ScatteredPlan(Planned):
             tail = 1
         if np.ndim(values) == tail:
             layout = Layout(layout.shape[-tail:], layout.cuts[-tail:])
-        given = getattr(values, "dtype", np.asarray(values).dtype)
+        given = values.dtype if hasattr(values, "dtype") else np.asarray(values).dtype
         real = np.dtype(given).kind != "c"
         walk = Walk(layout, (step.at_slot(0),), 1.0, False, real)
         return dataclasses.replace(self.caller, walk=walk, points=self.caller.points[-1:])(values)

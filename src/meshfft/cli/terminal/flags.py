@@ -56,6 +56,14 @@ POINTS = typer.Option(metavar="FILE", help="Where to sample: .npz, an array for 
 Points = Annotated[Path | None, POINTS]
 POINTS_UNIT = typer.Option(metavar="NAME", help="Unit of real points: turns, radians or z.")
 PointsUnit = Annotated[str | None, POINTS_UNIT]
+Dataset = Annotated[str | None, typer.Option(metavar="NAME", help="Which array of an HDF5 or Zarr file.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace OUT where it exists.")]
+Distributed = Annotated[bool, typer.Option("--distributed", help="One of several that JAX detects.")]
+COORDINATOR = typer.Option(metavar="HOST:PORT", help="Process 0 of several, by hand.")
+Coordinator = Annotated[str | None, COORDINATOR]
+Processes = Annotated[int | None, typer.Option(metavar="N", help="How many processes there are.")]
+ProcessId = Annotated[int | None, typer.Option(metavar="I", help="Which this is: 0 to N-1.")]
+LogJson = Annotated[bool, typer.Option("--log-json", help="Log every part to stderr, as JSON lines.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
 
 

@@ -98,16 +98,17 @@ def shown(text: str, lines: bool = True) -> str:
 class Progress:
     """The part that runs, the bytes or parts that are done, and the seconds that earlier parts took.
 
-    `show` is called when a part begins or ends and when more is done, with the word for that.
+    `show` is called when a part begins or ends and when more is done, with the word for that. `note` is what there is
+    to say about the part as it runs.
     """
 
     def __init__(self, show: Callable[["Progress", str], None]) -> None:
-        self.show, self.part, self.done, self.begun = show, "", 0, 0.0
+        self.show, self.part, self.note, self.done, self.begun = show, "", "", 0, 0.0
         self.seconds = list[tuple[str, float]]()
 
     def begin(self, part: str) -> None:
         self.end()
-        self.part, self.begun = part, time.perf_counter()
+        self.part, self.note, self.begun = part, "", time.perf_counter()
         self.show(self, "begin")
 
     def advance(self, count: int) -> None:
@@ -146,7 +147,7 @@ def bar(total: int, *, in_bytes: bool, shown: bool = True) -> Iterator[Progress]
         task = drawn.add_task("", total=total, visible=False)
 
         def show(now: Progress, event: str) -> None:
-            drawn.update(task, description=now.part, completed=now.done, visible=bool(now.part))
+            drawn.update(task, description=now.part + now.note, completed=now.done, visible=bool(now.part))
 
         progress = Progress(show)
         yield progress
