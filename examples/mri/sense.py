@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import solvers
 from jax import Array
+from jax import block_until_ready as ended
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from scan import Scan
 
@@ -42,7 +43,10 @@ def problem(
     spec = PartitionSpec(*names) if coils_cut else PartitionSpec(None, *names)
     plan = mf.scattered_plan(found.maps.shape, mf.Scattered.turns(found.turns), mesh=mesh, spec=spec, tol=tol)
     maps = jax.device_put(found.maps.astype(np.complex64), NamedSharding(mesh, spec))
-    values, weights = plan.place(found.data.astype(np.complex64)), plan.density()
+    # Programs are waited for, one by one: on CPU devices, two that do not depend on each other can wait for ever, each
+    # on threads that the other holds.
+    values = ended(plan.place(found.data.astype(np.complex64)))
+    weights = ended(plan.density())
 
     def combined(images: Array) -> Array:
         return jnp.sum(jnp.conj(maps) * images, 0)
@@ -51,9 +55,15 @@ def problem(
         return lambda x: combined(toeplitz(maps * x[None]))
 
     back = jax.jit(lambda values: combined(plan.adjoint(values, placed=True)))
-    weighted = back(values * weights[None].astype(values.dtype))
-    compensated, dense_normal = weighted / combined(maps), normal_of(plan.normal(weights))
-    slope = jnp.vdot(compensated, weighted) / jnp.vdot(compensated, dense_normal(compensated))
-    normal, right = (dense_normal, weighted) if dense else (normal_of(plan.normal()), back(values))
-    scale = jax.jit(lambda x: solvers.largest(normal, x))(compensated).astype(right.dtype)
+    weighted = ended(back(values * weights[None].astype(values.dtype)))
+    compensated, dense_normal = weighted / combined(maps), normal_of(_toeplitz(plan, weights))
+    slope = ended(jnp.vdot(compensated, weighted) / jnp.vdot(compensated, jax.jit(dense_normal)(compensated)))
+    normal, right = (dense_normal, weighted) if dense else (normal_of(_toeplitz(plan, None)), ended(back(values)))
+    scale = ended(jax.jit(lambda x: solvers.largest(normal, x))(compensated).astype(right.dtype))
     return Problem(lambda x: normal(x) / scale, right / scale, slope * compensated)
+
+
+def _toeplitz(plan: mf.ScatteredPlan, weights: Array | None) -> solvers.Operator:
+    made = plan.normal(weights)
+    ended(made.kernel)
+    return made
