@@ -16,7 +16,7 @@ import scipy.fft
 import scipy.signal
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from reference import dft, noise, powers, separable
+from reference import at_points, dft, noise, powers, separable
 
 Rows = Iterator[tuple[str, Any, Any]]
 SHAPE, SPEC = (16, 12, 8), P(("x", "y"), "z")
@@ -112,6 +112,25 @@ def _dense(mf: Any, mesh: Mesh) -> Rows:
 
     slope = separable(z, [there * (-2j * np.pi * np.arange(16))], axes=(0,)).real.sum(1)
     yield "slope of points", jax.jit(jax.grad(loss))([points[0]], x)[0].angle, slope
+
+
+def _scattered(mf: Any, mesh: Mesh) -> Rows:
+    x, z, *_ = _inputs(mf, mesh, SHORT, FLAT)
+    k = np.random.default_rng(3).uniform(-1.0, 1.0, (24, 2))
+    points, truth = mf.Scattered.turns(k), at_points(z, k)
+    waves = np.exp(2j * np.pi * (k @ np.stack(np.meshgrid(*map(np.arange, FLAT), indexing="ij")).reshape(2, -1)))
+    values = mf.nufftn(x, points)
+    yield "nufftn", values, truth
+    yield "nufftn_adjoint", mf.nufftn_adjoint(values, points, FLAT), (truth @ waves).reshape(FLAT)
+    yield "kdftn scattered", mf.kdftn(x, points), truth
+    plan = mf.scattered_plan(FLAT, points, mesh=mesh, spec=SHORT, slack=1, balance=True)
+    assert isinstance(plan, mf.ScatteredPlan)
+    yield "scattered_plan", plan.restore(plan(x, placed=True)), truth
+    yield "points that moved", plan(x, points=mf.Scattered.turns(jnp.asarray(k, "float32"))), truth
+    yield "normal", plan.normal()(x), (truth @ waves).reshape(FLAT)
+    lengths = np.random.default_rng(4).normal(size=(24, 2))
+    sums = mf.nufftn_type3(values, lengths, points, tol=2e-6)
+    yield "nufftn_type3", sums, truth @ np.exp(-2j * np.pi * lengths @ k.T)
 
 
 def _spectral(mf: Any, mesh: Mesh) -> Rows:
@@ -226,5 +245,5 @@ def _stored(truth: np.ndarray, like: Any) -> np.ndarray:
     return np.pad(truth, [(0, stored - n) for n, stored in zip(truth.shape, _held(like).shape, strict=True)])
 
 
-AUTO = (_by_name, _frequencies, _ways, _dense, _spectral, _plans, _storage, _double)
+AUTO = (_by_name, _frequencies, _ways, _dense, _scattered, _spectral, _plans, _storage, _double)
 EXPLICIT = (_programs,)
