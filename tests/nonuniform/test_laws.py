@@ -1,0 +1,92 @@
+"""Laws of transforms at scattered points, over drawn shapes, meshes, specs, tolerances and points."""
+
+import math
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jax.sharding import PartitionSpec as P
+from reference import at_points, error, noise
+
+import meshfft as mf
+from meshfft.inspect.hlo import collectives
+
+MESHES = ((8,), (2, 4), (4, 2), (2, 2, 2), (3,), (5,), (3, 2), (1, 7))
+
+
+@st.composite
+def asked(draw: st.DrawFn) -> dict:
+    """An image of one to three dimensions on a mesh, cut anyhow, and points of one or two dimensions."""
+    d = draw(st.integers(1, 3))
+    shape = tuple(draw(st.integers(1, (40, 24, 12)[d - 1])) for _ in range(d))
+    sizes = draw(st.sampled_from([m for m in MESHES if len(m) <= d]))
+    names = "xyz"[: len(sizes)]
+    dims = draw(st.permutations(range(d)))[: len(sizes)]
+    spec: list[str | None] = [None] * d
+    for name, dim in zip(names, dims, strict=True):
+        spec[dim] = name
+    many = draw(st.one_of(st.tuples(st.integers(1, 40)), st.tuples(st.integers(1, 7), st.integers(1, 6))))
+    k = np.random.default_rng(draw(st.integers(0, 2**16))).uniform(-2.0, 2.0, (*many, d))
+    return {
+        "shape": shape,
+        "mesh": jax.make_mesh(sizes, tuple(names), devices=jax.devices()[: math.prod(sizes)]),
+        "spec": P(*spec),
+        "k": k,
+        "tol": draw(st.sampled_from([1e-2, 1e-3, 1e-4, 1e-6])),
+        "order": draw(st.sampled_from(["any", "natural"])),
+        "origin": draw(st.sampled_from(["corner", "centre"])),
+        "balance": draw(st.booleans()),
+    }
+
+
+@given(asked())
+def test_any_image_on_any_mesh(ask: dict) -> None:
+    """Catches whatever a table of cases leaves out: uneven blocks, windows wider than images, owners without points.
+
+    The error is relative to that of a value whose terms do not cancel, |x|: few points may all be small.
+    """
+    shape, mesh, spec, k = (ask.pop(name) for name in ("shape", "mesh", "spec", "k"))
+    plan = mf.scattered_plan(shape, mf.Scattered.turns(k), mesh=mesh, spec=spec, **ask)
+    x = noise(shape)
+    values = mf.gather(plan(mf.shard(x, mesh, spec)))
+    truth = at_points(x, k.reshape(-1, len(shape)), centred=ask["origin"] == "centre").reshape(values.shape)
+    assert np.linalg.norm(values - truth) <= 3 * ask["tol"] * np.linalg.norm(x) * math.sqrt(truth.size)
+    c = noise(values.shape, seed=1)
+    image = mf.gather(plan.adjoint(mf.shard(c, mesh, plan.out_layout.spec)))
+    apart = abs(np.vdot(c.astype(complex), values) - np.vdot(image.astype(complex), x))
+    assert apart <= 5e-7 * np.linalg.norm(c) * np.linalg.norm(x) * math.sqrt(truth.size)
+
+
+def test_inside_shard_map() -> None:
+    """Catches tables of another device, inside a caller's own shard_map over all mesh axes or one of them."""
+    mesh, k, x = jax.make_mesh((2, 4), ("x", "y")), np.random.default_rng(2).random((64, 2)), noise((32, 24))
+    plan = mf.scattered_plan((32, 24), mf.Scattered.turns(k), mesh=mesh, tol=1e-4, order="natural")
+    stored, values = mf.shard(x, mesh, P("x", "y")), at_points(x, k)
+    cut = plan.out_layout.spec
+    for axes in ({"x", "y"}, {"x"}):
+        only = {"x": "x", "y": "y" if "y" in axes else None}
+        inner, outer = P(only["x"], only["y"]), P(tuple(filter(None, only.values())))
+        assert cut == P(("x", "y"))
+        there = jax.shard_map(plan, mesh=mesh, in_specs=inner, out_specs=outer, axis_names=axes, check_vma=False)
+        assert error(jax.jit(there)(stored), values) < 1e-4
+
+
+def test_in_the_plan_s_order_only_the_grid_travels() -> None:
+    """Catches an exchange of values where none is needed."""
+    mesh = jax.make_mesh((2, 4), ("x", "y"))
+    k = mf.Scattered.turns(np.random.default_rng(2).random((64, 2)))
+    plan = mf.scattered_plan((32, 24), k, mesh=mesh, tol=1e-4, order="natural")
+    x = mf.shard(noise((32, 24)), mesh, P("x", "y"))
+    counts = collectives(jax.jit(lambda x: plan(x, placed=True)).lower(x).compile())
+    assert counts == {**plan.collectives, "all-to-all": plan.collectives["all-to-all"] - 1}
+
+
+@pytest.mark.parametrize("sigma", [2.0, 1.5, 1.25])
+def test_every_sigma_keeps_its_tolerance(sigma: float) -> None:
+    """Catches a window that was fitted for another oversampling."""
+    x, k = noise((40, 30)), np.random.default_rng(3).random((200, 2))
+    for tol in (1e-2, 1e-3, 1e-4):
+        values = mf.nufftn(x, mf.Scattered.turns(k), tol=tol, sigma=sigma)
+        assert error(values, at_points(x, k)) <= tol
