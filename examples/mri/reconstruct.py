@@ -58,10 +58,9 @@ def descents(at: Problem) -> Callable[..., Iterator[tuple[int, Array]]]:
 
 def variation(at: Problem, rounds: int) -> Iterator[tuple[int, Array]]:
     """Total variation, round by round."""
-    one = jax.jit(lambda now: solvers.round_(at.normal, at.right, now, STRENGTH, RHO, INNER))
-    now = solvers.split(at.start)
+    normal, now = jax.jit(at.normal), solvers.split(at.start)
     for count in range(1, rounds + 1):
-        now = one(now)
+        now = solvers.round_(normal, at.right, now, STRENGTH, RHO, INNER)
         yield count * (INNER + 1), now.image
 
 

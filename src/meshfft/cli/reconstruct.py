@@ -19,7 +19,7 @@ from ..files.processes import exchange, together
 from ..files.stores import WRITTEN
 from ..nonuniform.plan import ScatteredPlan
 from ..nonuniform.reconstruct import sense
-from ..nonuniform.solvers import INNER, Problem, gradients, relative, variation
+from ..nonuniform.solvers import INNER, Problem, descent, relative, variation
 from . import scattered as points_of
 from .request import agree, everywhere
 from .scattered import Asked, asked_for, check_files, dataset_in, finish, progress_of, read_points, record, told
@@ -170,7 +170,7 @@ def _solved(asked: Asked, problem: Problem, progress: Progress) -> tuple[jax.Arr
     """The image after all steps, and the residual of every one, at the start first."""
     iterations, l2, tv = (asked.more[name] for name in ("iterations", "l2", "tv"))
     size = INNER if tv else 1
-    found, residuals = variation(problem, tv, l2) if tv else gradients(problem, l2), list[float]()
+    found, residuals = variation(problem, tv, l2) if tv else descent(problem, l2), list[float]()
     progress.begin("solve")
     for count, now in enumerate(itertools.islice(found, -(-iterations // size) + 1)):
         residuals.append(relative(problem, now))

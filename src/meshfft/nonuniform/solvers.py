@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jax import block_until_ready as ended
 
 Operator = Callable[[Array], Array]
@@ -48,7 +48,15 @@ class Iterate(NamedTuple):
     square: Array
 
 
-def gradients(problem: Problem, l2: float = 0.0) -> Iterator[Iterate]:
+class Split(NamedTuple):
+    """Where ADMM stands: image, its gradient as shrunk, and the scaled multiplier; the last two (dims, *image)."""
+
+    image: Array
+    shrunk: Array
+    multiplier: Array
+
+
+def descent(problem: Problem, l2: float = 0.0) -> Iterator[Iterate]:
     """Conjugate gradients from the start on, step by step: one application of N each.
 
     Args:
@@ -65,36 +73,21 @@ def gradients(problem: Problem, l2: float = 0.0) -> Iterator[Iterate]:
 
 
 def variation(problem: Problem, tv: float, l2: float = 0.0) -> Iterator[Iterate]:
-    """Total variation from the start on, round by round: INNER + 1 applications of N each.
-
-    x <- the minimum of x^H N x / 2 - Re b^H x + rho |grad x - z + u|^2 / 2, nearly; z <- grad x + u, every slope
-    shortened by tv / rho; u <- u + grad x - z.
+    """Total variation from the start on, round by round: INNER + 2 applications of N each, one for the residual.
 
     Args:
         problem: of `unit`.
         tv: weight of |grad x| where the brightest pixel of the start is 1.
-        l2: as `gradients`.
-
-    Source: Goldstein and Osher, "The split Bregman method for L1-regularized problems", SIAM J. Imaging Sci. 2009.
+        l2: as `descent`.
     """
-    rho, image, dims = STIFF * tv, problem.start, problem.dims
-    least = ended(jnp.max(jnp.abs(image)) / STIFF)
+    now, peak = split(problem.start, problem.dims), float(jnp.max(jnp.abs(problem.start)))
 
     def normal(x: Array) -> Array:
         return problem.normal(x) + l2 * x
 
-    def steep(x: Array) -> Array:
-        return ended(_steeper(normal(x), x, rho, dims))
-
-    shrunk = ended(slopes(image, dims))
-    multiplier = jnp.zeros_like(shrunk)
     while True:
-        yield begin(normal, problem.right, image)
-        now = begin(steep, ended(problem.right + rho * transposed(shrunk - multiplier)), image)
-        for _ in range(INNER):
-            now = step(steep, now)
-        image = now.image
-        shrunk, multiplier = ended(_shrunk(image, multiplier, least))
+        yield begin(normal, problem.right, now.image)
+        now = round_(normal, problem.right, now, tv * peak, STIFF * tv)
 
 
 def relative(problem: Problem, now: Iterate) -> float:
@@ -102,10 +95,11 @@ def relative(problem: Problem, now: Iterate) -> float:
     return float(jnp.sqrt(over(now.square, dot(problem.right, problem.right))))
 
 
-def begin(normal: Operator, b: Array, start: Array) -> Iterate:
-    """Conjugate gradients before the first step."""
-    residual = b - normal(start)
-    return Iterate(start, residual, residual, ended(dot(residual, residual)))
+def begin(normal: Operator, b: Array, start: Array | None = None) -> Iterate:
+    """Conjugate gradients before the first step, from `start` or from zero."""
+    image = jnp.zeros_like(b) if start is None else start
+    residual = b if start is None else b - normal(start)
+    return Iterate(image, residual, residual, ended(dot(residual, residual)))
 
 
 def step(normal: Operator, now: Iterate) -> Iterate:
@@ -113,32 +107,64 @@ def step(normal: Operator, now: Iterate) -> Iterate:
     return ended(_advanced(now, normal(now.direction)))
 
 
+def split(image: Array, dims: int | None = None) -> Split:
+    """ADMM before the first round, over the last dimensions or all."""
+    shrunk = ended(gradient(image, dims))
+    return Split(image, shrunk, jnp.zeros_like(shrunk))
+
+
+def round_(normal: Operator, b: Array, now: Split, strength: float, rho: float, inner: int = INNER) -> Split:
+    """One round of ADMM: `inner` applications of `normal`, and one more.
+
+    x <- the minimum of x^H N x / 2 - Re b^H x + rho |grad x - z + u|^2 / 2, nearly; z <- grad x + u, every slope
+    shortened by strength / rho over all dimensions and re, im together; u <- u + grad x - z.
+
+    Source: Goldstein and Osher, "The split Bregman method for L1-regularized problems", SIAM J. Imaging Sci. 2009.
+    """
+
+    def steep(x: Array) -> Array:
+        return ended(_steeper(normal(x), x, rho, len(now.shrunk)))
+
+    at = begin(steep, ended(b + rho * divergence(now.shrunk - now.multiplier)), now.image)
+    for _ in range(inner):
+        at = step(steep, at)
+    return Split(at.image, *ended(_shrunk(at.image, now.multiplier, strength / rho)))
+
+
 @functools.partial(jax.jit, static_argnums=1)
-def slopes(x: Array, dims: int) -> Array:
-    """Differences to the next pixel along the last dimensions, round the edge: (dims, *x.shape)."""
-    return jnp.stack([jnp.roll(x, -1, dim) - x for dim in range(x.ndim - dims, x.ndim)])
+def gradient(x: Array, dims: int | None = None) -> Array:
+    """Differences to the next pixel along the last dimensions or all, round the edge: (dims, *x.shape)."""
+    first = 0 if dims is None else x.ndim - dims
+    return jnp.stack([jnp.roll(x, -1, dim) - x for dim in range(first, x.ndim)])
 
 
 @jax.jit
-def transposed(slope: Array) -> Array:
-    """The transpose of `slopes`."""
-    first = slope[0].ndim - len(slope)
-    return jnp.sum(jnp.stack([jnp.roll(one, 1, first + j) - one for j, one in enumerate(slope)]), 0)
+def divergence(slopes: Array) -> Array:
+    """The transpose of `gradient`."""
+    first = slopes[0].ndim - len(slopes)
+    return jnp.sum(jnp.stack([jnp.roll(one, 1, first + j) - one for j, one in enumerate(slopes)]), 0)
+
+
+def largest(normal: Operator, like: Array, rounds: int = POWERS) -> Array:
+    """The largest eigenvalue of `normal`, by the power method from `like`: a scale for weights; 1 where it is 0."""
+
+    def turn(_: int, at: tuple[Array, Array]) -> tuple[Array, Array]:
+        image = normal(at[0] / at[1].astype(like.dtype))
+        return image, _length(image)
+
+    return lax.fori_loop(0, rounds, turn, (like, _length(like)))[1]
 
 
 def of_unit(problem: Problem) -> Problem:
-    """The problem over the largest eigenvalue of N, found by the power method."""
-    image, scale = problem.right, _length(problem.right)
-    for _ in range(POWERS):
-        image = problem.normal(image / scale)
-        scale = _length(image)
+    """The problem over the largest eigenvalue of N."""
+    scale = ended(largest(problem.normal, problem.right)).astype(problem.right.dtype)
     return problem._replace(normal=lambda x: problem.normal(x) / scale, right=problem.right / scale)
 
 
 def _length(x: Array) -> Array:
-    """|x|, or 1 where that is 0, in the type of x."""
-    size = ended(jnp.sqrt(dot(x, x)))
-    return jnp.where(size > 0, size, 1).astype(x.dtype)
+    """|x|, or 1 where that is 0."""
+    size = jnp.sqrt(dot(x, x))
+    return ended(jnp.where(size > 0, size, 1))
 
 
 @jax.jit
@@ -152,13 +178,13 @@ def _advanced(now: Iterate, product: Array) -> Iterate:
 
 @functools.partial(jax.jit, static_argnums=3)
 def _steeper(product: Array, x: Array, rho: float, dims: int) -> Array:
-    return product + rho * transposed(slopes(x, dims))
+    return product + rho * divergence(gradient(x, dims))
 
 
 @jax.jit
-def _shrunk(image: Array, multiplier: Array, least: Array) -> tuple[Array, Array]:
+def _shrunk(image: Array, multiplier: Array, least: float) -> tuple[Array, Array]:
     """The slopes and the multiplier shortened, and what is left of them."""
-    slope = slopes(image, len(multiplier)) + multiplier
+    slope = gradient(image, len(multiplier)) + multiplier
     size = jnp.sqrt(jnp.sum(jnp.abs(slope) ** 2, 0, keepdims=True))
     shorter = slope * over(jnp.maximum(size - least, 0), size).astype(slope.dtype)
     return shorter, slope - shorter
