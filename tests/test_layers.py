@@ -22,7 +22,7 @@ steps: problem / base / exchange local_fft margin ring_dense rows / phase_fft pi
 scattered: deconvolve halo interpolate lend route sides turns twist / ending ring_grid ring_points
 walks: walk / search / choice
 plans: margins primitive request table / execute / at_points iterative_solve / inverse_solve / plan / planning
-nonuniform: normal record solvers / moving / plan / planning reconstruct / traced type3
+nonuniform: normal record solvers / moving / plan / planning reconstruct / traced type3 / choosing
 functions: calls frequencies shard / cosine nufft dense fourier shifts / array_api scipy_backend type3
 spectral: fields / convolution modes multipliers / power
 inspect: schedule / hlo / aot / trace

@@ -6,12 +6,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType, NamedSharding
+from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from reference import at_points, error, noise
 
 import meshfft as mf
 from meshfft.inspect.hlo import collectives
+from meshfft.layout.layout import from_spec
+from meshfft.machine import machine
+from meshfft.nonuniform.choosing import plan_to_points
+from meshfft.nonuniform.planning import asked_for
+from meshfft.numerics.dtypes import dots_of
 
 KINDS = {"auto": AxisType.Auto, "explicit": AxisType.Explicit}
 
@@ -327,3 +332,23 @@ def test_what_does_not_fit_is_refused() -> None:
             call()
     with pytest.warns(UserWarning, match="radians"):
         mf.Scattered.turns(np.linspace(-np.pi, np.pi, 20).reshape(10, 2))
+
+
+def test_small_images_are_summed_directly_where_that_is_cheaper() -> None:
+    """Catches a dense sum that is never taken, or taken where it is dear, and one whose result lies elsewhere."""
+    mesh, tpu, single = AbstractMesh((2, 2), ("x", "y")), machine.topology("v5e:2x2"), np.dtype("complex64")
+    where = machine.placed(tpu, (2, 2), ("x", "y"))
+    for size, method in ((16, "kdft"), (1024, "auto")):
+        start = from_spec((size, size), {"x": 2, "y": 2}, P("x", "y"))
+        some, dots = mf.Scattered.turns(points(size * size, 2)), dots_of(single, None, None)
+        asked = asked_for(start, some, None, mesh, where, single, dots, {"tol": 1e-3})
+        assert plan_to_points(asked).method == method
+    real, k, x = meshed({"x": 2, "y": 4}), points(64, 2), noise((8, 8))
+    stored = mf.shard(x, real, P("x", "y"))
+    for method in ("kdft", "transpose"):
+        values = mf.nufftn(stored, mf.Scattered.turns(k), method=method, out_spec=P(("y", "x")))
+        assert spec_of(values) == P(("y", "x")) and error(values, at_points(x, k)) < 1e-6
+        image = mf.nufftn_adjoint(values, mf.Scattered.turns(k), (8, 8), method=method)
+        assert error(image, np.asarray(mf.nufftn_adjoint(np.asarray(values), mf.Scattered.turns(k), (8, 8)))) < 2e-6
+    with pytest.raises(ValueError, match="origin 'corner'"):
+        mf.nufftn(stored, mf.Scattered.turns(k), method="kdft", origin="centre")

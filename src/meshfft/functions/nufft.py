@@ -18,9 +18,9 @@ from jax.typing import DTypeLike
 from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, even_cuts, from_spec
 from ..layout.padded_array import AnyArray
 from ..machine.machine import Topology
+from ..nonuniform.choosing import plan_to_points
 from ..nonuniform.plan import ScatteredPlan, brought
 from ..nonuniform.planning import asked_for, scattered_plan_for
-from ..nonuniform.traced import traced_plan
 from ..numerics.dtypes import complex_dtype, dots_of
 from ..operators.scattered import Scattered
 from ..operators.transform import dims_of, integers
@@ -58,7 +58,9 @@ def nufftn(
             of 2, 1.5 and 1.25 that is modelled to be cheapest. Less computes and sends less, for wider windows.
         norm: as `fftn`, of the samples of the image.
         origin: "corner": n counts from 0; "centre": from -(N // 2), as finufft and MRI have it.
-        method, order: of the walk to the fine grid, as `fftn`; "any" lets it end where points are cheapest.
+        method: "kdft": the sum itself, by dense products; else of the walk to a fine grid, as `fftn`; "auto": the
+            cheaper, where there are matrix units.
+        order: "any" lets the fine grid end where points are cheapest; "natural" keeps it cut as the image.
         precision: "float32" or "float64"; by default that of the image.
         spec, out_spec: how the image is cut where JAX hides that, and how the values are to be.
 
@@ -239,8 +241,7 @@ def _planned(
 ) -> Plan:
     """The plan to values as the caller has them."""
     dtype, dots = complex_dtype(setting.dtype, precision), dots_of(setting.dtype, precision, None)
-    asked = asked_for(start, points, axes, setting.mesh, setting.machine, dtype, dots, options)
-    return scattered_plan_for(asked).caller if asked.points.known else traced_plan(asked)
+    return plan_to_points(asked_for(start, points, axes, setting.mesh, setting.machine, dtype, dots, options))
 
 
 def _image(
