@@ -23,6 +23,7 @@ SCRIPTS = {
     "parts": "What the steps of a walk take of the cores.",
     "real": "What rfftn, irfftn and dctn save against fftn.",
     "ring": "The modes of a ring: one way, both ways, and in the paper's order.",
+    "scattered": "Transforms at scattered points beside finufft.",
     "soak": "Two processes, 800 transforms there and back.",
     "store": "A sharded store against a plain copy.",
 }
