@@ -62,10 +62,15 @@ def circle(plan: Plan, dims: tuple[int, ...]) -> Plan:
     for growth in (1, GROWTH, math.inf):
         sizes = tuple(cells_of(2 * start.shape[d], devices, growth) for d in dims)
         transform = transform_of(dims, sizes, None, False, "fft")
-        walk = find_walk(start, transform, *how, even=True)
+        walk = find_walk(start, transform, *how, even=True, ending=_nothing)
         if all(walk.end.shape[d] == walk.end.storage[d] for d in dims):
             break
     return dataclasses.replace(plan, walk=walk, transform=transform, method="auto", order="any", points=())
+
+
+def _nothing(layout: Layout) -> tuple[()]:
+    """What follows on a circle: any layout will do, and the search need not look for the way to the image's own."""
+    return ()
 
 
 def transformed(forward: Plan, q: Array, scale: float) -> Array:
