@@ -49,6 +49,11 @@ class Ending:
         most = math.ceil(min(load.max(), GOAL * load.mean() + 1) if self.balance else load.max())
         return self.steps(layout, self.form(layout), most, most)
 
+    def least(self, layout: Layout) -> tuple[Step, ...]:
+        """The steps if all devices owned as many points."""
+        mean = self.points.size // math.prod(layout.parts[d] for d in self.dims)
+        return self.steps(layout, self.form(layout), mean, mean)
+
     def form(self, layout: Layout) -> Form:
         """The local form in the blocks of a layout."""
         block = tuple(layout.block[d] for d in self.dims)

@@ -26,6 +26,7 @@ METHODS: dict[str, tuple[type[Step], ...]] = {
     "kdft": (RingDense, Exchange),
 }
 BUDGET = 50_000  # edges, about a second
+FLOOR = 0.9  # of the seconds of what follows in one layout, if points were even there, those in any other
 Node = tuple[Layout, frozenset[int]]
 
 
@@ -55,7 +56,8 @@ def _search(problem: Problem, memory: float, weight: float, budget: float) -> tu
     best, order = {start: 0.0}, itertools.count()
     queue: list[tuple[float, float, int, float, Node, tuple[Step, ...]]] = [(0.0, 0.0, next(order), 0.0, start, ())]
     least: tuple[float, int, tuple[Step, ...] | None] = (math.inf, 0, None)  # with what follows the transform
-    while queue and queue[0][0] < least[0]:
+    floor = 0.0  # of what follows, at least
+    while queue and queue[0][0] + floor < least[0]:
         _, _, _, cost, node, path = heapq.heappop(queue)
         if cost > best[node]:
             continue
@@ -64,7 +66,8 @@ def _search(problem: Problem, memory: float, weight: float, budget: float) -> tu
         if not todo and _wanted(problem, layout):
             if problem.ending is None:
                 return path
-            least = min(least, (cost + _ending_price(problem, layout), next(order), path))
+            floor = floor or FLOOR * _price(problem, layout, getattr(problem.ending, "least", _nothing)(layout), False)
+            least = min(least, (cost + _price(problem, layout, problem.ending(layout)), next(order), path))
         itemsize = problem.bytes_at(todo)
         for step in offered(problem, layout, todo):
             budget -= 1
@@ -97,13 +100,18 @@ def _wanted(problem: Problem, layout: Layout) -> bool:
     return layout.even or (layout.tail and not problem.even)
 
 
-def _ending_price(problem: Problem, layout: Layout) -> float:
-    """Seconds of what follows the transform in its final layout."""
+def _price(problem: Problem, layout: Layout, steps: tuple[Step, ...], sending: bool = True) -> float:
+    """Seconds of steps that follow the transform in its final layout; or of those alone that send nothing."""
     seconds, itemsize = 0.0, problem.bytes_at({})
-    for step in problem.ending(layout) if problem.ending is not None else ():
-        seconds += problem.machine.price(step.work(layout, itemsize, problem.machine.chip))
+    for step in steps:
+        work = step.work(layout, itemsize, problem.machine.chip)
+        seconds += problem.machine.price(work) if sending or not work.sent_bytes else 0.0
         layout = step.after(layout)
     return seconds
+
+
+def _nothing(layout: Layout) -> tuple[Step, ...]:
+    return ()
 
 
 class _Ahead:
