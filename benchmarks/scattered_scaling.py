@@ -5,7 +5,7 @@
 Each device has 2^19 samples of the image and 488,281 points. A plan would place all points on the host: here the loads
 of owners are those of 2^22 points of the trajectory, scaled. The walk is the search's for them, from the image to
 values in the plan's order; what routes them to a caller's order is left out, and so are loans of tiles, by which
-crowded owners would do better. Bytes, memory and seconds are of one device, the seconds modelled, those of the most crowded.
+crowded owners would do better. Bytes, memory and seconds are of one device, all modelled, those of the most crowded.
 """
 
 import argparse
