@@ -24,6 +24,7 @@ SCRIPTS = {
     "real": "What rfftn, irfftn and dctn save against fftn.",
     "ring": "The modes of a ring: one way, both ways, and in the paper's order.",
     "scattered": "Transforms at scattered points beside finufft.",
+    "scattered_scaling": "The same by counts, to 2048 devices.",
     "soak": "Two processes, 800 transforms there and back.",
     "store": "A sharded store against a plain copy.",
 }
