@@ -10,6 +10,7 @@ import dataclasses
 import textwrap
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -99,7 +100,8 @@ class ScatteredPlan(Planned):
         ones = np.ones(self.points.shape, real_dtype(self.caller.dtype))
         weights, gram = mapped(jnp.abs, self.place(ones)), self.window_alone
         for _ in range(iterations):
-            weights = mapped(_lessened, weights, gram(weights))
+            # Waited for: on CPUs programs of several rounds in flight hold threads that the first still needs.
+            weights = jax.block_until_ready(mapped(_lessened, weights, jax.block_until_ready(gram(weights))))
         volume = np.prod([float(self.ending.window.transform(np.array(0.0))) ** 2 / cells for cells in self.grid])
         return weights * float(volume)
 
