@@ -150,7 +150,8 @@ class Plan:
         matrices, stages = dict(zip(self.transform.dims, self.transform.matrices, strict=True)), []
         for walk in self.walk.stages():
             (step,) = walk.steps
-            part = Transform(step.dims, tuple(matrices[d] for d in step.dims), walk.scale)
+            dims = tuple(d for d in step.dims if d in matrices)
+            part = Transform(dims, tuple(matrices[d] for d in dims), walk.scale)
             points = (None,) * len(step.dims) if step.slot is None else (self.points[step.slot],)
             walk = dataclasses.replace(walk, steps=(step.at_slot(0),))
             stages.append(dataclasses.replace(self, walk=walk, transform=part, points=points))
