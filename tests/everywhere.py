@@ -126,6 +126,7 @@ def _scattered(mf: Any, mesh: Mesh) -> Rows:
     plan = mf.scattered_plan(FLAT, points, mesh=mesh, spec=SHORT, slack=1, balance=True)
     assert isinstance(plan, mf.ScatteredPlan)
     yield "scattered_plan", plan.restore(plan(x, placed=True)), truth
+    yield "scattered_plan in jit", jax.jit(lambda x: plan(x))(x), truth
     yield "points that moved", plan(x, points=mf.Scattered.turns(jnp.asarray(k, "float32"))), truth
     yield "normal", plan.normal()(x), (truth @ waves).reshape(FLAT)
     lengths = np.random.default_rng(4).normal(size=(24, 2))

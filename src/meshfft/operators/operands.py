@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 from jax import Array
+from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jax.typing import DTypeLike
 
@@ -102,8 +103,19 @@ class Held:
                 self.tables = jax.tree.map(jnp.asarray, tables)
 
     def operand(self, real: DTypeLike) -> Any:
-        """The tables as steps take them; inside a caller's shard_map, where each device takes its own, the host's."""
-        return self.host if mapped_axes(jax.sharding.get_abstract_mesh()) else self.tables
+        """The tables as steps take them.
+
+        Inside a caller's shard_map the host's, of which each device takes its own; and inside a `jit` on several
+        processes, whose programs may hold no arrays of other processes but as arguments.
+        """
+        if mapped_axes(jax.sharding.get_abstract_mesh()) or (self._spread and isinstance(jnp.zeros(()), Tracer)):
+            return self.host
+        return self.tables
+
+    @functools.cached_property
+    def _spread(self) -> bool:
+        """Whether the devices are those of several processes."""
+        return not all(leaf.is_fully_addressable for leaf in jax.tree.leaves(self.tables) if isinstance(leaf, Array))
 
 
 def _put(table: np.ndarray, sharding: NamedSharding) -> Array:
