@@ -13,7 +13,7 @@ HOUSE = """
 .: extras / atomic
 numerics: dtypes split_complex units window / phases products
 layout: layout / gathering memory placement / padded_array / storage
-machine: chip torus work / device_order / machine
+machine: chip torus work / device_order kernel_price / machine
 collectives: all_to_all bins ring
 operators: matrices placing / lending trig inverses / transform / points scattered / operands toeplitz
 kernels: bluestein window_weights / stockham forms / local gather_grid point_grid tile_grid / real trig gridding

@@ -7,8 +7,10 @@ from reference import mesh
 
 import meshfft as mf
 from meshfft.inspect.aot import compile_plan
-from meshfft.inspect.hlo import ops_of, program_of
+from meshfft.inspect.hlo import Kernels, cycles, kernels, ops_of, priced, program_of
 from meshfft.inspect.schedule import parse
+from meshfft.machine import kernel_price
+from meshfft.machine.chip import CHIPS
 
 SLAB, PENCIL = (2,), (2, 2)
 EXCHANGED, PACKED, RING = {"fft", "all-to-all"}, {"fft", "all-to-all", "permute"}, {"products", "permute"}
@@ -77,3 +79,32 @@ ENTRY %main (x: f32[8,8]) -> c64[8,8] {
         "h.1": (4, "other"), "f.7": (4, "copies"),
     }  # fmt: skip
     assert ops_of(parse(text)) == kinds
+
+
+def test_kernels_are_priced_by_name_and_bytes() -> None:
+    """Catches an FFT kernel that costs nothing, both planes or lengths misread, and a price for another's kernel."""
+    text = """HloModule m, is_scheduled=true
+
+ENTRY %main (x: f32[64,512,512]) -> f32[64,512,512] {
+  %x = f32[64,512,512] parameter(0)
+  %k.1 = (f32[64,512,512], f32[64,512,512]) custom-call(%x), custom_call_target="tpu_custom_call", metadata={op_name="jit(f)/step1_LocalFFT/fft/fft_plane_512x512/pallas_call"}
+  %k.2 = f32[4,2,16,128,512] custom-call(%x), custom_call_target="tpu_custom_call", metadata={op_name="jit(f)/step2_Pipeline/fft_plane_512x512/pallas_call"}
+  ROOT %k.3 = f32[64,512,512] custom-call(%x), custom_call_target="tpu_custom_call", metadata={op_name="jit(f)/step3_Turn/spreading/pallas_call"}
+}
+"""  # noqa: E501
+    chip, points = CHIPS["v5e"], 64 * 512 * 512
+    price = [kernel_price.cycles(chip, "plane", (512, 512), n) for n in (points, points // 4)]
+    assert min(price) > 16 * points / 4 / 428.1, "less than memory takes"
+    program = priced(parse(text), chip)
+    assert kernels(program) == Kernels(2, sum(price))
+    assert [(one.step, one.unit, one.cycles) for one in cycles(program)] == [
+        (1, "vector", price[0]),
+        (2, "vector", price[1]),
+    ]
+    assert {name: op and op.kind for name, op in ops_of(program).items()} == {
+        "x": None,
+        "k.1": "fft",
+        "k.2": "fft",
+        "k.3": "other",
+    }
+    assert kernels(parse(text)) == Kernels(0, 0)

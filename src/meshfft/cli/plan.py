@@ -117,7 +117,7 @@ def _candidates(
 def _compiled(plan: Plan, topology: str) -> dict[str, Any]:
     """What the compiler makes of a plan, with modelled seconds of its schedule and of the waits for each collective."""
     program = compile_plan(plan, mesh_for(plan, topology), planes=plan.machine.chip.planes)
-    made, spent = report(program), timeline(program, plan)
+    made, spent = report(program, plan.machine.chip), timeline(program, plan)
     sent = [{**one._asdict(), "waited_seconds": spent.waits[one.name]} for one in made.collectives]
     seconds = {"compute": spent.compute, "links": spent.links, "total": spent.total}
     return {**made.to_dict(), "collectives": sent, "seconds_modelled": seconds}
@@ -160,5 +160,9 @@ def _print_compiled(plan: Plan, made: dict[str, Any]) -> None:
     hidden = sum(one["times"] for one in made["collectives"] if one["asynchronous"] and one["covered"])
     count = sum(one["times"] for one in made["collectives"])
     say(f"{_rounded(peak)} GB per device at the compiler's peak; {hidden} of {count} collectives have work under them.")
+    if made["kernels"]["times"]:
+        seconds = _rounded(made["kernels"]["cycles"] / clock)
+        say(f"The compiler estimates no kernel: {made['kernels']['times']} of them count by their compiled schedules,")
+        say(f"or the memory that they read and write, where that is longer: {seconds} s of vector.")
     compute, links = _rounded(spent["compute"]), _rounded(spent["links"])
     say(f"Played in the compiler's order: {_rounded(spent['total'])} s, compute {compute}, links {links}.")

@@ -5,7 +5,7 @@
 The TPU compiler runs on any machine; its memory, collectives and cycles are those of a pod of that shape. The timeline
 plays a program through in the order it was scheduled:
 
-    an instruction takes its estimated cycles / clock
+    an instruction takes its estimated cycles / clock, an FFT kernel those of machine/kernel_price.py
     a collective takes the links from its start, or when they are free, for as long as the torus model says
     its done waits for that; what stands in between hides it
     total = compute + what the device waits for each collective
@@ -26,25 +26,30 @@ from jax.sharding import Mesh, NamedSharding
 from ..extras import installed
 from ..layout.layout import axis_sizes
 from ..layout.padded_array import padded
+from ..machine.chip import Chip
 from ..machine.work import Move
 from ..numerics.dtypes import real_dtype
 from ..plans.plan import Plan
-from .hlo import Collective, Spent, cycles, every_collective, program_of
+from .hlo import Collective, Kernels, Spent, cycles, every_collective, kernels, program_of
 from .schedule import Instruction, Item, Program, nested
 
 
 class Report(NamedTuple):
-    """What a compiled program needs and does on each device: bytes, collectives in order, cycles where estimated."""
+    """What a compiled program needs and does on each device: bytes, collectives in order, cycles where estimated.
+
+    `kernels` are FFT kernels, whose cycles are among those: by their own price, as the compiler has none.
+    """
 
     memory: dict[str, int]
     collectives: tuple[Collective, ...]
     cycles: tuple[Spent, ...]
+    kernels: Kernels = Kernels(0, 0)
 
     def to_dict(self) -> dict[str, object]:
         """The report as plain values, for JSON."""
         sizes = {f"{name}_bytes_per_device": size for name, size in self.memory.items()}
         sent, spent = ([one._asdict() for one in self.collectives], [one._asdict() for one in self.cycles])
-        return {**sizes, "collectives": sent, "cycles": spent}
+        return {**sizes, "collectives": sent, "cycles": spent, "kernels": self.kernels._asdict()}
 
 
 class Timeline(NamedTuple):
@@ -109,19 +114,23 @@ def compile_plan(plan: Plan, mesh: Mesh, *, planes: bool = False, donate: bool =
     return lowered.compile(dict(options))
 
 
-def report(compiled: jax.stages.Compiled) -> Report:
-    """What a compiled program needs and does; a loop that cannot be followed raises ValueError."""
-    program, memory = program_of(compiled), compiled.memory_analysis()
+def report(compiled: jax.stages.Compiled, chip: Chip | None = None) -> Report:
+    """What a compiled program needs and does; a chip prices its kernels.
+
+    Raises:
+        ValueError: a loop that cannot be followed.
+    """
+    program, memory = program_of(compiled, chip), compiled.memory_analysis()
     if memory is None:
         raise NotImplementedError("the compiled program has no memory analysis: this backend gives none")
     sizes = {name: getattr(memory, f"{name}_size_in_bytes") for name in ("argument", "output", "temp", "alias")}
     sizes["peak"] = memory.peak_memory_in_bytes
-    return Report(sizes, every_collective(program), cycles(program))
+    return Report(sizes, every_collective(program), cycles(program), kernels(program))
 
 
 def timeline(compiled: jax.stages.Compiled, plan: Plan) -> Timeline:
     """Plays a plan's compiled program through; only for a chip whose clock is known."""
-    clock, program = plan.machine.chip.clock, program_of(compiled)
+    clock, program = plan.machine.chip.clock, program_of(compiled, plan.machine.chip)
     if clock is None:
         raise ValueError(f"the clock of {plan.machine.chip.name} devices is not known: replay plans for TPUs")
     works = [step.work(layout, plan.dtype.itemsize, plan.machine.chip) for step, layout in plan.walk.pairs]

@@ -3,10 +3,12 @@
     cycles(step, unit) = sum over what the step executes on the unit of estimated cycles * times
 
 A collective in two halves overlaps what is scheduled between its start and its done. Invariant: what is in a loop
-counts once for each turn. The kinds of work follow from opcodes and scopes, never from the names of kernels:
+counts once for each turn. Of Pallas kernels the compiler estimates nothing: those of FFTs, which the text knows by
+name, are priced by machine/kernel_price.py where a chip is given. The kinds of work follow from opcodes and scopes:
 
     products     matrix products
-    fft          XLA's FFT, whatever the compiler makes of it, and meshfft's own of additions; not an FFT by products
+    fft          XLA's FFT, whatever the compiler makes of it, and meshfft's own of additions and in kernels; not by
+                 products
     permute      a hop of a ring, from its start to its end
     all-to-all   an exchange, from its start to its end
     copies       what only moves numbers: copies, transposes, slices, concatenations, packing of complex numbers
@@ -15,6 +17,7 @@ counts once for each turn. The kinds of work follow from opcodes and scopes, nev
 """
 
 import collections
+import dataclasses
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,6 +25,8 @@ from typing import NamedTuple
 
 import jax
 
+from ..machine import kernel_price
+from ..machine.chip import Chip
 from .schedule import COLLECTIVES, Executed, Instruction, Program, executed, parse
 
 UNITS = ("matrix", "vector", "copy")
@@ -35,7 +40,11 @@ _ARRAY = re.compile(r"\b([a-z]+\d*)[a-z0-9]*\[([\d,]*)\]")
 _STEP = re.compile(r"\bstep(\d+)")
 _PACK_CALL = re.compile(r'custom_call_target="X64')
 _PRODUCT_CALL = re.compile(r'custom_call_target="[^"]*(?:gemm|matmul|dot)', re.IGNORECASE)
-_FFT = re.compile(r"(?:^|/)(?:fft|jit\(fft\))(?:/|$)")  # a scope of ours, or JAX's name for XLA's
+_FFT = re.compile(
+    r"(?:^|/)(?:fft|jit\(fft\)|fft_\w+/pallas_call)(?:/|$)"
+)  # a scope of ours, JAX's for XLA's, or a kernel
+_KERNEL = re.compile(r"/fft_([a-z]+)_(\d+(?:x\d+)*)\w*/pallas_call")  # its kind and lengths
+COMPLEX_BYTES = 8  # of two float32 planes, which kernels write
 
 
 class Collective(NamedTuple):
@@ -59,6 +68,13 @@ class Op(NamedTuple):
 
     step: int
     kind: str
+
+
+class Kernels(NamedTuple):
+    """How many FFT kernels one run executes, and their cycles: bundles of compiled schedules, or memory."""
+
+    times: int
+    cycles: int
 
 
 class Spent(NamedTuple):
@@ -86,12 +102,33 @@ def counts(sent: Iterable[Collective]) -> dict[str, int]:
     return dict(total)
 
 
-def program_of(compiled: jax.stages.Compiled) -> Program:
-    """The text of a compiled program, parsed."""
+def program_of(compiled: jax.stages.Compiled, chip: Chip | None = None) -> Program:
+    """The text of a compiled program, parsed; for a chip, with a price for each FFT kernel."""
     text = compiled.as_text()
     if not text:
         raise NotImplementedError("the compiled program has no text: this backend keeps none")
-    return parse(text)
+    return parse(text) if chip is None else priced(parse(text), chip)
+
+
+def priced(program: Program, chip: Chip) -> Program:
+    """The program with a price for each FFT kernel in it."""
+    each = program.computations.items()
+    computations = {name: {key: _priced(one, chip) for key, one in body.items()} for name, body in each}
+    return program._replace(computations=computations)
+
+
+def _priced(instruction: Instruction, chip: Chip) -> Instruction:
+    found = _KERNEL.search(instruction.op_name) if instruction.opcode == "custom-call" else None
+    if found is None:
+        return instruction
+    lengths, points = tuple(map(int, found[2].split("x"))), bytes_of(instruction.type) // COMPLEX_BYTES
+    return dataclasses.replace(instruction, price=kernel_price.cycles(chip, found[1], lengths, points))
+
+
+def kernels(program: Program) -> Kernels:
+    """The FFT kernels of one run, which are priced."""
+    run = [one for one in executed(program) if one.instruction.price is not None]
+    return Kernels(sum(one.times for one in run), sum(one.times * (one.instruction.price or 0) for one in run))
 
 
 def every_collective(program: Program) -> tuple[Collective, ...]:
@@ -109,7 +146,7 @@ def every_collective(program: Program) -> tuple[Collective, ...]:
 
 
 def cycles(program: Program) -> tuple[Spent, ...]:
-    """The compiler's estimated cycles of one run, by step and unit; collectives and Pallas kernels have none."""
+    """Estimated cycles of one run, by step and unit; collectives have none, and Pallas kernels those of their price."""
     run = executed(program)
     total: collections.Counter[tuple[int | None, str]] = collections.Counter()
     for (instruction, times), step in zip(run, steps_of(program, run), strict=True):

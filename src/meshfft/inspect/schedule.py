@@ -41,6 +41,7 @@ class Instruction:
     inside: str
     rest: str
     root: bool
+    price: int | None = None  # cycles of one execution of a kernel, for which the compiler gives no estimate
 
     @functools.cached_property
     def operands(self) -> tuple[str, ...]:
@@ -60,9 +61,9 @@ class Instruction:
 
     @functools.cached_property
     def cycles(self) -> int | None:
-        """The compiler's estimate of one execution; None where it gives none."""
+        """The compiler's estimate of one execution, or the price of a kernel; None where there is neither."""
         cycles = self.attribute(r'"estimated_cycles":"(\d+)"')
-        return int(cycles) if cycles else None
+        return int(cycles) if cycles else self.price
 
     def attribute(self, pattern: str) -> str:
         """What the group of a pattern matches behind the operands; empty where nothing does."""

@@ -68,6 +68,7 @@ class Chip:
     devices: int = 1  # JAX devices that share a chip and its links
     torus: tuple[int, ...] = ()  # the longest axes of a torus of chips, none where every device reaches every other
     side: int = 1  # rows and columns of the matrix unit; products are padded to it
+    scratch: Figure | None = None  # bytes of VMEM, in which kernels of the vector unit work; None where there are none
     cached: bool = False  # columns of a block stay in a cache between the stages of a local FFT
     planes: bool = False  # complex numbers are split, real and imaginary parts in two arrays
     overlaps: bool = False  # sends while it computes
@@ -83,7 +84,7 @@ class Chip:
     def figures(self) -> dict[str, Figure]:
         """All numbers of the row, by name."""
         rates = {"vector, op/s": self.vector, "memory, B/s": self.memory, "link, B/s": self.link, "hop, s": self.hop}
-        known = {"capacity, B": self.capacity, "clock, Hz": self.clock}
+        known = {"capacity, B": self.capacity, "clock, Hz": self.clock, "scratch, B": self.scratch}
         tiers = {f"{tier} products, op/s": figure for tier, figure in self.products}
         return {**tiers, **rates, **{name: figure for name, figure in known.items() if figure is not None}}
 
@@ -98,6 +99,7 @@ def _tpu(
     link: Figure,
     devices: int = 1,
     side: int = 128,
+    scratch: int = 16,
 ) -> Chip:
     """A TPU: per cycle the operations of products in bf16, bf16x3 and bf16x6, vector operations, and bytes copied."""
     kinds = (*("operations",) * 3, "vector operations", "bytes copied")
@@ -117,6 +119,9 @@ def _tpu(
         devices=devices,
         torus=torus,
         side=side,
+        scratch=Figure(
+            scratch * 2**20, "published", "VMEM of a core: TpuInfo of jax.experimental.pallas.tpu, jax 0.10.2"
+        ),
         planes=True,
         overlaps=True,
         options=ASYNCHRONOUS,
@@ -181,16 +186,16 @@ TPUS = (
     _tpu("v4", "TPU v4", 1050e6, (119100, 39816, 20527, 1982, 444), (16, 16, 16), devices=2,
          capacity=Figure(16 * GIB, "published", f"{DOCS}v4, half a chip's 32 GiB"),
          link=Figure(45e9, "published", BOOK)),
-    _tpu("v5e", "TPU v5 lite", 1503e6, (126981, 41187, 21497, 4014, 428), (16, 16),
+    _tpu("v5e", "TPU v5 lite", 1503e6, (126981, 41187, 21497, 4014, 428), (16, 16), scratch=128,
          capacity=Figure(16e9, "published", f"{DOCS}v5e"),
          link=Figure(45e9, "published", BOOK)),
-    _tpu("v5p", "TPU v5", 1751e6, (252458, 83611, 41413, 8011, 1093), (16, 16, 24),
+    _tpu("v5p", "TPU v5", 1751e6, (252458, 83611, 41413, 8011, 1093), (16, 16, 24), scratch=64,
          capacity=Figure(95 * GIB, "published", f"{DOCS}v5p"),
          link=Figure(90e9, "published", BOOK)),
-    _tpu("v6e", "TPU v6 lite", 1751e6, (461195, 159651, 73806, 4017, 756), (16, 16), side=256,
+    _tpu("v6e", "TPU v6 lite", 1751e6, (461195, 159651, 73806, 4017, 756), (16, 16), side=256, scratch=128,
          capacity=Figure(32e9, "published", f"{DOCS}v6e"),
          link=Figure(90e9, "published", BOOK)),
-    _tpu("tpu7x", "TPU7x", 2200e6, (439338, 150374, 73343, 4021, 1265), (16, 24, 24), devices=2, side=256,
+    _tpu("tpu7x", "TPU7x", 2200e6, (439338, 150374, 73343, 4021, 1265), (16, 24, 24), devices=2, side=256, scratch=64,
          capacity=Figure(96 * GIB, "published", f"{DOCS}tpu7x, half a chip's 192 GiB"),
          link=Figure(100e9, "published", f"{DOCS}tpu7x: 1200 GB/s both ways over 6 links")),
 )  # fmt: skip

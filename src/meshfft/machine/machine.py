@@ -59,6 +59,7 @@ class Machine:
         fed = work.fed_bytes / self.chip.memory.value  # products read and write as they go
         products = max(work.matrix_flops / self.chip.product_rate(work.tier), fed)
         vector, memory = work.vector_flops / self.chip.vector.value, work.memory_bytes / self.chip.memory.value
+        vector += work.kernel_cycles / self.chip.clock.value if self.chip.clock else 0.0
         compute, links = products + vector + memory, self._links(work)
         first = compute / work.parts if self.chip.overlaps else compute
         return Seconds(products, vector, memory, links, first + max(compute - first, links))
