@@ -222,11 +222,11 @@ def _filled(
     slots = np.empty(many, np.int64)
     slots[order] = at
     tables = Tables(
-        _spread(at, cell.take(order, 0), devices, most * chunk, -1),
-        _spread(at, offset.take(order, 0), devices, most * chunk, 0),
+        _spread(slots, cell, devices, most * chunk, -1),
+        _spread(slots, offset, devices, most * chunk, 0),
         start.reshape(devices, most, -1),
         count,
-        _spread(at, phase.take(order, 0), devices, most * chunk, 0),
+        _spread(slots, phase, devices, most * chunk, 0),
     )
     load = np.bincount(owner, points, devices).astype(np.int64)
     return Placed(tables, slots, load, chunk, blocks.tile)

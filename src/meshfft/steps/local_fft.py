@@ -62,10 +62,11 @@ class LocalFFT(Step):
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
-        """The bound of every local FFT, RealFFT's and LocalTrig's too."""
-        points, halves, local = problem.points, problem.halves, dict[int, float]()
+        """The bound of every local FFT, RealFFT's and LocalTrig's too: a line is as long as the transform."""
+        halves, local = problem.halves, dict[int, float]()
         for dim in (dim for dim, matrix in problem.todo().items() if matrix.has_fft):
             rows, side = problem.least_rows[dim], problem.machine.chip.side
+            points = problem.points * rows // min(rows, problem.start.shape[dim])
             if side > 1:
                 flops = 6 * sum(stages(rows, side)) * points // halves
                 local[dim] = problem.machine.price(Work(flops, "bf16x6", memory_bytes=2 * problem.least_bytes))

@@ -7,12 +7,15 @@ interpolated, is priced at each final layout: then the search goes on until no w
 """
 
 import contextlib
+import dataclasses
+import functools
 import heapq
 import itertools
 import math
+import operator
 from collections.abc import Iterator
 
-from ..layout.layout import Layout, real_cuts
+from ..layout.layout import Layout, even_cuts, real_cuts
 from ..operators.matrices import Matrix
 from ..steps import Exchange, LocalFFT, LocalTrig, PackedFFT, PhaseFFT, Pipeline, RealFFT, RingDense, SixStep
 from ..steps.base import Step
@@ -26,7 +29,6 @@ METHODS: dict[str, tuple[type[Step], ...]] = {
     "kdft": (RingDense, Exchange),
 }
 BUDGET = 50_000  # edges, about a second
-FLOOR = 0.9  # of the seconds of what follows in one layout, if points were even there, those in any other
 Node = tuple[Layout, frozenset[int]]
 
 
@@ -52,21 +54,21 @@ class _TooManyError(Exception):
 
 
 def _search(problem: Problem, memory: float, weight: float, budget: float) -> tuple[Step, ...] | None:
-    start, ahead = (problem.start, frozenset[int]()), _Ahead(problem)
-    best, order = {start: 0.0}, itertools.count()
+    start, ahead = (problem.start, frozenset[int]()), functools.cache(functools.partial(_Ahead, problem))
+    alike = _renamed if problem.goal is None and problem.machine.network is None else _itself
+    best, order = {alike(start): 0.0}, itertools.count()
     queue: list[tuple[float, float, int, float, Node, tuple[Step, ...]]] = [(0.0, 0.0, next(order), 0.0, start, ())]
     least: tuple[float, int, tuple[Step, ...] | None] = (math.inf, 0, None)  # with what follows the transform
-    floor = 0.0  # of what follows, at least
+    floor = _floor(problem)
     while queue and queue[0][0] + floor < least[0]:
         _, _, _, cost, node, path = heapq.heappop(queue)
-        if cost > best[node]:
+        if cost > best[alike(node)]:
             continue
         layout, done = node
         todo = problem.todo(done)
         if not todo and _wanted(problem, layout):
             if problem.ending is None:
                 return path
-            floor = floor or FLOOR * _price(problem, layout, getattr(problem.ending, "least", _nothing)(layout), False)
             least = min(least, (cost + _price(problem, layout, problem.ending(layout)), next(order), path))
         itemsize = problem.bytes_at(todo)
         for step in offered(problem, layout, todo):
@@ -78,10 +80,24 @@ def _search(problem: Problem, memory: float, weight: float, budget: float) -> tu
                 continue
             after = (step.after(layout), done.union(step.dims))
             price = cost + problem.machine.price(work)
-            if price < best.get(after, math.inf):
-                best[after], left = price, ahead.seconds(*after)
+            if price < best.get(key := alike(after), math.inf):
+                best[key], left = price, ahead(after[0].shape).seconds(*after)
                 heapq.heappush(queue, (price + weight * left, left, next(order), price, after, (*path, step)))
     return least[2]
+
+
+def _itself(node: Node) -> Node:
+    return node
+
+
+def _renamed(node: Node) -> object:
+    """What nodes have in common that differ in the names of axes alone: as much is ahead of them where no layout is
+    asked for and every device reaches every other.
+    """
+    layout, done = node
+    names = dict[str, int]()
+    cuts = [[(names.setdefault(cut.axis, len(names)), cut.parts, cut.span) for cut in one] for one in layout.cuts]
+    return layout.shape, tuple(map(tuple, cuts)), done
 
 
 def offered(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Step]:
@@ -100,22 +116,34 @@ def _wanted(problem: Problem, layout: Layout) -> bool:
     return layout.even or (layout.tail and not problem.even)
 
 
-def _price(problem: Problem, layout: Layout, steps: tuple[Step, ...], sending: bool = True) -> float:
-    """Seconds of steps that follow the transform in its final layout; or of those alone that send nothing."""
+def _price(problem: Problem, layout: Layout, steps: tuple[Step, ...]) -> float:
+    """Seconds of steps that follow the transform in its final layout."""
     seconds, itemsize = 0.0, problem.bytes_at({})
     for step in steps:
-        work = step.work(layout, itemsize, problem.machine.chip)
-        seconds += problem.machine.price(work) if sending or not work.sent_bytes else 0.0
+        seconds += problem.machine.price(step.work(layout, itemsize, problem.machine.chip))
         layout = step.after(layout)
     return seconds
 
 
-def _nothing(layout: Layout) -> tuple[Step, ...]:
-    return ()
+def _floor(problem: Problem) -> float:
+    """The least seconds of what follows the transform, however axes cut its dimensions; their order hardly counts."""
+    least, dims = getattr(problem.ending, "least", None), problem.transform.dims
+    if least is None:
+        return 0.0
+    start, cuts = problem.start, [cut for dim in dims for cut in problem.start.cuts[dim]]
+    shape = tuple(dict(zip(dims, problem.transform.lengths, strict=True)).get(d, n) for d, n in enumerate(start.shape))
+    seconds = dict[tuple[int, ...], float]()
+    for targets in itertools.product(dims, repeat=len(cuts)):
+        axes = [[cut[:2] for cut, at in zip(cuts, targets, strict=True) if at == d] for d in range(start.ndim)]
+        moved = (even_cuts(n, axes[d]) if d in dims else start.cuts[d] for d, n in enumerate(shape))
+        layout = Layout(shape, tuple(moved))
+        if layout.even and layout.parts not in seconds:
+            seconds[layout.parts] = _price(problem, layout, least(layout))
+    return min(seconds.values(), default=0.0)
 
 
 class _Ahead:
-    """A lower bound on the seconds still ahead of a node.
+    """A lower bound on the seconds still ahead of a node of some shape.
 
     A dimension still to be transformed costs at least its arithmetic, or a ring. If its outermost cut is the goal's
     own, that cut must leave; and axes must move to a dimension that lacks a cut of the goal's. One move cannot do both,
@@ -123,8 +151,10 @@ class _Ahead:
     counts them, and `_mixed` takes some dimensions by rings beside others that are opened.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, shape: tuple[int, ...]) -> None:
         self.problem, self.cached, dims = problem, problem.machine.chip.cached, problem.transform.dims
+        problem = dataclasses.replace(problem, start=Layout(shape, problem.start.cuts))
+        self.growth = {d: max(problem.least_rows[d] / shape[d], 1.0) for d in dims}
         least = [kind.least(problem) for kind in dict.fromkeys(itertools.chain(*METHODS.values()))]
         moving = [one for one in least if one.move < math.inf]
         self.move, self.strided = min(one.move for one in moving), min(one.strided for one in moving)
@@ -135,22 +165,25 @@ class _Ahead:
         dims = [(d, d in self.local and d not in done) for d in range(layout.ndim)]
         if not self.cached:
             return sum(self._dim(layout, d, todo) for d, todo in dims)
-        left = [d for d, todo in dims if todo]
-        cut = [d for d in left if real_cuts(layout.cuts[d])]
-        local = sum(self.local[d] for d in left)
-        opened = local + self._moves(layout, cut)
+        local = {d: self.local[d] for d, todo in dims if todo}
+        cut = {d: self.cut[d] for d in local if real_cuts(layout.cuts[d])}
+        opened = self._total(local) + self._moves(layout, [*cut])
         if not cut:
             return opened
-        extra = {d: self.cut[d] - self.local[d] for d in cut}
-        rings = local + sum(extra.values())
-        return min(opened, rings, self._mixed(local, extra, layout.ndim - 1) if len(cut) > 1 else math.inf)
+        rings = self._total(local | cut)
+        return min(opened, rings, self._mixed(local, cut, layout.ndim - 1) if len(cut) > 1 else math.inf)
 
-    def _mixed(self, local: float, extra: dict[int, float], last: int) -> float:
+    def _total(self, seconds: dict[int, float]) -> float:
+        """Of some dimensions, each after others: where one is lengthened, those after it have more lines."""
+        lines = itertools.accumulate(sorted(self.growth[d] for d in seconds), operator.mul, initial=1.0)
+        return sum(map(operator.mul, sorted(seconds.values(), reverse=True), lines))
+
+    def _mixed(self, local: dict[int, float], cut: dict[int, float], last: int) -> float:
         """Some dimensions by a ring, and at least one opened, and cut again where the goal has all of them cut."""
         goal = self.problem.goal
-        returns = goal is not None and all(real_cuts(goal.cuts[d]) for d in extra)
-        least = local + sum(min(more, 0.0) for more in extra.values()) + self.move * (1 + returns)
-        ring = {d: max(more, 0.0) for d, more in extra.items()}
+        returns = goal is not None and all(real_cuts(goal.cuts[d]) for d in cut)
+        least = self._total({d: min(local[d], cut.get(d, math.inf)) for d in local}) + self.move * (1 + returns)
+        ring = {d: max(seconds - local[d], 0.0) for d, seconds in cut.items()}
         if last not in ring:
             return least + min(ring.values())
         others = min(more for d, more in ring.items() if d != last)
