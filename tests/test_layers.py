@@ -19,7 +19,7 @@ operators: matrices placing / lending trig inverses / transform / points scatter
 kernels: bluestein window_weights / stockham forms / local gather_grid point_grid tile_grid / real trig gridding
 kernels.pallas: strips / chunks / interpolating spreading / gridding
 steps: problem / base / exchange local_fft margin ring_dense rows / phase_fft pipeline six_step / real_fft
-scattered: deconvolve halo interpolate lend route sides turns twist / ending ring_grid ring_points
+scattered: deconvolve halo interpolate lend route sides turns twist / ending ring_grid ring_points / deal
 walks: walk / search / choice
 plans: margins primitive request table / execute / at_points iterative_solve / inverse_solve / plan / planning
 nonuniform: normal record solvers / moving / plan / planning reconstruct / traced type3 / choosing

@@ -32,15 +32,16 @@ TABLE = {
 QUICK = ("2-D, uneven points", "2-D, coils, double")
 
 
+@pytest.mark.parametrize("capacity", [None, 4.0])
 @pytest.mark.parametrize("name", slow_but(QUICK, TABLE))
-def test_values_and_their_adjoint(name: str, x64: None) -> None:
+def test_values_and_their_adjoint(name: str, capacity: float | None, x64: None) -> None:
     """Catches a point interpolated in another's block, an order that is not undone, a gather, and lost hops."""
     shape, count, sizes, spec, tol, dtype = TABLE[name]
     d = len(shape) - (shape[0] == 3)
     devices, x = mesh(sizes), noise(shape, dtype)
     k = coordinates(count, d, dtype="float64" if dtype == "complex128" else "float32")
     axes, origin, plans = tuple(range(len(shape) - d, len(shape))), "centre" if "centre" in name else "corner", []
-    options: dict[str, Any] = {"tol": tol, "origin": origin}
+    options: dict[str, Any] = {"tol": tol, "origin": origin, "capacity": capacity}
 
     def both(a: Array, k: Array) -> Any:
         points, setting = mf.Scattered.turns(k), read(a, spec).setting
@@ -50,7 +51,10 @@ def test_values_and_their_adjoint(name: str, x64: None) -> None:
 
     program = jax.jit(both).lower(put(x, devices, spec), k).compile()
     y, back = program(put(x, devices, spec), k)
-    assert collectives(program) == {name: 2 * many for name, many in plans[0].collectives.items()}
+    wanted = {name: 2 * many for name, many in plans[0].collectives.items()}
+    if capacity is not None:
+        wanted["all-to-all"] -= 1  # the compiler sees that both ways send the same points
+    assert collectives(program) == wanted
     turns = k.astype(float)
     middle = np.exp(2j * np.pi * (turns * (np.array(shape[-d:]) // 2)).sum(-1)) if origin == "centre" else 1
     assert error(mf.gather(y), direct(x, turns, axes) * middle) <= 1.2 * tol
@@ -96,6 +100,24 @@ def test_gradients_batches_and_lost_points(kind: AxisType) -> None:
     assert error(in_points, np.stack([(weight * slope).real for slope in slopes], -1)) <= 2e-4
     assert error(along, sum(slope * k[:, j] for j, slope in enumerate(slopes))) <= 2e-4
     assert np.flatnonzero(np.isnan(lost)).tolist() == [5, 40]
+
+
+def test_points_beyond_a_capacity() -> None:
+    """Catches a point without a slot that is 0 or another's, an image that lacks such points without a word, and a
+    point that is lost beside them."""
+    devices, spec, x = mesh((2, 4)), P("x", "y"), noise((32, 32))
+    k = coordinates((64,), 2, dtype="float32")
+    k[:24] = k[0]  # all of three devices' points on one owner: it has slots for two of each
+    points = put(k, devices, P(("x", "y")))
+    run = jax.jit(lambda a, k: mf.nufftn(a, mf.Scattered.turns(k), capacity=2, spec=spec))
+    y = mf.gather(run(put(x, devices, spec), points))
+    lost = np.isnan(y)
+    assert 18 <= lost[:24].sum() <= 20 and lost.sum() <= 22  # others may meet there by chance
+    assert error(y[~lost], direct(x, k.astype(float), (0, 1))[~lost]) <= 1.2e-6
+    back = jax.jit(lambda c, k: mf.nufftn_adjoint(c, mf.Scattered.turns(k), (32, 32), capacity=2, spec=P(("x", "y"))))
+    assert np.isnan(mf.gather(back(put(np.nan_to_num(y), devices, P(("x", "y"))), points))).all()
+    with pytest.raises(ValueError, match="capacity is for points that JAX traces"):
+        mf.nufftn(x, mf.Scattered.turns(k), capacity=2)
 
 
 @pytest.mark.parametrize("known", [False, True])

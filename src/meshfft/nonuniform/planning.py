@@ -56,6 +56,7 @@ class Asked(NamedTuple):
     method: str = "auto"
     balance: bool | None = None  # crowded owners lend; by default where devices have memories of their own
     values: Layout | None = None  # of the points, as the caller has or wants them
+    capacity: float | None = None  # of traced points: they go to the grid's owners, see `traced`
 
     @property
     def modes(self) -> tuple[int, ...]:
@@ -98,6 +99,11 @@ def asked_for(
             raise ValueError(f"{name} {value!r} is unknown: use " + " or ".join(map(repr, known)))
     if not is_integer(asked.slack) or asked.slack < 0:
         raise ValueError(f"slack is {asked.slack!r}: give cells of the fine grid by which points may move, 0 or more")
+    if asked.capacity is not None:
+        if points.known:
+            raise ValueError("capacity is for points that JAX traces, and these are placed on the host: drop capacity=")
+        if not asked.capacity > 0:
+            raise ValueError(f"capacity is {asked.capacity!r}: give slots in multiples of the mean, as 1.5")
     if 0 in start.shape:
         raise ValueError(f"shape {start.shape} has a size of 0: give images with samples")
     factor(1, asked.norm, False)

@@ -1,13 +1,14 @@
 """Plans at points that JAX traces: nothing is known of them but how many there are and how they are cut.
 
-    Deconvolve -> the transform to the fine grid -> Twist -> Halo of every dimension -> RingGrid
+    Deconvolve -> the transform to the fine grid -> Twist -> Halo of every dimension -> RingGrid, or Deal
 
-Values stay with their points; the fine grid goes round a ring.
+Points stay where their values are and the fine grid goes round a ring; or the grid stays, and points go to its owners.
 """
 
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from ..numerics.window import Window
 from ..operators.scattered import Scattered, Unit
 from ..operators.transform import Transform, factor
 from ..plans.plan import Plan
-from ..scattered import Deconvolve, Halo, RingGrid, Twist
+from ..scattered import Deal, Deconvolve, Halo, RingGrid, Twist
 from ..steps.base import Step
 from ..walks.walk import Walk
 from .planning import Asked, points_layout, to_grid
@@ -37,6 +38,7 @@ class Anywhere:
     values: Layout | None  # of the points as the caller has or wants them
     mesh: AnyMesh | None
     platform: str
+    capacity: float | None  # slots of a pair of devices, in mean numbers of points of one; None: the grid travels
 
     def __call__(self, layout: Layout) -> tuple[Step, ...]:
         """The steps that follow in a layout."""
@@ -51,8 +53,14 @@ class Anywhere:
         form = chosen(self.window, 0, tuple(layout.block[d] for d in self.dims), math.prod(self.shape), self.platform)
         kind = "points" if self.platform == "cpu" else "gather"  # tiles need points that are sorted on the host
         form = dataclasses.replace(form, kind=kind)
-        ring = RingGrid(self.dims, sides, self.grid, self.middles, values, form, self.unit)
-        return (Twist(self.dims, tuple(n // 2 for n in self.modes), 1), *halos, ring)
+        last = self._kind(values)(self.dims, sides, self.grid, self.middles, values, form, self.unit)
+        return (Twist(self.dims, tuple(n // 2 for n in self.modes), 1), *halos, last)
+
+    def _kind(self, values: Layout) -> Callable[..., RingGrid]:
+        if self.capacity is None:
+            return RingGrid
+        mine, devices = math.prod(values.block), math.prod(values.parts)
+        return functools.partial(Deal, room=min(max(math.ceil(self.capacity * mine / devices), 1), mine))
 
 
 def traced_plan(asked: Asked) -> Plan:
@@ -67,7 +75,7 @@ def traced_plan(asked: Asked) -> Plan:
 @functools.lru_cache(maxsize=32)
 def _walk(asked: Asked, shape: tuple[int, ...], unit: Unit) -> Walk:
     middles = tuple(0 if asked.origin == "centre" else n // 2 for n in asked.modes)
-    where = (middles, shape, unit, asked.values, asked.mesh, asked.machine.chip.platform)
+    where = (middles, shape, unit, asked.values, asked.mesh, asked.machine.chip.platform, asked.capacity)
 
     def ending(grid: tuple[int, ...], window: Window) -> Anywhere:
         return Anywhere(asked.dims, asked.modes, grid, window, *where)

@@ -9,6 +9,7 @@
 | Interpolate(along) | blocks with their halo  | values at points, by owner    | nothing                              |
 | Route              | values by owner         | values as the caller has them | values, in one all-to-all            |
 | RingGrid(along)    | blocks with their halo  | values at points              | (p-1) blocks and halos, p-1 hops     |
+| Deal(along)        | blocks with their halo  | values at points              | points and values, in two all-to-alls |
 | RingPoints(along)  | any layout              | values at points              | (p-1) blocks in p-1 hops             |
 
 A walk of a transform at scattered points (type 2) is these, with a transform of the image to the fine grid between
@@ -16,6 +17,7 @@ Deconvolve and Twist. The way back (type 1) is the adjoint of each: halos are ad
 Spread is the transpose of Interpolate.
 """
 
+from .deal import Deal as Deal
 from .deconvolve import Deconvolve as Deconvolve
 from .halo import Halo as Halo
 from .interpolate import Interpolate as Interpolate
