@@ -69,8 +69,8 @@ CASES = {
 }
 
 
-def _walks(case: Moves) -> tuple[Walk, Walk]:
-    """The moves one after the other, and as one exchange."""
+def _walks(case: Moves, packed: bool = False) -> tuple[Walk, Walk]:
+    """The moves one after the other, and as one exchange, perhaps packed."""
     sizes = dict(zip("xyz", case.sizes, strict=False))
     start = at = from_spec(case.shape, sizes, case.spec)
     moves = []
@@ -78,7 +78,7 @@ def _walks(case: Moves) -> tuple[Walk, Walk]:
         moves.append(AxisMove(source, target, even_cuts(at.block[target], [(axis, sizes[axis])])))
         at = moves[-1].after(at)
     return Walk(start, tuple(Exchange((move,), packed=True) for move in moves)), Walk(
-        start, (Exchange(tuple(moves), case.chunks),)
+        start, (Exchange(tuple(moves), packed=True) if packed else Exchange(tuple(moves), case.chunks),)
     )
 
 
@@ -86,11 +86,12 @@ def _logical(stored: Any, layout: Layout) -> np.ndarray:
     return mf.gather(padded(stored, layout, None))
 
 
+@pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("name", CASES)
-def test_an_exchange_is_its_moves(name: str) -> None:
+def test_an_exchange_is_its_moves(name: str, packed: bool) -> None:
     """Catches chunks sent to the wrong device or joined out of order, padding kept, and chunks mixed up."""
     case = CASES[name]
-    plain, joint = _walks(case)
+    plain, joint = _walks(case, packed)
     x, where = stored_of(mf.shard(noise(case.shape), mesh(case.sizes), plain.start.spec)), mesh(case.sizes)
     (expected,), (found,) = bind([x], plain, where), bind([x], joint, where)
     assert joint.end == plain.end and found.sharding.is_equivalent_to(expected.sharding, found.ndim)
@@ -100,15 +101,20 @@ def test_an_exchange_is_its_moves(name: str) -> None:
     np.testing.assert_array_equal(_logical(back, joint.start), noise(case.shape))
 
 
+@pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("name", CASES)
-def test_collectives_of_an_exchange(name: str) -> None:
+def test_collectives_of_an_exchange(name: str, packed: bool) -> None:
     """Catches a second all_to_all, or a gather; and a step that promises other collectives than it has."""
     case = CASES[name]
-    _, joint = _walks(case)
+    _, joint = _walks(case, packed)
     where = mesh(case.sizes)
     x = stored_of(mf.shard(noise(case.shape), where, joint.start.spec))
     program = jax.jit(lambda x: bind([x], joint, where)).lower(x).compile()
-    assert collectives(program) == joint.collectives == {"all-to-all": math.prod(n for _, n in case.chunks)}
+    assert (
+        collectives(program)
+        == joint.collectives
+        == {"all-to-all": 1 if packed else math.prod(n for _, n in case.chunks)}
+    )
 
 
 def test_exchange_moves_with_an_inserted_dimension() -> None:

@@ -79,12 +79,29 @@ def split(block: Array, dim: int, parts: int) -> list[Array]:
     return [lax.slice_in_dim(block, j * size, (j + 1) * size, axis=dim) for j in range(parts)]
 
 
+def unfolded(block: Array, dim: int, parts: int) -> Array:
+    """A dimension as two, the first of some parts."""
+    return block.reshape(*block.shape[:dim], parts, block.shape[dim] // parts, *block.shape[dim + 1 :])
+
+
+def folded(block: Array, dim: int) -> Array:
+    """A dimension and the next as one."""
+    return block.reshape(*block.shape[:dim], block.shape[dim] * block.shape[dim + 1], *block.shape[dim + 2 :])
+
+
 def exchange(chunks: Sequence[Array], axis_names: tuple[str, ...]) -> list[Array]:
     """Sends a chunk to each device of the ring of mesh axes, in ring order, and returns what came from each."""
     if math.prod(lax.axis_size(name) for name in axis_names) == 1:
         return list(chunks)
-    received = lax.all_to_all(jnp.stack(chunks), axis_names, 0, 0)
+    received = exchange_shares(jnp.stack(chunks), axis_names)
     return [received[j] for j in range(len(chunks))]
+
+
+def exchange_shares(shares: Array, axis_names: tuple[str, ...]) -> Array:
+    """Sends row j of an array to device j of the ring of mesh axes; row j of the result came from there."""
+    if math.prod(lax.axis_size(name) for name in axis_names) == 1:
+        return shares
+    return lax.all_to_all(shares, axis_names, 0, 0)
 
 
 def exchange_packed(block: Array, axis_names: tuple[str, ...], split_dim: int, concat_dim: int) -> Array:

@@ -72,6 +72,7 @@ class Chip:
     cached: bool = False  # columns of a block stay in a cache between the stages of a local FFT
     planes: bool = False  # complex numbers are split, real and imaginary parts in two arrays
     overlaps: bool = False  # sends while it computes
+    switched: bool = False  # every device reaches every other by switches, and its FFTs and exchanges take whole runs
     rough: bool = False  # the rates only rank; no seconds are printed
     options: CompilerOptions = ()  # compiler options with which its programs send while they compute
     chunk: int = 0  # bytes of freed memory that its host keeps for the next program; larger chunks are cleared again
@@ -146,6 +147,7 @@ def _gpu(
         link=rates["link"],
         hop=Figure(2e-6, "derived", "order of magnitude of one NVLink message"),
         capacity=rates["size"],
+        switched=True,
     )
 
 

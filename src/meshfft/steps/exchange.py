@@ -11,7 +11,20 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..collectives.all_to_all import Chunks, Grid, count, cut, divided, exchange, exchange_packed, join, split
+from ..collectives.all_to_all import (
+    Chunks,
+    Grid,
+    count,
+    cut,
+    divided,
+    exchange,
+    exchange_packed,
+    exchange_shares,
+    folded,
+    join,
+    split,
+    unfolded,
+)
 from ..kernels.local import resize
 from ..layout.layout import Cut, Cuts, Layout, even_cuts, join_axes, nested, real_cuts
 from ..machine.chip import Chip
@@ -21,7 +34,8 @@ from ..operators.matrices import Matrix
 from .base import Held, Least, Step, names, shift
 from .problem import LARGE_BYTES, Problem
 
-PASSES = 4  # sending reads and writes the block; so does packing or unpacking where no step beside it works on chunks
+PASSES = 4  # sending reads and writes the block; so does packing or unpacking where no step beside it works on chunks,
+# and the one transposition between what a GPU's FFT leaves or takes and what is sent (docs/speed.md)
 STRIDED = 8  # passes more where chunks are parts of the last dimension: short runs, one beside the other
 PACKED_PASSES = 6  # packing, exchanging and unpacking each read and write the block
 TILED_PASSES = 8  # where memory is tiled, packing and unpacking also transpose tiles
@@ -62,8 +76,8 @@ class AxisMove(NamedTuple):
 class Exchange(Step):
     """A redistribution: each device sends a share of its block to every other in the product of the axes that move.
 
-    Packed, all shares are one array, as one large message is better than many; only a single move is. Where devices
-    share a memory, they are arrays of their own (see collectives.all_to_all), and need neither packing nor unpacking.
+    Packed, all shares are one array, as one large message is better than many. Where devices share a memory, they are
+    arrays of their own (see collectives.all_to_all), and need neither packing nor unpacking.
     """
 
     moves: tuple[AxisMove, ...]  # in order. No axis moves twice, and none arrives in a dimension that another left
@@ -73,32 +87,34 @@ class Exchange(Step):
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["Exchange"]:
-        """Single moves, packed; where devices share a memory, several at once, onto one dimension or from one.
+        """Single moves, packed; where devices share a memory or a switch, several at once, onto one dimension or from
+        one.
 
         With "kdft" any dimension may stay cut: axes leave only where the result would not divide as the array came.
         """
         stays = problem.goal is not None and problem.goal.axes == problem.start.axes
         if problem.method == "kdft" and (stays or not problem.even):
             return
-        if not problem.large(layout):
+        switched = problem.machine.chip.switched
+        if not (switched or problem.large(layout)):
             yield from (cls((move,), packed=True) for move in axis_moves(problem, layout, todo))
             return
         reached, queue = set[Layout](), [(cls(()), layout)]
         for done, at in queue:  # which grows: the exchanges of few shares, one to each layout that can be reached
             for move in axis_moves(problem, at, todo):
                 step, after = cls((*done.moves, move)), move.after(at)
-                few = step.parts <= MOST_CHUNKS
+                few = switched or step.parts <= MOST_CHUNKS
                 if after not in reached and _at_once(step.moves) and (few or not done.moves):
                     reached.add(after)
-                    yield step if few else dataclasses.replace(step, packed=True)
+                    yield dataclasses.replace(step, packed=switched or not few)
                     queue += [(step, after)] if few else []
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
-        nbytes, cached = problem.least_bytes, problem.machine.chip.cached
+        nbytes, chip, cached = problem.least_bytes, problem.machine.chip, problem.machine.chip.cached
         packs = nbytes < LARGE_BYTES or math.prod(problem.start.parts) > MOST_CHUNKS
         more = (PACKED_PASSES - PASSES if packs else STRIDED) if cached else 0
-        passes = PASSES if cached else PACKED_PASSES
+        passes = PASSES if cached or chip.switched else PACKED_PASSES
         move = problem.bound(Work(memory_bytes=passes * nbytes, sent_bytes=nbytes // 2, all_to_alls=1))
         return Least(move=move, strided=problem.bound(Work(memory_bytes=more * nbytes)))
 
@@ -145,7 +161,7 @@ class Exchange(Step):
         parts, many = self.parts, count(self.chunks)
         padded = math.prod(self._share(layout)) * parts * itemsize
         if self.packed:
-            passes = TILED_PASSES if chip.planes else PACKED_PASSES
+            passes = TILED_PASSES if chip.planes else PASSES if chip.switched else PACKED_PASSES
         else:
             ends = {move.target for move in self.moves}, {move.source for move in self.moves}
             passes = PASSES + STRIDED * sum(layout.ndim - 1 in dims for dims in ends)
@@ -159,7 +175,8 @@ class Exchange(Step):
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
         if self.packed:
-            return self.apply_to_rows(block, layout)
+            apply = self.apply_to_rows if len(self.moves) == 1 else self._apply_at_once
+            return apply(block, layout)
         return jax.tree.map(functools.partial(self._apply, layout=layout), block)
 
     def apply_to_rows(self, block: Block, layout: Layout, kept: int | None = None) -> Block:
@@ -171,6 +188,23 @@ class Exchange(Step):
                 block = resize(block, target, after[target] * self.parts)
             block = exchange_packed(block, self.axes, target, source)
             return block if source == kept else resize(block, source, after[source])
+
+        return jax.tree.map(exchanged, block)
+
+    def _apply_at_once(self, block: Block, layout: Layout) -> Block:
+        """The packed exchange of several moves: shares lie along dimensions of their own, one for each move, first."""
+        stages, share = list(self._stages(layout)), self._share(layout)
+        counts = tuple(move.parts for move in self.moves)
+
+        def exchanged(block: Array) -> Array:
+            for j, (move, _, after) in enumerate(stages):
+                block = resize(block, j + move.target, after.block[move.target] * move.parts)
+                block = jnp.moveaxis(unfolded(block, j + move.target, move.parts), j + move.target, j)
+            block = exchange_shares(block.reshape(-1, *share), self.axes).reshape(*counts, *share)
+            for left, (move, _, after) in zip(range(len(stages))[::-1], stages, strict=True):
+                block = folded(jnp.moveaxis(block, 0, left + move.source), left + move.source)
+                block = resize(block, left + move.source, after.block[move.source])
+            return block
 
         return jax.tree.map(exchanged, block)
 

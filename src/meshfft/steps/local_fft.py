@@ -24,6 +24,7 @@ from .problem import Problem, ready
 # for each stage in them: three real products, each reading and writing planes. Fitted to the cycles of TPU v3 and v5p.
 UNIT_PASSES = 3
 STAGE_PASSES = 5
+MOVED_PASSES = 4  # of XLA's FFT on a GPU, where dimensions are behind the lines: all is transposed there and back
 TRIG_PASSES = 8  # beside the FFT: samples are reordered and weighted before it, rotated and weighted after it
 
 
@@ -116,7 +117,7 @@ class LocalFFT(Step):
                 fed_bytes=STAGE_PASSES * len(radices) * points * itemsize,
                 peak_bytes=alive,
             )
-        flops, times = round(points * sum(map(flops_of, self.lengths))), self._passes(layout, itemsize)
+        flops, times = round(points * sum(map(flops_of, self.lengths))), self._passes(layout, itemsize, chip.switched)
         if self.engine == "batched":
             alive = (math.prod(layout.block) + points) * itemsize + batch_bytes(self.lengths, itemsize)
         return Work(vector_flops=flops, memory_bytes=times * points * itemsize, peak_bytes=alive)
@@ -126,14 +127,14 @@ class LocalFFT(Step):
         lengths = dict(zip(self.dims, self.lengths, strict=True))
         return math.prod(lengths.get(d, n) for d, n in enumerate(layout.block))
 
-    def _passes(self, layout: Layout, itemsize: int) -> int:
+    def _passes(self, layout: Layout, itemsize: int, switched: bool) -> int:
         """How often the array is read and written."""
         if self.engine == "batched":
             return batch_passes(layout.block, self.dims, itemsize)
         if self.engine == "cached":
             return 2 * len(together(layout.block, itemsize, self.dims))
         behind = sum(d not in self.dims for d in range(min(self.dims), layout.ndim))
-        return 2 * len(self.dims) + 10 * behind
+        return 2 * len(self.dims) + (MOVED_PASSES * (behind > 0) if switched else 10 * behind)
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
         return in_complex(self._apply, block)

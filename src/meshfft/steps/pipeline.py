@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import jax
 from jax import Array, lax
 
+from ..collectives.all_to_all import folded, unfolded
 from ..kernels.local import resize
 from ..layout.layout import Layout
 from ..machine.chip import Chip
@@ -78,7 +79,7 @@ class Pipeline(Step):
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
         dim, rows = self.dim, self._rows(layout)
         before, after = (self.move.parts if dim == end else 1 for end in (self.move.target, self.move.source))
-        opened = jax.tree.map(lambda part: _opened(resize(part, dim, before * rows), dim, before), block)
+        opened = jax.tree.map(lambda part: unfolded(resize(part, dim, before * rows), dim, before), block)
         size = -(-rows // self.chunks)
         chunks = [
             jax.tree.map(functools.partial(_taken, dim=dim, start=start, size=min(size, rows - start)), opened)
@@ -134,27 +135,17 @@ def _one_by_one(step: Step, chunks: list[Block], layout: Layout) -> list[Block]:
     return done
 
 
-def _opened(block: Array, dim: int, parts: int) -> Array:
-    """A dimension as two: parts, and rows of each."""
-    return block.reshape(*block.shape[:dim], parts, block.shape[dim] // parts, *block.shape[dim + 1 :])
-
-
-def _merged(block: Array, dim: int) -> Array:
-    """The two dimensions as one."""
-    return block.reshape(*block.shape[:dim], -1, *block.shape[dim + 2 :])
-
-
 def _taken(block: Array, dim: int, start: int, size: int) -> Array:
     """Some rows of every part, as one dimension."""
-    return _merged(lax.slice_in_dim(block, start, start + size, axis=dim + 1), dim)
+    return folded(lax.slice_in_dim(block, start, start + size, axis=dim + 1), dim)
 
 
 def _assembled(chunks: Sequence[Array], dim: int, parts: int) -> Array:
     """The dimension from chunks of rows of every part, each written to its rows when it arrives."""
-    opened = [_opened(chunk, dim, parts) for chunk in chunks]
+    opened = [unfolded(chunk, dim, parts) for chunk in chunks]
     shape, rows = opened[0].shape, sum(chunk.shape[dim + 1] for chunk in opened)
     result, start = lax.empty((*shape[: dim + 1], rows, *shape[dim + 2 :]), chunks[0].dtype), 0
     for chunk in opened:
         result = lax.dynamic_update_slice_in_dim(result, chunk, start, dim + 1)
         start += chunk.shape[dim + 1]
-    return _merged(result, dim)
+    return folded(result, dim)

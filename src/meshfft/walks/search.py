@@ -152,7 +152,8 @@ class _Ahead:
     """
 
     def __init__(self, problem: Problem, shape: tuple[int, ...]) -> None:
-        self.problem, self.cached, dims = problem, problem.machine.chip.cached, problem.transform.dims
+        chip, dims = problem.machine.chip, problem.transform.dims
+        self.problem, self.at_once = problem, chip.cached or chip.switched
         problem = dataclasses.replace(problem, start=Layout(shape, problem.start.cuts))
         self.growth = {d: max(problem.least_rows[d] / shape[d], 1.0) for d in dims}
         least = [kind.least(problem) for kind in dict.fromkeys(itertools.chain(*METHODS.values()))]
@@ -163,7 +164,7 @@ class _Ahead:
 
     def seconds(self, layout: Layout, done: frozenset[int]) -> float:
         dims = [(d, d in self.local and d not in done) for d in range(layout.ndim)]
-        if not self.cached:
+        if not self.at_once:
             return sum(self._dim(layout, d, todo) for d, todo in dims)
         local = {d: self.local[d] for d, todo in dims if todo}
         cut = {d: self.cut[d] for d in local if real_cuts(layout.cuts[d])}
