@@ -1,0 +1,1 @@
+"""FFTs on the vector unit of a TPU."""

@@ -1,0 +1,201 @@
+"""The one routine of all kernels: FFTs of lines that lie in a TPU's fast memory, over whole registers.
+
+A register holds 8 rows (sublanes) of 128 columns (lanes). Where lines lie along the rows, N = 8 M and row n = 8 v + s
+is sublane s of register v: Stockham passes transform the M registers, eight rows at once, and the last pass transforms
+the sublanes. It brings rows s of eight registers into one by a strided load, so that nothing is shuffled:
+
+    passes    y[b r + c] = w^(b c) sum_a exp(.. a c / r) x[a left + b]       for each radix r, in registers
+    last      X[k + M q] = sum_s exp(.. s q / 8) w_N^(s k) y_s[k]            eight k in a register
+
+Where lines are untiled, dimensions of 8 rows and 128 columns lie behind them, every position has registers of its own,
+and there is no last pass.
+
+Registers stand 9 rows apart for the last pass: eight apart the banks of the memory would have to serve one load several
+times.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.experimental import pallas as pl
+
+from .butterflies import Pair, dft, times
+from .radices import LANES, SUBLANES, last_twiddles, radices, twiddles
+
+PITCH = 9  # rows between registers that the last pass reads
+Ref = Any  # memory that a kernel reads and writes; Pallas names no type for it
+Planes = tuple[Ref, Ref]  # of split complex numbers
+Load = Callable[[int, Any, int], Pair]  # what pass p reads of register i, tile t
+Store = Callable[[int, Any, int, Pair], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """A length, the sign of the exponent, and whether lines are untiled."""
+
+    length: int
+    sign: int
+    untiled: bool = False
+
+    @property
+    def registers(self) -> int:
+        """Of one line, or of eight rows of it."""
+        return self.length if self.untiled else self.length // SUBLANES
+
+    @property
+    def radices(self) -> tuple[int, ...]:
+        return radices(self.registers)
+
+    @property
+    def rows(self) -> int:
+        """Rows of scratch memory: of what the last pass reads, and of whole tiles."""
+        return max(max(self.registers, SUBLANES) * PITCH, -(-self.length // LANES) * LANES)
+
+    def tables(self) -> list[np.ndarray]:
+        """The twiddles of the passes, and of the last."""
+        none = np.zeros((1, 1, SUBLANES, LANES), np.float32)
+        last = none if self.untiled else last_twiddles(self.registers, self.sign)
+        return [twiddles(self.radices, self.sign)[1], last]
+
+
+def register(ref: Ref, rows: Any, tile: Any) -> Ref:
+    """Some rows of 128 columns; of scratch memory (tiles, rows, 128), of a block (rows, columns)."""
+    if len(ref.shape) == 3:
+        return ref.at[tile].at[rows, :]
+    return ref.at[rows, _start(tile, LANES)]
+
+
+def _start(number: Any, size: int) -> Any:
+    """A slice of `size` that begins at a multiple of it."""
+    return pl.ds(number * size if isinstance(number, int) else pl.multiple_of(number * size, size), size)
+
+
+def along_untiled(line: Line, tables: Sequence[Ref], source: Planes, scratch: Sequence[Planes], target: Planes) -> None:
+    """FFTs of the first dimension of (N, 8, columns)."""
+    buffers = [source, *(scratch[p % 2] for p in range(len(line.radices) - 1)), target]
+    tiles = range(source[0].shape[2] // LANES)
+
+    def load(p: int, i: Any, tile: int) -> Pair:
+        re, im = (ref[i, :, _start(tile, LANES)] for ref in buffers[p])
+        return re, im
+
+    def store(p: int, i: Any, tile: int, value: Pair) -> None:
+        for ref, part in zip(buffers[p + 1], value, strict=True):
+            ref[i, :, _start(tile, LANES)] = part
+
+    _passes(line, tables[0], load, store, tiles)
+
+
+def along_rows(
+    line: Line,
+    tables: Sequence[Ref],
+    source: Planes,
+    scratch: Sequence[Planes],
+    target: Planes,
+    tiles: int,
+    at_once: int,
+) -> None:
+    """FFTs of the rows of (N, columns), `at_once` of the tiles of 128 columns in one body of a loop.
+
+    `source` may be the second scratch memory, and `target` that which `free` names.
+    """
+    last = len(line.radices) - 1
+    buffers = [source, *(scratch[p % 2] for p in range(last + 1))]
+
+    def run(first: Any, number: int) -> None:
+        def load(p: int, i: Any, tile: int) -> Pair:
+            re, im = (register(ref, _start(i, SUBLANES), first + tile)[...] for ref in buffers[p])
+            return re, im
+
+        def store(p: int, i: Any, tile: int, value: Pair) -> None:
+            rows = pl.ds(i * PITCH, SUBLANES) if p == last else _start(i, SUBLANES)
+            for ref, part in zip(buffers[p + 1], value, strict=True):
+                register(ref, rows, first + tile)[...] = part
+
+        _passes(line, tables[0], load, store, range(number))
+        _sublanes(line, tables[1], buffers[-1], target, [first + tile for tile in range(number)])
+
+    groups, rest = divmod(tiles, at_once)
+    loop(groups, lambda g: run(g * at_once, at_once))
+    if rest:
+        run(groups * at_once, rest)
+
+
+def free(line: Line, scratch: Sequence[Planes]) -> Planes:
+    """The scratch memory that the last pass does not read."""
+    return scratch[len(line.radices) % 2]
+
+
+def _passes(line: Line, table: Ref, load: Load, store: Store, tiles: Sequence[int]) -> None:
+    left, done = line.registers, 1
+    for p, radix in enumerate(line.radices):
+        left //= radix
+        _pass(line, p, (left, done), table, load, store, tiles)
+        done *= radix
+
+
+def _pass(
+    line: Line, p: int, sizes: tuple[int, int], table: Ref, load: Load, store: Store, tiles: Sequence[int]
+) -> None:
+    """One radix: `left` twiddled butterflies, each of `done` registers that earlier passes have transformed."""
+    (left, done), radix, begin = sizes, line.radices[p], twiddles(line.radices, line.sign)[0][p]
+
+    def butterfly(b: Any, d: Any, weights: list[tuple[Any, Any]]) -> None:
+        for tile in tiles:
+            x = [load(p, (a * left + b) * done + d, tile) for a in range(radix)]
+            for c, y in enumerate(dft(x, line.sign)):
+                store(p, (b * radix + c) * done + d, tile, times(y, weights[c - 1]) if c and weights else y)
+
+    def twiddled(b: Any) -> None:
+        at = begin + b * (2 * radix)
+        weights = [(table[at + 2 * c], table[at + 2 * c + 1]) for c in range(1, radix)] if left > 1 else []
+        loop(done, lambda d: butterfly(b, d, weights))
+
+    loop(left, twiddled)
+
+
+def _sublanes(line: Line, table: Ref, source: Planes, target: Planes, tiles: Sequence[Any]) -> None:
+    """The last pass, of eight k at a time; the last eight may overlap those before."""
+    many = line.registers
+    rows = min(many, SUBLANES)
+
+    def group(g: Any) -> None:
+        k = g * SUBLANES if many % SUBLANES == 0 else jnp.maximum(jnp.minimum(g * SUBLANES, many - SUBLANES), 0)
+        weights = [tuple(table[part, s, pl.ds(k, SUBLANES), :] for part in (0, 1)) for s in range(SUBLANES)]
+        for tile in tiles:
+            x = []
+            for s in range(SUBLANES):
+                at = pl.ds(k * PITCH + s, SUBLANES, stride=PITCH)
+                re, im = (register(ref, at, tile)[...] for ref in source)
+                x.append(times((re, im), weights[s]) if s else (re, im))
+            for q, y in enumerate(dft(x, line.sign)):
+                first = many * q + k if many % SUBLANES else pl.multiple_of(many * q + k, SUBLANES)
+                for ref, part in zip(target, y, strict=True):
+                    register(ref, pl.ds(first, rows), tile)[...] = part[:rows]
+
+    loop(-(-many // SUBLANES), group)
+
+
+def loop(many: int, body: Callable[[Any], None]) -> None:
+    """Calls body(i) for every i < many."""
+    if many == 1:
+        body(0)
+    else:
+        lax.fori_loop(np.int32(0), np.int32(many), lambda i, _: body(i), None)
+
+
+def transpose(source: Planes, target: Planes, rows: int, columns: int) -> None:
+    """target[c, r] = source[r, c], by tiles of 128 x 128; what lies beyond `rows` or `columns` goes along or is cut."""
+
+    def turn(t: Any) -> None:
+        for c in range(-(-columns // LANES)):
+            for one, other in zip(source, target, strict=True):
+                tile = register(one, _start(t, LANES), c)[...].T
+                held = min(LANES, other.shape[-2] - c * LANES)
+                register(other, pl.ds(c * LANES, held), t)[...] = tile[:held]
+
+    loop(-(-rows // LANES), turn)

@@ -1,0 +1,87 @@
+"""Which kernels a transform takes, and running them one after the other; host integers but for `fft`.
+
+The fewest passes over memory: the last two dimensions at once where fast memory holds a plane, then the others. What
+costs is told by machine/kernel_price.py.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from ...machine.chip import Chip
+from ...numerics.split_complex import Planes
+from . import columns, lanes, plane
+from .radices import SUBLANES, radices
+
+ROOM = 100 * 2**20  # bytes of fast memory, where a caller does not say
+
+
+class Pass(NamedTuple):
+    """One kernel: "plane", "lane", "sublane" or "first", its lengths and its dimensions."""
+
+    kind: str
+    lengths: tuple[int, ...]
+    dims: tuple[int, ...]
+
+
+def supports(lengths: Sequence[int], chip: Chip) -> bool:
+    """True where every length has kernels, wherever it lies."""
+    room = 0 if chip.scratch is None else int(chip.scratch.value)
+    return all(_fits(n, room) for n in lengths)
+
+
+def passes(shape: Sequence[int], dims: Sequence[int], room: int = ROOM) -> tuple[Pass, ...]:
+    """The kernels that transform some dimensions of planes, in order."""
+    left, last = sorted(d for d in dims if shape[d] > 1), len(shape) - 1
+    done = []
+    if left[-2:] == [last - 1, last] and plane.blocks_of(shape, room) is not None:
+        done.append(Pass("plane", (shape[-2], shape[-1]), (last - 1, last)))
+        left = left[:-2]
+    kinds = {last: "lane", last - 1: "sublane"}
+    return (*done, *(Pass(kinds.get(d, "first"), (shape[d],), (d,)) for d in reversed(left)))
+
+
+def fft(planes: Planes, dims: Sequence[int], sign: int, room: int = ROOM, interpret: bool = False) -> Planes:
+    """Transforms dimensions of float32 planes by kernels on a TPU, or as `interpret` says; elsewhere by XLA.
+
+    X[k] = sum_n x[n] exp(sign 2 pi i k n / N), unscaled. Costs a pass over memory for each of `passes`.
+    """
+    by_kernels = functools.partial(run, dims=dims, sign=sign, room=room, interpret=interpret)
+    if interpret:
+        return by_kernels(*planes)
+    re, im = lax.platform_dependent(*planes, tpu=by_kernels, default=functools.partial(_by_xla, dims=dims, sign=sign))
+    return re, im
+
+
+def run(re: Array, im: Array, dims: Sequence[int], sign: int, room: int, interpret: bool = False) -> Planes:
+    """The kernels, whatever the platform."""
+    planes: Planes = (re, im)
+    for one in passes(re.shape, dims, room):
+        if one.kind == "plane":
+            planes = plane.fft_plane(planes, sign, room, interpret)
+        elif one.kind == "lane":
+            planes = lanes.fft_lanes(planes, sign, room, interpret)
+        else:
+            planes = columns.fft_columns(planes, one.dims[0], sign, room, interpret)
+    return planes
+
+
+def _by_xla(re: Array, im: Array, dims: Sequence[int], sign: int) -> Planes:
+    block = lax.complex(re, im)
+    axes = tuple(dims)
+    block = jnp.fft.fftn(block, axes=axes) if sign < 0 else jnp.fft.ifftn(block, axes=axes, norm="forward")
+    return block.real, block.imag
+
+
+@functools.lru_cache(maxsize=1024)
+def _fits(length: int, room: int) -> bool:
+    """A multiple of 8 without prime factors above 7, of which every kernel's narrowest block fits."""
+    if length == 1:
+        return True
+    if length % SUBLANES or not radices(length // SUBLANES):
+        return False
+    narrow = (columns.blocks_of(shape, 0, room) for shape in ((length, 1), (length, 1, 1)))
+    return all(narrow) and lanes.blocks_of(length, room) is not None

@@ -1,0 +1,77 @@
+"""FFTs by kernels of a TPU's vector unit: values as Pallas interprets them, against NumPy's in float64."""
+
+import jax
+import numpy as np
+import pytest
+from jax import Array
+from marks import slow_but
+from reference import error, noise
+
+from meshfft.kernels.vector import engine
+from meshfft.kernels.vector.butterflies import dft
+from meshfft.kernels.vector.radices import radices
+
+SMALL = 16 * 2**20  # bytes of fast memory of older TPUs
+# shape, transformed dimensions, the kernels that do it
+CASES = {
+    "untiled": ((24, 3, 5), (0,), ["first"]),
+    "untiled, more behind": ((2, 32, 3, 8, 130), (1,), ["first"]),
+    "sublanes": ((3, 64, 130), (1,), ["sublane"]),
+    "one register": ((3, 8, 5), (1,), ["sublane"]),
+    "registers that no eight divides": ((1, 1000, 3), (1,), ["sublane"]),
+    "few registers": ((2, 40, 3), (1,), ["sublane"]),
+    "lanes": ((5, 120), (1,), ["lane"]),
+    "lanes of a batch": ((2, 3, 8), (2,), ["lane"]),
+    "a plane": ((2, 40, 56), (1, 2), ["plane"]),
+    "a plane of many tiles": ((1, 136, 264), (1, 2), ["plane"]),
+    "three dimensions": ((8, 16, 24), (0, 1, 2), ["plane", "first"]),
+    "ends": ((16, 8, 24), (0, 2), ["lane", "first"]),
+    **{f"length {n}": ((n, 1, 2), (0,), ["first"]) for n in (8, 16, 27, 35, 49, 60, 125, 343, 2048)},
+    **{f"length {n} of sublanes": ((n, 2), (0,), ["sublane"]) for n in (256, 512, 1024, 1400, 4096, 8192)},
+    **{f"length {n} of lanes": ((2, n), (1,), ["lane"]) for n in (256, 512, 1000, 1024, 4096, 8192)},
+    **{f"a plane of {n}": ((1, n, n), (1, 2), ["plane"]) for n in (256, 512, 1024)},
+}
+QUICK = ("untiled", "sublanes", "registers that no eight divides", "lanes", "a plane", "three dimensions", "length 60")
+
+
+def transformed(x: np.ndarray, dims: tuple[int, ...], sign: int) -> np.ndarray:
+    """The transform by kernels alone."""
+
+    def run(re: Array, im: Array) -> tuple[Array, ...]:
+        return engine.fft((re, im), dims, sign, interpret=True)
+
+    re, im = jax.jit(run)(x.real, x.imag)
+    return np.asarray(re, float) + 1j * np.asarray(im, float)
+
+
+@pytest.mark.parametrize("name", slow_but(QUICK, CASES))
+def test_values_of_every_kernel(name: str) -> None:
+    """Catches a twiddle of another position, rows or columns beyond the end that reach the others, and an order of
+    digits that is not undone; for both signs.
+    """
+    shape, dims, kinds = CASES[name]
+    x = noise(shape, seed=len(shape))
+    assert [one.kind for one in engine.passes(shape, dims)] == kinds
+    for sign in (-1, 1) if name in QUICK else (-1,):
+        exact = np.fft.fftn(x, axes=dims) if sign < 0 else np.fft.ifftn(x, axes=dims, norm="forward")
+        assert error(transformed(x, dims, sign), exact) <= 2e-7
+
+
+@pytest.mark.parametrize("radix", [1, 2, 3, 4, 5, 7, 8, 16])
+def test_butterflies(radix: int) -> None:
+    """Catches a wrong root of unity, or sign."""
+    x = noise((radix, 3), "complex128")
+    for sign in (-1, 1):
+        y = dft([(row.real, row.imag) for row in x], sign)
+        exact = np.fft.fft(x, axis=0) if sign < 0 else np.fft.ifft(x, axis=0, norm="forward")
+        assert error(np.array([re + 1j * im for re, im in y]), exact) <= 1e-15
+
+
+def test_radices_and_what_fits() -> None:
+    """Catches a length that kernels are taken for and have none, and a plane that fast memory does not hold."""
+    for n in range(1, 3000):
+        assert not radices(n) or np.prod(radices(n)) == n
+    assert radices(1024) == (16, 8, 8) and radices(11) == () and radices(77) == ()
+    assert [one.kind for one in engine.passes((8, 1024, 1024), (1, 2), SMALL)] == ["lane", "sublane"]
+    assert [one.kind for one in engine.passes((8, 256, 256), (1, 2), SMALL)] == ["plane"]
+    assert [one.kind for one in engine.passes((8, 1, 256), (0, 1), SMALL)] == ["first"]
