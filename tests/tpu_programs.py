@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -129,6 +130,27 @@ def scattered(topology: str) -> dict[str, Any]:
     program = compile_plan(plan, mesh_for(plan, topology), planes=True)
     kernels = (program.as_text() or "").count("tpu_custom_call")
     return {"kernels": kernels, "collectives": collectives(program), "plan": plan.collectives}
+
+
+def vector(topology: str) -> dict[str, Any]:
+    """A plan by kernels of the vector unit, with 64-bit types allowed: kernels and FFTs of XLA's in its program."""
+    slab, found = AbstractMesh((len(devices_of(topology)),), ("x",)), dict[str, Any]()
+    for order in ("natural", "any"):
+        plan = mf.plan((256,) * 3, mesh=slab, order=order, topology=topology)
+        with jax.enable_x64(True):
+            program = compile_plan(plan, mesh_for(plan, topology), planes=True)
+        made, text = report(program, plan.machine.chip), program.as_text() or ""
+        found[order] = {
+            "steps": plan.name,
+            "kernels": made.kernels.times,
+            "calls": text.count("tpu_custom_call"),
+            "ffts": len(re.findall(r" fft\(", text)),
+            "counts": counts(made.collectives),
+            "plan": plan.collectives,
+            "played": timeline(program, plan)._asdict(),
+            "alone": made.kernels.cycles / plan.machine.chip.clock.value if plan.machine.chip.clock else 0.0,
+        }
+    return found
 
 
 def gridding(topology: str) -> dict[str, int]:

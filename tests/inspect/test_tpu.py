@@ -59,6 +59,18 @@ def test_real_transforms_take_six_tenths_of_the_cycles() -> None:
     assert all(program["counts"] == program["plan"] for program in found.values()), found
 
 
+@pytest.mark.parametrize("topology", ["v3:2x2", "v5e:2x2", "v5p:2x2x1"])
+def test_plans_take_kernels_of_the_vector_unit(topology: str) -> None:
+    """Catches a kernel that does not compile inside shard_map or with 64-bit types, one that XLA's FFT stands in for,
+    one without a price, and a collective that no plan printed.
+    """
+    for order, program in _compiled("vector", topology).items():
+        assert program["steps"].count("(vector)") == 2, (order, program)
+        assert program["calls"] == program["kernels"] > 0 and program["ffts"] == 0, (order, program)
+        assert program["counts"] == program["plan"], (order, program)
+        assert program["played"]["compute"] >= program["alone"] > 0, (order, program)
+
+
 @pytest.mark.parametrize("topology", ["v3:4x4", "v5e:4x4", "v5p:2x2x4"])
 def test_collectives_run_under_the_work(topology: str) -> None:
     """Catches a gather, a collective no plan printed, one that is waited for, and a schedule that hides too little.

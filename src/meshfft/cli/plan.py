@@ -46,6 +46,7 @@ def plan(
     kind: flags.Kind = "fft",
     precision: flags.Precision = "default",
     ring: flags.Ring = "auto",
+    engine: flags.Engine = "auto",
     inverse: Annotated[bool, typer.Option("--inverse", help="Plan the inverse transform.")] = False,
     points: flags.Points = None,
     points_unit: flags.PointsUnit = None,
@@ -63,7 +64,7 @@ def plan(
         raise ValueError("--compile needs a machine to compile for: add --topology, as v3:4x4")
     lengths = flags.read_sizes(shape, "the shape", "8192,8192,8192")
     names = {"method": method, "order": order, "norm": norm, "kind": kind, "precision": precision, "dtype": dtype}
-    options = {"inverse": inverse, **flags.read_options(axes, **names, ring=ring)}
+    options = {"inverse": inverse, **flags.read_options(axes, **names, ring=ring, engine=engine)}
     _take_points(options, points, points_unit, lengths)
     if compiling:
         use_tpu_compiler()

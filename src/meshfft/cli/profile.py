@@ -36,6 +36,7 @@ def profile(
     dtype: flags.Dtype = None,
     kind: flags.Kind = "fft",
     precision: flags.Precision = "default",
+    engine: flags.Engine = "auto",
     inverse: Annotated[bool, typer.Option("--inverse", help="Profile the inverse transform.")] = False,
     runs: Annotated[int, typer.Option(metavar="N", help="How often it runs.")] = 5,
     trace: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the trace here, for Perfetto.")] = None,
@@ -50,7 +51,7 @@ def profile(
     replaced.
     """
     names = {"method": method, "order": order, "norm": norm, "kind": kind, "precision": precision, "dtype": dtype}
-    options = {"inverse": inverse, **flags.read_options(axes, **names)}
+    options = {"inverse": inverse, **flags.read_options(axes, **names, engine=engine)}
     lengths, sizes = flags.read_sizes(shape, "the shape", "256,256,256"), flags.read_mesh(mesh)
     options["spec"] = flags.read_spec(spec, sizes, len(lengths))
     _check(runs, trace, figure, rows)

@@ -33,6 +33,7 @@ class How(TypedDict, total=False):
     out_spec: Spec | None
     precision: str | None
     ring: str
+    engine: str
 
 
 def with_options(function: F) -> F:

@@ -37,6 +37,7 @@ def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None
         precision: "float32" or "float64", to compute in another precision than the array's.
         ring: "one-way" (the paper's one-shuffle), "two-way" or "auto", as `kdftn`, for what rings the walk has: method
             "auto" may take one without.
+        engine: of local FFTs: "auto", the cheapest, on TPUs kernels of their vector units; or "xla", XLA's alone.
 
     Returns:
         The spectrum, complex64 for input of up to 32 bits and complex128 for 64, in natural index order; as (re, im)

@@ -28,7 +28,8 @@ class Work:
     matrix_flops: int = 0  # real operations in matrix products, with padding to the matrix unit, passes not counted
     tier: str = "float32"  # of those products
     vector_flops: int = 0  # real operations elsewhere: an FFT's butterflies, phases
-    kernel_cycles: int = 0  # of kernels for the vector unit, or of reading and writing under them where that is longer
+    kernel_flops: int = 0  # real operations in kernels for a vector unit, which cost their cycles
+    kernel_cycles: int = 0  # of these kernels, or of reading and writing under them where that is longer
     memory_bytes: int = 0  # read and written beside products and kernels
     fed_bytes: int = 0  # read and written by the products themselves, at the same time
     sent_bytes: int = 0  # to other devices
@@ -42,7 +43,7 @@ class Work:
     @property
     def flops(self) -> int:
         """Real operations of every kind."""
-        return self.matrix_flops + self.vector_flops
+        return self.matrix_flops + self.vector_flops + self.kernel_flops
 
 
 def total(works: Iterable[Work]) -> Work:
@@ -52,6 +53,7 @@ def total(works: Iterable[Work]) -> Work:
         matrix_flops=sum(w.matrix_flops for w in works),
         tier=next((w.tier for w in works if w.matrix_flops), "float32"),
         vector_flops=sum(w.vector_flops for w in works),
+        kernel_flops=sum(w.kernel_flops for w in works),
         kernel_cycles=sum(w.kernel_cycles for w in works),
         memory_bytes=sum(w.memory_bytes for w in works),
         fed_bytes=sum(w.fed_bytes for w in works),

@@ -41,6 +41,7 @@ class Options(NamedTuple):
     out_spec: Spec | None = None
     multiplications: int | None = None
     ring: str = "auto"
+    engine: str = "auto"
     evades: bool = True
     s: Sequence[int] | None = None
     axes: Sequence[int] | None = None
@@ -55,7 +56,7 @@ class Options(NamedTuple):
 def plan_for(setting: Setting, transform: Transform, options: Options) -> Plan:
     """The plan of a transform of an array in some setting, kept."""
     start, mesh, sizes = setting.start, setting.mesh, axis_sizes(setting.mesh)
-    method, order, precision, out_spec, multiplications, ring, evades, *_ = options
+    method, order, precision, out_spec, multiplications, ring, engine, evades, *_ = options
     dtype, dots = complex_dtype(setting.dtype, precision), dots_of(setting.dtype, precision, multiplications)
     after, stays = natural_end(start, transform), method in STAYING and out_spec is not None
     check_blocks(after, real_dtype(dtype).itemsize, setting.room, "the result")
@@ -65,7 +66,8 @@ def plan_for(setting: Setting, transform: Transform, options: Options) -> Plan:
     goal = goal_of(start, transform, order, there, sizes) if evades or there is not None else None
     even = evades and start.even and goal is None and not (after.even and order == "natural")
     real = transform.takes_real(setting.real)
-    walk = find_walk(start, transform, method, order, *how, even=even, goal=goal, real=real, ring=ring)
+    ways = {"ring": ring, "engine": engine}
+    walk = find_walk(start, transform, method, order, *how, even=even, goal=goal, real=real, **ways)
     if stays:  # the method leaves dimensions where they are: exchanges follow
         last = goal_of(after, NOTHING, "natural", out_spec, sizes)
         move = find_walk(walk.end, NOTHING, "auto", "natural", *how, goal=last, real=walk.reals[-1])
@@ -112,6 +114,7 @@ def plan(
     precision: str | None = None,
     multiplications: int | None = None,
     ring: str = "auto",
+    engine: str = "auto",
     out_spec: Spec | None = None,
     margin: int | Sequence[int] = 0,
     topology: str | Topology | None = None,
@@ -123,7 +126,7 @@ def plan(
     Args:
         shape: logical shape; sizes need not divide the mesh, storage is padded at the tail (see `shard`).
         mesh, spec, out_spec: concrete or abstract; the array's, by default mesh axis i cuts dimension i; the result's.
-        s, axes, norm, method, order: as `fftn`; precision, multiplications, ring: as `kdftn`.
+        s, axes, norm, method, order, engine: as `fftn`; precision, multiplications, ring: as `kdftn`.
         dtype: type of the input, by default complex64, and float32 for kinds that are for real arrays.
         kind, inverse: "fft", "rfft", "hfft", "dct-1" to "dct-4" or "dst-1" to "dst-4", or its inverse.
         points: as `kdftn`, without `s` and `inverse`.
@@ -138,7 +141,7 @@ def plan(
         ValueError, TypeError: an argument that does not fit, with what would.
     """
     what = (s, axes, dtype, norm, kind, inverse, points, margin)
-    options = Options(method, order, precision, out_spec, multiplications, ring, False, *what)
+    options = Options(method, order, precision, out_spec, multiplications, ring, engine, False, *what)
     return _plans(shape, mesh, spec, topology, options)[0]
 
 

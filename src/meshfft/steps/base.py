@@ -2,8 +2,8 @@
 
     search     offers, exact, least, dims, after, work, becomes
     fusion     sent, in_chunks, grids, fuse
-    walk       transpose, conjugate, invert, insert, error, planar, held, name
-    executor   apply; of a step that takes an operand: slot, operand, operand_spec, tabled, linear, slopes
+    walk       transpose, conjugate, invert, insert, error, planar, joint, held, name
+    executor   apply, apply_pieces; of a step that takes an operand: slot, operand, operand_spec, tabled, linear, slopes
 
 A new step is a file with a subclass of Step, and a place in METHODS (walks/search.py) if a search is to use it.
 """
@@ -22,6 +22,7 @@ import numpy as np
 from jax import Array, lax
 
 from ..collectives.all_to_all import Grid
+from ..collectives.pieces import Pieces
 from ..kernels.local import resize
 from ..layout.layout import Layout, dim_name, line_shape
 from ..machine.chip import Chip
@@ -95,6 +96,10 @@ class Step(abc.ABC):
         """True where it works on split complex blocks."""
         return False
 
+    def joint(self, layout: Layout) -> bool:
+        """True where it sends both planes in one message."""
+        return False
+
     @property
     def dots(self) -> tuple[Dot, ...]:
         """How it multiplies matrices, if it does."""
@@ -113,8 +118,17 @@ class Step(abc.ABC):
         """What it costs one device, for elements of `itemsize` bytes before it."""
 
     @abc.abstractmethod
-    def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
-        """One device's new block, in the form of the old one."""
+    def apply(self, block: Block, layout: Layout, operand: object = None) -> Block | Pieces:
+        """One device's new block, in the form of the old one; in pieces where the next step takes them."""
+
+    @property
+    def takes_pieces(self) -> bool:
+        """True where it reads what an exchange left as it lies."""
+        return False
+
+    def apply_pieces(self, pieces: Pieces, layout: Layout) -> Block | Pieces:
+        """The same of a block in pieces, of a step that takes them."""
+        return self.apply(pieces.joined(), layout)
 
     @abc.abstractmethod
     def transpose(self, layout: Layout) -> "Step":

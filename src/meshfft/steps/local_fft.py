@@ -7,11 +7,15 @@ from collections.abc import Iterator
 from jax import Array
 
 from ..collectives.all_to_all import Grid, count, divided, fits
+from ..collectives.pieces import Pieces
 from ..kernels.bluestein import is_awkward
 from ..kernels.local import batch_bytes, batch_passes, fft, fft_error, fits_batches, flops_of, resize, stages
 from ..kernels.stockham import NARROWEST, PLANE_BYTES, by_columns, together
 from ..kernels.trig import transform
+from ..kernels.vector import engine as vector
+from ..kernels.vector.parts import fft_of_pieces
 from ..layout.layout import Layout
+from ..machine import kernel_price
 from ..machine.chip import Chip
 from ..machine.work import Work
 from ..numerics.split_complex import Block, Planes, in_complex, in_planes
@@ -30,7 +34,7 @@ TRIG_PASSES = 8  # beside the FFT: samples are reordered and weighted before it,
 
 @dataclasses.dataclass(frozen=True)
 class LocalFFT(Step):
-    """The FFT of dimensions that no mesh axis cuts, by one of the engines of kernels.local."""
+    """The FFT of dimensions that no mesh axis cuts, by an engine of kernels.local, or "vector", a TPU's kernels."""
 
     dims: tuple[int, ...]
     sign: int
@@ -39,27 +43,34 @@ class LocalFFT(Step):
     engine: str = "xla"
     grid: Grid = ()  # the chunks that "cached" works on, those of the exchanges beside it
     first: bool = False  # the block is the array that came, and not what an exchange joined
+    room: int = 0  # bytes of fast memory that the kernels of "vector" work in
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["LocalFFT"]:
         """All such dimensions in one call of XLA, or in batches of lines, or those that fit in a cache line by line.
 
-        Batches cost more passes, so that a search takes them only where all at once does not fit.
+        Batches cost more passes, so that a search takes them only where all at once does not fit. A TPU has kernels for
+        most lengths; what they leave is for XLA.
         """
         roots, chip = local_roots(layout, ready(todo)), problem.machine.chip
         if not roots:
             return
         lengths = {dim: matrix.length for dim, matrix in roots.items()}
-        near = {dim: n for dim, n in lengths.items() if problem.large(layout) and _near(layout, dim, n)}
+        chosen = problem.engine == "auto"
+        near = {dim: n for dim, n in lengths.items() if chosen and problem.large(layout) and _near(layout, dim, n)}
         awkward = any(is_awkward(length, chip.cached) for length in lengths.values())
         ways = [("cached", near)] if near else []
+        if problem.has_kernels and (kept := {dim: n for dim, n in lengths.items() if vector.supports((n,), chip)}):
+            ways.append(("vector", kept))
         ways.append(("chirp" if awkward else "xla", lengths))
         limited = chip.capacity is not None and chip.side == 1
         in_place = all(layout.block[dim] == length for dim, length in lengths.items())
         if limited and in_place and fits_batches(layout.block, tuple(roots), problem.itemsize):
             ways.append(("batched", lengths))
+        room = int(chip.scratch.value) if chip.scratch else 0
         for engine, lines in ways:
-            yield cls(tuple(lines), roots[min(roots)].sign, tuple(lines.values()), tuple(lines.values()), engine)
+            sizes = tuple(lines.values())
+            yield cls(tuple(lines), roots[min(roots)].sign, sizes, sizes, engine, room=room * (engine == "vector"))
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
@@ -68,7 +79,9 @@ class LocalFFT(Step):
         for dim in (dim for dim, matrix in problem.todo().items() if matrix.has_fft):
             rows, side = problem.least_rows[dim], problem.machine.chip.side
             points = problem.points * rows // min(rows, problem.start.shape[dim])
-            if side > 1:
+            if problem.has_kernels:  # which read and write once for two dimensions
+                local[dim] = problem.bound(Work(memory_bytes=points * problem.itemsize // halves * (rows > 1)))
+            elif side > 1:
                 flops = 6 * sum(stages(rows, side)) * points // halves
                 local[dim] = problem.machine.price(Work(flops, "bf16x6", memory_bytes=2 * problem.least_bytes))
             else:
@@ -107,6 +120,11 @@ class LocalFFT(Step):
         """Products on a matrix unit, else 5 N log2 N flops a line; XLA transposes each dimension behind, and back."""
         points, wide = self._points(layout), 2 if self.engine == "chirp" and not chip.cached else 1
         alive = (math.prod(layout.block) + 3 * wide * points) * itemsize
+        if self.engine == "vector" and chip.scratch is not None:
+            runs = vector.passes(self._lines(layout), self.dims, self.room)
+            cycles = sum(kernel_price.cycles(chip, one.kind, one.lengths, points) for one in runs)
+            flops = round(points * sum(map(flops_of, self.lengths)))
+            return Work(kernel_flops=flops, kernel_cycles=cycles, peak_bytes=alive)
         if chip.side > 1:
             radices = [radix for length in self.lengths for radix in stages(length, chip.side)]
             rows, times = sum(padded(radix, chip.side) for radix in radices), UNIT_PASSES * len(self.dims)
@@ -122,10 +140,13 @@ class LocalFFT(Step):
             alive = (math.prod(layout.block) + points) * itemsize + batch_bytes(self.lengths, itemsize)
         return Work(vector_flops=flops, memory_bytes=times * points * itemsize, peak_bytes=alive)
 
-    def _points(self, layout: Layout) -> int:
-        """Numbers of a block of lines as long as the transforms."""
+    def _lines(self, layout: Layout) -> tuple[int, ...]:
+        """The shape of a block of lines as long as the transforms."""
         lengths = dict(zip(self.dims, self.lengths, strict=True))
-        return math.prod(lengths.get(d, n) for d, n in enumerate(layout.block))
+        return tuple(lengths.get(d, n) for d, n in enumerate(layout.block))
+
+    def _points(self, layout: Layout) -> int:
+        return math.prod(self._lines(layout))
 
     def _passes(self, layout: Layout, itemsize: int, switched: bool) -> int:
         """How often the array is read and written."""
@@ -137,7 +158,20 @@ class LocalFFT(Step):
         return 2 * len(self.dims) + (MOVED_PASSES * (behind > 0) if switched else 10 * behind)
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
-        return in_complex(self._apply, block)
+        return in_planes(self._by_kernels, block) if self.engine == "vector" else in_complex(self._apply, block)
+
+    @property
+    def takes_pieces(self) -> bool:
+        return self.engine == "vector"
+
+    def apply_pieces(self, pieces: Pieces, layout: Layout) -> Block:
+        if self._lines(layout) != pieces.shape or self.sizes != self.lengths:
+            return self.apply(pieces.joined(), layout)
+        return fft_of_pieces(pieces, self.dims, self.sign, self.room)
+
+    def _by_kernels(self, planes: Planes) -> Planes:
+        lines = vector.fft(resize_each(planes, self.dims, self.lengths), self.dims, self.sign, self.room)
+        return resize_each(lines, self.dims, self.sizes)
 
     def _apply(self, block: Array) -> Array:
         lines = resize_each(block, self.dims, self.lengths)

@@ -3,23 +3,28 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import jax
-from jax import Array, lax
+from jax import lax
 
-from ..collectives.all_to_all import folded, unfolded
+from ..collectives.all_to_all import unfolded
+from ..collectives.pieces import Pieces, assembled, exchange_parts, taken
 from ..kernels.local import resize
+from ..kernels.vector.parts import Rows, fft_to_parts
 from ..layout.layout import Layout
 from ..machine.chip import Chip
 from ..machine.work import Work, total
-from ..numerics.split_complex import Block
+from ..numerics.split_complex import Block, Planes, in_planes
 from ..operators.matrices import Matrix
 from .base import Step, names, shift
 from .exchange import AxisMove, Exchange, axis_moves
 from .local_fft import LocalFFT
 from .problem import Problem
 
+COPIES = 2  # reads and writes of a block that is packed or joined
+STRIDED = 6  # more where parts are of the last dimension
+SUBLANES = 8  # rows of a tile
 CHUNKS = 8  # the first is computed while nothing travels, and each costs a message more
 
 
@@ -32,11 +37,15 @@ class Pipeline(Step):
 
     A barrier between the chunks' local steps keeps the compiler from batching them, which would leave nothing to do
     while a chunk travels. Results are written into one array as they arrive.
+
+    Kernels of a vector unit write what is sent themselves, both planes in one message, and `hands` says that the next
+    step reads it as it arrives: then nothing is copied in between.
     """
 
     steps: tuple[Step, ...]  # a LocalFFT, and before or behind it a packed exchange of one move
     dim: int  # that is cut into chunks
     chunks: int
+    hands: bool = False  # the next step takes the result in pieces
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["Pipeline"]:
@@ -45,10 +54,9 @@ class Pipeline(Step):
         for local in LocalFFT.offers(problem, layout, todo) if chip.overlaps else ():
             left = {dim: matrix for dim, matrix in todo.items() if dim not in local.dims}
             for move in axis_moves(problem, local.after(layout), left):
-                if (dim := _chunked(layout, local, move)) is not None:
-                    narrowest = chip.side if dim == layout.ndim - 1 else 1
-                    if (chunks := min(CHUNKS, layout.block[dim] // narrowest)) > 1:
-                        yield cls((local, Exchange((move,), packed=True)), dim, chunks)
+                dim, chunks = _chunked(layout, local, move, chip)
+                if chunks > 1:
+                    yield cls((local, Exchange((move,), packed=True)), dim, chunks)
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -71,37 +79,90 @@ class Pipeline(Step):
         many = -(-rows // -(-rows // self.chunks)) if rows else 1  # equal ones may be fewer than asked for
         works = [step.work(before, itemsize, chip) for step, before in self._pairs(layout)]
         ends = (math.prod(layout.block) + math.prod(self.after(layout).block)) * itemsize
+        if self.joint(layout):
+            works[1] = dataclasses.replace(
+                works[1], memory_bytes=self._copies(layout) * math.prod(layout.block) * itemsize
+            )
         peak, summed = ends + 2 * max(work.peak_bytes for work in works) // many, total(works)
         moves = tuple(move._replace(nbytes=move.nbytes // many, times=move.times * many) for move in summed.moves)
         exchanges = summed.all_to_alls * many
         return dataclasses.replace(summed, all_to_alls=exchanges, moves=moves, parts=many, peak_bytes=peak)
 
-    def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
+    @property
+    def _first(self) -> LocalFFT:
+        (local,) = (step for step in self.steps if isinstance(step, LocalFFT))
+        return local
+
+    def joint(self, layout: Layout) -> bool:
+        """Where kernels come first, nothing is padded and all chunks are equal."""
+        after, rows, parts = self.after(layout).block, self._rows(layout), self.move.parts
+        source, target = self.move.source, self.move.target
+        even = after[source] == layout.block[source] * parts and layout.block[target] == after[target] * parts
+        plain = self._first.after(layout).block == layout.block and self.dim != target and rows > 0
+        return self.steps[0].takes_pieces and even and plain and rows % -(-rows // self.chunks) == 0
+
+    def _copies(self, layout: Layout) -> int:
+        """How often the block is read or written beside its kernels: what they do not write or read as it is sent."""
+        ends, last = (self.move.target, self.move.source), layout.ndim - 1
+        packs, joins = (COPIES + STRIDED * (dim == last) for dim in ends)
+        return 2 * packs + joins
+
+    @property
+    def takes_pieces(self) -> bool:
+        return self.steps[0].takes_pieces
+
+    def fuse(self, before: Step | None, after: Step | None) -> "Pipeline":
+        return dataclasses.replace(self, hands=after is not None and after.takes_pieces)
+
+    def apply_pieces(self, pieces: Pieces, layout: Layout) -> Block | Pieces:
+        if not self.joint(layout):
+            return self.apply(pieces.joined(), layout)
+        left = self._in_pieces(pieces, layout)
+        return left if self.hands else left.joined()
+
+    def _in_pieces(self, given: Planes | Pieces, layout: Layout) -> Pieces:
+        """By kernels: what they write is sent, a chunk after another, and left as it arrives."""
+        local, move, rows = self._first, self.move, self._rows(layout)
+        size, arrays = -(-rows // self.chunks), []
+        for start in range(0, rows, size):
+            chunk = Rows(self.dim, start, size)
+            sent = fft_to_parts(given, local.dims, local.sign, local.room, chunk, move.target, move.parts)
+            arrays.append(exchange_parts(sent, move.axes))
+        return Pieces(tuple(arrays), move.source, self.dim)
+
+    def apply(self, block: Block, layout: Layout, operand: object = None) -> Block | Pieces:
+        if self.joint(layout) and self.hands and isinstance(block, tuple):
+            return self._in_pieces(block, layout)
+        if self.joint(layout):
+            return in_planes(lambda planes: self._in_pieces(planes, layout).joined(), block)
+        return self._by_steps(block, layout)
+
+    def _by_steps(self, block: Block, layout: Layout) -> Block:
         dim, rows = self.dim, self._rows(layout)
         before, after = (self.move.parts if dim == end else 1 for end in (self.move.target, self.move.source))
-        opened = jax.tree.map(lambda part: unfolded(resize(part, dim, before * rows), dim, before), block)
+        parts = jax.tree.map(lambda part: unfolded(resize(part, dim, before * rows), dim, before), block)
         size = -(-rows // self.chunks)
         chunks = [
-            jax.tree.map(functools.partial(_taken, dim=dim, start=start, size=min(size, rows - start)), opened)
+            jax.tree.map(functools.partial(taken, dim=dim, start=start, size=min(size, rows - start)), parts)
             for start in range(0, rows, size)
         ]
         for step, at in self._pairs(layout):
             if isinstance(step, Exchange):
                 chunks = [step.apply_to_rows(chunk, at, kept=dim) for chunk in chunks]
-            else:
+            elif isinstance(step, LocalFFT):
                 chunks = _one_by_one(step, chunks, at)
-        joined = jax.tree.map(lambda *parts: _assembled(parts, dim, after), *chunks)
+        joined = jax.tree.map(lambda *parts: assembled(parts, dim, after), *chunks)
         return jax.tree.map(lambda part: resize(part, dim, self.after(layout).block[dim]), joined)
 
     def transpose(self, layout: Layout) -> "Pipeline":
         steps = tuple(step.transpose(before) for step, before in self._pairs(layout))
-        return dataclasses.replace(self, steps=steps[::-1])
+        return dataclasses.replace(self, steps=steps[::-1], hands=False)
 
     def conjugate(self) -> "Pipeline":
         return dataclasses.replace(self, steps=tuple(step.conjugate() for step in self.steps))
 
     def insert(self, dim: int) -> "Pipeline":
-        return Pipeline(tuple(step.insert(dim) for step in self.steps), shift(self.dim, dim), self.chunks)
+        return dataclasses.replace(self, steps=tuple(step.insert(dim) for step in self.steps), dim=shift(self.dim, dim))
 
     def name(self, layout: Layout) -> str:
         steps = ", ".join(step.name(before) for step, before in self._pairs(layout))
@@ -117,15 +178,22 @@ class Pipeline(Step):
             layout = step.after(layout)
 
 
-def _chunked(layout: Layout, local: LocalFFT, move: AxisMove) -> int | None:
-    """The dimension to cut into chunks: the longest that neither step touches, else the one that axes leave."""
+def _chunked(layout: Layout, local: LocalFFT, move: AxisMove, chip: Chip) -> tuple[int, int]:
+    """The dimension to cut into chunks, and how many: the longest that neither step touches, else the one that axes
+    leave; for kernels, the one that gives most, of whole tiles.
+    """
     free = [d for d in range(layout.ndim) if d not in (*local.dims, move.source, move.target)]
     longest = max(free, key=layout.block.__getitem__, default=move.source)
-    dim = longest if layout.block[longest] >= CHUNKS else move.source
-    return dim if dim not in local.dims and layout.block[dim] > 1 else None
+    dims = [longest if layout.block[longest] >= CHUNKS else move.source]
+    if local.takes_pieces:
+        dims = [d for d in (*dims, move.source) if d not in local.dims]
+    narrowest = {layout.ndim - 1: chip.side, layout.ndim - 2: SUBLANES if local.takes_pieces else 1}
+    chunks = [(min(CHUNKS, layout.block[d] // narrowest.get(d, 1)), d) for d in dims if d not in local.dims]
+    many, dim = max(chunks, key=lambda pair: pair[0], default=(0, 0))
+    return dim, many
 
 
-def _one_by_one(step: Step, chunks: list[Block], layout: Layout) -> list[Block]:
+def _one_by_one(step: LocalFFT, chunks: list[Block], layout: Layout) -> list[Block]:
     """A step on every chunk, each begun when the one before is done."""
     done: list[Block] = []
     for chunk in chunks:
@@ -133,19 +201,3 @@ def _one_by_one(step: Step, chunks: list[Block], layout: Layout) -> list[Block]:
             chunk, done[-1] = lax.optimization_barrier((chunk, done[-1]))
         done.append(step.apply(chunk, layout))
     return done
-
-
-def _taken(block: Array, dim: int, start: int, size: int) -> Array:
-    """Some rows of every part, as one dimension."""
-    return folded(lax.slice_in_dim(block, start, start + size, axis=dim + 1), dim)
-
-
-def _assembled(chunks: Sequence[Array], dim: int, parts: int) -> Array:
-    """The dimension from chunks of rows of every part, each written to its rows when it arrives."""
-    opened = [unfolded(chunk, dim, parts) for chunk in chunks]
-    shape, rows = opened[0].shape, sum(chunk.shape[dim + 1] for chunk in opened)
-    result, start = lax.empty((*shape[: dim + 1], rows, *shape[dim + 2 :]), chunks[0].dtype), 0
-    for chunk in opened:
-        result = lax.dynamic_update_slice_in_dim(result, chunk, start, dim + 1)
-        start += chunk.shape[dim + 1]
-    return folded(result, dim)

@@ -14,6 +14,7 @@ from ..operators.matrices import Matrix
 from ..operators.transform import Transform
 
 RINGS = ("auto", "one-way", "two-way")  # modes of a ring
+ENGINES = ("auto", "xla")  # of local FFTs: the cheapest, or XLA's alone
 LARGE_BYTES = 2**18  # of a block that is worked on chunk by chunk in a cache: a smaller one lies in it anyway
 Ending = Callable[[Layout], tuple[Any, ...]]  # hashable; the steps that follow from a final layout
 
@@ -32,6 +33,7 @@ class Problem:
     dots: tuple[Dot, ...]  # the ways to multiply that the precision asked for allows
     real: bool = False  # the array comes real
     ring: str = "auto"  # the mode of rings, one of RINGS
+    engine: str = "auto"  # of local FFTs, one of ENGINES
     ending: Ending | None = None  # what follows the transform, as the final layout has it
 
     def bytes_at(self, todo: dict[int, Matrix]) -> int:
@@ -53,6 +55,11 @@ class Problem:
     def large(self, layout: Layout) -> bool:
         """True where devices share a memory, and a block is so large that passes over it are what costs."""
         return self.machine.chip.cached and math.prod(layout.block) * self.itemsize >= LARGE_BYTES
+
+    @property
+    def has_kernels(self) -> bool:
+        """True where local FFTs may be kernels of a TPU's vector unit: they take float32 planes."""
+        return self.machine.chip.scratch is not None and self.itemsize == 8 and self.engine == "auto"
 
     def ways(self, parts: int, pairs: bool) -> tuple[bool, ...]:
         """Whether blocks may travel both ways round a ring at once: as is asked, or as the machine sends best.

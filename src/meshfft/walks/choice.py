@@ -14,7 +14,7 @@ from ..operators.trig import Trig
 from ..steps import Problem
 from ..steps.base import resized
 from ..steps.phase_fft import line_length
-from ..steps.problem import RINGS, Ending
+from ..steps.problem import ENGINES, RINGS, Ending
 from .search import METHODS, search
 from .walk import Walk, fused
 
@@ -34,13 +34,14 @@ def find_walk(
     goal: Layout | None = None,
     real: bool = False,
     ring: str = "auto",
+    engine: str = "auto",
     ending: Ending | None = None,
 ) -> Walk:
     """The cheapest walk; with `even`, one whose result needs no padding if any is; with `goal`, one that ends there;
     with `ending`, together with the steps that are to follow it.
 
     Raises:
-        ValueError: the method, order or ring is unknown, or the method has no walk for these sizes; says what has.
+        ValueError: a method, order, ring or engine is unknown, or the method has no walk here; says what has.
     """
     if method not in METHODS:
         raise ValueError(f"method {method!r} is unknown: use one of " + ", ".join(map(repr, METHODS)))
@@ -48,6 +49,8 @@ def find_walk(
         raise ValueError(f"order {order!r} is unknown: use 'natural' or 'any'")
     if ring not in RINGS:
         raise ValueError(f"ring {ring!r} is unknown: use one of " + ", ".join(map(repr, RINGS)))
+    if engine not in ENGINES:
+        raise ValueError(f"engine {engine!r} is unknown: use one of " + ", ".join(map(repr, ENGINES)))
     if ring != "auto" and method == "transpose":
         raise ValueError(f"method 'transpose' has no ring to go {ring}: drop ring=, or use method='kdft'")
     natural = goal or natural_end(start, transform)
@@ -57,11 +60,13 @@ def find_walk(
     if even and goal is None and not natural.even and ending is None:
         goals = [None] if order == "any" else [*_evasive(natural)] or [None]
     even = even and goal is None
-    asked = functools.partial(Problem, even=even, machine=machine, itemsize=itemsize, dots=dots, real=real, ring=ring)
+    asked = functools.partial(
+        Problem, even=even, machine=machine, itemsize=itemsize, dots=dots, real=real, ring=ring, engine=engine
+    )
     problems = [asked(start, transform, method, goal, ending=ending) for goal in goals]
     paths = [steps for problem in problems if (steps := search(problem)) is not None]
     if not paths and even:  # no layout of the result is even: padded, it lies as the array came
-        return find_walk(start, transform, method, order, machine, itemsize, dots, real=real, ring=ring)
+        return find_walk(start, transform, method, order, machine, itemsize, dots, real=real, ring=ring, engine=engine)
     if not paths:
         raise ValueError(_no_walk(problems[-1]))
     walks = [Walk(start, fused(start, steps, itemsize), transform.scale, machine.chip.planes, real) for steps in paths]

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import jax
 
 from ..collectives.all_to_all import count, halfway
+from ..collectives.pieces import Pieces
 from ..layout.layout import Cuts, Layout, hashed_once
 from ..machine.chip import GENERIC, Chip, CompilerOptions
 from ..machine.work import Work, total
@@ -91,8 +92,8 @@ class Walk:
     def collectives(self) -> dict[str, int]:
         """How many collectives one run does, each hop of a ring counted."""
         counts = {"all-to-all": 0, "collective-permute": 0}
-        for step, real, work in zip(self.steps, self.reals, self.works(2, GENERIC), strict=False):
-            arrays = 2 if (self.planes or step.planar) and not real else 1
+        for (step, layout), real, work in zip(self.pairs, self.reals, self.works(2, GENERIC), strict=False):
+            arrays = 2 if (self.planes or step.planar) and not real and not step.joint(layout) else 1
             counts["all-to-all"] += arrays * work.all_to_alls
             counts["collective-permute"] += arrays * work.hops
         return {name: count for name, count in counts.items() if count}
@@ -104,10 +105,14 @@ class Walk:
     def apply(self, block: Block, *operands: object) -> Block:
         """One device's block, from the first layout to the last; `operands` are the steps', by slot."""
 
-        def run(block: Block) -> Block:
+        def run(block: Block | Pieces) -> Block:
             for j, (step, layout) in enumerate(self.pairs):
                 with jax.named_scope(f"step{j}_{type(step).__name__}"):
-                    block = step.apply(block, layout, None if step.slot is None else operands[step.slot])
+                    if isinstance(block, Pieces):
+                        block = step.apply_pieces(block, layout)
+                    else:
+                        block = step.apply(block, layout, None if step.slot is None else operands[step.slot])
+            block = block.joined() if isinstance(block, Pieces) else block
             return block if self.scale == 1 else jax.tree.map(lambda part: part * self.scale, block)
 
         if self.steps and (self.planes or all(step.planar for step in self.steps)):

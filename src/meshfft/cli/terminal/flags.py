@@ -15,7 +15,7 @@ import typer
 from ...layout.layout import Spec as ArraySpec
 from ...numerics.dtypes import PRECISIONS
 from ...operators.transform import KINDS, NORMS
-from ...steps.problem import RINGS
+from ...steps.problem import ENGINES, RINGS
 from ...walks.choice import ORDERS
 from ...walks.search import METHODS
 
@@ -28,6 +28,7 @@ CHOICES = {
     "precision": PRECISIONS,
     "dtype": DTYPES,
     "ring": RINGS,
+    "engine": ENGINES,
 }
 MESH_AXES = ("x", "y", "z", "w")
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
@@ -49,6 +50,7 @@ KIND = typer.Option(metavar="NAME", help="fft, rfft for real arrays, hfft, dct-1
 Kind = Annotated[str | None, KIND]
 Precision = Annotated[str | None, typer.Option(metavar="NAME", help=f"Of dense products: {', '.join(PRECISIONS)}.")]
 Ring = Annotated[str, typer.Option(metavar="NAME", help=f"Which way blocks travel: {', '.join(RINGS)}.")]
+Engine = Annotated[str, typer.Option(metavar="NAME", help="Of local FFTs: auto, or xla for XLA's alone.")]
 Dtype = Annotated[
     str | None, typer.Option(metavar="NAME", help=f"Of the input: {', '.join(DTYPES)}. By default as --kind needs.")
 ]

@@ -6,16 +6,20 @@ costs is told by machine/kernel_price.py.
 
 import functools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
 
 from ...machine.chip import Chip
 from ...numerics.split_complex import Planes
 from . import columns, lanes, plane
 from .radices import SUBLANES, radices
 
+Tangent = Array | ad.Zero
 ROOM = 100 * 2**20  # bytes of fast memory, where a caller does not say
 
 
@@ -47,12 +51,10 @@ def passes(shape: Sequence[int], dims: Sequence[int], room: int = ROOM) -> tuple
 def fft(planes: Planes, dims: Sequence[int], sign: int, room: int = ROOM, interpret: bool = False) -> Planes:
     """Transforms dimensions of float32 planes by kernels on a TPU, or as `interpret` says; elsewhere by XLA.
 
-    X[k] = sum_n x[n] exp(sign 2 pi i k n / N), unscaled. Costs a pass over memory for each of `passes`.
+    X[k] = sum_n x[n] exp(sign 2 pi i k n / N), unscaled. Costs a pass over memory for each of `passes`. Linear: the
+    transpose, for which a kernel has no rule, is the transform with the other sign.
     """
-    by_kernels = functools.partial(run, dims=dims, sign=sign, room=room, interpret=interpret)
-    if interpret:
-        return by_kernels(*planes)
-    re, im = lax.platform_dependent(*planes, tpu=by_kernels, default=functools.partial(_by_xla, dims=dims, sign=sign))
+    re, im = fft_p.bind(*planes, axes=tuple(dims), sign=sign, room=room, interpret=interpret)
     return re, im
 
 
@@ -85,3 +87,30 @@ def _fits(length: int, room: int) -> bool:
         return False
     narrow = (columns.blocks_of(shape, 0, room) for shape in ((length, 1), (length, 1, 1)))
     return all(narrow) and lanes.blocks_of(length, room) is not None
+
+
+def _by_platform(re: Array, im: Array, *, axes: tuple[int, ...], sign: int, room: int, interpret: bool) -> Planes:
+    by_kernels = functools.partial(run, dims=axes, sign=sign, room=room, interpret=interpret)
+    elsewhere = by_kernels if interpret else functools.partial(_by_xla, dims=axes, sign=sign)
+    with jax.named_scope("fft"):  # profiles know it by its name, as they know XLA's
+        re, im = lax.platform_dependent(re, im, tpu=by_kernels, default=elsewhere)
+    return re, im
+
+
+def _transpose(cts: Sequence[Tangent], *planes: object, sign: int, **how: Any) -> list[Array]:
+    return fft_p.bind(*map(ad.instantiate_zeros, cts), sign=-sign, **how)
+
+
+def _batch(planes: Sequence[Array], at: Sequence[int | None], *, axes: tuple[int, ...], **how: Any) -> Any:
+    (size,) = {x.shape[d] for x, d in zip(planes, at, strict=True) if d is not None}
+    first = [batching.bdim_at_front(x, d, size) for x, d in zip(planes, at, strict=True)]
+    return fft_p.bind(*first, axes=tuple(d + 1 for d in axes), **how), [0, 0]
+
+
+fft_p = Primitive("meshfft_vector_fft")  # a kernel has no transpose of its own
+fft_p.multiple_results = True
+fft_p.def_impl(jax.jit(_by_platform, static_argnames=("axes", "sign", "room", "interpret")))
+fft_p.def_abstract_eval(lambda re, im, **_: [re, im])
+ad.deflinear2(fft_p, _transpose)
+batching.primitive_batchers[fft_p] = _batch
+mlir.register_lowering(fft_p, mlir.lower_fun(_by_platform, multiple_results=True))
