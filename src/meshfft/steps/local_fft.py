@@ -60,14 +60,15 @@ class LocalFFT(Step):
         near = {dim: n for dim, n in lengths.items() if chosen and problem.large(layout) and _near(layout, dim, n)}
         awkward = any(is_awkward(length, chip.cached) for length in lengths.values())
         ways = [("cached", near)] if near else []
-        if problem.has_kernels and (kept := {dim: n for dim, n in lengths.items() if vector.supports((n,), chip)}):
+        room = int(chip.scratch.value) - vector.RESERVED if problem.has_kernels and chip.scratch else 0
+        block = tuple(lengths.get(d, n) for d, n in enumerate(layout.block))
+        if room and (kept := {dim: n for dim, n in lengths.items() if vector.supports(block, dim, room)}):
             ways.append(("vector", kept))
         ways.append(("chirp" if awkward else "xla", lengths))
         limited = chip.capacity is not None and chip.side == 1
         in_place = all(layout.block[dim] == length for dim, length in lengths.items())
         if limited and in_place and fits_batches(layout.block, tuple(roots), problem.itemsize):
             ways.append(("batched", lengths))
-        room = int(chip.scratch.value) if chip.scratch else 0
         for engine, lines in ways:
             sizes = tuple(lines.values())
             yield cls(tuple(lines), roots[min(roots)].sign, sizes, sizes, engine, room=room * (engine == "vector"))

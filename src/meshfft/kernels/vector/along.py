@@ -55,6 +55,11 @@ class Line:
         """Rows of scratch memory: of what the last pass reads, and of whole tiles."""
         return max(max(self.registers, SUBLANES) * PITCH, -(-self.length // LANES) * LANES)
 
+    @property
+    def table_bytes(self) -> int:
+        """Of the last pass's twiddles."""
+        return 0 if self.untiled else 8 * SUBLANES * max(self.registers, SUBLANES) * LANES
+
     def tables(self) -> list[np.ndarray]:
         """The twiddles of the passes, and of the last."""
         none = np.zeros((1, 1, SUBLANES, LANES), np.float32)
@@ -74,37 +79,38 @@ def _start(number: Any, size: int) -> Any:
     return pl.ds(number * size if isinstance(number, int) else pl.multiple_of(number * size, size), size)
 
 
-def along_untiled(line: Line, tables: Sequence[Ref], source: Planes, scratch: Sequence[Planes], target: Planes) -> None:
-    """FFTs of the first dimension of (N, 8, columns)."""
-    buffers = [source, *(scratch[p % 2] for p in range(len(line.radices) - 1)), target]
-    tiles = range(source[0].shape[2] // LANES)
+def along_untiled(
+    line: Line,
+    table: Ref,
+    source: Planes,
+    scratch: Planes,
+    target: Planes,
+    weigh: Callable[[Any], tuple[Any, Any]] | None = None,
+) -> None:
+    """FFTs of the first dimension of (N, 8, columns), result k times weigh(k)."""
+    buffers, last = _buffers(len(line.radices), source, scratch, target), len(line.radices) - 1
 
     def load(p: int, i: Any, tile: int) -> Pair:
         re, im = (ref[i, :, _start(tile, LANES)] for ref in buffers[p])
         return re, im
 
     def store(p: int, i: Any, tile: int, value: Pair) -> None:
+        value = times(value, weigh(i)) if weigh is not None and p == last else value
         for ref, part in zip(buffers[p + 1], value, strict=True):
             ref[i, :, _start(tile, LANES)] = part
 
-    _passes(line, tables[0], load, store, tiles)
+    _passes(line, table, load, store, range(source[0].shape[2] // LANES))
 
 
 def along_rows(
-    line: Line,
-    tables: Sequence[Ref],
-    source: Planes,
-    scratch: Sequence[Planes],
-    target: Planes,
-    tiles: int,
-    at_once: int,
+    line: Line, tables: Sequence[Ref], source: Planes, scratch: Planes, target: Planes, tiles: int, at_once: int
 ) -> None:
     """FFTs of the rows of (N, columns), `at_once` of the tiles of 128 columns in one body of a loop.
 
-    `source` may be the second scratch memory, and `target` that which `free` names.
+    Where `source` is one of the two others, `order` says which.
     """
     last = len(line.radices) - 1
-    buffers = [source, *(scratch[p % 2] for p in range(last + 1))]
+    buffers = _buffers(last + 1, source, target, scratch)
 
     def run(first: Any, number: int) -> None:
         def load(p: int, i: Any, tile: int) -> Pair:
@@ -117,7 +123,7 @@ def along_rows(
                 register(ref, rows, first + tile)[...] = part
 
         _passes(line, tables[0], load, store, range(number))
-        _sublanes(line, tables[1], buffers[-1], target, [first + tile for tile in range(number)])
+        _sublanes(line, tables[1], scratch, target, [first + tile for tile in range(number)])
 
     groups, rest = divmod(tiles, at_once)
     loop(groups, lambda g: run(g * at_once, at_once))
@@ -125,9 +131,15 @@ def along_rows(
         run(groups * at_once, rest)
 
 
-def free(line: Line, scratch: Sequence[Planes]) -> Planes:
-    """The scratch memory that the last pass does not read."""
-    return scratch[len(line.radices) % 2]
+def order(line: Line, memories: Sequence[Planes]) -> tuple[Planes, Planes]:
+    """Which of two memories is scratch and which the target of `along_rows`, where the source is the second."""
+    first, second = memories
+    return (first, second) if len(line.radices) % 2 else (second, first)
+
+
+def _buffers(passes: int, source: Planes, between: Planes, last: Planes) -> list[Planes]:
+    """What each pass reads, and what the last one writes; before it the two by turns."""
+    return [source, *((last, between)[(passes - p) % 2] for p in range(1, passes + 1))]
 
 
 def _passes(line: Line, table: Ref, load: Load, store: Store, tiles: Sequence[int]) -> None:

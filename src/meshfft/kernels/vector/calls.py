@@ -1,8 +1,10 @@
-"""How the kernels are called: blocks of two planes, tables, scratch memory, and the fast memory that all take."""
+"""How the kernels are called: tables, blocks of what comes and goes, scratch memory, and the fast memory they take."""
 
 import dataclasses
+import functools
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -13,79 +15,111 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from ...layout.placement import varies_over, varying
-from ...numerics.split_complex import Planes
 from .along import Line
+from .along import Planes as Refs
+from .radices import twist
 
-BUFFERS = 2 * 2 * 2  # blocks in fast memory: two planes, come and gone, one worked on while another travels
-SCRATCH = 2 * 2  # scratch memories: two of two planes
-MARGIN = 2**20  # for what does not stay in registers
+BUFFERS = 2  # of a block: one is worked on while another travels
+MARGIN = 2**20  # bytes for what does not stay in registers
 WIDE = (512, 256, 128)  # columns of a block
 MANY_REGISTERS = 2**25  # bytes of fast memory that only TPUs with 64 registers have
+Kernel = Callable[[Sequence[Any], Any, list[Refs], Any], None]  # tables, sources, scratch, targets
 
 
 @dataclasses.dataclass(frozen=True)
-class Blocks:
-    """What one step of a kernel's grid works on: the sizes of its block, and how an array is cut into such.
+class Side:
+    """Arrays of one shape, and the block of each that a step of the grid has.
 
-    A size of None is one position of a dimension that the kernel does not see.
+    A size of None is one position of a dimension that the kernel does not see. The last block may reach over the end.
+    `swapped` are two dimensions whose steps the grid has in the other order.
     """
 
+    shape: tuple[int, ...]
     sizes: tuple[int | None, ...]
-    scratch: tuple[int, ...]  # sizes of one plane
-
-    def grid(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Steps along each dimension; blocks may reach over the end."""
-        return tuple(-(-n // (size or 1)) for n, size in zip(shape, self.sizes, strict=True))
+    arrays: int = 2  # real and imaginary planes
+    swapped: tuple[int, int] = (0, 0)
 
     @property
-    def numbers(self) -> int:
-        return math.prod(size or 1 for size in self.sizes)
+    def bytes(self) -> int:
+        """Of all blocks."""
+        return 4 * self.arrays * BUFFERS * math.prod(size or 1 for size in self.sizes)
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Steps along each dimension."""
+        return tuple(-(-n // (size or 1)) for n, size in zip(self.shape, self.sizes, strict=True))
+
+    def specs(self) -> list[pl.BlockSpec]:
+        """Of every array."""
+        first, second = self.swapped
+
+        def at(*step: Any) -> tuple[Any, ...]:
+            order = list(step)
+            order[first], order[second] = order[second], order[first]
+            return tuple(order)
+
+        return [pl.BlockSpec(self.sizes, at)] * self.arrays
 
 
-def fast_bytes(lines: Sequence[Line], blocks: Blocks) -> int:
-    """Bytes of fast memory that a kernel takes."""
-    tables = sum(2 * table.nbytes for line in lines for table in line.tables()[1:])
-    return 4 * (BUFFERS * blocks.numbers + SCRATCH * math.prod(blocks.scratch)) + tables + MARGIN
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What a kernel works on: lines, blocks that come and go, and scratch memories of two planes each.
 
+    `twist` is a dimension of the grid, of which step n weighs result k of the line by w^(n k), and the length of w.
+    """
 
-def call(
-    kernel: Callable[..., None], name: str, planes: Planes, lines: Sequence[Line], blocks: Blocks, interpret: bool
-) -> Planes:
-    """Runs a kernel(tables of each line, source, scratch, target) over all blocks of two planes."""
-    tables = [table for line in lines for table in line.tables()]
-    spec = pl.BlockSpec(blocks.sizes, lambda *at: at)
-    like = planes[0]
-    out = jax.ShapeDtypeStruct(like.shape, like.dtype, manual_axis_type=jax.typeof(like).manual_axis_type)
+    lines: tuple[Line, ...]
+    source: Side
+    target: Side
+    scratch: tuple[int, ...]  # sizes of one plane
+    memories: int = 1
+    at_once: int = 2  # tiles in one body of a loop: independent work for the compiler to interleave
+    twist: tuple[int, int] | None = None
 
-    def body(*refs: Any) -> None:
-        given, (xr, xi, yr, yi, *scratch) = refs[: len(tables)], refs[len(tables) :]
-        pairs = [given[j : j + 2] for j in range(0, len(given), 2)]
-        kernel(pairs, (xr, xi), [tuple(scratch[:2]), tuple(scratch[2:])], (yr, yi))
+    @functools.cached_property
+    def bytes(self) -> int:
+        """Of fast memory."""
+        tables = sum(BUFFERS * line.table_bytes for line in self.lines)
+        return self.source.bytes + self.target.bytes + 8 * self.memories * math.prod(self.scratch) + tables + MARGIN
 
-    run = pl.pallas_call(
-        body,
-        grid=blocks.grid(like.shape),
-        in_specs=[*map(_table, tables), spec, spec],
-        out_specs=[spec, spec],
-        out_shape=[out, out],
-        scratch_shapes=[pltpu.VMEM(blocks.scratch, jnp.float32)] * SCRATCH,
-        compiler_params=pltpu.CompilerParams(
-            vmem_limit_bytes=fast_bytes(lines, blocks), dimension_semantics=(pltpu.PARALLEL,) * like.ndim
-        ),
-        interpret=interpret,
-        name=name,
-    )
-    with jax.enable_x64(False):  # Pallas takes Python's integers for 64 bits otherwise, and refuses them
-        operands: list[Array] = varying([*map(jnp.asarray, tables), *planes], varies_over(like))
-        re, im = run(*operands)
-    return re, im
+    def run(self, kernel: Kernel, name: str, arrays: Sequence[Array], interpret: bool) -> list[Array]:
+        """Runs the kernel over all blocks."""
+        tables, specs = zip(*self._tables(), strict=True)
+        like, target = arrays[0], self.target
+        out = jax.ShapeDtypeStruct(target.shape, like.dtype, manual_axis_type=jax.typeof(like).manual_axis_type)
+        ends = list(itertools.accumulate((len(tables), self.source.arrays, target.arrays)))
 
+        def body(*refs: Any) -> None:
+            scratch = [(refs[j], refs[j + 1]) for j in range(ends[2], len(refs), 2)]
+            kernel(refs[: ends[0]], refs[ends[0] : ends[1]], scratch, refs[ends[1] : ends[2]])
 
-def _table(table: np.ndarray) -> pl.BlockSpec:
-    """Numbers of the passes lie where scalars do; the last pass's are registers."""
-    if table.ndim == 1:
-        return pl.BlockSpec(memory_space=pltpu.SMEM)
-    return pl.BlockSpec(table.shape, lambda *at: (0,) * table.ndim)
+        call = pl.pallas_call(
+            body,
+            grid=self.source.steps,
+            in_specs=[*specs, *self.source.specs()],
+            out_specs=target.specs(),
+            out_shape=[out] * target.arrays,
+            scratch_shapes=[pltpu.VMEM(self.scratch, jnp.float32)] * (2 * self.memories),
+            compiler_params=pltpu.CompilerParams(
+                vmem_limit_bytes=self.bytes, dimension_semantics=(pltpu.PARALLEL,) * len(self.source.shape)
+            ),
+            interpret=interpret,
+            name=name,
+        )
+        with jax.enable_x64(False):  # Pallas takes Python's integers for 64 bits otherwise, and refuses them
+            return list(call(*varying([*map(jnp.asarray, tables), *arrays], varies_over(like))))
+
+    def _tables(self) -> Iterator[tuple[np.ndarray, pl.BlockSpec]]:
+        """Of each line the numbers of the passes, which lie where scalars do, and the last pass's, which are registers;
+        and those of the twist."""
+        for line in self.lines:
+            passes, last = line.tables()
+            yield passes, pl.BlockSpec(memory_space=pltpu.SMEM)
+            yield last, pl.BlockSpec(last.shape, lambda *at, last=last: (0,) * last.ndim)
+        if self.twist is not None:
+            dim, length = self.twist
+            table = twist(length, self.lines[0].length, self.lines[0].sign)
+            yield table, pl.BlockSpec((None, *table.shape[1:]), lambda *at: (at[dim], 0, 0), memory_space=pltpu.SMEM)
 
 
 def rounded(size: int, to: int) -> int:

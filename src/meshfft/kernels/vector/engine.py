@@ -5,6 +5,7 @@ costs is told by machine/kernel_price.py.
 """
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,38 +15,42 @@ from jax import Array, lax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from ...machine.chip import Chip
 from ...numerics.split_complex import Planes
 from . import columns, lanes, plane
 from .radices import SUBLANES, radices
 
 Tangent = Array | ad.Zero
 ROOM = 100 * 2**20  # bytes of fast memory, where a caller does not say
+RESERVED = 2**20  # bytes of it that are left to the compiler
 
 
 class Pass(NamedTuple):
-    """One kernel: "plane", "lane", "sublane" or "first", its lengths and its dimensions."""
+    """One pass over memory: "plane", "lane", "sublane", "first", or the two of long lines, "twisted" and "second"; the
+    lengths that it transforms, and the dimensions."""
 
     kind: str
     lengths: tuple[int, ...]
     dims: tuple[int, ...]
 
 
-def supports(lengths: Sequence[int], chip: Chip) -> bool:
-    """True where every length has kernels, wherever it lies."""
-    room = 0 if chip.scratch is None else int(chip.scratch.value)
-    return all(_fits(n, room) for n in lengths)
+def supports(shape: Sequence[int], dim: int, room: int = ROOM) -> bool:
+    """True where lines of a dimension have kernels: of lengths without prime factors above 7, in the last two
+    dimensions multiples of 8, which fit in fast memory."""
+    return shape[dim] == 1 or bool(_kinds(tuple(shape), dim, room))
 
 
 def passes(shape: Sequence[int], dims: Sequence[int], room: int = ROOM) -> tuple[Pass, ...]:
-    """The kernels that transform some dimensions of planes, in order."""
+    """The kernels that transform some dimensions of planes, in order; only of lines that have some."""
     left, last = sorted(d for d in dims if shape[d] > 1), len(shape) - 1
     done = []
-    if left[-2:] == [last - 1, last] and plane.blocks_of(shape, room) is not None:
+    if left[-2:] == [last - 1, last] and plane.job_of(shape, -1, room) is not None:
         done.append(Pass("plane", (shape[-2], shape[-1]), (last - 1, last)))
         left = left[:-2]
-    kinds = {last: "lane", last - 1: "sublane"}
-    return (*done, *(Pass(kinds.get(d, "first"), (shape[d],), (d,)) for d in reversed(left)))
+    for dim in reversed(left):
+        kinds = _kinds(tuple(shape), dim, room)
+        assert kinds, f"lines of {shape[dim]} along dimension {dim} have no kernel"
+        done += [Pass(kind, (shape[dim],), (dim,)) for kind in kinds]
+    return tuple(done)
 
 
 def fft(planes: Planes, dims: Sequence[int], sign: int, room: int = ROOM, interpret: bool = False) -> Planes:
@@ -66,7 +71,9 @@ def run(re: Array, im: Array, dims: Sequence[int], sign: int, room: int, interpr
             planes = plane.fft_plane(planes, sign, room, interpret)
         elif one.kind == "lane":
             planes = lanes.fft_lanes(planes, sign, room, interpret)
-        else:
+        elif one.kind == "twisted":
+            planes = columns.fft_long_columns(planes, one.dims[0], sign, room, interpret)
+        elif one.kind != "second":
             planes = columns.fft_columns(planes, one.dims[0], sign, room, interpret)
     return planes
 
@@ -79,14 +86,17 @@ def _by_xla(re: Array, im: Array, dims: Sequence[int], sign: int) -> Planes:
 
 
 @functools.lru_cache(maxsize=1024)
-def _fits(length: int, room: int) -> bool:
-    """A multiple of 8 without prime factors above 7, of which every kernel's narrowest block fits."""
-    if length == 1:
-        return True
+def _kinds(shape: tuple[int, ...], dim: int, room: int) -> tuple[str, ...]:
+    """Which kernels transform lines of a dimension; none where none does."""
+    length, behind = shape[dim], len(shape) - 1 - dim
+    if behind > 1:
+        if radices(length) and columns.job_of(shape, dim, -1, room) is not None:
+            return ("first",)
+        return ("twisted", "second") if columns.jobs_of(shape, dim, -1, room) is not None else ()
     if length % SUBLANES or not radices(length // SUBLANES):
-        return False
-    narrow = (columns.blocks_of(shape, 0, room) for shape in ((length, 1), (length, 1, 1)))
-    return all(narrow) and lanes.blocks_of(length, room) is not None
+        return ()
+    job = columns.job_of(shape, dim, -1, room) if behind else lanes.job_of(math.prod(shape[:-1]), length, -1, room)
+    return () if job is None else ("sublane",) if behind else ("lane",)
 
 
 def _by_platform(re: Array, im: Array, *, axes: tuple[int, ...], sign: int, room: int, interpret: bool) -> Planes:

@@ -1,32 +1,39 @@
-"""The kernel of the last dimension alone: 128 rows are transposed in fast memory, and back."""
+"""The kernel of the last dimension alone: rows are transposed in fast memory, and back."""
 
 from collections.abc import Sequence
 
 from ...numerics.split_complex import Planes
-from .along import Line, Ref, along_rows, free, transpose
+from .along import Line, Ref, along_rows, order, transpose
 from .along import Planes as Refs
-from .calls import Blocks, call, fast_bytes, rounded
+from .calls import MANY_REGISTERS, WIDE, Job, Side, rounded
 from .radices import LANES, SUBLANES
 
 
-def blocks_of(length: int, room: int) -> Blocks | None:
-    """128 rows, if they fit in fast memory."""
-    line = Line(length, -1)
-    blocks = Blocks((LANES, rounded(length, LANES)), (1, rounded(line.rows, SUBLANES), LANES))
-    return blocks if fast_bytes([line], blocks) <= room else None
+def job_of(rows: int, length: int, sign: int, room: int) -> Job | None:
+    """As many rows as fit in fast memory."""
+    line = Line(length, sign)
+    for many in WIDE:
+        side = Side((rows, length), (many, rounded(length, LANES)))
+        scratch = (many // LANES, rounded(line.rows, SUBLANES), LANES)
+        job = Job((line,), side, side, scratch, memories=2, at_once=4 if room >= MANY_REGISTERS else 2)
+        if (many == LANES or many < 2 * rows) and job.bytes <= room:
+            return job
+    return None
 
 
 def fft_lanes(planes: Planes, sign: int, room: int, interpret: bool = False) -> Planes:
     """The FFT of the last dimension of planes."""
-    shape, line, blocks = planes[0].shape, Line(planes[0].shape[-1], sign), blocks_of(planes[0].shape[-1], room)
-    assert blocks is not None, f"lines of {shape[-1]} do not fit in {room} bytes"
+    shape, length = planes[0].shape, planes[0].shape[-1]
+    flat = [plane.reshape(-1, length) for plane in planes]
+    job = job_of(len(flat[0]), length, sign, room)
+    assert job is not None, f"lines of {length} do not fit in {room} bytes"
+    (line,), tiles = job.lines, job.scratch[0]
 
-    def kernel(tables: list[Sequence[Ref]], source: Refs, scratch: list[Refs], target: Refs) -> None:
-        done = free(line, scratch)
-        transpose(source, scratch[1], LANES, line.length)
-        along_rows(line, tables[0], scratch[1], scratch, done, 1, 1)
-        transpose(done, target, line.length, LANES)
+    def kernel(tables: Sequence[Ref], source: Refs, memories: list[Refs], target: Refs) -> None:
+        scratch, done = order(line, memories)
+        transpose(source, memories[1], tiles * LANES, length)
+        along_rows(line, tables, memories[1], scratch, done, tiles, job.at_once)
+        transpose(done, target, length, tiles * LANES)
 
-    flat = tuple(plane.reshape(-1, line.length) for plane in planes)
-    re, im = call(kernel, f"fft_lane_{line.length}", flat, [line], blocks, interpret)
+    re, im = job.run(kernel, f"fft_lane_{length}", flat, interpret)
     return re.reshape(shape), im.reshape(shape)

@@ -55,5 +55,12 @@ def last_twiddles(registers: int, sign: int) -> np.ndarray:
     return np.repeat(np.stack([w.real, w.imag])[..., None], LANES, -1).astype(np.float32)
 
 
+@functools.lru_cache(maxsize=32)
+def twist(length: int, columns: int, sign: int) -> np.ndarray:
+    """exp(sign 2 pi i n k / length), k < columns: (length / columns, 1, 2 columns), parts by turns."""
+    w = _turned(np.outer(np.arange(length // columns), np.arange(columns)), length, sign)
+    return np.stack([w.real, w.imag], -1).reshape(len(w), 1, -1).astype(np.float32)
+
+
 def _turned(numbers: np.ndarray, length: int, sign: int) -> np.ndarray:
     return np.exp(sign * 2j * np.pi * (numbers % length / length))
