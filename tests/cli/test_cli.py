@@ -149,7 +149,7 @@ def test_arrays_larger_than_memory_go_in_passes() -> None:
     whole = json.loads(call("transform", "a.npy", "d.npy", "--mesh", "2", "--memory", "1MB", "--json"))
     assert "passes" not in whole  # all of it fits
     words = ["transform", "a.npy", "e.npy", "--mesh", "2"]
-    assert "624 bytes with its copies, --memory is 100: give at least 997" in refused(*words, "--memory", "0.1kB")
+    assert "688 bytes with its copies, --memory is 100: give at least 1100" in refused(*words, "--memory", "0.1kB")
     assert "'6 apples' is no size" in refused(*words, "--memory", "6 apples")
     np.save("w.npy", values().astype("c16"))
     wide = refused("transform", "w.npy", "e.npy", "--mesh", "2", "--memory", "0.1kB")

@@ -170,7 +170,7 @@ class Exchange(Step):
             sent_bytes=padded // parts * (parts - 1),
             all_to_alls=many * (parts > 1),
             moves=(Move("all-to-all", self.axes, padded // many, many),),
-            peak_bytes=4 * padded,
+            peak_bytes=4 * padded + (padded - padded // parts) * (self.packed and chip.side == 1 and not chip.switched),
         )
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:

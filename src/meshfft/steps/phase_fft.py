@@ -42,6 +42,7 @@ RING_PASSES = 18  # over two shards: exchange, FFT and phases ten, and four for 
 GATHER_PASSES = 10  # more, where the chunks that are gathered are padded: rolled on one side, put together on the other
 CHIRP_PASSES = 6  # the chirp before and behind, and its spectrum
 TABLE = 2**20  # points of a chirp's spectrum that is made on the host in float64
+UNROLLED = 5  # shards of the longest ring whose hops XLA writes out one by one, and adds all blocks up at the end
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +99,12 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
         padded = 0 if _is_comb(source, dim, many) else gathered
         kind, times = ("two-way ring", parts // 2) if self.two_way and parts > 2 else ("ring", parts - 1)
         # what XLA holds, by memory_analysis of programs for 8 CPU devices and for v3:32x32 (8192^3 on (4, 4, 128))
-        alive = max((5 if _is_whole(target, dim, many) else 7) * largest, 3 * padded + 3 * largest * (chip.side == 1))
+        whole = _is_whole(target, dim, many)
+        alive = max((5 if whole else 7) * largest, 3 * padded)
+        if chip.side == 1:
+            ends, line = math.prod(source.block) + math.prod(target.block), (block + padded // parts) * (padded > 0)
+            held = (parts if whole else 2 * parts + 1) if parts <= UNROLLED else (3 if whole else 7)
+            alive = max(alive, ends + held * largest, 3 * padded + 3 * largest + line)
         if chip.side > 1:
             passes = UNIT_PASSES + 3 * parts
             work = dataclasses.replace(local, memory_bytes=local.memory_bytes + passes * largest * itemsize)

@@ -188,11 +188,12 @@ class RingDense(MatrixStep[Matrix]):
     def _peak(self, block: int, out: int, column: int, layout: Layout, chip: Chip) -> int:
         """The most bytes at a time: blocks, sums, and columns of the matrix, in bytes each."""
         parts, columns, both = layout.parts[self.dim], layout.block[self.dim], self._both(layout)
+        read = block * (chip.side == 1 and not layout.even)  # cleared of padding, beside the block
         if self.tiled:
             made = (7 if self.products == 3 else 5) * min(COLUMNS, columns * min(parts, 2))
-            return (5 if both else 2) * block + (4 if self.transposed else 1) * out + made * column
+            return read + (5 if both else 2) * block + (4 if self.transposed else 1) * out + made * column
         made = 3 * min(LONG_TERMS if chip.planes else TERMS, columns)
-        return (5 if both else 3) * block + (2 if chip.planes else 4) * out + made * column
+        return read + (5 if both else 3) * block + (2 if chip.planes else 4) * out + made * column
 
     def _blocks_travel(self, block: Block, layout: Layout, operand: object) -> Any:
         """Sum over shards s of M[my rows, columns of s] times the block of s."""

@@ -61,9 +61,15 @@ class Walk:
         return tuple(size == 1 for size in sizes)
 
     def works(self, itemsize: int, chip: Chip) -> tuple[Work, ...]:
-        """What each step costs one device; a complex number has `itemsize` bytes, a real one half as many."""
-        sizes = (itemsize // 2 if real else itemsize for real in self.reals)
-        return tuple(step.work(layout, size, chip) for (step, layout), size in zip(self.pairs, sizes, strict=False))
+        """What each step costs one device; a complex number has `itemsize` bytes, a real one half as many.
+
+        Where a ring is not the last step, the result of the walk has its place besides what the ring holds.
+        """
+        sizes = [itemsize // 2 if real else itemsize for real in self.reals]
+        works = [step.work(layout, size, chip) for (step, layout), size in zip(self.pairs, sizes, strict=False)]
+        result = math.prod(self.end.block) * sizes[-1] * (chip.side == 1)
+        rings = (dataclasses.replace(one, peak_bytes=one.peak_bytes + result * (one.hops > 0)) for one in works[:-1])
+        return (*rings, *works[-1:])
 
     def work(self, itemsize: int, chip: Chip) -> Work:
         """What the walk costs one device."""
