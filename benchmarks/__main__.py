@@ -17,6 +17,7 @@ SCRIPTS = {
     "dense_rate": "The dense 3-D transform against one large matrix product.",
     "dense_tables": "The tables of docs/dense.md.",
     "gpu": "One GPU: beside cuFFT, in place, and dense products.",
+    "kernels": "FFT kernels of a TPU by their compiled schedules, beside XLA's FFT.",
     "inverse": "The inverse at nonuniform points: direct and by conjugate gradients.",
     "out_of_core": "Passes over the disk: memory, seconds, error.",
     "overhead": "What an eager call of a small array costs over its program.",

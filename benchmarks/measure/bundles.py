@@ -1,0 +1,160 @@
+"""The static schedule of a TPU program as its compiler dumps it: VLIW bundles, loops times turns, and slots used.
+
+    cycles of a body = max(its bundles, rows that its products feed one matrix unit) + those of each loop in it * turns
+
+A bundle is one cycle of the core where nothing stalls. Waiting for DMA is not in it, nor any stall but that of the
+matrix units: the schedule has their products closer together than they can take rows. The bundles after a branch that
+run before it is taken are of the loop. Loops of a grid whose blocks are brought by DMA turn twice more than the grid,
+as the first and the last turns only bring and send: that is taken off.
+"""
+
+import collections
+import dataclasses
+import re
+from collections.abc import Iterator, Sequence
+
+# Bundles after a branch that run before it is taken (libtpu 0.0.52): the last of a loop's body stand there.
+DELAYS = {"v2": 1, "v3": 1, "v4": 1, "v5e": 4, "v5p": 4, "v6e": 4, "tpu7x": 6}
+MATRIX_ROWS = {"f32": 8}  # rows of the unit's operand that one instruction feeds, by type; others 16
+SPILLED = "spill"  # an index that was spilled to memory begins at 0
+
+_BUNDLE = re.compile(r"^\s*(?:0x[0-9a-f]+|0)\s+(?:[A-Z]{2})?\s*:[\s>]*\{")
+_DEFINED = re.compile(r"(%[sp]\d+(?:_[sp]\d+)?)\s*=\s*([^;{}]*)")
+_GUARD = re.compile(r"\(!?%p\w+(?:, %\w+)?\), ")  # the predicate of an operation
+_REGION = re.compile(r"Start(?:/End empty)? region (\d+)")
+_BRANCH = re.compile(r"sbr\.rel (?:\(!?(%\w+)\) )?target = \$region(\d+)")
+_PRODUCT = re.compile(r"vmatmul\.(\w+)\S*?\.mxu(\d)")
+
+
+@dataclasses.dataclass
+class Loop:
+    """Bundles from `first` to `last`, and how often they run; None where the text does not say."""
+
+    first: int
+    last: int
+    turns: int | None
+    inside: list["Loop"] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(frozen=True)
+class Spent:
+    """Cycles, how many of each unit's slots were used, and how many loops have turns that are not known."""
+
+    cycles: int
+    used: dict[str, int]
+    unknown: int = 0
+
+    def __add__(self, other: "Spent") -> "Spent":
+        used = {unit: self.used.get(unit, 0) + other.used.get(unit, 0) for unit in {**self.used, **other.used}}
+        return Spent(self.cycles + other.cycles, used, self.unknown + other.unknown)
+
+    def times(self, turns: int | None) -> "Spent":
+        """What so many turns spend; of an unknown number one."""
+        many = 1 if turns is None else turns
+        used = {unit: many * used for unit, used in self.used.items()}
+        return Spent(many * self.cycles, used, self.unknown + (turns is None))
+
+
+class Schedule:
+    """The bundles of one HLO instruction.
+
+    Args:
+        text: the file `*-final_bundles.txt`.
+        slots: the file `*-final_hlo-static-per-bundle-utilization.txt`; slots are not counted without it.
+        delay: bundles after a branch that run before it is taken.
+    """
+
+    def __init__(self, text: str, slots: str, delay: int) -> None:
+        self.bundles, self._delay = _bundles(text), delay
+        self.capacity, self._used = _utilization(slots)
+        self._defined = {
+            found[1]: _GUARD.sub("", found[2]).strip() for one in self.bundles for found in _DEFINED.finditer(one)
+        }
+        self.loops = _nested(self._loops())
+
+    def spent(self) -> Spent:
+        """All of it, loops multiplied out."""
+        return self._span(0, len(self.bundles), self.loops)
+
+    def _span(self, first: int, end: int, loops: Sequence[Loop]) -> Spent:
+        """Bundles first ... end - 1 with the loops that lie in them."""
+        inside = {at for loop in loops for at in range(loop.first, loop.last + 1)}
+        own = [at for at in range(first, end) if at not in inside]
+        used: collections.Counter[str] = collections.Counter()
+        rows: collections.Counter[str] = collections.Counter()
+        for at in own:
+            used.update(self._used[at] if at < len(self._used) else {})
+            for kind, unit in _PRODUCT.findall(self.bundles[at]):
+                rows[unit] += MATRIX_ROWS.get(kind, 16)
+        total = Spent(max([len(own), *rows.values()]), dict(used))
+        for loop in loops:
+            total += self._span(loop.first, loop.last + 1, loop.inside).times(loop.turns)
+        return total
+
+    def _loops(self) -> Iterator[Loop]:
+        """A loop is a branch back to where a region starts."""
+        starts = {number: at for at, one in enumerate(self.bundles) for number in _REGION.findall(one)}
+        for at, one in enumerate(self.bundles):
+            for condition, region in _BRANCH.findall(one):
+                first = starts.get(region)
+                if first is not None and first <= at:
+                    last = min(at + self._delay, len(self.bundles) - 1)
+                    yield Loop(first, last, self._turns(condition, first, last))
+
+    def _turns(self, condition: str, first: int, last: int) -> int | None:
+        """From the test `x >= bound`, where x = step + y, and y begins with some number."""
+        test = re.match(r"scmp\.\w+\.\w+\.totalorder (%\w+), (%?\w+)", self._defined.get(condition, ""))
+        step = re.match(r"sadd\.s32 (%?\w+), (%?\w+)", self._defined.get(test[1], "")) if test else None
+        if test is None or step is None:
+            return None
+        by, index = (step[1], step[2]) if self._number(step[1]) is not None else (step[2], step[1])
+        begins = re.match(r"sphi (%?\w+), (%?\w+)", self._defined.get(index, ""))
+        bound, size, begin = self._number(test[2]), self._number(by), self._number(begins[1]) if begins else None
+        if begin is None and SPILLED in self._defined.get(index, "") + self._defined[test[1]]:
+            begin = 0
+        if bound is None or begin is None or not size:
+            return None
+        turns = max(1, -(-(bound - begin) // size))
+        brought = any(re.search("stage = [12]", one) for one in self.bundles[first : last + 1])
+        return turns - 2 if brought and turns > 2 else turns
+
+    def _number(self, name: str, depth: int = 8) -> int | None:
+        """The constant that a register holds."""
+        if re.fullmatch(r"-?\d+", name):
+            return int(name) - (1 << 32) * (int(name) >= 1 << 31)
+        moved = re.match(r"smov\.u32 ([^\s,]+)", self._defined.get(name, ""))
+        return self._number(moved[1], depth - 1) if moved and depth else None
+
+
+def _bundles(text: str) -> list[str]:
+    """One string a bundle; some go over many lines."""
+    found = list[str]()
+    for line in text.splitlines():
+        if _BUNDLE.match(line):
+            found.append(line)
+        elif found:
+            found[-1] += "\n" + line
+    return found
+
+
+def _utilization(text: str) -> tuple[dict[str, int], list[dict[str, int]]]:
+    """Slots of each unit, and how many each bundle uses."""
+    lines = text.splitlines()
+    at = next((i for i, line in enumerate(lines) if line.startswith("MATMUL")), None)
+    if at is None:
+        return {}, []
+    units = [unit.strip() for unit in lines[at].split(",")]
+    rows = [[int(number) for number in line.split()] for line in (lines[at + 1], *lines[at + 3 :]) if line.strip()]
+    capacity, *used = (dict(zip(units, row, strict=True)) for row in rows)
+    return capacity, used
+
+
+def _nested(loops: Iterator[Loop]) -> list[Loop]:
+    """The outermost loops, each with those in it."""
+    outer, open_loops = list[Loop](), list[Loop]()
+    for loop in sorted(loops, key=lambda one: (one.first, -one.last)):
+        while open_loops and loop.last > open_loops[-1].last:
+            open_loops.pop()
+        (open_loops[-1].inside if open_loops else outer).append(loop)
+        open_loops.append(loop)
+    return outer

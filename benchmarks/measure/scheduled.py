@@ -1,0 +1,159 @@
+"""Programs compiled for a described TPU in a process of their own, and their static schedules.
+
+    jobs -> process with the compiler's dump turned on -> a row each: bundles, slots, bytes, the compiler's own estimate
+
+The compiler reads its flags once, when it is loaded: so another process, which answers one line a job. A compiler that
+fails ends with its process; that job is then a row that says so, and the next has a new process. Nothing runs on a TPU.
+"""
+
+import contextlib
+import json
+import os
+import pkgutil
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax.sharding import SingleDeviceSharding
+
+from meshfft.inspect.aot import devices_of
+from meshfft.inspect.hlo import bytes_of, cycles, program_of
+from meshfft.inspect.schedule import Executed, Program, executed
+
+from .bundles import DELAYS, Schedule
+
+Job = Mapping[str, Any]
+FLAGS = "--xla_jf_dump_to={} --xla_jf_dump_llo_text=true --xla_jf_dump_llo_pass_label_regex=.*final.*"
+ENVIRONMENT = {"TPU_SKIP_MDS_QUERY": "1", "JAX_PLATFORMS": "cpu", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
+LONGEST = 400  # letters of a reason
+
+
+def schedules(build: str, jobs: Sequence[Job], topology: str, dump: bool = True) -> Iterator[dict[str, Any]]:
+    """A row for each job, in order, as each is done.
+
+    Args:
+        build: "module:function" that makes (function, shapes of its float32 operands) of the keywords of a job.
+        jobs: keywords, as plain values.
+        topology: such as "v5e:2x2"; programs are for its first device.
+        dump: whether to count bundles; without, there is only the compiler's estimate.
+
+    Yields:
+        seconds to compile, estimated cycles, and passes: bundles, slots, unknown loops and bytes; or `error`.
+    """
+    left = list(jobs)
+    while left:
+        with _process(build, topology, dump) as (child, told):
+            while left:
+                line = _answer(child, left[0])
+                job = left.pop(0)
+                if not line:
+                    yield {**job, "error": f"the compiler ended: {told()}"}
+                    break
+                yield {**job, **json.loads(line)}
+
+
+@contextlib.contextmanager
+def _process(build: str, topology: str, dump: bool) -> Iterator[tuple[subprocess.Popen[str], Callable[[], str]]]:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+", errors="replace") as log:
+        flags = {"LIBTPU_INIT_ARGS": FLAGS.format(folder)} if dump else {}
+        command = [sys.executable, "-m", "benchmarks.measure.scheduled", build, topology, folder if dump else ""]
+        environment, pipe = {**os.environ, **ENVIRONMENT, **flags}, subprocess.PIPE
+        with subprocess.Popen(command, env=environment, text=True, stdin=pipe, stdout=pipe, stderr=log) as child:
+
+            def told() -> str:
+                log.seek(0)
+                return " ".join(log.read().split())[-LONGEST:]
+
+            yield child, told
+            child.kill()
+
+
+def _answer(child: subprocess.Popen[str], job: Job) -> str:
+    """What the process says of a job; nothing where it has ended."""
+    assert child.stdin is not None and child.stdout is not None
+    try:
+        child.stdin.write(json.dumps(dict(job)) + "\n")
+        child.stdin.flush()
+    except BrokenPipeError:
+        return ""
+    return child.stdout.readline()
+
+
+def compiled(build: Callable[..., Any], job: Job, topology: str, folder: str) -> dict[str, Any]:
+    """The row of a job, in the process whose compiler dumps to a folder."""
+    _empty(folder)
+    run, shapes = build(**job)
+    sharding = SingleDeviceSharding(devices_of(topology)[0])
+    operands = [jax.ShapeDtypeStruct(shape, "float32", sharding=sharding) for shape in shapes]
+    start = time.perf_counter()
+    program = jax.jit(run).lower(*operands).compile()
+    row: dict[str, Any] = {"seconds": round(time.perf_counter() - start, 2)}
+    text = program_of(program)
+    row["estimate"] = sum(one.cycles for one in cycles(text))
+    if folder:
+        row |= scheduled(text, read(Path(folder), DELAYS[topology.partition(":")[0]]))
+    _empty(folder)
+    return row
+
+
+def scheduled(program: Program, found: Mapping[str, Schedule]) -> dict[str, Any]:
+    """Bundles of the custom calls of one run, and the bytes that each reads and writes; of all where it has none."""
+    run = [one for one in executed(program) if one.times and one.instruction.name in found]
+    calls = [one for one in run if one.instruction.opcode == "custom-call"]
+    types = {name: one.type for body in program.computations.values() for name, one in body.items()}
+    return {"passes": [_pass(one, found[one.instruction.name], types) for one in calls or run]}
+
+
+def _pass(one: Executed, schedule: Schedule, types: Mapping[str, str]) -> dict[str, Any]:
+    """What all turns of one instruction take."""
+    spent = schedule.spent().times(one.times)
+    shares = {unit: used / (schedule.capacity[unit] * spent.cycles) for unit, used in spent.used.items() if used}
+    sizes = [bytes_of(one.instruction.type), *(bytes_of(types.get(name, "")) for name in one.instruction.operands)]
+    return {
+        "name": one.instruction.name,
+        "bundles": spent.cycles,
+        "slots": {unit: round(share, 3) for unit, share in shares.items()},
+        "unknown": spent.unknown,
+        "bytes": one.times * sum(sizes),
+    }
+
+
+def read(folder: Path, delay: int) -> dict[str, Schedule]:
+    """The schedules that lie in a folder, by the instructions' names; equal ones were dumped once."""
+    found = dict[str, Schedule]()
+    for path in sorted(folder.glob("*-final_bundles.txt")):
+        named = re.fullmatch(r"(\d+-(.*))-\d+-final_bundles\.txt", path.name)
+        if named and "schedule-analysis" not in path.name:
+            slots = [
+                one for one in folder.iterdir() if re.match(re.escape(named[1]) + r"-\d+-final_hlo-static", one.name)
+            ]
+            found[named[2]] = Schedule(path.read_text(), slots[0].read_text() if slots else "", delay)
+    return found
+
+
+def _empty(folder: str) -> None:
+    for path in Path(folder).iterdir() if folder else ():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def main() -> None:
+    """Answers jobs, one a line; what the compiler prints goes elsewhere."""
+    build, (topology, folder) = pkgutil.resolve_name(sys.argv[1]), sys.argv[2:]
+    answers, sys.stdout = sys.stdout, sys.stderr
+    for line in sys.stdin:
+        try:
+            row = compiled(build, json.loads(line), topology, folder)
+        except Exception as error:
+            row = {"error": f"{type(error).__name__}: {' '.join(str(error).split())}"[:LONGEST]}
+        print(json.dumps(row), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

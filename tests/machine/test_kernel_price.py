@@ -1,0 +1,55 @@
+"""The price of FFT kernels."""
+
+import math
+
+import pytest
+
+from meshfft.kernels.vector.butterflies import dft, times
+from meshfft.machine.chip import CHIPS, TPUS, Chip
+from meshfft.machine.kernel_price import OPERATIONS, bundles, cycles, table
+
+
+class Counted:
+    """A number that counts what is done with it and with all others."""
+
+    done = 0
+
+    def _done(self, *_: object) -> "Counted":
+        Counted.done += 1
+        return Counted()
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = _done
+
+
+@pytest.mark.parametrize("radix, factors", [(8, 3), (3, 1), (5, 1), (7, 1)])
+def test_operations_are_those_of_the_butterflies(radix: int, factors: int) -> None:
+    """Catches estimates by other operations than the kernels have."""
+    Counted.done = 0
+    for y in dft([(Counted(), Counted()) for _ in range(radix)], -1)[1:]:  # type: ignore[misc]
+        times(y, (Counted(), Counted()))  # type: ignore[arg-type]
+    assert Counted.done / radix == pytest.approx(factors * OPERATIONS[radix if factors == 1 else 2], rel=0.05)
+
+
+@pytest.mark.parametrize("chip", TPUS, ids=lambda chip: chip.name)
+def test_every_tpu_has_prices_above_memory(chip: Chip) -> None:
+    """Catches a chip or a kind left out, a price below what memory takes, and an estimate that passes for a count."""
+    assert chip.clock is not None
+    memory = 16 * chip.clock.value / chip.memory.value
+    for kind, rows in table()[chip.name].items():
+        for lengths, price in rows.items():
+            assert bundles(chip.name, kind, lengths) == (price, False)
+            assert cycles(chip, kind, lengths, 10**6) >= round(1e6 * max(price, memory))
+    assert {"plane", "lane", "sublane", "first"} <= set(table()[chip.name])
+    assert cycles(chip, "lane", (64,), 10**6) >= round(2e6 * memory)  # half of each tile is padding
+
+
+def test_lengths_between_are_scaled_by_their_operations() -> None:
+    """Catches a length with other radices at the price of its neighbour, and kinds without rows."""
+    near, far = (bundles("v5e", "sublane", (n,)) for n in (512, 504))
+    operations = 3 * OPERATIONS[2] + 2 * OPERATIONS[3] + OPERATIONS[7]
+    assert far.estimated and not near.estimated
+    assert far.bundles == pytest.approx(near.bundles * operations / (9 * OPERATIONS[2]))
+    for kind, lengths in {"first": (2**15,), "long": (2**14,), "plane": (4096, 2048), "other": (1,)}.items():
+        found = bundles("v3", kind, lengths)
+        assert found.estimated and 0 < found.bundles < math.inf
+    assert cycles(CHIPS["v3"], "lane", (8190,), 100) > 0
