@@ -17,7 +17,7 @@ machine: chip torus work / device_order kernel_price / machine
 collectives: all_to_all bins ring / pieces
 operators: matrices placing / lending trig inverses / transform / points scattered / operands toeplitz
 kernels: bluestein window_weights / stockham forms / local gather_grid point_grid tile_grid / real trig gridding
-kernels.vector: radices butterflies / along / calls / columns lanes plane / engine / parts
+kernels.vector: radices butterflies / along / calls / columns lanes parted plane / engine / parts
 kernels.pallas: strips / chunks / interpolating spreading / gridding
 steps: problem / base / exchange local_fft margin ring_dense rows / phase_fft pipeline six_step / real_fft
 scattered: deconvolve halo interpolate lend route sides turns twist / ending ring_grid ring_points / deal

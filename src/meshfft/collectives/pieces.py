@@ -38,6 +38,11 @@ class Pieces:
         return tuple(sizes)
 
     @property
+    def piece(self) -> int:
+        """Positions of `dim` in a piece."""
+        return int(self.arrays[0].shape[2 + self.dim])
+
+    @property
     def parts(self) -> int:
         """How many devices each piece came from."""
         return self.arrays[0].shape[0]

@@ -11,7 +11,7 @@ from jax import lax
 from ..collectives.all_to_all import unfolded
 from ..collectives.pieces import Pieces, assembled, exchange_parts, taken
 from ..kernels.local import resize
-from ..kernels.vector.parts import Rows, fft_to_parts
+from ..kernels.vector.parts import Rows, fft_to_parts, writes
 from ..layout.layout import Layout
 from ..machine.chip import Chip
 from ..machine.work import Work, total
@@ -105,7 +105,13 @@ class Pipeline(Step):
         """How often the block is read or written beside its kernels: what they do not write or read as it is sent."""
         ends, last = (self.move.target, self.move.source), layout.ndim - 1
         packs, joins = (COPIES + STRIDED * (dim == last) for dim in ends)
-        return 2 * packs + joins
+        return (0 if self._writes(layout) else 2 * packs) + (0 if self.hands else joins)
+
+    def _writes(self, layout: Layout) -> bool:
+        """Where kernels read chunks and write the parts themselves."""
+        local, rows = self._first, self._rows(layout)
+        chunk = Rows(self.dim, 0, -(-rows // self.chunks))
+        return writes(layout.block, local.dims, local.room, chunk, self.move.target, self.move.parts)
 
     @property
     def takes_pieces(self) -> bool:
@@ -180,17 +186,24 @@ class Pipeline(Step):
 
 def _chunked(layout: Layout, local: LocalFFT, move: AxisMove, chip: Chip) -> tuple[int, int]:
     """The dimension to cut into chunks, and how many: the longest that neither step touches, else the one that axes
-    leave; for kernels, the one that gives most, of whole tiles.
+    leave; for kernels, whichever of the two has more equal chunks of whole tiles.
     """
     free = [d for d in range(layout.ndim) if d not in (*local.dims, move.source, move.target)]
     longest = max(free, key=layout.block.__getitem__, default=move.source)
     dims = [longest if layout.block[longest] >= CHUNKS else move.source]
     if local.takes_pieces:
-        dims = [d for d in (*dims, move.source) if d not in local.dims]
-    narrowest = {layout.ndim - 1: chip.side, layout.ndim - 2: SUBLANES if local.takes_pieces else 1}
-    chunks = [(min(CHUNKS, layout.block[d] // narrowest.get(d, 1)), d) for d in dims if d not in local.dims]
-    many, dim = max(chunks, key=lambda pair: pair[0], default=(0, 0))
-    return dim, many
+        tiles = {layout.ndim - 1: chip.side, layout.ndim - 2: SUBLANES}
+        equal = [(_equal(layout.block[d], tiles.get(d, 1)), d) for d in (*dims, move.source) if d not in local.dims]
+        many, dim = max(equal, key=lambda pair: pair[0], default=(0, 0))
+        if many > 1:
+            return dim, many
+    narrowest = chip.side if dims[0] == layout.ndim - 1 else 1
+    return dims[0], min(CHUNKS, layout.block[dims[0]] // narrowest) if dims[0] not in local.dims else 0
+
+
+def _equal(rows: int, tile: int) -> int:
+    """How many equal chunks of whole tiles there are, at most."""
+    return max((n for n in range(1, CHUNKS + 1) if rows % (n * tile) == 0), default=0)
 
 
 def _one_by_one(step: LocalFFT, chunks: list[Block], layout: Layout) -> list[Block]:

@@ -29,6 +29,7 @@ from .radices import LANES, SUBLANES, last_twiddles, radices, twiddles
 PITCH = 9  # rows between registers that the last pass reads
 Ref = Any  # memory that a kernel reads and writes; Pallas names no type for it
 Planes = tuple[Ref, Ref]  # of split complex numbers
+Where = Callable[[int], tuple[Any, int, Any]]  # part, piece and row that a butterfly reads for each a < radix
 Load = Callable[[int, Any, int], Pair]  # what pass p reads of register i, tile t
 Store = Callable[[int, Any, int, Pair], None]
 
@@ -67,6 +68,57 @@ class Line:
         return [twiddles(self.radices, self.sign)[1], last]
 
 
+@dataclasses.dataclass(frozen=True)
+class Arrived:
+    """A block in pieces as exchanges left it, each (parts, planes, rows, ..); of tiled lines rows count in registers.
+
+    Row n = (part P + piece) m + j, of P pieces of m rows from each part. Each piece is an array of its own, so which
+    one a row is in has to be known when the kernel is traced; the part and j need not. The first radix r of N = r L
+    reads rows a L + b, a < r: see `legible`.
+    """
+
+    refs: tuple[Ref, ...]
+    rows: int  # of a piece
+
+    @property
+    def _many(self) -> int:
+        return len(self.refs) * self.rows
+
+    def each(self, radix: int, left: int, body: Callable[[Any, Where], None]) -> None:
+        """Calls body(b, where) for every b < left, piece by piece."""
+        parts = int(self.refs[0].shape[0])
+        span, inside = (parts // radix, self._many) if parts % radix == 0 else (1, left)
+        size = min(self.rows, inside)
+        for begin in range(0, inside, size):
+
+            def of_part(low: Any, begin: int = begin) -> None:
+                def one(j: Any) -> None:
+                    body(low * self._many + begin + j, lambda a: self._where(a * left + begin, low, j))
+
+                loop(size, one)
+
+            loop(span, of_part)
+
+    def _where(self, row: int, low: Any, j: Any) -> tuple[Any, int, Any]:
+        part, rest = divmod(row, self._many)
+        return part + low, rest // self.rows, rest % self.rows + j
+
+    def load(self, where: tuple[Any, int, Any], *behind: Any) -> Pair:
+        """The register of a row; `behind` says where in it, or for tiled lines which columns."""
+        part, piece, row = where
+        re, im = (self.refs[piece][part, plane, row, *behind] for plane in (0, 1))
+        return re, im
+
+
+Source = Planes | Arrived
+
+
+def legible(radix: int, parts: int, pieces: int) -> bool:
+    """True where a first radix leaves known from which piece each row comes."""
+    inside, rest = divmod(radix, parts)
+    return parts % radix == 0 or (rest == 0 and (pieces % inside == 0 or inside % pieces == 0))
+
+
 def register(ref: Ref, rows: Any, tile: Any) -> Ref:
     """Some rows of 128 columns; of scratch memory (tiles, rows, 128), of a block (rows, columns)."""
     if len(ref.shape) == 3:
@@ -82,7 +134,7 @@ def _start(number: Any, size: int) -> Any:
 def along_untiled(
     line: Line,
     table: Ref,
-    source: Planes,
+    source: Source,
     scratch: Planes,
     target: Planes,
     weigh: Callable[[Any], tuple[Any, Any]] | None = None,
@@ -91,6 +143,8 @@ def along_untiled(
     buffers, last = _buffers(len(line.radices), source, scratch, target), len(line.radices) - 1
 
     def load(p: int, i: Any, tile: int) -> Pair:
+        if p == 0 and isinstance(source, Arrived):
+            return source.load(i, slice(None), _start(tile, LANES))
         re, im = (ref[i, :, _start(tile, LANES)] for ref in buffers[p])
         return re, im
 
@@ -99,11 +153,11 @@ def along_untiled(
         for ref, part in zip(buffers[p + 1], value, strict=True):
             ref[i, :, _start(tile, LANES)] = part
 
-    _passes(line, table, load, store, range(source[0].shape[2] // LANES))
+    _passes(line, table, load, store, range(scratch[0].shape[2] // LANES), source)
 
 
 def along_rows(
-    line: Line, tables: Sequence[Ref], source: Planes, scratch: Planes, target: Planes, tiles: int, at_once: int
+    line: Line, tables: Sequence[Ref], source: Source, scratch: Planes, target: Planes, tiles: int, at_once: int
 ) -> None:
     """FFTs of the rows of (N, columns), `at_once` of the tiles of 128 columns in one body of a loop.
 
@@ -114,6 +168,8 @@ def along_rows(
 
     def run(first: Any, number: int) -> None:
         def load(p: int, i: Any, tile: int) -> Pair:
+            if p == 0 and isinstance(source, Arrived):
+                return source.load((*i[:2], _start(i[2], SUBLANES)), _start(first + tile, LANES))
             re, im = (register(ref, _start(i, SUBLANES), first + tile)[...] for ref in buffers[p])
             return re, im
 
@@ -122,7 +178,7 @@ def along_rows(
             for ref, part in zip(buffers[p + 1], value, strict=True):
                 register(ref, rows, first + tile)[...] = part
 
-        _passes(line, tables[0], load, store, range(number))
+        _passes(line, tables[0], load, store, range(number), source)
         _sublanes(line, tables[1], scratch, target, [first + tile for tile in range(number)])
 
     groups, rest = divmod(tiles, at_once)
@@ -137,37 +193,51 @@ def order(line: Line, memories: Sequence[Planes]) -> tuple[Planes, Planes]:
     return (first, second) if len(line.radices) % 2 else (second, first)
 
 
-def _buffers(passes: int, source: Planes, between: Planes, last: Planes) -> list[Planes]:
+def _buffers(passes: int, source: Source, between: Planes, last: Planes) -> list[Any]:
     """What each pass reads, and what the last one writes; before it the two by turns."""
     return [source, *((last, between)[(passes - p) % 2] for p in range(1, passes + 1))]
 
 
-def _passes(line: Line, table: Ref, load: Load, store: Store, tiles: Sequence[int]) -> None:
+def _passes(line: Line, table: Ref, load: Load, store: Store, tiles: Sequence[int], source: Source) -> None:
     left, done = line.registers, 1
     for p, radix in enumerate(line.radices):
         left //= radix
-        _pass(line, p, (left, done), table, load, store, tiles)
+        arrived = source if p == 0 and isinstance(source, Arrived) else None
+        _pass(line, p, (left, done), table, load, store, tiles, arrived)
         done *= radix
 
 
 def _pass(
-    line: Line, p: int, sizes: tuple[int, int], table: Ref, load: Load, store: Store, tiles: Sequence[int]
+    line: Line,
+    p: int,
+    sizes: tuple[int, int],
+    table: Ref,
+    load: Load,
+    store: Store,
+    tiles: Sequence[int],
+    arrived: Arrived | None,
 ) -> None:
     """One radix: `left` twiddled butterflies, each of `done` registers that earlier passes have transformed."""
     (left, done), radix, begin = sizes, line.radices[p], twiddles(line.radices, line.sign)[0][p]
 
-    def butterfly(b: Any, d: Any, weights: list[tuple[Any, Any]]) -> None:
+    def butterfly(b: Any, d: Any, weights: list[tuple[Any, Any]], where: Callable[[int], Any]) -> None:
         for tile in tiles:
-            x = [load(p, (a * left + b) * done + d, tile) for a in range(radix)]
+            x = [load(p, where(a), tile) for a in range(radix)]
             for c, y in enumerate(dft(x, line.sign)):
                 store(p, (b * radix + c) * done + d, tile, times(y, weights[c - 1]) if c and weights else y)
 
-    def twiddled(b: Any) -> None:
+    def weights_of(b: Any) -> list[tuple[Any, Any]]:
         at = begin + b * (2 * radix)
-        weights = [(table[at + 2 * c], table[at + 2 * c + 1]) for c in range(1, radix)] if left > 1 else []
-        loop(done, lambda d: butterfly(b, d, weights))
+        return [(table[at + 2 * c], table[at + 2 * c + 1]) for c in range(1, radix)] if left > 1 else []
 
-    loop(left, twiddled)
+    def twiddled(b: Any) -> None:
+        weights = weights_of(b)
+        loop(done, lambda d: butterfly(b, d, weights, lambda a: (a * left + b) * done + d))
+
+    if arrived is None:
+        loop(left, twiddled)
+    else:
+        arrived.each(radix, left, lambda b, where: butterfly(b, 0, weights_of(b), where))
 
 
 def _sublanes(line: Line, table: Ref, source: Planes, target: Planes, tiles: Sequence[Any]) -> None:

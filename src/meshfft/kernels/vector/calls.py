@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
@@ -31,13 +31,15 @@ class Side:
     """Arrays of one shape, and the block of each that a step of the grid has.
 
     A size of None is one position of a dimension that the kernel does not see. The last block may reach over the end.
-    `swapped` are two dimensions whose steps the grid has in the other order.
+    `swapped` are two dimensions whose steps the grid has in the other order; `begin` is a dimension, and the position
+    at which arrays that are longer begin to be read.
     """
 
     shape: tuple[int, ...]
     sizes: tuple[int | None, ...]
     arrays: int = 2  # real and imaginary planes
     swapped: tuple[int, int] = (0, 0)
+    begin: tuple[int, int] = (0, 0)
 
     @property
     def bytes(self) -> int:
@@ -51,14 +53,66 @@ class Side:
 
     def specs(self) -> list[pl.BlockSpec]:
         """Of every array."""
-        first, second = self.swapped
+        return [pl.BlockSpec(self.sizes, self.place)] * self.arrays
+
+    def place(self, *step: Any) -> tuple[Any, ...]:
+        """Which block of an array a step of the grid has."""
+        (first, second), (dim, position), order = self.swapped, self.begin, list(step)
+        order[first], order[second] = order[second], order[first]
+        order[dim] += position // (self.sizes[dim] or 1)
+        return tuple(order)
+
+
+@dataclasses.dataclass(frozen=True)
+class Divided:
+    """Arrays of both planes, in parts of one dimension: one that is sent, or the pieces that arrived."""
+
+    side: Side  # of a plane that is not divided
+    dim: int
+    parts: int
+    arrays: int = 1
+
+    @property
+    def whole(self) -> bool:
+        """True where a block has all parts, and else a share of one."""
+        size = self.side.sizes[self.dim]
+        return size is not None and size >= self.side.shape[self.dim]
+
+    @property
+    def rows(self) -> int:
+        """Of a part."""
+        return self.side.shape[self.dim] // self.parts // self.arrays
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.parts, 2, *self._with(self.side.shape, self.rows))
+
+    @property
+    def bytes(self) -> int:
+        """Of all blocks."""
+        return 4 * 2 * BUFFERS * math.prod(size or 1 for size in self.side.sizes)
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Steps along each dimension."""
+        return self.side.steps
+
+    def specs(self) -> list[pl.BlockSpec]:
+        """Of every array."""
+        if self.whole:
+            sizes = (self.parts, 2, *self._with(self.side.sizes, self.rows))
+            return [pl.BlockSpec(sizes, lambda *step: (0, 0, *self.side.place(*step)))] * self.arrays
+        each = self.rows // (self.side.sizes[self.dim] or 1)
 
         def at(*step: Any) -> tuple[Any, ...]:
-            order = list(step)
-            order[first], order[second] = order[second], order[first]
-            return tuple(order)
+            place = list(self.side.place(*step))
+            part, place[self.dim] = lax.div(place[self.dim], np.int32(each)), lax.rem(place[self.dim], np.int32(each))
+            return (part, 0, *place)
 
-        return [pl.BlockSpec(self.sizes, at)] * self.arrays
+        return [pl.BlockSpec((None, 2, *self.side.sizes), at)] * self.arrays
+
+    def _with(self, sizes: tuple[Any, ...], size: int) -> tuple[Any, ...]:
+        return (*sizes[: self.dim], size, *sizes[self.dim + 1 :])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,8 +123,8 @@ class Job:
     """
 
     lines: tuple[Line, ...]
-    source: Side
-    target: Side
+    source: Side | Divided
+    target: Side | Divided
     scratch: tuple[int, ...]  # sizes of one plane
     memories: int = 1
     at_once: int = 2  # tiles in one body of a loop: independent work for the compiler to interleave
@@ -101,7 +155,7 @@ class Job:
             out_shape=[out] * target.arrays,
             scratch_shapes=[pltpu.VMEM(self.scratch, jnp.float32)] * (2 * self.memories),
             compiler_params=pltpu.CompilerParams(
-                vmem_limit_bytes=self.bytes, dimension_semantics=(pltpu.PARALLEL,) * len(self.source.shape)
+                vmem_limit_bytes=self.bytes, dimension_semantics=(pltpu.PARALLEL,) * len(self.source.steps)
             ),
             interpret=interpret,
             name=name,

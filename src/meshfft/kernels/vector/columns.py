@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...numerics.split_complex import Planes
-from .along import Line, Ref, along_rows, along_untiled
+from .along import Line, Ref, Source, along_rows, along_untiled
 from .along import Planes as Refs
 from .calls import MANY_REGISTERS, WIDE, Job, Side, rounded
 from .radices import LANES, SUBLANES, radices
@@ -39,17 +39,18 @@ def fft_columns(planes: Planes, dim: int, sign: int, room: int, interpret: bool 
     """The FFT of a dimension that is not the last of planes, in one pass over memory."""
     job = job_of(planes[0].shape, dim, sign, room)
     assert job is not None, f"lines of {planes[0].shape[dim]} do not fit in {room} bytes"
-    (line,) = job.lines
-
-    def kernel(tables: Sequence[Ref], source: Refs, scratch: list[Refs], target: Refs) -> None:
-        if line.untiled:
-            along_untiled(line, tables[0], source, scratch[0], target)
-        else:
-            along_rows(line, tables, source, scratch[0], target, job.scratch[0], job.at_once)
-
-    kind = "first" if line.untiled else "sublane"
-    re, im = job.run(kernel, f"fft_{kind}_{line.length}", planes, interpret)
+    kind = "first" if job.lines[0].untiled else "sublane"
+    re, im = job.run(functools.partial(transform, job), f"fft_{kind}_{planes[0].shape[dim]}", planes, interpret)
     return re, im
+
+
+def transform(job: Job, tables: Sequence[Ref], source: Source, scratch: list[Refs], target: Refs) -> None:
+    """Lines from a block to another."""
+    (line,) = job.lines
+    if line.untiled:
+        along_untiled(line, tables[0], source, scratch[0], target)
+    else:
+        along_rows(line, tables, source, scratch[0], target, job.scratch[0], job.at_once)
 
 
 def jobs_of(shape: Sequence[int], dim: int, sign: int, room: int) -> tuple[Job, Job] | None:

@@ -67,15 +67,19 @@ def run(re: Array, im: Array, dims: Sequence[int], sign: int, room: int, interpr
     """The kernels, whatever the platform."""
     planes: Planes = (re, im)
     for one in passes(re.shape, dims, room):
-        if one.kind == "plane":
-            planes = plane.fft_plane(planes, sign, room, interpret)
-        elif one.kind == "lane":
-            planes = lanes.fft_lanes(planes, sign, room, interpret)
-        elif one.kind == "twisted":
-            planes = columns.fft_long_columns(planes, one.dims[0], sign, room, interpret)
-        elif one.kind != "second":
-            planes = columns.fft_columns(planes, one.dims[0], sign, room, interpret)
+        planes = run_one(one, planes, sign, room, interpret)
     return planes
+
+
+def run_one(one: Pass, planes: Planes, sign: int, room: int, interpret: bool) -> Planes:
+    """One kernel; of long lines the first runs the second too."""
+    if one.kind == "plane":
+        return plane.fft_plane(planes, sign, room, interpret)
+    if one.kind == "lane":
+        return lanes.fft_lanes(planes, sign, room, interpret)
+    if one.kind == "twisted":
+        return columns.fft_long_columns(planes, one.dims[0], sign, room, interpret)
+    return planes if one.kind == "second" else columns.fft_columns(planes, one.dims[0], sign, room, interpret)
 
 
 def _by_xla(re: Array, im: Array, dims: Sequence[int], sign: int) -> Planes:

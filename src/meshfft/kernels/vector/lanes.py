@@ -1,5 +1,7 @@
 """The kernel of the last dimension alone: rows are transposed in fast memory, and back."""
 
+import functools
+import math
 from collections.abc import Sequence
 
 from ...numerics.split_complex import Planes
@@ -21,19 +23,25 @@ def job_of(rows: int, length: int, sign: int, room: int) -> Job | None:
     return None
 
 
+def rows_of(shape: Sequence[int]) -> int:
+    """Lines of an array."""
+    return math.prod(shape[:-1])
+
+
 def fft_lanes(planes: Planes, sign: int, room: int, interpret: bool = False) -> Planes:
     """The FFT of the last dimension of planes."""
     shape, length = planes[0].shape, planes[0].shape[-1]
     flat = [plane.reshape(-1, length) for plane in planes]
     job = job_of(len(flat[0]), length, sign, room)
     assert job is not None, f"lines of {length} do not fit in {room} bytes"
-    (line,), tiles = job.lines, job.scratch[0]
-
-    def kernel(tables: Sequence[Ref], source: Refs, memories: list[Refs], target: Refs) -> None:
-        scratch, done = order(line, memories)
-        transpose(source, memories[1], tiles * LANES, length)
-        along_rows(line, tables, memories[1], scratch, done, tiles, job.at_once)
-        transpose(done, target, length, tiles * LANES)
-
-    re, im = job.run(kernel, f"fft_lane_{length}", flat, interpret)
+    re, im = job.run(functools.partial(transform, job), f"fft_lane_{length}", flat, interpret)
     return re.reshape(shape), im.reshape(shape)
+
+
+def transform(job: Job, tables: Sequence[Ref], source: Refs, memories: list[Refs], target: Refs) -> None:
+    """Rows from a block to another."""
+    (line,), tiles = job.lines, job.scratch[0]
+    scratch, done = order(line, memories)
+    transpose(source, memories[1], tiles * LANES, line.length)
+    along_rows(line, tables, memories[1], scratch, done, tiles, job.at_once)
+    transpose(done, target, line.length, tiles * LANES)

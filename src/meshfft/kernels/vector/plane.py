@@ -3,10 +3,11 @@
 along the rows -> transposed -> along the rows, which are the columns -> transposed back
 """
 
+import functools
 from collections.abc import Sequence
 
 from ...numerics.split_complex import Planes
-from .along import Line, Ref, along_rows, order, transpose
+from .along import Line, Ref, Source, along_rows, order, transpose
 from .along import Planes as Refs
 from .calls import MANY_REGISTERS, Job, Side, rounded
 from .radices import LANES, SUBLANES
@@ -27,14 +28,11 @@ def fft_plane(planes: Planes, sign: int, room: int, interpret: bool = False) -> 
     assert job is not None, f"planes of {planes[0].shape[-2:]} do not fit in {room} bytes"
     rows, columns = (line.length for line in job.lines)
 
-    def kernel(tables: Sequence[Ref], source: Refs, memories: list[Refs], target: Refs) -> None:
-        transform(job, tables, source, memories, target)
-
-    re, im = job.run(kernel, f"fft_plane_{rows}x{columns}", planes, interpret)
+    re, im = job.run(functools.partial(transform, job), f"fft_plane_{rows}x{columns}", planes, interpret)
     return re, im
 
 
-def transform(job: Job, tables: Sequence[Ref], source: Refs, memories: list[Refs], target: Refs) -> None:
+def transform(job: Job, tables: Sequence[Ref], source: Source, memories: list[Refs], target: Refs) -> None:
     """A plane from a block to another."""
     rows, columns = job.lines
     first, second = memories
