@@ -21,6 +21,7 @@ SCRIPTS = {
     "inverse": "The inverse at nonuniform points: direct and by conjugate gradients.",
     "out_of_core": "Passes over the disk: memory, seconds, error.",
     "overhead": "What an eager call of a small array costs over its program.",
+    "passes": "Several GPUs: passes over memory between cuFFT and the all-to-alls.",
     "parts": "What the steps of a walk take of the cores.",
     "real": "What rfftn, irfftn and dctn save against fftn.",
     "ring": "The modes of a ring: one way, both ways, and in the paper's order.",

@@ -1,0 +1,112 @@
+"""Passes over memory: counted in compiled text, and for described H100s, which need XLA's compiler for CUDA, no GPU."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from benchmarks import passes
+from benchmarks.measure.cases import Task, case_of, layout_of
+from benchmarks.measure.columns import RADICES, by_fusions, column_passes
+from benchmarks.measure.passes import passed
+from meshfft.inspect.hlo import program_of
+from meshfft.inspect.schedule import parse
+
+COMPILER = any(importlib.util.find_spec(f"jax_cuda{version}_plugin") for version in (12, 13))
+DESCRIBED = pytest.mark.skipif(not COMPILER, reason="needs XLA's compiler for CUDA: benchmarks/README.md, Several GPUs")
+
+
+def test_bytes_are_those_that_are_touched() -> None:
+    """Catches an operand counted whole where a slice is taken, an array that is updated in place counted in every
+    turn, and an instruction counted once that is executed many times."""
+
+    def rows(x: jax.Array) -> jax.Array:
+        def turn(i: jax.Array, x: jax.Array) -> jax.Array:
+            return lax.dynamic_update_slice_in_dim(x, jnp.sin(lax.dynamic_slice_in_dim(x, i, 1)), i, 0)
+
+        return lax.fori_loop(0, 64, turn, x)
+
+    compiled = jax.jit(rows, donate_argnums=0).lower(jax.ShapeDtypeStruct((64, 4096), np.float32)).compile()
+    found, array = sum(passed(program_of(compiled)).values()), 4 * 64 * 4096
+    assert 2 * array <= found <= 2.1 * array
+    text = """HloModule m, is_scheduled=true
+
+%put (array: f32[64,8], row: f32[1,8], i: s32[]) -> f32[64,8] {
+  %array = f32[64,8] parameter(0)
+  %row = f32[1,8] parameter(1)
+  %i = s32[] parameter(2)
+  %zero = s32[] constant(0)
+  ROOT %new = f32[64,8] dynamic-update-slice(%array, %row, %i, %zero)
+}
+
+ENTRY %main (a: f32[64,8], r: f32[1,8], j: s32[]) -> f32[64,8] {
+  %a = f32[64,8] parameter(0)
+  %r = f32[1,8] parameter(1)
+  %j = s32[] parameter(2)
+  ROOT %fusion = f32[64,8] fusion(%a, %r, %j), kind=kLoop, calls=%put
+}
+"""
+    assert sum(passed(parse(text)).values()) == 2 * 8 * 4 + 4, "a row read, a row written, and where"
+    turned = jax.jit(jnp.transpose).lower(jax.ShapeDtypeStruct((64, 4096), np.float32)).compile()
+    assert passed(program_of(turned)) == {"copies": 2 * array}
+
+
+def test_it_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Catches a case that cannot be compiled or timed, wrong values, and rows that are not written."""
+    monkeypatch.setattr(
+        sys, "argv", ["passes", "--run", "--lengths", "8", "--rounds", "1", "--rows", str(tmp_path / "r")]
+    )
+    monkeypatch.setattr(passes, "SMALL", (10, 9, 7))
+    passes.main()
+    rows = [json.loads(line) for line in (tmp_path / "r").read_text().splitlines()]
+    assert len(rows) == 12 and all(set(row["seconds"]) <= set(passes.TIMED) for row in rows)
+    assert "right to" in capsys.readouterr().out
+    monkeypatch.setattr(passes, "ERROR", 0.0)
+    with pytest.raises(SystemExit, match="wrong at"):
+        passes.main()
+
+
+@pytest.mark.slow
+@DESCRIBED
+@pytest.mark.parametrize(
+    ("sizes", "kind", "order", "lost", "sends"),
+    [
+        ((8,), "fft", "natural", 4, 2),
+        ((8,), "fft", "any", 3, 1),
+        ((8,), "rfft", "natural", 2, 2),
+        ((4, 2), "fft", "natural", 4, 2),
+        ((4, 2), "fft", "any", 3, 1),
+        ((2, 2, 2), "fft", "natural", 5, 3),
+        ((2, 2, 2), "fft", "any", 4, 2),
+        ((2, 2, 2), "rfft", "natural", 2.5, 3),
+    ],
+)
+def test_one_transposition_where_calls_meet_shares(
+    sizes: tuple[int, ...], kind: str, order: str, lost: float, sends: int
+) -> None:
+    """Catches a copy, a packing of its own or an all-to-all more between cuFFT's calls in programs for 8 H100s."""
+    task = Task((512,) * 3, "float32" if kind == "rfft" else "complex64", kind)
+    row = passes.counted(case_of(task, "meshfft", layout_of(sizes, 3), method="auto", order=order))
+    found = dict(row["passes"])
+    assert row["all_to_alls"] == sends and found.pop("fft") <= (1.03 if kind == "rfft" else 2)
+    assert found.pop("all-to-all") == pytest.approx(sends / (2 if kind == "rfft" else 1), rel=0.03)
+    assert sum(found.values()) == pytest.approx(lost, rel=0.03)
+
+
+@pytest.mark.slow
+@DESCRIBED
+def test_fusions_take_no_fewer_passes() -> None:
+    """Catches a compiler whose fusions do what the docs say only a kernel can."""
+    x = np.random.default_rng(0).standard_normal((256, 3, 2)).astype(np.float32).view(np.complex64)[..., 0]
+    truth = np.fft.fft(x.astype(np.complex128), axis=0)
+    assert np.linalg.norm(by_fusions(jnp.asarray(x)) - truth) <= 3e-7 * np.linalg.norm(truth)
+    found = column_passes()
+    for n in RADICES:
+        assert found["by_cufft", n] == pytest.approx(3, rel=0.01)
+        assert found["by_fusions", n] >= 2.95
