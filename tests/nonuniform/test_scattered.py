@@ -310,6 +310,16 @@ def test_check_counts_points_that_left() -> None:
     assert there.beyond == 1 and abs(there.farthest - 3.2) < 1e-9
 
 
+def test_points_and_image_are_constants_of_a_program() -> None:
+    """Catches tables that XLA puts inside the function of a loop's turn, where it fails and takes the process along."""
+    x, k = noise((16, 16)), points(2000, 2)
+    values = jax.jit(lambda a: mf.nufftn(a, mf.Scattered.turns(k)))(x)
+    assert error(values, at_points(x, k)) < 1e-6
+    image = jax.jit(lambda scale: scale * mf.nufftn_adjoint(np.asarray(values), mf.Scattered.turns(k), (16, 16)))(1.0)
+    apart = abs(np.vdot(image, x) - np.vdot(values, values))
+    assert apart <= 1e-6 * np.linalg.norm(values) ** 2
+
+
 def test_what_does_not_fit_is_refused() -> None:
     """Catches a refusal without its remedy, and points taken for others in silence."""
     x, k = noise((8, 8)), points(9, 2)
@@ -321,6 +331,7 @@ def test_what_does_not_fit_is_refused() -> None:
         ),
         (lambda: mf.nufftn(x, mf.Scattered.turns(k.T)), "did you mean points.T"),
         (lambda: mf.nufftn(x, some, tol=1e-9), "precision='float64'"),
+        (lambda: mf.nufftn(x, some, axes=(0, 0)), "axis 0 is given twice in axes: name one dimension for each"),
         (lambda: mf.nufftn(x, some, origin="center"), "'corner' or 'centre'"),
         (lambda: mf.nufftn(x, some, order="some"), "'natural' or 'any'"),
         (lambda: mf.nufftn_adjoint(np.ones(8), some, (8, 8)), "one for each point"),

@@ -1,5 +1,6 @@
 """Nonuniform transforms at points that JAX traces: values, adjoint, collectives, gradients, maps, and lost points."""
 
+import functools
 from typing import Any
 
 import jax
@@ -118,6 +119,14 @@ def test_points_beyond_a_capacity() -> None:
     assert np.isnan(mf.gather(back(put(np.nan_to_num(y), devices, P(("x", "y"))), points))).all()
     with pytest.raises(ValueError, match="capacity is for points that JAX traces"):
         mf.nufftn(x, mf.Scattered.turns(k), capacity=2)
+    wrongs: list[Any] = [0, "2", np.nan, np.inf]
+    for wrong in wrongs:
+        refused = functools.partial(mf.nufftn, x, capacity=wrong)
+        with pytest.raises(ValueError, match=f"capacity is {wrong!r}: give slots"):
+            jax.jit(lambda k, call=refused: call(mf.Scattered.turns(k)))(k)
+    twice = jax.grad(lambda k: jnp.sum(jnp.abs(mf.nufftn(x, mf.Scattered.turns(k))) ** 2))
+    with pytest.raises(NotImplementedError, match="give them to a scattered_plan with slack="):
+        jax.jacfwd(twice)(k)
 
 
 @pytest.mark.parametrize("known", [False, True])

@@ -5,13 +5,15 @@
 
 The weights of a group of points are made first, all points of one cell together, so that they fill vector registers;
 then a loop goes over the points. XLA compiles it into one function where its turns touch less than 1024 bytes, or where
-it is asked to (`xla_cpu_small_call`): else every turn costs about 60 ns more, for the calls it makes.
+it is asked to (`xla_cpu_small_call`): else every turn costs about 60 ns more, for the calls it makes. Asked where it
+would have done so itself, or with constants in the loop, XLA's compiler may end the process (jaxlib 0.10.2).
 
 Costs 4 W^d flops a point and coil. Sums go over the first dimension first: what is left is contiguous, and vectorised.
 Points that lie near one another should come near one another: then cells stay in cache.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +23,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 
 from .window_weights import Form, Slots, weights
 
+SMALL = 1024  # bytes: a function in which XLA makes another of the loop may fail
 GROUP = 1024  # points whose weights are made in one go: they stay in a core's cache
 
 
@@ -28,6 +31,7 @@ def interpolate(block: Array, slots: Slots, form: Form, along: int | None, out: 
     """Values (C, slots) at the points from a block (C, B_1, .., B_d), put where `out` holds zeros."""
     coils = block.shape[0]
     cells = (1, *[form.reach] * (block.ndim - 1))
+    block, slots = _opaque(block, slots)
 
     def group(turn: Array, out: Array) -> Array:
         at, first, last, tables = _group(turn, slots, form, along)
@@ -42,13 +46,14 @@ def interpolate(block: Array, slots: Slots, form: Form, along: int | None, out: 
             value = jnp.where(cell[0] >= 0, lax.complex(re, im), 0)
             return lax.dynamic_update_slice(out, value[None, None], [coil, at + i])
 
-        return _over(coils, first, last, point, out)
+        return _over(coils, _bytes(slots, block, form), first, last, point, out)
 
     return lax.fori_loop(np.int32(0), _turns(slots, form), group, out)
 
 
 def spread(values: Array, slots: Slots, form: Form, along: int | None, block: Array) -> Array:
     """A block of zeros (C, B_1, .., B_d) with values (C, slots) added to it."""
+    values, slots = _opaque(values, slots)
 
     def group(turn: Array, block: Array) -> Array:
         at, first, last, tables = _group(turn, slots, form, along)
@@ -64,21 +69,43 @@ def spread(values: Array, slots: Slots, form: Form, along: int | None, block: Ar
             old = lax.dynamic_slice(block, [coil, *cell], (1, *re.shape))
             return lax.dynamic_update_slice(block, lax.complex(old.real + re[None], old.imag + im[None]), [coil, *cell])
 
-        return _over(values.shape[0], first, last, point, block)
+        return _over(values.shape[0], 3 * _bytes(slots, block, form), first, last, point, block)
 
     return lax.fori_loop(np.int32(0), _turns(slots, form), group, block)
 
 
-def _over(coils: int, first: Array, last: Array, point: Callable[[Array, Array, Array], Array], carry: Array) -> Array:
-    """A loop over the points of a group, for every coil."""
+class _Opaque(NamedTuple):
+    cell: Array
+    offset: Array
+    start: Array
+    count: Array  # type: ignore[assignment]  # not the method of tuples
+
+
+def _opaque(array: Array, slots: Slots) -> tuple[Array, Slots]:
+    """As they are, but no constants: XLA on a CPU would put these inside the function of a turn, and fail."""
+    array, *tables = lax.optimization_barrier((array, slots.cell, slots.offset, slots.start, slots.count))
+    return array, _Opaque(*tables)
+
+
+def _over(
+    coils: int, touched: int, first: Array, last: Array, point: Callable[[Array, Array, Array], Array], carry: Array
+) -> Array:
+    """A loop over the points of a group, for every coil; a turn touches so many bytes."""
 
     def coil(c: Array, carry: Array) -> Array:
         def points(c: Array, carry: Array) -> Array:
             return lax.fori_loop(first, last, lambda i, carry: point(c.astype(i.dtype), i, carry), carry)
 
+        if touched < SMALL:
+            return points(c, carry)
         return set_xla_metadata(jax.jit(points)(c, carry), xla_cpu_small_call="true", inlineable="false")
 
     return coil(jnp.int32(0), carry) if coils == 1 else lax.fori_loop(0, coils, coil, carry)
+
+
+def _bytes(slots: Slots, block: Array, form: Form) -> int:
+    """Of a point's cells; of a single point none, as XLA takes what a turn does out of the loop."""
+    return form.reach ** (block.ndim - 1) * block.dtype.itemsize * (slots.cell.shape[0] > 1)
 
 
 def _turns(slots: Slots, form: Form) -> Array:

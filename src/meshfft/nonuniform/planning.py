@@ -83,7 +83,7 @@ def asked_for(
     if not isinstance(points, Scattered):
         raise TypeError(f"points is a {type(points).__name__}: say what the coordinates are, as mf.Scattered.turns(k)")
     dims = dims_of(start.ndim, tuple(range(-min(points.dims, start.ndim), 0)) if axes is None else axes)
-    check_once(dims)
+    check_once(dims, "name one dimension for each coordinate")
     if len(dims) != points.dims:
         turned = "; did you mean points.T?" if points.coords.shape[0] == len(dims) else ""
         raise ValueError(
@@ -102,7 +102,7 @@ def asked_for(
     if asked.capacity is not None:
         if points.known:
             raise ValueError("capacity is for points that JAX traces, and these are placed on the host: drop capacity=")
-        if not asked.capacity > 0:
+        if not isinstance(asked.capacity, int | float | np.number) or not 0 < asked.capacity < math.inf:
             raise ValueError(f"capacity is {asked.capacity!r}: give slots in multiples of the mean, as 1.5")
     if 0 in start.shape:
         raise ValueError(f"shape {start.shape} has a size of 0: give images with samples")

@@ -191,11 +191,11 @@ def resolve_once(
     return dims, lengths
 
 
-def check_once(dims: tuple[int, ...]) -> None:
+def check_once(dims: tuple[int, ...], remedy: str = "transform it in two calls") -> None:
     """Raises ValueError where a dimension is given twice."""
     for dim in dims:
         if dims.count(dim) != 1:
-            raise ValueError(f"axis {dim} is given twice in axes: transform it in two calls")
+            raise ValueError(f"axis {dim} is given twice in axes: {remedy}")
 
 
 def transform_of(

@@ -217,7 +217,9 @@ class RingGrid(Step):
         """d (e_j r_j) = sum over dimensions of d k_j times G e_j r'_j + (sign 2 pi i middle) e_j r_j."""
         assert isinstance(change, Array)
         if self.slope is not None:
-            raise NotImplementedError("second derivatives in scattered points: kdftn has them, and gridding the first")
+            raise NotImplementedError(
+                "second derivatives in points that JAX traces: give them to a scattered_plan with slack=, or to kdftn"
+            )
         values = layout if self.transposed else self.after(layout)
         turns = change if self.unit == "turns" else change / (2 * np.pi)
         turns = jnp.expand_dims(turns, tuple(range(1, 1 + values.ndim - self.points.ndim)))
