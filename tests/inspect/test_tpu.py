@@ -62,13 +62,15 @@ def test_real_transforms_take_six_tenths_of_the_cycles() -> None:
 @pytest.mark.parametrize("topology", ["v3:2x2", "v5e:2x2", "v5p:2x2x1"])
 def test_plans_take_kernels_of_the_vector_unit(topology: str) -> None:
     """Catches a kernel that does not compile inside shard_map or with 64-bit types, one that XLA's FFT stands in for,
-    one without a price, and a collective that no plan printed.
+    one without a price, a collective that no plan printed, and a copy between a kernel and a collective: in any order
+    nothing else is left in the program, in natural order the result is put together at the end.
     """
     for order, program in _compiled("vector", topology).items():
         assert program["steps"].count("(vector)") == 2, (order, program)
         assert program["calls"] == program["kernels"] > 0 and program["ffts"] == 0, (order, program)
         assert program["counts"] == program["plan"], (order, program)
-        assert program["played"]["compute"] >= program["alone"] > 0, (order, program)
+        assert 0 < program["alone"] <= program["played"]["compute"], (order, program)
+        assert program["played"]["compute"] <= (1.05 if order == "any" else 1.8) * program["alone"], (order, program)
 
 
 @pytest.mark.parametrize("topology", ["v3:4x4", "v5e:4x4", "v5p:2x2x4"])
