@@ -122,9 +122,9 @@ class Step(abc.ABC):
         """One device's new block, in the form of the old one; in pieces where the next step takes them."""
 
     @property
-    def takes_pieces(self) -> bool:
-        """True where it reads what an exchange left as it lies."""
-        return False
+    def takes_pieces(self) -> tuple[int, ...]:
+        """What it transforms of a block that it takes as an exchange left it; nothing where it takes none so."""
+        return ()
 
     def apply_pieces(self, pieces: Pieces, layout: Layout) -> Block | Pieces:
         """The same of a block in pieces, of a step that takes them."""

@@ -162,8 +162,8 @@ class LocalFFT(Step):
         return in_planes(self._by_kernels, block) if self.engine == "vector" else in_complex(self._apply, block)
 
     @property
-    def takes_pieces(self) -> bool:
-        return self.engine == "vector"
+    def takes_pieces(self) -> tuple[int, ...]:
+        return self.dims if self.engine == "vector" else ()
 
     def apply_pieces(self, pieces: Pieces, layout: Layout) -> Block:
         if self._lines(layout) != pieces.shape or self.sizes != self.lengths:

@@ -11,7 +11,7 @@ from jax import lax
 from ..collectives.all_to_all import unfolded
 from ..collectives.pieces import Pieces, assembled, exchange_parts, taken
 from ..kernels.local import resize
-from ..kernels.vector.parts import Rows, fft_to_parts, writes
+from ..kernels.vector.parts import Rows, fft_to_parts, reads, writes
 from ..layout.layout import Layout
 from ..machine.chip import Chip
 from ..machine.work import Work, total
@@ -45,7 +45,7 @@ class Pipeline(Step):
     steps: tuple[Step, ...]  # a LocalFFT, and before or behind it a packed exchange of one move
     dim: int  # that is cut into chunks
     chunks: int
-    hands: bool = False  # the next step takes the result in pieces
+    hands: tuple[int, ...] = ()  # what the next step transforms, where it takes the result in pieces
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["Pipeline"]:
@@ -99,13 +99,20 @@ class Pipeline(Step):
         source, target = self.move.source, self.move.target
         even = after[source] == layout.block[source] * parts and layout.block[target] == after[target] * parts
         plain = self._first.after(layout).block == layout.block and self.dim != target and rows > 0
-        return self.steps[0].takes_pieces and even and plain and rows % -(-rows // self.chunks) == 0
+        return bool(self.steps[0].takes_pieces) and even and plain and rows % -(-rows // self.chunks) == 0
 
     def _copies(self, layout: Layout) -> int:
         """How often the block is read or written beside its kernels: what they do not write or read as it is sent."""
         ends, last = (self.move.target, self.move.source), layout.ndim - 1
         packs, joins = (COPIES + STRIDED * (dim == last) for dim in ends)
-        return (0 if self._writes(layout) else 2 * packs) + (0 if self.hands else joins)
+        return (0 if self._writes(layout) else 2 * packs) + (0 if self._read(layout) else joins)
+
+    def _read(self, layout: Layout) -> bool:
+        """Where kernels of the next step read the pieces as they lie, one after another if lines are not in several."""
+        source = self.move.source
+        chunks = self.chunks if self.dim == source else 1
+        block, room = self.after(layout).block, self._first.room
+        return bool(self.hands) and reads(block, self.hands, room, source, source, self.move.parts, chunks)
 
     def _writes(self, layout: Layout) -> bool:
         """Where kernels read chunks and write the parts themselves."""
@@ -114,11 +121,11 @@ class Pipeline(Step):
         return writes(layout.block, local.dims, local.room, chunk, self.move.target, self.move.parts)
 
     @property
-    def takes_pieces(self) -> bool:
+    def takes_pieces(self) -> tuple[int, ...]:
         return self.steps[0].takes_pieces
 
     def fuse(self, before: Step | None, after: Step | None) -> "Pipeline":
-        return dataclasses.replace(self, hands=after is not None and after.takes_pieces)
+        return dataclasses.replace(self, hands=after.takes_pieces if after else ())
 
     def apply_pieces(self, pieces: Pieces, layout: Layout) -> Block | Pieces:
         if not self.joint(layout):
@@ -162,13 +169,14 @@ class Pipeline(Step):
 
     def transpose(self, layout: Layout) -> "Pipeline":
         steps = tuple(step.transpose(before) for step, before in self._pairs(layout))
-        return dataclasses.replace(self, steps=steps[::-1], hands=False)
+        return dataclasses.replace(self, steps=steps[::-1], hands=())
 
     def conjugate(self) -> "Pipeline":
         return dataclasses.replace(self, steps=tuple(step.conjugate() for step in self.steps))
 
     def insert(self, dim: int) -> "Pipeline":
-        return dataclasses.replace(self, steps=tuple(step.insert(dim) for step in self.steps), dim=shift(self.dim, dim))
+        steps, hands = tuple(step.insert(dim) for step in self.steps), tuple(shift(d, dim) for d in self.hands)
+        return dataclasses.replace(self, steps=steps, dim=shift(self.dim, dim), hands=hands)
 
     def name(self, layout: Layout) -> str:
         steps = ", ".join(step.name(before) for step, before in self._pairs(layout))
@@ -186,17 +194,18 @@ class Pipeline(Step):
 
 def _chunked(layout: Layout, local: LocalFFT, move: AxisMove, chip: Chip) -> tuple[int, int]:
     """The dimension to cut into chunks, and how many: the longest that neither step touches, else the one that axes
-    leave; for kernels, whichever of the two has more equal chunks of whole tiles.
+    leave; for kernels, whichever of the two has more equal chunks, of whole tiles if there are.
     """
     free = [d for d in range(layout.ndim) if d not in (*local.dims, move.source, move.target)]
     longest = max(free, key=layout.block.__getitem__, default=move.source)
     dims = [longest if layout.block[longest] >= CHUNKS else move.source]
     if local.takes_pieces:
-        tiles = {layout.ndim - 1: chip.side, layout.ndim - 2: SUBLANES}
-        equal = [(_equal(layout.block[d], tiles.get(d, 1)), d) for d in (*dims, move.source) if d not in local.dims]
-        many, dim = max(equal, key=lambda pair: pair[0], default=(0, 0))
-        if many > 1:
-            return dim, many
+        for rows in (SUBLANES, 1):
+            tiles = {layout.ndim - 1: chip.side, layout.ndim - 2: rows}
+            equal = [(_equal(layout.block[d], tiles.get(d, 1)), d) for d in (*dims, move.source) if d not in local.dims]
+            many, dim = max(equal, key=lambda pair: pair[0], default=(0, 0))
+            if many > 1:
+                return dim, many
     narrowest = chip.side if dims[0] == layout.ndim - 1 else 1
     return dims[0], min(CHUNKS, layout.block[dims[0]] // narrowest) if dims[0] not in local.dims else 0
 

@@ -133,7 +133,7 @@ class Job:
     @functools.cached_property
     def bytes(self) -> int:
         """Of fast memory."""
-        tables = sum(BUFFERS * line.table_bytes for line in self.lines)
+        tables = sum(line.table_bytes for line in self.lines)
         return self.source.bytes + self.target.bytes + 8 * self.memories * math.prod(self.scratch) + tables + MARGIN
 
     def run(self, kernel: Kernel, name: str, arrays: Sequence[Array], interpret: bool) -> list[Array]:
@@ -169,7 +169,8 @@ class Job:
         for line in self.lines:
             passes, last = line.tables()
             yield passes, pl.BlockSpec(memory_space=pltpu.SMEM)
-            yield last, pl.BlockSpec(last.shape, lambda *at, last=last: (0,) * last.ndim)
+            every = pl.Buffered(1)  # the same for every step
+            yield last, pl.BlockSpec(last.shape, lambda *at, last=last: (0,) * last.ndim, pipeline_mode=every)
         if self.twist is not None:
             dim, length = self.twist
             table = twist(length, self.lines[0].length, self.lines[0].sign)
