@@ -15,6 +15,7 @@ from ..layout.layout import Spec
 from ..layout.padded_array import AnyArray
 from ..numerics.dtypes import real_dtype
 from ..operators.transform import FOURIER, becomes, integer, integers, resolve, transform_of
+from ..plans.execute import check_donated
 from ..plans.plan import Plan
 from ..plans.planning import Options, plan_for
 from ..plans.request import Setting, is_hashable, parts, read
@@ -34,6 +35,7 @@ class How(TypedDict, total=False):
     precision: str | None
     ring: str
     engine: str
+    donate: bool
 
 
 def with_options(function: F) -> F:
@@ -86,9 +88,11 @@ def over(
     what = (kind, inverse, s, axes, norm, options, orthogonalize)
     plans = _plans if is_hashable(what) else _plans.__wrapped__
     first, *others = plans(request.setting, request.planes, *what)
-    result: Array = first.execute(request)
+    for plan in (first, *others) if options.donate else ():
+        check_donated(request.arrays, plan.walk, plan.dtype, request.planes)
+    result: Array = first.execute(request, donate=options.donate)
     for plan in others:
-        result = plan.execute(request._replace(arrays=parts(result)))
+        result = plan.execute(request._replace(arrays=parts(result)), donate=options.donate)
     return result
 
 

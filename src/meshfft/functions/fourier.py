@@ -38,13 +38,16 @@ def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None
         ring: "one-way" (the paper's one-shuffle), "two-way" or "auto", as `kdftn`, for what rings the walk has: method
             "auto" may take one without.
         engine: of local FFTs: "auto", the cheapest, on TPUs kernels of their vector units; or "xla", XLA's alone.
+        donate: give the array's storage to the result: the array is deleted, as by `jax.jit(donate_argnums=0)`. Without
+            effect inside `jit`, `grad` or `vmap`, whose caller donates, and on a NumPy array, which stays.
 
     Returns:
         The spectrum, complex64 for input of up to 32 bits and complex128 for 64, in natural index order; as (re, im)
         where the array came so.
 
     Raises:
-        ValueError: an axis, length, norm, method, order or spec that does not fit, with what would.
+        ValueError: an axis, length, norm, method, order or spec that does not fit, with what would; donate=True where
+            the result has another type, shape or size of blocks than the array.
         TypeError: the array is not numeric, or an argument is of the wrong type.
 
     Costs 5 n log2 n flops for n points in all and, by transposes, two all-to-alls of (p - 1)/p of a device's block for

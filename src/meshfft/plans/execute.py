@@ -5,6 +5,7 @@ A program is compiled once for a walk, a mesh and a type, and kept. Invariant: p
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -40,10 +41,12 @@ def applied(
     dtype: np.dtype,
     planes: bool | None = None,
     home: AnyMesh | None = None,
+    donate: bool = False,
 ) -> tuple[AnyStored, ...]:
     """A walk with its operands made from their sources, on arrays: two are planes, and one may be.
 
-    Results that have padding say so, and are at `home`: the mesh outside of a caller's shard_map.
+    Results that have padding say so, and are at `home`: the mesh outside of a caller's shard_map. `donate` gives them
+    the storage of the arrays, which are deleted; what JAX traces is the caller's to donate.
     """
     first, planes = arrays[0], len(arrays) == 2 if planes is None else planes
     stored = tuple([stored_of(x) for x in arrays])
@@ -52,8 +55,24 @@ def applied(
     walk, operands = (furnish if sources else _furnished)(walk, sources, chip.name, dtype)
     traced = _is_traced(stored) or (bool(operands) and _is_traced(operands))
     plain = not planes and stored[0].dtype == dtype
-    results = _program(walk, mesh, dtype, planes, None if traced else chip, plain)(stored, operands)
+    program = _program(walk, mesh, dtype, planes, None if traced else chip, plain, donate and not traced)
+    results = program(stored, operands)
     return tuple([padded(y, walk.end, home or mesh, first) for y in results])
+
+
+def check_donated(arrays: tuple[AnyStored, ...], walk: Walk, dtype: np.dtype, planes: bool) -> None:
+    """Raises ValueError unless results of a walk can have the storage of these arrays."""
+    start, end, real = walk.start, walk.end, walk.reals[-1]
+    given, result = arrays[0].dtype, real_dtype(dtype) if planes or real else dtype
+    if len(arrays) == 2 and stored_of(arrays[0]) is stored_of(arrays[1]):
+        raise ValueError("donate=True, but both planes are one array: give two, or leave donate out")
+    alike = start.storage == end.storage and math.prod(start.block) == math.prod(end.block)
+    if not alike or given != result or (len(arrays) == 2 and real):
+        raise ValueError(
+            f"donate=True, but the array is {given} of {start.label()} stored as {start.storage} and the result "
+            f"{result} of {end.label()} stored as {end.storage}: storage can be shared where type, shape and the size "
+            f"of blocks are the same; leave donate out"
+        )
 
 
 def _is_traced(arrays: Operands) -> bool:
@@ -76,7 +95,7 @@ _furnished = functools.lru_cache(maxsize=PROGRAMS)(furnish)
 
 @functools.lru_cache(maxsize=PROGRAMS)
 def _program(
-    walk: Walk, mesh: AnyMesh | None, dtype: np.dtype, planes: bool, chip: Chip | None, plain: bool
+    walk: Walk, mesh: AnyMesh | None, dtype: np.dtype, planes: bool, chip: Chip | None, plain: bool, donate: bool
 ) -> Callable[[tuple[Array, ...], Operands], tuple[Array, ...]]:
     """`run` compiled for a walk, with the options of a chip, which JAX takes only of the outermost program."""
     options = () if chip is None else walk.compiler_options(dtype.itemsize, chip, plain)
@@ -85,7 +104,7 @@ def _program(
         arrays = tuple(x.astype(real_dtype(dtype) if planes or walk.real else dtype) for x in arrays)
         return walked(arrays, walk, mesh, planes, operands)
 
-    return jax.jit(run, compiler_options=dict(options) or None)
+    return jax.jit(run, donate_argnums=(0,) if donate else (), compiler_options=dict(options) or None)
 
 
 def walked(

@@ -23,7 +23,7 @@ from ..operators.operands import Source
 from ..operators.points import Points
 from ..operators.transform import Transform
 from ..walks.walk import Walk
-from .execute import applied
+from .execute import applied, check_donated
 from .inverse_solve import Solution, System, solution
 from .request import AnyStored, Request, fitted, formed, is_planes, parts
 from .table import WIDTH, machine_words, memory_words, time_words, walk_table, work_values
@@ -157,19 +157,19 @@ class Plan:
             stages.append(dataclasses.replace(self, walk=walk, transform=part, points=points))
         return tuple(stages)
 
-    def execute(self, request: Request, sources: tuple[object, ...] = ()) -> Any:
+    def execute(self, request: Request, sources: tuple[object, ...] = (), donate: bool = False) -> Any:
         """The transform of what was asked for, in the form it came; `sources` are points or matrices of its own."""
         where = (self.mesh, self.machine.chip, self.dtype, request.planes)
-        return formed(applied(request.arrays, self.walk, sources or self.points, *where))
+        return formed(applied(request.arrays, self.walk, sources or self.points, *where, donate=donate))
 
-    def __call__(self, x: AnyArray) -> Any:
+    def __call__(self, x: AnyArray, *, donate: bool = False) -> Any:
         """The transform of an array in `in_layout`; a NumPy array of `shape` is put on the mesh first.
 
-        Where sizes do not divide, arrays are PaddedArrays, as `mf.shard` makes them.
+        Where sizes do not divide, arrays are PaddedArrays, as `mf.shard` makes them. `donate` is as for `fftn`.
         """
-        return self._run(self.walk, x)
+        return self._run(self.walk, x, donate)
 
-    def inverse(self, y: AnyArray) -> Any:
+    def inverse(self, y: AnyArray, *, donate: bool = False) -> Any:
         """The input whose transform is y, by the walk reversed; what `s` cropped away comes back as zeros.
 
         Raises:
@@ -178,7 +178,7 @@ class Plan:
         scale = self.transform.inverse_scale
         if scale is None:
             raise ValueError("the samples are not the uniform ones: solve for the input with plan.solve(y)")
-        return self._run(_inverse(self.walk, scale), y)
+        return self._run(_inverse(self.walk, scale), y, donate)
 
     def solve(
         self,
@@ -204,9 +204,9 @@ class Plan:
         where = (self._mesh_of(arrays[0]), self.machine, self.dtype, self.dots)
         return solution(arrays, System(*what, *where, tikhonov, truncation, method, tol, iterations))
 
-    def adjoint(self, y: AnyArray) -> Any:
+    def adjoint(self, y: AnyArray, *, donate: bool = False) -> Any:
         """The conjugate transpose: <plan(x), y> = <x, plan.adjoint(y)>."""
-        return self._run(_adjoint(self.walk), y)
+        return self._run(_adjoint(self.walk), y, donate)
 
     def to_dict(self) -> dict[str, object]:
         """The plan as plain values, for JSON."""
@@ -259,15 +259,17 @@ class Plan:
         cells = f" with margins of {' x '.join(map(str, self.margin))}" if any(self.margin) else ""
         return f"{self.transform.name} of {there}{back} {self.out_dtype.name}{cells}, mesh {mesh}"
 
-    def _run(self, walk: Walk, x: AnyArray) -> Any:
+    def _run(self, walk: Walk, x: AnyArray, donate: bool) -> Any:
         mesh_here(self.mesh, walk.start, walk.end)
         arrays = self._fitted(walk.start, x)
         if walk.real and (len(arrays) == 2 or arrays[0].dtype.kind == "c"):
             given = "two planes" if len(arrays) == 2 else arrays[0].dtype
             raise TypeError(f"the plan takes a real array, this is {given}: give its real part")
+        if donate:
+            check_donated(arrays, walk, self.dtype, is_planes(x))
         mesh, chip = self._mesh_of(arrays[0]), self.machine.chip
         check_blocks(walk.end, real_dtype(self.dtype).itemsize, room_of(stored_of(arrays[0]), mesh), "the result")
-        return formed(applied(arrays, walk, self.points, mesh, chip, self.dtype, is_planes(x), self.mesh))
+        return formed(applied(arrays, walk, self.points, mesh, chip, self.dtype, is_planes(x), self.mesh, donate))
 
     def _fitted(self, layout: Layout, x: AnyArray) -> tuple[AnyStored, ...]:
         return tuple(fitted(part, layout, self.mesh) for part in parts(x))

@@ -30,7 +30,7 @@ PointsLike = Points | Sequence[Points | None] | None
 
 
 class Options(NamedTuple):
-    """How a transform is to be done: see `fftn`; what comes after `evades` is for `plan`, and says what is transformed.
+    """How a transform is to be done: see `fftn`; from `s` to `margin` it is for `plan`, and says what is transformed.
 
     `evades`: mesh axes may move where a result does not divide, as functions do it.
     """
@@ -51,6 +51,7 @@ class Options(NamedTuple):
     inverse: bool = False
     points: PointsLike = None
     margin: int | Sequence[int] = 0
+    donate: bool = False  # of functions; a plan is told where it is called
 
 
 def plan_for(setting: Setting, transform: Transform, options: Options) -> Plan:
@@ -245,7 +246,7 @@ def _dtype(options: Options) -> np.dtype:
 
 def _transform(shape: tuple[int, ...], options: Options) -> tuple[Transform, tuple[Points | None, ...]]:
     """What is computed: a transform of uniform samples, or of any."""
-    *_, s, axes, _, norm, kind, inverse, points, _ = options
+    *_, s, axes, _, norm, kind, inverse, points, _, _ = options
     dims, lengths = resolve(shape, s, axes, kind, inverse)
     if points is None:
         return transform_of(dims, lengths, norm, inverse, kind), ()
