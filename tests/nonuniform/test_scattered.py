@@ -245,8 +245,11 @@ def test_one_frequency_or_one_position(s: np.ndarray) -> None:
 def test_axes_in_any_order() -> None:
     """Catches coordinates that are taken for those of the dimensions in their own order."""
     x, k = noise((12, 20)), points(30, 2)
-    values = mf.nufftn(x, mf.Scattered.turns(k), axes=(1, 0))
+    values = mf.nufftn(x, mf.Scattered.turns(k), axes=(1, 0), tol=float(np.float32(1e-6)))
     assert error(values, at_points(x.T, k)) < 1e-6
+    image = mf.nufftn_adjoint(values, mf.Scattered.turns(k), (20, 12), axes=(1, 0))
+    there = mf.nufftn_adjoint(values, mf.Scattered.turns(k), (20, 12))
+    assert error(image, np.asarray(there).T) < 1e-6
 
 
 def moved(k: np.ndarray, cells: float, grid: tuple[int, ...]) -> np.ndarray:
@@ -324,6 +327,7 @@ def test_what_does_not_fit_is_refused() -> None:
     """Catches a refusal without its remedy, and points taken for others in silence."""
     x, k = noise((8, 8)), points(9, 2)
     some = mf.Scattered.turns(k)
+    still = mf.scattered_plan((8, 8), some)
     for call, said in (
         (
             lambda: mf.nufftn(x, k),  # type: ignore[arg-type]
@@ -338,8 +342,23 @@ def test_what_does_not_fit_is_refused() -> None:
         (lambda: mf.nufftn_adjoint(np.ones(9), some, (8,)), "2 sizes"),
         (lambda: mf.scattered_plan((8, 8), some, slack=-1), "slack is -1"),
         (lambda: mf.nufftn(np.zeros((0, 8)), some), "size of 0"),
+        (lambda: mf.nufftn(x, some, axes=(1, -1)), "name one dimension for each coordinate"),
+        (lambda: mf.nufftn(noise((3, 8, 8)), some, axes=(0, 1, 2)), "or name 2 axes"),
+        (lambda: mf.nufftn(x, some, sigma=0), "sigma is 0"),
+        (lambda: jax.jit(lambda k: mf.nufftn(x, mf.Scattered.turns(k), capacity=float("inf")))(k), "capacity is inf"),
+        (lambda: mf.nufftn(x, mf.Scattered(k, "degrees")), "unit 'degrees' is unknown"),  # type: ignore[arg-type]
+        (lambda: mf.nufftn(x, mf.Scattered(k * np.nan, "turns")), "coordinate nan: drop it"),
+        (lambda: mf.nufftn_adjoint(np.ones(9), k, (8, 8)), "mf.Scattered.turns"),  # type: ignore[arg-type]
+        (lambda: mf.nufftn_type3(np.ones(9), 1e9 * k, mf.Scattered.turns(1e9 * k)), "closer together"),
+        (lambda: mf.nufftn_type3(np.ones(9), 3e3 * k, mf.Scattered.turns(3e3 * k)), "grid between positions"),
+        (lambda: mf.scattered_plan((8, 8), some, balance="yes"), "balance is 'yes'"),  # type: ignore[arg-type]
+        (lambda: still(x, points=some), "slack 0: make it with slack=1"),
+        (lambda: still.adjoint(np.ones(9), points=k), "mf.Scattered.turns"),  # type: ignore[arg-type]
+        (lambda: still.check(k), "mf.Scattered.turns"),  # type: ignore[arg-type]
+        (lambda: jax.jit(lambda k: still.check(mf.Scattered.turns(k)).farthest)(k), "call it outside of jit"),
+        (lambda: still.density(-1), "iterations is -1"),
     ):
-        with pytest.raises((TypeError, ValueError), match=said):
+        with pytest.raises((TypeError, ValueError, MemoryError), match=said):
             call()
     with pytest.warns(UserWarning, match="radians"):
         mf.Scattered.turns(np.linspace(-np.pi, np.pi, 20).reshape(10, 2))

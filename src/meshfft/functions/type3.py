@@ -4,8 +4,9 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from ..layout.layout import Spec
+from ..layout.memory import check_blocks
 from ..layout.padded_array import AnyArray
-from ..nonuniform.planning import Asked
+from ..nonuniform.planning import Asked, plain_number
 from ..nonuniform.type3 import type3_plan
 from ..numerics.dtypes import complex_dtype, dots_of
 from ..operators.scattered import Scattered
@@ -69,7 +70,9 @@ def nufftn_type3(
     if start.shape[-len(lengths.shape) :] != lengths.shape:
         raise ValueError(f"the values have shape {start.shape}, the positions {lengths.shape}: give one for each")
     dtype, dots = complex_dtype(setting.dtype, precision), dots_of(setting.dtype, precision, None)
-    asked = Asked(start, (), frequencies.settled, setting.mesh, setting.machine, dtype, dots, tol)
+    asked = Asked(start, (), frequencies.settled, setting.mesh, setting.machine, dtype, dots, plain_number(tol))
     plan = type3_plan(start, lengths, asked)
+    for _, layout in plan.walk.pairs:
+        check_blocks(layout, dtype.itemsize, setting.room, "the grid between positions and frequencies")
     y: Array = moved(plan.execute(request), out_spec)
     return y

@@ -22,7 +22,7 @@ from .window_weights import Form, Slots, weights
 GROUP = 2**16  # points whose weights are held at a time
 
 
-def interpolate(block: Array, slots: Slots, form: Form, along: int | None, out: Array) -> Array:
+def interpolate(block: Array, slots: Slots, form: Form, along: tuple[int, ...], out: Array) -> Array:
     """Values (C, slots) at the points from a block (C, B_1, .., B_d), put where `out` holds zeros."""
     cells = block.reshape(block.shape[0], -1)
 
@@ -40,7 +40,7 @@ def interpolate(block: Array, slots: Slots, form: Form, along: int | None, out: 
     return lax.fori_loop(np.int32(0), _turns(slots, form), body, out)
 
 
-def spread(values: Array, slots: Slots, form: Form, along: int | None, block: Array) -> Array:
+def spread(values: Array, slots: Slots, form: Form, along: tuple[int, ...], block: Array) -> Array:
     """A block of zeros (C, B_1, .., B_d) with values (C, slots) added to it."""
 
     def body(turn: Array, cells: Array) -> Array:
@@ -72,14 +72,14 @@ def _turns(slots: Slots, form: Form) -> Array:
     return (slots.count * form.chunk + group - 1) // group
 
 
-def _group(turn: Array, slots: Slots, form: Form, along: int | None) -> _Group:
+def _group(turn: Array, slots: Slots, form: Form, along: tuple[int, ...]) -> _Group:
     group = min(GROUP, slots.cell.shape[0])
     at = jnp.minimum(turn * group, slots.cell.shape[0] - group)
     cell = lax.dynamic_slice_in_dim(slots.cell, at, group, 0)
     offset = lax.dynamic_slice_in_dim(slots.offset, at, group, 0)
     wanted = (cell[:, 0] >= 0) & (at + jnp.arange(group, dtype=at.dtype) >= turn * group)
     offset = jnp.where(wanted[:, None], offset, 0)
-    tables = [weights(offset[:, j], None, form.reach, form, along == j, 0) for j in range(offset.shape[1])]
+    tables = [weights(offset[:, j], None, form.reach, form, along.count(j), 0) for j in range(offset.shape[1])]
     return _Group(at, jnp.maximum(cell, 0), wanted, tables)
 
 

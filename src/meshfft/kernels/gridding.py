@@ -19,14 +19,15 @@ from .window_weights import Slots
 KINDS = {"points": point_grid, "gather": gather_grid, "tiles": tile_grid, "strips": tile_grid}
 
 
-def interpolate(block: Array, tables: Slots, form: Form, along: int | None = None) -> Array:
+def interpolate(block: Array, tables: Slots, form: Form, along: tuple[int, ...] = ()) -> Array:
     """Values at a device's points.
 
     Args:
         block: (C, B_1, .., B_d) complex, with its halo.
         tables: the device's points in slots.
         form: how.
-        along: the dimension whose window is replaced by its derivative in the offset, for gradients in the points.
+        along: dimensions whose window is replaced by its derivative in the offset, of the second order where one is
+            named twice: for derivatives in the points.
 
     Returns:
         (C, slots), 0 in empty slots.
@@ -35,7 +36,7 @@ def interpolate(block: Array, tables: Slots, form: Form, along: int | None = Non
     return KINDS[form.kind].interpolate(block, tables, form, along, zeros)
 
 
-def spread(values: Array, tables: Slots, form: Form, shape: tuple[int, ...], along: int | None = None) -> Array:
+def spread(values: Array, tables: Slots, form: Form, shape: tuple[int, ...], along: tuple[int, ...] = ()) -> Array:
     """The transpose of `interpolate`: the block (C, *shape) of values (C, slots); what empty slots hold is not read."""
     zeros = _zeros((values.shape[0], *shape), values, tables)
     return KINDS[form.kind].spread(values, tables, form, along, zeros)

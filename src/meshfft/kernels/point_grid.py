@@ -27,7 +27,7 @@ SMALL = 1024  # bytes: a function in which XLA makes another of the loop may fai
 GROUP = 1024  # points whose weights are made in one go: they stay in a core's cache
 
 
-def interpolate(block: Array, slots: Slots, form: Form, along: int | None, out: Array) -> Array:
+def interpolate(block: Array, slots: Slots, form: Form, along: tuple[int, ...], out: Array) -> Array:
     """Values (C, slots) at the points from a block (C, B_1, .., B_d), put where `out` holds zeros."""
     coils = block.shape[0]
     cells = (1, *[form.reach] * (block.ndim - 1))
@@ -51,7 +51,7 @@ def interpolate(block: Array, slots: Slots, form: Form, along: int | None, out: 
     return lax.fori_loop(np.int32(0), _turns(slots, form), group, out)
 
 
-def spread(values: Array, slots: Slots, form: Form, along: int | None, block: Array) -> Array:
+def spread(values: Array, slots: Slots, form: Form, along: tuple[int, ...], block: Array) -> Array:
     """A block of zeros (C, B_1, .., B_d) with values (C, slots) added to it."""
     values, slots = _opaque(values, slots)
 
@@ -113,14 +113,14 @@ def _turns(slots: Slots, form: Form) -> Array:
     return (slots.count * form.chunk + group - 1) // group
 
 
-def _group(turn: Array, slots: Slots, form: Form, along: int | None) -> tuple[Array, Array, Array, list[Array]]:
+def _group(turn: Array, slots: Slots, form: Form, along: tuple[int, ...]) -> tuple[Array, Array, Array, list[Array]]:
     """Where a group of slots begins, from which to which of them no other group works, and the weights (reach, group)
     of every dimension."""
     group = min(GROUP, slots.cell.shape[0])
     at = jnp.minimum(turn * group, slots.cell.shape[0] - group)
     cell = lax.dynamic_slice_in_dim(slots.cell, at, group, 0)
     offset = jnp.where(cell >= 0, lax.dynamic_slice_in_dim(slots.offset, at, group, 0), 0)
-    tables = [weights(offset[:, j], None, form.reach, form, along == j, 0) for j in range(offset.shape[1])]
+    tables = [weights(offset[:, j], None, form.reach, form, along.count(j), 0) for j in range(offset.shape[1])]
     return at, turn * group - at, jnp.minimum(slots.count * form.chunk - at, group), tables
 
 

@@ -15,7 +15,7 @@ from jax import Array, lax
 from .window_weights import Form, Slots, weights
 
 
-def interpolate(block: Array, slots: Slots, form: Form, along: int | None, out: Array) -> Array:
+def interpolate(block: Array, slots: Slots, form: Form, along: tuple[int, ...], out: Array) -> Array:
     """Values (C, slots) at the points from a block (C, B_1, .., B_d), put where `out` holds zeros."""
     coils = block.shape[0]
 
@@ -31,7 +31,7 @@ def interpolate(block: Array, slots: Slots, form: Form, along: int | None, out: 
     return lax.fori_loop(np.int32(0), slots.count, body, out)
 
 
-def spread(values: Array, slots: Slots, form: Form, along: int | None, block: Array) -> Array:
+def spread(values: Array, slots: Slots, form: Form, along: tuple[int, ...], block: Array) -> Array:
     """A block of zeros (C, B_1, .., B_d) with values (C, slots) added to it."""
     coils = values.shape[0]
 
@@ -51,14 +51,14 @@ def _cells(form: Form) -> tuple[int, ...]:
     return tuple(t + form.reach - 1 for t in form.tile)
 
 
-def _chunk(i: Array, slots: Slots, form: Form, along: int | None) -> tuple[list[Array], Array, Array, Array]:
+def _chunk(i: Array, slots: Slots, form: Form, along: tuple[int, ...]) -> tuple[list[Array], Array, Array, Array]:
     """Where a chunk's tile starts in the block, which of its slots hold points, L and R."""
     start = lax.dynamic_slice_in_dim(slots.start, i, 1, 0)[0]
     cell = lax.dynamic_slice_in_dim(slots.cell, i * form.chunk, form.chunk, 0)
     offset = lax.dynamic_slice_in_dim(slots.offset, i * form.chunk, form.chunk, 0)
     wanted = cell[:, 0] >= 0
     offset = jnp.where(wanted[:, None], offset, 0)
-    tables = [weights(offset[:, j], cell[:, j] - start[j], n, form, along == j) for j, n in enumerate(_cells(form))]
+    tables = [weights(offset[:, j], cell[:, j] - start[j], n, form, along.count(j)) for j, n in enumerate(_cells(form))]
     left = jnp.ones((form.chunk, 1), offset.dtype)
     for table in tables[:-1]:
         left = (left[:, :, None] * table[:, None, :]).reshape(form.chunk, -1)

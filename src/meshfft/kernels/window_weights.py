@@ -5,16 +5,17 @@ With s = max(1 - z^2, 0) the weight of cell l, counted from the lowest one that 
 
     phi(z) = s q(s - 1/2),   z = (l - (W - 1)/2 - v) 2/width,
 
-which is zero beyond the window, and its derivative in v is z (4/width) d(s q)/ds there. Invariant: an empty slot has
+which is zero beyond the window, as its derivatives in v are: (-2/width)^n d^n phi/dz^n. Invariant: an empty slot has
 cell -1 and weighs nothing, whatever its offset.
 """
 
+import functools
 from dataclasses import dataclass
 from typing import Protocol
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
+from numpy.polynomial import Polynomial
 
 
 class Slots(Protocol):
@@ -63,8 +64,8 @@ class Form:
         return self.width + 2 * self.slack
 
 
-def weights(offset: Array, lowest: Array | None, cells: int, form: Form, slope: bool, dim: int = -1) -> Array:
-    """phi of `cells` cells on a new dimension, or its derivative in the offset; `lowest` says where among them the
+def weights(offset: Array, lowest: Array | None, cells: int, form: Form, order: int, dim: int = -1) -> Array:
+    """phi of `cells` cells on a new dimension, or a derivative of it in the offset; `lowest` says where among them the
     first cell is that the point may touch: it is the first of them where there is None."""
     shape = list(offset.shape)
     shape.insert(dim % (offset.ndim + 1), cells)
@@ -73,10 +74,19 @@ def weights(offset: Array, lowest: Array | None, cells: int, form: Form, slope: 
         cell = cell - jnp.expand_dims(lowest, dim)
     z = (cell.astype(offset.dtype) - (form.reach - 1) / 2 - jnp.expand_dims(offset, dim)) * (2 / form.width)
     s = jnp.maximum(1 - z * z, 0)
-    if not slope:
+    if order == 0:
         return s * _polynomial(form.coefficients, s - 0.5)
-    derived = np.polynomial.polynomial.polyder(np.convolve(form.coefficients, [0.5, 1]))
-    return jnp.where(s > 0, _polynomial(tuple(derived), s - 0.5), 0) * z * (4 / form.width)
+    even, odd = (_polynomial(part, s - 0.5) for part in _derived(form.coefficients, order))
+    return jnp.where(s > 0, even + z * odd, 0) * (-2 / form.width) ** order
+
+
+@functools.lru_cache(maxsize=64)
+def _derived(coefficients: tuple[float, ...], order: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Polynomials a and b in t = s - 1/2 with d^n phi / dz^n = a + z b; ds/dz = -2 z and z^2 = 1/2 - t."""
+    even, odd = Polynomial(coefficients) * Polynomial([0.5, 1.0]), Polynomial([0.0])
+    for _ in range(order):
+        even, odd = odd - Polynomial([1.0, -2.0]) * odd.deriv(), -2 * even.deriv()
+    return tuple(map(float, even.coef)), tuple(map(float, odd.coef))
 
 
 def _polynomial(coefficients: tuple[float, ...], t: Array) -> Array:

@@ -21,7 +21,8 @@ from ..layout.padded_array import AnyArray, mapped, stored_of
 from ..layout.storage import stored_on
 from ..numerics.dtypes import real_dtype
 from ..numerics.window import LEAST_TOL
-from ..operators.scattered import Scattered
+from ..operators.scattered import Scattered, known_kind
+from ..operators.transform import is_integer
 from ..plans.execute import moved
 from ..plans.request import Setting, read, received
 from ..plans.table import WIDTH
@@ -67,7 +68,7 @@ class ScatteredPlan(Planned):
                 of one that is farther is NaN. Differentiable in them, at the cost of a transform for each dimension.
         """
         if points is not None:
-            return values_at(self, placed, points.unit, x, self._near(points))
+            return values_at(self, placed, known_kind(points).unit, x, self._near(points))
         return (self.owner if placed else self.caller)(x)
 
     def adjoint(self, c: AnyArray, *, placed: bool = False, points: Scattered | None = None) -> Any:
@@ -76,7 +77,7 @@ class ScatteredPlan(Planned):
         With points beyond `slack` all of it is NaN.
         """
         if points is not None:
-            return image_of(self, placed, points.unit, c, self._near(points))
+            return image_of(self, placed, known_kind(points).unit, c, self._near(points))
         return (self.owner if placed else self.caller).adjoint(c)
 
     def place(self, values: AnyArray) -> Any:
@@ -97,6 +98,8 @@ class ScatteredPlan(Planned):
 
         Source: Pipe and Menon, "Sampling density compensation in MRI", MRM 1999.
         """
+        if not is_integer(iterations) or iterations < 0:
+            raise ValueError(f"iterations is {iterations!r}: give a number of rounds, 0 or more, mostly 12")
         ones = np.ones(self.points.shape, real_dtype(self.caller.dtype))
         weights, gram = mapped(jnp.abs, self.place(ones)), self.window_alone
         for _ in range(iterations):
@@ -132,10 +135,12 @@ class ScatteredPlan(Planned):
         Raises:
             ValueError: another number of points or coordinates.
         """
-        there = points.settled.in_turns
+        points = known_kind(points).settled
+        if not points.known:
+            raise ValueError("the points are traced, and check compares on the host: call it outside of jit")
         if points.coords.shape != self.points.coords.shape:
             raise ValueError(f"points have shape {points.coords.shape}, the plan's {self.points.coords.shape}")
-        apart = there - self.points.in_turns
+        apart = points.in_turns - self.points.in_turns
         away = np.abs(apart - np.round(apart)) * self.grid
         return Checked(float(away.max()), int((away.max(1) > self.slack * (1 + 1e-5)).sum()))
 
@@ -155,6 +160,8 @@ class ScatteredPlan(Planned):
 
     def _near(self, points: Scattered) -> Array:
         """The coordinates of points that have moved."""
+        if self.slack == 0:
+            raise ValueError("points= is for points that move, and this plan has slack 0: make it with slack=1")
         if points.coords.shape != self.points.coords.shape:
             raise ValueError(f"points have shape {points.coords.shape}, the plan's {self.points.coords.shape}")
         return jnp.asarray(points.coords)

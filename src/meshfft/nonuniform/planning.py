@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from jax import Array
+from jax.core import Tracer
 
 from ..kernels.window_weights import Form
 from ..layout.layout import AnyMesh, Cuts, Layout, axis_sizes, even_cuts, mapped_axes
@@ -20,7 +22,7 @@ from ..numerics.dtypes import Dot
 from ..numerics.window import Window, window
 from ..operators.operands import Held
 from ..operators.placing import place
-from ..operators.scattered import Scattered
+from ..operators.scattered import Scattered, known_kind
 from ..operators.transform import Transform, check_once, dims_of, factor, is_integer, transform_of
 from ..plans.plan import Plan
 from ..scattered import Deconvolve, Lend, Route
@@ -34,6 +36,7 @@ ORIGINS = ("corner", "centre")
 SIGMA = 2.0
 LOOSE = 1e-3  # the least tolerance for which a coarser grid may do: it magnifies rounding
 SIGMAS = (SIGMA, 1.5, 1.25)  # a coarser grid is a smaller transform and a wider window: what pays in 3-D
+MOST_CELLS = 2**31 - 1  # along a dimension: cells are integers of 32 bits
 Follows = TypeVar("Follows", bound=Callable[[Layout], tuple[Any, ...]])
 
 
@@ -80,34 +83,48 @@ def asked_for(
         ValueError, TypeError: points that are none, or have another number of coordinates than there are dimensions;
             a name that is unknown; a tolerance or slack out of range; an image without samples.
     """
-    if not isinstance(points, Scattered):
-        raise TypeError(f"points is a {type(points).__name__}: say what the coordinates are, as mf.Scattered.turns(k)")
+    points = known_kind(points).settled
     dims = dims_of(start.ndim, tuple(range(-min(points.dims, start.ndim), 0)) if axes is None else axes)
     check_once(dims, "name one dimension for each coordinate")
     if len(dims) != points.dims:
         turned = "; did you mean points.T?" if points.coords.shape[0] == len(dims) else ""
+        other = "" if axes is None else f", or name {points.dims} axes"
         raise ValueError(
             f"points have shape {tuple(points.coords.shape)}: give (..., {len(dims)}), a coordinate for each of the "
-            f"{len(dims)} transformed dimensions{turned}"
+            f"{len(dims)} transformed dimensions{other}{turned}"
         )
-    points, order = points.settled, sorted(range(len(dims)), key=dims.__getitem__)
+    order = sorted(range(len(dims)), key=dims.__getitem__)
     if order != list(range(len(dims))):  # coordinates in the order of the dimensions
         points = Scattered(points.coords[..., np.array(order)], points.unit)
-    asked = Asked(start, tuple(sorted(dims)), points, mesh, machine, dtype, dots, **options)
+    plain = {name: plain_number(value) for name, value in options.items()}
+    asked = Asked(start, tuple(sorted(dims)), points, mesh, machine, dtype, dots, **plain)
+    _check(asked)
+    return asked
+
+
+def plain_number(value: Any) -> Any:
+    """A number of NumPy or JAX as one of Python; all else as it is."""
+    numeric = isinstance(value, np.generic | np.ndarray | Array) and not isinstance(value, Tracer)
+    return value.item() if numeric and value.ndim == 0 else value
+
+
+def _check(asked: Asked) -> None:
+    """Refuses names that are unknown, and numbers out of range."""
     for name, value, known in (("order", asked.order, ORDERS), ("origin", asked.origin, ORIGINS)):
         if value not in known:
             raise ValueError(f"{name} {value!r} is unknown: use " + " or ".join(map(repr, known)))
     if not is_integer(asked.slack) or asked.slack < 0:
         raise ValueError(f"slack is {asked.slack!r}: give cells of the fine grid by which points may move, 0 or more")
     if asked.capacity is not None:
-        if points.known:
+        if asked.points.known:
             raise ValueError("capacity is for points that JAX traces, and these are placed on the host: drop capacity=")
-        if not isinstance(asked.capacity, int | float | np.number) or not 0 < asked.capacity < math.inf:
+        if not isinstance(asked.capacity, int | float) or not 0 < asked.capacity < math.inf:
             raise ValueError(f"capacity is {asked.capacity!r}: give slots in multiples of the mean, as 1.5")
-    if 0 in start.shape:
-        raise ValueError(f"shape {start.shape} has a size of 0: give images with samples")
+    if asked.balance not in (None, True, False):
+        raise ValueError(f"balance is {asked.balance!r}: give True, False or None")
+    if 0 in asked.start.shape:
+        raise ValueError(f"shape {asked.start.shape} has a size of 0: give images with samples")
     factor(1, asked.norm, False)
-    return asked
 
 
 @functools.lru_cache(maxsize=32)
@@ -170,7 +187,7 @@ def _remade(asked: Asked, **changes: Any) -> ScatteredPlan:
 
 def to_grid(asked: Asked, ending: Callable[[tuple[int, ...], Window], Follows]) -> tuple[Walk, Follows]:
     """The cheapest walk from the image to a fine grid, and what follows there: of three where none is asked for."""
-    sigma, dims, dtype = asked.sigma or SIGMA, len(asked.dims), asked.dtype
+    sigma, dims, dtype = SIGMA if asked.sigma is None else asked.sigma, len(asked.dims), asked.dtype
     windows = [window(asked.tol, sigma, dims, dtype)]
     for coarser in SIGMAS[1:] if asked.sigma is None and asked.tol >= LOOSE else ():
         with contextlib.suppress(ValueError):  # its rounding misses the tolerance
@@ -190,6 +207,10 @@ def _on_grid(asked: Asked, ending: Callable[[tuple[int, ...], Window], Follows],
     how = (asked.method, asked.order, asked.machine, asked.dtype.itemsize, asked.dots)
     for growth in (1, GROWTH, math.inf):
         grid = tuple(cells(n, one, devices, growth) for n in asked.modes)
+        if max(grid) > MOST_CELLS:
+            raise ValueError(
+                f"the fine grid {grid} has more than {MOST_CELLS} cells along a dimension: use method='kdft'"
+            )
         transform = transform_of(asked.dims, grid, None, False, "fft")
         follows = ending(grid, one)
         walk = find_walk(asked.start, transform, *how, even=True, ending=follows)

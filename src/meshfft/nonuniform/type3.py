@@ -26,7 +26,7 @@ from ..scattered.ending import Ending, cells_of, working
 from ..scattered.route import ways
 from ..walks.walk import Walk
 from .plan import ScatteredPlan
-from .planning import SIGMA, Asked, scattered_plan_for
+from .planning import MOST_CELLS, SIGMA, Asked, scattered_plan_for
 
 
 class Scales(NamedTuple):
@@ -46,6 +46,11 @@ def scales(positions: np.ndarray, frequencies: np.ndarray, one: Window) -> tuple
         extent, band = extent or (1 / band if band else 1.0), band or (1 / extent if extent else 1.0)
         band = max(band, 1 / extent)  # a grid of few cells is no smaller than its window
         cell = 1 / (2 * one.sigma * band)
+        if 2 * extent / cell > MOST_CELLS / 2:
+            raise ValueError(
+                f"positions span {2 * extent:g} and frequencies {2 * band:g}: their grid of {2 * extent / cell:.0e} "
+                "cells is longer than 32 bits count; give fewer of them a call, that lie closer together"
+            )
         found.append(Scales(x0, s0, cell, math.ceil(2 * extent / cell) + 2 * one.width + 2))
     return tuple(found)
 

@@ -87,7 +87,7 @@ def window(tol: float, sigma: float, dims: int, dtype: np.dtype) -> Window:
         raise ValueError(f"sigma is {sigma!r}: give cells of the fine grid for each sample, from 1.1 to 4, mostly 2")
     if not isinstance(tol, int | float) or not 0 < tol < 1:
         raise ValueError(f"tol is {tol!r}: give a relative error, such as 1e-6")
-    if tol < least * (1 - 1e-9):
+    if tol < least * (1 - 1e-6):  # as a number of float32 may be
         other = "precision='float64'" if least > 1e-12 else f"tol={least:g}"
         raise ValueError(f"tol={tol:g} is below what {np.dtype(dtype).name} holds: use tol >= {least:g}, or {other}")
     found = _window(float(tol), float(sigma), dims)

@@ -26,6 +26,7 @@ from ..numerics.phases import Floats, Limbs, limbs_for, of_radians, of_turns
 from .transform import integers
 
 Unit = Literal["turns", "radians"]
+UNITS = ("turns", "radians")
 Numbers = ArrayLike | Sequence[Any]
 NEAR = 64 * math.pi  # radians whose quotient by 2 pi is exact enough: an error of 1e-14 turns at the most
 
@@ -44,6 +45,10 @@ class Scattered:
 
     coords: Floats
     unit: Unit = dataclasses.field(metadata={"static": True})
+
+    def __post_init__(self) -> None:
+        if self.unit not in UNITS:
+            raise ValueError(f"unit {self.unit!r} is unknown: use mf.Scattered.turns(k), .radians(k) or .field_of_view")
 
     @staticmethod
     def turns(coords: Numbers) -> "Scattered":
@@ -110,8 +115,10 @@ class Scattered:
 
     @property
     def settled(self) -> "Scattered":
-        """The points as numbers on the host, where they came back from JAX as a concrete array."""
-        if self.known or isinstance(self.coords, Tracer):
+        """The points as numbers on the host, checked, where a caller or JAX made them as concrete arrays."""
+        coords = self.coords
+        ours = isinstance(coords, np.ndarray) and coords.dtype == np.float64 and not coords.flags.writeable
+        if ours or isinstance(coords, Tracer):
             return self
         return Scattered(_received(self.coords), self.unit)
 
@@ -147,6 +154,13 @@ class Scattered:
 
     def __repr__(self) -> str:
         return f"<Scattered: {' x '.join(map(str, self.shape))} points in {self.dims} dimensions, {self.unit}>"
+
+
+def known_kind(points: object) -> Scattered:
+    """The points, if they are any; TypeError where they are bare numbers."""
+    if not isinstance(points, Scattered):
+        raise TypeError(f"points is a {type(points).__name__}: say what the coordinates are, as mf.Scattered.turns(k)")
+    return points
 
 
 @functools.lru_cache(maxsize=16)

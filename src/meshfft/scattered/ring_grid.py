@@ -70,7 +70,7 @@ class RingGrid(Step):
     form: Form  # "points" or "gather", without slack
     unit: str | None = None  # of coordinates that are floats, "turns" or "radians"; None of fixed-point turns
     sign: int = -1  # of the exponent of e_j
-    slope: int | None = None  # the dimension whose window is replaced by its derivative in the offset
+    slope: tuple[int, ...] = ()  # dimensions whose window is replaced by its derivative in the offset, see gridding
     transposed: bool = False
     slot: int | None = 0  # which of the walk's operands the coordinates are
     dims: ClassVar[tuple[int, ...]] = ()
@@ -216,16 +216,12 @@ class RingGrid(Step):
     def slopes(self, change: object, layout: Layout, mapped: frozenset[str]) -> list[Slope]:
         """d (e_j r_j) = sum over dimensions of d k_j times G e_j r'_j + (sign 2 pi i middle) e_j r_j."""
         assert isinstance(change, Array)
-        if self.slope is not None:
-            raise NotImplementedError(
-                "second derivatives in points that JAX traces: give them to a scattered_plan with slack=, or to kdftn"
-            )
         values = layout if self.transposed else self.after(layout)
         turns = change if self.unit == "turns" else change / (2 * np.pi)
         turns = jnp.expand_dims(turns, tuple(range(1, 1 + values.ndim - self.points.ndim)))
         pairs: list[Slope] = []
         for j, cells in enumerate(self.cells):
-            pairs.append(((), dataclasses.replace(self, slope=j), (turns[j] * cells,)))
+            pairs.append(((), dataclasses.replace(self, slope=(*self.slope, j)), (turns[j] * cells,)))
         if any(self.middles):
             angle = sum(turns[j] * (self.sign * 2 * np.pi * n) for j, n in enumerate(self.middles))
             pairs.append(((), self, (jnp.zeros_like(turns[0]), jnp.asarray(angle))))

@@ -49,32 +49,32 @@ SMALL = 12 * 2**20  # bytes of fast memory that every TPU has to give; larger st
 COILS = 4  # at a time, at most
 
 
-def interpolate(block: Array, tables: Slots, form: Form, along: int | None = None) -> Array:
+def interpolate(block: Array, tables: Slots, form: Form) -> Array:
     """Values (C, slots) at a device's points as kernels/gridding.py; a TPU has a kernel for strips."""
     if form.kind != "strips" or block.dtype != jnp.complex64:
-        return gridding.interpolate(block, tables, form, along)
+        return gridding.interpolate(block, tables, form)
 
     def by_kernel(block: Array, *given: Array) -> Array:
         values = jnp.zeros((block.shape[0], given[0].shape[0]), block.dtype)
-        return interpolated(block, _Given(*given), form, along, varying([values, block, *given], frozenset())[0])
+        return interpolated(block, _Given(*given), form, None, varying([values, block, *given], frozenset())[0])
 
     def elsewhere(block: Array, *given: Array) -> Array:
-        return gridding.interpolate(block, _Given(*given), form, along)
+        return gridding.interpolate(block, _Given(*given), form)
 
     return lax.platform_dependent(block, *_given(tables), tpu=by_kernel, default=elsewhere)
 
 
-def spread(values: Array, tables: Slots, form: Form, shape: tuple[int, ...], along: int | None = None) -> Array:
+def spread(values: Array, tables: Slots, form: Form, shape: tuple[int, ...]) -> Array:
     """The block (C, *shape) of values (C, slots) as kernels/gridding.py; a TPU has a kernel for strips."""
     if form.kind != "strips" or values.dtype != jnp.complex64:
-        return gridding.spread(values, tables, form, shape, along)
+        return gridding.spread(values, tables, form, shape)
 
     def by_kernel(values: Array, *given: Array) -> Array:
         block = jnp.zeros((values.shape[0], *shape), values.dtype)
-        return spread_out(values, _Given(*given), form, along, varying([block, values, *given], frozenset())[0])
+        return spread_out(values, _Given(*given), form, None, varying([block, values, *given], frozenset())[0])
 
     def elsewhere(values: Array, *given: Array) -> Array:
-        return gridding.spread(values, _Given(*given), form, shape, along)
+        return gridding.spread(values, _Given(*given), form, shape)
 
     return lax.platform_dependent(values, *_given(tables), tpu=by_kernel, default=elsewhere)
 
