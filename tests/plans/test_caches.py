@@ -39,7 +39,7 @@ def test_every_cache_is_bounded() -> None:
 def test_many_shapes_leave_no_more_than_the_bounds() -> None:
     """Catches programs and tables that are kept for each of many shapes: tables hold as many numbers as a line."""
     for n in range(1, SHAPES + 1):
-        execute._program(Walk(Layout((n,), ((),)), ()), None, np.dtype(np.complex64), False, None, True)
+        execute._program(Walk(Layout((n,), ((),)), ()), None, np.dtype(np.complex64), False, None, True, False)
         stockham.table(n, 4, 4 * n, -1, np.dtype(np.complex64))
     sizes = {cache.__name__: cache.cache_info().currsize for cache in (execute._program, stockham.table)}
     assert max(sizes.values()) <= execute.PROGRAMS < SHAPES, sizes
