@@ -136,6 +136,9 @@ def test_inside_shard_map_of_the_inner_axis(known: bool) -> None:
     )
     with jax.set_mesh(devices):
         assert error(jax.jit(run)(a, k), direct(x, k.astype(float), (0, 1))) <= 1.2e-6
+    parted = mapped(lambda a, t: mf.nufftn(a, mf.Scattered.turns(t), spec=spec), devices, "y", (cut, P("y")), P("y"))
+    with jax.set_mesh(devices), pytest.raises(ValueError, match="points differ along the mesh axes"):
+        parted(a, k)  # they would be taken for all the points
 
 
 def test_long_lines_lose_nothing() -> None:

@@ -17,6 +17,7 @@ from jax.core import Tracer
 
 from ..kernels.window_weights import Form
 from ..layout.layout import AnyMesh, Cuts, Layout, axis_sizes, even_cuts, mapped_axes
+from ..layout.placement import varies_over
 from ..machine.machine import Machine
 from ..numerics.dtypes import Dot
 from ..numerics.window import Window, window
@@ -124,6 +125,13 @@ def _check(asked: Asked) -> None:
         raise ValueError(f"balance is {asked.balance!r}: give True, False or None")
     if 0 in asked.start.shape:
         raise ValueError(f"shape {asked.start.shape} has a size of 0: give images with samples")
+    if isinstance(asked.points.coords, Tracer):
+        varying = varies_over(asked.points.coords) & asked.start.mesh_axes
+        if varying:
+            raise ValueError(
+                f"points differ along the mesh axes {sorted(varying)}, which cut the image inside shard_map: give all "
+                "points to every device, by P() in in_specs"
+            )
     factor(1, asked.norm, False)
 
 

@@ -88,7 +88,7 @@ def window(tol: float, sigma: float, dims: int, dtype: np.dtype) -> Window:
     if not isinstance(tol, int | float) or not 0 < tol < 1:
         raise ValueError(f"tol is {tol!r}: give a relative error, such as 1e-6")
     if tol < least * (1 - 1e-6):  # as a number of float32 may be
-        other = "precision='float64'" if least > 1e-12 else f"tol={least:g}"
+        other = "precision='float64'" if least > 1e-12 else "method='kdft'"
         raise ValueError(f"tol={tol:g} is below what {np.dtype(dtype).name} holds: use tol >= {least:g}, or {other}")
     found = _window(float(tol), float(sigma), dims)
     rounding = float(np.finfo(dtype).eps) * gain(found) ** dims
