@@ -16,6 +16,7 @@ SCRIPTS = {
     "compile": "Seconds of CPU that compiling takes.",
     "dense_rate": "The dense 3-D transform against one large matrix product.",
     "dense_tables": "The tables of docs/dense.md.",
+    "first_on_tpu": "A TPU: values and seconds of every FFT kernel, beside XLA's FFT.",
     "gpu": "One GPU: beside cuFFT, in place, and dense products.",
     "kernels": "FFT kernels of a TPU by their compiled schedules, beside XLA's FFT.",
     "inverse": "The inverse at nonuniform points: direct and by conjugate gradients.",
