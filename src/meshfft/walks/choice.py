@@ -43,16 +43,7 @@ def find_walk(
     Raises:
         ValueError: a method, order, ring or engine is unknown, or the method has no walk here; says what has.
     """
-    if method not in METHODS:
-        raise ValueError(f"method {method!r} is unknown: use one of " + ", ".join(map(repr, METHODS)))
-    if order not in ORDERS:
-        raise ValueError(f"order {order!r} is unknown: use 'natural' or 'any'")
-    if ring not in RINGS:
-        raise ValueError(f"ring {ring!r} is unknown: use one of " + ", ".join(map(repr, RINGS)))
-    if engine not in ENGINES:
-        raise ValueError(f"engine {engine!r} is unknown: use one of " + ", ".join(map(repr, ENGINES)))
-    if ring != "auto" and method == "transpose":
-        raise ValueError(f"method 'transpose' has no ring to go {ring}: drop ring=, or use method='kdft'")
+    _check(method, order, ring, engine)
     natural = goal or natural_end(start, transform)
     goals: list[Layout | None] = [natural, None] if order == "any" else [natural]
     if ending is not None:
@@ -71,6 +62,20 @@ def find_walk(
         raise ValueError(_no_walk(problems[-1]))
     walks = [Walk(start, fused(start, steps, itemsize), transform.scale, machine.chip.planes, real) for steps in paths]
     return min(walks, key=lambda walk: sum(map(machine.price, walk.works(itemsize, machine.chip))))
+
+
+def _check(method: str, order: str, ring: str, engine: str) -> None:
+    """Raises ValueError where a name is unknown, or a ring is asked for where there is none."""
+    if method not in METHODS:
+        raise ValueError(f"method {method!r} is unknown: use one of " + ", ".join(map(repr, METHODS)))
+    if order not in ORDERS:
+        raise ValueError(f"order {order!r} is unknown: use 'natural' or 'any'")
+    if ring not in RINGS:
+        raise ValueError(f"ring {ring!r} is unknown: use one of " + ", ".join(map(repr, RINGS)))
+    if engine not in ENGINES:
+        raise ValueError(f"engine {engine!r} is unknown: use one of " + ", ".join(map(repr, ENGINES)))
+    if ring != "auto" and method == "transpose":
+        raise ValueError(f"method 'transpose' has no ring to go {ring}: drop ring=, or use method='kdft'")
 
 
 def natural_end(layout: Layout, transform: Transform) -> Layout:
