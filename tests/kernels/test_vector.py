@@ -24,7 +24,7 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], list[str]]] = {
     "lanes": ((5, 120), (1,), ["lane"]),
     "lanes of a batch": ((2, 3, 8), (2,), ["lane"]),
     "a plane": ((2, 40, 56), (1, 2), ["plane"]),
-    "a plane of many tiles": ((1, 136, 264), (1, 2), ["plane"]),
+    "a plane of many tiles": ((1, 144, 280), (1, 2), ["plane"]),
     "three dimensions": ((8, 16, 24), (0, 1, 2), ["plane", "first"]),
     "ends": ((16, 8, 24), (0, 2), ["lane", "first"]),
     "long": ((2, 96, 3, 5), (1,), ["twisted", "second"]),
@@ -80,4 +80,6 @@ def test_radices_and_what_fits() -> None:
     assert [one.kind for one in engine.passes((8192, 8, 128), (0,), SMALL)] == ["twisted", "second"]
     for shape, dim in (((8, 4, 500), 2), ((500, 500), 0), ((22, 8, 8), 0), ((8, 8191), 1), ((8, 2**20), 1)):
         assert not engine.supports(shape, dim), (shape, dim)
+    with pytest.raises(AssertionError, match="136 along dimension 1 have no kernel"):
+        engine.passes((1, 136, 256), (1, 2))  # 17 registers
     assert engine.supports((500, 8, 8), 0) and engine.supports((8, 1, 8), 1)

@@ -10,11 +10,13 @@ from ...numerics.split_complex import Planes
 from .along import Line, Ref, Source, along_rows, order, transpose
 from .along import Planes as Refs
 from .calls import MANY_REGISTERS, Job, Side, rounded
-from .radices import LANES, SUBLANES
+from .radices import LANES, SUBLANES, radices
 
 
 def job_of(shape: Sequence[int], sign: int, room: int) -> Job | None:
-    """One plane, if it fits in fast memory."""
+    """One plane, if its lines have radices and it fits in fast memory."""
+    if any(n % SUBLANES or not radices(n // SUBLANES) for n in shape[-2:]):
+        return None
     lines = Line(shape[-2], sign), Line(shape[-1], sign)
     scratch = (rounded(max(shape[-2:]), LANES) // LANES, rounded(max(line.rows for line in lines), SUBLANES), LANES)
     side = Side(tuple(shape), (*[None] * (len(shape) - 2), shape[-2], rounded(shape[-1], LANES)))
