@@ -13,8 +13,8 @@ from mpl_toolkits.mplot3d import Axes3D
 from scan import Scan
 
 if TYPE_CHECKING:
+    from courses import Course
     from matplotlib.axes import Axes
-    from reconstruct import Course
 
 LINES, SAMPLES = 24, 8192  # readouts drawn of a trajectory, and samples
 SCALE = 0.2  # of the errors

@@ -1,41 +1,35 @@
-"""Reconstructs the phantom from its k-space along a trajectory, on eight devices: python examples/mri/reconstruct.py
+"""Magnetic resonance imaging: an image from few radial samples of its spectrum, seen by several coils.
 
-Prints the error |x - truth| / |truth| after so many applications of the normal operator, of the density-compensated
-adjoint, conjugate gradients from zero and from that, with a ridge, and total variation. README.md has what it prints.
+A scanner samples the spectrum of an image x along lines, not on a grid, and each coil c sees x times a map S_c:
+
+    d_cj = sum_n S_cn x_n exp(-2 pi i k_j . n) + noise
+
+Conjugate gradients find the x that explains the data best, which solves A^H A x = A^H d, with a ridge or without; total
+variation finds one that is piecewise smooth besides. `mf.scattered_plan` transforms between image and samples, and its
+`normal()` applies A^H A by two FFTs of twice the size, without the samples.
+
+The image is cut over eight devices along both dimensions, maps and data too, or by coils (`--coils-cut`). The data are
+integrals of the Shepp-Logan phantom in closed form (`phantom.py`), so the error |x - truth| / |truth| that is printed,
+after so many applications of A^H A, is a true one. `--write` leaves files that `meshfft reconstruct` reads (README.md).
+
+    python examples/mri/reconstruct.py --noise 0.02 --pictures out                  # 128^2, golden-angle radial
+    python examples/mri/reconstruct.py --trajectory koosh --size 64                 # a volume
 """
 
 import argparse
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import solvers
+from courses import Course, Way, follow
 from jax import Array
 from scan import TRAJECTORIES, Scan, scan, write
 from sense import Problem, problem
 
 ROUNDS, INNER = 10, 5  # of ADMM, and of conjugate gradients in each
-SHOWN = (0, 5, 10, 20, 40)
 RIDGE, STRENGTH, RHO = 1e-3, 1e-4, 1e-3  # of the largest eigenvalue of the normal operator, where the image is about 1
-
-
-class Way(NamedTuple):
-    """A way to the image: its name, and the images after so many applications of the normal operator."""
-
-    name: str
-    images: Iterator[tuple[int, Array]]
-
-
-class Course(NamedTuple):
-    """How a way went: applications, errors, and images at the numbers of SHOWN, or all of total variation's."""
-
-    name: str
-    counts: list[int]
-    errors: list[float]
-    images: dict[int, np.ndarray]
 
 
 def descents(at: Problem) -> Callable[..., Iterator[tuple[int, Array]]]:
@@ -62,18 +56,6 @@ def variation(at: Problem, rounds: int) -> Iterator[tuple[int, Array]]:
     for count in range(1, rounds + 1):
         now = solvers.round_(normal, at.right, now, STRENGTH, RHO, INNER)
         yield count * (INNER + 1), now.image
-
-
-def follow(found: Scan, way: Way, say: Callable[[str], None] = print) -> Course:
-    """Takes a way to its end, and says the error of each image."""
-    course = Course(way.name, [], [], {})
-    for count, image in way.images:
-        course.counts.append(count)
-        course.errors.append(found.error(np.asarray(image)))
-        if count in SHOWN or way.name == "total variation":
-            course.images[count] = np.asarray(image)
-            say(f"  {way.name:36s} {count:3d}   {course.errors[-1]:.4f}")
-    return course
 
 
 def reconstruct(found: Scan, at: Problem, iterations: int, say: Callable[[str], None] = print) -> list[Course]:

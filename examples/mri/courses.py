@@ -1,0 +1,38 @@
+"""How a way to the image goes: its error after so many applications of the normal operator."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from jax import Array
+from scan import Scan
+
+SHOWN = (0, 5, 10, 20, 40)
+
+
+class Way(NamedTuple):
+    """A way to the image: its name, and the images after so many applications of the normal operator."""
+
+    name: str
+    images: Iterator[tuple[int, Array]]
+
+
+class Course(NamedTuple):
+    """How a way went: applications, errors, and images at the numbers of SHOWN, or all of total variation's."""
+
+    name: str
+    counts: list[int]
+    errors: list[float]
+    images: dict[int, np.ndarray]
+
+
+def follow(found: Scan, way: Way, say: Callable[[str], None] = print) -> Course:
+    """Takes a way to its end, and says the error of each image."""
+    course = Course(way.name, [], [], {})
+    for count, image in way.images:
+        course.counts.append(count)
+        course.errors.append(found.error(np.asarray(image)))
+        if count in SHOWN or way.name == "total variation":
+            course.images[count] = np.asarray(image)
+            say(f"  {way.name:36s} {count:3d}   {course.errors[-1]:.4f}")
+    return course
