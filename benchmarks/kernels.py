@@ -33,7 +33,7 @@ from benchmarks.jsonl import append
 from benchmarks.made import made_by
 from benchmarks.measure.scheduled import schedules
 from meshfft.atomic import replacing
-from meshfft.kernels.vector import engine
+from meshfft.kernels.vector import engine, half
 from meshfft.kernels.vector.radices import SUBLANES, radices
 from meshfft.machine.chip import CHIPS, Chip
 from meshfft.numerics.split_complex import Planes
@@ -41,7 +41,8 @@ from meshfft.numerics.split_complex import Planes
 POINTS = 2**23
 LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1000, 1024, 2048, 4096, 8192)
 COMPARED = (256, 512, 1000, 1024, 4096, 8192, 8191)
-KINDS = ("lane", "sublane", "first", "plane")
+KINDS = ("lane", "sublane", "first", "plane", "halflane", "reallane", "halfplane", "realplane")
+REAL = {"halflane": "lane", "reallane": "lane", "halfplane": "plane", "realplane": "plane"}  # to half spectra, and back
 TOPOLOGIES = ("v2:2x2", "v3:2x2", "v4:2x2x1", "v5e:2x2", "v5p:2x2x1", "v6e:2x2", "tpu7x:2x2x1")
 UNITS = ("VALU", "XLU", "VLOAD", "VSTORE")
 Row = dict[str, Any]
@@ -86,7 +87,8 @@ def chip_of(topology: str) -> Chip:
 
 def job(by: str, kind: str, length: int, chip: Chip) -> dict[str, Any]:
     """What `program` is called with: about POINTS numbers in a shape that suits the kind."""
-    lengths = (length, length) if kind == "plane" else (length,)
+    complex_kind = REAL.get(kind, kind)
+    lengths = (length, length) if complex_kind == "plane" else (length,)
     many = max(1, POINTS // math.prod(lengths))
     shapes = {
         "lane": (max(1, many // length), min(many, length), length),
@@ -95,7 +97,8 @@ def job(by: str, kind: str, length: int, chip: Chip) -> dict[str, Any]:
         "plane": (many, *lengths),
     }
     assert chip.scratch is not None
-    return {"by": by, "kind": kind, "lengths": lengths, "shape": shapes[kind], "room": int(chip.scratch.value)}
+    room = int(chip.scratch.value) - engine.RESERVED
+    return {"by": by, "kind": kind, "lengths": lengths, "shape": shapes[complex_kind], "room": room}
 
 
 def program(
@@ -107,15 +110,40 @@ def program(
         ValueError: the kernel does not take it in one pass.
     """
     last = len(shape) - 1
+    if kind in REAL:
+        return _real(by, kind, shape, room)
     dims = {"lane": (last,), "sublane": (last - 1,), "first": (0,), "plane": (last - 1, last)}[kind]
     if by == "xla":
         return functools.partial(_by_xla, dims=dims), [shape] * 2
     if any(n % SUBLANES or not radices(n // SUBLANES) for n in lengths):
         raise ValueError(f"no kernel of {lengths}")
     passes = [one.kind for one in engine.passes(shape, dims, room)]
-    if passes not in ([kind], ["twisted", "second"]):
+    if passes not in ([kind], ["twisted", "second"], ["subtwisted", "subsecond"]):
         raise ValueError(f"takes {', '.join(passes)}")
     return functools.partial(engine.run, dims=dims, sign=-1, room=room), [shape] * 2
+
+
+def _real(by: str, kind: str, shape: Sequence[int], room: int) -> tuple[Callable[..., Any], list[Sequence[int]]]:
+    """Between real arrays of that shape and half spectra."""
+    many, onto = 2 if REAL[kind] == "plane" else 1, kind.startswith("real")
+    axes = tuple(range(-many, 0))
+    if by == "kernel" and half.job_of(shape, many, -1, room, onto) is None:
+        raise ValueError(f"no kernel of {tuple(shape[-many:])}")
+    if not onto:
+        to_half = functools.partial(half.half_spectrum, many=many, sign=-1, room=room)
+        return to_half if by == "kernel" else functools.partial(_half_by_xla, axes=axes), [shape]
+    to_real = functools.partial(half.from_half_spectrum, length=shape[-1], many=many, sign=1, room=room)
+    by_xla = functools.partial(_real_by_xla, shape=tuple(shape[-many:]), axes=axes)
+    return (lambda *x: to_real(x)) if by == "kernel" else by_xla, [(*shape[:-1], shape[-1] // 2 + 1)] * 2
+
+
+def _half_by_xla(x: jax.Array, axes: Sequence[int]) -> Planes:
+    block = jnp.fft.rfftn(x, axes=axes)
+    return block.real, block.imag
+
+
+def _real_by_xla(re: jax.Array, im: jax.Array, shape: Sequence[int], axes: Sequence[int]) -> jax.Array:
+    return jnp.fft.irfftn(jax.lax.complex(re, im), shape, axes=axes, norm="forward")
 
 
 def _by_xla(re: jax.Array, im: jax.Array, dims: Sequence[int]) -> Planes:
@@ -144,8 +172,9 @@ def _line(row: Row, xla: dict[tuple[Any, ...], float], chip: Chip) -> str:
     if not _good(row):
         return f"| {name} | {row.get('error', 'turns of a loop are not known')} |"
     cost, beside = _cost(row, chip), _each(row, "estimate")
-    parts = ("sublane", "lane") if kind == "plane" else (kind,)
-    known = [xla.get((part, n)) for part, n in zip(parts, lengths, strict=True)]
+    whole = xla.get((kind, *lengths))
+    parts = ("sublane", "lane") if kind == "plane" else (kind,) * len(lengths)
+    known = [xla.get((part, n)) for part, n in zip(parts, lengths, strict=True)] if whole is None else [whole]
     other = sum(one for one in known if one) if all(known) else 0.0
     passes, points = row["passes"], math.prod(row["shape"])
     names = [f"{one['bundles'] / points:.4f}" for one in passes]

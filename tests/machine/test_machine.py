@@ -217,11 +217,29 @@ def test_ranked_tries_every_factoring_of_unlike_dimensions() -> None:
     assert len(ranked((64, 64), "h100:8", axes=(1,))) == 4
 
 
-def test_tpus_have_no_complex128(x64: None) -> None:
+def test_float64_of_tpus_is_made_of_slices(x64: None) -> None:
     """Catches a plan in double precision for a machine that has none, priced as if it were single."""
+    for chip, unit in (("v3:2x2", "bf16"), ("v5e:2x2", "int8")):
+        plan = mf.plan((512, 512), topology=chip, dtype="complex128")
+        single = mf.plan((512, 512), topology=chip)
+        assert plan.dots[0].tier == "int8x7" and plan.dots[0].unit == unit and plan.walk.planes
+        assert (plan.seconds or 0) > 2 * (single.seconds or 0) and 1e-15 < plan.error < 1e-13
     with pytest.raises(ValueError, match="no complex128: plan with dtype='complex64'"):
-        mf.plan((64, 64), topology="v3:2x2", dtype="complex128")
+        points = mf.Scattered.turns(np.random.default_rng(0).random((9, 2)))
+        mf.scattered_plan((64, 64), points, topology="v3:2x2", dtype="complex128")
     assert mf.plan((64, 64), topology="h100:8", dtype="complex128").dtype == np.complex128
+
+
+def test_an_error_chooses_the_tier(x64: None) -> None:
+    """Catches slices that nothing needs, too few of them, and float32 where it is not enough."""
+    for error, tier in ((1e-6, "float32"), (1e-8, "int8x5"), (1e-10, "int8x6"), (1e-13, "int8x7")):
+        plan = mf.plan((256,) * 3, topology="v5e:2x2", precision=error)
+        assert plan.dots[0].tier == tier and plan.error <= error
+    assert mf.plan((64,), precision=1e-10).dots[0].tier == "float64"
+    assert mf.kdftn(np.ones(4, np.complex64), precision=1e-10).dtype == np.complex128
+    for wrong in (1e-17, float("nan"), -1.0):
+        with pytest.raises(ValueError, match="beyond float64: give an error of at least"):
+            mf.plan((64,), precision=wrong)
 
 
 def test_ranked_refuses_what_cannot_be_laid_out() -> None:

@@ -29,6 +29,9 @@ ASYNCHRONOUS: CompilerOptions = (
     ("xla_tpu_force_async_all_to_all", True),
     ("xla_lhs_output_fusion_latency_multiplier", "0"),
 )
+# Its compiler gives large copies that change a layout to the sparse cores, and then fails (libtpu 0.0.52: "async-update
+# instruction should have 1 operands but sees 2").
+COPIED: CompilerOptions = (("xla_tpu_enable_offloading_copy_to_sparsecore", False),)
 
 BOOK = "How to Scale Your Model, jax-ml.github.io/scaling-book"
 PAPER = "Jouppi et al., CACM 63(7), 2020"
@@ -70,6 +73,7 @@ class Chip:
     side: int = 1  # rows and columns of the matrix unit; products are padded to it
     scratch: Figure | None = None  # bytes of VMEM, in which kernels of the vector unit work; None where there are none
     cached: bool = False  # columns of a block stay in a cache between the stages of a local FFT
+    unit: str = ""  # what multiplies slices of float64 (numerics/slices.py) where it has no float64: "int8" or "bf16"
     planes: bool = False  # complex numbers are split, real and imaginary parts in two arrays
     overlaps: bool = False  # sends while it computes
     switched: bool = False  # every device reaches every other by switches, and its FFTs and exchanges take whole runs
@@ -101,16 +105,25 @@ def _tpu(
     devices: int = 1,
     side: int = 128,
     scratch: int = 16,
+    options: CompilerOptions = (),
+    integer: float = 0,
 ) -> Chip:
-    """A TPU: per cycle the operations of products in bf16, bf16x3 and bf16x6, vector operations, and bytes copied."""
+    """A TPU: per cycle the operations of products in bf16, bf16x3 and bf16x6, vector operations, and bytes copied; and
+    of products in int8, where they are faster.
+    """
     kinds = (*("operations",) * 3, "vector operations", "bytes copied")
     sources = [f"{rate:g} {what} per cycle, {CYCLES}, times the clock" for rate, what in zip(cycle, kinds, strict=True)]
     rates = [Figure(rate * clock, "derived", source) for rate, source in zip(cycle, sources, strict=True)]
+    exact = integer or cycle[0]
+    source = f"{exact:g} operations per cycle, {CYCLES}, times the clock, over the number of products"
+    slices = [
+        (tier, Figure(exact * clock / row.passes, "derived", source)) for tier, row in TIERS.items() if row.slices
+    ]
     return Chip(
         name,
         "tpu",
         kind,
-        tuple(zip(("bf16", "bf16x3", "bf16x6", "float32"), (*rates[:3], rates[2]), strict=True)),
+        (*zip(("bf16", "bf16x3", "bf16x6", "float32"), (*rates[:3], rates[2]), strict=True), *slices),
         vector=rates[3],
         memory=rates[4],
         link=link,
@@ -123,9 +136,10 @@ def _tpu(
         scratch=Figure(
             scratch * 2**20, "published", "VMEM of a core: TpuInfo of jax.experimental.pallas.tpu, jax 0.10.2"
         ),
+        unit="int8" if integer else "bf16",
         planes=True,
         overlaps=True,
-        options=ASYNCHRONOUS,
+        options=ASYNCHRONOUS + options,
     )
 
 
@@ -137,6 +151,8 @@ def _gpu(
     rates = {what: Figure(value, "published", f"{BOOK}, GPUs") for what, value in known.items()}
     source = "bf16 terms of this tier: rate of bf16 over the number of products"
     split = {tier: Figure(bf16 / TIERS[tier].passes, "derived", source) for tier in ("bf16x3", "bf16x6")}
+    source = "int8: twice the rate of bf16, over the number of products"
+    split |= {tier: Figure(2 * bf16 / row.passes, "derived", source) for tier, row in TIERS.items() if row.slices}
     return Chip(
         name,
         "gpu",
@@ -189,15 +205,19 @@ TPUS = (
          capacity=Figure(16 * GIB, "published", f"{DOCS}v4, half a chip's 32 GiB"),
          link=Figure(45e9, "published", BOOK)),
     _tpu("v5e", "TPU v5 lite", 1503e6, (126981, 41187, 21497, 4014, 428), (16, 16), scratch=128,
+         integer=252600,
          capacity=Figure(16e9, "published", f"{DOCS}v5e"),
          link=Figure(45e9, "published", BOOK)),
     _tpu("v5p", "TPU v5", 1751e6, (252458, 83611, 41413, 8011, 1093), (16, 16, 24), scratch=64,
+         integer=502339,
          capacity=Figure(95 * GIB, "published", f"{DOCS}v5p"),
          link=Figure(90e9, "published", BOOK)),
     _tpu("v6e", "TPU v6 lite", 1751e6, (461195, 159651, 73806, 4017, 756), (16, 16), side=256, scratch=128,
+         integer=614527,
          capacity=Figure(32e9, "published", f"{DOCS}v6e"),
          link=Figure(90e9, "published", BOOK)),
     _tpu("tpu7x", "TPU7x", 2200e6, (439338, 150374, 73343, 4021, 1265), (16, 24, 24), devices=2, side=256, scratch=64,
+         options=COPIED,
          capacity=Figure(96 * GIB, "published", f"{DOCS}tpu7x, half a chip's 192 GiB"),
          link=Figure(100e9, "published", f"{DOCS}tpu7x: 1200 GB/s both ways over 6 links")),
 )  # fmt: skip
@@ -213,3 +233,8 @@ def chip_for(platform: str | None, kind: str = "") -> Chip:
     """The row for a device as JAX names it; the generic one where none is known."""
     named = [chip for chip in CHIPS.values() if chip.platform == platform and kind.startswith(chip.kind)]
     return max(named, key=lambda chip: len(chip.kind), default=CPU if platform == "cpu" else GENERIC)
+
+
+def padded(size: int, side: int) -> int:
+    """A size as a matrix unit with `side` rows works on it."""
+    return -(-size // side) * side

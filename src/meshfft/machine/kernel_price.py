@@ -1,6 +1,9 @@
 """What the FFT kernels of a TPU's vector unit cost: bundles of their compiled schedules, or memory if that is longer.
 
-    cycles of a pass = max(bundles a point, 16 bytes a point * padding / bytes a cycle) * points
+    cycles of a pass = max(bundles a point, bytes a point / bytes a cycle) * points
+
+Points of kernels between real lines and half spectra are real numbers, of others complex ones; a last dimension is
+stored padded to 128.
 
 Bundles are VLIW instructions of the final schedule, loops times turns; nothing ran on a TPU. They are in
 kernel_cycles.json, which `python -m benchmarks kernels --table` makes and which names the versions it was made by.
@@ -16,9 +19,19 @@ from typing import NamedTuple
 
 from .chip import Chip
 
-POINT_BYTES = 16  # two float32 planes, read and written once
+PLANE_BYTES = 4  # of a number in a plane of float32
 OPERATIONS = {2: 4.2, 3: 10.3, 5: 15.6, 7: 20.1}  # of butterflies and twiddles, a point and factor; a third of radix 8
-NEAREST = {"twisted": "first", "second": "first", "lane": "plane"}  # kinds that cost about as much; else sublane
+NEAREST = {  # kinds that cost about as much; else sublane
+    "twisted": "first",
+    "second": "first",
+    "subtwisted": "twisted",
+    "subsecond": "second",
+    "lane": "plane",
+    "halflane": "lane",
+    "reallane": "lane",
+    "halfplane": "plane",
+    "realplane": "plane",
+}
 
 Rows = dict[str, dict[str, dict[tuple[int, ...], float]]]
 
@@ -42,17 +55,34 @@ def bundles(chip_name: str, kind: str, lengths: tuple[int, ...]) -> Price:
 
 
 def cycles(chip: Chip, kind: str, lengths: tuple[int, ...], points: int) -> int:
-    """Cycles of one pass of a kernel over so many complex numbers; only for a chip whose clock is known."""
+    """Cycles of one pass of a kernel over so many points; only for a chip whose clock is known."""
     clock = chip.clock
     assert clock is not None, "kernels are for chips whose clock is known"
-    memory = POINT_BYTES * _padding(kind, lengths) * clock.value / chip.memory.value
+    memory = _bytes(kind, lengths[-1]) * clock.value / chip.memory.value
     return round(max(bundles(chip.name, kind, lengths).bundles, memory) * points)
 
 
-def _padding(kind: str, lengths: tuple[int, ...]) -> float:
-    """What tiles of 8 x 128 add to a last dimension that is no multiple."""
-    last = lengths[-1]
-    return -(-last // 128) * 128 / last if kind in ("lane", "plane") else 1.0
+def is_real(kind: str) -> bool:
+    """True of a kernel between real lines and half spectra."""
+    return kind.startswith(("half", "real"))
+
+
+def written(kind: str, last: int) -> float:
+    """Bytes of a point that a kernel writes, not padded."""
+    if kind.startswith("half"):
+        return 2 * PLANE_BYTES * (last // 2 + 1) / last
+    return PLANE_BYTES * (1 if is_real(kind) else 2)
+
+
+def _bytes(kind: str, last: int) -> float:
+    """Of a point, read and written once, in planes whose last dimension is padded."""
+    if is_real(kind):
+        return PLANE_BYTES * (_padded(last) + 2 * _padded(last // 2 + 1)) / last
+    return 2 * 2 * PLANE_BYTES * (_padded(last) / last if kind in ("lane", "plane") else 1.0)
+
+
+def _padded(last: int) -> int:
+    return -(-last // 128) * 128
 
 
 @functools.lru_cache(maxsize=1)

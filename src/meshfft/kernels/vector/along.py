@@ -15,21 +15,19 @@ times.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.experimental import pallas as pl
 
-from .butterflies import Pair, dft, times
+from .butterflies import Pair, Whole, dft, times
 from .radices import LANES, SUBLANES, last_twiddles, radices, twiddles
+from .sources import Apart, Arrived, Planes, Ref, Together, loop, register, start
 
 PITCH = 9  # rows between registers that the last pass reads
-Ref = Any  # memory that a kernel reads and writes; Pallas names no type for it
-Planes = tuple[Ref, Ref]  # of split complex numbers
-Where = Callable[[int], tuple[Any, int, Any]]  # part, piece and row that a butterfly reads for each a < radix
 Load = Callable[[int, Any, int], Pair]  # what pass p reads of register i, tile t
 Store = Callable[[int, Any, int, Pair], None]
 
@@ -48,6 +46,11 @@ class Line:
         return self.length if self.untiled else self.length // SUBLANES
 
     @property
+    def bins(self) -> int:
+        """The k < M that the last pass takes."""
+        return self.registers
+
+    @property
     def radices(self) -> tuple[int, ...]:
         return radices(self.registers)
 
@@ -61,6 +64,11 @@ class Line:
         """Of the last pass's twiddles."""
         return 0 if self.untiled else 8 * SUBLANES * max(self.registers, SUBLANES) * LANES
 
+    def row_of(self, q: int, k: Any) -> Any:
+        """Row k + M q, of eight k."""
+        row, aligned = self.registers * q + k, self.registers % SUBLANES == 0 == self.bins % SUBLANES
+        return pl.multiple_of(row, SUBLANES) if aligned else row
+
     def tables(self) -> list[np.ndarray]:
         """The twiddles of the passes, and of the last."""
         none = np.zeros((1, 1, SUBLANES, LANES), np.float32)
@@ -68,67 +76,7 @@ class Line:
         return [twiddles(self.radices, self.sign)[1], last]
 
 
-@dataclasses.dataclass(frozen=True)
-class Arrived:
-    """A block in pieces as exchanges left it, each (parts, planes, rows, ..); of tiled lines rows count in registers.
-
-    Row n = (part P + piece) m + j, of P pieces of m rows from each part. Each piece is an array of its own, so which
-    one a row is in has to be known when the kernel is traced; the part and j need not. The first radix r of N = r L
-    reads rows a L + b, a < r: see `legible`.
-    """
-
-    refs: tuple[Ref, ...]
-    rows: int  # of a piece
-
-    @property
-    def _many(self) -> int:
-        return len(self.refs) * self.rows
-
-    def each(self, radix: int, left: int, body: Callable[[Any, Where], None]) -> None:
-        """Calls body(b, where) for every b < left, piece by piece."""
-        parts = int(self.refs[0].shape[0])
-        span, inside = (parts // radix, self._many) if parts % radix == 0 else (1, left)
-        size = min(self.rows, inside)
-        for begin in range(0, inside, size):
-
-            def of_part(low: Any, begin: int = begin) -> None:
-                def one(j: Any) -> None:
-                    body(low * self._many + begin + j, lambda a: self._where(a * left + begin, low, j))
-
-                loop(size, one)
-
-            loop(span, of_part)
-
-    def _where(self, row: int, low: Any, j: Any) -> tuple[Any, int, Any]:
-        part, rest = divmod(row, self._many)
-        return part + low, rest // self.rows, rest % self.rows + j
-
-    def load(self, where: tuple[Any, int, Any], *behind: Any) -> Pair:
-        """The register of a row; `behind` says where in it, or for tiled lines which columns."""
-        part, piece, row = where
-        re, im = (self.refs[piece][part, plane, row, *behind] for plane in (0, 1))
-        return re, im
-
-
-Source = Planes | Arrived
-
-
-def legible(radix: int, parts: int, pieces: int) -> bool:
-    """True where a first radix leaves known from which piece each row comes."""
-    inside, rest = divmod(radix, parts)
-    return parts % radix == 0 or (rest == 0 and (pieces % inside == 0 or inside % pieces == 0))
-
-
-def register(ref: Ref, rows: Any, tile: Any) -> Ref:
-    """Some rows of 128 columns; of scratch memory (tiles, rows, 128), of a block (rows, columns)."""
-    if len(ref.shape) == 3:
-        return ref.at[tile].at[rows, :]
-    return ref.at[rows, _start(tile, LANES)]
-
-
-def _start(number: Any, size: int) -> Any:
-    """A slice of `size` that begins at a multiple of it."""
-    return pl.ds(number * size if isinstance(number, int) else pl.multiple_of(number * size, size), size)
+Source = Planes | Arrived | Apart | Together
 
 
 def along_untiled(
@@ -140,20 +88,22 @@ def along_untiled(
     weigh: Callable[[Any], tuple[Any, Any]] | None = None,
 ) -> None:
     """FFTs of the first dimension of (N, 8, columns), result k times weigh(k)."""
-    buffers, last = _buffers(len(line.radices), source, scratch, target), len(line.radices) - 1
+    buffers, last = buffers_of(len(line.radices), source, scratch, target), len(line.radices) - 1
 
     def load(p: int, i: Any, tile: int) -> Pair:
         if p == 0 and isinstance(source, Arrived):
-            return source.load(i, slice(None), _start(tile, LANES))
-        re, im = (ref[i, :, _start(tile, LANES)] for ref in buffers[p])
+            return source.load(i, slice(None), start(tile, LANES))
+        if p == 0 and isinstance(source, (Apart, Together)):
+            return source.load(i, tile)
+        re, im = (ref[i, :, start(tile, LANES)] for ref in buffers[p])
         return re, im
 
     def store(p: int, i: Any, tile: int, value: Pair) -> None:
         value = times(value, weigh(i)) if weigh is not None and p == last else value
         for ref, part in zip(buffers[p + 1], value, strict=True):
-            ref[i, :, _start(tile, LANES)] = part
+            ref[i, :, start(tile, LANES)] = part
 
-    _passes(line, table, load, store, range(scratch[0].shape[2] // LANES), source)
+    passes(line, table, load, store, range(scratch[0].shape[2] // LANES), source)
 
 
 def along_rows(
@@ -164,22 +114,31 @@ def along_rows(
     Where `source` is one of the two others, `order` says which.
     """
     last = len(line.radices) - 1
-    buffers = _buffers(last + 1, source, target, scratch)
+    buffers = buffers_of(last + 1, source, target, scratch)
 
     def run(first: Any, number: int) -> None:
         def load(p: int, i: Any, tile: int) -> Pair:
             if p == 0 and isinstance(source, Arrived):
-                return source.load((*i[:2], _start(i[2], SUBLANES)), _start(first + tile, LANES))
-            re, im = (register(ref, _start(i, SUBLANES), first + tile)[...] for ref in buffers[p])
+                return source.load((*i[:2], start(i[2], SUBLANES)), start(first + tile, LANES))
+            re, im = (register(ref, start(i, SUBLANES), first + tile)[...] for ref in buffers[p])
             return re, im
 
         def store(p: int, i: Any, tile: int, value: Pair) -> None:
-            rows = pl.ds(i * PITCH, SUBLANES) if p == last else _start(i, SUBLANES)
+            rows = pl.ds(i * PITCH, SUBLANES) if p == last else start(i, SUBLANES)
             for ref, part in zip(buffers[p + 1], value, strict=True):
                 register(ref, rows, first + tile)[...] = part
 
-        _passes(line, tables[0], load, store, range(number), source)
-        _sublanes(line, tables[1], scratch, target, [first + tile for tile in range(number)])
+        def read(rows: Any, tile: int) -> Pair:
+            at = pl.ds(rows, SUBLANES, stride=PITCH)
+            re, im = (register(ref, at, first + tile)[...] for ref in scratch)
+            return re, im
+
+        def put(q: int, k: Any, tile: int, value: Whole) -> None:
+            for ref, part in zip(target, value, strict=True):
+                register(ref, pl.ds(line.row_of(q, k), part.shape[0]), first + tile)[...] = part
+
+        passes(line, tables[0], load, store, range(number), source)
+        last_pass(line, tables[1], read, put, range(number))
 
     groups, rest = divmod(tiles, at_once)
     loop(groups, lambda g: run(g * at_once, at_once))
@@ -193,91 +152,118 @@ def order(line: Line, memories: Sequence[Planes]) -> tuple[Planes, Planes]:
     return (first, second) if len(line.radices) % 2 else (second, first)
 
 
-def _buffers(passes: int, source: Source, between: Planes, last: Planes) -> list[Any]:
+def buffers_of(passes: int, source: Source, between: Planes, last: Planes) -> list[Any]:
     """What each pass reads, and what the last one writes; before it the two by turns."""
     return [source, *((last, between)[(passes - p) % 2] for p in range(1, passes + 1))]
 
 
-def _passes(line: Line, table: Ref, load: Load, store: Store, tiles: Sequence[int], source: Source) -> None:
+def passes(
+    line: Line, table: Ref, load: Load, store: Store, tiles: Sequence[int], source: Source | None = None
+) -> None:
+    """All radices over registers, but the last pass of tiled lines."""
     left, done = line.registers, 1
     for p, radix in enumerate(line.radices):
         left //= radix
         arrived = source if p == 0 and isinstance(source, Arrived) else None
-        _pass(line, p, (left, done), table, load, store, tiles, arrived)
+        one_pass(line, p, (left, done), table, load, store, tiles, arrived=arrived)
         done *= radix
 
 
-def _pass(
+def one_pass(
     line: Line,
     p: int,
     sizes: tuple[int, int],
     table: Ref,
     load: Load,
     store: Store,
-    tiles: Sequence[int],
-    arrived: Arrived | None,
+    tiles: Sequence[Any],
+    *,
+    arrived: Arrived | None = None,
+    kept: int | None = None,
+    some: Callable[[int, Callable[[Any], None]], None] = loop,
 ) -> None:
-    """One radix: `left` twiddled butterflies, each of `done` registers that earlier passes have transformed."""
-    (left, done), radix, begin = sizes, line.radices[p], twiddles(line.radices, line.sign)[0][p]
+    """One radix: `left` twiddled butterflies, each of `done` registers that earlier passes have transformed.
+
+    `kept` results of each butterfly are stored, or all; `some` calls a body for those of `done` that are transformed.
+    """
+    (left, done), radix = sizes, line.radices[p]
 
     def butterfly(b: Any, d: Any, weights: list[tuple[Any, Any]], where: Callable[[int], Any]) -> None:
         for tile in tiles:
             x = [load(p, where(a), tile) for a in range(radix)]
-            for c, y in enumerate(dft(x, line.sign)):
+            for c, y in enumerate(dft(x, line.sign)[:kept]):
                 store(p, (b * radix + c) * done + d, tile, times(y, weights[c - 1]) if c and weights else y)
 
-    def weights_of(b: Any) -> list[tuple[Any, Any]]:
-        at = begin + b * (2 * radix)
-        return [(table[at + 2 * c], table[at + 2 * c + 1]) for c in range(1, radix)] if left > 1 else []
-
     def twiddled(b: Any) -> None:
-        weights = weights_of(b)
-        loop(done, lambda d: butterfly(b, d, weights, lambda a: (a * left + b) * done + d))
+        weights = weights_of(line, p, table, b)
+        some(done, lambda d: butterfly(b, d, weights, lambda a: (a * left + b) * done + d))
 
     if arrived is None:
         loop(left, twiddled)
     else:
-        arrived.each(radix, left, lambda b, where: butterfly(b, 0, weights_of(b), where))
+        arrived.each(radix, left, lambda b, where: butterfly(b, 0, weights_of(line, p, table, b), where))
 
 
-def _sublanes(line: Line, table: Ref, source: Planes, target: Planes, tiles: Sequence[Any]) -> None:
-    """The last pass, of eight k at a time; the last eight may overlap those before."""
-    many = line.registers
-    rows = min(many, SUBLANES)
+def weights_of(line: Line, p: int, table: Ref, b: Any) -> list[tuple[Any, Any]]:
+    """Twiddles of butterfly b of a pass but for the first, which is 1; none in the last pass over registers."""
+    radix, at = line.radices[p], twiddles(line.radices, line.sign)[0][p] + b * (2 * line.radices[p])
+    return [(table[at + 2 * c], table[at + 2 * c + 1]) for c in range(1, radix)] if p < len(line.radices) - 1 else []
 
-    def group(g: Any) -> None:
-        k = g * SUBLANES if many % SUBLANES == 0 else jnp.maximum(jnp.minimum(g * SUBLANES, many - SUBLANES), 0)
-        weights = [tuple(table[part, s, pl.ds(k, SUBLANES), :] for part in (0, 1)) for s in range(SUBLANES)]
+
+def last_pass(
+    line: Line,
+    table: Ref,
+    read: Callable[[Any, Any], Pair],
+    put: Callable[[int, Any, Any, Whole], None],
+    tiles: Sequence[Any],
+) -> None:
+    """The radix over the sublanes, of eight k at a time.
+
+    read(row, tile) is a register from that row of scratch memory on, PITCH rows apart; put(q, k, tile, value) takes
+    results of rows k + M q and on.
+    """
+    rows = min(line.registers, SUBLANES)
+
+    def group(k: Any) -> None:
+        weights = sublane_weights(table, k)
         for tile in tiles:
-            x = []
-            for s in range(SUBLANES):
-                at = pl.ds(k * PITCH + s, SUBLANES, stride=PITCH)
-                re, im = (register(ref, at, tile)[...] for ref in source)
-                x.append(times((re, im), weights[s]) if s else (re, im))
-            for q, y in enumerate(dft(x, line.sign)):
-                first = many * q + k if many % SUBLANES else pl.multiple_of(many * q + k, SUBLANES)
-                for ref, part in zip(target, y, strict=True):
-                    register(ref, pl.ds(first, rows), tile)[...] = part[:rows]
+            x = [read(k * PITCH + s, tile) for s in range(SUBLANES)]
+            x[1:] = [times(one, weights[s]) for s, one in enumerate(x[1:], 1)]
+            for q, (re, im) in enumerate(dft(x, line.sign)):
+                assert re is not None and im is not None, "registers are complex"
+                put(q, k, tile, (re[:rows], im[:rows]))
 
-    loop(-(-many // SUBLANES), group)
+    by_eights(line.bins, group)
 
 
-def loop(many: int, body: Callable[[Any], None]) -> None:
-    """Calls body(i) for every i < many."""
-    if many == 1:
-        body(0)
-    else:
-        lax.fori_loop(np.int32(0), np.int32(many), lambda i, _: body(i), None)
+def by_eights(many: int, body: Callable[[Any], None]) -> None:
+    """Calls body(k) for eight k < many at a time; the last eight may overlap those before."""
+    last = max(many - SUBLANES, 0)
+    loop(
+        -(-many // SUBLANES), lambda g: body(g * SUBLANES if many % SUBLANES == 0 else jnp.minimum(g * SUBLANES, last))
+    )
 
 
-def transpose(source: Planes, target: Planes, rows: int, columns: int) -> None:
-    """target[c, r] = source[r, c], by tiles of 128 x 128; what lies beyond `rows` or `columns` goes along or is cut."""
+def sublane_weights(table: Ref, k: Any) -> list[tuple[Any, Any]]:
+    """w_N^(s k) of eight k, for each s."""
+    return [(table[0, s, pl.ds(k, SUBLANES), :], table[1, s, pl.ds(k, SUBLANES), :]) for s in range(SUBLANES)]
 
-    def turn(t: Any) -> None:
-        for c in range(-(-columns // LANES)):
+
+def transpose(source: Sequence[Ref], target: Sequence[Ref], rows: int, columns: int, planes: int = 1) -> None:
+    """target[c, r] = source[r, c], by tiles of 128 x 128, and of what is left by eights; those may reach beyond it.
+
+    Where there are some planes, they are beside each other on both sides.
+    """
+    (full, rest), across = divmod(rows, LANES), -(-columns // LANES)
+    down = full + (rest > 0)
+
+    def turn(t: Any, high: int = LANES) -> None:
+        for plane, c in itertools.product(range(planes), range(across)):
+            wide = min(LANES, -(-(columns - c * LANES) // SUBLANES) * SUBLANES)
             for one, other in zip(source, target, strict=True):
-                tile = register(one, _start(t, LANES), c)[...].T
-                held = min(LANES, other.shape[-2] - c * LANES)
-                register(other, pl.ds(c * LANES, held), t)[...] = tile[:held]
+                tile = register(one, pl.ds(start(t, LANES).start, high), plane * across + c, wide)[...].T
+                register(other, pl.ds(c * LANES, wide), plane * down + t, high)[...] = tile
 
-    loop(-(-rows // LANES), turn)
+    loop(full, turn)
+    if rest:
+        turn(full, -(-rest // SUBLANES) * SUBLANES)

@@ -1,14 +1,19 @@
 """DFTs of 2, 3, 4, 5, 7, 8 and 16 vectors in split complex: X[k] = sum_n x[n] exp(sign 2 pi i k n / radix).
 
 Operations for each vector (additions and products of real vectors): 2 for radix 2, 4 for 4, 6.5 for 8, 9 for 16.
+A part that is None is zero, and costs nothing: of real vectors a butterfly takes half.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 
 from jax import Array
 
-Pair = tuple[Array, Array]  # real and imaginary parts
+Part = Array | None
+Pair = tuple[Part, Part]  # real and imaginary parts
+Whole = tuple[Array, Array]  # of which neither is zero
+Weight = Array | float | None
 HALF = math.sqrt(0.5)
 
 
@@ -26,22 +31,35 @@ def dft(x: Sequence[Pair], sign: int) -> list[Pair]:
     return _dft_odd(x, sign)
 
 
-def times(a: Pair, w: tuple[Array | float, Array | float]) -> Pair:
+def times(a: Pair, w: tuple[Weight, Weight]) -> Pair:
     """The product of a vector and a number, or of two vectors."""
-    return a[0] * w[0] - a[1] * w[1], a[0] * w[1] + a[1] * w[0]
+    (re, im), (cos, sin) = a, w
+    return _minus(_by(re, cos), _by(im, sin)), _plus(_by(re, sin), _by(im, cos))
+
+
+def _plus(a: Part, b: Part) -> Part:
+    return b if a is None else a if b is None else a + b
+
+
+def _minus(a: Part, b: Part) -> Part:
+    return a if b is None else -b if a is None else a - b
+
+
+def _by(a: Part, w: Weight) -> Part:
+    return None if a is None or w is None else a * w
 
 
 def _add(a: Pair, b: Pair) -> Pair:
-    return a[0] + b[0], a[1] + b[1]
+    return _plus(a[0], b[0]), _plus(a[1], b[1])
 
 
 def _sub(a: Pair, b: Pair) -> Pair:
-    return a[0] - b[0], a[1] - b[1]
+    return _minus(a[0], b[0]), _minus(a[1], b[1])
 
 
 def _turned(a: Pair, sign: int) -> Pair:
     """sign i a."""
-    return (a[1], -a[0]) if sign < 0 else (-a[1], a[0])
+    return (a[1], _minus(None, a[0])) if sign < 0 else (_minus(None, a[1]), a[0])
 
 
 def _rotated(a: Pair, eighths: int, sign: int) -> Pair:
@@ -50,10 +68,9 @@ def _rotated(a: Pair, eighths: int, sign: int) -> Pair:
         return a
     if eighths == 2:
         return _turned(a, sign)
-    re, im = a
-    if sign < 0:
-        return ((re + im) * HALF, (im - re) * HALF) if eighths == 1 else ((im - re) * HALF, (re + im) * -HALF)
-    return ((re - im) * HALF, (im + re) * HALF) if eighths == 1 else ((re + im) * -HALF, (re - im) * HALF)
+    plus, minus = _plus(*a), _minus(*a)
+    first, second = (plus, minus) if (sign < 0) == (eighths == 1) else (minus, plus)
+    return _by(first, HALF if eighths == 1 else -HALF), _by(second, sign * HALF)
 
 
 def _dft4(x: Sequence[Pair], sign: int) -> list[Pair]:
@@ -66,8 +83,10 @@ def _dft_even(x: Sequence[Pair], sign: int) -> list[Pair]:
     radix = len(x)
     low = radix // 4
     columns = [_dft4(x[i::low], sign) for i in range(low)]
-    rows = [[_twiddled(columns[i][c], i * c, radix, sign) for i in range(low)] for c in range(4)]
+    real = all(im is None for _, im in x)  # then X[3 + 4 k] = conj X[1 + 4 (low - 1 - k)]
+    rows = [[_twiddled(columns[i][c], i * c, radix, sign) for i in range(low)] for c in range(3 if real else 4)]
     done = [dft(row, sign) for row in rows]
+    done += [[(re, _minus(None, im)) for re, im in reversed(done[1])]] if real else []
     return [done[c][k] for k in range(low) for c in range(4)]
 
 
@@ -77,7 +96,7 @@ def _twiddled(a: Pair, power: int, radix: int, sign: int) -> Pair:
     if rest:
         angle = 2 * math.pi * power / radix
         return times(a, (math.cos(angle), sign * math.sin(angle)))
-    return _rotated(a, eighths, sign) if eighths < 4 else (lambda b: (-b[0], -b[1]))(_rotated(a, eighths - 4, sign))
+    return _rotated(a, eighths, sign) if eighths < 4 else _sub((None, None), _rotated(a, eighths - 4, sign))
 
 
 def _dft_odd(x: Sequence[Pair], sign: int) -> list[Pair]:
@@ -97,7 +116,5 @@ def _dft_odd(x: Sequence[Pair], sign: int) -> list[Pair]:
 
 def _weighted(vectors: Sequence[Pair], weights: Sequence[float]) -> Pair:
     """The sum of some vectors times weights."""
-    re, im = (vectors[0][part] * weights[0] for part in (0, 1))
-    for vector, weight in zip(vectors[1:], weights[1:], strict=True):
-        re, im = re + vector[0] * weight, im + vector[1] * weight
-    return re, im
+    weighed = [(_by(re, w), _by(im, w)) for (re, im), w in zip(vectors, weights, strict=True)]
+    return functools.reduce(_add, weighed)

@@ -16,8 +16,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 from ...layout.placement import varies_over, varying
 from .along import Line
-from .along import Planes as Refs
-from .radices import twist
+from .sources import Planes as Refs
 
 BUFFERS = 2  # of a block: one is worked on while another travels
 MARGIN = 2**20  # bytes for what does not stay in registers
@@ -31,14 +30,12 @@ class Side:
     """Arrays of one shape, and the block of each that a step of the grid has.
 
     A size of None is one position of a dimension that the kernel does not see. The last block may reach over the end.
-    `swapped` are two dimensions whose steps the grid has in the other order; `begin` is a dimension, and the position
-    at which arrays that are longer begin to be read.
+    `begin` is a dimension, and the position at which arrays that are longer begin to be read.
     """
 
     shape: tuple[int, ...]
     sizes: tuple[int | None, ...]
     arrays: int = 2  # real and imaginary planes
-    swapped: tuple[int, int] = (0, 0)
     begin: tuple[int, int] = (0, 0)
 
     @property
@@ -57,8 +54,7 @@ class Side:
 
     def place(self, *step: Any) -> tuple[Any, ...]:
         """Which block of an array a step of the grid has."""
-        (first, second), (dim, position), order = self.swapped, self.begin, list(step)
-        order[first], order[second] = order[second], order[first]
+        (dim, position), order = self.begin, list(step)
         order[dim] += position // (self.sizes[dim] or 1)
         return tuple(order)
 
@@ -116,25 +112,54 @@ class Divided:
 
 
 @dataclasses.dataclass(frozen=True)
+class Placed:
+    """Arrays whose blocks are where `place` says, of a step of the grid; a size of None is one position."""
+
+    shape: tuple[int, ...]
+    sizes: tuple[int | None, ...]
+    steps: tuple[int, ...]
+    place: Callable[..., tuple[Any, ...]]
+    arrays: int = 1
+
+    @property
+    def bytes(self) -> int:
+        """Of all blocks."""
+        return 4 * self.arrays * BUFFERS * math.prod(size or 1 for size in self.sizes)
+
+    def specs(self) -> list[pl.BlockSpec]:
+        """Of every array."""
+        return [pl.BlockSpec(self.sizes, self.place)] * self.arrays
+
+
+@dataclasses.dataclass(frozen=True)
 class Job:
     """What a kernel works on: lines, blocks that come and go, and scratch memories of two planes each.
 
-    `twist` is a dimension of the grid, of which step n weighs result k of the line by w^(n k), and the length of w.
+    `twist` is a table of weights, as scalars, and which row of it a step of the grid has.
+    `fixed` are more tables, the same for every step; `more` are sizes of more scratch memories.
     """
 
     lines: tuple[Line, ...]
-    source: Side | Divided
-    target: Side | Divided
+    source: Side | Divided | Placed
+    target: Side | Divided | Placed
     scratch: tuple[int, ...]  # sizes of one plane
     memories: int = 1
     at_once: int = 2  # tiles in one body of a loop: independent work for the compiler to interleave
-    twist: tuple[int, int] | None = None
+    twist: tuple[np.ndarray, Callable[..., Any]] | None = None
+    fixed: tuple[np.ndarray, ...] = ()
+    more: tuple[tuple[int, ...], ...] = ()
 
     @functools.cached_property
     def bytes(self) -> int:
         """Of fast memory."""
-        tables = sum(line.table_bytes for line in self.lines)
-        return self.source.bytes + self.target.bytes + 8 * self.memories * math.prod(self.scratch) + tables + MARGIN
+        tables = sum(line.table_bytes for line in self.lines) + sum(table.nbytes for table in self.fixed)
+        scratch = 8 * sum(map(math.prod, self.scratches))
+        return self.source.bytes + self.target.bytes + scratch + tables + MARGIN
+
+    @property
+    def scratches(self) -> tuple[tuple[int, ...], ...]:
+        """Sizes of every scratch memory, of one plane."""
+        return (self.scratch,) * self.memories + self.more
 
     def run(self, kernel: Kernel, name: str, arrays: Sequence[Array], interpret: bool) -> list[Array]:
         """Runs the kernel over all blocks."""
@@ -153,7 +178,7 @@ class Job:
             in_specs=[*specs, *self.source.specs()],
             out_specs=target.specs(),
             out_shape=[out] * target.arrays,
-            scratch_shapes=[pltpu.VMEM(self.scratch, jnp.float32)] * (2 * self.memories),
+            scratch_shapes=[pltpu.VMEM(sizes, jnp.float32) for sizes in self.scratches for _ in range(2)],
             compiler_params=pltpu.CompilerParams(
                 vmem_limit_bytes=self.bytes, dimension_semantics=(pltpu.PARALLEL,) * len(self.source.steps)
             ),
@@ -169,12 +194,18 @@ class Job:
         for line in self.lines:
             passes, last = line.tables()
             yield passes, pl.BlockSpec(memory_space=pltpu.SMEM)
-            every = pl.Buffered(1)  # the same for every step
-            yield last, pl.BlockSpec(last.shape, lambda *at, last=last: (0,) * last.ndim, pipeline_mode=every)
+            yield last, _whole(last)
+        for table in self.fixed:
+            yield table, _whole(table)
         if self.twist is not None:
-            dim, length = self.twist
-            table = twist(length, self.lines[0].length, self.lines[0].sign)
-            yield table, pl.BlockSpec((None, *table.shape[1:]), lambda *at: (at[dim], 0, 0), memory_space=pltpu.SMEM)
+            table, place = self.twist
+            sizes = (None, *table.shape[1:])
+            yield table, pl.BlockSpec(sizes, lambda *at: (place(*at), 0, 0), memory_space=pltpu.SMEM)
+
+
+def _whole(table: np.ndarray) -> pl.BlockSpec:
+    """A table that is brought once."""
+    return pl.BlockSpec(table.shape, lambda *at: (0,) * table.ndim, pipeline_mode=pl.Buffered(1))
 
 
 def rounded(size: int, to: int) -> int:

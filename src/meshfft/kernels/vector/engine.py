@@ -5,7 +5,6 @@ costs is told by machine/kernel_price.py.
 """
 
 import functools
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,17 +15,17 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from ...numerics.split_complex import Planes
-from . import columns, lanes, plane
-from .radices import SUBLANES, radices
+from . import columns, lanes, long_columns, plane
+from .radices import LANES, SUBLANES, radices
 
 Tangent = Array | ad.Zero
 ROOM = 100 * 2**20  # bytes of fast memory, where a caller does not say
-RESERVED = 2**20  # bytes of it that are left to the compiler
+RESERVED = 2**19  # bytes of it that are left to the compiler
 
 
 class Pass(NamedTuple):
-    """One pass over memory: "plane", "lane", "sublane", "first", or the two of long lines, "twisted" and "second"; the
-    lengths that it transforms, and the dimensions."""
+    """One pass over memory: "plane", "lane", "sublane", "first", or the two of long lines, "twisted" and "second", or
+    "subtwisted" and "subsecond" along sublanes; the lengths that it transforms, and the dimensions."""
 
     kind: str
     lengths: tuple[int, ...]
@@ -53,6 +52,33 @@ def passes(shape: Sequence[int], dims: Sequence[int], room: int = ROOM) -> tuple
     return tuple(done)
 
 
+def in_kept_order(shape: Sequence[int], dims: Sequence[int], room: int = ROOM) -> tuple[int, ...]:
+    """The order of dimensions in which kernels take an array: that in which a TPU keeps it, where there are kernels.
+
+    A register holds 8 positions of one dimension and 128 of another. Those two are the ones that are padded least, by
+    default the last two: (2048, 64, 64) is kept as (64, 64, 2048). Kernels that take it so need no copy.
+    """
+    order = kept_order(tuple(shape))
+    kept = tuple(shape[d] for d in order)
+    pays = kept[-1] >= LANES and all(supports(kept, order.index(d), room) for d in dims)
+    return order if pays else tuple(range(len(shape)))
+
+
+@functools.lru_cache(maxsize=1024)
+def kept_order(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The dimensions in the order in which a TPU keeps an array of its own choice (libtpu 0.0.52)."""
+    ndim = len(shape)
+
+    def padded(ends: tuple[int, int]) -> float:
+        rows, lanes = shape[ends[0]], shape[ends[1]]
+        tile = SUBLANES if rows > SUBLANES // 2 else 1 << max(rows - 1, 0).bit_length()
+        return columns.rounded(rows, tile) / max(rows, 1) * columns.rounded(lanes, LANES) / max(lanes, 1)
+
+    last = [(b, a) for a in reversed(range(ndim)) for b in reversed(range(ndim)) if a != b]
+    ends = min(last, key=padded, default=())  # the first of equals
+    return (*(d for d in range(ndim) if d not in ends), *ends)
+
+
 def fft(planes: Planes, dims: Sequence[int], sign: int, room: int = ROOM, interpret: bool = False) -> Planes:
     """Transforms dimensions of float32 planes by kernels on a TPU, or as `interpret` says; elsewhere by XLA.
 
@@ -71,15 +97,28 @@ def run(re: Array, im: Array, dims: Sequence[int], sign: int, room: int, interpr
     return planes
 
 
+def run_as_kept(re: Array, im: Array, dims: Sequence[int], sign: int, room: int, interpret: bool = False) -> Planes:
+    """The kernels, of the dimensions in the order in which a TPU keeps them."""
+    order = in_kept_order(re.shape, dims, room)
+    back = sorted(range(re.ndim), key=order.__getitem__)
+    planes = run(re.transpose(order), im.transpose(order), [order.index(d) for d in dims], sign, room, interpret)
+    return planes[0].transpose(back), planes[1].transpose(back)
+
+
 def run_one(one: Pass, planes: Planes, sign: int, room: int, interpret: bool) -> Planes:
     """One kernel; of long lines the first runs the second too."""
     if one.kind == "plane":
         return plane.fft_plane(planes, sign, room, interpret)
     if one.kind == "lane":
         return lanes.fft_lanes(planes, sign, room, interpret)
-    if one.kind == "twisted":
-        return columns.fft_long_columns(planes, one.dims[0], sign, room, interpret)
-    return planes if one.kind == "second" else columns.fft_columns(planes, one.dims[0], sign, room, interpret)
+    if one.kind in ("twisted", "subtwisted"):
+        re, im = long_columns.fft_long_columns(planes, planes[0].shape, one.dims[0], sign, room, interpret)
+        return re, im
+    return (
+        planes
+        if one.kind in ("second", "subsecond")
+        else columns.fft_columns(planes, one.dims[0], sign, room, interpret)
+    )
 
 
 def _by_xla(re: Array, im: Array, dims: Sequence[int], sign: int) -> Planes:
@@ -93,18 +132,18 @@ def _by_xla(re: Array, im: Array, dims: Sequence[int], sign: int) -> Planes:
 def _kinds(shape: tuple[int, ...], dim: int, room: int) -> tuple[str, ...]:
     """Which kernels transform lines of a dimension; none where none does."""
     length, behind = shape[dim], len(shape) - 1 - dim
-    if behind > 1:
-        if radices(length) and columns.job_of(shape, dim, -1, room) is not None:
-            return ("first",)
-        return ("twisted", "second") if columns.jobs_of(shape, dim, -1, room) is not None else ()
-    if length % SUBLANES or not radices(length // SUBLANES):
+    tiled = behind < 2
+    if (tiled and length % SUBLANES) or not radices(length // SUBLANES if tiled else length):
         return ()
-    job = columns.job_of(shape, dim, -1, room) if behind else lanes.job_of(math.prod(shape[:-1]), length, -1, room)
-    return () if job is None else ("sublane",) if behind else ("lane",)
+    if not behind:
+        return ("lane",) if lanes.job_of(shape, -1, room) is not None else ()
+    if columns.job_of(shape, dim, -1, room) is not None:
+        return ("sublane",) if tiled else ("first",)
+    return long_columns.kinds(shape, dim) if long_columns.jobs_of(shape, dim, -1, room) is not None else ()
 
 
 def _by_platform(re: Array, im: Array, *, axes: tuple[int, ...], sign: int, room: int, interpret: bool) -> Planes:
-    by_kernels = functools.partial(run, dims=axes, sign=sign, room=room, interpret=interpret)
+    by_kernels = functools.partial(run_as_kept, dims=axes, sign=sign, room=room, interpret=interpret)
     elsewhere = by_kernels if interpret else functools.partial(_by_xla, dims=axes, sign=sign)
     with jax.named_scope("fft"):  # profiles know it by its name, as they know XLA's
         re, im = lax.platform_dependent(re, im, tpu=by_kernels, default=elsewhere)

@@ -3,12 +3,12 @@
 import math
 from typing import Any
 
-import numpy as np
 from jax import lax
 from jax.experimental import pallas as pl
 
 from .calls import Divided
 from .radices import LANES, SUBLANES
+from .sources import div, rem
 
 Ref = Any  # memory that a kernel reads and writes; Pallas names no type for it
 
@@ -56,7 +56,7 @@ class Parted:
     def _place(self, index: tuple[Any, ...]) -> tuple[Any, ...]:
         """Which part, and where in it."""
         rows, begin = self.ref.shape[2 + self.dim], _begin(index[self.dim])
-        part, within = _div(begin, rows), _rem(begin, rows)
+        part, within = div(begin, rows), rem(begin, rows)
         if _sized(index[self.dim]):
             tile = LANES if self.dim == len(index) - 1 else SUBLANES
             within = within if isinstance(within, int) or rows % tile else pl.multiple_of(within, tile)
@@ -78,15 +78,3 @@ def _begin(index: Any) -> Any:
 
 def _sized(index: Any) -> bool:
     return hasattr(index, "start")
-
-
-def _div(number: Any, by: int) -> Any:
-    if isinstance(number, int):
-        return number // by
-    return number >> (by.bit_length() - 1) if by & (by - 1) == 0 else lax.div(number, np.int32(by))
-
-
-def _rem(number: Any, by: int) -> Any:
-    if isinstance(number, int):
-        return number % by
-    return number & (by - 1) if by & (by - 1) == 0 else lax.rem(number, np.int32(by))

@@ -8,45 +8,24 @@ nothing is copied between kernels and collectives. Where not, copies are made ar
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 from jax import Array, lax
 
 from ...collectives.pieces import Pieces, in_parts
 from ...numerics.split_complex import Planes
-from . import columns, engine, lanes, plane
-from .along import Arrived, Ref, legible
-from .along import Planes as Refs
+from . import columns, engine, lanes, long_columns, plane
 from .calls import Divided, Job, Side
+from .ends import Came, Ends, Rows
 from .parted import planes_of
 from .radices import LANES, SUBLANES
+from .sources import Arrived, Ref, legible
+from .sources import Planes as Refs
 
-
-class Rows(NamedTuple):
-    """Some rows of a dimension: those that are transformed and sent at a time."""
-
-    dim: int
-    start: int
-    size: int
-
-
-class Came(NamedTuple):
-    """Where pieces lie: see Pieces."""
-
-    source: int
-    dim: int
-    parts: int
-    pieces: int
-
-
-class Ends(NamedTuple):
-    """What is read: rows of planes, or of pieces that came; and how it is written: a dimension in parts."""
-
-    rows: Rows | None = None
-    came: Came | None = None
-    sent: tuple[int, int] | None = None
+LONG, SECOND = ("twisted", "subtwisted"), ("second", "subsecond")  # which the first runs too
 
 
 def fft_to_parts(
@@ -147,7 +126,8 @@ def _by_kernels(
 def _passes(shape: tuple[int, ...], dims: Sequence[int], room: int, ends: Ends) -> list[tuple[engine.Pass, Ends]]:
     """Kernels with the ends that are theirs: the first transforms what is in pieces, the last what is in parts."""
     came, sent = (None if end is None else end[0] for end in (ends.came, ends.sent))
-    order = sorted(engine.passes(shape, dims, room), key=lambda one: (sent in one.dims) - (came in one.dims))
+    own = [one for one in engine.passes(shape, dims, room) if one.kind not in SECOND]
+    order = sorted(own, key=lambda one: (sent in one.dims) - (came in one.dims))
     last = len(order) - 1
     return [
         (one, Ends(*(ends[:2] if j == 0 else (None, None)), ends.sent if j == last else None))
@@ -158,10 +138,12 @@ def _passes(shape: tuple[int, ...], dims: Sequence[int], room: int, ends: Ends) 
 def _one(
     arrays: list[Array], one: engine.Pass, shape: tuple[int, ...], sign: int, room: int, ends: Ends, interpret: bool
 ) -> list[Array]:
+    if one.kind in LONG:
+        return long_columns.fft_long_columns(arrays, shape, one.dims[0], sign, room, interpret, ends)
     made = _job(one, shape, sign, room, ends)
     assert made is not None, "such a kernel reads and writes otherwise"
     job, transform = made
-    if one.kind == "lane":
+    if _flat(one, shape, ends):
         arrays = [x.reshape(-1, shape[-1]) for x in arrays]
 
     def kernel(tables: Sequence[Ref], source: Any, memories: list[Refs], target: Any) -> None:
@@ -181,23 +163,30 @@ def _one(
 def _direct(shape: tuple[int, ...], dims: Sequence[int], sign: int, room: int, ends: Ends) -> bool:
     """True where kernels read what is given as it lies, and write what is sent."""
     passes = [(one, own) for one, own in _passes(shape, dims, room, ends) if own != Ends()]
-    return bool(passes) and all(_job(one, shape, sign, room, own) is not None for one, own in passes)
+    return bool(passes) and all(_made(one, shape, sign, room, own) for one, own in passes)
+
+
+def _made(one: engine.Pass, shape: tuple[int, ...], sign: int, room: int, ends: Ends) -> bool:
+    """True where there is a kernel whose ends lie so, or two."""
+    if one.kind in LONG:
+        return long_columns.jobs_of(shape, one.dims[0], sign, room, ends) is not None
+    return _job(one, shape, sign, room, ends) is not None
 
 
 def _job(
     one: engine.Pass, shape: tuple[int, ...], sign: int, room: int, ends: Ends
 ) -> tuple[Job, Callable[..., None]] | None:
     """The job of a pass whose ends lie so, and what a kernel does; None where no kernel does."""
-    flat, rows = one.kind == "lane", ends.rows
+    flat, rows = _flat(one, shape, ends), ends.rows
     transform: Callable[..., None] = columns.transform
-    if one.kind in ("twisted", "second") or (flat and not _flattened(ends, len(shape))):
-        return None
-    if flat:
-        behind = lanes.rows_of(shape) // shape[0]
-        rows = None if rows is None else Rows(0, rows.start * behind, rows.size * behind)
-        job, transform = lanes.job_of(lanes.rows_of(shape), shape[-1], sign, room), lanes.transform
+    if one.kind == "lane":
+        job, transform = lanes.job_of(shape, sign, room, flat), lanes.transform
+        if job is None or not lanes.suits(job):
+            return None
+        behind = math.prod(shape[1:-1]) if flat else 1
+        rows = None if rows is None else Rows(rows.dim, rows.start * behind, rows.size * behind)
     elif one.kind == "plane":
-        job, transform = plane.job_of(shape, sign, room), plane.transform
+        job, transform = plane.job_of(shape, sign, room, alone=ends.came is not None), plane.transform
     else:
         job = columns.job_of(shape, one.dims[0], sign, room)
     assert job is not None and isinstance(job.source, Side) and isinstance(job.target, Side), "passes() told of it"
@@ -238,9 +227,10 @@ def _target(job: Job, side: Side, one: engine.Pass, sent: tuple[int, int] | None
     return divided if divided.rows % tile == 0 else None
 
 
-def _flattened(ends: Ends, ndim: int) -> bool:
-    """True where ends are those of an array of lines: whole leading rows, and parts of lines."""
-    return (ends.rows is None or ends.rows.dim == 0) and (ends.sent is None or ends.sent[0] == ndim - 1)
+def _flat(one: engine.Pass, shape: Sequence[int], ends: Ends) -> bool:
+    """True where the array is one of lines, and ends are of such: whole leading rows, and parts of lines."""
+    rows, sent = ends.rows is None or ends.rows.dim == 0, ends.sent is None or ends.sent[0] == len(shape) - 1
+    return one.kind == "lane" and len(lanes.flattened(shape)) == 2 and rows and sent
 
 
 def _chunk(shape: Sequence[int], rows: Rows) -> tuple[int, ...]:

@@ -41,7 +41,7 @@ def twiddles(factors: tuple[int, ...], sign: int) -> tuple[tuple[int, ...], np.n
         left //= radix
         begins.append(size)
         if left > 1:
-            w = _turned(np.outer(np.arange(left), np.arange(radix)), left * radix, sign)
+            w = turned(np.outer(np.arange(left), np.arange(radix)), left * radix, sign)
             parts.append(np.stack([w.real, w.imag], -1).ravel())
             size += parts[-1].size
     return tuple(begins), np.concatenate([*parts, np.zeros(2 * (not parts))]).astype(np.float32)
@@ -51,16 +51,17 @@ def twiddles(factors: tuple[int, ...], sign: int) -> tuple[tuple[int, ...], np.n
 def last_twiddles(registers: int, sign: int) -> np.ndarray:
     """exp(sign 2 pi i s k / (8 registers)), s < 8: (2, 8, registers, 128), as they meet what a strided load brings."""
     k = np.minimum(np.arange(max(registers, SUBLANES)), registers - 1)
-    w = _turned(np.outer(np.arange(SUBLANES), k), SUBLANES * registers, sign)
+    w = turned(np.outer(np.arange(SUBLANES), k), SUBLANES * registers, sign)
     return np.repeat(np.stack([w.real, w.imag])[..., None], LANES, -1).astype(np.float32)
 
 
 @functools.lru_cache(maxsize=32)
 def twist(length: int, columns: int, sign: int) -> np.ndarray:
     """exp(sign 2 pi i n k / length), k < columns: (length / columns, 1, 2 columns), parts by turns."""
-    w = _turned(np.outer(np.arange(length // columns), np.arange(columns)), length, sign)
+    w = turned(np.outer(np.arange(length // columns), np.arange(columns)), length, sign)
     return np.stack([w.real, w.imag], -1).reshape(len(w), 1, -1).astype(np.float32)
 
 
-def _turned(numbers: np.ndarray, length: int, sign: int) -> np.ndarray:
+def turned(numbers: np.ndarray, length: int, sign: int) -> np.ndarray:
+    """exp(sign 2 pi i numbers / length)."""
     return np.exp(sign * 2j * np.pi * (numbers % length / length))

@@ -1,0 +1,217 @@
+"""The kernel of a last dimension too long for `lanes`: N = 128 M, all of it over a few rows at a time, in one pass.
+
+A register holds 128 consecutive n of eight lines, so that M registers are a dimension that needs no transposition:
+
+    n = 128 v + l,  l = L m + j,  L = 128 / q;     k = i + M (u + q w),  i < M,  u < q,  w < L
+
+    over registers   Z[i, l] = w_N^(l i) sum_v exp(.. v i / M) x[n]             untiled passes
+    over lanes       Y[i + M u, j] = w_128^(j u) sum_m exp(.. m u / q) Z[i, l]  rows of q lines and lanes change places
+    transposed       X[k] = sum_j exp(.. j w / L) Y[i + M u, j]                 128 of i + M u are the lanes
+
+q is the least with q M a multiple of 128, so that lanes are full after the only transposition. Between the three,
+registers stand one row more apart than a block has rows, so that strided loads and stores meet no bank twice.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from .along import PITCH, Line, last_pass, passes
+from .butterflies import Pair, Whole, dft, times
+from .calls import MANY_REGISTERS, Job, Side
+from .radices import LANES, SUBLANES, radices, turned
+from .sources import Planes as Refs
+from .sources import Ref, loop, start
+
+AT_ONCE = 2  # tiles that are transposed and transformed together
+
+
+@dataclasses.dataclass(frozen=True)
+class LongLine:
+    """A length 128 M, the sign of the exponent, and rows of a block."""
+
+    length: int
+    sign: int
+    block: int
+
+    @property
+    def registers(self) -> int:
+        """M."""
+        return self.length // LANES
+
+    @property
+    def groups(self) -> int:
+        """q: groups of lanes that change places with as many lines."""
+        return LANES // math.gcd(self.registers, LANES)
+
+    @property
+    def lines(self) -> tuple[Line, Line]:
+        """Over registers, and over what is left of the lanes."""
+        return Line(self.registers, self.sign, untiled=True), Line(LANES // self.groups, self.sign)
+
+    @property
+    def apart(self) -> int:
+        """Rows from a register to the next."""
+        return self.block + 1
+
+    @property
+    def rows(self) -> int:
+        """Of a scratch memory."""
+        return -(-max(self.registers * self.apart, AT_ONCE * 2 * LANES) // SUBLANES) * SUBLANES
+
+    def tables(self) -> tuple[np.ndarray, np.ndarray]:
+        """w_N^(l i): (2, M, 128), and w_128^(j u) in each of q groups of lanes: (2, q, 128)."""
+        lanes = np.arange(LANES)
+        first = turned(np.outer(np.arange(self.registers), lanes), self.length, self.sign)
+        second = turned(np.outer(np.arange(self.groups), lanes % (LANES // self.groups)), LANES, self.sign)
+        return _planes(first), _planes(second)
+
+
+def job_of(shape: Sequence[int], sign: int, room: int) -> Job | None:
+    """Blocks of 16 or 32 rows, if lines have such factors and fit in fast memory."""
+    length = shape[-1]
+    block = 4 * SUBLANES if room >= MANY_REGISTERS else 2 * SUBLANES
+    line = LongLine(length, sign, block)
+    if length % (LANES * SUBLANES) or not radices(line.registers):
+        return None
+    side = Side(tuple(shape), (*[None] * (len(shape) - 2), block, length))
+    job = Job(line.lines, side, side, (line.rows, LANES), memories=3, fixed=line.tables())
+    return job if job.bytes <= room else None
+
+
+def transform(job: Job, tables: Sequence[Ref], source: Refs, memories: list[Refs], target: Refs) -> None:
+    """Rows from a block to another."""
+    line = LongLine(target[0].shape[-1], job.lines[0].sign, target[0].shape[-2])
+    near, far, tiles = memories
+    _over_registers(line, tables[0], tables[4], source, far, near)
+    _over_lanes(line, tables[5], near, far)
+    _over_rows(line, tables[2:4], far, tiles, near)
+    _out(line, near, target)
+
+
+def _over_registers(line: LongLine, table: Ref, weights: Ref, source: Refs, between: Refs, target: Refs) -> None:
+    """Untiled passes over the registers of a block, to registers that stand apart."""
+    over = line.lines[0]
+    last = len(over.radices) - 1
+
+    def at(p: int, i: Any, eight: int) -> tuple[Refs, tuple[Any, Any]]:
+        if p == 0:
+            return source, (pl.ds(SUBLANES * eight, SUBLANES), start(i, LANES))
+        memory, rows = (target, between)[(last + 1 - p) % 2], i * (line.block if p <= last else line.apart)
+        return memory, (pl.ds(rows + SUBLANES * eight, SUBLANES), slice(None))
+
+    def load(p: int, i: Any, eight: int) -> Pair:
+        refs, place = at(p, i, eight)
+        return refs[0][place], refs[1][place]
+
+    def store(p: int, i: Any, eight: int, value: Pair) -> None:
+        if p == last:
+            value = times(value, (weights[0, pl.ds(i, 1), :], weights[1, pl.ds(i, 1), :]))
+        refs, place = at(p + 1, i, eight)
+        for ref, part in zip(refs, value, strict=True):
+            ref[place] = part
+
+    passes(over, table, load, store, range(line.block // SUBLANES))
+
+
+def _over_lanes(line: LongLine, table: Ref, source: Refs, target: Refs) -> None:
+    """The radix q across groups of lanes, of eight registers and q lines at a time; rows of the result are i + M u."""
+    groups, many = line.groups, line.registers
+
+    def eight(g: Any) -> None:
+        for begin in range(0, line.block, groups):
+            x = [_strided(source, g * SUBLANES * line.apart + r, line.apart) for r in range(begin, begin + groups)]
+            for u, y in enumerate(dft(_swapped(x, LANES // groups), line.sign)):
+                y = times(y, (table[0, pl.ds(u, 1), :], table[1, pl.ds(u, 1), :])) if u else y
+                rows = pl.ds(pl.multiple_of(begin * many + u * many + g * SUBLANES, SUBLANES), SUBLANES)
+                for ref, part in zip(target, y, strict=True):
+                    ref[rows, :] = part
+
+    loop(many // SUBLANES, lambda g: eight(jnp.int32(g)))
+
+
+def _over_rows(line: LongLine, tables: Sequence[Ref], source: Refs, tiles: Refs, target: Refs) -> None:
+    """Tiles transposed, and lines of L along their rows, q of them in a tile; result w to row r of register w T + t."""
+    over, per_set = line.lines[1], line.registers * line.groups // LANES  # T tiles have the same q lines
+    every = line.block * line.registers // LANES
+    many = math.gcd(every, AT_ONCE)
+    apart = max(over.registers, SUBLANES) * PITCH
+
+    def some(first: Any) -> None:
+        for j in range(many):
+            for ref, tile in zip(source, tiles, strict=True):
+                rows = pl.ds(pl.multiple_of((first * many + j) * LANES, LANES), LANES)
+                tile[j * LANES : (j + 1) * LANES, :] = ref[rows, :].T
+        for r in range(line.groups):
+            line_of(first, r)
+
+    def line_of(first: Any, r: int) -> None:
+        pitched = many * LANES
+
+        def load(p: int, i: Any, j: int) -> Pair:
+            rows = pl.ds(pl.multiple_of(j * LANES + r * over.length + i * SUBLANES, SUBLANES), SUBLANES)
+            return tiles[0][rows, :], tiles[1][rows, :]
+
+        def store(p: int, i: Any, j: int, value: Pair) -> None:
+            for ref, part in zip(tiles, value, strict=True):
+                ref[pl.ds(pitched + j * apart + i * PITCH, SUBLANES), :] = part
+
+        def read(rows: int, j: int) -> Pair:
+            return _strided(tiles, rows + pitched + j * apart, PITCH)
+
+        def put(q: int, k: Any, j: int, value: Whole) -> None:
+            index = first * many + j
+            own, tile = lax.div(index, np.int32(per_set)), lax.rem(index, np.int32(per_set))
+            begin = (over.row_of(q, k) * per_set + tile) * line.apart + own * line.groups + r
+            for ref, part in zip(target, value, strict=True):
+                ref[pl.ds(begin, part.shape[0], stride=per_set * line.apart), :] = part
+
+        passes(over, tables[0], load, store, range(many))
+        last_pass(over, tables[1], read, put, range(many))
+
+    loop(every // many, lambda first: some(jnp.int32(first)))
+
+
+def _out(line: LongLine, source: Refs, target: Refs) -> None:
+    """Registers that stand apart to a block."""
+
+    def eight(g: Any) -> None:
+        for at in range(SUBLANES):
+            for row in range(0, line.block, SUBLANES):
+                for ref, out in zip(source, target, strict=True):
+                    rows = pl.ds((g * SUBLANES + at) * line.apart + row, SUBLANES)
+                    out[pl.ds(row, SUBLANES), start(g * SUBLANES + at, LANES)] = ref[rows, :]
+
+    loop(line.registers // SUBLANES, eight)
+
+
+def _swapped(x: Sequence[Pair], width: int) -> list[Pair]:
+    """y[m] has in group r of lanes what x[r] has in group m: transposed, a bit of m and r after another."""
+    planes = [list(part) for part in zip(*x, strict=True)]
+    lanes = lax.broadcasted_iota(jnp.int32, (SUBLANES, LANES), 1)
+    for plane in planes:
+        bit = 1
+        while bit < len(plane):
+            high = (lanes & (bit * width)) != 0
+            for m in (m for m in range(len(plane)) if not m & bit):
+                one, other = plane[m], plane[m | bit]
+                plane[m] = jnp.where(high, pltpu.roll(other, bit * width, 1), one)
+                plane[m | bit] = jnp.where(high, other, pltpu.roll(one, LANES - bit * width, 1))
+            bit *= 2
+    return list(zip(*planes, strict=True))
+
+
+def _strided(refs: Refs, begin: Any, stride: int) -> Pair:
+    rows = pl.ds(begin, SUBLANES, stride=stride)
+    return refs[0][rows, :], refs[1][rows, :]
+
+
+def _planes(w: np.ndarray) -> np.ndarray:
+    return np.stack([w.real, w.imag]).astype(np.float32)
