@@ -7,11 +7,15 @@ matrix unit that multiplies bfloat16 and adds in float32 makes a product from
     bf16x3   x1 y1 + x1 y2 + x2 y1                                     3 passes
     bf16x6   x1 y1 + x1 y2 + x2 y1 + x1 y3 + x2 y2 + x3 y1             6 passes, as good as float32
 
+A float64 number, scaled, is a sum of slices, integers of 8 bits; int8xS makes S (S + 1) / 2 exact products of S of each
+(see slices). int8x7 is what "float64" means on a device whose matrix unit has no float64.
+
 Source: Henry, Tang and Heinecke, "Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision
 Computations" (arXiv:1904.06376), which Lu et al., section II-A, rely on.
 """
 
 import functools
+import math
 from typing import NamedTuple
 
 import jax
@@ -30,12 +34,42 @@ class Tier(NamedTuple):
             Held against measurements by tests/numerics/test_products.py; single short vectors may have half as much
             again.
         limit: the largest error where the plan chooses between 4 and 3.
+        slices: of 8 bits of each float64 factor; 0 where factors are not sliced.
     """
 
     terms: int
     passes: int
     error: dict[int, float]
     limit: float
+    slices: int = 0
+
+
+LONGEST = 65536  # terms up to which a tier's error is stated
+ROUNDING = {"": 2.0**-52, "int8": 2.0**-46, "bf16": 2.0**-46}  # of sums in float64, or in pairs of float32
+
+
+def sliced_error(slices: int, multiplications: int, n: int) -> float:
+    """The relative L2 error of a complex product of n terms by S slices of 8 bits, roundings of its sums apart.
+
+    A line with entries of root mean square r has its largest entry within a factor two of 2^e, the power it is scaled
+    by, so that 2^e <= 2.04 sqrt(n) r; equality where one entry is all there is, and white noise of n = 8192 has some
+    4 to 8 r. Matrices of magnitudes up to one, 0.7 in the mean, have e = 1. Slices are as good as random, of mean
+    square (2^8)^2 / 12. For each term and in the mean, relative to 0.7 r:
+
+        products left out, slices i + j = S + 2    (S - 1)^(1/2) 2^(16 - 8 (S + 2)) 2^2 2^(1 + e) / 12 / (0.7 r)
+                                                   = 0.94 (S - 1)^(1/2) 2^(-8 S) (2^e / r)
+        the block, cut off behind slice S          12^(-1/2) 2^(1 - 8 S) (2^e / r) = 0.58 2^(-8 S) (2^e / r)
+
+    with those left out further on and the matrix's own rounding below 0.02 of them. Together they are less than
+    S^(1/2) 2^(-8 S) (2^e / r), and sums of n terms have n^(1/2) of both error and value. Gauss's three products have
+    factors larger by up to two: 1.5 in the mean.
+    """
+    return 2.04 * math.sqrt(slices * max(n, 1)) * 2.0 ** (-8 * slices) * {4: 1.0, 3: 1.5}[multiplications]
+
+
+def _sliced(slices: int) -> Tier:
+    errors = {m: math.hypot(sliced_error(slices, m, LONGEST), ROUNDING[""]) for m in (4, 3)}
+    return Tier(0, slices * (slices + 1) // 2, errors, errors[3], slices)
 
 
 TIERS = {
@@ -44,8 +78,12 @@ TIERS = {
     "bf16x6": Tier(3, 6, {4: 2.5e-7, 3: 3.9e-7}, 4e-7),
     "bf16x3": Tier(2, 3, {4: 6e-6, 3: 9e-6}, 1e-5),
     "bf16": Tier(1, 1, {4: 3.2e-3, 3: 4.8e-3}, 5e-3),
+    **{f"int8x{slices}": _sliced(slices) for slices in (7, 6, 5, 4)},
 }
+WIDE = ("float64", "int8x7", "int8x6", "int8x5", "int8x4")  # tiers of complex128, and of split complex float64
 PRECISIONS = ("default", *TIERS)
+Precision = str | float | None  # one of PRECISIONS, or an error to stay within
+MOST_DIMENSIONS = 3  # of the transforms that an error is chosen for
 
 
 class Dot(NamedTuple):
@@ -53,10 +91,13 @@ class Dot(NamedTuple):
 
     Four are (a + ib)(c + id) written out. Three (Gauss) are (a + b) c, a (d - c) and b (c + d), three quarters of the
     work for 1.4 times the error, and small imaginary parts lose relative accuracy.
+
+    `unit` is what multiplies slices where there is no float64, "int8" or "bf16"; there values are pairs of float32.
     """
 
     tier: str
     multiplications: int
+    unit: str = ""
 
     @property
     def terms(self) -> int:
@@ -64,9 +105,20 @@ class Dot(NamedTuple):
         return TIERS[self.tier].terms
 
     @property
+    def slices(self) -> int:
+        """Slices of 8 bits of each factor, or 0."""
+        return TIERS[self.tier].slices
+
+    @property
     def error(self) -> float:
         """The relative L2 error to expect of a complex matrix product."""
-        return TIERS[self.tier].error[self.multiplications]
+        return self.error_over(LONGEST)
+
+    def error_over(self, n: int) -> float:
+        """The same of n terms."""
+        if not self.slices:
+            return TIERS[self.tier].error[self.multiplications]
+        return math.hypot(sliced_error(self.slices, self.multiplications, n), ROUNDING[self.unit])
 
     @property
     def flops(self) -> int:
@@ -74,8 +126,10 @@ class Dot(NamedTuple):
         return 2 * self.multiplications
 
 
-def dots_of(dtype: np.dtype, precision: str | None, multiplications: int | None) -> tuple[Dot, ...]:
+def dots_of(dtype: np.dtype, precision: Precision, multiplications: int | None, unit: str = "") -> tuple[Dot, ...]:
     """The ways to multiply that the plan may choose from: those within the tier's limit, or the one asked for.
+
+    `unit` multiplies slices on a device without float64.
 
     Raises:
         TypeError, ValueError: as `complex_dtype`, or a number of multiplications that is not 3 or 4.
@@ -83,30 +137,44 @@ def dots_of(dtype: np.dtype, precision: str | None, multiplications: int | None)
     if multiplications not in (None, 3, 4):
         raise ValueError(f"multiplications is {multiplications!r}: use 3 or 4, or None to choose")
     tier = _tier_of(dtype, precision)
+    if unit and tier == "float64":
+        within = precision if isinstance(precision, float) else 0.0
+        tier = next((fewer for fewer in reversed(WIDE[1:]) if reaches(fewer, within)), "int8x7")
+    unit = unit if TIERS[tier].slices else ""
     if multiplications is not None:
-        return (Dot(tier, multiplications),)
-    return tuple(dot for m in (4, 3) if (dot := Dot(tier, m)).error <= TIERS[tier].limit)
+        return (Dot(tier, multiplications, unit),)
+    return tuple(Dot(tier, m, unit) for m, error in TIERS[tier].error.items() if error <= TIERS[tier].limit)
 
 
-def complex_dtype(dtype: np.dtype, precision: str | None) -> np.dtype:
+def reaches(tier: str, error: float) -> bool:
+    """Whether a transform of some dimensions stays within an error, by what is stated of sums of 65536 terms."""
+    return MOST_DIMENSIONS**0.5 * TIERS[tier].limit <= error
+
+
+def complex_dtype(dtype: np.dtype, precision: Precision) -> np.dtype:
     """The complex type a transform of `dtype` computes in: NumPy's promotion, as far as JAX has it switched on.
 
     Raises:
         TypeError: the type is not numeric, or wider than any JAX has.
         ValueError: an unknown precision, or 64 bits asked for while they are off.
     """
-    return np.dtype(np.complex128 if _tier_of(dtype, precision) == "float64" else np.complex64)
+    return np.dtype(np.complex128 if _tier_of(dtype, precision) in WIDE else np.complex64)
 
 
-def _tier_of(dtype: np.dtype, precision: str | None) -> str:
+def _tier_of(dtype: np.dtype, precision: Precision) -> str:
     """The tier that a precision means for an array of `dtype`; by default that of NumPy's promotion."""
     check_numeric(dtype)
+    if isinstance(precision, float):
+        if not reaches("float64", precision):
+            least = MOST_DIMENSIONS**0.5 * TIERS["float64"].limit
+            raise ValueError(f"precision {precision:g} is beyond float64: give an error of at least {least:.2g}")
+        precision = "float32" if reaches("float32", precision) else "float64"
     if precision is not None and precision not in PRECISIONS:
         raise ValueError(f"precision {precision!r} is unknown: use one of " + ", ".join(map(repr, PRECISIONS)))
     wide, asked = wide_types(), precision if precision != "default" else None
     double = dtype in (np.float64, np.complex128) or (dtype.kind in "biu" and wide)
     tier = asked or ("float64" if double else "float32")
-    if tier == "float64" and not wide:
+    if tier in WIDE and not wide:
         raise ValueError(
             f"{asked or dtype} needs 64-bit types, which are off: call jax.config.update('jax_enable_x64', True) first"
         )

@@ -2,7 +2,7 @@
 
 Knows nothing of Fourier. A complex product is four real ones, or three (see `Dot`). In the bfloat16 tiers a real
 product is a sum of products of bfloat16 terms, added in float32: by the backend's own algorithm where it has one (TPU,
-GPU), else by splitting here.
+GPU), else by splitting here. Slices of float64 are for `numerics.slices`.
 
 - `product` takes split complex, and compilers for TPUs and GPUs fuse the additions into the products.
 - `product_in_tiles` takes arrays, complex ones as they come, for machines with caches. A tile is split, multiplied,
@@ -21,6 +21,7 @@ import numpy as np
 from jax import Array, lax
 
 from .dtypes import Dot
+from .slices import SlicedProduct
 from .split_complex import Planes, join, split
 
 TERMS = 128  # complex terms of one float sum on the CPU
@@ -40,7 +41,7 @@ Total = TypeVar("Total")
 
 
 class Factors(NamedTuple):
-    """A matrix split beforehand: (A,), (re, im) or (re + im, re, im), each in bfloat16 terms that add up to it."""
+    """A matrix split beforehand, (A,), (re, im) or (re + im, re, im): in bfloat16 terms, or in slices with a scale."""
 
     forms: tuple[Terms, ...]
 
@@ -54,6 +55,10 @@ class RealProduct(NamedTuple):
 
     precision: lax.Precision | lax.DotAlgorithmPreset
     terms: int
+
+    def parts(self, matrix: Array) -> Terms:
+        """What is multiplied of a matrix."""
+        return terms_of(matrix, self.terms) if self.terms else (matrix,)
 
     def along(self, matrix: Terms, x: Array, dim: int) -> Array:
         """(rows, n) times dimension `dim` of a real array."""
@@ -93,6 +98,10 @@ def product(
     """
     makers, blocks = [maker for maker, _ in terms], tuple(planes for _, planes in terms)
     summed = functools.partial(_summed, makers=makers, dim=dim, dot=dot, real=real)
+    if dot.slices:
+        ways = [SlicedProduct(dot.slices, dot.unit or "int8", many) for many in (1, dot.slices)]
+        cpu, other = (functools.partial(summed, size=way.run, way=way) for way in ways)
+        return lax.platform_dependent(blocks, total, cpu=cpu, default=other)
     exact = RealProduct(lax.Precision.HIGHEST, dot.terms)
     cpu, other = (functools.partial(summed, size=size, way=exact) for size in (TERMS, LONG_TERMS))
     if not dot.terms:
@@ -109,14 +118,14 @@ def _summed(
     dot: Dot,
     real: bool,
     size: int,
-    way: RealProduct,
+    way: RealProduct | SlicedProduct,
 ) -> Sums:
     """The product in runs of some size. A matrix is made first: fused into the products it is made for every tile."""
 
     def run(maker: Maker, planes: Planes, start: Array | int, size: int, total: Sums | None) -> Sums:
         full = size == planes[0].shape[dim]
         x = planes if full else tuple(lax.dynamic_slice_in_dim(x, start, size, dim) for x in planes)
-        forms = lax.optimization_barrier(_forms(maker(start, size), dot, way.terms))
+        forms = lax.optimization_barrier(_forms(maker(start, size), dot, way))
         y = _complex_sums(forms, x, functools.partial(way.along, dim=dim), real)
         return y if total is None else jax.tree.map(jnp.add, total, y)
 
@@ -174,14 +183,14 @@ def _complex_sums(
     return times(forms[0], x[0]), times(re, x[1] - x[0]), times(im, x[0] + x[1])
 
 
-def _forms(matrix: Planes | Factors, dot: Dot, terms: int) -> tuple[Terms, ...]:
-    """The real matrices of a product, in terms: with three multiplications re + im is one of them."""
+def _forms(matrix: Planes | Factors, dot: Dot, way: RealProduct | SlicedProduct) -> tuple[Terms, ...]:
+    """The real matrices of a product, in parts: with three multiplications re + im is one of them."""
     if isinstance(matrix, Factors):
         joined = ((functools.reduce(jnp.add, form).astype(jnp.float32),) for form in matrix.forms)
-        return matrix.forms if terms else tuple(joined)
+        return tuple(joined) if isinstance(way, RealProduct) and not way.terms else matrix.forms
     gauss = len(matrix) == 2 and dot.multiplications == 3
     planes = (matrix[0] + matrix[1], *matrix) if gauss else matrix
-    return tuple(terms_of(plane, terms) if terms else (plane,) for plane in planes)
+    return tuple(map(way.parts, planes))
 
 
 class Run(NamedTuple):
@@ -223,7 +232,7 @@ def product_in_tiles(
     blocks = [block.reshape(before, n, after) for _, block in terms]
 
     def run(block: int, start: Array | int, size: int) -> Run:
-        forms = _forms(terms[block][0](start, size), dot, way.terms)
+        forms = _forms(terms[block][0](start, size), dot, way)
         if len(forms) != 2 or real:
             return Run(forms, False, block, start)
         return Run((tuple(jnp.concatenate([re, im]) for re, im in zip(*forms, strict=True)),), True, block, start)

@@ -1,0 +1,129 @@
+"""One device's FFT in float64 by integer products: dense factors of at most 128 points, for devices without float64.
+
+With N = R M, n = M a + b and k = c + R d,
+
+    X[c + R d] = sum_b w_M^(b d) w_N^(b c) sum_a w_R^(a c) x[M a + b],   w_N = exp(sign 2 pi i / N),
+
+where the inner sum is a product by slices (numerics/slices.py) and the outer one the same transform of M points.
+Invariant: a block is split complex; the slices of a factor come from the widest float of the host, and twiddle factors
+are rounded to float64 once.
+"""
+
+import functools
+from collections.abc import Callable
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from ..numerics.dtypes import ROUNDING, Dot
+from ..numerics.phases import mulmod, roots
+from ..numerics.products import Factors, planes_of, product
+from ..numerics.slices import host_slices
+from ..numerics.split_complex import Planes
+from .local import balanced
+
+SIDE = 128  # rows of a matrix unit
+LONGEST = 1024  # points of a prime factor; a dense step makes longer ones where it multiplies
+CHUNK_BYTES = 2**28  # of lines that are transformed at a time, at most where they divide
+TABLE = 2**16  # points up to which twiddle factors are a table of the host
+
+
+@functools.lru_cache(maxsize=1024)
+def radices(length: int) -> tuple[int, ...] | None:
+    """The factors of a length, one product each; None where one is too long."""
+    factors = balanced(length, SIDE)
+    return factors if max(factors) <= LONGEST else None
+
+
+def fft(planes: Planes, dims: tuple[int, ...], sign: int, dot: Dot) -> Planes:
+    """Transforms dimensions of a block of float64 planes, unscaled: for each factor R a product of 8 R flops a point,
+    as often as the tier has passes.
+    """
+    for dim in dims:
+        if planes[0].shape[dim] > 1:
+            lines = functools.partial(
+                _transformed, dim=dim, factors=radices(planes[0].shape[dim]) or (), sign=sign, dot=dot
+            )
+            planes = _in_chunks(planes, dim, lines)
+    return planes
+
+
+def _in_chunks(planes: Planes, dim: int, lines: Callable[[Planes], Planes]) -> Planes:
+    """Some lines at a time, in place: slices and sums take some ten times the place of what they are made of."""
+    shape, nbytes = planes[0].shape, 2 * planes[0].size * planes[0].dtype.itemsize
+    other = max((d for d in range(len(shape)) if d != dim), key=shape.__getitem__, default=dim)
+    many = next((n for n in range(1, shape[other] + 1) if shape[other] % n == 0 and nbytes <= n * CHUNK_BYTES), 1)
+    if many == 1 or other == dim:
+        return lines(planes)
+    size = shape[other] // many
+
+    def chunk(i: Array, planes: Planes) -> Planes:
+        part = lines(tuple(lax.dynamic_slice_in_dim(plane, i * size, size, other) for plane in planes))
+        pairs = zip(planes, part, strict=True)
+        return tuple(lax.dynamic_update_slice_in_dim(plane, done, i * size, other) for plane, done in pairs)
+
+    return lax.fori_loop(0, many, chunk, planes)
+
+
+def fft_error(length: int, dot: Dot) -> float:
+    """The relative L2 error to expect of one dimension: its products', and of rounding twiddle factors and products."""
+    factors = balanced(length, SIDE)
+    squares = sum(dot.error_over(radix) ** 2 for radix in factors) + (len(factors) - 1) * ROUNDING[dot.unit] ** 2
+    return float(squares**0.5) if length > 1 else 0.0
+
+
+def _transformed(planes: Planes, dim: int, factors: tuple[int, ...], sign: int, dot: Dot) -> Planes:
+    shape, (radix, *rest) = planes[0].shape, factors
+    many = shape[dim] // radix
+    folded = tuple(plane.reshape(*shape[:dim], radix, many, *shape[dim + 1 :]) for plane in planes)
+    maker = functools.partial(_columns, radix, sign, dot)
+    lines = planes_of(product([(maker, folded)], dim, dot))
+    if rest:
+        lines = _twiddled(lines, dim, sign)
+        lines = _transformed(lines, dim + 1, tuple(rest), sign, dot)
+    return tuple(plane.swapaxes(dim, dim + 1).reshape(shape) for plane in lines)
+
+
+def _columns(length: int, sign: int, dot: Dot, start: Array | int, size: int) -> Factors:
+    """Columns of the matrix of a factor, in slices, smallest first."""
+
+    def cut(leaf: np.ndarray) -> Array:
+        return lax.dynamic_slice_in_dim(jnp.asarray(leaf), start, size, 2)
+
+    forms = _factor(length, sign, dot.slices, dot.multiplications)
+    return Factors(tuple((cut(digits), jnp.asarray(scale)) for digits, scale in forms))
+
+
+@functools.lru_cache(maxsize=64)
+def _factor(length: int, sign: int, slices: int, multiplications: int) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    """The real forms of exp(sign 2 pi i k n / N) in slices, by their powers of two."""
+    turns = (np.outer(np.arange(length), np.arange(length)) % length).astype(np.longdouble) / length
+    angle = turns * (8 * np.arctan(np.longdouble(1)))
+    re, im = np.cos(angle), sign * np.sin(angle)
+    forms = [(re, 1.0), (im, 1.0)]
+    if multiplications == 3:  # re + im is up to the root of two
+        forms.insert(0, ((re + im) / 2, 2.0))
+    return tuple((digits[::-1], scale * by) for form, by in forms for digits, scale in [host_slices(form, slices)])
+
+
+def _twiddled(lines: Planes, dim: int, sign: int) -> Planes:
+    """Times w_N^(b c) at (c, b), which are two neighbouring dimensions."""
+    rows, columns = lines[0].shape[dim : dim + 2]
+    shape = tuple(n if d in (dim, dim + 1) else 1 for d, n in enumerate(lines[0].shape))
+    (x, y), (re, im) = lines, (part.reshape(shape) for part in _twiddles(rows, columns, sign, lines[0].dtype))
+    return x * re - y * im, x * im + y * re
+
+
+def _twiddles(rows: int, columns: int, sign: int, dtype: np.dtype) -> Planes:
+    if rows * columns <= TABLE:
+        return tuple(map(jnp.asarray, _table(rows, columns, sign)))
+    c, b = jnp.arange(rows, dtype=jnp.uint32)[:, None], jnp.arange(columns, dtype=jnp.uint32)[None, :]
+    return roots(mulmod(c, b, rows * columns), rows * columns, sign, dtype)
+
+
+@functools.lru_cache(maxsize=64)
+def _table(rows: int, columns: int, sign: int) -> tuple[np.ndarray, np.ndarray]:
+    turns = np.outer(np.arange(rows), np.arange(columns)).astype(np.longdouble) / (rows * columns)
+    angle = turns * (8 * np.arctan(np.longdouble(1)))
+    return np.cos(angle).astype(np.float64), (sign * np.sin(angle)).astype(np.float64)

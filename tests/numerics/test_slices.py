@@ -1,0 +1,134 @@
+"""Float64 from integer products: slices, their exact sums, and the error that is stated for every number of them."""
+
+import functools
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from marks import slow_but
+
+from meshfft.numerics.dtypes import ROUNDING, TIERS, Dot, sliced_error
+from meshfft.numerics.products import planes_of, product
+from meshfft.numerics.slices import SlicedProduct, host_slices, sliced
+
+SLICES = (4, 5, 6, 7)
+EDGES = (0.0, 1.0, -1.0, 1 - 2.0**-53, -1 + 2.0**-53, 127.5 / 128, -128.5 / 128, 2.0**-8, 3e-17, -0.5, 254 / 255)
+
+
+@pytest.fixture(autouse=True)
+def _wide() -> Iterator[None]:
+    with jax.enable_x64(True):
+        yield
+
+
+def _value(digits: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """What slices stand for, in extended precision."""
+    weights = np.ldexp(np.longdouble(1), 1 - 8 * np.arange(1, len(digits) + 1))
+    return np.tensordot(weights, digits.astype(np.longdouble), 1) * scale
+
+
+def _lines(kind: str, n: int, seed: int) -> np.ndarray:
+    """Complex lines (n, 3) of a kind."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((n, 3)) + 1j * rng.standard_normal((n, 3))
+    if kind == "spike":  # half of the energy in one entry
+        x[rng.integers(n)] += np.sqrt(2 * n)
+    if kind == "smooth":  # a spectrum over twelve decades
+        x = np.fft.ifft(x * 10.0 ** np.linspace(0, -12, n)[:, None], axis=0)
+    if kind == "one":
+        x = np.eye(n, 3, -int(rng.integers(max(n - 3, 1)))) + 0j
+    return x * 2.0 ** rng.integers(-900, 900)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _product(matrix: jax.Array, x: jax.Array, dot: Dot) -> tuple[jax.Array, ...]:
+    def columns(start: jax.Array | int, size: int) -> tuple[jax.Array, ...]:
+        return tuple(jax.lax.dynamic_slice_in_dim(plane, start, size, 1) for plane in (matrix.real, matrix.imag))
+
+    return planes_of(product([(columns, (x.real, x.imag))], 0, dot))
+
+
+def _error(matrix: np.ndarray, x: np.ndarray, dot: Dot) -> float:
+    """Relative to the mean of all rows that there could be, as a transform has them; a few may be small by chance."""
+    re, im = (np.asarray(plane) for plane in _product(matrix, x, dot))
+    truth = matrix.astype(np.clongdouble) @ x.astype(np.clongdouble)
+    off = (re - truth.real) + 1j * (im - truth.imag)
+    mean = np.sqrt((np.abs(matrix) ** 2).mean() * matrix.shape[0] * (np.abs(x.astype(np.clongdouble)) ** 2).sum())
+    return float(np.sqrt((np.abs(off) ** 2).sum()) / mean)
+
+
+def _waves(rows: int, n: int, seed: int) -> np.ndarray:
+    return np.exp(2j * np.pi * (np.outer(np.random.default_rng(seed).integers(0, n, rows), np.arange(n)) % n / n))
+
+
+@pytest.mark.parametrize("slices", slow_but([5, 7], SLICES))
+def test_slices_add_up_to_the_number(slices: int) -> None:
+    """Catches a carry that is dropped, a digit of 128 that wraps, and a scale that is off by a power of two."""
+    rng = np.random.default_rng(slices)
+    x = np.concatenate([[*EDGES], rng.uniform(-1, 1, 4000), rng.standard_normal(50) * 10.0 ** -np.arange(50)])
+    for factor in (1.0, -1.0, 1.5, 1e-200, 3e250):
+        digits, scale = sliced(jnp.asarray(x * factor), 0, slices)
+        assert digits.dtype == jnp.int8 and digits.shape == (slices, len(x))
+        off = _value(np.asarray(digits), np.asarray(scale)) - (x * factor).astype(np.longdouble)
+        assert np.abs(off).max() <= float(np.ldexp(1.01, -8 * slices)) * float(scale[0])
+    held, power = host_slices(x[None].astype(np.longdouble), slices)
+    assert np.abs(_value(held, power) - x).max() <= np.ldexp(1.0, 1 - 8 * slices)
+
+
+@pytest.mark.parametrize("multiplications", [4, 3])
+@pytest.mark.parametrize("slices", slow_but([4, 7], SLICES))
+def test_error_by_number_of_slices(slices: int, multiplications: int) -> None:
+    """Catches a product of slices left out, and one made that nothing needs: each slice is worth 8 bits."""
+    dot = Dot(f"int8x{slices}", multiplications)
+    got = _error(_waves(16, 300, 1), _lines("noise", 300, 2), dot)
+    assert got <= dot.error_over(300) and TIERS[dot.tier].passes == slices * (slices + 1) // 2
+    assert slices == 7 or got >= 2.0 ** (-8 * slices - 1), "an error this small needs more products than are counted"
+    assert slices < 7 or got <= 4e-16
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    n=st.sampled_from([1, 2, 7, 128, 1100, 5000]),
+    kind=st.sampled_from(["noise", "spike", "smooth", "one"]),
+    slices=st.sampled_from(SLICES),
+    multiplications=st.sampled_from([3, 4]),
+    seed=st.integers(0, 2**31),
+)
+def test_the_error_stated_is_never_exceeded(n: int, kind: str, slices: int, multiplications: int, seed: int) -> None:
+    """Catches a statement that holds for white noise alone: fixed-point lines lose more where one entry is large."""
+    dot = Dot(f"int8x{slices}", multiplications)
+    assert _error(_waves(8, n, seed), _lines(kind, n, seed), dot) <= dot.error_over(n)
+
+
+@pytest.mark.parametrize("n", slow_but([130], [130, 1500]))
+def test_both_units_and_both_ways_agree_to_the_last_bit(n: int) -> None:
+    """Catches a sum that a unit does not add exactly: of bfloat16 products beyond 2^24, or of too many at once."""
+    matrix, x = np.full((3, n), 1 - 2.0**-30), np.full((n, 2), -1 + 2.0**-40)
+    x[:, 1] = np.random.default_rng(0).standard_normal(n)
+    ways = [SlicedProduct(7, unit, many) for unit in ("int8", "bf16") for many in (1, 7)]
+    runs = [slice(k, min(k + way.run, n)) for way in ways[-1:] for k in range(0, n, way.run)]
+
+    def made(way: SlicedProduct, some: slice) -> np.ndarray:
+        made = jax.jit(lambda a, b: way.along(way.parts(a), b, 0))(matrix[:, some], x[some])
+        return np.asarray(made)
+
+    for some in runs:
+        first, *others = (made(way, some) for way in ways)
+        assert all(np.array_equal(first, other) for other in others)
+    for unit in ("int8", "bf16"):
+        got = _error(_waves(3, n, 0), x + 0j, Dot("int8x7", 4, unit))
+        assert got <= sliced_error(7, 4, n) + ROUNDING[""]
+
+
+def test_what_is_not_finite_stays_in_its_line() -> None:
+    """Catches NaN or infinity that becomes a finite number, and lines without one that are spoilt by it."""
+    x = np.random.default_rng(0).standard_normal((9, 6))
+    x[3, 1], x[4, 2], x[5, 3], x[0, 4], x[:, 5] = np.nan, np.inf, -np.inf, 1.7e308, 0.0
+    way = SlicedProduct(7, "int8", 1)
+    y = np.asarray(way.along(way.parts(jnp.eye(9)[:4]), jnp.asarray(x), 0))
+    assert np.isnan(y[:, 1:5]).all() and (y[:, 5] == 0).all()
+    assert np.abs(y[:, 0] - x[:4, 0]).max() <= 1e-16 * np.abs(x[:, 0]).max()
