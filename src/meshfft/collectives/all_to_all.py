@@ -9,11 +9,18 @@ A grid is (dimension, parts) pairs, outermost first; the key of a chunk has an i
 import itertools
 import math
 from collections.abc import Sequence
+from typing import TypeVar
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from ..numerics.split_complex import Block
+from .dimensions import folded, split, unfolded
+from .wire import EXACT, Wire, carried
+
 UNFUSED = 8  # chunks of a join that is made alone
+B = TypeVar("B", bound=Block)
 Grid = tuple[tuple[int, int], ...]
 Chunks = dict[tuple[int, ...], Array]
 
@@ -73,42 +80,37 @@ def join(chunks: Chunks, grid: Grid) -> Array:
     return chunks[()]
 
 
-def split(block: Array, dim: int, parts: int) -> list[Array]:
-    """Equal parts of one dimension."""
-    size = block.shape[dim] // parts
-    return [lax.slice_in_dim(block, j * size, (j + 1) * size, axis=dim) for j in range(parts)]
-
-
-def unfolded(block: Array, dim: int, parts: int) -> Array:
-    """A dimension as two, the first of some parts."""
-    return block.reshape(*block.shape[:dim], parts, block.shape[dim] // parts, *block.shape[dim + 1 :])
-
-
-def folded(block: Array, dim: int) -> Array:
-    """A dimension and the next as one."""
-    return block.reshape(*block.shape[:dim], block.shape[dim] * block.shape[dim + 1], *block.shape[dim + 2 :])
-
-
-def exchange(chunks: Sequence[Array], axis_names: tuple[str, ...]) -> list[Array]:
+def exchange(chunks: Sequence[Array], axis_names: tuple[str, ...], wire: Wire = EXACT) -> list[Array]:
     """Sends a chunk to each device of the ring of mesh axes, in ring order, and returns what came from each."""
-    if math.prod(lax.axis_size(name) for name in axis_names) == 1:
+    if ring_size(axis_names) == 1:
         return list(chunks)
-    received = exchange_shares(jnp.stack(chunks), axis_names)
+    received = exchange_shares(jnp.stack(chunks), axis_names, wire)
     return [received[j] for j in range(len(chunks))]
 
 
-def exchange_shares(shares: Array, axis_names: tuple[str, ...]) -> Array:
-    """Sends row j of an array to device j of the ring of mesh axes; row j of the result came from there."""
-    if math.prod(lax.axis_size(name) for name in axis_names) == 1:
+def exchange_shares(shares: B, axis_names: tuple[str, ...], wire: Wire = EXACT) -> B:
+    """Sends row j of a block to device j of the ring of mesh axes; row j of the result came from there."""
+    if ring_size(axis_names) == 1:
         return shares
-    return lax.all_to_all(shares, axis_names, 0, 0)
+    return carried(lambda rows: lax.all_to_all(rows, axis_names, 0, 0), shares, wire, first=1)
 
 
-def exchange_packed(block: Array, axis_names: tuple[str, ...], split_dim: int, concat_dim: int) -> Array:
+def exchange_packed(block: B, axis_names: tuple[str, ...], split_dim: int, concat_dim: int, wire: Wire = EXACT) -> B:
     """Splits `split_dim` over the ring of mesh axes and joins the chunks received along `concat_dim`, in ring order.
 
-    Each device sends (p - 1)/p of its block, as one message.
+    Each device sends (p - 1)/p of its block, as one message; of split complex one of each plane, or both together where
+    the wire is lossy.
     """
-    if math.prod(lax.axis_size(name) for name in axis_names) == 1:
+    parts = ring_size(axis_names)
+    if parts == 1:
         return block
-    return lax.all_to_all(block, axis_names, split_dim, concat_dim, tiled=True)
+    if not wire.lossy:
+        return jax.tree.map(lambda x: lax.all_to_all(x, axis_names, split_dim, concat_dim, tiled=True), block)
+    shares = jax.tree.map(lambda x: jnp.moveaxis(unfolded(x, split_dim, parts), split_dim, 0), block)
+    received = exchange_shares(shares, axis_names, wire)
+    return jax.tree.map(lambda x: folded(jnp.moveaxis(x, 0, concat_dim), concat_dim), received)
+
+
+def ring_size(axis_names: tuple[str, ...]) -> int:
+    """How many devices are on the ring of mesh axes."""
+    return math.prod(lax.axis_size(name) for name in axis_names)

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ..numerics.split_complex import Planes
-from .all_to_all import folded, unfolded
+from .dimensions import folded, unfolded
+from .wire import EXACT, Wire, carried
 
 MOST_PARTS = 16  # that are written into the block each by itself
 
@@ -75,11 +76,11 @@ def in_parts(planes: Planes, dim: int, parts: int) -> Array:
     return jnp.moveaxis(unfolded(jnp.stack(planes), dim + 1, parts), dim + 1, 0)
 
 
-def exchange_parts(sent: Array, axis_names: tuple[str, ...]) -> Array:
+def exchange_parts(sent: Array, axis_names: tuple[str, ...], wire: Wire = EXACT) -> Array:
     """Sends a part to each device of the ring of mesh axes, in ring order, and returns what came from each, in one
     message.
     """
-    return lax.all_to_all(sent, axis_names, 0, 0)
+    return carried(lambda parts: lax.all_to_all(parts, axis_names, 0, 0), sent, wire, first=1)
 
 
 def taken(block: Array, dim: int, start: int, size: int) -> Array:

@@ -11,12 +11,15 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+
+from ..numerics.split_complex import like, split
+from .wire import EXACT, Wire, carried, form_like
 
 Shard = TypeVar("Shard")
 Total = TypeVar("Total")
@@ -30,22 +33,30 @@ def one_shuffle(
     *,
     two_way: bool = False,
     prefetch: bool = True,
+    wire: Wire = EXACT,
 ) -> Total:
-    """Sums term(shard_s, s) over the p shards of a ring, inside `shard_map`: the paper's one-shuffle scheme.
+    """Sums term(shard_s, s) over the p shards of a ring, inside `shard_map`:
+    the paper's one-shuffle scheme.
 
         total = term(shard_0, 0) + ... + term(shard_(p-1), p-1)
 
-    Moves p - 1 shards per device, one collective permute between neighbours each; with `two_way` half of them travel
-    the other way at the same time, in ceil((p - 1) / 2) steps. On an axis of size 1 it is just the term.
+    Moves p - 1 shards per device, one collective permute between neighbours
+    each; with `two_way` half of them travel the other way at the same time, in
+    ceil((p - 1) / 2) steps. On an axis of size 1 it is just the term.
 
     Args:
-        term: what to add for a shard (any pytree) and its int32 position s on the ring; returns a pytree of arrays.
-            Algorithm 1's einsum(v[slice_idx], x) is term(x, slice_idx).
+        term: what to add for a shard (any pytree) and its int32 position s on
+            the ring; returns a pytree of arrays. Algorithm 1's
+            einsum(v[slice_idx], x) is term(x, slice_idx).
         shard: this device's own shard, of one shape on all devices.
-        axis_name: the mesh axis, or several as one ring (the last runs fastest).
+        axis_name: the mesh axis, or several as one ring (the last runs
+            fastest).
         two_way: send both ways around the ring at once.
-        prefetch: fetch the next shard while the held one is used. False: lines 7 and 8 of Algorithm 1 in their order,
-            permute, then use what arrived, each waiting for the other.
+        prefetch: fetch the next shard while the held one is used. False: lines
+            7 and 8 of Algorithm 1 in their order, permute, then use what
+            arrived, each waiting for the other.
+        wire: what a shard, an array or its planes, travels as; it is encoded
+            once.
 
     Returns:
         The sum, on every device, with that device's own `term`.
@@ -53,7 +64,15 @@ def one_shuffle(
     Raises:
         ValueError: two_way without prefetch, which Algorithm 1 does not have.
 
-    Source: Lu et al., "Large-Scale Discrete Fourier Transform on TPUs", section IV-B and Algorithm 1.
+    Source: Lu et al., "Large-Scale Discrete Fourier Transform on TPUs",
+    section IV-B and Algorithm 1.
+
+    >>> mesh, P = jax.make_mesh((2,), ("x",)), jax.sharding.PartitionSpec
+    >>> term = lambda shard, s: (s + 1) * shard
+    >>> ring = lambda shard: mf.one_shuffle(term, shard, "x")
+    >>> ring = jax.shard_map(ring, mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+    >>> ring(mf.shard(np.array([1.0, 10.0]), mesh, P("x"))).tolist()
+    [21.0, 21.0]
     """
     if two_way and not prefetch:
         raise ValueError("two_way=True goes with prefetch=True only: Algorithm 1 sends one way")
@@ -62,11 +81,17 @@ def one_shuffle(
         total = _plus(total, term(*first))
         return functools.reduce(_plus, itertools.starmap(term, rest), total)
 
-    return ring_fold(add, shard, axis_name, two_way=two_way, prefetch=prefetch)
+    return ring_fold(add, shard, axis_name, two_way=two_way, prefetch=prefetch, wire=wire)
 
 
 def ring_fold(
-    add: Callable[..., Total], shard: Shard, axis_name: AxisName, *, two_way: bool = False, prefetch: bool = True
+    add: Callable[..., Total],
+    shard: Shard,
+    axis_name: AxisName,
+    *,
+    two_way: bool = False,
+    prefetch: bool = True,
+    wire: Wire = EXACT,
 ) -> Total:
     """`one_shuffle` for terms that are added where they are made: add(total, (shard_s, s), ...), total None at first.
 
@@ -76,15 +101,16 @@ def ring_fold(
     if size == 1:
         return add(None, (shard, jnp.int32(0)))
     index = lax.axis_index(names)
+    sent, read = _written(shard, wire)
 
-    def numbered(total: Total | None, *held: tuple[Shard, Array | int]) -> Total:
-        return add(total, *((shard, (index + offset) % size) for shard, offset in held))
+    def numbered(total: Total | None, *held: tuple[Any, Array | int]) -> Total:
+        return add(total, *((read(shard), (index + offset) % size) for shard, offset in held))
 
     ring = _both_ways if two_way else _one_way if prefetch else _in_turn
-    return ring(numbered, shard, names, size)
+    return ring(numbered, sent, names, size)
 
 
-def ring_scatter(term: Callable[[Array], Total], axis_name: AxisName) -> Total:
+def ring_scatter(term: Callable[[Array], Total], axis_name: AxisName, wire: Wire = EXACT) -> Total:
     """Sums over the p devices of a ring what each has for each: the transpose of `one_shuffle`, sums travel.
 
         total on device j = term_0(j) + ... + term_(p-1)(j)   with device r's own term_r
@@ -94,6 +120,7 @@ def ring_scatter(term: Callable[[Array], Total], axis_name: AxisName) -> Total:
     Args:
         term: what this device has for the device at int32 position j on the ring; returns a pytree of arrays.
         axis_name: the mesh axis, or several as one ring (the last runs fastest).
+        wire: what a total, an array or its planes, travels as; every hop rounds it.
     """
     names, size = _ring(axis_name)
     if size == 1:
@@ -101,18 +128,18 @@ def ring_scatter(term: Callable[[Array], Total], axis_name: AxisName) -> Total:
     index = lax.axis_index(names)
 
     def body(t: Array, total: Total) -> Total:
-        return _plus(handed_on(total, names, -1), term((index + 1 + t) % size))
+        return _plus(handed_on(total, names, -1, wire), term((index + 1 + t) % size))
 
     return lax.fori_loop(1, size, body, term((index + 1) % size))
 
 
-def handed_on(shard: Shard, axis_name: AxisName, by: int) -> Shard:
+def handed_on(shard: Shard, axis_name: AxisName, by: int, wire: Wire = EXACT) -> Shard:
     """Every device's shard to the device `by` positions ahead on the ring, or behind where that is negative."""
     _, size = _ring(axis_name)
-    return permuted(shard, axis_name, [(i - by) % size for i in range(size)]) if by % size else shard
+    return permuted(shard, axis_name, [(i - by) % size for i in range(size)], wire) if by % size else shard
 
 
-def permuted(shard: Shard, axis_name: AxisName, sources: Sequence[int | None]) -> Shard:
+def permuted(shard: Shard, axis_name: AxisName, sources: Sequence[int | None], wire: Wire = EXACT) -> Shard:
     """On every position i of a ring the shard of position sources[i], in one collective permute for each array; zeros
     where that is None."""
     names, _ = _ring(axis_name)
@@ -121,7 +148,17 @@ def permuted(shard: Shard, axis_name: AxisName, sources: Sequence[int | None]) -
     grid = np.arange(math.prod(sizes)).reshape(sizes)
     device = grid.transpose([ordered.index(name) for name in names]).ravel().tolist()  # at each position of the ring
     pairs = [(device[source], device[i]) for i, source in enumerate(sources) if source is not None]
-    return jax.tree.map(lambda x: lax.ppermute(x, ordered, pairs), shard)
+    block: Any = shard
+    received: Any = carried(lambda x: lax.ppermute(x, ordered, pairs), block, wire)
+    return received
+
+
+def _written(shard: Any, wire: Wire) -> tuple[Any, Callable[[Any], Any]]:
+    """A shard as it travels round a ring, and what reads it."""
+    if not wire.lossy:
+        return shard, lambda held: held
+    form, dtype = form_like(shard, wire), split(shard)[0].dtype
+    return form.encode(shard), lambda words: like(shard, form.decode(words, dtype))
 
 
 def _one_way(add: Callable[..., Total], shard: Shard, names: tuple[str, ...], size: int) -> Total:
