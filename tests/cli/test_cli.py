@@ -82,6 +82,20 @@ def test_transform_agrees_with_numpy(flags: list[str], numpy_options: dict[str, 
     assert error(result, np.fft.fftn(values().astype(complex), **numpy_options)) < 4e-7
 
 
+def test_wires_send_less_and_say_what_that_costs() -> None:
+    """Catches --wire that does not reach the plan, and one that passes over the disk would not heed."""
+    np.save("a.npy", values())
+    call("transform", "a.npy", "b.npy", "--mesh", "2,2,2", "--wire", "int16")
+    exact, lossy = (
+        json.loads(call("plan", "64,64,64", "--mesh", "2,2,2", "--wire", wire, "--json")) for wire in ("exact", "int16")
+    )
+    assert 4e-7 < error(np.load("b.npy"), np.fft.fftn(values().astype(complex))) <= lossy["error_expected"]
+    assert lossy["wire"] == "int16" and 0.5 <= lossy["bytes_per_device"] / exact["bytes_per_device"] <= 0.54
+    assert "leave out --memory" in refused(
+        "transform", "a.npy", "c.npy", "--mesh", "2", "--wire", "int16", "--memory", "1GB"
+    )
+
+
 @pytest.mark.parametrize("middle", ["b.npy", "b.zarr"])
 def test_back_and_forth_is_the_identity(middle: str) -> None:
     """Catches an inverse of another scale or sign, and files that are not read as they were written."""
@@ -335,6 +349,14 @@ def test_plan_shows_the_walk_that_runs_here() -> None:
     assert more["chip"] == "cpu" and more["seconds"] > 0
 
 
+def test_plan_says_how_long_compiling_takes() -> None:
+    """Catches an estimate that is missing for a pod, or made up for machines whose compiler was not measured."""
+    assert "s of one core, an estimate" in call("plan", "16,16", "--topology", "v3:2x2", "--mesh", "8")
+    assert json.loads(call("plan", "16,16", "--topology", "v3:2x2", "--mesh", "8", "--json"))[ESTIMATE][0] > 1
+    assert json.loads(call("plan", "16,16", "--topology", "h100:8", "--mesh", "8", "--json"))[ESTIMATE] is None
+    assert "an estimate" not in call("plan", "16,16", "--mesh", "8")
+
+
 def test_plan_of_the_inverse_and_of_some_axes() -> None:
     """Catches flags of `plan` that change nothing."""
     assert "inverse" in call("plan", "8,8", "--mesh", "2", "--inverse")
@@ -364,6 +386,16 @@ def test_plan_says_who_else_ran_and_what_does_not_fit() -> None:
     assert "Runners-up, modelled:" in printed and "more" in printed and "fits:" in printed
     large = " ".join(call("plan", "8192,8192,8192", "--topology", "v3:4x4", "--method", "kdft").split())
     assert "does not fit:" in large and "more than the 16.6 GB of a device" in large and "x the devices would" in large
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_is_told_what_takes_its_time(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches half a minute of silence while every mesh of a pod is tried, and a line of that in a log."""
+    screen = io.StringIO()
+    monkeypatch.setattr(output, "Console", lambda stderr: Console(file=screen, force_terminal=terminal))
+    with output.waiting("finding the cheapest plan"):
+        pass
+    assert ("finding the cheapest plan" in screen.getvalue()) == terminal
 
 
 def test_machines_that_cannot_be_planned_for_are_refused() -> None:
@@ -404,6 +436,7 @@ def test_help_fits_the_terminal(words: list[str]) -> None:
     assert "Usage" in call(*words)
 
 
+ESTIMATE = "compile_core_seconds_estimated"
 BAD_FLAGS = [
     (["--mesh", "2,x"], "--mesh '2,x'", "as 2,2,2"),
     (["--mesh", "0"], "--mesh '0'", "at least 1"),
@@ -417,6 +450,7 @@ BAD_FLAGS = [
     (["--mesh", "2,2", "--spec", "-,-,x,y"], "4 entries", "at most 3"),
     (["--mesh", "2", "--method", "fast"], "--method 'fast'", "auto, transpose, cooley-tukey, kdft"),
     (["--mesh", "2", "--order", "none"], "--order 'none'", "natural, any"),
+    (["--mesh", "2", "--wire", "int8"], "--wire 'int8'", "exact, int24, int16, bfloat16"),
     (["--mesh", "2", "--norm", "l2"], "--norm 'l2'", "backward, ortho, forward"),
     (["--mesh", "2", "--axes", "0,3"], "3", "0 to 2"),
     (["--mesh", "2", "--axes", "0,a"], "--axes '0,a'", "as 0,1,2"),

@@ -11,7 +11,8 @@ from .nufft import nufft
 from .plan import plan
 from .profile import profile
 from .reconstruct import reconstruct
-from .terminal.output import ended, occupy, say, warn
+from .terminal.cache import VARIABLE, keep_programs
+from .terminal.output import ended, guarded, occupy, say, warn
 from .transform import transform
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -49,13 +50,19 @@ def _version(wanted: bool) -> None:
         raise typer.Exit()
 
 
+CACHE = typer.Option(metavar="DIR", envvar=VARIABLE, help="Where compiled programs are kept; off keeps none.")
+
+
 @app.callback()
+@guarded
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    cache: Annotated[str | None, CACHE] = None,
 ) -> None:
     """Fourier transforms of arrays sharded over a mesh of devices."""
+    keep_programs(cache)
 
 
 if __name__ == "__main__":

@@ -25,16 +25,24 @@ def info(as_json: flags.Json = False) -> None:
     extras = {name: {module: installed(module) for module in modules} for name, modules in EXTRAS.items()}
     chip = chip_for(devices[0].platform, devices[0].device_kind)
     figures = chip.figures()
+    kept = jax.config.values["jax_compilation_cache_dir"] if jax.config.values["jax_enable_compilation_cache"] else None
     if as_json:
         rates = {"chip": chip.name, "figures": {name: figure._asdict() for name, figure in figures.items()}}
         devices_json = [{"kind": kind, "count": count} for kind, count in kinds.items()]
-        facts = {"devices": devices_json, "memory_available_bytes": free, "extras": extras, "rates": rates}
+        facts = {
+            "devices": devices_json,
+            "memory_available_bytes": free,
+            "extras": extras,
+            "rates": rates,
+            "compiled_programs": kept,
+        }
         print_json({"versions": versions, **facts})
         return
     lines = {
         **versions,
         "devices": ", ".join(f"{count} x {kind}" for kind, count in kinds.items()),
         "memory": f"{free / 1e9:.1f} GB free",
+        "compiled programs": f"in {kept}" if kept else "not kept",
         **{f"extra {name}": _extra(name, modules) for name, modules in extras.items()},
         f"{chip.name} rates": "of one device",
         **{name: f"{figure.value:.3g} ({figure.mark})" for name, figure in figures.items()},

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import jax
 import typer
 
 import meshfft
 
-from ..inspect.aot import compile_plan, mesh_for, report, timeline
+from ..inspect.aot import compile_plan, compile_seconds, mesh_for, report, timeline
 from ..layout.layout import axis_sizes
 from ..numerics.units import plain
 from ..plans.plan import Plan
@@ -21,7 +22,7 @@ from ..walks.search import METHODS
 from .points import check_alone, read_sampling, sampled_options
 from .terminal import flags
 from .terminal.devices import describe_mesh, mesh_here
-from .terminal.output import guarded, print_columns, print_json, say
+from .terminal.output import guarded, print_columns, print_json, say, waiting
 
 MESH = typer.Option(metavar="P,P,...", help="Devices along mesh axes; may be left to --topology.")
 TOPOLOGY = typer.Option(metavar="NAME", help="A machine: v3:32x32, v5p:8x8x16, h100:8.")
@@ -47,6 +48,7 @@ def plan(
     precision: flags.Precision = "default",
     ring: flags.Ring = "auto",
     engine: flags.Engine = "auto",
+    wire: flags.Wire = "exact",
     inverse: Annotated[bool, typer.Option("--inverse", help="Plan the inverse transform.")] = False,
     points: flags.Points = None,
     points_unit: flags.PointsUnit = None,
@@ -64,17 +66,24 @@ def plan(
         raise ValueError("--compile needs a machine to compile for: add --topology, as v3:4x4")
     lengths = flags.read_sizes(shape, "the shape", "8192,8192,8192")
     names = {"method": method, "order": order, "norm": norm, "kind": kind, "precision": precision, "dtype": dtype}
-    options = {"inverse": inverse, **flags.read_options(axes, **names, ring=ring, engine=engine)}
+    options = {"inverse": inverse, **flags.read_options(axes, **names, ring=ring, engine=engine, wire=wire)}
     _take_points(options, points, points_unit, lengths)
     if compiling:
         use_tpu_compiler()
-    best, *others = _candidates(lengths, mesh, topology, spec, options)
-    made = _compiled(best, topology) if compiling and topology else None
+    with waiting("finding the cheapest plan"):
+        best, *others = _candidates(lengths, mesh, topology, spec, options)
+    with waiting(f"compiling for {topology}") if compiling else contextlib.nullcontext():
+        made = _compiled(best, topology) if compiling and topology else None
+    expected = compile_seconds(best) if topology else None
     if as_json:
         runners_up = [{name: one.to_dict()[name] for name in KEPT} for one in others]
-        print_json({**best.to_dict(), "runners_up": runners_up, **({"compiled": made} if made else {})})
+        record = {**best.to_dict(), "compile_core_seconds_estimated": expected, "runners_up": runners_up}
+        print_json({**record, **({"compiled": made} if made else {})})
         return
     say(str(best))
+    if expected:
+        seconds = " to ".join(dict.fromkeys(map(_rounded, expected)))
+        say(f"Compiling it takes {seconds} s of one core, an estimate from other plans.")
     if others:
         _print_others(best, others[:OTHERS])
     if made:
@@ -85,6 +94,7 @@ def use_tpu_compiler() -> None:
     """Lets the TPU compiler be loaded where no TPU is; has to come before JAX starts."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    jax.config.update("jax_enable_compilation_cache", False)  # without its devices nothing can be read back
 
 
 def _take_points(options: flags.Keywords, points: Path | None, unit: str | None, lengths: tuple[int, ...]) -> None:

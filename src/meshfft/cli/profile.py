@@ -37,6 +37,7 @@ def profile(
     kind: flags.Kind = "fft",
     precision: flags.Precision = "default",
     engine: flags.Engine = "auto",
+    wire: flags.Wire = "exact",
     inverse: Annotated[bool, typer.Option("--inverse", help="Profile the inverse transform.")] = False,
     runs: Annotated[int, typer.Option(metavar="N", help="How often it runs.")] = 5,
     trace: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the trace here, for Perfetto.")] = None,
@@ -51,7 +52,7 @@ def profile(
     replaced.
     """
     names = {"method": method, "order": order, "norm": norm, "kind": kind, "precision": precision, "dtype": dtype}
-    options = {"inverse": inverse, **flags.read_options(axes, **names, engine=engine)}
+    options = {"inverse": inverse, **flags.read_options(axes, **names, engine=engine, wire=wire)}
     lengths, sizes = flags.read_sizes(shape, "the shape", "256,256,256"), flags.read_mesh(mesh)
     options["spec"] = flags.read_spec(spec, sizes, len(lengths))
     _check(runs, trace, figure, rows)
@@ -91,7 +92,7 @@ def _measured(plan: Plan, mesh: Mesh, runs: int, trace: Path | None) -> Breakdow
 def _facts(plan: Plan, mesh: Mesh) -> dict[str, Any]:
     """What was profiled, on which kind of device, by which versions."""
     facts, device = plan.to_dict(), mesh.devices.flat[0].device_kind
-    kept = {name: facts[name] for name in ("shape", "dtype", "mesh", "method", "order")}
+    kept = {name: facts[name] for name in ("shape", "dtype", "mesh", "method", "order", "wire")}
     steps = [step.name(layout) for step, layout in plan.walk.pairs]
     versions = {name: version_of(name) for name in ("meshfft", "jax")}
     return {"transform": facts["kind"], **kept, "steps": steps, "device": device, "made_by": versions}

@@ -27,6 +27,7 @@ from ..files.writing import check_room
 from ..formats.source import Box
 from ..layout.layout import Layout
 from ..layout.padded_array import stored_of
+from ..numerics.dtypes import WIDE
 from ..numerics.units import quantity
 from ..out_of_core import chunk_of, left_of, recorded_budgets, run_passes
 from ..out_of_core.partition import TRANSFER_BYTES, given_dtype
@@ -76,6 +77,7 @@ def transform(
     norm: read.Norm = None,
     kind: read.Kind = None,
     precision: read.Precision = None,
+    wire: read.Wire = None,
     points: read.Points = None,
     points_unit: read.PointsUnit = None,
     solve: Annotated[bool, typer.Option("--solve", help="Find the array whose samples are IN.")] = False,
@@ -100,7 +102,10 @@ def transform(
     """
 
     def asked() -> Flags:
-        given = read.read_options(axes, method=method, order=order, norm=norm, kind=kind, precision=precision)
+        names = {"method": method, "order": order, "norm": norm, "kind": kind, "precision": precision, "wire": wire}
+        given = read.read_options(axes, **names)
+        if wire is not None and memory is not None:
+            raise ValueError("--wire says what devices send, and in passes they send nothing: leave out --memory or it")
         check_plot(plot, inverse, kind)
         weights = {"tikhonov": tikhonov, "truncation": truncation}
         sampling = read_sampling(points, points_unit, solve, unknowns, weights)
@@ -144,7 +149,7 @@ def _run(flags: Flags) -> None:
 def _prepared(flags: Flags, array: Source) -> Prepared:
     options, mesh = plan_options(flags, array), start_mesh(mesh_sizes(flags, array))
     precision = options.get("precision") or "default"
-    if precision == "float64" or (precision == "default" and array.dtype in (np.float64, np.complex128)):
+    if precision in WIDE or (precision == "default" and array.dtype in (np.float64, np.complex128)):
         jax.config.update("jax_enable_x64", True)
     plan = meshfft.plan(mesh=mesh, **options)
     agree({"this plan": str(plan)})

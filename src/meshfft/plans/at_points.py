@@ -8,7 +8,7 @@ from typing import Any
 
 from ..layout.layout import Layout, Spec, axis_sizes, even_cuts, from_spec, mapped_axes
 from ..layout.memory import check_blocks
-from ..numerics.dtypes import Dot, complex_dtype, dots_of, real_dtype
+from ..numerics.dtypes import Dot, Precision, complex_dtype, dots_of, real_dtype
 from ..operators.scattered import Scattered
 from ..operators.transform import factor, resolve_once
 from ..scattered import RingPoints
@@ -27,7 +27,7 @@ def at_points(
     axes: Sequence[int] | None,
     norm: str | None,
     spec: Spec | None,
-    precision: str | None,
+    precision: Precision,
     multiplications: int | None,
     ring: str,
 ) -> Any:
@@ -38,7 +38,8 @@ def at_points(
     """
     setting, points = request.setting, points.settled
     dims = _dims(setting.start.shape, points, axes)
-    dtype, dots = complex_dtype(setting.dtype, precision), dots_of(setting.dtype, precision, multiplications)
+    dtype, chip = complex_dtype(setting.dtype, precision), setting.machine.chip
+    dots = dots_of(setting.dtype, precision, multiplications, chip.unit)
     if ring not in RINGS:
         raise ValueError(f"ring {ring!r} is unknown: use one of " + ", ".join(map(repr, RINGS)))
     scale = factor(math.prod(setting.start.shape[d] for d in dims), norm, False)
@@ -47,7 +48,6 @@ def at_points(
     walk = walk_to_points(setting, dims, points.shape, unit, scale, goal, dots, ring, dtype.itemsize)
     check_blocks(walk.end, real_dtype(dtype).itemsize, setting.room, "the result")
     _check_known(setting, walk.end, spec)
-    chip = setting.machine.chip
     return formed(applied(request.arrays, walk, (points,), setting.mesh, chip, dtype, request.planes))
 
 

@@ -1,11 +1,14 @@
 """Execution: a walk on arrays, as one compiled program; transforms run nowhere else.
 
-A program is compiled once for a walk, a mesh and a type, and kept. Invariant: padding is zero before and after.
+A program is compiled once for a walk, a mesh and a type, and kept; the logger "meshfft" says so at level INFO, and the
+seconds where there are any. Invariant: padding is zero before and after.
 """
 
 import dataclasses
 import functools
+import logging
 import math
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +32,8 @@ from .request import AnyStored, formed, read
 
 PROGRAMS = 256  # kept, each for one walk on one mesh
 NOTHING = Transform((), (), 1.0)
+LOG = logging.getLogger("meshfft")
+SLOW = 1.0  # seconds of compiling that are worth a line
 OWN_SPLIT = ("cpu",)  # platforms whose products of bfloat16 terms are made here
 
 
@@ -55,8 +60,11 @@ def applied(
     walk, operands = (furnish if sources else _furnished)(walk, sources, chip.name, dtype)
     traced = _is_traced(stored) or (bool(operands) and _is_traced(operands))
     plain = not planes and stored[0].dtype == dtype
-    program = _program(walk, mesh, dtype, planes, None if traced else chip, plain, donate and not traced)
+    program, begun = _program(walk, mesh, dtype, planes, None if traced else chip, plain, donate and not traced)
     results = program(stored, operands)
+    if begun:
+        _tell(time.perf_counter() - begun[0])
+        begun.clear()
     return tuple([padded(y, walk.end, home or mesh, first) for y in results])
 
 
@@ -96,15 +104,28 @@ _furnished = functools.lru_cache(maxsize=PROGRAMS)(furnish)
 @functools.lru_cache(maxsize=PROGRAMS)
 def _program(
     walk: Walk, mesh: AnyMesh | None, dtype: np.dtype, planes: bool, chip: Chip | None, plain: bool, donate: bool
-) -> Callable[[tuple[Array, ...], Operands], tuple[Array, ...]]:
-    """`run` compiled for a walk, with the options of a chip, which JAX takes only of the outermost program."""
+) -> tuple[Callable[[tuple[Array, ...], Operands], tuple[Array, ...]], list[float]]:
+    """`run` compiled for a walk, with the options of a chip, which JAX takes only of the outermost program.
+
+    The list has the time at which a call began to compile it, until that call returns.
+    """
     options = () if chip is None else walk.compiler_options(dtype.itemsize, chip, plain)
+    begun = list[float]()
 
     def run(arrays: tuple[Array, ...], operands: Operands) -> tuple[Array, ...]:
+        if chip is not None:  # traced, and so compiled, once
+            LOG.info("compiling for %s: %s", walk.start, walk.name)
+            begun[:] = [time.perf_counter()]
         arrays = tuple(x.astype(real_dtype(dtype) if planes or walk.real else dtype) for x in arrays)
         return walked(arrays, walk, mesh, planes, operands)
 
-    return jax.jit(run, donate_argnums=(0,) if donate else (), compiler_options=dict(options) or None)
+    return jax.jit(run, donate_argnums=(0,) if donate else (), compiler_options=dict(options) or None), begun
+
+
+def _tell(seconds: float) -> None:
+    """Says what the first call took to compile, where somebody may have waited for it."""
+    if seconds >= SLOW:
+        LOG.info("compiled in %.1f s; further calls on such arrays use the same program", seconds)
 
 
 def walked(

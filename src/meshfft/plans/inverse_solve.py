@@ -52,12 +52,19 @@ class Solution:
     Attributes:
         value: the array whose transform was given.
         residual: ||X - V x|| / ||X|| of the x returned.
-        conditions: the condition number of each dimension's matrix in the 2-norm, within 10 %, its columns scaled by
-            the mean radius to the power n. An error of X, relative to X, may come out that much larger in x; off the
-            unit circle, in x weighted by r^-n: samples of small weight are right only relative to the large ones.
+        conditions: the condition number of each dimension's matrix in the
+            2-norm, within 10 %, its columns scaled by the mean radius to the
+            power n. An error of X, relative to X, may come out that much
+            larger in x; off the unit circle, in x weighted by r^-n: samples of
+            small weight are right only relative to the large ones.
         methods: how each dimension was solved.
-        iterations: of conjugate gradients along each dimension, all rounds together; 0 where there were none. As many
-            as were allowed mean that they did not converge: the residual tells what was reached.
+        iterations: of conjugate gradients along each dimension, all rounds
+            together; 0 where there were none. As many as were allowed mean
+            that they did not converge: the residual tells what was reached.
+
+    >>> found = mf.ikdftn(mf.kdftn(np.ones(4)))
+    >>> found.methods, found.condition
+    (('conjugate transform',), 1.0)
     """
 
     value: Any
@@ -68,7 +75,9 @@ class Solution:
 
     @property
     def condition(self) -> Any:
-        """The condition number of the transform: the product over the dimensions."""
+        """The condition number of the transform: the product over the
+        dimensions.
+        """
         return math.prod(self.conditions)
 
 

@@ -5,12 +5,12 @@ A Plan is frozen and hashable: printing it teaches what will happen; calling it 
 
 import dataclasses
 import functools
-import textwrap
 from typing import Any
 
 import jax
 import numpy as np
 
+from ..collectives.wire import EXACT, Wire
 from ..layout.layout import AnyMesh, Layout, axis_sizes, hashed_once
 from ..layout.memory import check_blocks, room_of
 from ..layout.padded_array import AnyArray, stored_of
@@ -25,8 +25,9 @@ from ..operators.transform import Transform
 from ..walks.walk import Walk
 from .execute import applied, check_donated
 from .inverse_solve import Solution, System, solution
+from .picture import show, svg
 from .request import AnyStored, Request, fitted, formed, is_planes, parts
-from .table import WIDTH, machine_words, memory_words, time_words, walk_table, work_values
+from .table import plan_html, plan_text, plan_values, title
 
 
 @hashed_once
@@ -38,12 +39,20 @@ class Plan:
         walk: the steps, and the layouts between them.
         transform: what is computed: dimensions, lengths, sign and factor.
         mesh: the mesh it runs on, concrete or described; None for one device.
-        dtype: the complex type it computes in; real arrays are of its planes' type.
+        dtype: the complex type it computes in; real arrays are of its planes'
+            type.
         method: the method asked for.
         order: "natural" or "any".
         machine: what priced the walks.
         dots: the ways to multiply that the precision allows.
-        points: by slot, what steps take besides the array: Points of a dimension, None where it is uniform, or tables.
+        points: by slot, what steps take besides the array: Points of a
+            dimension, None where it is uniform, or tables.
+        wire: what all-to-alls and rings carry.
+
+    >>> from jax.sharding import AbstractMesh
+    >>> plan = mf.plan((256, 256), mesh=AbstractMesh((8,), ("x",)))
+    >>> plan.in_layout.label(), plan.in_layout.block
+    ('A[X_x, Y]', (32, 256))
     """
 
     walk: Walk
@@ -55,6 +64,7 @@ class Plan:
     machine: Machine
     dots: tuple[Dot, ...]
     points: tuple[Source | None, ...] = ()
+    wire: Wire = EXACT
 
     @property
     def in_layout(self) -> Layout:
@@ -78,13 +88,17 @@ class Plan:
 
     @property
     def margin(self) -> tuple[int, ...]:
-        """Ghost cells on both sides of every block along each transformed dimension, which are left out."""
+        """Ghost cells on both sides of every block along each transformed
+        dimension, which are left out.
+        """
         pairs = zip(self.transform.dims, self.transform.lengths, strict=True)
         return tuple((self.out_shape[d] - n) // (2 * self.out_layout.parts[d]) for d, n in pairs)
 
     @property
     def in_dtype(self) -> np.dtype:
-        """The type of the input: the complex one, or the real one of its planes."""
+        """The type of the input: the complex one, or the real one of its
+        planes.
+        """
         return real_dtype(self.dtype) if self.walk.real else self.dtype
 
     @property
@@ -95,7 +109,7 @@ class Plan:
     @property
     def name(self) -> str:
         """The steps in a few words."""
-        return "; ".join(step.name(layout) for step, layout in self.walk.pairs)
+        return self.walk.name
 
     @property
     def work(self) -> Work:
@@ -104,7 +118,9 @@ class Plan:
 
     @property
     def peak_bytes(self) -> int:
-        """Modelled bytes alive on one device at the worst moment, input and output included."""
+        """Modelled bytes alive on one device at the worst moment, input and
+        output included.
+        """
         return self.work.peak_bytes
 
     @property
@@ -114,34 +130,44 @@ class Plan:
 
     @property
     def seconds_by_resource(self) -> Seconds:
-        """Modelled seconds of products, of other arithmetic, of memory and of links, and in all."""
+        """Modelled seconds of products, of other arithmetic, of memory and of
+        links, and in all.
+        """
         works = self.walk.works(self.dtype.itemsize, self.machine.chip)
         each = [Seconds(0, 0, 0, 0, 0), *map(self.machine.seconds, works)]
         return Seconds(*map(sum, zip(*each, strict=True)))
 
     @property
     def fits(self) -> bool | None:
-        """Whether the modelled peak is within a device's memory; None where that is not known."""
+        """Whether the modelled peak is within a device's memory; None where
+        that is not known.
+        """
         capacity = self.machine.chip.capacity
         return None if capacity is None else self.peak_bytes <= capacity.value
 
     @property
     def error(self) -> float:
-        """Relative L2 error to expect of the result; measured ones lie under it (tests/numerics/test_products.py)."""
+        """Relative L2 error to expect of the result; measured ones lie under
+        it (tests/numerics/test_products.py).
+        """
         return self.walk.error(self.dtype.itemsize)
 
     @property
     def compiler_options(self) -> dict[str, str | bool]:
-        """Options with which a program sends while it computes (TPUs) or asks for memory that is kept (CPUs), for a
-        `jax.jit` of the caller's own around the plan.
+        """Options with which a program sends while it computes (TPUs) or asks
+        for memory that is kept (CPUs), for a `jax.jit` of the caller's own
+        around the plan.
 
-        Calls outside `jit` have them already. Chunks hold a block, for planes and what the caller computes besides.
+        Calls outside `jit` have them already. Chunks hold a block, for planes
+        and what the caller computes besides.
         """
         return dict(self.walk.compiler_options(self.dtype.itemsize, self.machine.chip, plain=False))
 
     @property
     def collectives(self) -> dict[str, int]:
-        """How many collectives one run on an array does, each hop of a ring counted."""
+        """How many collectives one run on an array does, each hop of a ring
+        counted.
+        """
         return self.walk.collectives
 
     @property
@@ -158,22 +184,28 @@ class Plan:
         return tuple(stages)
 
     def execute(self, request: Request, sources: tuple[object, ...] = (), donate: bool = False) -> Any:
-        """The transform of what was asked for, in the form it came; `sources` are points or matrices of its own."""
+        """The transform of what was asked for, in the form it came; `sources`
+        are points or matrices of its own.
+        """
         where = (self.mesh, self.machine.chip, self.dtype, request.planes)
         return formed(applied(request.arrays, self.walk, sources or self.points, *where, donate=donate))
 
     def __call__(self, x: AnyArray, *, donate: bool = False) -> Any:
-        """The transform of an array in `in_layout`; a NumPy array of `shape` is put on the mesh first.
+        """The transform of an array in `in_layout`; a NumPy array of `shape`
+        is put on the mesh first.
 
-        Where sizes do not divide, arrays are PaddedArrays, as `mf.shard` makes them. `donate` is as for `fftn`.
+        Where sizes do not divide, arrays are PaddedArrays, as `mf.shard` makes
+        them. `donate` is as for `fftn`.
         """
         return self._run(self.walk, x, donate)
 
     def inverse(self, y: AnyArray, *, donate: bool = False) -> Any:
-        """The input whose transform is y, by the walk reversed; what `s` cropped away comes back as zeros.
+        """The input whose transform is y, by the walk reversed; what `s`
+        cropped away comes back as zeros.
 
         Raises:
-            ValueError: the samples are not uniform: their inverse is a system of equations, for `solve`.
+            ValueError: the samples are not uniform: their inverse is a system
+                of equations, for `solve`.
         """
         scale = self.transform.inverse_scale
         if scale is None:
@@ -190,7 +222,8 @@ class Plan:
         tol: float | None = None,
         iterations: int | None = None,
     ) -> Solution:
-        """The input whose samples are y, and what its value is worth: `ikdftn` on stored arrays.
+        """The input whose samples are y, and what its value is worth: `ikdftn`
+        on stored arrays.
 
         Raises:
             ValueError: as `ikdftn`; the plan has margins.
@@ -210,54 +243,33 @@ class Plan:
 
     def to_dict(self) -> dict[str, object]:
         """The plan as plain values, for JSON."""
-        works = self.walk.works(self.dtype.itemsize, self.machine.chip)
-        steps = zip(self.walk.pairs, self.walk.layouts[1:], works, strict=True)
-        return {
-            "shape": list(self.shape),
-            "out_shape": list(self.out_shape),
-            "kind": self.transform.name,
-            "margin": list(self.margin),
-            "dtype": self.in_dtype.name,
-            "out_dtype": self.out_dtype.name,
-            "mesh": axis_sizes(self.mesh),
-            "method": self.method,
-            "order": self.order,
-            "in_layout": self.in_layout.label(),
-            "out_layout": self.out_layout.label(frozenset(self.transform.dims)),
-            "steps": [
-                {"step": step.name(before), "layout": after.label(), **work_values(work)}
-                for (step, before), after, work in steps
-            ],
-            **work_values(self.work, "_per_device"),
-            "error_expected": self.error,
-            "seconds": self.seconds,
-            "seconds_by_resource": None if self.seconds is None else self.seconds_by_resource._asdict(),
-            "fits": self.fits,
-            "chip": self.machine.chip.name,
-            "device_order": None if self.machine.network is None else self.machine.network.kind,
-        }
+        return plan_values(self)
+
+    def show(self) -> Any:
+        """Draws how the blocks of the devices lie, as the array comes and
+        after every step, with matplotlib.
+
+        Returns:
+            The figure, which a notebook shows; where matplotlib has windows,
+            it opens in one.
+
+        Raises:
+            ImportError: matplotlib is missing.
+            ValueError: the array has no elements, or there are more than 256
+                devices.
+        """
+        return show(self.walk, axis_sizes(self.mesh), title(self))
 
     def __str__(self) -> str:
-        dots = {dot for step in self.walk.steps for dot in step.dots}
-        tier = ", ".join(f"{d.tier} products of {d.multiplications}" for d in sorted(dots)) or self.dots[0].tier
-        method = f"method {self.method}, {self.order} order, {tier}, ranked for {machine_words(self.machine)}"
-        head = "\n".join(textwrap.fill(line, WIDTH) for line in (self._title(), method))
-        table = walk_table(self.walk, self.dtype.itemsize, self.machine.chip)
-        seconds = [] if self.seconds is None else [time_words(self.seconds_by_resource)]
-        tail = [memory_words(self.peak_bytes, self.machine), *seconds, f"error below {self.error:.1g} expected"]
-        return f"{head}\n\n{table}\n" + textwrap.fill("; ".join(tail), WIDTH)
+        return plan_text(self)
+
+    def _repr_html_(self) -> str:
+        """The plan as a table for notebooks, with a picture of the blocks beside every step."""
+        return plan_html(self, [svg(layout, axis_sizes(self.mesh)) for layout in self.walk.layouts])
 
     def __repr__(self) -> str:
         sent, peak = quantity(self.work.sent_bytes, "B"), quantity(self.peak_bytes, "B")
-        return f"<Plan: {self._title()}; {len(self.walk.steps)} steps, {sent} sent, {peak} at the peak>"
-
-    def _title(self) -> str:
-        mesh = ", ".join(f"{k}={v}" for k, v in axis_sizes(self.mesh).items()) or "none"
-        retyped = self.in_dtype != self.out_dtype
-        there = " x ".join(map(str, self.shape)) + f" {self.in_dtype.name}" * retyped
-        back = " to " + " x ".join(map(str, self.out_shape)) if retyped or self.shape != self.out_shape else ""
-        cells = f" with margins of {' x '.join(map(str, self.margin))}" if any(self.margin) else ""
-        return f"{self.transform.name} of {there}{back} {self.out_dtype.name}{cells}, mesh {mesh}"
+        return f"<Plan: {title(self)}; {len(self.walk.steps)} steps, {sent} sent, {peak} at the peak>"
 
     def _run(self, walk: Walk, x: AnyArray, donate: bool) -> Any:
         mesh_here(self.mesh, walk.start, walk.end)

@@ -9,12 +9,13 @@ import numpy as np
 from jax.sharding import PartitionSpec
 from jax.typing import DTypeLike
 
+from ..collectives.wire import wire_of
 from ..layout.layout import AXES, AnyMesh, Layout, Spec, axis_sizes, from_spec, mapped_axes, meshes
 from ..layout.memory import check_blocks
 from ..machine.machine import ORDERS as DEVICE_ORDERS
 from ..machine.machine import Machine, Topology, machine_of, placed
 from ..machine.machine import topology as named
-from ..numerics.dtypes import complex_dtype, dots_of, real_dtype
+from ..numerics.dtypes import Precision, complex_dtype, dots_of, real_dtype
 from ..operators.operands import entries, sampled
 from ..operators.points import Points
 from ..operators.transform import Transform, check_once, integers, is_integer, natural_dtype, resolve, transform_of
@@ -37,11 +38,12 @@ class Options(NamedTuple):
 
     method: str = "auto"
     order: str = "natural"
-    precision: str | None = None
+    precision: Precision = None
     out_spec: Spec | None = None
     multiplications: int | None = None
     ring: str = "auto"
     engine: str = "auto"
+    wire: str = "exact"
     evades: bool = True
     s: Sequence[int] | None = None
     axes: Sequence[int] | None = None
@@ -57,8 +59,9 @@ class Options(NamedTuple):
 def plan_for(setting: Setting, transform: Transform, options: Options) -> Plan:
     """The plan of a transform of an array in some setting, kept."""
     start, mesh, sizes = setting.start, setting.mesh, axis_sizes(setting.mesh)
-    method, order, precision, out_spec, multiplications, ring, engine, evades, *_ = options
-    dtype, dots = complex_dtype(setting.dtype, precision), dots_of(setting.dtype, precision, multiplications)
+    method, order, precision, out_spec, multiplications, ring, engine, wire_name, evades, *_ = options
+    dtype, unit = complex_dtype(setting.dtype, precision), setting.machine.chip.unit
+    dots = dots_of(setting.dtype, precision, multiplications, unit)
     after, stays = natural_end(start, transform), method in STAYING and out_spec is not None
     check_blocks(after, real_dtype(dtype).itemsize, setting.room, "the result")
     if evades:
@@ -67,13 +70,14 @@ def plan_for(setting: Setting, transform: Transform, options: Options) -> Plan:
     goal = goal_of(start, transform, order, there, sizes) if evades or there is not None else None
     even = evades and start.even and goal is None and not (after.even and order == "natural")
     real = transform.takes_real(setting.real)
-    ways = {"ring": ring, "engine": engine}
+    wire = wire_of(wire_name, real_dtype(dtype))
+    ways = {"ring": ring, "engine": engine, "wire": wire}
     walk = find_walk(start, transform, method, order, *how, even=even, goal=goal, real=real, **ways)
     if stays:  # the method leaves dimensions where they are: exchanges follow
         last = goal_of(after, NOTHING, "natural", out_spec, sizes)
-        move = find_walk(walk.end, NOTHING, "auto", "natural", *how, goal=last, real=walk.reals[-1])
+        move = find_walk(walk.end, NOTHING, "auto", "natural", *how, goal=last, real=walk.reals[-1], wire=wire)
         walk = _followed(walk, move)
-    return _kept(walk, transform, mesh, dtype, method, order, setting.machine, dots)
+    return _kept(walk, transform, mesh, dtype, method, order, setting.machine, dots, wire=wire)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -112,58 +116,76 @@ def plan(
     order: str = "natural",
     inverse: bool = False,
     points: PointsLike = None,
-    precision: str | None = None,
+    precision: Precision = None,
     multiplications: int | None = None,
     ring: str = "auto",
     engine: str = "auto",
+    wire: str = "exact",
     out_spec: Spec | None = None,
     margin: int | Sequence[int] = 0,
     topology: str | Topology | None = None,
 ) -> Plan:
-    """Finds the cheapest walk for a transform, without an array and without a device.
+    """Finds the cheapest walk for a transform, without an array and without a
+    device.
 
-        X[k] = scale sum_n x[n] exp(-2 pi i k n / N)   along every dimension in `axes`
+        X[k] = scale sum_n x[n] exp(-2 pi i k n / N)   along every axis
 
     Args:
-        shape: logical shape; sizes need not divide the mesh, storage is padded at the tail (see `shard`).
-        mesh, spec, out_spec: concrete or abstract; the array's, by default mesh axis i cuts dimension i; the result's.
-        s, axes, norm, method, order, engine: as `fftn`; precision, multiplications, ring: as `kdftn`.
-        dtype: type of the input, by default complex64, and float32 for kinds that are for real arrays.
-        kind, inverse: "fft", "rfft", "hfft", "dct-1" to "dct-4" or "dst-1" to "dst-4", or its inverse.
+        shape: logical shape; sizes need not divide the mesh, storage is padded
+            at the tail (see `shard`).
+        mesh, spec, out_spec: concrete or abstract; the array's, by default
+            mesh axis i cuts dimension i; the result's.
+        s, axes, norm, method, order, engine, wire: as `fftn`; precision,
+            multiplications, ring: as `kdftn`.
+        dtype: type of the input, by default complex64, and float32 for kinds
+            that are for real arrays.
+        kind, inverse: "fft", "rfft", "hfft", "dct-1" to "dct-4" or "dst-1" to
+            "dst-4", or its inverse.
         points: as `kdftn`, without `s` and `inverse`.
-        margin: ghost cells on both sides of every block, along all `axes` or one number for each. `shape` counts them,
-            p (n / p + 2 m) cells for n points in p equal blocks, `s` does not; the result has as many, zeros.
-        topology: a machine without its devices, as "v3:32x32": chip, and chips along each axis; on its best mesh.
+        margin: ghost cells on both sides of every block, along all `axes` or
+            one number for each. `shape` counts them, p (n / p + 2 m) cells for
+            n points in p equal blocks, `s` does not; the result has as many,
+            zeros.
+        topology: a machine without its devices, as "v3:32x32": chip, and chips
+            along each axis; on its best mesh.
 
     Returns:
-        A Plan, in milliseconds, or seconds where the mesh is free; print it, or call it.
+        A Plan, in milliseconds, or seconds where the mesh is free; print it,
+        or call it.
 
     Raises:
         ValueError, TypeError: an argument that does not fit, with what would.
+
+    >>> mf.plan((256, 256), kind="rfft").out_shape
+    (256, 129)
     """
     what = (s, axes, dtype, norm, kind, inverse, points, margin)
-    options = Options(method, order, precision, out_spec, multiplications, ring, engine, False, *what)
+    options = Options(method, order, precision, out_spec, multiplications, ring, engine, wire, False, *what)
     return _plans(shape, mesh, spec, topology, options)[0]
 
 
 def out_spec(
     shape: Sequence[int], *, mesh: AnyMesh | None = None, spec: Spec | None = None, **options: Any
 ) -> PartitionSpec:
-    """The PartitionSpec that a function gives its result: for code under Auto mesh axes, where JAX hides it.
+    """The PartitionSpec that a function gives its result: for code under Auto
+    mesh axes, where JAX hides it.
 
-    Where the mesh axes do not divide the result, functions move some of them to another dimension; a plan does not.
+    Where the mesh axes do not divide the result, functions move some of them
+    to another dimension; a plan does not.
 
     Args:
         shape: the array's shape.
         mesh, spec: the mesh, and the array's spec on it.
-        options: as `plan`: kind="rfft" says `rfftn`, inverse=True with it `irfftn`; `s`, `axes`, `method` and so on.
+        options: as `plan`: kind="rfft" says `rfftn`, inverse=True with it
+            `irfftn`; `s`, `axes`, `method` and so on.
 
     Raises:
         ValueError, TypeError: as `plan`.
 
-    >>> import jax, meshfft as mf
-    >>> mf.out_spec((8, 8, 8), mesh=jax.sharding.AbstractMesh((2, 2), ("x", "y")), spec=("x", None, "y"), kind="rfft")
-    PartitionSpec(('y', 'x'), None, None)
+    >>> mesh = jax.sharding.AbstractMesh((2, 2), ("x", "y"))
+    >>> cut = ("x", None, "y")
+    >>> tuple(mf.out_spec((8, 8, 8), mesh=mesh, spec=cut, kind="rfft"))
+    (('y', 'x'), None, None)
     """
     kept = plan(shape, mesh=mesh, spec=spec, **options)
     if any(kept.margin):
@@ -215,9 +237,7 @@ def _plan(
     widths = widths_of(options.margin, start, dims)
     start = without(start, widths)
     transform, samples = _transform(start.shape, options)
-    settings = (
-        Setting(start, mesh, machine, dtype) for machine in machines(mesh, topology, _dtype(options), options.precision)
-    )
+    settings = (Setting(start, mesh, machine, dtype) for machine in machines(mesh, topology))
     best = min((plan_for(setting, transform, options) for setting in settings), key=_rank)
     best = dataclasses.replace(best, walk=framed(best.walk, widths)) if widths else best
     return dataclasses.replace(best, points=samples) if samples else best
@@ -257,15 +277,11 @@ def _transform(shape: tuple[int, ...], options: Options) -> tuple[Transform, tup
     return sampled(shape, dims, samples, norm, complex_dtype(_dtype(options), options.precision)), samples
 
 
-def machines(
-    mesh: AnyMesh | None, topology: str | Topology | None, given: np.dtype, precision: str | None
-) -> Iterator[Machine]:
+def machines(mesh: AnyMesh | None, topology: str | Topology | None) -> Iterator[Machine]:
     """The machine of a mesh; of a torus one for each order of its devices."""
     if topology is None:
         yield machine_of(mesh)
         return
-    where, sizes, dtype = named(topology), axis_sizes(mesh), complex_dtype(given, precision)
-    if dtype.itemsize == 16 and where.chip.platform == "tpu":
-        raise ValueError(f"{where.name} has no complex128: plan with dtype='complex64' or precision='float32'")
+    where, sizes = named(topology), axis_sizes(mesh)
     for kind in DEVICE_ORDERS if where.torus is not None and len(sizes) > 1 else DEVICE_ORDERS[:1]:
         yield placed(where, tuple(sizes.values()), tuple(sizes), kind)

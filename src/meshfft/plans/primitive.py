@@ -18,6 +18,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
+from ..collectives.wire import EXACT
 from ..layout.layout import AnyMesh, Layout, axis_sizes, even_cuts, mapped_axes
 from ..layout.placement import Anchor, anchor, anchors, brought, explicit_axes, needs_anchor, only, varies_over, varying
 from ..numerics.dtypes import real_dtype
@@ -203,7 +204,11 @@ def _transpose(cts: Sequence[Tangent], *values: Any, job: Job) -> list[Any]:
 
 @functools.partial(jax.jit, static_argnums=(2, 3))
 def _pulled(values: tuple[Array, ...], cts: tuple[Array, ...], at: int, job: Job) -> Array:
-    """What the change of a result makes of an operand: on every device of its rows, summed where others have them."""
+    """What the change of a result makes of an operand: on every device of its rows, summed where others have them.
+
+    Rounding on a wire has no slope: the change goes straight through, by the walk that sends all as it is.
+    """
+    job = job._replace(walk=job.walk.wired(EXACT))
     came = jax.typeof(values[at]).sharding.spec
     values, specs = _placed(values, job)
     rows = itertools.chain.from_iterable(axes if isinstance(axes, tuple) else (axes,) for axes in specs[at])

@@ -12,8 +12,9 @@ from typing import Annotated, Any
 import jax
 import typer
 
+from ...collectives.wire import WIRES
 from ...layout.layout import Spec as ArraySpec
-from ...numerics.dtypes import PRECISIONS
+from ...numerics.dtypes import PRECISIONS, WIDE
 from ...operators.transform import KINDS, NORMS
 from ...steps.problem import ENGINES, RINGS
 from ...walks.choice import ORDERS
@@ -29,6 +30,7 @@ CHOICES = {
     "dtype": DTYPES,
     "ring": RINGS,
     "engine": ENGINES,
+    "wire": WIRES,
 }
 MESH_AXES = ("x", "y", "z", "w")
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
@@ -51,6 +53,7 @@ Kind = Annotated[str | None, KIND]
 Precision = Annotated[str | None, typer.Option(metavar="NAME", help=f"Of dense products: {', '.join(PRECISIONS)}.")]
 Ring = Annotated[str, typer.Option(metavar="NAME", help=f"Which way blocks travel: {', '.join(RINGS)}.")]
 Engine = Annotated[str, typer.Option(metavar="NAME", help="Of local FFTs: auto, or xla for XLA's alone.")]
+Wire = Annotated[str | None, typer.Option(metavar="NAME", help=f"What devices send: {', '.join(WIRES)}.")]
 Dtype = Annotated[
     str | None, typer.Option(metavar="NAME", help=f"Of the input: {', '.join(DTYPES)}. By default as --kind needs.")
 ]
@@ -74,7 +77,7 @@ def read_options(axes: str | None, **names: str | None) -> Keywords:
     for name, text in names.items():
         if text is not None:
             check_choice(text, CHOICES[name], f"--{name}")
-    if names.get("dtype") in ("complex128", "float64") or names.get("precision") == "float64":
+    if names.get("dtype") in ("complex128", "float64") or names.get("precision") in WIDE:
         jax.config.update("jax_enable_x64", True)
     return {"axes": read_axes(axes), **names}
 

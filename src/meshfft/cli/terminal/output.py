@@ -155,6 +155,16 @@ def bar(total: int, *, in_bytes: bool, shown: bool = True) -> Iterator[Progress]
 
 
 @contextlib.contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """On a terminal, what takes its time, and for how long it has, until it is done."""
+    console = Console(stderr=True)
+    columns = (widgets.SpinnerColumn(), widgets.TextColumn("{task.description}"), widgets.TimeElapsedColumn())
+    with widgets.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as drawn:
+        drawn.add_task(what, total=None)
+        yield
+
+
+@contextlib.contextmanager
 def log(total: int, process: int) -> Iterator[Progress]:
     """One JSON object a line: when each part begins and ends, and at most once a second how many bytes are done."""
     last = 0.0
