@@ -11,18 +11,20 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 # folder a file only from those before the stroke in front of it.
 HOUSE = """
 .: extras / atomic
-numerics: dtypes split_complex units window / phases products
+numerics: dtypes split_complex units window / phases slices / products
 layout: layout / gathering memory placement / padded_array / storage
 machine: chip torus work / device_order kernel_price / machine
-collectives: all_to_all bins ring / pieces
+collectives: bins dimensions / wire / all_to_all ring / pieces
 operators: matrices placing / lending trig inverses / transform / points scattered / operands toeplitz
-kernels: bluestein window_weights / stockham forms / local gather_grid point_grid tile_grid / real trig gridding
-kernels.vector: radices butterflies / along / calls / columns lanes parted plane / engine / parts
+kernels: bluestein window_weights / stockham forms / local gather_grid point_grid tile_grid / real sliced trig gridding
+kernels.vector: radices butterflies ends / sources / along / along_real calls / columns half long_ends long_lanes parted
+    plane / lanes long_columns / engine / parts
 kernels.pallas: strips / chunks / interpolating spreading / gridding
-steps: problem / base / exchange local_fft margin ring_dense rows / phase_fft pipeline six_step / real_fft
+steps: problem / base / axis_moves / exchange local_fft margin ring_dense rows / in_place phase_fft pipeline six_step
+    sliced_fft / real_fft
 scattered: deconvolve halo interpolate lend route sides turns twist / ending ring_grid ring_points / deal
 walks: walk / search / choice
-plans: margins primitive request table / execute / at_points iterative_solve / inverse_solve / plan / planning
+plans: margins picture primitive request table / execute / at_points iterative_solve / inverse_solve / plan / planning
 nonuniform: normal record solvers / moving / plan / planning reconstruct / traced type3 / choosing
 functions: calls frequencies shard / cosine nufft dense fourier shifts / array_api scipy_backend type3
 spectral: fields / convolution modes multipliers / power
@@ -30,7 +32,7 @@ inspect: schedule / hlo / aot / trace
 formats: grid / source / numpy_nifti record / labels / hdf5 zarr / reading
 files: picture processes stores / writing
 out_of_core: partition / tiles transfer / journal passes / run
-cli.terminal: devices output / flags / cluster
+cli.terminal: cache devices output / flags / cluster
 cli: info points / plan profile request / scattered transform / nufft reconstruct / app
 """
 

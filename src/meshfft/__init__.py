@@ -11,7 +11,6 @@ from .functions.cosine import idct as idct
 from .functions.cosine import idctn as idctn
 from .functions.cosine import idst as idst
 from .functions.cosine import idstn as idstn
-from .functions.dense import BlockMatrix as BlockMatrix
 from .functions.dense import apply_separable as apply_separable
 from .functions.dense import ikdftn as ikdftn
 from .functions.dense import kdftn as kdftn
@@ -47,6 +46,7 @@ from .functions.type3 import nufftn_type3 as nufftn_type3
 from .layout.padded_array import PaddedArray as PaddedArray
 from .layout.padded_array import gather as gather
 from .nonuniform.plan import ScatteredPlan as ScatteredPlan
+from .operators.operands import BlockMatrix as BlockMatrix
 from .operators.points import Points as Points
 from .operators.scattered import Scattered as Scattered
 from .out_of_core.passes import passes as passes

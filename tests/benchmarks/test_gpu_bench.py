@@ -12,7 +12,6 @@ import pytest
 
 from benchmarks.measure.cases import Case
 from benchmarks.measure.rows import Row, read_rows
-from meshfft.numerics.dtypes import TIERS
 
 SCRIPT = Path(__file__).parent.parent.parent / "benchmarks" / "gpu.py"
 
@@ -42,9 +41,9 @@ def test_toy_sizes(
     assert run(script, monkeypatch, "--small", "--rounds", "1", "--rows", str(path)) == 0
     rows, said = read_rows(path), capsys.readouterr().out
     assert "NO MEASUREMENT" in said and "not judged" in said and "| yes |" not in said
-    assert len(rows) == 3 + 2 * len(TIERS) and not any(row.absent for row in rows)
+    assert len(rows) == 3 + 2 * len(script.TIERS) and not any(row.absent for row in rows)
     ours = [row for row in rows if row.case.library == "meshfft"]
-    assert [row.case.precision for row in ours] == ["", "", *TIERS] and ours[0].facts["donated"]
+    assert [row.case.precision for row in ours] == ["", "", *script.TIERS] and ours[0].facts["donated"]
     for row in ours:
         assert row.error is not None and 0 < row.error <= row.facts["expected_error"], row.case
     for row in rows[3:]:

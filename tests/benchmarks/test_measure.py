@@ -329,7 +329,8 @@ class PFFT:
         if grid[0] == 3:
             raise ValueError("too many ranks")
     local_slice = staticmethod(lambda spectral: ...)
-    forward = staticmethod(lambda x, normalize: np.fft.fftn(x))
+    forward = staticmethod(lambda x=None, normalize=True: None if x is None else np.fft.fftn(x))
+    backward = staticmethod(lambda normalize: open("back.txt", "a").write("."))
 
 newDistArray = lambda plan, forward_output: np.zeros((4, 6, 5), np.complex64)
 """
@@ -362,9 +363,10 @@ def test_ranks_transform_and_what_ends_them_is_told(mpi: Path) -> None:
         second = ranks.prepare(pencil, data)
         assert first.error < 1e-6 and first.versions == {"mpi": "no MPI", "ranks": 1}
         assert all(0 < one.timer() < 60 for one in (first, second, first))
+        assert ranks.prepare(slab, data, turns=3).timer() > 0 and (mpi / "back.txt").read_text() == "..."
         folder, runs = Path(ranks._folder.name), ranks._runs
     asked = [json.loads(line) for line in (mpi / "asked.jsonl").read_text().splitlines()]
-    assert asked == [[[2, 1, 1], True, "F"], [[3, 1, 1], True, "F"], [[1, 2, 1], False, "F"]]
+    assert asked == [[[2, 1, 1], True, "F"], [[3, 1, 1], True, "F"], [[1, 2, 1], False, "F"], [[2, 1, 1], True, "F"]]
     assert not folder.exists() and all(run.returncode is not None for run in runs)
 
 

@@ -10,12 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 import pytest
-from hypothesis import given
-from jax.sharding import AxisType, NamedSharding
+from jax.sharding import AxisType
 from report_rows import baselines, case, choices, everything, others, paper, profile, scaling, sorted_rows
-from strategies import Case, cases
 from typer.testing import CliRunner
 
 import meshfft as mf
@@ -23,7 +20,6 @@ from benchmarks.__main__ import app
 from benchmarks.cli.report import page_of
 from benchmarks.report import measured, modelled, walk
 from benchmarks.report.reading import read
-from meshfft.layout.layout import from_spec
 
 Figure = pytest.importorskip("matplotlib.figure").Figure
 
@@ -201,47 +197,13 @@ def test_errors_are_beside_what_plans_state(work: Path) -> None:
     assert measured.promised(sorted_rows([case("meshfft", (1.0,), method="none")], work).cases[0]) is None
 
 
-@given(cases())
-def test_blocks_are_where_jax_puts_them(case: Case) -> None:
-    """Catches a block of another device, and nested cuts in another order."""
-    sizes = dict(zip("xyzw", case.mesh, strict=False))
-    layout, count = from_spec(case.shape, sizes, case.spec), int(np.prod(case.mesh))
-    mesh = jax.make_mesh(case.mesh, tuple(sizes), (AxisType.Auto,) * len(sizes), devices=jax.devices()[:count])
-    held, numbers = walk.owners(layout, sizes), {device: at for at, device in enumerate(mesh.devices.flat)}
-    places = NamedSharding(mesh, case.spec).devices_indices_map(layout.storage)
-    for shard in np.ndindex(held.shape):
-        device = next(one for one, at in numbers.items() if at == held[shard])
-        starts = [part.indices(n)[0] for part, n in zip(places[device], layout.storage, strict=True)]
-        assert starts == [at * width for at, width in zip(shard, layout.block, strict=True)]
-
-
-@pytest.mark.parametrize(
-    ("shape", "mesh", "boxes"), [((8, 6, 5), (2, 2), 4), ((5, 3), (8,), 5), ((64,), (8,), 8), ((4, 6, 8, 5), (2, 2), 4)]
-)
-def test_every_block_is_drawn(shape: tuple[int, ...], mesh: tuple[int, ...], boxes: int) -> None:
-    """Catches a block that is not drawn, and one of padding only that is."""
-    layout = from_spec(shape, dict(zip("xy", mesh, strict=False)), tuple("xy"[: len(mesh)]))
-    spot = Figure().add_subplot(projection="3d")
-    sizes = dict(zip("xy", mesh, strict=False))
-    walk._blocks(spot, layout, walk.shown(layout), walk.owners(layout, sizes), int(np.prod(mesh)))
-    assert len(spot.collections) == boxes
-
-
-@pytest.mark.parametrize("count", [1, 8, 9, 256])
-def test_every_device_has_its_colour(count: int) -> None:
-    """Catches two devices of one colour."""
-    assert len({walk._colour(device, count) for device in range(count)}) == count
-
-
 def test_the_walk_is_the_rows(work: Path) -> None:
     """Catches a picture of another walk than that of the first row, and steps without a picture."""
     found = measured.first_plan(sorted_rows(baselines(), work).cases)
     assert found is not None and found.shape == (8, 8, 8) and found.machine.chip.name == "cpu"
     made = mf.plan((8, 6), mesh=jax.make_mesh((2, 2), ("x", "y"), (AxisType.Auto,) * 2), method="transpose")
-    canvas = Figure()
-    walk._draw(canvas, made, {"x": 2, "y": 2}, 2)
-    titles = [spot.get_title().split("\n")[0] for spot in canvas.axes]
-    assert titles[0] == "as it comes" and len(titles) == 1 + len(made.walk.steps)
+    section = walk.section(made)
+    assert section.text == str(made) and section.parts[0].title == made.name
 
 
 def test_the_command() -> None:

@@ -108,6 +108,8 @@ def test_chunks_that_are_too_short_or_too_long(tmp_path: Path, name: str) -> Non
 @pytest.mark.parametrize("name", ["gzip", "lzf"])
 def test_a_chunk_that_unpacks_to_a_gigabyte(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches memory taken for what a chunk of 64 bytes unpacks to, not for what its shape needs."""
+    if name == "lzf" and h5py.version.hdf5_version_tuple < (2,):
+        pytest.skip("HDF5 before 2 writes no chunk that is so much longer than its shape")
     bomb = zlib.compress(bytes(2**26)) if name == "gzip" else b"\x00a" + b"\xe0\xff\x00" * 2**18
     assert "damaged or cut short" in refusal(chunk_of(tmp_path / "a.h5", name, bomb))
     monkeypatch.setattr(hdf5, "most_bytes", lambda _: len(bomb))  # also where the bomb itself is small

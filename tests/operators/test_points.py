@@ -286,10 +286,19 @@ def test_points_own_their_numbers() -> None:
 
 
 def test_repr() -> None:
-    """Catches a thousand digits in an error message."""
+    """Catches a thousand digits in an error message, and a repr that does not tell two sets of points apart."""
     texts = [repr(points) for points in MADE]
+    low, high = f"{ANGLES.min():.6g}", f"{ANGLES.max():.6g}"
     assert texts[0] == "<Points: 5, uniform>"
-    assert texts[1] == texts[2] == "<Points: 16, on the unit circle>" and texts[3] == "<Points: 16, off it>"
+    assert texts[1] == f"<Points: 16 on the unit circle, {low} to {high} turns>"
+    assert texts[2] == f"<Points: 16 on the unit circle, {low} to {high} radians>"
+    assert (
+        texts[3].startswith("<Points: 16 off the unit circle, ")
+        and f"log radii {np.log(RADII.min()):.6g} to" in texts[3]
+    )
+    assert texts[4] == "<Points: 8 on the unit circle, 0.1 to 0.275 turns>"
+    traced = jax.jit(lambda points: [repr(points)] and len(repr(points)))(MADE[1])
+    assert traced == len("<Points: 16 on the unit circle, unknown turns>")
 
 
 TURNS = (np.array([0.1, 0.2, 0.35]), np.array([-0.2, 0.0, 0.1, 0.4]), np.array([0.3, 0.31]))

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import math
+import re
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
@@ -20,7 +21,7 @@ from reference import error, mesh, noise
 
 import meshfft as mf
 from meshfft.inspect.hlo import collectives
-from meshfft.kernels.vector import engine
+from meshfft.kernels.vector import engine, half
 from meshfft.layout.layout import even_cuts, from_spec
 from meshfft.machine.chip import TPUS, Chip
 from meshfft.machine.machine import topology
@@ -50,7 +51,8 @@ def interpreted() -> Iterator[None]:
     """The kernels themselves, as Pallas interprets them."""
     jax.clear_caches()
     with contextlib.ExitStack() as patches:
-        for where, name in ((engine, "fft"), (local_fft, "fft_of_pieces"), (pipeline, "fft_to_parts")):
+        real = ((half, name) for name in ("half_spectrum", "from_half_spectrum"))
+        for where, name in ((engine, "fft"), (local_fft, "fft_of_pieces"), (pipeline, "fft_to_parts"), *real):
             by_kernels = functools.partial(getattr(where, name), interpret=True)
             patches.enter_context(mock.patch.object(where, name, by_kernels))
         yield
@@ -77,6 +79,35 @@ def test_kernels_in_a_walk_are_xlas_ffts(name: str) -> None:
     assert error(mf.gather(y), expected) <= 3e-7, plan.name
     there, again = np.vdot(w, expected), np.vdot(mf.gather(back), x)
     assert abs(there - again) <= 1e-6 * np.linalg.norm(w) * np.linalg.norm(expected)
+
+
+REAL_CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], Options]] = {
+    "slab": ((16, 24, 128), (8,), {}),
+    "pencil, any order": ((16, 8, 256), (2, 4), {"order": "any"}),
+    "uneven, cropped and padded": ((13, 6, 200), (8,), {"s": (8, 256), "axes": (1, 2)}),
+}
+
+
+@pytest.mark.parametrize("name", slow_but(("slab",), REAL_CASES))
+def test_real_kernels_in_a_walk(name: str) -> None:
+    """Catches a half spectrum that products make where a kernel is cheaper, padding read as samples, an inverse that
+    doubles the wrong bins, an adjoint that is none, and collectives that no plan printed.
+    """
+    shape, sizes, options = REAL_CASES[name]
+    where, x = mesh(sizes), noise(shape, "float32", seed=1)
+    how: Options = {"mesh": where, "topology": POD, "method": "transpose", "kind": "rfft", **options}
+    plan = mf.plan(shape, **how)
+    assert re.search(r"real fft [YZ, ]+ \(vector\)", plan.name), plan.name
+    y = noise(plan.out_shape, seed=2)
+    xs, ys = mf.shard(x, where, plan.in_layout.spec), mf.shard(y, where, plan.out_layout.spec)
+    run = jax.jit(plan).lower(xs).compile()
+    assert collectives(run) == plan.collectives
+    expected = np.fft.rfftn(x.astype(float), s=options.get("s"), axes=options.get("axes", range(x.ndim)))
+    assert error(mf.gather(run(xs)), expected) <= 3e-7, plan.name
+    there, again = np.vdot(y, expected).real, np.vdot(mf.gather(jax.jit(plan.adjoint)(ys)), x)
+    assert abs(there - again) <= 1e-6 * np.linalg.norm(y) * np.linalg.norm(expected)
+    if "s" not in options:
+        assert error(mf.gather(jax.jit(plan.inverse)(run(xs))), x) <= 1e-6
 
 
 def test_pieces_are_handed_from_exchange_to_kernel() -> None:

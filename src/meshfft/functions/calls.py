@@ -13,7 +13,7 @@ from jax import Array
 
 from ..layout.layout import Spec
 from ..layout.padded_array import AnyArray
-from ..numerics.dtypes import real_dtype
+from ..numerics.dtypes import Precision, real_dtype
 from ..operators.transform import FOURIER, becomes, integer, integers, resolve, transform_of
 from ..plans.execute import check_donated
 from ..plans.plan import Plan
@@ -32,9 +32,10 @@ class How(TypedDict, total=False):
     order: str
     spec: Spec | None
     out_spec: Spec | None
-    precision: str | None
+    precision: Precision
     ring: str
     engine: str
+    wire: str
     donate: bool
 
 

@@ -19,41 +19,61 @@ from .calls import How, Ints, line, over, with_options
 
 @with_options
 def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Array:
-    """The discrete Fourier transform over any dimensions of a sharded array, as numpy.fft.fftn.
+    """The discrete Fourier transform over any dimensions of a sharded array,
+    as numpy.fft.fftn.
 
-        X[k] = scale sum_n a[n] exp(-2 pi i k n / N)   along every dimension in `axes`
+        X[k] = scale sum_n a[n] exp(-2 pi i k n / N)   along every axis
 
     Args:
-        a: a sharded, replicated or single-device array of any numeric type, or its real and imaginary part (re, im).
+        a: a sharded, replicated or single-device array of any numeric type, or
+            its real and imaginary part (re, im).
         s: transform lengths; shorter crops, longer pads with zeros, -1 keeps.
         axes: dimensions; None means all, or the last len(s).
-        norm: "backward" (scale 1), "ortho" (1 / sqrt(points)) or "forward" (1 / points), over all transformed points.
-        method: "auto", "transpose", "cooley-tukey" (the paper's FFT) or "kdft" (the paper's KDFT).
-        order: "natural" returns the result sharded as the array came; "any" leaves it in the cheapest layout.
-        spec: the array's PartitionSpec, needed only inside `jit` under Auto mesh axes, where JAX hides it, and inside a
-            `shard_map` of your own, to say of which array `a` is a block; its shape is then that of the array.
-        out_spec: the result's PartitionSpec, where it is not to lie as the array came; what it does not divide is
-            padded (see `PaddedArray`). Excludes order "any"; not for use in a `shard_map` of your own.
-        precision: "float32" or "float64", to compute in another precision than the array's.
-        ring: "one-way" (the paper's one-shuffle), "two-way" or "auto", as `kdftn`, for what rings the walk has: method
-            "auto" may take one without.
-        engine: of local FFTs: "auto", the cheapest, on TPUs kernels of their vector units; or "xla", XLA's alone.
-        donate: give the array's storage to the result: the array is deleted, as by `jax.jit(donate_argnums=0)`. Without
-            effect inside `jit`, `grad` or `vmap`, whose caller donates, and on a NumPy array, which stays.
+        norm: "backward" (scale 1), "ortho" (1 / sqrt(points)) or "forward"
+            (1 / points), over all transformed points.
+        method: "auto", "transpose", "cooley-tukey" (the paper's FFT) or "kdft"
+            (the paper's KDFT).
+        order: "natural" returns the result sharded as the array came; "any"
+            leaves it in the cheapest layout.
+        spec: the array's PartitionSpec, needed only inside `jit` under Auto
+            mesh axes, where JAX hides it, and inside a `shard_map` of your
+            own, to say of which array `a` is a block; its shape is then that
+            of the array.
+        out_spec: the result's PartitionSpec, where it is not to lie as the
+            array came; what it does not divide is padded (see `PaddedArray`).
+            Excludes order "any"; not for use in a `shard_map` of your own.
+        precision: "float32" or "float64", to compute in another precision than
+            the array's.
+        ring: "one-way" (the paper's one-shuffle), "two-way" or "auto", as
+            `kdftn`, for what rings the walk has: method "auto" may take one
+            without.
+        engine: of local FFTs: "auto", the cheapest, on TPUs kernels of their
+            vector units; or "xla", XLA's alone.
+        wire: what all-to-alls and rings carry: "exact", all bits; "int24" or
+            "int16", integers of so many bits, up to 64 of a line with one
+            power of two: three quarters or half of float32's bytes;
+            "bfloat16", half. `print(mf.plan(...))` has the error, which grows
+            with the collectives. The gradient in `a` travels as `a` does.
+        donate: give the array's storage to the result: the array is deleted,
+            as by `jax.jit(donate_argnums=0)`. Without effect inside `jit`,
+            `grad` or `vmap`, whose caller donates, and on a NumPy array, which
+            stays.
 
     Returns:
-        The spectrum, complex64 for input of up to 32 bits and complex128 for 64, in natural index order; as (re, im)
-        where the array came so.
+        The spectrum, complex64 for input of up to 32 bits and complex128 for
+        64, in natural index order; as (re, im) where the array came so.
 
     Raises:
-        ValueError: an axis, length, norm, method, order or spec that does not fit, with what would; donate=True where
-            the result has another type, shape or size of blocks than the array.
-        TypeError: the array is not numeric, or an argument is of the wrong type.
+        ValueError: an axis, length, norm, method, order or spec that does not
+            fit, with what would; donate=True where the result has another
+            type, shape or size of blocks than the array.
+        TypeError: the array is not numeric, or an argument is of the wrong
+            type.
 
-    Costs 5 n log2 n flops for n points in all and, by transposes, two all-to-alls of (p - 1)/p of a device's block for
-    each dimension cut into p; `print(mf.plan(...))` has the exact account. No all-gather, no all-reduce.
+    Costs 5 n log2 n flops for n points in all and, by transposes, two
+    all-to-alls of (p - 1)/p of a device's block for each dimension cut into p;
+    `print(mf.plan(...))` has the exact account. No all-gather, no all-reduce.
 
-    >>> import jax.numpy as jnp, meshfft as mf
     >>> mf.fftn(jnp.ones((2, 2))).real.tolist()
     [[4.0, 0.0], [0.0, 0.0]]
     """
@@ -62,57 +82,82 @@ def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None
 
 @with_options
 def ifftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Array:
-    """The inverse of `fftn`, as numpy.fft.ifftn, with the other sign and 1 / points under norm "backward"."""
+    """The inverse of `fftn`, as numpy.fft.ifftn: sign +, by default 1 / points.
+
+    >>> mf.ifftn(mf.fftn(jnp.ones((2, 2)))).real.tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
     return over(a, "fft", s, axes, norm, how, inverse=True)
 
 
 @with_options
 def fft2(a: AnyArray, s: Ints = None, axes: Ints = (-2, -1), norm: str | None = None, **how: Unpack[How]) -> Array:
-    """`fftn` over the last two dimensions, as numpy.fft.fft2."""
+    """`fftn` over the last two dimensions, as numpy.fft.fft2.
+
+    >>> mf.fft2(jnp.ones((2, 2))).real.tolist()
+    [[4.0, 0.0], [0.0, 0.0]]
+    """
     return fftn(a, s, axes, norm, **how)
 
 
 @with_options
 def ifft2(a: AnyArray, s: Ints = None, axes: Ints = (-2, -1), norm: str | None = None, **how: Unpack[How]) -> Array:
-    """`ifftn` over the last two dimensions, as numpy.fft.ifft2."""
+    """`ifftn` over the last two dimensions, as numpy.fft.ifft2.
+
+    >>> mf.ifft2(4 * jnp.ones((2, 2))).real.tolist()
+    [[4.0, 0.0], [0.0, 0.0]]
+    """
     return ifftn(a, s, axes, norm, **how)
 
 
 @with_options
 def fft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[How]) -> Array:
-    """`fftn` along one dimension, as numpy.fft.fft; a line that is cut over devices stays cut."""
+    """`fftn` along one dimension, as numpy.fft.fft; a cut line stays cut.
+
+    >>> mf.fft(jnp.ones(4)).real.tolist()
+    [4.0, 0.0, 0.0, 0.0]
+    """
     return fftn(a, *line(n, axis), norm, **how)
 
 
 @with_options
 def ifft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[How]) -> Array:
-    """`ifftn` along one dimension, as numpy.fft.ifft."""
+    """`ifftn` along one dimension, as numpy.fft.ifft.
+
+    >>> mf.ifft(mf.fft(jnp.ones(4))).real.tolist()
+    [1.0, 1.0, 1.0, 1.0]
+    """
     return ifftn(a, *line(n, axis), norm, **how)
 
 
 @with_options
 def rfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Array:
-    """The discrete Fourier transform of a real array, as numpy.fft.rfftn: half of the spectrum, for the rest is known.
+    """The discrete Fourier transform of a real array, as numpy.fft.rfftn: half
+    of the spectrum, for the rest is known.
 
-        X[k_1, ..., k_d] = scale sum_n a[n] exp(-2 pi i sum_j k_j n_j / N_j),   k_d = 0 ... N_d // 2
+        X[k_1, ..., k_d] = scale sum_n a[n] exp(-2 pi i sum_j k_j n_j / N_j),
+                           k_d = 0 ... N_d // 2
 
     Args:
-        a: a sharded, replicated or single-device real array, or a tuple (a,), whose spectrum comes as (re, im).
+        a: a sharded, replicated or single-device real array, or a tuple (a,),
+            whose spectrum comes as (re, im).
         s, axes, norm: as numpy.fft.rfftn; the last axis is the halved one.
         method, order, spec, out_spec, precision: as `fftn`.
 
     Returns:
-        The half spectrum, of NumPy's shape. It is sharded as the array came where N_d // 2 + 1 still divides; else the
-        mesh axes of that dimension move in front of those of another, by which `irfftn` knows them; `out_spec` tells
-        which. Where nothing divides, of a PaddedArray, and by `plan(kind="rfft")`, they stay: a PaddedArray.
+        The half spectrum, of NumPy's shape. It is sharded as the array came
+        where N_d // 2 + 1 still divides; else the mesh axes of that dimension
+        move in front of those of another, by which `irfftn` knows them;
+        `out_spec` tells which. Where nothing divides, of a PaddedArray, and by
+        `plan(kind="rfft")`, they stay: a PaddedArray.
 
     Raises:
         ValueError, TypeError: as `fftn`; a complex array.
 
-    Costs half the flops, bytes and memory of `fftn` and a little more: blocks are real until the halved axis is done. A
-    single line that is cut into p shards is fastest where 2 p^2 divides its length.
+    Costs half the flops, bytes and memory of `fftn` and a little more: blocks
+    are real until the halved axis is done. A single line that is cut into p
+    shards is fastest where 2 p^2 divides its length.
 
-    >>> import jax.numpy as jnp, meshfft as mf
     >>> mf.rfftn(jnp.ones((2, 4))).real.tolist()
     [[8.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
@@ -121,86 +166,134 @@ def rfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = Non
 
 @with_options
 def rfft2(a: AnyArray, s: Ints = None, axes: Ints = (-2, -1), norm: str | None = None, **how: Unpack[How]) -> Array:
-    """`rfftn` over the last two dimensions, as numpy.fft.rfft2."""
+    """`rfftn` over the last two dimensions, as numpy.fft.rfft2.
+
+    >>> mf.rfft2(jnp.ones((2, 4))).real.tolist()
+    [[8.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+    """
     return rfftn(a, s, axes, norm, **how)
 
 
 @with_options
 def rfft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[How]) -> Array:
-    """`rfftn` along one dimension, as numpy.fft.rfft."""
+    """`rfftn` along one dimension, as numpy.fft.rfft.
+
+    >>> mf.rfft(jnp.ones(4)).real.tolist()
+    [4.0, 0.0, 0.0]
+    """
     return rfftn(a, *line(n, axis), norm, **how)
 
 
 @with_options
 def irfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Array:
-    """The inverse of `rfftn`, as numpy.fft.irfftn: a real array of its half spectrum.
+    """The inverse of `rfftn`, as numpy.fft.irfftn: a real array of its half
+    spectrum.
 
-        a[n] = scale sum over all k of X[k] exp(+2 pi i k n / N),   X[N - k] the conjugate of X[k]
+        a[n] = scale sum over all k of X[k] exp(+2 pi i k n / N),
+               X[N - k] the conjugate of X[k]
 
     Args:
         a: the half spectrum, or its parts (re, im).
-        s: lengths of the result; by default 2 (m - 1) for m numbers along the last axis, so odd lengths need it.
+        s: lengths of the result; by default 2 (m - 1) for m numbers along the
+            last axis, so odd lengths need it.
         axes, norm, method, order, spec, out_spec, precision: as `rfftn`.
 
     Returns:
-        The real array, sharded as its spectrum; mesh axes that `rfftn` moved in front of others go back, if mesh axes
-        cut the array in the mesh's order (if not, give out_spec=). Imaginary parts that no real array's spectrum has,
-        of X[0] and X[N/2], are ignored, as NumPy does.
+        The real array, sharded as its spectrum; mesh axes that `rfftn` moved
+        in front of others go back, if mesh axes cut the array in the mesh's
+        order (if not, give out_spec=). Imaginary parts that no real array's
+        spectrum has, of X[0] and X[N/2], are ignored, as NumPy does.
 
     Raises:
         ValueError, TypeError: as `rfftn`.
+
+    >>> mf.irfftn(mf.rfftn(jnp.ones((2, 5))), (2, 5)).round(6).tolist()
+    [[1.0, 1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0, 1.0]]
     """
     return over(a, "rfft", s, axes, norm, how, inverse=True)
 
 
 @with_options
 def irfft2(a: AnyArray, s: Ints = None, axes: Ints = (-2, -1), norm: str | None = None, **how: Unpack[How]) -> Array:
-    """`irfftn` over the last two dimensions, as numpy.fft.irfft2."""
+    """`irfftn` over the last two dimensions, as numpy.fft.irfft2.
+
+    >>> mf.irfft2(mf.rfft2(jnp.ones((2, 4)))).tolist()
+    [[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]]
+    """
     return irfftn(a, s, axes, norm, **how)
 
 
 @with_options
 def irfft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[How]) -> Array:
-    """`irfftn` along one dimension, as numpy.fft.irfft; n is the length of the result."""
+    """`irfftn` along one dimension, as numpy.fft.irfft; n is the length of the
+    result.
+
+    >>> mf.irfft(mf.rfft(jnp.ones(5)), 5).round(6).tolist()
+    [1.0, 1.0, 1.0, 1.0, 1.0]
+    """
     return irfftn(a, *line(n, axis), norm, **how)
 
 
 @with_options
 def hfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Array:
-    """The real spectrum of an array given by half: a[-n] is the conjugate of a[n], as scipy.fft.hfftn.
+    """The real spectrum of an array given by half: a[-n] is the conjugate of
+    a[n], as scipy.fft.hfftn.
 
         X[k] = scale sum over all n of a[n] exp(-2 pi i k n / N)
 
-    `irfftn` with the other sign; arguments, result and cost are those of `irfftn`.
+    `irfftn` with the other sign: its arguments, result and cost.
+
+    >>> mf.hfftn(jnp.ones((2, 3))).tolist()
+    [[8.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]
     """
     return over(a, "hfft", s, axes, norm, how)
 
 
 @with_options
 def hfft2(a: AnyArray, s: Ints = None, axes: Ints = (-2, -1), norm: str | None = None, **how: Unpack[How]) -> Array:
-    """`hfftn` over the last two dimensions, as scipy.fft.hfft2."""
+    """`hfftn` over the last two dimensions, as scipy.fft.hfft2.
+
+    >>> mf.hfft2(jnp.ones((2, 3))).tolist()
+    [[8.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]
+    """
     return hfftn(a, s, axes, norm, **how)
 
 
 @with_options
 def hfft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[How]) -> Array:
-    """`hfftn` along one dimension, as numpy.fft.hfft."""
+    """`hfftn` along one dimension, as numpy.fft.hfft.
+
+    >>> mf.hfft(jnp.ones(3)).tolist()
+    [4.0, 0.0, 0.0, 0.0]
+    """
     return hfftn(a, *line(n, axis), norm, **how)
 
 
 @with_options
 def ihfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Array:
-    """The inverse of `hfftn`, as scipy.fft.ihfftn: `rfftn` with the other sign, and scaled as an inverse."""
+    """The inverse of `hfftn`, as scipy.fft.ihfftn: `rfftn` with sign +, scaled.
+
+    >>> mf.ihfftn(mf.hfftn(jnp.ones((2, 3)))).real.tolist()
+    [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
+    """
     return over(a, "hfft", s, axes, norm, how, inverse=True)
 
 
 @with_options
 def ihfft2(a: AnyArray, s: Ints = None, axes: Ints = (-2, -1), norm: str | None = None, **how: Unpack[How]) -> Array:
-    """`ihfftn` over the last two dimensions, as scipy.fft.ihfft2."""
+    """`ihfftn` over the last two dimensions, as scipy.fft.ihfft2.
+
+    >>> mf.ihfft2(mf.hfft2(jnp.ones((2, 3)))).real.tolist()
+    [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
+    """
     return ihfftn(a, s, axes, norm, **how)
 
 
 @with_options
 def ihfft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[How]) -> Array:
-    """`ihfftn` along one dimension, as numpy.fft.ihfft."""
+    """`ihfftn` along one dimension, as numpy.fft.ihfft.
+
+    >>> mf.ihfft(jnp.array([4.0, 0.0, 0.0, 0.0])).real.tolist()
+    [1.0, 1.0, 1.0]
+    """
     return ihfftn(a, *line(n, axis), norm, **how)

@@ -22,7 +22,8 @@ from ..operators.transform import integer
 
 
 def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, sharding: NamedSharding | None = None) -> Array:
-    """The frequency of each output of a transform of n samples, as numpy.fft.fftfreq.
+    """The frequency of each output of a transform of n samples, as
+    numpy.fft.fftfreq.
 
         f = [0, 1, ..., (n-1) // 2, -(n // 2), ..., -1] / (n d)
 
@@ -30,19 +31,20 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, sharding:
         n: samples.
         d: their spacing.
         dtype: a real floating type; by default JAX's.
-        sharding: where it goes, one dimension over a mesh; every device's shard is made by itself.
+        sharding: where it goes, one dimension over a mesh; every device's
+            shard is made by itself.
 
     Returns:
         The n frequencies, in cycles per unit of d.
 
     Raises:
-        ValueError: n is less than 1, d is zero or not finite, the mesh axes do not divide n, or the type is float64
-            while 64-bit types are off.
-        TypeError: n is no integer, d no number, the type not a real floating one, or the sharding no NamedSharding.
+        ValueError: n is less than 1, d is zero or not finite, the mesh axes do
+            not divide n, or the type is float64 while 64-bit types are off.
+        TypeError: n is no integer, d no number, the type not a real floating
+            one, or the sharding no NamedSharding.
 
     Costs n products on the host, and sends each device its shard.
 
-    >>> import meshfft as mf
     >>> mf.fftfreq(4).tolist()
     [0.0, 0.25, -0.5, -0.25]
     """
@@ -51,13 +53,14 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, sharding:
 
 
 def rfftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, sharding: NamedSharding | None = None) -> Array:
-    """The frequency of each output of a transform of n real samples, as numpy.fft.rfftfreq.
+    """The frequency of each output of a transform of n real samples, as
+    numpy.fft.rfftfreq.
 
         f = [0, 1, ..., n // 2] / (n d)
 
-    The arguments are those of `fftfreq`; there are n // 2 + 1 frequencies, which the mesh axes must divide.
+    The arguments are those of `fftfreq`; there are n // 2 + 1 frequencies,
+    which the mesh axes must divide.
 
-    >>> import meshfft as mf
     >>> mf.rfftfreq(4).tolist()
     [0.0, 0.25, 0.5]
     """
@@ -66,20 +69,24 @@ def rfftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, sharding
 
 
 def next_fast_len(target: int, real: bool = False, *, parts: int = 1) -> int:
-    """The least length, from `target` on, that the shards divide and at which their transforms are fast.
+    """The least length, from `target` on, that the shards divide and at which
+    their transforms are fast.
 
-        n = parts m,   m the least fast length >= target / parts, as scipy.fft.next_fast_len has it
+        n = parts m,   m the least fast length >= target / parts, as
+                       scipy.fft.next_fast_len has it
 
     Args:
         target: the least length wanted.
-        real: the transform is of real samples: m has no prime factor above 5, else none above 11.
-        parts: the shards of the dimension. With p of them, give p^2 for method "cooley-tukey" at its fastest.
+        real: the transform is of real samples: m has no prime factor above 5,
+            else none above 11.
+        parts: the shards of the dimension. With p of them, give p^2 for method
+            "cooley-tukey" at its fastest.
 
     Raises:
-        ValueError: target or parts is less than 1, or the length too large for any transform.
+        ValueError: target or parts is less than 1, or the length too large for
+            any transform.
         TypeError: target or parts is no integer.
 
-    >>> import meshfft as mf
     >>> mf.next_fast_len(97), mf.next_fast_len(97, parts=8)
     (98, 112)
     """

@@ -33,16 +33,22 @@ Arguments = dict[str, Any]
 
 
 class ScipyBackend:
-    """meshfft as a backend of scipy.fft, for `scipy.fft.set_backend` and its kin.
+    """meshfft as a backend of scipy.fft, for `scipy.fft.set_backend` and its
+    kin.
 
-    It computes every transform of TRANSFORMS, with SciPy's arguments. A jax.Array comes back as one, sharded as meshfft
-    leaves it; anything else that SciPy takes comes back as a NumPy array. `workers` and `overwrite_x` have no effect.
+    It computes every transform of TRANSFORMS, with SciPy's arguments. A
+    jax.Array comes back as one, sharded as meshfft leaves it; anything else
+    that SciPy takes comes back as a NumPy array. `workers` and `overwrite_x`
+    have no effect.
 
-    SciPy's own functions compute what JAX does not have: long doubles, objects, 64 bits while `jax_enable_x64` is off
-    or on a TPU (integers count as 64, for SciPy makes float64 of them), a `plan`, `fht` and `ifht`. They copy a
-    jax.Array to the host for the last three. SciPy asks no backend for fftshift, fftfreq or next_fast_len.
+    SciPy's own functions compute what JAX does not have: long doubles,
+    objects, 64 bits while `jax_enable_x64` is off or on a TPU (integers count
+    as 64, for SciPy makes float64 of them), a `plan`, `fht` and `ifht`. They
+    copy a jax.Array to the host for the last three. SciPy asks no backend for
+    fftshift, fftfreq or next_fast_len.
 
-    Costs what the transform of that name does, and for NumPy arrays a copy to JAX's first device and back.
+    Costs what the transform of that name does, and for NumPy arrays a copy to
+    JAX's first device and back.
 
     >>> import numpy as np, scipy.fft, meshfft as mf
     >>> with scipy.fft.set_backend(mf.scipy_backend, only=True):
@@ -57,7 +63,8 @@ class ScipyBackend:
         """A call of scipy.fft, by meshfft or by SciPy's own functions.
 
         Raises:
-            ValueError, TypeError, NotImplementedError: where SciPy raises them, and as `fftn`.
+            ValueError, TypeError, NotImplementedError: where SciPy raises
+                them, and as `fftn`.
         """
         found = _computed(method, args, kwargs)
         if found is not NotImplemented:

@@ -15,23 +15,35 @@ from ..plans.execute import moved
 
 
 def shard(array: Sliceable | Array | PaddedArray, mesh: Mesh, spec: Spec) -> Any:
-    """Puts an array on a mesh, stored with zeros at the tail of every dimension that its mesh axes do not divide.
+    """Puts an array on a mesh, stored with zeros at the tail of every
+    dimension that its mesh axes do not divide.
 
         stored size = p ceil(n / p)   for p shards of a dimension of n positions
 
     Args:
-        array: a NumPy or JAX array, or anything with `shape`, `dtype` and slices: each device's block is read by
-            itself. On several processes each reads those of its own devices, from what must be one array to all. A
-            PaddedArray of this mesh goes from device to device, to a spec that has the mesh axes of its own.
+        array: a NumPy or JAX array, or anything with `shape`, `dtype` and
+            slices: each device's block is read by itself. On several processes
+            each reads those of its own devices, from what must be one array to
+            all. A PaddedArray of this mesh goes from device to device, to a
+            spec that has the mesh axes of its own.
         mesh: a concrete device mesh.
-        spec: a PartitionSpec; several mesh axes may cut one dimension, and axes may stay idle.
+        spec: a PartitionSpec; several mesh axes may cut one dimension, and
+            axes may stay idle.
 
     Returns:
-        A jax.Array where the mesh axes divide all sizes; else a PaddedArray, which every function of meshfft takes.
+        A jax.Array where the mesh axes divide all sizes; else a PaddedArray,
+        which every function of meshfft takes.
 
     Raises:
-        ValueError: the spec does not fit the array or the mesh, or a padded array cannot move to it.
+        ValueError: the spec does not fit the array or the mesh, or a padded
+            array cannot move to it.
         TypeError: the elements are not numbers.
+
+    >>> import jax
+    >>> from jax.sharding import PartitionSpec as P
+    >>> y = mf.shard(np.ones(7), jax.make_mesh((2,), ("x",)), P("x"))
+    >>> y.shape, y.stored.shape
+    ((7,), (8,))
     """
     if not isinstance(mesh, Mesh):
         raise TypeError(f"mesh is {type(mesh).__name__}: give a jax.sharding.Mesh of real devices")

@@ -18,26 +18,29 @@ from .calls import Ints
 
 
 def fftshift(x: AnyArray, axes: int | Ints = None, *, spec: Spec | None = None, out_spec: Spec | None = None) -> Array:
-    """Moves zero frequency to the middle of a sharded spectrum, as numpy.fft.fftshift.
+    """Moves zero frequency to the middle of a sharded spectrum, as
+    numpy.fft.fftshift.
 
         y[i] = x[(i - n // 2) mod n]   along every dimension in `axes`
 
     Args:
-        x: a sharded, replicated or single-device array of any type, or its real and imaginary part (re, im).
-        axes: a dimension or several; None means all. One given twice is shifted twice.
+        x: a sharded, replicated or single-device array of any type, or its
+            real and imaginary part (re, im).
+        axes: a dimension or several; None means all. One given twice is
+            shifted twice.
         spec, out_spec: as `fftn`.
 
     Returns:
         The shifted array, of the same type; as (re, im) where it came so.
 
     Raises:
-        ValueError: an axis is out of range, or the spec does not fit or does not divide the array.
+        ValueError: an axis is out of range, or the spec does not fit or does
+            not divide the array.
         TypeError: the array is not numeric, or axes are no integers.
 
-    Sends at most one block per device for each dimension that is cut, in at most two permutes; where sizes do not
-    divide, twice as much. No gather.
+    Sends at most one block per device for each dimension that is cut, in at
+    most two permutes; where sizes do not divide, twice as much. No gather.
 
-    >>> import jax.numpy as jnp, meshfft as mf
     >>> mf.fftshift(jnp.arange(5)).tolist()
     [3, 4, 0, 1, 2]
     """
@@ -45,11 +48,15 @@ def fftshift(x: AnyArray, axes: int | Ints = None, *, spec: Spec | None = None, 
 
 
 def ifftshift(x: AnyArray, axes: int | Ints = None, *, spec: Spec | None = None, out_spec: Spec | None = None) -> Array:
-    """Moves zero frequency back from the middle, as numpy.fft.ifftshift: the inverse of `fftshift`, with its arguments.
+    """Moves zero frequency back from the middle, as numpy.fft.ifftshift: the
+    inverse of `fftshift`, with its arguments.
 
         y[i] = x[(i + n // 2) mod n]   along every dimension in `axes`
 
     Costs as `fftshift`.
+
+    >>> mf.ifftshift(mf.fftshift(jnp.arange(5))).tolist()
+    [0, 1, 2, 3, 4]
     """
     return _shifted(x, axes, spec, out_spec, -1)
 

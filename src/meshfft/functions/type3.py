@@ -24,30 +24,35 @@ def nufftn_type3(
     spec: Spec | None = None,
     out_spec: Spec | None = None,
 ) -> Array:
-    """Sums of waves from scattered positions at scattered frequencies: the nonuniform FFT of type 3.
+    """Sums of waves from scattered positions at scattered frequencies: the
+    nonuniform FFT of type 3.
 
         X_j = sum_i c_i exp(-2 pi i s_j . x_i)
 
     Args:
-        c: values at the positions: their shape, with any batch dimensions before it.
+        c: values at the positions: their shape, with any batch dimensions
+            before it.
         positions: x, of shape (..., d), in any unit of length.
-        frequencies: s, in cycles (`Scattered.turns`) or radians (`Scattered.radians`) for each unit of length.
+        frequencies: s, in cycles (`Scattered.turns`) or radians
+            (`Scattered.radians`) for each unit of length.
         tol, precision: as `nufftn`.
-        spec, out_spec: how c is cut where JAX hides that, and how the sums are to be.
+        spec, out_spec: how c is cut where JAX hides that, and how the sums are
+            to be.
 
     Returns:
-        The sums, batch dimensions first and then the shape of the frequencies, cut by the mesh axes that cut the
-        positions' dimensions of c.
+        The sums, batch dimensions first and then the shape of the frequencies,
+        cut by the mesh axes that cut the positions' dimensions of c.
 
     Raises:
-        ValueError, TypeError: values of another shape than the positions, another number of coordinates, traced points.
+        ValueError, TypeError: values of another shape than the positions,
+            another number of coordinates, traced points.
 
-    Costs a grid of 4 sigma^2 X S cells along each dimension with |x - x0| <= X and |s - s0| <= S, and windows twice.
-    Differentiable in c.
+    Costs a grid of 4 sigma^2 X S cells along each dimension with |x - x0| <= X
+    and |s - s0| <= S, and windows twice. Differentiable in c.
 
-    Source: Lee and Greengard, "The type 3 nonuniform FFT and its applications", JCP 2005; as `nufftn`.
+    Source: Lee and Greengard, "The type 3 nonuniform FFT and its
+    applications", JCP 2005; as `nufftn`.
 
-    >>> import numpy as np, meshfft as mf
     >>> s = mf.Scattered.turns([[1.0], [0.5]])
     >>> mf.nufftn_type3(np.ones(2), [[0.0], [2.5]], s).real.round(3).tolist()
     [0.0, 1.0]

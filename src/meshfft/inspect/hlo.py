@@ -44,7 +44,6 @@ _FFT = re.compile(
     r"(?:^|/)(?:fft|jit\(fft\)|fft_\w+/pallas_call)(?:/|$)"
 )  # a scope of ours, JAX's for XLA's, or a kernel
 _KERNEL = re.compile(r"/fft_([a-z]+)_(\d+(?:x\d+)*)\w*/pallas_call")  # its kind and lengths
-COMPLEX_BYTES = 8  # of two float32 planes, which kernels write
 
 
 class Collective(NamedTuple):
@@ -121,8 +120,9 @@ def _priced(instruction: Instruction, chip: Chip) -> Instruction:
     found = _KERNEL.search(instruction.op_name) if instruction.opcode == "custom-call" else None
     if found is None:
         return instruction
-    lengths, points = tuple(map(int, found[2].split("x"))), bytes_of(instruction.type) // COMPLEX_BYTES
-    return dataclasses.replace(instruction, price=kernel_price.cycles(chip, found[1], lengths, points))
+    kind, lengths = found[1], tuple(map(int, found[2].split("x")))
+    points = round(bytes_of(instruction.type) / kernel_price.written(kind, lengths[-1]))
+    return dataclasses.replace(instruction, price=kernel_price.cycles(chip, kind, lengths, points))
 
 
 def kernels(program: Program) -> Kernels:

@@ -51,7 +51,7 @@ Cuts = tuple[Cut, ...]
 
 
 @hashed_once
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Layout:
     """The logical shape of an array and the cuts of each of its dimensions."""
 
@@ -151,6 +151,12 @@ class Layout:
         """The layout as A[X_x, Y, Z_yz]: dimension, subscript its mesh axes; a prime marks a transformed one."""
         names = (dim_name(d, self.ndim) + "'" * (d in done) for d in range(self.ndim))
         return "A[" + ", ".join(n + "_" * bool(a) + join_axes(a) for n, a in zip(names, self.axes, strict=True)) + "]"
+
+    def __repr__(self) -> str:
+        shape, block, stored = (" x ".join(map(str, sizes)) for sizes in (self.shape, self.block, self.storage))
+        cuts = ", ".join(f"{cut.axis}={cut.parts}" for cut in itertools.chain(*self.cuts))
+        padding = "" if self.even else f", stored as {stored}"
+        return f"<Layout: {self.label()} of {shape}, cut by {cuts or 'nothing'} into blocks of {block}{padding}>"
 
 
 def axis_sizes(mesh: AnyMesh | None) -> dict[str, int]:

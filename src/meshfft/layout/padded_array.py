@@ -44,18 +44,24 @@ def _operators(function: Callable[..., Array]) -> tuple[Operator, Operator]:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class PaddedArray:
-    """A sharded array of any size: what is stored, and the layout that says which of it is data.
+    """A sharded array of any size: what is stored, and the layout that says
+    which of it is data.
 
-    `mf.shard`, plans and all functions return one where sizes do not divide, and take it. `jit`, `grad`, `scan` and,
-    over leading dimensions, `vmap` carry it. It has elementwise arithmetic with numbers, with arrays that broadcast to
-    its shape, and with others of its kind; `map` applies any elementwise function, and leaves the padding zero where
-    `jax.tree.map` would not. Other sums than `sum` go over `stored`. `mf.gather(y)` or `numpy.asarray(y)` bring it to
-    the host. Functions of `jax.numpy` refuse it.
+    `mf.shard`, plans and all functions return one where sizes do not divide,
+    and take it; `jit`, `grad`, `scan` and `vmap` over leading dimensions carry
+    it. It has arithmetic with numbers, with arrays that broadcast to its
+    shape, and with others of its kind; `map` applies any elementwise function
+    and keeps the padding zero. Other sums than `sum` go over `stored`.
+    `mf.gather(y)` brings it to the host. Functions of `jax.numpy` refuse it.
 
     Attributes:
-        stored: the jax.Array, larger than the logical shape; its padding holds zeros.
-        full_layout: the layout it was made with; under `vmap` that of the batch.
+        stored: the jax.Array, larger than the shape, its padding zeros.
+        full_layout: the layout it was made with, a batch of `vmap` included.
         home: the mesh it was made on.
+
+    >>> y = mf.shard(np.ones(7), jax.make_mesh((2,), ("x",)), ("x",))
+    >>> (2 * y + 1).sum().item(), y.map(jnp.exp).shape
+    (21.0, (7,))
     """
 
     stored: Array
@@ -88,7 +94,9 @@ class PaddedArray:
 
     @property
     def layout(self) -> Layout:
-        """The logical shape and the cuts of what is seen: without dimensions that `vmap` took, with those it gave."""
+        """The logical shape and the cuts of what is seen: without dimensions
+        that `vmap` took, with those it gave.
+        """
         more, layout = np.ndim(self.stored) - self.full_layout.ndim, self.full_layout
         if more <= 0:
             return Layout(layout.shape[-more:], layout.cuts[-more:])
@@ -145,7 +153,9 @@ class PaddedArray:
 
     @property
     def addressable_shards(self) -> Sequence[jax.Shard]:
-        """What the devices of this process store, padding included; indices are those of `stored`."""
+        """What the devices of this process store, padding included; indices
+        are those of `stored`.
+        """
         return self.stored.addressable_shards
 
     def sum(self) -> Array:
@@ -161,11 +171,14 @@ class PaddedArray:
         return self.map(lambda x: x.astype(dtype))
 
     def map(self, function: Callable[..., Array], *others: "ArrayLike | PaddedArray") -> "PaddedArray":
-        """function(x, *others), elementwise: `y.map(jax.numpy.exp)`. Padding stays zero.
+        """function(x, *others), elementwise: `y.map(jax.numpy.exp)`. Padding
+        stays zero.
 
         Args:
-            function: takes arrays as they are stored, and returns one of their shape.
-            others: numbers, arrays that broadcast against the logical shape, or padded arrays cut alike.
+            function: takes arrays as they are stored, and returns one of their
+                shape.
+            others: numbers, arrays that broadcast against the logical shape,
+                or padded arrays cut alike.
 
         Raises:
             ValueError: shapes or layouts that do not fit.
@@ -178,7 +191,8 @@ class PaddedArray:
         return PaddedArray(_masked(result, layout, self.mesh), self.lead + layout, self.home)
 
     def like(self, stored: Array) -> "PaddedArray":
-        """Another stored array in the layout of this one; what its padding held becomes zero.
+        """Another stored array in the layout of this one; what its padding
+        held becomes zero.
 
         Raises:
             ValueError: it is not stored as this one is.
@@ -208,14 +222,18 @@ AnyArray = ArrayLike | PaddedArray | tuple[Any, ...]  # an array, or its planes
 def gather(y: ArrayLike | PaddedArray) -> np.ndarray:
     """Brings an array to the host as a NumPy array of its logical shape.
 
-    Where several processes hold it, each must call this and each gets all of it, sent in chunks: it has to fit in the
-    memory of every host. Work on `y.addressable_shards` where it does not.
+    Where several processes hold it, each must call this and each gets all of
+    it, sent in chunks: it has to fit in the memory of every host. Work on
+    `y.addressable_shards` where it does not.
 
     Args:
         y: a jax.Array, sharded or not, or a PaddedArray.
 
     Raises:
         ValueError: this process has none of the array's devices.
+
+    >>> mf.gather(mf.fftn(np.ones(2))).real.tolist()
+    [2.0, 0.0]
     """
     if not isinstance(y, PaddedArray):
         return to_host(y)

@@ -41,21 +41,29 @@ class Checked(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class ScatteredPlan(Planned):
-    """A transform at scattered points, chosen, priced and ready to run; made by `scattered_plan`.
+    """A transform at scattered points, chosen, priced and ready to run; made
+    by `scattered_plan`.
 
     Attributes:
         points: where the spectrum is sampled.
         tol: the relative error that the window was chosen for.
-        origin: "corner" or "centre", from where samples of the image are counted.
+        origin: "corner" or "centre", from where samples of the image are
+            counted.
         slack: cells of the fine grid by which points may move.
         dims: the transformed dimensions of the image.
-        ending: how values follow from the fine grid: its sizes, and the window.
+        ending: how values follow from the fine grid: its sizes, and the
+            window.
         load: points that each device owns.
         order: for each point its slot among those of all devices.
         remake: the plan of the same points with something else changed.
         caller: the plan to values as the caller has them.
         owner: the plan to values in the plan's order.
-        window_alone: from values to the fine grid and back, without batch dimensions.
+        window_alone: from values to the fine grid and back, without batch
+            dimensions.
+
+    >>> plan = mf.scattered_plan((4,), mf.Scattered.turns([[0.0], [0.25]]))
+    >>> plan.adjoint(np.ones(2)).real.round(3).tolist()
+    [2.0, 1.0, 0.0, 1.0]
     """
 
     def __call__(self, x: AnyArray, *, placed: bool = False, points: Scattered | None = None) -> Any:
@@ -64,15 +72,18 @@ class ScatteredPlan(Planned):
         Args:
             x: the image.
             placed: leave the values in the plan's order.
-            points: where the points are now, traced or not, within `slack` cells of where they were planned; the value
-                of one that is farther is NaN. Differentiable in them, at the cost of a transform for each dimension.
+            points: where the points are now, traced or not, within `slack`
+                cells of where they were planned; the value of one that is
+                farther is NaN. Differentiable in them, at the cost of a
+                transform for each dimension.
         """
         if points is not None:
             return values_at(self, placed, known_kind(points).unit, x, self._near(points))
         return (self.owner if placed else self.caller)(x)
 
     def adjoint(self, c: AnyArray, *, placed: bool = False, points: Scattered | None = None) -> Any:
-        """The image sum_j c_j exp(2 pi i k_j . n): type 1, <plan(x), c> = <x, plan.adjoint(c)>.
+        """The image sum_j c_j exp(2 pi i k_j . n): type 1, <plan(x), c> = <x,
+        plan.adjoint(c)>.
 
         With points beyond `slack` all of it is NaN.
         """
@@ -81,7 +92,9 @@ class ScatteredPlan(Planned):
         return (self.owner if placed else self.caller).adjoint(c)
 
     def place(self, values: AnyArray) -> Any:
-        """Values, of the batch or of the points alone, from `out_layout` into the plan's order; empty slots are 0."""
+        """Values, of the batch or of the points alone, from `out_layout` into
+        the plan's order; empty slots are 0.
+        """
         return self._routed(values, back=True)
 
     def restore(self, values: AnyArray) -> Any:
@@ -89,14 +102,17 @@ class ScatteredPlan(Planned):
         return self._routed(values, back=False)
 
     def density(self, iterations: int = 12) -> Array:
-        """Weights that compensate for how densely the points lie, in the plan's order.
+        """Weights that compensate for how densely the points lie, in the
+        plan's order.
 
             w <- w / |I I^T w|        I the interpolation alone: no transform
 
-        They add up to the part of the spectrum that the points cover, as quadrature weights do, so that
-        plan.adjoint(density * values) is an image in the scale of the one sampled.
+        They add up to the part of the spectrum that the points cover, as
+        quadrature weights do, so that plan.adjoint(density * values) is an
+        image in the scale of the one sampled.
 
-        Source: Pipe and Menon, "Sampling density compensation in MRI", MRM 1999.
+        Source: Pipe and Menon, "Sampling density compensation in MRI", MRM
+        1999.
         """
         if not is_integer(iterations) or iterations < 0:
             raise ValueError(f"iterations is {iterations!r}: give a number of rounds, 0 or more, mostly 12")
@@ -109,10 +125,12 @@ class ScatteredPlan(Planned):
         return weights * float(volume)
 
     def normal(self, weights: AnyArray | None = None) -> NormalPlan:
-        """A^H W A, the adjoint of the transform after it, with weights in the plan's order between them (1 without).
+        """A^H W A, the adjoint of the transform after it, with weights in the
+        plan's order between them (1 without).
 
-        Two transforms of twice the size, and no points: faster than `adjoint` of a call, and what conjugate gradients
-        want. Costs one adjoint transform of twice the image to make.
+        Two transforms of twice the size, and no points: faster than `adjoint`
+        of a call, and what conjugate gradients want. Costs one adjoint
+        transform of twice the image to make.
 
         Args:
             weights: real and in the plan's order, as `density` gives them.
@@ -130,7 +148,8 @@ class ScatteredPlan(Planned):
         return NormalPlan(forward, transformed(forward, q, self.walk.scale**2))
 
     def check(self, points: Scattered) -> Checked:
-        """How far points are from the plan's, on the host: with `slack` they may move by so many cells under `jit`.
+        """How far points are from the plan's, on the host: with `slack` they
+        may move by so many cells under `jit`.
 
         Raises:
             ValueError: another number of points or coordinates.

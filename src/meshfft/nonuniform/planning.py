@@ -7,6 +7,7 @@ devices that own the cells around them. Who owns which points is worked out once
 import contextlib
 import dataclasses
 import functools
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -33,6 +34,7 @@ from ..walks.choice import ORDERS, find_walk
 from ..walks.walk import Walk
 from .plan import ScatteredPlan
 
+LOG = logging.getLogger("meshfft")
 ORIGINS = ("corner", "centre")
 SIGMA = 2.0
 LOOSE = 1e-3  # the least tolerance for which a coarser grid may do: it magnifies rounding
@@ -140,6 +142,7 @@ def scattered_plan_for(asked: Asked) -> ScatteredPlan:
     """The plan, kept: a change of points is another plan."""
     if not asked.points.known:
         raise ValueError("the points are traced, and a plan places them on the host: make it outside, or use nufftn")
+    LOG.info("placing %d points on the grid of a plan", asked.points.size)
     walk, ending = to_grid(asked, functools.partial(_ending, asked))
     layout, dims, form = walk.end, asked.dims, ending.form(walk.end)
     block, parts = (tuple(one[d] for d in dims) for one in (layout.block, layout.parts))
@@ -242,3 +245,18 @@ def points_layout(shape: tuple[int, ...], cuts: Cuts, mesh: AnyMesh | None) -> L
         if layout.even:
             return layout
     return Layout(shape, (even_cuts(shape[0], axes), *[()] * (len(shape) - 1)))
+
+
+def spread_over(layout: Layout, dims: Sequence[int], moving: Sequence[tuple[str, int]]) -> Layout:
+    """The layout with each of some mesh axes on a dimension, evenly where that can be, the least cut first."""
+    axes: dict[int, list[tuple[str, int]]] = {dim: [] for dim in dims}
+    for axis in moving:
+
+        def parts(dim: int, axis: tuple[str, int] = axis) -> tuple[bool, int, int]:
+            cut = math.prod(size for _, size in axes[dim])
+            return layout.shape[dim] % (cut * axis[1]) != 0, cut, dim
+
+        axes[min(dims, key=parts)].append(axis)
+    for dim, by in axes.items():
+        layout = layout.replace(dim, layout.shape[dim], even_cuts(layout.shape[dim], by))
+    return layout

@@ -15,6 +15,7 @@ Outside rows x columns a matrix counts as zero; a ring sees to that.
 
 import abc
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
@@ -69,6 +70,11 @@ class Matrix(abc.ABC):
     def period(self) -> float | None:
         """L, where `inverse` times the matrix is L; None where no matrix of these kinds is its inverse."""
         return None
+
+    @property
+    def spread(self) -> float:
+        """Its largest singular value over its least, where it is known; else 1, that of a unitary matrix."""
+        return 1.0
 
     @property
     def has_fft(self) -> bool:
@@ -155,6 +161,11 @@ class HalfRoots(Matrix):
     @property
     def period(self) -> float:
         return self.length
+
+    @property
+    def spread(self) -> float:
+        """All numbers of a half spectrum but one or two stand for two of the spectrum."""
+        return math.sqrt(2)
 
     @property
     def inverse(self) -> "HalfRoots":

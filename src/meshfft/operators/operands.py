@@ -5,9 +5,10 @@ are made of bfloat16 terms (see `numerics.products`), a matrix that is known on 
 table: computed in float64 and split once. A larger one is made block by block on the devices, and split there.
 """
 
+import dataclasses
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -17,12 +18,12 @@ import numpy as np
 from jax import Array
 from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jax.typing import DTypeLike
+from jax.typing import ArrayLike, DTypeLike
 
 from ..layout.layout import AnyMesh, mapped_axes
-from ..numerics.dtypes import Dot, real_dtype
+from ..numerics.dtypes import Dot, check_numeric, real_dtype
 from .inverses import vandermonde
-from .matrices import Matrix, Roots
+from .matrices import Blocks, Dense, Matrix, Roots
 from .points import SCATTERED, Points
 from .transform import Transform, factor
 
@@ -180,3 +181,74 @@ def rows_of(leaf: Array | np.ndarray, axis: int, rows: np.ndarray, reach: int) -
         return leaf
     leaf, short = leaf[..., :reach], max(reach - leaf.shape[-1], 0)
     return xp.pad(leaf, [(0, short if d == leaf.ndim - 1 else 0) for d in range(leaf.ndim)]) if short else leaf
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockMatrix:
+    """A matrix given by a function of int32 index vectors, which makes any
+    block of it where that is used.
+
+    Attributes:
+        shape: rows and columns.
+        block: block(rows, columns) is the array of entries at these rows and
+            columns, of shape (len(rows), len(columns)). Indices may lie beyond
+            the shape; what it returns there is dropped.
+
+    >>> half = lambda k, n: jnp.full((len(k), len(n)), 0.5)
+    >>> halves = mf.BlockMatrix((1, 4), half)
+    >>> mf.apply_separable([halves], jnp.ones(4)).tolist()
+    [2.0]
+    """
+
+    shape: tuple[int, int]
+    block: Callable[[Array, Array], Array]
+
+
+Given = BlockMatrix | Points | Array | np.ndarray
+
+
+def sources_of(matrices: Sequence[ArrayLike | BlockMatrix | Points | None], dims: tuple[int, ...]) -> dict[int, Given]:
+    """The matrices by dimension, as arrays or as they describe themselves."""
+    if not isinstance(matrices, list | tuple):
+        raise TypeError("matrices is no list: give one matrix, or None, for each axis")
+    if len(matrices) != len(dims):
+        raise ValueError(f"there are {len(matrices)} matrices for {len(dims)} axes: give one for each, or None")
+    return {dim: _source(matrix, dim) for dim, matrix in zip(dims, matrices, strict=True) if matrix is not None}
+
+
+def _source(matrix: ArrayLike | BlockMatrix | Points, dim: int) -> Given:
+    if isinstance(matrix, Points):
+        return matrix.settled
+    if isinstance(matrix, BlockMatrix):
+        shape = getattr(_sketch(matrix), "shape", None)
+        if shape != (2, 3):
+            raise ValueError(f"block(rows, columns) has shape {shape} for 2 rows and 3 columns: give (2, 3)")
+        return matrix
+    array = matrix if isinstance(matrix, jax.Array) else np.asarray(matrix)
+    check_numeric(array.dtype)
+    if array.ndim != 2:
+        raise ValueError(f"the matrix of axis {dim} has shape {array.shape}: give two dimensions, (m, n)")
+    return array
+
+
+def _sketch(matrix: BlockMatrix) -> jax.ShapeDtypeStruct:
+    """Shape and type of a block of two rows and three columns."""
+    sketch: jax.ShapeDtypeStruct = jax.eval_shape(matrix.block, *(np.arange(n, dtype=np.int32) for n in (2, 3)))
+    return sketch
+
+
+def matrix_of(source: Given, size: int, dim: int, real: np.dtype) -> Matrix:
+    """What the steps multiply the dimension by."""
+    if isinstance(source, Points):
+        source.check_range(size, real, f"points of axis {dim}")
+        return source.matrix(size)
+    rows, columns = source.shape
+    if columns != size:
+        raise ValueError(
+            f"the matrix of axis {dim} has shape {(rows, columns)}, the dimension {size}: give (m, {size})"
+        )
+    if rows < 1:
+        raise ValueError(f"the matrix of axis {dim} has no rows: give at least one")
+    if isinstance(source, BlockMatrix):
+        return Blocks(source.block, rows, columns, planes=2 if jnp.iscomplexobj(_sketch(source)) else 1)
+    return Dense(rows, columns, planes=2 if jnp.iscomplexobj(source) else 1)

@@ -36,15 +36,21 @@ SCATTERED = (
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, eq=False)
 class Points:
-    """The samples of one dimension; made by `uniform`, `turns`, `radians`, `z`, `zoom` or `chirp`.
+    """The samples of one dimension; made by `uniform`, `turns`, `radians`,
+    `z`, `zoom` or `chirp`.
 
     A pytree, so that it can be an argument of `jit` and `grad`.
 
     Attributes:
-        angle: the angles of the samples, of shape (M,); None where they are uniform.
-        log_radius: natural logarithms of their radii, of shape (M,); None on the unit circle.
+        angle: the angles of the samples, of shape (M,); None where they are
+            uniform.
+        log_radius: natural logarithms of their radii, of shape (M,); None on
+            the unit circle.
         unit: of the angles, "turns" or "radians".
         size: the number M of samples.
+
+    >>> mf.Points.zoom(0.1, 0.2, 64)
+    <Points: 64 on the unit circle, 0.1 to 0.198438 turns>
     """
 
     angle: Floats | None
@@ -54,25 +60,31 @@ class Points:
 
     @staticmethod
     def uniform(n: int) -> "Points":
-        """The n-th roots of unity, exp(2 pi i k / n); more or fewer of them than there are inputs."""
+        """The n-th roots of unity, exp(2 pi i k / n); more or fewer of them
+        than there are inputs.
+        """
         return Points(None, None, "turns", _count("uniform has n", n))
 
     @staticmethod
     def turns(t: Numbers, radius: Numbers | None = None) -> "Points":
-        """radius exp(2 pi i t): frequencies in cycles per sample. No digit is lost, however large n t is."""
+        """radius exp(2 pi i t): frequencies in cycles per sample. No digit is
+        lost, however large n t is.
+        """
         return _points(t, _logarithm(radius), "turns")
 
     @staticmethod
     def radians(w: Numbers, radius: Numbers | None = None) -> "Points":
-        """radius exp(i w): angular frequencies in radians per sample. No digit is lost for w below 1e30."""
+        """radius exp(i w): angular frequencies in radians per sample. No digit
+        is lost for w below 1e30.
+        """
         return _points(w, _logarithm(radius), "radians")
 
     @staticmethod
     def z(z: Numbers) -> "Points":
         """Any points but zero, on the unit circle or off it.
 
-        Rounding of z itself, 1e-16 in complex128, is multiplied by n: give turns or radians where they are known. Radii
-        within that of 1 are 1.
+        Rounding of z itself, 1e-16 in complex128, is multiplied by n: give
+        turns or radians where they are known. Radii within that of 1 are 1.
         """
         values = _received(z, complex_too=True)
         if not isinstance(values, np.ndarray):
@@ -85,13 +97,17 @@ class Points:
 
     @staticmethod
     def zoom(f0: float | Array, f1: float | Array, m: int) -> "Points":
-        """m samples of the unit circle from f0 to f1 cycles per sample, f1 left out (scipy.signal.zoom_fft at fs=1)."""
+        """m samples of the unit circle from f0 to f1 cycles per sample, f1
+        left out (scipy.signal.zoom_fft at fs=1).
+        """
         m = _check_line("zoom", m, f0=f0, f1=f1)
         return _points(_line(f0, (f1 - f0) / m, m), None, "turns")
 
     @staticmethod
     def chirp(a: complex | Array, w: complex | Array, m: int) -> "Points":
-        """The spiral z_k = a w^-k for k < m (scipy.signal.czt); rounding of a and w as in `z`."""
+        """The spiral z_k = a w^-k for k < m (scipy.signal.czt); rounding of a
+        and w as in `z`.
+        """
         m = _check_line("chirp", m, a=a, w=w)
         traced = isinstance(a, Tracer) or isinstance(w, Tracer)
         if not traced and (a == 0 or w == 0):
@@ -104,7 +120,9 @@ class Points:
 
     @property
     def settled(self) -> "Points":
-        """The points as numbers on the host, where they came back from JAX as concrete arrays."""
+        """The points as numbers on the host, where they came back from JAX as
+        concrete arrays.
+        """
         leaves = (self.angle, self.log_radius)
         if self.known or any(isinstance(leaf, Tracer) for leaf in leaves):
             return self
@@ -133,14 +151,18 @@ class Points:
         return Samples(self.size, columns, None if self.known else self.unit)
 
     def operand(self, real: DTypeLike) -> Logarithm[Floats] | Logarithm[Limbs] | None:
-        """What the matrix needs of them: nothing, limbs made on the host, or the traced floats themselves."""
+        """What the matrix needs of them: nothing, limbs made on the host, or
+        the traced floats themselves.
+        """
         if self.angle is None:
             return None
         floats = Logarithm(self.angle, self.log_radius)
         return limbs_of(floats, self.unit, real) if self.known else floats
 
     def check_range(self, columns: int, real: DTypeLike, name: str) -> None:
-        """Raises ValueError where a power z^-n leaves the type, naming the worst point."""
+        """Raises ValueError where a power z^-n leaves the type, naming the
+        worst point.
+        """
         if self.log_radius is None or not self.known or columns < 2:
             return
         limit, reach = float(np.log(jnp.finfo(real).max)), np.abs(self.log_radius) * (columns - 1)
@@ -165,8 +187,12 @@ class Points:
         return (*(leaf.tobytes() if isinstance(leaf, np.ndarray) else leaf for leaf in leaves), self.unit, self.size)
 
     def __repr__(self) -> str:
-        kind = "uniform" if self.angle is None else "on the unit circle" if self.log_radius is None else "off it"
-        return f"<Points: {self.size}, {kind}>"
+        if self.angle is None:
+            return f"<Points: {self.size}, uniform>"
+        angles = f"{_extent(self.angle)} {self.unit}"
+        if self.log_radius is None:
+            return f"<Points: {self.size} on the unit circle, {angles}>"
+        return f"<Points: {self.size} off the unit circle, {angles}, log radii {_extent(self.log_radius)}>"
 
 
 def _points(angle: Numbers, log_radius: Floats | None, unit: Unit) -> Points:
@@ -181,6 +207,11 @@ def _points(angle: Numbers, log_radius: Floats | None, unit: Unit) -> Points:
         if isinstance(leaf, np.ndarray) and not np.isfinite(leaf).all():
             raise ValueError(f"point {np.argmin(np.isfinite(leaf))} is not finite: give finite points")
     return Points(_frozen(values), _frozen(log_radius), unit, int(values.shape[0]))
+
+
+def _extent(values: object) -> str:
+    """From where to where numbers go; those that JAX holds are not looked at."""
+    return f"{values.min():.6g} to {values.max():.6g}" if isinstance(values, np.ndarray) else "unknown"
 
 
 def _frozen(values: Floats | None) -> Floats | None:

@@ -34,13 +34,19 @@ NEAR = 64 * math.pi  # radians whose quotient by 2 pi is exact enough: an error 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, eq=False)
 class Scattered:
-    """Points of a spectrum over d dimensions; made by `turns`, `radians` or `field_of_view`.
+    """Points of a spectrum over d dimensions; made by `turns`, `radians` or
+    `field_of_view`.
 
-    A pytree, so that it can be an argument of `jit` and `grad`. Trajectories keep their shape, as (spokes, samples, d).
+    A pytree, so that it can be an argument of `jit` and `grad`. Trajectories
+    keep their shape, as (spokes, samples, d).
 
     Attributes:
-        coords: their coordinates, of shape (..., d), one for each transformed dimension.
+        coords: their coordinates, of shape (..., d), one for each transformed
+            dimension.
         unit: of the coordinates, "turns" or "radians".
+
+    >>> mf.Scattered.turns(np.zeros((100, 3)))
+    <Scattered: 100 points in 3 dimensions, turns>
     """
 
     coords: Floats
@@ -55,7 +61,8 @@ class Scattered:
         """Points in cycles per sample; any real numbers, of period 1.
 
         Raises:
-            ValueError, TypeError: no array of shape (..., d), or one with an infinity or a NaN.
+            ValueError, TypeError: no array of shape (..., d), or one with an
+                infinity or a NaN.
         """
         values = _received(coords)
         if isinstance(values, np.ndarray) and _like_radians(values):
@@ -68,12 +75,15 @@ class Scattered:
 
     @staticmethod
     def radians(coords: Numbers) -> "Scattered":
-        """Points in radians per sample, of period 2 pi, as finufft and NFFT libraries take them."""
+        """Points in radians per sample, of period 2 pi, as finufft and NFFT
+        libraries take them.
+        """
         return Scattered(_received(coords), "radians")
 
     @staticmethod
     def field_of_view(coords: Numbers, shape: Sequence[int]) -> "Scattered":
-        """Points in cycles per field of view, from -N/2 to N/2 along a dimension of N samples, as sigpy and BART do.
+        """Points in cycles per field of view, from -N/2 to N/2 along a
+        dimension of N samples, as sigpy and BART do.
 
         Args:
             coords: of shape (..., d).
@@ -90,7 +100,9 @@ class Scattered:
 
     @staticmethod
     def lengths(coords: Numbers) -> "Scattered":
-        """Positions as they are, in any unit of length: for type 3, where nothing repeats."""
+        """Positions as they are, in any unit of length: for type 3, where
+        nothing repeats.
+        """
         return Scattered(_received(coords), "turns")
 
     @property
@@ -115,7 +127,9 @@ class Scattered:
 
     @property
     def settled(self) -> "Scattered":
-        """The points as numbers on the host, checked, where a caller or JAX made them as concrete arrays."""
+        """The points as numbers on the host, checked, where a caller or JAX
+        made them as concrete arrays.
+        """
         coords = self.coords
         ours = isinstance(coords, np.ndarray) and coords.dtype == np.float64 and not coords.flags.writeable
         if ours or isinstance(coords, Tracer):
@@ -134,7 +148,9 @@ class Scattered:
         return np.asarray(high * 2.0**-32 + middle * 2.0**-64 + low * 2.0**-96)
 
     def operand(self, real: DTypeLike) -> Limbs | Array:
-        """Coordinates as a ring of dense products takes them, first of all by dimension: known ones as limbs."""
+        """Coordinates as a ring of dense products takes them, first of all by
+        dimension: known ones as limbs.
+        """
         if self.known:
             return _limbs(self, np.dtype(real))
         return jnp.moveaxis(jnp.asarray(self.coords), -1, 0)

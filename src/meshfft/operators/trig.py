@@ -85,6 +85,15 @@ class Trig(Matrix):
         return halves if self.type in (1, 2) else one, halves if self.type in (1, 3) else one
 
     @property
+    def spread(self) -> float:
+        """Between ends sqrt(W) on both sides it is orthogonal: what its own differ from those by."""
+        factors = 1.0
+        for ends, weights in zip((self.row_ends, self.column_ends), self.weights, strict=True):
+            each = (1.0, *(end / math.sqrt(weight) for end, weight in zip(ends, weights, strict=True)))
+            factors *= max(each) / min(each)
+        return factors
+
+    @property
     def inverse(self) -> "Trig":
         back = self.transpose()
         rows, columns = back.weights

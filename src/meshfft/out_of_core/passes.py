@@ -42,23 +42,35 @@ def passes(
     precision: str | None = None,
     chunk: Sequence[int] | None = None,
 ) -> Passes:
-    """Plans a transform of an array of any size in the fewest passes whose tiles fit, without an array or a device.
+    """Plans a transform of an array of any size in the fewest passes whose
+    tiles fit, without an array or a device.
 
-        peak of a process = a tile as it comes + one as it goes + devices x Plan.peak_bytes + buffers   <= budget
+        peak of a process = a tile as it comes + one as it goes
+                            + devices x Plan.peak_bytes + buffers   <= budget
 
     Args:
         shape: logical shape of the array.
-        budget: bytes that a process may hold of the array; JAX, Python and compiled programs are not counted.
-        device_budget: bytes that each device may hold, where it has memory of its own; `budget` is then the host's.
-        mesh: of the devices of one process, concrete or abstract; cuts the longest dimension that a pass leaves alone.
-        s, axes, dtype, norm, kind, method, inverse, precision: as `plan`; dtype is the one that the source has.
-        chunk: the chunks that the source is stored in: the first pass reads each once where the budget allows.
+        budget: bytes that a process may hold of the array; JAX, Python and
+            compiled programs are not counted.
+        device_budget: bytes that each device may hold, where it has memory of
+            its own; `budget` is then the host's.
+        mesh: of the devices of one process, concrete or abstract; cuts the
+            longest dimension that a pass leaves alone.
+        s, axes, dtype, norm, kind, method, inverse, precision: as `plan`;
+            dtype is the one that the source has.
+        chunk: the chunks that the source is stored in: the first pass reads
+            each once where the budget allows.
 
     Returns:
         Passes: print them; `meshfft.out_of_core.run_passes` runs them.
 
     Raises:
-        ValueError, TypeError: as `plan`; a line that does not fit by itself, with the budget that it needs.
+        ValueError, TypeError: as `plan`; a line that does not fit by itself,
+            with the budget that it needs.
+
+    >>> made = mf.passes((4096, 4096, 4096), budget=2**34)
+    >>> len(made.steps)
+    2
     """
     sizes, unit = _checked(shape, chunk, budget=budget, device_budget=device_budget)
     dims, lengths = resolve(sizes, s, axes, kind, inverse)

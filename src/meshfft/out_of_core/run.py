@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import logging
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -36,6 +37,8 @@ from .journal import AGAIN, Journal, clear, described, described_source, files_i
 from .partition import given_dtype, transfer_bytes
 from .tiles import Passes
 from .transfer import Scratch, Values, read_tile, scratch_of, write_tile
+
+LOG = logging.getLogger("meshfft")
 
 
 def run_passes(
@@ -113,6 +116,7 @@ class _Run:
         together(lambda: [_program(plan, dtype) for plan, dtype in programs])  # before any tile is in memory
         for number, done in enumerate(finished):
             begin(f"pass {number + 1}")
+            LOG.info("pass %d of %d: %d of %d tiles are done", number + 1, len(finished), done.sum(), done.size)
             if not done.all():
                 _on_first(functools.partial(self._create, number) if not done.any() else lambda: None)
                 mine = np.flatnonzero(~done)[jax.process_index() :: jax.process_count()].tolist()

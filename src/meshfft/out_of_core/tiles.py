@@ -106,8 +106,14 @@ class Passes:
     Attributes:
         steps: the passes, first to last.
         transform: what is computed: dimensions, lengths, sign and factor.
-        budget: the bytes that a process may hold; on the host alone where `device_budget` is given.
-        device_budget: the bytes that each of its devices may hold, where these have memory of their own.
+        budget: the bytes that a process may hold; on the host alone where
+            `device_budget` is given.
+        device_budget: the bytes that each of its devices may hold, where these
+            have memory of their own.
+
+    >>> made = mf.passes((64, 64, 64), budget=2**28)
+    >>> len(made.steps), made.read_bytes
+    (1, 2097152)
     """
 
     steps: tuple[Pass, ...]
@@ -137,7 +143,9 @@ class Passes:
 
     @property
     def peak_bytes(self) -> int:
-        """Modelled bytes of a process at the worst moment; those of its devices count where they share its memory."""
+        """Modelled bytes of a process at the worst moment; those of its
+        devices count where they share its memory.
+        """
         shared = self.device_budget is None
         chunks = (math.prod(step.chunk) * step.dtype.itemsize for step in self.steps)
         buffers = (buffer_bytes(self.budget, nbytes) for nbytes in chunks)
@@ -158,7 +166,9 @@ class Passes:
 
     @property
     def disk_bytes(self) -> tuple[int, ...]:
-        """Bytes on the disk during each pass: what it writes, and what it reads but for the source."""
+        """Bytes on the disk during each pass: what it writes, and what it
+        reads but for the source.
+        """
         written = [step.written_bytes for step in self.steps]
         return tuple(map(sum, zip([0, *written], written, strict=False)))
 

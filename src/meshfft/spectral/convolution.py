@@ -34,30 +34,38 @@ def convolve(
 ) -> Array:
     """The convolution of two sharded arrays, periodic or linear.
 
-        wrap: c[n] = sum_m a[m] b[n - m mod N];   same: c[n] = sum_m a[m] b[n + (M - 1) // 2 - m], zeros around both
+        wrap: c[n] = sum_m a[m] b[n - m mod N]
+        same: c[n] = sum_m a[m] b[n + (M - 1) // 2 - m], zeros around both
 
     along every axis, for N samples of a and M of b.
 
     Args:
-        a: a sharded, replicated or single-device array, or its real and imaginary part (re, im).
-        b: one of the same shape, sharded alike or not at all; along the axes it may be smaller, and is taken as padded
-            with zeros at the tail. A smaller one has to be on every device, or on one.
-        axes: the dimensions to convolve along; None means all. Along all others the lines of a and b go in pairs.
+        a: a sharded, replicated or single-device array, or its real and
+            imaginary part (re, im).
+        b: one of the same shape, sharded alike or not at all; along the axes
+            it may be smaller, and is taken as padded with zeros at the tail. A
+            smaller one has to be on every device, or on one.
+        axes: the dimensions to convolve along; None means all. Along all
+            others the lines of a and b go in pairs.
         spec: as `fftn`, of a (and of b, where that is of its shape).
         out_spec: as `fftn`.
-        mode: "wrap" is periodic; "same" linear, its middle as scipy.signal.fftconvolve(mode="same") gives it.
+        mode: "wrap" is periodic; "same" linear, its middle as
+            scipy.signal.fftconvolve(mode="same") gives it.
 
     Returns:
-        The convolution, of the shape of a and sharded as a; real where both are real.
+        The convolution, of the shape of a and sharded as a; real where both
+        are real.
 
     Raises:
-        ValueError, TypeError: shapes, shardings, axes, a mode or a spec that do not fit, with what would.
+        ValueError, TypeError: shapes, shardings, axes, a mode or a spec that
+            do not fit, with what would.
 
-    Costs two transforms and one back, of any order. "same" transforms at least N + M // 2 points along each axis: what
-    wraps around falls beside the middle. Differentiable in both.
+    Costs two transforms and one back, of any order. "same" transforms at least
+    N + M // 2 points along each axis: what wraps around falls beside the
+    middle. Differentiable in both.
 
-    >>> import jax.numpy as jnp, meshfft as mf
-    >>> mf.convolve(jnp.array([1.0, 2.0, 3.0, 4.0]), jnp.array([1.0, 1.0])).round(4).tolist()
+    >>> x = jnp.array([1.0, 2.0, 3.0, 4.0])
+    >>> mf.convolve(x, jnp.array([1.0, 1.0])).round(4).tolist()
     [5.0, 3.0, 5.0, 7.0]
     """
     return _called(a, b, axes, spec, out_spec, mode, correlates=False)
@@ -68,10 +76,16 @@ def correlate(
 ) -> Array:
     """The correlation of two sharded arrays, periodic or linear.
 
-        wrap: c[n] = sum_m a[n + m mod N] conj(b[m]);   same: c[n] = sum_m a[n - M // 2 + m] conj(b[m]), zeros around a
+        wrap: c[n] = sum_m a[n + m mod N] conj(b[m])
+        same: c[n] = sum_m a[n - M // 2 + m] conj(b[m]), zeros around a
 
-    along every axis, for N samples of a and M of b; "same" is as scipy.signal.correlate(mode="same") gives it.
-    Arguments, result, errors and cost are those of `convolve`.
+    along every axis, for N samples of a and M of b; "same" is as
+    scipy.signal.correlate(mode="same") gives it. Arguments, result, errors and
+    cost are those of `convolve`.
+
+    >>> x = jnp.array([1.0, 2.0, 3.0, 4.0])
+    >>> mf.correlate(x, jnp.array([1.0, 1.0])).round(4).tolist()
+    [3.0, 5.0, 7.0, 5.0]
     """
     return _called(a, b, axes, spec, out_spec, mode, correlates=True)
 

@@ -42,36 +42,47 @@ Where = Spec | None  # how mesh axes cut an array; None where JAX shows it, or i
 
 
 def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tuple[Array, ...]:
-    """The angular wavenumbers of a plan's spectrum, one array for each transformed dimension, to multiply it by.
+    """The angular wavenumbers of a plan's spectrum, one array for each
+    transformed dimension, to multiply it by.
 
-        k_j = 2 pi j / length,   j = 0, 1, ..., -2, -1 in FFT order; along the halved dimension of "rfft" 0 ... N // 2
+        k_j = 2 pi j / length,   j = 0, 1, ..., -2, -1 in FFT order;
+                                 0 ... N // 2 along the halved dimension
 
     Args:
-        plan: a forward plan of uniform samples, of any order and of kind "fft", "rfft" or "hfft".
-        lengths: the period along each axis of the plan; None means as many as there are points, which are 1 apart.
-        odd: 0 at the Nyquist frequency, that of N / 2 periods, which an even N has. Use these k in odd functions such
-            as 1j * k, as `derivative` does, and plain ones in even functions such as k**2. On the grid the waves of
-            N / 2 and -N / 2 periods are one, so an odd function has no value there: with the plain k, 1j * k makes a
-            spectrum of no real array, and derivatives of white noise through "rfft" and "fft" differ by about
-            sqrt(3 / N), several per cent. So it is with NumPy's fftfreq.
+        plan: a forward plan of uniform samples, of any order and of kind
+            "fft", "rfft" or "hfft".
+        lengths: the period along each axis of the plan; None means as many as
+            there are points, which are 1 apart.
+        odd: 0 at the Nyquist frequency, that of N / 2 periods, which an even N
+            has. Use these k in odd functions such as 1j * k, as `derivative`
+            does, and plain ones in even functions such as k**2. On the grid
+            the waves of N / 2 and -N / 2 periods are one, so an odd function
+            has no value there: with the plain k, 1j * k makes a spectrum of no
+            real array, and derivatives of white noise through "rfft" and "fft"
+            differ by about sqrt(3 / N), several per cent. So it is with
+            NumPy's fftfreq.
 
     Returns:
-        Arrays in the order of the plan's axes, 1 long along all dimensions but their own, so that they broadcast
-        against the plan's result; cut as it is, 0 in its margins, and PaddedArrays where it is one. Of the real type
-        the plan computes in. Where the plan's mesh is only described, as inside `jit`, every device has all of them,
-        and JAX cuts them where they meet the spectrum.
+        Arrays in the order of the plan's axes, 1 long along all dimensions but
+        their own, so that they broadcast against the plan's result; cut as it
+        is, 0 in its margins, and PaddedArrays where it is one. Of the real
+        type the plan computes in. Where the plan's mesh is only described, as
+        inside `jit`, every device has all of them, and JAX cuts them where
+        they meet the spectrum.
 
     Raises:
-        ValueError: the plan is of an inverse transform, at points or a cosine one; or lengths that do not fit.
+        ValueError: the plan is of an inverse transform, at points or a cosine
+            one; or lengths that do not fit.
         TypeError: lengths that are no numbers.
 
-    Costs nothing on the devices: each number is computed once on the host, shard by shard.
+    Costs nothing on the devices: each number is computed once on the host,
+    shard by shard.
 
-    >>> import meshfft as mf
     >>> plan = mf.plan((2, 4), kind="rfft")
-    >>> [k.tolist() for k in mf.wavenumbers(plan, (6.283185307179586,) * 2)]
+    >>> box = (6.283185307179586, 6.283185307179586)
+    >>> [k.tolist() for k in mf.wavenumbers(plan, box)]
     [[[0.0], [-1.0]], [[0.0, 1.0, 2.0]]]
-    >>> [k.tolist() for k in mf.wavenumbers(plan, (6.283185307179586,) * 2, odd=True)]
+    >>> [k.tolist() for k in mf.wavenumbers(plan, box, odd=True)]
     [[[0.0], [0.0]], [[0.0, 1.0, 0.0]]]
     """
     dims, real = plan.transform.dims, real_dtype(plan.dtype)

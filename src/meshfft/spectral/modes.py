@@ -41,36 +41,48 @@ def pad_spectrum(
     spec: Where = None,
     out_spec: Where = None,
 ) -> Array:
-    """The spectrum on a finer grid of the function that a sharded spectrum stands for.
+    """The spectrum on a finer grid of the function that a sharded spectrum
+    stands for.
 
-        Y[k] = M / N X[k] for |k| < N / 2,   half of that for |k| = N / 2,   0 for all other k
+        Y[k] = M / N X[k] for |k| < N / 2,
+               half of that for |k| = N / 2, 0 for all other k
 
-    along each axis of N points, M after. `mf.irfftn(mf.pad_spectrum(X, s, kind="rfft"), s)` has the values between the
-    samples. For a product without aliasing pad the spectra to 3/2 N, multiply there, and truncate (the 3/2 rule):
+    along each axis of N points, M after. `mf.irfftn(mf.pad_spectrum(X, s,
+    kind="rfft"), s)` has the values between the samples. For a product without
+    aliasing pad the spectra to 3/2 N, multiply there, and truncate (the 3/2
+    rule):
 
-        u, v = (mf.irfftn(mf.pad_spectrum(X, fine, kind="rfft"), fine) for X in (U, V))
+        u, v = (mf.irfftn(mf.pad_spectrum(X, fine, kind="rfft"), fine)
+                for X in (U, V))
         UV = mf.truncate_spectrum(mf.rfftn(u * v), coarse, kind="rfft")
 
     Args:
-        X: a sharded, replicated or single-device spectrum in NumPy's order, or its real and imaginary part (re, im).
-        s: the points of the finer grid along each axis, at least as many as X stands for; -1 for as many.
-        axes: the dimensions that were transformed; None means all, or the last len(s).
+        X: a sharded, replicated or single-device spectrum in NumPy's order, or
+            its real and imaginary part (re, im).
+        s: the points of the finer grid along each axis, at least as many as X
+            stands for; -1 for as many.
+        axes: the dimensions that were transformed; None means all, or the last
+            len(s).
         kind: "fft", or "rfft" where X is half a spectrum, along the last axis.
-        n: with "rfft" the points that half a spectrum stands for; by default 2 (m - 1) of m numbers, as `irfftn`.
-        norm: of the transforms around it: the factor is M / N for "backward", sqrt(M / N) for "ortho", 1 for "forward".
+        n: with "rfft" the points that half a spectrum stands for; by default 2
+            (m - 1) of m numbers, as `irfftn`.
+        norm: of the transforms around it: the factor is M / N for "backward",
+            sqrt(M / N) for "ortho", 1 for "forward".
         spec, out_spec: as `fftn`.
 
     Returns:
-        The spectrum with s points along the axes, or s // 2 + 1 along a halved one, of the same type and cut by the
-        same mesh axes; a PaddedArray where these do not divide it.
+        The spectrum with s points along the axes, or s // 2 + 1 along a halved
+        one, of the same type and cut by the same mesh axes; a PaddedArray
+        where these do not divide it.
 
     Raises:
-        ValueError, TypeError: s, axes, n, a kind, a norm or a spec that does not fit, with what would.
+        ValueError, TypeError: s, axes, n, a kind, a norm or a spec that does
+            not fit, with what would.
 
-    Sends about a block per device for each dimension that is cut, in a few permutes, and nothing for the others: no
-    gather. Differentiable; its transpose is `truncate_spectrum`, but for the waves of N / 2 periods.
+    Sends about a block per device for each dimension that is cut, in a few
+    permutes, and nothing for the others: no gather. Differentiable; its
+    transpose is `truncate_spectrum`, but for the waves of N / 2 periods.
 
-    >>> import jax.numpy as jnp, meshfft as mf
     >>> mf.pad_spectrum(jnp.array([4.0, 1.0, 2.0, 1.0]), (8,)).tolist()
     [8.0, 2.0, 2.0, 0.0, 0.0, 0.0, 2.0, 2.0]
     """
@@ -88,17 +100,21 @@ def truncate_spectrum(
     spec: Where = None,
     out_spec: Where = None,
 ) -> Array:
-    """The spectrum on a coarser grid: what it has of waves that the grid resolves.
+    """The spectrum on a coarser grid: what it has of waves that the grid
+    resolves.
 
-        Y[k] = M / N X[k] for |k| < M / 2,   M / N (X[M / 2] + X[-M / 2]) for k = M / 2
+        Y[k] = M / N X[k] for |k| < M / 2,
+               M / N (X[M / 2] + X[-M / 2]) for k = M / 2
 
-    along each axis of N points, M after. Of what `pad_spectrum` made it makes what was there. Arguments, result, errors
-    and cost are those of `pad_spectrum`, but that s has at most as many points as X stands for. With "rfft" name in
-    `axes` every dimension that was transformed, -1 in `s` where it stays: X[-M / 2] is the conjugate of X[M / 2] at the
-    negative of all other wavenumbers.
+    along each axis of N points, M after. Of what `pad_spectrum` made it makes
+    what was there. Arguments, result, errors and cost are those of
+    `pad_spectrum`, but that s has at most as many points as X stands for. With
+    "rfft" name in `axes` every dimension that was transformed, -1 in `s` where
+    it stays: X[-M / 2] is the conjugate of X[M / 2] at the negative of all
+    other wavenumbers.
 
-    >>> import jax.numpy as jnp, meshfft as mf
-    >>> mf.truncate_spectrum(jnp.array([8.0, 2.0, 2.0, 0.0, 0.0, 0.0, 2.0, 2.0]), (4,)).tolist()
+    >>> X = jnp.array([8.0, 2.0, 2.0, 0.0, 0.0, 0.0, 2.0, 2.0])
+    >>> mf.truncate_spectrum(X, (4,)).tolist()
     [4.0, 1.0, 2.0, 1.0]
     """
     return _resampled(X, s, axes, kind, n, norm, spec, out_spec, pads=False)

@@ -40,32 +40,44 @@ def multiply_spectrum(
     spec: Where = None,
     out_spec: Where = None,
 ) -> Array:
-    """A periodic sharded array with its spectrum multiplied by a function of the wavenumbers.
+    """A periodic sharded array with its spectrum multiplied by a function of
+    the wavenumbers.
 
         y = F^-1 (f(k_1, ..., k_d) F x),   k = 2 pi j / length along each axis
 
     Args:
-        x: a sharded, replicated or single-device array of samples of a periodic function, or its parts (re, im).
-        f: called with the wavenumbers of each axis, which broadcast against one another, 0 in padding; returns a factor
-            that broadcasts to the spectrum, or a pytree of them. For a real array f(-k) must be the conjugate of f(k):
-            nothing checks that; make the array complex where it is not. Differentiable in arrays that f uses.
-        axes: the dimensions to transform; None means all. f is called with their wavenumbers in this order.
-        lengths: the period along each axis; None means as many as there are samples, which are 1 apart.
-        odd: call f(*k, odd=q): q is k, but 0 at the Nyquist frequency, for what is odd in k (see `wavenumbers`).
+        x: a sharded, replicated or single-device array of samples of a
+            periodic function, or its parts (re, im).
+        f: called with the wavenumbers of each axis, which broadcast against
+            one another, 0 in padding; returns a factor that broadcasts to the
+            spectrum, or a pytree of them. For a real array f(-k) must be the
+            conjugate of f(k): nothing checks that; make the array complex
+            where it is not. Differentiable in arrays that f uses.
+        axes: the dimensions to transform; None means all. f is called with
+            their wavenumbers in this order.
+        lengths: the period along each axis; None means as many as there are
+            samples, which are 1 apart.
+        odd: call f(*k, odd=q): q is k, but 0 at the Nyquist frequency, for
+            what is odd in k (see `wavenumbers`).
         spec, out_spec: as `fftn`.
 
     Returns:
-        The product, sharded as the array came; real where it is real. One for each of several factors, in their tree.
+        The product, sharded as the array came; real where it is real. One for
+        each of several factors, in their tree.
 
     Raises:
-        ValueError, TypeError: f is not callable, or its factors, axes, lengths or a spec do not fit, with what would.
+        ValueError, TypeError: f is not callable, or its factors, axes, lengths
+            or a spec do not fit, with what would.
 
-    Costs a transform, of any order, and one back for each result. Outside `jit` f runs op by op, which compiles nothing
-    for a new function and holds a few arrays of the spectrum's size; inside `jit` it is fused with the rest.
+    Costs a transform, of any order, and one back for each result. Outside
+    `jit` f runs op by op, which compiles nothing for a new function and holds
+    a few arrays of the spectrum's size; inside `jit` it is fused with the
+    rest.
 
-    >>> import jax.numpy as jnp, meshfft as mf
     >>> x = jnp.array([1.0, 2.0, 1.0, 0.0])
-    >>> mf.multiply_spectrum(x, lambda k: 1 / (1 + k**2), lengths=(6.283185307179586,)).round(4).tolist()
+    >>> box = (6.283185307179586,)
+    >>> y = mf.multiply_spectrum(x, lambda k: 1 / (1 + k**2), lengths=box)
+    >>> y.round(4).tolist()
     [1.0, 1.5, 1.0, 0.5]
     """
     if not callable(f):
@@ -102,29 +114,35 @@ def derivative(
     spec: Where = None,
     out_spec: Where = None,
 ) -> Array:
-    """The derivative of a periodic sharded array along an axis, or a mixed one along several, through its spectrum.
+    """The derivative of a periodic sharded array along an axis, or a mixed one
+    along several, through its spectrum.
 
         y = F^-1 ((i k)^order F x),   k = 2 pi j / length
 
     Args:
         x, spec, out_spec: as `multiply_spectrum`.
-        axis: the dimension; several for a mixed derivative, with an order for each, as axis=(0, 1), order=(1, 2).
+        axis: the dimension; several for a mixed derivative, with an order for
+            each, as axis=(0, 1), order=(1, 2).
         order: how often to differentiate.
-        length: the period along the axis, or along each; None means as many as there are samples, which are 1 apart.
+        length: the period along the axis, or along each; None means as many as
+            there are samples, which are 1 apart.
 
     Returns:
-        The derivative, sharded as the array came; real where it is real. It is exact for waves of less than N / 2
-        periods. The wave of N / 2 periods, which an even N has, has no derivative of odd order on the grid: 0, as with
-        the k of `wavenumbers(plan, odd=True)`, which says why.
+        The derivative, sharded as the array came; real where it is real. It is
+        exact for waves of less than N / 2 periods. The wave of N / 2 periods,
+        which an even N has, has no derivative of odd order on the grid: 0, as
+        with the k of `wavenumbers(plan, odd=True)`, which says why.
 
     Raises:
-        ValueError, TypeError: an axis, order, length or spec that does not fit, with what would.
+        ValueError, TypeError: an axis, order, length or spec that does not
+            fit, with what would.
 
-    Costs a transform along the axis and back, of any order: for an axis that is cut into p shards, two all-to-alls of
-    (p - 1)/p of a device's block, real where the array is. Differentiable.
+    Costs a transform along the axis and back, of any order: for an axis that
+    is cut into p shards, two all-to-alls of (p - 1)/p of a device's block,
+    real where the array is. Differentiable.
 
-    >>> import jax.numpy as jnp, meshfft as mf
-    >>> mf.derivative(jnp.array([0.0, 1.0, 0.0, -1.0]), 0, length=6.283185307179586).round(4).tolist()
+    >>> x = jnp.array([0.0, 1.0, 0.0, -1.0])
+    >>> mf.derivative(x, 0, length=6.283185307179586).round(4).tolist()
     [1.0, 0.0, -1.0, 0.0]
     """
     axes, orders = integers(axis, "axis"), integers(order, "order")
@@ -142,27 +160,33 @@ def derivative(
 def poisson(
     f: AnyArray, lengths: Lengths = None, *, axes: Ints = None, spec: Where = None, out_spec: Where = None
 ) -> Array:
-    """The periodic solution u of the Poisson equation, laplacian u = f, whose mean is zero.
+    """The periodic solution u of the Poisson equation, laplacian u = f, whose
+    mean is zero.
 
         u = F^-1 (-F f / |k|^2),   and 0 at k = 0
 
-    No periodic u has a Laplacian with a mean, so that of f is dropped: the Laplacian of u is f minus its mean.
+    No periodic u has a Laplacian with a mean, so that of f is dropped: the
+    Laplacian of u is f minus its mean.
 
     Args:
-        f, lengths, spec, out_spec: as x, lengths, spec and out_spec of `multiply_spectrum`.
-        axes: the dimensions of the Laplacian; None means all. Along all others each index has an equation, and a mean,
-            of its own.
+        f, lengths, spec, out_spec: as x, lengths, spec and out_spec of
+            `multiply_spectrum`.
+        axes: the dimensions of the Laplacian; None means all. Along all others
+            each index has an equation, and a mean, of its own.
 
     Returns:
-        The solution, sharded as the array came; real where it is real. It is exact for what the grid resolves.
+        The solution, sharded as the array came; real where it is real. It is
+        exact for what the grid resolves.
 
     Raises:
-        ValueError, TypeError: axes, lengths or a spec that does not fit, with what would.
+        ValueError, TypeError: axes, lengths or a spec that does not fit, with
+            what would.
 
-    Costs a transform and one back, of any order: half the traffic of `fftn` and `ifftn`. Differentiable.
+    Costs a transform and one back, of any order: half the traffic of `fftn`
+    and `ifftn`. Differentiable.
 
-    >>> import jax.numpy as jnp, meshfft as mf
-    >>> mf.poisson(jnp.array([1.0, 0.0, -1.0, 0.0]), (6.283185307179586,)).round(4).tolist()
+    >>> x = jnp.array([1.0, 0.0, -1.0, 0.0])
+    >>> mf.poisson(x, (6.283185307179586,)).round(4).tolist()
     [-1.0, 0.0, 1.0, 0.0]
     """
     array, plan = field(f, axes, spec)

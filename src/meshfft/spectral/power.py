@@ -37,9 +37,15 @@ class PowerSpectrum(NamedTuple):
     """Power by wavenumber, all of it on every device.
 
     Attributes:
-        k: the mean wavenumber of each bin's modes; the middle of a bin that has none.
-        power: the mean of |X|^2, or of X conj(Y), over them; 0 where there are none.
+        k: the mean wavenumber of each bin's modes; the middle of a bin that
+            has none.
+        power: the mean of |X|^2, or of X conj(Y), over them; 0 where there are
+            none.
         counts: how many they are.
+
+    >>> found = mf.power_spectrum(jnp.array([1.0, 0.0, -1.0, 0.0]))
+    >>> found.counts.tolist()
+    [1.0, 2.0, 1.0]
     """
 
     k: Array
@@ -50,29 +56,38 @@ class PowerSpectrum(NamedTuple):
 def power_spectrum(
     x: AnyArray, lengths: Lengths = None, *, bins: Bins = None, axes: Ints = None, spec: Where = None
 ) -> PowerSpectrum:
-    """The power of a periodic sharded array by the magnitude of the wavenumber.
+    """The power of a periodic sharded array by the magnitude of the
+    wavenumber.
 
-        power = mean of |X[k]|^2 over the modes of a bin,   X[k] = 1/N sum_n x[n] exp(-i k n)
+        power = mean of |X[k]|^2 over the modes of a bin,
+        X[k] = 1/N sum_n x[n] exp(-i k n)
 
     Args:
         x, lengths, spec: as `multiply_spectrum`.
-        bins: how many equal ones from 0 to the largest |k|; or their edges, ascending. None: as wide as the least
-            wavenumber 2 pi / max(lengths), around its multiples, as many as hold all modes.
-        axes: the dimensions to transform; None means all. The modes of the lines along all others are counted together.
+        bins: how many equal ones from 0 to the largest |k|; or their edges,
+            ascending. None: as wide as the least wavenumber 2
+            pi / max(lengths), around its multiples, as many as hold all modes.
+        axes: the dimensions to transform; None means all. The modes of the
+            lines along all others are counted together.
 
     Returns:
-        A PowerSpectrum. Where the bins hold all modes, sum(power * counts) is the mean of |x|^2 along the axes, summed
-        over all other dimensions. Modes that half a spectrum leaves out are counted. A bin has its lower edge, the last
-        one both. |k| is worked out in the precision of the array: a mode that near an edge may be on either side.
+        A PowerSpectrum. Where the bins hold all modes, sum(power * counts) is
+        the mean of |x|^2 along the axes, summed over all other dimensions.
+        Modes that half a spectrum leaves out are counted. A bin has its lower
+        edge, the last one both. |k| is worked out in the precision of the
+        array: a mode that near an edge may be on either side.
 
     Raises:
-        ValueError, TypeError: lengths, bins, axes or a spec that do not fit, with what would.
+        ValueError, TypeError: lengths, bins, axes or a spec that do not fit,
+            with what would.
 
-    Costs half a transform's traffic, of any order, a few real arrays of a block's size, and a sum over devices of the
-    bins alone. Differentiable in x. For a density in wavenumber space multiply the power by the box's volume.
+    Costs half a transform's traffic, of any order, a few real arrays of a
+    block's size, and a sum over devices of the bins alone. Differentiable in
+    x. For a density in wavenumber space multiply the power by the box's
+    volume.
 
-    >>> import jax.numpy as jnp, meshfft as mf
-    >>> mf.power_spectrum(jnp.array([1.0, 0.0, -1.0, 0.0]), (6.283185307179586,)).power.round(4).tolist()
+    >>> x = jnp.array([1.0, 0.0, -1.0, 0.0])
+    >>> mf.power_spectrum(x, (6.283185307179586,)).power.round(4).tolist()
     [0.0, 0.25, 0.0]
     """
     array, plan = field(x, axes, spec, norm="forward")
@@ -82,30 +97,36 @@ def power_spectrum(
 def cross_spectrum(
     x: AnyArray, y: AnyArray, lengths: Lengths = None, *, bins: Bins = None, axes: Ints = None, spec: Where = None
 ) -> PowerSpectrum:
-    """The cross power of two periodic sharded arrays by the magnitude of the wavenumber.
+    """The cross power of two periodic sharded arrays by the magnitude of the
+    wavenumber.
 
-        power = mean of X[k] conj(Y[k]) over the modes of a bin,   X[k] = 1/N sum_n x[n] exp(-i k n)
+        power = mean of X[k] conj(Y[k]) over the modes of a bin,
+        X[k] = 1/N sum_n x[n] exp(-i k n)
 
-    Of two real arrays it is real: the modes k and -k are each other's conjugates, so the imaginary part is 0 in every
-    shell. Of complex ones it is complex. The correlation of two fields, scale by scale, is
+    Of two real arrays it is real: the modes k and -k are each other's
+    conjugates, so the imaginary part is 0 in every shell. Of complex ones it
+    is complex. The correlation of two fields, scale by scale, is
 
-        r = power of (x, y) / sqrt(power of x times power of y),   all with the same bins
+        r = power of (x, y) / sqrt(power of x times power of y), bin by bin
 
     Args:
         x, lengths, bins, axes, spec: as `power_spectrum`.
         y: an array of the same shape, sharded alike.
 
     Returns:
-        A PowerSpectrum, its `k` and `counts` those of `power_spectrum`. Where the bins hold all modes,
-        sum(power * counts) is the mean of x conj(y) along the axes, summed over all other dimensions.
+        A PowerSpectrum, its `k` and `counts` those of `power_spectrum`. Where
+        the bins hold all modes, sum(power * counts) is the mean of x conj(y)
+        along the axes, summed over all other dimensions.
 
     Raises:
-        ValueError, TypeError: as `power_spectrum`; arrays of two shapes or shardings.
+        ValueError, TypeError: as `power_spectrum`; arrays of two shapes or
+            shardings.
 
-    Costs as `power_spectrum`, with a transform for each array. Differentiable in both.
+    Costs as `power_spectrum`, with a transform for each array. Differentiable
+    in both.
 
-    >>> import jax.numpy as jnp, meshfft as mf
-    >>> x, y = jnp.array([1.0, 0.0, -1.0, 0.0]), jnp.array([2.0, 2.0, -2.0, -2.0])
+    >>> x = jnp.array([1.0, 0.0, -1.0, 0.0])
+    >>> y = jnp.array([2.0, 2.0, -2.0, -2.0])
     >>> mf.cross_spectrum(x, y, (6.283185307179586,)).power.round(4).tolist()
     [0.0, 0.5, 0.0]
     """

@@ -2,7 +2,7 @@
 
     search     offers, exact, least, dims, after, work, becomes
     fusion     sent, in_chunks, grids, fuse
-    walk       transpose, conjugate, invert, insert, error, planar, joint, held, name
+    walk       transpose, conjugate, invert, insert, error, lost, spread, wired, planar, joint, held, name
     executor   apply, apply_pieces; of a step that takes an operand: slot, operand, operand_spec, tabled, linear, slopes
 
 A new step is a file with a subclass of Step, and a place in METHODS (walks/search.py) if a search is to use it.
@@ -23,6 +23,7 @@ from jax import Array, lax
 
 from ..collectives.all_to_all import Grid
 from ..collectives.pieces import Pieces
+from ..collectives.wire import Wire
 from ..kernels.local import resize
 from ..layout.layout import Layout, dim_name, line_shape
 from ..machine.chip import Chip
@@ -108,6 +109,19 @@ class Step(abc.ABC):
     def error(self, itemsize: int) -> float:
         """The relative L2 error to expect of it, in complex numbers of `itemsize` bytes."""
         return 0.0
+
+    def lost(self, layout: Layout) -> float:
+        """The largest relative L2 error of what it sends; `spread` is that of its result over that of its block."""
+        return 0.0
+
+    @property
+    def spread(self) -> float:
+        """The largest singular value of what it computes over the least."""
+        return 1.0
+
+    def wired(self, wire: Wire) -> "Step":
+        """The step, sending numbers by a wire."""
+        return self
 
     def after(self, layout: Layout) -> Layout:
         """The layout it leaves."""
@@ -223,6 +237,10 @@ class MatrixStep(Step, Generic[M]):
     def becomes(self) -> str | None:
         return self.matrix.becomes
 
+    @property
+    def spread(self) -> float:
+        return self.matrix.spread
+
     def after(self, layout: Layout) -> Layout:
         return resized(layout, self.dims, self.sizes)
 
@@ -272,11 +290,6 @@ def shift(dim: int, inserted: int) -> int:
 def names(dims: tuple[int, ...], layout: Layout) -> str:
     """The dimensions as tables name them."""
     return ", ".join(dim_name(d, layout.ndim) for d in dims)
-
-
-def padded(size: int, side: int) -> int:
-    """A size as a matrix unit with `side` rows works on it."""
-    return -(-size // side) * side
 
 
 def resize_each(block: B, dims: tuple[int, ...], sizes: tuple[int, ...]) -> B:

@@ -2,10 +2,9 @@
 
 import dataclasses
 import functools
-import itertools
 import math
 from collections.abc import Iterator
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -20,56 +19,28 @@ from ..collectives.all_to_all import (
     exchange,
     exchange_packed,
     exchange_shares,
-    folded,
     join,
-    split,
-    unfolded,
 )
+from ..collectives.dimensions import folded, split, unfolded
+from ..collectives.wire import EXACT, Wire
 from ..kernels.local import resize
-from ..layout.layout import Cut, Cuts, Layout, even_cuts, join_axes, nested, real_cuts
+from ..layout.layout import Layout
 from ..machine.chip import Chip
 from ..machine.work import Move, Work
-from ..numerics.split_complex import Block
+from ..numerics.split_complex import Block, in_complex
 from ..operators.matrices import Matrix
-from .base import Held, Least, Step, names, shift
+from .axis_moves import AxisMove, axis_moves
+from .base import Held, Least, Step, resize_each, shift
 from .problem import LARGE_BYTES, Problem
 
 PASSES = 4  # sending reads and writes the block; so does packing or unpacking where no step beside it works on chunks,
 # and the one transposition between what a GPU's FFT leaves or takes and what is sent (docs/speed.md)
 STRIDED = 8  # passes more where chunks are parts of the last dimension: short runs, one beside the other
 PACKED_PASSES = 6  # packing, exchanging and unpacking each read and write the block
+WIRE_PASSES = 2  # more, of encoding and decoding: the largest of each run is found first
+TILED_WIRE_PASSES = 22  # the same where memory is tiled, by the compiler: 22.4 of int16, 23.5 of int24, 8192^3 on v3
 TILED_PASSES = 8  # where memory is tiled, packing and unpacking also transpose tiles
 MOST_CHUNKS = 16  # that an exchange sends to as many devices: each is an array of its own in the program
-
-
-class AxisMove(NamedTuple):
-    """Mesh axes leave dimension `source` and make `cuts` in `target`, padded at its end where they do not divide."""
-
-    source: int
-    target: int
-    cuts: Cuts
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        return tuple(cut.axis for cut in self.cuts)
-
-    @property
-    def parts(self) -> int:
-        return math.prod(cut.parts for cut in self.cuts)
-
-    def after(self, layout: Layout) -> Layout:
-        source, target = layout.cuts[self.source][: -len(self.cuts)], layout.cuts[self.target] + self.cuts
-        opened = layout.replace(self.source, layout.shape[self.source], source)
-        return opened.replace(self.target, layout.shape[self.target], target)
-
-    def transpose(self, layout: Layout) -> "AxisMove":
-        return AxisMove(self.target, self.source, layout.cuts[self.source][-len(self.cuts) :])
-
-    def insert(self, dim: int) -> "AxisMove":
-        return self._replace(source=shift(self.source, dim), target=shift(self.target, dim))
-
-    def name(self, layout: Layout) -> str:
-        return f"{join_axes(self.axes)}: {names((self.source,), layout)} -> {names((self.target,), layout)}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +54,7 @@ class Exchange(Step):
     moves: tuple[AxisMove, ...]  # in order. No axis moves twice, and none arrives in a dimension that another left
     chunks: Grid = ()  # how each share is cut, to what all exchanges of a walk can send; each chunk in an all-to-all
     packed: bool = False  # all shares are sent as one array
+    wire: Wire = EXACT
     dims: ClassVar[tuple[int, ...]] = ()
 
     @classmethod
@@ -118,6 +90,15 @@ class Exchange(Step):
         move = problem.bound(Work(memory_bytes=passes * nbytes, sent_bytes=nbytes // 2, all_to_alls=1))
         return Least(move=move, strided=problem.bound(Work(memory_bytes=more * nbytes)))
 
+    def wired(self, wire: Wire) -> "Exchange":
+        return dataclasses.replace(self, wire=wire)
+
+    def lost(self, layout: Layout) -> float:
+        return self.wire.error * (self.parts > 1)
+
+    def joint(self, layout: Layout) -> bool:
+        return self.wire.lossy
+
     @property
     def axes(self) -> tuple[str, ...]:
         return tuple(axis for move in self.moves for axis in move.axes)
@@ -133,9 +114,9 @@ class Exchange(Step):
         return cut, (*((move.source, move.parts) for move in moves[::-1]), *self.chunks)
 
     def sent(self, layout: Layout) -> tuple[int, ...] | None:
-        return None if self.packed else self._share(layout)
+        return None if self.packed else self.share(layout)
 
-    def _share(self, layout: Layout) -> tuple[int, ...]:
+    def share(self, layout: Layout) -> tuple[int, ...]:
         """Shape of what goes to one device, all chunks together."""
         shape, after = list(layout.block), self.after(layout).block
         for move in self.moves:
@@ -143,33 +124,34 @@ class Exchange(Step):
         return tuple(shape)
 
     def in_chunks(self, layout: Layout, chunk: tuple[int, ...]) -> "Exchange":
-        sizes = enumerate(zip(self._share(layout), chunk, strict=True))
+        sizes = enumerate(zip(self.share(layout), chunk, strict=True))
         return dataclasses.replace(self, chunks=tuple((dim, n // size) for dim, (n, size) in sizes if n > size))
 
     def held(self, layout: Layout, itemsize: int) -> Held | None:
         """In shares no array is larger than the block, padded as it is sent."""
-        if self.packed:
+        if self.packed or self.wire.lossy:
             return None
-        share, blocks = self._share(layout), (layout.block, self.after(layout).block)
+        share, blocks = self.share(layout), (layout.block, self.after(layout).block)
         return Held(max(math.prod(share) * self.parts, *map(math.prod, blocks)), divided(share, self.chunks))
 
     def after(self, layout: Layout) -> Layout:
         return functools.reduce(lambda reached, move: move.after(reached), self.moves, layout)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """All of the padded block leaves but one share."""
-        parts, many = self.parts, count(self.chunks)
-        padded = math.prod(self._share(layout)) * parts * itemsize
+        """All of the padded block leaves but one share, as the wire carries it."""
+        parts, many, share = self.parts, count(self.chunks), self.share(layout)
+        padded = math.prod(share) * parts * itemsize
+        sent = many * self.wire.nbytes(divided(share, self.chunks), itemsize)
         if self.packed:
             passes = TILED_PASSES if chip.planes else PASSES if chip.switched else PACKED_PASSES
         else:
             ends = {move.target for move in self.moves}, {move.source for move in self.moves}
             passes = PASSES + STRIDED * sum(layout.ndim - 1 in dims for dims in ends)
         return Work(
-            memory_bytes=passes * padded,
-            sent_bytes=padded // parts * (parts - 1),
+            memory_bytes=(passes + wire_passes(self.wire, chip)) * padded,
+            sent_bytes=sent * (parts - 1),
             all_to_alls=many * (parts > 1),
-            moves=(Move("all-to-all", self.axes, padded // many, many),),
+            moves=(Move("all-to-all", self.axes, sent * parts // many, many),),
             peak_bytes=4 * padded + (padded - padded // parts) * (self.packed and chip.side == 1 and not chip.switched),
         )
 
@@ -177,36 +159,37 @@ class Exchange(Step):
         if self.packed:
             apply = self.apply_to_rows if len(self.moves) == 1 else self._apply_at_once
             return apply(block, layout)
-        return jax.tree.map(functools.partial(self._apply, layout=layout), block)
+        apply = functools.partial(self._apply, layout=layout)
+        return in_complex(apply, block) if self.wire.lossy else jax.tree.map(apply, block)
 
     def apply_to_rows(self, block: Block, layout: Layout, kept: int | None = None) -> Block:
         """The packed exchange of a block, or of a part of it that holds some rows of dimension `kept`."""
         ((source, target, _),), after = self.moves, self.after(layout).block
 
-        def exchanged(block: Array) -> Array:
-            if target != kept:
-                block = resize(block, target, after[target] * self.parts)
-            block = exchange_packed(block, self.axes, target, source)
-            return block if source == kept else resize(block, source, after[source])
-
-        return jax.tree.map(exchanged, block)
+        if target != kept:
+            block = resize_each(block, (target,), (after[target] * self.parts,))
+        block = exchange_packed(block, self.axes, target, source, self.wire)
+        return block if source == kept else resize_each(block, (source,), (after[source],))
 
     def _apply_at_once(self, block: Block, layout: Layout) -> Block:
         """The packed exchange of several moves: shares lie along dimensions of their own, one for each move, first."""
-        stages, share = list(self._stages(layout)), self._share(layout)
+        stages, share = list(self._stages(layout)), self.share(layout)
         counts = tuple(move.parts for move in self.moves)
 
-        def exchanged(block: Array) -> Array:
+        def opened(block: Array) -> Array:
             for j, (move, _, after) in enumerate(stages):
                 block = resize(block, j + move.target, after.block[move.target] * move.parts)
                 block = jnp.moveaxis(unfolded(block, j + move.target, move.parts), j + move.target, j)
-            block = exchange_shares(block.reshape(-1, *share), self.axes).reshape(*counts, *share)
+            return block.reshape(-1, *share)
+
+        def joined(block: Array) -> Array:
+            block = block.reshape(*counts, *share)
             for left, (move, _, after) in zip(range(len(stages))[::-1], stages, strict=True):
                 block = folded(jnp.moveaxis(block, 0, left + move.source), left + move.source)
                 block = resize(block, left + move.source, after.block[move.source])
             return block
 
-        return jax.tree.map(exchanged, block)
+        return jax.tree.map(joined, exchange_shares(jax.tree.map(opened, block), self.axes, self.wire))
 
     def _apply(self, block: Array, layout: Layout) -> Array:
         shares: Chunks = {(): block}
@@ -216,7 +199,8 @@ class Exchange(Step):
             opened = {key: split(share, move.target, move.parts) for key, share in padded.items()}
             shares = {(*key, j): part for key, parts in opened.items() for j, part in enumerate(parts)}
         chunks = {key: cut(share, self.chunks) for key, share in shares.items()}
-        sent = [exchange([parts[at] for parts in chunks.values()], self.axes) for at in chunks[next(iter(chunks))]]
+        every = chunks[next(iter(chunks))]
+        sent = [exchange([parts[at] for parts in chunks.values()], self.axes, self.wire) for at in every]
         came = [dict(zip(chunks[key], parts, strict=True)) for key, *parts in zip(chunks, *sent, strict=True)]
         shares = {key: join(parts, self.chunks) for key, parts in zip(chunks, came, strict=True)}
         for move, _, after in self._stages(layout):
@@ -243,13 +227,9 @@ class Exchange(Step):
             yield move, layout, (layout := move.after(layout))
 
 
-def axis_moves(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[AxisMove]:
-    """Axes leave a dimension that is still to be transformed, or where the goal does not want them."""
-    for source, cuts in enumerate(layout.cuts):
-        for first in range(0 if source in todo else _settled(problem, source, cuts), len(cuts)):
-            if nested(cuts[first:]) and real_cuts(cuts[first:]):
-                for target in _targets(problem, layout, source, todo):
-                    yield from _leaving(problem, layout, source, target, cuts[first:])
+def wire_passes(wire: Wire, chip: Chip) -> int:
+    """Passes over a block to encode and to decode it."""
+    return wire.lossy * (TILED_WIRE_PASSES if chip.planes else WIRE_PASSES)
 
 
 def _at_once(moves: tuple[AxisMove, ...]) -> bool:
@@ -257,32 +237,3 @@ def _at_once(moves: tuple[AxisMove, ...]) -> bool:
     axes = [axis for move in moves for axis in move.axes]
     ends = {move.source for move in moves}, {move.target for move in moves}
     return len(set(axes)) == len(axes) and 1 in map(len, ends)
-
-
-def _targets(problem: Problem, layout: Layout, source: int, todo: dict[int, Matrix]) -> list[int]:
-    """Where axes may go. A plain transpose sends least, unless copies cost more than sending: axes that need not come
-    back move once, so not onto a cut dimension that is still to be opened."""
-    others = [d for d in range(layout.ndim) if d != source]
-    free = [d for d in others if d not in todo or layout.parts[d] == 1]
-    least = problem.goal is None and problem.method == "transpose" and not problem.machine.chip.cached
-    return free or others if least else others
-
-
-def _settled(problem: Problem, dim: int, cuts: Cuts) -> int:
-    """How many outer cuts of a dimension may stay, which are those of the goal, or without one all that nest."""
-    if problem.goal is None:
-        return max(j for j in range(len(cuts) + 1) if nested(cuts[:j]))
-    pairs = zip(cuts, problem.goal.cuts[dim], strict=False)
-    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
-
-
-def _leaving(problem: Problem, layout: Layout, source: int, target: int, moved: Cuts) -> Iterator[AxisMove]:
-    """Equal blocks in the target, or the very cuts the goal has there: they differ where sizes do not divide."""
-    equal = even_cuts(layout.block[target], [(cut.axis, cut.parts) for cut in moved])
-    yield AxisMove(source, target, equal)
-    if problem.goal is not None:
-        begun, wanted = layout.cuts[target], problem.goal.cuts[target]
-        last: tuple[Cut, ...] = wanted[len(begun) : len(begun) + len(moved)]
-        if wanted[: len(begun)] == begun and [c.axis for c in last] == [c.axis for c in moved] and last != equal:
-            if nested(last) and layout.block[target] <= last[0].parts * last[0].span:
-                yield AxisMove(source, target, last)

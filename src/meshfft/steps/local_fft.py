@@ -16,12 +16,12 @@ from ..kernels.vector import engine as vector
 from ..kernels.vector.parts import fft_of_pieces
 from ..layout.layout import Layout
 from ..machine import kernel_price
-from ..machine.chip import Chip
+from ..machine.chip import Chip, padded
 from ..machine.work import Work
 from ..numerics.split_complex import Block, Planes, in_complex, in_planes
 from ..operators.matrices import Matrix, Roots
 from ..operators.trig import Trig
-from .base import Held, Least, MatrixStep, Step, names, padded, resize_each, resized, shift
+from .base import Held, Least, MatrixStep, Step, names, resize_each, resized, shift
 from .problem import Problem, ready
 
 # What XLA's FFT reads and writes on a matrix unit, in blocks: for each dimension beside its products (transposes), and
@@ -60,7 +60,7 @@ class LocalFFT(Step):
         near = {dim: n for dim, n in lengths.items() if chosen and problem.large(layout) and _near(layout, dim, n)}
         awkward = any(is_awkward(length, chip.cached) for length in lengths.values())
         ways = [("cached", near)] if near else []
-        room = int(chip.scratch.value) - vector.RESERVED if problem.has_kernels and chip.scratch else 0
+        room = kernel_room(problem)
         block = tuple(lengths.get(d, n) for d, n in enumerate(layout.block))
         if room and (kept := {dim: n for dim, n in lengths.items() if vector.supports(block, dim, room)}):
             ways.append(("vector", kept))
@@ -103,7 +103,7 @@ class LocalFFT(Step):
         finest = max(before.grids[1] if before else (), after.grids[0] if after else (), key=count)
         many = {dim: math.prod(parts for d, parts in finest if d == dim) for dim, _ in finest}  # most: joined last
         grid = tuple(sorted(finest, key=lambda cut: (-many[cut[0]], cut[0])))
-        return dataclasses.replace(self, grid=grid, first=before is None)
+        return dataclasses.replace(self, grid=grid, first=before is None and bool(grid))
 
     @property
     def grids(self) -> tuple[Grid, Grid]:
@@ -122,7 +122,9 @@ class LocalFFT(Step):
         points, wide = self._points(layout), 2 if self.engine == "chirp" and not chip.cached else 1
         alive = (math.prod(layout.block) + 3 * wide * points) * itemsize
         if self.engine == "vector" and chip.scratch is not None:
-            runs = vector.passes(self._lines(layout), self.dims, self.room)
+            lines = self._lines(layout)
+            order = vector.in_kept_order(lines, self.dims, self.room)
+            runs = vector.passes([lines[d] for d in order], [order.index(d) for d in self.dims], self.room)
             cycles = sum(kernel_price.cycles(chip, one.kind, one.lengths, points) for one in runs)
             flops = round(points * sum(map(flops_of, self.lengths)))
             return Work(kernel_flops=flops, kernel_cycles=cycles, peak_bytes=alive)
@@ -191,6 +193,12 @@ class LocalFFT(Step):
 
     def name(self, layout: Layout) -> str:
         return f"fft {names(self.dims, layout)} ({self.engine})"
+
+
+def kernel_room(problem: Problem) -> int:
+    """Bytes of fast memory that kernels work in; 0 where there are none."""
+    scratch = problem.machine.chip.scratch
+    return int(scratch.value) - vector.RESERVED if problem.has_kernels and scratch else 0
 
 
 def local_roots(layout: Layout, todo: dict[int, Matrix]) -> dict[int, Roots]:

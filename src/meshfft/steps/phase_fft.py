@@ -24,6 +24,7 @@ from jax.typing import DTypeLike
 
 from ..collectives.all_to_all import exchange_packed
 from ..collectives.ring import one_shuffle
+from ..collectives.wire import EXACT, Wire
 from ..kernels.bluestein import chirp_spectrum, padded_length
 from ..kernels.local import fft, fft_error
 from ..layout.layout import Layout, line_shape
@@ -51,6 +52,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
 
     line: int  # points of the transforms that are cut: N, or those of the convolution
     two_way: bool = False  # what is summed travels both ways round at once
+    wire: Wire = EXACT
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["PhaseFFT"]:
@@ -74,6 +76,16 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
     def error(self, itemsize: int) -> float:
         return fft_error(self.line, itemsize) * (1 if self.line == self.matrix.length else 2)
 
+    def wired(self, wire: Wire) -> "PhaseFFT":
+        return dataclasses.replace(self, wire=wire)
+
+    def lost(self, layout: Layout) -> float:
+        """Gathering and the ring; of a convolution twice, and its chirp's spectrum is up to 1.4 times its mean."""
+        return self.wire.error * (2 if self.line == self.matrix.length else 6)
+
+    def joint(self, layout: Layout) -> bool:
+        return self.wire.lossy
+
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """Of each transform a local FFT, and for each shard a phase and a sum."""
         size = 2 * itemsize if self.becomes == "complex" else itemsize
@@ -81,8 +93,10 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
         stages = [(layout, self.after(layout))]
         if self.line != self.matrix.length:
             alone = Layout((self.line,), (line.cuts[self.dim],))
-            stages = [(layout, line), (line, self.after(layout)), *[(alone, alone)] * (self.line > TABLE)]
-        works = (self._stage(source, target, size, chip) for source, target in stages)
+            stages = [(layout, line), (line, self.after(layout))]
+        works = [self._stage(source, target, size, chip) for source, target in stages]
+        if self.line != self.matrix.length and self.line > TABLE:
+            works.append(self.wired(EXACT)._stage(alone, alone, size, chip))
         work = total(works)
         chirps = CHIRP_PASSES * (len(stages) > 1) * math.prod(line.block) * size
         return dataclasses.replace(work, memory_bytes=work.memory_bytes + chirps)
@@ -92,7 +106,10 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
         dim = min(self.dim, source.ndim - 1)
         parts, axes, behind = source.parts[dim], source.axes[dim], source.ndim - 1 - dim
         others, many = math.prod(source.block) // max(source.block[dim], 1), self.line // source.parts[dim]
-        gathered, out = others * -(-source.block[dim] // parts) * parts, others * target.block[dim]
+        rows = -(-source.block[dim] // parts)
+        gathered, out = others * rows * parts, others * target.block[dim]
+        shapes = ((*source.block[:dim], n, *source.block[dim + 1 :]) for n in (rows, many))
+        share, ringed = (self.wire.nbytes(shape, itemsize) for shape in shapes)
         block, largest = others * many, others * max(many, target.block[dim])
         lines = source.replace(dim, many, ())
         local = LocalFFT((dim,), self.matrix.sign, (many,), (many,)).work(lines, itemsize, chip)
@@ -115,12 +132,12 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
             work,
             vector_flops=work.vector_flops + 6 * block + 8 * parts * out,
             memory_bytes=work.memory_bytes + GATHER_PASSES * padded * itemsize,
-            sent_bytes=(gathered // parts + block) * (parts - 1) * itemsize,
+            sent_bytes=(share + ringed) * (parts - 1),
             all_to_alls=1,
             hops=parts - 1,
             moves=(
-                Move("all-to-all", axes, gathered * itemsize, 1),
-                Move(kind, axes, block * itemsize, times),
+                Move("all-to-all", axes, share * parts, 1),
+                Move(kind, axes, ringed, times),
             ),
             peak_bytes=(alive + 2 * block * (kind != "ring")) * itemsize,
         )
@@ -160,13 +177,13 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
             return lax.dynamic_slice_in_dim(spectrum, n[0], len(n))
         distance = jnp.minimum(n, size - n)
         chirp = jnp.where(distance < length, _chirped(distance, length, -sign, block.real.dtype), 0)
-        return self._transformed(chirp, 0, alone, alone, -1, size) / size
+        return self.wired(EXACT)._transformed(chirp, 0, alone, alone, -1, size) / size
 
     def _transformed(self, block: Array, dim: int, source: Layout, target: Layout, sign: int, limit: int) -> Array:
         """The transform of a line, of which a block has the points that are logical and below `limit`."""
         many, parts, axes = self.line // source.parts[dim], source.parts[dim], source.axes[dim]
         real, index = block.real.dtype, lax.axis_index(axes)
-        spectra = fft(_gathered(block, dim, source, limit, many), (dim,), sign, "xla")
+        spectra = fft(_gathered(block, dim, source, limit, many, self.wire), (dim,), sign, "xla")
         powers = index * jnp.arange(many, dtype=jnp.int32)
         adjusted = spectra * _along(join(roots(powers, self.line, sign, real)), dim, block.ndim)
         k = _at(target, dim)
@@ -177,7 +194,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
             around = lax.dynamic_slice_in_dim(jnp.concatenate([held, held], dim), k[0] % many, len(k), dim)
             return around * _along(join(roots(shard * (k // many) % parts, parts, sign, real)), dim, block.ndim)
 
-        return one_shuffle(term, adjusted, axes, two_way=self.two_way)
+        return one_shuffle(term, adjusted, axes, two_way=self.two_way, wire=self.wire)
 
     def _padded(self, layout: Layout) -> Layout:
         """The layout with as many points in the dimension as the transforms on the way have."""
@@ -202,16 +219,16 @@ def line_length(length: int, parts: int) -> int:
     return length if length % parts == 0 else parts * padded_length(-(-(2 * length - 1) // parts))
 
 
-def _gathered(block: Array, dim: int, source: Layout, limit: int, many: int) -> Array:
+def _gathered(block: Array, dim: int, source: Layout, limit: int, many: int, wire: Wire) -> Array:
     """x[p l + b] for l < many, on device b: zeros where there is no such point."""
     parts, axes, size = source.parts[dim], source.axes[dim], block.shape[dim]
     if _is_comb(source, dim, many) and limit >= source.shape[dim]:
-        return exchange_packed(_columns(block, dim, parts), axes, dim, dim)
+        return exchange_packed(_columns(block, dim, parts), axes, dim, dim, wire)
     index, starts = lax.axis_index(axes), jnp.asarray(source.starts(dim), jnp.int32)
     rows = -(-size // parts)
     block = cleared(block, source, dim, limit)
     widths = [(0, rows * parts - size if d == dim else 0) for d in range(block.ndim)]
-    received = exchange_packed(_columns(jnp.pad(block, widths), dim, parts, starts[index]), axes, dim, dim)
+    received = exchange_packed(_columns(jnp.pad(block, widths), dim, parts, starts[index]), axes, dim, dim, wire)
 
     def put(shard: Array, line: Array) -> Array:
         chunk = lax.dynamic_slice_in_dim(received, shard * rows, rows, dim)

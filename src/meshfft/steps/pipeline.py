@@ -8,17 +8,21 @@ from collections.abc import Iterator
 import jax
 from jax import lax
 
-from ..collectives.all_to_all import unfolded
+from ..collectives.dimensions import unfolded
 from ..collectives.pieces import Pieces, assembled, exchange_parts, taken
+from ..collectives.wire import Wire
 from ..kernels.local import resize
-from ..kernels.vector.parts import Rows, fft_to_parts, reads, writes
+from ..kernels.vector.ends import Rows
+from ..kernels.vector.engine import kept_order
+from ..kernels.vector.parts import fft_to_parts, reads, writes
 from ..layout.layout import Layout
 from ..machine.chip import Chip
-from ..machine.work import Work, total
+from ..machine.work import Move, Work, total
 from ..numerics.split_complex import Block, Planes, in_planes
 from ..operators.matrices import Matrix
+from .axis_moves import AxisMove, axis_moves
 from .base import Step, names, shift
-from .exchange import AxisMove, Exchange, axis_moves
+from .exchange import Exchange, wire_passes
 from .local_fft import LocalFFT
 from .problem import Problem
 
@@ -64,7 +68,7 @@ class Pipeline(Step):
 
     @property
     def move(self) -> AxisMove:
-        ((move,),) = (step.moves for step in self.steps if isinstance(step, Exchange))
+        (move,) = self._exchange.moves
         return move
 
     def error(self, itemsize: int) -> float:
@@ -79,21 +83,46 @@ class Pipeline(Step):
         many = -(-rows // -(-rows // self.chunks)) if rows else 1  # equal ones may be fewer than asked for
         works = [step.work(before, itemsize, chip) for step, before in self._pairs(layout)]
         ends = (math.prod(layout.block) + math.prod(self.after(layout).block)) * itemsize
-        if self.joint(layout):
-            works[1] = dataclasses.replace(
-                works[1], memory_bytes=self._copies(layout) * math.prod(layout.block) * itemsize
-            )
+        if self._by_kernels(layout):
+            passes = self._copies(layout) + wire_passes(self._exchange.wire, chip)
+            works[1] = dataclasses.replace(works[1], memory_bytes=passes * math.prod(layout.block) * itemsize)
         peak, summed = ends + 2 * max(work.peak_bytes for work in works) // many, total(works)
-        moves = tuple(move._replace(nbytes=move.nbytes // many, times=move.times * many) for move in summed.moves)
-        exchanges = summed.all_to_alls * many
-        return dataclasses.replace(summed, all_to_alls=exchanges, moves=moves, parts=many, peak_bytes=peak)
+        sent, parts, exchanges = self._sent(layout, itemsize), self.move.parts, summed.all_to_alls * many
+        summed = dataclasses.replace(summed, sent_bytes=sent * (parts - 1), all_to_alls=exchanges)
+        moves = (Move("all-to-all", self.move.axes, sent * parts // many, many),)
+        return dataclasses.replace(summed, moves=moves, parts=many, peak_bytes=peak)
+
+    def _sent(self, layout: Layout, itemsize: int) -> int:
+        """Bytes to each device: of planes that kernels write as of an array of reals."""
+        wire, rows = self._exchange.wire, self._rows(layout)
+        (share,) = (step.share(at) for step, at in self._pairs(layout) if isinstance(step, Exchange))
+        size = -(-rows // self.chunks) if rows else 1
+        chunks = [min(size, rows - start) for start in range(0, rows, size)] or [0]
+        shares = [tuple(many if d == self.dim else n for d, n in enumerate(share)) for many in chunks]
+        if not self._by_kernels(layout):
+            return sum(wire.nbytes(one, itemsize) for one in shares)
+        return sum(wire.nbytes((itemsize // wire.real, *one), wire.real) for one in shares)
 
     @property
     def _first(self) -> LocalFFT:
         (local,) = (step for step in self.steps if isinstance(step, LocalFFT))
         return local
 
+    @property
+    def _exchange(self) -> Exchange:
+        (exchange,) = (step for step in self.steps if isinstance(step, Exchange))
+        return exchange
+
+    def wired(self, wire: Wire) -> "Pipeline":
+        return dataclasses.replace(self, steps=tuple(step.wired(wire) for step in self.steps))
+
+    def lost(self, layout: Layout) -> float:
+        return self._exchange.lost(layout)
+
     def joint(self, layout: Layout) -> bool:
+        return self._exchange.wire.lossy or self._by_kernels(layout)
+
+    def _by_kernels(self, layout: Layout) -> bool:
         """Where kernels come first, nothing is padded and all chunks are equal."""
         after, rows, parts = self.after(layout).block, self._rows(layout), self.move.parts
         source, target = self.move.source, self.move.target
@@ -105,7 +134,9 @@ class Pipeline(Step):
         """How often the block is read or written beside its kernels: what they do not write or read as it is sent."""
         ends, last = (self.move.target, self.move.source), layout.ndim - 1
         packs, joins = (COPIES + STRIDED * (dim == last) for dim in ends)
-        return (0 if self._writes(layout) else 2 * packs) + (0 if self._read(layout) else joins)
+        kept = kept_order(layout.block) == tuple(range(layout.ndim))
+        ordered = 0 if kept else COPIES  # kernels beside all-to-alls take the dimensions in their order
+        return ordered + (0 if self._writes(layout) else 2 * packs) + (0 if self._read(layout) else joins)
 
     def _read(self, layout: Layout) -> bool:
         """Where kernels of the next step read the pieces as they lie, one after another if lines are not in several."""
@@ -128,7 +159,7 @@ class Pipeline(Step):
         return dataclasses.replace(self, hands=after.takes_pieces if after else ())
 
     def apply_pieces(self, pieces: Pieces, layout: Layout) -> Block | Pieces:
-        if not self.joint(layout):
+        if not self._by_kernels(layout):
             return self.apply(pieces.joined(), layout)
         left = self._in_pieces(pieces, layout)
         return left if self.hands else left.joined()
@@ -140,13 +171,13 @@ class Pipeline(Step):
         for start in range(0, rows, size):
             chunk = Rows(self.dim, start, size)
             sent = fft_to_parts(given, local.dims, local.sign, local.room, chunk, move.target, move.parts)
-            arrays.append(exchange_parts(sent, move.axes))
+            arrays.append(exchange_parts(sent, move.axes, self._exchange.wire))
         return Pieces(tuple(arrays), move.source, self.dim)
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block | Pieces:
-        if self.joint(layout) and self.hands and isinstance(block, tuple):
+        if self._by_kernels(layout) and self.hands and isinstance(block, tuple):
             return self._in_pieces(block, layout)
-        if self.joint(layout):
+        if self._by_kernels(layout):
             return in_planes(lambda planes: self._in_pieces(planes, layout).joined(), block)
         return self._by_steps(block, layout)
 

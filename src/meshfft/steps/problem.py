@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ..collectives.wire import EXACT, Wire
 from ..layout.layout import Layout
 from ..machine.machine import Machine
 from ..machine.work import Work
@@ -15,6 +16,7 @@ from ..operators.transform import Transform
 
 RINGS = ("auto", "one-way", "two-way")  # modes of a ring
 ENGINES = ("auto", "xla")  # of local FFTs: the cheapest, or XLA's alone
+LEAST_BITS = 16  # of a number on a wire
 LARGE_BYTES = 2**18  # of a block that is worked on chunk by chunk in a cache: a smaller one lies in it anyway
 Ending = Callable[[Layout], tuple[Any, ...]]  # hashable; the steps that follow from a final layout
 
@@ -34,6 +36,7 @@ class Problem:
     real: bool = False  # the array comes real
     ring: str = "auto"  # the mode of rings, one of RINGS
     engine: str = "auto"  # of local FFTs, one of ENGINES
+    wire: Wire = EXACT  # what numbers travel as
     ending: Ending | None = None  # what follows the transform, as the final layout has it
 
     def bytes_at(self, todo: dict[int, Matrix]) -> int:
@@ -55,6 +58,11 @@ class Problem:
     def large(self, layout: Layout) -> bool:
         """True where devices share a memory, and a block is so large that passes over it are what costs."""
         return self.machine.chip.cached and math.prod(layout.block) * self.itemsize >= LARGE_BYTES
+
+    @property
+    def sliced(self) -> bool:
+        """True where products are made of slices of float64 (numerics/slices.py)."""
+        return self.dots[0].slices > 0
 
     @property
     def has_kernels(self) -> bool:
@@ -101,6 +109,8 @@ class Problem:
         """The least seconds of some work; where devices send while they compute, what travels may cost nothing."""
         if self.machine.chip.overlaps:
             work = dataclasses.replace(work, sent_bytes=0, hops=0, all_to_alls=0)
+        elif self.wire.lossy:
+            work = dataclasses.replace(work, sent_bytes=work.sent_bytes * LEAST_BITS // (8 * self.wire.real))
         return self.machine.price(dataclasses.replace(work, tier=self.dots[0].tier))
 
 

@@ -12,16 +12,19 @@ from jax import Array, lax
 from jax.typing import DTypeLike
 
 from ..collectives.ring import permuted
-from ..kernels.local import fft_error, resize
+from ..collectives.wire import EXACT, Wire
+from ..kernels.local import fft_error, flops_of, resize
 from ..kernels.real import SIDE, factors, from_half_spectrum, half_spectrum
+from ..kernels.vector import half
 from ..layout.layout import Layout, line_shape, nested
-from ..machine.chip import Chip
+from ..machine import kernel_price
+from ..machine.chip import Chip, padded
 from ..machine.work import Move, Work
 from ..numerics.phases import MAX_LENGTH, roots
-from ..numerics.split_complex import Block, in_complex, join, scaled, split
+from ..numerics.split_complex import Block, Planes, in_complex, join, like, scaled, split
 from ..operators.matrices import HalfRoots, Matrix, Roots
-from .base import MatrixStep, cleared, names, padded, positions, resize_each
-from .local_fft import LocalFFT, local_roots
+from .base import MatrixStep, cleared, names, positions, resize_each, resized
+from .local_fft import LocalFFT, kernel_room, local_roots
 from .phase_fft import PhaseFFT
 from .problem import Problem, ready
 
@@ -46,27 +49,48 @@ class RealFFT(MatrixStep[HalfRoots]):
 
     lengths: tuple[int, ...]  # points of each dimension
     engine: str = "xla"  # of kernels.real
+    room: int = 0  # bytes of fast memory that the kernels of "vector" work in
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["RealFFT"]:
-        """The halved dimension with all others that are not cut in one call of XLA, or alone."""
+        """The halved dimension with all others that are not cut in one call of XLA, or alone; a TPU has kernels for
+        the last dimension, alone or with the one before it."""
         for dim, matrix in todo.items():
             if isinstance(matrix, HalfRoots) and layout.parts[dim] == 1:
                 others = {d: m.length for d, m in local_roots(layout, todo).items()}
                 joint, points = 0 < len(others) <= XLA_DIMS - 1, tuple(others.values())
                 if joint and (not matrix.onto_real or len(todo) == len(others) + 1):
                     yield cls((*others, dim), matrix, (*points, matrix.rows), (*points, matrix.length))
+                yield from cls._by_kernels(problem, layout, len(todo), {**others, dim: matrix.length}, matrix)
                 if not matrix.onto_real or len(todo) == 1:
                     engine = "matmul" if problem.machine.chip.side > 1 else "xla"
                     yield cls((dim,), matrix, (matrix.rows,), (matrix.length,), engine)
+
+    @classmethod
+    def _by_kernels(
+        cls, problem: Problem, layout: Layout, todo: int, lengths: dict[int, int], matrix: HalfRoots
+    ) -> Iterator["RealFFT"]:
+        last, room = layout.ndim - 1, kernel_room(problem)
+        for dims in ((last - 1, last), (last,)) if room else ():
+            if not lengths.keys() >= set(dims) or (matrix.onto_real and todo > len(dims)):
+                continue
+            points = tuple(lengths[d] for d in dims)
+            if half.job_of(resized(layout, dims, points).block, len(dims), -1, room, matrix.onto_real) is not None:
+                yield cls(dims, matrix, (*points[:-1], matrix.rows), points, "vector", room)
 
     def error(self, itemsize: int) -> float:
         return math.hypot(*(fft_error(length, itemsize) for length in self.lengths))
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """Half the arithmetic and half the bytes of the complex transform, or the products of its own engine."""
+        """Half the arithmetic and half the bytes of the complex transform, or what its own engine takes."""
         length, side = self.matrix.length, chip.side
         real, size = (self.after(layout), itemsize // 2) if self.matrix.onto_real else (layout, itemsize)
+        if self.engine == "vector" and chip.scratch is not None:
+            points = math.prod(resized(real, self.dims, self.lengths).block)
+            kind = ("real" if self.matrix.onto_real else "half") + ("plane" if len(self.dims) == 2 else "lane")
+            flops = round(points * sum(map(flops_of, self.lengths)) / 2)
+            cycles = kernel_price.cycles(chip, kind, self.lengths, points)
+            return Work(kernel_flops=flops, kernel_cycles=cycles, peak_bytes=6 * points * size)
         products = len(factors(length)) if self.engine == "matmul" else 0
         if not products:
             fft = LocalFFT(self.dims, self.matrix.sign, self.lengths, self.lengths).work(real, size, chip)
@@ -81,13 +105,23 @@ class RealFFT(MatrixStep[HalfRoots]):
         )
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
-        matrix = self.matrix
-        block = resize_each(block, self.dims, (*self.lengths[:-1], matrix.columns))
-        if matrix.onto_real:
-            block = from_half_spectrum(self._weighted(block), self.dims, matrix.length, matrix.sign, self.engine)
+        block = resize_each(block, self.dims, (*self.lengths[:-1], self.matrix.columns))
+        weighted = self._weighted(block) if self.matrix.onto_real else block
+        block = self._by_kernel(weighted) if self.engine == "vector" else self._transformed(weighted)
+        return resize_each(block if self.matrix.onto_real else self._weighted(block), self.dims, self.sizes)
+
+    def _transformed(self, block: Block) -> Block:
+        if self.matrix.onto_real:
+            return from_half_spectrum(block, self.dims, self.matrix.length, self.matrix.sign, self.engine)
+        return half_spectrum(block, self.dims, self.matrix.sign, self.engine)
+
+    def _by_kernel(self, block: Block) -> Block:
+        many, sign, planes = len(self.dims), self.matrix.sign, split(block)
+        if self.matrix.onto_real:
+            done: Planes = (half.from_half_spectrum(planes, many, self.matrix.length, sign, self.room),)
         else:
-            block = self._weighted(half_spectrum(block, self.dims, matrix.sign, self.engine))
-        return resize_each(block, self.dims, self.sizes)
+            done = half.half_spectrum(planes[0], many, sign, self.room)
+        return like(block, done)
 
     def _weighted(self, block: Block) -> Block:
         if not self.matrix.weighted:
@@ -116,6 +150,7 @@ class PackedFFT(MatrixStep[HalfRoots]):
     Needs p^2 to divide N / 2. Sends half of what the paper's FFT of the complex line does, and one block of reals.
     """
 
+    wire: Wire = EXACT
     exact: ClassVar[bool] = True
 
     @classmethod
@@ -131,7 +166,17 @@ class PackedFFT(MatrixStep[HalfRoots]):
     def packed(self) -> PhaseFFT:
         """The complex transform of pairs."""
         pairs = self.matrix.length // 2
-        return PhaseFFT(self.dims, Roots(pairs, self.matrix.sign, pairs, pairs), (pairs,), pairs)
+        return PhaseFFT(self.dims, Roots(pairs, self.matrix.sign, pairs, pairs), (pairs,), pairs, wire=self.wire)
+
+    def wired(self, wire: Wire) -> "PackedFFT":
+        return dataclasses.replace(self, wire=wire)
+
+    def lost(self, layout: Layout) -> float:
+        """Of pairs, which mirrored numbers add up to half as much again; the mirror image, and the first few rows."""
+        return 1.5 * self.packed.lost(layout) + 2 * self.wire.error
+
+    def joint(self, layout: Layout) -> bool:
+        return self.wire.lossy
 
     def error(self, itemsize: int) -> float:
         return self.packed.error(itemsize) * 1.5  # the sum and the difference of mirrored numbers round again
@@ -141,14 +186,15 @@ class PackedFFT(MatrixStep[HalfRoots]):
         size = itemsize if self.matrix.onto_real else 2 * itemsize
         pairs = layout.resize(self.dim, self.matrix.length // 2)
         packed, block = self.packed.work(pairs, size, chip), math.prod(pairs.block)
-        axes, rows = layout.axes[self.dim], pairs.block[self.dim]
-        small = block // rows * (1 + self._head(pairs)) * size
-        moves = tuple(Move("ring", axes, nbytes, 1) for nbytes in (block * size, small))
+        axes = layout.axes[self.dim]
+        shapes = ((*pairs.block[: self.dim], n, *pairs.block[self.dim + 1 :]) for n in self._rows(pairs))
+        sent = [self.wire.nbytes(shape, size) for shape in shapes]
+        moves = tuple(Move("ring", axes, nbytes, 1) for nbytes in sent)
         return dataclasses.replace(
             packed,
             vector_flops=packed.vector_flops + UNTANGLE_FLOPS * block,
             memory_bytes=packed.memory_bytes + UNTANGLE_PASSES * block * size,
-            sent_bytes=packed.sent_bytes + block * size + small,
+            sent_bytes=packed.sent_bytes + sum(sent),
             hops=packed.hops + 3,
             moves=packed.moves + moves,
             peak_bytes=max(packed.peak_bytes, 6 * block * size),
@@ -175,7 +221,7 @@ class PackedFFT(MatrixStep[HalfRoots]):
         spectrum = even + odd * self._phases(pairs, z.real.dtype)
         last = lax.slice_in_dim(even - odd, 0, head, axis=dim)  # its first row is X[N / 2] on the first device
         begin = jnp.where(index == 0, last, lax.slice_in_dim(spectrum, 0, head, axis=dim))
-        begin = permuted(begin, pairs.axes[dim], [(d + 1) % parts for d in range(parts)])
+        begin = permuted(begin, pairs.axes[dim], [(d + 1) % parts for d in range(parts)], self.wire)
         rows = jnp.concatenate([spectrum, begin], dim)
         return cleared(
             lax.dynamic_slice_in_dim(rows, self._offset(pairs, half), half.block[dim], dim), half, dim, half.shape[dim]
@@ -189,7 +235,7 @@ class PackedFFT(MatrixStep[HalfRoots]):
             empty, cleared(x, half, dim, half.shape[dim]), self._offset(pairs, half), dim
         )
         begin = lax.slice_in_dim(rows, size, size + head, axis=dim)
-        begin = permuted(begin, pairs.axes[dim], [(d - 1) % parts for d in range(parts)])
+        begin = permuted(begin, pairs.axes[dim], [(d - 1) % parts for d in range(parts)], self.wire)
         first = lax.axis_index(pairs.axes[dim]) == 0
         last = resize(jnp.where(first, begin, 0), dim, size)
         spectrum = lax.slice_in_dim(rows, 0, size, axis=dim) + resize(jnp.where(first, 0, begin), dim, size)
@@ -200,8 +246,8 @@ class PackedFFT(MatrixStep[HalfRoots]):
         """conj Z[N/2 - k]: of each block the first row from one device, the others backwards from the one before it."""
         dim, axes, parts = self.dim, pairs.axes[self.dim], pairs.parts[self.dim]
         first, rest = lax.slice_in_dim(z, 0, 1, axis=dim), lax.slice_in_dim(z, 1, z.shape[dim], axis=dim)
-        first = permuted(first, axes, [-d % parts for d in range(parts)])
-        rest = permuted(rest, axes, [parts - 1 - d for d in range(parts)])
+        first = permuted(first, axes, [-d % parts for d in range(parts)], self.wire)
+        rest = permuted(rest, axes, [parts - 1 - d for d in range(parts)], self.wire)
         return jnp.conj(jnp.concatenate([first, jnp.flip(rest, dim)], dim))
 
     def _phases(self, pairs: Layout, real: DTypeLike) -> Array:
@@ -214,6 +260,10 @@ class PackedFFT(MatrixStep[HalfRoots]):
         """How many rows after this device's first pair its half spectrum begins."""
         offsets = jnp.asarray(half.starts(self.dim) - pairs.starts(self.dim), jnp.int32)
         return offsets[lax.axis_index(pairs.axes[self.dim])]
+
+    def _rows(self, pairs: Layout) -> tuple[int, int, int]:
+        """The rows that are sent: the first of the mirror image, all others, and the head of the next device."""
+        return 1, pairs.block[self.dim] - 1, self._head(pairs)
 
     def _head(self, pairs: Layout) -> int:
         """Rows that the half spectrum of a device reaches beyond its pairs, at most."""

@@ -13,21 +13,25 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec
 
 from ..collectives.ring import ring_fold, ring_scatter
+from ..collectives.wire import EXACT, Wire
 from ..layout.layout import Cuts, Layout, line_shape
 from ..layout.placement import own
-from ..machine.chip import Chip
+from ..machine.chip import Chip, padded
 from ..machine.work import Move, Work
 from ..numerics.dtypes import Dot, real_dtype
 from ..numerics.phases import MAX_LENGTH
 from ..numerics.products import COLUMNS, LONG_TERMS, TERMS, Factors, Maker, planes_of, product, product_in_tiles
+from ..numerics.slices import HELD, RUN, cost
 from ..numerics.split_complex import Block, Planes, in_complex, in_planes
 from ..operators.matrices import Dense, Logarithm, Matrix, Samples
 from ..operators.operands import rows_of, table
-from .base import Least, MatrixStep, Slope, cleared, names, padded, positions
+from .base import Least, MatrixStep, Slope, cleared, names, positions
 from .problem import Problem, ready
 
 PHASE_FLOPS = 40  # one root of unity on the CPU: integer reduction, cos and sin
 LONG_PHASE_FLOPS = 400  # elsewhere, where cos and sin are written out
+WIRE_PASSES = 2  # each shard is decoded where it is multiplied
+SLICED_PHASES = 5  # times as much in pairs of float32, by the operations of one cosine that is compiled for a TPU
 GAUSS_PASSES = 2  # for each shard the sum and the difference of its planes are read and written
 
 
@@ -48,6 +52,7 @@ class RingDense(MatrixStep[Matrix]):
     two_way: bool = False  # blocks travel both ways round at once
     real: bool = False  # the block is real, and travels as such
     tiled: bool = False  # multiply a tile at a time, as caches like it; blocks travel as arrays, else as split complex
+    wire: Wire = EXACT
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["RingDense"]:
@@ -60,7 +65,8 @@ class RingDense(MatrixStep[Matrix]):
             cuts, parts = layout.resize(dim, matrix.rows).cuts[dim], layout.parts[dim]
             for dot in problem.dots if matrix.denominator < MAX_LENGTH else ():
                 for both in problem.ways(parts, pairs=True):
-                    yield cls((dim,), matrix, (matrix.rows,), cuts, dot, slot, two_way=both, real=real, tiled=cached)
+                    tiled = cached and not dot.slices
+                    yield cls((dim,), matrix, (matrix.rows,), cuts, dot, slot, two_way=both, real=real, tiled=tiled)
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
@@ -86,7 +92,19 @@ class RingDense(MatrixStep[Matrix]):
         return planes // 2 if self.becomes == "real" else self.dot.multiplications if planes == 4 else planes
 
     def error(self, itemsize: int) -> float:
-        return self.dot.error
+        return self.dot.error_over(self.matrix.columns)
+
+    def wired(self, wire: Wire) -> "RingDense":
+        return dataclasses.replace(self, wire=wire)
+
+    def lost(self, layout: Layout) -> float:
+        """Of sums that travel every hop rounds what t devices have added up, which is sqrt(t) of the block at most."""
+        parts = layout.parts[self.dim]
+        hops = sum(map(math.sqrt, range(1, parts))) if self.transposed else parts > 1
+        return self.wire.error * hops
+
+    def joint(self, layout: Layout) -> bool:
+        return self.wire.lossy
 
     def after(self, layout: Layout) -> Layout:
         return layout.replace(self.dim, self.sizes[0], self.cuts)
@@ -97,27 +115,37 @@ class RingDense(MatrixStep[Matrix]):
         rows, columns = after.block[self.dim], layout.block[self.dim]
         others = block // max(columns, 1)
         out, size = others * rows, self.bytes_after(itemsize)
-        travels = out * size if self.transposed else block * itemsize
+        shape, each = (after.block, size) if self.transposed else (layout.block, itemsize)
+        travels = self.wire.nbytes(shape, each)
         both = self._both(layout)
         reals = self.products  # each reads a plane, and reads and writes a sum
         flops = self.dot.flops if reals == self.dot.multiplications else 2 * reals
         passes = 1 if not self.tiled else parts if self.transposed else parts // 2 + (parts != 2)  # over the result
         memory = 2 * ((parts if self.tiled else 1) * block * itemsize + passes * out * size)
+        memory += WIRE_PASSES * parts * block * itemsize * self.wire.lossy
+        flops_of_phase = PHASE_FLOPS if chip.cached else LONG_PHASE_FLOPS
+        vector = flops_of_phase * parts * rows * columns
+        if self.dot.slices:  # of the block, of the matrix, and of the sums of each run
+            runs = -(-columns // RUN)
+            sliced = parts * min(reals, 3) * (block + rows * columns)
+            beside = cost(sliced, parts * runs * reals * out)
+            vector, memory = SLICED_PHASES * vector + beside[0], memory + beside[1]
         gauss = GAUSS_PASSES * parts * block * itemsize * (reals == 3 and not chip.cached)
         kind, times = ("two-way ring", parts // 2) if both else ("ring", parts - 1)
         return Work(
             matrix_flops=flops * parts * rows * others * padded(columns, chip.side),
             tier=self.dot.tier,
-            vector_flops=(PHASE_FLOPS if chip.cached else LONG_PHASE_FLOPS) * parts * rows * columns,
+            vector_flops=vector,
             memory_bytes=memory + gauss,
             fed_bytes=0
-            if chip.cached
+            if chip.cached or self.dot.slices
             else parts * reals * (block + 2 * out) * (itemsize if self.real else itemsize // 2),
             sent_bytes=(parts - 1) * travels,
             hops=parts - 1,
             moves=(Move(kind, layout.axes[self.dim], travels, times),),
             parts=parts,
-            peak_bytes=self._peak(block * itemsize, out * size, rows * max(itemsize, size), layout, chip),
+            peak_bytes=self._peak(block * itemsize, out * size, rows * max(itemsize, size), layout, chip)
+            + HELD * max(block * itemsize, out * size) * (self.dot.slices > 0),
         )
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
@@ -210,7 +238,8 @@ class RingDense(MatrixStep[Matrix]):
             terms = [(functools.partial(matrix, shard=shard), x) for x, shard in held]
             return self._product(terms, layout, total)
 
-        sums = ring_fold(add, self._read(block, layout, self.matrix.columns), axes, two_way=self.two_way)
+        mine = self._read(block, layout, self.matrix.columns)
+        sums = ring_fold(add, mine, axes, two_way=self.two_way, wire=self.wire)
         return sums if self.tiled else planes_of(sums)
 
     def _sums_travel(self, block: Block, layout: Layout, operand: object) -> Any:
@@ -234,7 +263,7 @@ class RingDense(MatrixStep[Matrix]):
             sums = self._product([(matrix, mine)], layout)
             return sums if self.tiled else planes_of(sums)
 
-        return ring_scatter(term, axes)
+        return ring_scatter(term, axes, self.wire)
 
     def _product(self, terms: Sequence[tuple[Maker, Any]], layout: Layout, total: Any = None) -> Any:
         real = self.becomes == "real"

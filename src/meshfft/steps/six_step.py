@@ -9,7 +9,9 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ..collectives.all_to_all import exchange, split
+from ..collectives.all_to_all import exchange
+from ..collectives.dimensions import split
+from ..collectives.wire import EXACT, Wire
 from ..kernels.local import fft_error, flops_of
 from ..kernels.stockham import LARGEST, in_place, radices
 from ..layout.layout import Layout, nested
@@ -42,6 +44,7 @@ class SixStep(MatrixStep[Roots]):
     Source: Bailey, FFTs in external or hierarchical memory, 1990.
     """
 
+    wire: Wire = EXACT
     exact: ClassVar[bool] = True
 
     @classmethod
@@ -55,16 +58,25 @@ class SixStep(MatrixStep[Roots]):
     def error(self, itemsize: int) -> float:
         return math.hypot(fft_error(self.matrix.length, itemsize), 2.0**-24 if itemsize == 8 else 2.0**-53)
 
+    def wired(self, wire: Wire) -> "SixStep":
+        return dataclasses.replace(self, wire=wire)
+
+    def lost(self, layout: Layout) -> float:
+        return 3 * self.wire.error
+
+    def joint(self, layout: Layout) -> bool:
+        return self.wire.lossy
+
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """Two local FFTs and three exchanges of (p - 1)/p of the block."""
         parts, points = layout.parts[self.dim], math.prod(layout.block)
-        size = points * itemsize
+        size, sent = points * itemsize, self.wire.nbytes(self._lines(layout, parts), itemsize)
         return Work(
             vector_flops=round(points * (flops_of(self.matrix.length) + 12)),
             memory_bytes=(3 * EXCHANGE_PASSES + SIX_STEP_PASSES) * size,
-            sent_bytes=3 * (size // parts * (parts - 1)),
+            sent_bytes=3 * sent * (parts - 1),
             all_to_alls=3,
-            moves=(Move("all-to-all", layout.axes[self.dim], size, 3),),
+            moves=(Move("all-to-all", layout.axes[self.dim], sent * parts, 3),),
             peak_bytes=5 * size,
         )
 
@@ -74,17 +86,22 @@ class SixStep(MatrixStep[Roots]):
     def _apply(self, block: Array, layout: Layout) -> Array:
         axes, parts, shape = layout.axes[self.dim], layout.parts[self.dim], block.shape
         length, sign = self.matrix.length, self.matrix.sign
+        lines = block.reshape(self._lines(layout))
+        lines = jnp.concatenate(exchange(split(lines, 2, parts), axes, self.wire), 1)
+        lines = in_place(lines, (1,), sign, ((1, parts),))
+        lines = _phased(lines, length, lax.axis_index(axes), sign)
+        lines = jnp.concatenate(exchange(split(lines, 1, parts), axes, self.wire), 2)
+        lines = in_place(lines, (2,), sign, ((2, parts),))
+        lines = jnp.concatenate([part.swapaxes(1, 2) for part in exchange(split(lines, 2, parts), axes, self.wire)], 2)
+        return lines.reshape(shape)
+
+    def _lines(self, layout: Layout, shares: int = 1) -> tuple[int, ...]:
+        """The shape of this device's rows, or of each share of them: lines before, rows, columns, lines behind."""
+        parts, length, shape = layout.parts[self.dim], self.matrix.length, layout.block
         rows = sides(length, parts)
         assert rows is not None, "no step is offered for such a length"
         before, after = math.prod(shape[: self.dim]), math.prod(shape[self.dim + 1 :])
-        lines = block.reshape(before, rows // parts, length // rows, *((after,) if after > 1 else ()))
-        lines = jnp.concatenate(exchange(split(lines, 2, parts), axes), 1)
-        lines = in_place(lines, (1,), sign, ((1, parts),))
-        lines = _phased(lines, length, lax.axis_index(axes), sign)
-        lines = jnp.concatenate(exchange(split(lines, 1, parts), axes), 2)
-        lines = in_place(lines, (2,), sign, ((2, parts),))
-        lines = jnp.concatenate([part.swapaxes(1, 2) for part in exchange(split(lines, 2, parts), axes)], 2)
-        return lines.reshape(shape)
+        return before, rows // parts, length // rows // shares, *((after,) if after > 1 else ())
 
     def name(self, layout: Layout) -> str:
         return f"six-step fft {names(self.dims, layout)}"

@@ -3,8 +3,10 @@
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
+from ..collectives.wire import EXACT, Wire
 from ..layout.layout import Cut, Layout, Spec, even_cuts, from_spec
 from ..machine.machine import Machine
 from ..numerics.dtypes import Dot
@@ -35,6 +37,7 @@ def find_walk(
     real: bool = False,
     ring: str = "auto",
     engine: str = "auto",
+    wire: Wire = EXACT,
     ending: Ending | None = None,
 ) -> Walk:
     """The cheapest walk; with `even`, one whose result needs no padding if any is; with `goal`, one that ends there;
@@ -51,13 +54,14 @@ def find_walk(
     if even and goal is None and not natural.even and ending is None:
         goals = [None] if order == "any" else [*_evasive(natural)] or [None]
     even = even and goal is None
-    asked = functools.partial(
-        Problem, even=even, machine=machine, itemsize=itemsize, dots=dots, real=real, ring=ring, engine=engine
+    ways: dict[str, Any] = {"real": real, "ring": ring, "engine": engine, "wire": wire}
+    asked: Callable[..., Problem] = functools.partial(
+        Problem, even=even, machine=machine, itemsize=itemsize, dots=dots, **ways
     )
     problems = [asked(start, transform, method, goal, ending=ending) for goal in goals]
     paths = [steps for problem in problems if (steps := search(problem)) is not None]
     if not paths and even:  # no layout of the result is even: padded, it lies as the array came
-        return find_walk(start, transform, method, order, machine, itemsize, dots, real=real, ring=ring, engine=engine)
+        return find_walk(start, transform, method, order, machine, itemsize, dots, **ways)
     if not paths:
         raise ValueError(_no_walk(problems[-1]))
     walks = [Walk(start, fused(start, steps, itemsize), transform.scale, machine.chip.planes, real) for steps in paths]
@@ -168,6 +172,9 @@ def _no_walk(problem: Problem) -> str:
     for dim, matrix in problem.todo().items():
         if method in ("transpose", "cooley-tukey") and not matrix.has_fft:
             return f"the points of dimension {dim} need dense products: use method='auto' or 'kdft', not {method!r}"
+    if problem.sliced and fft:
+        tier = problem.dots[0].tier
+        return f"method {method!r} has no phases in {tier} products: use method='auto', 'transpose' or 'kdft'"
     for dim, matrix in problem.todo().items():
         parts, length = start.parts[dim], max(matrix.rows, matrix.columns)
         if parts > 1 and length >= MAX_LENGTH and method != "transpose":

@@ -17,17 +17,30 @@ from collections.abc import Iterator
 
 from ..layout.layout import Layout, even_cuts, real_cuts
 from ..operators.matrices import Matrix
-from ..steps import Exchange, LocalFFT, LocalTrig, PackedFFT, PhaseFFT, Pipeline, RealFFT, RingDense, SixStep
+from ..steps import (
+    Exchange,
+    InPlace,
+    LocalFFT,
+    LocalTrig,
+    PackedFFT,
+    PhaseFFT,
+    Pipeline,
+    RealFFT,
+    RingDense,
+    SixStep,
+    SlicedFFT,
+)
 from ..steps.base import Step
 from ..steps.problem import Problem
 from ..steps.rows import pads
 
 METHODS: dict[str, tuple[type[Step], ...]] = {
-    "auto": (LocalFFT, RealFFT, LocalTrig, Exchange, Pipeline, RingDense, PhaseFFT, SixStep, PackedFFT),
-    "transpose": (LocalFFT, RealFFT, LocalTrig, Exchange, Pipeline),
+    "auto": (LocalFFT, RealFFT, LocalTrig, Exchange, InPlace, Pipeline, RingDense, PhaseFFT, SixStep, PackedFFT),
+    "transpose": (LocalFFT, RealFFT, LocalTrig, Exchange, InPlace, Pipeline),
     "cooley-tukey": (LocalFFT, RealFFT, LocalTrig, PhaseFFT, PackedFFT),
     "kdft": (RingDense, Exchange),
 }
+SLICED = (SlicedFFT, Exchange, RingDense)  # those that work in float64 where matrix units have none
 BUDGET = 50_000  # edges, about a second
 Node = tuple[Layout, frozenset[int]]
 
@@ -100,12 +113,18 @@ def _renamed(node: Node) -> object:
     return layout.shape, tuple(map(tuple, cuts)), done
 
 
+def kinds(problem: Problem) -> tuple[type[Step], ...]:
+    """The steps that the method has; of products by slices, LocalFFT's is SlicedFFT, and others have no such form."""
+    named = METHODS[problem.method]
+    return tuple(k for k in SLICED if k in named or (k is SlicedFFT and LocalFFT in named)) if problem.sliced else named
+
+
 def offered(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Step]:
     """The steps that may be taken from a layout: of a dimension that was padded or cropped, those it was done for."""
     waiting = {dim: matrix for dim, matrix in todo.items() if layout.shape[dim] != problem.start.shape[dim]}
-    for kind in METHODS[problem.method]:
+    for kind in kinds(problem):
         if not waiting or kind.exact:
-            yield from kind.offers(problem, layout, waiting or todo)
+            yield from (step.wired(problem.wire) for step in kind.offers(problem, layout, waiting or todo))
         if not waiting and kind.exact:
             yield from pads(kind, problem, layout, todo)
 

@@ -14,6 +14,7 @@ import jax
 
 from ..collectives.all_to_all import count, halfway
 from ..collectives.pieces import Pieces
+from ..collectives.wire import Wire
 from ..layout.layout import Cuts, Layout, hashed_once
 from ..machine.chip import GENERIC, Chip, CompilerOptions
 from ..machine.work import Work, total
@@ -46,6 +47,11 @@ class Walk:
     def pairs(self) -> tuple[tuple[Step, Layout], ...]:
         """Each step with the layout it starts from."""
         return tuple(zip(self.steps, self.layouts[:-1], strict=True))
+
+    @property
+    def name(self) -> str:
+        """The steps in a few words."""
+        return "; ".join(step.name(layout) for step, layout in self.pairs)
 
     @property
     def end(self) -> Layout:
@@ -105,8 +111,23 @@ class Walk:
         return {name: count for name, count in counts.items() if count}
 
     def error(self, itemsize: int) -> float:
-        """The relative L2 error to expect, of steps whose errors are independent."""
-        return math.hypot(*(step.error(itemsize) for step in self.steps))
+        """The relative L2 error to expect: of steps whose own errors are independent, and of all that wires lose.
+
+            error = sqrt(sum error_i^2) + spread (prod (1 + lost_i) - 1)
+
+        What a wire loses is a bound (see collectives.wire), so it is added up, not taken for independent: a step that
+        keeps every norm but for a factor, as unitary ones do, hands a relative error on as it is. Others multiply it by
+        the largest over the smallest of their singular values, at most: `spread`, sqrt(2) where half spectra come or
+        go and what its ends make of a cosine transform. Where a result is cropped, or points are any, that is not
+        known and taken for 1: the error is then relative to what a unitary matrix would have left of the array.
+        """
+        lost = math.prod(1 + step.lost(layout) for step, layout in self.pairs) - 1
+        spread = math.prod(step.spread for step in self.steps)
+        return math.hypot(*(step.error(itemsize) for step in self.steps)) + spread * lost
+
+    def wired(self, wire: Wire) -> "Walk":
+        """The walk, sending numbers by a wire."""
+        return dataclasses.replace(self, steps=tuple(step.wired(wire) for step in self.steps))
 
     def apply(self, block: Block, *operands: object) -> Block:
         """One device's block, from the first layout to the last; `operands` are the steps', by slot."""

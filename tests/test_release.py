@@ -1,0 +1,51 @@
+"""What a release says of itself: the supported range is what the workflows test and what the README tells."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+TESTS = (ROOT / ".github/workflows/tests.yml").read_text()
+
+
+def _bounds() -> dict[str, str]:
+    """Of everything that meshfft, its files and its plots need, the oldest version that is promised."""
+    extras = PROJECT["optional-dependencies"]
+    needed = [*PROJECT["dependencies"], *extras["files"], *extras["plots"]]
+    return dict(one.split(">=") for one in needed)
+
+
+def _pythons() -> list[str]:
+    return [one.rpartition(" ")[2] for one in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", one)]
+
+
+def _pins() -> dict[str, str]:
+    lines = (ROOT / "tests/oldest.txt").read_text().splitlines()
+    return dict(line.split("==") for line in lines if not line.startswith("#"))
+
+
+def _padded(version: str) -> tuple[int, ...]:
+    return (*map(int, version.split(".")), 0, 0, 0)[:3]
+
+
+def test_the_oldest_versions_are_the_ones_tested() -> None:
+    """Catches a lower bound that no test has run with: pyproject.toml moved and tests/oldest.txt did not."""
+    pins = _pins()
+    assert pins.pop("jaxlib") == pins["jax"]
+    assert {name: _padded(pin) for name, pin in pins.items()} == {n: _padded(v) for n, v in _bounds().items()}
+    assert "constraint: tests/oldest.txt" in TESTS
+
+
+def test_every_python_that_is_promised_is_tested() -> None:
+    """Catches a Python among the classifiers that the workflow does not run, or the other way round."""
+    assert f"python: {json.dumps(_pythons())}" in TESTS
+    assert PROJECT["requires-python"] == f">={_pythons()[0]}"
+
+
+def test_the_readme_tells_the_range() -> None:
+    """Catches a README that promises another range than the package has."""
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    assert f"Python {_pythons()[0]} to {_pythons()[-1]}, JAX {_bounds()['jax']} or later" in readme
