@@ -15,7 +15,7 @@ SCRIPTS = {
     "choice": "The method that `auto` picks against every other.",
     "compile": "Seconds of CPU that compiling takes.",
     "dense_rate": "The dense 3-D transform against one large matrix product.",
-    "dense_tables": "The tables of docs/dense.md.",
+    "dense_tables": "The tables of docs/accuracy.md and docs/dense_measured.md.",
     "first_on_tpu": "A TPU: values and seconds of every FFT kernel, beside XLA's FFT.",
     "gpu": "One GPU: beside cuFFT, in place, and dense products.",
     "kernels": "FFT kernels of a TPU by their compiled schedules, beside XLA's FFT.",
@@ -23,6 +23,7 @@ SCRIPTS = {
     "out_of_core": "Passes over the disk: memory, seconds, error.",
     "overhead": "What an eager call of a small array costs over its program.",
     "passes": "Several GPUs: passes over memory between cuFFT and the all-to-alls.",
+    "programs": "Alone, inside jit and in a scan, beside mpi4py-fft.",
     "parts": "What the steps of a walk take of the cores.",
     "real": "What rfftn, irfftn and dctn save against fftn.",
     "ring": "The modes of a ring: one way, both ways, and in the paper's order.",
@@ -30,6 +31,7 @@ SCRIPTS = {
     "scattered_scaling": "The same by counts, to 2048 devices.",
     "soak": "Two processes, 800 transforms there and back.",
     "store": "A sharded store against a plain copy.",
+    "wires": "What less on the wire saves between two processes, and costs in accuracy.",
 }
 app = typer.Typer(
     help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None

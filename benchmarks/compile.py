@@ -1,6 +1,7 @@
-"""Seconds of CPU that compiling takes on 8 virtual devices.
+"""Seconds of CPU that compiling takes: on 8 virtual devices, or of a plan for a pod that is only described.
 
     python -m benchmarks compile 64,64,64 --functions fftn,poisson
+    python -m benchmarks compile 8192,8192,8192 --topology v3:32x32 --mesh 8,16,16 --rows rows.jsonl
 
 Compare two commits by running it with each one's sources in PYTHONPATH, in turn. CPU time of the process, which a busy
 machine changes less than the clock; what is not the compiler's is Python's, tracing and lowering.
@@ -10,6 +11,7 @@ import argparse
 import functools
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +20,10 @@ from jax import Array
 from jax.sharding import NamedSharding, PartitionSpec
 
 import meshfft as mf
+from benchmarks.jsonl import append
+from meshfft.cli.plan import use_tpu_compiler
+from meshfft.cli.terminal.devices import describe_mesh
+from meshfft.inspect.aot import compile_plan, mesh_for
 
 MESHES = {"slab": (8,), "pencil": (2, 4), "block": (2, 2, 2)}
 REAL = ("rfftn", "poisson", "navier-stokes")
@@ -36,7 +42,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("shape", type=lambda text: tuple(map(int, text.split(","))))
     parser.add_argument("--functions", default="fftn,rfftn,poisson")
+    parser.add_argument("--topology", help="compile one plan for this machine, ahead of time")
+    parser.add_argument("--mesh", type=lambda text: tuple(map(int, text.split(","))))
+    for name, default in (("method", "auto"), ("order", "natural"), ("kind", "fft"), ("engine", "auto")):
+        parser.add_argument(f"--{name}", default=default)
+    parser.add_argument("--rows", type=Path)
     given = parser.parse_args()
+    if given.topology:
+        _described(given)
+        return
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", 8)
     jax.block_until_ready(mf.fft(jnp.ones(8)))
@@ -46,6 +60,22 @@ def main() -> None:
                 continue
             first, second = (_seconds(function, x) for _ in range(2))
             print(f"{function:10} {name:8} {first:6.2f} {second:6.2f} {first - second:6.2f}", flush=True)
+
+
+def _described(given: argparse.Namespace) -> None:
+    """Compiles a plan for a described machine, and writes a row of what that took."""
+    use_tpu_compiler()
+    options = {name: getattr(given, name) for name in ("method", "order", "kind", "engine")}
+    mesh = describe_mesh(dict(zip("xyzw", given.mesh, strict=False)))
+    plan = mf.plan(given.shape, mesh=mesh, topology=given.topology, **options)
+    devices = mesh_for(plan, given.topology)
+    wall, spent = time.perf_counter(), time.process_time()
+    compile_plan(plan, devices, planes=plan.machine.chip.planes)
+    wall, spent = time.perf_counter() - wall, time.process_time() - spent
+    facts = {"topology": given.topology, "shape": given.shape, "mesh": given.mesh, **options}
+    row = {**facts, "steps": len(plan.walk.pairs), "cpu_seconds": round(spent, 2), "wall_seconds": round(wall, 2)}
+    append(given.rows, [row], ("libtpu",))
+    print(row, flush=True)
 
 
 def _seconds(function: str, x: Array) -> float:

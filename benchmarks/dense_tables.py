@@ -25,7 +25,7 @@ import numpy as np
 import meshfft as mf
 from benchmarks.made import circumstances
 from benchmarks.measure.timing import Spread, interleaved, spread, timer
-from meshfft.numerics.dtypes import TIERS
+from meshfft.numerics.dtypes import TIERS, WIDE
 
 try:
     import scipy.signal
@@ -80,7 +80,7 @@ def tiers() -> Iterator[Row]:
             for n in (64, 1024, 8192):
                 rng = np.random.default_rng(n)
                 points = mf.Points.turns(rng.integers(n, size=OUTPUTS) / n)
-                x = noise(rng, n, 16).astype("complex128" if tier == "float64" else "complex64")
+                x = noise(rng, n, 16).astype("complex128" if tier in WIDE else "complex64")
                 found = kdft(x, points, precision=tier, multiplications=multiplications)
                 row[f"N = {n}"] = error(found, matrix_of(points, n) @ x.astype(np.clongdouble))
             yield row | {"stated": stated}

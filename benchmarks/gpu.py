@@ -40,9 +40,11 @@ from benchmarks.measure.timing import interleaved, timer, timer_of_fresh
 from meshfft.cli.terminal.flags import check_rows
 from meshfft.inspect.aot import compile_plan
 from meshfft.machine.chip import chip_for
-from meshfft.numerics.dtypes import TIERS, Dot
+from meshfft.numerics import dtypes
+from meshfft.numerics.dtypes import Dot
 from meshfft.numerics.products import PRESETS, RealProduct, terms_of
 
+TIERS = tuple(tier for tier, row in dtypes.TIERS.items() if not row.slices)  # a GPU has float64
 CUFFT, PRODUCT = "jnp", "product"
 GIB, FEW, SLAB = 2**30, 6, 2**26  # bytes; outputs checked along each dimension; numbers on the host at a time
 FULL, SMALL = (2048, 1024, 8192), (32, 16, 64)  # points along each dimension, and the side of the large product

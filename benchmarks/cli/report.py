@@ -56,14 +56,19 @@ def report(
 
 def page_of(rows: Any, made: Any) -> str:
     """The page of rows and a plan; without a plan, the walk is that of the first row that has one."""
-    from ..report import measured, modelled, walk
     from ..report.page import page
+
+    origins = [f"{count} rows: {', '.join(filter(None, origin))}" for origin, count in rows.origins.items()]
+    return page(sections_of(rows, made), [line for line in (rows.left_out, *origins) if line], version_of("meshfft"))
+
+
+def sections_of(rows: Any, made: Any = None) -> list[Any]:
+    """The sections of rows and a plan."""
+    from ..report import measured, modelled, walk
 
     made = made or measured.first_plan(rows.cases)
     sections = [walk.section(made)] if made is not None else []
-    sections += [*measured.sections(rows), *modelled.sections(rows), *measured.others(rows)]
-    origins = [f"{count} rows: {', '.join(filter(None, origin))}" for origin, count in rows.origins.items()]
-    return page(sections, [line for line in (rows.left_out, *origins) if line], version_of("meshfft"))
+    return [*sections, *measured.sections(rows), *modelled.sections(rows), *measured.others(rows)]
 
 
 def _plan(shape: str, mesh: str | None, spec: str | None, names: dict[str, str | None]) -> Any:

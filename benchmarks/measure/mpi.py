@@ -35,8 +35,8 @@ class MpiRanks:
             _stop(run)
         self._folder.cleanup()
 
-    def prepare(self, case: Case, data: Data) -> Prepared:
-        """Starts the ranks of a case, which plan and check it.
+    def prepare(self, case: Case, data: Data, turns: int = 0) -> Prepared:
+        """Starts the ranks of a case, which plan and check it; a call is one transform, or some there and back.
 
         Raises:
             RuntimeError: they cannot be started, fail (with the last error they wrote), or have no such grid.
@@ -55,7 +55,8 @@ class MpiRanks:
             )
         self._runs.append(run)
         first = _answer(run, log)
-        return Prepared(lambda: float(_answer(run, log, "run\n")), first["error"], first["versions"])
+        line = f"turns {turns}\n" if turns else "run\n"
+        return Prepared(lambda: float(_answer(run, log, line)), first["error"], first["versions"])
 
     def _saved(self, data: Data) -> str:
         """The folder with the input and the truth of a task."""

@@ -1,7 +1,8 @@
 """mpi4py-fft, started by MPI: `mpiexec -n 2 python mpi_rank.py FOLDER 2,1,1 slab`; apart from meshfft, without JAX.
 
 The folder holds x.npy and truth.npy, its transform. First a line of JSON: the relative L2 error over all ranks, and the
-versions. Then for every line that rank 0 reads, one forward transform and a line with the seconds of the slowest rank.
+versions. Then for every line that rank 0 reads, one forward transform, or of "turns 10" so many there and back in the
+plan's own buffers, which copy nothing; and a line with the seconds of the slowest rank.
 
 Invariant: between transforms no rank burns a core. Rank 0 blocks on its input; the others poll with a sleep, because a
 rank that waits in a collective call of Open MPI spins.
@@ -21,16 +22,16 @@ COMM = MPI.COMM_WORLD
 POLL_SECONDS = 1e-2  # below 0.3% of a core while waiting
 
 
-def wanted() -> bool:
-    """Whether another transform is wanted: True on every rank once rank 0 has read a line."""
+def wanted() -> str:
+    """What is wanted next, on every rank once rank 0 has read a line; nothing at the end."""
     if COMM.rank == 0:
-        line = bool(sys.stdin.readline())
+        line = sys.stdin.readline()
         for rank in range(1, COMM.size):
             COMM.send(line, dest=rank)
         return line
     while not COMM.Iprobe(source=0):
         time.sleep(POLL_SECONDS)
-    return bool(COMM.recv(source=0))
+    return str(COMM.recv(source=0))
 
 
 def answer(value: Any) -> None:
@@ -48,10 +49,14 @@ def main(folder: Path, grid: list[int], merge: bool) -> None:
     apart = COMM.allreduce(float(np.sum(np.abs(plan.forward(x, normalize=False) - right) ** 2)))
     error = (apart / COMM.allreduce(float(np.sum(np.abs(right) ** 2)))) ** 0.5
     answer({"error": error, "versions": {"mpi": MPI.Get_library_version().split(",")[0], "ranks": COMM.size}})
-    while wanted():
+    while line := wanted():
         COMM.Barrier()
         start = time.perf_counter()
-        plan.forward(x, normalize=False)
+        if "turns" not in line:
+            plan.forward(x, normalize=False)
+        for _ in range(int(line.split()[1]) if "turns" in line else 0):
+            plan.forward(normalize=True)
+            plan.backward(normalize=False)
         answer(COMM.allreduce(time.perf_counter() - start, op=MPI.MAX))
 
 

@@ -26,6 +26,7 @@ from jax.sharding import SingleDeviceSharding
 from meshfft.inspect.aot import devices_of
 from meshfft.inspect.hlo import bytes_of, cycles, program_of
 from meshfft.inspect.schedule import Executed, Program, executed
+from meshfft.machine.chip import CHIPS
 
 from .bundles import DELAYS, Schedule
 
@@ -93,7 +94,8 @@ def compiled(build: Callable[..., Any], job: Job, topology: str, folder: str) ->
     sharding = SingleDeviceSharding(devices_of(topology)[0])
     operands = [jax.ShapeDtypeStruct(shape, "float32", sharding=sharding) for shape in shapes]
     start = time.perf_counter()
-    program = jax.jit(run).lower(*operands).compile()
+    options = dict(CHIPS[topology.partition(":")[0]].options)
+    program = jax.jit(run).lower(*operands).compile(options)
     row: dict[str, Any] = {"seconds": round(time.perf_counter() - start, 2)}
     text = program_of(program)
     row["estimate"] = sum(one.cycles for one in cycles(text))

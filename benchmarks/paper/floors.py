@@ -13,7 +13,7 @@ import math
 from typing import NamedTuple
 
 from meshfft.kernels.local import balanced
-from meshfft.steps.base import padded
+from meshfft.machine.chip import padded
 
 POINT = 8  # bytes of a complex64
 PASSES = {"bf16x6": 6, "bf16x3": 3}

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from meshfft.extras import need
+from meshfft.plans.picture import COLOURS
 
-# Okabe and Ito's colours, which the colour-blind can tell apart (Color Universal Design, 2008).
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#F0E442")
 MARKS = "osD^vP*X"
 STYLE = {"text.parse_math": False, "svg.fonttype": "none", "svg.hashsalt": "meshfft", "axes.axisbelow": True}
 PURPOSE = "a report"

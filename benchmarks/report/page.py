@@ -54,7 +54,7 @@ class Section(NamedTuple):
 def page(sections: Sequence[Section], notes: Sequence[str], version: str) -> str:
     """The whole page; `notes` are its last lines."""
     links = "".join(f'<a href="#{one.name}">{escape(one.title)}</a>' for one in sections)
-    body = "".join(map(_section, sections)) + "".join(f'<p class="note">{escape(line)}</p>' for line in notes)
+    body = "".join(map(section_html, sections)) + "".join(f'<p class="note">{escape(line)}</p>' for line in notes)
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>meshfft: a report</title>'
         f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head><body>'
@@ -62,7 +62,8 @@ def page(sections: Sequence[Section], notes: Sequence[str], version: str) -> str
     )
 
 
-def _section(one: Section) -> str:
+def section_html(one: Section) -> str:
+    """A chapter as HTML."""
     text = f"<pre>{escape(one.text)}</pre>" if one.text else ""
     parts = "".join(_figure(part) if isinstance(part, Figure) else _table(part) for part in one.parts)
     return f'<section id="{one.name}"><h2>{escape(one.title)}</h2><p>{escape(one.intro)}</p>{text}{parts}</section>'
