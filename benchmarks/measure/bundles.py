@@ -122,7 +122,7 @@ class Schedule:
         """The constant that a register holds."""
         if re.fullmatch(r"-?\d+", name):
             return int(name) - (1 << 32) * (int(name) >= 1 << 31)
-        moved = re.match(r"smov\.u32 ([^\s,]+)", self._defined.get(name, ""))
+        moved = re.match(r"smov(?:\.u32)? ([^\s,]+)", self._defined.get(name, ""))
         return self._number(moved[1], depth - 1) if moved and depth else None
 
 

@@ -174,9 +174,12 @@ def _made(one: engine.Pass, shape: tuple[int, ...], sign: int, room: int, ends: 
 
 
 def _job(
-    one: engine.Pass, shape: tuple[int, ...], sign: int, room: int, ends: Ends
+    one: engine.Pass, shape: tuple[int, ...], sign: int, room: int, ends: Ends, alone: bool = False
 ) -> tuple[Job, Callable[..., None]] | None:
-    """The job of a pass whose ends lie so, and what a kernel does; None where no kernel does."""
+    """The job of a pass whose ends lie so, and what a kernel does; None where no kernel does.
+
+    Small planes go by several where the ends lie so, otherwise each `alone`.
+    """
     flat, rows = _flat(one, shape, ends), ends.rows
     transform: Callable[..., None] = columns.transform
     if one.kind == "lane":
@@ -186,16 +189,16 @@ def _job(
         behind = math.prod(shape[1:-1]) if flat else 1
         rows = None if rows is None else Rows(rows.dim, rows.start * behind, rows.size * behind)
     elif one.kind == "plane":
-        job, transform = plane.job_of(shape, sign, room, alone=ends.came is not None), plane.transform
+        job, transform = plane.job_of(shape, sign, room, alone or ends.came is not None), plane.transform
     else:
         job = columns.job_of(shape, one.dims[0], sign, room)
     assert job is not None and isinstance(job.source, Side) and isinstance(job.target, Side), "passes() told of it"
     source = _source(job, job.source, one, rows, ends.came)
     sent = None if ends.sent is None else (ends.sent[0] - (len(shape) - 2) * flat, ends.sent[1])
     target = _target(job, job.target, one, sent)
-    if source is None or target is None:
-        return None
-    return dataclasses.replace(job, source=source, target=target), transform
+    if source is not None and target is not None:
+        return dataclasses.replace(job, source=source, target=target), transform
+    return None if alone or one.kind != "plane" else _job(one, shape, sign, room, ends, alone=True)
 
 
 def _source(job: Job, side: Side, one: engine.Pass, rows: Rows | None, came: Came | None) -> Side | Divided | None:
