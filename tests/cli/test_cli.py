@@ -227,6 +227,8 @@ def test_passes_go_on_where_they_ended(monkeypatch: pytest.MonkeyPatch) -> None:
         (np.complex64, "float64", np.complex128),
         (np.complex128, "float32", np.complex64),
         (np.float64, "float32", np.complex64),
+        (np.complex64, "1e-9", np.complex128),
+        (np.complex128, "1e-6", np.complex64),
     ],
 )
 def test_precision_is_that_of_the_input_or_as_asked(dtype: Any, precision: str, result: Any) -> None:
@@ -335,6 +337,23 @@ def test_plan_in_double_precision() -> None:
     """Catches --precision float64 refused, since JAX has 64-bit types switched off."""
     record = json.loads(call("plan", "8,8", "--mesh", "2", "--precision", "float64", "--json"))
     assert record["out_dtype"] == "complex128"
+
+
+@pytest.mark.parametrize(
+    ("error", "topology", "tier"),
+    [
+        ("1e-10", None, "float64"),
+        (".5e-5", None, "float32"),
+        ("1E-10", "v5e:2x2", "int8x6"),
+        ("1", "v5p:2x2x1", "float32"),
+    ],
+)
+def test_precision_as_an_error_to_stay_within(error: str, topology: str | None, tier: str) -> None:
+    """Catches a number taken for an unknown name, and a plan that keeps to itself which tier it took for it."""
+    words = ("plan", "64,64", "--mesh", "4", "--precision", error, *(("--topology", topology) if topology else ()))
+    record = json.loads(call(*words, "--json"))
+    assert record["precision"] == tier and tier in call(*words)
+    assert record["error_expected"] <= float(error)
 
 
 def test_plan_shows_the_walk_that_runs_here() -> None:
@@ -472,7 +491,10 @@ def test_bad_values_of_one_command_are_refused() -> None:
     """Catches the same in flags that only one command has."""
     np.save("a.npy", values())
     to = ["transform", "a.npy", "b.npy", "--mesh", "2"]
-    assert "--precision 'half' is not known" in refused(*to, "--precision", "half")
+    for none in ("half", "nan", "-1e-9", "1e", "inf"):
+        assert f"--precision '{none}' is not known" in refused(*to, "--precision", none)
+    for tiny in ("1e-20", "0"):
+        assert "beyond float64: give an error of at least 1.7e-15" in refused(*to, "--precision", tiny)
     assert "leave out the dataset name 'x'" in refused(*to, "--dataset", "x")
     assert "end it in .png, .pdf, .svg" in refused(*to, "--plot", "a.gif")
     assert "plot the forward transform" in refused(*to, "--plot", "a.png", "--inverse")

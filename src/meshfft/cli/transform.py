@@ -27,7 +27,7 @@ from ..files.writing import check_room
 from ..formats.source import Box
 from ..layout.layout import Layout
 from ..layout.padded_array import stored_of
-from ..numerics.dtypes import WIDE
+from ..numerics.dtypes import is_wide
 from ..numerics.units import quantity
 from ..out_of_core import chunk_of, left_of, recorded_budgets, run_passes
 from ..out_of_core.partition import TRANSFER_BYTES, given_dtype
@@ -149,7 +149,7 @@ def _run(flags: Flags) -> None:
 def _prepared(flags: Flags, array: Source) -> Prepared:
     options, mesh = plan_options(flags, array), start_mesh(mesh_sizes(flags, array))
     precision = options.get("precision") or "default"
-    if precision in WIDE or (precision == "default" and array.dtype in (np.float64, np.complex128)):
+    if is_wide(precision) or (precision == "default" and array.dtype in (np.float64, np.complex128)):
         jax.config.update("jax_enable_x64", True)
     plan = meshfft.plan(mesh=mesh, **options)
     agree({"this plan": str(plan)})

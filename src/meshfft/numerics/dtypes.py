@@ -151,6 +151,11 @@ def reaches(tier: str, error: float) -> bool:
     return MOST_DIMENSIONS**0.5 * TIERS[tier].limit <= error
 
 
+def is_wide(precision: Precision) -> bool:
+    """Whether a precision asks for 64-bit types, whatever the input."""
+    return not reaches("float32", precision) if isinstance(precision, float) else precision in WIDE
+
+
 def complex_dtype(dtype: np.dtype, precision: Precision) -> np.dtype:
     """The complex type a transform of `dtype` computes in: NumPy's promotion, as far as JAX has it switched on.
 

@@ -17,6 +17,7 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from ..layout.layout import AnyMesh, Layout, axis_sizes
+from ..numerics.dtypes import Precision
 from ..operators.transform import FOURIER, becomes, integer, integers, natural_dtype, resolve, transform_of
 from ..plans.plan import Plan
 from ..plans.planning import plan
@@ -39,7 +40,7 @@ def passes(
     kind: str = "fft",
     method: str = "auto",
     inverse: bool = False,
-    precision: str | None = None,
+    precision: Precision = None,
     chunk: Sequence[int] | None = None,
 ) -> Passes:
     """Plans a transform of an array of any size in the fewest passes whose

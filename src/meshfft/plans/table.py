@@ -49,6 +49,7 @@ def plan_values(plan: Any) -> dict[str, object]:
         "method": plan.method,
         "order": plan.order,
         "wire": plan.wire.name,
+        "precision": plan.dots[0].tier,
         "in_layout": plan.in_layout.label(),
         "out_layout": plan.out_layout.label(frozenset(plan.transform.dims)),
         "steps": [

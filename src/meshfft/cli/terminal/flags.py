@@ -14,7 +14,7 @@ import typer
 
 from ...collectives.wire import WIRES
 from ...layout.layout import Spec as ArraySpec
-from ...numerics.dtypes import PRECISIONS, WIDE
+from ...numerics.dtypes import PRECISIONS, is_wide
 from ...operators.transform import KINDS, NORMS
 from ...steps.problem import ENGINES, RINGS
 from ...walks.choice import ORDERS
@@ -26,7 +26,6 @@ CHOICES = {
     "order": ORDERS,
     "norm": NORMS,
     "kind": KINDS,
-    "precision": PRECISIONS,
     "dtype": DTYPES,
     "ring": RINGS,
     "engine": ENGINES,
@@ -36,6 +35,7 @@ MESH_AXES = ("x", "y", "z", "w")
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 MOST_DIMENSIONS, MOST_SIZE, MOST_COUNT = 32, 2**60, 10**6  # beyond which numbers are slips of the hand
 DIGITS = r"[0-9]{1,19}"
+ERROR = r"(?=\.?[0-9])[0-9]{0,19}(\.[0-9]{0,19})?([eE][+-]?[0-9]{1,3})?"
 
 Keywords = dict[str, Any]  # of `meshfft.plan`
 MESH = typer.Option(metavar="P,P,...", help="Devices along mesh axes x, y, z, w: 2,2,2.")
@@ -50,7 +50,8 @@ Order = Annotated[
 Norm = Annotated[str | None, typer.Option(metavar="NAME", help=f"{', '.join(NORMS)}: as in NumPy.")]
 KIND = typer.Option(metavar="NAME", help="fft, rfft for real arrays, hfft, dct-1 to dct-4, dst-1 to dst-4.")
 Kind = Annotated[str | None, KIND]
-Precision = Annotated[str | None, typer.Option(metavar="NAME", help=f"Of dense products: {', '.join(PRECISIONS)}.")]
+PRECISION = typer.Option(metavar="NAME", help=f"{', '.join(PRECISIONS)}, or an error to stay within: 1e-10.")
+Precision = Annotated[str | None, PRECISION]
 Ring = Annotated[str, typer.Option(metavar="NAME", help=f"Which way blocks travel: {', '.join(RINGS)}.")]
 Engine = Annotated[str, typer.Option(metavar="NAME", help="Of local FFTs: auto, or xla for XLA's alone.")]
 Wire = Annotated[str | None, typer.Option(metavar="NAME", help=f"What devices send: {', '.join(WIRES)}.")]
@@ -74,12 +75,23 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 
 def read_options(axes: str | None, **names: str | None) -> Keywords:
     """The axes, and names that are checked; None stays None. Double precision is switched on where one asks for it."""
+    precision = read_precision(names.pop("precision", None))
     for name, text in names.items():
         if text is not None:
             check_choice(text, CHOICES[name], f"--{name}")
-    if names.get("dtype") in ("complex128", "float64") or names.get("precision") in WIDE:
+    if names.get("dtype") in ("complex128", "float64") or is_wide(precision):
         jax.config.update("jax_enable_x64", True)
-    return {"axes": read_axes(axes), **names}
+    return {"axes": read_axes(axes), **names, "precision": precision}
+
+
+def read_precision(text: str | None) -> str | float | None:
+    """The name of a precision, or an error to stay within."""
+    if text is None or text in PRECISIONS:
+        return text
+    if not re.fullmatch(ERROR, text):
+        names = ", ".join(PRECISIONS)
+        raise ValueError(f"--precision {text!r} is not known: give one of {names}, or an error, as 1e-10")
+    return float(text)
 
 
 def read_mesh(text: str) -> dict[str, int]:
