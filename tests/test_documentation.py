@@ -34,6 +34,13 @@ def test_every_block_runs(
     assert capfd.readouterr().err == ""
 
 
+def test_pages_make_the_devices_that_they_use() -> None:
+    """Catches a page whose first mesh fails where it is copied into a new program: there JAX has one CPU device."""
+    for page, blocks in {"README.md": BLOCK.findall((ROOT / "README.md").read_text()), **PAGES}.items():
+        before, mesh, _ = "".join(blocks).partition("jax.make_mesh(")
+        assert not mesh or page in PROGRAMS or "jax_num_cpu_devices" in before, page
+
+
 @pytest.mark.slow
 def test_the_program_for_many_hosts_runs_as_one_process_and_as_two(tmp_path: Path) -> None:
     """Catches a program on docs/hosts.md that fails, or whose result depends on the number of processes."""

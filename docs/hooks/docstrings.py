@@ -42,6 +42,8 @@ def rewritten(text: str) -> str:
 
 def _block(block: str) -> str:
     lines = block.split("\n")
+    if lines[0] == "Attributes:":  # griffe takes what follows a space for a type
+        return re.sub(r"^    \w+(, \w+)+:", lambda names: names[0].replace(", ", ",\u00a0"), block, flags=re.MULTILINE)
     if lines[0].startswith(">>>"):
         return "```pycon\n" + block + "\n```"
     if all(line.startswith("    ") for line in lines) and is_formula(block):

@@ -13,7 +13,8 @@ ROOT = Path(__file__).parent.parent.parent
 FUNCTIONS = "meshfft.functions."
 MORE = {  # what people import besides the public names
     "meshfft.files": ("open_array", "write_array", "Record", "record_of", "inverse_options"),
-    "meshfft.nonuniform.solvers": ("descent", "variation", "relative"),
+    "meshfft.out_of_core": ("run_passes", "chunk_of"),
+    "meshfft.nonuniform.solvers": ("Problem", "of_unit", "descent", "variation", "Iterate", "relative"),
 }
 
 
@@ -136,7 +137,7 @@ def reference() -> Iterator[tuple[str, str]]:
         lines.append(f"**[{module}]({page}.md)**: {links}\n")
         blocks = "\n\n".join(f"::: {module}.{name}" for name in names)
         made[f"reference/{page}.md"] = (
-            f"# {module}\n\nImported by itself: `from {module} import {names[0]}`.\n\n{blocks}\n"
+            f"# {module}\n\nImported by itself: `from {module} import {', '.join(names)}`.\n\n{blocks}\n"
         )
     lines.append("**[Command line](cli.md)**: `meshfft transform`, `plan`, `profile`, `nufft`, `reconstruct`, `info`\n")
     yield "reference/index.md", "\n".join(lines)

@@ -171,6 +171,18 @@ def test_arrays_larger_than_memory_go_in_passes() -> None:
     assert "no run to e.npy is unfinished" in refused(*words, "--resume")
 
 
+def test_passes_are_planned_without_a_file() -> None:
+    """Catches a plan of passes that is not the one that runs, and flags that it would ignore."""
+    np.save("a.npy", values(np.float32))
+    how = ["--mesh", "2,2", "--memory", "9KB", "--json"]
+    ran = json.loads(call("transform", "a.npy", "b.zarr", *how))
+    planned = json.loads(call("plan", "7,6,5", "--dtype", "float32", *how))
+    assert len(planned["passes"]) == 2 and {name: ran[name] for name in planned} == planned
+    assert "2 passes over the disk" in call("plan", "7,6,5", "--dtype", "float32", *how[:-1])
+    assert "--wire says nothing of passes" in refused("plan", "7,6,5", *how, "--wire", "int16")
+    assert "--topology says nothing of passes" in refused("plan", "7,6,5", *how, "--topology", "v3:2x2")
+
+
 def test_an_interrupt_says_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches Ctrl-C that says nothing, or not how to resume; and --resume in another budget than is said."""
     np.save("a.npy", values())

@@ -206,6 +206,18 @@ def natural(turn: str | None) -> str:
     return "float32" if turn == "complex" else "complex64"
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("inverse", [False, True])
+def test_types_that_nobody_gave_are_those_of_a_plan(kind: str, inverse: bool) -> None:
+    """Catches half a spectrum that is taken for real numbers, so that half of its bytes are counted as read."""
+    made, plan = (
+        mf.passes((8, 6, 10), budget=10**8, kind=kind, inverse=inverse),
+        mf.plan((8, 6, 10), kind=kind, inverse=inverse),
+    )
+    assert (made.dtype, made.out_dtype) == (plan.in_dtype, plan.out_dtype)
+    assert made.read_bytes == 8 * 6 * 10 * plan.in_dtype.itemsize
+
+
 def test_alike_takes_the_smallest_block() -> None:
     """Catches tiles that grow beyond what fits, or are cut where they were whole."""
     wide, narrow = (Layout((12, 10), ((Cut("p", -(-12 // b), b),), ())) for b in (5, 4))

@@ -40,7 +40,8 @@ def _run() -> int:
         if not hasattr(error, "format_message"):  # an error of typer, or of click below it
             raise
         name = getattr(getattr(error, "ctx", None), "command_path", "meshfft")
-        warn(f"meshfft: error: {error.format_message()} See {name} --help.")
+        text = error.format_message()
+        warn(f"meshfft: error: {text}{'' if text.endswith(('.', '?')) else '.'} See {name} --help.")
         return 2
 
 

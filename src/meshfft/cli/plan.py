@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import jax
 import typer
+from jax.sharding import Mesh
 
 import meshfft
 
@@ -21,13 +22,14 @@ from ..plans.planning import ranked
 from ..walks.search import METHODS
 from .points import check_alone, read_sampling, sampled_options
 from .terminal import flags
-from .terminal.devices import describe_mesh, mesh_here
+from .terminal.devices import describe_mesh, device_bytes, mesh_here
 from .terminal.output import guarded, print_columns, print_json, say, waiting
 
 MESH = typer.Option(metavar="P,P,...", help="Devices along mesh axes; may be left to --topology.")
 TOPOLOGY = typer.Option(metavar="NAME", help="A machine: v3:32x32, v5p:8x8x16, h100:8.")
 _rounded = functools.partial(plain, digits=3)
 OTHERS = 4  # runners-up shown
+USUAL = {"order": "natural", "ring": "auto", "engine": "auto", "wire": "exact"}  # what passes leave as it is
 KEPT = ("mesh", "method", "seconds", "seconds_by_resource", "peak_bytes_per_device", "bytes_per_device", "fits")
 # Read by the TPU compiler when it loads: it is to ask no metadata server, start no TPU, and share its lock file.
 ENVIRONMENT = {"TPU_SKIP_MDS_QUERY": "1", "JAX_PLATFORMS": "cpu", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
@@ -52,6 +54,7 @@ def plan(
     inverse: Annotated[bool, typer.Option("--inverse", help="Plan the inverse transform.")] = False,
     points: flags.Points = None,
     points_unit: flags.PointsUnit = None,
+    memory: Annotated[str | None, typer.Option(metavar="SIZE", help="In passes over the disk: 8GB a process.")] = None,
     compiling: Annotated[bool, typer.Option("--compile", help="Compile it too, for --topology.")] = False,
     as_json: flags.Json = False,
 ) -> None:
@@ -60,13 +63,17 @@ def plan(
     Without --topology the plan is for the devices of this machine, or for CPU
     devices where it has too few. With it, for the machine it names, and none of
     its devices is needed: a laptop can plan for any pod. Without --mesh, every
-    mesh that those devices can form is tried.
+    mesh that those devices can form is tried. With --memory, what meshfft
+    transform --memory reads, writes and holds, on the devices of one process.
     """
     if topology is None and compiling:
         raise ValueError("--compile needs a machine to compile for: add --topology, as v3:4x4")
     lengths = flags.read_sizes(shape, "the shape", "8192,8192,8192")
     names = {"method": method, "order": order, "norm": norm, "kind": kind, "precision": precision, "dtype": dtype}
     options = {"inverse": inverse, **flags.read_options(axes, **names, ring=ring, engine=engine, wire=wire)}
+    if memory is not None:
+        _passes(lengths, memory, mesh, options, {"--topology": topology, "--spec": spec, "--points": points}, as_json)
+        return
     _take_points(options, points, points_unit, lengths)
     if compiling:
         use_tpu_compiler()
@@ -95,6 +102,26 @@ def use_tpu_compiler() -> None:
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     jax.config.update("jax_enable_compilation_cache", False)  # without its devices nothing can be read back
+
+
+def _passes(
+    lengths: tuple[int, ...],
+    memory: str,
+    mesh: str | None,
+    options: flags.Keywords,
+    others: dict[str, object],
+    as_json: bool,
+) -> None:
+    """Prints the passes that `meshfft transform --memory` makes of an array in one plain file."""
+    useless = [name for name, value in others.items() if value is not None]
+    useless += [f"--{name}" for name, usual in USUAL.items() if options.pop(name) != usual]
+    if useless:
+        raise ValueError(f"{useless[0]} says nothing of passes over the disk: leave it or --memory out")
+    found, first = mesh_here({"x": math.prod(flags.read_mesh(mesh or "1").values())}), jax.devices()[0]
+    own = device_bytes(first) if isinstance(found, Mesh) and first.platform != "cpu" else None
+    budget = flags.read_bytes(memory, "--memory")
+    made = meshfft.passes(lengths, budget=budget, device_budget=own, mesh=found, **options)
+    print_json(made.to_dict()) if as_json else say(str(made))
 
 
 def _take_points(options: flags.Keywords, points: Path | None, unit: str | None, lengths: tuple[int, ...]) -> None:

@@ -87,7 +87,7 @@ def transform(
     dataset: read.Dataset = None,
     plot: Annotated[Path | None, typer.Option(metavar="PNG", help="Draw the spectrum: .png, .pdf, .svg.")] = None,
     overwrite: read.Overwrite = False,
-    memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Of a process: 8GB; else in passes.")] = None,
+    memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Per process: 8GB; more goes in passes.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume an unfinished run in passes.")] = False,
     distributed: read.Distributed = False,
     coordinator: read.Coordinator = None,
@@ -105,7 +105,7 @@ def transform(
         names = {"method": method, "order": order, "norm": norm, "kind": kind, "precision": precision, "wire": wire}
         given = read.read_options(axes, **names)
         if wire is not None and memory is not None:
-            raise ValueError("--wire says what devices send, and in passes they send nothing: leave out --memory or it")
+            raise ValueError("--wire says what devices send, and in passes they send nothing: leave out --wire")
         check_plot(plot, inverse, kind)
         weights = {"tikhonov": tikhonov, "truncation": truncation}
         sampling = read_sampling(points, points_unit, solve, unknowns, weights)

@@ -48,9 +48,8 @@ def open_array(path: str | Path, dataset: str | None = None) -> Iterator[Source]
             points to other files, or its chunks are larger than 1 GiB.
         ImportError: the package that reads this kind of file is missing.
 
-    Example:
-        >>> with open_array("brain.nii.gz") as voxels:  # doctest: +SKIP
-        ...     x = mf.shard(voxels, mesh, P("x", "y"))
+    >>> with open_array("brain.nii.gz") as voxels:  # doctest: +SKIP
+    ...     x = mf.shard(voxels, mesh, P("x", "y"))
     """
     path = Path(path)
     suffix = _suffix(path, dataset)

@@ -34,7 +34,7 @@ def dctn(
         type: 1 to 4.
         s, axes: as scipy.fft.dctn.
         norm: "backward", "ortho" or "forward", as scipy.fft.
-        method, order, spec, out_spec, precision: as `fftn`.
+        method, ..., donate: as `fftn`.
         orthogonalize: weigh the first and last terms so that rows are
             orthogonal; None means where norm is "ortho".
 

@@ -42,8 +42,8 @@ def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None
         out_spec: the result's PartitionSpec, where it is not to lie as the
             array came; what it does not divide is padded (see `PaddedArray`).
             Excludes order "any"; not for use in a `shard_map` of your own.
-        precision: "float32" or "float64", to compute in another precision than
-            the array's.
+        precision: "float32" or "float64" instead of the array's; of dense
+            products also as `kdftn`.
         ring: "one-way" (the paper's one-shuffle), "two-way" or "auto", as
             `kdftn`, for what rings the walk has: method "auto" may take one
             without.
@@ -142,7 +142,7 @@ def rfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = Non
         a: a sharded, replicated or single-device real array, or a tuple (a,),
             whose spectrum comes as (re, im).
         s, axes, norm: as numpy.fft.rfftn; the last axis is the halved one.
-        method, order, spec, out_spec, precision: as `fftn`.
+        method, ..., donate: as `fftn`.
 
     Returns:
         The half spectrum, of NumPy's shape. It is sharded as the array came
@@ -196,7 +196,7 @@ def irfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = No
         a: the half spectrum, or its parts (re, im).
         s: lengths of the result; by default 2 (m - 1) for m numbers along the
             last axis, so odd lengths need it.
-        axes, norm, method, order, spec, out_spec, precision: as `rfftn`.
+        axes, norm, method, ..., donate: as `rfftn`.
 
     Returns:
         The real array, sharded as its spectrum; mesh axes that `rfftn` moved

@@ -51,7 +51,7 @@ class NormalPlan:
 
     def __repr__(self) -> str:
         sizes = " x ".join(map(str, self.kernel.shape))
-        return f"<NormalPlan: images {self.forward.shape} on a circle of {sizes}>"
+        return f"<NormalPlan: images {self.forward.shape} by periodic ones of {sizes}>"
 
 
 def circle(plan: Plan, dims: tuple[int, ...]) -> Plan:

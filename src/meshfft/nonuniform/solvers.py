@@ -60,7 +60,7 @@ def descent(problem: Problem, l2: float = 0.0) -> Iterator[Iterate]:
     """Conjugate gradients from the start on, step by step: one application of N each.
 
     Args:
-        l2: weight of |x|^2, of the largest eigenvalue where the problem is of `unit`.
+        l2: weight of |x|^2, of the largest eigenvalue where the problem is `of_unit`.
     """
 
     def normal(x: Array) -> Array:
@@ -76,7 +76,7 @@ def variation(problem: Problem, tv: float, l2: float = 0.0) -> Iterator[Iterate]
     """Total variation from the start on, round by round: INNER + 2 applications of N each, one for the residual.
 
     Args:
-        problem: of `unit`.
+        problem: as `of_unit` makes it.
         tv: weight of |grad x| where the brightest pixel of the start is 1.
         l2: as `descent`.
     """

@@ -118,7 +118,9 @@ class _Search:
         A pass more is worth its bytes only where fewer would read chunks of the source several times; it may be one
         that does nothing else than to read each once.
         """
-        dtype = np.dtype(given or natural_dtype(self.kind))
+        dtype = np.dtype(
+            given or {"complex": "float32", "real": "complex64"}.get(self.onto or "", natural_dtype(self.kind))
+        )
         if self.onto == "complex" and dtype.kind == "c":
             raise TypeError(f"kind {self.kind!r} transforms real numbers, the array is {dtype}: use kind='fft'")
         ways = list[Steps]()

@@ -142,8 +142,8 @@ def read_spec(text: str | None, mesh: dict[str, int], ndim: int) -> ArraySpec:
 
 def read_bytes(text: str, flag: str) -> int:
     """A number of bytes: a number and a unit."""
-    match = re.fullmatch(rf"({DIGITS}(?:\.[0-9]{{0,19}})?) ?([kMGT]i?)?B?", text.strip())
-    nbytes = int(float(match[1]) * UNITS[match[2] or ""]) if match else 0
+    match = re.fullmatch(rf"({DIGITS}(?:\.[0-9]{{0,19}})?) ?([kKMGT]i?)?B?", text.strip())
+    nbytes = int(float(match[1]) * UNITS[(match[2] or "").replace("K", "k")]) if match else 0
     if nbytes <= 0:
         raise ValueError(f"{flag} {text!r} is no size: give a number of bytes, as 8GB, 512MB or 1.5GiB")
     return nbytes
