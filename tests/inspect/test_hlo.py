@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import re
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -18,9 +17,6 @@ from meshfft.inspect import schedule
 from meshfft.inspect.aot import compile_plan, devices_of, report
 from meshfft.inspect.hlo import bytes_of, collectives, counts, cycles, every_collective, program_of, unit
 from meshfft.inspect.schedule import executed, parse
-
-SCRIPT = Path(__file__).parent.parent / "tpu_schedule.py"
-ENVIRONMENT = {"TPU_SKIP_MDS_QUERY": "1", "JAX_PLATFORMS": "cpu", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
 
 # A loop in a loop, as TPUs print them: the inner limit is a constant of the entry, handed through both loops' tuples.
 NESTED = """HloModule nested, is_scheduled=true, entry_computation_layout={(f32[8]{0:T(256)})->f32[8]{0:T(256)}}
