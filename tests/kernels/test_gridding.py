@@ -140,7 +140,8 @@ def test_a_loop_over_points_is_one_function() -> None:
     lowered = jax.jit(spread, static_argnums=(2, 3)).lower(
         jnp.zeros((1, len(tables.cell)), jnp.complex64), tables, form, (12, 13, 16)
     )
-    (call,) = [line for line in (lowered.compile().as_text() or "").splitlines() if " call(" in line]
+    lines = (lowered.compile().as_text() or "").splitlines()  # newer XLA calls the loops around it, too
+    (call,) = [line for line in lines if " call(" in line and 'inlineable="false"' in line]
     assert 'xla_cpu_small_call="true"' in call
 
 
