@@ -33,13 +33,14 @@ from benchmarks.jsonl import append
 from benchmarks.made import made_by
 from benchmarks.measure.scheduled import schedules
 from meshfft.atomic import replacing
-from meshfft.kernels.vector import engine, half
+from meshfft.kernels.vector import chirp, engine, half
 from meshfft.kernels.vector.radices import SUBLANES, radices
 from meshfft.machine.chip import CHIPS, Chip
 from meshfft.numerics.split_complex import Planes
 
 POINTS = 2**23
-LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1000, 1024, 2048, 4096, 8192)
+PRIMES = (13, 31, 97, 251, 509, 1009, 2039, 4093, 8191)  # transformed as a convolution with a chirp
+LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1000, 1024, 2048, 4096, 8192, *PRIMES)
 COMPARED = (256, 512, 1000, 1024, 4096, 8192, 8191)
 KINDS = ("lane", "sublane", "first", "plane", "halflane", "reallane", "halfplane", "realplane")
 REAL = {"halflane": "lane", "reallane": "lane", "halfplane": "plane", "realplane": "plane"}  # to half spectra, and back
@@ -115,10 +116,11 @@ def program(
     dims = {"lane": (last,), "sublane": (last - 1,), "first": (0,), "plane": (last - 1, last)}[kind]
     if by == "xla":
         return functools.partial(_by_xla, dims=dims), [shape] * 2
-    if any(n % SUBLANES or not radices(n // SUBLANES) for n in lengths):
+    if kind != "first" and any(n % SUBLANES or not radices(n // SUBLANES) for n in lengths):
         raise ValueError(f"no kernel of {lengths}")
     passes = [one.kind for one in engine.passes(shape, dims, room)]
-    if passes not in ([kind], ["twisted", "second"], ["subtwisted", "subsecond"]):
+    chirps = [list(chirp.KINDS[:1]), list(chirp.KINDS[1:])]
+    if passes not in ([kind], ["twisted", "second"], ["subtwisted", "subsecond"], *chirps):
         raise ValueError(f"takes {', '.join(passes)}")
     return functools.partial(engine.run, dims=dims, sign=-1, room=room), [shape] * 2
 
@@ -205,8 +207,8 @@ def _each(row: Row, what: str) -> float:
 
 
 def write(path: Path, rows: Sequence[Row]) -> None:
-    """Writes bundles a point by chip, kind and lengths, and what made them."""
-    bundles: dict[str, dict[str, dict[str, float]]] = {}
+    """Writes bundles a point by chip, kind and lengths, and what made them; what these rows do not have stays."""
+    bundles: dict[str, dict[str, dict[str, float]]] = json.loads(path.read_text())["bundles"] if path.exists() else {}
     for row in filter(_good, rows):
         for one in row["passes"]:
             _, kind, lengths = one["name"].partition(".")[0].split("_")  # as they are named: fft_plane_512x512.1

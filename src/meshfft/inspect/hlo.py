@@ -121,7 +121,7 @@ def _priced(instruction: Instruction, chip: Chip) -> Instruction:
     if found is None:
         return instruction
     kind, lengths = found[1], tuple(map(int, found[2].split("x")))
-    points = round(bytes_of(instruction.type) / kernel_price.written(kind, lengths[-1]))
+    points = round(bytes_of(instruction.type) / kernel_price.written(kind, lengths))
     return dataclasses.replace(instruction, price=kernel_price.cycles(chip, kind, lengths, points))
 
 

@@ -15,6 +15,7 @@ times.
 """
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -164,8 +165,8 @@ def passes(
     left, done = line.registers, 1
     for p, radix in enumerate(line.radices):
         left //= radix
-        arrived = source if p == 0 and isinstance(source, Arrived) else None
-        one_pass(line, p, (left, done), table, load, store, tiles, arrived=arrived)
+        each = functools.partial(source.each, radix, left) if p == 0 and isinstance(source, Arrived) else None
+        one_pass(line, p, (left, done), table, load, store, tiles, each=each)
         done *= radix
 
 
@@ -178,13 +179,14 @@ def one_pass(
     store: Store,
     tiles: Sequence[Any],
     *,
-    arrived: Arrived | None = None,
+    each: Callable[[Callable[[Any, Callable[[int], Any]], None]], None] | None = None,
     kept: int | None = None,
     some: Callable[[int, Callable[[Any], None]], None] = loop,
 ) -> None:
     """One radix: `left` twiddled butterflies, each of `done` registers that earlier passes have transformed.
 
     `kept` results of each butterfly are stored, or all; `some` calls a body for those of `done` that are transformed.
+    `each` calls a body for every butterfly of the first pass, and says which register it reads for each a < radix.
     """
     (left, done), radix = sizes, line.radices[p]
 
@@ -198,10 +200,10 @@ def one_pass(
         weights = weights_of(line, p, table, b)
         some(done, lambda d: butterfly(b, d, weights, lambda a: (a * left + b) * done + d))
 
-    if arrived is None:
+    if each is None:
         loop(left, twiddled)
     else:
-        arrived.each(radix, left, lambda b, where: butterfly(b, 0, weights_of(line, p, table, b), where))
+        each(lambda b, where: butterfly(b, 0, weights_of(line, p, table, b), where))
 
 
 def weights_of(line: Line, p: int, table: Ref, b: Any) -> list[tuple[Any, Any]]:

@@ -136,7 +136,8 @@ class Job:
     """What a kernel works on: lines, blocks that come and go, and scratch memories of two planes each.
 
     `twist` is a table of weights, as scalars, and which row of it a step of the grid has.
-    `fixed` are more tables, the same for every step; `more` are sizes of more scratch memories.
+    `fixed` are more tables, the same for every step; `more` are sizes of more scratch memories. So many last dimensions
+    of the grid are `ordered`: one core takes them one after the other.
     """
 
     lines: tuple[Line, ...]
@@ -148,6 +149,7 @@ class Job:
     twist: tuple[np.ndarray, Callable[..., Any]] | None = None
     fixed: tuple[np.ndarray, ...] = ()
     more: tuple[tuple[int, ...], ...] = ()
+    ordered: int = 0
 
     @functools.cached_property
     def bytes(self) -> int:
@@ -179,14 +181,17 @@ class Job:
             out_specs=target.specs(),
             out_shape=[out] * target.arrays,
             scratch_shapes=[pltpu.VMEM(sizes, jnp.float32) for sizes in self.scratches for _ in range(2)],
-            compiler_params=pltpu.CompilerParams(
-                vmem_limit_bytes=self.bytes, dimension_semantics=(pltpu.PARALLEL,) * len(self.source.steps)
-            ),
+            compiler_params=pltpu.CompilerParams(vmem_limit_bytes=self.bytes, dimension_semantics=self._semantics()),
             interpret=interpret,
             name=name,
         )
         with jax.enable_x64(False):  # Pallas takes Python's integers for 64 bits otherwise, and refuses them
             return list(call(*varying([*map(jnp.asarray, tables), *arrays], varies_over(like))))
+
+    def _semantics(self) -> tuple[Any, ...]:
+        """Of the dimensions of the grid."""
+        free = len(self.source.steps) - self.ordered
+        return (pltpu.PARALLEL,) * free + (pltpu.ARBITRARY,) * self.ordered
 
     def _tables(self) -> Iterator[tuple[np.ndarray, pl.BlockSpec]]:
         """Of each line the numbers of the passes, which lie where scalars do, and the last pass's, which are registers;

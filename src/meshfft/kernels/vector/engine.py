@@ -15,7 +15,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from ...numerics.split_complex import Planes
-from . import columns, lanes, long_columns, plane
+from . import chirp, columns, lanes, long_columns, plane
 from .radices import LANES, SUBLANES, radices
 
 Tangent = Array | ad.Zero
@@ -25,7 +25,8 @@ RESERVED = 2**19  # bytes of it that are left to the compiler
 
 class Pass(NamedTuple):
     """One pass over memory: "plane", "lane", "sublane", "first", or the two of long lines, "twisted" and "second", or
-    "subtwisted" and "subsecond" along sublanes; the lengths that it transforms, and the dimensions."""
+    "subtwisted" and "subsecond" along sublanes, or those of chirp.KINDS; the lengths that it transforms, of a chirp
+    N and M, and the dimensions."""
 
     kind: str
     lengths: tuple[int, ...]
@@ -33,9 +34,9 @@ class Pass(NamedTuple):
 
 
 def supports(shape: Sequence[int], dim: int, room: int = ROOM) -> bool:
-    """True where lines of a dimension have kernels: of lengths without prime factors above 7, in the last two
-    dimensions multiples of 8, which fit in fast memory."""
-    return shape[dim] == 1 or bool(_kinds(tuple(shape), dim, room))
+    """True where lines of a dimension have kernels that fit in fast memory: of any length with two dimensions behind,
+    in the last two of multiples of 8 without prime factors above 7."""
+    return shape[dim] == 1 or bool(_of_lines(tuple(shape), dim, room))
 
 
 def passes(shape: Sequence[int], dims: Sequence[int], room: int = ROOM) -> tuple[Pass, ...]:
@@ -46,9 +47,9 @@ def passes(shape: Sequence[int], dims: Sequence[int], room: int = ROOM) -> tuple
         done.append(Pass("plane", (shape[-2], shape[-1]), (last - 1, last)))
         left = left[:-2]
     for dim in reversed(left):
-        kinds = _kinds(tuple(shape), dim, room)
-        assert kinds, f"lines of {shape[dim]} along dimension {dim} have no kernel"
-        done += [Pass(kind, (shape[dim],), (dim,)) for kind in kinds]
+        own = _of_lines(tuple(shape), dim, room)
+        assert own, f"lines of {shape[dim]} along dimension {dim} have no kernel"
+        done += own
     return tuple(done)
 
 
@@ -114,11 +115,12 @@ def run_one(one: Pass, planes: Planes, sign: int, room: int, interpret: bool) ->
     if one.kind in ("twisted", "subtwisted"):
         re, im = long_columns.fft_long_columns(planes, planes[0].shape, one.dims[0], sign, room, interpret)
         return re, im
-    return (
-        planes
-        if one.kind in ("second", "subsecond")
-        else columns.fft_columns(planes, one.dims[0], sign, room, interpret)
-    )
+    if one.kind in chirp.KINDS[:2]:
+        re, im = chirp.fft_chirp(planes, one.dims[0], sign, room, interpret)
+        return re, im
+    if one.kind in ("second", "subsecond", *chirp.KINDS):
+        return planes
+    return columns.fft_columns(planes, one.dims[0], sign, room, interpret)
 
 
 def _by_xla(re: Array, im: Array, dims: Sequence[int], sign: int) -> Planes:
@@ -129,17 +131,21 @@ def _by_xla(re: Array, im: Array, dims: Sequence[int], sign: int) -> Planes:
 
 
 @functools.lru_cache(maxsize=1024)
-def _kinds(shape: tuple[int, ...], dim: int, room: int) -> tuple[str, ...]:
-    """Which kernels transform lines of a dimension; none where none does."""
+def _of_lines(shape: tuple[int, ...], dim: int, room: int) -> tuple[Pass, ...]:
+    """The kernels that transform lines of a dimension; none where none does."""
     length, behind = shape[dim], len(shape) - 1 - dim
     tiled = behind < 2
+    kinds: tuple[str, ...] = ()
     if (tiled and length % SUBLANES) or not radices(length // SUBLANES if tiled else length):
-        return ()
+        made = chirp.jobs_of(shape, dim, -1, room)
+        return () if made is None else tuple(Pass(kind, made[0].lengths, (dim,)) for kind in chirp.kinds(made[0]))
     if not behind:
-        return ("lane",) if lanes.job_of(shape, -1, room) is not None else ()
-    if columns.job_of(shape, dim, -1, room) is not None:
-        return ("sublane",) if tiled else ("first",)
-    return long_columns.kinds(shape, dim) if long_columns.jobs_of(shape, dim, -1, room) is not None else ()
+        kinds = ("lane",) if lanes.job_of(shape, -1, room) is not None else ()
+    elif columns.job_of(shape, dim, -1, room) is not None:
+        kinds = ("sublane",) if tiled else ("first",)
+    elif long_columns.jobs_of(shape, dim, -1, room) is not None:
+        kinds = long_columns.kinds(shape, dim)
+    return tuple(Pass(kind, (length,), (dim,)) for kind in kinds)
 
 
 def _by_platform(re: Array, im: Array, *, axes: tuple[int, ...], sign: int, room: int, interpret: bool) -> Planes:
