@@ -127,6 +127,8 @@ class LocalFFT(Step):
             runs = vector.passes([lines[d] for d in order], [order.index(d) for d in self.dims], self.room)
             cycles = sum(kernel_price.cycles(chip, one.kind, one.lengths, points) for one in runs)
             flops = round(points * sum(map(flops_of, self.lengths)))
+            wider = max((one.lengths[1] / one.lengths[0] for one in runs if one.kind == "chirpwithin"), default=1)
+            alive += round(2 * (wider - 1) * points) * itemsize
             return Work(kernel_flops=flops, kernel_cycles=cycles, peak_bytes=alive)
         if chip.side > 1:
             radices = [radix for length in self.lengths for radix in stages(length, chip.side)]

@@ -15,7 +15,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from ...numerics.split_complex import Planes
-from . import chirp, columns, lanes, long_columns, plane
+from . import chirp, chirp_jobs, columns, lanes, long_columns, plane
 from .radices import LANES, SUBLANES, radices
 
 Tangent = Array | ad.Zero
@@ -25,8 +25,8 @@ RESERVED = 2**19  # bytes of it that are left to the compiler
 
 class Pass(NamedTuple):
     """One pass over memory: "plane", "lane", "sublane", "first", or the two of long lines, "twisted" and "second", or
-    "subtwisted" and "subsecond" along sublanes, or those of chirp.KINDS; the lengths that it transforms, of a chirp
-    N and M, and the dimensions."""
+    "subtwisted" and "subsecond" along sublanes, or those of chirp_jobs.KINDS; the lengths that it transforms, N and M
+    of a chirp, and the dimensions."""
 
     kind: str
     lengths: tuple[int, ...]
@@ -115,10 +115,10 @@ def run_one(one: Pass, planes: Planes, sign: int, room: int, interpret: bool) ->
     if one.kind in ("twisted", "subtwisted"):
         re, im = long_columns.fft_long_columns(planes, planes[0].shape, one.dims[0], sign, room, interpret)
         return re, im
-    if one.kind in chirp.KINDS[:2]:
+    if one.kind in chirp_jobs.KINDS[:2]:
         re, im = chirp.fft_chirp(planes, one.dims[0], sign, room, interpret)
         return re, im
-    if one.kind in ("second", "subsecond", *chirp.KINDS):
+    if one.kind in ("second", "subsecond", *chirp_jobs.KINDS):
         return planes
     return columns.fft_columns(planes, one.dims[0], sign, room, interpret)
 
@@ -137,8 +137,8 @@ def _of_lines(shape: tuple[int, ...], dim: int, room: int) -> tuple[Pass, ...]:
     tiled = behind < 2
     kinds: tuple[str, ...] = ()
     if (tiled and length % SUBLANES) or not radices(length // SUBLANES if tiled else length):
-        made = chirp.jobs_of(shape, dim, -1, room)
-        return () if made is None else tuple(Pass(kind, made[0].lengths, (dim,)) for kind in chirp.kinds(made[0]))
+        made = chirp_jobs.jobs_of(shape, dim, -1, room)
+        return () if made is None else tuple(Pass(kind, made[0].lengths, (dim,)) for kind in chirp_jobs.kinds(made[0]))
     if not behind:
         kinds = ("lane",) if lanes.job_of(shape, -1, room) is not None else ()
     elif columns.job_of(shape, dim, -1, room) is not None:

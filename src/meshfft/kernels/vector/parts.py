@@ -17,7 +17,7 @@ from jax import Array, lax
 
 from ...collectives.pieces import Pieces, in_parts
 from ...numerics.split_complex import Planes
-from . import chirp, columns, engine, lanes, long_columns, plane
+from . import chirp_jobs, columns, engine, lanes, long_columns, plane
 from .calls import Divided, Job, Side
 from .ends import Came, Ends, Rows
 from .parted import planes_of
@@ -25,7 +25,7 @@ from .radices import LANES, SUBLANES
 from .sources import Arrived, Ref, legible
 from .sources import Planes as Refs
 
-LONG, SECOND = ("twisted", "subtwisted"), ("second", "subsecond", *chirp.KINDS[2:])  # which the first runs too
+LONG, SECOND = ("twisted", "subtwisted"), ("second", "subsecond", *chirp_jobs.KINDS[2:])  # which the first runs too
 
 
 def fft_to_parts(
@@ -168,7 +168,7 @@ def _direct(shape: tuple[int, ...], dims: Sequence[int], sign: int, room: int, e
 
 def _made(one: engine.Pass, shape: tuple[int, ...], sign: int, room: int, ends: Ends) -> bool:
     """True where there is a kernel whose ends lie so, or two."""
-    if one.kind in chirp.KINDS:
+    if one.kind in chirp_jobs.KINDS:
         return False
     if one.kind in LONG:
         return long_columns.jobs_of(shape, one.dims[0], sign, room, ends) is not None
