@@ -1,11 +1,19 @@
-"""What docs/inside.md says of the compilation cache."""
+"""What docs/inside.md says without showing it: of the compilation cache, slices of modes and sharding constraints."""
 
 import subprocess
 import sys
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
 
+import meshfft as mf
+
+SPEC = P("x", "y")
 KEPT = """
 import sys, jax, numpy as np
 jax.config.update("jax_num_cpu_devices", 2)
@@ -30,3 +38,35 @@ def test_compiled_programs_are_kept(tmp_path: Path) -> None:
     first, second = (subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() for _ in "ab")
     assert first[0] == "0" and int(first[1]) >= 5
     assert second == [first[1], "0"]
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_slices_of_modes_along_cut_dimensions(kind: AxisType) -> None:
+    """Catches a layer that keeps the lowest modes by .at[].set, and fails or is wrong where these are cut."""
+    mesh = jax.make_mesh((4, 2), ("x", "y"), axis_types=(kind,) * 2)
+    host = np.random.default_rng(0).standard_normal((16, 16, 8)).astype(np.float32)
+    x = jax.device_put(host, NamedSharding(mesh, SPEC))
+
+    def sliced(v: jax.Array) -> jax.Array:
+        spectrum = mf.fftn(v, spec=SPEC)
+        return mf.ifftn(jnp.zeros_like(spectrum).at[:4, :4].set(spectrum[:4, :4]), spec=SPEC)
+
+    if kind == AxisType.Explicit:
+        sliced = jax.sharding.auto_axes(sliced, axes=("x", "y"), out_sharding=NamedSharding(mesh, SPEC))
+    expected = np.fft.fftn(host)
+    expected[4:], expected[:, 4:] = 0, 0
+    with jax.set_mesh(mesh):
+        found = jax.jit(sliced)(x)
+    np.testing.assert_allclose(found, np.fft.ifftn(expected), atol=1e-5)
+
+
+def test_constraints_of_auto_axes_and_reshards_of_explicit_ones() -> None:
+    """Catches a transform inside jit that does not take an array as it was constrained or resharded there."""
+    for kind in (AxisType.Auto, AxisType.Explicit):
+        cut = NamedSharding(jax.make_mesh((4, 2), ("x", "y"), axis_types=(kind,) * 2), SPEC)
+        lay = jax.lax.with_sharding_constraint if kind == AxisType.Auto else jax.reshard
+        how = {"spec": SPEC} if kind == AxisType.Auto else {}
+        with jax.set_mesh(cut.mesh):
+            y = jax.jit(lambda lay=lay, cut=cut, how=how: mf.fftn(lay(jnp.ones((16, 16, 8)), cut), **how))()
+        assert y.sharding.is_equivalent_to(cut, 3)
+        assert abs(np.asarray(y)[0, 0, 0] - 2048) < 1e-3
