@@ -63,10 +63,11 @@ def test_slices_of_modes_along_cut_dimensions(kind: AxisType) -> None:
 def test_constraints_of_auto_axes_and_reshards_of_explicit_ones() -> None:
     """Catches a transform inside jit that does not take an array as it was constrained or resharded there."""
     for kind in (AxisType.Auto, AxisType.Explicit):
-        cut = NamedSharding(jax.make_mesh((4, 2), ("x", "y"), axis_types=(kind,) * 2), SPEC)
+        mesh = jax.make_mesh((4, 2), ("x", "y"), axis_types=(kind,) * 2)
+        cut = NamedSharding(mesh, SPEC)
         lay = jax.lax.with_sharding_constraint if kind == AxisType.Auto else jax.reshard
         how = {"spec": SPEC} if kind == AxisType.Auto else {}
-        with jax.set_mesh(cut.mesh):
+        with jax.set_mesh(mesh):
             y = jax.jit(lambda lay=lay, cut=cut, how=how: mf.fftn(lay(jnp.ones((16, 16, 8)), cut), **how))()
         assert y.sharding.is_equivalent_to(cut, 3)
         assert abs(np.asarray(y)[0, 0, 0] - 2048) < 1e-3

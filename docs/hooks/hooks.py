@@ -21,6 +21,7 @@ LINK = re.compile(r"^( *)```.*?^\1```|`[^`\n]+`|(?<!!)\[([^\]]+)\]\(([^)#:]+)(#[
 MATH = re.compile(r'<(span|div) class="arithmatex">\\[([](.*?)\\[)\]]</\1>', re.DOTALL)
 
 
+ALONE = ("index.md", "quickstart.md")
 MADE = {"Tutorials": pages.tutorials, "Reference": pages.reference, "Rows": pages.measurements}
 
 
@@ -62,12 +63,16 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: Any, files: Files) -> str:
     """Names files of the repository that are no page, where a clone would have a link."""
     folder = PurePosixPath(page.file.src_uri).parent
+    if page.file.src_uri in ALONE:
+        page.meta["hide"] = ["navigation"]  # of its section it is the only page: lines of code have the room
 
     def named(link: re.Match[str]) -> str:
         if link[2] is None:
             return link[0]
         path = os.path.normpath(folder / link[3])
-        made = f"tutorials/{PurePosixPath(path).stem}.md" if path.startswith("../examples/") else path
+        one = PurePosixPath(path)
+        stem = one.parent.name if one.stem == "README" else one.stem
+        made = f"tutorials/{stem}.md" if path.startswith("../examples/") else path
         target = files.get_file_from_path(made)
         if target is None:
             return link[2]
