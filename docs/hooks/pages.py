@@ -151,7 +151,8 @@ def _command_line() -> str:
     commands = typer.get_command(app).commands
     parts = [f"## meshfft {name}\n\n{one.help}\n\n{_parameters(one.params)}\n" for name, one in commands.items()]
     about = (
-        "Exit code 0: done; 2: bad input, said in one line; 130: interrupted. `meshfft COMMAND --help` says the same."
+        "Exit code 0: done; 1: standard output was closed before all was printed; 2: bad input, said in one line; 3: "
+        "another process refused; 130: interrupted. `meshfft COMMAND --help` has the same tables."
     )
     return f"# Command line\n\n{about}\n\n" + "\n".join(parts)
 
