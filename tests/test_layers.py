@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 # folder a file only from those before the stroke in front of it.
 HOUSE = """
 .: extras / atomic
-numerics: dtypes split_complex units window / phases slices / products
+numerics: chunks dtypes split_complex units window / phases slices / products
 layout: layout / gathering memory placement / padded_array / storage
 machine: chip torus work / device_order kernel_price / machine
 collectives: bins dimensions / wire / all_to_all ring / pieces

@@ -12,6 +12,7 @@ from reference import mesh, noise
 
 import meshfft as mf
 from meshfft.inspect.hlo import collectives
+from meshfft.numerics import chunks
 
 TIER = "int8x7"
 CASES = [(64, "z"), *(slow_case(n, kind) for n in (64, 1000, 8192) for kind in ("uniform", "turns", "z"))]
@@ -77,6 +78,15 @@ def test_separable_and_what_travels() -> None:
     assert collectives(text) == plan.collectives and set(plan.collectives) == {"collective-permute"}
     sent = {line for line in (text.as_text() or "").splitlines() if " collective-permute" in line}
     assert sent and all("f64[12,6]" in line or "c128[12,6]" in line for line in sent)
+
+
+def test_chunks_on_a_mesh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a loop over chunks whose sums vary over other mesh axes than it starts with, and lines it leaves out."""
+    monkeypatch.setattr(chunks, "CHUNK", 30)
+    where, x = mesh((2, 2)), noise((20, 6, 4), "complex128")
+    plan = mf.plan(x.shape, mesh=where, spec=P("x", "y"), dtype="complex128", method="kdft", precision=TIER)
+    y = plan(mf.shard(x, where, P("x", "y")))
+    assert _off(mf.gather(y), np.fft.fftn(x.astype(np.clongdouble))) <= 1e-15
 
 
 def test_gradients() -> None:

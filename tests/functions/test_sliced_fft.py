@@ -12,8 +12,8 @@ from reference import mesh, noise
 
 import meshfft as mf
 from meshfft.inspect.hlo import collectives
-from meshfft.kernels import sliced
 from meshfft.kernels.sliced import fft, fft_error, radices
+from meshfft.numerics import chunks
 from meshfft.numerics.dtypes import Dot
 
 TIER = "int8x7"
@@ -62,7 +62,7 @@ def test_lines(n: int, multiplications: int) -> None:
 
 def test_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches lines that are left out of all chunks, or taken from another than where they are put."""
-    monkeypatch.setattr(sliced, "CHUNK_BYTES", 2000)
+    monkeypatch.setattr(chunks, "CHUNK", 125)
     x, dot = noise((3, 12, 20), "complex128"), Dot(TIER, 3)
     re, im = jax.jit(lambda a, b: fft((a, b), (1,), -1, dot))(x.real, x.imag)
     assert _off(np.asarray(re) + 1j * np.asarray(im), _truth(x, (1,))) <= 1e-15

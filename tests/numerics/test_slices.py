@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from marks import slow_but
 
-from meshfft.numerics.dtypes import ROUNDING, TIERS, Dot, sliced_error
+from meshfft.numerics import chunks
+from meshfft.numerics.dtypes import ROUNDING, TIERS, UNITS, Dot, sliced_error
 from meshfft.numerics.products import planes_of, product
-from meshfft.numerics.slices import SlicedProduct, host_slices, sliced
+from meshfft.numerics.slices import SlicedProduct, host_slices
 
 SLICES = (4, 5, 6, 7)
 EDGES = (0.0, 1.0, -1.0, 1 - 2.0**-53, -1 + 2.0**-53, 127.5 / 128, -128.5 / 128, 2.0**-8, 3e-17, -0.5, 254 / 255)
@@ -71,12 +72,12 @@ def test_slices_add_up_to_the_number(slices: int) -> None:
     rng = np.random.default_rng(slices)
     x = np.concatenate([[*EDGES], rng.uniform(-1, 1, 4000), rng.standard_normal(50) * 10.0 ** -np.arange(50)])
     for factor in (1.0, -1.0, 1.5, 1e-200, 3e250):
-        digits, scale = sliced(jnp.asarray(x * factor), 0, slices)
-        assert digits.dtype == jnp.int8 and digits.shape == (slices, len(x))
+        (digits,), scale = SlicedProduct(slices, "int8").sliced((jnp.asarray(x * factor),), 0)
+        assert len(digits) == slices and all(one.dtype == jnp.int8 and one.shape == x.shape for one in digits)
         off = _value(np.asarray(digits), np.asarray(scale)) - (x * factor).astype(np.longdouble)
         assert np.abs(off).max() <= float(np.ldexp(1.01, -8 * slices)) * float(scale[0])
-    held, power = host_slices(x[None].astype(np.longdouble), slices)
-    assert np.abs(_value(held, power) - x).max() <= np.ldexp(1.0, 1 - 8 * slices)
+    held = host_slices(x[None].astype(np.longdouble), slices)
+    assert np.abs(_value(held, np.array(2.0)) - x).max() <= np.ldexp(1.0, 1 - 8 * slices)
 
 
 @pytest.mark.parametrize("multiplications", [4, 3])
@@ -105,30 +106,59 @@ def test_the_error_stated_is_never_exceeded(n: int, kind: str, slices: int, mult
 
 
 @pytest.mark.parametrize("n", slow_but([130], [130, 1500]))
-def test_both_units_and_both_ways_agree_to_the_last_bit(n: int) -> None:
-    """Catches a sum that a unit does not add exactly: of bfloat16 products beyond 2^24, or of too many at once."""
+def test_both_units_agree_to_the_last_bit_and_pairs_to_theirs(n: int) -> None:
+    """Catches a sum that a unit does not add exactly, as of bfloat16 products beyond 2^24, and bits that pairs of
+    float32 lose where they are sliced or put together.
+    """
     matrix, x = np.full((3, n), 1 - 2.0**-30), np.full((n, 2), -1 + 2.0**-40)
     x[:, 1] = np.random.default_rng(0).standard_normal(n)
-    ways = [SlicedProduct(7, unit, many) for unit in ("int8", "bf16") for many in (1, 7)]
-    runs = [slice(k, min(k + way.run, n)) for way in ways[-1:] for k in range(0, n, way.run)]
+    ways = [SlicedProduct(7, unit, pairs) for unit in UNITS for pairs in (False, True)]
 
     def made(way: SlicedProduct, some: slice) -> np.ndarray:
-        made = jax.jit(lambda a, b: way.along(way.parts(a), b, 0))(matrix[:, some], x[some])
-        return np.asarray(made)
+        return np.asarray(jax.jit(lambda a, b: way.along(way.laid(way.parts(a)), b, 0))(matrix[:, some], x[some]))
 
-    for some in runs:
-        first, *others = (made(way, some) for way in ways)
-        assert all(np.array_equal(first, other) for other in others)
-    for unit in ("int8", "bf16"):
+    for some in (slice(k, min(k + ways[-1].run, n)) for k in range(0, n, ways[-1].run)):
+        one, pairs, *others = (made(way, some) for way in ways)
+        assert all(np.array_equal(one, other) for other in others[::2])
+        assert all(np.array_equal(pairs, other) for other in others[1::2])
+        assert np.abs(pairs - one).max() <= 2.0**-46 * np.abs(one).max()
+    for unit in UNITS:
         got = _error(_waves(3, n, 0), x + 0j, Dot("int8x7", 4, unit))
         assert got <= sliced_error(7, 4, n) + ROUNDING[""]
+
+
+@pytest.mark.parametrize("power", [-70, 0, 120])
+def test_pairs(power: int) -> None:
+    """Catches an exponent read wrong from the bits of a float32, and errors beyond what plans for TPUs state."""
+    way, n = SlicedProduct(7, "int8", True), 200
+    matrix, x = _waves(20, n, 3), _lines("spike", n, 1)
+    x = x / np.abs(x).max() * 2.0**power
+    planes = jax.jit(lambda m, a: way.complex_along(way.complex_parts(m.real, m.imag), (a.real, a.imag), 0))(matrix, x)
+    truth = matrix.astype(np.clongdouble) @ x.astype(np.clongdouble)
+    off = np.asarray(planes[0]) - truth.real + 1j * (np.asarray(planes[1]) - truth.imag)
+    assert np.linalg.norm((off / 2.0**power).astype(complex)) <= Dot("int8x7", 4, "int8").error_over(
+        n
+    ) * np.linalg.norm((truth / 2.0**power).astype(complex))
 
 
 def test_what_is_not_finite_stays_in_its_line() -> None:
     """Catches NaN or infinity that becomes a finite number, and lines without one that are spoilt by it."""
     x = np.random.default_rng(0).standard_normal((9, 6))
     x[3, 1], x[4, 2], x[5, 3], x[0, 4], x[:, 5] = np.nan, np.inf, -np.inf, 1.7e308, 0.0
-    way = SlicedProduct(7, "int8", 1)
-    y = np.asarray(way.along(way.parts(jnp.eye(9)[:4]), jnp.asarray(x), 0))
-    assert np.isnan(y[:, 1:5]).all() and (y[:, 5] == 0).all()
-    assert np.abs(y[:, 0] - x[:4, 0]).max() <= 1e-16 * np.abs(x[:, 0]).max()
+    for way in (SlicedProduct(7, "int8"), SlicedProduct(7, "int8", pairs=True)):
+        y = np.asarray(way.along(way.parts(jnp.eye(9)[:4]), jnp.asarray(x), 0))
+        assert np.isnan(y[:, 1:5]).all() and (y[:, 5] == 0).all()
+        assert np.abs(y[:, 0] - x[:4, 0]).max() <= (2.0**-46 if way.pairs else 1e-16) * np.abs(x[:, 0]).max()
+
+
+@pytest.mark.parametrize(
+    ("shape", "dim", "parts"), [((64, 256), 1, (0, 16)), ((3, 8, 7), 0, (1, 4)), ((16, 256), 0, (1, 2))]
+)
+def test_chunks(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], dim: int, parts: tuple[int, int]) -> None:
+    """Catches lines of no chunk or of two, sums that a chunk does not add to, and lanes cut within a register."""
+    monkeypatch.setattr(chunks, "CHUNK", np.prod(shape) // parts[1])
+    x, total = np.arange(np.prod(shape), dtype=float).reshape(shape), np.ones((*shape,))
+    assert chunks.chunks(shape, dim) == parts
+    added = chunks.in_chunks((jnp.asarray(x),), (jnp.asarray(total),), dim, lambda a, t: (a[0] * 2 + (t or (0,))[0],))
+    alone = chunks.in_chunks((jnp.asarray(x),), None, dim, lambda a, t: (a[0] * 2,))
+    assert np.array_equal(added[0], 2 * x + 1) and np.array_equal(alone[0], 2 * x)

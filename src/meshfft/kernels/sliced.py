@@ -10,12 +10,12 @@ are rounded to float64 once.
 """
 
 import functools
-from collections.abc import Callable
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ..numerics.chunks import in_chunks
 from ..numerics.dtypes import ROUNDING, Dot
 from ..numerics.phases import mulmod, roots
 from ..numerics.products import Factors, planes_of, product
@@ -25,7 +25,6 @@ from .local import balanced
 
 SIDE = 128  # rows of a matrix unit
 LONGEST = 1024  # points of a prime factor; a dense step makes longer ones where it multiplies
-CHUNK_BYTES = 2**28  # of lines that are transformed at a time, at most where they divide
 TABLE = 2**16  # points up to which twiddle factors are a table of the host
 
 
@@ -42,28 +41,13 @@ def fft(planes: Planes, dims: tuple[int, ...], sign: int, dot: Dot) -> Planes:
     """
     for dim in dims:
         if planes[0].shape[dim] > 1:
-            lines = functools.partial(
-                _transformed, dim=dim, factors=radices(planes[0].shape[dim]) or (), sign=sign, dot=dot
-            )
-            planes = _in_chunks(planes, dim, lines)
+            planes = in_chunks((), planes, dim, functools.partial(_lines, dim=dim, sign=sign, dot=dot))
     return planes
 
 
-def _in_chunks(planes: Planes, dim: int, lines: Callable[[Planes], Planes]) -> Planes:
-    """Some lines at a time, in place: slices and sums take some ten times the place of what they are made of."""
-    shape, nbytes = planes[0].shape, 2 * planes[0].size * planes[0].dtype.itemsize
-    other = max((d for d in range(len(shape)) if d != dim), key=shape.__getitem__, default=dim)
-    many = next((n for n in range(1, shape[other] + 1) if shape[other] % n == 0 and nbytes <= n * CHUNK_BYTES), 1)
-    if many == 1 or other == dim:
-        return lines(planes)
-    size = shape[other] // many
-
-    def chunk(i: Array, planes: Planes) -> Planes:
-        part = lines(tuple(lax.dynamic_slice_in_dim(plane, i * size, size, other) for plane in planes))
-        pairs = zip(planes, part, strict=True)
-        return tuple(lax.dynamic_update_slice_in_dim(plane, done, i * size, other) for plane, done in pairs)
-
-    return lax.fori_loop(0, many, chunk, planes)
+def _lines(_: Planes, lines: Planes | None, dim: int, sign: int, dot: Dot) -> Planes:
+    assert lines is not None
+    return _transformed(lines, dim, radices(lines[0].shape[dim]) or (), sign, dot)
 
 
 def fft_error(length: int, dot: Dot) -> float:
@@ -92,19 +76,21 @@ def _columns(length: int, sign: int, dot: Dot, start: Array | int, size: int) ->
         return lax.dynamic_slice_in_dim(jnp.asarray(leaf), start, size, 2)
 
     forms = _factor(length, sign, dot.slices, dot.multiplications)
-    return Factors(tuple((cut(digits), jnp.asarray(scale)) for digits, scale in forms))
+    return Factors(tuple((*map(cut, digits), jnp.asarray(scale)) for *digits, scale in forms))
 
 
 @functools.lru_cache(maxsize=64)
-def _factor(length: int, sign: int, slices: int, multiplications: int) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-    """The real forms of exp(sign 2 pi i k n / N) in slices, by their powers of two."""
+def _factor(length: int, sign: int, slices: int, multiplications: int) -> tuple[tuple[np.ndarray, ...], ...]:
+    """exp(sign 2 pi i k n / N) in slices, with their powers of two: of the real forms, or as one real product."""
     turns = (np.outer(np.arange(length), np.arange(length)) % length).astype(np.longdouble) / length
     angle = turns * (8 * np.arctan(np.longdouble(1)))
     re, im = np.cos(angle), sign * np.sin(angle)
-    forms = [(re, 1.0), (im, 1.0)]
+    scale = np.full((1, 1), 2.0)
     if multiplications == 3:  # re + im is up to the root of two
-        forms.insert(0, ((re + im) / 2, 2.0))
-    return tuple((digits[::-1], scale * by) for form, by in forms for digits, scale in [host_slices(form, slices)])
+        forms = (((re + im) / 2, 2 * scale), (re, scale), (im, scale))
+        return tuple((host_slices(form, slices)[::-1], by) for form, by in forms)
+    both = np.concatenate([re, im]), np.concatenate([-im, re])
+    return ((*(host_slices(form, slices)[::-1] for form in both), scale),)
 
 
 def _twiddled(lines: Planes, dim: int, sign: int) -> Planes:

@@ -73,13 +73,20 @@ class Chip:
     side: int = 1  # rows and columns of the matrix unit; products are padded to it
     scratch: Figure | None = None  # bytes of VMEM, in which kernels of the vector unit work; None where there are none
     cached: bool = False  # columns of a block stay in a cache between the stages of a local FFT
-    unit: str = ""  # what multiplies slices of float64 (numerics/slices.py) where it has no float64: "int8" or "bf16"
+    unit: str = (
+        ""  # what multiplies slices of float64 (numerics/slices.py) where it has no float64; long where sums leave VMEM
+    )
     planes: bool = False  # complex numbers are split, real and imaginary parts in two arrays
     overlaps: bool = False  # sends while it computes
     switched: bool = False  # every device reaches every other by switches, and its FFTs and exchanges take whole runs
     rough: bool = False  # the rates only rank; no seconds are printed
     options: CompilerOptions = ()  # compiler options with which its programs send while they compute
     chunk: int = 0  # bytes of freed memory that its host keeps for the next program; larger chunks are cleared again
+
+    @property
+    def fast_bytes(self) -> float:
+        """Bytes of VMEM; 0 where it is not known, or there is none."""
+        return self.scratch.value if self.scratch else 0.0
 
     def product_rate(self, tier: str) -> float:
         """Operations per second of matrix products in a tier."""
@@ -136,7 +143,7 @@ def _tpu(
         scratch=Figure(
             scratch * 2**20, "published", "VMEM of a core: TpuInfo of jax.experimental.pallas.tpu, jax 0.10.2"
         ),
-        unit="int8" if integer else "bf16",
+        unit=("int8" if scratch > 64 else "int8 long") if integer else "bf16",
         planes=True,
         overlaps=True,
         options=ASYNCHRONOUS + options,

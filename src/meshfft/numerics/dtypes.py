@@ -45,7 +45,8 @@ class Tier(NamedTuple):
 
 
 LONGEST = 65536  # terms up to which a tier's error is stated
-ROUNDING = {"": 2.0**-52, "int8": 2.0**-46, "bf16": 2.0**-46}  # of sums in float64, or in pairs of float32
+UNITS = ("int8", "int8 long", "bf16")  # that multiply slices on TPUs
+ROUNDING = {"": 2.0**-52, **dict.fromkeys(UNITS, 2.0**-46)}  # of sums in float64, or in pairs of float32
 
 
 def sliced_error(slices: int, multiplications: int, n: int) -> float:
@@ -92,7 +93,7 @@ class Dot(NamedTuple):
     Four are (a + ib)(c + id) written out. Three (Gauss) are (a + b) c, a (d - c) and b (c + d), three quarters of the
     work for 1.4 times the error, and small imaginary parts lose relative accuracy.
 
-    `unit` is what multiplies slices where there is no float64, "int8" or "bf16"; there values are pairs of float32.
+    `unit` is what multiplies slices where there is no float64, one of UNITS; there values are pairs of float32.
     """
 
     tier: str

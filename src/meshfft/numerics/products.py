@@ -13,13 +13,14 @@ GPU), else by splitting here. Slices of float64 are for `numerics.slices`.
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from .chunks import in_chunks, in_runs
 from .dtypes import Dot
 from .slices import SlicedProduct
 from .split_complex import Planes, join, split
@@ -27,7 +28,6 @@ from .split_complex import Planes, join, split
 TERMS = 128  # complex terms of one float sum on the CPU
 LONG_TERMS = 2048  # elsewhere: matrix units add up runs of their own width; bounds the memory for a block of the matrix
 COLUMNS = 2 * TERMS  # of each matrix, made at once for tiles and multiplied in runs of TERMS
-RUNS = 16  # runs whose sums are added up one after the other
 TILE = 128  # positions of a tile where devices share the cores, each with its own
 WIDE_TILE = 512  # where one device has them all, which work on a tile together
 PRESETS = {
@@ -37,7 +37,6 @@ PRESETS = {
 }
 Terms = tuple[Array, ...]
 Sums = tuple[Array, ...]  # (A,), (re, im), or Gauss's three, which stay separate until the last is added
-Total = TypeVar("Total")
 
 
 class Factors(NamedTuple):
@@ -99,9 +98,9 @@ def product(
     makers, blocks = [maker for maker, _ in terms], tuple(planes for _, planes in terms)
     summed = functools.partial(_summed, makers=makers, dim=dim, dot=dot, real=real)
     if dot.slices:
-        ways = [SlicedProduct(dot.slices, dot.unit or "int8", many) for many in (1, dot.slices)]
-        cpu, other = (functools.partial(summed, size=way.run, way=way) for way in ways)
-        return lax.platform_dependent(blocks, total, cpu=cpu, default=other)
+        ways = [SlicedProduct(dot.slices, dot.unit or "int8", pairs) for pairs in (True, False)]
+        tpu, other = (functools.partial(summed, size=way.run, way=way) for way in ways)
+        return lax.platform_dependent(blocks, total, tpu=tpu, default=other)
     exact = RealProduct(lax.Precision.HIGHEST, dot.terms)
     cpu, other = (functools.partial(summed, size=size, way=exact) for size in (TERMS, LONG_TERMS))
     if not dot.terms:
@@ -125,9 +124,18 @@ def _summed(
     def run(maker: Maker, planes: Planes, start: Array | int, size: int, total: Sums | None) -> Sums:
         full = size == planes[0].shape[dim]
         x = planes if full else tuple(lax.dynamic_slice_in_dim(x, start, size, dim) for x in planes)
-        forms = lax.optimization_barrier(_forms(maker(start, size), dot, way))
-        y = _complex_sums(forms, x, functools.partial(way.along, dim=dim), real)
-        return y if total is None else jax.tree.map(jnp.add, total, y)
+        forms = _forms(maker(start, size), dot, way, len(planes) == 2 and not real)
+        forms = tuple(map(way.laid, forms)) if isinstance(way, SlicedProduct) else forms
+        forms = lax.optimization_barrier(forms)
+
+        def added(x: Planes, total: Sums | None) -> Sums:
+            if isinstance(way, SlicedProduct) and len(forms[0]) == 3:
+                y = way.complex_along(forms[0], x, dim)
+            else:
+                y = _complex_sums(forms, x, functools.partial(way.along, dim=dim), real)
+            return y if total is None else jax.tree.map(jnp.add, total, y)
+
+        return in_chunks(x, total, dim, added, jax.tree.leaves(forms)) if dot.slices else added(x, total)
 
     for maker, planes in zip(makers, blocks, strict=True):
         total = in_runs(planes[0].shape[dim], size, functools.partial(run, maker, planes), total)
@@ -149,24 +157,6 @@ def terms_of(x: Array, many: int) -> Terms:
     return tuple(parts)
 
 
-def in_runs(n: int, size: int, run: Callable[[Array | int, int, Total | None], Total], total: Total | None) -> Total:
-    """Adds `run(start, size, total)` over n columns: the first run, then runs one by one, then RUNS at a time."""
-    first = n % size or min(size, n)
-    runs = (n - first) // size
-    many = max(runs - 1, 0) // RUNS
-    single = runs - many * RUNS
-
-    def several(i: Array, total: Total) -> Total:
-        start = first + (single + i * RUNS) * size
-        head = run(start, size, None)
-        return jax.tree.map(jnp.add, total, lax.fori_loop(1, RUNS, lambda j, t: run(start + j * size, size, t), head))
-
-    done = run(0, first, total)
-    if single:
-        done = lax.fori_loop(0, single, lambda i, t: run(first + i * size, size, t), done)
-    return lax.fori_loop(0, many, several, done) if many else done
-
-
 def _complex_sums(
     forms: tuple[Terms, ...], x: Planes, times: Callable[[Terms, Array], Array], real: bool = False
 ) -> Sums:
@@ -183,12 +173,18 @@ def _complex_sums(
     return times(forms[0], x[0]), times(re, x[1] - x[0]), times(im, x[0] + x[1])
 
 
-def _forms(matrix: Planes | Factors, dot: Dot, way: RealProduct | SlicedProduct) -> tuple[Terms, ...]:
-    """The real matrices of a product, in parts: with three multiplications re + im is one of them."""
+def _forms(
+    matrix: Planes | Factors, dot: Dot, way: RealProduct | SlicedProduct, full: bool = False
+) -> tuple[Terms, ...]:
+    """The real matrices of a product, in parts: with three multiplications re + im is one of them; of slices with four
+    there is one, where the block and what is wanted are complex in `full`.
+    """
     if isinstance(matrix, Factors):
         joined = ((functools.reduce(jnp.add, form).astype(jnp.float32),) for form in matrix.forms)
         return tuple(joined) if isinstance(way, RealProduct) and not way.terms else matrix.forms
     gauss = len(matrix) == 2 and dot.multiplications == 3
+    if isinstance(way, SlicedProduct) and full and len(matrix) == 2 and not gauss:
+        return (way.complex_parts(*matrix),)
     planes = (matrix[0] + matrix[1], *matrix) if gauss else matrix
     return tuple(map(way.parts, planes))
 

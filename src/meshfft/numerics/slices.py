@@ -25,141 +25,246 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from .chunks import CHUNK
+from .dtypes import TIERS, Dot
+
 BITS = 8  # of a slice, its sign among them
 HIGH = 4  # slices of the first 32-bit integer that a number becomes; the second has the others, three at most
 ROOM = 1 + 2.0**-6  # by which lines are scaled down besides, so that the first slice rounds to 127 at most
-LEAST = -1000  # exponent of the smallest lines that are scaled up to one
-PARTS = 3  # float32 numbers that add up to a float64; where that is a pair, two
+LEAST, LEAST_OF_PAIRS = -1000, -100  # exponent of the smallest lines that are scaled up to one
 # Of each number that is sliced, and of each sum of products: operations and bytes beside the products, by the cycles
-# that the compiler for TPU v5e estimates (0.31 and 0.19 a number).
-SLICE_COST, SUM_COST = (500, 80), (100, 72)
-HELD = (
-    12  # slices of a block and the sums of their products, in blocks: 3 forms of 7 bytes twice, 7 sums of 3, and them
-)
-TERMS = {"int8": 2**17 - 1, "bf16": 2**10}  # that a unit adds exactly, each below 2^14
+# that the compiler for TPU v5e estimates (0.10 and 0.09 a number). Where fast memory does not hold the sums of a chunk,
+# each product reads and writes them; fewer by bfloat16, where several are one longer product (TPU v5p, TPU v3).
+SLICE_COST, SUM_COST = (340, 8), (200, 16)
+SPILLED = {"int8": 8, "int8 long": 3, "bf16": 3}
+HELD = 96  # bytes for each complex number of a chunk: its slices, sums and what becomes of them
+TERMS = {"int8": 2**17 - 1, "int8 long": 2**17 - 1, "bf16": 2**10}  # that a unit adds exactly, each below 2^14
 RUN = 2048  # columns of a matrix, at most, that one sum takes in
 Terms = tuple[Array, ...]
 
 
-def cost(sliced: int, sums: int) -> tuple[int, int]:
-    """Operations and bytes of memory beside the products, for some numbers that are sliced and some sums."""
-    flops, nbytes = (sliced * one + sums * other for one, other in zip(SLICE_COST, SUM_COST, strict=True))
-    return flops, nbytes
+def cost(dot: Dot, numbers: int, sums: int, reals: int, fast: float) -> tuple[int, int]:
+    """Operations and bytes of memory beside the products.
+
+    Args:
+        dot: the tier and its unit.
+        numbers: of blocks and matrices, complex where the product is.
+        sums: of the result, likewise.
+        reals: real products that make one of those.
+        fast: bytes of fast memory.
+    """
+    each = 2 if reals == 4 else reals  # four are one real product, of two planes
+    spilled = SPILLED.get(dot.unit, 0) * (reals // each) * TIERS[dot.tier].passes * (fast < HELD * CHUNK)
+    flops, nbytes = (each * (numbers * one + sums * two) for one, two in zip(SLICE_COST, SUM_COST, strict=True))
+    return flops, nbytes + each * sums * spilled
 
 
 class Slices(NamedTuple):
-    """The slices (S, ...) of real lines, largest first, and the power of two of each line; NaN where it has none."""
+    """The slices of the lines of some arrays, int8, largest first, and the power of two that those of all have; NaN
+    where it has none.
+    """
 
-    digits: Array
+    digits: tuple[Terms, ...]
     scale: Array
 
 
 class SlicedProduct(NamedTuple):
-    """Real products by slices: how many each factor has, the unit that multiplies them, and how many it takes at once:
-    matrices side by side are one longer product, with one sum to read and write, but a CPU copies them for that.
+    """Real products by slices: how many each factor has, the unit that multiplies them, and whether float64 is a pair
+    of float32, as TPUs keep it: then of the range of float32, and worked on in it.
     """
 
     slices: int
     unit: str
-    together: int
+    pairs: bool = False
 
     @property
     def run(self) -> int:
         """Columns of a matrix that one sum takes in exactly."""
-        return min(RUN, TERMS[self.unit] // (self.slices if self.unit == "int8" else 1))
+        return min(RUN, TERMS[self.unit] // (1 if self.unit == "bf16" else 2 * self.slices))
+
+    @property
+    def long(self) -> bool:
+        """Whether products of one weight are one longer product: where a sum is else written and read for each."""
+        return self.unit != "int8"
+
+    def laid(self, form: Terms) -> Terms:
+        """A matrix in slices as it is multiplied: (S, rows, n), or side by side (rows, S n)."""
+        *digits, scale = form
+        return *(jnp.concatenate(list(each), 1) if self.long else each for each in digits), scale
 
     def parts(self, matrix: Array) -> Terms:
         """What is multiplied of a matrix (rows, n): its slices, smallest first, and the powers of its rows."""
-        digits, scale = sliced(matrix, 1, self.slices)
-        return digits[::-1], scale
+        (digits,), scale = self.sliced((matrix,), 1)
+        return jnp.stack(digits[::-1]), scale
+
+    def complex_parts(self, re: Array, im: Array) -> Terms:
+        """The same of a complex matrix, for real and for imaginary parts of blocks: (re, im) and (-im, re), one above
+        the other.
+        """
+        both = jnp.concatenate([re, im]), jnp.concatenate([-im, re])
+        digits, scale = self.sliced(both, 1)
+        return *(jnp.stack(each[::-1]) for each in digits), scale
+
+    def sliced(self, arrays: Terms, axis: int) -> Slices:
+        """Lines along an axis in slices."""
+        return (_of_pairs if self.pairs else _of_doubles)(arrays, axis, self.slices)
 
     def along(self, matrix: Terms, x: Array, dim: int) -> Array:
         """(rows, n) in slices times dimension `dim` of a real float64 array."""
-        digits, scale = matrix
-        block = sliced(x, dim, self.slices)
-        total = _joined([self._order(pairs, digits, block.digits, dim) for pairs in range(1, self.slices + 1)], x.dtype)
-        rows = (scale * 2.0 ** (2 - 2 * BITS)).reshape(-1, *[1] * (x.ndim - 1))
-        return jnp.moveaxis(total, 0, dim) * (jnp.moveaxis(rows, 0, dim) * block.scale)
+        return self.summed(matrix, (x,), dim)
 
-    def _order(self, pairs: int, matrix: Array, x: Array, dim: int) -> Array:
-        """The sum of all products of slice i and slice j with i + j = pairs + 1, as int32."""
-        matrix = matrix[self.slices - pairs :]
-        many = min(self.together, max(1, TERMS[self.unit] // max(matrix.shape[2], 1)))
-        some = (slice(k, min(k + many, pairs)) for k in range(0, pairs, many))
-        return functools.reduce(jnp.add, (self._dot(matrix[part], x[part], dim) for part in some))
+    def complex_along(self, matrix: Terms, planes: Terms, dim: int) -> Terms:
+        """A complex matrix by `complex_parts` times split complex: one real product, twice as long and as wide."""
+        re, im = jnp.split(self.summed(matrix, planes, dim), 2, dim)
+        return re, im
+
+    def summed(self, matrix: Terms, arrays: Terms, dim: int) -> Array:
+        """The sum of as many products as there are arrays, each with its matrix."""
+        *digits, scale = matrix
+        lines, x = self.sliced(arrays, dim), arrays[0]
+        if self.long:
+            side_by_side = ((jnp.concatenate(each, dim),) for each in lines.digits)
+            lines = lines._replace(digits=tuple(lax.optimization_barrier(tuple(side_by_side))))
+        scale = (scale * 2.0 ** (2 - 2 * BITS)).astype(lines.scale.dtype)
+        rows = jnp.moveaxis(scale.reshape(-1, *[1] * (x.ndim - 1)), 0, dim)
+        orders = [self._order(pairs, digits, lines.digits, dim, x.shape[dim]) for pairs in range(1, self.slices + 1)]
+        if self.pairs:
+            high, low = (jnp.moveaxis(part, 0, dim) * rows * lines.scale for part in _pair(*_carried(orders)))
+            return high.astype(x.dtype) + low.astype(x.dtype)
+        return jnp.moveaxis(_joined(*_carried(orders), x.dtype), 0, dim) * (rows * lines.scale)
+
+    def _order(self, pairs: int, matrices: list[Array], lines: tuple[Terms, ...], dim: int, n: int) -> Array:
+        """The sum of all products of slice i and slice j with i + j = pairs + 1: (rows, ...), as int32."""
+        if not self.long:
+            some = (zip(a[self.slices - pairs :], x, strict=False) for a, x in zip(matrices, lines, strict=True))
+            return functools.reduce(jnp.add, (self._dot(*one, dim) for each in some for one in each))
+        many = max(1, TERMS[self.unit] // max(n, 1))
+        first, runs = (self.slices - pairs) * n, [(k, min(k + many, pairs)) for k in range(0, pairs, many)]
+        each = (
+            self._dot(a[:, first + k * n : first + end * n], lax.slice_in_dim(x[0], k * n, end * n, axis=dim), dim)
+            for a, x in zip(matrices, lines, strict=True)
+            for k, end in runs
+        )
+        return functools.reduce(jnp.add, each)
 
     def _dot(self, a: Array, b: Array, dim: int) -> Array:
-        """The exact sum over slices and columns: (rows, ...)."""
-        contracted: tuple[tuple[int, ...], tuple[int, ...]] = ((0, 2), (0, dim + 1))
-        if len(a) == 1:
-            a, b, contracted = a[0], b[0], ((1,), (dim,))
         kind, wide = (jnp.bfloat16, jnp.float32) if self.unit == "bf16" else (jnp.int8, jnp.int32)
-        sums = lax.dot_general(a.astype(kind), b.astype(kind), (contracted, ((), ())), preferred_element_type=wide)
-        return sums.astype(jnp.int32)
+        contracted = (((1,), (dim,)), ((), ()))
+        return lax.dot_general(a.astype(kind), b.astype(kind), contracted, preferred_element_type=wide).astype(
+            jnp.int32
+        )
 
 
-def sliced(x: Array, axis: int, slices: int) -> Slices:
-    """Float64 lines along an axis in up to 7 slices."""
-    largest = jnp.max(jnp.abs(x), axis, keepdims=True, initial=0.0)
+def _of_doubles(arrays: Terms, axis: int, slices: int) -> Slices:
+    """Slices of float64 numbers, by three float32 numbers that add up to each."""
+    largest = functools.reduce(jnp.maximum, (_largest(x, axis) for x in arrays))
     exponent = jnp.maximum(jnp.frexp(largest * ROOM)[1], LEAST)
-    one = jnp.ones((), x.dtype)
+    one = jnp.ones((), largest.dtype)
     down, up = jnp.ldexp(one, -exponent), jnp.ldexp(one, exponent)
     # In a line with NaN or infinity, or numbers so large that their scale leaves the type, all is NaN.
     up = jnp.where((largest < jnp.inf) & (down * up == 1), up, jnp.nan)
-    pairs, others = (functools.partial(_limbs, parts=parts, slices=slices) for parts in (PARTS - 1, PARTS))
-    limbs = lax.platform_dependent(x * down, tpu=pairs, default=others)
-    counts = (min(slices, HIGH), slices - HIGH)
-    return Slices(_digits(list(zip(limbs, counts, strict=False))), up)
+    return Slices(tuple(_digits(_limbs(_singles(x * down, 3), slices), slices) for x in arrays), up)
 
 
-def _limbs(y: Array, parts: int, slices: int) -> Terms:
-    """Numbers between -1 and 1 as integers in units of their last slice, the slices behind HIGH in one of their own.
+def _of_pairs(arrays: Terms, axis: int, slices: int) -> Slices:
+    """The same by pairs. Powers of two are made of bits: of float64 the compiler for TPUs takes no frexp."""
+    pairs, room = [_singles(x, 2) for x in arrays], jnp.float32(ROOM)
+    largest = functools.reduce(jnp.maximum, (_largest(pair[0], axis) for pair in pairs)) * room
+    exponent = (lax.bitcast_convert_type(largest, jnp.int32) >> 23) - 126
+    exponent = jnp.clip(exponent, LEAST_OF_PAIRS, 126)
+    down, up = (lax.bitcast_convert_type((127 + sign * exponent) << 23, jnp.float32) for sign in (-1, 1))
+    up = jnp.where(largest < up, up, jnp.nan)
+    scaled = (tuple(part * down for part in pair) for pair in pairs)
+    return Slices(tuple(_digits(_limbs(pair, slices), slices) for pair in scaled), up)
 
-    By float32 numbers that add up to them, as TPUs compute in.
+
+def _largest(x: Array, axis: int) -> Array:
+    return jnp.max(jnp.abs(x), axis, keepdims=True, initial=0.0)
+
+
+def _singles(y: Array, many: int) -> Terms:
+    """Float32 numbers that add up to a float64, largest first."""
+    parts = list[Array]()
+    for left in reversed(range(many)):
+        parts.append(y.astype(jnp.float32))
+        y = y - parts[-1].astype(y.dtype) if left else y
+    return tuple(parts)
+
+
+def _limbs(parts: Terms, slices: int) -> list[Array]:
+    """Numbers between -1 and 1, as sums of float32, as integers in units of their last slice, the slices behind HIGH in
+    one of their own.
     """
-    high, low, rests = BITS * min(slices, HIGH) - 1, BITS * max(slices - HIGH, 0), list[Array]()
-    for _ in range(parts):
-        rests.append(y.astype(jnp.float32))
-        y = y - rests[-1].astype(y.dtype)
-    first = jnp.round(rests[0] * 2.0**high)
-    rests[0] = rests[0] - first * 2.0**-high
-    units = [part * 2.0 ** (high + low) for part in rests]
+    high, low = BITS * min(slices, HIGH) - 1, BITS * max(slices - HIGH, 0)
+    first = jnp.round(parts[0] * jnp.float32(2.0**high))
+    rests = (parts[0] - first * jnp.float32(2.0**-high), *parts[1:])
+    units = [part * jnp.float32(2.0 ** (high + low)) for part in rests]
     whole = [jnp.round(part) for part in units]
     left = jnp.round(sum(unit - one for unit, one in zip(units, whole, strict=True)))
     behind = functools.reduce(jnp.add, (one.astype(jnp.int32) for one in (*whole, left)))
-    return (first.astype(jnp.int32), behind) if low else (first.astype(jnp.int32) + behind,)
+    return [first.astype(jnp.int32), behind] if low else [first.astype(jnp.int32) + behind]
 
 
-def _digits(limbs: list[tuple[Array, int]]) -> Array:
-    """The balanced digits to base 256 of integers (value, digits), largest first."""
-    digits, carry = list[Array](), jnp.int32(0)
-    for limb, many in reversed(limbs):
-        carry = limb + carry
-        for _ in range(many - (limb is limbs[0][0])):
-            digits.append(((carry + 128) & 255) - 128)
-            carry = (carry - digits[-1]) >> BITS
+def _digits(limbs: list[Array], slices: int) -> Terms:
+    """The balanced digits to base 256 of integers, largest first.
+
+    With 128 added to each digit they are the bytes of the number; and a byte less 128 is the byte with its highest bit
+    the other way.
+    """
+    carry, digits = jnp.int32(0), list[Array]()
+    for limb, many in reversed(list(zip(limbs, (min(slices, HIGH), slices - HIGH), strict=False))):
+        each = sum(128 << BITS * i for i in range(many))
+        total = limb + carry + jnp.uint32(each).astype(jnp.int32)
+        carry = total >> (BITS * many if many < HIGH else 31)
+        found = total ^ jnp.uint32(each).astype(jnp.int32)
+        digits += [(found << (24 - BITS * i)) >> 24 for i in range(many)]
     # Behind a barrier all are made at once: a TPU's compiler would else go back to the integers for each.
-    return jnp.stack(lax.optimization_barrier([digit.astype(jnp.int8) for digit in (*digits, carry)][::-1]))
+    return tuple(lax.optimization_barrier([digit.astype(jnp.int8) for digit in reversed(digits)]))
 
 
-def _joined(orders: list[Array], dtype: np.dtype) -> Array:
-    """The sum of int32 numbers, each 2^-8 of the weight of the one before: carried as integers, then rounded."""
+def _carried(orders: list[Array]) -> tuple[Array, list[Array]]:
+    """The sum of int32 numbers, each 2^-8 of the weight of the one before: an int32, and bytes behind it."""
     value, low = orders[-1], list[Array]()
     for order in reversed(orders[:-1]):
         low.insert(0, value & 255)
         value = order + (value >> BITS)
+    return value, low
+
+
+def _joined(value: Array, low: list[Array], dtype: np.dtype) -> Array:
+    """An int32 and bytes behind it, rounded to float64."""
     total = value.astype(dtype)
     for first in range(0, len(low), 3):  # 24 bits, a float32
-        group = sum(part << (BITS * (2 - j)) for j, part in enumerate(low[first : first + 3]))
+        group = _grouped(low[first : first + 3])
         total = total + jnp.asarray(group, jnp.float32).astype(dtype) * 2.0 ** (-BITS * (first + 3))
     return total
 
 
-def host_slices(matrix: np.ndarray, slices: int) -> tuple[np.ndarray, np.ndarray]:
-    """The slices of a real matrix of magnitudes up to one, in the widest float that the host has."""
+def _pair(value: Array, low: list[Array]) -> tuple[Array, Array]:
+    """The same as two float32 numbers, the second below half a unit in the last place of the first.
+
+    Three groups of 24 bits, each a float32, of which the first is zero or larger than the others together.
+    """
+    low = [value & 255, *low]
+    first, *others = (jnp.asarray(part, jnp.float32) for part in (value >> BITS, *map(_grouped, (low[:3], low[3:6]))))
+    second, third = (part * jnp.float32(2.0 ** (-BITS * at)) for part, at in zip(others, (3, 6), strict=True))
+    high = first + second
+    low_part = (second - (high - first)) + third
+    total = high + low_part
+    by = jnp.float32(2.0**BITS)
+    return total * by, (low_part - (total - high)) * by
+
+
+def _grouped(low: list[Array]) -> Array:
+    """Up to three bytes as one integer of 24 bits."""
+    return functools.reduce(jnp.add, (part << (BITS * (2 - j)) for j, part in enumerate(low)))
+
+
+def host_slices(matrix: np.ndarray, slices: int) -> np.ndarray:
+    """The slices of a real matrix of magnitudes up to one, in the widest float that the host has; their power is 2."""
     value = np.rint(matrix * np.asarray(2.0 ** (BITS * slices - 2), matrix.dtype)).astype(np.int64)
     digits = list[np.ndarray]()
     for _ in range(slices - 1):
         digits.insert(0, (value + 128 & 255) - 128)
         value = (value - digits[0]) >> BITS
-    return np.stack([value, *digits]).astype(np.int8), np.full((1, 1), 2.0)
+    return np.stack([value, *digits]).astype(np.int8)

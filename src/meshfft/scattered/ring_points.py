@@ -24,8 +24,9 @@ from ..layout.layout import Layout, line_shape
 from ..layout.placement import own
 from ..machine.chip import Chip, padded
 from ..machine.work import Move, Work
+from ..numerics.chunks import in_runs
 from ..numerics.dtypes import Dot, real_dtype
-from ..numerics.products import TERMS, Sums, in_runs, planes_of, product
+from ..numerics.products import TERMS, Sums, planes_of, product
 from ..numerics.split_complex import Block, Planes, like, split
 from ..steps.base import Slope, Step, names, shift
 from .sides import after_points, before_points, clear, clear_points, operand_at, spec_at

@@ -18,6 +18,7 @@ from ..layout.layout import Cuts, Layout, line_shape
 from ..layout.placement import own
 from ..machine.chip import Chip, padded
 from ..machine.work import Move, Work
+from ..numerics.chunks import CHUNK
 from ..numerics.dtypes import Dot, real_dtype
 from ..numerics.phases import MAX_LENGTH
 from ..numerics.products import COLUMNS, LONG_TERMS, TERMS, Factors, Maker, planes_of, product, product_in_tiles
@@ -127,8 +128,8 @@ class RingDense(MatrixStep[Matrix]):
         vector = flops_of_phase * parts * rows * columns
         if self.dot.slices:  # of the block, of the matrix, and of the sums of each run
             runs = -(-columns // RUN)
-            sliced = parts * min(reals, 3) * (block + rows * columns)
-            beside = cost(sliced, parts * runs * reals * out)
+            numbers = parts * (block + rows * columns)
+            beside = cost(self.dot, numbers, parts * runs * out, reals, chip.fast_bytes)
             vector, memory = SLICED_PHASES * vector + beside[0], memory + beside[1]
         gauss = GAUSS_PASSES * parts * block * itemsize * (reals == 3 and not chip.cached)
         kind, times = ("two-way ring", parts // 2) if both else ("ring", parts - 1)
@@ -145,7 +146,7 @@ class RingDense(MatrixStep[Matrix]):
             moves=(Move(kind, layout.axes[self.dim], travels, times),),
             parts=parts,
             peak_bytes=self._peak(block * itemsize, out * size, rows * max(itemsize, size), layout, chip)
-            + HELD * max(block * itemsize, out * size) * (self.dot.slices > 0),
+            + HELD * min(max(block, out), CHUNK) * (self.dot.slices > 0),
         )
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
@@ -221,7 +222,8 @@ class RingDense(MatrixStep[Matrix]):
             made = (7 if self.products == 3 else 5) * min(COLUMNS, columns * min(parts, 2))
             return read + (5 if both else 2) * block + (4 if self.transposed else 1) * out + made * column
         made = 3 * min(LONG_TERMS if chip.planes else TERMS, columns)
-        return read + (5 if both else 3) * block + (2 if chip.planes else 4) * out + made * column
+        held = (4 if self.dot.slices else 5) if both else 3
+        return read + held * block + (2 if chip.planes else 4) * out + made * column
 
     def _blocks_travel(self, block: Block, layout: Layout, operand: object) -> Any:
         """Sum over shards s of M[my rows, columns of s] times the block of s."""

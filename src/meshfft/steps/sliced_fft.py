@@ -5,10 +5,11 @@ import math
 from collections.abc import Iterator
 
 from ..kernels.local import balanced
-from ..kernels.sliced import CHUNK_BYTES, SIDE, fft, fft_error, radices
+from ..kernels.sliced import SIDE, fft, fft_error, radices
 from ..layout.layout import Layout
 from ..machine.chip import Chip, padded
 from ..machine.work import Work
+from ..numerics.chunks import CHUNK
 from ..numerics.dtypes import Dot
 from ..numerics.slices import HELD, cost
 from ..numerics.split_complex import Block, in_planes
@@ -58,15 +59,14 @@ class SlicedFFT(Step):
         lengths = dict(zip(self.dims, self.lengths, strict=True))
         points = math.prod(lengths.get(d, n) for d, n in enumerate(layout.block))
         factors = [radix for length in self.lengths for radix in balanced(length, SIDE)]
-        three = self.dot.multiplications == 3
-        flops, nbytes = cost(points * (3 if three else 2), points * self.dot.multiplications)
+        flops, nbytes = cost(self.dot, points, points, self.dot.multiplications, chip.fast_bytes)
         between = len(factors) - len(self.lengths)
         return Work(
             matrix_flops=self.dot.flops * points * sum(padded(radix, chip.side) for radix in factors),
             tier=self.dot.tier,
             vector_flops=len(factors) * flops + between * TWIDDLE_FLOPS * points,
             memory_bytes=len(factors) * nbytes + TWIDDLE_PASSES * between * points * itemsize,
-            peak_bytes=(math.prod(layout.block) + points) * itemsize + HELD * min(points * itemsize, CHUNK_BYTES),
+            peak_bytes=(math.prod(layout.block) + points) * itemsize + HELD * min(points, CHUNK),
         )
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:

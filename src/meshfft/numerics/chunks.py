@@ -1,0 +1,95 @@
+"""Loops over blocks: some lines at a time, so that what is made in between stays small, and sums of runs of columns.
+
+Knows nothing of what is made. Invariant: every line is worked on once, in any order.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+CHUNK = 2**19  # numbers at a time, where they divide
+LANES = 128  # of the last dimension parts are whole registers of a TPU
+RUNS = 16  # runs whose sums are added up one after the other
+Arrays = tuple[Array, ...]
+Total = TypeVar("Total")
+
+
+def chunks(shape: tuple[int, ...], dim: int) -> tuple[int, int]:
+    """A dimension beside `dim`, and in how many equal parts of it there are about CHUNK numbers each."""
+    numbers, best = math.prod(shape), (dim, 1)
+    for other in (d for d in range(len(shape)) if d != dim):
+        whole = LANES if other == len(shape) - 1 else 1
+        fine = [n for n in range(1, shape[other] + 1) if shape[other] % n == 0 and shape[other] // n % whole == 0]
+        many = next((n for n in fine if n * CHUNK >= numbers), max(fine, default=1))
+        best = max(best, (other, many), key=lambda one: (min(one[1] * CHUNK, numbers), -one[1]))
+    return best
+
+
+def in_chunks(
+    arrays: Arrays,
+    out: Arrays | None,
+    dim: int,
+    made: Callable[[Arrays, Arrays | None], Arrays],
+    leaves: Iterable[Array] = (),
+) -> Arrays:
+    """`made` of the lines of `arrays` along a dimension and of those of `out`, whose place its result takes.
+
+    Without `out` there is a new result; `leaves` are what it is made of besides, for the mesh axes that it varies over.
+    """
+    shape = (arrays or out or ())[0].shape
+    other, many = chunks(shape, dim)
+    if many == 1:
+        return made(arrays, out)
+    size, given = shape[other] // many, out is not None
+
+    def lines(i: Array | int, out: Arrays | None) -> Arrays:
+        # Behind barriers a chunk is cut, and written back, as the block lies: else a TPU's compiler lays out all of it
+        # anew in every turn, as the work on a chunk likes it.
+        cut = lambda x: lax.dynamic_slice_in_dim(x, i * size, size, other)  # noqa: E731
+        mine = tuple(map(cut, arrays)), tuple(map(cut, out)) if out is not None and given else None
+        return lax.optimization_barrier(made(*lax.optimization_barrier(mine)))
+
+    if out is None:
+        each = jax.eval_shape(lambda: lines(0, None))
+        full = [tuple(n * many if d == other else n for d, n in enumerate(one.shape)) for one in each]
+        out = tuple(_empty(wanted, one.dtype, (*arrays, *leaves)) for wanted, one in zip(full, each, strict=True))
+
+    def turn(state: tuple[Array, Arrays]) -> tuple[Array, Arrays]:
+        i, out = state
+        pairs = zip(out, lines(i, out), strict=True)
+        done = tuple(lax.dynamic_update_slice_in_dim(whole, part, i * size, other) for whole, part in pairs)
+        return i + 1, done
+
+    # By a counter of 32 bits: one of 64 is a pair on a TPU, whose turns its compiler does not count.
+    return lax.while_loop(lambda state: state[0] < many, turn, (jnp.int32(0), out))[1]
+
+
+def in_runs(n: int, size: int, run: Callable[[Array | int, int, Total | None], Total], total: Total | None) -> Total:
+    """Adds `run(start, size, total)` over n columns: the first run, then runs one by one, then RUNS at a time."""
+    first = n % size or min(size, n)
+    runs = (n - first) // size
+    many = max(runs - 1, 0) // RUNS
+    single = runs - many * RUNS
+
+    def several(i: Array, total: Total) -> Total:
+        start = first + (single + i * RUNS) * size
+        head = run(start, size, None)
+        return jax.tree.map(jnp.add, total, lax.fori_loop(1, RUNS, lambda j, t: run(start + j * size, size, t), head))
+
+    done = run(0, first, total)
+    if single:
+        done = lax.fori_loop(0, single, lambda i, t: run(first + i * size, size, t), done)
+    return lax.fori_loop(0, many, several, done) if many else done
+
+
+def _empty(shape: tuple[int, ...], dtype: jnp.dtype, leaves: Iterable[Array]) -> Array:
+    """An array to write into that varies over the mesh axes of all leaves, as a loop's carry must; XLA folds this."""
+    out = lax.empty(shape, dtype)
+    for leaf in leaves:
+        one = jnp.ravel(leaf)[0]
+        out = jnp.where(one == one, out, out)
+    return out
