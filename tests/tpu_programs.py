@@ -149,6 +149,7 @@ def vector(topology: str) -> dict[str, Any]:
             "counts": counts(made.collectives),
             "plan": plan.collectives,
             "played": timeline(program, plan)._asdict(),
+            "peak": made.memory["peak"] / plan.peak_bytes,
             "alone": made.kernels.cycles / plan.machine.chip.clock.value if plan.machine.chip.clock else 0.0,
         }
     return found

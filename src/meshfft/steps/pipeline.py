@@ -87,6 +87,8 @@ class Pipeline(Step):
             passes = self._copies(layout) + wire_passes(self._exchange.wire, chip)
             works[1] = dataclasses.replace(works[1], memory_bytes=passes * math.prod(layout.block) * itemsize)
         peak, summed = ends + 2 * max(work.peak_bytes for work in works) // many, total(works)
+        if self._by_kernels(layout):  # what arrives waits in pieces, or is put together beside them; no copy of a chunk
+            peak = ends + ((1 if self.hands else 2) * many + 2) * math.prod(layout.block) * itemsize // many
         sent, parts, exchanges = self._sent(layout, itemsize), self.move.parts, summed.all_to_alls * many
         summed = dataclasses.replace(summed, sent_bytes=sent * (parts - 1), all_to_alls=exchanges)
         moves = (Move("all-to-all", self.move.axes, sent * parts // many, many),)
