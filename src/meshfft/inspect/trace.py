@@ -12,6 +12,7 @@ idle. The events of a GPU or TPU are on a plane of its own; there waiting counts
 import dataclasses
 import re
 import textwrap
+import warnings
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -175,7 +176,10 @@ def read(data: ProfileData, ops: Mapping[str, Op | None]) -> list[dict[int, list
     """The instructions at work in every run, by device; without marks of runs, all are of one."""
     runs, works = [defaultdict[int, list[Span]](list)], []
     ends, begins, latest = dict[object, _Event](), defaultdict[object, list[int]](list), dict[int, _Event]()
-    for event in sorted(_events(data), key=lambda event: (event.begin, event.name != RUN)):
+    with warnings.catch_warnings():  # Python warns of a type that JAX makes here: as an error, that ends the process
+        warnings.simplefilter("ignore", DeprecationWarning)
+        events = sorted(_events(data), key=lambda event: (event.begin, event.name != RUN))
+    for event in events:
         if event.name == RUN:
             runs.append(defaultdict(list))
         elif event.name.startswith(END):
