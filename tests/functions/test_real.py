@@ -209,7 +209,7 @@ def test_at_most_six_tenths_of_the_complex_transform(name: str, inverse: bool) -
 
     A complex line goes in six steps where it can; a real one goes as the paper's, so that is what it is held against.
     Complex blocks go in place, where the half spectrum of a real one has odd sizes: so those are held against XLA's.
-    Of a complex line newer XLA has two blocks between input and output, older three; of a real one three or four halves.
+    Of a complex line newer XLA has two blocks between ends, older three; of a real one three or four halves.
     """
     shape, sizes, spec = SAVINGS[name]
     half = (*shape[:-1], shape[-1] // 2 + 1)
