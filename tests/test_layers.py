@@ -13,8 +13,8 @@ HOUSE = """
 .: extras / atomic
 numerics: chunks dtypes split_complex units window / phases slices / products
 layout: layout / gathering memory placement / padded_array / storage
-machine: chip torus work / device_order kernel_price / machine
-collectives: bins dimensions / wire / all_to_all ring / pieces
+machine: chip torus work / device_order kernel_price wire_price / machine
+collectives: bins dimensions words / wire / wire_kernels / messages / all_to_all ring / pieces
 operators: matrices placing / lending trig inverses / transform / points scattered / operands toeplitz
 kernels: bluestein window_weights / stockham forms / local gather_grid point_grid tile_grid / real sliced trig gridding
 kernels.vector: radices butterflies ends / sources / along / along_real calls / chirp_jobs columns half

@@ -136,15 +136,22 @@ def scattered(topology: str) -> dict[str, Any]:
 def vector(topology: str) -> dict[str, Any]:
     """A plan by kernels of the vector unit, with 64-bit types allowed: kernels and FFTs of XLA's in its program."""
     slab, found = AbstractMesh((len(devices_of(topology)),), ("x",)), dict[str, Any]()
-    for order, kind in (("natural", "fft"), ("any", "fft"), ("natural", "rfft")):
-        plan = mf.plan((256,) * 3, mesh=slab, order=order, kind=kind, topology=topology)
+    cases: dict[str, dict[str, str]] = {
+        "natural": {},
+        "any": {"order": "any"},
+        "real": {"kind": "rfft"},
+        "in words": {"order": "any", "wire": "int16"},
+    }
+    for name, how in cases.items():
+        plan = mf.plan((256,) * 3, mesh=slab, topology=topology, **how)
         with jax.enable_x64(True):
             program = compile_plan(plan, mesh_for(plan, topology), planes=True)
         made, text = report(program, plan.machine.chip), program.as_text() or ""
-        found[order if kind == "fft" else "real"] = {
+        found[name] = {
             "steps": plan.name,
             "kernels": made.kernels.times,
             "calls": text.count("tpu_custom_call"),
+            "words": len(re.findall(r"wire_(?:en|de)code16_8/pallas_call", text)) if "wire" in how else 0,
             "ffts": len(re.findall(r" fft\(", text)),
             "counts": counts(made.collectives),
             "plan": plan.collectives,

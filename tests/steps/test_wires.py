@@ -12,7 +12,7 @@ from marks import slow_case
 from reference import chips_without_caches, dft, error, mesh, noise
 
 import meshfft as mf
-from meshfft.collectives.wire import EXACT, WIRES, Wire
+from meshfft.collectives.wire import EXACT, LEAST_ROOM, WIRES, Tiled, Wire, form_of
 from meshfft.inspect.aot import compile_plan
 from meshfft.inspect.hlo import counts, every_collective, program_of
 
@@ -79,6 +79,30 @@ def test_int16_halves_what_is_sent_and_int24_takes_a_quarter_off(name: str) -> N
     for wire, part in (("int16", 0.5), ("int24", 0.75), ("bfloat16", 0.5)):
         sent = plan.walk.wired(Wire(wire)).work(8, plan.machine.chip).sent_bytes / plan.work.sent_bytes
         assert part <= sent <= part + (0 if wire == "bfloat16" else 0.035), wire
+
+
+@pytest.mark.slow
+def test_words_in_tiles_between_kernels(wire: str = "int24") -> None:
+    """Catches tiles that are read in another order than written, bytes priced otherwise than sent, kernels for words
+    that take no cycles of the plan, and a switch that leaves them in. Elsewhere than on TPUs XLA writes the same words.
+    """
+    shape, where = (16, 64, 1024), mesh((8,))
+    how: dict[str, Any] = {"mesh": where, "spec": P("x"), "topology": "v3:2x2", "wire": wire}
+    plan, exact = mf.plan(shape, **how), mf.plan(shape, **how | {"wire": "exact"})
+    tiled = [isinstance(form_of((2, 1, 8, 1024), 1, Wire(wire, room=room)), Tiled) for room in (LEAST_ROOM, 0)]
+    assert tiled == [True, False] and "vector" in plan.name
+    assert plan.work.kernel_cycles > exact.work.kernel_cycles
+    plain, apart = (mf.plan(shape, **how | {"engine": "xla", "wire": name}) for name in ("exact", wire))
+    assert plain.work.kernel_cycles == apart.work.kernel_cycles == 0
+    x, w = noise(shape, seed=1), noise(shape, seed=2)
+    xs, ws = (mf.shard(one, where, plan.in_layout.spec) for one in (x, w))
+    run = jax.jit(plan).lower(xs).compile()
+    sent = every_collective(program_of(run))
+    assert counts(sent) == plan.collectives
+    assert sum(one.bytes * one.times for one in sent) == _bytes(plan, dict(where.shape))
+    assert 0 < error(mf.gather(run(xs)), np.fft.fftn(x.astype(complex))) <= plan.error
+    back = mf.gather(jax.jit(plan.adjoint)(ws))
+    assert 0 < error(back, np.fft.ifftn(w.astype(complex), norm="forward")) <= plan.error
 
 
 @pytest.mark.parametrize("wire", LOSSY)

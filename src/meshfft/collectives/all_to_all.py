@@ -17,7 +17,8 @@ from jax import Array, lax
 
 from ..numerics.split_complex import Block
 from .dimensions import folded, split, unfolded
-from .wire import EXACT, Wire, carried
+from .messages import carried
+from .wire import EXACT, Wire
 
 UNFUSED = 8  # chunks of a join that is made alone
 B = TypeVar("B", bound=Block)

@@ -13,7 +13,8 @@ from jax import Array, lax
 
 from ..numerics.split_complex import Planes
 from .dimensions import folded, unfolded
-from .wire import EXACT, Wire, carried
+from .messages import carried
+from .wire import EXACT, Wire
 
 MOST_PARTS = 16  # that are written into the block each by itself
 

@@ -19,7 +19,8 @@ import numpy as np
 from jax import Array, lax
 
 from ..numerics.split_complex import like, split
-from .wire import EXACT, Wire, carried, form_like
+from .messages import carried
+from .wire import EXACT, Wire, form_like
 
 Shard = TypeVar("Shard")
 Total = TypeVar("Total")

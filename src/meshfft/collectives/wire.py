@@ -2,10 +2,11 @@
 
     x ~ q 2^(e - b),   |q| < 2^b,   2^e above the largest finite number of the run,   b = 15 (int16) or 23 (int24)
 
-A run is at most RUN reals of one line, both planes of a complex one. Its message is one array of 32-bit words: two
-integers of 16 bits in one, four of 24 in three, then the exponents of two runs in one, so that scales travel with the
-data and both planes in one collective. Invariant: every word is made of rows that lie side by side along one dimension,
-so that packing is elementwise, and no share reads another's scale.
+A run is at most RUN reals of one line, both planes of a complex one, or where kernels of a TPU write it, of the same
+place in tiles of lines (Tiled). Its message is one array of 32-bit words: two integers of 16 bits in one, four of 24 in
+three, then the exponents of two runs in one, so that scales travel with the data and both planes in one collective.
+Invariant: every word is made of rows that lie side by side along one dimension, so that packing is elementwise, and no
+share reads another's scale.
 
 Zeros, padding among them, ask for no room and arrive as zeros (-0 as 0); infinities and NaN arrive as such and leave
 the scale of their run alone. What is below 2^-126 (2^-1022 in float64) arrives as zero where the device's arithmetic
@@ -20,32 +21,35 @@ that are clamped to the largest integer, by two steps, lie so near 2^e that the 
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from ..numerics.split_complex import Block, Planes, like, split
+from ..numerics.split_complex import Block, Planes, split
+from . import words
 from .dimensions import folded, unfolded
 
-B = TypeVar("B", bound=Block)
-
 RUN = 64  # reals that share a scale, at most
-WORD = 4  # bytes of a word
-BITS = {"int16": 15, "int24": 23}  # of an integer, without its sign
+SUBLANES, LANES = 8, 128  # of a register
+LEAST_ROOM = 10 * 2**20  # bytes of fast memory that kernels take
 WIRES = ("exact", "int24", "int16", "bfloat16")
-SLACK = 1.05  # a run along an earlier dimension, which costs no shuffles, may be that much longer
+SLACK = 1.05  # a message with runs along an earlier dimension, which cost no shuffles, may be that much longer
+TILED_SLACK = 1.125  # and one that kernels write and read, which take a fifth of the time of XLA
 
 
 class Wire(NamedTuple):
-    """How numbers travel: a name of WIRES, and the bytes of a real number where they are computed."""
+    """How numbers travel: a name of WIRES, and the bytes of a real number where they are computed.
+
+    Where kernels have room, runs lie as they read them: see Tiled.
+    """
 
     name: str = "exact"
     real: int = 4
+    room: int = 0  # bytes of fast memory in which kernels write and read words; 0 where there are none
 
     @property
     def lossy(self) -> bool:
@@ -57,13 +61,13 @@ class Wire(NamedTuple):
         """The largest relative L2 error of one passage: see above; of bfloat16 that of its last number, clamped."""
         if self.name == "bfloat16":
             return 2.0**-8
-        return math.sqrt(RUN) * 2.0 ** -BITS[self.name] if self.lossy else 0.0
+        return math.sqrt(RUN) * 2.0 ** -words.BITS[self.name] if self.lossy else 0.0
 
     def nbytes(self, share: Sequence[int], itemsize: int) -> int:
         """Bytes of a message of this many numbers along each dimension, of `itemsize` bytes each."""
         if not self.lossy:
             return math.prod(share) * itemsize
-        return math.prod(form_of(tuple(share), 2 if itemsize > self.real else 1, self).message) * WORD
+        return math.prod(form_of(tuple(share), 2 if itemsize > self.real else 1, self).message) * words.WORD
 
 
 EXACT = Wire()
@@ -77,7 +81,7 @@ def wire_of(name: str, dtype: np.dtype) -> Wire:
     """
     if name not in WIRES:
         raise ValueError(f"wire {name!r} is unknown: use one of " + ", ".join(map(repr, WIRES)))
-    if name == "bfloat16" and dtype.itemsize > WORD:
+    if name == "bfloat16" and dtype.itemsize > words.WORD:
         raise ValueError("wire 'bfloat16' lacks the range of float64: use 'int16' or 'int24', whose scales have it")
     return Wire(name, dtype.itemsize)
 
@@ -119,140 +123,107 @@ class Form:
         each = [unfolded(_padded(plane, at, self.runs * self.length), at, self.runs) for plane in split(block)]
         pieces = [part for plane in each for part in jnp.split(plane, step, at + 1)]
         if self.wire.name == "bfloat16":
-            return folded(_pack(list(map(_half_bits, pieces)), at), at)
-        exponent = _exponent(pieces, at + 1)
-        words = folded(_pack([_code(piece, exponent, self.wire) for piece in pieces], at), at)
+            return folded(words.pack(list(map(words.half_bits, pieces)))[0], at)
+        largest = functools.reduce(jnp.maximum, map(words.finite, pieces))
+        exponent, bits = words.exponent(jnp.max(largest, at + 1, keepdims=True)), words.BITS[self.wire.name]
+        scale = words.scale(bits - exponent, pieces[0].dtype)
+        packed = words.pack([words.code(piece, scale, bits) for piece in pieces])
         scales = _padded(jnp.squeeze(exponent, at + 1), at, self.runs + self.runs % 2)
-        return jnp.concatenate([words, _pack(jnp.split(scales, 2, at), at)], at)
+        return jnp.concatenate([folded(jnp.concatenate(packed, at + 1), at), *words.pack(jnp.split(scales, 2, at))], at)
 
-    def decode(self, words: Array, dtype: DTypeLike, first: int = 0) -> Planes:
+    def decode(self, message: Array, dtype: DTypeLike, first: int = 0) -> Planes:
         """The planes, of a real type, that such words stand for."""
         at, many = first + self.dim, self.runs * self.rows
-        data, rest = (lax.slice_in_dim(words, a, b, axis=at) for a, b in ((0, many), (many, None)))
-        codes = _unpack(unfolded(data, at, self.runs), self.parts, at + 1)
+        data, rest = (lax.slice_in_dim(message, a, b, axis=at) for a, b in ((0, many), (many, None)))
+        codes = words.unpack(jnp.split(unfolded(data, at, self.runs), self.parts - 1 if self.parts == 4 else 1, at + 1))
         if self.wire.name == "bfloat16":
             pieces = [lax.bitcast_convert_type(code << 16, jnp.float32).astype(dtype) for code in codes]
         else:
-            exponent = lax.slice_in_dim(jnp.concatenate(_unpack(rest, 2, at), at), 0, self.runs, axis=at)
-            pieces = [_value(code, jnp.expand_dims(exponent, at + 1), self.wire, dtype) for code in codes]
+            exponent = lax.slice_in_dim(jnp.concatenate(words.unpack([rest]), at), 0, self.runs, axis=at)
+            bits = words.BITS[self.wire.name]
+            scale = words.scale(jnp.expand_dims(exponent, at + 1) - bits, dtype)
+            pieces = [words.value(code, scale, bits) for code in codes]
         step = self.parts // self.planes
         planes = (jnp.concatenate(pieces[j : j + step], at + 1) for j in range(0, self.parts, step))
         return tuple(lax.slice_in_dim(folded(plane, at), 0, self.shape[self.dim], axis=at) for plane in planes)
 
 
+@dataclasses.dataclass(frozen=True)
+class Tiled:
+    """How a share is written whose last two dimensions are tiles of a TPU's memory, (rows, 128): runs go from tile to
+    tile, so that what shares a word or a scale lies in the same place of several registers.
+
+        (.., rows, 128 T) -> (groups, positions, rows, 128), positions and groups over (.., T) -> words of positions
+
+    A group is a run, or two whose exponents share a word.
+    """
+
+    shape: tuple[int, ...]  # of the share
+    form: Form  # of (groups, positions, rows, 128)
+
+    @property
+    def message(self) -> tuple[int, ...]:
+        """The shape in words."""
+        return self.form.message
+
+    def encode(self, block: Block, first: int = 0) -> Array:
+        """The words of a block whose shares are its dimensions from `first` on."""
+        return self.form.encode(tuple(self._opened(plane, first) for plane in split(block)), first)
+
+    def decode(self, message: Array, dtype: DTypeLike, first: int = 0) -> Planes:
+        """The planes, of a real type, that such words stand for."""
+        return tuple(self._closed(plane, first) for plane in self.form.decode(message, dtype, first))
+
+    def _opened(self, plane: Array, first: int) -> Array:
+        lead, (*_, rows, last) = plane.shape[:first], self.shape
+        tiles = plane.reshape(*lead, -1, rows, last // LANES, LANES).swapaxes(-3, -2)
+        return tiles.reshape(*lead, *self.form.shape)
+
+    def _closed(self, plane: Array, first: int) -> Array:
+        lead, (*_, rows, last) = plane.shape[:first], self.shape
+        tiles = plane.reshape(*lead, -1, last // LANES, rows, LANES).swapaxes(-3, -2)
+        return tiles.reshape(*lead, *self.shape)
+
+
 @functools.lru_cache(maxsize=4096)
-def form_of(share: tuple[int, ...], planes: int, wire: Wire) -> Form:
-    """The form of a share with the fewest words, or few enough along an earlier dimension."""
+def form_of(share: tuple[int, ...], planes: int, wire: Wire) -> Form | Tiled:
+    """The form of a share with the fewest words, or few enough in tiles or along an earlier dimension."""
     share = share or (1,)
     least = {"int24": 4, "int16": 2, "bfloat16": 2}[wire.name] // planes
     lengths = range(least, RUN // planes + 1, least)
     forms = [Form(wire, share, planes, dim, length) for dim in range(len(share)) for length in lengths]
     sizes = [math.prod(form.message) for form in forms]
+    if (tiled := _tiled(share, planes, wire, lengths)) and math.prod(tiled.message) <= TILED_SLACK * min(sizes):
+        return tiled
     return min(
         (form for form, size in zip(forms, sizes, strict=True) if size <= SLACK * min(sizes)),
         key=lambda form: (form.dim, math.prod(form.message)),
     )
 
 
-def form_like(block: Block, wire: Wire, first: int = 0) -> Form:
+def is_tiled(share: tuple[int, ...], planes: int, wire: Wire) -> bool:
+    """True where kernels write and read the words of such a share."""
+    return isinstance(form_of(share, planes, wire), Tiled)
+
+
+def form_like(block: Block, wire: Wire, first: int = 0) -> Form | Tiled:
     """The form of the shares of a block, which are its dimensions from `first` on."""
     planes = split(block)
     return form_of(planes[0].shape[first:], len(planes), wire)
 
 
-def carried(send: Callable[[Array], Array], block: B, wire: Wire, first: int = 0) -> B:
-    """What arrives of a block, in its form, where `send` takes a message to another device.
-
-    Args:
-        send: of an array with the same first dimensions, which are all that it looks at.
-        first: how many dimensions come before those of a share.
-    """
-    if not wire.lossy:
-        return jax.tree.map(send, block)
-    form, dtype = form_like(block, wire, first), split(block)[0].dtype
-    arrived: Any = like(block, form.decode(send(form.encode(block, first)), dtype, first))
-    return arrived
-
-
-def _exponent(pieces: Sequence[Array], axis: int) -> Array:
-    """The exponents e of runs: all finite numbers are below 2^e."""
-    magnitudes = (_magnitude(piece) for piece in pieces)
-    infinite, digits, bias = _layout(pieces[0].dtype)
-    finite = (jnp.where(bits >= infinite, 0, bits) for bits in magnitudes)
-    most = jnp.max(functools.reduce(jnp.maximum, finite), axis, keepdims=True)
-    return (most >> digits).astype(jnp.int32) - (bias - 1)
-
-
-def _code(values: Array, exponent: Array, wire: Wire) -> Array:
-    """The integers of numbers: the largest two stand for infinity, the least for NaN."""
-    bits, (infinite, _, _), magnitude = BITS[wire.name], _layout(values.dtype), _magnitude(values)
-    scaled = jnp.round(_shifted(values, bits - exponent))
-    limit = jnp.where(magnitude == infinite, 2.0**bits - 1, 2.0**bits - 2).astype(values.dtype)
-    code = jnp.clip(scaled, -limit, limit)
-    return jnp.where(magnitude > infinite, -(2.0**bits), code).astype(jnp.int32)
-
-
-def _value(code: Array, exponent: Array, wire: Wire, dtype: DTypeLike) -> Array:
-    """The numbers that integers of a run stand for."""
-    bits = BITS[wire.name]
-    code = (code << (31 - bits)) >> (31 - bits)  # its sign
-    value = _shifted(code.astype(dtype), exponent - bits)
-    infinite = jnp.where(code > 0, jnp.inf, -jnp.inf).astype(dtype)
-    value = jnp.where(jnp.abs(code) == 2**bits - 1, infinite, value)
-    return jnp.where(code == -(2**bits), jnp.nan, value).astype(dtype)
-
-
-def _shifted(values: Array, by: Array) -> Array:
-    """Numbers times 2^by, in two factors, as one may leave the type."""
-    half = by >> 1
-    return values * _power(half, values.dtype) * _power(by - half, values.dtype)
-
-
-def _power(exponent: Array, dtype: DTypeLike) -> Array:
-    """2^exponent, exactly."""
-    _, digits, bias = _layout(dtype)
-    integer = jnp.int32 if digits < 32 else jnp.int64
-    return lax.bitcast_convert_type((exponent.astype(integer) + bias) << digits, dtype)
-
-
-def _magnitude(values: Array) -> Array:
-    """The bits of numbers without their signs: as integers they are in the numbers' order, NaN above infinity."""
-    integer = jnp.int32 if values.dtype.itemsize == WORD else jnp.int64
-    bits = lax.bitcast_convert_type(values, integer)
-    return bits & np.iinfo(integer).max
-
-
-def _layout(dtype: DTypeLike) -> tuple[int, int, int]:
-    """The bits of infinity, digits of a fraction and bias of a type."""
-    digits, bias = (23, 127) if np.dtype(dtype).itemsize == WORD else (52, 1023)
-    return (2 * bias + 1) << digits, digits, bias
-
-
-def _half_bits(values: Array) -> Array:
-    """The bits of bfloat16 numbers, of which none becomes infinite."""
-    top = float(jnp.finfo(jnp.bfloat16).max)
-    kept = jnp.where(jnp.isinf(values), values, jnp.clip(values, -top, top))
-    return lax.bitcast_convert_type(kept.astype(jnp.bfloat16), jnp.uint16).astype(jnp.int32)
-
-
-def _pack(parts: Sequence[Array], axis: int) -> Array:
-    """Words of integers: two of 16 bits in one; four of 24 bits in three, one after another along the next axis."""
-    if len(parts) == 2:
-        low, high = parts
-        return lax.bitcast_convert_type((low & 0xFFFF) | (high << 16), jnp.uint32)
-    *kept, last = (part & 0xFFFFFF for part in parts)
-    words = [part | (((last >> (8 * j)) & 0xFF) << 24) for j, part in enumerate(kept)]
-    return lax.bitcast_convert_type(jnp.concatenate(words, axis + 1), jnp.uint32)
-
-
-def _unpack(words: Array, parts: int, axis: int) -> list[Array]:
-    """The integers in words, along an axis; bits above theirs are left as they are, but for the upper of two."""
-    words = lax.bitcast_convert_type(words, jnp.int32)
-    if parts == 2:
-        return [(words << 16) >> 16, words >> 16]
-    kept = jnp.split(words, 3, axis)
-    last = functools.reduce(jnp.bitwise_or, (((part >> 24) & 0xFF) << (8 * j) for j, part in enumerate(kept)))
-    return [*kept, last]
+def _tiled(share: tuple[int, ...], planes: int, wire: Wire, lengths: Sequence[int]) -> Tiled | None:
+    """The form in tiles with the longest runs, where kernels write and read it."""
+    *lead, rows, last = (1, 1, *share)
+    if wire.room < LEAST_ROOM or wire.name not in words.BITS or last % LANES or (rows % SUBLANES and rows not in (2, 4)):
+        return None
+    tiles = last // LANES
+    many = math.prod(lead) * tiles
+    for length in reversed(lengths):
+        group = min(2 * length, many)
+        if many and many % group == 0 and group % length == 0 and (tiles % group == 0 or group % tiles == 0):
+            return Tiled(share, Form(wire, (many // group, group, rows, LANES), planes, 1, length))
+    return None
 
 
 def _padded(values: Array, dim: int, size: int) -> Array:

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import jax
 
-from ..machine import kernel_price
+from ..machine import kernel_price, wire_price
 from ..machine.chip import Chip
 from .schedule import COLLECTIVES, Executed, Instruction, Program, executed, parse
 
@@ -44,6 +44,7 @@ _FFT = re.compile(
     r"(?:^|/)(?:fft|jit\(fft\)|fft_\w+/pallas_call)(?:/|$)"
 )  # a scope of ours, JAX's for XLA's, or a kernel
 _KERNEL = re.compile(r"/fft_([a-z]+)_(\d+(?:x\d+)*)\w*/pallas_call")  # its kind and lengths
+_WIRE = re.compile(r"/wire_(encode|decode)(\d+)_(\d+)/pallas_call")  # the way, bits and rows
 
 
 class Collective(NamedTuple):
@@ -117,8 +118,13 @@ def priced(program: Program, chip: Chip) -> Program:
 
 
 def _priced(instruction: Instruction, chip: Chip) -> Instruction:
-    found = _KERNEL.search(instruction.op_name) if instruction.opcode == "custom-call" else None
-    if found is None:
+    if instruction.opcode != "custom-call":
+        return instruction
+    if found := _WIRE.search(instruction.op_name):
+        bits, size = int(found[2]), bytes_of(instruction.type)
+        reals = round(size / (wire_price.written(bits) if found[1] == "encode" else wire_price.REAL_BYTES))
+        return dataclasses.replace(instruction, price=wire_price.cycles(chip, found[1], bits, int(found[3]), reals))
+    if (found := _KERNEL.search(instruction.op_name)) is None:
         return instruction
     kind, lengths = found[1], tuple(map(int, found[2].split("x")))
     points = round(bytes_of(instruction.type) / kernel_price.written(kind, lengths))

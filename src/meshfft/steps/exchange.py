@@ -22,9 +22,11 @@ from ..collectives.all_to_all import (
     join,
 )
 from ..collectives.dimensions import folded, split, unfolded
-from ..collectives.wire import EXACT, Wire
+from ..collectives.wire import EXACT, SUBLANES, Wire
+from ..collectives.words import BITS
 from ..kernels.local import resize
 from ..layout.layout import Layout
+from ..machine import wire_price
 from ..machine.chip import Chip
 from ..machine.work import Move, Work
 from ..numerics.split_complex import Block, in_complex
@@ -38,7 +40,7 @@ PASSES = 4  # sending reads and writes the block; so does packing or unpacking w
 STRIDED = 8  # passes more where chunks are parts of the last dimension: short runs, one beside the other
 PACKED_PASSES = 6  # packing, exchanging and unpacking each read and write the block
 WIRE_PASSES = 2  # more, of encoding and decoding: the largest of each run is found first
-TILED_WIRE_PASSES = 22  # the same where memory is tiled, by the compiler: 22.4 of int16, 23.5 of int24, 8192^3 on v3
+TILED_WIRE_PASSES = 22  # the same where memory is tiled, by XLA: 22.4 of int16, 23.5 of int24, 8192^3 on v3
 TILED_PASSES = 8  # where memory is tiled, packing and unpacking also transpose tiles
 MOST_CHUNKS = 16  # that an exchange sends to as many devices: each is an array of its own in the program
 
@@ -230,6 +232,12 @@ class Exchange(Step):
 def wire_passes(wire: Wire, chip: Chip) -> int:
     """Passes over a block to encode and to decode it."""
     return wire.lossy * (TILED_WIRE_PASSES if chip.planes else WIRE_PASSES)
+
+
+def wire_cycles(wire: Wire, share: tuple[int, ...], reals: int, chip: Chip) -> int:
+    """Cycles of a TPU's kernels to encode and to decode real numbers in such shares."""
+    ways, rows = ("encode", "decode"), min(share[-2], SUBLANES)
+    return sum(wire_price.cycles(chip, way, BITS[wire.name] + 1, rows, reals) for way in ways)
 
 
 def _at_once(moves: tuple[AxisMove, ...]) -> bool:

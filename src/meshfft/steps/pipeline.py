@@ -10,7 +10,7 @@ from jax import lax
 
 from ..collectives.dimensions import unfolded
 from ..collectives.pieces import Pieces, assembled, exchange_parts, taken
-from ..collectives.wire import Wire
+from ..collectives.wire import Wire, is_tiled
 from ..kernels.local import resize
 from ..kernels.vector.ends import Rows
 from ..kernels.vector.engine import kept_order
@@ -22,7 +22,7 @@ from ..numerics.split_complex import Block, Planes, in_planes
 from ..operators.matrices import Matrix
 from .axis_moves import AxisMove, axis_moves
 from .base import Step, names, shift
-from .exchange import Exchange, wire_passes
+from .exchange import Exchange, wire_cycles, wire_passes
 from .local_fft import LocalFFT
 from .problem import Problem
 
@@ -84,8 +84,9 @@ class Pipeline(Step):
         works = [step.work(before, itemsize, chip) for step, before in self._pairs(layout)]
         ends = (math.prod(layout.block) + math.prod(self.after(layout).block)) * itemsize
         if self._by_kernels(layout):
-            passes = self._copies(layout) + wire_passes(self._exchange.wire, chip)
-            works[1] = dataclasses.replace(works[1], memory_bytes=passes * math.prod(layout.block) * itemsize)
+            passes, cycles = self._coded(layout, itemsize, chip)
+            nbytes = (self._copies(layout) + passes) * math.prod(layout.block) * itemsize
+            works[1] = dataclasses.replace(works[1], memory_bytes=nbytes, kernel_cycles=cycles)
         peak, summed = ends + 2 * max(work.peak_bytes for work in works) // many, total(works)
         if self._by_kernels(layout):  # what arrives waits in pieces, or is put together beside them; no copy of a chunk
             peak = ends + ((1 if self.hands else 2) * many + 2) * math.prod(layout.block) * itemsize // many
@@ -96,14 +97,25 @@ class Pipeline(Step):
 
     def _sent(self, layout: Layout, itemsize: int) -> int:
         """Bytes to each device: of planes that kernels write as of an array of reals."""
-        wire, rows = self._exchange.wire, self._rows(layout)
-        (share,) = (step.share(at) for step, at in self._pairs(layout) if isinstance(step, Exchange))
-        size = -(-rows // self.chunks) if rows else 1
-        chunks = [min(size, rows - start) for start in range(0, rows, size)] or [0]
-        shares = [tuple(many if d == self.dim else n for d, n in enumerate(share)) for many in chunks]
+        wire, shares = self._wire, self._shares(layout)
         if not self._by_kernels(layout):
             return sum(wire.nbytes(one, itemsize) for one in shares)
         return sum(wire.nbytes((itemsize // wire.real, *one), wire.real) for one in shares)
+
+    def _shares(self, layout: Layout) -> list[tuple[int, ...]]:
+        """Of each chunk what goes to one device."""
+        rows = self._rows(layout)
+        (share,) = (step.share(at) for step, at in self._pairs(layout) if isinstance(step, Exchange))
+        size = -(-rows // self.chunks) if rows else 1
+        chunks = [min(size, rows - start) for start in range(0, rows, size)] or [0]
+        return [tuple(many if d == self.dim else n for d, n in enumerate(share)) for many in chunks]
+
+    def _coded(self, layout: Layout, itemsize: int, chip: Chip) -> tuple[int, int]:
+        """Passes over the block that XLA makes to write words and read them, or the cycles of kernels that do it."""
+        wire, shares = self._wire, self._shares(layout)
+        if not wire.lossy or not is_tiled((itemsize // wire.real, *shares[0]), 1, wire):
+            return wire_passes(wire, chip), 0
+        return 0, wire_cycles(wire, shares[0], math.prod(layout.block) * itemsize // wire.real, chip)
 
     @property
     def _first(self) -> LocalFFT:
@@ -114,6 +126,11 @@ class Pipeline(Step):
     def _exchange(self) -> Exchange:
         (exchange,) = (step for step in self.steps if isinstance(step, Exchange))
         return exchange
+
+    @property
+    def _wire(self) -> Wire:
+        """With room for kernels where local FFTs have it."""
+        return self._exchange.wire._replace(room=self._first.room)
 
     def wired(self, wire: Wire) -> "Pipeline":
         return dataclasses.replace(self, steps=tuple(step.wired(wire) for step in self.steps))
@@ -173,7 +190,7 @@ class Pipeline(Step):
         for start in range(0, rows, size):
             chunk = Rows(self.dim, start, size)
             sent = fft_to_parts(given, local.dims, local.sign, local.room, chunk, move.target, move.parts)
-            arrays.append(exchange_parts(sent, move.axes, self._exchange.wire))
+            arrays.append(exchange_parts(sent, move.axes, self._wire))
         return Pieces(tuple(arrays), move.source, self.dim)
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block | Pieces:
