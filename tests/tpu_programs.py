@@ -136,7 +136,7 @@ def scattered(topology: str) -> dict[str, Any]:
 def vector(topology: str) -> dict[str, Any]:
     """A plan by kernels of the vector unit, with 64-bit types allowed: kernels and FFTs of XLA's in its program."""
     slab, found = AbstractMesh((len(devices_of(topology)),), ("x",)), dict[str, Any]()
-    cases: dict[str, dict[str, str]] = {
+    cases: dict[str, dict[str, Any]] = {
         "natural": {},
         "any": {"order": "any"},
         "real": {"kind": "rfft"},

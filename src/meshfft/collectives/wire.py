@@ -215,7 +215,8 @@ def form_like(block: Block, wire: Wire, first: int = 0) -> Form | Tiled:
 def _tiled(share: tuple[int, ...], planes: int, wire: Wire, lengths: Sequence[int]) -> Tiled | None:
     """The form in tiles with the longest runs, where kernels write and read it."""
     *lead, rows, last = (1, 1, *share)
-    if wire.room < LEAST_ROOM or wire.name not in words.BITS or last % LANES or (rows % SUBLANES and rows not in (2, 4)):
+    whole = last % LANES == 0 and (rows % SUBLANES == 0 or rows in (2, 4))
+    if wire.room < LEAST_ROOM or wire.name not in words.BITS or not whole:
         return None
     tiles = last // LANES
     many = math.prod(lead) * tiles
