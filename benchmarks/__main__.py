@@ -17,6 +17,7 @@ SCRIPTS = {
     "dense_rate": "The dense 3-D transform against one large matrix product.",
     "dense_tables": "The tables of docs/accuracy.md and docs/dense_measured.md.",
     "first_on_tpu": "A TPU: values and seconds of every FFT kernel, beside XLA's FFT.",
+    "float64": "Float64 from products of slices: errors by the number of slices.",
     "gpu": "One GPU: beside cuFFT, in place, and dense products.",
     "kernels": "FFT kernels of a TPU by their compiled schedules, beside XLA's FFT.",
     "inverse": "The inverse at nonuniform points: direct and by conjugate gradients.",

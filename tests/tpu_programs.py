@@ -162,6 +162,24 @@ def vector(topology: str) -> dict[str, Any]:
     return found
 
 
+def sliced(topology: str) -> dict[str, Any]:
+    """Lines in float64 by slices, in several chunks: bytes and modelled seconds beside the plan's, and gathers."""
+    slab = AbstractMesh((len(devices_of(topology)),), ("x",))
+    with jax.enable_x64(True):
+        shape = (64 * slab.size, 128, 256)
+        plan = mf.plan(shape, mesh=slab, axes=[1], dtype="complex128", method="transpose", topology=topology)
+        program = compile_plan(plan, mesh_for(plan, topology), planes=True)
+    memory = report(program).memory
+    return {
+        "steps": plan.name,
+        "bytes": memory["argument"] + memory["output"] + memory["temp"],
+        "peak": plan.peak_bytes,
+        "seconds": timeline(program, plan).total,
+        "modelled": plan.seconds,
+        "gathers": len(re.findall(r" gather\(", program.as_text() or "")),
+    }
+
+
 def gridding(topology: str) -> dict[str, int]:
     """Kernels in the program that interpolates and spreads back, with 64-bit types allowed as for complex128."""
     mesh = Mesh(np.array(devices_of(topology)[:4]), ("x",))

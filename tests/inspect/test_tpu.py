@@ -93,3 +93,13 @@ def test_collectives_run_under_the_work(topology: str) -> None:
         assert counts == walk["plan"], (name, walk)
         hidden = played["compute"] + played["links"] - played["total"]
         assert hidden >= 0.4 * min(played["compute"], played["links"]), (name, walk)
+
+
+def test_float64_by_slices() -> None:
+    """Catches operations on float64 that the compiler for TPUs does not take, a gather, a plan that says less memory
+    than the program takes or 1.3 times as much, and chunks for which whole blocks are copied in every turn.
+    """
+    found = _compiled("sliced", "v3:2x2")
+    assert "(int8x7)" in found["steps"] and found["gathers"] == 0, found
+    assert found["bytes"] <= found["peak"] <= 1.3 * found["bytes"], found
+    assert 0.7 * found["modelled"] <= found["seconds"] <= 1.3 * found["modelled"], found

@@ -37,7 +37,7 @@ LEAST, LEAST_OF_PAIRS = -1000, -100  # exponent of the smallest lines that are s
 # each product reads and writes them; fewer by bfloat16, where several are one longer product (TPU v5p, TPU v3).
 SLICE_COST, SUM_COST = (340, 8), (200, 16)
 SPILLED = {"int8": 8, "int8 long": 3, "bf16": 3}
-HELD = 96  # bytes for each complex number of a chunk: its slices, sums and what becomes of them
+HELD = 112  # bytes for each complex number of a chunk: its slices, sums and what becomes of them
 TERMS = {"int8": 2**17 - 1, "int8 long": 2**17 - 1, "bf16": 2**10}  # that a unit adds exactly, each below 2^14
 RUN = 2048  # columns of a matrix, at most, that one sum takes in
 Terms = tuple[Array, ...]

@@ -66,7 +66,8 @@ class SlicedFFT(Step):
             tier=self.dot.tier,
             vector_flops=len(factors) * flops + between * TWIDDLE_FLOPS * points,
             memory_bytes=len(factors) * nbytes + TWIDDLE_PASSES * between * points * itemsize,
-            peak_bytes=(math.prod(layout.block) + points) * itemsize + HELD * min(points, CHUNK),
+            # the block, what is worked on in place, and as TPUs keep float64, in two arrays, one copy
+            peak_bytes=(math.prod(layout.block) + 2 * points) * itemsize + HELD * min(points, CHUNK),
         )
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
