@@ -1,5 +1,6 @@
 """The `meshfft` command: its subcommands, and its version."""
 
+import os
 import signal
 import sys
 from typing import Annotated
@@ -63,7 +64,7 @@ def _root(
     cache: Annotated[str | None, CACHE] = None,
 ) -> None:
     """Fourier transforms of arrays sharded over a mesh of devices."""
-    keep_programs(cache)
+    keep_programs(cache or os.environ.get(VARIABLE))  # the oldest typer hears no variable of a callback
 
 
 if __name__ == "__main__":
