@@ -91,7 +91,7 @@ def test_wires_send_less_and_say_what_that_costs() -> None:
     )
     assert 4e-7 < error(np.load("b.npy"), np.fft.fftn(values().astype(complex))) <= lossy["error_expected"]
     assert lossy["wire"] == "int16" and 0.5 <= lossy["bytes_per_device"] / exact["bytes_per_device"] <= 0.54
-    assert "leave out --memory" in refused(
+    assert "leave out --wire" in refused(
         "transform", "a.npy", "c.npy", "--mesh", "2", "--wire", "int16", "--memory", "1GB"
     )
 

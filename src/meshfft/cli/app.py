@@ -64,7 +64,7 @@ def _root(
     cache: Annotated[str | None, CACHE] = None,
 ) -> None:
     """Fourier transforms of arrays sharded over a mesh of devices."""
-    keep_programs(cache or os.environ.get(VARIABLE))  # the oldest typer hears no variable of a callback
+    keep_programs(cache or os.environ.get(VARIABLE))  # the oldest typer hears no variable
 
 
 if __name__ == "__main__":

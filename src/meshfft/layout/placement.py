@@ -149,7 +149,8 @@ def without_padding(stored: Array, layout: Layout, mapped: frozenset[str]) -> Ar
     for dim, (size, extent) in enumerate(zip(layout.shape, layout.storage, strict=True)):
         if size < extent:
             kept = jnp.asarray(own(layout.logical(dim), 0, layout.cuts[dim], mapped))
-            kept = kept.reshape(line_shape(dim, stored.ndim))
+            # Cut as the array is: newer JAX wants both to be cut alike when it transposes.
+            kept = lax.full_like(stored, True, bool) & kept.reshape(line_shape(dim, stored.ndim))
             stored = jnp.where(kept, stored, jnp.zeros((), stored.dtype))
     return stored
 
