@@ -26,6 +26,7 @@ CHOICES = {
     "order": ORDERS,
     "norm": NORMS,
     "kind": KINDS,
+    "precision": PRECISIONS,
     "dtype": DTYPES,
     "ring": RINGS,
     "engine": ENGINES,
