@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from docstrings import rewritten
 
 ROOT = Path(__file__).parent.parent.parent
-FUNCTIONS = "meshfft.functions."
 MORE = {  # what people import besides the public names
     "meshfft.files": ("open_array", "write_array", "Record", "record_of", "inverse_options"),
     "meshfft.out_of_core": ("run_passes", "chunk_of"),
@@ -115,8 +114,6 @@ def names_of(group: Group) -> list[str]:
 def _home(package: object, name: str) -> str:
     """The module that defines a public name."""
     value = getattr(package, name)
-    if name == "array_api":
-        return FUNCTIONS + "array_api"
     return str(getattr(value, "__module__", type(value).__module__))
 
 

@@ -10,7 +10,6 @@ Source: https://data-apis.org/array-api/2024.12/extensions/fourier_transform_fun
 """
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Literal, TypeAlias
 
 import jax
@@ -99,7 +98,15 @@ class fft:
         return shifts.ifftshift(x, axes)
 
 
-array_api = SimpleNamespace(fft=fft)
+class array_api:  # a namespace, as in the standard
+    """A namespace with the array API's `fft` extension, for code of the standard.
+
+    >>> import jax.numpy as jnp, meshfft as mf
+    >>> mf.array_api.fft.fftn(jnp.arange(4.0), axes=(0,))
+    Array([ 6.+0.j, -2.+2.j, -2.+0.j, -2.-2.j], dtype=complex64)
+    """
+
+    fft = fft
 
 
 def _placed(grid: Callable[..., Array], n: int, d: float, dtype: DTypeLike | None, device: Device) -> Array:
