@@ -56,7 +56,7 @@ def in_chunks(
     if out is None:
         each = jax.eval_shape(lambda: lines(0, None))
         full = [tuple(n * many if d == other else n for d, n in enumerate(one.shape)) for one in each]
-        out = tuple(_empty(wanted, one.dtype, (*arrays, *leaves)) for wanted, one in zip(full, each, strict=True))
+        out = tuple(varied(lax.empty(n, one.dtype), (*arrays, *leaves)) for n, one in zip(full, each, strict=True))
 
     def turn(state: tuple[Array, Arrays]) -> tuple[Array, Arrays]:
         i, out = state
@@ -86,9 +86,8 @@ def in_runs(n: int, size: int, run: Callable[[Array | int, int, Total | None], T
     return lax.fori_loop(0, many, several, done) if many else done
 
 
-def _empty(shape: tuple[int, ...], dtype: jnp.dtype, leaves: Iterable[Array]) -> Array:
-    """An array to write into that varies over the mesh axes of all leaves, as a loop's carry must; XLA folds this."""
-    out = lax.empty(shape, dtype)
+def varied(out: Array, leaves: Iterable[Array]) -> Array:
+    """The array, said to vary over the mesh axes of all leaves, as a loop's carry must; XLA folds this."""
     for leaf in leaves:
         one = jnp.ravel(leaf)[0]
         out = jnp.where(one == one, out, out)

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from .chunks import in_chunks, in_runs
+from .chunks import in_chunks, in_runs, varied
 from .dtypes import Dot
 from .slices import SlicedProduct
 from .split_complex import Planes, join, split
@@ -272,10 +272,7 @@ def _by_tiles(
 
     if 0 in (out.size, *runs[0].shape):
         return out
-    for leaf in jax.tree.leaves((runs, blocks)):  # a loop's carry must vary over the mesh axes of all; XLA folds this
-        one = jnp.ravel(leaf)[0]
-        out = jnp.where(one == one, out, out)
-    return _over_tiles(tile, out, positions)
+    return _over_tiles(tile, varied(out, jax.tree.leaves((runs, blocks))), positions)
 
 
 def _over_tiles(tile: Callable[..., Array], out: Array, positions: int) -> Array:

@@ -170,11 +170,6 @@ def _between(begin: int, end: int, body: Callable[[Any], None]) -> None:
         loop(end - begin, lambda i: body(begin + i))
 
 
-def _block(job: Job, chirp: Chirp) -> Any:
-    """Which block of rows a step of the grid has."""
-    return chirp.second // chirp.rows - 1 - pl.program_id(len(job.source.steps) - 2)
-
-
 def _tiles(job: Job) -> range:
     return range(job.scratch[-1] // LANES)
 
