@@ -11,7 +11,7 @@ from jax.experimental import pallas as pl
 from .along import Line, Load, Store, one_pass
 from .butterflies import Pair, times
 from .calls import Job
-from .chirp_jobs import Chirp, jobs_of, kinds
+from .chirp_jobs import Chirp, jobs_of, kinds, weighed
 from .radices import LANES, SUBLANES
 from .sources import Planes as Refs
 from .sources import Ref, loop, start
@@ -26,9 +26,9 @@ def fft_chirp(arrays: Sequence[Array], dim: int, sign: int, room: int, interpret
     bodies = (_within,) if chirp.first == 1 else (_come, _within, _go)
     done = list(arrays)
     for body, job, kind in zip(bodies, jobs, kinds(chirp), strict=True):
-        done = job.run(
-            functools.partial(body, chirp, job), f"fft_{kind}_{chirp.length}x{chirp.points}", done, interpret
-        )
+        job = weighed(kind, chirp, job)
+        name = f"fft_{kind}_{chirp.length}x{chirp.points}"
+        done = job.run(functools.partial(body, chirp, job), name, done, interpret)
     return done
 
 

@@ -69,6 +69,12 @@ class Chirp:
         """Of rows b."""
         return self.second // self.rows
 
+    def scalars(self, kind: str) -> int:
+        """Weights of a step of a kernel."""
+        if kind in ("chirp", "chirpwithin"):
+            return self.second + (self.length if self.first == 1 else self.second)
+        return self.rows * (self.turns + self.first * (kind == "chirpcome"))
+
     def weights(self) -> np.ndarray:
         """c[n], n < N."""
         n = np.arange(self.length)
@@ -140,13 +146,10 @@ def _second(length: int, first: int) -> int:
 
 def _widest(kind: str, shape: tuple[int, ...], dim: int, chirp: Chirp, room: int) -> Job | None:
     """With the widest blocks that fit in fast memory."""
+    if room < MANY_REGISTERS and 8 * chirp.scalars(kind) > SCALARS:
+        return None
     made = (_job(kind, shape, dim, chirp, wide) for wide in WIDE if wide == LANES or wide < 2 * shape[-1])
-    return next((job for job in made if job.bytes <= room and _scalars_fit(job, room)), None)
-
-
-def _scalars_fit(job: Job, room: int) -> bool:
-    assert job.twist is not None
-    return room >= MANY_REGISTERS or job.twist[0][0].nbytes <= SCALARS
+    return next((job for job in made if job.bytes <= room), None)
 
 
 def _job(kind: str, shape: tuple[int, ...], dim: int, chirp: Chirp, wide: int) -> Job:
@@ -165,8 +168,7 @@ def _job(kind: str, shape: tuple[int, ...], dim: int, chirp: Chirp, wide: int) -
             sizes = (*none, None, chirp.second, *behind)
             steps = (*lead, *tiles, chirp.first)
             side = Placed(between, sizes, steps, lambda *at: (*at[:dim], at[-1], 0, *at[dim:-1]), arrays=2)
-        weights = (chirp.of_lines(), lambda *at: at[-1] if kind == "chirpwithin" else 0)
-        return Job(tuple(lines), side, side, own, memories=2, twist=weights)
+        return Job(tuple(lines), side, side, own, memories=2)
     rows, blocks, last = chirp.rows, chirp.blocks, -(-chirp.length // chirp.rows) - 1
     come = kind == "chirpcome"
 
@@ -189,9 +191,15 @@ def _job(kind: str, shape: tuple[int, ...], dim: int, chirp: Chirp, wide: int) -
         (chirp.first, SUBLANES, wide),
         memories=2,
         more=((2 * chirp.turns, rows, SUBLANES, wide),),
-        twist=(chirp.of_rows(come), lambda *step: step[-2]),
         ordered=2,
     )
+
+
+def weighed(kind: str, chirp: Chirp, job: Job) -> Job:
+    """The job with what it weighs with, which is large: only of one that runs."""
+    if kind in ("chirp", "chirpwithin"):
+        return dataclasses.replace(job, twist=(chirp.of_lines(), lambda *at: at[-1] if kind == "chirpwithin" else 0))
+    return dataclasses.replace(job, twist=(chirp.of_rows(kind == "chirpcome"), lambda *at: at[-2]))
 
 
 def _scalars(w: np.ndarray) -> np.ndarray:
