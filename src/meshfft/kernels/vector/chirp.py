@@ -85,7 +85,10 @@ def _go(chirp: Chirp, job: Job, tables: Sequence[Ref], source: Refs, scratch: li
             _put(target, (row,), tile, _at(held, (before + turn, row), tile))
 
     _share(chirp, turn, transform)
-    loop(chirp.rows, write)
+    if chirp.wanted == chirp.turns:
+        loop(chirp.rows, write)
+    else:
+        pl.when(turn < chirp.wanted)(lambda: loop(chirp.rows, write))
 
 
 def _halves(step: Any, turns: int) -> tuple[Any, Any]:

@@ -10,7 +10,7 @@
 S is the transform of conj(c). What is zero is not transformed, and what is not wanted is not made. The first and the
 last of three take or give a block of rows B a + b, one of A / 2 values of a after another, and each time transform a
 share of the block before, or of the next. Blocks go from the last to the first, so that what is written where rows from
-N on would be is followed by what belongs there.
+N on would be is followed by what belongs there; a turn that has only such rows writes nothing.
 """
 
 import dataclasses
@@ -58,6 +58,11 @@ class Chirp:
     def turns(self) -> int:
         """Of the A, those of which some number is not zero."""
         return self.first // 2
+
+    @property
+    def wanted(self) -> int:
+        """Of the turns, those that have a row below N."""
+        return -(-self.length // self.second)
 
     @property
     def rows(self) -> int:
@@ -177,7 +182,8 @@ def _job(kind: str, shape: tuple[int, ...], dim: int, chirp: Chirp, wide: int) -
         return jnp.maximum(at - 1, 0) if reads else jnp.minimum(at, blocks - 1)
 
     def row(*step: Any) -> tuple[Any, ...]:
-        return (*step[:dim], jnp.minimum(step[-1] * blocks + block(step, come), last), *step[dim:-2])
+        turn = jnp.minimum(step[-1], chirp.wanted - 1)
+        return (*step[:dim], jnp.minimum(turn * blocks + block(step, come), last), *step[dim:-2])
 
     def some(*step: Any) -> tuple[Any, ...]:
         return (*step[:dim], 0, block(step, not come), *step[dim:-2])
