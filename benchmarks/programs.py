@@ -10,7 +10,8 @@
 
 complex64, natural order, eight CPU devices; calls of all of them take turns in one run. mpi4py-fft leaves its output
 transposed; its turns go there and back in its own buffers. The last columns are the best mesh of mpi4py-fft over each
-median, and temporaries in blocks, by the compiler. Without MPI the others are measured; `--turns 0` leaves out scans.
+median, and temporaries in blocks, by the compiler. Without MPI the others are measured; `--turns 0` leaves out scans,
+`--slab` mpi4py-fft's pencils, which are slower: its ranks keep six arrays for each, more than memory holds at 512^3.
 """
 
 import argparse
@@ -31,7 +32,7 @@ from jax import lax  # noqa: E402
 import meshfft as mf  # noqa: E402
 from benchmarks.jsonl import append  # noqa: E402
 from benchmarks.made import cores  # noqa: E402
-from benchmarks.measure.baselines import BASELINES  # noqa: E402
+from benchmarks.measure.baselines import BASELINES, SLAB  # noqa: E402
 from benchmarks.measure.cases import Layout, Task, layout_of, usual_meshes  # noqa: E402
 from benchmarks.measure.data import Data, mesh_of  # noqa: E402
 from benchmarks.measure.mpi import MpiRanks  # noqa: E402
@@ -62,6 +63,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--turns", type=int, default=10)
     parser.add_argument("--before", action="store_true")
+    parser.add_argument("--slab", action="store_true")
     parser.add_argument("--rows", type=Path)
     given = parser.parse_args()
     shape = _numbers(given.shape)
@@ -69,7 +71,7 @@ def main() -> None:
     data = Data(Task(shape), cores())
     with MpiRanks() as ranks:
         calls = [call for mesh in meshes for call in ours(data, layout_of(mesh, len(shape)), given.turns, given.before)]
-        calls += list(theirs(data, ranks, given.turns))
+        calls += list(theirs(data, ranks, given.turns, given.slab))
         seconds = interleaved([call.timer for call in calls], given.rounds + 1)
     rows = [_row(call, times[1:], shape) for call, times in zip(calls, seconds, strict=True)]  # the first is warm-up
     _show(rows)
@@ -127,13 +129,15 @@ def _alternating(program: Callable[[Any], Any], x: Any) -> Timer:
     return timer(run)
 
 
-def theirs(data: Data, ranks: MpiRanks, turns: int) -> Iterator[Call]:
-    """mpi4py-fft, its slab and its pencil; nothing where MPI is not here."""
+def theirs(data: Data, ranks: MpiRanks, turns: int, slab: bool) -> Iterator[Call]:
+    """mpi4py-fft, its slab and its pencil, or the first alone; nothing where MPI is not here."""
     baseline = BASELINES["mpi4py-fft"]
     if reason := baseline.missing("fft"):
         print(reason)
         return
     for case in baseline.ways(data.task, (), cores()):
+        if slab and case.method != SLAB:
+            continue
         yield Call("mpi4py-fft", case.mesh, case.method, ONCE, ranks.prepare(case, data).timer)
         if turns:
             timed = ranks.prepare(case, data, turns).timer

@@ -1,11 +1,12 @@
 """Wires measured: two processes over loopback, where bytes cost, and how wrong results of each tier and wire are.
 
-    python -m benchmarks wires loopback [--rows FILE]    (two minutes on two cores)
+    python -m benchmarks wires loopback [--rows FILE] [--link "2 Gbit/s"]    (half a minute on two cores)
     python -m benchmarks wires accuracy [--rows FILE]    (a quarter of an hour: dense sums of 65536 terms)
 
 loopback: 256^3 complex64 over two processes of one CPU device each, which talk over gloo. Plans of every wire run in
 turns; a row is a wire: the seconds of each round there and back, the slower process's, those of CPU of the
-first, and the bytes that it sends.
+first, and the bytes that it sends. Loopback is as fast as memory; `tc qdisc add dev lo root tbf rate 2gbit burst 4mb
+latency 20ms` makes it as slow as a network, which `--link` writes into the rows.
 
 accuracy: lines of N numbers cut over eight CPU devices, by dense products of every tier and by redistributions over
 every wire: white noise, a smooth field whose spectrum falls by twelve decades, one spike and a picture, the rows of a
@@ -88,7 +89,7 @@ def one_process(process: int, address: str, rounds: int) -> Iterator[dict[str, A
             "shape": [N] * 3,
             "processes": PROCESSES,
             "seconds": seconds[wire],
-            "cpu": cpu[wire],
+            "seconds_of_cpu": cpu[wire],
             **sent,
             **facts,
         }
@@ -107,11 +108,13 @@ def accuracy(sizes: tuple[int, ...] = SIZES) -> Iterator[dict[str, Any]]:
     from benchmarks.made import circumstances
 
     mesh, facts = jax.make_mesh((8,), ("x",)), circumstances(PACKAGES)
-    ways = [("kdft", tier, "exact") for tier in TIERS] + [("transpose", tier, wire) for tier, wire in over_wires()]
+    sliced = [("transpose", tier, "exact") for tier in TIERS if TIERS[tier].slices]
+    ways = [("kdft", tier, "exact") for tier in TIERS] + sliced
+    ways += [("transpose", tier, wire) for tier, wire in over_wires()]
     for n in sizes:
         lines = fields(n)
         for method, tier, wire in ways:
-            kind = np.complex128 if tier == "float64" else np.complex64
+            kind = np.complex128 if tier == "float64" or TIERS[tier].slices else np.complex64
             given = lines.astype(kind)
             truth = np.fft.fft(given.astype(np.clongdouble))
             how: dict[str, Any] = {"method": method, "precision": tier, "wire": wire, "axes": (1,)}
@@ -162,7 +165,7 @@ def print_accuracy(rows: list[dict[str, Any]]) -> None:
 
 def print_loopback(rows: list[dict[str, Any]]) -> None:
     for row in rows:
-        least, middle, cpu = min(row["seconds"]), float(np.median(row["seconds"])), min(row["cpu"])
+        least, middle, cpu = min(row["seconds"]), float(np.median(row["seconds"])), min(row["seconds_of_cpu"])
         took = f"there and back {middle:.3f} s (least {least:.3f}, of CPU {cpu:.3f})"
         errors = f"error back {row['error_back']:.1e}, of one way below {row['error_expected']:.1e}"
         print(f"{row['wire']:9} {row['bytes_each_way'] / 1e6:6.1f} MB each way, {took}, {errors}")
@@ -173,6 +176,7 @@ def main() -> None:
     parser.add_argument("what", choices=("loopback", "accuracy"))
     parser.add_argument("--rows", type=Path, help="file of rows that is written, one JSON line each")
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--link", default="loopback", help="of loopback: what carries the bytes, written into the rows")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="of accuracy: numbers of a line")
     parser.add_argument("--process", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--address", help=argparse.SUPPRESS)
@@ -182,7 +186,8 @@ def main() -> None:
             print(json.dumps(row), flush=True)
         return
     rows = loopback(given.rounds) if given.what == "loopback" else list(accuracy(tuple(given.sizes)))
-    rows = [{**row, "command": shlex.join(["python", *sys.orig_argv[1:]])} for row in rows]
+    link = {"link": given.link} if given.what == "loopback" else {}
+    rows = [{**row, **link, "command": shlex.join(["python", *sys.orig_argv[1:]])} for row in rows]
     (print_loopback if given.what == "loopback" else print_accuracy)(rows)
     if given.rows is not None:
         from benchmarks.jsonl import write
