@@ -33,8 +33,10 @@ from benchmarks.jsonl import append
 from benchmarks.made import made_by
 from benchmarks.measure.scheduled import schedules
 from meshfft.atomic import replacing
-from meshfft.kernels.vector import chirp_jobs, engine, half
-from meshfft.kernels.vector.radices import SUBLANES, radices
+from meshfft.kernels.vector import engine
+from meshfft.kernels.vector.chirp import jobs as chirps
+from meshfft.kernels.vector.lines.radices import SUBLANES, radices
+from meshfft.kernels.vector.real import half
 from meshfft.machine.chip import CHIPS, Chip
 from meshfft.numerics.split_complex import Planes
 
@@ -119,8 +121,8 @@ def program(
     if kind != "first" and any(n % SUBLANES or not radices(n // SUBLANES) for n in lengths):
         raise ValueError(f"no kernel of {lengths}")
     passes = [one.kind for one in engine.passes(shape, dims, room)]
-    chirps = [list(chirp_jobs.KINDS[:1]), list(chirp_jobs.KINDS[1:])]
-    if passes not in ([kind], ["twisted", "second"], ["subtwisted", "subsecond"], *chirps):
+    primes = [list(chirps.KINDS[:1]), list(chirps.KINDS[1:])]
+    if passes not in ([kind], ["twisted", "second"], ["subtwisted", "subsecond"], *primes):
         raise ValueError(f"takes {', '.join(passes)}")
     return functools.partial(engine.run, dims=dims, sign=-1, room=room), [shape] * 2
 

@@ -17,8 +17,11 @@ machine: chip torus work / device_order kernel_price wire_price / machine
 collectives: bins dimensions words / wire / wire_kernels / messages / all_to_all ring / pieces
 operators: matrices placing / lending trig inverses / transform / points scattered / operands toeplitz
 kernels: bluestein window_weights / stockham forms / local gather_grid point_grid tile_grid / real sliced trig gridding
-kernels.vector: radices butterflies ends / sources / along / along_real calls / chirp_jobs columns half
-    long_ends long_lanes parted plane / chirp lanes long_columns / engine / parts
+kernels.vector.lines: radices butterflies ends / sources / along / calls / parted
+kernels.vector.long: ends lanes / columns
+kernels.vector.chirp: jobs / kernels
+kernels.vector.real: along / half
+kernels.vector: columns lanes plane / engine / parts
 kernels.pallas: strips / chunks / interpolating spreading / gridding
 steps: problem / base / axis_moves / exchange local_fft margin ring_dense rows / in_place phase_fft pipeline six_step
     sliced_fft / real_fft

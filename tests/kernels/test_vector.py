@@ -8,8 +8,8 @@ from marks import slow_but
 from reference import error, noise
 
 from meshfft.kernels.vector import engine
-from meshfft.kernels.vector.butterflies import Pair, dft
-from meshfft.kernels.vector.radices import radices
+from meshfft.kernels.vector.lines.butterflies import Pair, dft
+from meshfft.kernels.vector.lines.radices import radices
 
 SMALL = 31 * 2**19  # bytes of fast memory that older TPUs give to kernels
 FEW = 14 * 2**20  # too little for 128 rows or columns of 2048

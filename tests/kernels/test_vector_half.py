@@ -8,8 +8,8 @@ from jax import Array
 from marks import slow_but
 from reference import error, noise
 
-from meshfft.kernels.vector import half
 from meshfft.kernels.vector.engine import ROOM
+from meshfft.kernels.vector.real import half
 
 SMALL = 15 * 2**20  # bytes of fast memory of older TPUs, whose registers are not turned upside down
 CASES: dict[str, tuple[tuple[int, ...], int]] = {

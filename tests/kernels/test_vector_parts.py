@@ -11,7 +11,7 @@ from marks import slow_but
 from reference import error, noise
 
 from meshfft.collectives.pieces import Pieces
-from meshfft.kernels.vector.ends import Rows
+from meshfft.kernels.vector.lines.ends import Rows
 from meshfft.kernels.vector.parts import fft_of_pieces, fft_to_parts, reads, writes
 
 ROOM = 100 * 2**20

@@ -21,7 +21,8 @@ from reference import error, mesh, noise
 
 import meshfft as mf
 from meshfft.inspect.hlo import collectives
-from meshfft.kernels.vector import engine, half
+from meshfft.kernels.vector import engine
+from meshfft.kernels.vector.real import half
 from meshfft.layout.layout import even_cuts, from_spec
 from meshfft.machine.chip import TPUS, Chip
 from meshfft.machine.machine import topology

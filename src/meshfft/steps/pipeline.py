@@ -12,8 +12,8 @@ from ..collectives.dimensions import unfolded
 from ..collectives.pieces import Pieces, assembled, exchange_parts, taken
 from ..collectives.wire import Wire, is_tiled
 from ..kernels.local import resize
-from ..kernels.vector.ends import Rows
 from ..kernels.vector.engine import kept_order
+from ..kernels.vector.lines.ends import Rows
 from ..kernels.vector.parts import fft_to_parts, reads, writes
 from ..layout.layout import Layout
 from ..machine.chip import Chip

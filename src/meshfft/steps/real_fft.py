@@ -15,7 +15,7 @@ from ..collectives.ring import permuted
 from ..collectives.wire import EXACT, Wire
 from ..kernels.local import fft_error, flops_of, resize
 from ..kernels.real import SIDE, factors, from_half_spectrum, half_spectrum
-from ..kernels.vector import half
+from ..kernels.vector.real import half
 from ..layout.layout import Layout, line_shape, nested
 from ..machine import kernel_price
 from ..machine.chip import Chip, padded

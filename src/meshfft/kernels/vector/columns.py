@@ -4,11 +4,11 @@ import functools
 from collections.abc import Sequence
 
 from ...numerics.split_complex import Planes
-from .along import Line, Source, along_rows, along_untiled
-from .calls import MANY_REGISTERS, WIDE, Job, Side, rounded
-from .radices import LANES, SUBLANES
-from .sources import Planes as Refs
-from .sources import Ref
+from .lines.along import Line, Source, along_rows, along_untiled
+from .lines.calls import MANY_REGISTERS, WIDE, Job, Side, rounded
+from .lines.radices import LANES, SUBLANES
+from .lines.sources import Planes as Refs
+from .lines.sources import Ref
 
 
 def job_of(shape: Sequence[int], dim: int, sign: int, room: int) -> Job | None:

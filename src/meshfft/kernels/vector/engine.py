@@ -15,8 +15,11 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from ...numerics.split_complex import Planes
-from . import chirp, chirp_jobs, columns, lanes, long_columns, plane
-from .radices import LANES, SUBLANES, radices
+from . import columns, lanes, plane
+from .chirp import jobs as chirps
+from .chirp.kernels import fft_chirp
+from .lines.radices import LANES, SUBLANES, radices
+from .long import columns as long
 
 Tangent = Array | ad.Zero
 ROOM = 100 * 2**20  # bytes of fast memory, where a caller does not say
@@ -25,7 +28,7 @@ RESERVED = 2**19  # bytes of it that are left to the compiler
 
 class Pass(NamedTuple):
     """One pass over memory: "plane", "lane", "sublane", "first", or the two of long lines, "twisted" and "second", or
-    "subtwisted" and "subsecond" along sublanes, or those of chirp_jobs.KINDS; the lengths that it transforms, N and M
+    "subtwisted" and "subsecond" along sublanes, or those of chirp/jobs.py; the lengths that it transforms, N and M
     of a chirp, and the dimensions."""
 
     kind: str
@@ -113,12 +116,12 @@ def run_one(one: Pass, planes: Planes, sign: int, room: int, interpret: bool) ->
     if one.kind == "lane":
         return lanes.fft_lanes(planes, sign, room, interpret)
     if one.kind in ("twisted", "subtwisted"):
-        re, im = long_columns.fft_long_columns(planes, planes[0].shape, one.dims[0], sign, room, interpret)
+        re, im = long.fft_long_columns(planes, planes[0].shape, one.dims[0], sign, room, interpret)
         return re, im
-    if one.kind in chirp_jobs.KINDS[:2]:
-        re, im = chirp.fft_chirp(planes, one.dims[0], sign, room, interpret)
+    if one.kind in chirps.KINDS[:2]:
+        re, im = fft_chirp(planes, one.dims[0], sign, room, interpret)
         return re, im
-    if one.kind in ("second", "subsecond", *chirp_jobs.KINDS):
+    if one.kind in ("second", "subsecond", *chirps.KINDS):
         return planes
     return columns.fft_columns(planes, one.dims[0], sign, room, interpret)
 
@@ -137,14 +140,14 @@ def _of_lines(shape: tuple[int, ...], dim: int, room: int) -> tuple[Pass, ...]:
     tiled = behind < 2
     kinds: tuple[str, ...] = ()
     if (tiled and length % SUBLANES) or not radices(length // SUBLANES if tiled else length):
-        made = chirp_jobs.jobs_of(shape, dim, -1, room)
-        return () if made is None else tuple(Pass(kind, made[0].lengths, (dim,)) for kind in chirp_jobs.kinds(made[0]))
+        made = chirps.jobs_of(shape, dim, -1, room)
+        return () if made is None else tuple(Pass(kind, made[0].lengths, (dim,)) for kind in chirps.kinds(made[0]))
     if not behind:
         kinds = ("lane",) if lanes.job_of(shape, -1, room) is not None else ()
     elif columns.job_of(shape, dim, -1, room) is not None:
         kinds = ("sublane",) if tiled else ("first",)
-    elif long_columns.jobs_of(shape, dim, -1, room) is not None:
-        kinds = long_columns.kinds(shape, dim)
+    elif long.jobs_of(shape, dim, -1, room) is not None:
+        kinds = long.kinds(shape, dim)
     return tuple(Pass(kind, (length,), (dim,)) for kind in kinds)
 
 

@@ -5,12 +5,12 @@ import math
 from collections.abc import Sequence
 
 from ...numerics.split_complex import Planes
-from . import long_lanes
-from .along import Line, along_rows, order, transpose
-from .calls import MANY_REGISTERS, WIDE, Job, Side, rounded
-from .radices import LANES, SUBLANES
-from .sources import Planes as Refs
-from .sources import Ref
+from .lines.along import Line, along_rows, order, transpose
+from .lines.calls import MANY_REGISTERS, WIDE, Job, Side, rounded
+from .lines.radices import LANES, SUBLANES
+from .lines.sources import Planes as Refs
+from .lines.sources import Ref
+from .long import lanes as long
 
 FULL = 1.25  # rows of blocks for each that there is, at most
 
@@ -25,7 +25,7 @@ def job_of(shape: Sequence[int], sign: int, room: int, flat: bool = True) -> Job
         job = Job((line,), side, side, scratch, memories=2, at_once=4 if room >= MANY_REGISTERS else 2)
         if (many == LANES or many < 2 * rows) and job.bytes <= room:
             return job
-    return long_lanes.job_of((*lead, rows, length), sign, room)
+    return long.job_of((*lead, rows, length), sign, room)
 
 
 def suits(job: Job) -> bool:
@@ -53,7 +53,7 @@ def fft_lanes(planes: Planes, sign: int, room: int, interpret: bool = False) -> 
 def transform(job: Job, tables: Sequence[Ref], source: Refs, memories: list[Refs], target: Refs) -> None:
     """Rows from a block to another."""
     if len(job.lines) > 1:
-        return long_lanes.transform(job, tables, source, memories, target)
+        return long.transform(job, tables, source, memories, target)
     (line,), tiles = job.lines, job.scratch[0]
     scratch, done = order(line, memories)
     transpose(source, memories[1], tiles * LANES, line.length)

@@ -17,15 +17,17 @@ from jax import Array, lax
 
 from ...collectives.pieces import Pieces, in_parts
 from ...numerics.split_complex import Planes
-from . import chirp_jobs, columns, engine, lanes, long_columns, plane
-from .calls import Divided, Job, Side
-from .ends import Came, Ends, Rows
-from .parted import planes_of
-from .radices import LANES, SUBLANES
-from .sources import Arrived, Ref, legible
-from .sources import Planes as Refs
+from . import columns, engine, lanes, plane
+from .chirp import jobs as chirp
+from .lines.calls import Divided, Job, Side
+from .lines.ends import Came, Ends, Rows
+from .lines.parted import planes_of
+from .lines.radices import LANES, SUBLANES
+from .lines.sources import Arrived, Ref, legible
+from .lines.sources import Planes as Refs
+from .long import columns as long
 
-LONG, SECOND = ("twisted", "subtwisted"), ("second", "subsecond", *chirp_jobs.KINDS[2:])  # which the first runs too
+LONG, SECOND = ("twisted", "subtwisted"), ("second", "subsecond", *chirp.KINDS[2:])  # which the first runs too
 
 
 def fft_to_parts(
@@ -139,7 +141,7 @@ def _one(
     arrays: list[Array], one: engine.Pass, shape: tuple[int, ...], sign: int, room: int, ends: Ends, interpret: bool
 ) -> list[Array]:
     if one.kind in LONG:
-        return long_columns.fft_long_columns(arrays, shape, one.dims[0], sign, room, interpret, ends)
+        return long.fft_long_columns(arrays, shape, one.dims[0], sign, room, interpret, ends)
     made = _job(one, shape, sign, room, ends)
     assert made is not None, "such a kernel reads and writes otherwise"
     job, transform = made
@@ -168,10 +170,10 @@ def _direct(shape: tuple[int, ...], dims: Sequence[int], sign: int, room: int, e
 
 def _made(one: engine.Pass, shape: tuple[int, ...], sign: int, room: int, ends: Ends) -> bool:
     """True where there is a kernel whose ends lie so, or two."""
-    if one.kind in chirp_jobs.KINDS:
+    if one.kind in chirp.KINDS:
         return False
     if one.kind in LONG:
-        return long_columns.jobs_of(shape, one.dims[0], sign, room, ends) is not None
+        return long.jobs_of(shape, one.dims[0], sign, room, ends) is not None
     return _job(one, shape, sign, room, ends) is not None
 
 

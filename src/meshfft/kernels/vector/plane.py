@@ -8,11 +8,11 @@ import math
 from collections.abc import Sequence
 
 from ...numerics.split_complex import Planes
-from .along import Line, Source, along_rows, order, transpose
-from .calls import MANY_REGISTERS, Job, Side, rounded
-from .radices import LANES, SUBLANES, radices
-from .sources import Beside, Ref
-from .sources import Planes as Refs
+from .lines.along import Line, Source, along_rows, order, transpose
+from .lines.calls import MANY_REGISTERS, Job, Side, rounded
+from .lines.radices import LANES, SUBLANES, radices
+from .lines.sources import Beside, Ref
+from .lines.sources import Planes as Refs
 
 
 def job_of(shape: Sequence[int], sign: int, room: int, alone: bool = False) -> Job | None:

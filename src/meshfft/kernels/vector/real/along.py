@@ -1,6 +1,6 @@
 """FFTs of real lines along rows of registers, to half of their spectra, and the transpose of that.
 
-As in along.py a line of N = 8 M is eight of M, one to a sublane, and then the last pass. Spectra of the eight are
+As in lines/along.py a line of N = 8 M is eight of M, one to a sublane, and then the last pass. Spectra of the eight are
 Hermitian, so where M = r L the first butterflies keep c <= r / 2 of their r results, and later passes only those:
 
     half       t_c[b] = w_M^(b c) sum_a exp(.. a c / r) x[a L + b],   Y[r j + c] = FFT_L(t_c)[j],   Y[M - k] = conj Y[k]
@@ -25,10 +25,10 @@ import numpy as np
 from jax import Array
 from jax.experimental import pallas as pl
 
-from .along import PITCH, Line, buffers_of, by_eights, last_pass, one_pass, sublane_weights, weights_of
-from .butterflies import Pair, Whole, dft, times
-from .radices import LANES, SUBLANES, radices
-from .sources import Planes, Ref, loop, register, start
+from ..lines.along import PITCH, Line, buffers_of, by_eights, last_pass, one_pass, sublane_weights, weights_of
+from ..lines.butterflies import Pair, Whole, dft, times
+from ..lines.radices import LANES, SUBLANES, radices
+from ..lines.sources import Planes, Ref, loop, register, start
 
 QUARTERS = 4  # of the eight parts of a spectrum, those of k < N / 2
 Body = Callable[[Any], None]

@@ -14,7 +14,7 @@ from jax import Array, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from ...layout.placement import varies_over, varying
+from ....layout.placement import varies_over, varying
 from .along import Line
 from .sources import Planes as Refs
 

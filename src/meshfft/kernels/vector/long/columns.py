@@ -22,14 +22,14 @@ import numpy as np
 from jax import Array
 from jax.experimental import pallas as pl
 
-from .along import Line, along_untiled
-from .butterflies import times
-from .calls import WIDE, Job, Placed, rounded
-from .ends import PLANES, Ends
-from .long_ends import Plane, Sent, sent_of
-from .radices import LANES, SUBLANES, radices, turned, twist
-from .sources import Apart, Arrived, Ref, Together, legible, loop, register
-from .sources import Planes as Refs
+from ..lines.along import Line, along_untiled
+from ..lines.butterflies import times
+from ..lines.calls import WIDE, Job, Placed, rounded
+from ..lines.ends import PLANES, Ends
+from ..lines.radices import LANES, SUBLANES, radices, turned, twist
+from ..lines.sources import Apart, Arrived, Ref, Together, legible, loop, register
+from ..lines.sources import Planes as Refs
+from .ends import Plane, Sent, sent_of
 
 Sizes = tuple[int | None, ...]
 

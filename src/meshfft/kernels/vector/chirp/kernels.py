@@ -1,4 +1,4 @@
-"""Kernels of untiled lines whose length has a large prime factor; chirp_jobs.py has their formulas and weights."""
+"""Kernels of untiled lines whose length has a large prime factor; jobs.py has their formulas and weights."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -8,13 +8,13 @@ import jax.numpy as jnp
 from jax import Array
 from jax.experimental import pallas as pl
 
-from .along import Line, Load, Store, one_pass
-from .butterflies import Pair, times
-from .calls import Job
-from .chirp_jobs import Chirp, jobs_of, kinds, weighed
-from .radices import LANES, SUBLANES
-from .sources import Planes as Refs
-from .sources import Ref, loop, start
+from ..lines.along import Line, Load, Store, one_pass
+from ..lines.butterflies import Pair, times
+from ..lines.calls import Job
+from ..lines.radices import LANES, SUBLANES
+from ..lines.sources import Planes as Refs
+from ..lines.sources import Ref, loop, start
+from .jobs import Chirp, jobs_of, kinds, weighed
 
 
 def fft_chirp(arrays: Sequence[Array], dim: int, sign: int, room: int, interpret: bool = False) -> list[Array]:

@@ -23,12 +23,12 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from .along import PITCH, Line, last_pass, passes
-from .butterflies import Pair, Whole, dft, times
-from .calls import MANY_REGISTERS, Job, Side
-from .radices import LANES, SUBLANES, radices, turned
-from .sources import Planes as Refs
-from .sources import Ref, loop, start
+from ..lines.along import PITCH, Line, last_pass, passes
+from ..lines.butterflies import Pair, Whole, dft, times
+from ..lines.calls import MANY_REGISTERS, Job, Side
+from ..lines.radices import LANES, SUBLANES, radices, turned
+from ..lines.sources import Planes as Refs
+from ..lines.sources import Ref, loop, start
 
 AT_ONCE = 2  # tiles that are transposed and transformed together
 

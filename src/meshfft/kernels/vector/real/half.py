@@ -13,14 +13,14 @@ from typing import Any
 import jax
 from jax import Array, lax
 
-from ...numerics.split_complex import Planes, join, split
-from .. import real
-from .along import Line, along_rows, transpose
-from .along_real import RealLine, half_along_rows, real_along_rows, real_plane
-from .calls import MANY_REGISTERS, WIDE, Job, Side, rounded
-from .radices import LANES, SUBLANES, radices
-from .sources import Planes as Refs
-from .sources import Ref
+from ....numerics.split_complex import Planes, join, split
+from ... import real
+from ..lines.along import Line, along_rows, transpose
+from ..lines.calls import MANY_REGISTERS, WIDE, Job, Side, rounded
+from ..lines.radices import LANES, SUBLANES, radices
+from ..lines.sources import Planes as Refs
+from ..lines.sources import Ref
+from .along import RealLine, half_along_rows, real_along_rows, real_plane
 
 
 def job_of(shape: Sequence[int], many: int, sign: int, room: int, onto: bool = False) -> Job | None:

@@ -1,4 +1,4 @@
-"""What the kernels of chirp.py work on: a line of any length as a convolution with a chirp (Bluestein's algorithm).
+"""What the kernels of kernels.py work on: a line of any length as a convolution with a chirp (Bluestein's algorithm).
 
     X[k] = c[k] sum_n conj(c)[k - n] c[n] x[n],  c[n] = exp(sign pi i n^2 / N):   cyclic, of M >= 2 N - 1 = A B points
 
@@ -22,10 +22,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ...machine.kernel_price import operations
-from .along import Line
-from .calls import MANY_REGISTERS, WIDE, Job, Placed, Side
-from .radices import LANES, SUBLANES, radices, turned
+from ....machine.kernel_price import operations
+from ..lines.along import Line
+from ..lines.calls import MANY_REGISTERS, WIDE, Job, Placed, Side
+from ..lines.radices import LANES, SUBLANES, radices, turned
 
 KINDS = ("chirp", "chirpcome", "chirpwithin", "chirpgo")
 FIRST = (1, 4, 8, 16, 32, 64, 128)  # A: one, where lines fit in fast memory

@@ -14,9 +14,9 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from .calls import Placed
-from .radices import SUBLANES
-from .sources import Ref, div, rem
+from ..lines.calls import Placed
+from ..lines.radices import SUBLANES
+from ..lines.sources import Ref, div, rem
 
 Sizes = tuple[int | None, ...]
 

@@ -1,0 +1,1 @@
+"""Lines whose length has a large prime factor."""

@@ -1,0 +1,1 @@
+"""Lines that fast memory does not hold as they lie."""

@@ -1,0 +1,1 @@
+"""Real lines and half spectra."""
