@@ -16,10 +16,10 @@ import numpy as np
 from jax import Array, lax
 
 from ..numerics.chunks import in_chunks
+from ..numerics.digits import host_slices
 from ..numerics.dtypes import ROUNDING, Dot
 from ..numerics.phases import mulmod, roots
 from ..numerics.products import Factors, planes_of, product
-from ..numerics.slices import host_slices
 from ..numerics.split_complex import Planes
 from .local import balanced
 

@@ -98,7 +98,7 @@ def product(
     makers, blocks = [maker for maker, _ in terms], tuple(planes for _, planes in terms)
     summed = functools.partial(_summed, makers=makers, dim=dim, dot=dot, real=real)
     if dot.slices:
-        ways = [SlicedProduct(dot.slices, dot.unit or "int8", pairs) for pairs in (True, False)]
+        ways = SlicedProduct(dot.slices, dot.unit or "int8", pairs=True), SlicedProduct(dot.slices, "")
         tpu, other = (functools.partial(summed, size=way.run, way=way) for way in ways)
         return lax.platform_dependent(blocks, total, tpu=tpu, default=other)
     exact = RealProduct(lax.Precision.HIGHEST, dot.terms)

@@ -19,17 +19,16 @@ on integer units Ootomo, Ozaki and Yokota, arXiv:2306.11975.
 """
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
 from .chunks import CHUNK
+from .digits import BITS, Terms, at_once, carried, joined, limbs, one_by_one, pair, singles
 from .dtypes import TIERS, Dot
 
-BITS = 8  # of a slice, its sign among them
-HIGH = 4  # slices of the first 32-bit integer that a number becomes; the second has the others, three at most
 ROOM = 1 + 2.0**-6  # by which lines are scaled down besides, so that the first slice rounds to 127 at most
 LEAST, LEAST_OF_PAIRS = -1000, -100  # exponent of the smallest lines that are scaled up to one
 # Of each number that is sliced, and of each sum of products: operations and bytes beside the products, by the cycles
@@ -38,9 +37,8 @@ LEAST, LEAST_OF_PAIRS = -1000, -100  # exponent of the smallest lines that are s
 SLICE_COST, SUM_COST = (340, 8), (200, 16)
 SPILLED = {"int8": 8, "int8 long": 3, "bf16": 3}
 HELD = 112  # bytes for each complex number of a chunk: its slices, sums and what becomes of them
-TERMS = {"int8": 2**17 - 1, "int8 long": 2**17 - 1, "bf16": 2**10}  # that a unit adds exactly, each below 2^14
+TERMS = {**dict.fromkeys(("", "int8", "int8 long"), 2**17 - 1), "bf16": 2**10}  # added exactly, each below 2^14
 RUN = 2048  # columns of a matrix, at most, that one sum takes in
-Terms = tuple[Array, ...]
 
 
 def cost(dot: Dot, numbers: int, sums: int, reals: int, fast: float) -> tuple[int, int]:
@@ -60,17 +58,20 @@ def cost(dot: Dot, numbers: int, sums: int, reals: int, fast: float) -> tuple[in
 
 
 class Slices(NamedTuple):
-    """The slices of the lines of some arrays, int8, largest first, and the power of two that those of all have; NaN
-    where it has none.
+    """The slices of the lines of some arrays, int8, largest first, one by one or as one array (S, ...), and the power
+    of two that those of all have; NaN where it has none.
     """
 
-    digits: tuple[Terms, ...]
+    digits: tuple[Terms | Array, ...]
     scale: Array
 
 
 class SlicedProduct(NamedTuple):
     """Real products by slices: how many each factor has, the unit that multiplies them, and whether float64 is a pair
     of float32, as TPUs keep it: then of the range of float32, and worked on in it.
+
+    Without a unit, on a host, one int8 product makes the sums of all weights, with a matrix that is half zeros: twice
+    the work, and a program with a tenth of the instructions, whose compiling is what takes long there.
     """
 
     slices: int
@@ -88,14 +89,16 @@ class SlicedProduct(NamedTuple):
         return self.unit != "int8"
 
     def laid(self, form: Terms) -> Terms:
-        """A matrix in slices as it is multiplied: (S, rows, n), or side by side (rows, S n)."""
+        """A matrix in slices as it is multiplied: (S, rows, n), side by side (rows, S n), or for all weights."""
         *digits, scale = form
+        if not self.unit:
+            return *map(_of_all_weights, digits), scale
         return *(jnp.concatenate(list(each), 1) if self.long else each for each in digits), scale
 
     def parts(self, matrix: Array) -> Terms:
         """What is multiplied of a matrix (rows, n): its slices, smallest first, and the powers of its rows."""
         (digits,), scale = self.sliced((matrix,), 1)
-        return jnp.stack(digits[::-1]), scale
+        return _stacked(digits)[::-1], scale
 
     def complex_parts(self, re: Array, im: Array) -> Terms:
         """The same of a complex matrix, for real and for imaginary parts of blocks: (re, im) and (-im, re), one above
@@ -103,11 +106,12 @@ class SlicedProduct(NamedTuple):
         """
         both = jnp.concatenate([re, im]), jnp.concatenate([-im, re])
         digits, scale = self.sliced(both, 1)
-        return *(jnp.stack(each[::-1]) for each in digits), scale
+        return *(_stacked(each)[::-1] for each in digits), scale
 
     def sliced(self, arrays: Terms, axis: int) -> Slices:
         """Lines along an axis in slices."""
-        return (_of_pairs if self.pairs else _of_doubles)(arrays, axis, self.slices)
+        digits = one_by_one if self.unit else at_once
+        return (_of_pairs if self.pairs else _of_doubles)(arrays, axis, self.slices, digits)
 
     def along(self, matrix: Terms, x: Array, dim: int) -> Array:
         """(rows, n) in slices times dimension `dim` of a real float64 array."""
@@ -122,16 +126,25 @@ class SlicedProduct(NamedTuple):
         """The sum of as many products as there are arrays, each with its matrix."""
         *digits, scale = matrix
         lines, x = self.sliced(arrays, dim), arrays[0]
-        if self.long:
-            side_by_side = ((jnp.concatenate(each, dim),) for each in lines.digits)
-            lines = lines._replace(digits=tuple(lax.optimization_barrier(tuple(side_by_side))))
         scale = (scale * 2.0 ** (2 - 2 * BITS)).astype(lines.scale.dtype)
         rows = jnp.moveaxis(scale.reshape(-1, *[1] * (x.ndim - 1)), 0, dim)
-        orders = [self._order(pairs, digits, lines.digits, dim, x.shape[dim]) for pairs in range(1, self.slices + 1)]
+        orders = self._orders(digits, lines.digits, dim)
         if self.pairs:
-            high, low = (jnp.moveaxis(part, 0, dim) * rows * lines.scale for part in _pair(*_carried(orders)))
+            high, low = (jnp.moveaxis(part, 0, dim) * rows * lines.scale for part in pair(*carried(orders)))
             return high.astype(x.dtype) + low.astype(x.dtype)
-        return jnp.moveaxis(_joined(*_carried(orders), x.dtype), 0, dim) * (rows * lines.scale)
+        return jnp.moveaxis(joined(*carried(orders), x.dtype), 0, dim) * (rows * lines.scale)
+
+    def _orders(self, matrices: list[Array], lines: tuple[Terms | Array, ...], dim: int) -> list[Array]:
+        """The sums of all products of slice i and slice j, for each i + j."""
+        if not self.unit:
+            first = (jnp.moveaxis(_stacked(digits), dim + 1, 1) for digits in lines)
+            column = jnp.concatenate([digits.reshape(-1, *digits.shape[2:]) for digits in first])
+            orders = self._dot(jnp.concatenate(matrices, 1), column, 0)
+            return list(orders.reshape(self.slices, -1, *orders.shape[1:]))
+        each, n = tuple(map(tuple, lines)), lines[0][0].shape[dim]
+        if self.long:
+            each = lax.optimization_barrier(tuple((jnp.concatenate(digits, dim),) for digits in each))
+        return [self._order(pairs, matrices, each, dim, n) for pairs in range(1, self.slices + 1)]
 
     def _order(self, pairs: int, matrices: list[Array], lines: tuple[Terms, ...], dim: int, n: int) -> Array:
         """The sum of all products of slice i and slice j with i + j = pairs + 1: (rows, ...), as int32."""
@@ -155,7 +168,7 @@ class SlicedProduct(NamedTuple):
         )
 
 
-def _of_doubles(arrays: Terms, axis: int, slices: int) -> Slices:
+def _of_doubles(arrays: Terms, axis: int, slices: int, digits: Callable[..., Terms | Array]) -> Slices:
     """Slices of float64 numbers, by three float32 numbers that add up to each."""
     largest = functools.reduce(jnp.maximum, (_largest(x, axis) for x in arrays))
     exponent = jnp.maximum(jnp.frexp(largest * ROOM)[1], LEAST)
@@ -163,108 +176,33 @@ def _of_doubles(arrays: Terms, axis: int, slices: int) -> Slices:
     down, up = jnp.ldexp(one, -exponent), jnp.ldexp(one, exponent)
     # In a line with NaN or infinity, or numbers so large that their scale leaves the type, all is NaN.
     up = jnp.where((largest < jnp.inf) & (down * up == 1), up, jnp.nan)
-    return Slices(tuple(_digits(_limbs(_singles(x * down, 3), slices), slices) for x in arrays), up)
+    return Slices(tuple(digits(limbs(singles(x * down, 3), slices), slices) for x in arrays), up)
 
 
-def _of_pairs(arrays: Terms, axis: int, slices: int) -> Slices:
+def _of_pairs(arrays: Terms, axis: int, slices: int, digits: Callable[..., Terms | Array]) -> Slices:
     """The same by pairs. Powers of two are made of bits: of float64 the compiler for TPUs takes no frexp."""
-    pairs, room = [_singles(x, 2) for x in arrays], jnp.float32(ROOM)
+    pairs, room = [singles(x, 2) for x in arrays], jnp.float32(ROOM)
     largest = functools.reduce(jnp.maximum, (_largest(pair[0], axis) for pair in pairs)) * room
     exponent = (lax.bitcast_convert_type(largest, jnp.int32) >> 23) - 126
     exponent = jnp.clip(exponent, LEAST_OF_PAIRS, 126)
     down, up = (lax.bitcast_convert_type((127 + sign * exponent) << 23, jnp.float32) for sign in (-1, 1))
     up = jnp.where(largest < up, up, jnp.nan)
     scaled = (tuple(part * down for part in pair) for pair in pairs)
-    return Slices(tuple(_digits(_limbs(pair, slices), slices) for pair in scaled), up)
+    return Slices(tuple(digits(limbs(pair, slices), slices) for pair in scaled), up)
 
 
 def _largest(x: Array, axis: int) -> Array:
     return jnp.max(jnp.abs(x), axis, keepdims=True, initial=0.0)
 
 
-def _singles(y: Array, many: int) -> Terms:
-    """Float32 numbers that add up to a float64, largest first."""
-    parts = list[Array]()
-    for left in reversed(range(many)):
-        parts.append(y.astype(jnp.float32))
-        y = y - parts[-1].astype(y.dtype) if left else y
-    return tuple(parts)
+def _stacked(digits: Terms | Array) -> Array:
+    """Slices as one array (S, ...)."""
+    return digits if isinstance(digits, Array) else jnp.stack(digits)
 
 
-def _limbs(parts: Terms, slices: int) -> list[Array]:
-    """Numbers between -1 and 1, as sums of float32, as integers in units of their last slice, the slices behind HIGH in
-    one of their own.
-    """
-    high, low = BITS * min(slices, HIGH) - 1, BITS * max(slices - HIGH, 0)
-    first = jnp.round(parts[0] * jnp.float32(2.0**high))
-    rests = (parts[0] - first * jnp.float32(2.0**-high), *parts[1:])
-    units = [part * jnp.float32(2.0 ** (high + low)) for part in rests]
-    whole = [jnp.round(part) for part in units]
-    left = jnp.round(sum(unit - one for unit, one in zip(units, whole, strict=True)))
-    behind = functools.reduce(jnp.add, (one.astype(jnp.int32) for one in (*whole, left)))
-    return [first.astype(jnp.int32), behind] if low else [first.astype(jnp.int32) + behind]
-
-
-def _digits(limbs: list[Array], slices: int) -> Terms:
-    """The balanced digits to base 256 of integers, largest first.
-
-    With 128 added to each digit they are the bytes of the number; and a byte less 128 is the byte with its highest bit
-    the other way.
-    """
-    carry, digits = jnp.int32(0), list[Array]()
-    for limb, many in reversed(list(zip(limbs, (min(slices, HIGH), slices - HIGH), strict=False))):
-        each = sum(128 << BITS * i for i in range(many))
-        total = limb + carry + jnp.uint32(each).astype(jnp.int32)
-        carry = total >> (BITS * many if many < HIGH else 31)
-        found = total ^ jnp.uint32(each).astype(jnp.int32)
-        digits += [(found << (24 - BITS * i)) >> 24 for i in range(many)]
-    # Behind a barrier all are made at once: a TPU's compiler would else go back to the integers for each.
-    return tuple(lax.optimization_barrier([digit.astype(jnp.int8) for digit in reversed(digits)]))
-
-
-def _carried(orders: list[Array]) -> tuple[Array, list[Array]]:
-    """The sum of int32 numbers, each 2^-8 of the weight of the one before: an int32, and bytes behind it."""
-    value, low = orders[-1], list[Array]()
-    for order in reversed(orders[:-1]):
-        low.insert(0, value & 255)
-        value = order + (value >> BITS)
-    return value, low
-
-
-def _joined(value: Array, low: list[Array], dtype: np.dtype) -> Array:
-    """An int32 and bytes behind it, rounded to float64."""
-    total = value.astype(dtype)
-    for first in range(0, len(low), 3):  # 24 bits, a float32
-        group = _grouped(low[first : first + 3])
-        total = total + jnp.asarray(group, jnp.float32).astype(dtype) * 2.0 ** (-BITS * (first + 3))
-    return total
-
-
-def _pair(value: Array, low: list[Array]) -> tuple[Array, Array]:
-    """The same as two float32 numbers, the second below half a unit in the last place of the first.
-
-    Three groups of 24 bits, each a float32, of which the first is zero or larger than the others together.
-    """
-    low = [value & 255, *low]
-    first, *others = (jnp.asarray(part, jnp.float32) for part in (value >> BITS, *map(_grouped, (low[:3], low[3:6]))))
-    second, third = (part * jnp.float32(2.0 ** (-BITS * at)) for part, at in zip(others, (3, 6), strict=True))
-    high = first + second
-    low_part = (second - (high - first)) + third
-    total = high + low_part
-    by = jnp.float32(2.0**BITS)
-    return total * by, (low_part - (total - high)) * by
-
-
-def _grouped(low: list[Array]) -> Array:
-    """Up to three bytes as one integer of 24 bits."""
-    return functools.reduce(jnp.add, (part << (BITS * (2 - j)) for j, part in enumerate(low)))
-
-
-def host_slices(matrix: np.ndarray, slices: int) -> np.ndarray:
-    """The slices of a real matrix of magnitudes up to one, in the widest float that the host has; their power is 2."""
-    value = np.rint(matrix * np.asarray(2.0 ** (BITS * slices - 2), matrix.dtype)).astype(np.int64)
-    digits = list[np.ndarray]()
-    for _ in range(slices - 1):
-        digits.insert(0, (value + 128 & 255) - 128)
-        value = (value - digits[0]) >> BITS
-    return np.stack([value, *digits]).astype(np.int8)
+def _of_all_weights(digits: Array) -> Array:
+    """A matrix in slices (S, rows, n), smallest first, that makes sums of all weights: (S rows, S n), largest first."""
+    slices, rows, n = digits.shape
+    row = jnp.pad(digits.swapaxes(0, 1).reshape(rows, slices * n), ((0, 0), (0, slices * n)))
+    first = ((slices - pairs) * n for pairs in range(1, slices + 1))
+    return jnp.concatenate([row[:, start : start + slices * n] for start in first])
