@@ -13,6 +13,8 @@ from jax.sharding import AxisType, Mesh
 
 from meshfft.machine import chip, machine
 from meshfft.plans import request
+from meshfft.steps import Problem
+from meshfft.walks.search import offered
 
 AXES = "xyzw"
 TWO_PI = Fraction(6_28318530717958647692528676655900576839433879875021164194989, 10**59)
@@ -97,3 +99,25 @@ def at_points(x: np.ndarray, turns: Any, axes: Sequence[int] | None = None, cent
         first = j == len(axes) - 1
         y = np.einsum("...n,mn->...m", y, matrix) if first else np.einsum("...nm,mn->...m", y, matrix)
     return y
+
+
+def cheapest(problem: Problem) -> float:
+    """Dijkstra without a bound, as plainly as it can be said: the truth for the informed search."""
+    best = {(problem.start, frozenset[int]()): 0.0}
+    todo = set(best)
+    goals = []
+    while todo:
+        node = min(todo, key=best.__getitem__)
+        todo.remove(node)
+        layout, done = node
+        if not problem.todo(done) and (layout == problem.goal if problem.goal else layout.tail):
+            goals.append(best[node])
+            break
+        for step in offered(problem, layout, problem.todo(done)):
+            after = (step.after(layout), done.union(step.dims))
+            work = step.work(layout, problem.bytes_at(problem.todo(done)), problem.machine.chip)
+            price = best[node] + problem.machine.price(work)
+            if price < best.get(after, np.inf):
+                best[after] = price
+                todo.add(after)
+    return min(goals)

@@ -6,15 +6,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AbstractMesh
 from jax.sharding import PartitionSpec as P
 from marks import slow_but, slow_case
-from reference import mesh, noise
+from reference import cheapest, mesh, noise
 
 import meshfft as mf
 from meshfft.inspect.hlo import collectives
 from meshfft.kernels.sliced import fft, fft_error, radices
+from meshfft.layout.layout import from_spec
 from meshfft.numerics import chunks
 from meshfft.numerics.dtypes import Dot
+from meshfft.operators.transform import transform_of
+from meshfft.steps import Problem, phase_fft
+from meshfft.walks.search import search
+from meshfft.walks.walk import Walk
 
 TIER = "int8x7"
 LENGTHS = slow_but([97, 300], [2, 97, 113, 128, 256, 300, 1000, 2**14, 3 * 331, 2**20])
@@ -68,6 +74,26 @@ def test_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _off(np.asarray(re) + 1j * np.asarray(im), _truth(x, (1,))) <= 1e-15
 
 
+def _transformed(shape: tuple[int, ...], sizes: tuple[int, ...], method: str) -> mf.Plan:
+    """A plan whose value, printed error, inverse and adjoint are right; of plain arrays its gradient and text too."""
+    where, spec = mesh(sizes), P(*"xyz"[: len(sizes)])
+    x, z = (noise(shape, "complex128", seed) for seed in (0, 1))
+    plan = mf.plan(shape, mesh=where, spec=spec, dtype="complex128", precision=TIER, method=method)
+    a = mf.shard(x, where, spec)
+    y = plan(a)
+    assert isinstance(y, mf.PaddedArray) or y.sharding.is_equivalent_to(a.sharding, x.ndim)
+    found, truth = np.asarray(mf.gather(y)), _truth(x, tuple(range(x.ndim)))
+    assert _off(found, truth) <= min(1e-15, plan.error) and plan.error <= 1e-14 and plan.dots[0].tier == TIER
+    assert _off(mf.gather(plan.inverse(y)), x) <= 2e-15
+    adjoint = np.asarray(mf.gather(plan.adjoint(mf.shard(z, where, spec))))
+    assert abs(np.vdot(z, found) - np.vdot(adjoint, x)) <= 1e-15 * np.linalg.norm(z) * np.linalg.norm(found)
+    if not isinstance(a, mf.PaddedArray):
+        assert collectives(jax.jit(plan).lower(a).compile()) == plan.collectives
+        along = jax.grad(lambda a: jnp.sum(jnp.abs(plan(a)) ** 2))(a)
+        assert _off(along, 2 * np.conj(x) * np.prod(shape)) <= 2e-15
+    return plan
+
+
 @pytest.mark.parametrize(
     ("shape", "sizes"),
     [
@@ -80,25 +106,64 @@ def test_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_sharded(shape: tuple[int, ...], sizes: tuple[int, ...]) -> None:
     """Catches a walk that leaves float64 between its steps, and an inverse, adjoint or gradient of another tier."""
-    where, spec = mesh(sizes), P(*"xyz"[: len(sizes)])
-    x, plan = noise(shape, "complex128"), mf.plan(shape, mesh=where, spec=spec, dtype="complex128", precision=TIER)
-    a = mf.shard(x, where, spec)
-    y, truth = plan(a), _truth(x, tuple(range(x.ndim)))
-    got = _off(mf.gather(y), truth)
-    assert got <= 1e-15 and got <= plan.error <= 1e-14 and "fft" in plan.name and TIER in str(plan)
-    assert _off(mf.gather(plan.inverse(y)), x) <= 2e-15
-    if isinstance(a, mf.PaddedArray):
-        return
-    assert y.sharding.is_equivalent_to(a.sharding, x.ndim)
-    assert collectives(jax.jit(plan).lower(a).compile()) == plan.collectives
-    along = jax.grad(lambda a: jnp.sum(jnp.abs(plan(a)) ** 2))(a)
-    assert _off(along, 2 * np.conj(x) * np.prod(shape)) <= 2e-15
+    plan = _transformed(shape, sizes, "transpose")
+    assert "fft" in plan.name and TIER in str(plan)
 
 
-def test_what_has_no_such_form_is_refused_or_dense() -> None:
-    """Catches the paper's FFT of a cut dimension in another precision than was asked for, and real lines done wrong."""
+@pytest.mark.parametrize(
+    ("shape", "sizes"),
+    [
+        ((40,), (4,)),
+        ((97,), (8,)),
+        slow_case((1000,), (8,)),
+        slow_case((12, 10, 9), (2, 2, 2)),
+        slow_case((4 * 1031,), (4,)),
+        slow_case((2**20,), (8,)),
+    ],
+)
+def test_the_papers_fft(shape: tuple[int, ...], sizes: tuple[int, ...]) -> None:
+    """Catches a comb, twiddle, phase or chirp of fewer bits than float64, where p divides n, p^2 does or neither, and
+    a shard whose length is a prime too long for one product.
+    """
+    plan = _transformed(shape, sizes, "cooley-tukey")
+    assert plan.name.count("phase ring") == len(shape)
+
+
+def test_planes_of_the_papers_fft(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a complex128, which TPUs lack, on the way of planes, and a chirp's spectrum made on the mesh wrong."""
+    monkeypatch.setattr(phase_fft, "TABLE", 0)
+    plan = mf.plan((3, 26), mesh=mesh((4,)), spec=P(None, "x"), axes=(1,), dtype="complex128", precision=TIER,
+                   method="cooley-tukey", norm="forward")  # fmt: skip
+    x = noise((3, 26), "complex128")
+    planes = tuple(mf.shard(part, mesh((4,)), P(None, "x")) for part in (x.real, x.imag))
+    re, im = (np.asarray(mf.gather(part)) for part in plan(planes))
+    assert _off(26 * (re + 1j * im), _truth(x, (1,))) <= 1e-15
+    assert plan.collectives == {"all-to-all": 2 * 3, "collective-permute": 2 * 3 * 3}
+    text = jax.jit(plan).lower(planes).compile()
+    assert collectives(text) == plan.collectives and "c128[" not in (text.as_text() or "")
+
+
+@pytest.mark.parametrize("method", ["auto", "cooley-tukey"])
+@pytest.mark.parametrize(("topology", "sizes"), [("v5e:2x2", (2, 2)), ("v5e:2x2", (4,)), ("v3:2x2", (8,))])
+def test_the_search_finds_the_cheapest_walk(topology: str, sizes: tuple[int, ...], method: str) -> None:
+    """Catches a phase ring by slices that costs less than what the search takes for its bound."""
+    axes = dict(zip("xy", sizes, strict=False))
+    for shape in ((2**20,), (8000,), (97, 12), (64, 48, 96)):
+        if len(shape) >= len(sizes):
+            machine = mf.plan(shape, mesh=AbstractMesh(sizes, tuple(axes)), topology=topology).machine
+            transform = transform_of(tuple(range(len(shape))), shape, None, False)
+            dots = tuple(Dot(TIER, m, machine.chip.unit) for m in (4, 3))
+            for spec in ([*axes], [None] * (len(shape) - 1) + [tuple(axes)]):
+                start = from_spec(shape, axes, spec)
+                problem = Problem(start, transform, method, start, False, machine, 16, dots)
+                works = Walk(start, search(problem) or ()).works(16, machine.chip)
+                assert sum(map(machine.price, works)) == pytest.approx(cheapest(problem), rel=1e-9)
+
+
+def test_real_lines_are_dense_or_refused() -> None:
+    """Catches half spectra by the paper's FFT in another precision than was asked for, and real lines done wrong."""
     where, x = mesh((2,)), noise((8, 6), "float64")
-    with pytest.raises(ValueError, match="no phases in int8x7 products: use method='auto'"):
-        mf.plan((8, 6), mesh=where, dtype="complex128", precision=TIER, method="cooley-tukey")
+    with pytest.raises(ValueError, match="no real lines in int8x7 products: use method='auto' or 'kdft'"):
+        mf.rfftn(mf.shard(x, where, P("x")), precision=TIER, method="cooley-tukey")
     half = mf.rfftn(mf.shard(x, where, P("x")), precision=TIER)
     assert _off(mf.gather(half), _truth(x, (0, 1))[:, :4]) <= 1e-15

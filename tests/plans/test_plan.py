@@ -12,7 +12,7 @@ import pytest
 from jax.sharding import AbstractMesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from marks import slow_rows
-from reference import dft, error, mesh, noise
+from reference import cheapest, dft, error, mesh, noise
 
 import meshfft as mf
 from meshfft.inspect.aot import compile_plan
@@ -23,7 +23,7 @@ from meshfft.numerics.dtypes import Dot
 from meshfft.operators.transform import transform_of
 from meshfft.steps import Bands, Problem, Step
 from meshfft.walks.choice import natural_end
-from meshfft.walks.search import offered, search
+from meshfft.walks.search import search
 from meshfft.walks.walk import Walk
 
 
@@ -138,28 +138,6 @@ def test_peak_memory_is_the_compilers(
     assert used <= 1.04 * plan.peak_bytes <= 2.7 * used, (plan.name, used, plan.peak_bytes)
 
 
-def _cheapest(problem: Problem) -> float:
-    """Dijkstra without a bound, as plainly as it can be said: the truth for the informed search."""
-    best = {(problem.start, frozenset[int]()): 0.0}
-    todo = set(best)
-    goals = []
-    while todo:
-        node = min(todo, key=best.__getitem__)
-        todo.remove(node)
-        layout, done = node
-        if not problem.todo(done) and (layout == problem.goal if problem.goal else layout.tail):
-            goals.append(best[node])
-            break
-        for step in offered(problem, layout, problem.todo(done)):
-            after = (step.after(layout), done.union(step.dims))
-            work = step.work(layout, problem.bytes_at(problem.todo(done)), problem.machine.chip)
-            price = best[node] + problem.machine.price(work)
-            if price < best.get(after, np.inf):
-                best[after] = price
-                todo.add(after)
-    return min(goals)
-
-
 def _price(start: Layout, steps: tuple[Step, ...]) -> float:
     layouts = list(itertools.accumulate(steps, lambda layout, step: step.after(layout), initial=start))
     return sum(Machine(CPU).price(step.work(layout, 8, CPU)) for step, layout in zip(steps, layouts, strict=False))
@@ -188,7 +166,7 @@ def test_the_search_finds_the_cheapest_walk(
     transform = transform_of(tuple(range(len(shape))), shape, None, False)
     problem = Problem(start, transform, method, None if free else start, False, Machine(CPU), 8, (Dot("float32", 4),))
     steps = search(problem)
-    assert steps is not None and _price(start, steps) == pytest.approx(_cheapest(problem), rel=1e-9)
+    assert steps is not None and _price(start, steps) == pytest.approx(cheapest(problem), rel=1e-9)
 
 
 LONGER = [
@@ -212,7 +190,7 @@ def test_the_search_finds_the_cheapest_walk_of_other_lengths(
         steps = search(problem)
         assert steps is not None and (len(shape) == 3 or any(isinstance(step, Bands) for step in steps))
         price = sum(map(Machine(CPU).price, Walk(start, steps, real=real).works(8, CPU)))
-        assert price == pytest.approx(_cheapest(problem), rel=1e-9)
+        assert price == pytest.approx(cheapest(problem), rel=1e-9)
 
 
 def test_auto_is_never_dearer_than_a_method() -> None:

@@ -22,9 +22,9 @@ _CALLED = re.compile(r"(\w+)=(?:%([\w.\-]+)|\{(%[\w.\-]+(?:, %[\w.\-]+)*)\})")
 _BRANCHES = ("branch_computations", "true_computation", "false_computation")
 _ROLES = ("body", "condition", "calls", "to_apply", *_BRANCHES)
 _RUN = {"while": ("body",), "call": ("to_apply",), "conditional": _BRANCHES}
-_SAME = {"copy", "bitcast", "convert", "reshape", "copy-start", "copy-done"}
+_SAME = {"copy", "bitcast", "convert", "bitcast-convert", "reshape", "copy-start", "copy-done"}
 _BINARY = {"LT": operator.lt, "GT": operator.gt, "LE": operator.le, "GE": operator.ge, "NE": operator.ne}
-_BINARY |= {"add": operator.add, "subtract": operator.sub}
+_BINARY |= {"EQ": operator.eq, "add": operator.add, "subtract": operator.sub, "and": operator.and_, "or": operator.or_}
 
 Value = int | None | tuple["Value", ...]  # a scalar integer where it follows from constants, and tuples of them
 
@@ -203,9 +203,11 @@ def _value(program: Program, instruction: Instruction, inputs: list[Value], argu
             return _result(program, program.computations[name], inputs)
         case "while", [state]:
             return _loop(program, instruction, state)[2]
-        case (("add" | "subtract" | "compare"), [int(one), int(other)]):
+        case (("add" | "subtract" | "compare" | "and" | "or"), [int(one), int(other)]):
             name = instruction.attribute(r"\bdirection=(\w+)") or instruction.opcode
             return _BINARY[name](one, other) if name in _BINARY else None
+        case "select", [int(which), one, other]:  # the carry of a counter of 64 bits, a pair of 32 on a TPU
+            return one if which else other
         case opcode, [value] if opcode in _SAME:
             return value
     return None

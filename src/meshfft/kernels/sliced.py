@@ -20,7 +20,7 @@ from ..numerics.digits import host_slices
 from ..numerics.dtypes import ROUNDING, Dot
 from ..numerics.phases import mulmod, roots
 from ..numerics.products import Factors, planes_of, product
-from ..numerics.split_complex import Planes
+from ..numerics.split_complex import Planes, times
 from .local import balanced
 
 SIDE = 128  # rows of a matrix unit
@@ -97,8 +97,7 @@ def _twiddled(lines: Planes, dim: int, sign: int) -> Planes:
     """Times w_N^(b c) at (c, b), which are two neighbouring dimensions."""
     rows, columns = lines[0].shape[dim : dim + 2]
     shape = tuple(n if d in (dim, dim + 1) else 1 for d, n in enumerate(lines[0].shape))
-    (x, y), (re, im) = lines, (part.reshape(shape) for part in _twiddles(rows, columns, sign, lines[0].dtype))
-    return x * re - y * im, x * im + y * re
+    return times(lines, tuple(part.reshape(shape) for part in _twiddles(rows, columns, sign, lines[0].dtype)))
 
 
 def _twiddles(rows: int, columns: int, sign: int, dtype: np.dtype) -> Planes:

@@ -5,6 +5,7 @@ and returns the one it was given.
 """
 
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +13,7 @@ from jax import Array, lax
 
 Planes = tuple[Array, ...]
 Block = Array | Planes
+B = TypeVar("B", bound=Block)
 
 
 def split(block: Block) -> Planes:
@@ -41,6 +43,15 @@ def scaled(block: Array, factor: Array | np.ndarray | float) -> Array:
     if jnp.iscomplexobj(block) and not jnp.iscomplexobj(factor):
         return lax.complex(block.real * factor, block.imag * factor)
     return block * factor
+
+
+def times(block: B, factor: Planes) -> B:
+    """A complex block, in either form, times the planes of a factor."""
+    if not isinstance(block, tuple):
+        return block * join(factor)
+    (x, y), (re, im) = block, factor
+    product: Any = (x * re - y * im, x * im + y * re)
+    return product
 
 
 def in_planes(step: Callable[[Planes], Planes], block: Block) -> Block:

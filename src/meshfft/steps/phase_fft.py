@@ -10,33 +10,41 @@ that of b u / p in it. Where p does not divide N, the transform is a convolution
 
     X[k] = c[k] sum_n conj(c)[k - n] c[n] x[n],   by two such transforms of p M' >= 2 N - 1 points.
 
-Invariant: what lies beyond the points of a shard is never read.
+In float64 by slices (`dot`) blocks are planes, the local transform is by products (kernels.sliced), and M too long a
+prime for it takes the chirp as well. Invariant: what lies beyond the points of a shard is never read.
 """
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Iterator
+from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from ..collectives.all_to_all import exchange_packed
 from ..collectives.ring import one_shuffle
 from ..collectives.wire import EXACT, Wire
+from ..kernels import sliced
 from ..kernels.bluestein import chirp_spectrum, padded_length
 from ..kernels.local import fft, fft_error
 from ..layout.layout import Layout, line_shape
 from ..machine.chip import Chip
 from ..machine.work import Move, Work, total
+from ..numerics.dtypes import ROUNDING, Dot, real_dtype
 from ..numerics.phases import MAX_LENGTH, mulmod, roots
-from ..numerics.split_complex import Block, in_complex, join, scaled
+from ..numerics.split_complex import B, Block, Planes, in_complex, in_planes, like, scaled, split, times
 from ..operators.matrices import HalfRoots, Matrix, Roots
 from .base import Least, MatrixStep, cleared, names, positions
+from .comb import gathered, is_comb
 from .local_fft import LocalFFT
 from .problem import Problem, ready
-from .ring_dense import RingDense
+from .ring_dense import LONG_PHASE_FLOPS, SLICED_PHASES, RingDense
+from .sliced_fft import TWIDDLE_FLOPS, SlicedFFT
 
 UNIT_PASSES = 4  # of a phase ring on a matrix unit: gathering, and the first phase
 RING_PASSES = 18  # over two shards: exchange, FFT and phases ten, and four for each shard summed
@@ -52,16 +60,20 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
 
     line: int  # points of the transforms that are cut: N, or those of the convolution
     two_way: bool = False  # what is summed travels both ways round at once
+    dot: Dot | None = None  # how to multiply, in float64 by slices
+    parts: int = 1  # shards of the line, by which the error by slices goes
     wire: Wire = EXACT
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["PhaseFFT"]:
-        """Any dimension of a Fourier transform that is cut."""
+        """Any dimension of a Fourier transform that is cut; by slices not of half spectra."""
+        kinds, dots = (Roots, problem.dots) if problem.sliced else (Roots | HalfRoots, (None,))
         for dim, matrix in ready(todo).items():
-            if isinstance(matrix, Roots | HalfRoots) and matrix.has_fft and 1 < layout.parts[dim]:
-                if (line := line_length(matrix.length, layout.parts[dim])) < MAX_LENGTH:
-                    for both in problem.ways(layout.parts[dim], pairs=False):
-                        yield cls((dim,), matrix, (matrix.rows,), line, both)
+            parts = layout.parts[dim]
+            if isinstance(matrix, kinds) and matrix.has_fft and 1 < parts:
+                if (line := line_length(matrix.length, parts, problem.sliced)) < MAX_LENGTH:
+                    for dot, both in itertools.product(dots, problem.ways(parts, pairs=False)):
+                        yield cls((dim,), matrix, (matrix.rows,), line, both, dot, parts)
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
@@ -73,8 +85,21 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
         dense = RingDense.least(problem).local
         return Least(cut={dim: min(dense[dim], local) + ring for dim, local in LocalFFT.least(problem).local.items()})
 
+    @property
+    def planar(self) -> bool:
+        return self.dot is not None
+
+    @property
+    def dots(self) -> tuple[Dot, ...]:
+        return () if self.dot is None else (self.dot,)
+
     def error(self, itemsize: int) -> float:
-        return fft_error(self.line, itemsize) * (1 if self.line == self.matrix.length else 2)
+        """Of the sums of p terms each sum so far is rounded, p / 2 of the mean square; and twice a phase."""
+        each = fft_error(self.line, itemsize)
+        if self.dot is not None:
+            rounding = ROUNDING[self.dot.unit] * math.sqrt(2 + self.parts / 2)
+            each = math.hypot(sliced.fft_error(self.line // self.parts, self.dot), rounding)
+        return each * (1 if self.line == self.matrix.length else 2)
 
     def wired(self, wire: Wire) -> "PhaseFFT":
         return dataclasses.replace(self, wire=wire)
@@ -112,8 +137,10 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
         share, ringed = (self.wire.nbytes(shape, itemsize) for shape in shapes)
         block, largest = others * many, others * max(many, target.block[dim])
         lines = source.replace(dim, many, ())
-        local = LocalFFT((dim,), self.matrix.sign, (many,), (many,)).work(lines, itemsize, chip)
-        padded = 0 if _is_comb(source, dim, many) else gathered
+        lengths, sign, dot = (many,), self.matrix.sign, self.dot
+        step = SlicedFFT((dim,), sign, lengths, lengths, dot) if dot else LocalFFT((dim,), sign, lengths, lengths)
+        local = step.work(lines, itemsize, chip)
+        padded = 0 if is_comb(source, dim, many) else gathered
         kind, times = ("two-way ring", parts // 2) if self.two_way and parts > 2 else ("ring", parts - 1)
         # what XLA holds, by memory_analysis of programs for 8 CPU devices and for v3:32x32 (8192^3 on (4, 4, 128))
         whole = _is_whole(target, dim, many)
@@ -122,15 +149,19 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
             ends, line = math.prod(source.block) + math.prod(target.block), (block + padded // parts) * (padded > 0)
             held = (parts if whole else 2 * parts + 1) if parts <= UNROLLED else (3 if whole else 7)
             alive = max(alive, ends + held * largest, 3 * padded + 3 * largest + line)
-        if chip.side > 1:
+        if chip.side > 1 or self.dot:
             passes = UNIT_PASSES + 3 * parts
             work = dataclasses.replace(local, memory_bytes=local.memory_bytes + passes * largest * itemsize)
         else:
             passes = RING_PASSES + 10 * behind + 4 * (parts - 2)
             work = Work(vector_flops=local.vector_flops, memory_bytes=passes * largest * itemsize)
+        phases = 6 * block + 8 * parts * out
+        if self.dot:  # in pairs of float32, and of a short line they are as many as the points
+            made = many + (0 if whole else parts * target.block[dim])
+            phases = TWIDDLE_FLOPS * (block + parts * out) + SLICED_PHASES * LONG_PHASE_FLOPS * made
         return dataclasses.replace(
             work,
-            vector_flops=work.vector_flops + 6 * block + 8 * parts * out,
+            vector_flops=work.vector_flops + phases,
             memory_bytes=work.memory_bytes + GATHER_PASSES * padded * itemsize,
             sent_bytes=(share + ringed) * (parts - 1),
             all_to_alls=1,
@@ -143,58 +174,71 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
         )
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
-        return in_complex(functools.partial(self._apply, layout=layout), block)
+        if self.dot:
+            return in_planes(lambda planes: self._line(planes, layout), block)
+        return in_complex(lambda array: self._apply(array, layout), block)
 
     def _apply(self, block: Array, layout: Layout) -> Array:
-        dim, target = self.dim, self.after(layout)
-        length, sign, real = self.matrix.length, self.matrix.sign, block.real.dtype
+        """Complex or half spectra, which have weights."""
         block = self._weighted(block, layout, onto_real=True)
         block = block if jnp.iscomplexobj(block) else lax.complex(block, jnp.zeros_like(block))
+        result = self._weighted(self._line(block, layout), self.after(layout), onto_real=False)
+        return result.real if self.becomes == "real" else result
+
+    def _line(self, block: B, layout: Layout) -> B:
+        """Complex lines, in either form."""
+        dim, target, real = self.dim, self.after(layout), _real(block)
+        length, sign = self.matrix.length, self.matrix.sign
         if self.line == length:
             result = self._transformed(block, dim, layout, target, sign, self.matrix.columns)
         else:
             before, after = (_chirped(_at(one, dim), length, sign, real) for one in (layout, target))
-            result = self._convolved(block * _along(before, dim, block.ndim), layout, target)
-            result = result * _along(after, dim, block.ndim)
-        result = self._weighted(result, target, onto_real=False)
-        result = result.real if self.becomes == "real" else result
+            result = self._convolved(times(block, _along(before, dim, layout.ndim)), layout, target)
+            result = times(result, _along(after, dim, layout.ndim))
         return result if target.shape[dim] <= self.matrix.rows else cleared(result, target, dim, self.matrix.rows)
 
-    def _convolved(self, block: Array, layout: Layout, target: Layout) -> Array:
+    def _convolved(self, block: B, layout: Layout, target: Layout) -> B:
         """The sum over n of conj(c)[k - n] times a block x[n], by transforms of a longer line."""
         dim, line = self.dim, self._padded(layout)
         spectrum = self._transformed(block, dim, layout, line, -1, self.matrix.columns)
-        factor = _along(self._factor(line, block), dim, block.ndim)
-        return self._transformed(spectrum * factor, dim, line, target, 1, self.line)
+        factor = _along(self._factor(line, block), dim, layout.ndim)
+        return self._transformed(times(spectrum, factor), dim, line, target, 1, self.line)
 
-    def _factor(self, line: Layout, block: Array) -> Array:
+    def _factor(self, line: Layout, block: Block) -> Planes:
         """This device's part of the spectrum of conj(c) over its length; a long one is made on the mesh."""
-        size, length, sign = self.line, self.matrix.length, self.matrix.sign
+        size, length, sign, real = self.line, self.matrix.length, self.matrix.sign, _real(block)
         alone = Layout((size,), (line.cuts[self.dim],))
         n = _at(alone, 0)
         if size <= TABLE:
-            spectrum = jnp.asarray(chirp_spectrum(length, size, sign), block.dtype)
-            return lax.dynamic_slice_in_dim(spectrum, n[0], len(n))
+            spectrum = chirp_spectrum(length, size, sign)
+            planes = (jnp.asarray(part, real) for part in (spectrum.real, spectrum.imag))
+            return tuple(lax.dynamic_slice_in_dim(plane, n[0], len(n)) for plane in planes)
         distance = jnp.minimum(n, size - n)
-        chirp = jnp.where(distance < length, _chirped(distance, length, -sign, block.real.dtype), 0)
-        return self.wired(EXACT)._transformed(chirp, 0, alone, alone, -1, size) / size
+        near = _chirped(distance, length, -sign, real)
+        chirp = like(block, tuple(jnp.where(distance < length, plane, 0) for plane in near))
+        made = self.wired(EXACT)._transformed(chirp, 0, alone, alone, -1, size)
+        return tuple(plane / size for plane in split(made))
 
-    def _transformed(self, block: Array, dim: int, source: Layout, target: Layout, sign: int, limit: int) -> Array:
+    def _transformed(self, block: B, dim: int, source: Layout, target: Layout, sign: int, limit: int) -> B:
         """The transform of a line, of which a block has the points that are logical and below `limit`."""
         many, parts, axes = self.line // source.parts[dim], source.parts[dim], source.axes[dim]
-        real, index = block.real.dtype, lax.axis_index(axes)
-        spectra = fft(_gathered(block, dim, source, limit, many, self.wire), (dim,), sign, "xla")
+        real, index, along = _real(block), lax.axis_index(axes), functools.partial(_along, dim=dim, ndim=source.ndim)
+        spectra = self._local(gathered(block, dim, source, limit, many, self.wire), dim, sign)
         powers = index * jnp.arange(many, dtype=jnp.int32)
-        adjusted = spectra * _along(join(roots(powers, self.line, sign, real)), dim, block.ndim)
+        adjusted = times(spectra, along(roots(powers, self.line, sign, real)))
         k = _at(target, dim)
 
-        def term(held: Array, shard: Array) -> Array:
+        def term(held: B, shard: Array) -> B:
             if _is_whole(target, dim, many):
-                return held * join(roots(shard * (k[0] // many) % parts, parts, sign, real))
-            around = lax.dynamic_slice_in_dim(jnp.concatenate([held, held], dim), k[0] % many, len(k), dim)
-            return around * _along(join(roots(shard * (k // many) % parts, parts, sign, real)), dim, block.ndim)
+                return times(held, roots(shard * (k[0] // many) % parts, parts, sign, real))
+            twice = jax.tree.map(lambda x: jnp.concatenate([x, x], dim), held)
+            around = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, k[0] % many, len(k), dim), twice)
+            return times(around, along(roots(shard * (k // many) % parts, parts, sign, real)))
 
         return one_shuffle(term, adjusted, axes, two_way=self.two_way, wire=self.wire)
+
+    def _local(self, lines: Any, dim: int, sign: int) -> Any:
+        return sliced.fft(lines, (dim,), sign, self.dot) if self.dot else fft(lines, (dim,), sign, "xla")
 
     def _padded(self, layout: Layout) -> Layout:
         """The layout with as many points in the dimension as the transforms on the way have."""
@@ -206,7 +250,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
         if not isinstance(matrix, HalfRoots) or not matrix.weighted or matrix.onto_real != onto_real:
             return block
         weights = matrix.weights(_at(layout, self.dim)).astype(block.real.dtype)
-        return scaled(block, _along(weights, self.dim, block.ndim))
+        return scaled(block, *_along((weights,), self.dim, block.ndim))
 
     def name(self, layout: Layout) -> str:
         ways = f" ({'two' if self.two_way else 'one'}-way)" * (layout.parts[self.dim] > 2)
@@ -214,46 +258,12 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
 
 
 @functools.lru_cache(maxsize=1024)
-def line_length(length: int, parts: int) -> int:
-    """Points of the transforms over p shards: N, or where p does not divide it p M' >= 2 N - 1."""
-    return length if length % parts == 0 else parts * padded_length(-(-(2 * length - 1) // parts))
-
-
-def _gathered(block: Array, dim: int, source: Layout, limit: int, many: int, wire: Wire) -> Array:
-    """x[p l + b] for l < many, on device b: zeros where there is no such point."""
-    parts, axes, size = source.parts[dim], source.axes[dim], block.shape[dim]
-    if _is_comb(source, dim, many) and limit >= source.shape[dim]:
-        return exchange_packed(_columns(block, dim, parts), axes, dim, dim, wire)
-    index, starts = lax.axis_index(axes), jnp.asarray(source.starts(dim), jnp.int32)
-    rows = -(-size // parts)
-    block = cleared(block, source, dim, limit)
-    widths = [(0, rows * parts - size if d == dim else 0) for d in range(block.ndim)]
-    received = exchange_packed(_columns(jnp.pad(block, widths), dim, parts, starts[index]), axes, dim, dim, wire)
-
-    def put(shard: Array, line: Array) -> Array:
-        chunk = lax.dynamic_slice_in_dim(received, shard * rows, rows, dim)
-        first = (starts[shard] - index + parts - 1) // parts  # where the first of its points that are ours belongs
-        return lax.dynamic_update_slice_in_dim(
-            line, lax.dynamic_slice_in_dim(line, first, rows, dim) + chunk, first, dim
-        )
-
-    empty = lax.slice_in_dim(received, 0, 0, axis=dim)  # zeros that vary over the mesh axes that what is received does
-    line = jnp.pad(empty, [(0, many + rows if d == dim else 0) for d in range(block.ndim)])
-    return lax.slice_in_dim(lax.fori_loop(0, parts, put, line), 0, many, axis=dim)
-
-
-def _columns(block: Array, dim: int, parts: int, start: Array | int = 0) -> Array:
-    """The block with what belongs to one residue of p together: position l p + b goes to b M / p + l."""
-    shape = (*block.shape[:dim], block.shape[dim] // parts, parts, *block.shape[dim + 1 :])
-    table = block.reshape(shape)
-    table = table if isinstance(start, int) else jnp.roll(table, start % parts, dim + 1)
-    return table.swapaxes(dim, dim + 1).reshape(block.shape)
-
-
-def _is_comb(source: Layout, dim: int, many: int) -> bool:
-    """True where every shard has as many points of each residue, and all are there."""
-    size, parts = source.block[dim], source.parts[dim]
-    return size == many and size % parts == 0 and size * parts == source.shape[dim]
+def line_length(length: int, parts: int, by_slices: bool = False) -> int:
+    """Points of the transforms over p shards: N, or where p does not divide it p M' >= 2 N - 1; and where products by
+    slices do not take N / p.
+    """
+    fits = length % parts == 0 and not (by_slices and sliced.radices(length // parts) is None)
+    return length if fits else parts * padded_length(-(-(2 * length - 1) // parts))
 
 
 def _is_whole(target: Layout, dim: int, many: int) -> bool:
@@ -266,11 +276,16 @@ def _at(layout: Layout, dim: int) -> Array:
     return positions(layout, dim, layout.shape[dim])[0]
 
 
-def _chirped(n: Array, length: int, sign: int, real: DTypeLike) -> Array:
+def _chirped(n: Array, length: int, sign: int, real: DTypeLike) -> Planes:
     """c[n] = exp(sign pi i n^2 / N)."""
     n = n % (2 * length)
-    return join(roots(mulmod(n, n, 2 * length), 2 * length, sign, real))
+    return roots(mulmod(n, n, 2 * length), 2 * length, sign, real)
 
 
-def _along(line: Array, dim: int, ndim: int) -> Array:
-    return line.reshape(line_shape(dim, ndim))
+def _along(line: Planes, dim: int, ndim: int) -> Planes:
+    return tuple(plane.reshape(line_shape(dim, ndim)) for plane in line)
+
+
+def _real(block: Block) -> np.dtype:
+    """The type of its reals."""
+    return real_dtype(jax.tree.leaves(block)[0].dtype)

@@ -11,6 +11,7 @@ from ..layout.layout import Cut, Layout, Spec, even_cuts, from_spec
 from ..machine.machine import Machine
 from ..numerics.dtypes import Dot
 from ..numerics.phases import MAX_LENGTH
+from ..operators.matrices import Roots
 from ..operators.transform import Transform
 from ..operators.trig import Trig
 from ..steps import Problem
@@ -172,9 +173,9 @@ def _no_walk(problem: Problem) -> str:
     for dim, matrix in problem.todo().items():
         if method in ("transpose", "cooley-tukey") and not matrix.has_fft:
             return f"the points of dimension {dim} need dense products: use method='auto' or 'kdft', not {method!r}"
-    if problem.sliced and fft:
+    if problem.sliced and fft and not all(isinstance(matrix, Roots) for matrix in problem.transform.matrices):
         tier = problem.dots[0].tier
-        return f"method {method!r} has no phases in {tier} products: use method='auto', 'transpose' or 'kdft'"
+        return f"method {method!r} has no real lines in {tier} products: use method='auto' or 'kdft'"
     for dim, matrix in problem.todo().items():
         parts, length = start.parts[dim], max(matrix.rows, matrix.columns)
         if parts > 1 and length >= MAX_LENGTH and method != "transpose":
@@ -184,10 +185,10 @@ def _no_walk(problem: Problem) -> str:
             )
         if fft and parts > 1 and isinstance(matrix, Trig):
             return f"method 'cooley-tukey' has no cosines of the cut dimension {dim}: use method='auto' or 'transpose'"
-        if fft and parts > 1 and line_length(length, parts) >= MAX_LENGTH:
+        if fft and parts > 1 and (line := line_length(length, parts, problem.sliced)) >= MAX_LENGTH:
             return (
                 f"dimension {dim} has {length} points over {parts} shards, which do not divide it: its transforms have "
-                f"{line_length(length, parts)} points, and a ring takes fewer than 2^29; use method='auto'"
+                f"{line} points, and a ring takes fewer than 2^29; use method='auto'"
             )
     return (
         f"method {method!r} has no walk for shape {start.shape} cut as {start.label()}: a transpose needs a second "

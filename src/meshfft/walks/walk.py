@@ -102,10 +102,12 @@ class Walk:
 
     @property
     def collectives(self) -> dict[str, int]:
-        """How many collectives one run does, each hop of a ring counted."""
+        """How many collectives one run does, each hop of a ring counted; a TPU's float64 is two arrays of float32."""
         counts = {"all-to-all": 0, "collective-permute": 0}
+        halves = 2 if any(dot.unit for step in self.steps for dot in step.dots) else 1
         for (step, layout), real, work in zip(self.pairs, self.reals, self.works(2, GENERIC), strict=False):
-            arrays = 2 if (self.planes or step.planar) and not real and not step.joint(layout) else 1
+            planes = 2 if (self.planes or step.planar) and not real else 1
+            arrays = 1 if step.joint(layout) else planes * halves
             counts["all-to-all"] += arrays * work.all_to_alls
             counts["collective-permute"] += arrays * work.hops
         return {name: count for name, count in counts.items() if count}

@@ -1,0 +1,61 @@
+"""Every p-th point of a line that is cut into p shards, gathered on one device: x[p l + b] on device b.
+
+One all-to-all, of chunks padded to one length. Invariant: what lies beyond the points of a shard is never read.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from ..collectives.all_to_all import exchange_packed
+from ..collectives.wire import Wire
+from ..layout.layout import Layout
+from ..numerics.split_complex import B
+from .base import cleared
+
+
+def gathered(block: B, dim: int, source: Layout, limit: int, many: int, wire: Wire) -> B:
+    """x[p l + b] for l < many, on device b: zeros where there is no such point."""
+    parts, axes, size = source.parts[dim], source.axes[dim], source.block[dim]
+    if is_comb(source, dim, many) and limit >= source.shape[dim]:
+        combed = jax.tree.map(functools.partial(_columns, dim=dim, parts=parts), block)
+        return exchange_packed(combed, axes, dim, dim, wire)
+    index, starts = lax.axis_index(axes), jnp.asarray(source.starts(dim), jnp.int32)
+    rows = -(-size // parts)
+    widths = [(0, rows * parts - size if d == dim else 0) for d in range(source.ndim)]
+    padded = jax.tree.map(lambda x: jnp.pad(x, widths), cleared(block, source, dim, limit))
+    combed = jax.tree.map(functools.partial(_columns, dim=dim, parts=parts, start=starts[index]), padded)
+    received = exchange_packed(combed, axes, dim, dim, wire)
+
+    def put(shard: Array, lines: B) -> B:
+        first = (starts[shard] - index + parts - 1) // parts  # where the first of its points that are ours belongs
+
+        def add(line: Array, arrived: Array) -> Array:
+            chunk = lax.dynamic_slice_in_dim(arrived, shard * rows, rows, dim)
+            there = lax.dynamic_slice_in_dim(line, first, rows, dim)
+            return lax.dynamic_update_slice_in_dim(line, there + chunk, first, dim)
+
+        return jax.tree.map(add, lines, received)
+
+    def empty(arrived: Array) -> Array:
+        none = lax.slice_in_dim(arrived, 0, 0, axis=dim)  # varies over the mesh axes that what is received does
+        return jnp.pad(none, [(0, many + rows if d == dim else 0) for d in range(source.ndim)])
+
+    lines = lax.fori_loop(0, parts, put, jax.tree.map(empty, received))
+    return jax.tree.map(lambda line: lax.slice_in_dim(line, 0, many, axis=dim), lines)
+
+
+def _columns(block: Array, dim: int, parts: int, start: Array | int = 0) -> Array:
+    """The block with what belongs to one residue of p together: position l p + b goes to b M / p + l."""
+    shape = (*block.shape[:dim], block.shape[dim] // parts, parts, *block.shape[dim + 1 :])
+    table = block.reshape(shape)
+    table = table if isinstance(start, int) else jnp.roll(table, start % parts, dim + 1)
+    return table.swapaxes(dim, dim + 1).reshape(block.shape)
+
+
+def is_comb(source: Layout, dim: int, many: int) -> bool:
+    """True where every shard has as many points of each residue, and all are there."""
+    size, parts = source.block[dim], source.parts[dim]
+    return size == many and size % parts == 0 and size * parts == source.shape[dim]
