@@ -64,8 +64,8 @@ def work(folder, memory, processes, index, address, end):
         jax.distributed.initialize(address, processes, index)
     options, moved = {"kind": "rfft", "mesh": jax.make_mesh((4,), ("x",), devices=jax.local_devices())}, 0
     with open_array(f"{folder}/volume.npy") as volume, open(f"{folder}/{end}-{index}.log", "w", 1) as log:
-        options |= {"dtype": volume.dtype, "chunk": chunk_of(volume), "budget": int(memory)}
-        passes = mf.passes(volume.shape, **options)
+        options |= {"dtype": volume.dtype, "chunk": chunk_of(volume), "fortran": volume.fortran}
+        passes = mf.passes(volume.shape, budget=int(memory), **options)
         print(passes if index == 0 else "", flush=True)
 
         def report(nbytes):

@@ -15,6 +15,7 @@ jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 8)
 
 import h5py  # noqa: E402
+import nibabel  # noqa: E402
 import numpy as np  # noqa: E402
 from jax.sharding import Mesh  # noqa: E402
 
@@ -37,12 +38,13 @@ def main(folder: Path) -> None:
     create_store(folder / "x.zarr", SHAPE, x.dtype, Grid(CHUNK), kind=".zarr").write(
         tuple(slice(0, n) for n in SHAPE), x
     )
+    nibabel.save(nibabel.Nifti1Image(x, np.eye(4)), folder / "x.nii")
     with h5py.File(folder / "x.h5", "w") as file:
         file.create_dataset("x", data=x, chunks=CHUNK)
     found = []
     for devices in (1, 2, 8):
         mesh = Mesh(np.array(jax.devices()[:devices]), ("x",))
-        for suffix, kind in ((".npy", ".zarr"), (".zarr", ".npy"), (".h5", ".zarr")):
+        for suffix, kind in ((".npy", ".zarr"), (".zarr", ".npy"), (".h5", ".zarr"), (".nii", ".npy")):
             about = {"devices": devices, "source": suffix}
             target, back = folder / f"y-{devices}{suffix[1:]}{kind}", folder / f"z-{devices}{suffix[1:]}.npy"
             found.append({**about, "way": "forward", **traffic(folder / f"x{suffix}", target, mesh)})
@@ -85,7 +87,8 @@ def resumed(source: Path, target: Path, mesh: Mesh) -> dict[str, Any]:
 
 
 def planned(array: Any, mesh: Mesh, **options: Any) -> Any:
-    return mf.passes(SHAPE, budget=BUDGET, mesh=mesh, dtype=array.dtype, chunk=chunk_of(array), **options)
+    stored = {"dtype": array.dtype, "chunk": chunk_of(array), "fortran": array.fortran}
+    return mf.passes(SHAPE, budget=BUDGET, mesh=mesh, **stored, **options)
 
 
 def counted(made: Any, array: Any, target: Path, **options: Any) -> dict[str, Any]:

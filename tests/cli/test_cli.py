@@ -33,6 +33,7 @@ from meshfft.formats.grid import Grid
 from meshfft.inspect.hlo import collectives
 from meshfft.out_of_core import journal
 
+README = Path(__file__).parents[2] / "README.md"
 SIZES = (7, 6, 5)  # divided by no mesh axis but one
 
 
@@ -184,7 +185,8 @@ def test_passes_are_planned_without_a_file() -> None:
 
 
 def test_an_interrupt_says_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches Ctrl-C that says nothing, or not how to resume; and --resume in another budget than is said."""
+    """Catches Ctrl-C that says nothing, or not how to resume; and --resume in another budget than is said, or on
+    another mesh, which has other tiles, refused as a damaged journal."""
     np.save("a.npy", values())
     words, done = ["transform", "a.npy", "b.zarr", "--mesh", "2", "--memory", "9kB"], list[int]()
 
@@ -200,10 +202,11 @@ def test_an_interrupt_says_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None
         result = CliRunner().invoke(app, words)
     assert result.exit_code == 130
     said = [line for line in result.stderr.splitlines() if line]
-    assert len(said) == 1 and re.search(r"interrupted: 2 of \d+ tiles are kept beside b\.zarr", said[0])
+    assert len(said) == 1 and re.search(r"interrupted: 2 of \d+ tiles kept beside b\.zarr", said[0])
     assert "the same command with --resume continues" in said[0]
     assert "has --memory 9000, this one has 10000: leave out --memory" in refused(*words[:-1], "10kB", "--resume")
-    assert re.search(r"2 of \d+ tiles are there: [\d.]+ kB to read", call(*words, "--resume"))
+    assert "mesh {'x': 2}, this one has {'x': 1}: give the same" in refused(*words[:4], "1", *words[5:], "--resume")
+    assert re.search(r"2 of \d+ tiles are done; [\d.]+ kB to read", call(*words, "--resume"))
 
 
 def test_passes_go_on_where_they_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,13 +256,19 @@ def test_precision_is_that_of_the_input_or_as_asked(dtype: Any, precision: str, 
     assert error(got, np.fft.fftn(array.astype(complex))) < (4e-7 if result == np.complex64 else 2e-15)
 
 
-def test_a_scan_end_to_end() -> None:
-    """Catches whatever breaks the README's first command: nibabel's example, uneven, on 2 x 2 x 2 devices."""
+def test_a_scan_end_to_end(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Catches whatever breaks the README's first command: nibabel's example, uneven, on 2 x 2 x 2 devices; and a way
+    to find it that needs what only tests install."""
     nibabel = pytest.importorskip("nibabel")
     pytest.importorskip("matplotlib")
-    testing = pytest.importorskip("nibabel.testing")
-    scan = Path(testing.data_path) / "example4d.nii.gz"
-    printed = call("transform", str(scan), "spectrum.npy", *"--mesh 2,2,2 --axes 0,1,2 --plot spectrum.png".split())
+    without_tests = tmp_path_factory.mktemp("hides")
+    (without_tests / "pytest.py").write_text("raise ImportError")
+    lines = r'^volume=\$\(python -c "(.*)"\)(\S*)\nmeshfft transform "\$volume" (.*)$'
+    finds, name, words = re.findall(lines, README.read_text(), re.MULTILINE)[0]
+    with monkeypatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(without_tests))
+        scan = python("-c", finds).stdout.strip() + name
+    printed = call("transform", scan, *words.split())
     assert error(np.load("spectrum.npy"), np.fft.fftn(nibabel.load(scan).get_fdata(), axes=(0, 1, 2))) < 4e-7
     assert Path("spectrum.png").read_bytes()[1:4] == b"PNG"
     assert sorted(os.listdir()) == ["spectrum.npy", "spectrum.png"]

@@ -150,13 +150,13 @@ def test_runs_are_counted(data: st.DataObject) -> None:
     cuts = (
         ((Cut(f"a{d}", -(-n // b), b),) if b < n else ()) for d, (n, b) in enumerate(zip(shape, blocks, strict=True))
     )
-    layout = Layout(shape, tuple(cuts))
-    places, index = 0, np.arange(math.prod(shape)).reshape(shape)
+    layout, fortran = Layout(shape, tuple(cuts)), data.draw(st.booleans())
+    places, index = 0, np.arange(math.prod(shape)).reshape(shape, order="F" if fortran else "C")
     for corner in itertools.product(*(range(0, n, b) for n, b in zip(shape, blocks, strict=True))):
-        block = index[tuple(slice(a, a + b) for a, b in zip(corner, blocks, strict=True))].ravel()
+        block = index[tuple(slice(a, a + b) for a, b in zip(corner, blocks, strict=True))].ravel("F" if fortran else "C")
         gaps = np.flatnonzero(np.diff(block) != 1) + 1
         places += 1 + len(gaps)
-    assert runs(layout) == places
+    assert runs(layout, fortran=fortran) == places
 
 
 @pytest.mark.parametrize("many", [1, 2, 3, 4, 5])
@@ -261,6 +261,14 @@ def test_the_source_is_read_in_few_places() -> None:
     """Catches a first pass that reads a C-ordered file in columns where planes would do."""
     made = mf.passes((64, 64, 64), budget=2**19, mesh=AbstractMesh((1,), ("x",)), method="transpose")
     assert [step.dims for step in made.steps] == [(1, 2), (0,)] and made.steps[1].before.parts[2] == 1
+
+
+@pytest.mark.parametrize(("kind", "first"), [("fft", (0, 1)), ("rfft", (0, 2))])
+def test_a_source_in_fortran_order_is_read_in_few_places(kind: str, first: tuple[int, ...]) -> None:
+    """Catches tiles of a NIfTI file that cut its first dimension, so that each reads all of the file."""
+    mesh, dtype = AbstractMesh((1,), ("x",)), "float32"
+    made = mf.passes((64, 64, 64), budget=2**19, mesh=mesh, method="transpose", kind=kind, dtype=dtype, fortran=True)
+    assert sorted(made.steps[0].dims) == list(first) and made.steps[0].before.parts[0] == 1
 
 
 def test_devices_with_memory_of_their_own() -> None:

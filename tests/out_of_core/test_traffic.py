@@ -28,13 +28,13 @@ def python(*words: str) -> "subprocess.Popen[str]":
 
 
 def test_each_chunk_is_read_and_written_once(tmp_path: Path) -> None:
-    """Catches chunks that every device reads or writes again, chunks that do not fit the pieces of the way back, and
-    plans that say otherwise: .npy, Zarr and HDF5 on 1, 2 and 8 devices, forward, inverse and resumed, within 5 %."""
+    """Catches chunks that every device reads or writes again, chunks that do not fit the tiles of the way back, plans
+    that say otherwise: .npy, Zarr, HDF5 and NIfTI on 1, 2 and 8 devices, forward, inverse and resumed, within 5 %."""
     process = python(str(HERE / "traffic_process.py"), str(tmp_path))
     printed, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     found = json.loads(printed)
-    assert len(found) == 21
+    assert len(found) == 28
     for run in found:
         assert run["moved"] == pytest.approx(run["planned"], rel=0.05), run
         assert run.get("error", 0) < 1e-6, run

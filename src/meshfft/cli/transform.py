@@ -226,10 +226,10 @@ def _in_passes(job: Prepared) -> tuple[dict[str, object], list[Timing]]:
     """Every process holds a part of the array at a time; returns what there is to report."""
     flags, passes, baseline = job.flags, _passes(job), 0
     _say(job, f"{passes}\n")
-    left = left_of(passes, flags.target) if flags.resume else None
+    left = left_of(passes, flags.target, job.array) if flags.resume else None
     if left is not None:
         sizes = f"{quantity(left.read_bytes, 'B')} to read and {quantity(left.written_bytes, 'B')} to write"
-        _say(job, f"{left.done} of {left.tiles} tiles are there: {sizes} are left.")
+        _say(job, f"{left.done} of {left.tiles} tiles are done; {sizes} remain.")
 
     def begin(part: str) -> None:
         nonlocal baseline
@@ -245,7 +245,7 @@ def _in_passes(job: Prepared) -> tuple[dict[str, object], list[Timing]]:
             run_passes(passes, source, flags.target, record=job.record, report=report, begin=begin, **how)
         except KeyboardInterrupt:
             left = left_of(passes, flags.target)
-            kept = f"{left.done} of {left.tiles} tiles are kept beside {flags.target}"
+            kept = f"{left.done} of {left.tiles} tiles kept beside {flags.target}"
             if jax.process_index() == 0:
                 warn(f"meshfft: interrupted: {kept}: the same command with --resume continues")
             raise
@@ -265,7 +265,8 @@ def _passes(job: Prepared) -> Passes:
         limits |= recorded_budgets(flags.target) or {}
     options = {name: value for name, value in job.options.items() if name not in ("shape", "order", "spec")}
     mesh = Mesh(np.array(devices), ("x",))
-    return meshfft.passes(job.array.shape, mesh=mesh, chunk=chunk_of(job.array), **limits, **options)
+    stored: read.Keywords = {"chunk": chunk_of(job.array), "fortran": job.array.fortran}
+    return meshfft.passes(job.array.shape, mesh=mesh, **stored, **limits, **options)
 
 
 def _say(job: Prepared, text: str) -> None:

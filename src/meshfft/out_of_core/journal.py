@@ -114,9 +114,12 @@ def recorded_budgets(target: str | Path) -> dict[str, int | None] | None:
     return {"budget": budget, "device_budget": device}
 
 
-def left_of(made: Passes, target: str | Path) -> Left:
-    """What is left to be done of passes to an output; ValueError where its journal is damaged."""
-    done = np.concatenate(journal_of(made, target).finished())
+def left_of(made: Passes, target: str | Path, source: Sliceable | None = None) -> Left:
+    """What is left of passes to an output; ValueError where its journal is damaged, or of another run or source."""
+    journal = journal_of(made, target)
+    if source is not None and (journal.folder / RUN).is_file():
+        _check_same(_read(journal.folder / RUN), described(made, source))
+    done = np.concatenate(journal.finished())
     tiles = [step.bytes_of(tile) for step in made.steps for tile in step.tiles]
     read, written = (int(nbytes) for nbytes in np.array(tiles)[~done].sum(0))
     return Left(int(done.sum()), len(tiles), read, written)

@@ -40,26 +40,34 @@ def partitions(items: Shape, many: int) -> Iterator[tuple[Shape, ...]]:
 
 
 def cut(
-    shape: Shape, uncut: Sequence[int], fits: Callable[[Shape], bool], unit: Shape, *, strict: bool = False
+    shape: Shape,
+    uncut: Sequence[int],
+    fits: Callable[[Shape], bool],
+    unit: Shape,
+    *,
+    strict: bool = False,
+    fortran: bool = False,
 ) -> Layout | None:
     """The layout that cuts the fewest dimensions, none of `uncut`, into the fewest parts whose blocks fit, if any do.
 
     Several are cut into about as many parts each, so that a block of one pass and one of the next have much in common.
-    Of sets of as many dimensions it cuts the one with the longest runs in C order. A block has a multiple of `unit`
+    Of sets of as many dimensions it cuts the one with the longest runs, as `runs`. A block has a multiple of `unit`
     where one fits in, or always where `strict`. What is smaller than a block that fits must fit too.
     """
     free = [d for d in range(len(shape)) if d not in uncut and shape[d] > 1]
     for many in range(min(len(free), len(AXES)) + 1):
         ways = (_cut(shape, dims, fits, unit, strict) for dims in itertools.combinations(free, many))
         if layouts := [layout for layout in ways if layout is not None]:
-            return min(layouts, key=lambda layout: (runs(layout), math.prod(layout.parts)))
+            return min(layouts, key=lambda layout: (runs(layout, fortran=fortran), math.prod(layout.parts)))
     return None
 
 
-def runs(layout: Layout) -> int:
-    """The number of runs on the disk of all blocks of an array that is stored in C order."""
-    last = max((d for d in range(layout.ndim) if layout.parts[d] > 1), default=None)
-    return 1 if last is None else math.prod(layout.shape[:last]) * layout.parts[last]
+def runs(layout: Layout, *, fortran: bool = False) -> int:
+    """The number of runs on the disk of all blocks of an array that is stored in C order, or in Fortran order."""
+    order = slice(None, None, -1 if fortran else 1)
+    shape, parts = layout.shape[order], layout.parts[order]
+    last = max((d for d, count in enumerate(parts) if count > 1), default=None)
+    return 1 if last is None else math.prod(shape[:last]) * parts[last]
 
 
 def alike(layouts: Sequence[Layout]) -> tuple[Layout, ...]:

@@ -42,6 +42,7 @@ def passes(
     inverse: bool = False,
     precision: Precision = None,
     chunk: Sequence[int] | None = None,
+    fortran: bool = False,
 ) -> Passes:
     """Plans a transform of an array of any size in the fewest passes whose
     tiles fit, without an array or a device.
@@ -61,6 +62,8 @@ def passes(
             dtype is the one that the source has.
         chunk: the chunks that the source is stored in: the first pass reads
             each once where the budget allows.
+        fortran: whether the first dimension of the source lies in one run
+            (`Source.fortran`), as in NIfTI files; tiles then cut the last.
 
     Returns:
         Passes: print them; `meshfft.out_of_core.run_passes` runs them.
@@ -78,7 +81,7 @@ def passes(
     transform = transform_of(dims, lengths, norm, inverse, kind)
     points, onto = dict(zip(dims, lengths, strict=True)), becomes(kind, inverse)
     how = {"norm": norm, "inverse": inverse, "method": method, "precision": precision, "mesh": mesh}
-    steps = _Search(points, kind, onto, how, budget, device_budget, unit).steps(sizes, dtype)
+    steps = _Search(points, kind, onto, how, budget, device_budget, unit, fortran).steps(sizes, dtype)
     return Passes(steps, transform, budget, device_budget)
 
 
@@ -110,6 +113,7 @@ class _Search:
     budget: int
     device_budget: int | None
     chunk: Shape
+    fortran: bool
     known: dict[object, Layout | None] = dataclasses.field(default_factory=dict)
 
     def steps(self, shape: Shape, given: DTypeLike | None) -> Steps:
@@ -134,15 +138,15 @@ class _Search:
             ways += [steps for order in copied if (steps := self._passes(order, shape, dtype))]
         if not ways:
             raise ValueError(self._too_long(shape, dtype))
-        best = min(ways, key=_cost)
+        best = min(ways, key=self._cost)
         plans = (tuple(self._plan(step.dims, step.dtype, block) for block in _blocks(step)) for step in best)
         return tuple(dataclasses.replace(step, plans=of) for step, of in zip(best, plans, strict=True))
 
     def _orders(self, sets: Sequence[Shape]) -> list[tuple[Shape, ...]]:
-        """The usual order; where the source has chunks all others too, but for the set that makes lines real or not."""
+        """The usual order, or any where the source has chunks or Fortran order; real lines keep their place."""
         usual = self._ordered(sets)
         fixed = {None: slice(0), "complex": slice(0, 1), "real": slice(-1, None)}[self.onto]
-        orders = itertools.permutations(usual) if math.prod(self.chunk) > 1 else [usual]
+        orders = itertools.permutations(usual) if self.fortran or math.prod(self.chunk) > 1 else [usual]
         return [order for order in orders if order[fixed] == usual[fixed]]
 
     def _ordered(self, sets: Sequence[Shape]) -> tuple[Shape, ...]:
@@ -155,7 +159,7 @@ class _Search:
         """A pass for each set of dimensions; none where the tiles of one cannot fit."""
         steps, chunk = list[Pass](), self.chunk
         for dims in order:
-            before = self._cut(dims, shape, dtype, chunk)
+            before = self._cut(dims, shape, dtype, chunk, self.fortran and not steps)
             if before is None:
                 return ()
             plans = () if dims is None else (self._plan(dims, dtype, before.block),)
@@ -166,7 +170,7 @@ class _Search:
         rest = zip(steps[free:], layouts, strict=True)
         return (*steps[:free], *(dataclasses.replace(step, before=before) for step, before in rest))
 
-    def _cut(self, dims: Shape | None, shape: Shape, dtype: np.dtype, chunk: Shape) -> Layout | None:
+    def _cut(self, dims: Shape | None, shape: Shape, dtype: np.dtype, chunk: Shape, fortran: bool) -> Layout | None:
         """The layout for a set of dimensions, sought once."""
         buffers = buffer_bytes(self.budget, math.prod(chunk) * dtype.itemsize)
 
@@ -177,11 +181,16 @@ class _Search:
             fits = self.device_budget is None or made.peak_bytes <= self.device_budget
             return fits and held_bytes(made, dtype, self.shared) + buffers <= self.budget
 
-        key = (dims, shape, dtype, chunk)
+        key = (dims, shape, dtype, chunk, fortran)
         if key not in self.known:
-            layout = cut(shape, dims or (), fits, chunk, strict=True)
-            self.known[key] = layout or (None if dims is None else cut(shape, dims, fits, chunk))
+            layout = cut(shape, dims or (), fits, chunk, strict=True, fortran=fortran)
+            self.known[key] = layout or (None if dims is None else cut(shape, dims, fits, chunk, fortran=fortran))
         return self.known[key]
+
+    def _cost(self, steps: Steps) -> tuple[int, int, int]:
+        """Bytes read and written; runs of the source and of the result, which is in C order; of the source alone."""
+        first = runs(steps[0].before, fortran=self.fortran)
+        return sum(step.read_bytes + step.written_bytes for step in steps), first + runs(steps[-1].after), first
 
     def _plan(self, dims: Shape, dtype: np.dtype, block: Shape) -> Plan:
         """The plan of a tile. The half dimension makes a pass real; others are complex dimensions then.
@@ -218,12 +227,6 @@ class _Search:
     def shared(self) -> bool:
         """Whether the budget is for all that a process holds: its devices have none of their own."""
         return self.device_budget is None
-
-
-def _cost(steps: Steps) -> tuple[int, int, int]:
-    """Bytes read and written; runs of the source and of the result, both in C order; and of the source alone."""
-    first = runs(steps[0].before)
-    return sum(step.read_bytes + step.written_bytes for step in steps), first + runs(steps[-1].after), first
 
 
 def _blocks(step: Pass) -> list[Shape]:
