@@ -5,7 +5,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -151,9 +151,10 @@ def test_runs_are_counted(data: st.DataObject) -> None:
         ((Cut(f"a{d}", -(-n // b), b),) if b < n else ()) for d, (n, b) in enumerate(zip(shape, blocks, strict=True))
     )
     layout, fortran = Layout(shape, tuple(cuts)), data.draw(st.booleans())
-    places, index = 0, np.arange(math.prod(shape)).reshape(shape, order="F" if fortran else "C")
+    order: Literal["C", "F"] = "F" if fortran else "C"
+    places, index = 0, np.arange(math.prod(shape)).reshape(shape, order=order)
     for corner in itertools.product(*(range(0, n, b) for n, b in zip(shape, blocks, strict=True))):
-        block = index[tuple(slice(a, a + b) for a, b in zip(corner, blocks, strict=True))].ravel("F" if fortran else "C")
+        block = index[tuple(slice(a, a + b) for a, b in zip(corner, blocks, strict=True))].ravel(order)
         gaps = np.flatnonzero(np.diff(block) != 1) + 1
         places += 1 + len(gaps)
     assert runs(layout, fortran=fortran) == places
