@@ -152,6 +152,27 @@ def test_values_of_any_size_at_many_decades(scale: float) -> None:
         assert error(y / scale, np.fft.fftn(x.astype(complex)) / scale) <= plan.error
 
 
+CROPPED: dict[str, tuple[tuple[int, ...], tuple[int, ...], P, dict[str, Any]]] = {
+    "all-to-all": ((16, 9), (2, 2), P("x", "y"), {"s": (6, 4)}),
+    "half a spectrum": ((16, 9), (2, 2), P("x", "y"), {"s": (6, 4), "kind": "rfft", "inverse": True}),
+}
+
+
+@pytest.mark.parametrize("name", CROPPED)
+def test_what_is_cropped_takes_no_digits(name: str) -> None:
+    """Catches large numbers that no result has, and that set the scale of small ones beside them on their way: all of
+    these were lost, without a word.
+    """
+    shape, sizes, spec, options = CROPPED[name]
+    plan, exact = (mf.plan(shape, mesh=mesh(sizes), spec=spec, wire=wire, **options) for wire in ("int16", "exact"))
+    x = noise(shape)
+    kept = tuple(slice(matrix.columns) for matrix in plan.transform.matrices)
+    x[kept] *= np.float32(1e-6)
+    shared = mf.shard(x, mesh(sizes), spec)
+    assert 0 < error(mf.gather(plan(shared)), mf.gather(exact(shared))) <= plan.error
+    assert plan.collectives == exact.collectives
+
+
 def test_infinities_and_nan_spoil_what_they_reach_alone() -> None:
     """Catches NaN that becomes a number on the way, and one that spoils lines that it is no part of."""
     where = mesh((4,))

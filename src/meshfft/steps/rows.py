@@ -1,6 +1,7 @@
 """Roll and Bands: rows of a dimension that go to other positions of it; only those that change devices are sent.
 
-A band of all rows pads the dimension, or crops it, where a step behind wants it as long as its matrix.
+A band of all rows pads the dimension, or crops it, where a step behind wants it as long as its matrix; one of some
+clears the others.
 """
 
 import dataclasses
@@ -228,6 +229,8 @@ class Bands(Step):
 
     def name(self, layout: Layout) -> str:
         old, new = layout.shape[self.dim], self.size
+        if self.bands == (Band(0, 0, rows := self.bands[0].rows),) and rows < old == new:
+            return f"clear {names((self.dim,), layout)} from {rows} on"
         whole = "pad" if old < new else "crop"
         what = whole if self.bands == (Band(0, 0, min(old, new)),) else "bands of"
         return f"{what} {names((self.dim,), layout)}: {old} -> {new}"

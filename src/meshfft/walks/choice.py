@@ -14,10 +14,11 @@ from ..numerics.phases import MAX_LENGTH
 from ..operators.matrices import Roots
 from ..operators.transform import Transform
 from ..operators.trig import Trig
-from ..steps import Problem
+from ..steps import Bands, Problem
 from ..steps.base import resized
 from ..steps.phase_fft import line_length
 from ..steps.problem import ENGINES, RINGS, Ending
+from ..steps.rows import Band
 from .search import METHODS, search
 from .walk import Walk, fused
 
@@ -65,8 +66,16 @@ def find_walk(
         return find_walk(start, transform, method, order, machine, itemsize, dots, **ways)
     if not paths:
         raise ValueError(_no_walk(problems[-1]))
+    paths = [(*_unread(start, transform, wire), *steps) for steps in paths]
     walks = [Walk(start, fused(start, steps, itemsize), transform.scale, machine.chip.planes, real) for steps in paths]
     return min(walks, key=lambda walk: sum(map(machine.price, walk.works(itemsize, machine.chip))))
+
+
+def _unread(start: Layout, transform: Transform, wire: Wire) -> Iterator[Bands]:
+    """Steps that clear what a matrix does not read, before it travels and takes the digits of what shares its scale."""
+    for dim, matrix in zip(transform.dims, transform.matrices, strict=True):
+        if wire.lossy and start.mesh_axes and matrix.columns < start.shape[dim]:
+            yield Bands(dim, start.shape[dim], start.cuts[dim], (Band(0, 0, matrix.columns),))
 
 
 def _check(method: str, order: str, ring: str, engine: str) -> None:

@@ -121,7 +121,8 @@ class Walk:
         keeps every norm but for a factor, as unitary ones do, hands a relative error on as it is. Others multiply it by
         the largest over the smallest of their singular values, at most: `spread`, sqrt(2) where half spectra come or
         go and what its ends make of a cosine transform. Where a result is cropped, or points are any, that is not
-        known and taken for 1: the error is then relative to what a unitary matrix would have left of the array.
+        known and taken for 1: the error is then relative to what a unitary matrix would have left of the array. Nor are
+        imaginary parts known that a real result leaves out.
         """
         lost = math.prod(1 + step.lost(layout) for step, layout in self.pairs) - 1
         spread = math.prod(step.spread for step in self.steps)
