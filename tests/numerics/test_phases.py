@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshfft.numerics.phases import MAX_LENGTH, mulmod, roots, vandermonde
+from meshfft.numerics.phases import MAX_LENGTH, mulmod, roots, table, vandermonde
 from meshfft.numerics.split_complex import join
 
 LENGTHS = (1, 2, 3, 4, 5, 8, 97, 1024, 8192, 46_341, 65_536, 65_537, 1_000_003, 2**24, 2**28 + 3, MAX_LENGTH)
@@ -29,6 +29,16 @@ def test_roots_of_unity_are_right_to_a_rounding(length: int, sign: int) -> None:
     m = np.unique(np.concatenate([rng.integers(0, length, 500), np.arange(4) * length // 4, [length - 1]]))
     truth = np.exp(sign * 2j * np.pi * (m / length))
     assert np.abs(np.asarray(join(roots(jnp.asarray(m), length, sign, jnp.float32))) - truth).max() <= 1.5e-7
+
+
+@pytest.mark.parametrize("length", [1, 6, 97, 120, 1000])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_tables_of_the_host_are_right_to_a_rounding(length: int, sign: int) -> None:
+    """Catches angles in float64, whose rounding makes roots wrong by up to eight of their own."""
+    turns = (np.outer(np.arange(length), np.arange(3)) % length).astype(np.longdouble) / length
+    angle = sign * turns * np.arctan2(np.longdouble(0), np.longdouble(-1)) * 2
+    off = table(length, 3, length, sign, np.dtype(np.complex128)) - (np.cos(angle) + 1j * np.sin(angle))
+    assert np.abs(off).max() <= 1.5 * 2.0**-53
 
 
 @pytest.mark.parametrize("length", [1, 6, 97, 8192, 65_537])

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ..numerics.phases import table
+from ..numerics.phases import host_roots, table
 
 PRIME = 800  # no factor up to this one makes a length awkward
 LONG = 2000  # nor is a length up to this one: one dense product costs a TPU less
@@ -148,14 +148,14 @@ def _expanded(tables: Sequence[np.ndarray], lines: Array) -> list[Array]:
 
 def _chirp(length: int, sign: int) -> np.ndarray:
     n = np.arange(length, dtype=np.int64)
-    return np.exp(sign * 1j * np.pi * ((n * n % (2 * length)) / length))
+    return host_roots(n * n % (2 * length), 2 * length, sign)
 
 
 @functools.lru_cache(maxsize=16)
 def _fft_tables(length: int, sign: int, dtype: np.dtype) -> tuple[np.ndarray, ...]:
     """For even and odd bins: the chirp, of odd ones times w; the spectrum; the chirp, of odd ones times conj(w)."""
     chirp, size = _chirp(length, sign), padded_length(length)
-    half = np.exp(-1j * np.pi * (np.arange(length) / size))
+    half = host_roots(np.arange(length), 2 * size, -1)
     into, out = (np.stack([chirp, chirp * part]) for part in (half, half.conj()))
     spectrum = chirp_spectrum(length, 2 * size, sign).reshape(size, 2).T * size  # jnp.fft.ifft divides by it
     return tuple(part.astype(dtype) for part in (into, spectrum, out))

@@ -18,7 +18,7 @@ from jax import Array, lax
 from ..numerics.chunks import in_chunks
 from ..numerics.digits import host_slices
 from ..numerics.dtypes import ROUNDING, Dot
-from ..numerics.phases import mulmod, roots
+from ..numerics.phases import host_roots, mulmod, roots
 from ..numerics.products import Factors, planes_of, product
 from ..numerics.split_complex import Planes, times
 from .local import balanced
@@ -82,9 +82,8 @@ def _columns(length: int, sign: int, dot: Dot, start: Array | int, size: int) ->
 @functools.lru_cache(maxsize=64)
 def _factor(length: int, sign: int, slices: int, multiplications: int) -> tuple[tuple[np.ndarray, ...], ...]:
     """exp(sign 2 pi i k n / N) in slices, with their powers of two: of the real forms, or as one real product."""
-    turns = (np.outer(np.arange(length), np.arange(length)) % length).astype(np.longdouble) / length
-    angle = turns * (8 * np.arctan(np.longdouble(1)))
-    re, im = np.cos(angle), sign * np.sin(angle)
+    entries = host_roots(np.outer(np.arange(length), np.arange(length)) % length, length, sign)
+    re, im = entries.real, entries.imag
     scale = np.full((1, 1), 2.0)
     if multiplications == 3:  # re + im is up to the root of two
         forms = (((re + im) / 2, 2 * scale), (re, scale), (im, scale))
@@ -109,6 +108,5 @@ def _twiddles(rows: int, columns: int, sign: int, dtype: np.dtype) -> Planes:
 
 @functools.lru_cache(maxsize=64)
 def _table(rows: int, columns: int, sign: int) -> tuple[np.ndarray, np.ndarray]:
-    turns = np.outer(np.arange(rows), np.arange(columns)).astype(np.longdouble) / (rows * columns)
-    angle = turns * (8 * np.arctan(np.longdouble(1)))
-    return np.cos(angle).astype(np.float64), (sign * np.sin(angle)).astype(np.float64)
+    entries = host_roots(np.outer(np.arange(rows), np.arange(columns)), rows * columns, sign).astype(np.complex128)
+    return entries.real, entries.imag

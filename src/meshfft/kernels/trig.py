@@ -12,7 +12,7 @@ Cosines. "Folded" is the even samples rising, then the odd ones falling: x_0 x_2
 Sines of types II to IV are cosines of (-1)^n x_n, in the other order; of type III, with the two exchanged. Of type I
 they are the imaginary part of the real FFT of 0 x_0 ... x_N-1 0 -x_N-1 ... -x_0, of 2(N+1) points.
 
-Ends, signs and phases are made on the host in float64 and rounded once.
+Ends, signs and phases are made on the host and rounded once.
 """
 
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ import numpy as np
 from jax import Array, lax
 
 from ..layout.layout import line_shape
+from ..numerics.phases import host_roots
 from ..operators.trig import Ends, Trig, divided
 from .local import resize
 
@@ -66,14 +67,14 @@ def _sines_1(x: Array, dim: int) -> Array:
 
 def _cosines_2(x: Array, dim: int) -> Array:
     n = x.shape[dim]
-    waves = 2 * np.exp(-0.5j * np.pi / n * np.arange(n // 2 + 1))
+    waves = 2 * host_roots(np.arange(n // 2 + 1), 4 * n, -1)
     y = _times(jnp.fft.rfft(_folded(x, dim), axis=dim), dim, waves)
     return jnp.concatenate([jnp.real(y), -jnp.imag(_cut(y, dim, slice((n - 1) // 2, 0, -1)))], dim)
 
 
 def _cosines_3(x: Array, dim: int) -> Array:
     n = x.shape[dim]
-    waves = np.exp(0.5j * np.pi / n * np.arange(n // 2 + 1))
+    waves = host_roots(np.arange(n // 2 + 1), 4 * n, 1)
     low, high = _cut(x, dim, slice(n // 2 + 1)), jnp.flip(_cut(x, dim, slice(n - n // 2, None)), dim)
     pairs = lax.complex(low, -jnp.concatenate([jnp.zeros_like(_cut(x, dim, slice(1))), high], dim))
     return _unfolded(jnp.fft.irfft(_times(pairs, dim, waves), n, dim, norm="forward"), dim)
@@ -82,7 +83,7 @@ def _cosines_3(x: Array, dim: int) -> Array:
 def _cosines_4_even(x: Array, dim: int) -> Array:
     """y_2k - i y_(N-1-2k) = 2 sum over n < N/2 of (x_2n + i x_(N-1-2n)) exp(-i pi (4k+1)(4n+1) / 4N)."""
     half = x.shape[dim] // 2
-    waves = np.exp(-0.5j * np.pi / half * (np.arange(half) + 0.125))
+    waves = host_roots(8 * np.arange(half) + 1, 32 * half, -1)
     v = _folded(x, dim)
     pairs = lax.complex(_cut(v, dim, slice(half)), _cut(v, dim, slice(half, None)))
     y = _times(jnp.fft.fft(_times(pairs, dim, waves), axis=dim), dim, 2 * waves)
@@ -100,8 +101,8 @@ def _cosines_4_odd(x: Array, dim: int) -> Array:
     signs = np.array([1.0, -1.0, -1.0, 1.0])[k % 4]
     folded = _folded(_times(x, dim, signs), dim)
     v = jnp.fft.rfft(jnp.roll(folded, pow(4, -1, n), dim), axis=dim)
-    side = np.where((k % 2 == 1) == (k <= half), 1.0, -1.0)
-    waves = 2 * signs * np.exp(-0.25j * np.pi * side * (n % 8))
+    side = np.where((k % 2 == 1) == (k <= half), 1, -1)
+    waves = 2 * signs * host_roots(side * (n % 8), 8, -1)
     down, up = (jnp.real(_times(v, dim, part)) for part in (waves[half::-1], waves[half:]))
     return jnp.concatenate([jnp.flip(down, dim), _cut(up, dim, slice(1, None))], dim)
 

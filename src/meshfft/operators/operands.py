@@ -22,6 +22,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from ..layout.layout import AnyMesh, mapped_axes
 from ..numerics.dtypes import Dot, check_numeric, real_dtype
+from ..numerics.phases import host_roots
 from .inverses import vandermonde
 from .matrices import Blocks, Dense, Matrix, Roots
 from .points import SCATTERED, Points
@@ -156,8 +157,7 @@ def _table_of_points(source: Roots | Points, columns: int, dot: Dot) -> np.ndarr
     if isinstance(source, Points):
         return _split(vandermonde(source.in_turns, source.log_radius, columns), dot)
     k, n = np.arange(source.rows, dtype=np.int64), np.arange(source.columns, dtype=np.int64)
-    turns = (k[:, None] * n % source.length) / source.length
-    return _split(np.exp(source.sign * 2j * np.pi * turns), dot)
+    return _split(host_roots(k[:, None] * n % source.length, source.length, source.sign), dot)
 
 
 def _split(matrix: np.ndarray, dot: Dot) -> np.ndarray:

@@ -21,6 +21,7 @@ from ..functions.frequencies import next_fast_len
 from ..layout.padded_array import AnyArray, PaddedArray, mapped, padded, stored_of
 from ..layout.storage import cut_replicated
 from ..numerics.dtypes import promoted
+from ..numerics.phases import host_roots
 from ..operators.transform import resolve_once
 from ..plans.plan import Plan
 from ..plans.request import AnyStored, Setting, read, received
@@ -144,7 +145,7 @@ def _shifts(plan: Plan, middles: Sequence[int]) -> tuple[np.ndarray, ...]:
     phases = []
     for dim, (j, n), middle in zip(plan.transform.dims, harmonics(plan), middles, strict=True):
         if middle:
-            phase = np.exp(2j * np.pi * (j * middle % n / n))
+            phase = host_roots(j * middle % n, n, 1)
             phases.append(in_storage(plan.out_layout, dim, phase).astype(plan.dtype))
     return tuple(phases)
 
