@@ -13,7 +13,7 @@ from meshfft.kernels.vector.lines.radices import radices
 
 SMALL = 31 * 2**19  # bytes of fast memory that older TPUs give to kernels
 FEW = 14 * 2**20  # too little for 128 rows or columns of 2048
-NARROW = 6 * 2**20  # holds no lines of 512
+NARROW = 3 * 2**20  # holds no lines of 128
 TINY = 2**21  # less than any has, so that short lines are long
 # shape, transformed dimensions, the kernels that do it
 CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], list[str]]] = {
@@ -35,8 +35,13 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], list[str]]] = {
     "long along sublanes": ((2, 2240, 130), (1,), ["subtwisted", "subsecond"]),
     "a large prime": ((2, 11, 8, 128), (1,), ["chirp"]),
     "a large prime of tiles that are not all full": ((11, 2, 15, 250), (0,), ["chirp"]),
-    "a large prime, three passes": ((2, 251, 8, 128), (1,), ["chirpcome", "chirpwithin", "chirpgo"]),
+    "a large prime, three passes": ((2, 59, 8, 128), (1,), ["chirpcome", "chirpwithin", "chirpgo"]),
     "a large prime, blocks beyond the end": ((331, 3, 8, 120), (0,), ["chirpcome", "chirpwithin", "chirpgo"]),
+    "a large prime, three passes of tiles that are not full": (
+        (251, 7, 372),
+        (0,),
+        ["chirpcome", "chirpwithin", "chirpgo"],
+    ),
     "a large prime and a plane": ((13, 16, 128), (0, 1, 2), ["plane", "chirp"]),
     **{f"a prime of {n}": ((n, 8, 128), (0,), ["chirp"]) for n in (97, 509, 1009)},
     **{f"length {n}": ((n, 1, 2), (0,), ["first"]) for n in (8, 16, 27, 35, 49, 60, 125, 343, 2048)},
@@ -85,11 +90,21 @@ def test_values_of_every_kernel(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_values_of_the_longest_prime() -> None:
+@pytest.mark.parametrize("room", [engine.ROOM, SMALL])
+def test_values_of_the_longest_prime(room: int) -> None:
     """Catches chirps of angles that are not reduced before cosines are taken, for which five weights leave no room."""
     x = noise((8191, 8, 128), seed=5)
-    assert [one.lengths for one in engine.passes(x.shape, (0,))] == [(8191, 16384)] * 3
-    assert error(transformed(x, (0,), -1, engine.ROOM), np.fft.fft(x, axis=0)) <= 2.2e-7
+    assert [one.lengths for one in engine.passes(x.shape, (0,), room)] == [(8191, 16384)] * 3
+    assert error(transformed(x, (0,), -1, room), np.fft.fft(x, axis=0)) <= 2.2e-7
+
+
+def test_lines_of_a_large_prime_do_not_reach_each_other() -> None:
+    """Catches rows that are held from lines before, where rows beyond the end should be zero: one NaN spoils all."""
+    x = noise((2, 59, 8, 128), seed=6)
+    x[0, :, 3, 5] = np.nan
+    y = transformed(x, (1,), -1, NARROW)
+    assert np.isnan(y[0, :, 3, 5]).all() and np.isfinite(np.delete(y.reshape(2, 59, -1), 3 * 128 + 5, axis=2)).all()
+    assert error(y[1], np.fft.fft(x[1], axis=0)) <= 2e-7
 
 
 @pytest.mark.parametrize(("shape", "dims"), [((130, 3, 16), (2,)), ((136, 8, 24), (1, 2)), ((144, 16), (1,))])

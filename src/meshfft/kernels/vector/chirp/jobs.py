@@ -7,14 +7,15 @@
                 within  FFT of B, times S[A j + i] / M, back, times w_M^(-b i)                reads M, writes M
                 go      x[B a + b] = c sum_i exp(-.. a i / A) Z[i, b]                         reads M, writes N
 
-S is the transform of conj(c). What is zero is not transformed, and what is not wanted is not made. The first and the
-last of three take or give a block of rows B a + b, one of A / 2 values of a after another, and each time transform a
-share of the block before, or of the next. Blocks go from the last to the first, so that what is written where rows from
-N on would be is followed by what belongs there; a turn that has only such rows writes nothing.
+S is the transform of conj(c). What is zero is not transformed, and what is not wanted is not made. Rows B a + b of some
+b and all a lie far apart: the first and the last of three bring and send them by copies of their own, those of the next
+block, or of the one before, while they transform. Copies are of whole tiles, to which arrays are padded, and of no row
+from N on.
 """
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -24,13 +25,14 @@ import numpy as np
 
 from ....machine.kernel_price import operations
 from ..lines.along import Line
-from ..lines.calls import MANY_REGISTERS, WIDE, Job, Placed, Side
-from ..lines.radices import LANES, SUBLANES, radices, turned
+from ..lines.calls import BUFFERS, MANY_REGISTERS, WIDE, Far, Job, Placed, Side, rounded
+from ..lines.radices import LANES, SUBLANES, radices, scalars, turned, twiddles
 
 KINDS = ("chirp", "chirpcome", "chirpwithin", "chirpgo")
 FIRST = (1, 4, 8, 16, 32, 64, 128)  # A: one, where lines fit in fast memory
-ROWS = 8  # of a block that comes or goes, at least
-SCALARS = 3 * 2**10  # bytes of scalars for a step, where fast memory is small: four such lie in 16 KB
+ROWS = (8, 4, 2)  # b of a block that comes or goes: as many as fit in fast memory
+SCALARS = 13 * 2**10  # bytes of scalars, where there are 16 KB of which the compiler needs some
+SMALL = 8 * 128  # rows times columns of a copy
 FULL = 1.25  # numbers of tiles for each that there is, at most
 Sizes = tuple[int | None, ...]
 
@@ -43,6 +45,7 @@ class Chirp:
     sign: int
     first: int  # A
     second: int  # B
+    rows: int  # of a block that comes or goes
 
     @property
     def points(self) -> int:
@@ -55,30 +58,23 @@ class Chirp:
         return self.length, self.points
 
     @property
-    def turns(self) -> int:
-        """Of the A, those of which some number is not zero."""
-        return self.first // 2
-
-    @property
-    def wanted(self) -> int:
-        """Of the turns, those that have a row below N."""
+    def filled(self) -> int:
+        """Of the A, those of which some number is not zero, or is wanted."""
         return -(-self.length // self.second)
-
-    @property
-    def rows(self) -> int:
-        """Of a block that comes or goes; in each turn a share of them is transformed."""
-        return max(self.turns, ROWS)
 
     @property
     def blocks(self) -> int:
         """Of rows b."""
         return self.second // self.rows
 
-    def scalars(self, kind: str) -> int:
-        """Weights of a step of a kernel."""
-        if kind in ("chirp", "chirpwithin"):
-            return self.second + (self.length if self.first == 1 else self.second)
-        return self.rows * (self.turns + self.first * (kind == "chirpcome"))
+    @property
+    def scalars(self) -> int:
+        """Bytes of scalars that a kernel needs, at most: twiddles, and weights for a step and the next one."""
+        lines = 2 * twiddles(radices(self.second), 1)[1].nbytes
+        if self.first == 1:
+            return lines + BUFFERS * 8 * (self.second + self.length)
+        rows = twiddles(radices(self.first), 1)[1].nbytes + BUFFERS * 8 * self.rows * (self.filled + self.first)
+        return max(lines + BUFFERS * 8 * 2 * self.second, rows)
 
     def weights(self) -> np.ndarray:
         """c[n], n < N."""
@@ -98,20 +94,16 @@ class Chirp:
         return turned(np.outer(np.arange(self.first), np.arange(self.second)), self.points, sign)
 
     def of_rows(self, come: bool) -> np.ndarray:
-        """What the first kernel weighs with, or the last, at each step along b: c of the block that it reads as
-        (row, a); and w of the one before as (row, i)."""
-        around = np.zeros((self.turns, self.second), complex)
+        """What the first kernel weighs a block with, or the last: c as (row, a); and w as (row, i)."""
+        around = np.zeros((self.filled, self.second), complex)
         around.reshape(-1)[: self.length] = self.weights()
-        before = self.blocks - np.arange(self.blocks + 1)
-        parts = [(around, np.maximum(before - 1, 0))]
-        parts += [(self.twist(self.sign), np.minimum(before, self.blocks - 1))] * come
-        each = [part.T.reshape(self.blocks, -1)[at] for part, at in parts]
-        return _scalars(np.concatenate(each, 1))
+        parts = (around, self.twist(self.sign))[: 1 + come]
+        return scalars(np.concatenate([part.T.reshape(self.blocks, -1) for part in parts], 1))
 
     def of_lines(self) -> np.ndarray:
         """What the middle weighs with, or the only one: S, and w or c."""
         behind = self.twist(-self.sign) if self.first > 1 else self.weights()[None]
-        return _scalars(np.concatenate([self.spectrum(), behind], 1))
+        return scalars(np.concatenate([self.spectrum(), behind], 1))
 
 
 @functools.lru_cache(maxsize=256)
@@ -120,14 +112,26 @@ def jobs_of(shape: tuple[int, ...], dim: int, sign: int, room: int) -> tuple[Chi
     padded = math.prod(-(-n // size) * size for n, size in zip(shape[-2:], (SUBLANES, LANES), strict=True))
     if dim >= len(shape) - 2 or padded > FULL * math.prod(shape[-2:]):
         return None
-    length = shape[dim]
-    fit = []
+    length, fit = shape[dim], []
     for first in FIRST:
-        chirp = Chirp(length, sign, first, _second(length, first))
-        jobs = [job for kind in kinds(chirp) if (job := _widest(kind, shape, dim, chirp, room)) is not None]
-        if len(jobs) == len(kinds(chirp)):
-            fit.append((chirp, jobs))
-    return min(fit, key=lambda one: _stages(one[0]), default=None)
+        second = _second(length, first)
+        for wide, rows in sorted(itertools.product(_wide(shape, first), ROWS), key=_numbers, reverse=True):
+            chirp = Chirp(length, sign, first, second, rows)
+            jobs = [_job(kind, shape, dim, chirp, wide) for kind in kinds(chirp)]
+            if all(job.bytes <= room for job in jobs) and (room >= MANY_REGISTERS or chirp.scalars <= SCALARS):
+                fit.append((chirp, jobs))
+                break
+    return min(fit, key=lambda one: _cost(*one), default=None)
+
+
+def _numbers(size: tuple[int, int]) -> tuple[int, int]:
+    """Of a copy, and the rows."""
+    return math.prod(size), size[1]
+
+
+def _wide(shape: tuple[int, ...], first: int) -> list[int]:
+    """Columns of a block; copies of a kernel's own are of whole ones."""
+    return [n for n in WIDE if n == LANES or (n < 2 * shape[-1] if first == 1 else tiled(shape)[-1] % n == 0)]
 
 
 def kinds(chirp: Chirp) -> tuple[str, ...]:
@@ -135,79 +139,70 @@ def kinds(chirp: Chirp) -> tuple[str, ...]:
     return KINDS[:1] if chirp.first == 1 else KINDS[1:]
 
 
-def _stages(chirp: Chirp) -> tuple[int, int]:
-    """Passes over memory, and radices."""
-    return len(kinds(chirp)), len(radices(chirp.first)) + len(radices(chirp.second))
+def _cost(chirp: Chirp, jobs: Sequence[Job]) -> tuple[int, bool, int, int]:
+    """Passes over memory, whether copies are so small that it takes longer to begin them, radices, and how far B is
+    from 2 A, with which all kernels take about as long."""
+    small = chirp.rows * jobs[0].scratch[-1] < SMALL and len(jobs) > 1
+    return len(jobs), small, len(radices(chirp.first)) + len(radices(chirp.second)), abs(chirp.second - 2 * chirp.first)
 
 
 @functools.lru_cache(maxsize=1024)
 def _second(length: int, first: int) -> int:
     """The cheapest B for an A, not the least: radices 2 cost less than others, and err less."""
-    multiple = 1 if first == 1 else max(first // 2, ROWS)
+    multiple = 1 if first == 1 else max(ROWS)
     least = -(-(2 * length - (first == 1)) // (first * multiple)) * multiple
     fit = (n for n in range(least, 2 * least + multiple, multiple) if radices(n))
     return min(fit, key=lambda n: n * operations(n))
 
 
-def _widest(kind: str, shape: tuple[int, ...], dim: int, chirp: Chirp, room: int) -> Job | None:
-    """With the widest blocks that fit in fast memory."""
-    if room < MANY_REGISTERS and 8 * chirp.scalars(kind) > SCALARS:
-        return None
-    made = (_job(kind, shape, dim, chirp, wide) for wide in WIDE if wide == LANES or wide < 2 * shape[-1])
-    return next((job for job in made if job.bytes <= room), None)
-
-
 def _job(kind: str, shape: tuple[int, ...], dim: int, chirp: Chirp, wide: int) -> Job:
-    """A kernel with so many columns in a block."""
+    """A kernel with so many columns in a block; between two of three all blocks of them lie one after another."""
     lead, rest = shape[:dim], shape[dim + 1 :]
     none: Sizes = (None,) * dim
     behind: Sizes = (*[None] * (len(rest) - 2), SUBLANES, wide)
-    between = (*lead, chirp.first, chirp.second, *rest)
     tiles = tuple(-(-n // (size or 1)) for n, size in zip(rest, behind, strict=True))
+    between, apart = (*lead, *tiles, chirp.first, chirp.second, SUBLANES, wide), (*none, *[None] * len(tiles))
     sign = -chirp.sign if kind == "chirpgo" else chirp.sign
     if kind in ("chirp", "chirpwithin"):
-        lines, own = [Line(chirp.second, sign, untiled=True) for sign in (sign, -sign)], (chirp.second, SUBLANES, wide)
-        if kind == "chirp":
-            side: Side | Placed = Side(shape, (*none, chirp.length, *behind))
-        else:
-            sizes = (*none, None, chirp.second, *behind)
-            steps = (*lead, *tiles, chirp.first)
-            side = Placed(between, sizes, steps, lambda *at: (*at[:dim], at[-1], 0, *at[dim:-1]), arrays=2)
-        return Job(tuple(lines), side, side, own, memories=2)
-    rows, blocks, last = chirp.rows, chirp.blocks, -(-chirp.length // chirp.rows) - 1
+        side: Side | Placed = Side(shape, (*none, chirp.length, *behind))
+        if kind == "chirpwithin":
+            sizes = (*apart, None, *between[-3:])
+            side = Placed(between, sizes, between[:-3], lambda *at: (*at, 0, 0, 0), arrays=2)
+        lines = (Line(chirp.second, sign, untiled=True), Line(chirp.second, -sign, untiled=True))
+        return Job(lines, side, side, between[-3:], memories=2)
     come = kind == "chirpcome"
+    steps = (*lead, *tiles, chirp.blocks + (1 if come else BUFFERS))
 
-    def block(step: Sequence[Any], reads: bool) -> Any:
-        at = blocks - step[-2]
-        return jnp.maximum(at - 1, 0) if reads else jnp.minimum(at, blocks - 1)
+    def place(*at: Any) -> tuple[Any, ...]:
+        return (*at[:-1], 0, _block(chirp, at[-1], come), 0)
 
-    def row(*step: Any) -> tuple[Any, ...]:
-        turn = jnp.minimum(step[-1], chirp.wanted - 1)
-        return (*step[:dim], jnp.minimum(turn * blocks + block(step, come), last), *step[dim:-2])
-
-    def some(*step: Any) -> tuple[Any, ...]:
-        return (*step[:dim], 0, block(step, not come), *step[dim:-2])
-
-    steps = (*lead, *tiles, blocks + 1, chirp.turns)
-    outside = Placed(shape, (*none, rows, *behind), steps, row, arrays=2)
-    inside = Placed(between, (*none, chirp.first, rows, *behind), steps, some, arrays=2)
+    outside, sizes = Far(tiled(shape), steps, dim), (*apart, chirp.first, chirp.rows * SUBLANES, wide)
+    inside = Placed((*between[:-3], chirp.second * SUBLANES, wide), sizes, steps, place, arrays=2)
     return Job(
         (Line(chirp.first, sign, untiled=True),),
-        *((outside, inside) if come else (inside, outside)),
+        outside if come else inside,
+        inside if come else outside,
         (chirp.first, SUBLANES, wide),
         memories=2,
-        more=((2 * chirp.turns, rows, SUBLANES, wide),),
-        ordered=2,
+        more=((BUFFERS, chirp.filled, chirp.rows, SUBLANES, wide),),
+        ordered=1,
     )
+
+
+def tiled(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """With full tiles."""
+    return (*shape[:-2], rounded(shape[-2], SUBLANES), rounded(shape[-1], LANES))
 
 
 def weighed(kind: str, chirp: Chirp, job: Job) -> Job:
     """The job with what it weighs with, which is large: only of one that runs."""
     if kind in ("chirp", "chirpwithin"):
         return dataclasses.replace(job, twist=(chirp.of_lines(), lambda *at: at[-1] if kind == "chirpwithin" else 0))
-    return dataclasses.replace(job, twist=(chirp.of_rows(kind == "chirpcome"), lambda *at: at[-2]))
+    come = kind == "chirpcome"
+    return dataclasses.replace(job, twist=(chirp.of_rows(come), lambda *at: _block(chirp, at[-1], come)))
 
 
-def _scalars(w: np.ndarray) -> np.ndarray:
-    """Rows of real and imaginary parts by turns, as `Job.twist` has them."""
-    return np.stack([w.real, w.imag], -1).reshape(len(w), 1, -1).astype(np.float32)
+def _block(chirp: Chirp, step: Any, come: bool) -> Any:
+    """Which is transformed in a step: those that come are brought in the step before, those that go are awaited in the
+    last two."""
+    return jnp.maximum(step - 1, 0) if come else jnp.minimum(step, chirp.blocks - 1)

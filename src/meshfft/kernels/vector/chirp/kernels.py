@@ -1,5 +1,6 @@
 """Kernels of untiled lines whose length has a large prime factor; jobs.py has their formulas and weights."""
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,14 +8,15 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
 
 from ..lines.along import Line, Load, Store, one_pass
 from ..lines.butterflies import Pair, times
-from ..lines.calls import Job
+from ..lines.calls import BUFFERS, Far, Job
 from ..lines.radices import LANES, SUBLANES
 from ..lines.sources import Planes as Refs
 from ..lines.sources import Ref, loop, start
-from .jobs import Chirp, jobs_of, kinds, weighed
+from .jobs import Chirp, jobs_of, kinds, tiled, weighed
 
 
 def fft_chirp(arrays: Sequence[Array], dim: int, sign: int, room: int, interpret: bool = False) -> list[Array]:
@@ -24,83 +26,139 @@ def fft_chirp(arrays: Sequence[Array], dim: int, sign: int, room: int, interpret
     assert made is not None, f"lines of {shape[dim]} do not fit in {room} bytes"
     chirp, jobs = made
     bodies = (_within,) if chirp.first == 1 else (_come, _within, _go)
-    done = list(arrays)
+    whole = tiled(shape) if chirp.first > 1 else shape
+    done = [_padded(x, whole) for x in arrays]
     for body, job, kind in zip(bodies, jobs, kinds(chirp), strict=True):
         job = weighed(kind, chirp, job)
         name = f"fft_{kind}_{chirp.length}x{chirp.points}"
+        done = [x.reshape(job.source.shape) for x in done]  # tiles stay as they lie
         done = job.run(functools.partial(body, chirp, job), name, done, interpret)
-    return done
+    return [_cropped(x, shape) for x in done]
 
 
 def _come(chirp: Chirp, job: Job, tables: Sequence[Ref], source: Refs, scratch: list[Refs], target: Refs) -> None:
-    """A block of rows is weighed and kept; a share of those kept before is transformed."""
-    (line,), held, weights = job.lines, scratch[-1], tables[-1]
-    step, turn = (pl.program_id(len(job.source.steps) - back) for back in (2, 1))
-    here, before = _halves(step, chirp.turns)
-    begin = turn * chirp.second + jnp.maximum(chirp.blocks - 1 - step, 0) * chirp.rows
-
-    def weigh(row: Any) -> None:
-        for tile in _tiles(job):
-            re, im = (jnp.where(begin + row < chirp.length, part, 0.0) for part in _at(source, (row,), tile))
-            _put(held, (here + turn, row), tile, times((re, im), _scalar(weights, row * chirp.turns + turn)))
+    """Rows of a block are weighed and transformed while those of the next one come."""
+    assert isinstance(job.source, Far)
+    (line,), (*memories, held, done), weights = job.lines, scratch, tables[-1]
+    step = pl.program_id(len(job.source.steps) - 1)
+    far, block = _rows(chirp, job.source, source, held, done, come=True), step - 1
 
     def transform(row: Any) -> None:
-        own = chirp.rows * chirp.turns + row * chirp.first
+        own, behind = row * chirp.filled, chirp.rows * chirp.filled + row * chirp.first
 
         def load(p: int, i: Any, tile: int) -> Pair:
-            return _at(held, (before + i, row), tile) if p == 0 else _at(scratch[p % 2], (i,), tile)
+            if p:
+                return _at(memories[p % 2], (i,), tile)
+            return times(_at(held, (block & 1, i, row), tile), _scalar(weights, own + i))
 
         def store(p: int, i: Any, tile: int, value: Pair) -> None:
             if p == len(line.radices) - 1:
-                _put(target, (i, row), tile, times(value, _scalar(weights, own + i)))
+                _put(target, (i,), tile, times(value, _scalar(weights, behind + i)), start(row, SUBLANES))
             else:
-                _put(scratch[(p + 1) % 2], (i,), tile, value)
+                _put(memories[(p + 1) % 2], (i,), tile, value)
 
-        _passes(line, tables[0], load, store, _tiles(job), chirp.turns, chirp.first)
+        _passes(line, tables[0], load, store, _tiles(job), chirp.filled, chirp.first)
 
-    loop(chirp.rows, weigh)
-    _share(chirp, turn, transform)
+    def work() -> None:
+        far.wait(block)
+        loop(chirp.rows, transform)
+
+    pl.when(step < chirp.blocks)(lambda: far.begin(step))
+    pl.when(step > 0)(work)
 
 
 def _go(chirp: Chirp, job: Job, tables: Sequence[Ref], source: Refs, scratch: list[Refs], target: Refs) -> None:
-    """A share of a block is transformed, weighed and kept; rows of the one before are written."""
-    (line,), held, weights = job.lines, scratch[-1], tables[-1]
-    step, turn = (pl.program_id(len(job.source.steps) - back) for back in (2, 1))
-    here, before = _halves(step, chirp.turns)
+    """Rows of a block are transformed and weighed while those of the one before go."""
+    assert isinstance(job.target, Far)
+    (line,), (*memories, held, done), weights = job.lines, scratch, tables[-1]
+    step = pl.program_id(len(job.target.steps) - 1)
+    far = _rows(chirp, job.target, target, held, done, come=False)
 
     def transform(row: Any) -> None:
         def load(p: int, i: Any, tile: int) -> Pair:
-            return _at(source, (i, row), tile) if p == 0 else _at(scratch[p % 2], (i,), tile)
+            return _at(source, (i,), tile, start(row, SUBLANES)) if p == 0 else _at(memories[p % 2], (i,), tile)
 
         def store(p: int, i: Any, tile: int, value: Pair) -> None:
             if p == len(line.radices) - 1:
-                _put(held, (here + i, row), tile, times(value, _scalar(weights, row * chirp.turns + i)))
+                _put(held, (step & 1, i, row), tile, times(value, _scalar(weights, row * chirp.filled + i)))
             else:
-                _put(scratch[(p + 1) % 2], (i,), tile, value)
+                _put(memories[(p + 1) % 2], (i,), tile, value)
 
-        _passes(line, tables[0], load, store, _tiles(job), chirp.first, chirp.turns)
+        _passes(line, tables[0], load, store, _tiles(job), chirp.first, chirp.filled)
 
-    def write(row: Any) -> None:
-        for tile in _tiles(job):
-            _put(target, (row,), tile, _at(held, (before + turn, row), tile))
+    def work() -> None:
+        loop(chirp.rows, transform)
+        far.begin(step)
 
-    _share(chirp, turn, transform)
-    if chirp.wanted == chirp.turns:
-        loop(chirp.rows, write)
-    else:
-        pl.when(turn < chirp.wanted)(lambda: loop(chirp.rows, write))
+    pl.when(step >= BUFFERS)(lambda: far.wait(step - BUFFERS))
+    pl.when(step < chirp.blocks)(work)
 
 
-def _halves(step: Any, turns: int) -> tuple[Any, Any]:
-    """Where the block of a step is kept, and that of the step before."""
-    here = (step & 1) * turns
-    return here, turns - here
+@dataclasses.dataclass(frozen=True)
+class _Rows:
+    """Rows B a + b of a block, that lie far apart, and the memory that holds them."""
+
+    chirp: Chirp
+    far: Refs
+    place: Callable[[Any], tuple[Any, ...]]  # of rows in the array
+    held: Refs  # (buffers, a, rows, 8, columns)
+    done: Refs  # semaphores, of each buffer one
+    come: bool
+
+    def begin(self, block: Any) -> None:
+        """Begins to copy a block; what is beyond the end comes as zeros."""
+        self._each(block, lambda copy: copy.start())
+        if self.come:
+            clear, left = functools.partial(self._clear, block & 1), self._left(block)
+            pl.when(left < self.chirp.rows)(lambda: self._some(lambda row: row >= left, clear))
+
+    def wait(self, block: Any) -> None:
+        """Until it is copied."""
+        self._each(block, lambda copy: copy.wait())
+
+    def _each(self, block: Any, do: Callable[[Any], None]) -> None:
+        """All rows of an a in one copy; of the last a, of which some may be beyond the end, one after the other."""
+        rows, last, left = self.chirp.rows, self.chirp.filled - 1, self._left(block)
+
+        def some(a: Any, row: Any, rows: int) -> None:
+            for copy in self._copies(block, a, row, rows):
+                do(copy)
+
+        loop(last, lambda a: some(a, 0, rows))
+        pl.when(left >= rows)(lambda: some(last, 0, rows))
+        pl.when((left > 0) & (left < rows))(lambda: self._some(lambda row: row < left, lambda row: some(last, row, 1)))
+
+    def _some(self, which: Callable[[Any], Any], do: Callable[[Any], None]) -> None:
+        """Calls do(row) for some rows."""
+        loop(self.chirp.rows, lambda row: pl.when(which(row))(lambda: do(row)))
+
+    def _left(self, block: Any) -> Any:
+        """Rows of the last a from a block on."""
+        return self.chirp.length - (self.chirp.filled - 1) * self.chirp.second - block * self.chirp.rows
+
+    def _copies(self, block: Any, a: Any, row: Any, rows: int) -> list[Any]:
+        here, number = block & 1, a * self.chirp.second + block * self.chirp.rows + row
+        place, own = self.place(pl.ds(number, rows)), (here, a, pl.ds(row, rows))
+        ends = [(far.at[place], held.at[own]) for far, held in zip(self.far, self.held, strict=True)]
+        return [
+            pltpu.make_async_copy(*(pair if self.come else pair[::-1]), done.at[here])
+            for pair, done in zip(ends, self.done, strict=True)
+        ]
+
+    def _clear(self, here: Any, row: Any) -> None:
+        for tile in range(self.held[0].shape[-1] // LANES):
+            _put(self.held, (here, self.chirp.filled - 1, row), tile, (None, None))
 
 
-def _share(chirp: Chirp, turn: Any, transform: Callable[[Any], None]) -> None:
-    """The rows of a block that are transformed in a turn."""
-    many = chirp.rows // chirp.turns
-    loop(many, lambda row: transform(turn * many + row))
+def _rows(chirp: Chirp, side: Far, refs: Refs, held: Refs, done: Refs, come: bool) -> _Rows:
+    """Those of the lines that a step of the grid has."""
+    *at, down, across = (pl.program_id(d) for d in range(len(side.steps) - 1))
+
+    def place(rows: Any) -> tuple[Any, ...]:
+        columns = start(across, held[0].shape[-1])
+        return (*at[: side.dim], rows, *at[side.dim :], start(down, SUBLANES), columns)
+
+    return _Rows(chirp, refs, place, held, done, come)
 
 
 def _within(chirp: Chirp, job: Job, tables: Sequence[Ref], source: Refs, scratch: list[Refs], target: Refs) -> None:
@@ -177,15 +235,25 @@ def _tiles(job: Job) -> range:
     return range(job.scratch[-1] // LANES)
 
 
-def _at(refs: Refs, place: tuple[Any, ...], tile: int) -> tuple[Array, Array]:
-    re, im = (ref[(*place, slice(None), start(tile, LANES))] for ref in refs)
+def _at(refs: Refs, place: tuple[Any, ...], tile: int, rows: Any = slice(None)) -> tuple[Array, Array]:
+    re, im = (ref[(*place, rows, start(tile, LANES))] for ref in refs)
     return re, im
 
 
-def _put(refs: Refs, place: tuple[Any, ...], tile: int, value: Pair) -> None:
+def _put(refs: Refs, place: tuple[Any, ...], tile: int, value: Pair, rows: Any = slice(None)) -> None:
     for ref, part in zip(refs, value, strict=True):
-        ref[(*place, slice(None), start(tile, LANES))] = jnp.zeros((SUBLANES, LANES)) if part is None else part
+        ref[(*place, rows, start(tile, LANES))] = jnp.zeros((SUBLANES, LANES)) if part is None else part
 
 
 def _scalar(table: Ref, number: Any) -> tuple[Any, Any]:
-    return table[0, 2 * number], table[0, 2 * number + 1]
+    return table[0, number], table[1, number]
+
+
+def _padded(x: Array, shape: Sequence[int]) -> Array:
+    """With zeros behind."""
+    return x if x.shape == tuple(shape) else jnp.pad(x, [(0, n - m) for n, m in zip(shape, x.shape, strict=True)])
+
+
+def _cropped(x: Array, shape: Sequence[int]) -> Array:
+    """Without what is behind."""
+    return x if x.shape == tuple(shape) else x[tuple(map(slice, shape))]

@@ -132,17 +132,33 @@ class Placed:
 
 
 @dataclasses.dataclass(frozen=True)
+class Far:
+    """Arrays that stay in main memory: the kernel copies rows along a dimension itself."""
+
+    shape: tuple[int, ...]
+    steps: tuple[int, ...]
+    dim: int
+    arrays: int = 2
+    bytes: int = 0
+
+    def specs(self) -> list[pl.BlockSpec]:
+        """Of every array."""
+        return [pl.BlockSpec(memory_space=pl.ANY)] * self.arrays
+
+
+@dataclasses.dataclass(frozen=True)
 class Job:
     """What a kernel works on: lines, blocks that come and go, and scratch memories of two planes each.
 
     `twist` is a table of weights, as scalars, and which row of it a step of the grid has.
     `fixed` are more tables, the same for every step; `more` are sizes of more scratch memories. So many last dimensions
-    of the grid are `ordered`: one core takes them one after the other.
+    of the grid are `ordered`: one core takes them one after the other. Where a side is `Far` the last scratch
+    memories are semaphores of both planes, one for each buffer.
     """
 
     lines: tuple[Line, ...]
-    source: Side | Divided | Placed
-    target: Side | Divided | Placed
+    source: Side | Divided | Placed | Far
+    target: Side | Divided | Placed | Far
     scratch: tuple[int, ...]  # sizes of one plane
     memories: int = 1
     at_once: int = 2  # tiles in one body of a loop: independent work for the compiler to interleave
@@ -174,13 +190,14 @@ class Job:
             scratch = [(refs[j], refs[j + 1]) for j in range(ends[2], len(refs), 2)]
             kernel(refs[: ends[0]], refs[ends[0] : ends[1]], scratch, refs[ends[1] : ends[2]])
 
+        copies = [pltpu.SemaphoreType.DMA((BUFFERS,))] * 2 if Far in map(type, (self.source, target)) else []
         call = pl.pallas_call(
             body,
             grid=self.source.steps,
             in_specs=[*specs, *self.source.specs()],
             out_specs=target.specs(),
             out_shape=[out] * target.arrays,
-            scratch_shapes=[pltpu.VMEM(sizes, jnp.float32) for sizes in self.scratches for _ in range(2)],
+            scratch_shapes=[pltpu.VMEM(sizes, jnp.float32) for sizes in self.scratches for _ in range(2)] + copies,
             compiler_params=pltpu.CompilerParams(vmem_limit_bytes=self.bytes, dimension_semantics=self._semantics()),
             interpret=interpret,
             name=name,

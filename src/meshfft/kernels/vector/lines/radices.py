@@ -57,9 +57,14 @@ def last_twiddles(registers: int, sign: int) -> np.ndarray:
 
 @functools.lru_cache(maxsize=32)
 def twist(length: int, columns: int, sign: int) -> np.ndarray:
-    """exp(sign 2 pi i n k / length), k < columns: (length / columns, 1, 2 columns), parts by turns."""
+    """exp(sign 2 pi i n k / length), k < columns: (length / columns, 2, columns)."""
     w = turned(np.outer(np.arange(length // columns), np.arange(columns)), length, sign)
-    return np.stack([w.real, w.imag], -1).reshape(len(w), 1, -1).astype(np.float32)
+    return scalars(w)
+
+
+def scalars(w: np.ndarray) -> np.ndarray:
+    """Rows of weights as `Job.twist` has them: of each the real parts, and the imaginary ones."""
+    return np.stack([w.real, w.imag], 1).astype(np.float32)
 
 
 def turned(numbers: np.ndarray, length: int, sign: int) -> np.ndarray:

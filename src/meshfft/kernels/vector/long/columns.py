@@ -205,7 +205,7 @@ def _twisted(
     """Lines of A from a block to another, weighted."""
 
     def weigh(k: Any) -> tuple[Any, Any]:
-        whole = tables[-1][0, 2 * k], tables[-1][0, 2 * k + 1]
+        whole = tables[-1][0, k], tables[-1][1, k]
         return times((tables[2][0, k], tables[2][1, k]), whole) if job.fixed else whole
 
     lines = (source[0], source[1]) if len(source) > 1 else Together(source[0])
