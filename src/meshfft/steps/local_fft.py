@@ -29,6 +29,7 @@ from .problem import Problem, ready
 UNIT_PASSES = 3
 STAGE_PASSES = 5
 MOVED_PASSES = 4  # of XLA's FFT on a GPU, where dimensions are behind the lines: all is transposed there and back
+COPIES = 3  # reads and writes of a block copied to another order of its dimensions: half as much again as in order
 TRIG_PASSES = 8  # beside the FFT: samples are reordered and weighted before it, rotated and weighted after it
 
 
@@ -50,7 +51,7 @@ class LocalFFT(Step):
         """All such dimensions in one call of XLA, or in batches of lines, or those that fit in a cache line by line.
 
         Batches cost more passes, so that a search takes them only where all at once does not fit. A TPU has kernels for
-        most lengths; what they leave is for XLA.
+        most lengths where they lie, and for more where a copy brings them; what they leave is for XLA.
         """
         roots, chip = local_roots(layout, ready(todo)), problem.machine.chip
         if not roots:
@@ -62,8 +63,10 @@ class LocalFFT(Step):
         ways = [("cached", near)] if near else []
         room = kernel_room(problem)
         block = tuple(lengths.get(d, n) for d, n in enumerate(layout.block))
-        if room and (kept := {dim: n for dim, n in lengths.items() if vector.supports(block, dim, room)}):
-            ways.append(("vector", kept))
+        if room:
+            kept = {dim: n for dim, n in lengths.items() if vector.supports(block, dim, room)}
+            moved = {dim: n for dim, n in lengths.items() if vector.in_orders(block, (dim,), room)}
+            ways += [("vector", lines) for lines in (kept, moved if moved != kept else {}) if lines]
         ways.append(("chirp" if awkward else "xla", lengths))
         limited = chip.capacity is not None and chip.side == 1
         in_place = all(layout.block[dim] == length for dim, length in lengths.items())
@@ -122,14 +125,7 @@ class LocalFFT(Step):
         points, wide = self._points(layout), 2 if self.engine == "chirp" and not chip.cached else 1
         alive = (math.prod(layout.block) + 3 * wide * points) * itemsize
         if self.engine == "vector" and chip.scratch is not None:
-            lines = self._lines(layout)
-            order = vector.in_kept_order(lines, self.dims, self.room)
-            runs = vector.passes([lines[d] for d in order], [order.index(d) for d in self.dims], self.room)
-            cycles = sum(kernel_price.cycles(chip, one.kind, one.lengths, points) for one in runs)
-            flops = round(points * sum(map(flops_of, self.lengths)))
-            wider = max((one.lengths[1] / one.lengths[0] for one in runs if one.kind == "chirpwithin"), default=1)
-            alive += round(2 * (wider - 1) * points) * itemsize
-            return Work(kernel_flops=flops, kernel_cycles=cycles, peak_bytes=alive)
+            return self._kernel_work(self._lines(layout), alive, itemsize, chip)
         if chip.side > 1:
             radices = [radix for length in self.lengths for radix in stages(length, chip.side)]
             rows, times = sum(padded(radix, chip.side) for radix in radices), UNIT_PASSES * len(self.dims)
@@ -144,6 +140,22 @@ class LocalFFT(Step):
         if self.engine == "batched":
             alive = (math.prod(layout.block) + points) * itemsize + batch_bytes(self.lengths, itemsize)
         return Work(vector_flops=flops, memory_bytes=times * points * itemsize, peak_bytes=alive)
+
+    def _kernel_work(self, lines: tuple[int, ...], alive: int, itemsize: int, chip: Chip) -> Work:
+        """The price of each pass over registers that may not be full, and of the copies around them."""
+        points, cycles, wider, filled = math.prod(lines), 0, 1.0, 1.0
+        for at, (order, dims) in enumerate(vector.in_orders(lines, self.dims, self.room)):
+            filled = max(filled, vector.waste(lines, order) if at else 1)
+            for one in vector.passes([lines[d] for d in order], [order.index(d) for d in dims], self.room):
+                cycles += kernel_price.cycles(chip, one.kind, one.lengths, round(points * filled))
+                wider = max(wider, one.lengths[-1] / one.lengths[0] if one.kind == "chirpwithin" else 1)
+        copied = vector.copies(lines, self.dims, self.room) * COPIES * round(points * filled)
+        return Work(
+            kernel_flops=round(points * sum(map(flops_of, self.lengths))),
+            kernel_cycles=cycles,
+            memory_bytes=copied * itemsize,
+            peak_bytes=alive + round(2 * (wider - 1) * points) * itemsize,
+        )
 
     def _lines(self, layout: Layout) -> tuple[int, ...]:
         """The shape of a block of lines as long as the transforms."""

@@ -1,10 +1,12 @@
 """Which kernels a transform takes, and running them one after the other; host integers but for `fft`.
 
-The fewest passes over memory: the last two dimensions at once where fast memory holds a plane, then the others. What
-costs is told by machine/kernel_price.py.
+The fewest passes over memory: the last two dimensions at once where fast memory holds a plane, then the others. A
+dimension that has no kernel where it lies is brought to where it has one by a transposed copy (`in_orders`). The price
+of a pass is in machine/kernel_price.py.
 """
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -33,6 +35,13 @@ class Pass(NamedTuple):
 
     kind: str
     lengths: tuple[int, ...]
+    dims: tuple[int, ...]
+
+
+class Taken(NamedTuple):
+    """The order in which kernels take the dimensions of an array, and those that they transform so."""
+
+    order: tuple[int, ...]
     dims: tuple[int, ...]
 
 
@@ -69,18 +78,65 @@ def in_kept_order(shape: Sequence[int], dims: Sequence[int], room: int = ROOM) -
 
 
 @functools.lru_cache(maxsize=1024)
+def in_orders(shape: tuple[int, ...], dims: tuple[int, ...], room: int = ROOM) -> tuple[Taken, ...]:
+    """In which orders an array is taken, one after the other, so that every dimension has a kernel; () where there are
+    none. The first is the one in which it lies; where there are more, there is a copy to each, and one back.
+    """
+    home = in_kept_order(shape, [d for d in dims if supports(shape, d, room)], room)
+    done = [_taken(shape, dims, home, room)]
+    while left := tuple(d for d in dims if not any(d in one.dims for one in done)):
+        others = (_taken(shape, left, _ending(len(shape), ends), room) for ends in _ends(len(shape)))
+        best = max(others, key=lambda one: (len(one.dims), -waste(shape, one.order)), default=None)
+        if best is None or not best.dims:
+            return ()
+        done.append(best)
+    return tuple(done)
+
+
+def copies(shape: tuple[int, ...], dims: tuple[int, ...], room: int) -> int:
+    """How often kernels have an array copied: to other orders and back, and to full tiles and back."""
+    orders = in_orders(shape, dims, room)
+    tiles = 0
+    for order, own in orders:
+        taken = tuple(shape[d] for d in order)
+        kinds = [one.kind for d in own for one in _of_lines(taken, order.index(d), room)]
+        tiles += 2 * kinds.count(chirps.KINDS[1]) * (chirps.tiled(taken) != taken)
+    return tiles + (len(orders) if len(orders) > 1 else 0)
+
+
+def waste(shape: Sequence[int], order: Sequence[int]) -> float:
+    """Numbers of registers for each of an array whose dimensions lie in that order."""
+    (rows, lanes), tiles = (shape[d] for d in order[-2:]), (SUBLANES, LANES)
+    return math.prod(columns.rounded(n, tile) / max(n, 1) for n, tile in zip((rows, lanes), tiles, strict=True))
+
+
+def _taken(shape: tuple[int, ...], dims: Sequence[int], order: tuple[int, ...], room: int) -> Taken:
+    """Those of the dimensions that have kernels in an order."""
+    there = tuple(shape[d] for d in order)
+    return Taken(order, tuple(d for d in dims if supports(there, order.index(d), room)))
+
+
+def _ends(ndim: int) -> list[tuple[int, int]]:
+    """All pairs of last dimensions, the natural one first."""
+    return [(b, a) for a in reversed(range(ndim)) for b in reversed(range(ndim)) if a != b]
+
+
+def _ending(ndim: int, ends: Sequence[int]) -> tuple[int, ...]:
+    """The order with some dimensions last."""
+    return (*(d for d in range(ndim) if d not in ends), *ends)
+
+
+@functools.lru_cache(maxsize=1024)
 def kept_order(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The dimensions in the order in which a TPU keeps an array of its own choice (libtpu 0.0.52)."""
     ndim = len(shape)
 
-    def padded(ends: tuple[int, int]) -> float:
+    def padded(ends: Sequence[int]) -> float:
         rows, lanes = shape[ends[0]], shape[ends[1]]
         tile = SUBLANES if rows > SUBLANES // 2 else 1 << max(rows - 1, 0).bit_length()
         return columns.rounded(rows, tile) / max(rows, 1) * columns.rounded(lanes, LANES) / max(lanes, 1)
 
-    last = [(b, a) for a in reversed(range(ndim)) for b in reversed(range(ndim)) if a != b]
-    ends = min(last, key=padded, default=())  # the first of equals
-    return (*(d for d in range(ndim) if d not in ends), *ends)
+    return _ending(ndim, min(_ends(ndim), key=padded) if ndim > 1 else ())  # the first of equals
 
 
 def fft(planes: Planes, dims: Sequence[int], sign: int, room: int = ROOM, interpret: bool = False) -> Planes:
@@ -101,12 +157,14 @@ def run(re: Array, im: Array, dims: Sequence[int], sign: int, room: int, interpr
     return planes
 
 
-def run_as_kept(re: Array, im: Array, dims: Sequence[int], sign: int, room: int, interpret: bool = False) -> Planes:
-    """The kernels, of the dimensions in the order in which a TPU keeps them."""
-    order = in_kept_order(re.shape, dims, room)
-    back = sorted(range(re.ndim), key=order.__getitem__)
-    planes = run(re.transpose(order), im.transpose(order), [order.index(d) for d in dims], sign, room, interpret)
-    return planes[0].transpose(back), planes[1].transpose(back)
+def run_in_orders(re: Array, im: Array, dims: Sequence[int], sign: int, room: int, interpret: bool = False) -> Planes:
+    """The kernels, of the dimensions in orders in which they have some."""
+    for order, own in in_orders(re.shape, tuple(dims), room):
+        back = sorted(range(re.ndim), key=order.__getitem__)
+        places = [order.index(d) for d in own]
+        re, im = run(re.transpose(order), im.transpose(order), places, sign, room, interpret)
+        re, im = re.transpose(back), im.transpose(back)
+    return re, im
 
 
 def run_one(one: Pass, planes: Planes, sign: int, room: int, interpret: bool) -> Planes:
@@ -152,8 +210,10 @@ def _of_lines(shape: tuple[int, ...], dim: int, room: int) -> tuple[Pass, ...]:
 
 
 def _by_platform(re: Array, im: Array, *, axes: tuple[int, ...], sign: int, room: int, interpret: bool) -> Planes:
-    by_kernels = functools.partial(run_as_kept, dims=axes, sign=sign, room=room, interpret=interpret)
-    elsewhere = by_kernels if interpret else functools.partial(_by_xla, dims=axes, sign=sign)
+    by_xla = functools.partial(_by_xla, dims=axes, sign=sign)
+    by_kernels = functools.partial(run_in_orders, dims=axes, sign=sign, room=room, interpret=interpret)
+    by_kernels = by_kernels if in_orders(re.shape, axes, room) else by_xla  # a chunk may have none where a block has
+    elsewhere = by_kernels if interpret else by_xla
     with jax.named_scope("fft"):  # profiles know it by its name, as they know XLA's
         re, im = lax.platform_dependent(re, im, tpu=by_kernels, default=elsewhere)
     return re, im

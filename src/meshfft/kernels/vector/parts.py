@@ -164,6 +164,8 @@ def _one(
 
 def _direct(shape: tuple[int, ...], dims: Sequence[int], sign: int, room: int, ends: Ends) -> bool:
     """True where kernels read what is given as it lies, and write what is sent."""
+    if not all(engine.supports(shape, dim, room) for dim in dims):
+        return False
     passes = [(one, own) for one, own in _passes(shape, dims, room, ends) if own != Ends()]
     return bool(passes) and all(_made(one, shape, sign, room, own) for one, own in passes)
 
