@@ -35,8 +35,10 @@ from ..kernels.local import fft, fft_error
 from ..layout.layout import Layout, line_shape
 from ..machine.chip import Chip
 from ..machine.work import Move, Work, total
+from ..numerics.chunks import CHUNK
 from ..numerics.dtypes import ROUNDING, Dot, real_dtype
 from ..numerics.phases import MAX_LENGTH, mulmod, roots
+from ..numerics.slices import HELD
 from ..numerics.split_complex import B, Block, Planes, in_complex, in_planes, like, scaled, split, times
 from ..operators.matrices import HalfRoots, Matrix, Roots
 from .base import Least, MatrixStep, cleared, names, positions
@@ -155,10 +157,11 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
         else:
             passes = RING_PASSES + 10 * behind + 4 * (parts - 2)
             work = Work(vector_flops=local.vector_flops, memory_bytes=passes * largest * itemsize)
-        phases = 6 * block + 8 * parts * out
-        if self.dot:  # in pairs of float32, and of a short line they are as many as the points
+        phases, held = 6 * block + 8 * parts * out, 0
+        if self.dot:  # phases in pairs of float32, and of one line they are as many as its points
             made = many + (0 if whole else parts * target.block[dim])
             phases = TWIDDLE_FLOPS * (block + parts * out) + SLICED_PHASES * LONG_PHASE_FLOPS * made
+            held = HELD * min(block, CHUNK) * (chip.fast_bytes < HELD * CHUNK)
         return dataclasses.replace(
             work,
             vector_flops=work.vector_flops + phases,
@@ -170,7 +173,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
                 Move("all-to-all", axes, share * parts, 1),
                 Move(kind, axes, ringed, times),
             ),
-            peak_bytes=(alive + 2 * block * (kind != "ring")) * itemsize,
+            peak_bytes=(alive + 2 * block * (kind != "ring")) * itemsize + held,
         )
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
