@@ -24,13 +24,8 @@ TICKS = (0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7)
 def draw(found: Scan, courses: "Sequence[Course]", folder: Path) -> None:
     """Writes trajectory.png, coils.png, images.png and error.png."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = {
-        "trajectory": trajectory(found),
-        "coils": coils(found),
-        "images": images(found, courses),
-        "error": errors(courses),
-    }
-    for name, figure in made.items():
+    made = {"trajectory": trajectory(found), "coils": coils(found), "images": images(found, courses)}
+    for name, figure in {**made, "error": errors(courses)}.items():
         figure.savefig(folder / f"{name}.png")
 
 

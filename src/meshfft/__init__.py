@@ -3,6 +3,7 @@
 from .collectives.ring import one_shuffle as one_shuffle
 from .extras import __version__ as __version__
 from .functions.array_api import array_api as array_api
+from .functions.calls import without_types as _without_types
 from .functions.cosine import dct as dct
 from .functions.cosine import dctn as dctn
 from .functions.cosine import dst as dst
@@ -69,6 +70,10 @@ from .spectral.power import power_spectrum as power_spectrum
 
 # What people may use: modules, which importing them puts here as well, are not among it.
 __all__ = sorted(name for name, value in vars().items() if not name.startswith("_") and not hasattr(value, "__spec__"))
+
+for _name in __all__:
+    if hasattr(globals()[_name], "__code__"):
+        _without_types(globals()[_name])
 
 
 def __dir__() -> list[str]:

@@ -154,7 +154,7 @@ def test_arrays_larger_than_memory_go_in_passes() -> None:
     np.save("a.npy", values())
     printed = call("transform", "a.npy", "b.zarr", "--mesh", "2", "--memory", "9kB")
     assert "passes over the disk" in printed and "pass 1" in printed and "can be resumed" in printed
-    assert "B are taken by Python, JAX and the compiled programs besides" in printed
+    assert "Python, JAX and the compiled programs take" in printed
     steps = printed[printed.index("step ") :].splitlines()
     assert steps[0].split() == ["step", "s"] and steps[2].startswith("compile"), "no column of zeros for passes"
     assert float(steps[2].split()[1]) > 0

@@ -235,7 +235,7 @@ def _in_passes(job: Prepared) -> tuple[dict[str, object], list[Timing]]:
         nonlocal baseline
         if part == "pass 1":  # Python, JAX and the compiled programs are there, and nothing of the array is
             baseline = peak_resident()
-            _say(job, f"{quantity(baseline, 'B')} are taken by Python, JAX and the compiled programs besides.")
+            _say(job, f"Python, JAX and the compiled programs take {quantity(baseline, 'B')} besides.")
         progress.begin(part)
 
     todo, how = left or passes, {"overwrite": flags.overwrite, "resume": flags.resume}
@@ -251,7 +251,7 @@ def _in_passes(job: Prepared) -> tuple[dict[str, object], list[Timing]]:
             raise
     peak = peak_resident()
     most, more = quantity(peak, "B"), quantity(peak - baseline, "B")
-    _say(job, f"{most} of memory at the most, {more} more than at the start.")
+    _say(job, f"Peak memory {most}, {more} more than at the start.")
     measured = {"baseline_resident_bytes": baseline, "peak_resident_bytes": peak}
     return {**passes.to_dict(), **measured, **({"left": left._asdict()} if left else {})}, progress.timings
 

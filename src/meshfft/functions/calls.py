@@ -53,6 +53,13 @@ def with_options(function: F) -> F:
     return function
 
 
+def without_types(function: Callable[..., object]) -> None:
+    """Leaves the types out of the signature that `help` shows, where unions fill ten lines; the text says them."""
+    signature, none = inspect.signature(function), inspect.Parameter.empty
+    shown = [one.replace(annotation=none) for one in signature.parameters.values()]
+    function.__signature__ = signature.replace(parameters=shown, return_annotation=none)  # type: ignore[attr-defined]
+
+
 def options_of(how: Mapping[str, Any], known: type) -> tuple[Spec | None, Options]:
     """The spec and all other options of a call.
 
