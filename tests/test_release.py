@@ -49,3 +49,10 @@ def test_the_readme_tells_the_range() -> None:
     """Catches a README that promises another range than the package has."""
     readme = " ".join((ROOT / "README.md").read_text().split())
     assert f"Python {_pythons()[0]} to {_pythons()[-1]}, JAX {_bounds()['jax']} or later" in readme
+
+
+def test_the_source_distribution_has_its_site_and_tests() -> None:
+    """Catches a tarball whose README lacks its picture, whose pages cannot be built and whose tests cannot run."""
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["sdist"]
+    needed = {"src", "tests", "benchmarks", "examples", "docs", "mkdocs.yml", ".github", "CHANGELOG.md", "LICENSE"}
+    assert needed <= {*tool["include"]} and all((ROOT / one).exists() for one in tool["include"])
