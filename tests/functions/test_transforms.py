@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.fft
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import dft, error, mesh, noise
@@ -86,6 +87,25 @@ def test_double_precision(case: Case, method: str, seed: int) -> None:
         y = plan(_shard(plan, x))
         assert y.dtype == np.complex128
         assert error(mf.gather(y), dft(x, case.axes)) <= 2e-15
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("n", [11, 31, 60, 97, 131])
+def test_no_line_has_more_error_than_plans_print(x64: None, n: int, dtype: str) -> None:
+    """Catches an error that holds for noise alone: of a constant line or a wave, roundings of a sum of n numbers do not
+    cancel, and a factor that is rounded is wrong everywhere by the same.
+    """
+    k = np.arange(n)
+    waves = [np.exp(2j * np.pi * k * j / n + 1j) for j in (0, 1, n // 2)]
+    lines = np.stack([*waves, (-1.0) ** k / 3 + 0j, np.eye(n)[n // 2] / 3, noise((n,), "complex128")]).astype(dtype)
+    for kind, norm in (("fft", None), ("fft", "ortho"), ("rfft", "ortho"), ("dct-3", "ortho"), ("dct-1", None)):
+        x = lines if kind == "fft" else lines.real.copy()
+        exact = {"fft": scipy.fft.ifft, "rfft": scipy.fft.rfft}.get(kind) or functools.partial(
+            scipy.fft.dct, type=int(kind[-1])
+        )
+        plan = mf.plan(x.shape, axes=(1,), kind=kind, norm=norm, dtype=x.dtype, inverse=kind == "fft")
+        truth = exact(x.astype(np.clongdouble if kind == "fft" else np.longdouble), norm=norm)
+        assert max(map(error, np.asarray(plan(x)), truth)) <= plan.error, (kind, norm)
 
 
 @given(cases(), st.sampled_from(METHODS), st.sampled_from(["natural", "any"]))

@@ -240,6 +240,13 @@ def test_an_error_chooses_the_tier(x64: None) -> None:
     for wrong in (1e-17, float("nan"), -1.0):
         with pytest.raises(ValueError, match="beyond float64: give an error of at least"):
             mf.plan((64,), precision=wrong)
+    for shape, how, remedy in (
+        ((64, 64), {"precision": 1e-6, "mesh": mesh((2,)), "wire": "int16"}, "use wire='exact'"),
+        ((97,) * 3, {"precision": 7e-7}, "name a precision, 'float32' or a higher one"),
+        ((256,) * 3, {"precision": 2e-15, "topology": "v5e:2x2"}, "name a precision, 'int8x7' or a higher one"),
+    ):
+        with pytest.raises(ValueError, match=f"less than the error of the plan, .*: give that, or {remedy}"):
+            mf.plan(shape, **how)
 
 
 def test_ranked_refuses_what_cannot_be_laid_out() -> None:

@@ -49,23 +49,29 @@ UNITS = ("int8", "int8 long", "bf16")  # that multiply slices on TPUs
 ROUNDING = {"": 2.0**-52, **dict.fromkeys(UNITS, 2.0**-46)}  # of sums in float64, or in pairs of float32
 
 
+def unit_of(itemsize: int) -> float:
+    """The most that rounding to a complex type of so many bytes is off by, relative to a number."""
+    return 2.0**-24 if itemsize == 8 else 2.0**-53
+
+
 def sliced_error(slices: int, multiplications: int, n: int) -> float:
     """The relative L2 error of a complex product of n terms by S slices of 8 bits, roundings of its sums apart.
 
     A line with entries of root mean square r has its largest entry within a factor two of 2^e, the power it is scaled
     by, so that 2^e <= 2.04 sqrt(n) r; equality where one entry is all there is, and white noise of n = 8192 has some
-    4 to 8 r. Matrices of magnitudes up to one, 0.7 in the mean, have e = 1. Slices are as good as random, of mean
-    square (2^8)^2 / 12. For each term and in the mean, relative to 0.7 r:
+    4 to 8 r. Matrices of magnitudes up to one, 0.7 in the mean, have e = 1. Their slices are as good as random, of mean
+    square (2^8)^2 / 12; those of the one large entry may all be 128, 3^(1/2) of that. For each term and in the mean,
+    relative to 0.7 r:
 
-        products left out, slices i + j = S + 2    (S - 1)^(1/2) 2^(16 - 8 (S + 2)) 2^2 2^(1 + e) / 12 / (0.7 r)
-                                                   = 0.94 (S - 1)^(1/2) 2^(-8 S) (2^e / r)
+        products left out, slices i + j = S + 2    (S - 1)^(1/2) 2^(16 - 8 (S + 2)) 2^2 2^(1 + e) 3^(1/2) / 12 / (0.7 r)
+                                                   = 1.63 (S - 1)^(1/2) 2^(-8 S) (2^e / r)
         the block, cut off behind slice S          12^(-1/2) 2^(1 - 8 S) (2^e / r) = 0.58 2^(-8 S) (2^e / r)
 
     with those left out further on and the matrix's own rounding below 0.02 of them. Together they are less than
-    S^(1/2) 2^(-8 S) (2^e / r), and sums of n terms have n^(1/2) of both error and value. Gauss's three products have
-    factors larger by up to two: 1.5 in the mean.
+    (3 S)^(1/2) 2^(-8 S) (2^e / r), and sums of n terms have n^(1/2) of both error and value. Gauss's three products
+    have factors larger by up to two: 1.5 in the mean.
     """
-    return 2.04 * math.sqrt(slices * max(n, 1)) * 2.0 ** (-8 * slices) * {4: 1.0, 3: 1.5}[multiplications]
+    return 2.04 * math.sqrt(3 * slices * max(n, 1)) * 2.0 ** (-8 * slices) * {4: 1.0, 3: 1.5}[multiplications]
 
 
 def _sliced(slices: int) -> Tier:

@@ -18,6 +18,7 @@ from ..layout.layout import Layout
 from ..machine import kernel_price
 from ..machine.chip import Chip, padded
 from ..machine.work import Work
+from ..numerics.dtypes import unit_of
 from ..numerics.split_complex import Block, Planes, in_complex, in_planes
 from ..operators.matrices import Matrix, Roots
 from ..operators.trig import Trig
@@ -30,6 +31,7 @@ UNIT_PASSES = 3
 STAGE_PASSES = 5
 MOVED_PASSES = 4  # of XLA's FFT on a GPU, where dimensions are behind the lines: all is transposed there and back
 COPIES = 3  # reads and writes of a block copied to another order of its dimensions: half as much again as in order
+TRIG_ROUNDINGS = 2.5  # of an FFT that is one of cosines: two products before it, and one or two behind
 TRIG_PASSES = 8  # beside the FFT: samples are reordered and weighted before it, rotated and weighted after it
 
 
@@ -242,7 +244,8 @@ class LocalTrig(MatrixStep[Trig]):
                 return
 
     def error(self, itemsize: int) -> float:
-        return fft_error(int(self.matrix.period), itemsize)
+        """That of the FFT, and of phases and ends around it."""
+        return math.hypot(fft_error(int(self.matrix.period), itemsize), TRIG_ROUNDINGS * unit_of(itemsize))
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """A real FFT for each part, half of a complex one, and the passes around it; type I has twice the points."""

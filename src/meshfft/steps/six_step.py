@@ -17,6 +17,7 @@ from ..kernels.stockham import LARGEST, in_place, radices
 from ..layout.layout import Layout, nested
 from ..machine.chip import Chip
 from ..machine.work import Move, Work
+from ..numerics.dtypes import unit_of
 from ..numerics.phases import MAX_LENGTH, mulmod, roots, table
 from ..numerics.split_complex import Block, in_complex, join
 from ..operators.matrices import Matrix, Roots
@@ -56,7 +57,7 @@ class SixStep(MatrixStep[Roots]):
                 yield cls((dim,), matrix, (matrix.rows,))
 
     def error(self, itemsize: int) -> float:
-        return math.hypot(fft_error(self.matrix.length, itemsize), 2.0**-24 if itemsize == 8 else 2.0**-53)
+        return math.hypot(fft_error(self.matrix.length, itemsize), unit_of(itemsize))
 
     def wired(self, wire: Wire) -> "SixStep":
         return dataclasses.replace(self, wire=wire)

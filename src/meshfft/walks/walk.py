@@ -18,6 +18,7 @@ from ..collectives.wire import Wire
 from ..layout.layout import Cuts, Layout, hashed_once
 from ..machine.chip import GENERIC, Chip, CompilerOptions
 from ..machine.work import Work, total
+from ..numerics.dtypes import unit_of
 from ..numerics.split_complex import Block, in_planes, split
 from ..steps import Step
 
@@ -115,7 +116,9 @@ class Walk:
     def error(self, itemsize: int) -> float:
         """The relative L2 error to expect: of steps whose own errors are independent, and of all that wires lose.
 
-            error = sqrt(sum error_i^2) + spread (prod (1 + lost_i) - 1)
+            error = sqrt(sum error_i^2 + scaled^2) + spread (prod (1 + lost_i) - 1)
+
+        where a factor that is no power of two is rounded, and so is every product with it.
 
         What a wire loses is a bound (see collectives.wire), so it is added up, not taken for independent: a step that
         keeps every norm but for a factor, as unitary ones do, hands a relative error on as it is. Others multiply it by
@@ -126,7 +129,8 @@ class Walk:
         """
         lost = math.prod(1 + step.lost(layout) for step, layout in self.pairs) - 1
         spread = math.prod(step.spread for step in self.steps)
-        return math.hypot(*(step.error(itemsize) for step in self.steps)) + spread * lost
+        scaled = 0.0 if math.frexp(self.scale)[0] == 0.5 else 2 * unit_of(itemsize)
+        return math.hypot(*(step.error(itemsize) for step in self.steps), scaled) + spread * lost
 
     def wired(self, wire: Wire) -> "Walk":
         """The walk, sending numbers by a wire."""
