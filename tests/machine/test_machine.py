@@ -83,12 +83,13 @@ def test_machines_without_a_torus_are_a_number_of_devices() -> None:
     [
         ("v9:4x4", "begin with one of cpu, v2, v3"),
         ("", "begin with one of"),
-        ("v3", "has no shape: give chips along each axis, as v3:32x32"),
-        ("v3:4xx4", "has no shape"),
-        ("v3:0x4", "has no shape"),
-        ("v3:-4x4", "has no shape"),
-        ("v3:4x4x4", "has 3 axes, v3 has 2: v3:32x32"),
-        ("v3:64x16", "beyond the largest v3: v3:32x32"),
+        ("v3", "does not say how many chips lie along each axis: write it as v3:32x32"),
+        ("v3:4xx4", "how many chips"),
+        ("v3:0x4", "how many chips"),
+        ("v3:-4x4", "how many chips"),
+        ("v3:4x4x4", "v3 has 2 axes, not 3: give chips along each, as v3:32x32"),
+        ("h100:x", "does not say how many devices there are: write it as h100:8"),
+        ("v3:64x16", "larger than the largest v3: give at most v3:32x32"),
         ("h100:2x4", "form no torus: give their number, as h100:8"),
     ],
 )
@@ -240,13 +241,21 @@ def test_an_error_chooses_the_tier(x64: None) -> None:
     for wrong in (1e-17, float("nan"), -1.0):
         with pytest.raises(ValueError, match="beyond float64: give an error of at least"):
             mf.plan((64,), precision=wrong)
-    for shape, how, remedy in (
-        ((64, 64), {"precision": 1e-6, "mesh": mesh((2,)), "wire": "int16"}, "use wire='exact'"),
-        ((97,) * 3, {"precision": 7e-7}, "name a precision, 'float32' or a higher one"),
-        ((256,) * 3, {"precision": 2e-15, "topology": "v5e:2x2"}, "name a precision, 'int8x7' or a higher one"),
+
+
+def test_an_error_that_cannot_be_kept_is_refused(x64: None) -> None:
+    """Catches a plan that loses more than it was asked to: to pairs of float32, a lossy wire, or a fourth dimension."""
+    for options, match in (
+        ({"precision": 1e-14}, "precision 1e-14 is out of reach .* give at least that$"),
+        ({"precision": 1e-10, "wire": "int24"}, "may be .*e-06: give at least that, or wire='exact'"),
     ):
-        with pytest.raises(ValueError, match=f"less than the error of the plan, .*: give that, or {remedy}"):
-            mf.plan(shape, **how)
+        with pytest.raises(ValueError, match=match):
+            mf.plan((256,) * 3, topology="v5e:2x2", **options)
+    with pytest.raises(ValueError, match="precision 7e-07 is out of reach"):
+        mf.fftn(np.ones((4,) * 4, np.complex64), method="kdft", precision=7e-7)
+    assert mf.plan((256,) * 3, topology="v5e:2x2", precision=1e-5, wire="int24").error <= 1e-5
+    with pytest.raises(ValueError, match=r"precision 0 is unknown: .*, or an error to stay within, as 1e-10"):
+        mf.plan((64,), precision=0)
 
 
 def test_ranked_refuses_what_cannot_be_laid_out() -> None:

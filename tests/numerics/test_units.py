@@ -1,8 +1,9 @@
 """Numbers as text."""
 
+import numpy as np
 import pytest
 
-from meshfft.numerics.units import plain, quantity
+from meshfft.numerics.units import bound, plain, quantity
 
 
 @pytest.mark.parametrize(
@@ -28,3 +29,10 @@ def test_seconds_are_no_powers_of_ten(value: float, digits: int, text: str) -> N
 def test_quantities_have_prefixes_however_large() -> None:
     """Catches a number of twenty digits before the last prefix that was thought of."""
     assert [quantity(v, "B") for v in (512, 1.05e9, 2.0**67, 1e27)] == ["512 B", "1.05 GB", "148 EB", "1.00 RB"]
+
+
+def test_bounds_are_rounded_upward() -> None:
+    """Catches 0.0002 printed for an error of 0.000244, which is then exceeded, and digits that make it much larger."""
+    assert [bound(v) for v in (2.44e-4, 1e-10, 0.0118, 0.5, 0.0)] == ["0.00025", "1.1e-10", "0.012", "0.5", "0"]
+    for value in 10 ** np.random.default_rng(3).uniform(-20, 3, 1000):
+        assert value <= float(bound(value)) <= 1.11 * value

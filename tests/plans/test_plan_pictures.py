@@ -15,6 +15,7 @@ from strategies import Case, cases
 
 import meshfft as mf
 from meshfft.layout.layout import from_spec
+from meshfft.numerics.units import bound
 from meshfft.plans import execute, picture
 
 PLAN = mf.plan((97, 64, 89), mesh=AbstractMesh((2, 2, 2), ("x", "y", "z")), spec=P("x", "y", "z"))
@@ -98,11 +99,21 @@ def test_notebooks_show_every_step_with_a_picture() -> None:
     text = PLAN._repr_html_()
     counts = Page(text).counts
     assert counts["tr"] == 3 + len(PLAN.walk.steps) and counts["svg"] == 1 + len(PLAN.walk.steps)
-    for word in ("A[X&#x27;_x, Y&#x27;_y, Z&#x27;_z]", "device 7", f"error below {PLAN.error:.1g}"):
+    for word in ("A[X&#x27;_x, Y&#x27;_y, Z&#x27;_z]", "device 7", f"error at most {bound(PLAN.error)}"):
         assert word in text, word
     assert len(text) < 30_000  # notebooks keep it
     pod = mf.plan((64,) * 3, mesh=AbstractMesh((32, 32), ("x", "y")))
     assert "svg" not in Page(pod._repr_html_()).counts  # a thousand blocks show nothing
+
+
+@pytest.mark.parametrize("wire", ["exact", "int24", "int16", "bfloat16"])
+def test_the_printed_error_is_never_below_that_of_the_plan(wire: str) -> None:
+    """Catches a bound that is rounded down, and one of any points that says nothing of windows beside the spectrum."""
+    for kind in ("fft", "rfft"):
+        plan = mf.plan((97, 64, 89), mesh=PLAN.mesh, spec=P("x", "y", "z"), kind=kind, wire=wire)
+        assert float(str(plan).split("error at most ")[1]) >= plan.error
+    window = mf.plan((64,), mesh=AbstractMesh((8,), ("x",)), points=[mf.Points.zoom(0.1, 0.2, 8)], wire=wire)
+    assert "relative to samples of noise" in " ".join(str(window).split()) and "noise" not in str(PLAN)
 
 
 def test_show_draws_every_layout() -> None:

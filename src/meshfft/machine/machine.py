@@ -115,16 +115,18 @@ def topology(name: str | Topology) -> Topology:
     chip, words = CHIPS[kind], text.split("x")
     example = f"{kind}:{'x'.join(map(str, chip.torus)) or 8}"
     if not all(word.isdecimal() and int(word) > 0 for word in words):
-        raise ValueError(f"topology {name!r} has no shape: give chips along each axis, as {example}")
+        what = "chips lie along each axis" if chip.torus else "devices there are"
+        raise ValueError(f"topology {name!r} does not say how many {what}: write it as {example}")
     shape = tuple(int(word) for word in words)
     if not chip.torus:
         if len(shape) != 1:
             raise ValueError(f"topology {name!r}: {kind} devices form no torus: give their number, as {example}")
         return Topology(name, chip, None, shape[0])
     if len(shape) != len(chip.torus):
-        raise ValueError(f"topology {name!r} has {len(shape)} axes, {kind} has {len(chip.torus)}: {example}")
+        axes = f"{kind} has {len(chip.torus)} axes, not {len(shape)}"
+        raise ValueError(f"topology {name!r}: {axes}: give chips along each, as {example}")
     if any(size > most for size, most in zip(sorted(shape), sorted(chip.torus), strict=True)):
-        raise ValueError(f"topology {name!r} is beyond the largest {kind}: {example}")
+        raise ValueError(f"topology {name!r} is larger than the largest {kind}: give at most {example}")
     return Topology(name, chip, torus_of(chip, shape), math.prod(shape) * chip.devices)
 
 

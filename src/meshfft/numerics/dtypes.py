@@ -23,6 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
+from .units import bound
+
 
 class Tier(NamedTuple):
     """How real factors are multiplied.
@@ -158,6 +160,18 @@ def reaches(tier: str, error: float) -> bool:
     return MOST_DIMENSIONS**0.5 * TIERS[tier].limit <= error
 
 
+def check_reached(precision: Precision, error: float, beside: str = "") -> None:
+    """Raises ValueError where a transform's error is above the one to stay within; `beside` is another remedy.
+
+    Tiers are chosen before the walk is known: it may have more dimensions, or less exact sums and wires.
+    """
+    if isinstance(precision, float) and not error <= precision:
+        raise ValueError(
+            f"precision {precision:g} is out of reach of this transform, whose error may be {bound(error)}: "
+            f"give at least that{beside}"
+        )
+
+
 def is_wide(precision: Precision) -> bool:
     """Whether a precision asks for 64-bit types, whatever the input."""
     return not reaches("float32", precision) if isinstance(precision, float) else precision in WIDE
@@ -182,7 +196,10 @@ def _tier_of(dtype: np.dtype, precision: Precision) -> str:
             raise ValueError(f"precision {precision:g} is beyond float64: give an error of at least {least:.2g}")
         precision = "float32" if reaches("float32", precision) else "float64"
     if precision is not None and precision not in PRECISIONS:
-        raise ValueError(f"precision {precision!r} is unknown: use one of " + ", ".join(map(repr, PRECISIONS)))
+        names = ", ".join(map(repr, PRECISIONS))
+        raise ValueError(
+            f"precision {precision!r} is unknown: use one of {names}, or an error to stay within, as 1e-10"
+        )
     wide, asked = wide_types(), precision if precision != "default" else None
     double = dtype in (np.float64, np.complex128) or (dtype.kind in "biu" and wide)
     tier = asked or ("float64" if double else "float32")

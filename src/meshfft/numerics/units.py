@@ -1,5 +1,6 @@
 """Numbers as people write them: with a prefix, or with some digits, and never as 2e+02."""
 
+import decimal
 import math
 
 PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q")
@@ -23,3 +24,9 @@ def plain(value: float, digits: int = 2) -> str:
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
     text = f"{rounded:.{decimals}f}"
     return text.rstrip("0").rstrip(".") if decimals else text
+
+
+def bound(value: float, digits: int = 2) -> str:
+    """The least number of some digits that is not below a value which is never to be exceeded: 0.00025 for 2.44e-4."""
+    upward = decimal.Context(prec=digits, rounding=decimal.ROUND_CEILING)
+    return plain(float(upward.create_decimal_from_float(value)), digits)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..layout.layout import Layout, Spec, axis_sizes, even_cuts, from_spec, mapped_axes
 from ..layout.memory import check_blocks
-from ..numerics.dtypes import Dot, Precision, complex_dtype, dots_of, real_dtype
+from ..numerics.dtypes import Dot, Precision, check_reached, complex_dtype, dots_of, real_dtype
 from ..operators.scattered import Scattered
 from ..operators.transform import factor, resolve_once
 from ..scattered import RingPoints
@@ -46,6 +46,7 @@ def at_points(
     goal = None if spec is None else _goal(setting, dims, points, spec)
     unit = None if points.known else points.unit
     walk = walk_to_points(setting, dims, points.shape, unit, scale, goal, dots, ring, dtype.itemsize)
+    check_reached(precision, walk.error(dtype.itemsize))
     check_blocks(walk.end, real_dtype(dtype).itemsize, setting.room, "the result")
     _check_known(setting, walk.end, spec)
     return formed(applied(request.arrays, walk, (points,), setting.mesh, chip, dtype, request.planes))

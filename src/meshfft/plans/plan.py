@@ -147,8 +147,12 @@ class Plan:
 
     @property
     def error(self) -> float:
-        """Relative L2 error to expect of the result; measured ones lie under
+        """The relative L2 error of the result, at most; measured ones lie under
         it (tests/numerics/test_products.py).
+
+        Samples at points of any kind may all lie where the spectrum is small.
+        Their error is then at most this part of the samples that noise of the
+        array's norm would have.
         """
         return self.walk.error(self.dtype.itemsize)
 

@@ -15,7 +15,7 @@ from ..layout.memory import check_blocks
 from ..machine.machine import ORDERS as DEVICE_ORDERS
 from ..machine.machine import Machine, Topology, machine_of, placed
 from ..machine.machine import topology as named
-from ..numerics.dtypes import Precision, complex_dtype, dots_of, real_dtype
+from ..numerics.dtypes import Precision, check_reached, complex_dtype, dots_of, real_dtype
 from ..operators.operands import entries, sampled
 from ..operators.points import Points
 from ..operators.transform import Transform, check_once, integers, is_integer, natural_dtype, resolve, transform_of
@@ -77,8 +77,7 @@ def plan_for(setting: Setting, transform: Transform, options: Options) -> Plan:
         last = goal_of(after, NOTHING, "natural", out_spec, sizes)
         move = find_walk(walk.end, NOTHING, "auto", "natural", *how, goal=last, real=walk.reals[-1], wire=wire)
         walk = _followed(walk, move)
-    if isinstance(precision, float):
-        _check_within(walk.error(dtype.itemsize), precision, dots[0].tier, wire_name)
+    check_reached(precision, walk.error(dtype.itemsize), ", or wire='exact'" * wire.lossy)
     return _kept(walk, transform, mesh, dtype, method, order, setting.machine, dots, wire=wire)
 
 
@@ -88,15 +87,6 @@ def _followed(walk: Walk, move: Walk) -> Walk:
 
 
 _kept = functools.lru_cache(maxsize=1024)(Plan)
-
-
-def _check_within(error: float, precision: float, tier: str, wire: str) -> None:
-    """Raises ValueError where a walk has more error than was asked for: of its lengths, or by its wire."""
-    if error > precision:
-        remedy = "use wire='exact'" if wire != "exact" else f"name a precision, {tier!r} or a higher one"
-        raise ValueError(
-            f"precision {precision:g} is less than the error of the plan, {error:.2g}: give that, or {remedy}"
-        )
 
 
 def _check_known(start: Layout, after: Layout, options: Options, mesh: AnyMesh | None) -> None:

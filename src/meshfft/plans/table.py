@@ -13,7 +13,7 @@ from ..layout.layout import axis_sizes
 from ..machine.chip import Chip
 from ..machine.machine import Machine, Seconds
 from ..machine.work import Work
-from ..numerics.units import plain, quantity
+from ..numerics.units import bound, plain, quantity
 from ..walks.walk import Walk
 
 WIDTH = 80
@@ -112,7 +112,7 @@ def ruled(rows: Sequence[Sequence[str]]) -> str:
 def machine_words(machine: Machine) -> str:
     """The devices, and on a torus how they stand on the mesh."""
     kind, network = f"{machine.chip.name} devices", machine.network
-    orders = {"ring": " in rings of neighbours", "jax": " in JAX's order"}
+    orders = {"ring": " ordered in rings of neighbours", "jax": " in JAX's order"}
     return kind + (orders.get(network.kind, "") if network is not None else "")
 
 
@@ -125,7 +125,8 @@ def memory_words(peak_bytes: int, machine: Machine) -> str:
     if peak_bytes <= capacity.value:
         return f"fits: {peak} of {room} per device at the peak"
     over, times = quantity(peak_bytes - capacity.value, "B"), math.ceil(peak_bytes / capacity.value)
-    return f"does not fit: {peak} at the peak is {over} more than the {room} of a device; {times} x the devices would"
+    remedy = f"{times} times as many devices would do"
+    return f"does not fit: {peak} at the peak is {over} more than the {room} of a device; {remedy}"
 
 
 def time_words(spent: Seconds) -> str:
@@ -147,14 +148,23 @@ def work_values(work: Work, per: str = "") -> dict[str, int]:
 
 def _choice(plan: Any) -> str:
     dots = {dot for step in plan.walk.steps for dot in step.dots}
-    tier = ", ".join(f"{d.tier} products of {d.multiplications}" for d in sorted(dots)) or plan.dots[0].tier
+    tier = (
+        ", ".join(f"{d.tier} with {d.multiplications} products for a complex one" for d in sorted(dots))
+        or plan.dots[0].tier
+    )
     wire = f", {plan.wire.name} on the wire" * plan.wire.lossy
-    return f"method {plan.method}, {plan.order} order, {tier}{wire}, ranked for {machine_words(plan.machine)}"
+    return f"method {plan.method}, {plan.order} order, {tier}{wire}, planned for {machine_words(plan.machine)}"
 
 
 def _account(plan: Any) -> str:
     seconds = [] if plan.seconds is None else [time_words(plan.seconds_by_resource)]
-    return "; ".join([memory_words(plan.peak_bytes, plan.machine), *seconds, f"error below {plan.error:.1g} expected"])
+    return "; ".join([memory_words(plan.peak_bytes, plan.machine), *seconds, _error(plan)])
+
+
+def _error(plan: Any) -> str:
+    """The error that is not exceeded; of samples where a spectrum is small it is a part of those of noise."""
+    beside = "" if plan.transform.inverse_scale is not None else ", relative to samples of noise where those are larger"
+    return f"relative L2 error at most {bound(plan.error)}{beside}"
 
 
 def _rows_of(plan: Any) -> list[tuple[str, ...]]:
