@@ -25,6 +25,7 @@ from typer.testing import CliRunner
 
 import meshfft
 from meshfft.cli.app import app, main
+from meshfft.cli.plan import _print_compiled, _why
 from meshfft.cli.terminal import devices, flags, output
 from meshfft.cli.terminal.output import describe
 from meshfft.cli.transform import run_stages
@@ -425,7 +426,25 @@ def test_plan_says_who_else_ran_and_what_does_not_fit() -> None:
     printed = call("plan", "512,512,512", "--topology", "v3:4x4", "--mesh", "4,8")
     assert "Runners-up, modelled:" in printed and "more" in printed and "fits:" in printed
     large = " ".join(call("plan", "8192,8192,8192", "--topology", "v3:4x4", "--method", "kdft").split())
-    assert "does not fit:" in large and "more than the 16.6 GB of a device" in large and "x the devices would" in large
+    assert (
+        "does not fit:" in large
+        and "more than the 16.6 GB of a device" in large
+        and "times as many devices would do" in large
+    )
+
+
+def test_what_the_compiler_says_fits_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Catches lines that a terminal breaks, a peak without the capacity, and the winner among its rivals."""
+    best, other = (meshfft.plan((512,) * 3, topology="v5e:2x2", method=method) for method in ("auto", "transpose"))
+    seconds = {"total": 0.00887, "compute": 0.00253, "links": 0.00855}
+    one = {"step": 0, "times": 16, "asynchronous": True, "covered": 1, "waited_seconds": 0.00355}
+    cycles = [{"step": 0, "unit": "vector", "cycles": 10**6}]
+    made = {"cycles": cycles, "collectives": [one], "kernels": {"times": 16, "cycles": 10**6}}
+    _print_compiled(best, {**made, "seconds_modelled": seconds, "peak_bytes_per_device": 1_040_000_000})
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 80
+    assert "fits: 1.04 GB of 16.0 GB per device" in printed and "16 of 16 collectives" in " ".join(printed.split())
+    assert other.walk == best.walk and _why(best, other) == "the same walk"
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -444,7 +463,7 @@ def test_machines_that_cannot_be_planned_for_are_refused() -> None:
     assert "as --mesh 2,2,2" in refused(*plan)
     assert "begin with one of cpu, v2, v3" in refused(*plan, "--topology", "v1:4x4")
     assert "v3:32x32" in refused(*plan, "--topology", "v3:4x4x4")
-    assert "beyond the largest v3" in refused(*plan, "--topology", "v3:64x64")
+    assert "larger than the largest v3" in refused(*plan, "--topology", "v3:64x64")
     assert "has 4 devices, v3:4x4 has 32" in refused(*plan, "--topology", "v3:4x4", "--mesh", "2,2")
     assert "add --topology" in refused(*plan, "--mesh", "2,2", "--compile")
     assert "give --mesh too" in refused(*plan, "--topology", "v3:4x4", "--spec", "x,y")

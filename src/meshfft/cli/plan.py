@@ -4,6 +4,7 @@ import contextlib
 import functools
 import math
 import os
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +20,7 @@ from ..layout.layout import axis_sizes
 from ..numerics.units import plain
 from ..plans.plan import Plan
 from ..plans.planning import ranked
+from ..plans.table import WIDTH, memory_words
 from ..walks.search import METHODS
 from .points import check_alone, read_sampling, sampled_options
 from .terminal import flags
@@ -174,6 +176,8 @@ def _why(best: Plan, other: Plan) -> str:
     """The resource of which a runner-up takes most more."""
     if other.fits is False:
         return "does not fit"
+    if other.walk == best.walk:
+        return "the same walk"
     spent = best.seconds_by_resource._asdict()
     more = {name: value - spent[name] for name, value in other.seconds_by_resource._asdict().items() if name != "total"}
     name = max(more, key=lambda resource: more[resource])
@@ -191,16 +195,29 @@ def _print_compiled(plan: Plan, made: dict[str, Any]) -> None:
         rows.append([f"{j + 1}. cost model", *map(_rounded, model[:3]), _rounded(model.links)])
         waited = sum(one["waited_seconds"] for one in made["collectives"] if (one["step"] or 0) == j)
         rows.append(["   compiler", *map(_rounded, [*units, waited])])
-    say(f"\nSeconds by step for {chip.name}, modelled: by cost; by the compiler's cycles, and the")
-    say("waits for links that its schedule leaves:")
+    sentence = (
+        f"Modelled seconds of each step on {chip.name}: by the cost model; and by the compiler's cycles, with the"
+    )
+    _say_filled(f"{sentence} waits for links that its schedule leaves.", before="\n")
     print_columns(["step", "products", "vector", "memory", "links"], rows)
-    spent, peak = made["seconds_modelled"], made["peak_bytes_per_device"] / 1e9
+    spent, kernels = made["seconds_modelled"], made["kernels"]
     hidden = sum(one["times"] for one in made["collectives"] if one["asynchronous"] and one["covered"])
     count = sum(one["times"] for one in made["collectives"])
-    say(f"{_rounded(peak)} GB per device at the compiler's peak; {hidden} of {count} collectives have work under them.")
-    if made["kernels"]["times"]:
-        seconds = _rounded(made["kernels"]["cycles"] / clock)
-        say(f"The compiler estimates no kernel: {made['kernels']['times']} of them count by their compiled schedules,")
-        say(f"or the memory that they read and write, where that is longer: {seconds} s of vector.")
+    memory = memory_words(made["peak_bytes_per_device"], plan.machine)
+    _say_filled(f"By the compiler it {memory}; {hidden} of {count} collectives have work under them.")
+    if kernels["times"]:
+        price = "their own compiled schedules, or the memory that they read and write where that takes longer"
+        _say_filled(
+            f"The compiler has no estimate for {kernels['times']} kernels. They count by {price}: "
+            f"{_rounded(kernels['cycles'] / clock)} s, under vector."
+        )
     compute, links = _rounded(spent["compute"]), _rounded(spent["links"])
-    say(f"Played in the compiler's order: {_rounded(spent['total'])} s, compute {compute}, links {links}.")
+    _say_filled(
+        f"Played through in the compiler's order it takes {_rounded(spent['total'])} s: {compute} s of computing and "
+        f"{links} s of links, less what runs at the same time."
+    )
+
+
+def _say_filled(text: str, before: str = "") -> None:
+    """Prints a sentence in lines of at most 80 columns."""
+    say(before + textwrap.fill(text, WIDTH))

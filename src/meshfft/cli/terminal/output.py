@@ -26,7 +26,7 @@ P = ParamSpec("P")
 MOST_TEXT = 1000
 RULED = box.Box("\n".join(["    ", "    ", " -- ", "    ", " -- ", " -- ", "    ", "    "]), ascii=True)
 REFUSALS = (ValueError, TypeError, OSError, MemoryError, ImportError, RuntimeError)
-NAMED = re.compile(r"\b(kind|method|order|precision)='([\w-]+)'")  # arguments of the library that are flags here
+NAMED = re.compile(r"\b(kind|method|order|precision|ring|engine|wire)='([\w-]+)'")  # that are flags here
 EVERY = 1.0  # seconds between two lines of JSON about the same part
 WEIGHTS = re.compile(r"(?<![-\w])(tikhonov|truncation)(?:=(?!\w)|(?= is\b))")
 SWITCH = re.compile(r"\b(resume|overwrite)=True")
