@@ -11,11 +11,11 @@ share reads another's scale.
 Zeros, padding among them, ask for no room and arrive as zeros (-0 as 0); infinities and NaN arrive as such and leave
 the scale of their run alone. What is below 2^-126 (2^-1022 in float64) arrives as zero where the device's arithmetic
 takes denormals for zeros, as on CPUs and TPUs, and is rounded to the scale of its run elsewhere. Bfloat16 has no
-scale: what is above its largest number, 3.39e38, arrives as that.
+scale: a number above its largest, 3.39e38, arrives as its largest.
 
 Error bound of one passage, relative in L2: the largest number of a run is at least 2^(e - 1), and every number is off
-by at most half a step, 2^(e - b - 1), so that a run of n numbers is off by sqrt(n) 2^-b of its own norm at most. Those
-that are clamped to the largest integer, by two steps, lie so near 2^e that the bound holds for them too.
+by at most half a step, 2^(e - b - 1), so that a run of n numbers is off by sqrt(n) 2^-b of its own norm at most.
+Numbers that are clamped to the largest integer, by up to two steps, lie so near 2^e that the bound holds for them too.
 """
 
 import dataclasses

@@ -162,7 +162,7 @@ def _runs(form: Tiled) -> Iterator[tuple[int, list[list[tuple[int, int]]]]]:
 
 
 def _tile(ref: Ref, share: Any, rows: Any, position: int) -> Callable[[], Array]:
-    """Reads a tile; twice, as registers are few."""
+    """Reads a tile when it is called: once for the largest and once for the integers, as registers are few."""
     return lambda: ref[(share, *_place(ref, rows, position))]
 
 

@@ -73,9 +73,8 @@ class Chip:
     side: int = 1  # rows and columns of the matrix unit; products are padded to it
     scratch: Figure | None = None  # bytes of VMEM, in which kernels of the vector unit work; None where there are none
     cached: bool = False  # columns of a block stay in a cache between the stages of a local FFT
-    unit: str = (
-        ""  # what multiplies slices of float64 (numerics/slices.py) where it has no float64; long where sums leave VMEM
-    )
+    # what multiplies slices of float64 (numerics/slices.py) where it has no float64; "long" where sums leave VMEM
+    unit: str = ""
     planes: bool = False  # complex numbers are split, real and imaginary parts in two arrays
     overlaps: bool = False  # sends while it computes
     switched: bool = False  # every device reaches every other by switches, and its FFTs and exchanges take whole runs

@@ -31,7 +31,7 @@ from .local_fft import LocalFFT
 from .problem import Problem, ready
 
 CHUNK_BYTES = 2**20  # of a chunk at least: small ones have slower columns, large ones leave the caches
-LARGEST = 4  # times as large a chunk may be, so that chunks are equal
+LARGEST = 4  # a chunk may be this many times as large, so that all are equal
 COPIES = 2  # a chunk is taken out of the block and put back
 CACHED = 2  # how many times cheaper it is to read and write a chunk, which lies in a cache
 
@@ -40,7 +40,7 @@ CACHED = 2  # how many times cheaper it is to read and write a chunk, which lies
 class InPlace(Step):
     """An exchange, a LocalFFT and the exchange back, a chunk of dimension `dim` at a time.
 
-    Only equal blocks and chunks are taken. No step transforms `dim`, so that the chunks are of one form.
+    It is offered only where blocks are equal and chunks are. No step transforms `dim`, so that all chunks are alike.
     """
 
     steps: tuple[Step, ...]  # of a chunk
