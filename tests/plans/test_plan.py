@@ -103,6 +103,8 @@ def test_wrong_arrays_are_refused_before_any_work() -> None:
         mf.plan((10, 8), mesh=mesh((2, 4)), spec=P("x", "y"))(mf.shard(noise((10, 16)), mesh((2, 4)), P("x", "y")))
     with pytest.raises(ValueError, match="2 axes, the array 1 dimensions: say with spec="):
         mf.plan((8,), mesh=mesh((2, 4)))
+    with pytest.raises(ValueError, match="precision 1e-10 needs 64-bit types"):
+        mf.plan((8,), precision=1e-10)
     with pytest.raises(ValueError, match="float64 needs 64-bit types"):
         mf.plan((8,), dtype="float64")
     for machine in (None, "v3:2x2"):

@@ -190,6 +190,7 @@ def complex_dtype(dtype: np.dtype, precision: Precision) -> np.dtype:
 def _tier_of(dtype: np.dtype, precision: Precision) -> str:
     """The tier that a precision means for an array of `dtype`; by default that of NumPy's promotion."""
     check_numeric(dtype)
+    said = f"precision {precision:g}" if isinstance(precision, float) else ""
     if isinstance(precision, float):
         if not reaches("float64", precision):
             least = MOST_DIMENSIONS**0.5 * TIERS["float64"].limit
@@ -204,9 +205,8 @@ def _tier_of(dtype: np.dtype, precision: Precision) -> str:
     double = dtype in (np.float64, np.complex128) or (dtype.kind in "biu" and wide)
     tier = asked or ("float64" if double else "float32")
     if tier in WIDE and not wide:
-        raise ValueError(
-            f"{asked or dtype} needs 64-bit types, which are off: call jax.config.update('jax_enable_x64', True) first"
-        )
+        switch = "call jax.config.update('jax_enable_x64', True) first"
+        raise ValueError(f"{said or asked or dtype} needs 64-bit types, which are off: {switch}")
     return tier
 
 

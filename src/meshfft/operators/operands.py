@@ -210,7 +210,8 @@ Given = BlockMatrix | Points | Array | np.ndarray
 def sources_of(matrices: Sequence[ArrayLike | BlockMatrix | Points | None], dims: tuple[int, ...]) -> dict[int, Given]:
     """The matrices by dimension, as arrays or as they describe themselves."""
     if not isinstance(matrices, list | tuple):
-        raise TypeError("matrices is no list: give one matrix, or None, for each axis")
+        kind = type(matrices).__name__
+        raise TypeError(f"matrices is of type {kind}: give a list, with one matrix, or None, for each axis")
     if len(matrices) != len(dims):
         raise ValueError(f"there are {len(matrices)} matrices for {len(dims)} axes: give one for each, or None")
     return {dim: _source(matrix, dim) for dim, matrix in zip(dims, matrices, strict=True) if matrix is not None}
