@@ -34,8 +34,8 @@ class MpiRanks:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for run, *_ in self._runs.values():
-            _stop(run)
+        for started in self._runs.values():
+            _stop(started[0])
         self._folder.cleanup()
 
     def prepare(self, case: Case, data: Data, turns: int = 0) -> Prepared:

@@ -47,10 +47,12 @@ def scaled(block: Array, factor: Array | np.ndarray | float) -> Array:
 
 def times(block: B, factor: Planes) -> B:
     """A complex block, in either form, times the planes of a factor."""
-    if not isinstance(block, tuple):
-        return block * join(factor)
-    (x, y), (re, im) = block, factor
-    product: Any = (x * re - y * im, x * im + y * re)
+    product: Any
+    if isinstance(block, tuple):
+        (x, y), (re, im) = block, factor
+        product = (x * re - y * im, x * im + y * re)
+    else:
+        product = block * join(factor)
     return product
 
 
