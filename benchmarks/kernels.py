@@ -35,7 +35,7 @@ from benchmarks.measure.scheduled import schedules
 from meshfft.atomic import replacing
 from meshfft.kernels.vector import engine
 from meshfft.kernels.vector.chirp import jobs as chirps
-from meshfft.kernels.vector.lines.radices import SUBLANES, radices
+from meshfft.kernels.vector.lines.radices import LANES, SUBLANES, radices
 from meshfft.kernels.vector.real import half
 from meshfft.machine.chip import CHIPS, Chip
 from meshfft.numerics.split_complex import Planes
@@ -99,6 +99,9 @@ def job(by: str, kind: str, length: int, chip: Chip) -> dict[str, Any]:
         "first": (length, 8, max(512, many // 8 // 512 * 512)),
         "plane": (many, *lengths),
     }
+    if kind in ("lane", "sublane") and not radices(length):  # of tiles that are full where other dimensions are last
+        wide = max(LANES, many // SUBLANES // LANES * LANES)
+        shapes |= {"lane": (SUBLANES, wide, length), "sublane": (SUBLANES, length, wide)}
     assert chip.scratch is not None
     room = int(chip.scratch.value) - engine.RESERVED
     return {"by": by, "kind": kind, "lengths": lengths, "shape": shapes[complex_kind], "room": room}
@@ -118,8 +121,10 @@ def program(
     dims = {"lane": (last,), "sublane": (last - 1,), "first": (0,), "plane": (last - 1, last)}[kind]
     if by == "xla":
         return functools.partial(_by_xla, dims=dims), [shape] * 2
-    if kind != "first" and any(n % SUBLANES or not radices(n // SUBLANES) for n in lengths):
-        raise ValueError(f"no kernel of {lengths}")
+    if not all(engine.supports(shape, dim, room) for dim in dims):
+        if not engine.in_orders(tuple(shape), dims, room):
+            raise ValueError(f"no kernel of {lengths}")
+        return functools.partial(engine.run_in_orders, dims=dims, sign=-1, room=room), [shape] * 2
     passes = [one.kind for one in engine.passes(shape, dims, room)]
     primes = [list(chirps.KINDS[:1]), list(chirps.KINDS[1:])]
     if passes not in ([kind], ["twisted", "second"], ["subtwisted", "subsecond"], *primes):
