@@ -23,8 +23,8 @@ kernels.vector.chirp: jobs / kernels
 kernels.vector.real: along / half
 kernels.vector: columns lanes plane / engine / parts
 kernels.pallas: strips / chunks / interpolating spreading / gridding
-steps: problem / base / axis_moves comb / exchange local_fft margin ring_dense rows / in_place pipeline six_step
-    sliced_fft / phase_fft / real_fft
+steps: problem / base / axis_moves comb / exchange local_fft margin ring_dense rows / in_place six_step sliced_fft /
+    phase_fft pipeline / real_fft
 scattered: deconvolve halo interpolate lend route sides turns twist / ending ring_grid ring_points / deal
 walks: walk / search / choice
 plans: margins picture primitive request table / execute / at_points iterative_solve / inverse_solve / plan / planning

@@ -163,15 +163,23 @@ def vector(topology: str) -> dict[str, Any]:
 
 
 def sliced(topology: str) -> dict[str, Any]:
-    """Lines in float64 by slices, in several chunks: bytes and modelled seconds beside the plan's, and gathers."""
+    """Lines in float64 by slices, local ones in several chunks and those that stay cut: bytes and modelled seconds
+    beside the plan's, collectives, and gathers.
+    """
     slab = AbstractMesh((len(devices_of(topology)),), ("x",))
+    ways = {"transpose": ((64 * slab.size, 128, 256), 1), "cooley-tukey": ((32 * slab.size, 128, 256), 0)}
+    return {method: _sliced(topology, slab, method, *way) for method, way in ways.items()}
+
+
+def _sliced(topology: str, slab: AbstractMesh, method: str, shape: tuple[int, ...], dim: int) -> dict[str, Any]:
     with jax.enable_x64(True):
-        shape = (64 * slab.size, 128, 256)
-        plan = mf.plan(shape, mesh=slab, axes=[1], dtype="complex128", method="transpose", topology=topology)
+        plan = mf.plan(shape, mesh=slab, axes=[dim], dtype="complex128", method=method, topology=topology)
         program = compile_plan(plan, mesh_for(plan, topology), planes=True)
     memory = report(program).memory
     return {
         "steps": plan.name,
+        "counts": counts(report(program).collectives),
+        "plan": plan.collectives,
         "bytes": memory["argument"] + memory["output"] + memory["temp"],
         "peak": plan.peak_bytes,
         "seconds": timeline(program, plan).total,

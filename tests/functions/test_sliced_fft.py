@@ -12,6 +12,7 @@ from marks import slow_but, slow_case
 from reference import cheapest, mesh, noise
 
 import meshfft as mf
+from meshfft.inspect.aot import compile_plan
 from meshfft.inspect.hlo import collectives
 from meshfft.kernels.sliced import fft, fft_error, radices
 from meshfft.layout.layout import from_spec
@@ -127,6 +128,15 @@ def test_the_papers_fft(shape: tuple[int, ...], sizes: tuple[int, ...]) -> None:
     """
     plan = _transformed(shape, sizes, "cooley-tukey")
     assert plan.name.count("phase ring") == len(shape)
+
+
+def test_memory() -> None:
+    """Catches a plan that says less memory than a lone line takes, of which nothing is done chunk by chunk."""
+    plan = mf.plan((2**13,), mesh=mesh((4,)), dtype="complex128", precision=TIER, method="cooley-tukey")
+    memory = compile_plan(plan, mesh((4,))).memory_analysis()
+    assert memory is not None
+    used = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
+    assert used <= 1.04 * plan.peak_bytes <= 2.7 * used, (used, plan.peak_bytes)
 
 
 def test_planes_of_the_papers_fft(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,21 +10,24 @@ are rounded to float64 once, or where they are no table twice.
 """
 
 import functools
+import math
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ..numerics.chunks import in_chunks
+from ..numerics.chunks import CHUNK, chunks, in_chunks
 from ..numerics.digits import host_slices
 from ..numerics.dtypes import ROUNDING, Dot
 from ..numerics.phases import host_roots, progression
 from ..numerics.products import Factors, planes_of, product
+from ..numerics.slices import HELD
 from ..numerics.split_complex import Planes, times
 from .local import balanced
 
 SIDE = 128  # rows of a matrix unit
 LONGEST = 1024  # points of a prime factor; a dense step makes longer ones where it multiplies
+LONG_HELD = 160  # bytes for each number of a line that is longer than a chunk, by what TPU v5e's compiler takes
 TABLE = 2**16  # points up to which twiddle factors are a table of the host
 
 
@@ -55,6 +58,14 @@ def fft_error(length: int, dot: Dot) -> float:
     factors = balanced(length, SIDE)
     squares = sum(dot.error_over(radix) ** 2 for radix in factors) + 2 * (len(factors) - 1) * ROUNDING[dot.unit] ** 2
     return float(squares**0.5) if length > 1 else 0.0
+
+
+def scratch(block: tuple[int, ...], dims: tuple[int, ...]) -> int:
+    """Bytes that transforming some dimensions takes beside the block, a chunk at a time; a line that is longer than a
+    chunk is worked on as a whole, and then copies of it and its twiddle factors lie in memory too.
+    """
+    largest = max((math.prod(block) // chunks(block, dim)[1] for dim in dims), default=0)
+    return (HELD if largest <= CHUNK else LONG_HELD) * largest
 
 
 def _transformed(planes: Planes, dim: int, factors: tuple[int, ...], sign: int, dot: Dot) -> Planes:

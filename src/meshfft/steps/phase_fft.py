@@ -161,7 +161,8 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
         if self.dot:  # in pairs of float32; of one line that is not cut evenly roots are as many as its points
             made = 0 if whole else parts * target.block[dim]
             phases = TWIDDLE_FLOPS * (2 * block + parts * out) + SLICED_PHASES * LONG_PHASE_FLOPS * made
-            held = HELD * min(block, CHUNK) * (chip.fast_bytes < HELD * CHUNK)
+            held = sliced.scratch(lines.block, (dim,))
+            held = 0 if max(held, HELD * CHUNK) <= chip.fast_bytes else held
         return dataclasses.replace(
             work,
             vector_flops=work.vector_flops + phases,

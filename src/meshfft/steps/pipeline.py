@@ -18,6 +18,7 @@ from ..kernels.vector.parts import fft_to_parts, reads, writes
 from ..layout.layout import Layout
 from ..machine.chip import Chip
 from ..machine.work import Move, Work, total
+from ..numerics.dtypes import Dot
 from ..numerics.split_complex import Block, Planes, in_planes
 from ..operators.matrices import Matrix
 from .axis_moves import AxisMove, axis_moves
@@ -25,6 +26,7 @@ from .base import Step, names, shift
 from .exchange import Exchange, wire_cycles, wire_passes
 from .local_fft import LocalFFT
 from .problem import Problem
+from .sliced_fft import SlicedFFT
 
 COPIES = 2  # reads and writes of a block that is packed or joined
 STRIDED = 6  # more where parts are of the last dimension
@@ -46,7 +48,7 @@ class Pipeline(Step):
     step reads it as it arrives: then nothing is copied in between.
     """
 
-    steps: tuple[Step, ...]  # a LocalFFT, and before or behind it a packed exchange of one move
+    steps: tuple[Step, ...]  # a LocalFFT or SlicedFFT, and before or behind it a packed exchange of one move
     dim: int  # that is cut into chunks
     chunks: int
     hands: tuple[int, ...] = ()  # what the next step transforms, where it takes the result in pieces
@@ -55,7 +57,8 @@ class Pipeline(Step):
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["Pipeline"]:
         """Local transforms and a move of axes, where devices send while they compute."""
         chip = problem.machine.chip
-        for local in LocalFFT.offers(problem, layout, todo) if chip.overlaps else ():
+        kind = SlicedFFT if problem.sliced else LocalFFT
+        for local in kind.offers(problem, layout, todo) if chip.overlaps else ():
             left = {dim: matrix for dim, matrix in todo.items() if dim not in local.dims}
             for move in axis_moves(problem, local.after(layout), left):
                 dim, chunks = _chunked(layout, local, move, chip)
@@ -70,6 +73,10 @@ class Pipeline(Step):
     def move(self) -> AxisMove:
         (move,) = self._exchange.moves
         return move
+
+    @property
+    def dots(self) -> tuple[Dot, ...]:
+        return self._first.dots
 
     def error(self, itemsize: int) -> float:
         return math.hypot(*(step.error(itemsize) for step in self.steps))
@@ -118,9 +125,15 @@ class Pipeline(Step):
         return 0, wire_cycles(wire, shares[0], math.prod(layout.block) * itemsize // wire.real, chip)
 
     @property
-    def _first(self) -> LocalFFT:
-        (local,) = (step for step in self.steps if isinstance(step, LocalFFT))
+    def _first(self) -> LocalFFT | SlicedFFT:
+        (local,) = (step for step in self.steps if isinstance(step, LocalFFT | SlicedFFT))
         return local
+
+    @property
+    def _room(self) -> int:
+        """Bytes that kernels work in, of a LocalFFT by kernels."""
+        local = self._first
+        return local.room if isinstance(local, LocalFFT) else 0
 
     @property
     def _exchange(self) -> Exchange:
@@ -130,7 +143,7 @@ class Pipeline(Step):
     @property
     def _wire(self) -> Wire:
         """With room for kernels where local FFTs have it."""
-        return self._exchange.wire._replace(room=self._first.room)
+        return self._exchange.wire._replace(room=self._room)
 
     def wired(self, wire: Wire) -> "Pipeline":
         return dataclasses.replace(self, steps=tuple(step.wired(wire) for step in self.steps))
@@ -161,14 +174,14 @@ class Pipeline(Step):
         """Where kernels of the next step read the pieces as they lie, one after another if lines are not in several."""
         source = self.move.source
         chunks = self.chunks if self.dim == source else 1
-        block, room = self.after(layout).block, self._first.room
+        block, room = self.after(layout).block, self._room
         return bool(self.hands) and reads(block, self.hands, room, source, source, self.move.parts, chunks)
 
     def _writes(self, layout: Layout) -> bool:
         """Where kernels read chunks and write the parts themselves."""
         local, rows = self._first, self._rows(layout)
         chunk = Rows(self.dim, 0, -(-rows // self.chunks))
-        return writes(layout.block, local.dims, local.room, chunk, self.move.target, self.move.parts)
+        return writes(layout.block, local.dims, self._room, chunk, self.move.target, self.move.parts)
 
     @property
     def takes_pieces(self) -> tuple[int, ...]:
@@ -189,7 +202,7 @@ class Pipeline(Step):
         size, arrays = -(-rows // self.chunks), []
         for start in range(0, rows, size):
             chunk = Rows(self.dim, start, size)
-            sent = fft_to_parts(given, local.dims, local.sign, local.room, chunk, move.target, move.parts)
+            sent = fft_to_parts(given, local.dims, local.sign, self._room, chunk, move.target, move.parts)
             arrays.append(exchange_parts(sent, move.axes, self._wire))
         return Pieces(tuple(arrays), move.source, self.dim)
 
@@ -212,7 +225,7 @@ class Pipeline(Step):
         for step, at in self._pairs(layout):
             if isinstance(step, Exchange):
                 chunks = [step.apply_to_rows(chunk, at, kept=dim) for chunk in chunks]
-            elif isinstance(step, LocalFFT):
+            elif isinstance(step, LocalFFT | SlicedFFT):
                 chunks = _one_by_one(step, chunks, at)
         joined = jax.tree.map(lambda *parts: assembled(parts, dim, after), *chunks)
         return jax.tree.map(lambda part: resize(part, dim, self.after(layout).block[dim]), joined)
@@ -242,7 +255,7 @@ class Pipeline(Step):
             layout = step.after(layout)
 
 
-def _chunked(layout: Layout, local: LocalFFT, move: AxisMove, chip: Chip) -> tuple[int, int]:
+def _chunked(layout: Layout, local: LocalFFT | SlicedFFT, move: AxisMove, chip: Chip) -> tuple[int, int]:
     """The dimension to cut into chunks, and how many: the longest that neither step touches, else the one that axes
     leave; for kernels, whichever of the two has more equal chunks, of whole tiles if there are.
     """
@@ -265,7 +278,7 @@ def _equal(rows: int, tile: int) -> int:
     return max((n for n in range(1, CHUNKS + 1) if rows % (n * tile) == 0), default=0)
 
 
-def _one_by_one(step: LocalFFT, chunks: list[Block], layout: Layout) -> list[Block]:
+def _one_by_one(step: LocalFFT | SlicedFFT, chunks: list[Block], layout: Layout) -> list[Block]:
     """A step on every chunk, each begun when the one before is done."""
     done: list[Block] = []
     for chunk in chunks:

@@ -5,13 +5,12 @@ import math
 from collections.abc import Iterator
 
 from ..kernels.local import balanced
-from ..kernels.sliced import SIDE, fft, fft_error, radices
+from ..kernels.sliced import SIDE, fft, fft_error, radices, scratch
 from ..layout.layout import Layout
 from ..machine.chip import Chip, padded
 from ..machine.work import Work
-from ..numerics.chunks import CHUNK
 from ..numerics.dtypes import Dot
-from ..numerics.slices import HELD, cost
+from ..numerics.slices import cost
 from ..numerics.split_complex import Block, in_planes
 from ..operators.matrices import Matrix
 from .base import Step, names, resize_each, resized, shift
@@ -57,7 +56,8 @@ class SlicedFFT(Step):
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """Of each factor a product; between two of them twiddle factors and a transpose."""
         lengths = dict(zip(self.dims, self.lengths, strict=True))
-        points = math.prod(lengths.get(d, n) for d, n in enumerate(layout.block))
+        block = tuple(lengths.get(d, n) for d, n in enumerate(layout.block))
+        points = math.prod(block)
         factors = [radix for length in self.lengths for radix in balanced(length, SIDE)]
         flops, nbytes = cost(self.dot, points, points, self.dot.multiplications, chip.fast_bytes)
         between = len(factors) - len(self.lengths)
@@ -67,7 +67,7 @@ class SlicedFFT(Step):
             vector_flops=len(factors) * flops + between * TWIDDLE_FLOPS * points,
             memory_bytes=len(factors) * nbytes + TWIDDLE_PASSES * between * points * itemsize,
             # the block, what is worked on in place, and as TPUs keep float64, in two arrays, one copy
-            peak_bytes=(math.prod(layout.block) + 2 * points) * itemsize + HELD * min(points, CHUNK),
+            peak_bytes=(math.prod(layout.block) + 2 * points) * itemsize + scratch(block, self.dims),
         )
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:

@@ -40,7 +40,7 @@ METHODS: dict[str, tuple[type[Step], ...]] = {
     "cooley-tukey": (LocalFFT, RealFFT, LocalTrig, PhaseFFT, PackedFFT),
     "kdft": (RingDense, Exchange),
 }
-SLICED = (SlicedFFT, Exchange, RingDense, PhaseFFT)  # those that work in float64 where matrix units have none
+SLICED = (SlicedFFT, Exchange, Pipeline, RingDense, PhaseFFT)  # those that work in float64 where matrix units have none
 BUDGET = 50_000  # edges, about a second
 Node = tuple[Layout, frozenset[int]]
 
