@@ -14,8 +14,9 @@ from meshfft.inspect.hlo import collectives
 from meshfft.layout.layout import even_cuts, from_spec
 from meshfft.layout.padded_array import padded, stored_of
 from meshfft.machine.chip import CPU
+from meshfft.numerics.dtypes import Dot
 from meshfft.plans.primitive import bind
-from meshfft.steps import AxisMove, Exchange, LocalFFT, Pipeline, Step
+from meshfft.steps import AxisMove, Exchange, LocalFFT, Pipeline, SlicedFFT, Step
 from meshfft.walks.walk import Walk
 
 
@@ -47,14 +48,14 @@ CASES = {
 }
 
 
-def _walks(case: Case, planes: bool = False) -> tuple[Walk, Walk]:
+def _walks(case: Case, planes: bool = False, dot: Dot | None = None) -> tuple[Walk, Walk]:
     """The steps one after the other, and as one pipeline."""
     sizes = dict(zip("xy", case.sizes, strict=False))
     start = from_spec(case.shape, sizes, case.spec)
     lengths = tuple(case.shape[d] for d in case.dims)
     moved = [(cut.axis, cut.parts) for cut in start.cuts[case.source]]
     steps: list[Step] = [
-        LocalFFT(case.dims, -1, lengths, lengths),
+        SlicedFFT(case.dims, -1, lengths, lengths, dot) if dot else LocalFFT(case.dims, -1, lengths, lengths),
         Exchange((AxisMove(case.source, case.target, even_cuts(case.shape[case.target], moved)),), packed=True),
     ]
     chosen = tuple(steps[::-1] if case.exchange_first else steps)
@@ -95,6 +96,24 @@ def test_planes_go_as_complex_numbers_do(name: str) -> None:
     (expected,) = bind([x], plain, mesh(case.sizes))
     found = _logical(re, chunked) + 1j * _logical(im, chunked)
     np.testing.assert_allclose(found, _logical(expected, plain), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["source, uneven", "target"])
+def test_chunks_of_float64_by_slices(x64: None, name: str) -> None:
+    """Catches chunks transformed by another step than was asked for, or a pipeline that does not say how it multiplies,
+    so that its collectives on a TPU are counted as those of float32.
+    """
+    case, dot = CASES[name], Dot("int8x7", 4)
+    plain, chunked = _walks(case, planes=True, dot=dot)
+    assert chunked.steps[0].dots == (dot,) and chunked.error(16) == plain.error(16)
+    x, where = noise(case.shape, "complex128"), mesh(case.sizes)
+    planes = [stored_of(mf.shard(part, where, plain.start.spec)) for part in (x.real, x.imag)]
+    re, im = bind(planes, chunked, where, planes=True)
+    truth = np.fft.fftn(x, axes=case.dims)
+    assert error(_logical(re, chunked) + 1j * _logical(im, chunked), truth) <= 1e-15
+    re, im = bind([re, im], chunked.adjoint(), where, planes=True)
+    back = _logical(re, chunked.adjoint()) + 1j * _logical(im, chunked.adjoint())
+    assert error(back, x * np.prod([case.shape[d] for d in case.dims])) <= 2e-15
 
 
 @pytest.mark.parametrize("name", CASES)
