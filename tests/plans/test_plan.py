@@ -209,6 +209,14 @@ def test_awkward_sizes_go_another_way() -> None:
     assert error(mf.gather(plan(noise((12,)))), dft(noise((12,)), (0,))) <= 4e-7
 
 
+@pytest.mark.parametrize("method", ["auto", "kdft", "cooley-tukey"])
+def test_an_empty_dimension_is_lengthened_beside_others(method: str) -> None:
+    """Catches a share of nothing, in prices or in products: NumPy pads such lines to zeros."""
+    plan = mf.plan((32, 0), mesh=mesh((8,)), spec=P("x"), axes=(1, 0), s=(2, 32), method=method)
+    y = mf.gather(plan(mf.shard(np.zeros((32, 0), np.complex64), mesh((8,)), P("x"))))
+    assert y.shape == (32, 2) and not y.any()
+
+
 def test_plans_read_well_at_a_prompt() -> None:
     """Catches a repr of nested records."""
     assert len(repr(mf.plan((97, 113, 89), mesh=mesh((2, 2, 2))))) < 200

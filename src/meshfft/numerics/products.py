@@ -246,7 +246,9 @@ def product_in_tiles(
             return by_tiles(blocks[:-1], blocks[-1])
         return by_tiles(blocks, jnp.zeros((before, rows, after), dtype))
 
-    done = in_runs(n, COLUMNS // len(terms), add, None if total is None else total.reshape(before, -1, after))
+    done = in_runs(
+        n, COLUMNS // len(terms), add, None if total is None else total.reshape(before, total.shape[dim], after)
+    )
     return done.reshape(*like.shape[:dim], done.shape[1], *like.shape[dim + 1 :])
 
 

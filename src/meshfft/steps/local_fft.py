@@ -84,7 +84,7 @@ class LocalFFT(Step):
         halves, local = problem.halves, dict[int, float]()
         for dim in (dim for dim, matrix in problem.todo().items() if matrix.has_fft):
             rows, side = problem.least_rows[dim], problem.machine.chip.side
-            points = problem.points * rows // min(rows, problem.start.shape[dim])
+            points = problem.points * rows // max(min(rows, problem.start.shape[dim]), 1)
             if problem.has_kernels:  # which read and write once for two dimensions
                 local[dim] = problem.bound(Work(memory_bytes=points * problem.itemsize // halves * (rows > 1)))
             elif side > 1:

@@ -174,7 +174,7 @@ class _Ahead:
         chip, dims = problem.machine.chip, problem.transform.dims
         self.problem, self.at_once = problem, chip.cached or chip.switched
         problem = dataclasses.replace(problem, start=Layout(shape, problem.start.cuts))
-        self.growth = {d: max(problem.least_rows[d] / shape[d], 1.0) for d in dims}
+        self.growth = {d: max(problem.least_rows[d] / max(shape[d], 1), 1.0) for d in dims}
         least = [kind.least(problem) for kind in dict.fromkeys(itertools.chain(*METHODS.values()))]
         moving = [one for one in least if one.move < math.inf]
         self.move, self.strided = min(one.move for one in moving), min(one.strided for one in moving)
