@@ -167,7 +167,7 @@ def check_disjoint(source: str | Path, target: str | Path) -> None:
         ValueError: one holds the other, or both are one under two names (links, hard links).
     """
     source, target, elsewhere = Path(source), Path(target), "write elsewhere"
-    if _holds(source, target):
+    if source.suffix == ".zarr" and _holds(source, target):  # any other folder is refused when it is opened
         raise ValueError(f"{target} lies inside {source}, which is read: {elsewhere}")
     if _holds(target, source):
         raise ValueError(f"{source}, which is read, lies inside {target}: {elsewhere}")
