@@ -35,7 +35,7 @@ from benchmarks.measure.scheduled import schedules
 from meshfft.atomic import replacing
 from meshfft.kernels.vector import engine
 from meshfft.kernels.vector.chirp import jobs as chirps
-from meshfft.kernels.vector.lines.radices import LANES, SUBLANES, radices
+from meshfft.kernels.vector.lines.radices import SUBLANES, radices
 from meshfft.kernels.vector.real import half
 from meshfft.machine.chip import CHIPS, Chip
 from meshfft.numerics.split_complex import Planes
@@ -100,7 +100,7 @@ def job(by: str, kind: str, length: int, chip: Chip) -> dict[str, Any]:
         "plane": (many, *lengths),
     }
     if kind in ("lane", "sublane") and not radices(length):  # of tiles that are full where other dimensions are last
-        wide = max(LANES, many // SUBLANES // LANES * LANES)
+        wide = max(512, many // SUBLANES // 512 * 512)
         shapes |= {"lane": (SUBLANES, wide, length), "sublane": (SUBLANES, length, wide)}
     assert chip.scratch is not None
     room = int(chip.scratch.value) - engine.RESERVED

@@ -37,8 +37,8 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], list[str]]] = {
     "long along sublanes": ((2, 2240, 130), (1,), ["subtwisted", "subsecond"]),
     "a large prime": ((2, 11, 8, 128), (1,), ["chirp"]),
     "a large prime of tiles that are not all full": ((11, 2, 15, 250), (0,), ["chirp"]),
-    "a large prime, three passes": ((2, 59, 8, 128), (1,), ["chirpcome", "chirpwithin", "chirpgo"]),
-    "a large prime, blocks beyond the end": ((331, 3, 8, 120), (0,), ["chirpcome", "chirpwithin", "chirpgo"]),
+    "a large prime, three passes": ((2, 59, 8, 256), (1,), ["chirpcome", "chirpwithin", "chirpgo"]),
+    "a large prime, blocks beyond the end": ((331, 3, 8, 250), (0,), ["chirpcome", "chirpwithin", "chirpgo"]),
     "a large prime, three passes of tiles that are not full": (
         (251, 7, 372),
         (0,),
@@ -95,17 +95,17 @@ def test_values_of_every_kernel(name: str) -> None:
 @pytest.mark.parametrize("room", [engine.ROOM, SMALL])
 def test_values_of_the_longest_prime(room: int) -> None:
     """Catches chirps of angles that are not reduced before cosines are taken, for which five weights leave no room."""
-    x = noise((8191, 8, 128), seed=5)
+    x = noise((8191, 8, 256), seed=5)
     assert [one.lengths for one in engine.passes(x.shape, (0,), room)] == [(8191, 16384)] * 3
     assert error(transformed(x, (0,), -1, room), np.fft.fft(x, axis=0)) <= 2.2e-7
 
 
 def test_lines_of_a_large_prime_do_not_reach_each_other() -> None:
     """Catches rows that are held from lines before, where rows beyond the end should be zero: one NaN spoils all."""
-    x = noise((2, 59, 8, 128), seed=6)
+    x = noise((2, 59, 8, 256), seed=6)
     x[0, :, 3, 5] = np.nan
     y = transformed(x, (1,), -1, NARROW)
-    assert np.isnan(y[0, :, 3, 5]).all() and np.isfinite(np.delete(y.reshape(2, 59, -1), 3 * 128 + 5, axis=2)).all()
+    assert np.isnan(y[0, :, 3, 5]).all() and np.isfinite(np.delete(y.reshape(2, 59, -1), 3 * 256 + 5, axis=2)).all()
     assert error(y[1], np.fft.fft(x[1], axis=0)) <= 2e-7
 
 

@@ -115,7 +115,7 @@ def jobs_of(shape: tuple[int, ...], dim: int, sign: int, room: int) -> tuple[Chi
     length, fit = shape[dim], []
     for first in FIRST:
         second = _second(length, first)
-        for wide, rows in sorted(itertools.product(_wide(shape, first), ROWS), key=_numbers, reverse=True):
+        for wide, rows in sorted(itertools.product(_wide(shape, first, room), ROWS), key=_numbers, reverse=True):
             chirp = Chirp(length, sign, first, second, rows)
             jobs = [_job(kind, shape, dim, chirp, wide) for kind in kinds(chirp)]
             if all(job.bytes <= room for job in jobs) and (room >= MANY_REGISTERS or chirp.scalars <= SCALARS):
@@ -129,9 +129,13 @@ def _numbers(size: tuple[int, int]) -> tuple[int, int]:
     return math.prod(size), size[1]
 
 
-def _wide(shape: tuple[int, ...], first: int) -> list[int]:
-    """Columns of a block; copies of a kernel's own are of whole ones."""
-    return [n for n in WIDE if n == LANES or (n < 2 * shape[-1] if first == 1 else tiled(shape)[-1] % n == 0)]
+def _wide(shape: tuple[int, ...], first: int, room: int) -> list[int]:
+    """Columns of a block; copies of a kernel's own are of whole ones, and not of all 128 on TPUs v2 and v3, whose
+    compiler (libtpu 0.0.52) takes them for lines of 512 bytes, of which it then copies no odd number."""
+    columns = tiled(shape)[-1]
+    if first == 1:
+        return [n for n in WIDE if n == LANES or n < 2 * shape[-1]]
+    return [n for n in WIDE if columns % n == 0 and (columns > LANES or room >= MANY_REGISTERS)]
 
 
 def kinds(chirp: Chirp) -> tuple[str, ...]:
