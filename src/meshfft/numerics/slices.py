@@ -39,6 +39,7 @@ SPILLED = {"int8": 8, "int8 long": 3, "bf16": 3}
 HELD = 112  # bytes for each complex number of a chunk: its slices, sums and what becomes of them
 TERMS = {**dict.fromkeys(("", "int8", "int8 long"), 2**17 - 1), "bf16": 2**10}  # added exactly, each below 2^14
 RUN = 2048  # columns of a matrix, at most, that one sum takes in
+WHOLE = 2**23  # bytes of a matrix that makes the sums of all weights
 
 
 def cost(dot: Dot, numbers: int, sums: int, reals: int, fast: float) -> tuple[int, int]:
@@ -71,7 +72,8 @@ class SlicedProduct(NamedTuple):
     of float32, as TPUs keep it: then of the range of float32, and worked on in it.
 
     Without a unit, on a host, one int8 product makes the sums of all weights, with a matrix that is half zeros: twice
-    the work, and a program with a tenth of the instructions, whose compiling is what takes long there.
+    the work, and a program of a third of the instructions, whose compiling is what takes long there. Of a matrix that
+    would be larger than WHOLE, products of one weight are one, as with a unit for them.
     """
 
     slices: int
@@ -89,9 +91,11 @@ class SlicedProduct(NamedTuple):
         return self.unit != "int8"
 
     def laid(self, form: Terms) -> Terms:
-        """A matrix in slices as it is multiplied: (S, rows, n), side by side (rows, S n), or for all weights."""
+        """A matrix in slices as it is multiplied: (S, rows, n), side by side (rows, S n), or for all weights
+        (S, rows, S n).
+        """
         *digits, scale = form
-        if not self.unit:
+        if not self.unit and self.slices * digits[0].size <= WHOLE:
             return *map(_of_all_weights, digits), scale
         return *(jnp.concatenate(list(each), 1) if self.long else each for each in digits), scale
 
@@ -136,11 +140,10 @@ class SlicedProduct(NamedTuple):
 
     def _orders(self, matrices: list[Array], lines: tuple[Terms | Array, ...], dim: int) -> list[Array]:
         """The sums of all products of slice i and slice j, for each i + j."""
-        if not self.unit:
+        if not self.unit and matrices[0].ndim == 3:
             first = (jnp.moveaxis(_stacked(digits), dim + 1, 1) for digits in lines)
             column = jnp.concatenate([digits.reshape(-1, *digits.shape[2:]) for digits in first])
-            orders = self._dot(jnp.concatenate(matrices, 1), column, 0)
-            return list(orders.reshape(self.slices, -1, *orders.shape[1:]))
+            return list(self._dot(jnp.concatenate(matrices, 2), column, 0))
         each, n = tuple(map(tuple, lines)), lines[0][0].shape[dim]
         if self.long:
             each = lax.optimization_barrier(tuple((jnp.concatenate(digits, dim),) for digits in each))
@@ -162,7 +165,7 @@ class SlicedProduct(NamedTuple):
 
     def _dot(self, a: Array, b: Array, dim: int) -> Array:
         kind, wide = (jnp.bfloat16, jnp.float32) if self.unit == "bf16" else (jnp.int8, jnp.int32)
-        contracted = (((1,), (dim,)), ((), ()))
+        contracted = (((a.ndim - 1,), (dim,)), ((), ()))
         return lax.dot_general(a.astype(kind), b.astype(kind), contracted, preferred_element_type=wide).astype(
             jnp.int32
         )
@@ -201,8 +204,8 @@ def _stacked(digits: Terms | Array) -> Array:
 
 
 def _of_all_weights(digits: Array) -> Array:
-    """A matrix in slices (S, rows, n), smallest first, that makes sums of all weights: (S rows, S n), largest first."""
+    """Of a matrix in slices (S, rows, n), smallest first, one that makes sums of all weights: (S, rows, S n)."""
     slices, rows, n = digits.shape
     row = jnp.pad(digits.swapaxes(0, 1).reshape(rows, slices * n), ((0, 0), (0, slices * n)))
     first = ((slices - pairs) * n for pairs in range(1, slices + 1))
-    return jnp.concatenate([row[:, start : start + slices * n] for start in first])
+    return jnp.stack([row[:, start : start + slices * n] for start in first])
