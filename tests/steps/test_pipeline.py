@@ -106,6 +106,8 @@ def test_chunks_of_float64_by_slices(x64: None, name: str) -> None:
     case, dot = CASES[name], Dot("int8x7", 4)
     plain, chunked = _walks(case, planes=True, dot=dot)
     assert chunked.steps[0].dots == (dot,) and chunked.error(16) == plain.error(16)
+    on_tpu = _walks(case, planes=True, dot=dot._replace(unit="int8"))[1]
+    assert on_tpu.collectives == {name: 2 * many for name, many in chunked.collectives.items()}
     x, where = noise(case.shape, "complex128"), mesh(case.sizes)
     planes = [stored_of(mf.shard(part, where, plain.start.spec)) for part in (x.real, x.imag)]
     re, im = bind(planes, chunked, where, planes=True)
