@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshfft.numerics.phases import MAX_LENGTH, mulmod, progression, roots, table, vandermonde
+from meshfft.numerics.phases import MAX_LENGTH, mulmod, roots, table, vandermonde
 from meshfft.numerics.split_complex import join
 
 LENGTHS = (1, 2, 3, 4, 5, 8, 97, 1024, 8192, 46_341, 65_536, 65_537, 1_000_003, 2**24, 2**28 + 3, MAX_LENGTH)
@@ -51,13 +51,3 @@ def test_vandermonde_blocks_in_both_precisions(x64: None, length: int) -> None:
     for real, bound in ((jnp.float32, 1.5e-7), (jnp.float64, 4e-16)):
         block = join(vandermonde(jnp.asarray(k), jnp.asarray(n), length, -1, real))
         assert block.real.dtype == real and np.abs(np.asarray(block) - truth).max() <= bound
-
-
-@pytest.mark.parametrize(("length", "count"), [(1, 1), (97, 97), (8192, 1024), (2**28 + 3, 5001)])
-def test_progressions_are_right_to_two_roundings(x64: None, length: int, count: int) -> None:
-    """Catches a product of roots at another m than it stands for, and one whose exponent wrapped."""
-    step = np.array([[0, 1 % length], [length // 3, length - 1]])
-    turns = (step[..., None] * np.arange(count) % length).astype(np.longdouble) / length
-    angle = turns * np.arctan2(np.longdouble(0), np.longdouble(-1)) * 2
-    found = np.asarray(join(progression(jnp.asarray(step), count, length, -1, jnp.float64)))
-    assert found.shape == (2, 2, count) and np.abs(found - (np.cos(angle) - 1j * np.sin(angle))).max() <= 8e-16

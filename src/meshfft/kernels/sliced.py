@@ -6,7 +6,7 @@ With N = R M, n = M a + b and k = c + R d,
 
 where the inner sum is a product by slices (numerics/slices.py) and the outer one the same transform of M points.
 Invariant: a block is split complex; the slices of a factor come from the widest float of the host, and twiddle factors
-are rounded to float64 once, or where they are no table twice.
+are rounded to float64 once.
 """
 
 import functools
@@ -19,7 +19,7 @@ from jax import Array, lax
 from ..numerics.chunks import CHUNK, chunks, in_chunks
 from ..numerics.digits import host_slices
 from ..numerics.dtypes import ROUNDING, Dot
-from ..numerics.phases import host_roots, progression
+from ..numerics.phases import host_roots, mulmod, roots
 from ..numerics.products import Factors, planes_of, product
 from ..numerics.slices import HELD
 from ..numerics.split_complex import Planes, times
@@ -56,7 +56,7 @@ def _lines(_: Planes, lines: Planes | None, dim: int, sign: int, dot: Dot) -> Pl
 def fft_error(length: int, dot: Dot) -> float:
     """The relative L2 error to expect of one dimension: its products', and of rounding twiddle factors and products."""
     factors = balanced(length, SIDE)
-    squares = sum(dot.error_over(radix) ** 2 for radix in factors) + 2 * (len(factors) - 1) * ROUNDING[dot.unit] ** 2
+    squares = sum(dot.error_over(radix) ** 2 for radix in factors) + (len(factors) - 1) * ROUNDING[dot.unit] ** 2
     return float(squares**0.5) if length > 1 else 0.0
 
 
@@ -113,7 +113,8 @@ def _twiddled(lines: Planes, dim: int, sign: int) -> Planes:
 def _twiddles(rows: int, columns: int, sign: int, dtype: np.dtype) -> Planes:
     if rows * columns <= TABLE:
         return tuple(map(jnp.asarray, _table(rows, columns, sign)))
-    return progression(jnp.arange(rows, dtype=jnp.uint32), columns, rows * columns, sign, dtype)
+    c, b = jnp.arange(rows, dtype=jnp.uint32)[:, None], jnp.arange(columns, dtype=jnp.uint32)[None, :]
+    return roots(mulmod(c, b, rows * columns), rows * columns, sign, dtype)
 
 
 @functools.lru_cache(maxsize=64)

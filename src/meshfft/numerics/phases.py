@@ -20,7 +20,6 @@ from jax import Array
 from jax.typing import DTypeLike
 
 from .split_complex import Planes
-from .split_complex import times as product
 
 Limbs = tuple[Array, ...]
 Floats = Array | np.ndarray
@@ -58,18 +57,6 @@ def roots(m: Array, length: int, sign: int, real: DTypeLike) -> Planes:
     quarters = (4 * m + length // 2) // length
     rest = (4 * m - quarters * length).astype(jnp.int32)
     return _rotated(rest.astype(real) / unit(length) * unit(jnp.pi / 2), quarters, sign)
-
-
-def progression(step: Array, count: int, length: int, sign: int, real: DTypeLike) -> Planes:
-    """exp(sign 2 pi i step m / length) for m < count along a new last axis, 0 <= step < length: products of two roots,
-    of every F-th m and of the first F, which round once more and take a fraction of the cosines.
-    """
-    near = 1 << max(count, 1).bit_length() // 2
-    indices = jnp.arange(0, count, near, dtype=jnp.uint32), jnp.arange(near, dtype=jnp.uint32)
-    lined = (jnp.reshape(m % length, (*[1] * step.ndim, -1)) for m in indices)
-    far, first = (roots(mulmod(step[..., None], m, length), length, sign, real) for m in lined)
-    both = product(tuple(part[..., None] for part in far), tuple(part[..., None, :] for part in first))
-    return tuple(part.reshape(*step.shape, -1)[..., :count] for part in both)
 
 
 def mulmod(a: Array, b: Array, modulus: int) -> Array:

@@ -37,7 +37,7 @@ from ..machine.chip import Chip
 from ..machine.work import Move, Work, total
 from ..numerics.chunks import CHUNK
 from ..numerics.dtypes import ROUNDING, Dot, real_dtype
-from ..numerics.phases import MAX_LENGTH, mulmod, progression, roots
+from ..numerics.phases import MAX_LENGTH, mulmod, roots
 from ..numerics.slices import HELD
 from ..numerics.split_complex import B, Block, Planes, in_complex, in_planes, like, scaled, split, times
 from ..operators.matrices import HalfRoots, Matrix, Roots
@@ -96,10 +96,10 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
         return () if self.dot is None else (self.dot,)
 
     def error(self, itemsize: int) -> float:
-        """Of the sums of p terms each sum so far is rounded, p / 2 of the mean square; and three roots."""
+        """Of the sums of p terms each sum so far is rounded, p / 2 of the mean square; and twice a phase."""
         each = fft_error(self.line, itemsize)
         if self.dot is not None:
-            rounding = ROUNDING[self.dot.unit] * math.sqrt(3 + self.parts / 2)
+            rounding = ROUNDING[self.dot.unit] * math.sqrt(2 + self.parts / 2)
             each = math.hypot(sliced.fft_error(self.line // self.parts, self.dot), rounding)
         return each * (1 if self.line == self.matrix.length else 2)
 
@@ -158,9 +158,9 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
             passes = RING_PASSES + 10 * behind + 4 * (parts - 2)
             work = Work(vector_flops=local.vector_flops, memory_bytes=passes * largest * itemsize)
         phases, held = 6 * block + 8 * parts * out, 0
-        if self.dot:  # in pairs of float32; of one line that is not cut evenly roots are as many as its points
-            made = 0 if whole else parts * target.block[dim]
-            phases = TWIDDLE_FLOPS * (2 * block + parts * out) + SLICED_PHASES * LONG_PHASE_FLOPS * made
+        if self.dot:  # in pairs of float32, and of one line roots are as many as its points
+            made = many + (0 if whole else parts * target.block[dim])
+            phases = TWIDDLE_FLOPS * (block + parts * out) + SLICED_PHASES * LONG_PHASE_FLOPS * made
             held = sliced.scratch(lines.block, (dim,))
             held = 0 if max(held, HELD * CHUNK) <= chip.fast_bytes else held
         return dataclasses.replace(
@@ -228,11 +228,8 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
         many, parts, axes = self.line // source.parts[dim], source.parts[dim], source.axes[dim]
         real, index, along = _real(block), lax.axis_index(axes), functools.partial(_along, dim=dim, ndim=source.ndim)
         spectra = self._local(gathered(block, dim, source, limit, many, self.wire), dim, sign)
-        if self.dot:
-            phases = progression(index, many, self.line, sign, real)
-        else:
-            phases = roots(index * jnp.arange(many, dtype=jnp.int32), self.line, sign, real)
-        adjusted = times(spectra, along(phases))
+        powers = index * jnp.arange(many, dtype=jnp.int32)
+        adjusted = times(spectra, along(roots(powers, self.line, sign, real)))
         k = _at(target, dim)
 
         def term(held: B, shard: Array) -> B:
