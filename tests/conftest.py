@@ -17,6 +17,8 @@ import pytest  # noqa: E402
 # Compiling takes most of a test's time, and a quarter of it where the code is not optimised. Redistribution,
 # partitioning and fusion stay, so collectives, memory and values are those of users, to rounding.
 LITTLE_EFFORT = ["--xla_backend_optimization_level=0", "--xla_cpu_parallel_codegen_split_count=1"]
+# XLA ends a process whose devices do not all meet in a collective within 40 s, which busy cores can take.
+PATIENCE = ["--xla_cpu_collective_call_terminate_timeout_seconds=300"] * (jax.__version_info__ < (0, 11))
 if jax.__version_info__ < (0, 11, 1):  # later ones do not know it, and end at once
     LITTLE_EFFORT.append("--xla_cpu_use_fusion_emitters=false")
 
@@ -28,8 +30,8 @@ hypothesis.settings.load_profile("meshfft")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Little effort for the tests that run by default; the slow ones see programs as users do."""
-    if config.option.markexpr == "not slow":
-        os.environ["XLA_FLAGS"] = " ".join((os.environ.get("XLA_FLAGS", ""), *LITTLE_EFFORT))
+    flags = LITTLE_EFFORT if config.option.markexpr == "not slow" else []
+    os.environ["XLA_FLAGS"] = " ".join((os.environ.get("XLA_FLAGS", ""), *PATIENCE, *flags))
 
 
 @pytest.fixture(autouse=True)
