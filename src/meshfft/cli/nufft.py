@@ -19,7 +19,7 @@ from ..nonuniform.plan import ScatteredPlan
 from ..operators.scattered import Scattered
 from . import scattered as points_of
 from .request import agree, everywhere
-from .scattered import Asked, asked_for, check_files, finish, progress_of, read_points, record, shape_words, told
+from .scattered import Asked, announce, asked_for, check_files, finish, progress_of, read_points, record, shape_words
 from .terminal import flags as read
 from .terminal.cluster import cluster_of, run_in
 from .terminal.devices import check_memory, start_mesh
@@ -81,7 +81,7 @@ def _run(asked: Asked) -> None:
         mesh, dtype = start_mesh(asked.mesh), points_of.computed(asked, array.dtype)
         plan = points_of.planned(asked, shape, points, mesh, dtype, asked.norm)
         agree({"this plan": str(plan)})
-        told(asked, f"{'Adjoint of the ' * adjoint}{plan}\n")
+        announce(asked, f"{'Adjoint of the ' * adjoint}{plan}\n")
         hosts = exchange(socket.gethostname())
         together(lambda: check_memory(plan.peak_bytes, mesh.local_devices, hosts.count(socket.gethostname())))
         _transform(asked, array, plan, mesh)

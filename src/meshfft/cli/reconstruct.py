@@ -22,7 +22,7 @@ from ..nonuniform.reconstruct import sense
 from ..nonuniform.solvers import INNER, Problem, descent, relative, variation
 from . import scattered as points_of
 from .request import agree, everywhere
-from .scattered import Asked, asked_for, check_files, dataset_in, finish, progress_of, read_points, record, told
+from .scattered import Asked, announce, asked_for, check_files, dataset_in, finish, progress_of, read_points, record
 from .terminal import flags as read
 from .terminal.cluster import cluster_of, run_in
 from .terminal.devices import check_memory, start_mesh
@@ -110,7 +110,7 @@ def _run(asked: Asked) -> None:
         if not plan.in_layout.even:
             raise ValueError(f"--mesh does not cut images {shape} evenly: give one that divides them, or --spec")
         agree({"this plan": str(plan)})
-        told(asked, f"{plan}\n")
+        announce(asked, f"{plan}\n")
         hosts = exchange(socket.gethostname())
         together(lambda: check_memory(plan.peak_bytes, mesh.local_devices, hosts.count(socket.gethostname())))
         _reconstruct(asked, array, plan, mesh)
@@ -141,7 +141,9 @@ def _reconstruct(asked: Asked, array: Source, plan: ScatteredPlan, mesh: Mesh) -
         about = {points_of.KEY: {**made, **_settings(asked)}}
         write_array(asked.target, y, overwrite=asked.overwrite, about=about)
     steps = asked.more["iterations"]
-    told(asked, f"Residual |b - N x| / |b|: {residuals[0]:.3g} at the start, {residuals[-1]:.3g} after {steps} steps.")
+    announce(
+        asked, f"Residual |b - N x| / |b|: {residuals[0]:.3g} at the start, {residuals[-1]:.3g} after {steps} steps."
+    )
     facts = {**plan.caller.to_dict(), **made, **_settings(asked), "residuals": residuals}
     finish(asked, facts, progress.timings, f"{'magnitude, ' * magnitude}{points_of.shape_words(y)}")
 

@@ -204,7 +204,8 @@ def record(asked: Asked, plan: ScatteredPlan, kind: str) -> dict[str, object]:
     }
 
 
-def told(asked: Asked, text: str) -> None:
+def announce(asked: Asked, text: str) -> None:
+    """Says a text, in the first process and where no JSON is asked for."""
     if jax.process_index() == 0 and not asked.as_json:
         say(text)
 

@@ -50,7 +50,7 @@ def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None
         engine: of local FFTs: "auto", the cheapest, on TPUs kernels of their
             vector units; or "xla", XLA's alone.
         wire: what all-to-alls and rings carry: "exact", all bits; "int24" or
-            "int16", integers of so many bits, up to 64 of a line with one
+            "int16", integers of 24 or 16 bits, up to 64 of a line with one
             power of two: three quarters or half of float32's bytes;
             "bfloat16", half. `print(mf.plan(...))` has the error, which grows
             with the collectives. The gradient in `a` travels as `a` does.

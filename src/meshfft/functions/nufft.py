@@ -72,7 +72,7 @@ def nufftn(
         order: "any" lets the fine grid end where points are cheapest;
             "natural" keeps it cut as the image.
         capacity: of points that JAX traces: send them to the devices that own
-            their cells, in so many times the slots that a pair of devices
+            their cells, in `capacity` times the slots that a pair of devices
             would need if points were drawn evenly (None: the fine grid goes to
             the points, and nothing can overflow). Points beyond have the value
             NaN, and an image of such values is NaN.

@@ -90,7 +90,7 @@ def _opaque(array: Array, slots: Slots) -> tuple[Array, Slots]:
 def _over(
     coils: int, touched: int, first: Array, last: Array, point: Callable[[Array, Array, Array], Array], carry: Array
 ) -> Array:
-    """A loop over the points of a group, for every coil; a turn touches so many bytes."""
+    """A loop over the points of a group, for every coil; each turn touches `touched` bytes."""
 
     def coil(c: Array, carry: Array) -> Array:
         def points(c: Array, carry: Array) -> Array:

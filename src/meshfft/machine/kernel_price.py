@@ -56,7 +56,7 @@ def bundles(chip_name: str, kind: str, lengths: tuple[int, ...]) -> Price:
 
 
 def cycles(chip: Chip, kind: str, lengths: tuple[int, ...], points: int) -> int:
-    """Cycles of one pass of a kernel over so many points; only for a chip whose clock is known."""
+    """Cycles of one pass of a kernel over `points` points; only for a chip whose clock is known."""
     clock = chip.clock
     assert clock is not None, "kernels are for chips whose clock is known"
     memory = _bytes(kind, lengths) * clock.value / chip.memory.value

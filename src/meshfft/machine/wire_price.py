@@ -19,7 +19,7 @@ Rows = dict[str, dict[str, dict[str, float]]]
 
 
 def cycles(chip: Chip, way: str, bits: int, rows: int, reals: int) -> int:
-    """Cycles of "encode" or "decode" for so many real numbers; only for a chip whose clock is known."""
+    """Cycles of "encode" or "decode" for `reals` real numbers; only for a chip whose clock is known."""
     assert chip.clock is not None, "kernels are for chips whose clock is known"
     known = table().get(chip.name, table()["v3"])[f"{way}{bits}"]
     memory = (REAL_BYTES + written(bits)) * chip.clock.value / chip.memory.value

@@ -149,7 +149,7 @@ class ScatteredPlan(Planned):
 
     def check(self, points: Scattered) -> Checked:
         """How far points are from the plan's, on the host: with `slack` they
-        may move by so many cells under `jit`.
+        may move by that many cells under `jit`.
 
         Raises:
             ValueError: another number of points or coordinates.

@@ -47,8 +47,8 @@ def in_chunks(
     size, given = shape[other] // many, out is not None
 
     def lines(i: Array | int, out: Arrays | None) -> Arrays:
-        # Behind barriers a chunk is cut, and written back, as the block lies: else a TPU's compiler lays out all of it
-        # anew in every turn, as the work on a chunk likes it.
+        # Behind barriers a chunk is cut, and written back, as the block lies: otherwise a TPU's compiler copies the
+        # whole block in every turn to the layout that suits the work on a chunk.
         cut = lambda x: lax.dynamic_slice_in_dim(x, i * size, size, other)  # noqa: E731
         mine = tuple(map(cut, arrays)), tuple(map(cut, out)) if out is not None and given else None
         return lax.optimization_barrier(made(*lax.optimization_barrier(mine)))

@@ -52,7 +52,7 @@ ROUNDING = {"": 2.0**-52, **dict.fromkeys(UNITS, 2.0**-46)}  # of sums in float6
 
 
 def unit_of(itemsize: int) -> float:
-    """The most that rounding to a complex type of so many bytes is off by, relative to a number."""
+    """The largest relative error of rounding to a complex type of `itemsize` bytes."""
     return 2.0**-24 if itemsize == 8 else 2.0**-53
 
 

@@ -80,7 +80,7 @@ def faces(layout: Layout, sizes: Mapping[str, int]) -> list[Face]:
 
 
 def colour(device: int, count: int, light: float = 0.0) -> str:
-    """A colour for each of so many devices, as #rrggbb: one of eight that all can tell apart, or a hue."""
+    """A colour for each device, as #rrggbb: one of eight that everybody can tell apart, or a hue."""
     named = COLOURS[device % len(COLOURS)]
     rgb = [int(named[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     if count > len(COLOURS):

@@ -160,7 +160,7 @@ def _second(length: int, first: int) -> int:
 
 
 def _job(kind: str, shape: tuple[int, ...], dim: int, chirp: Chirp, wide: int) -> Job:
-    """A kernel with so many columns in a block; between two of three all blocks of them lie one after another."""
+    """A kernel with `wide` columns in a block; between two of three all blocks of them lie one after another."""
     lead, rest = shape[:dim], shape[dim + 1 :]
     none: Sizes = (None,) * dim
     behind: Sizes = (*[None] * (len(rest) - 2), SUBLANES, wide)
