@@ -130,12 +130,6 @@ class Pipeline(Step):
         return local
 
     @property
-    def _room(self) -> int:
-        """Bytes that kernels work in, of a LocalFFT by kernels."""
-        local = self._first
-        return local.room if isinstance(local, LocalFFT) else 0
-
-    @property
     def _exchange(self) -> Exchange:
         (exchange,) = (step for step in self.steps if isinstance(step, Exchange))
         return exchange
@@ -143,7 +137,7 @@ class Pipeline(Step):
     @property
     def _wire(self) -> Wire:
         """With room for kernels where local FFTs have it."""
-        return self._exchange.wire._replace(room=self._room)
+        return self._exchange.wire._replace(room=self._first.room)
 
     def wired(self, wire: Wire) -> "Pipeline":
         return dataclasses.replace(self, steps=tuple(step.wired(wire) for step in self.steps))
@@ -174,14 +168,14 @@ class Pipeline(Step):
         """Where kernels of the next step read the pieces as they lie, one after another if lines are not in several."""
         source = self.move.source
         chunks = self.chunks if self.dim == source else 1
-        block, room = self.after(layout).block, self._room
+        block, room = self.after(layout).block, self._first.room
         return bool(self.hands) and reads(block, self.hands, room, source, source, self.move.parts, chunks)
 
     def _writes(self, layout: Layout) -> bool:
         """Where kernels read chunks and write the parts themselves."""
         local, rows = self._first, self._rows(layout)
         chunk = Rows(self.dim, 0, -(-rows // self.chunks))
-        return writes(layout.block, local.dims, self._room, chunk, self.move.target, self.move.parts)
+        return writes(layout.block, local.dims, self._first.room, chunk, self.move.target, self.move.parts)
 
     @property
     def takes_pieces(self) -> tuple[int, ...]:
@@ -202,7 +196,7 @@ class Pipeline(Step):
         size, arrays = -(-rows // self.chunks), []
         for start in range(0, rows, size):
             chunk = Rows(self.dim, start, size)
-            sent = fft_to_parts(given, local.dims, local.sign, self._room, chunk, move.target, move.parts)
+            sent = fft_to_parts(given, local.dims, local.sign, self._first.room, chunk, move.target, move.parts)
             arrays.append(exchange_parts(sent, move.axes, self._wire))
         return Pieces(tuple(arrays), move.source, self.dim)
 

@@ -44,6 +44,11 @@ class SlicedFFT(Step):
         return True
 
     @property
+    def room(self) -> int:
+        """As of a LocalFFT, the fast memory for kernels: products need none."""
+        return 0
+
+    @property
     def dots(self) -> tuple[Dot, ...]:
         return (self.dot,)
 
