@@ -22,6 +22,7 @@ SCRIPTS = {
     "kernels": "FFT kernels of a TPU by their compiled schedules, beside XLA's FFT.",
     "inverse": "The inverse at nonuniform points: direct and by conjugate gradients.",
     "out_of_core": "Passes over the disk: memory, seconds, error.",
+    "loops": "Eager loops of every public function, in every way that could queue too many programs.",
     "overhead": "What an eager call of a small array costs over its program.",
     "passes": "Several GPUs: passes over memory between cuFFT and the all-to-alls.",
     "programs": "Alone, inside jit and in a scan, beside mpi4py-fft.",

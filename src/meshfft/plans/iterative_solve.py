@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ..collectives.in_flight import InTurn
 from ..layout.layout import AnyMesh, Layout, axis_sizes, even_cuts, line_shape, mapped_axes
 from ..layout.placement import brought, own
 from ..machine.machine import Machine
@@ -120,7 +121,7 @@ def _uncut(layout: Layout, dim: int, mesh: AnyMesh | None) -> Layout:
     return best
 
 
-@functools.partial(jax.jit, static_argnums=2)
+@functools.partial(InTurn, static_argnums=2)
 def _solve(given: Planes, numbers: tuple[Any, ...], line: Line) -> tuple[Planes, Array]:
     """Rounds of refinement whose results are constants, and one that is differentiated."""
     fixed, samples = lax.stop_gradient(numbers), lax.stop_gradient(given)

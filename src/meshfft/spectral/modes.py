@@ -13,10 +13,10 @@ import functools
 import math
 from collections.abc import Sequence
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ..collectives.in_flight import InTurn
 from ..functions.calls import Ints
 from ..layout.layout import AnyMesh, Layout
 from ..layout.padded_array import AnyArray, padded, stored_of
@@ -212,7 +212,7 @@ def _negative(layout: Layout, dim: int) -> Bands:
     return Bands(dim, n, layout.cuts[dim], tuple(band for band in bands if band.rows))
 
 
-@functools.partial(jax.jit, static_argnums=(1, 2, 3, 4))
+@functools.partial(InTurn, static_argnums=(1, 2, 3, 4))
 def _run(
     arrays: tuple[Array, ...], walk: Walk, mirror: tuple[Walk, Walk] | None, mesh: AnyMesh | None, planes: bool
 ) -> tuple[Array, ...]:
