@@ -5,65 +5,69 @@ of earlier programs need, and after 40 seconds XLA ends the process. An eager ca
 ready, which finishes what the caller has queued before it, and until the program before it has ended. That costs no
 throughput: one program keeps all devices busy. Accelerators, single devices and traced calls are launched at once.
 
-Invariant: the results are those of `jax.jit`; they may be deleted or donated at any time.
+Invariant: when a program is launched, no other launched here is running, whatever became of its results.
 """
 
 import functools
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.sharding import Sharding
 
-
-class InTurn:
-    """A function compiled by `jax.jit`; its first argument is a pytree of the arrays to wait for."""
-
-    def __init__(self, function: Callable[..., Any], **options: Any):
-        def ended(*args: Any) -> tuple[Any, Array]:
-            return function(*args), jnp.zeros(0, np.int8)
-
-        self.program = jax.jit(function, **options)
-        self.with_token = jax.jit(functools.wraps(function)(ended), **options)
-
-    def __call__(self, arrays: Any, *rest: Any) -> Any:
-        """The result, which is ready or will be without another launch."""
-        leaves = arrays if type(arrays) is tuple else jax.tree.leaves(arrays)
-        values = [value for leaf in leaves if (value := _concrete(leaf)) is not None]
-        if not values or len(values) < len(leaves) or not _is_crowded(values[0].sharding):
-            return self.program(arrays, *rest)
-        for value in values:
-            value.block_until_ready()
-        return _LAST.launch(self.with_token, arrays, *rest)
+SMALL = 2**16  # numbers of a result that may be held until the next launch
 
 
-class _Last:
-    """The token of the last program: an empty result that nobody else holds, ready when the program has ended."""
+class _Turn:
+    """Who may launch, and a result of the last program if that may still be running."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.token: Array | None = None
-
-    def launch(self, program: Callable[..., tuple[Any, Array]], *args: Any) -> Any:
-        with self.lock:
-            try:
-                jax.block_until_ready(self.token)
-            except jax.errors.JaxRuntimeError:  # whoever holds its results is told
-                pass
-            result, token = program(*args)
-            ended = _concrete(token)
-            self.token = self.token if ended is None else ended  # None for constants inside `jit`
-        return result
+        self.last: Array | None = None
 
 
-_LAST = _Last()  # one for the process, as XLA has one pool of threads for all of its CPU devices
+_TURN = _Turn()  # one for the process, as XLA has one pool of threads for all of its CPU devices
 
 
-def _concrete(x: Any) -> Array | None:
+def in_turn(program: Callable[..., Any], arrays: Any, *rest: Any) -> Any:
+    """Returns program(arrays, *rest) of a compiled program, launched when its turn comes; `arrays` is a pytree."""
+    crowded, values = False, []
+    for leaf in jax.tree.leaves(arrays):
+        if isinstance(leaf, jax.Array):
+            value = _concrete(leaf)
+            if value is None:
+                return program(arrays, *rest)
+            crowded = crowded or _on_cpus(value.sharding)
+            values.append(value)
+    if not crowded:
+        return program(arrays, *rest)
+    for value in values:
+        value.block_until_ready()
+    with _TURN.lock:
+        known = _last_has_ended()
+        results = program(arrays, *rest)
+        last = _concrete(jax.tree.leaves(results)[-1])  # each is ready when all are
+        if last is not None and not (known and _is_small(last.shape)):
+            last.block_until_ready()
+            last = None
+        _TURN.last = last
+    return results
+
+
+def _last_has_ended() -> bool:
+    """Waits for the last program; False if its result was deleted or donated, so that nothing tells its end."""
+    try:
+        if _TURN.last is not None:
+            _TURN.last.block_until_ready()
+    except RuntimeError:  # deleted; or it failed, which whoever holds its results is told
+        return False
+    return True
+
+
+def _concrete(x: Any) -> Any:
     """The array, or the one that eager `grad` and `vmap` have wrapped; None inside `jit`."""
     while isinstance(x, jax.core.Tracer):
         x = getattr(x, "primal", getattr(x, "val", None))
@@ -71,7 +75,12 @@ def _concrete(x: Any) -> Array | None:
 
 
 @functools.lru_cache(maxsize=1024)
-def _is_crowded(sharding: Sharding) -> bool:
-    """Whether several CPU devices share the threads of a process."""
-    first, *others = sharding.device_set
+def _is_small(shape: tuple[int, ...]) -> bool:
+    return math.prod(shape) <= SMALL
+
+
+@functools.lru_cache(maxsize=1024)
+def _on_cpus(sharding: Sharding) -> bool:
+    """Whether several CPU devices, which share the threads of a process, hold an array."""
+    first, *others = tuple[Any, ...](sharding.device_set)
     return bool(others) and first.platform == "cpu"

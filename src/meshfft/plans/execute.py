@@ -18,7 +18,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import AxisType, Mesh, NamedSharding
 
-from ..collectives.in_flight import InTurn
+from ..collectives.in_flight import in_turn
 from ..layout.layout import AnyMesh, Spec, axis_sizes, mapped_axes
 from ..layout.padded_array import AnyArray, padded, stored_of
 from ..layout.placement import without_padding
@@ -62,7 +62,7 @@ def applied(
     traced = _is_traced(stored) or (bool(operands) and _is_traced(operands))
     plain = not planes and stored[0].dtype == dtype
     program, begun = _program(walk, mesh, dtype, planes, None if traced else chip, plain, donate and not traced)
-    results = program(stored, operands)
+    results = in_turn(program, stored, operands)
     if begun:
         _tell(time.perf_counter() - begun[0])
         begun.clear()
@@ -120,7 +120,7 @@ def _program(
         arrays = tuple(x.astype(real_dtype(dtype) if planes or walk.real else dtype) for x in arrays)
         return walked(arrays, walk, mesh, planes, operands)
 
-    return InTurn(run, donate_argnums=(0,) if donate else (), compiler_options=dict(options) or None), begun
+    return jax.jit(run, donate_argnums=(0,) if donate else (), compiler_options=dict(options) or None), begun
 
 
 def _tell(seconds: float) -> None:
@@ -151,7 +151,7 @@ def walked(
     return tuple(without_padding(y, walk.end, mapped) for y in arrays)
 
 
-as_stored = InTurn(walked, static_argnums=(1, 2, 3))  # compiled, in the type that the array has
+as_stored = functools.partial(in_turn, jax.jit(walked, static_argnums=(1, 2, 3)))  # in the type that the array has
 
 
 def moved(y: AnyArray, out_spec: Spec | None, spec: Spec | None = None) -> Any:

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ..collectives.in_flight import InTurn
+from ..collectives.in_flight import in_turn
 from ..layout.layout import AnyMesh, Layout, axis_sizes, even_cuts, line_shape, mapped_axes
 from ..layout.placement import brought, own
 from ..machine.machine import Machine
@@ -85,7 +85,7 @@ def solved_line(
         symbol = eigenvalues(t, length) / length
     line = Line(dim, there, back, find(goal, place), find(place, goal), fft, mesh, *limits)
     numbers = (v, w, _cast(symbol, real), jnp.asarray(weight, real), _cast(growth(mean, size, real), real))
-    x, count = _solve(given, numbers, line)
+    x, count = in_turn(_solve, given, numbers, line)
     if rest.known:
         return x, count, None
     fixed = lax.stop_gradient((symbol, rest))
@@ -121,7 +121,7 @@ def _uncut(layout: Layout, dim: int, mesh: AnyMesh | None) -> Layout:
     return best
 
 
-@functools.partial(InTurn, static_argnums=2)
+@functools.partial(jax.jit, static_argnums=2)
 def _solve(given: Planes, numbers: tuple[Any, ...], line: Line) -> tuple[Planes, Array]:
     """Rounds of refinement whose results are constants, and one that is differentiated."""
     fixed, samples = lax.stop_gradient(numbers), lax.stop_gradient(given)

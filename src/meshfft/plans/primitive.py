@@ -18,7 +18,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
-from ..collectives.in_flight import InTurn
+from ..collectives.in_flight import in_turn
 from ..collectives.wire import EXACT
 from ..layout.layout import AnyMesh, Layout, axis_sizes, even_cuts, mapped_axes
 from ..layout.placement import Anchor, anchor, anchors, brought, explicit_axes, needs_anchor, only, varies_over, varying
@@ -259,10 +259,10 @@ def _at_once(*values: Array, job: Job) -> list[Array]:
     """Outside of `jit` an anchor shows the devices."""
     if job.anchored and isinstance(sharding := values[-1].sharding, NamedSharding):
         job = job._replace(mesh=sharding.mesh)
-    return _program(values, job)
+    return in_turn(_program, values, job)
 
 
-_program = InTurn(lambda values, job: _run(*values, job=job), static_argnums=1)
+_program = jax.jit(lambda values, job: _run(*values, job=job), static_argnums=1)
 walk_p.def_impl(_at_once)
 walk_p.def_abstract_eval(_abstract)
 ad.primitive_jvps[walk_p] = _jvp

@@ -19,7 +19,7 @@ from jax import Array
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 from jax.typing import DTypeLike
 
-from ..collectives.in_flight import InTurn
+from ..collectives.in_flight import in_turn
 from ..functions.calls import Ints
 from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, line_shape, mapped_axes
 from ..layout.memory import check_blocks, check_held, room_of
@@ -234,12 +234,12 @@ def in_one(work: Callable[..., T], plan: Plan, *values: object, beside: int = 0)
     check_blocks(plan.out_layout, real_dtype(plan.dtype).itemsize, room_of(leaves[0], plan.mesh), "the spectrum")
     traced = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
     options = plan.walk.compiler_options(plan.dtype.itemsize, plan.machine.chip, plain=False, beside=beside)
-    result: T = _program(work, () if traced else options)(values, plan)
+    result: T = in_turn(_program(work, () if traced else options), values, plan)
     return result
 
 
 @functools.lru_cache(maxsize=PROGRAMS)
-def _program(work: Callable[..., T], options: CompilerOptions) -> InTurn:
+def _program(work: Callable[..., T], options: CompilerOptions) -> Callable[..., T]:
     """`work` compiled with options, which JAX takes only of the outermost program."""
-    options_or_none = dict(options) or None
-    return InTurn(lambda values, plan: work(plan, *values), static_argnums=1, compiler_options=options_or_none)
+    named = dict(options) or None
+    return jax.jit(lambda values, plan: work(plan, *values), static_argnums=1, compiler_options=named)

@@ -13,10 +13,11 @@ import functools
 import math
 from collections.abc import Sequence
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..collectives.in_flight import InTurn
+from ..collectives.in_flight import in_turn
 from ..functions.calls import Ints
 from ..layout.layout import AnyMesh, Layout
 from ..layout.padded_array import AnyArray, padded, stored_of
@@ -147,7 +148,7 @@ def _resampled(
     scale = after * factor(after, norm, False) / (before * factor(before, norm, False))
     walk = Walk(start, _steps(start, dims, points, sizes, half), scale)
     mirror = _mirror(walk.end, dims) if half and not pads and sizes[-1] < points[-1] and sizes[-1] % 2 == 0 else None
-    results = _run(tuple(map(stored_of, arrays)), walk, mirror, mesh, len(arrays) == 2)
+    results = in_turn(_run, tuple(map(stored_of, arrays)), walk, mirror, mesh, len(arrays) == 2)
     y: Array = moved(formed(tuple(padded(y, walk.end, mesh, arrays[0]) for y in results)), out_spec, spec)
     return y
 
@@ -212,7 +213,7 @@ def _negative(layout: Layout, dim: int) -> Bands:
     return Bands(dim, n, layout.cuts[dim], tuple(band for band in bands if band.rows))
 
 
-@functools.partial(InTurn, static_argnums=(1, 2, 3, 4))
+@functools.partial(jax.jit, static_argnums=(1, 2, 3, 4))
 def _run(
     arrays: tuple[Array, ...], walk: Walk, mirror: tuple[Walk, Walk] | None, mesh: AnyMesh | None, planes: bool
 ) -> tuple[Array, ...]:
