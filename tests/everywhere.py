@@ -150,8 +150,8 @@ def _spectral(mf: Any, mesh: Mesh) -> Rows:
     yield "poisson", mf.poisson(y), np.fft.ifftn(inverse * np.fft.fftn(r)).real
     filtered = np.fft.ifftn(np.exp(-waves) * np.fft.fftn(r)).real
     yield "multiply_spectrum", mf.multiply_spectrum(y, lambda a, b: jnp.exp(-(a**2 + b**2))), filtered
-    fine = mf.pad_spectrum(mf.fftn(x), (24, 12))
-    yield "truncate_spectrum", mf.truncate_spectrum(fine, FLAT), np.fft.fftn(z)
+    fine = mf.pad_spectrum(mf.fftn(x), (24, 12), kind="fft")
+    yield "truncate_spectrum", mf.truncate_spectrum(fine, FLAT, kind="fft"), np.fft.fftn(z)
     same = mf.cross_spectrum(y, y, bins=[0.0, 9.0])
     yield "cross_spectrum", np.asarray(same.power * same.counts), np.array([np.mean(r**2)])
     found, edges = mf.power_spectrum(y, bins=[0.0, 1.0, 2.0, 6.0]), np.array([0.0, 1.0, 2.0, 6.0])

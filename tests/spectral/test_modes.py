@@ -81,7 +81,7 @@ def test_every_wave_where_it_belongs(case: Case, pads: bool, half: bool, kind: A
         X, truth = X[..., : old[-1] // 2 + 1], truth[..., : new[-1] // 2 + 1]
     a = _put(X.astype("complex64"), spec, kind, case.mesh)
     hidden = spec if kind == AxisType.Auto and np.prod(case.mesh) > 1 else None
-    how: Any = {"axes": axes, "spec": hidden, **({"kind": "rfft", "n": old[-1]} if half else {})}
+    how: Any = {"axes": axes, "spec": hidden, **({"kind": "rfft", "n": old[-1]} if half else {"kind": "fft"})}
     call = mf.pad_spectrum if pads else mf.truncate_spectrum
     program = jax.jit(lambda a: call(a, new, **how)).lower(a).compile()
     y = program(a)
@@ -125,7 +125,7 @@ def test_samples_between_samples_and_back(n: int, norm: str | None) -> None:
 def test_gradients_are_the_transposed_bands(x64: None, kind: AxisType, half: bool) -> None:
     """Catches a gradient that gathers, or is not the transpose: of a quadratic function differences are exact."""
     shape, fine, spec = (8, 4, 6), (12, 8, 16 if half else 12), P("x", "y")
-    how: dict[str, Any] = {"spec": spec} | ({"kind": "rfft", "n": 10} if half else {})
+    how: dict[str, Any] = {"spec": spec} | ({"kind": "rfft", "n": 10} if half else {"kind": "fft"})
     x, t = (_put(noise(shape, "complex128", seed), spec, kind, (4, 2)) for seed in (0, 1))
 
     def loss(x: Array) -> Array:
@@ -163,7 +163,7 @@ def test_sizes_that_the_mesh_does_not_divide(kind: AxisType, half: bool) -> None
     truth, last = _truth(X, (0, 1, 2), fine), 12 // 2 + 1 if half else 12
     X, truth = (X[..., : coarse[-1] // 2 + 1], truth[..., :last]) if half else (X, truth)
     a = mf.shard(X.astype("complex64"), devices, SPEC)
-    there: Any = {"norm": "forward"} | ({"kind": "rfft"} if half else {})
+    there: Any = {"norm": "forward", "kind": "rfft" if half else "fft"}
     y: Any = jax.jit(lambda a: mf.pad_spectrum(a, fine, **there))(a)
     assert isinstance(y, mf.PaddedArray) and y.shape == truth.shape and error(mf.gather(y), truth) <= 1e-6
     back: Any = mf.truncate_spectrum(y, coarse, **there)
@@ -171,6 +171,20 @@ def test_sizes_that_the_mesh_does_not_divide(kind: AxisType, half: bool) -> None
     pad: Any = mf.pad_spectrum
     slope = jax.jit(jax.grad(lambda a: jnp.sum(jnp.abs(pad(a, fine, **there).stored) ** 2)))
     assert mf.gather(slope(a)).shape == X.shape
+
+
+@pytest.mark.parametrize("n", [8, 9])
+def test_half_a_spectrum_is_not_taken_for_a_whole_one(n: int) -> None:
+    """Catches a forgotten kind that gives a wrong field (off by 95 %): of plain and of padded arrays, both ways."""
+    x, m = noise((n, 8, 8), "float32"), 12
+    X = mf.rfftn(mf.shard(x, mesh((2, 2)), P("x", "y")))
+    assert isinstance(X, mf.PaddedArray) == (n == 9)
+    for call, s in ((mf.pad_spectrum, (m, m, m // 2 + 1)), (mf.truncate_spectrum, (4, 4, 3))):
+        with pytest.raises(TypeError, match="kind='rfft' if it is half of one, as rfftn makes"):
+            call(X, s)
+    fine = mf.irfftn(mf.pad_spectrum(X, (m,) * 3, kind="rfft"), s=(m,) * 3)
+    whole = np.fft.ifftn(_truth(np.fft.fftn(x), (0, 1, 2), (m,) * 3) * m**3 / x.size).real
+    assert error(fine, whole) <= 1e-6
 
 
 RINGS = [((8,), ("x",)), ((2, 3), ("y", "x")), ((3, 2), ("x", "y"))]
@@ -224,14 +238,35 @@ def test_bands_among_the_steps_of_a_walk() -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
-    "smaller": (lambda: mf.pad_spectrum(np.ones(8), (4,)), ValueError, "s is 4 along axis 0.*use truncate_spectrum"),
-    "larger": (lambda: mf.truncate_spectrum(np.ones(8), (9,)), ValueError, "s is 9 along axis 0.*use pad_spectrum"),
-    "no sizes": (lambda: mf.pad_spectrum(np.ones(8), None), TypeError, "s is None"),  # type: ignore[arg-type]
-    "kind": (lambda: mf.pad_spectrum(np.ones(8), (9,), kind="dct"), ValueError, "use 'fft', or 'rfft'"),
+    "smaller": (
+        lambda: mf.pad_spectrum(np.ones(8), (4,), kind="fft"),
+        ValueError,
+        "s is 4 along axis 0.*use truncate_spectrum",
+    ),
+    "larger": (
+        lambda: mf.truncate_spectrum(np.ones(8), (9,), kind="fft"),
+        ValueError,
+        "s is 9 along axis 0.*use pad_spectrum",
+    ),
+    "no sizes": (lambda: mf.pad_spectrum(np.ones(8), None, kind="fft"), TypeError, "s is None"),  # type: ignore[arg-type]
+    "kind": (
+        lambda: mf.pad_spectrum(np.ones(8), (9,), kind="dct"),
+        ValueError,
+        "kind 'dct' is unknown: give kind='fft' if X is a whole",
+    ),
+    "no kind": (
+        lambda: mf.pad_spectrum(np.ones(8), (9,)),
+        TypeError,
+        "kind is missing: give kind='fft' .* or kind='rfft'",
+    ),
     "n": (lambda: mf.pad_spectrum(np.ones(8), (20,), kind="rfft", n=13), ValueError, "half a spectrum of 14 or 15"),
-    "n of a whole one": (lambda: mf.pad_spectrum(np.ones(8), (9,), n=8), ValueError, "only with kind='rfft'"),
-    "norm": (lambda: mf.pad_spectrum(np.ones(8), (9,), norm="none"), ValueError, "norm 'none' is unknown"),
-    "axes": (lambda: mf.pad_spectrum(np.ones(8), (9,), axes=(1,)), ValueError, "axis 1 is out of range"),
+    "n of a whole one": (
+        lambda: mf.pad_spectrum(np.ones(8), (9,), n=8, kind="fft"),
+        ValueError,
+        "only with kind='rfft'",
+    ),
+    "norm": (lambda: mf.pad_spectrum(np.ones(8), (9,), norm="none", kind="fft"), ValueError, "norm 'none' is unknown"),
+    "axes": (lambda: mf.pad_spectrum(np.ones(8), (9,), axes=(1,), kind="fft"), ValueError, "axis 1 is out of range"),
 }
 
 

@@ -29,6 +29,7 @@ from ..walks.walk import Walk
 from .fields import Where
 
 KINDS = ("fft", "rfft")
+EITHER = "kind='fft' if X is a whole spectrum, as fftn makes, or kind='rfft' if it is half of one, as rfftn makes"
 
 
 def pad_spectrum(
@@ -36,7 +37,7 @@ def pad_spectrum(
     s: Sequence[int],
     *,
     axes: Ints = None,
-    kind: str = "fft",
+    kind: str | None = None,
     n: int | None = None,
     norm: str | None = None,
     spec: Where = None,
@@ -64,7 +65,9 @@ def pad_spectrum(
             stands for; -1 for as many.
         axes: the dimensions that were transformed; None means all, or the last
             len(s).
-        kind: "fft", or "rfft" where X is half a spectrum, along the last axis.
+        kind: has to be given, because the numbers do not show it: "fft" if X is
+            a whole spectrum, as `fftn` makes; "rfft" if X is half a spectrum
+            along the last axis, as `rfftn` makes.
         n: with "rfft" the points that half a spectrum stands for; by default 2
             (m - 1) of m numbers, as `irfftn`.
         norm: of the transforms around it: the factor is M / N for "backward",
@@ -77,6 +80,7 @@ def pad_spectrum(
         where these do not divide it.
 
     Raises:
+        TypeError: kind is missing.
         ValueError, TypeError: s, axes, n, a kind, a norm or a spec that does
             not fit, with what would.
 
@@ -84,7 +88,8 @@ def pad_spectrum(
     permutes, and nothing for the others: no gather. Differentiable; its
     transpose is `truncate_spectrum`, but for the waves of N / 2 periods.
 
-    >>> mf.pad_spectrum(jnp.array([4.0, 1.0, 2.0, 1.0]), (8,)).tolist()
+    >>> X = jnp.array([4.0, 1.0, 2.0, 1.0])
+    >>> mf.pad_spectrum(X, (8,), kind="fft").tolist()
     [8.0, 2.0, 2.0, 0.0, 0.0, 0.0, 2.0, 2.0]
     """
     return _resampled(X, s, axes, kind, n, norm, spec, out_spec, pads=True)
@@ -95,7 +100,7 @@ def truncate_spectrum(
     s: Sequence[int],
     *,
     axes: Ints = None,
-    kind: str = "fft",
+    kind: str | None = None,
     n: int | None = None,
     norm: str | None = None,
     spec: Where = None,
@@ -115,7 +120,7 @@ def truncate_spectrum(
     other wavenumbers.
 
     >>> X = jnp.array([8.0, 2.0, 2.0, 0.0, 0.0, 0.0, 2.0, 2.0])
-    >>> mf.truncate_spectrum(X, (4,)).tolist()
+    >>> mf.truncate_spectrum(X, (4,), kind="fft").tolist()
     [4.0, 1.0, 2.0, 1.0]
     """
     return _resampled(X, s, axes, kind, n, norm, spec, out_spec, pads=False)
@@ -125,17 +130,19 @@ def _resampled(
     X: AnyArray,
     s: Sequence[int],
     axes: Ints,
-    kind: str,
+    kind: str | None,
     n: int | None,
     norm: str | None,
     spec: Where,
     out_spec: Where,
     pads: bool,
 ) -> Array:
+    if kind is None:
+        raise TypeError(f"kind is missing: give {EITHER}")
+    if kind not in KINDS:
+        raise ValueError(f"kind {kind!r} is unknown: give {EITHER}")
     arrays, setting, _ = read(X, spec)
     start, mesh = setting.start, setting.mesh
-    if kind not in KINDS:
-        raise ValueError(f"kind {kind!r} is unknown: use 'fft', or 'rfft' for half a spectrum")
     given, half = integers(s, "s"), kind == "rfft"
     dims, sizes = resolve_once(start.shape, given, axes)
     points = _points(start, dims, half, n)
