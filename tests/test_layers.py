@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 HOUSE = """
 .: extras / atomic
 numerics: units / chunks digits dtypes split_complex window / phases slices / products
-layout: layout / gathering memory placement / padded_array / storage
+layout: layout / gathering memory placement / reductions / slices / padded_numpy / padded_array / storage
 machine: chip torus work / device_order kernel_price wire_price / machine
 collectives: bins dimensions in_flight words / wire / wire_kernels / messages / all_to_all ring / pieces
 operators: matrices placing / lending trig inverses / transform / points scattered / operands toeplitz

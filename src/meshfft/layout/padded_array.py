@@ -9,9 +9,7 @@ is that of the logical one.
 
 import dataclasses
 import functools
-import operator
 from collections.abc import Callable, Sequence
-from numbers import Number
 from typing import Any
 
 import jax
@@ -23,27 +21,12 @@ from jax.typing import ArrayLike, DTypeLike
 
 from .gathering import to_host
 from .layout import AnyMesh, Layout, axis_sizes, from_spec, mapped_axes
+from .padded_numpy import NumpyFace
 from .placement import without_padding
-
-Operator = Callable[..., "PaddedArray"]
-
-
-def _operator(function: Callable[..., Array], reflected: bool = False) -> Operator:
-    def method(self: "PaddedArray", *others: "ArrayLike | PaddedArray") -> "PaddedArray":
-        if not all(isinstance(x, PaddedArray | Array | np.ndarray | np.generic | Number) for x in others):
-            return NotImplemented
-        return self.map((lambda x, y: function(y, x)) if reflected else function, *others)
-
-    return method
-
-
-def _operators(function: Callable[..., Array]) -> tuple[Operator, Operator]:
-    """An operator, and the one of an operand on the right."""
-    return _operator(function), _operator(function, reflected=True)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class PaddedArray:
+class PaddedArray(NumpyFace):
     """A sharded array of any size: what is stored, and the layout that says
     which of it is data.
 
@@ -51,8 +34,9 @@ class PaddedArray:
     and take it; `jit`, `grad`, `scan` and `vmap` over leading dimensions carry
     it. It has arithmetic with numbers, with arrays that broadcast to its
     shape, and with others of its kind; `map` applies any elementwise function
-    and keeps the padding zero. Other sums than `sum` go over `stored`.
-    `mf.gather(y)` brings it to the host. Functions of `jax.numpy` refuse it.
+    and keeps the padding zero. It has NumPy's `sum`, `mean`, `max`, `min` of
+    its logical elements, basic slices, and `where`. `mf.gather(y)` brings it
+    to the host. Functions of `jax.numpy` refuse it.
 
     Attributes:
         stored: the jax.Array, larger than the shape, its padding zeros.
@@ -67,30 +51,6 @@ class PaddedArray:
     stored: Array
     full_layout: Layout
     home: AnyMesh | None = None
-    __array_ufunc__ = None  # NumPy's operators leave theirs to ours
-    # No __jax_array__ that says to use map: JAX's operators ask it too, before they leave theirs to ours.
-    __iter__ = None
-    __hash__ = None  # type: ignore[assignment]
-    __add__, __radd__ = _operators(operator.add)
-    __sub__, __rsub__ = _operators(operator.sub)
-    __mul__, __rmul__ = _operators(operator.mul)
-    __truediv__, __rtruediv__ = _operators(operator.truediv)
-    __floordiv__, __rfloordiv__ = _operators(operator.floordiv)
-    __mod__, __rmod__ = _operators(operator.mod)
-    __pow__, __rpow__ = _operators(operator.pow)
-    __and__, __rand__ = _operators(operator.and_)
-    __or__, __ror__ = _operators(operator.or_)
-    __xor__, __rxor__ = _operators(operator.xor)
-    __lt__ = _operator(operator.lt)
-    __le__ = _operator(operator.le)
-    __gt__ = _operator(operator.gt)
-    __ge__ = _operator(operator.ge)
-    __eq__ = _operator(operator.eq)  # type: ignore[assignment]
-    __ne__ = _operator(operator.ne)  # type: ignore[assignment]
-    __neg__ = _operator(operator.neg)
-    __pos__ = _operator(operator.pos)
-    __abs__ = _operator(operator.abs)
-    __invert__ = _operator(operator.invert)
 
     @property
     def layout(self) -> Layout:
@@ -144,31 +104,11 @@ class PaddedArray:
         return np.dtype(self.stored.dtype)
 
     @property
-    def real(self) -> "PaddedArray":
-        return self.map(jnp.real)
-
-    @property
-    def imag(self) -> "PaddedArray":
-        return self.map(jnp.imag)
-
-    @property
     def addressable_shards(self) -> Sequence[jax.Shard]:
         """What the devices of this process store, padding included; indices
         are those of `stored`.
         """
         return self.stored.addressable_shards
-
-    def sum(self) -> Array:
-        """The sum of all its numbers, which the padding leaves as it is."""
-        return jnp.sum(self.stored)
-
-    def conj(self) -> "PaddedArray":
-        """The complex conjugate."""
-        return self.map(jnp.conj)
-
-    def astype(self, dtype: DTypeLike) -> "PaddedArray":
-        """The same numbers in another type."""
-        return self.map(lambda x: x.astype(dtype))
 
     def map(self, function: Callable[..., Array], *others: "ArrayLike | PaddedArray") -> "PaddedArray":
         """function(x, *others), elementwise: `y.map(jax.numpy.exp)`. Padding
@@ -199,6 +139,10 @@ class PaddedArray:
         """
         return self.map(lambda x, new: new, PaddedArray(stored, self.full_layout, self.home))
 
+    def _with(self, stored: Array, layout: Layout) -> "Array | PaddedArray":
+        """A stored array made from this one, as a plain one where the mesh divides it."""
+        return padded(stored, layout, self.home, self)
+
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(gather(self), dtype)
 
@@ -210,9 +154,6 @@ class PaddedArray:
 
     def __bool__(self) -> bool:
         raise TypeError("a padded array is neither true nor false: use jax.numpy.any(y.stored), whose padding is zero")
-
-    def __getitem__(self, index: object) -> None:
-        raise TypeError("a padded array has no slices: mf.gather(y) brings it to the host, y.stored is what is stored")
 
 
 jax.tree_util.register_dataclass(PaddedArray, data_fields=("stored",), meta_fields=("full_layout", "home"))

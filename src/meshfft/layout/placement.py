@@ -144,14 +144,14 @@ def own(x: Array | np.ndarray, dim: int, cuts: Cuts, mapped: frozenset[str]) -> 
     return part.reshape(*before, -1, *after)
 
 
-def without_padding(stored: Array, layout: Layout, mapped: frozenset[str]) -> Array:
-    """A stored array with zeros for its padding, where a caller's shard_map has mapped some mesh axes."""
+def without_padding(stored: Array, layout: Layout, mapped: frozenset[str], fill: float = 0) -> Array:
+    """A stored array with zeros, or `fill`, for its padding, where a caller's shard_map has mapped some mesh axes."""
     for dim, (size, extent) in enumerate(zip(layout.shape, layout.storage, strict=True)):
         if size < extent:
             kept = jnp.asarray(own(layout.logical(dim), 0, layout.cuts[dim], mapped))
             # Cut as the array is: newer JAX wants both to be cut alike when it transposes.
             kept = lax.full_like(stored, True, bool) & kept.reshape(line_shape(dim, stored.ndim))
-            stored = jnp.where(kept, stored, jnp.zeros((), stored.dtype))
+            stored = jnp.where(kept, stored, jnp.asarray(fill, stored.dtype))
     return stored
 
 

@@ -8,6 +8,7 @@ is sent but halos.
 
 import dataclasses
 import textwrap
+from html import escape
 from typing import Any, NamedTuple
 
 import jax
@@ -164,15 +165,22 @@ class ScatteredPlan(Planned):
         return Checked(float(away.max()), int((away.max(1) > self.slack * (1 + 1e-5)).sum()))
 
     def __str__(self) -> str:
-        window = self.ending.window
         lines = str(self.caller).split("\n")
-        many = " x ".join(map(str, self.points.shape))
-        about = (
+        return "\n".join([lines[0], textwrap.fill(self._account, WIDTH), *lines[1:]])
+
+    def _repr_html_(self) -> str:
+        """The plan as a table for notebooks, with its points and window."""
+        return f"<p>{escape(self._account)}</p>{self.caller._repr_html_()}"
+
+    @property
+    def _account(self) -> str:
+        """Points, window and balance in a sentence."""
+        window, many = self.ending.window, " x ".join(map(str, self.points.shape))
+        return (
             f"{many} points, tolerance {self.tol:g}: windows of {window.width} cells at sigma {window.sigma:g}, fine "
             f"grid {' x '.join(map(str, self.grid))}; the device that owns the most has {int(self.load.max())}, "
             f"{self.imbalance:.2f} times the mean"
         )
-        return "\n".join([lines[0], textwrap.fill(about, WIDTH), *lines[1:]])
 
     def __repr__(self) -> str:
         return f"<ScatteredPlan: {self.points.size} points, image {self.in_layout.shape}, tol {self.tol:g}>"

@@ -1,0 +1,199 @@
+"""NumPy's face of a padded array: operators, reductions and slices of its logical elements.
+
+    sum, mean, max, min over y[n] for logical n only,   y[a:b:c], y[i], y[None]
+
+A reduction works on each block and sends only what is left of it. A slice sends the blocks that the rows of a target
+block are in. Invariant: padding counts nowhere, and is zero in every result.
+"""
+
+import operator
+from collections.abc import Callable
+from html import escape
+from numbers import Number
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import DTypeLike
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from .layout import axis_sizes, mapped_axes
+from .reductions import emptied, reduced, run, without
+from .slices import check_slices, entries_of, layout_of, sliced
+
+Axis = int | tuple[int, ...] | None
+REMEDY = (
+    "a PaddedArray, which functions of jax.numpy do not take, because they would read its padding: use "
+    "y.map(jax.numpy.exp) for elementwise functions, its own methods such as y.sum(axis=0), or mf.gather(y), which "
+    "brings it to the host"
+)
+
+
+class Refusal:
+    """What jax.numpy gets instead of an array: any use of it says what to do. Operators of JAX leave theirs to ours."""
+
+    def __getattr__(self, name: str) -> object:
+        raise TypeError(f"this is {REMEDY}")
+
+    def __repr__(self) -> str:
+        return REMEDY
+
+
+def _operator(function: Callable[..., Array], reflected: bool = False) -> Callable[..., Any]:
+    def method(self: Any, *others: Any) -> Any:
+        if not all(isinstance(x, NumpyFace | Array | np.ndarray | np.generic | Number) for x in others):
+            return NotImplemented
+        return self.map((lambda x, y: function(y, x)) if reflected else function, *others)
+
+    return method
+
+
+def _operators(function: Callable[..., Array]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """An operator, and the one of an operand on the right."""
+    return _operator(function), _operator(function, reflected=True)
+
+
+class NumpyFace:
+    """Operators, reductions and slices of an array that has `map`, a layout and what is stored."""
+
+    stored: Any
+    home: Any
+    layout: Any
+    lead: Any
+    mesh: Any
+    map: Any
+    _with: Any
+
+    __array_ufunc__ = None  # NumPy's operators leave theirs to ours
+    __iter__ = None
+    __hash__ = None  # type: ignore[assignment]
+    __add__, __radd__ = _operators(operator.add)
+    __sub__, __rsub__ = _operators(operator.sub)
+    __mul__, __rmul__ = _operators(operator.mul)
+    __truediv__, __rtruediv__ = _operators(operator.truediv)
+    __floordiv__, __rfloordiv__ = _operators(operator.floordiv)
+    __mod__, __rmod__ = _operators(operator.mod)
+    __pow__, __rpow__ = _operators(operator.pow)
+    __and__, __rand__ = _operators(operator.and_)
+    __or__, __ror__ = _operators(operator.or_)
+    __xor__, __rxor__ = _operators(operator.xor)
+    __lt__ = _operator(operator.lt)
+    __le__ = _operator(operator.le)
+    __gt__ = _operator(operator.gt)
+    __ge__ = _operator(operator.ge)
+    __eq__ = _operator(operator.eq)
+    __ne__ = _operator(operator.ne)
+    __neg__ = _operator(operator.neg)
+    __pos__ = _operator(operator.pos)
+    __abs__ = _operator(operator.abs)
+    __invert__ = _operator(operator.invert)
+
+    def __jax_array__(self) -> Refusal:
+        return Refusal()
+
+    @property
+    def real(self) -> Any:
+        return self.map(jnp.real)
+
+    @property
+    def imag(self) -> Any:
+        return self.map(jnp.imag)
+
+    def conj(self) -> Any:
+        """The complex conjugate."""
+        return self.map(jnp.conj)
+
+    def astype(self, dtype: DTypeLike) -> Any:
+        """The same numbers in another type."""
+        return self.map(lambda x: x.astype(dtype))
+
+    def where(self, condition: Any, other: Any) -> Any:
+        """The array where the condition holds, `other` elsewhere.
+
+        Args:
+            condition: booleans: a padded array cut alike, or an array that
+                broadcasts to the shape.
+            other: a number, an array or a padded array, likewise.
+        """
+        return self.map(lambda x, holds, y: jnp.where(holds, x, y), condition, other)
+
+    def sum(self, axis: Axis = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False) -> Any:
+        """The sum of its elements along some dimensions, all by default.
+
+        Args:
+            axis: the dimensions: one, several or None for all.
+            dtype: the type of the sum; by default as `jax.numpy.sum`.
+            out: None; here because NumPy passes it.
+            keepdims: keep the dimensions, one element long.
+
+        Returns:
+            What is left, cut as before: a PaddedArray if the mesh does not
+            divide it, else a jax.Array. Sends partial results only.
+        """
+        return self._reduced("sum", axis, keepdims, out, dtype)
+
+    def mean(self, axis: Axis = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False) -> Any:
+        """The mean of its elements; arguments and result as those of `sum`."""
+        return self._reduced("mean", axis, keepdims, out, dtype)
+
+    def max(self, axis: Axis = None, out: None = None, keepdims: bool = False) -> Any:
+        """The largest element, NaN if there is one, of real numbers; arguments
+        and result as those of `sum`. Inside `shard_map` without a gradient.
+        """
+        return self._reduced("max", axis, keepdims, out)
+
+    def min(self, axis: Axis = None, out: None = None, keepdims: bool = False) -> Any:
+        """The smallest element, as `max`."""
+        return self._reduced("min", axis, keepdims, out)
+
+    def _reduced(self, how: str, axis: Axis, keepdims: bool, out: None, dtype: DTypeLike | None = None) -> Any:
+        if out is not None:
+            raise TypeError(f"out is {out!r}, but JAX's arrays do not change: use the result")
+        layout, given = self.layout, np.dtype(self.stored.dtype)
+        dims = tuple(range(layout.ndim)) if axis is None else normalize_axis_tuple(axis, layout.ndim, "axis")
+        if how in ("max", "min"):
+            if given.kind == "c":
+                raise TypeError(f"the array is {given}, complex numbers have no order: use abs(y), y.real or y.imag")
+            if 0 in (layout.shape[dim] for dim in dims):
+                raise ValueError(f"an array of shape {layout.shape} has no {how} along {dims}: give it elements there")
+        y = run(reduced, self.stored, layout, self._mapped(), how, dims, dtype)
+        return self._with(*(y, emptied(layout, dims)) if keepdims else without(y, emptied(layout, dims), dims))
+
+    def __getitem__(self, index: Any) -> Any:
+        """Basic slices: integers, slices, `...` and None.
+
+        Returns:
+            What is left, cut by the same mesh axes: a PaddedArray if these do
+            not divide it, else a jax.Array. Every device receives the blocks
+            that its rows are in; an integer along a cut dimension sums.
+        """
+        layout, mapped = self.layout, self._mapped()
+        entries = entries_of(index, layout.shape)
+        check_slices(layout, mapped, entries)
+        ended = layout_of(layout, entries)
+        if 0 in ended.shape:
+            y = jnp.zeros(ended.storage, self.stored.dtype)  # no shard of it has an element
+        else:
+            y = run(sliced, self.stored, layout, mapped, entries, self.mesh)
+        return self._with(*without(y, ended, tuple(d for d, one in enumerate(entries) if isinstance(one, int))))
+
+    def _mapped(self) -> frozenset[str]:
+        here = jax.sharding.get_abstract_mesh()
+        return mapped_axes(here) if self.mesh is not None else frozenset()
+
+    def _repr_html_(self) -> str:
+        """The array in a table for notebooks: what it is, none of its numbers."""
+        if not hasattr(self.stored, "shape"):
+            return f"<code>{escape(repr(self))}</code>"
+        axes = ", ".join(f"{name}={size}" for name, size in axis_sizes(self.mesh).items())
+        rows = {
+            "shape": self.layout.shape,
+            "dtype": self.stored.dtype,
+            "spec": self.layout.spec,
+            "mesh": axes or "none",
+            "stored": f"{self.layout.storage}, in blocks of {self.layout.block}",
+        }
+        body = "".join(f"<tr><th>{name}</th><td>{escape(str(value))}</td></tr>" for name, value in rows.items())
+        return f"<table><caption>PaddedArray</caption>{body}</table>"
