@@ -65,9 +65,8 @@ def _by_name(mf: Any, mesh: Mesh) -> Rows:
 def _frequencies(mf: Any, mesh: Mesh) -> Rows:
     cut = NamedSharding(mesh, P(("x", "z")))
     for fft, name in ((mf, ""), (mf.array_api.fft, "array_api.fft.")):
-        where = "device" if name else "sharding"
-        yield f"{name}fftfreq", fft.fftfreq(24, d=0.5, **{where: cut}), np.fft.fftfreq(24, 0.5)
-        yield f"{name}rfftfreq", fft.rfftfreq(30, **{where: cut}), np.fft.rfftfreq(30)
+        yield f"{name}fftfreq", fft.fftfreq(24, d=0.5, device=cut), np.fft.fftfreq(24, 0.5)
+        yield f"{name}rfftfreq", fft.rfftfreq(30, device=cut), np.fft.rfftfreq(30)
     size = mf.next_fast_len(97, parts=4)
     yield "fftfreq here", mf.fftfreq(size), np.fft.fftfreq(100)
 

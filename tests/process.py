@@ -127,7 +127,7 @@ def _some(devices: np.ndarray) -> dict[str, Any]:
     results = {
         "fftn": (mf.fftn(x), np.fft.fftn(values)),
         "plan": (plan(values[:7, :6]), np.fft.rfftn(values[:7, :6])),
-        "fftfreq": (mf.fftfreq(8, sharding=NamedSharding(mesh, P("x"))), np.fft.fftfreq(8)),
+        "fftfreq": (mf.fftfreq(8, device=NamedSharding(mesh, P("x"))), np.fft.fftfreq(8)),
         "wavenumbers": (mf.wavenumbers(plan)[1], 2 * np.pi * np.arange(4)[None] / 6),
         "convolve": (
             mf.convolve(x, values[:2, :2]),

@@ -71,7 +71,7 @@ def test_shards_are_those_of_the_whole(
     count = many * math.prod(devices.shape[a] for a in axes)
     n = count if name == "fftfreq" else max(2 * count - 2 + data.draw(st.integers(0, 1)), 1)
     sharding = NamedSharding(devices, P(tuple(axes) or None))
-    y = getattr(mf, name)(n, 0.25, sharding=sharding)
+    y = getattr(mf, name)(n, 0.25, device=sharding)
     assert y.sharding == sharding and y.shape == (count,)
     np.testing.assert_array_equal(y, getattr(np.fft, name)(n, 0.25).astype(np.float32))
 
@@ -88,7 +88,7 @@ def test_no_device_sees_more_than_its_shard(monkeypatch: pytest.MonkeyPatch) -> 
     sharding = NamedSharding(mesh((8,)), P("x"))
     monkeypatch.setattr(np, "arange", counted)
     with jax.transfer_guard_device_to_device("disallow_explicit"):
-        y = mf.fftfreq(8 * 321, sharding=sharding)
+        y = mf.fftfreq(8 * 321, device=sharding)
     assert made and max(made) == 321 and {s.data.shape for s in y.addressable_shards} == {(321,)}
 
 
@@ -96,14 +96,14 @@ def test_under_jit_they_are_constants() -> None:
     """Catches frequencies that cannot be made while tracing, with a sharding or without."""
     sharding = NamedSharding(mesh((8,), AxisType.Explicit), P("x"))
     x = jax.device_put(np.ones(16, np.float32), sharding)
-    np.testing.assert_array_equal(jax.jit(lambda x: x * mf.fftfreq(16, sharding=sharding))(x), np.fft.fftfreq(16))
+    np.testing.assert_array_equal(jax.jit(lambda x: x * mf.fftfreq(16, device=sharding))(x), np.fft.fftfreq(16))
     np.testing.assert_array_equal(jax.jit(lambda: 2 * mf.rfftfreq(16))(), 2 * np.fft.rfftfreq(16))
 
 
 def test_frequencies_stand_where_a_shifted_spectrum_has_them() -> None:
     """Catches grids that do not rise once they are shifted as the spectrum is."""
     sharding = NamedSharding(mesh((5,)), P("x"))
-    shifted = np.asarray(mf.fftshift(mf.fftfreq(15, sharding=sharding)))
+    shifted = np.asarray(mf.fftshift(mf.fftfreq(15, device=sharding)))
     np.testing.assert_array_equal(shifted, (np.arange(-7, 8) * (1 / 15)).astype(np.float32))
 
 
@@ -130,7 +130,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "n < 0": (lambda: mf.rfftfreq(-3), ValueError, "n is -3"),
     "n real": (lambda: mf.fftfreq(4.0), TypeError, "n is 4.0: give .* integer"),  # type: ignore[arg-type]
     "n bool": (lambda: mf.fftfreq(True), TypeError, "n is True"),
-    "n array": (lambda: mf.rfftfreq(np.array([4, 5])), TypeError, "n is array.*integer"),  # type: ignore[arg-type]
+    "n array": (lambda: mf.rfftfreq(np.array([4, 5])), ValueError, "n is array.*integer"),  # type: ignore[arg-type]
     "n traced": (lambda: jax.jit(mf.fftfreq)(4), TypeError, "n is .*: give .* integer"),
     "d = 0": (lambda: mf.fftfreq(4, 0), ValueError, "d is 0.0: give .* neither zero"),
     "d nan": (lambda: mf.rfftfreq(4, float("nan")), ValueError, "d is nan: give .* finite"),
@@ -142,24 +142,20 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "dtype int": (lambda: mf.rfftfreq(4, dtype=int), TypeError, "dtype is int64"),
     "float64 off": (lambda: mf.fftfreq(4, dtype="float64"), ValueError, "jax_enable_x64"),
     "uneven": (
-        lambda: mf.fftfreq(10, sharding=SHARDED),
+        lambda: mf.fftfreq(10, device=SHARDED),
         ValueError,
         r"4 shards of .*'x'.* do not divide 10 .*mf.shard\(np.fft.fftfreq\(10, d\), mesh, spec\)",
     ),
-    "uneven r": (lambda: mf.rfftfreq(8, sharding=SHARDED), ValueError, r"do not divide 5 .*rfftfreq\(8, d\)"),
+    "uneven r": (lambda: mf.rfftfreq(8, device=SHARDED), ValueError, r"do not divide 5 .*rfftfreq\(8, d\)"),
     "two dimensions": (
-        lambda: mf.fftfreq(8, sharding=NamedSharding(mesh((2, 2)), P("x", "y"))),
+        lambda: mf.fftfreq(8, device=NamedSharding(mesh((2, 2)), P("x", "y"))),
         ValueError,
         "2 entries, the array has 1",
     ),
-    "spec": (lambda: mf.fftfreq(8, sharding=P("x")), TypeError, "give a jax.sharding.NamedSharding"),  # type: ignore[arg-type]
-    "one device": (
-        lambda: mf.fftfreq(8, sharding=SingleDeviceSharding(jax.devices()[0])),  # type: ignore[arg-type]
-        TypeError,
-        "sharding is SingleDeviceSharding",
-    ),
+    "spec": (lambda: mf.fftfreq(8, device=P("x")), TypeError, "give a device or a jax.sharding.NamedSharding"),
+    "n is a list": (lambda: mf.fftfreq([4, 5]), ValueError, r"n is \[4, 5\]: give an integer"),  # type: ignore[arg-type]
     "no devices": (
-        lambda: mf.fftfreq(8, sharding=NamedSharding(AbstractMesh((2,), ("x",)), P("x"))),
+        lambda: mf.fftfreq(8, device=NamedSharding(AbstractMesh((2,), ("x",)), P("x"))),
         TypeError,
         "over a mesh of devices",
     ),
@@ -170,6 +166,16 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "parts": (lambda: mf.next_fast_len(7, parts=0), ValueError, "parts is 0: give the number of shards"),
     "parts text": (lambda: mf.next_fast_len(7, parts="x"), TypeError, "parts is 'x'"),  # type: ignore[arg-type]
 }
+
+
+@pytest.mark.parametrize("name", ["fftfreq", "rfftfreq"])
+def test_a_device_may_be_named(name: str) -> None:
+    """Catches frequencies that stay on the first device."""
+    third = jax.devices()[3]
+    for device in (third, SingleDeviceSharding(third)):
+        y = getattr(mf, name)(9, device=device)
+        assert y.devices() == {third}
+        np.testing.assert_allclose(y, getattr(np.fft, name)(9), rtol=1e-7)
 
 
 @pytest.mark.parametrize("case", list(REFUSED))

@@ -46,7 +46,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "bins, traced": (lambda: jax.jit(lambda a: mf.power_spectrum(a, bins=10**12).power)(LINE), "bins is 10{12}"),
     "frequencies": (lambda: mf.fftfreq(10**12), r"fftfreq\(10{12}, d\).* takes 24.0 TB"),
     "sharded frequencies": (
-        lambda: mf.fftfreq(2**40, sharding=NamedSharding(mesh((8,)), P("x"))),
+        lambda: mf.fftfreq(2**40, device=NamedSharding(mesh((8,)), P("x"))),
         r"a shard of np.fft.fftfreq\(1099511627776, d\) takes .* each of the 8 CPU devices has",
     ),
     "wavenumbers": (lambda: mf.wavenumbers(mf.plan((2**40,))), "1099511627776 wavenumbers.*plan fewer points"),

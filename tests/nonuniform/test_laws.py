@@ -90,3 +90,12 @@ def test_every_sigma_keeps_its_tolerance(sigma: float) -> None:
     for tol in (1e-2, 1e-3, 1e-4):
         values = mf.nufftn(x, mf.Scattered.turns(k), tol=tol, sigma=sigma)
         assert error(values, at_points(x, k)) <= tol
+
+
+def test_normal_takes_weights_and_returns_an_operator() -> None:
+    """Catches `normal(image)`, which was answered with shapes of a plan that the caller has never seen."""
+    points = mf.Scattered.turns(np.random.default_rng(0).uniform(-0.5, 0.5, (37, 2)))
+    plan = mf.scattered_plan((16, 12), points)
+    for wrong in (np.ones((16, 12), np.complex64), np.ones(37, np.float32)):
+        with pytest.raises(ValueError, match=r"plan.density\(\) .* plan.normal\(weights\)\(image\)"):
+            plan.normal(wrong)

@@ -9,19 +9,16 @@ Real input to complex transforms, integers and `s` without `axes` are taken too,
 Source: https://data-apis.org/array-api/2024.12/extensions/fourier_transform_functions.html
 """
 
-from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-import jax
 from jax import Array
-from jax.sharding import NamedSharding, Sharding
 from jax.typing import ArrayLike, DTypeLike
 
 from . import fourier, frequencies, shifts
 from .calls import Ints
 
 Norm = Literal["backward", "ortho", "forward"]
-Device: TypeAlias = jax.Device | Sharding | None
+Device: TypeAlias = frequencies.Place
 
 
 class fft:
@@ -80,12 +77,12 @@ class fft:
     @staticmethod
     def fftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: Device = None) -> Array:
         """The frequency of each output of a transform of n samples; device may be a sharding, as JAX has it."""
-        return _placed(frequencies.fftfreq, n, d, dtype, device)
+        return frequencies.fftfreq(n, d, dtype=dtype, device=device)
 
     @staticmethod
     def rfftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: Device = None) -> Array:
         """The frequency of each output of `rfft` of n samples; device may be a sharding, as JAX has it."""
-        return _placed(frequencies.rfftfreq, n, d, dtype, device)
+        return frequencies.rfftfreq(n, d, dtype=dtype, device=device)
 
     @staticmethod
     def fftshift(x: ArrayLike, /, *, axes: int | Ints = None) -> Array:
@@ -107,10 +104,3 @@ class array_api:  # a namespace, as in the standard
     """
 
     fft = fft
-
-
-def _placed(grid: Callable[..., Array], n: int, d: float, dtype: DTypeLike | None, device: Device) -> Array:
-    """Frequencies on a device or, made shard by shard, on a mesh."""
-    if isinstance(device, NamedSharding):
-        return grid(n, d, dtype=dtype, sharding=device)
-    return grid(n, d, dtype=dtype) if device is None else jax.device_put(grid(n, d, dtype=dtype), device)

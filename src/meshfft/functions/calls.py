@@ -14,7 +14,7 @@ from jax import Array
 from ..layout.layout import Spec
 from ..layout.padded_array import AnyArray
 from ..numerics.dtypes import Precision, real_dtype
-from ..operators.transform import FOURIER, becomes, integer, integers, resolve, transform_of
+from ..operators.transform import FOURIER, becomes, integer, integers, lengths_of, resolve, transform_of
 from ..plans.execute import check_donated
 from ..plans.plan import Plan
 from ..plans.planning import Options, plan_for
@@ -92,7 +92,7 @@ def over(
     """
     spec, options = options_of(how, known)
     request = read(a, spec)
-    s, axes = None if s is None else integers(s, "s"), None if axes is None else integers(axes, "axes")
+    s, axes = lengths_of(s), None if axes is None else integers(axes, "axes")
     what = (kind, inverse, s, axes, norm, options, orthogonalize)
     plans = _plans if is_hashable(what) else _plans.__wrapped__
     first, *others = plans(request.setting, request.planes, *what)

@@ -8,20 +8,23 @@ Made in float64 by NumPy's own arithmetic and rounded once; no device, and no ho
 
 import math
 from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh, NamedSharding, Sharding, SingleDeviceSharding
 from jax.typing import ArrayLike, DTypeLike
 
 from ..layout.layout import axis_sizes, from_spec
 from ..layout.memory import check_held, room
 from ..operators.transform import integer
 
+Place: TypeAlias = jax.Device | Sharding | None  # where frequencies go
 
-def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, sharding: NamedSharding | None = None) -> Array:
+
+def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: Place = None) -> Array:
     """The frequency of each output of a transform of n samples, as
     numpy.fft.fftfreq.
 
@@ -31,8 +34,8 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, sharding:
         n: samples.
         d: their spacing.
         dtype: a real floating type; by default JAX's.
-        sharding: where it goes, one dimension over a mesh; every device's
-            shard is made by itself.
+        device: a device, or a NamedSharding of one dimension over a mesh, for
+            which each device's shard is made by itself.
 
     Returns:
         The n frequencies, in cycles per unit of d.
@@ -41,7 +44,7 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, sharding:
         ValueError: n is less than 1, d is zero or not finite, the mesh axes do
             not divide n, or the type is float64 while 64-bit types are off.
         TypeError: n is no integer, d no number, the type not a real floating
-            one, or the sharding no NamedSharding.
+            one, or `device` neither a device nor a NamedSharding.
 
     Costs n products on the host, and sends each device its shard.
 
@@ -49,10 +52,10 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, sharding:
     [0.0, 0.25, -0.5, -0.25]
     """
     size, step = _step(n, d)
-    return _made(size, lambda k: (k - size * (k > (size - 1) // 2)) * step, dtype, sharding, f"fftfreq({size}, d)")
+    return _made(size, lambda k: (k - size * (k > (size - 1) // 2)) * step, dtype, device, f"fftfreq({size}, d)")
 
 
-def rfftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, sharding: NamedSharding | None = None) -> Array:
+def rfftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: Place = None) -> Array:
     """The frequency of each output of a transform of n real samples, as
     numpy.fft.rfftfreq.
 
@@ -65,7 +68,7 @@ def rfftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, sharding
     [0.0, 0.25, 0.5]
     """
     size, step = _step(n, d)
-    return _made(size // 2 + 1, lambda k: k * step, dtype, sharding, f"rfftfreq({size}, d)")
+    return _made(size // 2 + 1, lambda k: k * step, dtype, device, f"rfftfreq({size}, d)")
 
 
 def next_fast_len(target: int, real: bool = False, *, parts: int = 1) -> int:
@@ -125,34 +128,35 @@ def _made(
     count: int,
     values: Callable[[np.ndarray], np.ndarray],
     dtype: DTypeLike | None,
-    sharding: NamedSharding | None,
+    device: Any,
     name: str,
 ) -> Array:
     """The values at positions 0 to count - 1, on a device or as a sharded array."""
-    kind, remedy = _floating(dtype), "give a smaller n, or sharding="
-    if sharding is None:
+    kind, remedy = _floating(dtype), "give a smaller n, or a NamedSharding as device="
+    if device is None or isinstance(device, jax.Device | SingleDeviceSharding):
         check_held(3 * 8 * count, f"np.fft.{name}, with what it is worked out from,", remedy)
-        return jnp.asarray(_rounded(values(np.arange(count)), kind))
-    shards = _shards(count, sharding, name)
-    check_held(kind.itemsize * (count // shards), f"a shard of np.fft.{name}", remedy, room(tuple(sharding.device_set)))
+        made = _rounded(values(np.arange(count)), kind)
+        return jnp.asarray(made) if device is None else jax.device_put(made, device)
+    shards = _shards(count, device, name)
+    check_held(kind.itemsize * (count // shards), f"a shard of np.fft.{name}", remedy, room(tuple(device.device_set)))
 
     def block(index: tuple[slice, ...] | None) -> np.ndarray:
         start, stop, _ = (index or (slice(None),))[0].indices(count)
         return _rounded(values(np.arange(start, stop)), kind)
 
-    return jax.make_array_from_callback((count,), sharding, block, dtype=kind)
+    return jax.make_array_from_callback((count,), device, block, dtype=kind)
 
 
 def _shards(count: int, sharding: NamedSharding, name: str) -> int:
     """How many there are, or an error that says how to give them."""
     if not isinstance(sharding, NamedSharding) or not isinstance(sharding.mesh, Mesh):
-        wanted = "a jax.sharding.NamedSharding over a mesh of devices, such as NamedSharding(mesh, P('x'))"
-        raise TypeError(f"sharding is {sharding!r}: give {wanted}")
+        wanted = "a device or a jax.sharding.NamedSharding over a mesh of devices, such as NamedSharding(mesh, P('x'))"
+        raise TypeError(f"device is {sharding!r}: give {wanted}")
     (shards,) = from_spec((count,), axis_sizes(sharding.mesh), sharding.spec).parts
     if count % shards:
         raise ValueError(
             f"the {shards} shards of {sharding.spec} do not divide {count} frequencies: keep padded storage, with "
-            f"mf.shard(np.fft.{name}, mesh, spec), or leave sharding away"
+            f"mf.shard(np.fft.{name}, mesh, spec), or leave device= out"
         )
     return shards
 

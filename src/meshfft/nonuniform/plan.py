@@ -126,16 +126,27 @@ class ScatteredPlan(Planned):
         return weights * float(volume)
 
     def normal(self, weights: AnyArray | None = None) -> NormalPlan:
-        """A^H W A, the adjoint of the transform after it, with weights in the
-        plan's order between them (1 without).
+        """Returns the operator A^H W A, to be called on images: the transform,
+        weights (1 by default) and the adjoint.
 
-        Two transforms of twice the size, and no points: faster than `adjoint`
-        of a call, and what conjugate gradients want. Costs one adjoint
-        transform of twice the image to make.
+        A call costs two transforms of twice the size and touches no points:
+        it is faster than `adjoint` of a transform, and is what conjugate
+        gradients need. Making it costs one adjoint transform of twice the
+        image.
 
         Args:
-            weights: real and in the plan's order, as `density` gives them.
+            weights: one real number for each point, in the plan's order, as
+                `density` returns them.
+
+        Raises:
+            ValueError: weights of another shape, such as an image.
         """
+        order = self.placed_layout.shape[-1:]
+        if weights is not None and np.shape(weights) != order:
+            raise ValueError(
+                f"weights has shape {np.shape(weights)}, the plan's order of points has {order}: give weights as "
+                "plan.density() returns them, and call the operator that is returned, plan.normal(weights)(image)"
+            )
         forward = circle(self.caller, self.dims)
         layout = bare(forward)
         tol = max(self.tol / 4, LEAST_TOL[self.caller.dtype.name])

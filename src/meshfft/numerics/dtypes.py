@@ -202,7 +202,7 @@ def _tier_of(dtype: np.dtype, precision: Precision) -> str:
             f"precision {precision!r} is unknown: use one of {names}, or an error to stay within, as 1e-10"
         )
     wide, asked = wide_types(), precision if precision != "default" else None
-    double = dtype in (np.float64, np.complex128) or (dtype.kind in "biu" and wide)
+    double = dtype in (np.float64, np.complex128) or (dtype.kind in "iu" and dtype.itemsize == 8 and wide)
     tier = asked or ("float64" if double else "float32")
     if tier in WIDE and not wide:
         switch = "call jax.config.update('jax_enable_x64', True) first"

@@ -88,10 +88,17 @@ def integers(values: Any, name: str) -> tuple[int, ...]:
 
 
 def integer(value: Any, name: str) -> int:
-    """An integer, or an error that names the argument."""
+    """An integer, or an error that names the argument: ValueError for several numbers, as JAX has it."""
     if not is_integer(value):
-        raise TypeError(f"{name} is {value!r}: give an integer")
+        error = ValueError if np.ndim(value) and _listed(value) is not None else TypeError
+        raise error(f"{name} is {value!r}: give an integer")
     return operator.index(value)
+
+
+def lengths_of(s: Any) -> tuple[int, ...] | None:
+    """The argument `s` of a transform, where None and -1 stand for the array's own length; None if none is given."""
+    listed = None if s is None or is_integer(s) else _listed(s)
+    return None if s is None else integers(s if listed is None else [-1 if n is None else n for n in listed], "s")
 
 
 def is_integer(value: Any) -> bool:
@@ -142,13 +149,14 @@ def resolve(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Dimensions and lengths as numpy.fft.fftn reads them: no axes means all, or the last len(s).
 
-    A half spectrum of m numbers stands for 2 (m - 1) points unless `s` says otherwise.
+    A half spectrum of m numbers stands for 2 (m - 1) points unless `s` says otherwise. A dimension of no points may
+    keep its length, if it is not the one along which numbers become real or complex.
 
     Raises:
         TypeError: s or axes is no sequence of integers.
         ValueError: an axis is out of range, there are more or fewer lengths than axes, or a length is not positive.
     """
-    ndim, sizes = len(shape), None if s is None else integers(s, "s")
+    ndim, sizes = len(shape), lengths_of(s)
     if axes is None:
         many = ndim if sizes is None else len(sizes)
         if many > ndim:
@@ -167,8 +175,10 @@ def resolve(
         if half <= 1:
             raise ValueError(f"half a spectrum of {half} numbers stands for 2 ({half} - 1) points: give n= or s=")
         lengths = (*lengths[:-1], 2 * (half - 1))
-    for dim, length in zip(dims, lengths, strict=True):
-        if length < 1:
+    changed = dims[-1:] if change is not None else ()
+    for dim, length, size in zip(dims, lengths, sizes, strict=True):
+        empty = kind in FOURIER and size == -1 and length == 0 and dim not in changed
+        if length < 1 and not empty:
             raise ValueError(f"length {length} along axis {dim}: a transform needs at least one point")
     return dims, lengths
 
@@ -222,7 +232,7 @@ def transform_of(
         waves = tuple(trig(family, type, length, orthogonal, inverse) for length in lengths)
         return Transform(dims, waves, math.prod(factor(int(wave.period), norm, inverse) for wave in waves))
     sign, change = (1 if inverse else -1), becomes(kind, inverse)
-    matrices: list[Matrix] = [Roots(n, sign, n, n) for n in lengths]
+    matrices: list[Matrix] = [Roots(max(n, 1), sign, n, n) for n in lengths]
     if change is not None:
         matrices[-1] = HalfRoots(lengths[-1], sign, change == "real", change == "real")
     return Transform(dims, tuple(matrices), factor(math.prod(lengths), norm, inverse))

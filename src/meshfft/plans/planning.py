@@ -18,7 +18,16 @@ from ..machine.machine import topology as named
 from ..numerics.dtypes import Precision, check_reached, complex_dtype, dots_of, real_dtype
 from ..operators.operands import entries, sampled
 from ..operators.points import Points
-from ..operators.transform import Transform, check_once, integers, is_integer, natural_dtype, resolve, transform_of
+from ..operators.transform import (
+    Transform,
+    check_once,
+    integers,
+    is_integer,
+    lengths_of,
+    natural_dtype,
+    resolve,
+    transform_of,
+)
 from ..walks.choice import find_walk, goal_of, natural_end
 from ..walks.walk import Walk
 from .execute import NOTHING
@@ -205,7 +214,7 @@ def _plans(
     shape: Sequence[int], mesh: AnyMesh | None, spec: Spec | None, topology: str | Topology | None, options: Options
 ) -> list[Plan]:
     """Plans for a mesh, or for all of a machine that is only named, the best first."""
-    s, axes = (n if n is None else integers(n, name) for n, name in ((options.s, "s"), (options.axes, "axes")))
+    s, axes = lengths_of(options.s), None if options.axes is None else integers(options.axes, "axes")
     options = options._replace(s=s, axes=axes)  # an iterator can be read once
     if topology is None or mesh is not None:
         return [_plan(shape, mesh, spec, topology, options)]

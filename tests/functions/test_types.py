@@ -1,0 +1,84 @@
+"""Types, empty arrays and refusals of NumPy's names, as jax.numpy.fft has them."""
+
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+
+import meshfft as mf
+
+NAMES = ("fft", "ifft", "fft2", "ifft2", "fftn", "ifftn", "irfft", "irfft2", "irfftn", "hfft")
+REAL = ("rfft", "rfft2", "rfftn", "ihfft")
+NARROW = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "float16", "bfloat16", "float32", "complex64")
+WIDE = (*NARROW, "int64", "uint64", "float64", "complex128")
+HALF = ("float16", "bfloat16")  # of which jax.numpy.fft takes no real transform; meshfft has complex64
+
+
+def _types(dtypes: tuple[str, ...]) -> dict[tuple[str, str], Any]:
+    """Where the type of meshfft's result is not that of jax.numpy.fft: the two."""
+    mesh, found = jax.make_mesh((2,), ("x",)), {}
+    for dtype in dtypes:
+        x = jnp.ones((4, 6), dtype)
+        for name in (*NAMES, *(REAL if dtype[:7] != "complex" else ())):
+            wanted = np.dtype("complex64")
+            if not (name in REAL and dtype in HALF):
+                wanted = jax.eval_shape(getattr(jnp.fft, name), x).dtype
+            eager, traced = mf.shard(x, mesh, P("x")), jax.eval_shape(getattr(mf, name), x)
+            given = mf.plan((4, 6), dtype=dtype, kind="fft").out_dtype if name == "fft" else wanted
+            types = {getattr(mf, name)(eager).dtype, traced.dtype, given}
+            if types != {wanted}:
+                found[name, dtype] = (types, wanted)
+    return found
+
+
+def test_types_are_those_of_jax() -> None:
+    """Catches integers and truth values that are computed in another type than jax.numpy.fft's, without x64."""
+    assert _types(NARROW) == {}
+
+
+def test_types_are_those_of_jax_in_64_bits(x64: None) -> None:
+    """Catches small integers that become complex128, twice the memory and traffic, because x64 is on."""
+    assert _types(WIDE) == {}
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 8), (8, 0), (0, 0), (3, 0, 5)])
+def test_nothing_is_transformed_to_nothing(shape: tuple[int, ...]) -> None:
+    """Catches empty arrays that are refused, or come back in another shape or type than jax.numpy.fft's."""
+    x = np.zeros(shape, np.float32)
+    cut = mf.shard(x, jax.make_mesh((2, 4), ("x", "y")), P(*("x", "y")[: len(shape)]))
+    for name in ("fft", "ifft", "fftn", "ifftn"):
+        wanted = getattr(jnp.fft, name)(x)
+        for y in (getattr(mf, name)(x), getattr(mf, name)(cut)):
+            assert (y.shape, y.dtype) == (wanted.shape, wanted.dtype)
+    if shape[-1]:
+        assert mf.rfftn(x).shape == (*shape[:-1], shape[-1] // 2 + 1)
+        assert mf.irfftn(x).shape == (*shape[:-1], 2 * (shape[-1] - 1))
+    else:
+        for name in ("rfftn", "irfftn", "dctn"):
+            with pytest.raises(ValueError, match="point"):
+                getattr(mf, name)(x)
+    with pytest.raises(ValueError, match="length 0"):
+        mf.fftn(x, s=(0,) * len(shape))
+
+
+def test_lengths_may_be_none() -> None:
+    """Catches `s=(None, 5)`, which NumPy reads as the array's own length, refused or read as something else."""
+    x = np.random.default_rng(0).standard_normal((3, 4))
+    lengths: Any = (None, 5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # NumPy would rather have -1
+        wanted = np.fft.fftn(x, s=lengths, axes=(0, 1))
+    np.testing.assert_allclose(np.asarray(mf.fftn(x, s=lengths, axes=(0, 1))), wanted, atol=1e-5)
+    assert mf.plan((3, 4), s=list(lengths)).out_shape == (3, 5)
+
+
+def test_several_axes_are_a_wrong_value() -> None:
+    """Catches the type of exception that JAX's own tests look for, and text that is no list of axes."""
+    with pytest.raises(ValueError, match=r"axis is \[1, 1\]: give an integer"):
+        mf.fft(np.ones((2, 2)), axis=[1, 1])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="axis is 'x'"):
+        mf.fft(np.ones((2, 2)), axis="x")  # type: ignore[arg-type]
