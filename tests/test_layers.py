@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 # folder a file only from those before the stroke in front of it.
 HOUSE = """
 .: extras / atomic
-numerics: units / chunks digits dtypes split_complex window / phases slices / products
+numerics: units / chunks digits dtypes split_complex window / phases slices / products / tile_memory
 layout: layout / gathering memory placement / reductions / slices / padded_numpy / padded_array / storage
 machine: chip torus work / device_order kernel_price wire_price / machine
 collectives: bins dimensions in_flight words / wire / wire_kernels / messages / all_to_all ring / pieces

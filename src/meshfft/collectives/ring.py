@@ -111,6 +111,23 @@ def ring_fold(
     return ring(numbered, sent, names, size)
 
 
+def shards_added(size: int, two_way: bool) -> tuple[int, ...]:
+    """How many shards each `add` of `ring_fold` takes, those of a loop as often as XLA may unroll it."""
+    if not two_way or size == 1:
+        return (1,) * min(size, 5)
+    pairs = (size - 1) // 2
+    return (1, *(2,) * min(pairs, 2), *(1,) * (size % 2 == 0)) if pairs else (2,)
+
+
+def shards_held(size: int, two_way: bool) -> int:
+    """How many shards a device has at a time: XLA unrolls loops of one turn, and fetches all of theirs at once."""
+    if size < 3:
+        return size
+    if two_way:
+        return size + 1 if size < 7 else 5
+    return size if size < 6 else 4
+
+
 def ring_scatter(term: Callable[[Array], Total], axis_name: AxisName, wire: Wire = EXACT) -> Total:
     """Sums over the p devices of a ring what each has for each: the transpose of `one_shuffle`, sums travel.
 

@@ -70,10 +70,7 @@ def in_chunks(
 
 def in_runs(n: int, size: int, run: Callable[[Array | int, int, Total | None], Total], total: Total | None) -> Total:
     """Adds `run(start, size, total)` over n columns: the first run, then runs one by one, then RUNS at a time."""
-    first = n % size or min(size, n)
-    runs = (n - first) // size
-    many = max(runs - 1, 0) // RUNS
-    single = runs - many * RUNS
+    first, single, many = runs(n, size)
 
     def several(i: Array, total: Total) -> Total:
         start = first + (single + i * RUNS) * size
@@ -84,6 +81,14 @@ def in_runs(n: int, size: int, run: Callable[[Array | int, int, Total | None], T
     if single:
         done = lax.fori_loop(0, single, lambda i, t: run(first + i * size, size, t), done)
     return lax.fori_loop(0, many, several, done) if many else done
+
+
+def runs(n: int, size: int) -> tuple[int, int, int]:
+    """Columns of the first run of n, how many follow one by one, and how many times RUNS of them do."""
+    first = n % size or min(size, n)
+    left = (n - first) // size
+    many = max(left - 1, 0) // RUNS
+    return first, left - many * RUNS, many
 
 
 def varied(out: Array, leaves: Iterable[Array]) -> Array:

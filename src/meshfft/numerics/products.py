@@ -244,7 +244,9 @@ def product_in_tiles(
         dtype = like.real.dtype if real else joined
         if rows == n and dtype == like.dtype:
             return by_tiles(blocks[:-1], blocks[-1])
-        return by_tiles(blocks, jnp.zeros((before, rows, after), dtype))
+        # Any number of the block: it is written over, and zeros XLA would make for all rings of a walk at once.
+        first = blocks[0].ravel()[:1] if like.size else jnp.zeros(1, like.dtype)
+        return by_tiles(blocks, jnp.broadcast_to((first.real if real else first).astype(dtype), (before, rows, after)))
 
     done = in_runs(
         n, COLUMNS // len(terms), add, None if total is None else total.reshape(before, total.shape[dim], after)
@@ -282,13 +284,15 @@ def _over_tiles(tile: Callable[..., Array], out: Array, positions: int) -> Array
     before, _, after = out.shape
     lines = before > 1 and after < positions
     length, times = (before, 1) if lines else (after, before)
-    width = min(length, max(1, positions // after) if lines else positions)
+    most = min(length, max(1, positions // after) if lines else positions)
+    # What is left over makes two tiles: a loop of one XLA unrolls, and copies the result for everybody who reads it.
+    width = next(width for width in range(most, 0, -1) if length % width % 2 == 0)
 
     def one(line: Array | int, start: Array | int, width: int, out: Array) -> Array:
         return tile(start, 0, width, after, out) if lines else tile(line, start, 1, width, out)
 
-    full = length // width
+    full, half = length // width, length % width // 2
     out = lax.fori_loop(0, times * full, lambda i, out: one(i // full, i % full * width, width, out), out)
-    if rest := length - full * width:
-        out = lax.fori_loop(0, times, lambda i, out: one(i, full * width, rest, out), out)
+    if half:
+        out = lax.fori_loop(0, 2 * times, lambda i, out: one(i // 2, full * width + i % 2 * half, half, out), out)
     return out

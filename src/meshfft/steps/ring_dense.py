@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import PartitionSpec
 
-from ..collectives.ring import ring_fold, ring_scatter
+from ..collectives.ring import ring_fold, ring_scatter, shards_added, shards_held
 from ..collectives.wire import EXACT, Wire
 from ..layout.layout import Cuts, Layout, line_shape
 from ..layout.placement import own
@@ -24,6 +24,7 @@ from ..numerics.phases import MAX_LENGTH
 from ..numerics.products import COLUMNS, LONG_TERMS, TERMS, Factors, Maker, planes_of, product, product_in_tiles
 from ..numerics.slices import HELD, RUN, cost
 from ..numerics.split_complex import Block, Planes, in_complex, in_planes
+from ..numerics.tile_memory import bytes_at_once
 from ..operators.matrices import Dense, Logarithm, Matrix, Samples
 from ..operators.operands import rows_of, table
 from .base import Least, MatrixStep, Slope, cleared, names, positions
@@ -216,14 +217,28 @@ class RingDense(MatrixStep[Matrix]):
 
     def _peak(self, block: int, out: int, column: int, layout: Layout, chip: Chip) -> int:
         """The most bytes at a time: blocks, sums, and columns of the matrix, in bytes each."""
-        parts, columns, both = layout.parts[self.dim], layout.block[self.dim], self._both(layout)
-        read = block * (chip.side == 1 and not layout.even)  # cleared of padding, beside the block
+        columns, both = layout.block[self.dim], self._both(layout)
         if self.tiled:
-            made = (7 if self.products == 3 else 5) * min(COLUMNS, columns * min(parts, 2))
-            return read + (5 if both else 2) * block + (4 if self.transposed else 1) * out + made * column
+            return self._peak_in_tiles(block, out, layout)
+        read = block * (chip.side == 1 and not layout.even)  # cleared of padding, beside the block
         made = 3 * min(LONG_TERMS if chip.planes else TERMS, columns)
         held = (4 if self.dot.slices else 5) if both else 3
         return read + held * block + (2 if chip.planes else 4) * out + made * column
+
+    def _peak_in_tiles(self, block: int, out: int, layout: Layout) -> int:
+        """The same on CPUs, which clear a block of two for its neighbour and for itself, and the result at the end."""
+        parts, after, columns = layout.parts[self.dim], self.after(layout), layout.block[self.dim]
+        rows, lines = after.block[self.dim], math.prod(layout.block) // max(columns, 1)
+        element = max(block // max(lines * columns, 1), out // max(lines * rows, 1))
+        planes = self.matrix.planes * max(self.dot.terms, 1) + (self.products == 3)
+        real = element // (1 if self.real and self.becomes is None else 2)
+        terms = (1,) * min(parts, 2) if self.transposed else shards_added(parts, self.two_way)
+        wide = math.prod(layout.parts) == 1
+        read = block * (2 if parts == 2 else 1) * (not self._whole(layout, self.matrix.columns))
+        sums = out * (4 if self.transposed else 1 + (not after.even) + (columns > COLUMNS))
+        placed = parts == 2 and rows == columns <= TERMS and block == out  # the sum is written over what arrived
+        held = block * (min(parts, 2) if self.transposed else shards_held(parts, self.two_way) - placed)
+        return read + held + sums + bytes_at_once((rows, columns), lines, terms, planes, element, real, wide)
 
     def _blocks_travel(self, block: Block, layout: Layout, operand: object) -> Any:
         """Sum over shards s of M[my rows, columns of s] times the block of s."""
@@ -275,8 +290,10 @@ class RingDense(MatrixStep[Matrix]):
 
     def _read(self, block: Block, layout: Layout, limit: int) -> Block:
         """The block with zeros where it is padding, or beyond the matrix."""
-        whole = layout.even and layout.shape[self.dim] <= limit
-        return block if whole else cleared(block, layout, self.dim, limit)
+        return block if self._whole(layout, limit) else cleared(block, layout, self.dim, limit)
+
+    def _whole(self, layout: Layout, limit: int) -> bool:
+        return layout.even and layout.shape[self.dim] <= limit
 
 
 def _masked(block: Planes | Factors, kept: Array) -> Planes | Factors:

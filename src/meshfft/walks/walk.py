@@ -70,13 +70,18 @@ class Walk:
     def works(self, itemsize: int, chip: Chip) -> tuple[Work, ...]:
         """What each step costs one device; a complex number has `itemsize` bytes, a real one half as many.
 
-        Where a ring is not the last step, the result of the walk has its place besides what the ring holds.
+        Where products are not the last step, the result of the walk has its place besides what they hold; on CPUs also
+        where it is scaled, and the array that came has its own where they are not the first.
         """
         sizes = [itemsize // 2 if real else itemsize for real in self.reals]
-        works = [step.work(layout, size, chip) for (step, layout), size in zip(self.pairs, sizes, strict=False)]
-        result = math.prod(self.end.block) * sizes[-1] * (chip.side == 1)
-        rings = (dataclasses.replace(one, peak_bytes=one.peak_bytes + result * (one.hops > 0)) for one in works[:-1])
-        return (*rings, *works[-1:])
+        came, result = (math.prod(at.block) * size for at, size in ((self.start, sizes[0]), (self.end, sizes[-1])))
+        works, last = list[Work](), len(self.steps) - 1
+        for j, ((step, layout), size) in enumerate(zip(self.pairs, sizes, strict=False)):
+            work, scaled = step.work(layout, size, chip), chip.cached and self.scale != 1
+            beside = came * (chip.cached and j > 0) + result * (chip.side == 1 and (j < last or scaled))
+            multiplies = work.hops > 0 or (chip.cached and work.matrix_flops > 0)
+            works.append(dataclasses.replace(work, peak_bytes=work.peak_bytes + beside * multiplies))
+        return tuple(works)
 
     def work(self, itemsize: int, chip: Chip) -> Work:
         """What the walk costs one device."""
