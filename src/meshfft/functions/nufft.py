@@ -58,8 +58,11 @@ def nufftn(
             `.radians` or `.field_of_view`.
         axes: the transformed dimensions, one for each coordinate; by default
             the last.
-        tol: relative L2 error to stay below: 1e-2 to 1e-6, and to 1e-12 in
-            complex128.
+        tol: largest error of a wave exp(..) at any point and sample: 1e-2 to
+            1e-6, and to 1e-12 in complex128. So no value errs by more than tol
+            times the sum of |x|; and the L2 error is on average at most tol
+            times the L2 norm of the values, where phases of x are random.
+            Values that cancel to far less than their terms have fewer digits.
         sigma: cells of the fine grid for each sample of the image; by default
             2, or with tol >= 1e-3 the one of 2, 1.5 and 1.25 that is modelled
             to be cheapest. Less computes and sends less, for wider windows.

@@ -62,7 +62,7 @@ def type3_plan(values: Layout, positions: Scattered, asked: Asked) -> Plan:
     `asked` has no image yet: its first layout is that of the values, whose mesh axes are to cut the image.
     """
     d = positions.dims
-    tol = max(asked.tol / 2, min(asked.tol, LEAST_TOL[asked.dtype.name]))  # two windows
+    tol = _half(asked)
     one = window(tol, SIGMA, d, asked.dtype)
     x, s = np.asarray(positions.coords).reshape(-1, d), _cycles(asked.points)
     found = scales(x, s, one)
@@ -123,6 +123,22 @@ def _factored(tables: Tables, order: np.ndarray, factors: np.ndarray) -> Tables:
     phase = tables.phase.copy()
     phase.reshape(-1)[order] *= factors.astype(phase.dtype)
     return tables._replace(phase=phase)
+
+
+def _half(asked: Asked) -> float:
+    """The tolerance of each of the two windows: their errors add up.
+
+    Raises:
+        ValueError: a tolerance that the precision does not have twice.
+    """
+    name = asked.dtype.name
+    if isinstance(asked.tol, int | float) and 0 < asked.tol < 2 * LEAST_TOL[name] * (1 - 1e-6):
+        other = "precision='float64'" if name == "complex64" else "sums of NumPy"
+        raise ValueError(
+            f"tol={asked.tol:g} is below what {name} holds through the two windows of type 3: use tol >= "
+            f"{2 * LEAST_TOL[name]:g}, or {other}"
+        )
+    return asked.tol / 2
 
 
 def _cycles(points: Scattered) -> np.ndarray:

@@ -51,7 +51,7 @@ class Window:
         sigma: cells of the fine grid for each sample.
         coefficients: of q in s - 1/2, the lowest first.
         error: relative root mean square error of a transform in one dimension, over points and modes.
-        worst: that of the mode that it is largest for.
+        worst: the largest relative error of any point and mode.
     """
 
     width: int
@@ -76,7 +76,7 @@ class Window:
 
 
 def window(tol: float, sigma: float, dims: int, dtype: np.dtype) -> Window:
-    """The narrowest window whose error in some dimensions, root mean square, is at most `tol`.
+    """The narrowest window whose error in some dimensions is at most `tol` for every point and mode.
 
     Raises:
         ValueError: the tolerance is out of what a type can hold, at all or at such an oversampling, or this is not
@@ -92,7 +92,7 @@ def window(tol: float, sigma: float, dims: int, dtype: np.dtype) -> Window:
         raise ValueError(f"tol={tol:g} is below what {np.dtype(dtype).name} holds: use tol >= {least:g}, or {other}")
     found = _window(float(tol), float(sigma), dims)
     rounding = float(np.finfo(dtype).eps) * gain(found) ** dims
-    if math.hypot(found.error * math.sqrt(dims), rounding) > tol:
+    if found.worst * dims + rounding > tol:
         raise ValueError(
             f"tol={tol:g} at sigma={sigma:g}: {dims} dimensions magnify the rounding of {np.dtype(dtype).name} to "
             f"{rounding:.0e}; use sigma=2, tol >= {1.5 * rounding:.0e} or precision='float64'"
@@ -115,7 +115,7 @@ def gain(made: Window) -> float:
 def _window(tol: float, sigma: float, dims: int) -> Window:
     for width in WIDTHS:
         one = fitted(width, sigma)
-        if one.error * math.sqrt(dims) <= tol:
+        if one.worst * dims <= tol:
             return one
     raise ValueError(f"tol={tol:g} wants more than {WIDTHS[-1]} cells at sigma={sigma:g}: use a larger sigma, as 2")
 
@@ -156,15 +156,14 @@ def prolate(bandwidth: float) -> Function:
 
 
 def errors(phi: Function, width: int, sigma: float) -> tuple[float, float]:
-    """Relative errors of a transform in one dimension, root mean squares over points: over modes too, and the worst."""
+    """Relative errors of a transform in one dimension: root mean square over points and modes, and the largest."""
     z, weights = _gauss()
-    xi, t = np.linspace(-0.5, 0.5, 61) / sigma, (np.arange(40) + 0.5) / 40
+    xi, t = np.linspace(-0.5, 0.5, 61) / sigma, np.append((np.arange(40) + 0.5) / 40, [0, 1])  # and the cell's edges
     from_point = np.arange(width) - (width / 2 - 1 + t[:, None])
     waves = np.exp(-2j * np.pi * xi[:, None, None] * from_point)
     sums = np.einsum("tl,xtl->tx", phi(from_point * 2 / width), waves)
     misses = np.abs(sums / _transform(phi(z) * weights, z, width, xi) - 1)
-    modes = np.mean(misses**2, axis=0)
-    return float(np.sqrt(modes.mean())), float(np.sqrt(modes.max()))
+    return float(np.sqrt(np.mean(misses[:40] ** 2))), float(misses.max())
 
 
 def _transform(weighted: np.ndarray, z: np.ndarray, width: int, xi: np.ndarray) -> np.ndarray:

@@ -34,8 +34,8 @@ class Deconvolve(Step):
     dims: ClassVar[tuple[int, ...]] = ()
 
     def error(self, itemsize: int) -> float:
-        """That of gridding with the window, for the mode that it is largest for."""
-        return math.sqrt(len(self.along)) * self.window.worst
+        """That of gridding with the window, for the point and the mode that it is largest for."""
+        return len(self.along) * self.window.worst
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         size = math.prod(layout.block)
