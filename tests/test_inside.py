@@ -1,5 +1,6 @@
-"""What docs/inside.md says without showing it: of the compilation cache, slices of modes and sharding constraints."""
+"""What docs/inside.md says without showing it: the table of shard_map, the compilation cache, slices of modes."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +30,42 @@ mf.fftn(x), mf.poisson(x), mf.kdftn(x, [mf.Points.turns(np.arange(8) / 9.0), Non
 mf.plan((8, 6), mesh=mesh, spec=P("x"), kind="rfft")(x), jax.jit(lambda x: mf.ifftn(mf.fftn(x) * 2))(x)
 print(seen.count("cache_hits"), seen.count("cache_misses"))
 """
+
+
+PAGE = Path(__file__).parent.parent / "docs" / "inside.md"
+ROWS = re.findall(
+    r"^\| `(mf\..*|plan\(b\))` \| `(.*)` \| (.*) \|$", PAGE.read_text().split("## Your own shard_map")[1], re.M
+)
+ERRORS = {"ValueError": ValueError, "NotImplementedError": NotImplementedError}
+
+
+def test_the_table_has_its_rows() -> None:
+    """Catches a row that the pattern does not see, which no test would run."""
+    table = PAGE.read_text().split("| `body(b)` |")[1].split("\n\n")[0]
+    assert len(ROWS) == table.count("\n") - 1 > 20
+
+
+@pytest.mark.parametrize(("call", "out", "result"), ROWS, ids=[row[0] for row in ROWS])
+def test_every_row_of_the_table_of_shard_map(call: str, out: str, result: str) -> None:
+    """Catches a row that raises, gives another kind of result or other numbers than outside, or has another error."""
+    mesh, spec = jax.make_mesh((2, 2, 2), ("x", "y", "z")), P("x", "y", "z")
+    host = np.random.default_rng(0).standard_normal((16, 16, 16)).astype(np.float32)
+    plan = mf.plan(host.shape, mesh=mesh, spec=spec, dtype="float32", kind="rfft", order="any")
+    names = {"mf": mf, "np": np, "P": P, "spec": spec, "plan": plan}
+    body, there = eval(f"lambda b: {call}", names), eval(out, names)
+    x = jax.device_put(host, NamedSharding(mesh, spec))
+    run = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=spec, out_specs=there))
+    kind, _, words = result.partition(": ")
+    if kind in ERRORS:
+        with pytest.raises(ERRORS[kind], match=words):
+            run(x)
+        return
+    found, expected = run(x), body(x) if call == "plan(b)" else eval(f"lambda b: {call}", names | {"spec": None})(x)
+    assert isinstance(found, mf.PaddedArray) == result.startswith("PaddedArray") or call == "plan(b)"
+    assert isinstance(found, tuple) == result.startswith("PowerSpectrum")
+    for one, other in zip(*(v if isinstance(v, tuple) else (v,) for v in (found, expected)), strict=True):
+        scale = np.abs(mf.gather(other)).max()
+        np.testing.assert_allclose(mf.gather(one), mf.gather(other), atol=1e-6 * scale, rtol=2e-5)
 
 
 @pytest.mark.slow

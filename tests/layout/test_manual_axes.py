@@ -251,9 +251,10 @@ TALL = P(("y", "x"), None, "z")
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "order": (
         _refused(SPEC, "xyz", order="any"),
-        r"order 'any' and out_spec= inside shard_map .* mf.plan\(...\) inside, whose out_",
+        r"order 'any' inside shard_map .* mf.plan\(...\) inside, whose out_",
     ),
-    "sizes": (_refused(SPEC, "xyz", s=(7, 12, 16)), r"shape \(7, 12, 16\) is not divided by .*choose s= that divides"),
+    "out_spec": (_refused(SPEC, "xyz", out_spec=P("x")), "name the same ones"),
+    "out_spec behind": (_refused(SPEC, "x", out_spec=P(None, ("y", "x"), "z")), "manual axes behind others"),
     "hidden": (_refused(None, "x"), r"hidden under Auto mesh axes \(y, z\): pass spec="),
     "behind": (_refused(TALL, "x", where=P(("x", "y"), None, "z")), r"manual axes behind others.*give .*'x', 'y'"),
     "unknown": (_refused(P("w"), "xyz"), "names mesh axis 'w'; the mesh has x=2, y=2, z=2"),

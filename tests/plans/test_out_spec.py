@@ -118,13 +118,17 @@ def test_plans_and_refusals() -> None:
         mf.fftn(a, out_spec=P("x"))
     with pytest.raises(ValueError, match="names mesh axis 'q'"):
         mf.fftn(a, out_spec=P("q"))
-    with pytest.raises(ValueError, match="inside shard_map"):
-        jax.shard_map(
-            lambda v: mf.fftn(v, spec=P("x", "y", "z"), out_spec=P("x")),
+    for out, call in ((P("z", "y", "x"), mf.fftn), (P("y", ("x", "z")), mf.rfftn)):
+        x = noise((12, 8, 6), "float32" if call is mf.rfftn else "complex64")
+        run = jax.shard_map(
+            lambda v, out=out, call=call: call(v, spec=P("x", "y", "z"), out_spec=out),
             mesh=over,
             in_specs=P("x", "y", "z"),
-            out_specs=P("x"),
-        )(a)
+            out_specs=out,
+        )
+        y = jax.jit(run)(jax.device_put(x, NamedSharding(over, P("x", "y", "z"))))
+        assert error(y, dft(x, (0, 1, 2))[..., : y.shape[2]]) <= 4e-7
+        assert y.sharding.is_equivalent_to(NamedSharding(over, out), 3)
 
 
 def test_moved_numbers_keep_their_type_and_bits() -> None:

@@ -12,11 +12,11 @@ import operator
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jax.sharding import PartitionSpec
 
-from ..layout.layout import AnyMesh, Layout
-from ..layout.placement import brought
+from ..layout.layout import AnyMesh, Layout, mapped_axes
+from ..layout.placement import brought, varying
 from ..numerics.split_complex import scaled
 
 RUN = 2**16
@@ -31,12 +31,14 @@ def binned(
 
     Args:
         x: an array stored in `layout`, real or complex.
-        coordinates: for some dimensions, the numbers along each, as long as stored and 1 in all other dimensions.
+        coordinates: for some dimensions, the numbers along each, as long as stored and 1 in all other dimensions;
+            inside a caller's shard_map, which has mapped all axes that cut x, those of the block.
         weights: for every dimension, its integers in the same form.
         edges: ascending; what lies outside of all bins counts nowhere.
     """
     parts = functools.partial(_parts, bins=edges.shape[0] - 1)
-    if mesh is not None:
+    mapped = mapped_axes(mesh) & layout.mesh_axes
+    if mesh is not None and not mapped:
         lines = jax.tree.map(lambda line: _spec(line, layout), (coordinates, weights))
         specs, over = (*lines, PartitionSpec()), tuple(axis for axes in layout.axes for axis in axes)
         given = (coordinates, weights, edges)
@@ -44,7 +46,8 @@ def binned(
         parts = jax.shard_map(
             parts, mesh=mesh, in_specs=(layout.spec, *specs), out_specs=PartitionSpec(over or None), check_vma=False
         )
-    sums, roots, (high, low) = (jnp.sum(part, 0) for part in parts(x, coordinates, weights, edges))
+    totals = [jnp.sum(part, 0) for part in parts(x, coordinates, weights, edges)]
+    sums, roots, (high, low) = lax.psum(varying(totals, mapped), tuple(sorted(mapped))) if mapped else totals
     return sums, roots, high.astype(roots.dtype) * 2**LIMB + low.astype(roots.dtype)
 
 

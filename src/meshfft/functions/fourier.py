@@ -41,7 +41,7 @@ def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None
             of the array.
         out_spec: the result's PartitionSpec, where it is not to lie as the
             array came; what it does not divide is padded (see `PaddedArray`).
-            Excludes order "any"; not for use in a `shard_map` of your own.
+            Excludes order "any".
         precision: "float32" or "float64" instead of the array's; of dense
             products also as `kdftn`.
         ring: "one-way" (the paper's one-shuffle), "two-way" or "auto", as

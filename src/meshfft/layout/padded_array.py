@@ -73,7 +73,10 @@ class PaddedArray(NumpyFace):
     def mesh(self) -> AnyMesh | None:
         """The mesh it lies on."""
         known = isinstance(self.stored, Array) and not isinstance(self.stored, jax.core.Tracer)
-        return self.sharding.mesh if known and isinstance(self.sharding, NamedSharding) else self.home
+        if known and isinstance(self.sharding, NamedSharding):
+            return self.sharding.mesh
+        left = mapped_axes(self.home) and not mapped_axes(jax.sharding.get_abstract_mesh())
+        return _around(self.stored, self.home) if left else self.home
 
     @property
     def spec(self) -> PartitionSpec:
@@ -204,6 +207,14 @@ def mapped(function: Callable[..., Array], *arrays: Any) -> Any:
     """An elementwise function of arrays that are stored alike, plain ones or padded ones."""
     first = arrays[0]
     return first.map(function, *arrays[1:]) if isinstance(first, PaddedArray) else function(*arrays)
+
+
+def _around(stored: Array, home: AnyMesh | None) -> AnyMesh | None:
+    """The mesh of an array that was made inside a caller's shard_map, outside of it."""
+    for mesh in (jax.typeof(stored).sharding.mesh, jax.sharding.get_abstract_mesh()):
+        if not mesh.empty:
+            return mesh
+    return home
 
 
 def _masked(stored: ArrayLike, layout: Layout, mesh: AnyMesh | None) -> Array:

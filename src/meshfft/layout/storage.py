@@ -13,7 +13,7 @@ from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from ..numerics.dtypes import check_numeric
-from .layout import AnyMesh, Layout, Spec, axis_sizes, from_spec
+from .layout import AnyMesh, Layout, Spec, axis_sizes, from_spec, mapped_axes
 from .memory import check_blocks, room_of
 from .padded_array import PaddedArray, padded
 from .placement import brought
@@ -65,7 +65,7 @@ def cut_replicated(b: Array, layout: Layout, mesh: AnyMesh | None) -> Array:
             b = lax.dynamic_slice_in_dim(b, start, size, dim)  # which starts at the end at the latest
         return b
 
-    if mesh is None:
+    if mesh is None or mapped_axes(mesh) & layout.mesh_axes:
         return block(b)
     cut = jax.shard_map(block, mesh=mesh, in_specs=PartitionSpec(), out_specs=layout.spec, check_vma=False)
     return cut(brought(b, mesh, PartitionSpec()))

@@ -12,6 +12,7 @@ from jax.typing import DTypeLike
 from ..collectives.wire import wire_of
 from ..layout.layout import AXES, AnyMesh, Layout, Spec, axis_sizes, from_spec, mapped_axes, meshes
 from ..layout.memory import check_blocks
+from ..layout.placement import mesh_here
 from ..machine.machine import ORDERS as DEVICE_ORDERS
 from ..machine.machine import Machine, Topology, machine_of, placed
 from ..machine.machine import topology as named
@@ -74,10 +75,11 @@ def plan_for(setting: Setting, transform: Transform, options: Options) -> Plan:
     after, stays = natural_end(start, transform), method in STAYING and out_spec is not None
     check_blocks(after, real_dtype(dtype).itemsize, setting.room, "the result")
     if evades:
-        _check_known(start, after, options, mesh)
+        _check_known(start, options, mesh)
     there, how = None if stays else out_spec, (setting.machine, dtype.itemsize, dots)
-    goal = goal_of(start, transform, order, there, sizes) if evades or there is not None else None
-    even = evades and start.even and goal is None and not (after.even and order == "natural")
+    moves = evades and not mapped_axes(mesh) & start.mesh_axes  # shard_map has fixed which axes cut what
+    goal = goal_of(start, transform, order, there, sizes) if moves or there is not None else None
+    even = moves and start.even and goal is None and not (after.even and order == "natural")
     real = transform.takes_real(setting.real)
     wire = wire_of(wire_name, real_dtype(dtype))
     ways = {"ring": ring, "engine": engine, "wire": wire}
@@ -86,6 +88,7 @@ def plan_for(setting: Setting, transform: Transform, options: Options) -> Plan:
         last = goal_of(after, NOTHING, "natural", out_spec, sizes)
         move = find_walk(walk.end, NOTHING, "auto", "natural", *how, goal=last, real=walk.reals[-1], wire=wire)
         walk = _followed(walk, move)
+    mesh_here(mesh, walk.end)
     check_reached(precision, walk.error(dtype.itemsize), ", or wire='exact'" * wire.lossy)
     return _kept(walk, transform, mesh, dtype, method, order, setting.machine, dots, wire=wire)
 
@@ -98,17 +101,13 @@ def _followed(walk: Walk, move: Walk) -> Walk:
 _kept = functools.lru_cache(maxsize=1024)(Plan)
 
 
-def _check_known(start: Layout, after: Layout, options: Options, mesh: AnyMesh | None) -> None:
-    """Raises ValueError where the result would not lie as the array came, which is all that out_specs can know."""
-    if not mapped_axes(mesh) & start.mesh_axes:
-        return
-    remedy = "call a mf.plan(...) inside, whose out_layout tells the out_specs, or transform outside of shard_map"
-    if options.order == "any" or options.out_spec is not None:
-        raise ValueError(f"order 'any' and out_spec= inside shard_map change a layout that it has fixed: {remedy}")
-    if start.even and not after.even:
+def _check_known(start: Layout, options: Options, mesh: AnyMesh | None) -> None:
+    """Raises ValueError where the result would be cut as neither the array nor out_spec= says, which is all that
+    out_specs can know."""
+    if mapped_axes(mesh) & start.mesh_axes and options.order == "any":
         raise ValueError(
-            f"the result of shape {after.shape} is not divided by spec {start.spec}, and mesh axes cannot move to "
-            f"other dimensions inside shard_map: choose s= that divides, {remedy}"
+            "order 'any' inside shard_map leaves a layout that out_specs cannot know: call a mf.plan(...) inside, "
+            "whose out_layout tells them, or give out_spec="
         )
 
 

@@ -18,14 +18,16 @@ from jax.sharding import PartitionSpec
 
 from ..functions.calls import Ints
 from ..functions.frequencies import next_fast_len
+from ..layout.layout import mapped_axes
 from ..layout.padded_array import AnyArray, PaddedArray, mapped, padded, stored_of
+from ..layout.placement import varies_over
 from ..layout.storage import cut_replicated
 from ..numerics.dtypes import promoted
 from ..numerics.phases import host_roots
 from ..operators.transform import resolve_once
 from ..plans.plan import Plan
 from ..plans.request import AnyStored, Setting, read, received
-from .fields import Where, back, check_not_mapped, field, harmonics, in_one, in_storage, joined, placed, returned
+from .fields import Where, back, check_all_mapped, field, harmonics, in_one, joined, placed, returned, seen
 
 MODES = ("wrap", "same")
 
@@ -45,7 +47,9 @@ def convolve(
             imaginary part (re, im).
         b: one of the same shape, sharded alike or not at all; along the axes
             it may be smaller, and is taken as padded with zeros at the tail. A
-            smaller one has to be on every device, or on one.
+            smaller one has to be on every device, or on one. Inside a
+            `shard_map` with `spec=` it is a block of a's shape, or the whole
+            smaller array.
         axes: the dimensions to convolve along; None means all. Along all
             others the lines of a and b go in pairs.
         spec: as `fftn`, of a (and of b, where that is of its shape).
@@ -96,14 +100,16 @@ def _called(a: AnyArray, b: AnyArray, axes: Ints, spec: Where, out_spec: Where, 
         raise ValueError(f"mode {mode!r} is unknown: use 'wrap' or 'same'")
     arrays, setting, _ = read(a, spec)
     first, second = joined(arrays), joined(received(b))
-    check_not_mapped(setting.mesh, "convolutions")
-    dims, lengths = resolve_once(first.shape, None, axes)
-    _check_sizes(first.shape, second.shape, dims)
+    start = setting.start
+    check_all_mapped(setting.mesh, start, "convolutions")
+    dims, lengths = resolve_once(start.shape, None, axes)
+    shape = start.shape if _is_block(second, first, setting) else second.shape
+    _check_sizes(start.shape, shape, dims)
     with jax.numpy_dtype_promotion("standard"):
         dtype = promoted(first.dtype, second.dtype)
     s, middles = None, [0] * len(dims)
     if mode == "same":
-        parts, sizes = [setting.start.parts[dim] for dim in dims], [second.shape[dim] for dim in dims]
+        parts, sizes = [start.parts[dim] for dim in dims], [shape[dim] for dim in dims]
         s = [next_fast_len(n + m // 2, True, parts=p) for n, m, p in zip(lengths, sizes, parts, strict=True)]
         middles = [-(m // 2) if correlates else (m - 1) // 2 for m in sizes]
     array, plan = field(first.astype(dtype), dims, spec, s=s)
@@ -122,6 +128,31 @@ def _check_sizes(a: tuple[int, ...], b: tuple[int, ...], dims: tuple[int, ...]) 
             raise ValueError(f"{differ}: give as many where axes= convolves nothing")
 
 
+def _is_block(b: AnyStored, a: AnyStored, setting: Setting) -> bool:
+    """Whether b is, as a is, a block that a caller's shard_map has cut; a smaller b is the same on every device.
+
+    Raises:
+        ValueError: shard_map's account of what varies over devices says otherwise.
+    """
+    mapped = mapped_axes(setting.mesh) & setting.start.mesh_axes
+    if not mapped or isinstance(b, PaddedArray):
+        return False
+    block = not isinstance(a, PaddedArray) and b.shape == a.shape
+    known = mapped & varies_over(stored_of(a))
+    missing, differs = sorted(known - varies_over(b)), sorted(mapped & varies_over(b))
+    if block and missing:
+        raise ValueError(
+            f"b has the shape of a's block, {b.shape}, and is the same over {', '.join(missing)}: if it is a block, "
+            f"give jax.lax.pcast(b, {tuple(missing)}, to='varying'), else pad it with zeros at its tail"
+        )
+    if not block and differs:
+        raise ValueError(
+            f"b has shape {b.shape}, a's block {stored_of(a).shape}, and b differs over {', '.join(differs)}: give a "
+            "block of that shape, or the whole b on every device"
+        )
+    return block
+
+
 def _beside(b: AnyStored, setting: Setting) -> AnyStored:
     """The array sharded as a where it has its shape, and on every device where it is smaller."""
     start, mesh = setting.start, setting.mesh
@@ -135,7 +166,7 @@ def _beside(b: AnyStored, setting: Setting) -> AnyStored:
         if layout != start:
             specs = f"a is sharded as {start.spec}, b as {layout.spec}"
             raise ValueError(f"{specs}: shard them alike, or give b to every device, {replicated}")
-    elif mesh is not None:
+    elif mesh is not None and not mapped_axes(mesh):
         return placed(stored_of(b), mesh, start.spec if same and start.even else PartitionSpec())
     return b
 
@@ -146,7 +177,7 @@ def _shifts(plan: Plan, middles: Sequence[int]) -> tuple[np.ndarray, ...]:
     for dim, (j, n), middle in zip(plan.transform.dims, harmonics(plan), middles, strict=True):
         if middle:
             phase = host_roots(j * middle % n, n, 1)
-            phases.append(in_storage(plan.out_layout, dim, phase).astype(plan.dtype))
+            phases.append(seen(plan.out_layout, dim, phase.astype(plan.dtype), plan.mesh))
     return tuple(phases)
 
 
@@ -161,7 +192,7 @@ def _correlated(plan: Plan, a: AnyStored, b: AnyStored, shifts: tuple[Array, ...
 def _padded(plan: Plan, b: AnyStored) -> AnyStored:
     """The array in the plan's shape, with zeros where it is smaller."""
     layout = plan.in_layout
-    if isinstance(b, PaddedArray) or (b.shape == plan.shape and layout.even):
+    if isinstance(b, PaddedArray) or (layout.even and b.shape == layout.within(mapped_axes(plan.mesh))):
         return b
     return padded(cut_replicated(b, layout, plan.mesh), layout, plan.mesh)
 

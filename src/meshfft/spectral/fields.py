@@ -138,8 +138,8 @@ def along(plan: Plan, dim: int, values: np.ndarray, dtype: DTypeLike) -> Array |
     layout, width = plan.out_layout, dict(zip(plan.transform.dims, plan.margin, strict=True)).get(dim, 0)
     if width:
         values = np.pad(values.reshape(layout.parts[dim], -1), [(0, 0), (width, width)]).ravel()
-    line = in_storage(layout, dim, values).astype(dtype)
-    return own(line, dim, layout.cuts[dim], mapped_axes(mesh_here(plan.mesh)))
+    line: Array | np.ndarray = seen(layout, dim, values.astype(dtype), plan.mesh)
+    return line
 
 
 def _spec_along(layout: Layout, dim: int) -> PartitionSpec:
@@ -188,11 +188,17 @@ def field(x: AnyArray, axes: Ints, spec: Where, *, s: Ints = None, norm: str | N
     return array, plan(start.shape, s=s, axes=axes, norm=norm, kind=kind, order=order, **where)
 
 
-def check_not_mapped(mesh: AnyMesh | None, what: str) -> None:
-    """Raises NotImplementedError for blocks inside a caller's shard_map."""
-    if mapped_axes(mesh):
-        remedy = "call it outside of shard_map, or leave spec= out for a block by itself"
-        raise NotImplementedError(f"{what} of blocks that shard_map has cut are not there: {remedy}")
+def check_all_mapped(mesh: AnyMesh | None, layout: Layout, what: str) -> None:
+    """Raises NotImplementedError for blocks that a caller's shard_map has cut along some mesh axes only."""
+    mapped = mapped_axes(mesh)
+    if mapped and (others := layout.mesh_axes - mapped):
+        remedy = f"map {', '.join(sorted(others))} too, or call it outside of shard_map"
+        raise NotImplementedError(f"{what} inside a shard_map that maps only some mesh axes are not there: {remedy}")
+
+
+def seen(layout: Layout, dim: int, values: np.ndarray, mesh: AnyMesh | None) -> Any:
+    """`in_storage`, or inside a caller's shard_map what it has for the block."""
+    return own(in_storage(layout, dim, values), dim, layout.cuts[dim], mapped_axes(mesh_here(mesh)))
 
 
 def placed(x: Array, mesh: AnyMesh, spec: PartitionSpec) -> Array:

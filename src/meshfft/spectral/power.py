@@ -24,7 +24,7 @@ from ..numerics.split_complex import scaled
 from ..operators.transform import is_integer, reals
 from ..plans.plan import Plan
 from ..plans.request import AnyStored, received
-from .fields import Lengths, Where, check_not_mapped, field, harmonics, in_one, in_storage, joined, periods
+from .fields import Lengths, Where, check_all_mapped, field, harmonics, in_one, joined, periods, seen
 from .multipliers import squares
 
 MOST = 2**20  # bins by default
@@ -144,7 +144,7 @@ def cross_spectrum(
 
 def _spectrum(plan: Plan, arrays: tuple[AnyStored, ...], lengths: Lengths, bins: Bins) -> PowerSpectrum:
     """The spectrum of one array, or of two."""
-    check_not_mapped(plan.mesh, "power spectra")
+    check_all_mapped(plan.mesh, plan.in_layout, "power spectra")
     lengths = periods(plan, lengths)
     unit, real = 2 * np.pi / max(lengths), real_dtype(plan.dtype)
     stored = stored_of(arrays[0])
@@ -167,7 +167,7 @@ def _multiplicities(plan: Plan) -> tuple[np.ndarray, ...]:
     for dim, matrix, (j, n) in zip(*plan.transform[:2], harmonics(plan), strict=True):
         if matrix.becomes == "complex":
             counts[dim] += (j > 0) & (2 * j < n)
-    return tuple(in_storage(plan.out_layout, dim, line) for dim, line in enumerate(counts))
+    return tuple(seen(plan.out_layout, dim, line, plan.mesh) for dim, line in enumerate(counts))
 
 
 def _edges(bins: Bins, unit: float, largest: float, where: Room) -> np.ndarray:
