@@ -2,9 +2,12 @@
 
 import json
 import re
+import shlex
 import tomllib
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -56,3 +59,16 @@ def test_the_source_distribution_has_its_site_and_tests() -> None:
     tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["sdist"]
     needed = {"src", "tests", "benchmarks", "examples", "docs", "mkdocs.yml", ".github", "CHANGELOG.md", "LICENSE"}
     assert needed <= {*tool["include"]} and all((ROOT / one).exists() for one in tool["include"])
+
+
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/**/*.md"), ROOT / "benchmarks/README.md"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_pages_install_from_a_clone(page: Path) -> None:
+    """Catches `pip install "meshfft[cuda12]"` on a page: no index has the package; and an extra that is misspelt."""
+    for line in re.findall(r"pip install ([^`&#\n]*)", page.read_text()):
+        words = shlex.split(line)
+        assert not any(word.startswith("meshfft") for word in words), line
+        for extras in re.findall(r"^\.\[(.*)\]$", "\n".join(words), re.MULTILINE):
+            assert {*extras.split(",")} <= {*PROJECT["optional-dependencies"]}, line
