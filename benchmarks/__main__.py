@@ -8,6 +8,8 @@ import typer
 from benchmarks.cli.measure import dense, fft, guard, scaling
 from benchmarks.cli.paper import paper
 from benchmarks.cli.report import report
+from benchmarks.measure.baselines import BASELINES
+from meshfft.extras import installed
 
 # Modules with a command line of their own, imported only when asked for: each says to JAX what devices it wants.
 SCRIPTS = {
@@ -36,6 +38,8 @@ SCRIPTS = {
     "wire_kernels": "Kernels of a TPU that write and read what wires carry, by their compiled schedules.",
     "wires": "What less on the wire saves between two processes, and costs in accuracy.",
 }
+COMPILED = ("kernels", "wire_kernels")  # by libtpu, which needs no TPU
+BESIDE = {"dense_tables": "finufft", "programs": "mpi4py-fft", "scattered": "finufft"}  # baselines, where installed
 app = typer.Typer(
     help=__doc__, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
 )
@@ -43,8 +47,18 @@ for command in (fft, dense, scaling, guard, paper, report):
     app.command()(command)
 
 
+def _check(name: str) -> None:
+    """Ends with exit code 2 without what a script needs; says which baseline it leaves out."""
+    if name in COMPILED and not installed("libtpu"):
+        typer.echo(f'{name} needs the TPU compiler, libtpu: in a clone pip install ".[tpu]"', err=True)
+        raise typer.Exit(2)
+    if name in BESIDE and (reason := BASELINES[BESIDE[name]].missing(BASELINES[BESIDE[name]].what[0])):
+        typer.echo(f"absent: {BESIDE[name]}: {reason}", err=True)
+
+
 def _script(name: str) -> None:
     def run(context: typer.Context) -> None:
+        _check(name)
         sys.argv[1:] = context.args
         runpy.run_module(f"benchmarks.{name}", run_name="__main__", alter_sys=True)
 

@@ -1,6 +1,7 @@
 """Whether the method that `auto` picks is among the fastest: ten shapes and meshes, every method that has a walk.
 
     python -m benchmarks choice [--rounds 9] [--only REGEX] [--steps] [--out FILE]        (a few minutes on two cores)
+    python -m benchmarks choice --small --rounds 1    (an eighth of each size: shows that it runs, measures nothing)
 
 Eight CPU devices. Methods that find the same walk are timed as one. A round times every walk of a case once, in a
 new order. One whose first call took over four times the fastest one's is timed that once, and one modelled at
@@ -27,6 +28,7 @@ import meshfft as mf  # noqa: E402
 from benchmarks.jsonl import append  # noqa: E402
 from benchmarks.measure.timing import Timer, interleaved, timer  # noqa: E402
 from meshfft.layout.layout import Layout  # noqa: E402
+from meshfft.layout.padded_array import padded  # noqa: E402
 from meshfft.walks.search import METHODS  # noqa: E402
 
 HOPELESS, SLOW, ENOUGH = 30.0, 4.0, 1.2  # times the best as modelled: not run; as measured: not again; near enough
@@ -73,13 +75,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--only", default="", help="regular expression on a case's name")
     parser.add_argument("--steps", action="store_true", help="time every step of every walk too")
+    parser.add_argument("--small", action="store_true", help="an eighth of each size, to see that it runs")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    found = {name: timed(case, options.rounds) for name, case in CASES.items() if re.search(options.only, name)}
+    chosen = {name: case for name, case in CASES.items() if re.search(options.only, name)}
+    found = {name: timed(small(case) if options.small else case, options.rounds) for name, case in chosen.items()}
     print(table(found))
     if options.steps:
         print(steps_table(found, options.rounds))
     append(options.out, [row_of(name, walk) for name, walks in found.items() for walk in walks])
+
+
+def small(case: Case) -> Case:
+    """The case with an eighth of each size, at least 16; odd sizes stay odd, so that the mesh does not divide them."""
+    return case._replace(shape=tuple(max(16, n // 16 * 2) + n % 2 for n in case.shape))
 
 
 def timed(case: Case, rounds: int) -> list[Timed]:
@@ -109,13 +118,14 @@ def plans(case: Case, mesh: Mesh) -> list[tuple[mf.Plan, tuple[str, ...]]]:
     return [one for one in found.values() if (one[0].seconds or 0.0) <= HOPELESS * best]
 
 
-def noise(layout: Layout, mesh: Any) -> jax.Array:
-    """Noise as it is stored in a layout."""
+def noise(layout: Layout, mesh: Any) -> Any:
+    """Noise in a layout: a PaddedArray if the mesh does not divide its shape."""
     planes = np.random.default_rng(0).standard_normal((*layout.storage, 2), np.float32)
-    return jax.device_put(planes.view(np.complex64)[..., 0], NamedSharding(mesh, layout.spec))
+    stored = jax.device_put(planes.view(np.complex64)[..., 0], NamedSharding(mesh, layout.spec))
+    return stored if layout.even else padded(stored, layout, mesh).map(lambda x: x)  # which zeros the padding
 
 
-def caller(plan: mf.Plan, x: jax.Array) -> Timer:
+def caller(plan: mf.Plan, x: Any) -> Timer:
     """A call that returns its seconds, to the finished result; compiled, and run once."""
     run = jax.jit(plan)
     jax.block_until_ready(run(x))
@@ -146,7 +156,8 @@ def steps_table(found: dict[str, list[Timed]], rounds: int) -> str:
     """Every different step of the walks that were timed, alone."""
     lines = ["", "| case | step | layout before | modelled ms | median ms | ratio |", "|---|---|---|---|---|---|"]
     for name, walks in found.items():
-        stages = {stage.walk: stage for walk in walks if len(walk.seconds) > 1 for stage in walk.plan.stages}
+        again = [walk for walk in walks if len(walk.seconds) >= min(2, rounds)]
+        stages = {stage.walk: stage for walk in again for stage in walk.plan.stages}
         for stage in stages.values():
             call = caller(stage, noise(stage.in_layout, stage.mesh))
             median, modelled = statistics.median(call() for _ in range(rounds)), stage.seconds or math.nan

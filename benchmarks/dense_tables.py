@@ -2,7 +2,7 @@
 
     python -m benchmarks dense_tables                        (every table, about a minute and a half on two quiet cores)
     python -m benchmarks dense_tables tiers phases spirals inverse regularised speed      (some of them)
-    python -m benchmarks dense_tables --rows FILE            (and one JSON line a row, appended)
+    python -m benchmarks dense_tables --most 16 --rows FILE  (sizes to 16, and one JSON line a row, appended)
 
 One device, one process. Every error is a relative L2 error against sums in NumPy's longdouble (80 bits on x86) with
 phases reduced exactly. Inputs are complex Gaussian noise from a fixed seed, rounded to the type that is tested. `speed`
@@ -10,10 +10,10 @@ interleaves its cases: a round times each once, in an order shuffled every time.
 without them their columns are empty.
 """
 
+import argparse
 import json
 import re
 import statistics
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +23,7 @@ import jax
 import numpy as np
 
 import meshfft as mf
+from benchmarks.jsonl import append
 from benchmarks.made import circumstances
 from benchmarks.measure.timing import Spread, interleaved, spread, timer
 from meshfft.numerics.dtypes import TIERS, WIDE
@@ -39,6 +40,7 @@ except ImportError:
 PACKAGES = ("meshfft", "jax", "jaxlib", "numpy", "scipy", "finufft")
 OUTPUTS = 64  # samples of a transform, where not as many as inputs
 BATCH, ROUNDS = 4096, 15  # columns and rounds of `speed`
+MOST = 65536  # points of the longest line
 SIZES = [(n, n) for n in (16, 31, 32, 64, 127, 128, 251, 256, 509, 512, 1024)] + [(1024, m) for m in (16, 64, 256)]
 PI = np.longdouble("3.14159265358979323846264338327950288")
 Row = dict[str, Any]
@@ -72,12 +74,16 @@ def kdft(x: np.ndarray, points: mf.Points | None, **how: Any) -> np.ndarray:
         return np.asarray(mf.kdftn(x, [points], axes=(0,), **how))
 
 
-def tiers() -> Iterator[Row]:
+def capped(sizes: tuple[int, ...], most: int) -> list[int]:
+    return list(dict.fromkeys(min(n, most) for n in sizes))
+
+
+def tiers(most: int) -> Iterator[Row]:
     """Relative L2 error of one dimension by tier: 64 random samples of N, 16 columns. Stated: numerics.dtypes.TIERS."""
     for tier, facts in TIERS.items():
         for multiplications, stated in facts.error.items():
             row: Row = {"precision": tier, "multiplications": multiplications}
-            for n in (64, 1024, 8192):
+            for n in capped((64, 1024, 8192), most):
                 rng = np.random.default_rng(n)
                 points = mf.Points.turns(rng.integers(n, size=OUTPUTS) / n)
                 x = noise(rng, n, 16).astype("complex128" if tier in WIDE else "complex64")
@@ -86,9 +92,9 @@ def tiers() -> Iterator[Row]:
             yield row | {"stated": stated}
 
 
-def phases() -> Iterator[Row]:
+def phases(most: int) -> Iterator[Row]:
     """Relative L2 error of one dimension at 64 random turns t, 4 columns: KDFT, numpy.vander, and exp(-2 pi i n t)."""
-    for n in (64, 1024, 4096, 16384, 65536):
+    for n in capped((64, 1024, 4096, 16384, 65536), most):
         row: Row = {"N": n}
         for dtype in ("complex64", "complex128"):
             rng = np.random.default_rng(n)
@@ -103,17 +109,17 @@ def phases() -> Iterator[Row]:
         yield row
 
 
-def spirals() -> Iterator[Row]:
+def spirals(most: int) -> Iterator[Row]:
     """Relative L2 error in complex128 on spirals z_k = w^-k (M = N) and on a zoom window (f = 1/8 to 1/4, M = 64)."""
     for size in (1.0, 0.9999, 0.999, 0.99):
-        for n in (256, 1024):
+        for n in capped((256, 1024), most):
             w = size * np.exp(-2j * np.pi / n)
             step = np.log(np.clongdouble(w))
             turns, logs = -step.imag / (2 * PI) * np.arange(n), -step.real * np.arange(n)
             x = noise(np.random.default_rng(n), n)
             row = {"points": f"spiral, abs(w) = {size}", "N": n}
             yield row | compared(x, mf.Points.chirp(1.0, w, n), turns, logs, {"czt": {"m": n, "w": w}})
-    for n in (1024, 65536):
+    for n in capped((1024, 65536), most):
         points, x = mf.Points.zoom(0.125, 0.25, OUTPUTS), noise(np.random.default_rng(n), n)
         w, a = np.exp(-2j * np.pi * 0.125 / OUTPUTS), np.exp(2j * np.pi * 0.125)
         baselines = {"czt": {"m": OUTPUTS, "w": w, "a": a}, "zoom_fft": {"fn": [0.125, 0.25], "m": OUTPUTS, "fs": 1}}
@@ -181,10 +187,10 @@ def solved(points: mf.Points, n: int, dtype: str, **weights: Any) -> Row:
     return row | {"x": error(x, truth), "scaled x": error(scale * x, scale * truth)}
 
 
-def inverse() -> Iterator[Row]:
+def inverse(most: int) -> Iterator[Row]:
     """mf.ikdftn from exact samples rounded to the type: residual, and relative L2 error of x and of x_n rho^-n, rho the
     mean radius."""
-    for n in (64, 256):
+    for n in capped((64, 256), most):
         for name, points in families(n).items():
             found = {short: solved(points, n, dtype) for short, dtype in (("c64", "complex64"), ("c128", "complex128"))}
             row = {"points": name, "N": n, "condition": found["c128"]["condition"], "solved by": found["c128"]["by"]}
@@ -193,22 +199,23 @@ def inverse() -> Iterator[Row]:
             yield row
 
 
-def regularised() -> Iterator[Row]:
+def regularised(most: int) -> Iterator[Row]:
     """What complex64 refuses at N = 64, with tikhonov= or truncation=, in complex128. Condition: of what is solved
     instead."""
-    for name, points in families(64).items():
+    n = min(64, most)
+    for name, points in families(n).items():
         for weights in ({"tikhonov": 1e-6}, {"tikhonov": 1e-12}, {"truncation": 1e-6}, {"truncation": 1e-12}):
-            if solved(points, 64, "complex64")["x"] == "refused":
-                found = solved(points, 64, "complex128", **weights)
+            if solved(points, n, "complex64")["x"] == "refused":
+                found = solved(points, n, "complex128", **weights)
                 asked = ", ".join(f"{key}={value:.0e}" for key, value in weights.items())
                 yield {"points": name, "asked": asked} | {key: found[key] for key in ("condition", "residual", "x")}
 
 
-def speed() -> Iterator[Row]:
+def speed(most: int) -> Iterator[Row]:
     """Milliseconds for a complex64 block of N x 4096 along N, one device: medians of 15 interleaved calls. M samples;
     the FFT makes all N. Spread: the middle half of the times over their median, the median of all cases. Errors:
     relative L2, random turns."""
-    for n, m in SIZES:
+    for n, m in SIZES if most >= MOST else [(most, most)]:
         calls, errors = prepared(n, m)
         times = interleaved([timer(call) for call in calls.values()], ROUNDS)
         quarters = [Spread(*(1e3 * value for value in spread(seconds))) for seconds in times]
@@ -252,7 +259,7 @@ def prepared(n: int, m: int) -> tuple[dict[str, Callable[[], Any]], Row]:
     return calls, errors
 
 
-TABLES: dict[str, Callable[[], Iterator[Row]]] = {
+TABLES: dict[str, Callable[[int], Iterator[Row]]] = {
     table.__name__: table for table in (tiers, phases, spirals, inverse, regularised, speed)
 }
 
@@ -268,27 +275,25 @@ def markdown(rows: list[Row]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def arguments() -> tuple[list[str], Path | None]:
-    given, path = sys.argv[1:], None
-    if "--rows" in given[:-1]:
-        at = given.index("--rows")
-        path = Path(given[at + 1])
-        del given[at : at + 2]
-    if unknown := [name for name in given if name not in TABLES]:
-        sys.exit(f"{__doc__}\nunknown: {' '.join(unknown)}; tables: {' '.join(TABLES)}")
-    return given or list(TABLES), path
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="*", default=list(TABLES))
+    parser.add_argument("--most", type=int, default=MOST, help="the largest size")
+    parser.add_argument("--rows", type=Path)
+    given = parser.parse_args()
+    if unknown := [name for name in given.tables if name not in TABLES]:
+        parser.error(f"unknown: {' '.join(unknown)}; tables: {' '.join(TABLES)}")
+    return given
 
 
 def main() -> None:
-    (names, path), common = arguments(), circumstances(PACKAGES)
-    print(json.dumps(common))
-    for name in names:
-        rows = list(TABLES[name]())
+    given = arguments()
+    print(json.dumps(circumstances(PACKAGES)))
+    for name in given.tables:
+        rows = list(TABLES[name](given.most))
         title = " ".join((TABLES[name].__doc__ or "").split())
         print(f"\n**{name}.** {title}\n\n{markdown(rows)}", flush=True)
-        if path is not None:
-            with open(path, "a") as out:
-                out.writelines(json.dumps({"table": name} | row | common) + "\n" for row in rows)
+        append(given.rows, [{"table": name} | row for row in rows], PACKAGES)
 
 
 if __name__ == "__main__":

@@ -46,6 +46,7 @@ from benchmarks.measure.data import mesh_of
 from benchmarks.measure.on_devices import plan_of
 from benchmarks.measure.passes import h100s, passed
 from benchmarks.measure.timing import interleaved, spread, timer
+from meshfft.extras import installed
 from meshfft.inspect.aot import compile_plan
 from meshfft.inspect.hlo import program_of
 
@@ -61,6 +62,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--rows", type=Path)
     given = parser.parse_args()
+    if not given.run and not any(installed(f"jax_cuda{version}_plugin") for version in (12, 13)):
+        parser.error("XLA's compiler for CUDA is not installed: benchmarks/README.md, Several GPUs; or give --run")
     if given.columns:
         found = column_passes()
         print(*(f"{name}, {length} columns: {passes:.2f} passes" for (name, length), passes in found.items()), sep="\n")

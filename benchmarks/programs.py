@@ -11,7 +11,7 @@
 
 complex64, natural order, eight CPU devices; calls of all of them take turns in one run. mpi4py-fft leaves its output
 transposed; its turns go there and back in its own buffers. The last columns are the best mesh of mpi4py-fft over each
-median, and temporaries in blocks, by the compiler. Without MPI the others are measured; `--turns 0` leaves out scans,
+median (- without MPI), and temporaries in blocks, by the compiler. `--turns 0` leaves out scans,
 `--slab` mpi4py-fft's pencils, which are slower: its ranks keep six arrays for each, more than memory holds at 512^3.
 """
 
@@ -134,8 +134,7 @@ def _alternating(program: Callable[[Any], Any], x: Any) -> Timer:
 def theirs(data: Data, ranks: MpiRanks, turns: int, slab: bool) -> Iterator[Call]:
     """mpi4py-fft, its slab and its pencil, or the first alone; nothing where MPI is not here."""
     baseline = BASELINES["mpi4py-fft"]
-    if reason := baseline.missing("fft"):
-        print(reason)
+    if baseline.missing("fft"):
         return
     for case in baseline.ways(data.task, (), cores()):
         if slab and case.method != SLAB:
@@ -163,7 +162,8 @@ def _show(rows: list[dict[str, Any]]) -> None:
     print("| | mesh | | ms | mpi4py-fft's best over it | temporaries, blocks |\n|---|---|---|---|---|---|")
     for one, median in pairs:
         mesh = ", ".join(map(str, one["mesh"]))
-        ends = f"{best[one['kind']] / median:.2f} | {one['blocks']:.2f} |"
+        ratio = best[one["kind"]] / median
+        ends = f"{'-' if np.isnan(ratio) else f'{ratio:.2f}'} | {one['blocks']:.2f} |"
         print(f"| {one['by']} | ({mesh}) | {one['how']} | {median * 1e3:.0f} | {ends}")
 
 

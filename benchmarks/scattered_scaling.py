@@ -90,7 +90,7 @@ def modelled(devices: int, points: mf.Scattered, tol: float) -> dict[str, Any]:
     """One row: the order of the torus's devices whose walk is fastest."""
     torus, shape = SIZES[devices]
     mesh = AbstractMesh(torus, ("x", "y", "z"))
-    where = machines(mesh, "v5p:" + "x".join(map(str, torus)), np.dtype("complex64"), None)
+    where = machines(mesh, "v5p:" + "x".join(map(str, torus)))
     return min((_on(one, mesh, shape, points, tol, devices * POINTS) for one in where), key=lambda row: row["ms"])
 
 

@@ -58,11 +58,17 @@ def launch(rounds: int, rows: Path | None) -> None:
 
 
 def summary(found: dict[str, Any]) -> str:
-    grown = found["resident_bytes"][-1] - found["resident_bytes"][-1 - LAST // EVERY]
+    resident = found["resident_bytes"]
+    known = len(resident) > LAST // EVERY
+    grown = (resident[-1] - resident[-1 - LAST // EVERY]) / 1e6 if known else 0
     return (
         f"{found['rounds']} rounds in {found['seconds']:.0f} s, checksums of the spectrum: {found['checksums']}, "
-        f"error back {found['error']:.1e}, resident {found['resident_bytes'][-1] / 1e6:.0f} MB, "
-        f"grown by {grown / 1e6:.1f} MB in the last {LAST} rounds"
+        f"error back {found['error']:.1e}, resident {resident[-1] / 1e6:.0f} MB, "
+        + (
+            f"grown by {grown:.1f} MB in the last {LAST} rounds"
+            if known
+            else f"growth is known from {LAST + EVERY} rounds"
+        )
     )
 
 
@@ -135,6 +141,8 @@ def main() -> None:
     parser.add_argument("--address", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.rounds < EVERY:
+        parser.error(f"--rounds {given.rounds}: memory is looked at every {EVERY} rounds, so give {EVERY} or more")
     if given.process is None:
         launch(given.rounds, given.rows)
         return

@@ -36,10 +36,12 @@ COPY_BYTES = 8 * 2**20
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mib", type=int, default=512)
+    parser.add_argument("--mib", type=int, default=512, help="size of the array, a multiple of 32")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--rows", type=Path)
     options = parser.parse_args()
+    if options.mib < 32 or options.mib % 32:
+        parser.error(f"--mib {options.mib}: give a multiple of 32, so that each device has as many slices of 4 MiB")
     print("| mesh | call | s | copy / it |\n|---|---|---|---|")
     for name in SPECS:
         with tempfile.TemporaryDirectory() as folder:

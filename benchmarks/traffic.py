@@ -75,6 +75,8 @@ def measured(words: tuple[str, ...], *, kill: bool = False) -> dict[str, Any]:
     if kill:
         return {}
     told = json.loads(printed[0])
+    if "read_bytes" not in told:
+        sys.exit("the array fits in the budget, so that there are no passes to count: give a smaller --budget")
     planned = (told["read_bytes"], told["written_bytes"])
     if "left" in told:
         planned = (told["left"]["read_bytes"], told["left"]["written_bytes"])

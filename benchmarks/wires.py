@@ -3,8 +3,8 @@
     python -m benchmarks wires loopback [--rows FILE] [--link "2 Gbit/s"]    (half a minute on two cores)
     python -m benchmarks wires accuracy [--rows FILE]    (a quarter of an hour: dense sums of 65536 terms)
 
-loopback: 256^3 complex64 over two processes of one CPU device each, which talk over gloo. Plans of every wire run in
-turns; a row is a wire: the seconds of each round there and back, the slower process's, those of CPU of the
+loopback: 256^3 complex64 (--size) over two processes of one CPU device each, which talk over gloo. Plans of every wire
+run in turns; a row is a wire: the seconds of each round there and back, the slower process's, those of CPU of the
 first, and the bytes that it sends. Loopback is as fast as memory; `tc qdisc add dev lo root tbf rate 2gbit burst 4mb
 latency 20ms` makes it as slow as a network, which `--link` writes into the rows.
 
@@ -30,7 +30,7 @@ from meshfft.collectives.wire import WIRES
 from meshfft.numerics.dtypes import TIERS
 
 PACKAGES = ("meshfft", "jax", "jaxlib", "numpy")
-N, PROCESSES = 256, 2
+PROCESSES = 2
 MOST_SLICED = 8192  # terms of dense products by slices: CPUs would take an hour for 65536
 SIZES, DECADES, FIELDS = (64, 1024, 8192, 65536), 12, ("noise", "smooth", "spike", "picture")
 ELLIPSES = (
@@ -41,12 +41,13 @@ ELLIPSES = (
 )
 
 
-def loopback(rounds: int) -> list[dict[str, Any]]:
+def loopback(rounds: int, size: int) -> list[dict[str, Any]]:
     """A row for each wire, of both processes' answers."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
     own = [sys.executable, "-m", "benchmarks.wires", "loopback", "--rounds", str(rounds), "--address", address]
+    own += ["--size", str(size)]
     started = [subprocess.Popen([*own, "--process", str(i)], stdout=subprocess.PIPE) for i in range(PROCESSES)]
     told = [process.communicate()[0] for process in started]
     assert not any(process.returncode for process in started), "a process failed"
@@ -55,7 +56,7 @@ def loopback(rounds: int) -> list[dict[str, Any]]:
     return [{**a, "seconds": [max(pair) for pair in zip(a["seconds"], b["seconds"], strict=True)]} for a, b in each]
 
 
-def one_process(process: int, address: str, rounds: int) -> Iterator[dict[str, Any]]:
+def one_process(process: int, address: str, rounds: int, size: int) -> Iterator[dict[str, Any]]:
     """What one of the processes finds: there and back by every wire, in turns."""
     import jax
 
@@ -70,9 +71,9 @@ def one_process(process: int, address: str, rounds: int) -> Iterator[dict[str, A
 
     mesh = jax.make_mesh((PROCESSES,), ("x",))
     random, facts = np.random.default_rng(0), circumstances(PACKAGES)
-    values = (random.standard_normal((N,) * 3) + 1j * random.standard_normal((N,) * 3)).astype(np.complex64)
+    values = (random.standard_normal((size,) * 3) + 1j * random.standard_normal((size,) * 3)).astype(np.complex64)
     x = mf.shard(values, mesh, P("x"))
-    plans = {wire: mf.plan((N,) * 3, mesh=mesh, spec=P("x"), wire=wire) for wire in WIRES}
+    plans = {wire: mf.plan((size,) * 3, mesh=mesh, spec=P("x"), wire=wire) for wire in WIRES}
     seconds, cpu = ({wire: list[float]() for wire in WIRES} for _ in range(2))
     back = {wire: plan.inverse(plan(x)) for wire, plan in plans.items()}
     for _ in range(rounds):
@@ -87,7 +88,7 @@ def one_process(process: int, address: str, rounds: int) -> Iterator[dict[str, A
         sent = {"bytes_each_way": plan.work.sent_bytes, "error_back": float(off), "error_expected": plan.error}
         yield {
             "wire": wire,
-            "shape": [N] * 3,
+            "shape": [size] * 3,
             "processes": PROCESSES,
             "seconds": seconds[wire],
             "seconds_of_cpu": cpu[wire],
@@ -181,16 +182,17 @@ def main() -> None:
     parser.add_argument("what", choices=("loopback", "accuracy"))
     parser.add_argument("--rows", type=Path, help="file of rows that is written, one JSON line each")
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--size", type=int, default=256, help="of loopback: the array is size^3")
     parser.add_argument("--link", default="loopback", help="of loopback: what carries the bytes, written into the rows")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="of accuracy: numbers of a line")
     parser.add_argument("--process", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--address", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.process is not None:
-        for row in one_process(given.process, given.address, given.rounds):
+        for row in one_process(given.process, given.address, given.rounds, given.size):
             print(json.dumps(row), flush=True)
         return
-    rows = loopback(given.rounds) if given.what == "loopback" else list(accuracy(tuple(given.sizes)))
+    rows = loopback(given.rounds, given.size) if given.what == "loopback" else list(accuracy(tuple(given.sizes)))
     link = {"link": given.link} if given.what == "loopback" else {}
     rows = [{**row, **link, "command": shlex.join(["python", *sys.orig_argv[1:]])} for row in rows]
     (print_loopback if given.what == "loopback" else print_accuracy)(rows)

@@ -36,7 +36,7 @@ def h100s(count: int) -> list[Any]:
     """Described H100s of one node.
 
     Raises:
-        RuntimeError: JAX has no compiler for CUDA devices here.
+        NotImplementedError: JAX has no compiler for CUDA devices here.
     """
     return list(topologies.get_topology_desc(platform="cuda", target_config=H100, topology=f"1x1x{count}").devices)
 

@@ -1,0 +1,108 @@
+"""Every command of `python -m benchmarks`, run as people run it, at sizes that take seconds."""
+
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from benchmarks import __main__ as benchmarks
+from benchmarks.cli.speed import CALM
+from benchmarks.measure import baselines
+from benchmarks.measure.rows import read_rows
+
+ROOT = Path(__file__).parent.parent.parent
+SMALLEST = {
+    "awkward": "--length 7 --of 8 --lines 8 --rounds 1",
+    "choice": "--small --rounds 1 --steps",
+    "compile": "8,8,8 --functions fftn",
+    "dense": "8,8,8 --mesh 2 --rounds 1",
+    "dense_rate": "--size 32 --rounds 1",
+    "dense_tables": "--most 16",
+    "fft": "8,8,8 --mesh 2 --rounds 1",
+    "first_on_tpu": "--lengths 8 --points 64 --rounds 1 --interpret",
+    "float64": "--cases kdft-64 fft-line-97 --tiers int8x4",
+    "gpu": "--small --rounds 1",
+    "guard": "rows.jsonl --rounds 1 --factor 1e9",
+    "inverse": "--sizes 16 --columns 2",
+    "kernels": "--topology v5e:2x2 --lengths 256 --kinds lane",
+    "out_of_core": "--shape 32,32,32 --budget 1",
+    "overhead": "",
+    "paper": "--measure --devices 1,2 --sizes 8 --rounds 1",
+    "parts": "--shape 8,8,8 --runs 1",
+    "passes": "--run --lengths 16 --rounds 1",
+    "programs": "--shape 8,8,8 --mesh 8 --rounds 1 --turns 2",
+    "real": "--size 16 --rounds 1",
+    "report": "rows.jsonl",
+    "ring": "--size 16 --rounds 1",
+    "scaling": "8,8,8 --devices 1,2 --rounds 1",
+    "scattered": "--shape 16,16 --tol 1e-3 --points 1000 --rounds 1 --trajectory random",
+    "scattered_scaling": "--devices 8 --tol 1e-3 --trajectory random",
+    "soak": "--rounds 20",
+    "store": "--mib 32 --rounds 1",
+    "wire_kernels": "--topology v5e:2x2",
+    "wires": "loopback --size 16 --rounds 1",
+}
+NEEDS = {"kernels": "libtpu", "wire_kernels": "libtpu", "paper": "libtpu", "report": "matplotlib"}
+NEEDS |= {"dense_tables": "scipy"}
+
+
+def test_every_command_has_a_smallest_size() -> None:
+    """Catches a command that the next test does not run."""
+    assert {*SMALLEST} == {*typer.main.get_command(benchmarks.app).commands}  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMALLEST)
+def test_every_command_runs(name: str, tmp_path: Path) -> None:
+    """Catches a command that fails where nobody looks: six did, on names that had moved and on small sizes."""
+    pytest.importorskip(NEEDS.get(name, "jax"))
+    if name in ("guard", "report"):
+        run(tmp_path, "fft", *SMALLEST["fft"].split(), "--rows", "rows.jsonl")
+    done = run(tmp_path, name, *SMALLEST[name].split())
+    assert len(done.stdout.splitlines()) > 1 and " nan " not in done.stdout, done.stdout
+    if name in benchmarks.BESIDE:
+        here = baselines.BASELINES[benchmarks.BESIDE[name]].missing("fft") is None
+        assert ("absent: " in done.stderr) != here
+
+
+def run(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Runs a command in a folder; it has to succeed."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT))), "XLA_FLAGS": ""}
+    command = [sys.executable, "-m", "benchmarks", *words]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a table without finufft or mpi4py-fft that does not say so, and a traceback without libtpu."""
+    monkeypatch.setattr(runpy, "run_module", lambda *_, **__: None)
+    monkeypatch.setattr(sys, "argv", ["benchmarks"])
+    for module in (baselines, benchmarks):
+        monkeypatch.setattr(module, "installed", lambda name: False)
+    for name, baseline in benchmarks.BESIDE.items():
+        result = CliRunner().invoke(benchmarks.app, [name])
+        assert result.exit_code == 0 and f"absent: {baseline}: " in result.stderr and "pip install" in result.stderr
+    for name in benchmarks.COMPILED:
+        result = CliRunner().invoke(benchmarks.app, [name])
+        assert result.exit_code == 2 and 'pip install ".[tpu]"' in result.stderr, result.output
+
+
+def test_baselines_that_are_not_installed_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches `fft` beside a baseline that is not here, in a table of meshfft alone."""
+    monkeypatch.setattr(baselines, "installed", lambda name: False)
+    monkeypatch.chdir(tmp_path)
+    for variable, value in CALM.items():
+        monkeypatch.setenv(variable, value)  # what the command leaves in the environment goes again
+    words = ["fft", "4,4", "--mesh", "2", "--rounds", "1", "--baselines", "mpi4py-fft,jaxdecomp"]
+    result = CliRunner().invoke(benchmarks.app, [*words, "--rows", "rows.jsonl"])
+    assert result.exit_code == 0, result.output
+    found = {row.case.library: row.absent for row in read_rows(Path("rows.jsonl"))}
+    assert "mpi4py is not installed: pip install" in found["mpi4py-fft"], found
+    assert "jaxdecomp is not installed: pip install" in found["jaxdecomp"]
+    assert "absent: " in result.stdout
