@@ -17,7 +17,7 @@ import meshfft as mf
 
 def test_every_public_name_is_one_to_use() -> None:
     """Catches a module, or a helper, among the names that `dir`, tab and `import *` offer."""
-    offered = [name for name in dir(mf) if not name.startswith("_")]
+    offered = dir(mf)
     assert offered == sorted(mf.__all__) and {"fftn", "plan", "Plan", "Points", "kdftn", "scipy_backend"} <= {*offered}
     for name in offered:
         value = getattr(mf, name)
@@ -36,6 +36,14 @@ def test_help_shows_the_functions() -> None:
     """Catches `help(meshfft)` as a list of modules alone."""
     shown = pydoc.plain(pydoc.render_doc(mf))
     assert "fftn(" in shown and "class Plan" in shown and metadata.version("meshfft") in shown
+
+
+def test_help_opens_with_every_name_by_group() -> None:
+    """Catches a public name that the text of the package forgets, one that is gone, and a line too wide for `help`."""
+    text = mf.__doc__ or ""
+    lists = [line for line in text.splitlines() if line.startswith("    ")]
+    assert sorted(" ".join(lists).replace(",", " ").split()) == sorted(mf.__all__)
+    assert max(map(len, lists)) <= 76 and text.splitlines()[0].endswith(".")
 
 
 def _documented() -> Iterator[tuple[str, object, int]]:

@@ -1,4 +1,32 @@
-"""meshfft: the discrete Fourier transform of arrays sharded over a JAX device mesh."""
+"""The discrete Fourier transform of arrays sharded over a JAX device mesh.
+
+Fourier transforms, as in NumPy:
+    fft, fft2, fftn, ifft, ifft2, ifftn, rfft, rfft2, rfftn, irfft,
+    irfft2, irfftn, hfft, hfft2, hfftn, ihfft, ihfft2, ihfftn
+Cosine and sine transforms, as in SciPy:
+    dct, dctn, idct, idctn, dst, dstn, idst, idstn
+Plans and arrays:
+    plan, Plan, out_spec, shard, gather, PaddedArray
+Any points along each dimension, any matrix:
+    kdftn, ikdftn, apply_separable, Points, BlockMatrix, Solution,
+    one_shuffle
+Scattered points:
+    nufftn, nufftn_adjoint, nufftn_type3, scattered_plan, ScatteredPlan,
+    Scattered
+Spectral methods:
+    derivative, poisson, convolve, correlate, multiply_spectrum,
+    wavenumbers, pad_spectrum, truncate_spectrum, power_spectrum,
+    cross_spectrum, PowerSpectrum
+Frequencies and shifts:
+    fftfreq, rfftfreq, next_fast_len, fftshift, ifftshift
+Arrays larger than memory:
+    passes, Passes
+Under other libraries' names:
+    scipy_backend, array_api
+
+Packages of meshfft are internal, except for the names that the reference on
+the site lists.
+"""
 
 from .collectives.ring import one_shuffle as one_shuffle
 from .extras import __version__ as __version__
@@ -77,4 +105,4 @@ for _name in __all__:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__doc__", "__file__", "__name__", "__path__", "__version__"]
+    return list(__all__)

@@ -1,15 +1,21 @@
-"""Plans as text, one row a step, in at most 80 columns; as HTML for notebooks; and as values for JSON.
+"""Plans as text, one line a step, in at most 80 columns; as HTML for notebooks; and as values for JSON.
+
+A table that is too wide is shortened: mesh axes to a letter, which the title explains, steps to their kinds and
+dimensions, as the layouts show what moves. What is still too wide is cut, and ends in "...".
 
 A plan is taken as Any here, for plans are made of this.
 """
 
 import math
+import re
+import string
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from types import MappingProxyType
 from typing import Any
 
-from ..layout.layout import axis_sizes
+from ..layout.layout import Layout, axis_sizes
 from ..machine.chip import Chip
 from ..machine.machine import Machine, Seconds
 from ..machine.work import Work
@@ -18,13 +24,22 @@ from ..walks.walk import Walk
 
 WIDTH = 80
 HEADS = ("step", "layout after", "sent", "hops", "flops", "peak")
-INDENT = "    "
+SHORTENED = 'Steps are shortened: plan.to_dict()["steps"] has their full names.'
 
 
 def plan_text(plan: Any) -> str:
     """The plan as it prints."""
-    head = "\n".join(textwrap.fill(line, WIDTH) for line in (title(plan), _choice(plan)))
-    return f"{head}\n\n{ruled(_rows_of(plan))}\n{textwrap.fill(_account(plan), WIDTH)}"
+    keys = letters_for(axis_sizes(plan.mesh))
+    full, short = (_rows_of(plan, one) for one in (None, keys))
+    least = [(*map(packed, row[:2]), *row[2:]) for row in short]
+    rows = next((one for one in (full, short) if fits(one)), least)
+    lines = [title(plan, {} if rows is full else keys), _choice(plan)]
+    note = [] if rows is full else [SHORTENED]
+    return "\n".join([*map(filled, lines), "", ruled(rows), *note, filled(_account(plan))])
+
+
+def filled(text: str) -> str:
+    return textwrap.fill(text, WIDTH)
 
 
 def plan_html(plan: Any, pictures: Sequence[str]) -> str:
@@ -66,9 +81,9 @@ def plan_values(plan: Any) -> dict[str, object]:
     }
 
 
-def title(plan: Any) -> str:
-    """What is transformed, to what, and where."""
-    mesh = ", ".join(f"{k}={v}" for k, v in axis_sizes(plan.mesh).items()) or "none"
+def title(plan: Any, keys: Mapping[str, str] = MappingProxyType({})) -> str:
+    """What is transformed, to what, and where: mesh axes with their letters, if any."""
+    mesh = mesh_words(axis_sizes(plan.mesh), keys)
     retyped = plan.in_dtype != plan.out_dtype
     there = " x ".join(map(str, plan.shape)) + f" {plan.in_dtype.name}" * retyped
     back = " to " + " x ".join(map(str, plan.out_shape)) if retyped or plan.shape != plan.out_shape else ""
@@ -76,37 +91,74 @@ def title(plan: Any) -> str:
     return f"{plan.transform.name} of {there}{back} {plan.out_dtype.name}{cells}, mesh {mesh}"
 
 
-def walk_rows(walk: Walk, itemsize: int, chip: Chip) -> list[tuple[str, ...]]:
+def walk_rows(walk: Walk, itemsize: int, chip: Chip, keys: Mapping[str, str] | None) -> list[tuple[str, ...]]:
     """The steps of a walk with the layout each leaves, and per device: bytes sent, hops, flops, peak memory.
 
-    Under hops, "all" is one all-to-all and a number counts hops to a neighbour. Heads first, sums last.
+    Under hops, "all" is one all-to-all and a number counts hops to a neighbour. Heads first, sums last. With `keys`
+    steps are brief, and mesh axes have these letters.
     """
     done: frozenset[int] = frozenset()
-    rows: list[tuple[str, ...]] = [HEADS, ("start", walk.start.label(), "", "", "", "")]
+    start = relabelled(walk.start, keys or {})
+    rows: list[tuple[str, ...]] = [HEADS, ("start", start.label(), "", "", "", "")]
     for (step, before), after, work in zip(walk.pairs, walk.layouts[1:], walk.works(itemsize, chip), strict=True):
         done = done.union(step.dims) if after.ndim == before.ndim else frozenset()  # points have no dimensions of it
-        rows.append((step.name(before), after.label(done), *_counts(work)))
+        name = step.name(before) if keys is None else brief(step.name(before))
+        rows.append((name, relabelled(after, keys or {}).label(done), *_counts(work)))
     return [*rows, ("per device", "", *_counts(walk.work(itemsize, chip)))]
 
 
 def ruled(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of two words and some numbers as a table, with rules below the first row and above the last.
+    """Rows of two words and some numbers as a table in WIDTH columns, with rules below the first and above the last.
 
-    Words are to the left, numbers to the right; where that is too wide, every row has its numbers on a second line, and
-    where the words alone are, the second word too, below the first one on lines of its own.
+    Words are to the left, numbers to the right. The longer column of words is cut if the table is too wide.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    words = ["  ".join(cell.ljust(w) for cell, w in zip(row[:2], widths, strict=False)) for row in rows]
-    numbers = ["  ".join(cell.rjust(w) for cell, w in zip(row[2:], widths[2:], strict=True)) for row in rows]
-    if len(words[0]) > WIDTH:
-        words = [textwrap.fill(row[0], WIDTH, subsequent_indent=INDENT) for row in rows]
-        numbers = [f"{row[1].ljust(widths[1])}  {line}" for row, line in zip(rows, numbers, strict=True)]
-    wide = any(len(word) + 2 + len(number) > WIDTH for word, number in zip(words, numbers, strict=True))
-    between = "\n" + INDENT if wide else "  "
-    parts = [(word + between + number).split("\n") for word, number in zip(words, numbers, strict=True)]
-    first, *middle, last = ["\n".join(filter(None, map(str.rstrip, row))) for row in parts]
-    rule = "-" * max(len(part.rstrip()) for row in parts for part in row)
+    room = WIDTH - sum(widths[2:]) - 2 * (len(widths) - 1)
+    if widths[0] + widths[1] > room:
+        least = min(*widths[:2], room // 2)
+        widths[:2] = [least, room - least] if widths[0] <= widths[1] else [room - least, least]
+    first, *middle, last = [_line(row, widths) for row in rows]
+    rule = "-" * max(map(len, (first, *middle, last)))
     return "\n".join([first, rule, *middle, rule, last])
+
+
+def fits(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the table is at most WIDTH columns wide."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return sum(widths) + 2 * (len(widths) - 1) <= WIDTH
+
+
+def letters_for(names: Iterable[str]) -> dict[str, str]:
+    """A letter for each mesh axis: its first one if these differ, else a, b, c, ...; the name itself beyond z."""
+    names = tuple(names)
+    first = [name[:1] for name in names]
+    letters = first if len({*first}) == len(names) else string.ascii_lowercase
+    return dict(zip(names, letters, strict=False)) if len(names) <= 26 else {}
+
+
+def mesh_words(sizes: Mapping[str, int], keys: Mapping[str, str]) -> str:
+    """The mesh axes and their sizes, each with the letter that stands for it if that is another word."""
+    letters = {name: f" ({keys[name]})" * (keys[name] != name) for name in sizes if name in keys}
+    return ", ".join(f"{name}={size}{letters.get(name, '')}" for name, size in sizes.items()) or "none"
+
+
+def relabelled(layout: Layout, keys: Mapping[str, str]) -> Layout:
+    """The layout with letters for mesh axes."""
+    cuts = (tuple(cut._replace(axis=keys.get(cut.axis, cut.axis)) for cut in one) for one in layout.cuts)
+    return Layout(layout.shape, tuple(cuts))
+
+
+def packed(words: str) -> str:
+    """A step or a layout without brackets, and dimensions of one letter side by side: X_x Y' Z', fft YZ."""
+    inside = re.sub(r"^A\[(.*)\]$", lambda found: found[1].replace(", ", " "), words)
+    return re.sub(r"(?<=\b[A-Z]), (?=[A-Z]\b)", "", inside)
+
+
+def brief(step: str) -> str:
+    """A step's kinds and dimensions, without how and what moves: "fft Y, Z, all-to-all"."""
+    parts = re.sub(r" \([^()]*\)|, in (place in )?\d+ chunks of \w+$", "", step).split(", ")
+    kept = (re.sub(r"^all-to-all .*", "all-to-all", part) for part in parts)
+    return ", ".join(part for part in kept if not re.search(r": [A-Z]\d* -> [A-Z]\d*$", part))
 
 
 def machine_words(machine: Machine) -> str:
@@ -167,8 +219,17 @@ def _error(plan: Any) -> str:
     return f"relative L2 error at most {bound(plan.error)}{beside}"
 
 
-def _rows_of(plan: Any) -> list[tuple[str, ...]]:
-    return walk_rows(plan.walk, plan.dtype.itemsize, plan.machine.chip)
+def _rows_of(plan: Any, keys: Mapping[str, str] | None = None) -> list[tuple[str, ...]]:
+    return walk_rows(plan.walk, plan.dtype.itemsize, plan.machine.chip, keys)
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    words = (
+        f"{cell[: width - 3]}..." if len(cell) > width else cell.ljust(width)
+        for cell, width in zip(row[:2], widths, strict=False)
+    )
+    numbers = (cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True))
+    return "  ".join([*words, *numbers]).rstrip()
 
 
 def _works(plan: Any) -> Sequence[Work]:
