@@ -30,6 +30,7 @@ SMALLEST = {
     "guard": "rows.jsonl --rounds 1 --factor 1e9",
     "inverse": "--sizes 16 --columns 2",
     "kernels": "--topology v5e:2x2 --lengths 256 --kinds lane",
+    "loops": "--seconds 0.2 --calls 2 --only fftn",
     "out_of_core": "--shape 32,32,32 --budget 1",
     "overhead": "",
     "paper": "--measure --devices 1,2 --sizes 8 --rounds 1",
