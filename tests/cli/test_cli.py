@@ -479,6 +479,7 @@ def test_info_says_what_a_report_needs() -> None:
     assert record["memory_available_bytes"] > 0
     assert set(record["extras"]) == {"files", "plots", "tpu"}
     assert all(name in printed for name in (*record["versions"], "devices", "memory", "extra files"))
+    assert "(measured elsewhere)" in printed and "(measured)" not in printed and "none is measured" in printed
 
 
 def test_help_is_not_broken_twice() -> None:

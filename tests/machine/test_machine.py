@@ -6,7 +6,7 @@ import math
 import jax
 import numpy as np
 import pytest
-from jax.sharding import AbstractMesh
+from jax.sharding import AbstractMesh, Mesh
 from reference import mesh
 
 import meshfft as mf
@@ -17,6 +17,7 @@ from meshfft.machine.work import Move, Work
 from meshfft.numerics.dtypes import Dot
 from meshfft.operators.transform import transform_of
 from meshfft.plans.planning import ranked
+from meshfft.plans.table import machine_words
 from meshfft.steps import RingDense
 from meshfft.walks.choice import find_walk
 from meshfft.walks.walk import Walk
@@ -290,5 +291,34 @@ def test_walks_that_fit_come_before_faster_ones() -> None:
 
     roomy, tight, none = found(100), found(5), found(1)
     assert any(isinstance(step, RingDense) for step in roomy.steps) and roomy.work(8, dense).peak_bytes > 5 * block
-    assert tight.work(8, dense).peak_bytes <= 5 * block
+    assert all(step.work(layout, 8, dense).peak_bytes <= 5 * block for step, layout in tight.pairs)
     assert none.steps == roomy.steps
+
+
+def test_plans_over_several_fast_networks_say_so() -> None:
+    """Catches nodes of GPUs, or slices of TPUs, that are priced as one fast network without a word."""
+    over, within = (mf.plan((64, 64, 64), mesh=AbstractMesh((n,), ("x",)), topology=f"h100:{n}") for n in (32, 8))
+    words = "32 GPUs are priced as one NVLink domain (8 a node is usual): seconds between nodes are underestimated"
+    assert words in " ".join(str(over).split()) and over.to_dict()["caveat"] == words
+    assert "NVLink" not in str(within) and within.to_dict()["caveat"] is None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Device:
+    """What a machine and a mesh ask of a device."""
+
+    coords: tuple[int, int, int]
+    slice_index: int
+    platform: str = "tpu"
+    device_kind: str = "TPU v5 lite"
+    core_on_chip: int = 0
+    process_index: int = 0
+
+
+def test_a_mesh_over_two_slices_says_so() -> None:
+    """Catches slices that are taken for one torus, or for one network without a word."""
+    devices = np.empty(8, object)
+    devices[:] = [_Device((i, j, 0), s) for s in range(2) for i in range(2) for j in range(2)]
+    one, two = (machine_of(Mesh(devices[: 4 * slices], ("x",))) for slices in (1, 2))
+    assert one.caveat is None and one.network is not None
+    assert two.network is None and "2 TPU slices are priced as one: seconds between slices" in machine_words(two)

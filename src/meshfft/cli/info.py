@@ -8,7 +8,7 @@ from importlib import metadata
 import jax
 
 from ..extras import EXTRAS, installed
-from ..machine.chip import chip_for
+from ..machine.chip import Figure, chip_for
 from .terminal import flags
 from .terminal.devices import available_bytes
 from .terminal.output import guarded, print_json, say
@@ -44,12 +44,16 @@ def info(as_json: flags.Json = False) -> None:
         "memory": f"{free / 1e9:.1f} GB free",
         "compiled programs": f"in {kept}" if kept else "not kept",
         **{f"extra {name}": _extra(name, modules) for name, modules in extras.items()},
-        f"{chip.name} rates": "of one device",
-        **{name: f"{figure.value:.3g} ({figure.mark})" for name, figure in figures.items()},
+        f"{chip.name} rates": "of one device, as plans take them: none is measured here",
+        **{name: f"{figure.value:.3g} ({_mark(figure)})" for name, figure in figures.items()},
         "sources": "; ".join(dict.fromkeys(figure.source for figure in figures.values())),
     }
     for name, value in lines.items():
         say(textwrap.fill(value, 80, initial_indent=f"{name:25}", subsequent_indent=" " * 25))
+
+
+def _mark(figure: Figure) -> str:
+    return "measured elsewhere" if figure.mark == "measured" else figure.mark
 
 
 def _extra(name: str, modules: dict[str, bool]) -> str:

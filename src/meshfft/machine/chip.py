@@ -77,6 +77,7 @@ class Chip:
     unit: str = ""
     planes: bool = False  # complex numbers are split, real and imaginary parts in two arrays
     overlaps: bool = False  # sends while it computes
+    domain: Figure | None = None  # devices that usually share one fast network; None where the torus or slice says it
     switched: bool = False  # every device reaches every other by switches, and its FFTs and exchanges take whole runs
     rough: bool = False  # the rates only rank; no seconds are printed
     options: CompilerOptions = ()  # compiler options with which its programs send while they compute
@@ -169,6 +170,7 @@ def _gpu(
         link=rates["link"],
         hop=Figure(2e-6, "derived", "order of magnitude of one NVLink message"),
         capacity=rates["size"],
+        domain=Figure(8, "published", f"{BOOK}, GPUs: a node of 8 behind NVLink switches"),
         switched=True,
     )
 

@@ -53,6 +53,19 @@ class Machine:
 
     chip: Chip
     network: Network | None = None  # None where every device reaches every other alike
+    devices: int = 1
+    slices: int = 1  # of a TPU, joined by a slower network than their own
+
+    @property
+    def caveat(self) -> str | None:
+        """What the prices leave out where devices of several fast networks are priced as those of one."""
+        if self.slices > 1:
+            return f"{self.slices} TPU slices are priced as one: seconds between slices are underestimated"
+        domain = self.chip.domain
+        if domain is None or self.devices <= domain.value:
+            return None
+        usual = f"one NVLink domain ({domain.value:g} a node is usual)"
+        return f"{self.devices} GPUs are priced as {usual}: seconds between nodes are underestimated"
 
     def seconds(self, work: Work) -> Seconds:
         """Modelled seconds of one device."""
@@ -152,7 +165,7 @@ def placed(where: Topology, sizes: tuple[int, ...], names: tuple[str, ...], kind
     if count != where.devices:
         raise ValueError(f"the mesh has {count} devices, {where.name} has {where.devices}: use all of them")
     if where.torus is None:
-        return Machine(where.chip)
+        return Machine(where.chip, devices=count)
     if kind == "jax":
         return Machine(where.chip, Network(where.torus, jax_order(where.torus, sizes, where.chip.kind), names, kind))
     ascending = np.argsort(sizes, kind="stable")  # one search for all orders of the mesh axes
@@ -167,16 +180,17 @@ def machine_of(mesh: AnyMesh | None, platform: str | None = None) -> Machine:
     if not isinstance(mesh, Mesh):
         kind = getattr(mesh, "abstract_device", None)
         shown = platform if mesh is None else getattr(kind, "platform", None)
-        return Machine(chip_for(shown, getattr(kind, "device_kind", "")))
-    first = mesh.devices.flat[0]
+        return Machine(chip_for(shown, getattr(kind, "device_kind", "")), devices=1 if mesh is None else mesh.size)
+    first, slices = mesh.devices.flat[0], {getattr(device, "slice_index", 0) for device in mesh.devices.flat}
     chip = chip_for(first.platform, first.device_kind)
-    if not chip.torus or not hasattr(first, "coords"):
-        return Machine(chip)
+    alike = Machine(chip, devices=mesh.size, slices=len(slices) if chip.torus else 1)
+    if not chip.torus or not hasattr(first, "coords") or alike.slices > 1:
+        return alike
     coords = np.array([device.coords[: len(chip.torus)] for device in mesh.devices.flat])
     cores = np.array([device.core_on_chip for device in mesh.devices.flat])
     coords = coords - coords.min(0)
     torus = torus_of(chip, tuple(int(n) for n in coords.max(0) + 1))
     if torus.size != mesh.devices.size:
-        return Machine(chip)  # scattered devices have no torus of their own
+        return alike  # scattered devices have no torus of their own
     order = Order.of(torus.numbers(coords, cores).reshape(mesh.devices.shape))
     return Machine(chip, Network(torus, order, tuple(mesh.axis_names)))

@@ -77,6 +77,7 @@ def plan_values(plan: Any) -> dict[str, object]:
         "seconds_by_resource": None if plan.seconds is None else plan.seconds_by_resource._asdict(),
         "fits": plan.fits,
         "chip": plan.machine.chip.name,
+        "caveat": plan.machine.caveat,
         "device_order": None if plan.machine.network is None else plan.machine.network.kind,
     }
 
@@ -162,10 +163,11 @@ def brief(step: str) -> str:
 
 
 def machine_words(machine: Machine) -> str:
-    """The devices, and on a torus how they stand on the mesh."""
+    """The devices, on a torus how they stand on the mesh, and what their prices leave out."""
     kind, network = f"{machine.chip.name} devices", machine.network
     orders = {"ring": " ordered in rings of neighbours", "jax": " in JAX's order"}
-    return kind + (orders.get(network.kind, "") if network is not None else "")
+    beside = f" ({machine.caveat})" if machine.caveat else ""
+    return kind + (orders.get(network.kind, "") if network is not None else "") + beside
 
 
 def memory_words(peak_bytes: int, machine: Machine) -> str:
