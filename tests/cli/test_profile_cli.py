@@ -2,14 +2,17 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from jax.sharding import PartitionSpec as P
 from typer.testing import CliRunner
 
+import meshfft as mf
 from meshfft.cli.app import app
 from meshfft.cli.profile import _print_breakdown
 from meshfft.cli.terminal import devices
@@ -117,6 +120,34 @@ def test_the_command() -> None:
     assert sum(row["share"] for row in rows) == pytest.approx(1)
     assert sum(part["seconds"] for part in record["parts"]) == pytest.approx(record["wall_seconds"])
     assert sorted(os.listdir()) == ["a.png", "kept", "r.jsonl"]
+
+
+PAGE = (Path(__file__).parent.parent.parent / "docs/profile.md").read_text()
+SHOWN = PAGE.split("```\n")[2]
+
+
+def shape_of(table: str) -> list[list[str]]:
+    """The words of a table, with # for each number that is measured."""
+    lines = [line for line in table.splitlines() if line.strip() and set(line.strip()) != {"-"}]
+    return [re.sub(r"(?<![\w+])(\d+\.\d+%?|-)(?![\w>])", "#", line).split() for line in lines]
+
+
+def test_the_page_has_the_steps_of_the_plan() -> None:
+    """Catches a page that shows the steps of an older program."""
+    plan = mf.plan((256,) * 3, mesh=jax.make_mesh((8,), ("x",)), spec=P("x"), method="transpose")
+    words = " ".join(SHOWN.split())
+    for number, (step, layout) in enumerate(plan.walk.pairs, 1):
+        first, *_ = step.name(layout).split(", and back")
+        assert f"{number}. {first}" in words
+    assert f"{len(plan.walk.steps) + 1}. " not in SHOWN
+
+
+@pytest.mark.slow
+def test_the_page_has_the_table_that_the_command_prints() -> None:
+    """Catches a page with other steps, columns or words than the command prints now."""
+    printed = call("256,256,256", "--mesh", "8", "--method", "transpose")
+    printed, shown = (text[text.index("\nms ") :] for text in (printed, SHOWN))
+    assert shape_of(printed) == shape_of(shown)
 
 
 @pytest.mark.parametrize(
