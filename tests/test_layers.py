@@ -12,9 +12,9 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 HOUSE = """
 .: extras / atomic
 numerics: units / chunks digits dtypes split_complex window / phases slices / products / tile_memory
-layout: layout / gathering memory placement / reductions / slices / padded_numpy / padded_array / storage
+layout: in_flight layout / gathering memory placement / reductions / slices / padded_numpy / padded_array / storage
 machine: chip torus work / device_order kernel_price wire_price / machine
-collectives: bins dimensions in_flight words / wire / wire_kernels / messages / all_to_all ring / pieces
+collectives: bins dimensions words / wire / wire_kernels / messages / all_to_all ring / pieces
 operators: matrices placing / lending trig inverses / transform / points scattered / operands toeplitz
 kernels: bluestein window_weights / stockham forms / local gather_grid point_grid tile_grid / real sliced trig gridding
 kernels.vector.lines: radices butterflies ends / sources / along / calls / parted

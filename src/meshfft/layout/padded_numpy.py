@@ -19,8 +19,9 @@ from jax import Array
 from jax.typing import DTypeLike
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from .in_flight import in_turn
 from .layout import axis_sizes, mapped_axes
-from .reductions import emptied, reduced, run, without
+from .reductions import emptied, reduced, without
 from .slices import check_slices, entries_of, layout_of, sliced
 
 Axis = int | tuple[int, ...] | None
@@ -29,6 +30,8 @@ REMEDY = (
     "y.map(jax.numpy.exp) for elementwise functions, its own methods such as y.sum(axis=0), or mf.gather(y), which "
     "brings it to the host"
 )
+_reduced = jax.jit(reduced, static_argnums=(1, 2, 3, 4, 5))
+_sliced = jax.jit(sliced, static_argnums=(1, 2, 3, 4))
 
 
 class Refusal:
@@ -158,7 +161,7 @@ class NumpyFace:
                 raise TypeError(f"the array is {given}, complex numbers have no order: use abs(y), y.real or y.imag")
             if 0 in (layout.shape[dim] for dim in dims):
                 raise ValueError(f"an array of shape {layout.shape} has no {how} along {dims}: give it elements there")
-        y = run(reduced, self.stored, layout, self._mapped(), how, dims, dtype)
+        y = in_turn(_reduced, self.stored, layout, self._mapped(), how, dims, dtype)
         return self._with(*(y, emptied(layout, dims)) if keepdims else without(y, emptied(layout, dims), dims))
 
     def __getitem__(self, index: Any) -> Any:
@@ -176,7 +179,7 @@ class NumpyFace:
         if 0 in ended.shape:
             y = jnp.zeros(ended.storage, self.stored.dtype)  # no shard of it has an element
         else:
-            y = run(sliced, self.stored, layout, mapped, entries, self.mesh)
+            y = in_turn(_sliced, self.stored, layout, mapped, entries, self.mesh)
         return self._with(*without(y, ended, tuple(d for d, one in enumerate(entries) if isinstance(one, int))))
 
     def _mapped(self) -> frozenset[str]:

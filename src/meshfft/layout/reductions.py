@@ -6,8 +6,6 @@ shard_map. Invariant: NaN among the elements makes NaN, as in NumPy; padding sta
 """
 
 import math
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -20,19 +18,6 @@ from .layout import Layout
 from .placement import varying, without_padding
 
 Dims = tuple[int, ...]
-
-
-def run(function: Callable[..., Array], stored: Array, *static: Any) -> Array:
-    """function(stored, *static) as one program.
-
-    Outside of `jit` on CPU meshes it ends before this returns: XLA locks up when too many collectives are queued.
-    """
-    program = partial(jax.jit, static_argnums=tuple(range(1, 1 + len(static))))(function)
-    devices: Any = () if isinstance(stored, jax.core.Tracer) else tuple(stored.sharding.device_set)
-    if len(devices) < 2 or devices[0].platform != "cpu":
-        return program(stored, *static)
-    stored.block_until_ready()
-    return jax.block_until_ready(program(stored, *static))
 
 
 def reduced(

@@ -18,7 +18,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import AxisType, Mesh, NamedSharding
 
-from ..collectives.in_flight import in_turn
+from ..layout.in_flight import in_turn
 from ..layout.layout import AnyMesh, Spec, axis_sizes, mapped_axes
 from ..layout.padded_array import AnyArray, padded, stored_of
 from ..layout.placement import without_padding

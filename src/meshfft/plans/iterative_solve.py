@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ..collectives.in_flight import in_turn
+from ..layout.in_flight import in_turn
 from ..layout.layout import AnyMesh, Layout, axis_sizes, even_cuts, line_shape, mapped_axes
 from ..layout.placement import brought, own
 from ..machine.machine import Machine

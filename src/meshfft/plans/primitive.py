@@ -18,8 +18,8 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
-from ..collectives.in_flight import in_turn
 from ..collectives.wire import EXACT
+from ..layout.in_flight import in_turn
 from ..layout.layout import AnyMesh, Layout, axis_sizes, even_cuts, mapped_axes
 from ..layout.placement import Anchor, anchor, anchors, brought, explicit_axes, needs_anchor, only, varies_over, varying
 from ..numerics.dtypes import real_dtype

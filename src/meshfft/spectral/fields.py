@@ -19,8 +19,8 @@ from jax import Array
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 from jax.typing import DTypeLike
 
-from ..collectives.in_flight import in_turn
 from ..functions.calls import Ints
+from ..layout.in_flight import in_turn
 from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, line_shape, mapped_axes
 from ..layout.memory import check_blocks, check_held, room_of
 from ..layout.padded_array import AnyArray, PaddedArray, mapped, stored_of

@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..collectives.in_flight import in_turn
 from ..functions.calls import Ints
+from ..layout.in_flight import in_turn
 from ..layout.layout import AnyMesh, Layout
 from ..layout.padded_array import AnyArray, padded, stored_of
 from ..operators.transform import factor, integers, resolve_once
