@@ -37,6 +37,6 @@ def test_type_3_refuses_what_two_windows_cannot_hold() -> None:
     """Catches a tolerance at which each window alone has all of it."""
     s = mf.Scattered.turns([[1.0], [0.5]])
     with pytest.raises(ValueError, match=r"tol=1e-06 is below.* use tol >= 2e-06"):
-        mf.nufftn_type3(np.ones(2, np.complex64), [[0.0], [2.5]], s, tol=1e-6)
+        mf.nufftn_type3(np.ones(2, np.complex64), np.array([[0.0], [2.5]]), s, tol=1e-6)
     with jax.enable_x64(True), pytest.raises(ValueError, match="use tol >= 2e-12"):
-        mf.nufftn_type3(np.ones(2, complex), [[0.0], [2.5]], s, tol=1e-12)
+        mf.nufftn_type3(np.ones(2, complex), np.array([[0.0], [2.5]]), s, tol=1e-12)
