@@ -28,8 +28,8 @@ steps: problem / base / axis_moves comb / exchange local_fft margin ring_dense r
 scattered: deconvolve halo interpolate lend route sides turns twist / ending ring_grid ring_points / deal
 walks: walk / search / choice
 plans: margins picture primitive request table / execute / at_points iterative_solve / inverse_solve / plan / planning
-nonuniform: normal record solvers / moving / plan / planning reconstruct / traced type3 / choosing
-functions: calls frequencies shard / cosine nufft dense fourier shifts / array_api scipy_backend type3
+nonuniform: normal record solvers / moving / plan / planning / traced type3 / choosing
+functions: calls frequencies shard / cosine nufft dense fourier shifts / array_api reconstruct scipy_backend type3
 spectral: fields / convolution modes multipliers / power
 inspect: schedule / hlo / aot / trace
 formats: grid / source / numpy_nifti record / labels / hdf5 zarr / reading

@@ -48,7 +48,7 @@ GROUPS = (
         "scattered",
         "Scattered points",
         "The nonuniform FFT, types 1, 2 and 3, sharded on both sides.",
-        ("functions.nufft", "functions.type3", "operators.scattered", "nonuniform.plan"),
+        ("functions.nufft", "functions.type3", "functions.reconstruct", "operators.scattered", "nonuniform.plan"),
     ),
     Group(
         "spectral",

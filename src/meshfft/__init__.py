@@ -12,7 +12,7 @@ Any points along each dimension, any matrix:
     one_shuffle
 Scattered points:
     nufftn, nufftn_adjoint, nufftn_type3, scattered_plan, ScatteredPlan,
-    Scattered
+    Scattered, reconstruct, Reconstruction
 Spectral methods:
     derivative, poisson, convolve, correlate, multiply_spectrum,
     wavenumbers, pad_spectrum, truncate_spectrum, power_spectrum,
@@ -67,6 +67,8 @@ from .functions.frequencies import rfftfreq as rfftfreq
 from .functions.nufft import nufftn as nufftn
 from .functions.nufft import nufftn_adjoint as nufftn_adjoint
 from .functions.nufft import scattered_plan as scattered_plan
+from .functions.reconstruct import Reconstruction as Reconstruction
+from .functions.reconstruct import reconstruct as reconstruct
 from .functions.scipy_backend import scipy_backend as scipy_backend
 from .functions.shard import shard as shard
 from .functions.shifts import fftshift as fftshift

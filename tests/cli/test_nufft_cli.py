@@ -43,7 +43,10 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     np.save("radians.npy", 2 * np.pi * TURNS)
     np.save("view.npy", TURNS * SHAPE)
     np.save("maps.npy", MAPS.astype(np.complex64))
-    np.save("k.npy", (_waves() @ (MAPS * IMAGE[0]).reshape(COILS, -1).T).T.reshape(COILS, *POINTS).astype(np.complex64))
+    np.save(
+        "k.npy",
+        (_waves("centre") @ (MAPS * IMAGE[0]).reshape(COILS, -1).T).T.reshape(COILS, *POINTS).astype(np.complex64),
+    )
     yield
     jax.config.update("jax_enable_x64", before)
 
@@ -117,7 +120,7 @@ def test_reconstruction_of_one_file_with_weights_and_without_maps() -> None:
     with h5py.File("scan.h5", "w") as file:
         file["traj"], file["noise"] = TURNS, np.ones(3)
         file["kspace"] = (IMAGE.reshape(COILS, -1) @ waves.T).reshape(COILS, *POINTS).astype(np.complex64)
-    words = ["reconstruct", "scan.h5", "--points-unit", "turns", *SIZE, "--origin", "centre", "--overwrite"]
+    words = ["reconstruct", "scan.h5", "--points-unit", "turns", *SIZE, "--overwrite"]
 
     def found(*more: str) -> np.ndarray:
         call(*words, "out.npy", *more)
@@ -167,7 +170,7 @@ BAD: list[tuple[list[str], str]] = [
     ([*KSPACE, *TURNED, *SIZE, "--l2", "-1"], "--l2 -1.0 is no weight"),
     ([*KSPACE, *TURNED, *SIZE, "--tv", "1", "--density", "none"], "--density none starts from zero"),
     ([*KSPACE, *TURNED, *SIZE, "--iterations", "-3"], "--iterations -3 is not a number of steps"),
-    (["reconstruct", "hole.npy", "out.npy", *TURNED, *SIZE], "hole.npy, or the maps, hold a NaN or an infinity"),
+    (["reconstruct", "hole.npy", "out.npy", *TURNED, *SIZE], "the values, or the maps, hold a NaN or an infinity"),
     (["reconstruct", "x.npy", "out.npy", *TURNED, *SIZE], "give one value for each point, with the coils"),
     ([*KSPACE[:2], "out.nii.gz", *TURNED, *SIZE], "end it in .npy or .zarr or .nii"),
 ]
@@ -193,6 +196,44 @@ def test_points_that_may_be_of_another_unit_are_said(capfd: pytest.CaptureFixtur
 
     words = ["nufft", "x.npy", "c.npy", *AT, "--points-unit", "field-of-view", "--tol", "1e-2"]
     assert "are these turns?" in CliRunner().invoke(app, words).stderr
+
+
+def test_maps_that_do_not_match_are_refused_before_there_is_a_plan() -> None:
+    """Catches seconds of planning, and a page of a plan, before maps of another shape are refused."""
+    from typer.testing import CliRunner
+
+    from meshfft.cli.app import app
+
+    np.save("x1.npy", IMAGE[:1])
+    found = CliRunner().invoke(app, [*KSPACE, *TURNED, *SIZE, "--maps", "x1.npy"])
+    assert found.exit_code == 2 and found.stdout == "", found.output
+
+
+def test_quiet_commands_print_nothing() -> None:
+    """Catches a plan, a table or a line in the log of a job that asked for none; JSON that is asked for is printed."""
+    assert call(*KSPACE, *TURNED, *SIZE, "--iterations", "2", "--quiet") == ""
+    assert call("nufft", "x.npy", "c.npy", *TURNED, "--quiet") == ""
+    assert call("transform", "x.npy", "y.npy", "--mesh", "2", "--quiet") == ""
+    assert json.loads(call("transform", "x.npy", "z.npy", "--mesh", "2", "--quiet", "--json"))["output"] == "z.npy"
+
+
+def test_python_finds_what_the_command_finds() -> None:
+    """Catches a command that does not call mf.reconstruct, and origins or maps in another place in Python."""
+    said = list[str]()
+    data, k = np.load("k.npy"), meshfft.Scattered.turns(TURNS)
+    found = meshfft.reconstruct(
+        data, k, SHAPE, maps=MAPS, iterations=30, tol=1e-5, report=lambda part, done, residual: said.append(part)
+    )
+    assert error(np.asarray(found.image), IMAGE[0]) < 1e-3 and len(found.residuals) == 31
+    assert list(dict.fromkeys(said)) == ["normal operator", "adjoint", "density", "start", "solve"]
+    for wrong, text in (
+        ({"maps": MAPS[:1]}, r"maps have shape \(1, 12, 10\) and the coils' images \(2, 12, 10\)"),
+        ({"tv": 1.0, "density": 0}, "starts from zero"),
+        ({"l2": -1.0}, "is no weight"),
+        ({"iterations": 1.5}, "give a whole number"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            meshfft.reconstruct(data, k, SHAPE, **wrong)
 
 
 @pytest.mark.slow

@@ -141,7 +141,7 @@ def test_processes_must_be_asked_for_the_same(work: Path, case: str) -> None:
 def test_every_flag_is_compared() -> None:
     """Catches a new flag that decides the result and may differ between processes, and text that only tells of it."""
     flags = Flags(Path("a"), Path("b"), None, "2", None, False, {"norm": None}, None, False, None, False, False, False)
-    free = {"source", "as_json", "log_json"}  # the source is compared by what is in it
+    free = {"source", "as_json", "log_json", "quiet"}  # the source is compared by what is in it
     for name in Flags._fields:
         other: Any = {"given": {"norm": "ortho"}, "sampling": SimpleNamespace(deciding=lambda: {"points": "other"})}
         changed: dict[str, Any] = {name: other.get(name, Path("other"))}

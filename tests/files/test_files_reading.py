@@ -272,3 +272,9 @@ def test_units_of_voxels(tmp_path: Path) -> None:
         (tmp_path / "b.nii").write_bytes(image.header.binaryblock + bytes(4 + 480))
         with open_array(tmp_path / "b.nii") as found:
             assert (found.units, found.spacing) == (named, (0.5, 1, 1, 1.5, 4))
+
+
+def test_an_opened_array_prints_as_one_line(tmp_path: Path) -> None:
+    """Catches a screen of closures and coordinates where somebody asks what was opened."""
+    with open_array(save(tmp_path / "a.npy", VALUES)) as source:
+        assert repr(source) == f"<Source: float32 2 x 3 x 5 in {tmp_path / 'a.npy'}>"

@@ -49,6 +49,7 @@ def nufft(
     process_id: read.ProcessId = None,
     as_json: read.Json = False,
     log_json: read.LogJson = False,
+    quiet: read.Quiet = False,
 ) -> None:
     """Sample the spectrum of an image at scattered points, or add such samples up.
 
@@ -66,7 +67,7 @@ def nufft(
         how: read.Keywords = {"tol": tol, "sigma": sigma, "origin": origin, "norm": norm, "precision": precision}
         files: read.Keywords = {"source": source, "target": target, "dataset": dataset, "points": points}
         rest: read.Keywords = {"spec": spec, "overwrite": overwrite, "as_json": as_json, "log_json": log_json}
-        return Asked(**known, **how, **files, **rest, more={"adjoint": adjoint})
+        return Asked(**known, **how, **files, **rest, quiet=quiet, more={"adjoint": adjoint})
 
     run_in(cluster_of(distributed, coordinator, processes, process_id), asked, lambda asked: asked.devices, _run)
 

@@ -1,12 +1,11 @@
 """`meshfft reconstruct`: the image that coils have sampled along a trajectory, file to file."""
 
-import itertools
+import contextlib
 import math
 import socket
 from pathlib import Path
 from typing import Annotated, Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import typer
@@ -17,16 +16,15 @@ import meshfft
 from ..files import Source, identity, open_array, write_array
 from ..files.processes import exchange, together
 from ..files.stores import WRITTEN
+from ..functions.reconstruct import check_maps, coil_images
 from ..nonuniform.plan import ScatteredPlan
-from ..nonuniform.reconstruct import sense
-from ..nonuniform.solvers import INNER, Problem, descent, relative, variation
 from . import scattered as points_of
 from .request import agree, everywhere
 from .scattered import Asked, announce, asked_for, check_files, dataset_in, finish, progress_of, read_points, record
 from .terminal import flags as read
 from .terminal.cluster import cluster_of, run_in
 from .terminal.devices import check_memory, start_mesh
-from .terminal.output import Progress, guarded
+from .terminal.output import guarded, waiting
 
 DENSITIES = ("pipe", "none")
 ITERATIONS = typer.Option(metavar="N", help="Steps of conjugate gradients; with --tv in rounds of 5.")
@@ -49,7 +47,7 @@ def reconstruct(
     spec: points_of.ImageSpec = None,
     tol: points_of.Tol = 1e-4,
     sigma: points_of.Sigma = None,
-    origin: points_of.Origin = "corner",
+    origin: points_of.Origin = "centre",
     precision: points_of.Precision = None,
     dataset: read.Dataset = None,
     overwrite: read.Overwrite = False,
@@ -59,6 +57,7 @@ def reconstruct(
     process_id: read.ProcessId = None,
     as_json: read.Json = False,
     log_json: read.LogJson = False,
+    quiet: read.Quiet = False,
 ) -> None:
     """Find the image whose samples along a trajectory coils have taken: CG-SENSE.
 
@@ -69,8 +68,9 @@ def reconstruct(
 
     An .h5 or .zarr file is read as ISMRMRD-like arrays: datasets kspace, of
     complex numbers, traj, and maps where there is one; --points and --maps name
-    other files. Coordinate j of a point is of dimension j of the image. Data of
-    sigpy and BART count pixels from the centre: give --origin centre.
+    other files. Coordinate j of a point is of dimension j of the image. Pixels
+    count from the centre, N // 2, as in MRI, sigpy and BART; --origin corner
+    counts them from 0, as the other commands do.
     """
 
     def asked() -> Asked:
@@ -82,7 +82,7 @@ def reconstruct(
         how: read.Keywords = {"tol": tol, "sigma": sigma, "origin": origin, "norm": None, "precision": precision}
         files: read.Keywords = {"source": source, "target": target, "dataset": dataset, "points": points}
         rest: read.Keywords = {"spec": spec, "overwrite": overwrite, "as_json": as_json, "log_json": log_json}
-        return Asked(**known, **how, **files, **rest, more=more)
+        return Asked(**known, **how, **files, **rest, quiet=quiet, more=more)
 
     run_in(cluster_of(distributed, coordinator, processes, process_id), asked, lambda asked: asked.devices, _run)
 
@@ -105,8 +105,10 @@ def _run(asked: Asked) -> None:
         points = everywhere(lambda: read_points(asked, None))
         agree({**asked.deciding(points, "reconstruct"), **identity(array)})
         shape = _coil_images(asked, array, points.shape)
+        everywhere(lambda: _check_maps(asked, shape, points.dims))
         mesh, dtype = start_mesh(asked.mesh), points_of.computed(asked, array.dtype)
-        plan = points_of.planned(asked, shape, points, mesh, dtype)
+        with contextlib.nullcontext() if asked.quiet else waiting("planning"):
+            plan = points_of.planned(asked, shape, points, mesh, dtype)
         if not plan.in_layout.even:
             raise ValueError(f"--mesh does not cut images {shape} evenly: give one that divides them, or --spec")
         agree({"this plan": str(plan)})
@@ -118,11 +120,10 @@ def _run(asked: Asked) -> None:
 
 def _coil_images(asked: Asked, array: Source, points: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of the images of all coils."""
-    rest = array.ndim - len(points)
-    if rest not in (0, 1) or array.shape[rest:] != points:
-        both = f"{asked.source} has shape {array.shape} and the points {points}"
-        raise ValueError(f"{both}: give one value for each point, with the coils before them")
-    return (*array.shape[:rest], *(asked.shape or ()))
+    try:
+        return coil_images(array.shape, points, asked.shape or ())
+    except ValueError as error:
+        raise ValueError(f"{asked.source}: {error}") from None
 
 
 def _reconstruct(asked: Asked, array: Source, plan: ScatteredPlan, mesh: Mesh) -> None:
@@ -131,10 +132,16 @@ def _reconstruct(asked: Asked, array: Source, plan: ScatteredPlan, mesh: Mesh) -
         progress.begin("read")
         values = meshfft.shard(array.astype(dtype), mesh, plan.out_layout.spec)
         maps = _maps(asked, plan, mesh, dtype)
-        progress.begin("prepare")
-        unit, rounds = bool(asked.more["l2"] or asked.more["tv"]), 12 if asked.more["density"] == "pipe" else 0
-        problem = sense(plan, values, maps, density=rounds, unit=unit)
-        image, residuals = _solved(asked, problem, progress)
+
+        def report(part: str, done: int, residual: float) -> None:
+            if part != progress.part:
+                progress.begin(part)
+            progress.note = f", residual {residual:.2e}" if math.isfinite(residual) else ""
+            progress.advance(done - progress.done)
+
+        weights: read.Keywords = {name: asked.more[name] for name in ("iterations", "l2", "tv")}
+        rounds = 12 if asked.more["density"] == "pipe" else 0
+        image, residuals = meshfft.reconstruct(values, plan, maps=maps, density=rounds, report=report, **weights)
         progress.begin("write")
         magnitude = asked.target.suffix == ".nii"
         y = jnp.abs(image) if magnitude else image
@@ -144,7 +151,7 @@ def _reconstruct(asked: Asked, array: Source, plan: ScatteredPlan, mesh: Mesh) -
     announce(
         asked, f"Residual |b - N x| / |b|: {residuals[0]:.3g} at the start, {residuals[-1]:.3g} after {steps} steps."
     )
-    facts = {**plan.caller.to_dict(), **made, **_settings(asked), "residuals": residuals}
+    facts = {**plan.caller.to_dict(), **made, **_settings(asked), "residuals": list(residuals)}
     finish(asked, facts, progress.timings, f"{'magnitude, ' * magnitude}{points_of.shape_words(y)}")
 
 
@@ -152,32 +159,30 @@ def _settings(asked: Asked) -> dict[str, object]:
     return {**asked.more, "maps": asked.more["maps"] and str(asked.more["maps"])}
 
 
-def _maps(asked: Asked, plan: ScatteredPlan, mesh: Mesh, dtype: np.dtype) -> Any:
-    """The maps of the coils, cut as their images; None where there are none."""
+def _maps_in(asked: Asked) -> tuple[Path, str | None] | None:
+    """The file of the maps and their dataset; None where there are none."""
     path, dataset = asked.more["maps"], None
     if path is None or path.suffix in points_of.SEVERAL:
         dataset = dataset_in(path or asked.source, None, "maps")
         if path is None and dataset is None:
             return None
-    shape = plan.in_layout.shape
-    with open_array(path or asked.source, dataset) as array:
-        if array.shape != shape or len(shape) != len(plan.dims) + 1:
-            wanted = "(coils, ...) as the images" if len(shape) > len(plan.dims) else "none of data without coils"
-            both = f"the maps of {array.path} have shape {array.shape} and the coils' images {shape}"
-            raise ValueError(f"{both}: give {wanted}")
+    return path or asked.source, dataset
+
+
+def _check_maps(asked: Asked, images: tuple[int, ...], dims: int) -> None:
+    """Refuses maps that do not match the data, before there is a plan."""
+    if (found := _maps_in(asked)) is None:
+        return
+    with open_array(*found) as array:
+        try:
+            check_maps(array.shape, images, dims)
+        except ValueError as error:
+            raise ValueError(f"{array.path}: {error}") from None
+
+
+def _maps(asked: Asked, plan: ScatteredPlan, mesh: Mesh, dtype: np.dtype) -> Any:
+    """The maps of the coils, cut as their images; None where there are none."""
+    if (found := _maps_in(asked)) is None:
+        return None
+    with open_array(*found) as array:
         return meshfft.shard(array.astype(dtype), mesh, plan.in_layout.spec)
-
-
-def _solved(asked: Asked, problem: Problem, progress: Progress) -> tuple[jax.Array, list[float]]:
-    """The image after all steps, and the residual of every one, at the start first."""
-    iterations, l2, tv = (asked.more[name] for name in ("iterations", "l2", "tv"))
-    size = INNER if tv else 1
-    found, residuals = variation(problem, tv, l2) if tv else descent(problem, l2), list[float]()
-    progress.begin("solve")
-    for count, now in enumerate(itertools.islice(found, -(-iterations // size) + 1)):
-        residuals.append(relative(problem, now))
-        if not math.isfinite(residuals[-1]):
-            raise ValueError(f"{asked.source}, or the maps, hold a NaN or an infinity: put 0 in its place")
-        progress.note = f", residual {residuals[-1]:.2e}"
-        progress.advance(min(size, iterations - progress.done) if count else 0)
-    return now.image, residuals

@@ -23,7 +23,7 @@ from .terminal.output import warn
 
 T = TypeVar("T")
 # Compared otherwise, or without effect on the result.
-FREE = ("source", "target", "given", "as_json", "log_json", "sampling")
+FREE = ("source", "target", "given", "as_json", "log_json", "quiet", "sampling")
 KNOWN = ("kind", "axes", "s", "norm", "order", "precision")  # what the way back takes from the file
 
 
@@ -44,6 +44,7 @@ class Flags(NamedTuple):
     as_json: bool
     log_json: bool
     sampling: Sampling | None = None
+    quiet: bool = False
 
 
 def check_plot(plot: Path | None, inverse: bool, kind: str | None) -> None:

@@ -32,12 +32,20 @@ from ..operators.transform import NORMS
 from .info import version_of
 from .request import say_unfinished
 from .terminal import flags as read
-from .terminal.output import Progress, Timing, bar, log, print_json, print_timings, say, warn
+from .terminal import output
+from .terminal.output import Progress, Timing, print_json, print_timings, say, warn
 
 UNITS = ("turns", "radians", "field-of-view")
 PRECISIONS = ("float32", "float64")
 SEVERAL = (".h5", ".hdf5", ".nc", ".zarr")  # kinds of files that hold several arrays
-FREE = ("source", "target", "points", "as_json", "log_json")  # without effect on the result, or compared otherwise
+FREE = (
+    "source",
+    "target",
+    "points",
+    "as_json",
+    "log_json",
+    "quiet",
+)  # without effect on the result, or compared otherwise
 TURN, HALF = 1 + 1e-6, 0.5 + 1e-6
 KEY = "meshfft_scattered"  # the attribute of a Zarr array
 
@@ -74,6 +82,7 @@ class Asked(NamedTuple):
     overwrite: bool
     as_json: bool
     log_json: bool
+    quiet: bool
     more: read.Keywords
 
     @property
@@ -205,15 +214,13 @@ def record(asked: Asked, plan: ScatteredPlan, kind: str) -> dict[str, object]:
 
 
 def announce(asked: Asked, text: str) -> None:
-    """Says a text, in the first process and where no JSON is asked for."""
-    if jax.process_index() == 0 and not asked.as_json:
+    """Says a text, in the first process, unless JSON or nothing is asked for."""
+    if jax.process_index() == 0 and not (asked.as_json or asked.quiet):
         say(text)
 
 
 def progress_of(asked: Asked, total: int, in_bytes: bool) -> contextlib.AbstractContextManager[Progress]:
-    """Lines of JSON of every process, or on process 0 a bar."""
-    process = jax.process_index()
-    return log(total, process) if asked.log_json else bar(total, in_bytes=in_bytes, shown=process == 0)
+    return output.progress_of(total, in_bytes=in_bytes, log_json=asked.log_json, quiet=asked.quiet)
 
 
 def finish(asked: Asked, facts: dict[str, object], timings: Sequence[Timing], wrote: str) -> None:
@@ -224,6 +231,8 @@ def finish(asked: Asked, facts: dict[str, object], timings: Sequence[Timing], wr
         points = str(asked.points or asked.source)
         files = {"input": str(asked.source), "output": str(asked.target), "points_file": points}
         print_json({**facts, **files, "measured": [timing._asdict() for timing in timings]})
+        return
+    if asked.quiet:
         return
     print_timings(timings)
     say(f"Wrote {asked.target}: {wrote}.")

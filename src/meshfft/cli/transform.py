@@ -38,7 +38,7 @@ from .request import Flags, agree, check_files, check_plot, deciding, device_cou
 from .terminal import flags as read
 from .terminal.cluster import cluster_of, run_in
 from .terminal.devices import check_memory, device_bytes, give_back_memory, peak_resident, start_mesh
-from .terminal.output import Progress, Timing, bar, guarded, log, print_json, print_timings, say, warn
+from .terminal.output import Progress, Timing, guarded, print_json, print_timings, progress_of, say, warn
 
 Stored = jax.Array | meshfft.PaddedArray
 
@@ -95,6 +95,7 @@ def transform(
     process_id: read.ProcessId = None,
     as_json: read.Json = False,
     log_json: read.LogJson = False,
+    quiet: read.Quiet = False,
 ) -> None:
     """Transform the array in a file, and write the result.
 
@@ -110,7 +111,7 @@ def transform(
         weights = {"tikhonov": tikhonov, "truncation": truncation}
         sampling = read_sampling(points, points_unit, solve, unknowns, weights)
         check_alone(sampling, inverse=inverse, kind=kind, plot=plot, memory=memory, resume=resume, order=order)
-        how = (plot, overwrite, _memory(target, memory, resume), resume, as_json, log_json, sampling)
+        how = (plot, overwrite, _memory(target, memory, resume), resume, as_json, log_json, sampling, quiet)
         return Flags(source, target, dataset, mesh, spec, inverse, given, *how)
 
     run_in(cluster_of(distributed, coordinator, processes, process_id), asked, device_count, _run)
@@ -205,7 +206,7 @@ def _solved(job: Prepared, load: Callable[[], Stored], progress: Progress) -> tu
 
 
 def run_stages(plan: Plan, load: Callable[[], Stored], progress: Progress) -> Stored:
-    """The transform of the array that `load` makes (which a caller that passed it would keep alive), step by step."""
+    """The transform of the array that `load` makes, step by step; a caller that passed it would keep it alive."""
     progress.begin("read")
     x = jax.block_until_ready(load())
     for stage in plan.stages:
@@ -238,11 +239,11 @@ def _in_passes(job: Prepared) -> tuple[dict[str, object], list[Timing]]:
             _say(job, f"Python, JAX and the compiled programs take {quantity(baseline, 'B')} besides.")
         progress.begin(part)
 
-    todo, how = left or passes, {"overwrite": flags.overwrite, "resume": flags.resume}
+    todo = left or passes
+    how: read.Keywords = {"overwrite": flags.overwrite, "resume": flags.resume, "record": job.record}
     with _progress(job, (todo.read_bytes + todo.written_bytes) // jax.process_count()) as progress:
         try:
-            source, report = job.array, progress.advance
-            run_passes(passes, source, flags.target, record=job.record, report=report, begin=begin, **how)
+            run_passes(passes, job.array, flags.target, report=progress.advance, begin=begin, **how)
         except KeyboardInterrupt:
             left = left_of(passes, flags.target)
             kept = f"{left.done} of {left.tiles} tiles kept beside {flags.target}"
@@ -250,8 +251,7 @@ def _in_passes(job: Prepared) -> tuple[dict[str, object], list[Timing]]:
                 warn(f"meshfft: interrupted: {kept}: the same command with --resume continues")
             raise
     peak = peak_resident()
-    most, more = quantity(peak, "B"), quantity(peak - baseline, "B")
-    _say(job, f"Peak memory {most}, {more} more than at the start.")
+    _say(job, f"Peak memory {quantity(peak, 'B')}, {quantity(peak - baseline, 'B')} more than at the start.")
     measured = {"baseline_resident_bytes": baseline, "peak_resident_bytes": peak}
     return {**passes.to_dict(), **measured, **({"left": left._asdict()} if left else {})}, progress.timings
 
@@ -259,8 +259,8 @@ def _in_passes(job: Prepared) -> tuple[dict[str, object], list[Timing]]:
 def _passes(job: Prepared) -> Passes:
     """The passes on the devices of this process; those of a run that is resumed, whatever is free now."""
     flags, devices = job.flags, job.mesh.local_devices
-    own = None if devices[0].platform == "cpu" else device_bytes(devices[0])
-    limits: read.Keywords = {"budget": flags.memory, "device_budget": own}
+    device = None if devices[0].platform == "cpu" else device_bytes(devices[0])
+    limits: read.Keywords = {"budget": flags.memory, "device_budget": device}
     if flags.resume:
         limits |= recorded_budgets(flags.target) or {}
     options = {name: value for name, value in job.options.items() if name not in ("shape", "order", "spec")}
@@ -270,14 +270,12 @@ def _passes(job: Prepared) -> Passes:
 
 
 def _say(job: Prepared, text: str) -> None:
-    if jax.process_index() == 0 and not job.flags.as_json:
+    if jax.process_index() == 0 and not (job.flags.as_json or job.flags.quiet):
         say(text)
 
 
 def _progress(job: Prepared, total: int) -> contextlib.AbstractContextManager[Progress]:
-    """Lines of JSON of every process, or on process 0 a bar."""
-    process = jax.process_index()
-    return log(total, process) if job.flags.log_json else bar(total, in_bytes=True, shown=process == 0)
+    return progress_of(total, in_bytes=True, log_json=job.flags.log_json, quiet=job.flags.quiet)
 
 
 def _finish(job: Prepared, facts: dict[str, object], timings: list[Timing]) -> None:
@@ -293,8 +291,9 @@ def _finish(job: Prepared, facts: dict[str, object], timings: list[Timing]) -> N
         files |= {"points": str(flags.sampling.path)} if flags.sampling else {}
         print_json({**facts, **files, "measured": [timing._asdict() for timing in timings]})
         return
+    if flags.quiet:
+        return
     print_timings(timings)
-    leaves, dtype = job.ends[1]
-    say(f"Wrote {flags.target}: {dtype} {' x '.join(map(str, leaves.shape))}.")
+    say(f"Wrote {flags.target}: {job.ends[1][1]} {' x '.join(map(str, job.ends[1][0].shape))}.")
     if flags.plot is not None:
         say(f"Drew {flags.plot}.")

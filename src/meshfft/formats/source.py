@@ -60,7 +60,7 @@ class Labels(NamedTuple):
     about: Mapping[str, object] = {}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Source:
     """An array in a file.
 
@@ -95,6 +95,10 @@ class Source:
     @property
     def ndim(self) -> int:
         return len(self.shape)
+
+    def __repr__(self) -> str:
+        where = f"{self.path}{f', {self.name}' if self.name else ''}"
+        return f"<Source: {self.dtype} {' x '.join(map(str, self.shape))} in {where}>"
 
     def __getitem__(self, index: object) -> np.ndarray:
         """Reads the positions at `index` (slices without steps, or integers) as an array of this source's dtype."""

@@ -71,6 +71,7 @@ Coordinator = Annotated[str | None, COORDINATOR]
 Processes = Annotated[int | None, typer.Option(metavar="N", help="How many processes there are.")]
 ProcessId = Annotated[int | None, typer.Option(metavar="I", help="Which this is: 0 to N-1.")]
 LogJson = Annotated[bool, typer.Option("--log-json", help="Log every part to stderr, as JSON lines.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print no plan, progress or table; refusals still.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
 
 

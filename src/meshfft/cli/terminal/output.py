@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, ParamSpec
 
+import jax
 import typer
 from rich import box
 from rich import progress as widgets
@@ -186,6 +187,14 @@ def log(total: int, process: int) -> Iterator[Progress]:
         tell(progress, "failed", reason=type(error).__name__)
         raise
     progress.end()
+
+
+def progress_of(
+    total: int, *, in_bytes: bool, log_json: bool, quiet: bool
+) -> contextlib.AbstractContextManager[Progress]:
+    """Lines of JSON of every process, or on process 0 a bar, unless nothing is to be printed."""
+    process = jax.process_index()
+    return log(total, process) if log_json else bar(total, in_bytes=in_bytes, shown=process == 0 and not quiet)
 
 
 def guarded(command: Callable[P, None]) -> Callable[P, None]:
