@@ -108,3 +108,20 @@ def test_constraints_of_auto_axes_and_reshards_of_explicit_ones() -> None:
             y = jax.jit(lambda lay=lay, cut=cut, how=how: mf.fftn(lay(jnp.ones((16, 16, 8)), cut), **how))()
         assert y.sharding.is_equivalent_to(cut, 3)
         assert abs(np.asarray(y)[0, 0, 0] - 2048) < 1e-3
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_a_block_by_itself(kind: AxisType) -> None:
+    """Catches a plan for one device that takes a block inside shard_map for a cut array, and fails."""
+    mesh = jax.make_mesh((4,), ("x",), axis_types=(kind,))
+    host = np.random.default_rng(0).standard_normal((8, 6)).astype(np.float32)
+    x = jax.device_put(host, NamedSharding(mesh, P("x")))
+    plan = mf.plan((2, 6))
+
+    def alone(block: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return plan(block), mf.derivative(block, 1)
+
+    found = jax.jit(jax.shard_map(alone, mesh=mesh, in_specs=P("x"), out_specs=P("x")))(x)
+    k = 2j * np.pi * np.fft.fftfreq(6) * (np.arange(6) != 3)
+    for y, truth in zip(found, (np.fft.fft2(host.reshape(4, 2, 6)), np.fft.ifft(k * np.fft.fft(host))), strict=True):
+        np.testing.assert_allclose(y, truth.reshape(8, 6), atol=1e-5)

@@ -139,6 +139,16 @@ def test_arrays_of_every_kind() -> None:
     assert counts.dtype == np.float32 and error(counts, np.array([3, 1, 3, 5])) <= 1e-6
 
 
+@pytest.mark.parametrize("shape", [(3, 2), (8, 6)])
+def test_eager_gradients_beside_an_array_on_the_host(shape: tuple[int, ...]) -> None:
+    """Catches a second array that is to be put on a mesh of which eager `grad` does not show the devices."""
+    x, b, t = noise((8, 6), "float32"), noise(shape, "float32", 1), noise((8, 6), "float32", 2).astype(float)
+    a = jax.device_put(x, NamedSharding(mesh((2, 2)), P("x", "y")))
+    gradient = jax.grad(lambda a: jnp.sum(mf.convolve(a, b, spec=P("x", "y")) * t.astype("float32")))(a)
+    turned = np.fft.ifftn(np.fft.fftn(t) * np.conj(np.fft.fftn(b.astype(float), t.shape, (0, 1))))
+    assert error(gradient, turned.real) <= 1e-6
+
+
 def _cut(shape: tuple[int, ...], *axes: str) -> Array:
     return jax.device_put(noise(shape), NamedSharding(mesh((2, 2, 2)), P(*(axes or "xyz"))))
 

@@ -222,6 +222,29 @@ def test_cross_power_of_sizes_that_the_mesh_does_not_divide(kind: AxisType) -> N
         assert error(found.power, np.asarray(truth.power)) <= 1e-6
 
 
+@pytest.mark.parametrize("name", ["slab", "pencil"])
+def test_eager_gradients_along_one_of_two_arrays(name: str) -> None:
+    """Catches a mesh that is taken for another one, because eager `grad` shows one array's mesh without its devices."""
+    case = CASES[name]
+    x, y = (_put(noise(case.shape, "float32", seed), case) for seed in (0, 1))
+    spec = case.spec if case.kind == AxisType.Auto else None
+
+    def loss(x: Array, y: Array) -> Array:
+        found = mf.cross_spectrum(x, y, spec=spec)
+        return jnp.sum(found.power * found.counts)  # the mean of x y
+
+    with jax.set_mesh(mesh(case.mesh, case.kind)):
+        assert error(jax.grad(loss)(x, y) * x.size, np.asarray(y)) <= 1e-6
+        assert error(jax.grad(loss, 1)(x, y) * x.size, np.asarray(x)) <= 1e-6
+
+
+def test_a_mesh_of_one_device_within_jit() -> None:
+    """Catches cuts by an Explicit axis of size one, which JAX refuses to sum into bins."""
+    case = Case((1,), P("x"), (8, 6), AxisType.Explicit, (1.0, 1.0))
+    x = _put(noise(case.shape, "float32"), case)
+    _same(jax.jit(mf.power_spectrum)(x), mf.power_spectrum(np.asarray(x)))
+
+
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no bins": (lambda: mf.power_spectrum(np.ones(4), bins=0), ValueError, "bins is 0: give one at least"),
     "one edge": (lambda: mf.power_spectrum(np.ones(4), bins=[1.0]), ValueError, "give two or more, ascending"),

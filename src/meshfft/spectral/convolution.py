@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import PartitionSpec
+from jax.sharding import Mesh, PartitionSpec
 
 from ..functions.calls import Ints
 from ..functions.frequencies import next_fast_len
@@ -166,7 +166,9 @@ def _beside(b: AnyStored, setting: Setting) -> AnyStored:
         if layout != start:
             specs = f"a is sharded as {start.spec}, b as {layout.spec}"
             raise ValueError(f"{specs}: shard them alike, or give b to every device, {replicated}")
-    elif mesh is not None and not mapped_axes(mesh):
+    elif isinstance(mesh, Mesh) or not (
+        mesh is None or mapped_axes(mesh) or (known and jax.sharding.get_abstract_mesh().empty)
+    ):
         return placed(stored_of(b), mesh, start.spec if same and start.even else PartitionSpec())
     return b
 
@@ -192,7 +194,11 @@ def _correlated(plan: Plan, a: AnyStored, b: AnyStored, shifts: tuple[Array, ...
 def _padded(plan: Plan, b: AnyStored) -> AnyStored:
     """The array in the plan's shape, with zeros where it is smaller."""
     layout = plan.in_layout
-    if isinstance(b, PaddedArray) or (layout.even and b.shape == layout.within(mapped_axes(plan.mesh))):
+    manual = mapped_axes(plan.mesh)
+    if isinstance(b, PaddedArray):
+        return b
+    known = plan.mesh is None or manual or not jax.typeof(b).sharding.mesh.empty
+    if known and layout.even and b.shape == layout.within(manual):
         return b
     return padded(cut_replicated(b, layout, plan.mesh), layout, plan.mesh)
 

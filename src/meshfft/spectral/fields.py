@@ -201,6 +201,13 @@ def seen(layout: Layout, dim: int, values: np.ndarray, mesh: AnyMesh | None) -> 
     return own(in_storage(layout, dim, values), dim, layout.cuts[dim], mapped_axes(mesh_here(mesh)))
 
 
+def same_mesh(a: AnyMesh | None, b: AnyMesh | None) -> bool:
+    """True for one mesh, or for one and its description, which is all that eager `grad` and `vmap` show."""
+    if isinstance(a, Mesh) == isinstance(b, Mesh):
+        return a == b
+    return getattr(a, "abstract_mesh", a) == getattr(b, "abstract_mesh", b)
+
+
 def placed(x: Array, mesh: AnyMesh, spec: PartitionSpec) -> Array:
     """The array with this sharding, within `jit` or outside."""
     sharding = NamedSharding(mesh, spec)

@@ -24,7 +24,7 @@ from ..numerics.split_complex import scaled
 from ..operators.transform import is_integer, reals
 from ..plans.plan import Plan
 from ..plans.request import AnyStored, received
-from .fields import Lengths, Where, check_all_mapped, field, harmonics, in_one, joined, periods, seen
+from .fields import Lengths, Where, check_all_mapped, field, harmonics, in_one, joined, periods, same_mesh, seen
 from .multipliers import squares
 
 MOST = 2**20  # bins by default
@@ -137,7 +137,7 @@ def cross_spectrum(
     array, plan = field(first.astype(dtype), axes, spec, norm="forward")
     other, beside = field(second.astype(dtype), axes, spec, norm="forward")
     here, there = plan.in_layout, beside.in_layout
-    if (plan.mesh, here) != (beside.mesh, there):
+    if here != there or not same_mesh(plan.mesh, beside.mesh):
         raise ValueError(f"x is sharded as {here.spec}, y as {there.spec}: shard them alike, on one mesh")
     return _spectrum(plan, (array, other), lengths, bins)
 
