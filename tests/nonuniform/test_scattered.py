@@ -182,8 +182,8 @@ def test_owners_are_balanced_where_cuts_halve_the_centre() -> None:
     ways = np.stack([np.sqrt(1 - z * z) * np.cos(phi), np.sqrt(1 - z * z) * np.sin(phi), z], -1)
     k = mf.Scattered.turns(radius[None, :, None] * ways[:, None])
     mesh = meshed({"x": 2, "y": 2, "z": 2})
-    plan = mf.scattered_plan((32, 32, 32), k, mesh=mesh, tol=1e-3, sigma=2.0, order="natural")
-    assert plan.imbalance <= 1.6  # of slabs 3.2
+    plan = mf.scattered_plan((32, 32, 32), k, mesh=mesh, tol=1e-2, sigma=2.0, order="natural")
+    assert plan.imbalance <= 1.6  # of slabs 3.2, by windows of 4 cells
     assert f"{plan.imbalance:.2f} times the mean" in str(plan).replace("\n", " ")
 
 

@@ -128,10 +128,10 @@ def test_loads_are_estimated_from_a_sample() -> None:
     angle, radius = np.arange(8192) * 2.4, (np.arange(32) - 16) / 32  # a stride of 16 points
     turns = np.stack([np.outer(np.cos(angle), radius), np.outer(np.sin(angle), radius)], -1).reshape(-1, 2)
     grid, block, parts = (128, 256), (32, 64), (4, 4)
-    placed = place(turns, (64, 128), grid, block, parts, window(1e-3, 2.0, 2, C64), 1, (8, 8), 16, C64)
+    placed = place(turns, (64, 128), grid, block, parts, window(1e-2, 2.0, 2, C64), 1, (8, 8), 16, C64)
     estimate = loads(turns, grid, 4, 1, block, parts)
     assert estimate.sum() == pytest.approx(len(turns))
     assert np.abs(estimate - placed.load).max() < 0.05 * placed.load.max()
     few = turns[:5000]
-    placed = place(few, (64, 128), grid, block, parts, window(1e-3, 2.0, 2, C64), 1, (8, 8), 16, C64)
+    placed = place(few, (64, 128), grid, block, parts, window(1e-2, 2.0, 2, C64), 1, (8, 8), 16, C64)
     assert (loads(few, grid, 4, 1, block, parts) == placed.load).all()
