@@ -108,7 +108,7 @@ def test_reconstruction_finds_the_image() -> None:
     image = nibabel.load("out.nii")
     assert image.get_data_dtype() == np.float32 and error(image.get_fdata(), np.abs(IMAGE[0])) < 0.05
     residuals = made["residuals"]
-    assert len(residuals) == 11 and residuals[-1] < 0.05 * residuals[0] and made["width"] == 5
+    assert len(residuals) == 11 and residuals[-1] < 0.05 * residuals[0] and made["width"] == 6
 
 
 def test_reconstruction_of_one_file_with_weights_and_without_maps() -> None:
