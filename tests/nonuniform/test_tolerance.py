@@ -1,5 +1,7 @@
 """What `tol` promises: no entry of the matrix errs by more, wherever the points lie."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -38,5 +40,9 @@ def test_type_3_refuses_what_two_windows_cannot_hold() -> None:
     s = mf.Scattered.turns([[1.0], [0.5]])
     with pytest.raises(ValueError, match=r"tol=1e-06 is below.* use tol >= 2e-06"):
         mf.nufftn_type3(np.ones(2, np.complex64), np.array([[0.0], [2.5]]), s, tol=1e-6)
+    wrong: Any
+    for wrong in (1.0, 1.5, 0, float("nan"), "fine", None):
+        with pytest.raises(ValueError, match=r"tol is .*: give a relative error"):
+            mf.nufftn_type3(np.ones(2), np.array([[0.0], [2.5]]), s, tol=wrong)
     with jax.enable_x64(True), pytest.raises(ValueError, match="use tol >= 2e-12"):
         mf.nufftn_type3(np.ones(2, complex), np.array([[0.0], [2.5]]), s, tol=1e-12)

@@ -129,10 +129,12 @@ def _half(asked: Asked) -> float:
     """The tolerance of each of the two windows: their errors add up.
 
     Raises:
-        ValueError: a tolerance that the precision does not have twice.
+        ValueError: a tolerance that the precision does not have twice, or none.
     """
     name = asked.dtype.name
-    if isinstance(asked.tol, int | float) and 0 < asked.tol < 2 * LEAST_TOL[name] * (1 - 1e-6):
+    if not isinstance(asked.tol, int | float) or not 0 < asked.tol < 1:
+        raise ValueError(f"tol is {asked.tol!r}: give a relative error, such as 1e-6")
+    if asked.tol < 2 * LEAST_TOL[name] * (1 - 1e-6):
         other = "precision='float64'" if name == "complex64" else "sums of NumPy"
         raise ValueError(
             f"tol={asked.tol:g} is below what {name} holds through the two windows of type 3: use tol >= "
