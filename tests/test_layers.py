@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 # The order of the house. A folder may import only from folders above it, the files in the root above all; within a
 # folder a file only from those before the stroke in front of it.
 HOUSE = """
-.: extras / atomic
+.: extras kept_programs / atomic
 numerics: units / chunks digits dtypes split_complex window / phases slices / products / tile_memory
 layout: in_flight layout / gathering memory placement / reductions / slices / padded_numpy / padded_array / storage
 machine: chip torus work / device_order kernel_price wire_price / machine

@@ -83,8 +83,17 @@ FUNCTIONS: dict[str, Callable[[Array], Any]] = {
 }
 SPARED = (
     *("Passes", "PowerSpectrum", "Solution", "BlockMatrix", "PaddedArray", "Plan", "Points"),  # types
-    *("Scattered", "ScatteredPlan"),
-    *("fftfreq", "rfftfreq", "next_fast_len", "out_spec", "passes", "one_shuffle"),  # no arrays, or within a program
+    *("Scattered", "ScatteredPlan", "Reconstruction"),
+    *(
+        "fftfreq",
+        "rfftfreq",
+        "next_fast_len",
+        "out_spec",
+        "passes",
+        "one_shuffle",
+        "cache",
+    ),  # no arrays, or within a program
+    "reconstruct",  # plans of scattered points, many times
     *("array_api", "scipy_backend"),  # the same functions
 )
 VARIANTS: dict[str, tuple[tuple[int, ...], Callable[[Array], Any]]] = {

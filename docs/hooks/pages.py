@@ -57,6 +57,7 @@ GROUPS = (
         ("spectral.convolution", "spectral.fields", "spectral.modes", "spectral.multipliers", "spectral.power"),
     ),
     Group("frequencies", "Frequencies and shifts", "", ("functions.frequencies", "functions.shifts")),
+    Group("cache", "Kept programs", "Compiled programs on the disk.", ("kept_programs",)),
     Group("passes", "Larger than memory", "Passes over the disk.", ("out_of_core.passes", "out_of_core.tiles")),
     Group(
         "libraries",

@@ -23,6 +23,8 @@ Arrays larger than memory:
     passes, Passes
 Under other libraries' names:
     scipy_backend, array_api
+Compiled programs kept on the disk:
+    cache
 
 Packages of meshfft are internal, except for the names that the reference on
 the site lists.
@@ -74,6 +76,7 @@ from .functions.shard import shard as shard
 from .functions.shifts import fftshift as fftshift
 from .functions.shifts import ifftshift as ifftshift
 from .functions.type3 import nufftn_type3 as nufftn_type3
+from .kept_programs import cache as cache
 from .layout.padded_array import PaddedArray as PaddedArray
 from .layout.padded_array import gather as gather
 from .nonuniform.plan import ScatteredPlan as ScatteredPlan

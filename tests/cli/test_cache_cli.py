@@ -81,6 +81,23 @@ def test_a_folder_that_cannot_be_written(settings: Settings, tmp_path: Path, nam
     assert not settings
 
 
+def test_one_line_of_python_keeps_programs(settings: Settings, tmp_path: Path) -> None:
+    """Catches `mf.cache` that reads the environment, leaves small programs out, or takes a folder it cannot write."""
+    assert meshfft.cache(tmp_path / "kept") == tmp_path / "kept"
+    assert settings["jax_compilation_cache_dir"] == str(tmp_path / "kept")
+    assert settings["jax_persistent_cache_min_compile_time_secs"] == 0
+    (tmp_path / "a file").touch()
+    with pytest.raises(ValueError, match="a file cannot be written by this user alone: name another"):
+        meshfft.cache(tmp_path / "a file")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have other folders")
+def test_the_default_is_under_home(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a default elsewhere than under ~/.cache."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert meshfft.cache().parent == tmp_path / ".cache/meshfft"
+
+
 @pytest.mark.slow
 def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
     """Catches keys that change from process to process, and a command that starts JAX before the cache is there."""

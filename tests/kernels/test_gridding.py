@@ -1,6 +1,6 @@
 """One device's interpolation and spreading, against a loop over points in float64."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -162,5 +162,6 @@ def test_plans_take_the_form_of_their_platform(topology: str) -> None:
     k = mf.Scattered.turns(np.random.default_rng(0).random((1000, 2)))
     mesh = jax.sharding.AbstractMesh((2, 4), ("x", "y"))
     plan = mf.scattered_plan((64, 64), k, mesh=mesh, spec=P("x", "y"), topology=topology, tol=1e-3)
-    names = " ".join(step["step"] for step in plan.caller.to_dict()["steps"])
+    steps: Any = plan.caller.to_dict()["steps"]
+    names = " ".join(step["step"] for step in steps)
     assert ("(gather, " in names) is topology.startswith("h200")
