@@ -114,7 +114,7 @@ def test_lines_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str)
 
 def test_double_precision_and_integers(tmp_path: Path, x64: None) -> None:
     """Catches numbers that are rounded to 32 bits between passes, or not converted as they are read."""
-    for x in (noise(SHAPE, "complex128"), np.random.default_rng(0).integers(-99, 99, SHAPE, "int16")):
+    for x in (noise(SHAPE, "complex128"), np.random.default_rng(0).integers(-99, 99, SHAPE, "int64")):
         made = mf.passes(SHAPE, budget=2**16, dtype=x.dtype)
         assert len(made.steps) == 2 and made.out_dtype == np.complex128
         y = transform(made, saved(tmp_path, x), tmp_path / "y.npy", overwrite=True)

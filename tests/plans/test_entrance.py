@@ -75,7 +75,7 @@ def test_a_plan_that_is_kept_hides_no_refusal(axes: Any) -> None:
 
 def test_a_plan_that_is_kept_follows_the_types_that_are_on() -> None:
     """Catches integers computed in 32 bits because a call before was, when 64-bit types were off."""
-    x = jax.numpy.arange(8)
+    x = np.arange(8)  # of 64 bits where JAX has them
     assert mf.fft(x).dtype == np.complex64
     with jax.enable_x64(True):
         assert mf.fft(x).dtype == np.complex128

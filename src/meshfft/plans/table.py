@@ -1,7 +1,8 @@
 """Plans as text, one line a step, in at most 80 columns; as HTML for notebooks; and as values for JSON.
 
 A table that is too wide is shortened: mesh axes to a letter, which the title explains, steps to their kinds and
-dimensions, as the layouts show what moves. What is still too wide is cut, and ends in "...".
+dimensions, as the layouts show what moves. A sentence below has the steps in full. What is still too wide is cut, and
+ends in "...".
 
 A plan is taken as Any here, for plans are made of this.
 """
@@ -24,7 +25,6 @@ from ..walks.walk import Walk
 
 WIDTH = 80
 HEADS = ("step", "layout after", "sent", "hops", "flops", "peak")
-SHORTENED = 'Steps are shortened: plan.to_dict()["steps"] has their full names.'
 
 
 def plan_text(plan: Any) -> str:
@@ -34,7 +34,8 @@ def plan_text(plan: Any) -> str:
     least = [(*map(packed, row[:2]), *row[2:]) for row in short]
     rows = next((one for one in (full, short) if fits(one)), least)
     lines = [title(plan, {} if rows is full else keys), _choice(plan)]
-    note = [] if rows is full else [SHORTENED]
+    names = dict.fromkeys(row[0] for row in full[2:-1])  # with how, and with what kernels
+    note = [] if rows is full else [filled(f"The steps in full: {'; '.join(names)}.")]
     return "\n".join([*map(filled, lines), "", ruled(rows), *note, filled(_account(plan))])
 
 
