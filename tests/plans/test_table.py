@@ -76,7 +76,7 @@ def test_long_names_of_mesh_axes_are_letters() -> None:
     mesh = AbstractMesh((2, 2, 2), ("tensor", "time", "pipeline_stage"))
     text = str(mf.plan((64, 64, 64), mesh=mesh, spec=P("tensor", "time", "pipeline_stage"), method="kdft"))
     assert "tensor=2 (a), time=2 (b), pipeline_stage=2 (c)" in " ".join(text.split())
-    assert "A[X'_a, Y'_b, Z'_c]" in text and "to_dict" in text
+    assert "A[X'_a, Y'_b, Z'_c]" in text and "ring X (dense); ring Y (dense); ring Z (dense)" in text
 
 
 def test_scattered_plans_and_passes_are_as_narrow() -> None:
