@@ -6,6 +6,7 @@ process draws the same inputs and reads its own blocks of them.
 
 import itertools
 import math
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -131,6 +132,13 @@ def _scattered(mf: Any, mesh: Mesh) -> Rows:
     lengths = np.random.default_rng(4).normal(size=(24, 2))
     sums = mf.nufftn_type3(values, lengths, points, tol=2e-6)
     yield "nufftn_type3", sums, truth @ np.exp(-2j * np.pi * lengths @ k.T)
+    grid = mf.Scattered.turns(np.stack(np.meshgrid(*map(np.fft.fftfreq, FLAT), indexing="ij"), -1).reshape(-1, 2))
+    maps = np.array([0.6, 0.8j])[:, None, None] * np.ones(FLAT)
+    samples = np.fft.fftn(np.fft.ifftshift(maps * z, axes=(1, 2)), axes=(1, 2)).reshape(2, -1)
+    how = {"maps": maps, "mesh": mesh, "spec": P(None, "x", "y"), "tol": 2e-6, "density": 0}
+    seen = mf.reconstruct(samples.astype("complex64"), grid, FLAT, iterations=3, **how)
+    assert isinstance(seen, mf.Reconstruction)
+    yield "reconstruct", seen.image, z
 
 
 def _spectral(mf: Any, mesh: Mesh) -> Rows:
@@ -227,6 +235,15 @@ def _programs(mf: Any, mesh: Mesh) -> Rows:
     yield "one_shuffle", jax.jit(ring)(mf.shard(r.astype("f4"), mesh, SPEC)), np.concatenate([total] * 4)
 
 
+def _kept(mf: Any, mesh: Mesh) -> Rows:
+    """A program that every process looks up in a folder of its own before it compiles."""
+    x, z, *_ = _inputs(mf, mesh, SHORT, FLAT)
+    with tempfile.TemporaryDirectory() as folder:
+        mf.cache(folder)
+        yield "cache", mf.ifftn(mf.fftn(x), axes=(1,)), np.fft.ifftn(np.fft.fftn(z), axes=(1,))
+        jax.config.update("jax_compilation_cache_dir", None)
+
+
 def _double(mf: Any, mesh: Mesh) -> Rows:
     with jax.enable_x64(True):
         z = noise(FLAT, "complex128", 5)
@@ -245,5 +262,5 @@ def _stored(truth: np.ndarray, like: Any) -> np.ndarray:
     return np.pad(truth, [(0, stored - n) for n, stored in zip(truth.shape, _held(like).shape, strict=True)])
 
 
-AUTO = (_by_name, _frequencies, _ways, _dense, _scattered, _spectral, _plans, _storage, _double)
+AUTO = (_by_name, _frequencies, _ways, _dense, _scattered, _spectral, _plans, _storage, _kept, _double)
 EXPLICIT = (_programs,)

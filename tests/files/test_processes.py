@@ -16,7 +16,7 @@ SCRIPT = Path(__file__).parent.parent / "process.py"
 pytestmark = pytest.mark.slow
 COUNTS = (1, 2, 4)
 QUICK = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"  # compiles in half the time
-SUMMED = ("residual", "power_spectrum", "slope of points")  # over devices, in an order that is the collective's
+SUMMED = ("residual", "power_spectrum", "slope of points", "reconstruct")  # over devices, as the collective orders it
 
 
 class Run(NamedTuple):
