@@ -145,8 +145,8 @@ def test_flags_are_heard_before_the_file() -> None:
     call("transform", "b.zarr", "e.npy")  # forward: the mesh alone is taken from the file
     assert error(np.load("e.npy"), np.fft.fftn(np.fft.fftn(values().astype(complex), norm="ortho"))) < 1e-6
     assert "has no record of a mesh: give one, as --mesh 2,2,2" in refused("transform", "a.npy", "f.npy")
-    text = Path("b.zarr/zarr.json").read_text()
-    Path("b.zarr/zarr.json").write_text(re.sub(r'"x": *2', '"x": 1000', text))
+    text = Path("b.zarr/data/zarr.json").read_text()
+    Path("b.zarr/data/zarr.json").write_text(re.sub(r'"x": *2', '"x": 1000', text))
     assert "was made on 2000 devices" in refused("transform", "b.zarr", "g.npy", "--inverse")
 
 

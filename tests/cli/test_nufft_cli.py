@@ -76,7 +76,7 @@ def test_values_and_their_adjoint(words: list[str], origin: str, scale: float, f
     made = json.loads(call("nufft", "c.npy", "again.zarr", "--adjoint", *SIZE, *words, "--json"))
     with open_array("again.zarr") as again:
         assert error(again[:].reshape(COILS, -1), values.reshape(COILS, -1) @ waves.conj()) < far
-    kept = json.loads(Path("again.zarr/zarr.json").read_text())["attributes"]["meshfft_scattered"]
+    kept = json.loads(Path("again.zarr/data/zarr.json").read_text())["attributes"]["meshfft_scattered"]
     assert {name: made[name] for name in kept} == kept
     assert (kept["unit"], kept["origin"], kept["sigma"]) == (words[3], origin, 2.0)
     assert kept["tol"] == (1e-10 if "--tol" in words else 1e-6) and kept["width"] >= 7

@@ -57,7 +57,7 @@ def flipped(path: Path) -> None:
 
 FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "lost": (Path.unlink, r"damaged or cut short.*c\.1\.0.*is missing"),
-    "folder": (emptied, r"has c\.1\.0, which is no file"),
+    "folder": (emptied, r"has data/c\.1\.0, which is no file"),
     "flipped": (flipped, r"damaged or cut short.*c\.1\.0"),
     "short": (lambda path: os.truncate(path, 50), r"damaged or cut short.*c\.1\.0"),
     "empty": (lambda path: os.truncate(path, 0), r"damaged or cut short.*c\.1\.0"),
@@ -69,7 +69,7 @@ def test_chunks_that_were_harmed(written: Path, fault: str) -> None:
     """Catches zeros or noise for a chunk that was lost, cut, changed by one bit or cannot be opened; and good blocks
     beside it refused with it."""
     harm, words = FAULTS[fault]
-    harm(written / "c.1.0")
+    harm(written / "data" / "c.1.0")
     assert re.search(words, refusal(written))
     with open_array(written) as source:
         np.testing.assert_array_equal(source[:4], VALUES[:4])

@@ -130,7 +130,7 @@ def test_names_of_an_array_alone(tmp_path: Path) -> None:
     zarr = pytest.importorskip("zarr")
     zarr.create_array(tmp_path / "a.zarr", data=VALUES[0], dimension_names=("lat", "lon"), attributes={"units": "K"})
     transform(tmp_path / "a.zarr", tmp_path / "b.zarr", "--mesh", "1")
-    found = zarr.open_array(tmp_path / "b.zarr", mode="r")
+    found = zarr.open_array(tmp_path / "b.zarr" / "data", mode="r")
     assert found.metadata.dimension_names == ("lat", "lon") and found.attrs["units"] == "K"
 
 

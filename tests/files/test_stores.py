@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+import jax
 import numpy as np
 import pytest
 from array_files import raises, zarr
@@ -16,9 +17,10 @@ from hypothesis import strategies as st
 from strategies import cases
 
 import meshfft as mf
-from meshfft.files import record_of, stores
+from meshfft.files import labelled, open_array, record_of, stores, write_array
 from meshfft.files.stores import KINDS, create_store, open_store
 from meshfft.formats.grid import Grid, grid_of, subboxes
+from meshfft.formats.source import Labels
 from meshfft.layout.layout import from_spec
 
 DTYPES = ("float32", "complex64", "complex128", "int16", "bool", "float16")
@@ -26,7 +28,7 @@ DTYPES = ("float32", "complex64", "complex128", "int16", "bool", "float16")
 
 def read(path: Path, kind: str) -> np.ndarray:
     """The array, by those who define the format."""
-    return np.load(path) if kind == ".npy" else zarr.open_array(path, mode="r")[...]
+    return np.load(path) if kind == ".npy" else zarr.open_array(path / "data", mode="r")[...]
 
 
 @given(case=cases(), dtype=st.sampled_from(DTYPES), most=st.integers(1, 600), shard=st.booleans(), data=st.data())
@@ -62,16 +64,38 @@ def test_the_format_that_others_read(tmp_path: Path) -> None:
     """Catches a compressed store, one without checksums, dimension names or the record, and a shard without chunks."""
     record = record_of(mf.plan((8, 6)))
     create_store(tmp_path / "a", (8, 6), "c8", Grid((2, 3), (4, 6)), record, kind=".zarr")
-    array = zarr.open_array(tmp_path / "a", mode="r")
+    array = zarr.open_array(tmp_path / "a" / "data", mode="r")
     assert (array.chunks, array.shards, array.dtype) == ((2, 3), (4, 6), np.complex64)
     assert array.metadata.dimension_names == ("X", "Y") and array.attrs["meshfft"] == record.to_dict()
     (shards,) = array.metadata.codecs
     assert [type(codec).__name__ for codec in shards.codecs] == ["BytesCodec", "Crc32cCodec"]
     assert [type(codec).__name__ for codec in shards.index_codecs] == ["BytesCodec", "Crc32cCodec"]
     create_store(tmp_path / "b", (8, 6), "c8", Grid((2, 3)), kind=".zarr")
-    plain = zarr.open_array(tmp_path / "b", mode="r")
+    plain = zarr.open_array(tmp_path / "b" / "data", mode="r")
     assert [type(codec).__name__ for codec in plain.metadata.codecs] == ["BytesCodec", "Crc32cCodec"]
     assert plain.attrs["meshfft"] == {} and plain.shards is None
+
+
+@pytest.mark.filterwarnings("error")
+def test_xarray_opens_every_store_at_its_root(tmp_path: Path) -> None:
+    """Catches an array at the root of its store, which xr.open_zarr refuses; metadata that are not consolidated, which
+    it warns of; and an array named like one of its dimensions, which it takes for a coordinate."""
+    xr = pytest.importorskip("xarray")
+    values, record = np.arange(12, dtype="c8").reshape(3, 4), record_of(mf.plan((3, 4)))
+    named = labelled(record, Labels("", ("data", "data_")))
+    for number, (made, name, dims) in enumerate(
+        [(None, "data", ("X", "Y")), (record, "data", ("X", "Y")), (named, "data__", ("data", "data_"))]
+    ):
+        path = tmp_path / f"{number}.zarr"
+        write_array(path, jax.numpy.asarray(values), record=made, about={"how": {"tol": 1e-4}})
+        with xr.open_zarr(path) as found:
+            assert (list(found.data_vars), found[name].dims) == ([name], dims)
+            np.testing.assert_array_equal(found[name], values)
+            kept = found[name].attrs
+        assert kept["how"] == {"tol": 1e-4} and kept["meshfft"] == (made.to_dict() if made else {})
+        with open_array(path) as source:
+            np.testing.assert_array_equal(source[...], values)
+            assert source.record == (made.to_dict() if made else None)
 
 
 def test_each_file_is_written_once(tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ def ended(
     tiles: int = 3,
     code: int = errno.EIO,
     of: tuple[str, str | None] | None = None,
+    to: str = "y.npy",
 ) -> Path:
     """A run that failed after some tiles, and its working folder; `of` names another file, and its dataset."""
     path, dataset = of or (source(folder).name, None)
@@ -73,9 +74,9 @@ def ended(
     with monkeypatch.context() as patch:
         patch.setattr(passing, "write_tile", failing)
         with open_array(folder / path, dataset) as array, pytest.raises(OSError, match=os.strerror(code)):
-            run_passes(planned(), array, folder / "y.npy")
-    assert not (folder / "y.npy").exists()
-    return folder / ".y.npy.passes"
+            run_passes(planned(), array, folder / to)
+    assert not (folder / to).exists()
+    return folder / f".{to}.passes"
 
 
 def moved(folder: Path, **options: Any) -> int:
@@ -194,7 +195,7 @@ def test_chunks_of_another_store_are_noticed(tmp_path: Path, monkeypatch: pytest
     mf.files.write_array(tmp_path / "x.zarr", jnp.asarray(noise(SHAPE)))
     os.utime(tmp_path / "x.zarr" / "zarr.json", ns=(2**61, 2**61))
     ended(tmp_path, monkeypatch, of=("x.zarr", None))
-    (chunk,) = (tmp_path / "x.zarr").glob("c.*")
+    (chunk,) = (tmp_path / "x.zarr").glob("data/c.*")
     os.utime(chunk, ns=(0, 0))
     with open_array(tmp_path / "x.zarr") as array, pytest.raises(ValueError, match="the unfinished run has"):
         run_passes(planned(), array, tmp_path / "y.npy", resume=True)
@@ -203,7 +204,7 @@ def test_chunks_of_another_store_are_noticed(tmp_path: Path, monkeypatch: pytest
 def test_a_store_that_is_written_to_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches old chunks and new ones in one result: what describes the store is not written to when a chunk is."""
     mf.files.write_array(tmp_path / "x.zarr", jnp.asarray(noise(SHAPE)))
-    (chunk,), write = (tmp_path / "x.zarr").glob("c.*"), passing.write_tile
+    (chunk,), write = (tmp_path / "x.zarr").glob("data/c.*"), passing.write_tile
 
     def meanwhile(*values: Any) -> None:
         (tmp_path / "new").write_bytes(chunk.read_bytes())
@@ -301,10 +302,24 @@ def test_chunks_that_are_gone_are_missed(tmp_path: Path, monkeypatch: pytest.Mon
         with monkeypatch.context() as patch, pytest.raises(OSError, match="ended"):
             patch.setattr(passing, "put", ending)
             run_passes(planned(), array, tmp_path / "y.zarr")
-        next((tmp_path / ".y.zarr.passes" / "pass-1.zarr").glob("c.*")).unlink()
+        next((tmp_path / ".y.zarr.passes" / "pass-1.zarr").glob("data/c.*")).unlink()
         with pytest.raises(OSError, match=r"has \d+ chunks of \d+, the others are gone: overwrite"):
             run_passes(planned(), array, tmp_path / "y.zarr", resume=True)
     assert not (tmp_path / "y.zarr").exists()
+
+
+def test_an_array_at_the_root_of_its_store_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a run that was ended before arrays were written into groups and cannot go on, or begins anew."""
+    tiles, begun = planned().steps, list[str]()
+    folder = ended(tmp_path, monkeypatch, tiles=len(tiles[0].tiles) + 1, to="y.zarr")
+    (folder / "pass-1.zarr" / "data").rename(tmp_path / "root")
+    shutil.rmtree(folder / "pass-1.zarr")
+    (tmp_path / "root").rename(folder / "pass-1.zarr")
+    with open_array(tmp_path / "x.npy") as array:
+        run_passes(planned(), array, tmp_path / "y.zarr", resume=True, begin=begun.append)
+    assert not (tmp_path / "y.zarr" / "data").exists() and "pass 2" in begun
+    with open_array(tmp_path / "y.zarr") as found:
+        assert error(found[...], np.fft.fftn(noise(SHAPE).astype("c16"))) <= 2e-7
 
 
 def test_what_is_not_ours_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,12 @@
 
 A .npy or .nii file is written with positional writes, not through a map: processes on a network file system would lose
 each other's pages, and pages of a map count as memory of the process. A Zarr array is written complete files at a time,
-each with a checksum; where it has coordinates, it is made in a group with them, that xarray opens as a dataset.
+each with a checksum, in a group that xarray opens as a dataset: the array, its named dimensions and its coordinates.
 Invariant: beyond the block it is given a write buffers at most 128 MiB, or one shard.
 """
 
 import dataclasses
+import itertools
 import json
 import math
 import os
@@ -25,6 +26,7 @@ from ..formats.numpy_nifti import Numbers, nifti_header, npy_header
 from ..formats.record import Record
 from ..formats.source import Labels
 from ..formats.zarr import KEY, opened_zarr, plain_files, shape_of, system_words
+from ..layout.layout import dim_name
 
 if TYPE_CHECKING:
     import tensorstore
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 KINDS = (".npy", ".zarr")
 WRITTEN = (*KINDS, ".nii")
 NIFTI_DIMENSIONS, NIFTI_SIZE, NO_EXTENSION = 7, 2**15 - 1, bytes(4)
+DATA = "data"  # the name of an array of its group that has none
 IN_FLIGHT = 2
 # A chunk of zeros is written too, so that one that is not there is one that was lost.
 SPEC: dict[str, object] = {"driver": "zarr3", "store_data_equal_to_fill_value": True}
@@ -133,14 +136,14 @@ def create_store(
     kind: str,
     about: Mapping[str, object] = {},
 ) -> Store:
-    """Makes a .npy or .nii file of its full size, or an empty Zarr array, alone or in a group, where nothing is yet.
+    """Makes a .npy or .nii file of its full size, or an empty Zarr array in a group, where nothing is yet.
 
     Args:
         path: where; its name may have any suffix, as that of a temporary.
         shape, dtype: of the array.
         grid: the chunks and files of a Zarr array.
-        record: what is kept beside a Zarr array, under the attribute "meshfft", and its labels: one with a name is made
-            in a group of its coordinates. A .npy file has room for neither.
+        record: what a Zarr array keeps under its attribute "meshfft", and its labels: its name, "data" without one, and
+            the coordinates in its group. A .npy file has room for neither.
         kind: ".npy", ".nii" or ".zarr".
         about: plain values that a Zarr array keeps as further attributes.
 
@@ -152,16 +155,21 @@ def create_store(
     if kind != ".zarr":
         return (_create_npy if kind == ".npy" else _create_nifti)(path, tuple(shape), number)
     attributes: dict[str, object] = {**about, KEY: {} if record is None else record.to_dict()}
-    names = () if record is None else tuple(dimension.name for dimension in record.dimensions)
+    dims = tuple(dim_name(dim, len(shape)) for dim in range(len(shape)))
+    names = dims if record is None else tuple(dimension.name for dimension in record.dimensions)
     labels = record.labels if record is not None and record.labels is not None else Labels("", names)
+    labels = labels._replace(name=labels.name or _free_name(names))
     more = [one.name for one in labels.coordinates if one.dims != (one.name,)]
     beside = {"coordinates": " ".join(more)} if more else {}
-    if labels.name:
-        path.mkdir()
+    path.mkdir()
     store = _create_zarr(path / labels.name, shape, number, grid, {**labels.attributes, **beside, **attributes}, names)
-    if labels.name:
-        _describe(path, labels)
+    _describe(path, labels)
     return store
+
+
+def _free_name(dims: Sequence[str]) -> str:
+    """A name for an array that is not one of its dimensions', which xarray would take for a coordinate."""
+    return next(name for n in itertools.count() if (name := DATA + "_" * n) not in dims)
 
 
 def open_store(path: Path, kind: str) -> Store:
