@@ -33,7 +33,7 @@ functions: calls frequencies shard / cosine nufft dense fourier shifts / array_a
 spectral: fields / convolution modes multipliers / power
 inspect: schedule / hlo / aot / trace
 formats: grid / source / numpy_nifti record / labels / hdf5 zarr / reading
-files: picture processes stores / writing
+files: hdf5 picture processes zarr / stores / writing
 out_of_core: partition / tiles transfer / journal passes / run
 cli.terminal: cache devices output / flags / cluster
 cli: info points / plan profile request / scattered transform / nufft reconstruct / app

@@ -98,7 +98,7 @@ def test_wires_send_less_and_say_what_that_costs() -> None:
     )
 
 
-@pytest.mark.parametrize("middle", ["b.npy", "b.zarr"])
+@pytest.mark.parametrize("middle", ["b.npy", "b.zarr", "b.h5"])
 def test_back_and_forth_is_the_identity(middle: str) -> None:
     """Catches an inverse of another scale or sign, and files that are not read as they were written."""
     np.save("a.npy", values())
@@ -559,7 +559,7 @@ def test_bad_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "none.npy does not exist" in refused("transform", "none.npy", "b.npy", *mesh)
     assert "Python objects" in refused("transform", "objects.npy", "b.npy", *mesh)
     assert "cut short" in refused("transform", "cut.npy", "b.npy", *mesh)
-    assert "end it in .npy or .zarr" in refused("transform", "a.npy", "b.h5", *mesh)
+    assert "end it in .npy or .zarr" in refused("transform", "a.npy", "b.tif", *mesh)
     assert "make it first" in refused("transform", "a.npy", "no/b.npy", *mesh)
     Path("link.npy").symlink_to("elsewhere.npy")
     assert "replace it with --overwrite" in refused("transform", "a.npy", "link.npy", *mesh)

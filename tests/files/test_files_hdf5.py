@@ -1,18 +1,24 @@
 """HDF5 files as h5py writes them, and as somebody made them: every number is the file's own, and found in seconds."""
 
 import itertools
+import json
+import os
 import zlib
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from array_files import complex_values, h5py, refusal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshfft.files import open_array
+import meshfft as mf
+from meshfft.files import labelled, open_array, record_of, write_array
+from meshfft.files.hdf5 import nameable
 from meshfft.formats import hdf5
+from meshfft.formats.source import Coordinate, Labels
 
 VALUES = np.round(complex_values((9, 10)).real, 1)
 PACKED: dict[str, dict[str, Any]] = {
@@ -191,3 +197,88 @@ def test_damage_is_no_number(tmp_path: Path, at: float) -> None:
         except (ValueError, OSError):
             continue
         assert same, place
+
+
+ODD: dict[str, object] = {
+    **{
+        "none": None,
+        "nested": {"b": [1, {"c": True}]},
+        "flag": True,
+        "nul": "a\0b",
+        "half": "\ud800",
+        "mixed": [1, "a"],
+    },
+    **{
+        "many": list(range(20_000)),
+        "huge": 2**70,
+        "empty": [],
+        "text": ["a", "b"],
+        "numbers": [1, 2.5],
+        "lines": "a\nb",
+    },
+    **{"": 1, "DIMENSION_LIST": 3, "CLASS": "DIMENSION_SCALE", "_Netcdf4Dimid": 7, "_NCProperties": "x", "a/b": 1},
+}
+
+
+def test_netcdf_opens_what_is_written(tmp_path: Path) -> None:
+    """Catches attributes that HDF5 has no type for, or that are its own, in the way of a result; an array named like a
+    dimension; complex numbers and dimensions that NetCDF does not find; and what does not come back as it was."""
+    netcdf = pytest.importorskip("netCDF4")
+    values = complex_values((4, 5))
+    found = (
+        Coordinate("y", ("y",), {"units": "m", "odd": {"a": 1}}, np.arange(5.0)),
+        Coordinate("land", ("y",), {}, np.arange(5) % 2 == 0),
+        Coordinate("level", (), {}, np.array(3, "i2")),
+        Coordinate("names", ("y",), {}, None, tmp_path),
+    )
+    labels = Labels("x", ("x", "y"), ODD, found, {"title": "a field", "meshfft": "none", "odd": None})
+    record = labelled(record_of(mf.plan((4, 5), axes=(0,))), labels)
+    write_array(tmp_path / "a.nc", jax.numpy.asarray(values), record=record, about={"how": {"tol": 1e-4}})
+    with netcdf.Dataset(tmp_path / "a.nc", auto_complex=True) as file:
+        assert {name: len(one) for name, one in file.dimensions.items()} == {"x": 4, "y": 5}
+        (name,) = (name for name, one in file.variables.items() if one.dimensions == ("x", "y"))
+        np.testing.assert_array_equal(file[name][:], values)
+        np.testing.assert_array_equal(file["land"][:], [1, 0, 1, 0, 1])
+        assert (file["y"].units, file["level"][...].item(), file.title) == ("m", 3, "a field")
+        assert json.loads(file[name].meshfft) == record.to_dict() and json.loads(file[name].how) == {"tol": 1e-4}
+        assert file[name].coordinates == "land level" and file[name].lines == "a\nb"
+    with netcdf.Dataset(tmp_path / "a.nc", "a") as file:  # NetCDF does not write to files without an order
+        file.history = "seen"
+    with open_array(tmp_path / "a.nc") as source:
+        np.testing.assert_array_equal(source[...], values)
+        assert source.record == record.to_dict() and source.labels is not None
+        back = {one.name: one for one in source.labels.coordinates}
+        assert (source.labels.name, source.labels.dims, set(back)) == ("x", ("x", "y"), {"y", "land", "level"})
+        kept = source.labels.attributes
+        assert (kept["text"], kept["numbers"], kept["lines"]) == (["a", "b"], [1, 2.5], "a\nb")
+        assert [json.loads(str(kept[name])) for name in ("nested", "nul", "huge")] == [ODD["nested"], "a\0b", 2**70]
+
+
+def test_what_hdf5_and_netcdf_have_no_name_or_type_for(tmp_path: Path) -> None:
+    """Catches an array found where nobody looks for it, as its name was a path, and numbers that NetCDF cannot open."""
+    record = record_of(mf.plan((4, 5)))
+    for name, dims in (("a/b", ("y", "x")), ("t", ("..", "x")), ("t", ("y", "x/y"))):
+        bad = labelled(record, Labels(name, dims))
+        with pytest.raises(ValueError, match=r"a\.h5 cannot have the name '.*', which is a path in HDF5: write \.zarr"):
+            nameable(bad, tmp_path / "a.h5")
+        assert nameable(bad, tmp_path / "a.zarr") is bad
+    for dtype in (bool, "float16"):
+        array = jax.numpy.ones(3, dtype)
+        with pytest.raises(ValueError, match="which NetCDF has not: give int8 or float32"):
+            write_array(tmp_path / "a.nc", array)
+        write_array(tmp_path / "a.h5", array, overwrite=True)
+        with open_array(tmp_path / "a.h5") as source:
+            np.testing.assert_array_equal(source[...], np.asarray(array))
+    assert os.listdir(tmp_path) == ["a.h5"]
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [("{", "damaged"), ("[1]", "is no record"), ('{"format": 2}', "has a record of format"), ("[" * 10**5, "damaged")],
+)
+def test_records_that_are_none(tmp_path: Path, record: str, words: str) -> None:
+    """Catches an attribute that anybody may have written taken for the record of a transform, or for text to ignore."""
+    write_array(tmp_path / "a.h5", jax.numpy.ones(3))
+    with h5py.File(tmp_path / "a.h5", "r+") as file:
+        file["data"].attrs["meshfft"] = record
+    assert words in refusal(tmp_path / "a.h5")

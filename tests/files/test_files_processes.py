@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from addresses import free_address
-from array_files import zarr
+from array_files import h5py, zarr
 
 from meshfft.files import Record, open_array
 
@@ -42,9 +42,14 @@ def test_each_process_writes_its_blocks(ran: Any) -> None:
     np.testing.assert_array_equal(zarr.open_array(folder / "x.zarr" / "data", mode="r")[...], values)
     np.testing.assert_allclose(np.load(folder / "y.npy"), spectrum, atol=1e-4)
     np.testing.assert_allclose(zarr.open_array(folder / "y.zarr" / "data", mode="r")[...], spectrum, atol=1e-4)
-    assert all(one[suffix] is None and one[f"any{suffix}"] is None for one in found for suffix in (".npy", ".zarr"))
+    with h5py.File(folder / "x.h5") as file:
+        np.testing.assert_array_equal(file["data"], values)
+    with h5py.File(folder / "y.h5") as file:
+        np.testing.assert_allclose(file["data"], spectrum, atol=1e-4)
+    kinds = (".npy", ".zarr", ".h5")
+    assert all(one[suffix] is None and one[f"any{suffix}"] is None for one in found for suffix in kinds)
     assert all(one["read"] for one in found)
-    assert sum(one["wrote"] for one in found) == 2 * (values.size + spectrum.size)
+    assert sum(one["wrote"] for one in found) == 3 * (values.size + spectrum.size)
     assert all(one["wrote"] > values.size // 2 for one in found)
     with open_array(folder / "y.zarr") as source:
         assert Record.from_dict(source.record, "y").kind == "rfft"
@@ -63,7 +68,9 @@ def test_a_process_that_fails_fails_all(ran: Any) -> None:
     folder, found = ran
     assert found[0]["failed"] == "PeerError: process 1 failed: [Errno 28] No space left on device"
     assert found[1]["failed"].startswith("OSError")
-    assert sorted(os.listdir(folder)) == ["alone.npy", "elsewhere", "x.npy", "x.zarr", "y.npy", "y.zarr"]
+    assert sorted(os.listdir(folder)) == sorted(
+        ["alone.npy", "elsewhere", *(f"{name}{kind}" for name in "xy" for kind in (".h5", ".npy", ".zarr"))]
+    )
 
 
 def test_processes_that_see_other_folders(ran: Any) -> None:

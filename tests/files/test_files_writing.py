@@ -28,7 +28,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("suffix", [".npy", ".zarr"])
+@pytest.mark.parametrize("suffix", [".npy", ".zarr", ".h5", ".nc"])
 @pytest.mark.parametrize(("shape", "spec", "sizes"), CASES)
 def test_writes_the_logical_array(tmp_path: Path, suffix: str, shape: Any, spec: PartitionSpec, sizes: Any) -> None:
     """Catches padding in the file, shards in the wrong place, and values of replicas written wrongly."""
@@ -72,7 +72,7 @@ def test_zarr_chunks_follow_the_shards(tmp_path: Path) -> None:
 def test_existing_output_is_refused_or_replaced(tmp_path: Path) -> None:
     """Catches an output lost without leave, and one that cannot be replaced with it."""
     array = sharded(VALUES[0], PartitionSpec("x"), {"x": 3})
-    for name in ("a.npy", "a.zarr"):
+    for name in ("a.h5", "a.npy", "a.zarr"):
         save(tmp_path / name, np.zeros(4))
         for refused in (lambda path: write_array(path, array), lambda path: check_output(path, False, 0)):
             with pytest.raises(FileExistsError, match="overwrite it, or name another"):
@@ -80,7 +80,7 @@ def test_existing_output_is_refused_or_replaced(tmp_path: Path) -> None:
         write_array(tmp_path / name, array, overwrite=True)
         with open_array(tmp_path / name) as source:
             np.testing.assert_array_equal(source[...], VALUES[0])
-    assert sorted(os.listdir(tmp_path)) == ["a.npy", "a.zarr"]
+    assert sorted(os.listdir(tmp_path)) == ["a.h5", "a.npy", "a.zarr"]
 
 
 def test_overwrite_spares_what_is_no_output(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_an_output_apart_from_its_input(tmp_path: Path) -> None:
 def test_outputs_that_cannot_be_are_refused_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a wrong suffix, a missing folder and a full disk found out only after hours of computing."""
     with pytest.raises(ValueError, match=r"\.npy or \.zarr"):
-        check_output(tmp_path / "a.h5", False, 0)
+        check_output(tmp_path / "a.tif", False, 0)
     with pytest.raises(FileNotFoundError, match="make it first"):
         check_output(tmp_path / "no" / "a.npy", False, 0)
     monkeypatch.setattr(writing.shutil, "disk_usage", lambda _: SimpleNamespace(free=10**9))
@@ -176,7 +176,7 @@ def test_a_folder_without_leave_to_write_is_refused(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), KeyboardInterrupt(), MemoryError()])
-@pytest.mark.parametrize("name", ["a.npy", "a.zarr"])
+@pytest.mark.parametrize("name", ["a.npy", "a.zarr", "a.h5"])
 def test_whatever_fails_leaves_all_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, fault: Any
 ) -> None:
@@ -237,7 +237,7 @@ except OSError as error:
 """
 
 
-@pytest.mark.parametrize("name", ["a.npy", "a.zarr"])
+@pytest.mark.parametrize("name", ["a.npy", "a.zarr", "a.h5"])
 def test_a_write_that_really_fails(tmp_path: Path, name: str) -> None:
     """Catches a process killed, an error that is not the system's, or a temporary left, when the disk is full."""
     path = os.pathsep.join([str(Path(writing.__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
@@ -255,7 +255,7 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 from meshfft.files import write_array
 from meshfft.files import stores
-store, blocks = (stores.NpyStore if sys.argv[1].endswith("npy") else stores.ZarrStore), []
+store, blocks = (stores.ZarrStore if sys.argv[1].endswith("zarr") else stores.NpyStore), []
 write = store.write
 def killing(self, at, block):
     if blocks:
@@ -268,7 +268,7 @@ write_array(sys.argv[1], x, overwrite=True)
 """
 
 
-@pytest.mark.parametrize("name", ["a.npy", "a.zarr"])
+@pytest.mark.parametrize("name", ["a.npy", "a.zarr", pytest.param("a.h5", marks=pytest.mark.slow)])
 def test_a_killed_process_leaves_no_half_file(tmp_path: Path, name: str) -> None:
     """Catches an output that has its name before it is whole: a process that is killed cannot tidy up."""
     save(tmp_path / name, VALUES)

@@ -198,7 +198,7 @@ class Event:
         return counted
 
 
-@pytest.mark.parametrize("kind", [".npy", ".zarr"])
+@pytest.mark.parametrize("kind", [".npy", ".zarr", pytest.param(".h5", marks=pytest.mark.slow)])
 def test_ended_anywhere_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Catches, at every single effect of a run: work lost or done twice, a result that is not bit for bit the same, an
     output under its name before its time, and leftovers."""

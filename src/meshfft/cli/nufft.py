@@ -29,7 +29,7 @@ from .terminal.output import guarded
 @guarded
 def nufft(
     source: Annotated[Path, typer.Argument(metavar="IN", help=".npy, .nii, .nii.gz, .h5, .hdf5, .nc or .zarr.")],
-    target: Annotated[Path, typer.Argument(metavar="OUT", help=".npy or .zarr.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help=".zarr, .h5, .hdf5, .nc or .npy.")],
     points: points_of.Points = None,
     points_unit: points_of.Unit = None,
     adjoint: Annotated[bool, typer.Option("--adjoint", help="Type 1: IN holds values, OUT an image.")] = False,

@@ -21,6 +21,7 @@ from jax.sharding import Mesh
 import meshfft
 
 from ..files import Record, Source, identity, labelled, open_array, record_of, write_array
+from ..files.hdf5 import nameable
 from ..files.picture import central_planes, save_spectrum
 from ..files.processes import exchange, together
 from ..files.writing import check_room
@@ -67,7 +68,7 @@ class Prepared(NamedTuple):
 @guarded
 def transform(
     source: Annotated[Path, typer.Argument(metavar="IN", help=".npy, .nii, .nii.gz, .h5, .hdf5, .nc or .zarr.")],
-    target: Annotated[Path, typer.Argument(metavar="OUT", help=".npy or .zarr.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help=".zarr, .h5, .hdf5, .nc or .npy.")],
     mesh: read.Mesh = None,
     spec: read.Spec = None,
     axes: read.Axes = None,
@@ -159,7 +160,7 @@ def _prepared(flags: Flags, array: Source) -> Prepared:
         raise ValueError(f"{flags.source} holds {array.dtype}, and {takes}: use --kind fft")
     record = None  # of points there is none: frequencies that are not uniform have no spacing
     if flags.sampling is None:
-        record = labelled(record_of(plan, array.units, array.spacing), array.labels)
+        record = nameable(labelled(record_of(plan, array.units, array.spacing), array.labels), flags.target)
     return Prepared(flags, options, array, plan, mesh, record)
 
 

@@ -1,8 +1,9 @@
 """Stores: arrays on the disk that blocks are written to, by one process or by several that share the file system.
 
-A .npy or .nii file is written with positional writes, not through a map: processes on a network file system would lose
-each other's pages, and pages of a map count as memory of the process. A Zarr array is written complete files at a time,
-each with a checksum, in a group that xarray opens as a dataset: the array, its named dimensions and its coordinates.
+A .npy, .nii or HDF5 file is written with positional writes, not through a map: processes on a network file system
+would lose each other's pages, and pages of a map count as memory of the process. A Zarr array is written complete files
+at a time, each with a checksum, in a group that xarray opens as a dataset: the array, its named dimensions and its
+coordinates.
 Invariant: beyond the block it is given a write buffers at most 128 MiB, or one shard.
 """
 
@@ -11,7 +12,6 @@ import itertools
 import json
 import math
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
@@ -23,23 +23,21 @@ from ..atomic import opened, synced
 from ..extras import need
 from ..formats.grid import BOX_BYTES, Box, Grid, subboxes, within
 from ..formats.numpy_nifti import Numbers, nifti_header, npy_header
-from ..formats.record import Record
+from ..formats.record import KEY, Record
 from ..formats.source import Labels
-from ..formats.zarr import KEY, opened_zarr, plain_files, shape_of, system_words
+from ..formats.zarr import opened_zarr, shape_of, system_words
 from ..layout.layout import dim_name
+from .hdf5 import SUFFIXES, create_hdf5, hdf5_header
+from .zarr import SPEC, create_array, describe
 
 if TYPE_CHECKING:
     import tensorstore
 
-KINDS = (".npy", ".zarr")
+KINDS = (".npy", ".zarr", *SUFFIXES)
 WRITTEN = (*KINDS, ".nii")
 NIFTI_DIMENSIONS, NIFTI_SIZE, NO_EXTENSION = 7, 2**15 - 1, bytes(4)
 DATA = "data"  # the name of an array of its group that has none
 IN_FLIGHT = 2
-# A chunk of zeros is written too, so that one that is not there is one that was lost.
-SPEC: dict[str, object] = {"driver": "zarr3", "store_data_equal_to_fill_value": True}
-BYTES: dict[str, object] = {"name": "bytes", "configuration": {"endian": "little"}}
-CRC32C: dict[str, object] = {"name": "crc32c"}
 
 
 class Store(Protocol):
@@ -62,7 +60,7 @@ class Store(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class NpyStore:
-    """A .npy or .nii file; its array begins at `offset`, in Fortran order in NIfTI."""
+    """A .npy, .nii or HDF5 file; its array begins at `offset`, in Fortran order in NIfTI."""
 
     path: Path
     shape: tuple[int, ...]
@@ -136,35 +134,41 @@ def create_store(
     kind: str,
     about: Mapping[str, object] = {},
 ) -> Store:
-    """Makes a .npy or .nii file of its full size, or an empty Zarr array in a group, where nothing is yet.
+    """Makes a plain file of its full size, or an empty Zarr array in a group, where nothing is yet.
 
     Args:
         path: where; its name may have any suffix, as that of a temporary.
         shape, dtype: of the array.
         grid: the chunks and files of a Zarr array.
-        record: what a Zarr array keeps under its attribute "meshfft", and its labels: its name, "data" without one, and
-            the coordinates in its group. A .npy file has room for neither.
-        kind: ".npy", ".nii" or ".zarr".
-        about: plain values that a Zarr array keeps as further attributes.
+        record: what a Zarr array or HDF5 file keeps under the attribute "meshfft", and its labels: its name, "data"
+            without one, and the coordinates beside it. A .npy file has room for neither.
+        kind: one of `WRITTEN`.
+        about: plain values that a Zarr array or HDF5 file keeps as further attributes.
 
     Raises:
         OSError: it cannot be made there, or the disk is full.
     """
     _check_kind(kind)
     number = np.dtype(dtype).newbyteorder("=")
-    if kind != ".zarr":
+    if kind in (".npy", ".nii"):
         return (_create_npy if kind == ".npy" else _create_nifti)(path, tuple(shape), number)
     attributes: dict[str, object] = {**about, KEY: {} if record is None else record.to_dict()}
     dims = tuple(dim_name(dim, len(shape)) for dim in range(len(shape)))
     names = dims if record is None else tuple(dimension.name for dimension in record.dimensions)
     labels = record.labels if record is not None and record.labels is not None else Labels("", names)
     labels = labels._replace(name=labels.name or _free_name(names))
+    if kind != ".zarr":
+        labels = labels._replace(coordinates=tuple(one for one in labels.coordinates if one.values is not None))
     more = [one.name for one in labels.coordinates if one.dims != (one.name,)]
     beside = {"coordinates": " ".join(more)} if more else {}
+    attributes = {**labels.attributes, **beside, **attributes}
+    if kind != ".zarr":
+        create_hdf5(path, shape, number, names, labels, attributes)
+        return _opened_hdf5(path)
     path.mkdir()
-    store = _create_zarr(path / labels.name, shape, number, grid, {**labels.attributes, **beside, **attributes}, names)
-    _describe(path, labels)
-    return store
+    handle = create_array(path / labels.name, shape, number, grid, attributes, names)
+    describe(path, labels)
+    return ZarrStore(path / labels.name, handle)
 
 
 def _free_name(dims: Sequence[str]) -> str:
@@ -183,6 +187,8 @@ def open_store(path: Path, kind: str) -> Store:
         found = json.loads((path / "zarr.json").read_bytes())
         inner = path if found["node_type"] == "array" else path / found["attributes"][KEY]
         return ZarrStore(inner, opened_zarr(inner, SPEC, open=True))
+    if kind in SUFFIXES:
+        return _opened_hdf5(path)
     with open(path, "rb+") as file:
         shape, _, dtype, offset = npy_header(path, file) if kind == ".npy" else nifti_header(path, file)
     check_size(path, offset + math.prod(shape) * dtype.itemsize)
@@ -199,6 +205,15 @@ def check_size(path: Path, nbytes: int) -> None:
     have = path.stat().st_size
     if have < nbytes:
         raise OSError(f"{path} was cut short, it has {have} bytes of {nbytes}: make it again")
+
+
+def _opened_hdf5(path: Path) -> NpyStore:
+    """A file as it was made, with room for all of it."""
+    shape, dtype, offset = hdf5_header(path)
+    check_size(path, offset + math.prod(shape) * dtype.itemsize)
+    with open(path, "rb+") as file:
+        _take_room(file, path.stat().st_size)
+    return NpyStore(path, shape, dtype, offset)
 
 
 def _create_npy(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> NpyStore:
@@ -228,53 +243,11 @@ def _with_room(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype) -> int:
     file.flush()
     offset, size = file.tell(), dtype.itemsize * math.prod(shape)
     file.truncate(offset + size)
-    if hasattr(os, "posix_fallocate"):  # the room is taken now, not found missing hours later
-        os.posix_fallocate(file.fileno(), 0, offset + size)
+    _take_room(file, offset + size)
     return offset
 
 
-def _create_zarr(
-    path: Path,
-    shape: Sequence[int],
-    dtype: np.dtype,
-    grid: Grid,
-    attributes: Mapping[str, object],
-    names: Sequence[str],
-) -> ZarrStore:
-    """An array of format 3, uncompressed: to a compressor a spectrum is noise that takes longer than the transform."""
-    codecs: list[dict[str, object]] = [BYTES, CRC32C] if dtype.itemsize > 1 else [{"name": "bytes"}, CRC32C]
-    if grid.shard is not None:
-        inner = {"chunk_shape": list(grid.chunk), "codecs": codecs, "index_codecs": [BYTES, CRC32C]}
-        codecs = [{"name": "sharding_indexed", "configuration": inner}]
-    metadata = {
-        "shape": list(shape),
-        "data_type": dtype.name,
-        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},  # all files in one folder
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(grid.file)}},
-        "codecs": codecs,
-        "attributes": attributes,
-        **({"dimension_names": list(names)} if len(names) == len(shape) else {}),
-    }
-    return ZarrStore(path, opened_zarr(path, {**SPEC, "metadata": metadata}, create=True))
-
-
-def _describe(path: Path, labels: Labels) -> None:
-    """Writes the coordinates of an array into its group, and the description of all."""
-    for one in labels.coordinates:
-        if one.folder is not None:
-            for file in plain_files(one.folder):
-                target = path / one.name / file.relative_to(one.folder)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(file, target)
-                synced(target)
-        elif one.values is not None:
-            shape = one.values.shape
-            store = _create_zarr(path / one.name, shape, one.values.dtype, Grid(shape), one.attributes, one.dims)
-            store.write(tuple(slice(0, n) for n in shape), one.values)
-            store.flush()
-    known = {entry.parent.name: json.loads(entry.read_bytes()) for entry in sorted(path.glob("*/zarr.json"))}
-    inline = {"kind": "inline", "must_understand": False, "metadata": known}
-    document = {"zarr_format": 3, "node_type": "group", "attributes": {**labels.about, KEY: labels.name}}
-    (path / "zarr.json").write_text(json.dumps({**document, "consolidated_metadata": inline}))
-    for file in (path / "zarr.json", path, path.parent):
-        synced(file)
+def _take_room(file: IO[bytes], nbytes: int) -> None:
+    """Takes the room on the disk now, so that it is not found missing hours later."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, nbytes)

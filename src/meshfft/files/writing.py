@@ -1,4 +1,4 @@
-"""Sharded arrays, written shard by shard: one .npy or .nii file, or one Zarr array whose chunks follow the shards.
+"""Sharded arrays, written shard by shard: one .npy, .nii or HDF5 file, or a Zarr array whose chunks follow the shards.
 
 Every process brings the blocks of its own devices to the host, one at a time, crops each to its logical positions and
 writes it where it belongs. Invariant: the output gets its name when all of it is on the disk, and not before.
@@ -24,6 +24,7 @@ from ..formats.source import DTYPES
 from ..formats.zarr import check_name, is_zarr
 from ..layout.layout import Layout, from_spec
 from ..layout.padded_array import PaddedArray, stored_of
+from .hdf5 import SUFFIXES
 from .processes import exchange, together
 from .stores import KINDS, WRITTEN, Store, create_store, open_store
 
@@ -39,7 +40,7 @@ def write_array(
     report: Report = lambda nbytes: None,
     about: Mapping[str, object] = MappingProxyType({}),
 ) -> None:
-    """Writes a sharded array to a .npy file, a .zarr store or a .nii file (NIfTI-1), without its padding.
+    """Writes a sharded array, without its padding: .npy, .zarr, HDF5 (.h5, .hdf5), NetCDF-4 (.nc), NIfTI-1 (.nii).
 
     Holds one device's block in host memory at a time, and 128 MiB besides. Whatever goes wrong, what stood under `path`
     before stands there after. Where several processes hold the array, all call this; each writes its own blocks.
@@ -48,9 +49,9 @@ def write_array(
         path: the file to write, on a file system that all processes share; its suffix chooses the format.
         array: a jax.Array, or a PaddedArray, whose padding is left out.
         overwrite: whether a file already there may be replaced.
-        record: where the array came from (`record_of(plan)`), kept beside it in a .zarr store.
+        record: where the array came from (`record_of(plan)`), kept beside it in a .zarr store or HDF5 file.
         report: called with the bytes that this process has written.
-        about: plain values that a .zarr store keeps as further attributes.
+        about: plain values that a .zarr store or HDF5 file keeps as further attributes.
 
     Raises:
         ValueError: the suffix is unknown, the array is of a type that files have not, the record is of another one, or
@@ -65,6 +66,8 @@ def write_array(
         shapes = f"the array has shape {layout.shape} and the record is of one of {record.out_shape}"
         raise ValueError(f"{shapes}: give the record of its plan")
     shape, dtype, kind = layout.shape, stored.dtype, path.suffix
+    if kind == ".nc" and dtype.char in "?e":
+        raise ValueError(f"the array is of {dtype}, which NetCDF has not: give int8 or float32, or write .h5")
     owners = {device.process_index for device in stored.sharding.device_set}
     grid = grid_of(layout, dtype.itemsize, len(owners)) if kind == ".zarr" else Grid(shape)
     check = partial(check_output, path, overwrite, math.prod(shape) * dtype.itemsize, WRITTEN)
@@ -144,6 +147,8 @@ def check_output(path: str | Path, overwrite: bool, nbytes: int, kinds: Sequence
         raise ValueError(f"{path} is of no kind that can be written: end it in {' or '.join(kinds)}")
     if path.suffix == ".nii":
         need("nibabel", "writing NIfTI")
+    if path.suffix in SUFFIXES:
+        need("h5py", "writing HDF5")
     if path.suffix == ".zarr":
         need("tensorstore", "writing Zarr")
         check_name(path.resolve())

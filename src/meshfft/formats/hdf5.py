@@ -7,7 +7,9 @@ was never written is the fill value, or refused where there is none.
 """
 
 import contextlib
+import dataclasses
 import itertools
+import json
 import math
 import zlib
 from collections.abc import Iterator, Sequence
@@ -19,6 +21,7 @@ import numpy as np
 from ..extras import need
 from .grid import Box
 from .labels import MOST_ATTRIBUTE, MOST_COORDINATE, coordinate_of, data_among, plain_json, with_labels, words
+from .record import KEY, recorded
 from .source import (
     Coordinate,
     Labels,
@@ -42,6 +45,7 @@ DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000  # HDF5's numbers for filters
 SUM_BYTES = 4  # of Fletcher's checksum
 INTERNAL = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST")  # attributes of HDF5's dimension scales
 ONLY_A_DIMENSION = b"This is a netCDF dimension but not a netCDF variable"
+NETCDF = ("_Netcdf4", "_NC", "_nc3")  # how the names of its own attributes begin
 HIDDEN = "_nc4_non_coord_"  # before the name of an array that is called as a dimension and is none
 
 
@@ -56,7 +60,17 @@ def open_hdf5(path: Path, dataset: str | None) -> Iterator[Source]:
         check_numbers(path, array.shape, array.dtype)
         name, read = array.name.strip("/"), _reader(path, array)
         source = source_of(path, array.shape, array.dtype, read, check, chunk=array.chunks, name=name)
-        yield with_labels(source, _labels(path, array), _attributes(array))
+        attributes = _attributes(array)
+        source = dataclasses.replace(source, record=_record(attributes.get(KEY)))
+        yield recorded(with_labels(source, _labels(path, array), {} if source.record else attributes))
+
+
+def _record(text: object) -> dict[str, object] | None:
+    """The record of an array that was written here."""
+    found = json.loads(text) if isinstance(text, str) else text
+    if found is not None and not isinstance(found, dict):
+        raise ValueError(f"attribute {KEY!r} is no record")
+    return found or None
 
 
 def _chosen(path: Path, file: "h5py.File", dataset: str | None) -> "h5py.Dataset":
@@ -225,8 +239,8 @@ def _labels(path: Path, array: "h5py.Dataset") -> Labels | None:
     named = [_named(path, array.parent, name) for name in words(attributes.get("coordinates")) if "/" not in name]
     found = [_coordinate(path, one, dims) for one in [*scales, *named] if one is not None]
     known = {one.name: one for one in found if one is not None}
-    about = plain_json(_attributes(array.parent))
-    return Labels(_last(array), dims, plain_json(attributes), tuple(known.values()), about)
+    about = plain_json(_attributes(array.parent), [KEY])
+    return Labels(_last(array), dims, plain_json(attributes, [KEY]), tuple(known.values()), about)
 
 
 def _coordinate(path: Path, one: "h5py.Dataset", dims: tuple[str, ...]) -> Coordinate | None:
@@ -258,7 +272,7 @@ def _attributes(item: "h5py.Dataset | h5py.Group") -> dict[str, object]:
     found = dict[str, object]()
     for name in item.attrs:
         small = h5py.h5a.open(item.id, name.encode()).get_storage_size() <= MOST_ATTRIBUTE
-        if small and name not in INTERNAL and not name.startswith(("_Netcdf4", "_NC", "_nc3")):
+        if small and name not in INTERNAL and not name.startswith(NETCDF):
             found[name] = _plain(item.attrs[name])
     return {name: value for name, value in found.items() if value is not None}
 

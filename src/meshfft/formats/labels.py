@@ -12,6 +12,7 @@ is none. Nothing that attributes say makes numbers up; where values are missing 
 """
 
 import base64
+import contextlib
 import dataclasses
 import json
 import math
@@ -112,7 +113,11 @@ def _indices(record: Record, axis: int, n: int) -> np.ndarray:
 
 def _before(one: Coordinate) -> tuple[float, float, dict[str, object]] | None:
     """First position, spacing and attributes of the positions that these frequencies come from."""
-    match one.attributes.get(BEFORE):
+    found = one.attributes.get(BEFORE)
+    if isinstance(found, str):  # as HDF5 keeps it
+        with contextlib.suppress(ValueError, RecursionError):
+            found = json.loads(found)
+    match found:
         case {"first": int() | float() as first, "spacing": int() | float() as step, "attributes": dict(attributes)}:
             fits = abs(first) <= LONGEST and SHORTEST <= abs(step) <= LONGEST
             return (first, step, attributes) if fits else None

@@ -19,8 +19,9 @@ from ..operators.transform import KINDS, NORMS, Transform, resolve, transform_of
 from ..plans.plan import Plan
 from ..walks.choice import ORDERS
 from ..walks.search import METHODS
-from .source import Labels
+from .source import Labels, Refused, Source
 
+KEY = "meshfft"  # the attribute of what is written here: of an array its record, of a group the name of its array
 FORMAT = 1
 PACKAGES = ("meshfft", "jax", "numpy")
 MOST_DIMENSIONS = 32
@@ -160,6 +161,17 @@ def record_of(plan: Plan, units: Sequence[str] | None = None, spacing: Sequence[
         dimensions=_dimensions(plan.transform, units, spacing),
         versions=versions_of(PACKAGES),
     )
+
+
+def recorded(source: Source) -> Source:
+    """A source with the units and spacing of its record, if it has one, which must be of such an array."""
+    if source.record is None:
+        return source
+    record = Record.from_dict(source.record, str(source.path))
+    if (record.out_shape, record.out_dtype) != (source.shape, source.dtype.name):
+        of = f"{record.out_dtype} {record.out_shape} and holds {source.dtype} {source.shape}"
+        raise Refused(f"{source.path} has a record of {of}: remove its attribute {KEY!r}")
+    return dataclasses.replace(source, units=record.units, spacing=record.spacing)
 
 
 def inverse_options(record: Record) -> dict[str, Any]:

@@ -22,13 +22,12 @@ import numpy as np
 from ..extras import need
 from .grid import Box
 from .labels import MOST_COORDINATE, coordinate_of, data_among, plain_json, with_labels, words
-from .record import Record, conformed
+from .record import KEY, conformed, recorded
 from .source import Coordinate, Labels, Refused, Source, check_chunk, choose, source_of, unchanged
 
 if TYPE_CHECKING:
     import tensorstore
 
-KEY = "meshfft"  # the attribute of what is written here: of an array its record, of a group the name of its array
 NAMES = ("zarr.json", ".zarray", ".zgroup")
 JSON_BYTES = 2**22
 INNER_CHUNKS = 2**22  # of a shard, whose index is read as one
@@ -121,14 +120,7 @@ def open_zarr(path: Path, dataset: str | None) -> Iterator[Source]:
         raise Refused(f"{path} is not a Zarr store, it has no zarr.json, .zarray or .zgroup: give one")
     node = _chosen(Node(path, path.resolve(), path.resolve()), dataset)
     about, source = node.describe(), _opened(node)
-    source = with_labels(source, _labels(node, about), {} if source.record else about.attributes)
-    if source.record:
-        record = Record.from_dict(source.record, str(path))
-        if (record.out_shape, record.out_dtype) != (source.shape, source.dtype.name):
-            of = f"{record.out_dtype} {record.out_shape} and holds {source.dtype} {source.shape}"
-            raise Refused(f"{path} has a record of {of}: remove its attribute {KEY!r}")
-        source = dataclasses.replace(source, units=record.units, spacing=record.spacing)
-    yield source
+    yield recorded(with_labels(source, _labels(node, about), {} if source.record else about.attributes))
 
 
 def _chosen(root: Node, dataset: str | None) -> Node:

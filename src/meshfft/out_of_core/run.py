@@ -59,7 +59,7 @@ def run_passes(
     Args:
         made: the passes, planned for a mesh of the devices of one process, or for one that is described.
         source: the array: a `Source` of `open_array`, or anything with a shape, a dtype and slices.
-        target: the file to write; its suffix, .npy or .zarr, chooses the format.
+        target: the file to write; its suffix, .npy, .zarr, .h5 or .nc, chooses the format.
         overwrite: whether a file already there may be replaced, and a run that was not finished forgotten.
         resume: whether such a run is resumed, if there is one.
         record: what is kept beside a Zarr array.

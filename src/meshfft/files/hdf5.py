@@ -1,0 +1,164 @@
+"""HDF5 files to be written by position: here everything but the numbers is made, as NetCDF-4 wants it.
+
+    /data                 the array, in one run, whose room in the file is taken at once; its attribute "meshfft" is the
+                          record, as JSON
+    /X, /Y, ...           a dimension scale for each dimension: its coordinate, or its name alone
+    attribute "meshfft"   of the file: the name of the array
+
+So NetCDF's libraries and xarray open the file, with names and coordinates, and several processes write the numbers,
+each at its own positions. Complex numbers are h5py's compound type {r, i}, under the name that these libraries know.
+"""
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..extras import need
+from ..formats.hdf5 import HIDDEN, INTERNAL, NETCDF, ONLY_A_DIMENSION
+from ..formats.record import KEY, Record
+from ..formats.source import Coordinate, Labels
+
+if TYPE_CHECKING:
+    import h5py
+
+SUFFIXES = (".h5", ".hdf5", ".nc")
+COMPLEX = {"F": "_PFNC_FLOAT_COMPLEX_TYPE", "D": "_PFNC_DOUBLE_COMPLEX_TYPE"}  # as nc-complex and netCDF4 call them
+WIDER = {"?": "i1", "e": "f4"}  # of types that NetCDF has not
+MOST_NUMBERS = 4096  # of an attribute: HDF5 has no room for 64 KiB
+ERRNO = re.compile(r"errno = (\d+)")  # as HDF5 says it
+LOST = re.compile("[\0\ud800-\udfff]")  # what HDF5's texts have not: they end at a zero, and have no halves of letters
+
+
+def create_hdf5(
+    path: Path,
+    shape: Sequence[int],
+    dtype: np.dtype,
+    dims: Sequence[str],
+    labels: Labels,
+    attributes: Mapping[str, object],
+) -> None:
+    """Makes a file with room for the numbers of an array, and with all there is besides.
+
+    Args:
+        path: where nothing is yet.
+        shape, dtype: of the array.
+        dims: the names of its dimensions.
+        labels: its name, its coordinates with their values, and attributes of the file.
+        attributes: of the array.
+    """
+    h5py, name = need("h5py", "writing HDF5"), _stored_name(labels.name, dims)
+    own = {one.name: one for one in labels.coordinates if one.dims == (one.name,)}
+    with _system_words(), h5py.File(path, "x", track_order=True) as file:
+        _annotate(file, {**labels.about, KEY: name})
+        for index, (dim, size) in enumerate(zip(dims, shape, strict=True)):
+            _make_scale(file, index, dim, size, own.get(dim))
+        for one in (one for one in labels.coordinates if one.name not in own):
+            _attach(_coordinate(file, _stored_name(one.name, dims), one), one.dims)
+        array = _contiguous(file, name, shape, dtype)
+        _attach(array, dims)
+        _annotate(array, attributes)
+
+
+def hdf5_header(path: Path) -> tuple[tuple[int, ...], np.dtype, int]:
+    """Shape, dtype and where in the file the numbers begin, of a file that `create_hdf5` made."""
+    h5py = need("h5py", "writing HDF5")
+    with h5py.File(path, "r") as file:
+        array = file[file.attrs[KEY]]
+        return array.shape, array.dtype, array.id.get_offset() or 0
+
+
+def nameable(record: Record, path: Path) -> Record:
+    """The record, unless its array, dimensions or coordinates have a name that this kind of file has not.
+
+    Raises:
+        ValueError: an HDF5 file would take the name for a path.
+    """
+    labels = record.labels
+    names = [dimension.name for dimension in record.dimensions]
+    names += [labels.name, *(one.name for one in labels.coordinates)] if labels else []
+    for name in names if path.suffix in SUFFIXES else ():
+        if "/" in name or name in (".", ".."):
+            raise ValueError(f"{path} cannot have the name {name!r}, which is a path in HDF5: write .zarr")
+    return record
+
+
+@contextlib.contextmanager
+def _system_words() -> Iterator[None]:
+    """Makes HDF5's errors an OSError with a number where it was the system that failed: on closing it raises others."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        code = ERRNO.search(str(error))
+        if code is None:
+            raise
+        raise OSError(int(code[1]), os.strerror(int(code[1]))) from error
+
+
+def _stored_name(name: str, dims: Sequence[str]) -> str:
+    """The name in the file, where that of a dimension belongs to its scale."""
+    return HIDDEN + name if name in dims else name
+
+
+def _make_scale(file: "h5py.File", index: int, dim: str, size: int, own: Coordinate | None) -> None:
+    """The scale of a dimension, which is its coordinate where it has one."""
+    if own is None:
+        scale = file.create_dataset(dim, (size,), ">f4")
+        scale.make_scale(f"{ONLY_A_DIMENSION.decode()}.{size:10d}")
+    else:
+        scale = _coordinate(file, dim, own)
+        scale.make_scale(dim)
+    scale.attrs["_Netcdf4Dimid"] = np.int32(index)
+
+
+def _coordinate(file: "h5py.File", name: str, one: Coordinate) -> "h5py.Dataset":
+    values = np.asarray(one.values)
+    values = values.astype(WIDER.get(values.dtype.char, values.dtype))
+    found = file.create_dataset(name, values.shape, _type(file, values.dtype), data=values)
+    _annotate(found, one.attributes)
+    return found
+
+
+def _attach(array: "h5py.Dataset", dims: Sequence[str]) -> None:
+    for index, dim in enumerate(dims):
+        array.dims[index].attach_scale(array.file[dim])
+
+
+def _contiguous(file: "h5py.File", name: str, shape: Sequence[int], dtype: np.dtype) -> "h5py.Dataset":
+    """A dataset whose place in the file is settled, and to which nothing is written."""
+    import h5py
+
+    made = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    made.set_layout(h5py.h5d.CONTIGUOUS)
+    made.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    made.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    return file.create_dataset(name, shape, _type(file, dtype), dcpl=made)
+
+
+def _type(file: "h5py.File", dtype: np.dtype) -> Any:
+    """The type of a dataset: NetCDF opens a compound type only by its name in the file."""
+    if dtype.char not in COMPLEX:
+        return dtype
+    if COMPLEX[dtype.char] not in file:
+        file[COMPLEX[dtype.char]] = dtype
+    return file[COMPLEX[dtype.char]]
+
+
+def _annotate(item: "h5py.Dataset | h5py.File", attributes: Mapping[str, object]) -> None:
+    for name, value in attributes.items():
+        if name and name.isprintable() and name not in INTERNAL and not name.startswith(NETCDF):
+            item.attrs[name] = _attribute(value)
+
+
+def _attribute(value: object) -> Any:
+    """Text, numbers, or lists of them as HDF5 has them, anything else as JSON."""
+    parts = value if isinstance(value, list) and 0 < len(value) <= MOST_NUMBERS else [value]
+    if all(isinstance(part, str) and not LOST.search(part) for part in parts):
+        return value
+    numbers = all(type(part) in (int, float) for part in parts) and np.asarray(parts).dtype.kind in "iuf"
+    return np.asarray(value) if numbers else json.dumps(value)
