@@ -137,6 +137,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "d tiny": (lambda: mf.fftfreq(1, 5e-324), ValueError, "d is 5e-324: give .* overflows"),
     "d complex": (lambda: mf.fftfreq(4, 1j), TypeError, "d is 1j: give .* real number"),  # type: ignore[arg-type]
     "d text": (lambda: mf.fftfreq(4, "1"), TypeError, "d is '1'"),  # type: ignore[arg-type]
+    "d is a list": (lambda: mf.fftfreq(4, [1, 2]), ValueError, r"d is \[1, 2\]: .* one real number"),  # type: ignore[arg-type]
     "d traced": (lambda: jax.jit(lambda d: mf.fftfreq(4, d))(1.0), TypeError, "known before tracing"),
     "dtype": (lambda: mf.fftfreq(4, dtype="complex64"), TypeError, "dtype is complex64: .* give float32"),
     "dtype int": (lambda: mf.rfftfreq(4, dtype=int), TypeError, "dtype is int64"),

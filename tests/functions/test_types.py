@@ -82,3 +82,25 @@ def test_several_axes_are_a_wrong_value() -> None:
         mf.fft(np.ones((2, 2)), axis=[1, 1])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="axis is 'x'"):
         mf.fft(np.ones((2, 2)), axis="x")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int32", "float16", "float32", "complex64"])
+def test_no_axes_give_a_spectrum_too(dtype: str) -> None:
+    """Catches results whose type depends on whether `axes` is empty: integers came back as float32."""
+    x, mesh = np.arange(8).reshape(2, 4).astype(dtype), jax.make_mesh((2, 4), ("x", "y"))
+    for name in ("fftn", "ifftn"):
+        wanted = getattr(jnp.fft, name)(x, axes=())
+        for a in (x, mf.shard(x, mesh, P("x", "y"))):
+            y = getattr(mf, name)(a, axes=())
+            assert y.dtype == wanted.dtype
+            np.testing.assert_array_equal(np.asarray(y), x.astype("complex64"))
+    assert mf.plan((2, 4), axes=(), dtype="float32").out_dtype == "complex64"
+    assert mf.dctn(x.real.astype("float32"), axes=()).dtype == "float32"
+
+
+def test_numbers_have_no_axes() -> None:
+    """Catches a range of axes that ends before it begins: a scalar was told to use axes "0 to -1"."""
+    with pytest.raises(ValueError, match="axis -1 is out of range: the array has 0 dimensions, a number without axes"):
+        mf.fft(3.0)
+    with pytest.raises(ValueError, match="axis 2 is out of range: the array has 2 dimensions, give one from -2 to 1"):
+        mf.fft(np.ones((2, 2)), axis=2)

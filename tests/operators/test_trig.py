@@ -86,10 +86,10 @@ def test_every_call_is_scipys(x64: None, family: str, length: int) -> None:
     """Catches a wrong kernel, end, norm, sign or order of any type, at any length, along any dimension."""
     calls = {call: made(family, length, *call) for call in CALLS if length >= shortest(family, call[0])}
     blocks = [np.moveaxis(noise((length, 3, 2), "float64", length), 0, dim) for dim in range(3)]
-    used: list[Any] = list({matrix for _, (matrix,), _ in calls.values()})
+    used: list[Any] = list({matrix for _, (matrix,), *_ in calls.values()})
     done = jax.jit(lambda blocks: [[transform(b, dim, m) for dim, b in enumerate(blocks)] for m in used])(blocks)
     results = dict(zip(used, done, strict=True))
-    for (type, norm, shared, inverse), (_, (matrix,), scale) in calls.items():
+    for (type, norm, shared, inverse), (_, (matrix,), scale, _) in calls.items():
         call = getattr(scipy.fft, NAMES[family, inverse])
         for dim, result in enumerate(results[matrix]):
             truth = call(blocks[dim], type, axis=dim, norm=norm, orthogonalize=shared)

@@ -41,8 +41,9 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: P
         The n frequencies, in cycles per unit of d.
 
     Raises:
-        ValueError: n is less than 1, d is zero or not finite, the mesh axes do
-            not divide n, or the type is float64 while 64-bit types are off.
+        ValueError: n is less than 1, d is zero or not finite, n or d is
+            several numbers, the mesh axes do not divide n, or the type is
+            float64 while 64-bit types are off.
         TypeError: n is no integer, d no number, the type not a real floating
             one, or `device` neither a device nor a NamedSharding.
 
@@ -115,7 +116,8 @@ def _step(n: int, d: ArrayLike) -> tuple[int, float]:
     if size < 1:
         raise ValueError(f"n is {size}: a transform needs at least one point")
     if not hasattr(d, "__float__") or np.iscomplexobj(d) or isinstance(d, jax.core.Tracer) or np.ndim(d):
-        raise TypeError(f"d is {d!r}: give the spacing of samples as one real number, known before tracing")
+        error = ValueError if np.ndim(d) else TypeError  # several numbers are a wrong value, as JAX has it
+        raise error(f"d is {d!r}: give the spacing of samples as one real number, known before tracing")
     d = float(d)
     if not math.isfinite(d) or d == 0 or math.isinf(1.0 / (size * d)):
         raise ValueError(

@@ -32,11 +32,13 @@ class Transform(NamedTuple):
         dims: the dimensions, none negative, none twice.
         matrices: the matrix of each, as many rows as the result has positions; input beyond its columns is cropped.
         scale: the factor of the result.
+        onto_complex: the result is complex though there are no dimensions.
     """
 
     dims: tuple[int, ...]
     matrices: tuple[Matrix, ...]
     scale: float
+    onto_complex: bool = False
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -53,7 +55,7 @@ class Transform(NamedTuple):
     def takes_real(self, array_is_real: bool) -> bool:
         """Whether it is computed on real numbers, of an array that is real or not."""
         changes = [matrix.becomes for matrix in self.matrices if matrix.becomes is not None]
-        stays = array_is_real and all(matrix.planes == 1 for matrix in self.matrices)
+        stays = array_is_real and not self.onto_complex and all(matrix.planes == 1 for matrix in self.matrices)
         return changes == ["complex"] or (stays and not changes)
 
     @property
@@ -188,7 +190,8 @@ def dims_of(ndim: int, axes: int | Sequence[int]) -> tuple[int, ...]:
     axes = integers(axes, "axes")
     for axis in axes:
         if not -ndim <= axis < ndim:
-            raise ValueError(f"axis {axis} is out of range: the array has {ndim} dimensions, 0 to {ndim - 1}")
+            known = f"give one from {-ndim} to {ndim - 1}" if ndim else "a number without axes has nothing to transform"
+            raise ValueError(f"axis {axis} is out of range: the array has {ndim} dimensions, {known}")
     return tuple(axis % ndim for axis in axes)
 
 
@@ -235,4 +238,4 @@ def transform_of(
     matrices: list[Matrix] = [Roots(max(n, 1), sign, n, n) for n in lengths]
     if change is not None:
         matrices[-1] = HalfRoots(lengths[-1], sign, change == "real", change == "real")
-    return Transform(dims, tuple(matrices), factor(math.prod(lengths), norm, inverse))
+    return Transform(dims, tuple(matrices), factor(math.prod(lengths), norm, inverse), kind == "fft" and not dims)
