@@ -32,11 +32,11 @@ nonuniform: normal record solvers / moving / plan / planning / traced type3 / ch
 functions: calls frequencies shard / cosine nufft dense fourier shifts / array_api reconstruct scipy_backend type3
 spectral: fields / convolution modes multipliers / power
 inspect: schedule / hlo / aot / trace
-formats: grid / source / numpy_nifti record / labels / hdf5 zarr / reading
+formats: grid / source / ismrmrd_header numpy_nifti record / labels / hdf5 zarr / ismrmrd reading
 files: hdf5 picture processes zarr / stores / writing
 out_of_core: partition / tiles transfer / journal passes / run
 cli.terminal: cache devices output / flags / cluster
-cli: info points / plan profile request / scattered transform / nufft reconstruct / app
+cli: info points / plan profile request / scattered transform / scan / nufft reconstruct / app
 """
 
 

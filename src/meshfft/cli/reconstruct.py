@@ -18,9 +18,10 @@ from ..files.processes import exchange, together
 from ..files.stores import WRITTEN
 from ..functions.reconstruct import check_maps, coil_images
 from ..nonuniform.plan import ScatteredPlan
+from . import scan as scans
 from . import scattered as points_of
 from .request import agree, everywhere
-from .scattered import Asked, announce, asked_for, check_files, dataset_in, finish, progress_of, read_points, record
+from .scattered import Asked, announce, asked_for, check_files, dataset_in, finish, progress_of, record
 from .terminal import flags as read
 from .terminal.cluster import cluster_of, run_in
 from .terminal.devices import check_memory, start_mesh
@@ -33,11 +34,12 @@ MAPS = typer.Option(metavar="FILE", help="What each coil sees, (coils, N, N, ...
 
 @guarded
 def reconstruct(
-    source: Annotated[Path, typer.Argument(metavar="KSPACE", help="(coils, points...): .npy, .h5, .hdf5 or .zarr.")],
+    source: Annotated[Path, typer.Argument(metavar="KSPACE", help="ISMRMRD; or (coils, points...): .npy, .h5, .zarr.")],
     target: Annotated[Path, typer.Argument(metavar="OUT", help=".npy or .zarr, complex; .nii, its magnitude.")],
     points: points_of.Points = None,
     points_unit: points_of.Unit = None,
     shape: points_of.Shape = None,
+    select: scans.Select = "",
     maps: Annotated[Path | None, MAPS] = None,
     iterations: Annotated[int, ITERATIONS] = 20,
     density: Annotated[str, typer.Option(metavar="NAME", help="Start from Pipe's weights: pipe, or none.")] = "pipe",
@@ -66,18 +68,21 @@ def reconstruct(
     which every coil has an image. Weights are relative: --l2 to the largest
     eigenvalue, --tv also to the brightest pixel of the start.
 
-    An .h5 or .zarr file is read as ISMRMRD-like arrays: datasets kspace, of
-    complex numbers, traj, and maps where there is one; --points and --maps name
-    other files. Coordinate j of a point is of dimension j of the image. Pixels
-    count from the centre, N // 2, as in MRI, sigpy and BART; --origin corner
-    counts them from 0, as the other commands do.
+    An ISMRMRD file (.h5, .mrd) is read as it is: the readouts of one image, of
+    several images those of --select, without noise and navigators. It gives the
+    size of the image, but no unit of a trajectory. Any other .h5, or .zarr, has
+    datasets kspace, of complex numbers, traj, and maps where there is one;
+    --points and --maps name other files. Coordinate j of a point is of dimension
+    j of the image. Pixels count from the centre, N // 2, as in MRI, sigpy and
+    BART; --origin corner counts them from 0, as the other commands do.
     """
 
     def asked() -> Asked:
-        known = asked_for(mesh, shape, points_unit, origin, None, precision)
-        if shape is None:
+        known = asked_for(mesh, shape, points_unit, origin, None, precision, scans.is_scan(source, dataset))
+        known["shape"] = known["shape"] or scans.sizes_in(source, dataset)
+        if known["shape"] is None:
             raise ValueError("the size of the image is not given: give --shape N,N,..., as 128,128")
-        more = {"maps": maps, "iterations": iterations, "density": density, "l2": l2, "tv": tv}
+        more = {"select": select, "maps": maps, "iterations": iterations, "density": density, "l2": l2, "tv": tv}
         _check(more)
         how: read.Keywords = {"tol": tol, "sigma": sigma, "origin": origin, "norm": None, "precision": precision}
         files: read.Keywords = {"source": source, "target": target, "dataset": dataset, "points": points}
@@ -101,8 +106,7 @@ def _check(more: read.Keywords) -> None:
 def _run(asked: Asked) -> None:
     others = [path for path in (asked.points, asked.more["maps"]) if path]
     everywhere(lambda: check_files(asked, WRITTEN, *others))
-    with open_array(asked.source, dataset_in(asked.source, asked.dataset, "kspace")) as array:
-        points = everywhere(lambda: read_points(asked, None))
+    with scans.measured(asked) as (asked, array, points):
         agree({**asked.deciding(points, "reconstruct"), **identity(array)})
         shape = _coil_images(asked, array, points.shape)
         everywhere(lambda: _check_maps(asked, shape, points.dims))

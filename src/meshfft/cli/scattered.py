@@ -99,18 +99,29 @@ class Asked(NamedTuple):
 
 
 def asked_for(
-    mesh: str | None, shape: str | None, unit: str | None, origin: str, norm: str | None, precision: str | None
+    mesh: str | None,
+    shape: str | None,
+    unit: str | None,
+    origin: str,
+    norm: str | None,
+    precision: str | None,
+    scan: bool = False,
 ) -> read.Keywords:
-    """The flags that have to be read, or are one of some names."""
+    """The flags that have to be read, or are one of some names; points of a scan may need no unit."""
     for flag, text, names in (("norm", norm, NORMS), ("precision", precision, PRECISIONS), ("origin", origin, ORIGINS)):
         if text is not None:
             read.check_choice(text, names, f"--{flag}")
+    if not (scan and unit is None):
+        check_unit_name(unit)
+    sizes = None if shape is None else read.read_sizes(shape, "--shape", "128,128")
+    return {"mesh": read.read_mesh(mesh or "1"), "shape": sizes, "points_unit": unit}
+
+
+def check_unit_name(unit: str | None) -> None:
     if unit is None:
         choices = "turns (cycles per pixel), radians (per pixel) or field-of-view (cycles per field of view)"
         raise ValueError(f"no unit of the points is given: give --points-unit {choices}")
     read.check_choice(unit, UNITS, "--points-unit")
-    sizes = None if shape is None else read.read_sizes(shape, "--shape", "128,128")
-    return {"mesh": read.read_mesh(mesh or "1"), "shape": sizes, "points_unit": unit}
 
 
 def check_files(asked: Asked, kinds: Sequence[str], *others: Path) -> None:
@@ -143,7 +154,11 @@ def read_points(asked: Asked, image: tuple[int, ...] | None) -> Scattered:
         path = asked.source
         if dataset_in(path, None, dataset) is None:
             raise ValueError(f"{path} has no dataset traj: give the points with --points FILE")
-    coords = held(path, dataset_in(path, None, dataset), "give fewer points")
+    return points_at(asked, held(path, dataset_in(path, None, dataset), "give fewer points"), path, image)
+
+
+def points_at(asked: Asked, coords: np.ndarray, path: Path, image: tuple[int, ...] | None = None) -> Scattered:
+    """The points of these coordinates, from a file."""
     dims = coords.shape[-1]
     sizes = asked.shape if image is None else image[-dims:]
     if sizes is None or len(sizes) != dims:

@@ -1,5 +1,6 @@
 """Sharded array files: read by slices, written shard by shard."""
 
+from ..formats.ismrmrd import read_scan as read_scan
 from ..formats.labels import labelled as labelled
 from ..formats.reading import open_array as open_array
 from ..formats.record import Record as Record

@@ -75,7 +75,7 @@ def _record(text: object) -> dict[str, object] | None:
 
 def _chosen(path: Path, file: "h5py.File", dataset: str | None) -> "h5py.Dataset":
     """The dataset of a name, or the only one there is that is no coordinate of others."""
-    array = None if dataset is None else _named(path, file, dataset.strip("/"))
+    array = None if dataset is None else named(path, file, dataset.strip("/"))
     if array is None:
         arrays = _datasets(path, file)
         names = sorted(arrays)
@@ -85,7 +85,7 @@ def _chosen(path: Path, file: "h5py.File", dataset: str | None) -> "h5py.Dataset
     return array
 
 
-def _named(path: Path, group: "h5py.Group", name: str) -> "h5py.Dataset | None":
+def named(path: Path, group: "h5py.Group", name: str) -> "h5py.Dataset | None":
     """The dataset at the end of a path of names, each a link within the file."""
     import h5py
 
@@ -236,8 +236,8 @@ def _labels(path: Path, array: "h5py.Dataset") -> Labels | None:
     if dims is None or array.is_scale:
         return None
     scales = [array.dims[index][0] for index in range(array.ndim)]
-    named = [_named(path, array.parent, name) for name in words(attributes.get("coordinates")) if "/" not in name]
-    found = [_coordinate(path, one, dims) for one in [*scales, *named] if one is not None]
+    beside = [named(path, array.parent, name) for name in words(attributes.get("coordinates")) if "/" not in name]
+    found = [_coordinate(path, one, dims) for one in [*scales, *beside] if one is not None]
     known = {one.name: one for one in found if one is not None}
     about = plain_json(_attributes(array.parent), [KEY])
     return Labels(_last(array), dims, plain_json(attributes, [KEY]), tuple(known.values()), about)

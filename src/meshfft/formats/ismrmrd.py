@@ -1,0 +1,287 @@
+"""ISMRMRD files, in which a scanner's readouts are stored one by one: all those of one image, as two arrays.
+
+    GROUP/xml     the header: the encoded matrix, its field of view, and the kind of trajectory
+    GROUP/data    for each readout a head, a trajectory (samples, d), and values (coils, samples)
+
+    Cartesian     k_x = (sample - center_sample) / N_x,   k_y = (step_1 - center_1) / N_y,   k_z likewise, in turns
+
+Noise, navigators and other readouts that are not of the image are left out, and so are samples to be discarded. The
+standard gives trajectories no unit, so a caller must. Invariant: readouts of two images are never mixed in silence, and
+what the file leaves open is refused.
+"""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..extras import need
+from ..layout.memory import check_held
+from .hdf5 import named
+from .ismrmrd_header import Encoding, encodings_in
+from .source import Refused, Source, assigning, readable, source_of, unchanged
+
+if TYPE_CHECKING:
+    import h5py
+
+SUFFIXES = (".h5", ".hdf5", ".mrd")
+TOGETHER = 256  # readouts read at once
+INDICES = ("slice", "contrast", "phase", "repetition", "set")  # by which the readouts of two images differ
+ALL = "all"  # of an index: the readouts of all its values are of one image
+CALIBRATES_TOO, REVERSED, COMPRESSED = 21, 22, (53, 54, 55, 56)  # flags, counted from 1
+LEFT_OUT = {
+    **{19: "noise", 20: "calibration", 23: "navigator", 24: "phase correction", 26: "feedback", 27: "dummy"},
+    **{28: "feedback", 29: "surface coil correction", 30: "phase stabilization", 31: "phase stabilization"},
+}
+HEAD = (
+    *("flags", "number_of_samples", "active_channels", "discard_pre", "discard_post", "center_sample"),
+    *("encoding_space_ref", "trajectory_dimensions", "idx"),
+)
+
+
+class Mixed(Refused):
+    """Readouts of several images; a command line puts its own word for `argument`."""
+
+    argument = "select="
+
+
+class Scan(NamedTuple):
+    """The readouts of one image.
+
+    Attributes:
+        values: of shape (coils, samples).
+        points: of shape (samples, 2 or 3).
+        cartesian: whether the points were computed, in turns; else they are the file's, in its unit.
+        encoding: that of these readouts.
+        words: how many readouts there are, and which were left out, and why.
+    """
+
+    values: Source
+    points: np.ndarray
+    cartesian: bool
+    encoding: Encoding
+    words: str
+
+
+def is_scan(path: Path, group: str | None = None) -> bool:
+    """Whether a file is of ISMRMRD, with readouts in a group (of that name)."""
+    if path.suffix.lower() not in SUFFIXES or not path.is_file():
+        return False
+    h5py = need("h5py", "reading ISMRMRD")
+    if not h5py.is_hdf5(path):
+        return False
+    with readable(path), h5py.File(path, "r") as file:
+        return any(group in (None, name) for name in _groups(path, file))
+
+
+def encodings_of(path: Path, group: str | None = None) -> list[Encoding]:
+    """The encodings that the header of a scan has."""
+    with _opened(path, group) as (header, _):
+        return header
+
+
+def read_scan(path: str | Path, group: str | None = None, select: str = "", *, trajectory: bool = True) -> Scan:
+    """Reads all readouts of one image.
+
+    Args:
+        path: the file.
+        group: the group in it, which may be left out where there is only one with readouts.
+        select: which slice, contrast, phase, repetition, set or encoding to read, as "slice=2,phase=0"; "phase=all"
+            takes the readouts of all phases for those of one image, which slices and encodings never are.
+        trajectory: whether the points are wanted; a caller may have others.
+
+    Raises:
+        ValueError: the file is damaged; the readouts are of several images, or not of what can be reconstructed.
+    """
+    path, wanted = Path(path), selected(select)
+    check = unchanged(path)
+    with _opened(path, group) as (header, data):
+        heads = _heads(path, data)
+        kept, words = _kept(path, heads, wanted)
+        found = heads[kept]
+        encoding = _encoding(path, header, found)
+        dims = _same(path, found["trajectory_dimensions"], "trajectories of d = {} coordinates")
+        coils = _same(path, found["active_channels"], "{} coils")
+        if trajectory and dims == 0:
+            _check_cartesian(path, encoding, found)
+        values, points = _samples(path, data, kept, found, coils, dims)
+        if trajectory:
+            points = points if dims else _cartesian(encoding, found, _used(path, found))
+            points = _coordinates(path, encoding, points)
+    check()
+    source = source_of(path, values.shape, values.dtype, assigning(values), check)
+    return Scan(source, points, dims == 0, encoding, words)
+
+
+def selected(text: str) -> dict[str, int | str]:
+    """The readouts to select, by index: "slice=2,phase=all"."""
+    found = dict[str, int | str]()
+    for part in filter(None, text.split(",")):
+        name, _, value = part.partition("=")
+        every = value == ALL and name in INDICES[1:]
+        if name not in ("encoding", *INDICES) or not (every or (value.isdecimal() and len(value) < 6)):
+            names = f"{', '.join(INDICES)} or encoding"
+            raise ValueError(f"{part!r} selects no readouts: give {names} a number, as slice=2, or phase=all")
+        found[name] = value if every else int(value)
+    return found
+
+
+@contextlib.contextmanager
+def _opened(path: Path, group: str | None) -> Iterator[tuple[list[Encoding], "h5py.Dataset"]]:
+    h5py = need("h5py", "reading ISMRMRD")
+    with readable(path), h5py.File(path, "r") as file:
+        groups = [name for name in _groups(path, file) if group in (None, name)]
+        if len(groups) != 1:
+            listed = ", ".join(groups) or "no group of readouts"
+            raise Refused(f"{path} has {listed}: name the group of one scan as the dataset")
+        xml, data = (named(path, file, f"{groups[0]}/{part}") for part in ("xml", "data"))
+        yield encodings_in(path, xml), data
+
+
+def _groups(path: Path, file: "h5py.File") -> list[str]:
+    """The groups of a file that hold a header and readouts."""
+    import h5py
+
+    found = list[str]()
+    for part in (part for part in file.id if file.id.links.get_info(part).type == h5py.h5l.TYPE_HARD):
+        name = part.decode("utf-8", "surrogateescape")
+        with contextlib.suppress(Refused):  # links to other files
+            xml, data = (named(path, file, f"{name}/{inner}") for inner in ("xml", "data"))
+            if xml is not None and data is not None and "head" in (data.dtype.names or ()):
+                found.append(name)
+    return found
+
+
+def _heads(path: Path, data: "h5py.Dataset") -> np.ndarray:
+    """The heads of all readouts."""
+    filters = data.id.get_create_plist().get_nfilters()
+    if data.ndim != 1 or data.external or data.is_virtual or filters:
+        raise Refused(f"{path} packs its readouts, or keeps them elsewhere: copy it with the ismrmrd package")
+    names = data.dtype["head"].names or ()
+    missing = [name for name in HEAD if name not in names] + [*({"traj", "data"} - {*data.dtype.names})]
+    if missing:
+        raise Refused(f"{path} has readouts without {', '.join(missing)}: convert it to ISMRMRD 1.x")
+    return np.asarray(data.fields("head")[...])
+
+
+def _flagged(heads: np.ndarray, *flags: int) -> np.ndarray:
+    return heads["flags"] & np.uint64(sum(1 << (flag - 1) for flag in flags)) != 0
+
+
+def _kept(path: Path, heads: np.ndarray, select: Mapping[str, int | str]) -> tuple[np.ndarray, str]:
+    """The numbers of the readouts of one image, and words about the others."""
+    kept, words = np.ones(len(heads), bool), list[str]()
+    for name in dict.fromkeys(LEFT_OUT.values()):
+        out = kept & _flagged(heads, *(flag for flag, one in LEFT_OUT.items() if one == name))
+        if name == "calibration":
+            out &= ~_flagged(heads, CALIBRATES_TOO)
+        words += [f"{out.sum()} {name}"] if out.any() else []
+        kept &= ~out
+    if not kept.any():
+        raise Refused(f"{path} has no readout of an image ({', '.join(words) or 'none at all'}): give another scan")
+    for name in ("encoding", *INDICES):
+        values = heads["encoding_space_ref"] if name == "encoding" else heads["idx"][name]
+        have, one = np.unique(values[kept]).tolist(), select.get(name)
+        many = f"{path} has readouts of {name} {', '.join(map(str, have[:20]))}{', ...' * (len(have) > 20)}"
+        if one is None and len(have) > 1:
+            raise Mixed(f"{many}, of images that must not be mixed: select one, as {Mixed.argument}{name}={have[0]}")
+        if one not in (None, ALL, *have):
+            raise Refused(f"{many}, and none of {name} {one}: select one of these")
+        if one not in (None, ALL):
+            words += [f"{(kept & (values != one)).sum()} of another {name}"] if len(have) > 1 else []
+            kept &= values == one
+    out = f", left out: {', '.join(words)}" if words else ""
+    return np.flatnonzero(kept), f"{kept.sum()} of {len(heads)} readouts{out}"
+
+
+def _same(path: Path, values: np.ndarray, what: str) -> int:
+    """The value that all readouts have."""
+    found = np.unique(values).tolist()
+    if len(found) > 1:
+        raise Refused(f"{path} has readouts of {what.format(' and '.join(map(str, found)))}: write a file for each")
+    return int(found[0])
+
+
+def _encoding(path: Path, header: Sequence[Encoding], heads: np.ndarray) -> Encoding:
+    index = int(heads["encoding_space_ref"][0])
+    if index >= len(header):
+        raise Refused(f"{path} has readouts of encoding {index} and {len(header)} in its header: complete its header")
+    if _flagged(heads, *COMPRESSED).any():
+        raise Refused(f"{path} has compressed readouts: copy it with what packed them")
+    steps, one = np.unique(heads["idx"]["kspace_encode_step_2"]).tolist(), header[index]
+    if one.matrix[2] == 1 and len(steps) > 1:
+        raise Refused(f"{path} has steps {steps[:20]} along z and an encoded matrix of one pixel: complete its header")
+    return one
+
+
+def _check_cartesian(path: Path, encoding: Encoding, heads: np.ndarray) -> None:
+    if encoding.trajectory != "cartesian":
+        none = f"{path} has a {encoding.trajectory or 'nameless'} scan without trajectories"
+        raise Refused(f"{none}: add them to the file, or give the points")
+    if _flagged(heads, REVERSED).any():
+        raise Refused(f"{path} has reversed readouts, as of EPI: turn them round and correct their phase first")
+
+
+def _samples(
+    path: Path, data: "h5py.Dataset", kept: np.ndarray, heads: np.ndarray, coils: int, dims: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Values (coils, samples) and trajectories (samples, dims) of these readouts, without what is to be discarded."""
+    counts = _used(path, heads)
+    ends = np.cumsum([len(one) for one in counts])
+    try:
+        check_held(int(ends[-1]) * 8 * (coils + dims), f"all of {path}", "select fewer readouts")
+    except MemoryError as error:
+        raise Refused(str(error)) from None
+    values, points = np.empty((coils, ends[-1]), np.complex64), np.empty((ends[-1], dims))
+    for first in range(0, len(data), TOGETHER):
+        numbers = np.flatnonzero((kept >= first) & (kept < first + TOGETHER))
+        rows = data[first : first + TOGETHER] if len(numbers) else ()
+        for number in numbers:
+            row, used, many = rows[kept[number] - first], counts[number], int(heads["number_of_samples"][number])
+            at = slice(ends[number] - len(used), ends[number])
+            values[:, at] = _plain(path, row["data"], 2 * coils * many).view("c8").reshape(coils, many)[:, used]
+            points[at] = _plain(path, row["traj"], dims * many).reshape(many, dims)[used]
+    return values, points
+
+
+def _used(path: Path, heads: np.ndarray) -> list[np.ndarray]:
+    """Of each readout the samples to be used."""
+    ends = heads["number_of_samples"].astype(int) - heads["discard_post"]
+    if (ends <= heads["discard_pre"]).any() or not heads["active_channels"].all():
+        raise Refused(f"{path} has readouts without samples, or of no coil: leave them out of the file")
+    return [np.arange(pre, end) for pre, end in zip(heads["discard_pre"].tolist(), ends.tolist(), strict=True)]
+
+
+def _plain(path: Path, found: Any, count: int) -> np.ndarray:
+    """The numbers of a field, as many as the head says."""
+    numbers = np.ascontiguousarray(found).view(np.float32)
+    if numbers.size != count:
+        raise ValueError(f"a readout of {numbers.size} numbers where its head has {count}")
+    return numbers
+
+
+def _cartesian(encoding: Encoding, heads: np.ndarray, counts: Sequence[np.ndarray]) -> np.ndarray:
+    """The points of a Cartesian scan, in turns."""
+    lines = []
+    for head, used in zip(heads, counts, strict=True):
+        x = used - float(head["center_sample"])
+        steps = [float(head["idx"][f"kspace_encode_step_{step}"]) for step in (1, 2)]
+        rest = [
+            (step - centre) / n for step, centre, n in zip(steps, encoding.centres, encoding.matrix[1:], strict=True)
+        ]
+        rest = rest if encoding.matrix[2] > 1 else [rest[0], 0.0]
+        lines.append(np.stack([x / encoding.matrix[0], *(np.full(x.size, one) for one in rest)], -1))
+    return np.concatenate(lines)
+
+
+def _coordinates(path: Path, encoding: Encoding, points: np.ndarray) -> np.ndarray:
+    """As many coordinates as the image has dimensions; a third may be zero, or a weight that some keep there."""
+    dims = len(encoding.sizes)
+    if points.shape[1] == 3 and dims == 2 and not points[:, 2].any():
+        return points[:, :2]
+    if points.shape[1] != dims:
+        both = f"{path} has trajectories of {points.shape[1]} coordinates and an encoded matrix of {encoding.matrix}"
+        raise Refused(f"{both}: give {dims}, without weights, or complete its header")
+    return points
