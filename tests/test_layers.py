@@ -35,7 +35,7 @@ inspect: schedule / hlo / aot / trace
 formats: grid / source / ismrmrd_header numpy_nifti record / labels / hdf5 zarr / ismrmrd reading
 files: hdf5 picture processes zarr / stores / writing
 out_of_core: partition / tiles transfer / journal passes / run
-cli.terminal: cache devices output / flags / cluster
+cli.terminal: cache devices output voxels / flags / cluster
 cli: info points / plan profile request / scattered transform / scan / nufft reconstruct / app
 """
 

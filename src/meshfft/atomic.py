@@ -23,12 +23,18 @@ def replacing(path: Path, overwrite: bool = False) -> Iterator[Path]:
         FileExistsError: `path` exists and may not be overwritten; checked before the block and again before the move.
     """
     refuse_existing(path, overwrite)
-    final = path.resolve()  # through a symbolic link: the file is replaced, the link stays
-    temporary = _beside(final, "partial")
-    try:
+    with scratch(path) as temporary:
         yield temporary
         _sync(temporary)
         put(temporary, path, overwrite)
+
+
+@contextlib.contextmanager
+def scratch(path: Path) -> Iterator[Path]:
+    """Yields a free temporary path beside `path`, and removes what is left there in the end."""
+    temporary = _beside(path.resolve(), "partial")  # through a symbolic link: the file is replaced, the link stays
+    try:
+        yield temporary
     finally:
         _remove(temporary)
 

@@ -172,7 +172,7 @@ BAD: list[tuple[list[str], str]] = [
     ([*KSPACE, *TURNED, *SIZE, "--iterations", "-3"], "--iterations -3 is not a number of steps"),
     (["reconstruct", "hole.npy", "out.npy", *TURNED, *SIZE], "the values, or the maps, hold a NaN or an infinity"),
     (["reconstruct", "x.npy", "out.npy", *TURNED, *SIZE], "give one value for each point, with the coils"),
-    ([*KSPACE[:2], "out.nii.gz", *TURNED, *SIZE], "end it in .npy or .zarr or .h5"),
+    ([*KSPACE[:2], "out.tif", *TURNED, *SIZE], "end it in .npy or .zarr or .h5 or .hdf5 or .nc or .nii or .nii.gz"),
 ]
 
 

@@ -16,6 +16,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from meshfft import atomic
 from meshfft.files import check_disjoint, check_output, open_array, stores, write_array, writing
+from meshfft.files.writing import OUTPUTS
 from meshfft.layout.layout import Cut, Layout
 from meshfft.layout.padded_array import PaddedArray
 
@@ -28,7 +29,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("suffix", [".npy", ".zarr", ".h5", ".nc"])
+@pytest.mark.parametrize("suffix", [".npy", ".zarr", ".h5", ".nc", ".nii.gz"])
 @pytest.mark.parametrize(("shape", "spec", "sizes"), CASES)
 def test_writes_the_logical_array(tmp_path: Path, suffix: str, shape: Any, spec: PartitionSpec, sizes: Any) -> None:
     """Catches padding in the file, shards in the wrong place, and values of replicas written wrongly."""
@@ -72,15 +73,15 @@ def test_zarr_chunks_follow_the_shards(tmp_path: Path) -> None:
 def test_existing_output_is_refused_or_replaced(tmp_path: Path) -> None:
     """Catches an output lost without leave, and one that cannot be replaced with it."""
     array = sharded(VALUES[0], PartitionSpec("x"), {"x": 3})
-    for name in ("a.h5", "a.npy", "a.zarr"):
+    for name in ("a.h5", "a.nii.gz", "a.npy", "a.zarr"):
         save(tmp_path / name, np.zeros(4))
-        for refused in (lambda path: write_array(path, array), lambda path: check_output(path, False, 0)):
+        for refused in (lambda path: write_array(path, array), lambda path: check_output(path, False, 0, OUTPUTS)):
             with pytest.raises(FileExistsError, match="overwrite it, or name another"):
                 refused(tmp_path / name)
         write_array(tmp_path / name, array, overwrite=True)
         with open_array(tmp_path / name) as source:
             np.testing.assert_array_equal(source[...], VALUES[0])
-    assert sorted(os.listdir(tmp_path)) == ["a.h5", "a.npy", "a.zarr"]
+    assert sorted(os.listdir(tmp_path)) == ["a.h5", "a.nii.gz", "a.npy", "a.zarr"]
 
 
 def test_overwrite_spares_what_is_no_output(tmp_path: Path) -> None:
@@ -164,8 +165,9 @@ def test_outputs_that_cannot_be_are_refused_early(tmp_path: Path, monkeypatch: p
         check_output(tmp_path / "no" / "a.npy", False, 0)
     monkeypatch.setattr(writing.shutil, "disk_usage", lambda _: SimpleNamespace(free=10**9))
     check_output(tmp_path / "a.npy", False, 10**9)
-    with pytest.raises(OSError, match=r"takes 2 GB and .* has 1 GB free"):
-        check_output(tmp_path / "a.npy", False, 2 * 10**9)
+    for name, nbytes in (("a.npy", 2 * 10**9), ("a.nii.gz", 10**9)):  # which is packed from a file beside it
+        with pytest.raises(OSError, match=r"takes 2 GB and .* has 1 GB free"):
+            check_output(tmp_path / name, False, nbytes, OUTPUTS)
 
 
 def test_a_folder_without_leave_to_write_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +178,7 @@ def test_a_folder_without_leave_to_write_is_refused(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), KeyboardInterrupt(), MemoryError()])
-@pytest.mark.parametrize("name", ["a.npy", "a.zarr", "a.h5"])
+@pytest.mark.parametrize("name", ["a.npy", "a.zarr", "a.h5", "a.nii.gz"])
 def test_whatever_fails_leaves_all_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, fault: Any
 ) -> None:
@@ -237,7 +239,7 @@ except OSError as error:
 """
 
 
-@pytest.mark.parametrize("name", ["a.npy", "a.zarr", "a.h5"])
+@pytest.mark.parametrize("name", ["a.npy", "a.zarr", "a.h5", "a.nii.gz"])
 def test_a_write_that_really_fails(tmp_path: Path, name: str) -> None:
     """Catches a process killed, an error that is not the system's, or a temporary left, when the disk is full."""
     path = os.pathsep.join([str(Path(writing.__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
@@ -268,7 +270,7 @@ write_array(sys.argv[1], x, overwrite=True)
 """
 
 
-@pytest.mark.parametrize("name", ["a.npy", "a.zarr", pytest.param("a.h5", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["a.npy", "a.zarr", "a.nii.gz", pytest.param("a.h5", marks=pytest.mark.slow)])
 def test_a_killed_process_leaves_no_half_file(tmp_path: Path, name: str) -> None:
     """Catches an output that has its name before it is whole: a process that is killed cannot tidy up."""
     save(tmp_path / name, VALUES)
@@ -280,3 +282,32 @@ def test_a_killed_process_leaves_no_half_file(tmp_path: Path, name: str) -> None
         np.testing.assert_array_equal(source[...], VALUES)
     left = [entry for entry in os.listdir(tmp_path) if entry != name]
     assert len(left) == 1 and left[0].startswith(f".{name}.") and left[0].endswith(".partial")
+    assert [path.name for path in atomic.unfinished(tmp_path / name)] == left
+
+
+@pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_file_that_is_being_packed_has_no_name_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: BaseException
+) -> None:
+    """Catches a .nii.gz file that its readers find before it is complete, and what it is packed from left behind."""
+    seen = list[list[str]]()
+
+    def ending(whole: Any, packed: Any, _: int) -> None:
+        packed.write(whole.read(100))
+        packed.flush()
+        seen.append(sorted(os.listdir(tmp_path)))
+        raise fault
+
+    with monkeypatch.context() as patch, pytest.raises(type(fault)):
+        patch.setattr(writing.shutil, "copyfileobj", ending)
+        write_array(tmp_path / "a.nii.gz", sharded(VALUES[0], PartitionSpec("x"), {"x": 3}))
+    assert len(seen[0]) == 2 and all(name.startswith(".a.nii.gz.") and name.endswith(".partial") for name in seen[0])
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_affine_that_is_none_is_refused(tmp_path: Path) -> None:
+    """Catches voxels without a position, or all in one plane, found out when the image is computed and lost."""
+    for affine, words in ((np.eye(3), "is no affine"), (np.diag([1, 1, 0, 1]), "puts all voxels into a plane")):
+        with pytest.raises(ValueError, match=words):
+            write_array(tmp_path / "a.nii", jax.numpy.ones((4, 4)), affine=affine)
+    assert os.listdir(tmp_path) == []

@@ -6,7 +6,6 @@ import socket
 from pathlib import Path
 from typing import Annotated, Any
 
-import jax.numpy as jnp
 import numpy as np
 import typer
 from jax.sharding import Mesh
@@ -15,7 +14,7 @@ import meshfft
 
 from ..files import Source, identity, open_array, write_array
 from ..files.processes import exchange, together
-from ..files.stores import WRITTEN
+from ..files.writing import OUTPUTS
 from ..functions.reconstruct import check_maps, coil_images
 from ..nonuniform.plan import ScatteredPlan
 from . import scan as scans
@@ -23,19 +22,21 @@ from . import scattered as points_of
 from .request import agree, everywhere
 from .scattered import Asked, announce, asked_for, check_files, dataset_in, finish, progress_of, record
 from .terminal import flags as read
+from .terminal import voxels as voxels_of
 from .terminal.cluster import cluster_of, run_in
 from .terminal.devices import check_memory, start_mesh
 from .terminal.output import guarded, waiting
 
 DENSITIES = ("pipe", "none")
 ITERATIONS = typer.Option(metavar="N", help="Steps of conjugate gradients; with --tv in rounds of 5.")
-MAPS = typer.Option(metavar="FILE", help="What each coil sees, (coils, N, N, ...); else dataset maps of KSPACE.")
+MAPS = typer.Option(metavar="FILE", help="Of coils, (coils, N, N, ...), NIfTI (N, N, N, coils); else in KSPACE.")
+COMPLEX = typer.Option("--complex", help="Complex numbers in NIfTI too.")
 
 
 @guarded
 def reconstruct(
     source: Annotated[Path, typer.Argument(metavar="KSPACE", help="ISMRMRD; or (coils, points...): .npy, .h5, .zarr.")],
-    target: Annotated[Path, typer.Argument(metavar="OUT", help=".npy or .zarr, complex; .nii, its magnitude.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help=".zarr, .h5, .nc, .npy; .nii, .nii.gz: magnitude.")],
     points: points_of.Points = None,
     points_unit: points_of.Unit = None,
     shape: points_of.Shape = None,
@@ -50,6 +51,9 @@ def reconstruct(
     tol: points_of.Tol = 1e-4,
     sigma: points_of.Sigma = None,
     origin: points_of.Origin = "centre",
+    voxel: voxels_of.Voxel = None,
+    affine: voxels_of.AffineFile = None,
+    as_complex: Annotated[bool, COMPLEX] = False,
     precision: points_of.Precision = None,
     dataset: read.Dataset = None,
     overwrite: read.Overwrite = False,
@@ -75,6 +79,10 @@ def reconstruct(
     --points and --maps name other files. Coordinate j of a point is of dimension
     j of the image. Pixels count from the centre, N // 2, as in MRI, sigpy and
     BART; --origin corner counts them from 0, as the other commands do.
+
+    NIfTI has the image first and coils last. Its voxels are where --affine says,
+    or maps in NIfTI do; or of the size --voxel, with the pixel that counts as 0
+    in the origin; else of size 1, without a unit.
     """
 
     def asked() -> Asked:
@@ -82,8 +90,10 @@ def reconstruct(
         known["shape"] = known["shape"] or scans.sizes_in(source, dataset)
         if known["shape"] is None:
             raise ValueError("the size of the image is not given: give --shape N,N,..., as 128,128")
-        more = {"select": select, "maps": maps, "iterations": iterations, "density": density, "l2": l2, "tv": tv}
+        more: read.Keywords = {"select": select, "maps": maps, "iterations": iterations, "density": density}
+        more |= {"l2": l2, "tv": tv, "complex": as_complex}
         _check(more)
+        more["affine"] = voxels_of.read_affine(voxel, affine, known["shape"], origin, target)
         how: read.Keywords = {"tol": tol, "sigma": sigma, "origin": origin, "norm": None, "precision": precision}
         files: read.Keywords = {"source": source, "target": target, "dataset": dataset, "points": points}
         rest: read.Keywords = {"spec": spec, "overwrite": overwrite, "as_json": as_json, "log_json": log_json}
@@ -105,7 +115,8 @@ def _check(more: read.Keywords) -> None:
 
 def _run(asked: Asked) -> None:
     others = [path for path in (asked.points, asked.more["maps"]) if path]
-    everywhere(lambda: check_files(asked, WRITTEN, *others))
+    everywhere(lambda: check_files(asked, OUTPUTS, *others))
+    asked = everywhere(lambda: _placed(asked))
     with scans.measured(asked) as (asked, array, points):
         agree({**asked.deciding(points, "reconstruct"), **identity(array)})
         shape = _coil_images(asked, array, points.shape)
@@ -120,6 +131,14 @@ def _run(asked: Asked) -> None:
         hosts = exchange(socket.gethostname())
         together(lambda: check_memory(plan.peak_bytes, mesh.local_devices, hosts.count(socket.gethostname())))
         _reconstruct(asked, array, plan, mesh)
+
+
+def _placed(asked: Asked) -> Asked:
+    """With the affine of the maps, where another one is not asked for and the output has room for it."""
+    affine = asked.more["affine"]
+    if affine is None and asked.target.suffix != ".npy":
+        affine = voxels_of.affine_of_maps(asked.more["maps"])
+    return asked._replace(more={**asked.more, "affine": affine})
 
 
 def _coil_images(asked: Asked, array: Source, points: tuple[int, ...]) -> tuple[int, ...]:
@@ -147,15 +166,18 @@ def _reconstruct(asked: Asked, array: Source, plan: ScatteredPlan, mesh: Mesh) -
         rounds = 12 if asked.more["density"] == "pipe" else 0
         image, residuals = meshfft.reconstruct(values, plan, maps=maps, density=rounds, report=report, **weights)
         progress.begin("write")
-        magnitude = asked.target.suffix == ".nii"
-        y = jnp.abs(image) if magnitude else image
+        nifti, affine = voxels_of.is_nifti(asked.target), asked.more["affine"]
+        magnitude = nifti and not asked.more["complex"]
+        y = voxels_of.voxels(image, plan.points.dims, magnitude) if nifti else image
         about = {points_of.KEY: {**made, **_settings(asked)}}
-        write_array(asked.target, y, overwrite=asked.overwrite, about=about)
+        write_array(asked.target, y, overwrite=asked.overwrite, about=about, affine=affine and np.array(affine))
     steps = asked.more["iterations"]
     announce(
         asked, f"Residual |b - N x| / |b|: {residuals[0]:.3g} at the start, {residuals[-1]:.3g} after {steps} steps."
     )
     facts = {**plan.caller.to_dict(), **made, **_settings(asked), "residuals": list(residuals)}
+    if affine:
+        announce(asked, voxels_of.size_words(affine, plan.points.dims))
     finish(asked, facts, progress.timings, f"{'magnitude, ' * magnitude}{points_of.shape_words(y)}")
 
 
@@ -179,9 +201,10 @@ def _check_maps(asked: Asked, images: tuple[int, ...], dims: int) -> None:
         return
     with open_array(*found) as array:
         try:
-            check_maps(array.shape, images, dims)
+            check_maps(voxels_of.coils_first(array, dims).shape, images, dims)
         except ValueError as error:
-            raise ValueError(f"{array.path}: {error}") from None
+            last = ", in NIfTI with the coils last" * voxels_of.is_nifti(array.path)
+            raise ValueError(f"{array.path}: {error}{last}") from None
 
 
 def _maps(asked: Asked, plan: ScatteredPlan, mesh: Mesh, dtype: np.dtype) -> Any:
@@ -189,4 +212,5 @@ def _maps(asked: Asked, plan: ScatteredPlan, mesh: Mesh, dtype: np.dtype) -> Any
     if (found := _maps_in(asked)) is None:
         return None
     with open_array(*found) as array:
-        return meshfft.shard(array.astype(dtype), mesh, plan.in_layout.spec)
+        maps = voxels_of.coils_first(array, plan.points.dims)
+        return meshfft.shard(maps.astype(dtype), mesh, plan.in_layout.spec)

@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ..atomic import opened, synced
-from ..extras import need
 from ..formats.grid import BOX_BYTES, Box, Grid, subboxes, within
-from ..formats.numpy_nifti import Numbers, nifti_header, npy_header
+from ..formats.numpy_nifti import Numbers, nifti_bytes, nifti_header, npy_header
 from ..formats.record import KEY, Record
 from ..formats.source import Labels
 from ..formats.zarr import opened_zarr, shape_of, system_words
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
 KINDS = (".npy", ".zarr", *SUFFIXES)
 WRITTEN = (*KINDS, ".nii")
-NIFTI_DIMENSIONS, NIFTI_SIZE, NO_EXTENSION = 7, 2**15 - 1, bytes(4)
 DATA = "data"  # the name of an array of its group that has none
 IN_FLIGHT = 2
 
@@ -133,6 +131,7 @@ def create_store(
     *,
     kind: str,
     about: Mapping[str, object] = {},
+    affine: np.ndarray | None = None,
 ) -> Store:
     """Makes a plain file of its full size, or an empty Zarr array in a group, where nothing is yet.
 
@@ -144,14 +143,17 @@ def create_store(
             without one, and the coordinates beside it. A .npy file has room for neither.
         kind: one of `WRITTEN`.
         about: plain values that a Zarr array or HDF5 file keeps as further attributes.
+        affine: where the voxels of a .nii file are, as `nifti_bytes` takes it.
 
     Raises:
         OSError: it cannot be made there, or the disk is full.
     """
     _check_kind(kind)
     number = np.dtype(dtype).newbyteorder("=")
-    if kind in (".npy", ".nii"):
-        return (_create_npy if kind == ".npy" else _create_nifti)(path, tuple(shape), number)
+    if kind == ".npy":
+        return _create_npy(path, tuple(shape), number)
+    if kind == ".nii":
+        return _create_nifti(path, tuple(shape), number, affine)
     attributes: dict[str, object] = {**about, KEY: {} if record is None else record.to_dict()}
     dims = tuple(dim_name(dim, len(shape)) for dim in range(len(shape)))
     names = dims if record is None else tuple(dimension.name for dimension in record.dimensions)
@@ -223,18 +225,10 @@ def _create_npy(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> NpyStore
         return NpyStore(path, shape, dtype, _with_room(file, shape, dtype))
 
 
-def _create_nifti(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> NpyStore:
-    """Of voxels of size 1 in no unit, the first in the origin."""
-    header = need("nibabel", "writing NIfTI").Nifti1Header()
-    if len(shape) > NIFTI_DIMENSIONS or max(shape) > NIFTI_SIZE:
-        most = f"of at most {NIFTI_DIMENSIONS} dimensions of {NIFTI_SIZE}"
-        raise ValueError(f"shape {shape} is more than NIfTI has room for, an array {most}: write .npy or .zarr")
-    header.set_data_dtype(dtype)
-    header.set_data_shape(shape)
-    header.set_sform(np.eye(4), 1)
-    header["vox_offset"] = len(header.binaryblock) + len(NO_EXTENSION)
+def _create_nifti(path: Path, shape: tuple[int, ...], dtype: np.dtype, affine: np.ndarray | None) -> NpyStore:
+    head = nifti_bytes(shape, dtype, affine)
     with open(path, "xb") as file:
-        file.write(header.binaryblock + NO_EXTENSION)
+        file.write(head)
         return NpyStore(path, shape, dtype, _with_room(file, shape, dtype), True)
 
 

@@ -1,14 +1,16 @@
 """Sharded arrays, written shard by shard: one .npy, .nii or HDF5 file, or a Zarr array whose chunks follow the shards.
 
 Every process brings the blocks of its own devices to the host, one at a time, crops each to its logical positions and
-writes it where it belongs. Invariant: the output gets its name when all of it is on the disk, and not before.
+writes it where it belongs. A .nii.gz file is packed from a .nii file beside it, once that is complete. Invariant: the
+output gets its name when all of it is on the disk, and not before.
 """
 
 import contextlib
+import gzip
 import math
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -16,9 +18,10 @@ from types import MappingProxyType
 import jax
 import numpy as np
 
-from ..atomic import refuse_existing, replacing
+from ..atomic import refuse_existing, replacing, scratch
 from ..extras import need
 from ..formats.grid import Grid, grid_of
+from ..formats.numpy_nifti import checked_affine
 from ..formats.record import Record
 from ..formats.source import DTYPES
 from ..formats.zarr import check_name, is_zarr
@@ -27,6 +30,11 @@ from ..layout.padded_array import PaddedArray, stored_of
 from .hdf5 import SUFFIXES
 from .processes import exchange, together
 from .stores import KINDS, WRITTEN, Store, create_store, open_store
+
+PACKED = ".nii.gz"
+OUTPUTS = (*WRITTEN, PACKED)
+FAST = 1  # of gzip's levels, nibabel's own: the noise in an image packs hardly better at any other
+COPY_BYTES = 2**20
 
 Report = Callable[[int], None]
 
@@ -39,8 +47,9 @@ def write_array(
     record: Record | None = None,
     report: Report = lambda nbytes: None,
     about: Mapping[str, object] = MappingProxyType({}),
+    affine: np.ndarray | None = None,
 ) -> None:
-    """Writes a sharded array, without its padding: .npy, .zarr, HDF5 (.h5, .hdf5), NetCDF-4 (.nc), NIfTI-1 (.nii).
+    """Writes a sharded array, without its padding: .npy, .zarr, HDF5 (.h5, .hdf5), NetCDF-4 (.nc), NIfTI-1 (.nii[.gz]).
 
     Holds one device's block in host memory at a time, and 128 MiB besides. Whatever goes wrong, what stood under `path`
     before stands there after. Where several processes hold the array, all call this; each writes its own blocks.
@@ -52,6 +61,7 @@ def write_array(
         record: where the array came from (`record_of(plan)`), kept beside it in a .zarr store or HDF5 file.
         report: called with the bytes that this process has written.
         about: plain values that a .zarr store or HDF5 file keeps as further attributes.
+        affine: 4 x 4, from indices to positions in mm, of a .nii or .nii.gz file; None says size 1 in no unit.
 
     Raises:
         ValueError: the suffix is unknown, the array is of a type that files have not, the record is of another one, or
@@ -62,20 +72,23 @@ def write_array(
     path, layout, stored = Path(path), _layout(array), stored_of(array)
     if stored.dtype not in DTYPES:
         raise ValueError(f"the array is of {stored.dtype}: give one of integers, real or complex numbers")
+    if affine is not None:
+        affine = checked_affine(affine, "the affine given")
     if record is not None and record.out_shape != layout.shape:
         shapes = f"the array has shape {layout.shape} and the record is of one of {record.out_shape}"
         raise ValueError(f"{shapes}: give the record of its plan")
-    shape, dtype, kind = layout.shape, stored.dtype, path.suffix
+    shape, dtype, kind = layout.shape, stored.dtype, suffix_of(path).removesuffix(".gz")
     if kind == ".nc" and dtype.char in "?e":
         raise ValueError(f"the array is of {dtype}, which NetCDF has not: give int8 or float32, or write .h5")
     owners = {device.process_index for device in stored.sharding.device_set}
     grid = grid_of(layout, dtype.itemsize, len(owners)) if kind == ".zarr" else Grid(shape)
-    check = partial(check_output, path, overwrite, math.prod(shape) * dtype.itemsize, WRITTEN)
-    create = partial(create_store, shape=shape, dtype=dtype, grid=grid, record=record, kind=kind, about=about)
+    check = partial(check_output, path, overwrite, math.prod(shape) * dtype.itemsize, OUTPUTS)
+    how = {"record": record, "kind": kind, "about": about, "affine": affine}
+    create = partial(create_store, shape=shape, dtype=dtype, grid=grid, **how)
     fill = partial(_fill, stored=stored, layout=layout, report=report)
     if owners == {jax.process_index()}:
         check()
-        with replacing(path, overwrite) as temporary:
+        with _complete(path, overwrite) as temporary:
             fill(create(temporary))
     elif len(owners) > 1:
         together(check)
@@ -91,14 +104,36 @@ def _write_together(
         def begin() -> str | None:
             if jax.process_index() > 0:
                 return None
-            temporary = stack.enter_context(replacing(path, overwrite))
+            temporary = stack.enter_context(_complete(path, overwrite))
             create(temporary)
             return temporary.name
 
-        name = exchange(together(begin))[0]
-        store = together(lambda: _shared(path.resolve().with_name(name), path.suffix))
+        name, kind = exchange(together(begin))[0], suffix_of(path).removesuffix(".gz")
+        store = together(lambda: _shared(path.resolve().with_name(name), kind))
         together(lambda: fill(store))
         together(stack.close)
+
+
+@contextlib.contextmanager
+def _complete(path: Path, overwrite: bool) -> Iterator[Path]:
+    """Yields a temporary path; what is written there becomes `path` if the block ends well, packed if named so."""
+    with replacing(path, overwrite) as final:
+        if suffix_of(path) != PACKED:
+            yield final
+            return
+        with scratch(path) as plain:
+            yield plain
+            with (
+                open(plain, "rb") as whole,
+                open(final, "xb") as file,
+                gzip.GzipFile("", "wb", FAST, file, 0) as packed,
+            ):
+                shutil.copyfileobj(whole, packed, COPY_BYTES)
+
+
+def suffix_of(path: Path) -> str:
+    """The suffix that says of which kind a file is."""
+    return PACKED if path.name.endswith(PACKED) else path.suffix
 
 
 def _layout(array: jax.Array | PaddedArray) -> Layout:
@@ -143,9 +178,9 @@ def check_output(path: str | Path, overwrite: bool, nbytes: int, kinds: Sequence
         OSError: it exists, its folder does not or is not writable, or the disk has not enough room.
     """
     path = Path(path)
-    if path.suffix not in kinds:
+    if suffix_of(path) not in kinds:
         raise ValueError(f"{path} is of no kind that can be written: end it in {' or '.join(kinds)}")
-    if path.suffix == ".nii":
+    if suffix_of(path) in (".nii", PACKED):
         need("nibabel", "writing NIfTI")
     if path.suffix in SUFFIXES:
         need("h5py", "writing HDF5")
@@ -155,8 +190,8 @@ def check_output(path: str | Path, overwrite: bool, nbytes: int, kinds: Sequence
     refuse_existing(path, overwrite)
     same = is_zarr(path) if path.suffix == ".zarr" else path.is_file()
     if path.exists() and not same:
-        raise ValueError(f"{path} exists and is no {path.suffix} output: name another")
-    check_room(path, nbytes)
+        raise ValueError(f"{path} exists and is no {suffix_of(path)} output: name another")
+    check_room(path, 2 * nbytes if suffix_of(path) == PACKED else nbytes)
 
 
 def check_disjoint(source: str | Path, target: str | Path) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..extras import need
 from .grid import BOX_BYTES, Box
-from .source import Refused, Source, assigning, check_numbers, source_of, unchanged
+from .source import Refused, Source, assigning, check_numbers, readable, source_of, unchanged
 
 if TYPE_CHECKING:
     import nibabel
@@ -31,6 +31,8 @@ REST: Any = (...,)  # of an index
 HEAD_BYTES = 540  # of the longer of the two headers
 MOST_OFFSET = 2**26  # of extensions between header and voxels
 TRAILING = 2**20  # what may follow the voxels
+MOST_DIMENSIONS, MOST_SIZE, NO_EXTENSION = 7, 2**15 - 1, bytes(4)  # of a file of NIfTI-1
+SCANNER = 1  # the code of positions in the scanner
 
 
 class Numbers(NamedTuple):
@@ -147,6 +149,52 @@ def nifti_header(path: Path, file: IO[bytes]) -> tuple[tuple[int, ...], bool, np
     return header.get_data_shape(), True, header.get_data_dtype(), int(header.get_data_offset())
 
 
+def nifti_bytes(shape: tuple[int, ...], dtype: np.dtype, affine: np.ndarray | None = None) -> bytes:
+    """What a file of NIfTI-1 has before its voxels.
+
+    Args:
+        shape, dtype: of the array.
+        affine: 4 x 4, from indices of voxels to positions in mm; None says size 1 in no unit, the first in the origin.
+
+    Raises:
+        ValueError: the array has more dimensions, or larger ones, than the format has room for.
+    """
+    header = need("nibabel", "writing NIfTI").Nifti1Header()
+    if len(shape) > MOST_DIMENSIONS or max(shape) > MOST_SIZE:
+        most = f"of at most {MOST_DIMENSIONS} dimensions of {MOST_SIZE}"
+        raise ValueError(f"shape {shape} is more than NIfTI has room for, an array {most}: write .npy or .zarr")
+    header.set_data_dtype(dtype)
+    header.set_data_shape(shape)
+    if affine is not None:
+        header.set_xyzt_units("mm")
+        header.set_qform(affine, 0)  # sizes of voxels; the rest is approximate where the affine shears
+    header.set_sform(np.eye(4) if affine is None else affine, SCANNER)
+    header["vox_offset"] = len(header.binaryblock) + len(NO_EXTENSION)
+    return bytes(header.binaryblock + NO_EXTENSION)
+
+
+def checked_affine(affine: np.ndarray, what: str) -> np.ndarray:
+    """An affine; ValueError where it is none, or puts all voxels into a plane."""
+    with np.errstate(over="ignore"):
+        stored = np.asarray(affine, np.float32).astype(float)  # as NIfTI keeps it
+    if stored.shape != (4, 4) or not np.isfinite(stored).all() or (stored[3] != (0, 0, 0, 1)).any():
+        raise ValueError(f"{what} is no affine: give 4 x 4 numbers, the last row 0 0 0 1")
+    if np.linalg.matrix_rank(stored[:3, :3]) < 3:
+        raise ValueError(f"{what} puts all voxels into a plane: give an affine that has an inverse")
+    return np.asarray(affine, float)
+
+
+def nifti_affine(path: Path) -> np.ndarray:
+    """The affine of a NIfTI file, from indices of voxels to positions in mm, as nibabel chooses it among those it has.
+
+    Raises:
+        ValueError: it is no NIfTI file.
+    """
+    packed = path.name.lower().endswith(".gz")
+    with readable(path), gzip.open(path) if packed else open(path, "rb") as file:
+        return np.asarray(_header(file.read(HEAD_BYTES)).get_best_affine(), float)
+
+
 @contextlib.contextmanager
 def open_nifti(path: Path, _: str | None) -> Iterator[Source]:
     nibabel, check = need("nibabel", "reading NIfTI"), unchanged(path)
@@ -195,18 +243,22 @@ def _unpacked(path: Path) -> Iterator[Path]:
 
 def _needed(path: Path) -> int:
     """The bytes that the header of a packed file needs."""
-    nibabel = need("nibabel", "reading NIfTI")
     with gzip.open(path) as packed:
-        head = packed.read(HEAD_BYTES)
-    kinds = [kind for kind in (nibabel.Nifti1Header, nibabel.Nifti2Header) if kind.may_contain_header(head)]
-    if len(kinds) != 1:
-        raise ValueError("no header of NIfTI")
-    header = kinds[0].from_fileobj(io.BytesIO(head), check=False)
+        header = _header(packed.read(HEAD_BYTES))
     shape, dtype, offset = header.get_data_shape(), header.get_data_dtype(), int(header.get_data_offset())
     check_numbers(path, shape, dtype)
     if not 0 <= offset <= MOST_OFFSET:
         raise ValueError(f"its voxels begin after {offset} bytes")
     return offset + math.prod(shape) * dtype.itemsize
+
+
+def _header(head: bytes) -> "nibabel.Nifti1Header":
+    """The header that a file of NIfTI-1 or NIfTI-2 begins with."""
+    nibabel = need("nibabel", "reading NIfTI")
+    kinds = [kind for kind in (nibabel.Nifti1Header, nibabel.Nifti2Header) if kind.may_contain_header(head)]
+    if len(kinds) != 1:
+        raise ValueError("no header of NIfTI")
+    return kinds[0].from_fileobj(io.BytesIO(head), check=False)
 
 
 def _copy(packed: gzip.GzipFile, plain: IO[bytes], most: int) -> None:

@@ -1,0 +1,128 @@
+"""Where the voxels of a reconstructed image are, and how NIfTI has its dimensions.
+
+    position in mm = affine @ (i, j, k, 1)     of the voxel with these indices along X, Y and Z
+
+from the flags, or from the NIfTI file of the maps. NIfTI has the dimensions of the image first and the coils last, the
+fourth at least: (x, y, z, coils).
+"""
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Annotated
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import typer
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from ...files import Source, open_array
+from ...formats.numpy_nifti import checked_affine, nifti_affine
+from ...formats.source import Box, readable
+
+Affine = tuple[tuple[float, ...], ...]
+NIFTI = (".nii", ".nii.gz")
+SPACE = 3  # dimensions of NIfTI's before all others
+MOST_TEXT = 4096  # bytes of 4 x 4 numbers
+
+VOXEL = typer.Option(metavar="X,X,...", help="Size of a voxel along each dimension, in mm: 1.5,1.5,3.")
+AFFINE = typer.Option(metavar="FILE", help="Where voxels are: a NIfTI file, or 4 x 4 numbers in .npy, .txt.")
+Voxel = Annotated[str | None, VOXEL]
+AffineFile = Annotated[Path | None, AFFINE]
+
+
+def is_nifti(path: Path) -> bool:
+    return path.name.lower().endswith(NIFTI)
+
+
+def read_affine(
+    voxel: str | None, file: Path | None, shape: tuple[int, ...], origin: str, target: Path
+) -> Affine | None:
+    """The affine that is asked for; None where none is."""
+    if voxel is None and file is None:
+        return None
+    flag = "--affine" if voxel is None else "--voxel"
+    if voxel is not None and file is not None:
+        raise ValueError("--affine has the size of voxels: leave out --voxel")
+    if target.suffix == ".npy":
+        raise ValueError(f"{target} has no room for {flag}: write .nii, .nii.gz or .zarr, or leave it out")
+    if len(shape) > SPACE:
+        raise ValueError(f"{flag} is of at most 3 dimensions, and --shape has {len(shape)}: leave it out")
+    return _rows(_of_sizes(voxel, shape, origin) if voxel is not None else _in_file(Path(file or "")))
+
+
+def affine_of_maps(path: Path | None) -> Affine | None:
+    """The affine of maps in a NIfTI file."""
+    return _rows(checked_affine(nifti_affine(path), f"that of {path}")) if path and is_nifti(path) else None
+
+
+def size_words(affine: Affine, dims: int) -> str:
+    """The sizes of voxels along the dimensions of an image."""
+    sizes = np.linalg.norm(np.array(affine)[:3, :dims], axis=0)
+    return f"Voxels of {' x '.join(f'{size:.4g}' for size in sizes)} mm."
+
+
+def _rows(affine: np.ndarray) -> Affine:
+    return tuple(tuple(map(float, row)) for row in affine)
+
+
+def _of_sizes(text: str, shape: tuple[int, ...], origin: str) -> np.ndarray:
+    """The pixel from which an image counts is in the origin of space, and dimensions run along its axes."""
+    try:
+        sizes = [float(word) for word in text.split(",")]
+    except ValueError:
+        sizes = []
+    if len(sizes) != len(shape) or not all(0 < size < math.inf for size in sizes):
+        example = ",".join(["1.5"] * len(shape))
+        raise ValueError(f"--voxel {text!r} is no size of {len(shape)} dimensions: give each in mm, as {example}")
+    affine = np.eye(4)
+    for dim, (size, n) in enumerate(zip(sizes, shape, strict=True)):
+        affine[dim, dim], affine[dim, 3] = size, -size * (n // 2) if origin == "centre" else 0
+    return checked_affine(affine, f"--voxel {text}")
+
+
+def _in_file(path: Path) -> np.ndarray:
+    if not path.is_file():
+        raise FileNotFoundError(f"--affine {path} is no file: give a NIfTI file, or 4 x 4 numbers in .npy or .txt")
+    if is_nifti(path):
+        return checked_affine(nifti_affine(path), f"--affine {path}")
+    with readable(path):
+        if path.suffix == ".npy":
+            with open_array(path) as source:
+                found = source[...] if source.shape == (4, 4) else np.empty(0)
+        else:
+            with open(path, encoding="utf-8") as file:
+                found = np.array([line.split() for line in file.read(MOST_TEXT).splitlines() if line.strip()], float)
+    return checked_affine(found, f"--affine {path}")
+
+
+def coils_first(array: Source, dims: int) -> Source:
+    """Maps in a NIfTI file as (coils, ...); others as they are, and what is no array of maps."""
+    ones = array.ndim - dims - 1
+    if not is_nifti(array.path) or ones < 0 or any(n != 1 for n in array.shape[dims:-1]):
+        return array
+
+    def read_box(box: Box, out: np.ndarray) -> None:
+        last = np.moveaxis(out, 0, -1)
+        array.read((*box[1:], *[slice(0, 1)] * ones, box[0]), np.expand_dims(last, tuple(range(dims, dims + ones))))
+
+    shape = (array.shape[-1], *array.shape[:dims])
+    plain = {"units": ("",) * (dims + 1), "spacing": (1.0,) * (dims + 1), "chunk": (1,) * (dims + 1)}
+    return dataclasses.replace(array, shape=shape, read=read_box, fortran=False, **plain)
+
+
+def voxels(image: jax.Array, dims: int, magnitude: bool) -> jax.Array:
+    """An image as NIfTI has it: its magnitude, if so asked, and the coils last."""
+    coils, ones = image.ndim > dims, max(0, SPACE - dims)
+
+    def moved(x: jax.Array) -> jax.Array:
+        y = jnp.abs(x) if magnitude else x
+        return jnp.expand_dims(jnp.moveaxis(y, 0, -1), tuple(range(dims, dims + ones))) if coils else y
+
+    sharding = image.sharding
+    if not isinstance(sharding, NamedSharding) or not isinstance(sharding.mesh, Mesh):
+        return jax.jit(moved)(image)
+    cut = (*sharding.spec, *(None,) * (image.ndim - len(sharding.spec)))
+    spec = PartitionSpec(*cut[1:], *(None,) * ones, cut[0]) if coils else sharding.spec
+    return jax.jit(moved, out_shardings=NamedSharding(sharding.mesh, spec))(image)

@@ -1,0 +1,65 @@
+"""docs/files.md: what it shows of the program is what the program prints now, and the tests that it names are there."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import call
+from typer.testing import CliRunner
+
+from benchmarks.traffic import HEADS, cells
+from meshfft.cli.app import app
+
+ROOT = Path(__file__).parent.parent.parent
+PAGE = (ROOT / "docs/files.md").read_text()
+BLOCKS = PAGE.split("```\n")
+
+
+def table(first: str) -> list[str]:
+    """The rows of a table below its head, of which the first cell is given."""
+    lines = PAGE[PAGE.index(f"| {first} |") :].splitlines()
+    return lines[: next(n for n, line in enumerate(lines) if not line.startswith("|"))]
+
+
+def test_the_page_has_the_passes_that_the_command_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a page with other passes, columns or numbers than the command plans now: all of them are modelled."""
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = next(block for block in BLOCKS if block.startswith("$ meshfft transform"))
+    command, printed = shown.split("\n", 1)
+    assert command.split()[5:] == ["--mesh", "8", "--memory", "1GB"]
+    assert call("plan", "512,1024,1024", *command.split()[5:]) == printed
+
+
+def test_the_page_has_the_lines_that_a_log_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a log with other fields than the page says."""
+    monkeypatch.chdir(tmp_path)
+    np.save("a.npy", np.ones((8, 6), "f4"))
+    said = CliRunner().invoke(app, ["transform", "a.npy", "b.npy", "--mesh", "2", "--log-json"]).stderr
+    ends = [json.loads(line) for line in said.splitlines() if '"event": "end"' in line]
+    shown = json.loads(next(block for block in BLOCKS if block.startswith('{"event"')))
+    assert ends and all([*end] == [*shown] for end in ends)
+
+
+def test_the_page_has_the_rows_that_were_measured() -> None:
+    """Catches a table of bytes and memory with other columns than the benchmark prints, or numbers not kept."""
+    head, _, *shown = table("devices")
+    assert head == f"| {' | '.join(HEADS)} |"
+    kept = (ROOT / "benchmarks/results/traffic-epyc-2cores.jsonl").read_text().splitlines()
+    rows = {f"| {' | '.join(cells(row))} |" for line in kept if "moved" in (row := json.loads(line))}
+    assert shown and set(shown) <= rows
+
+
+def test_the_tests_that_the_page_names_are_there() -> None:
+    """Catches a fault that the page says is tested, and no test is."""
+    text, named = {path.name: path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}, 0
+    for row in table("fault")[2:]:
+        words = re.findall(r"`([^`]*)`", row.rsplit(" | ", 1)[1])
+        files = ["test_faults.py", *(word for word in words if word in text)]
+        for word in words:
+            if word in text:
+                continue
+            name, named = word.split("[")[0], named + 1
+            assert any(re.search(rf"def test_\w*{name}", text[file]) for file in files), f"{word} of {files}"
+    assert named > 50
