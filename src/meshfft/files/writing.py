@@ -83,8 +83,8 @@ def write_array(
     owners = {device.process_index for device in stored.sharding.device_set}
     grid = grid_of(layout, dtype.itemsize, len(owners)) if kind == ".zarr" else Grid(shape)
     check = partial(check_output, path, overwrite, math.prod(shape) * dtype.itemsize, OUTPUTS)
-    how = {"record": record, "kind": kind, "about": about, "affine": affine}
-    create = partial(create_store, shape=shape, dtype=dtype, grid=grid, **how)
+    how = partial(create_store, shape=shape, dtype=dtype, grid=grid, kind=kind)
+    create = partial(how, record=record, about=about, affine=affine)
     fill = partial(_fill, stored=stored, layout=layout, report=report)
     if owners == {jax.process_index()}:
         check()

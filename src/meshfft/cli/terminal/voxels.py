@@ -6,7 +6,6 @@ from the flags, or from the NIfTI file of the maps. NIfTI has the dimensions of 
 fourth at least: (x, y, z, coils).
 """
 
-import dataclasses
 import math
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ...files import Source, open_array
 from ...formats.numpy_nifti import checked_affine, nifti_affine
-from ...formats.source import Box, readable
+from ...formats.source import Box, readable, source_of
 
 Affine = tuple[tuple[float, ...], ...]
 NIFTI = (".nii", ".nii.gz")
@@ -108,8 +107,7 @@ def coils_first(array: Source, dims: int) -> Source:
         array.read((*box[1:], *[slice(0, 1)] * ones, box[0]), np.expand_dims(last, tuple(range(dims, dims + ones))))
 
     shape = (array.shape[-1], *array.shape[:dims])
-    plain = {"units": ("",) * (dims + 1), "spacing": (1.0,) * (dims + 1), "chunk": (1,) * (dims + 1)}
-    return dataclasses.replace(array, shape=shape, read=read_box, fortran=False, **plain)
+    return source_of(array.path, shape, array.dtype, read_box, array.check)
 
 
 def voxels(image: jax.Array, dims: int, magnitude: bool) -> jax.Array:
