@@ -41,7 +41,7 @@ def main(address: str, index: int, count: int, folder: Path) -> None:
     os.chdir(folder)
     found: dict[str, Any] = {}
     wrote = counted(index)
-    for suffix in (".npy", ".zarr", ".h5"):
+    for suffix in (".npy", ".zarr", ".h5", ".nii.gz"):
         whole = functools.partial(write_array, f"x{suffix}", x)
         half = functools.partial(write_array, f"y{suffix}", y, record=record_of(plan))
         found |= {suffix: said(whole), f"any{suffix}": said(half)}

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 from addresses import free_address
-from array_files import h5py, zarr
+from array_files import h5py, nibabel, zarr
 
 from meshfft.files import Record, open_array
 
 SCRIPT = Path(__file__).parent.parent / "write_process.py"
 pytestmark = pytest.mark.slow
-SHAPE = (15, 12, 7)
+SHAPE, KINDS = (15, 12, 7), (".npy", ".zarr", ".h5", ".nii.gz")
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +46,11 @@ def test_each_process_writes_its_blocks(ran: Any) -> None:
         np.testing.assert_array_equal(file["data"], values)
     with h5py.File(folder / "y.h5") as file:
         np.testing.assert_allclose(file["data"], spectrum, atol=1e-4)
-    kinds = (".npy", ".zarr", ".h5")
-    assert all(one[suffix] is None and one[f"any{suffix}"] is None for one in found for suffix in kinds)
+    for name, truth in (("x", values), ("y", spectrum)):
+        np.testing.assert_allclose(nibabel.load(folder / f"{name}.nii.gz").dataobj, truth, atol=1e-4)
+    assert all(one[suffix] is None and one[f"any{suffix}"] is None for one in found for suffix in KINDS)
     assert all(one["read"] for one in found)
-    assert sum(one["wrote"] for one in found) == 3 * (values.size + spectrum.size)
+    assert sum(one["wrote"] for one in found) == 4 * (values.size + spectrum.size)
     assert all(one["wrote"] > values.size // 2 for one in found)
     with open_array(folder / "y.zarr") as source:
         assert Record.from_dict(source.record, "y").kind == "rfft"
@@ -69,7 +70,7 @@ def test_a_process_that_fails_fails_all(ran: Any) -> None:
     assert found[0]["failed"] == "PeerError: process 1 failed: [Errno 28] No space left on device"
     assert found[1]["failed"].startswith("OSError")
     assert sorted(os.listdir(folder)) == sorted(
-        ["alone.npy", "elsewhere", *(f"{name}{kind}" for name in "xy" for kind in (".h5", ".npy", ".zarr"))]
+        ["alone.npy", "elsewhere", *(f"{name}{kind}" for name in "xy" for kind in KINDS)]
     )
 
 
