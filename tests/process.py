@@ -26,7 +26,8 @@ from jax.sharding import PartitionSpec as P
 from reference import error, noise
 
 import meshfft as mf
-from meshfft.files.processes import PeerError, check_alike, exchange, together
+from meshfft import kept_verdicts
+from meshfft.files.processes import check_alike, exchange, together
 from meshfft.layout import gathering
 
 DEVICES = 8
@@ -160,6 +161,8 @@ def _peers(index: int) -> dict[str, Any]:
         "nameless": _said(lambda: together(lambda: fail((0,), ""))),
         "alike": _said(lambda: check_alike({"shape": [index // 9, None, "mesh"]})),
         "different": _said(lambda: check_alike({"shape": 3, "mesh": [2, index]})),
+        "same steps": _said(lambda: kept_verdicts.check_alike("fft X", jax.devices())),
+        "other steps": _said(lambda: kept_verdicts.check_alike(f"fft X, {index}", jax.devices())),
         "after": exchange(index),
     }
 
@@ -168,7 +171,7 @@ def _said(work: Callable[[], Any]) -> Any:
     """The result, or the error as text."""
     try:
         return work()
-    except (ValueError, PeerError) as refused:
+    except (ValueError, RuntimeError) as refused:
         return f"{type(refused).__name__}: {refused}"
 
 

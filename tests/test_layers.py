@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 # The order of the house. A folder may import only from folders above it, the files in the root above all; within a
 # folder a file only from those before the stroke in front of it.
 HOUSE = """
-.: extras kept_programs / atomic
+.: extras kept_programs / atomic / kept_verdicts
 numerics: units / chunks digits dtypes split_complex window / phases slices / products / tile_memory
 layout: in_flight layout / gathering memory placement / reductions / slices / padded_numpy / padded_array / storage
 machine: chip torus work / device_order kernel_price wire_price / machine
@@ -21,7 +21,7 @@ kernels.vector.lines: radices butterflies ends / sources / along / calls / parte
 kernels.vector.long: ends lanes / columns
 kernels.vector.chirp: jobs / kernels
 kernels.vector.real: along / half
-kernels.vector: columns lanes plane / engine / parts
+kernels.vector: columns lanes plane / engine / parts / trials
 kernels.pallas: strips / chunks / interpolating spreading / gridding
 steps: problem / base / axis_moves comb / exchange local_fft margin ring_dense rows / in_place six_step sliced_fft /
     phase_fft pipeline / real_fft

@@ -7,6 +7,7 @@ the same place of several tiles, so that all is elementwise. Cost: the planes re
 the other way round.
 """
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
@@ -21,7 +23,7 @@ from jax.experimental.pallas import tpu as pltpu
 from ..layout.placement import varies_over, varying
 from ..numerics.split_complex import Planes
 from . import words
-from .wire import LANES, LEAST_ROOM, SUBLANES, Tiled
+from .wire import LANES, LEAST_ROOM, SUBLANES, Tiled, Wire, form_of
 
 BLOCK = 2**21  # bytes of planes that a step of the grid has, at most: two are held, and two of words
 
@@ -47,6 +49,38 @@ def decode(form: Tiled, first: int, message: Array, interpret: bool = False) -> 
     source = (message.reshape(grid.shares, *form.message), grid.message)
     planes = _run(grid, functools.partial(_decode, form), "decode", [source], [target] * form.form.planes, interpret)
     return tuple(plane.reshape(*lead, *form.shape) for plane in planes)
+
+
+@dataclasses.dataclass(frozen=True)
+class WireTrial:
+    """The kernels of a form, tried before their first use (kept_verdicts.py): their bits, and those of XLA."""
+
+    form: Tiled
+    shares: int
+    bound = 0.0
+
+    @property
+    def name(self) -> str:
+        form = self.form
+        return f"wire_encode and wire_decode of {self.shares} x {form.shape} in {form.form.wire.name}"
+
+    def given(self) -> list[np.ndarray]:
+        rng, shape = np.random.default_rng(0), (self.shares, *self.form.shape)
+        return [rng.standard_normal(shape, np.float32) for _ in range(self.form.form.planes)]
+
+    def found(self, *arrays: Array, interpret: bool) -> list[Array]:
+        message = encode(self.form, 1, *arrays, interpret=interpret)
+        return [message, *decode(self.form, 1, message, interpret)]
+
+    def exact(self, *arrays: Array) -> list[Array]:
+        message = jax.jit(lambda *planes: self.form.encode(planes, 1))(*arrays)
+        return [message, *jax.jit(lambda words: self.form.decode(words, jnp.float32, 1))(message)]
+
+
+def wire_trials(share: tuple[int, ...], wire: Wire) -> tuple[WireTrial, ...]:
+    """What is to be tried where such shares are sent, both planes in one message."""
+    form = form_of((2, *share), 1, wire) if wire.lossy else None
+    return (WireTrial(form, shares=2),) if isinstance(form, Tiled) else ()
 
 
 class _Grid(NamedTuple):

@@ -48,7 +48,7 @@ def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None
             `kdftn`, for what rings the walk has: method "auto" may take one
             without.
         engine: of local FFTs: "auto", the cheapest, on TPUs kernels of their
-            vector units; or "xla", XLA's alone.
+            vector units that passed a trial there; or "xla", XLA's alone.
         wire: what all-to-alls and rings carry: "exact", all bits; "int24" or
             "int16", integers of 24 or 16 bits, up to 64 of a line with one
             power of two: three quarters or half of float32's bytes;

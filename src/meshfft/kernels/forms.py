@@ -20,7 +20,7 @@ import math
 from ..numerics.window import Window
 from .window_weights import Form
 
-KINDS = {"cpu": "points", "gpu": "gather", "tpu": "tiles"}
+KINDS = {"cpu": "points", "gpu": "gather", "tpu": "tiles", "xla": "tiles"}  # "xla": a TPU without kernels
 # Slots of a chunk: those of tiles share products, others an order
 CHUNKS = {
     "points": 4,

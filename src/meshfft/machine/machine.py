@@ -8,11 +8,13 @@ A machine turns counted work into modelled seconds:
             = compute / parts + max((1 - 1 / parts) compute, links)   in parts, each computed while the last one travels
 """
 
+import contextlib
 import dataclasses
 import functools
 import math
 from typing import NamedTuple
 
+import jax
 import numpy as np
 from jax.sharding import Mesh
 
@@ -55,6 +57,8 @@ class Machine:
     network: Network | None = None  # None where every device reaches every other alike
     devices: int = 1
     slices: int = 1  # of a TPU, joined by a slower network than their own
+    device: jax.Device | None = None  # of this process, on which kernels are tried; None where there are none to try
+    failed: tuple[str, ...] = ()  # kernels that failed there, so that XLA's engine is taken
 
     @property
     def caveat(self) -> str | None:
@@ -66,6 +70,15 @@ class Machine:
             return None
         usual = f"one NVLink domain ({domain.value:g} a node is usual)"
         return f"{self.devices} GPUs are priced as {usual}: seconds between nodes are underestimated"
+
+    @property
+    def gridding(self) -> str:
+        """Whose form of gridding is taken (kernels/forms.py): the platform's, or XLA's alone."""
+        return "xla" if self.has_failed("points") else self.chip.platform
+
+    def has_failed(self, *families: str) -> bool:
+        """Whether a kernel of these families, with which names begin, has failed."""
+        return any(name.startswith(families) for name in self.failed)
 
     def seconds(self, work: Work) -> Seconds:
         """Modelled seconds of one device."""
@@ -180,10 +193,12 @@ def machine_of(mesh: AnyMesh | None, platform: str | None = None) -> Machine:
     if not isinstance(mesh, Mesh):
         kind = getattr(mesh, "abstract_device", None)
         shown = platform if mesh is None else getattr(kind, "platform", None)
-        return Machine(chip_for(shown, getattr(kind, "device_kind", "")), devices=1 if mesh is None else mesh.size)
+        chip = chip_for(shown, getattr(kind, "device_kind", ""))
+        return Machine(chip, devices=1 if mesh is None else mesh.size, device=device_of(chip, mesh, platform))
     first, slices = mesh.devices.flat[0], {getattr(device, "slice_index", 0) for device in mesh.devices.flat}
     chip = chip_for(first.platform, first.device_kind)
-    alike = Machine(chip, devices=mesh.size, slices=len(slices) if chip.torus else 1)
+    tried = device_of(chip, mesh)
+    alike = Machine(chip, devices=mesh.size, slices=len(slices) if chip.torus else 1, device=tried)
     if not chip.torus or not hasattr(first, "coords") or alike.slices > 1:
         return alike
     coords = np.array([device.coords[: len(chip.torus)] for device in mesh.devices.flat])
@@ -193,4 +208,20 @@ def machine_of(mesh: AnyMesh | None, platform: str | None = None) -> Machine:
     if torus.size != mesh.devices.size:
         return alike  # scattered devices have no torus of their own
     order = Order.of(torus.numbers(coords, cores).reshape(mesh.devices.shape))
-    return Machine(chip, Network(torus, order, tuple(mesh.axis_names)))
+    return Machine(chip, Network(torus, order, tuple(mesh.axis_names)), device=tried)
+
+
+def device_of(chip: Chip, mesh: AnyMesh | None, platform: str | None = None) -> jax.Device | None:
+    """The first device of this process on a mesh that kernels of a chip can be tried on; None where there is none.
+
+    Of a mesh that is only described, any such device if JAX runs, as it does where it traces and a `platform` is known;
+    else nothing is started. Devices of a described pod are none.
+    """
+    if chip.scratch is None or not (platform or isinstance(mesh, Mesh)):
+        return None
+    there = list(mesh.devices.flat) if isinstance(mesh, Mesh) else []
+    if platform:
+        with contextlib.suppress(RuntimeError):  # no such devices
+            there = there or jax.local_devices(backend=chip.platform)
+    near = (d for d in there if d.platform == chip.platform and d.device_kind.startswith(chip.kind))
+    return next((d for d in near if isinstance(d, jax.Device) and d in d.client.local_devices()), None)

@@ -19,10 +19,10 @@ from ..layout.layout import Layout
 from ..layout.padded_array import AnyArray, mapped
 from ..numerics.split_complex import scaled
 from ..operators.transform import Transform, transform_of
+from ..plans.execute import sound_walk
 from ..plans.plan import Plan
 from ..scattered import Twist
 from ..scattered.ending import GROWTH, cells_of
-from ..walks.choice import find_walk
 from ..walks.walk import Walk
 
 
@@ -62,7 +62,7 @@ def circle(plan: Plan, dims: tuple[int, ...]) -> Plan:
     for growth in (1, GROWTH, math.inf):
         sizes = tuple(cells_of(2 * start.shape[d], devices, growth) for d in dims)
         transform = transform_of(dims, sizes, None, False, "fft")
-        walk = find_walk(start, transform, *how, even=True, ending=_nothing)
+        walk = sound_walk(start, transform, *how, even=True, ending=_nothing)
         if all(walk.end.shape[d] == walk.end.storage[d] for d in dims):
             break
     return dataclasses.replace(plan, walk=walk, transform=transform, method="auto", order="any", points=())
@@ -79,7 +79,7 @@ def transformed(forward: Plan, q: Array, scale: float) -> Array:
     dims = tuple(range(layout.ndim))
     transform = transform_of(dims, layout.shape, None, False, "fft")
     how = (forward.machine, forward.dtype.itemsize, forward.dots)
-    walk = find_walk(layout, transform, "auto", "natural", *how, goal=layout)
+    walk = sound_walk(layout, transform, "auto", "natural", *how, goal=layout)
     steps = (*walk.steps, Twist(dims, tuple(n // 2 for n in layout.shape), 1))
     factor = scale / math.prod(layout.shape)
     walk = Walk(layout, steps, factor, walk.planes)

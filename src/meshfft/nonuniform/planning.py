@@ -26,6 +26,7 @@ from ..operators.operands import Held
 from ..operators.placing import place
 from ..operators.scattered import Scattered, known_kind
 from ..operators.transform import Transform, check_once, dims_of, factor, is_integer, transform_of
+from ..plans.execute import tried
 from ..plans.plan import Plan
 from ..scattered import Deconvolve, Lend, Route
 from ..scattered.ending import GROWTH, Ending, cells, working
@@ -155,6 +156,8 @@ def scattered_plan_for(asked: Asked) -> ScatteredPlan:
     behind = ending.steps(layout, *how, loan)
     scale = factor(math.prod(asked.modes), asked.norm, False)
     owned = Walk(walk.start, (Deconvolve(dims, ending.grid, ending.window), *walk.steps, *behind), scale, walk.planes)
+    if (machine := tried(owned, asked.machine, asked.dtype.itemsize)) is not asked.machine:
+        return scattered_plan_for(asked._replace(machine=machine))
     cuts = owned.end.cuts[-1]
     names = tuple(cut.axis for cut in cuts)
     values = asked.values
@@ -189,7 +192,7 @@ def _ending(asked: Asked, grid: tuple[int, ...], one: Window) -> Ending:
     """What follows at points that are known."""
     devices = math.prod(asked.start.parts)
     balance = devices > 1 and (not asked.machine.chip.cached if asked.balance is None else asked.balance)
-    return Ending(asked.dims, asked.modes, grid, one, asked.slack, asked.points, asked.machine.chip.platform, balance)
+    return Ending(asked.dims, asked.modes, grid, one, asked.slack, asked.points, asked.machine.gridding, balance)
 
 
 def _remade(asked: Asked, **changes: Any) -> ScatteredPlan:

@@ -17,6 +17,7 @@ from ..layout.layout import AnyMesh, Layout
 from ..numerics.window import Window
 from ..operators.scattered import Scattered, Unit
 from ..operators.transform import Transform, factor
+from ..plans.execute import tried
 from ..plans.plan import Plan
 from ..scattered import Deal, Deconvolve, Halo, RingGrid, Twist
 from ..steps.base import Step
@@ -68,7 +69,10 @@ def traced_plan(asked: Asked) -> Plan:
     points = asked.points
     shaped = asked._replace(points=Scattered(np.zeros((1, points.dims)), points.unit))
     transform = Transform((), (), factor(math.prod(asked.modes), asked.norm, False))
-    walk, how = _walk(shaped, points.shape, points.unit), (asked.machine, asked.dots, (points,))
+    walk = _walk(shaped, points.shape, points.unit)
+    if (machine := tried(walk, asked.machine, asked.dtype.itemsize)) is not asked.machine:
+        return traced_plan(asked._replace(machine=machine))
+    how = (machine, asked.dots, (points,))
     return Plan(walk, transform, asked.mesh, asked.dtype, asked.method, asked.order, *how)
 
 

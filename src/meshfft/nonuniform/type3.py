@@ -20,6 +20,7 @@ from ..numerics.window import LEAST_TOL, Window, window
 from ..operators.operands import Held
 from ..operators.placing import Tables, place
 from ..operators.scattered import Scattered
+from ..plans.execute import tried
 from ..plans.plan import Plan
 from ..scattered import Route
 from ..scattered.ending import Ending, cells_of, working
@@ -78,7 +79,10 @@ def type3_plan(values: Layout, positions: Scattered, asked: Asked) -> Plan:
     behind = np.exp(2j * np.pi * turns.sum(1))
     for dim in range(d):
         behind = behind / one.transform(k[:, dim])
-    return _joined(values, image, (u / image.shape[-d:], one, before), there, behind, asked)
+    plan = _joined(values, image, (u / image.shape[-d:], one, before), there, behind, asked)
+    if (machine := tried(plan.walk, plan.machine, asked.dtype.itemsize)) is not plan.machine:
+        return type3_plan(values, positions, asked._replace(machine=machine))
+    return plan
 
 
 def _joined(
@@ -94,7 +98,7 @@ def _joined(
     d = turns.shape[1]
     dims = tuple(range(image.ndim - d, image.ndim))
     sizes, block, parts = image.shape[-d:], image.block[-d:], image.parts[-d:]
-    ending = Ending(dims, (0,) * d, sizes, one, 0, Scattered.turns(turns), asked.machine.chip.platform, False)
+    ending = Ending(dims, (0,) * d, sizes, one, 0, Scattered.turns(turns), there.caller.machine.gridding, False)
     form = ending.form(image)
     placed = place(turns, (0,) * d, sizes, block, parts, one, 0, form.tile, form.chunk, asked.dtype)
     tables, order, *_ = working(ending, placed, block)

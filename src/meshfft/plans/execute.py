@@ -18,11 +18,13 @@ import numpy as np
 from jax import Array
 from jax.sharding import AxisType, Mesh, NamedSharding
 
+from ..kept_verdicts import Trial, check_alike, failing
 from ..layout.in_flight import in_turn
-from ..layout.layout import AnyMesh, Spec, axis_sizes, mapped_axes
+from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, mapped_axes
 from ..layout.padded_array import AnyArray, padded, stored_of
 from ..layout.placement import without_padding
 from ..machine.chip import Chip
+from ..machine.machine import Machine, device_of
 from ..numerics.dtypes import complex_dtype, dots_of, real_dtype
 from ..operators.operands import operand_of
 from ..operators.transform import Transform
@@ -34,6 +36,7 @@ from .request import AnyStored, formed, read
 PROGRAMS = 256  # kept, each for one walk on one mesh
 NOTHING = Transform((), (), 1.0)
 LOG = logging.getLogger("meshfft")
+PLANES = 8  # bytes of a complex number that kernels take
 SLOW = 1.0  # seconds of compiling that are worth a line
 OWN_SPLIT = ("cpu",)  # platforms whose products of bfloat16 terms are made here
 
@@ -60,6 +63,8 @@ def applied(
         stored = (*stored, jnp.zeros_like(stored[0]))
     walk, operands = (furnish if sources else _furnished)(walk, sources, chip.name, dtype)
     traced = _is_traced(stored) or (bool(operands) and _is_traced(operands))
+    if chip.scratch is not None and dtype.itemsize == PLANES:
+        _check_kernels(walk, mesh, chip, traced)
     plain = not planes and stored[0].dtype == dtype
     program, begun = _program(walk, mesh, dtype, planes, None if traced else chip, plain, donate and not traced)
     results = in_turn(program, stored, operands)
@@ -67,6 +72,52 @@ def applied(
         _tell(time.perf_counter() - begun[0])
         begun.clear()
     return tuple([padded(y, walk.end, home or mesh, first) for y in results])
+
+
+def tried(walk: Walk, machine: Machine, itemsize: int) -> Machine:
+    """The machine itself where all kernels of a walk, and of its way back, have passed their trials there, or there are
+    none; else the machine without kernels of those families, for which to search again."""
+    if machine.device is None or itemsize != PLANES:
+        return machine
+    failed = tuple(name for name in failing(_trials(walk), machine.device) if name not in machine.failed)
+    return dataclasses.replace(machine, failed=(*machine.failed, *failed)) if failed else machine
+
+
+def sound_walk(
+    start: Layout,
+    transform: Transform,
+    method: str,
+    order: str,
+    machine: Machine,
+    itemsize: int,
+    *how: Any,
+    **ways: Any,
+) -> Walk:
+    """`find_walk` of kernels that have passed their trials."""
+    walk = find_walk(start, transform, method, order, machine, itemsize, *how, **ways)
+    sound = tried(walk, machine, itemsize)
+    return walk if sound is machine else sound_walk(start, transform, method, order, sound, itemsize, *how, **ways)
+
+
+@functools.lru_cache(maxsize=PROGRAMS)
+def _trials(walk: Walk) -> tuple[Trial, ...]:
+    """Of a walk's kernels, and of those of its transpose, which inverses and gradients take."""
+    return tuple(dict.fromkeys((*walk.trials(), *walk.transpose().trials())))
+
+
+@functools.lru_cache(maxsize=PROGRAMS)
+def _check_kernels(walk: Walk, mesh: AnyMesh | None, chip: Chip, traced: bool) -> None:
+    """Raises RuntimeError for a kernel that has failed, of a plan that was made before its devices were known, and in
+    every process unless all of them run the same steps."""
+    device = device_of(chip, mesh, jax.default_backend())
+    failed = failing(walk.trials(), device) if device else ()
+    if failed:
+        remedy = "plan on a Mesh of these devices, which takes others, or with engine='xla'"
+        raise RuntimeError(
+            f"the plan has kernels that failed their trials on {chip.name}: {', '.join(failed)}: {remedy}"
+        )
+    if isinstance(mesh, Mesh) and not traced:
+        check_alike(walk.name, mesh.devices.flat)
 
 
 def check_donated(arrays: tuple[AnyStored, ...], walk: Walk, dtype: np.dtype, planes: bool) -> None:

@@ -27,8 +27,7 @@ from ..operators.matrices import Dense, Matrix, Roots
 from ..operators.points import Points
 from ..operators.toeplitz import STEPS, TRACED_ENTRIES, condition_number, scaled
 from ..operators.transform import Transform
-from ..walks.choice import find_walk
-from .execute import applied
+from .execute import applied, sound_walk
 from .iterative_solve import ATTAINABLE, solved_line
 from .request import AnyStored, formed
 
@@ -118,7 +117,7 @@ def solution(given: Arrays, system: System) -> Solution:
 def _missing(given: Arrays, x: Arrays, system: System) -> Arrays:
     """X - V x."""
     how = (system.method, "natural", system.machine, system.dtype.itemsize, system.dots)
-    there = find_walk(system.goal, system.forward, *how, goal=system.start)
+    there = sound_walk(system.goal, system.forward, *how, goal=system.start)
     found = applied(x, there, system.points, system.mesh, system.machine.chip, system.dtype)
     return tuple(a - b for a, b in zip(given, found, strict=True))
 
@@ -131,7 +130,7 @@ def _by_inverses(given: Arrays, system: System) -> Answer:
     transform, inverses = _inverted(system)
     sources = tuple(None if inverse.method == CONJUGATE else inverse.matrix for inverse in inverses)
     how = (system.method, "natural", system.machine, system.dtype.itemsize, system.dots)
-    back = find_walk(system.start, transform, *how, goal=system.goal)
+    back = sound_walk(system.start, transform, *how, goal=system.goal)
 
     def solved(y: Arrays) -> Arrays:
         return applied(y, back, sources, system.mesh, system.machine.chip, system.dtype)

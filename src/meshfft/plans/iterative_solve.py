@@ -33,7 +33,7 @@ from ..operators.toeplitz import scaled as about_the_circle
 from ..operators.transform import Transform, transform_of
 from ..walks.choice import find_walk
 from ..walks.walk import Walk
-from .execute import NOTHING, furnish, walked
+from .execute import NOTHING, furnish, sound_walk, walked
 
 ATTAINABLE = 0.1  # of the precision times the square of the condition: beyond it refinement does not converge
 PADDED = 2  # times the array that a layout may store for the sake of a dimension that is not cut
@@ -80,7 +80,7 @@ def solved_line(
     if rest.log_radius is None:
         length = embedding(size, place.parts[dim] ** 2)
         fourier = transform_of((dim,), (length,), None, False)
-        fft = find_walk(place, fourier, "auto", "natural", machine, dtype.itemsize, dots)
+        fft = sound_walk(place, fourier, "auto", "natural", machine, dtype.itemsize, dots)
         t = moments(rest, size) if rest.known else moments_of(rest, size, real)
         symbol = eigenvalues(t, length) / length
     line = Line(dim, there, back, find(goal, place), find(place, goal), fft, mesh, *limits)

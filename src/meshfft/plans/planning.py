@@ -14,7 +14,7 @@ from ..layout.layout import AXES, AnyMesh, Layout, Spec, axis_sizes, from_spec, 
 from ..layout.memory import check_blocks
 from ..layout.placement import mesh_here
 from ..machine.machine import ORDERS as DEVICE_ORDERS
-from ..machine.machine import Machine, Topology, machine_of, placed
+from ..machine.machine import Machine, Topology, device_of, machine_of, placed
 from ..machine.machine import topology as named
 from ..numerics.dtypes import Precision, check_reached, complex_dtype, dots_of, real_dtype
 from ..operators.operands import entries, sampled
@@ -31,7 +31,7 @@ from ..operators.transform import (
 )
 from ..walks.choice import find_walk, goal_of, natural_end
 from ..walks.walk import Walk
-from .execute import NOTHING
+from .execute import NOTHING, tried
 from .margins import framed, widths_of, without
 from .plan import Plan
 from .request import Setting
@@ -88,6 +88,8 @@ def plan_for(setting: Setting, transform: Transform, options: Options) -> Plan:
         last = goal_of(after, NOTHING, "natural", out_spec, sizes)
         move = find_walk(walk.end, NOTHING, "auto", "natural", *how, goal=last, real=walk.reals[-1], wire=wire)
         walk = _followed(walk, move)
+    if (machine := tried(walk, setting.machine, dtype.itemsize)) is not setting.machine:
+        return plan_for(dataclasses.replace(setting, machine=machine), transform, options)
     mesh_here(mesh, walk.end)
     check_reached(precision, walk.error(dtype.itemsize), ", or wire='exact'" * wire.lossy)
     return _kept(walk, transform, mesh, dtype, method, order, setting.machine, dots, wire=wire)
@@ -159,8 +161,8 @@ def plan(
             along each axis; on its best mesh.
 
     Returns:
-        A Plan, in milliseconds, or seconds where the mesh is free; print it,
-        or call it.
+        A Plan, in milliseconds, or seconds where the mesh is free or its TPUs
+        first try a kernel (docs/kernels.md); print it, or call it.
 
     Raises:
         ValueError, TypeError: an argument that does not fit, with what would.
@@ -293,4 +295,5 @@ def machines(mesh: AnyMesh | None, topology: str | Topology | None) -> Iterator[
         return
     where, sizes = named(topology), axis_sizes(mesh)
     for kind in DEVICE_ORDERS if where.torus is not None and len(sizes) > 1 else DEVICE_ORDERS[:1]:
-        yield placed(where, tuple(sizes.values()), tuple(sizes), kind)
+        machine, device = placed(where, tuple(sizes.values()), tuple(sizes), kind), device_of(where.chip, mesh)
+        yield machine if device is None else dataclasses.replace(machine, device=device)

@@ -79,6 +79,7 @@ def plan_values(plan: Any) -> dict[str, object]:
         "fits": plan.fits,
         "chip": plan.machine.chip.name,
         "caveat": plan.machine.caveat,
+        "failed_kernels": list(plan.machine.failed),
         "device_order": None if plan.machine.network is None else plan.machine.network.kind,
     }
 
@@ -167,7 +168,8 @@ def machine_words(machine: Machine) -> str:
     """The devices, on a torus how they stand on the mesh, and what their prices leave out."""
     kind, network = f"{machine.chip.name} devices", machine.network
     orders = {"ring": " ordered in rings of neighbours", "jax": " in JAX's order"}
-    beside = f" ({machine.caveat})" if machine.caveat else ""
+    failed = f"XLA's engine, as kernels failed here: {', '.join(machine.failed)}" if machine.failed else None
+    beside = f" ({'; '.join(filter(None, (machine.caveat, failed)))})" if machine.caveat or failed else ""
     return kind + (orders.get(network.kind, "") if network is not None else "") + beside
 
 

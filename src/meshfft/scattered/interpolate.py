@@ -21,8 +21,10 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import PartitionSpec
 
+from ..kept_verdicts import Trial
 from ..kernels.forms import cost
-from ..kernels.pallas.gridding import interpolate, spread
+from ..kernels.pallas.gridding import interpolate, spread, trials
+from ..kernels.vector.lines.ends import Came
 from ..kernels.window_weights import Form
 from ..layout.layout import Cuts, Layout, even_cuts, line_shape
 from ..layout.placement import own
@@ -117,6 +119,10 @@ class _Gridding(Step):
             return values
         phase = tables.phase if self.sign > 0 else tables.phase.conj()
         return values * phase.astype(values.dtype).reshape(line_shape(values.ndim - 1, values.ndim))
+
+    def trials(self, layout: Layout, came: Came | None) -> tuple[tuple[Trial, ...], Came | None]:
+        block = tuple(cuts[-1].span if cuts else size for size, cuts in self.grid)
+        return trials(math.prod(layout.block) // max(self._share(layout), 1), block, self.form), None
 
     def at_slot(self, slot: int) -> "_Gridding":
         return dataclasses.replace(self, at=slot)

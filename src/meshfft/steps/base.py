@@ -2,7 +2,7 @@
 
     search     offers, exact, least, dims, after, work, becomes
     fusion     sent, in_chunks, grids, fuse
-    walk       transpose, conjugate, invert, insert, error, lost, spread, wired, planar, joint, held, name
+    walk       transpose, conjugate, invert, insert, error, lost, spread, wired, planar, joint, held, trials, name
     executor   apply, apply_pieces; of a step that takes an operand: slot, operand, operand_spec, tabled, linear, slopes
 
 A new step is a file with a subclass of Step, and a place in METHODS (walks/search.py) if a search is to use it.
@@ -24,7 +24,9 @@ from jax import Array, lax
 from ..collectives.all_to_all import Grid
 from ..collectives.pieces import Pieces
 from ..collectives.wire import Wire
+from ..kept_verdicts import Trial
 from ..kernels.local import resize
+from ..kernels.vector.lines.ends import Came
 from ..layout.layout import Layout, dim_name, line_shape
 from ..machine.chip import Chip
 from ..machine.work import Work
@@ -144,6 +146,10 @@ class Step(abc.ABC):
         """The same of a block in pieces, of a step that takes them."""
         return self.apply(pieces.joined(), layout)
 
+    def trials(self, layout: Layout, came: Came | None) -> tuple[tuple[Trial, ...], Came | None]:
+        """Of the kernels it has on a TPU, where `came` says which pieces it takes; and how those lie that it leaves."""
+        return (), None
+
     @abc.abstractmethod
     def transpose(self, layout: Layout) -> "Step":
         """The step back from `after(layout)` to `layout` by the transposed matrix."""
@@ -261,17 +267,13 @@ class MatrixStep(Step, Generic[M]):
 
 def resized(layout: Layout, dims: tuple[int, ...], sizes: tuple[int, ...]) -> Layout:
     """The layout with other sizes of some dimensions."""
-    for dim, size in zip(dims, sizes, strict=True):
-        layout = layout.resize(dim, size)
-    return layout
+    return functools.reduce(lambda at, pair: at.resize(*pair), zip(dims, sizes, strict=True), layout)
 
 
 def positions(layout: Layout, dim: int, limit: int) -> tuple[Array, Array]:
     """The positions of this device's block, and which of them are logical and below `limit`."""
-    index, offsets = (
-        lax.axis_index(layout.axes[dim]) if layout.axes[dim] else 0,
-        jnp.arange(layout.block[dim], dtype=jnp.int32),
-    )
+    index = lax.axis_index(layout.axes[dim]) if layout.axes[dim] else 0
+    offsets = jnp.arange(layout.block[dim], dtype=jnp.int32)
     at = jnp.asarray(layout.starts(dim), jnp.int32)[index] + offsets
     return at, (offsets < jnp.asarray(layout.counts(dim), jnp.int32)[index]) & (at < limit)
 
@@ -294,6 +296,5 @@ def names(dims: tuple[int, ...], layout: Layout) -> str:
 
 def resize_each(block: B, dims: tuple[int, ...], sizes: tuple[int, ...]) -> B:
     """The block, in any form, with dimensions cropped or padded with zeros at the tail."""
-    for dim, size in zip(dims, sizes, strict=True):
-        block = jax.tree.map(functools.partial(resize, dim=dim, size=size), block)
-    return block
+    pairs = [*zip(dims, sizes, strict=True)]
+    return jax.tree.map(lambda part: functools.reduce(lambda x, pair: resize(x, *pair), pairs, part), block)

@@ -13,6 +13,8 @@ from ..kernels.local import batch_bytes, batch_passes, fft, fft_error, fits_batc
 from ..kernels.stockham import NARROWEST, PLANE_BYTES, by_columns, together
 from ..kernels.trig import transform
 from ..kernels.vector import engine as vector
+from ..kernels.vector import trials
+from ..kernels.vector.lines.ends import PLANES, Came, Ends
 from ..kernels.vector.parts import fft_of_pieces
 from ..layout.layout import Layout
 from ..machine import kernel_price
@@ -187,6 +189,12 @@ class LocalFFT(Step):
         if self._lines(layout) != pieces.shape or self.sizes != self.lengths:
             return self.apply(pieces.joined(), layout)
         return fft_of_pieces(pieces, self.dims, self.sign, self.room)
+
+    def trials(self, layout: Layout, came: Came | None) -> tuple[trials.Trials, Came | None]:
+        if self.engine != "vector":
+            return (), None
+        ends = PLANES if came is None or self.sizes != self.lengths else Ends(came=came)
+        return trials.of_lines(self._lines(layout), self.dims, self.room, ends), None
 
     def _by_kernels(self, planes: Planes) -> Planes:
         lines = vector.fft(resize_each(planes, self.dims, self.lengths), self.dims, self.sign, self.room)

@@ -11,9 +11,12 @@ from jax import lax
 from ..collectives.dimensions import unfolded
 from ..collectives.pieces import Pieces, assembled, exchange_parts, taken
 from ..collectives.wire import Wire, is_tiled
+from ..collectives.wire_kernels import wire_trials
+from ..kept_verdicts import Trial
 from ..kernels.local import resize
+from ..kernels.vector import trials
 from ..kernels.vector.engine import kept_order
-from ..kernels.vector.lines.ends import Rows
+from ..kernels.vector.lines.ends import Came, Ends, Rows
 from ..kernels.vector.parts import fft_to_parts, reads, writes
 from ..layout.layout import Layout
 from ..machine.chip import Chip
@@ -223,6 +226,18 @@ class Pipeline(Step):
                 chunks = _one_by_one(step, chunks, at)
         joined = jax.tree.map(lambda *parts: assembled(parts, dim, after), *chunks)
         return jax.tree.map(lambda part: resize(part, dim, self.after(layout).block[dim]), joined)
+
+    def trials(self, layout: Layout, came: Came | None) -> tuple[tuple[Trial, ...], Came | None]:
+        size, local, move = -(-self._rows(layout) // self.chunks), self._first, self.move
+        if not self._by_kernels(layout):
+            chunks = ((one, at.resize(self.dim, at.shape[self.dim] // self.chunks)) for one, at in self._pairs(layout))
+            return tuple(trial for one, at in chunks for trial in one.trials(at, None)[0]), None
+        ends = Ends(Rows(self.dim, size, size), came, (move.target, move.parts))
+        own = (
+            *trials.of_rows(layout.block, local.dims, local.room, ends),
+            *wire_trials(self._shares(layout)[0], self._wire),
+        )
+        return own, Came(move.source, self.dim, move.parts, self._rows(layout) // size) if self.hands else None
 
     def transpose(self, layout: Layout) -> "Pipeline":
         steps = tuple(step.transpose(before) for step, before in self._pairs(layout))

@@ -66,8 +66,9 @@ class Problem:
 
     @property
     def has_kernels(self) -> bool:
-        """True where local FFTs may be kernels of a TPU's vector unit: they take float32 planes."""
-        return self.machine.chip.scratch is not None and self.itemsize == 8 and self.engine == "auto"
+        """True where local FFTs may be kernels of a TPU's vector unit: these take float32 planes, and none failed."""
+        there = self.machine.chip.scratch is not None and not self.machine.has_failed("fft", "wire")
+        return there and self.itemsize == 8 and self.engine == "auto"
 
     def ways(self, parts: int, pairs: bool) -> tuple[bool, ...]:
         """Whether blocks may travel both ways round a ring at once: as is asked, or as the machine sends best.

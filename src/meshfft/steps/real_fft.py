@@ -15,6 +15,8 @@ from ..collectives.ring import permuted
 from ..collectives.wire import EXACT, Wire
 from ..kernels.local import fft_error, flops_of, resize
 from ..kernels.real import SIDE, factors, from_half_spectrum, half_spectrum
+from ..kernels.vector import trials
+from ..kernels.vector.lines.ends import Came
 from ..kernels.vector.real import half
 from ..layout.layout import Layout, line_shape, nested
 from ..machine import kernel_price
@@ -122,6 +124,10 @@ class RealFFT(MatrixStep[HalfRoots]):
         else:
             done = half.half_spectrum(planes[0], many, sign, self.room)
         return like(block, done)
+
+    def trials(self, layout: Layout, came: Came | None) -> tuple[trials.Trials, Came | None]:
+        lines = resized(self.after(layout) if self.matrix.onto_real else layout, self.dims, self.lengths)
+        return trials.of_reals(lines.block, len(self.dims), self.room) if self.engine == "vector" else (), None
 
     def _weighted(self, block: Block) -> Block:
         if not self.matrix.weighted:

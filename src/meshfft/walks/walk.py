@@ -15,6 +15,7 @@ import jax
 from ..collectives.all_to_all import count, halfway
 from ..collectives.pieces import Pieces
 from ..collectives.wire import Wire
+from ..kept_verdicts import Trial
 from ..layout.layout import Cuts, Layout, hashed_once
 from ..machine.chip import GENERIC, Chip, CompilerOptions
 from ..machine.work import Work, total
@@ -136,6 +137,14 @@ class Walk:
         spread = math.prod(step.spread for step in self.steps)
         scaled = 0.0 if math.frexp(self.scale)[0] == 0.5 else 2 * unit_of(itemsize)
         return math.hypot(*(step.error(itemsize) for step in self.steps), scaled) + spread * lost
+
+    def trials(self) -> tuple[Trial, ...]:
+        """Of all kernels that it has on a TPU."""
+        every, came = list[Trial](), None
+        for step, layout in self.pairs:
+            own, came = step.trials(layout, came)
+            every += own
+        return tuple(dict.fromkeys(every))
 
     def wired(self, wire: Wire) -> "Walk":
         """The walk, sending numbers by a wire."""

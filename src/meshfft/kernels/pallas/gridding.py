@@ -27,6 +27,7 @@ described topology, and take from the kernel's *-final_bundles.txt in DIR the le
 chunks in its body. No wait for a copy is in that: a strip is copied while the one before is worked on.
 """
 
+import dataclasses
 import functools
 import math
 from types import ModuleType
@@ -34,6 +35,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
@@ -47,6 +49,7 @@ from .strips import LANES, MANY, brought_back, chunk_table, laid_out, points_of,
 
 SMALL = 12 * 2**20  # bytes of fast memory that every TPU has to give; larger strips want one with more
 COILS = 4  # at a time, at most
+TRIED = 16  # chunks of a trial
 
 
 def interpolate(block: Array, tables: Slots, form: Form) -> Array:
@@ -117,6 +120,58 @@ def spread_out(
     operands = [*points, given.real, given.imag, *zeros]
     planes = _run(spreading, work, slots, operands, zeros[0].shape, block, interpret)
     return lax.complex(*(brought_back(plane, tuple(shape)) for plane in planes))
+
+
+@dataclasses.dataclass(frozen=True)
+class GriddingTrial:
+    """Both kernels of a form, tried before their first use (kept_verdicts.py) in a block (C, B_1, .., B_d)."""
+
+    form: Form
+    shape: tuple[int, ...]
+    bound = 1e-6  # these and XLA's err by up to 3e-7
+
+    @property
+    def name(self) -> str:
+        tile = "x".join(map(str, self.form.tile))
+        return f"points_interpolate and points_spread of {self.form.reach} cells in tiles of {tile}, of {self.shape}"
+
+    def given(self) -> list[np.ndarray]:
+        """A block, values, and tables: chunks of points in tiles anywhere, some slots of which are empty."""
+        rng, (coils, *block), tile = np.random.default_rng(0), self.shape, np.array(self.form.tile)
+        last = np.array(block) - (self.form.reach - 1) - tile  # where a tile begins, at most
+        start = np.unique(np.minimum(rng.integers(0, last + 1, (TRIED, len(tile))) // tile * tile, last), axis=0)
+        slots = (len(start) * LANES, len(tile))
+        cell = np.repeat(start, LANES, 0) + rng.integers(0, tile, slots)
+        cell[(rng.uniform(size=len(cell)) < 0.1) | (np.arange(len(cell)) >= len(cell) - LANES)] = -1
+        offset = rng.uniform(-0.5, 0.5, slots).astype(np.float32)
+        pairs = (rng.standard_normal((2, *n)) for n in (self.shape, (coils, slots[0])))
+        ends = [(re + 1j * im).astype(np.complex64) for re, im in pairs]
+        return [*ends, cell.astype(np.int32), offset, start.astype(np.int32), np.array(len(start) - 1, np.int32)]
+
+    def found(self, *arrays: Array, interpret: bool) -> list[Array]:
+        block, values, *given = arrays
+        slots, how = _Given(*given), (self.form, None)
+        there = interpolated(block, slots, *how, jnp.zeros_like(values), interpret)
+        return _reals(there, spread_out(values, slots, *how, jnp.zeros_like(block), interpret))
+
+    def exact(self, *arrays: Array) -> list[Array]:
+        def by_xla(block: Array, values: Array, *given: Array) -> list[Array]:
+            there = gridding.interpolate(block, _Given(*given), self.form)
+            return _reals(there, gridding.spread(values, _Given(*given), self.form, self.shape[1:]))
+
+        return jax.jit(by_xla)(*arrays)
+
+
+def trials(coils: int, block: tuple[int, ...], form: Form) -> tuple[GriddingTrial, ...]:
+    """What is to be tried of a form, in a block as small as leaves the kernels the same."""
+    if form.kind != "strips":
+        return ()
+    least = (2 * tile + form.reach - 1 for tile in form.tile[:-1])
+    return (GriddingTrial(form, (_work(coils, block, form, None).coils, *map(min, block[:-1], least), block[-1])),)
+
+
+def _reals(*arrays: Array) -> list[Array]:
+    return [part for x in arrays for part in (x.real, x.imag)]
 
 
 def _filled(chunks: int) -> int:

@@ -68,12 +68,12 @@ def fft_of_pieces(pieces: Pieces, dims: Sequence[int], sign: int, room: int, int
 
 def writes(block: Sequence[int], dims: Sequence[int], room: int, rows: Rows, target: int, parts: int) -> bool:
     """True where a kernel reads some rows of a block and writes the parts itself."""
-    return _direct(_chunk(block, rows), dims, -1, room, Ends(rows, None, (target, parts)))
+    return direct(_chunk(block, rows), dims, -1, room, Ends(rows, None, (target, parts)))
 
 
 def reads(block: Sequence[int], dims: Sequence[int], room: int, source: int, dim: int, parts: int, pieces: int) -> bool:
     """True where a kernel reads a block in such pieces as they lie."""
-    return _direct(tuple(block), dims, -1, room, Ends(came=Came(source, dim, parts, pieces)))
+    return direct(tuple(block), dims, -1, room, Ends(came=Came(source, dim, parts, pieces)))
 
 
 def _linear(
@@ -89,16 +89,16 @@ def _linear(
     arrays = given.arrays if isinstance(given, Pieces) else given
     shape = given.shape if isinstance(given, Pieces) else given[0].shape
     shape = shape if ends.rows is None else _chunk(shape, ends.rows)
-    if not _direct(shape, dims, sign, room, ends):
+    if not direct(shape, dims, sign, room, ends):
         return plain(*arrays)
-    by_kernels = functools.partial(_by_kernels, shape=shape, dims=dims, sign=sign, room=room, ends=ends)
+    kernels = functools.partial(by_kernels, shape=shape, dims=dims, sign=sign, room=room, ends=ends)
     likes = [jax.ShapeDtypeStruct(x.shape, x.dtype, manual_axis_type=jax.typeof(x).manual_axis_type) for x in arrays]
 
     def there(_: None, arrays: tuple[Array, ...]) -> list[Array]:
         with jax.named_scope("fft"):  # profiles know it by its name, as they know XLA's
             if interpret:
-                return by_kernels(*arrays, interpret=True)
-            return list(lax.platform_dependent(*arrays, tpu=by_kernels, default=plain))
+                return kernels(*arrays, interpret=True)
+            return list(lax.platform_dependent(*arrays, tpu=kernels, default=plain))
 
     def back(_: None, cts: list[Array]) -> tuple[Array, ...]:
         return tuple(jax.linear_transpose(plain, *likes)(cts))
@@ -106,7 +106,7 @@ def _linear(
     return list(jax.custom_derivatives.linear_call(there, back, None, tuple(arrays)))
 
 
-def _by_kernels(
+def by_kernels(
     *arrays: Array,
     shape: tuple[int, ...],
     dims: Sequence[int],
@@ -117,7 +117,7 @@ def _by_kernels(
 ) -> list[Array]:
     """One kernel after the other: the first reads what is given, and the last writes what is sent."""
     left = list(arrays)
-    for one, own in _passes(shape, dims, room, ends):
+    for one, own in passes_of(shape, dims, room, ends):
         if own == Ends():
             left = list(engine.run_one(one, (left[0], left[1]), sign, room, interpret))
         else:
@@ -125,7 +125,7 @@ def _by_kernels(
     return left
 
 
-def _passes(shape: tuple[int, ...], dims: Sequence[int], room: int, ends: Ends) -> list[tuple[engine.Pass, Ends]]:
+def passes_of(shape: tuple[int, ...], dims: Sequence[int], room: int, ends: Ends) -> list[tuple[engine.Pass, Ends]]:
     """Kernels with the ends that are theirs: the first transforms what is in pieces, the last what is in parts."""
     came, sent = (None if end is None else end[0] for end in (ends.came, ends.sent))
     own = [one for one in engine.passes(shape, dims, room) if one.kind not in SECOND]
@@ -162,11 +162,11 @@ def _one(
     return [x.reshape(parts, 2, *shape[:dim], shape[dim] // parts, *shape[dim + 1 :]) for x in results]
 
 
-def _direct(shape: tuple[int, ...], dims: Sequence[int], sign: int, room: int, ends: Ends) -> bool:
+def direct(shape: tuple[int, ...], dims: Sequence[int], sign: int, room: int, ends: Ends) -> bool:
     """True where kernels read what is given as it lies, and write what is sent."""
     if not all(engine.supports(shape, dim, room) for dim in dims):
         return False
-    passes = [(one, own) for one, own in _passes(shape, dims, room, ends) if own != Ends()]
+    passes = [(one, own) for one, own in passes_of(shape, dims, room, ends) if own != Ends()]
     return bool(passes) and all(_made(one, shape, sign, room, own) for one, own in passes)
 
 

@@ -1,0 +1,172 @@
+"""Verdicts on kernels: each is tried on a small random block before its first use on a TPU, and the verdict is kept.
+
+    sound = it compiles, and |found - exact| <= bound |exact|      in L2, on one device of this process
+
+A verdict is about one kernel with its lengths and block, a kind of device, and versions. It is kept for the process,
+and in a file beside JAX's compiled programs, where these have a folder: whoever writes it first decides for all who
+read there. A kernel that could not be run, for want of memory as an example, is out for this process alone.
+
+Invariant: a trial runs in a thread of its own, whose calls JAX does not trace, whatever is traced around them.
+"""
+
+import concurrent.futures
+import contextlib
+import functools
+import hashlib
+import json
+import logging
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import jax
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.typing import ArrayLike
+
+from .atomic import replacing
+from .extras import __version__
+
+LOG = logging.getLogger("meshfft")
+FOLDER = "meshfft-kernels"  # among JAX's programs
+WORDS = 200  # letters of a compiler's message that are kept
+
+
+class Trial(Hashable, Protocol):
+    """A kernel and a small block for it; hashable, and equal where the kernel is the same."""
+
+    @property
+    def name(self) -> str:
+        """The kernel, its lengths and the block."""
+
+    @property
+    def bound(self) -> float:
+        """The relative L2 error that it may have."""
+
+    def given(self) -> list[np.ndarray]:
+        """Random arrays."""
+
+    def found(self, *arrays: Array, interpret: bool) -> Sequence[Array]:
+        """What it makes of them."""
+
+    def exact(self, *arrays: Array) -> Sequence[ArrayLike]:
+        """What it should make of them, by other means."""
+
+
+class Verdict(NamedTuple):
+    """What is wrong with a kernel, "" if nothing is, and the error that it had."""
+
+    fault: str
+    error: float = 0.0
+
+
+def failing(trials: Iterable[Trial], device: jax.Device) -> tuple[str, ...]:
+    """The names of the kernels that are not to be used on such devices; each is logged once, as a warning."""
+    return tuple(trial.name for trial in trials if _verdict(trial, device).fault)
+
+
+@functools.lru_cache(maxsize=4096)
+def _verdict(trial: Trial, device: jax.Device) -> Verdict:
+    """The verdict that is kept, or that of a trial now."""
+    facts = {"kernel": trial.name, "bound": trial.bound, **_circumstances(device)}
+    file = _file(facts)
+    verdict = None if file is None else _read(file)
+    if verdict is None:
+        with concurrent.futures.ThreadPoolExecutor(max_workers=1) as apart:
+            verdict, lasting = apart.submit(_tried, trial, device).result()
+        if file is not None and lasting:
+            verdict = _kept(file, facts, verdict)
+    where = f"kept in {file.parent}" if file else "kept for this process; with mf.cache() it would be for others too"
+    if verdict.fault:
+        LOG.warning("kernel %s %s on %s: XLA's engine is taken instead (%s)", *_said(trial, verdict, device), where)
+    else:
+        passed = f"passed its trial, error {verdict.error:.1e} of {trial.bound:.1e}"
+        LOG.info("kernel %s %s on %s (%s)", trial.name, passed, device.device_kind, where)
+    return verdict
+
+
+def check_alike(steps: str, devices: Iterable[jax.Device]) -> None:
+    """Raises RuntimeError in every process that has some of these devices, unless all of them take the same steps."""
+    firsts = {device.process_index: device for device in reversed([*devices])}
+    if len(firsts) == 1:
+        return
+    mesh = Mesh(np.array([firsts[process] for process in sorted(firsts)]), ("process",))
+    own = np.frombuffer(hashlib.sha256(steps.encode()).digest()[:4], np.int32)
+    rows = jax.make_array_from_process_local_data(NamedSharding(mesh, PartitionSpec("process")), own)
+    heard = np.asarray(jax.jit(lambda x: x, out_shardings=NamedSharding(mesh, PartitionSpec()))(rows))
+    if len({*heard.tolist()}) > 1:
+        others = [process for process, one in zip(sorted(firsts), heard, strict=True) if one != heard[0]]
+        raise RuntimeError(
+            f"processes {others} take other steps than process {min(firsts)}, as verdicts on kernels differ: name one "
+            "folder for all by mf.cache(folder), or give engine='xla'"
+        )
+
+
+def _said(trial: Trial, verdict: Verdict, device: jax.Device) -> tuple[str, str, str]:
+    return trial.name, verdict.fault, device.device_kind
+
+
+def _tried(trial: Trial, device: jax.Device) -> tuple[Verdict, bool]:
+    """The verdict, and whether it holds for later processes too. Where there is no TPU the kernel is interpreted."""
+    run = functools.partial(trial.found, interpret=device.platform != "tpu")
+    stage, lasting = "cannot be run", False
+    try:
+        arrays = jax.device_put(trial.given(), device)
+        stage, lasting = "does not compile", True
+        program = jax.jit(run).lower(*arrays).compile()
+        stage, lasting = "cannot be run", False
+        error = _error(program(*arrays), trial.exact(*arrays))
+    except Exception as fault:  # whatever it is, the kernel cannot be had
+        return Verdict(f"{stage} ({_first(fault)})"), lasting
+    if not error <= trial.bound:  # nor where it is NaN
+        return Verdict(f"is wrong: relative error {error:.1e}, at most {trial.bound:.1e}", error), True
+    return Verdict("", error), True
+
+
+def _error(found: Sequence[Array], exact: Sequence[ArrayLike]) -> float:
+    """Relative L2, of all arrays together."""
+    pairs = [[np.asarray(jax.device_get(x), float) for x in pair] for pair in zip(found, exact, strict=True)]
+    off, size = (
+        math.hypot(*(float(np.linalg.norm(x)) for x in xs)) for xs in zip(*((a - b, b) for a, b in pairs), strict=True)
+    )
+    return off / size
+
+
+def _first(error: Exception) -> str:
+    """The first line of what an error says."""
+    return " ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])[:WORDS]
+
+
+def _circumstances(device: jax.Device) -> dict[str, str]:
+    """What a verdict holds for."""
+    versions = {"jax": jax.__version__, "meshfft": __version__, "runtime": device.client.platform_version}
+    return {"device": device.device_kind, **versions}
+
+
+def _file(facts: dict[str, object]) -> Path | None:
+    """Where a verdict is kept; None without a folder of JAX's, or with one that is no file system's."""
+    folder = jax.config.values["jax_compilation_cache_dir"]
+    if not folder or "://" in str(folder) or not jax.config.values["jax_enable_compilation_cache"]:
+        return None
+    key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    return Path(folder) / FOLDER / f"{key[:32]}.json"
+
+
+def _read(file: Path) -> Verdict | None:
+    """A verdict that is kept; None where there is none, or a damaged one."""
+    try:
+        said = json.loads(file.read_text())
+        return Verdict(str(said["fault"]), float(said["error"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _kept(file: Path, facts: dict[str, object], verdict: Verdict) -> Verdict:
+    """The verdict once it is kept, or that of another process which was first."""
+    with contextlib.suppress(OSError):  # nobody may write there, or the disk is full: it is kept for this process
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with replacing(file, overwrite=_read(file) is None) as new:
+            new.write_text(json.dumps({**facts, **verdict._asdict()}, indent=1))
+    return _read(file) or verdict
