@@ -208,7 +208,7 @@ def test_units_and_sizes_that_do_not_fit(tmp_path: Path) -> None:
 
 
 def test_files_that_were_tampered_with(tmp_path: Path) -> None:
-    """Catches a header that fills the memory, and readouts shorter than their heads say."""
+    """Catches a header, or readouts that nobody wrote, that fill the memory; and readouts shorter than their heads."""
     h5py = pytest.importorskip("h5py")
     path = scan(tmp_path / "a.h5", radial())
     with h5py.File(path, "r+") as file:
@@ -216,6 +216,10 @@ def test_files_that_were_tampered_with(tmp_path: Path) -> None:
         rows["head"]["number_of_samples"][3] -= 1
         file["dataset/data"][...] = rows
     with pytest.raises(ValueError, match="damaged"):
+        read_scan(path)
+    with h5py.File(path, "r+") as file:
+        file["dataset/data"].resize((10**11,))
+    with pytest.raises(ValueError, match="some were never written"):
         read_scan(path)
     bomb = b'<!DOCTYPE x [<!ENTITY a "aaaa">]><ismrmrdHeader>&a;</ismrmrdHeader>'
     with pytest.raises(ValueError, match="header of 67 bytes that is none"):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import h5py
 
 SUFFIXES = (".h5", ".hdf5", ".mrd")
-TOGETHER = 256  # readouts read at once
+TOGETHER = 64  # readouts read at once
 INDICES = ("slice", "contrast", "phase", "repetition", "set")  # by which the readouts of two images differ
 ALL = "all"  # of an index: the readouts of all its values are of one image
 CALIBRATES_TOO, REVERSED, COMPRESSED = 21, 22, (53, 54, 55, 56)  # flags, counted from 1
@@ -163,6 +163,9 @@ def _heads(path: Path, data: "h5py.Dataset") -> np.ndarray:
     missing = [name for name in HEAD if name not in names] + [*({"traj", "data"} - {*data.dtype.names})]
     if missing:
         raise Refused(f"{path} has readouts without {', '.join(missing)}: convert it to ISMRMRD 1.x")
+    needed = len(data) * data.id.get_type().get_size()
+    if min(data.id.get_storage_size(), path.stat().st_size) < needed:
+        raise ValueError(f"{len(data)} readouts of which some were never written")
     return np.asarray(data.fields("head")[...])
 
 
