@@ -49,7 +49,8 @@ class Operator(eqx.Module):
 
     def __call__(self, psi):
         """psi, of shape (batch, 1, x, y), at time T."""
-        below = (np.arange(2 * MODES) != MODES)[:, None] & (np.arange(MODES + 1) != MODES)  # without Nyquist's
+        # Modes +-MODES are one sample of an even grid, which the mesh divides (docs/spectral.md): it gets no weight.
+        below = (np.arange(2 * MODES) != MODES)[:, None] & (np.arange(MODES + 1) != MODES)
         v = jnp.einsum("oi,bixy->boxy", self.lift, psi)
         for R, W in zip(self.R, self.W, strict=True):
             modes = mf.truncate_spectrum(mf.rfftn(v, **OPTIONS), (2 * MODES,) * 2, kind="rfft", **OPTIONS)

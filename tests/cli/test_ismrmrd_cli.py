@@ -124,6 +124,23 @@ def test_a_file_is_reconstructed_as_it_is(tmp_path: Path, kind: str) -> None:
     assert np.linalg.norm(found.ravel() - IMAGE) <= 2e-3 * np.linalg.norm(IMAGE)
 
 
+@pytest.mark.parametrize(("words", "sizes"), [([], (25, 25, 5)), (["--voxel", "2,3"], (2, 3, 1)), (["--points"], None)])
+def test_voxels_have_the_size_that_the_scanner_says(tmp_path: Path, words: list[str], sizes: Any) -> None:
+    """Catches voxels without a size, in another order than the header's or larger for a smaller image, a size that is
+    not the one asked for, and one of points that are not the scanner's."""
+    nibabel = pytest.importorskip("nibabel")
+    np.save(tmp_path / "p.npy", np.concatenate(spokes()))
+    words = [*words, str(tmp_path / "p.npy")] if words == ["--points"] else words
+    how = ["--points-unit", "turns", "--shape", f"{N},6", "--iterations", "1", "--density", "none", "--tol", "1e-2"]
+    ran = command(scan(tmp_path / "a.h5", radial()), tmp_path / "y.nii.gz", *words, *how)
+    assert ran.exit_code == 0, ran.output
+    image = nibabel.load(tmp_path / "y.nii.gz")
+    expected = np.diag([*(sizes or (1, 1, 1)), 1.0])
+    expected[:2, 3] = -expected[[0, 1], [0, 1]] * [N // 2, 3] if sizes else 0
+    np.testing.assert_array_equal(image.affine, expected)
+    assert image.header.get_xyzt_units()[0] == ("mm" if sizes else "unknown")
+
+
 def marked(**indices: int) -> Any:
     one = readout(spokes()[0])
     for name, value in indices.items():

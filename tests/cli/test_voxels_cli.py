@@ -21,7 +21,18 @@ TURNS = RNG.uniform(-0.5, 0.5, (POINTS, 2))
 IMAGE = RNG.standard_normal(SHAPE) + 1j * RNG.standard_normal(SHAPE)
 MAPS = 1 + 0.5 * (RNG.standard_normal((COILS, *SHAPE)) + 1j * RNG.standard_normal((COILS, *SHAPE)))
 AFFINE = np.array([[0, -1.25, 0, 10], [1.5, 0, 0.25, -20], [0.125, 0, 3, 5], [0, 0, 0, 1]])  # turned, and it shears
-WORDS = ["--points", "turns.npy", "--points-unit", "turns", "--shape", "12,10", "--iterations", "20"]
+WORDS = [
+    "--points",
+    "turns.npy",
+    "--points-unit",
+    "turns",
+    "--shape",
+    "12,10",
+    "--iterations",
+    "25",
+    "--density",
+    "none",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +118,7 @@ BAD: list[tuple[list[str], str]] = [
     (["out.nii", "--voxel", "1"], "--voxel '1' is no size of 2 dimensions: give each in mm, as 1.5,1.5"),
     (["out.nii", "--voxel", "1,-2"], "--voxel '1,-2' is no size"),
     (["out.nii", "--voxel", "nan,1"], "--voxel 'nan,1' is no size"),
-    (["out.nii", "--voxel", "1e-60,1"], "--voxel 1e-60,1 puts all voxels into a plane"),
+    (["out.nii", "--voxel", "1e-60,1"], "a voxel of 1e-60 x 1.0 mm puts all voxels into a plane"),
     (["out.nii", "--voxel", "1,1", "--affine", "good.txt"], "--affine has the size of voxels: leave out --voxel"),
     (["out.nii", "--affine", "none.nii"], "--affine none.nii is no file: give a NIfTI file"),
     (["out.nii", "--affine", "flat.txt"], "--affine flat.txt puts all voxels into a plane"),

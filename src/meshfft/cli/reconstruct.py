@@ -81,8 +81,8 @@ def reconstruct(
     BART; --origin corner counts them from 0, as the other commands do.
 
     NIfTI has the image first and coils last. Its voxels are where --affine says,
-    or maps in NIfTI do; or of the size --voxel, with the pixel that counts as 0
-    in the origin; else of size 1, without a unit.
+    or maps in NIfTI do; or of the size of --voxel, or of an ISMRMRD file's, with
+    the pixel that counts as 0 in the origin; else of size 1, without a unit.
     """
 
     def asked() -> Asked:
@@ -134,10 +134,12 @@ def _run(asked: Asked) -> None:
 
 
 def _placed(asked: Asked) -> Asked:
-    """With the affine of the maps, where another one is not asked for and the output has room for it."""
+    """With the affine of maps or the sizes of a scan, where no other is asked for and the output has room for it."""
     affine = asked.more["affine"]
     if affine is None and asked.target.suffix != ".npy":
-        affine = voxels_of.affine_of_maps(asked.more["maps"])
+        affine, voxel = voxels_of.affine_of_maps(asked.more["maps"]), scans.voxel_in(asked)
+        if affine is None and voxel:
+            affine = voxels_of.affine_of_sizes(voxel, asked.shape or (), asked.origin)
     return asked._replace(more={**asked.more, "affine": affine})
 
 

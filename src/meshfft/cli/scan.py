@@ -49,6 +49,16 @@ def _with_unit(asked: Asked, scan: Scan) -> Asked:
     return asked._replace(points_unit=unit or "turns")
 
 
+def voxel_in(asked: Asked) -> tuple[float, ...] | None:
+    """Sizes in mm of a pixel, and of a plane its thickness; None where the header does not say them of these points."""
+    found = set(encodings_of(asked.source, asked.dataset)) if is_scan(asked.source, asked.dataset) else set()
+    if asked.points is not None or len(found) != 1:
+        return None
+    (one,) = found
+    known = len(asked.shape or ()) == len(one.sizes) and min(one.field_of_view) > 0
+    return tuple(size / n for size, n in zip(one.field_of_view, one.matrix, strict=True)) if known else None
+
+
 def sizes_in(source: Path, dataset: str | None) -> tuple[int, ...] | None:
     """The pixels that a scan encodes; None of another file."""
     if not is_scan(source, dataset):

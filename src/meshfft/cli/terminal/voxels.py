@@ -2,11 +2,12 @@
 
     position in mm = affine @ (i, j, k, 1)     of the voxel with these indices along X, Y and Z
 
-from the flags, or from the NIfTI file of the maps. NIfTI has the dimensions of the image first and the coils last, the
-fourth at least: (x, y, z, coils).
+from the flags, from the NIfTI file of the maps, or of the sizes that a scanner says. NIfTI has the dimensions of the
+image first and the coils last, the fourth at least: (x, y, z, coils).
 """
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -48,7 +49,7 @@ def read_affine(
         raise ValueError(f"{target} has no room for {flag}: write .nii, .nii.gz or .zarr, or leave it out")
     if len(shape) > SPACE:
         raise ValueError(f"{flag} is of at most 3 dimensions, and --shape has {len(shape)}: leave it out")
-    return _rows(_of_sizes(voxel, shape, origin) if voxel is not None else _in_file(Path(file or "")))
+    return _rows(_in_file(file)) if file is not None else affine_of_sizes(_sizes(voxel or "", shape), shape, origin)
 
 
 def affine_of_maps(path: Path | None) -> Affine | None:
@@ -66,8 +67,20 @@ def _rows(affine: np.ndarray) -> Affine:
     return tuple(tuple(map(float, row)) for row in affine)
 
 
-def _of_sizes(text: str, shape: tuple[int, ...], origin: str) -> np.ndarray:
-    """The pixel from which an image counts is in the origin of space, and dimensions run along its axes."""
+def affine_of_sizes(sizes: Sequence[float], shape: tuple[int, ...], origin: str) -> Affine:
+    """The pixel from which an image counts is in the origin of space, and dimensions run along its axes.
+
+    Args:
+        sizes: of a voxel, in mm, along each dimension; of a plane, also its thickness.
+        shape, origin: of the image.
+    """
+    affine = np.diag([*sizes, *(1.0,) * (4 - len(sizes))])
+    for dim, n in enumerate(shape if origin == "centre" else ()):
+        affine[dim, 3] = -sizes[dim] * (n // 2)
+    return _rows(checked_affine(affine, f"a voxel of {' x '.join(map(str, sizes))} mm"))
+
+
+def _sizes(text: str, shape: tuple[int, ...]) -> list[float]:
     try:
         sizes = [float(word) for word in text.split(",")]
     except ValueError:
@@ -75,10 +88,7 @@ def _of_sizes(text: str, shape: tuple[int, ...], origin: str) -> np.ndarray:
     if len(sizes) != len(shape) or not all(0 < size < math.inf for size in sizes):
         example = ",".join(["1.5"] * len(shape))
         raise ValueError(f"--voxel {text!r} is no size of {len(shape)} dimensions: give each in mm, as {example}")
-    affine = np.eye(4)
-    for dim, (size, n) in enumerate(zip(sizes, shape, strict=True)):
-        affine[dim, dim], affine[dim, 3] = size, -size * (n // 2) if origin == "centre" else 0
-    return checked_affine(affine, f"--voxel {text}")
+    return sizes
 
 
 def _in_file(path: Path) -> np.ndarray:
