@@ -232,6 +232,18 @@ def test_float64_of_tpus_is_made_of_slices(x64: None) -> None:
     assert mf.plan((64, 64), topology="h100:8", dtype="complex128").dtype == np.complex128
 
 
+@pytest.mark.parametrize(("name", "form"), [("v2:1x1", "tiles"), ("v3:1x1", "tiles"), ("v4:1x1x1", "strips")])
+def test_kernels_of_points_only_where_they_compile(name: str, form: str) -> None:
+    """Catches a plan for TPU v2 or v3 by kernels of bfloat16 products, which their compiler refuses (E2001)."""
+    points = mf.Scattered.turns(np.zeros((1, 2)))
+    assert (
+        f"({form}, "
+        in mf.scattered_plan(
+            (64, 64), points, topology=name, mesh=AbstractMesh((topology(name).devices,), ("x",))
+        ).walk.name
+    )
+
+
 def test_an_error_chooses_the_tier(x64: None) -> None:
     """Catches slices that nothing needs, too few of them, and float32 where it is not enough."""
     for error, tier in ((1e-6, "float32"), (1e-8, "int8x5"), (1e-10, "int8x6"), (1e-13, "int8x7")):
