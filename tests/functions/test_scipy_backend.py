@@ -165,6 +165,7 @@ def test_what_is_not_ours_goes_back() -> None:
         ("rfftn", {"s": (2, 3, 4)}),
         ("irfftn", {"axes": ()}),
         ("ifft2", {"s": "ab"}),
+        ("dctn", {"workers": 0}),
     ],
 )
 def test_refusals_are_scipys(name: str, call: dict[str, Any], put: Callable[[np.ndarray], Any]) -> None:

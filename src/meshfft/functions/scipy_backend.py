@@ -39,7 +39,7 @@ class ScipyBackend:
     It computes every transform of TRANSFORMS, with SciPy's arguments. A
     jax.Array comes back as one, sharded as meshfft leaves it; anything else
     that SciPy takes comes back as a NumPy array. `workers` and `overwrite_x`
-    have no effect.
+    have no effect, but numbers of workers that SciPy refuses are refused.
 
     SciPy's own functions compute what JAX does not have: long doubles,
     objects, 64 bits while `jax_enable_x64` is off or on a TPU (integers count
@@ -113,6 +113,11 @@ def _on_host(transform: Callable[..., jax.Array], x: np.ndarray, call: Arguments
 
 def _resolved(call: Arguments, ndim: int) -> Arguments:
     """The arguments that meshfft takes, as it takes them; refused where SciPy refuses and meshfft does not."""
+    if call.get("workers") is not None:
+        from scipy import fft
+
+        with fft.set_workers(call["workers"]):  # which refuses what SciPy's functions refuse
+            pass
     call = {name: value for name, value in call.items() if name not in ("workers", "overwrite_x")}
     call |= {name: _integers(call[name], name) for name in ("s", "axes") if name in call}
     axes, n = call.get("axes") or (), call.get("n")
