@@ -43,7 +43,7 @@ from meshfft.machine.machine import device_of, machine_of, placed, topology
 from meshfft.numerics.window import window
 from meshfft.plans import execute, planning, request
 
-POD, SHAPE = "v3:2x2", (16, 8, 8)  # eight devices; kernels of 8 and 16 points
+POD, SHAPE = "v5e:2x4", (16, 8, 8)  # eight devices; kernels of 8 and 16 points
 ROOM = 15 * 2**20
 PLANS: dict[str, Any] = {"method": "transpose", "axes": (0,), "order": "any"}
 
@@ -296,7 +296,7 @@ def test_a_plan_of_a_described_mesh_is_refused_where_its_kernels_fail(tpus: None
     assert "(vector)" in plan.name
     with (
         mock.patch.object(columns, "transform", wrong(columns.transform)),
-        pytest.raises(RuntimeError, match=r"failed their trials on v3: fft_first_16 .*: plan on a Mesh"),
+        pytest.raises(RuntimeError, match=r"failed their trials on v5e: fft_first_16 .*: plan on a Mesh"),
     ):
         plan(jax.device_put(noise(SHAPE), NamedSharding(where, spec)))
 
