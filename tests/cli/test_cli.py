@@ -512,7 +512,7 @@ BAD_FLAGS = [
     (["--mesh", "2", "--order", "none"], "--order 'none'", "natural, any"),
     (["--mesh", "2", "--wire", "int8"], "--wire 'int8'", "exact, int24, int16, bfloat16"),
     (["--mesh", "2", "--norm", "l2"], "--norm 'l2'", "backward, ortho, forward"),
-    (["--mesh", "2", "--axes", "0,3"], "3", "0 to 2"),
+    (["--mesh", "2", "--axes", "0,3"], "3", "-3 to 2"),
     (["--mesh", "2", "--axes", "0,a"], "--axes '0,a'", "as 0,1,2"),
     (["--mesh", "2", "--axes", "0,-3"], "0", "twice"),
     (["--mesh", "2", "--method", "cooley-tukey", "--kind", "dct-2"], "no cosines", "--method auto"),

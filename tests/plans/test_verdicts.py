@@ -93,10 +93,13 @@ def forgotten() -> Iterator[None]:
 @pytest.fixture
 def kept(tmp_path: Path) -> Iterator[Path]:
     """A folder for compiled programs."""
-    before = jax.config.values["jax_compilation_cache_dir"]
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    wanted = {"jax_compilation_cache_dir": str(tmp_path), "jax_enable_compilation_cache": True}
+    before = {name: jax.config.values[name] for name in wanted}
+    for name, value in wanted.items():  # a command that another test ran may have turned the cache off
+        jax.config.update(name, value)
     yield tmp_path / "meshfft-kernels"
-    jax.config.update("jax_compilation_cache_dir", before)
+    for name, value in before.items():
+        jax.config.update(name, value)
 
 
 @pytest.fixture
