@@ -48,7 +48,7 @@ class Operator(eqx.Module):
         self.drop = draw(0.1 / width, 1, width)
 
     def __call__(self, psi):
-        """psi, (batch, 1, x, y), at time T. Modes +-MODES, one sample of even grids, get no weight: docs/spectral.md."""
+        """psi, (batch, 1, x, y), at time T. Modes +-MODES, one of an even grid, get no weight: docs/spectral.md."""
         below = (np.arange(2 * MODES) != MODES)[:, None] & (np.arange(MODES + 1) != MODES)
         v = jnp.einsum("oi,bixy->boxy", self.lift, psi)
         for R, W in zip(self.R, self.W, strict=True):
