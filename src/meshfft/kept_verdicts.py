@@ -80,7 +80,8 @@ def _verdict(trial: Trial, device: jax.Device) -> Verdict:
             verdict = _kept(file, facts, verdict)
     where = f"kept in {file.parent}" if file else "kept for this process; with mf.cache() it would be for others too"
     if verdict.fault:
-        LOG.warning("kernel %s %s on %s: XLA's engine is taken instead (%s)", *_said(trial, verdict, device), where)
+        what = "kernel %s %s on %s: XLA's engine is taken instead (%s)"
+        LOG.warning(what, trial.name, verdict.fault, device.device_kind, where)
     else:
         passed = f"passed its trial, error {verdict.error:.1e} of {trial.bound:.1e}"
         LOG.info("kernel %s %s on %s (%s)", trial.name, passed, device.device_kind, where)
@@ -102,10 +103,6 @@ def check_alike(steps: str, devices: Iterable[jax.Device]) -> None:
             f"processes {others} take other steps than process {min(firsts)}, as verdicts on kernels differ: name one "
             "folder for all by mf.cache(folder), or give engine='xla'"
         )
-
-
-def _said(trial: Trial, verdict: Verdict, device: jax.Device) -> tuple[str, str, str]:
-    return trial.name, verdict.fault, device.device_kind
 
 
 def _tried(trial: Trial, device: jax.Device) -> tuple[Verdict, bool]:

@@ -154,16 +154,10 @@ def create_store(
         return _create_npy(path, tuple(shape), number)
     if kind == ".nii":
         return _create_nifti(path, tuple(shape), number, affine)
-    attributes: dict[str, object] = {**about, KEY: {} if record is None else record.to_dict()}
-    dims = tuple(dim_name(dim, len(shape)) for dim in range(len(shape)))
-    names = dims if record is None else tuple(dimension.name for dimension in record.dimensions)
-    labels = record.labels if record is not None and record.labels is not None else Labels("", names)
-    labels = labels._replace(name=labels.name or _free_name(names))
-    if kind != ".zarr":
-        labels = labels._replace(coordinates=tuple(one for one in labels.coordinates if one.values is not None))
+    names, labels = _labelled(record, len(shape), kind)
     more = [one.name for one in labels.coordinates if one.dims != (one.name,)]
     beside = {"coordinates": " ".join(more)} if more else {}
-    attributes = {**labels.attributes, **beside, **attributes}
+    attributes = {**labels.attributes, **beside, **about, KEY: {} if record is None else record.to_dict()}
     if kind != ".zarr":
         create_hdf5(path, shape, number, names, labels, attributes)
         return _opened_hdf5(path)
@@ -171,6 +165,17 @@ def create_store(
     handle = create_array(path / labels.name, shape, number, grid, attributes, names)
     describe(path, labels)
     return ZarrStore(path / labels.name, handle)
+
+
+def _labelled(record: Record | None, ndim: int, kind: str) -> tuple[tuple[str, ...], Labels]:
+    """The names of an array's dimensions, and its labels, with a name; of coordinates those that the kind has."""
+    if record is None:
+        names = tuple(dim_name(dim, ndim) for dim in range(ndim))
+    else:
+        names = tuple(dimension.name for dimension in record.dimensions)
+    labels = record.labels if record is not None and record.labels is not None else Labels("", names)
+    coordinates = tuple(one for one in labels.coordinates if kind == ".zarr" or one.values is not None)
+    return names, labels._replace(name=labels.name or _free_name(names), coordinates=coordinates)
 
 
 def _free_name(dims: Sequence[str]) -> str:

@@ -77,7 +77,7 @@ def write_array(
     if record is not None and record.out_shape != layout.shape:
         shapes = f"the array has shape {layout.shape} and the record is of one of {record.out_shape}"
         raise ValueError(f"{shapes}: give the record of its plan")
-    shape, dtype, kind = layout.shape, stored.dtype, suffix_of(path).removesuffix(".gz")
+    shape, dtype, kind = layout.shape, stored.dtype, kind_of(path)
     if kind == ".nc" and dtype.char in "?e":
         raise ValueError(f"the array is of {dtype}, which NetCDF has not: give int8 or float32, or write .h5")
     owners = {device.process_index for device in stored.sharding.device_set}
@@ -108,7 +108,7 @@ def _write_together(
             create(temporary)
             return temporary.name
 
-        name, kind = exchange(together(begin))[0], suffix_of(path).removesuffix(".gz")
+        name, kind = exchange(together(begin))[0], kind_of(path)
         store = together(lambda: _shared(path.resolve().with_name(name), kind))
         together(lambda: fill(store))
         together(stack.close)
@@ -129,6 +129,11 @@ def _complete(path: Path, overwrite: bool) -> Iterator[Path]:
                 gzip.GzipFile("", "wb", FAST, file, 0) as packed,
             ):
                 shutil.copyfileobj(whole, packed, COPY_BYTES)
+
+
+def kind_of(path: Path) -> str:
+    """Of which kind the store is that a file is written as."""
+    return suffix_of(path).removesuffix(".gz")
 
 
 def suffix_of(path: Path) -> str:

@@ -106,9 +106,10 @@ def read_scan(path: str | Path, group: str | None = None, select: str = "", *, t
         coils = _same(path, found["active_channels"], "{} coils")
         if trajectory and dims == 0:
             _check_cartesian(path, encoding, found)
-        values, points = _samples(path, data, kept, found, coils, dims)
+        used = _used(path, found)
+        values, points = _samples(path, data, kept, found, used, coils, dims)
         if trajectory:
-            points = points if dims else _cartesian(encoding, found, _used(path, found))
+            points = points if dims else _cartesian(encoding, found, used)
             points = _coordinates(path, encoding, points)
     check()
     source = source_of(path, values.shape, values.dtype, assigning(values), check)
@@ -228,11 +229,16 @@ def _check_cartesian(path: Path, encoding: Encoding, heads: np.ndarray) -> None:
 
 
 def _samples(
-    path: Path, data: "h5py.Dataset", kept: np.ndarray, heads: np.ndarray, coils: int, dims: int
+    path: Path,
+    data: "h5py.Dataset",
+    kept: np.ndarray,
+    heads: np.ndarray,
+    used: list[np.ndarray],
+    coils: int,
+    dims: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Values (coils, samples) and trajectories (samples, dims) of these readouts, without what is to be discarded."""
-    counts = _used(path, heads)
-    ends = np.cumsum([len(one) for one in counts])
+    """Values (coils, samples) and trajectories (samples, dims) of the samples that are used of these readouts."""
+    ends = np.cumsum([len(one) for one in used])
     try:
         check_held(int(ends[-1]) * 8 * (coils + dims), f"all of {path}", "select fewer readouts")
     except MemoryError as error:
@@ -242,10 +248,10 @@ def _samples(
         numbers = np.flatnonzero((kept >= first) & (kept < first + TOGETHER))
         rows = data[first : first + TOGETHER] if len(numbers) else ()
         for number in numbers:
-            row, used, many = rows[kept[number] - first], counts[number], int(heads["number_of_samples"][number])
-            at = slice(ends[number] - len(used), ends[number])
-            values[:, at] = _plain(path, row["data"], 2 * coils * many).view("c8").reshape(coils, many)[:, used]
-            points[at] = _plain(path, row["traj"], dims * many).reshape(many, dims)[used]
+            row, own, many = rows[kept[number] - first], used[number], int(heads["number_of_samples"][number])
+            at = slice(ends[number] - len(own), ends[number])
+            values[:, at] = _plain(row["data"], 2 * coils * many).view("c8").reshape(coils, many)[:, own]
+            points[at] = _plain(row["traj"], dims * many).reshape(many, dims)[own]
     return values, points
 
 
@@ -257,7 +263,7 @@ def _used(path: Path, heads: np.ndarray) -> list[np.ndarray]:
     return [np.arange(pre, end) for pre, end in zip(heads["discard_pre"].tolist(), ends.tolist(), strict=True)]
 
 
-def _plain(path: Path, found: Any, count: int) -> np.ndarray:
+def _plain(found: Any, count: int) -> np.ndarray:
     """The numbers of a field, as many as the head says."""
     numbers = np.ascontiguousarray(found).view(np.float32)
     if numbers.size != count:
@@ -265,11 +271,11 @@ def _plain(path: Path, found: Any, count: int) -> np.ndarray:
     return numbers
 
 
-def _cartesian(encoding: Encoding, heads: np.ndarray, counts: Sequence[np.ndarray]) -> np.ndarray:
+def _cartesian(encoding: Encoding, heads: np.ndarray, used: list[np.ndarray]) -> np.ndarray:
     """The points of a Cartesian scan, in turns."""
     lines = []
-    for head, used in zip(heads, counts, strict=True):
-        x = used - float(head["center_sample"])
+    for head, own in zip(heads, used, strict=True):
+        x = own - float(head["center_sample"])
         steps = [float(head["idx"][f"kspace_encode_step_{step}"]) for step in (1, 2)]
         rest = [
             (step - centre) / n for step, centre, n in zip(steps, encoding.centres, encoding.matrix[1:], strict=True)

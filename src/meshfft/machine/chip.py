@@ -75,6 +75,7 @@ class Chip:
     cached: bool = False  # columns of a block stay in a cache between the stages of a local FFT
     # what multiplies slices of float64 (numerics/slices.py) where it has no float64; "long" where sums leave VMEM
     unit: str = ""
+    refuses_bfloat16: bool = False  # the compiler takes no products of bfloat16 from a kernel (libtpu 0.0.52)
     planes: bool = False  # complex numbers are split, real and imaginary parts in two arrays
     overlaps: bool = False  # sends while it computes
     domain: Figure | None = None  # devices that usually share one fast network; None where the torus or slice says it
@@ -114,6 +115,7 @@ def _tpu(
     scratch: int = 16,
     options: CompilerOptions = (),
     integer: float = 0,
+    refuses_bfloat16: bool = False,
 ) -> Chip:
     """A TPU: per cycle the operations of products in bf16, bf16x3 and bf16x6, vector operations, and bytes copied; and
     of products in int8, where they are faster.
@@ -144,6 +146,7 @@ def _tpu(
             scratch * 2**20, "published", "VMEM of a core: TpuInfo of jax.experimental.pallas.tpu, jax 0.10.2"
         ),
         unit=("int8" if scratch > 64 else "int8 long") if integer else "bf16",
+        refuses_bfloat16=refuses_bfloat16,
         planes=True,
         overlaps=True,
         options=ASYNCHRONOUS + options,
@@ -202,10 +205,10 @@ GENERIC = Chip(
     rough=True,
 )
 TPUS = (
-    _tpu("v2", "TPU v2", 702e6, (31923, 10827, 5424, 1982, 443), (16, 16), devices=2,
+    _tpu("v2", "TPU v2", 702e6, (31923, 10827, 5424, 1982, 443), (16, 16), devices=2, refuses_bfloat16=True,
          capacity=Figure(8 * GIB, "published", f"{DOCS}v2, half a chip's 16 GB"),
          link=Figure(62e9, "published", f"{PAPER}: 496 Gbit/s a link")),
-    _tpu("v3", "TPU v3", 940e6, (62962, 21466, 10827, 1982, 445), (32, 32), devices=2,
+    _tpu("v3", "TPU v3", 940e6, (62962, 21466, 10827, 1982, 445), (32, 32), devices=2, refuses_bfloat16=True,
          capacity=Figure(15.48 * GIB, "derived",
                          f"{DOCS}v3: half a chip's 32 GiB, less what the compiler keeps (libtpu 0.0.52)"),
          link=Figure(82e9, "published", f"{PAPER}: 656 Gbit/s a link; 340 TB/s all-reduce a pod give 83")),

@@ -26,7 +26,6 @@ from .work import Move, Work
 
 ORDERS = ("ring", "jax")
 SWITCHED = 4  # chips along the side of a cube that optical switches join
-NO_BFLOAT16 = ("v2", "v3")  # whose compiler takes no products of bfloat16 from a kernel (libtpu 0.0.52)
 EFFICIENCY = 0.7  # of the busiest link that an all-to-all of many messages reaches: assumed, as no figure is published
 
 
@@ -75,8 +74,7 @@ class Machine:
     @property
     def gridding(self) -> str:
         """Whose form of gridding is taken (kernels/forms.py): the platform's, or XLA's alone."""
-        none = self.has_failed("points") or self.chip.name in NO_BFLOAT16
-        return "xla" if none else self.chip.platform
+        return "xla" if self.chip.refuses_bfloat16 or self.has_failed("points") else self.chip.platform
 
     def has_failed(self, *families: str) -> bool:
         """Whether a kernel of these families, with which names begin, has failed."""
