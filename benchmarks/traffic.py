@@ -62,7 +62,8 @@ def measured(words: tuple[str, ...], *, kill: bool = False) -> dict[str, Any]:
     begun: dict[str, tuple[int, ...]] = {}
     reader = threading.Thread(target=follow, args=(process, begun))
     reader.start()
-    last, printed = (0, 0, 0), list[str]()
+    last: tuple[int, ...] = (0, 0, 0)
+    printed = list[str]()
     writer = threading.Thread(target=lambda: printed.append(process.stdout.read()))  # type: ignore[union-attr]
     writer.start()
     while process.poll() is None:
