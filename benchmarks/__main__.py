@@ -35,6 +35,7 @@ SCRIPTS = {
     "scattered_scaling": "The same by counts, to 2048 devices.",
     "soak": "Two processes, 800 transforms there and back.",
     "store": "A sharded store against a plain copy.",
+    "tolerance": "Errors over tol at drawn sets of scattered points, by type and tolerance.",
     "wire_kernels": "Kernels of a TPU that write and read what wires carry, by their compiled schedules.",
     "wires": "What less on the wire saves between two processes, and costs in accuracy.",
 }

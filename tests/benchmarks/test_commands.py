@@ -45,6 +45,7 @@ SMALLEST = {
     "scattered_scaling": "--devices 8 --tol 1e-3 --trajectory random",
     "soak": "--rounds 20",
     "store": "--mib 32 --rounds 1",
+    "tolerance": "--sets 20",
     "wire_kernels": "--topology v5e:2x2",
     "wires": "loopback --size 16 --rounds 1",
 }

@@ -8,6 +8,7 @@ import pytest
 from reference import error
 
 import meshfft as mf
+from benchmarks import tolerance
 
 
 @pytest.mark.parametrize("tol", [1e-3, 1e-6])
@@ -46,3 +47,12 @@ def test_type_3_refuses_what_two_windows_cannot_hold() -> None:
             mf.nufftn_type3(np.ones(2), np.array([[0.0], [2.5]]), s, tol=wrong)
     with jax.enable_x64(True), pytest.raises(ValueError, match="use tol >= 2e-12"):
         mf.nufftn_type3(np.ones(2, complex), np.array([[0.0], [2.5]]), s, tol=1e-12)
+
+
+@pytest.mark.slow
+def test_drawn_sets_keep_the_tolerance() -> None:
+    """Catches an error above `tol`: 110 sets of all types, precisions and decades; the benchmark draws 5,000."""
+    rows = list(tolerance.measured(110, 1, each=2))
+    assert {(row["kind"], row["dtype"]) for row in rows} == {(k, d) for k in (1, 2, 3) for d in tolerance.LEAST_TOL}
+    assert max(max(row["error"], row["single"]) for row in rows) <= 1
+    assert "| 3 | 1e-12 | 2 |" in tolerance.table(rows)

@@ -52,6 +52,25 @@ def test_width_follows_the_tolerance() -> None:
     assert isinstance(window(1e-3, 1.25, 3, np.dtype("complex64")), Window)
 
 
+@pytest.mark.parametrize(("sigma", "width"), [(2.0, 11), (2.0, 13), (1.5, 11), (1.25, 14)])
+def test_no_mode_between_those_sampled_errs_by_more(sigma: float, width: int) -> None:
+    """Catches modes too far apart to see the largest error, close to the end of the band: 1.3 to 2.1 times what they see."""
+    one, modes = fitted(width, sigma), np.linspace(0.49, 0.5, 101) / sigma
+    for t in np.linspace(0, 1, 21):
+        cells = np.arange(width) - (width / 2 - 1 + t)
+        sums = np.exp(-2j * np.pi * np.outer(modes, cells)) @ one.values(cells * 2 / width)
+        assert np.abs(sums / one.transform(modes) - 1).max() <= one.worst
+
+
+def test_the_width_leaves_room_for_rounding() -> None:
+    """Catches a tolerance that is refused, because one window just misses it with rounding, where the next one has it.
+
+    7 cells have 2.46e-6, and complex64 rounds by 1e-7.
+    """
+    assert window(2.5e-6, 2.0, 1, np.dtype("complex64")).width == 8
+    assert window(2.5e-6, 2.0, 1, np.dtype("complex128")).width == 7
+
+
 def test_what_cannot_be_had_is_refused() -> None:
     """Catches a tolerance below rounding that is promised in silence."""
     single, double = np.dtype("complex64"), np.dtype("complex128")

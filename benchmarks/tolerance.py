@@ -1,0 +1,255 @@
+"""Errors over `tol` at drawn sets of scattered points, types 1, 2 and 3: a histogram by type and tolerance.
+
+    python -m benchmarks tolerance [--sets 5000] [--seed 0] [--rows FILE]
+
+A set has 1 to 50 points in 1 to 3 dimensions, and values. Points are drawn evenly, in a cluster, all equal, at edges
+and middles of the fine grid's cells, at half turns and many turns away, or of all kinds; values are random, constant,
+alternating, one alone, or a wave whose sum at some point or sample is largest. `tol` is a power of ten, anything up
+to ten times as much, or just what a window holds. Truth is a direct float64 sum.
+
+    error = |found - truth| / max(|truth|, typical)       L2 norms over all results
+
+The typical norm of a result is that of inputs with random phases: sqrt(M) |x| for M values (type 2), sqrt(N) |c| for N
+samples (type 1), sqrt(M) |c| for M sums (type 3). Without it, no tolerance could hold where a sum cancels. Two more
+columns are the worst of the same over |truth| alone, of random values at 20 points or more, and the largest error of a
+single result over the sum of the absolute inputs. All are in units of `tol`. Exit code 1 if an error exceeds 1.
+
+Programs are compiled for few shapes, each for ten sets: points are filled up to a count with copies whose value is 0.
+"""
+
+import argparse
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+jax.config.update("jax_platforms", "cpu")
+
+import meshfft as mf  # noqa: E402
+from benchmarks.jsonl import append  # noqa: E402
+from meshfft.numerics.window import LEAST_TOL, WIDTHS, fitted, window  # noqa: E402
+
+SHAPES = ((1,), (2,), (7,), (32,), (101,), (1000,), (6, 5), (8, 8), (3, 37), (4, 5, 6), (12, 12, 12), (2, 9, 3))
+COUNTS = (1, 2, 5, 20, 50)  # of points, as programs are compiled
+SPANS = (0.0, 0.3, 4.7, 9.2)  # of type 3: positions times frequencies along a dimension
+LONG = 60.7  # in one dimension
+EACH = 10  # sets of one program
+MANY = 20  # points from which random values have an error relative to their sums alone
+PLACES = ("even", "cluster", "equal", "cells", "turns", "mixed")
+VALUES = ("random", "constant", "alternating", "one", "wave")
+EDGES = (0.0, 0.5, 1e-9, -1e-9, 0.25)  # of a cell
+TOPS = (0.2, 0.4, 0.6, 0.8, 1.0)  # of the histogram
+
+
+class Program(NamedTuple):
+    """What sets share, so that one compiled program serves them."""
+
+    kind: int  # the type, 1 to 3
+    dtype: str
+    decade: float  # tolerances from here to ten times as much
+    tol: float
+    shape: tuple[int, ...]  # of the image; of type 3 only their number counts
+    count: int
+    origin: str
+    spans: tuple[float, ...]  # of type 3
+    grid: tuple[int, ...]  # cells
+
+
+class Set(NamedTuple):
+    """A set of points with values, and the matrix between them."""
+
+    places: str
+    values: str
+    points: np.ndarray  # (count, d); of type 3 positions
+    sums: np.ndarray  # modes of the image or frequencies of type 3, (N, d)
+    inputs: np.ndarray
+    matrix: np.ndarray  # exp(..) of results by inputs
+    used: int  # points that are no copies
+
+
+class Errors(NamedTuple):
+    """In units of the tolerance."""
+
+    error: float
+    plain: float  # over the norm of the result
+    single: float  # of one result, over the sum of all |inputs|
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", type=int, default=5000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rows", type=Path)
+    given = parser.parse_args()
+    rows = []
+    for row in measured(given.sets, given.seed):
+        rows.append(row)
+        if row["error"] > 1:
+            print("exceeds:", row, flush=True)
+    append(given.rows, rows)
+    print(table(rows))
+    if any(row["error"] > 1 for row in rows):
+        raise SystemExit(1)
+
+
+def measured(sets: int, seed: int, each: int = EACH) -> Iterator[dict[str, Any]]:
+    """A row for each set, `each` of one program; every type, precision and decade in turn."""
+    decades = [(dtype, 10.0**-k) for dtype in LEAST_TOL for k in range(1, 13) if 10.0**-k >= LEAST_TOL[dtype] * 0.99]
+    families = [(kind, *decade) for kind in (1, 2, 3) for decade in decades]
+    for at in range(math.ceil(sets / each)):
+        rng = np.random.default_rng((seed, at))
+        kind, dtype, decade = families[at % len(families)]
+        with jax.enable_x64(dtype == "complex128"):
+            program = _program(rng, kind, dtype, decade)
+            for _ in range(min(each, sets - at * each)):
+                one = _set(rng, program)
+                what = {"program": at, "dims": len(program.shape), "places": one.places, "values": one.values}
+                yield {**program._asdict(), **what, "points": one.used, **_errors(program, one)._asdict()}
+
+
+def _program(rng: np.random.Generator, kind: int, dtype: str, decade: float) -> Program:
+    shape, count, origin = (
+        SHAPES[rng.integers(len(SHAPES))],
+        int(rng.choice(COUNTS)),
+        str(rng.choice(["corner", "centre"])),
+    )
+    tol = _tolerance(rng, kind, dtype, decade, len(shape))
+    spans = tuple(float(s) for s in rng.choice((*SPANS, LONG) if len(shape) == 1 else SPANS, len(shape)))
+    if kind == 3:
+        wide = 2 * window(tol / 2, 2.0, len(shape), np.dtype(dtype)).width + 2
+        grid = tuple(2 * mf.next_fast_len(math.ceil(2 * max(span, 4.0)) + wide) for span in spans)
+    else:  # the cells do not depend on where points are
+        grid = mf.scattered_plan(shape, _turns(np.zeros((count, len(shape)))), tol=tol, origin=origin, dtype=dtype).grid
+    return Program(kind, dtype, decade, tol, shape, count, origin, spans, grid)
+
+
+def _tolerance(rng: np.random.Generator, kind: int, dtype: str, decade: float, dims: int) -> float:
+    """The decade's own, any of it, or the smallest of it that some window holds."""
+    windows = 2 if kind == 3 else 1
+    held = (fitted(width, 2.0).worst * dims * windows * (1 + 1e-6) for width in WIDTHS)
+    tight = min(tol for tol in (*held, 0.5) if tol >= decade)
+    tol = rng.choice([decade, decade * 10 ** rng.random(), tight])
+    return float(min(max(tol, LEAST_TOL[dtype] * windows), 0.5))
+
+
+def _set(rng: np.random.Generator, program: Program) -> Set:
+    places, values = str(rng.choice(PLACES)), str(rng.choice(VALUES))
+    lowest = max((count for count in COUNTS if count < program.count), default=0) + 1
+    used = int(rng.integers(lowest, program.count + 1))
+    points, sums = (_lengths if program.kind == 3 else _image)(rng, program, places)
+    points[used:] = points[0]
+    phases = np.exp((2j if program.kind == 1 else -2j) * np.pi * ((points @ sums.T) % 1))
+    matrix = phases if program.kind == 2 else phases.T
+    inputs = _values(rng, values, matrix, used if program.kind != 2 else matrix.shape[1]).astype(program.dtype)
+    return Set(places, values, points, sums, inputs, matrix, used)
+
+
+def _image(rng: np.random.Generator, program: Program, places: str) -> tuple[np.ndarray, np.ndarray]:
+    """Points in turns, and the modes of the image."""
+    size = (program.count, len(program.shape))
+    points = _placed(rng, places, size, np.array(program.grid, float))
+    axes = [np.arange(n) - (n // 2 if program.origin == "centre" else 0) for n in program.shape]
+    modes = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes)).astype(float)
+    return points, modes
+
+
+def _lengths(rng: np.random.Generator, program: Program, places: str) -> tuple[np.ndarray, np.ndarray]:
+    """Positions and frequencies of type 3 that span the same in every set of a program; sums are as many."""
+    spans, unit = np.array(program.spans), 10.0 ** rng.integers(-2, 3)
+    positions, frequencies = 2 * np.maximum(spans, 4), np.array(program.grid) / 2  # cells of what they span
+    found = []
+    for cells, scale in ((positions, unit), (frequencies, 1 / unit)):
+        turns = (_placed(rng, places, (program.count, len(spans)), cells) + 0.5) % 1 - 0.5
+        if program.count > 1:
+            turns[:2] = [[-0.5], [0.5]]
+        found.append((turns + rng.choice([0.0, 3.3, -0.7])) * np.sqrt(spans) * scale)
+    return found[0], found[1]
+
+
+def _placed(rng: np.random.Generator, places: str, size: tuple[int, int], cells: np.ndarray) -> np.ndarray:
+    """Points of a kind in turns."""
+    edges = (rng.integers(0, 1000, size) % cells + rng.choice(EDGES, size)) / cells
+    if places == "cluster":
+        return rng.random(size[1]) + 1e-3 * rng.standard_normal(size)
+    if places == "equal":
+        return np.repeat(edges[:1], size[0], 0)
+    if places == "cells":
+        return edges
+    turns = rng.choice([0.5, -0.5, 0.0, 0.5 - 1e-12, 1e-12 - 0.5, 3.5, 1.0], size)
+    if places == "turns":
+        return turns
+    even = rng.random(size) - 0.5
+    return (
+        np.where(rng.random(size) < 0.5, edges, np.where(rng.random(size) < 0.5, turns, even))
+        if places == "mixed"
+        else even
+    )
+
+
+def _values(rng: np.random.Generator, values: str, matrix: np.ndarray, used: int) -> np.ndarray:
+    """Inputs of a kind, 0 at copies."""
+    size, there = matrix.shape[1], np.arange(matrix.shape[1])
+    if values == "one":  # a column of the matrix, that of the first or last sample as often as all others
+        one = rng.choice([0, used - 1, rng.integers(used)])
+        return np.where(there == one, 1.0 + 0.5j, 0)
+    found = {
+        "random": rng.standard_normal(size) + 1j * rng.standard_normal(size),
+        "constant": np.full(size, 1.0 + 0.3j),
+        "alternating": (-1.0 + 0j) ** there,
+        "wave": matrix[rng.choice([0, -1, rng.integers(len(matrix))])].conj(),
+    }[values]
+    return np.where(there < used, found, 0)
+
+
+def _errors(program: Program, one: Set) -> Errors:
+    truth, found = one.matrix @ one.inputs.astype(complex), _found(program, one)
+    if program.kind == 2:
+        truth, found = truth[: one.used], found[: one.used]
+    miss, total = np.abs(found - truth), np.abs(one.inputs).sum()
+    norm, typical = np.linalg.norm(truth), math.sqrt(len(truth)) * np.linalg.norm(one.inputs)
+    random = one.values == "random" and one.used >= MANY
+    plain = float(np.linalg.norm(miss) / norm / program.tol) if random else math.nan
+    return Errors(
+        float(np.linalg.norm(miss) / max(norm, typical) / program.tol), plain, miss.max() / total / program.tol
+    )
+
+
+def _found(program: Program, one: Set) -> np.ndarray:
+    """What meshfft makes of it."""
+    points, options = _turns(one.points), {"tol": program.tol, "origin": program.origin}
+    if program.kind == 1:
+        return np.asarray(mf.nufftn_adjoint(one.inputs, points, program.shape, **options)).reshape(-1)
+    if program.kind == 2:
+        return np.asarray(mf.nufftn(one.inputs.reshape(program.shape), points, **options))
+    return np.asarray(mf.nufftn_type3(one.inputs, one.points, _turns(one.sums), tol=program.tol))
+
+
+def _turns(points: np.ndarray) -> mf.Scattered:
+    return mf.Scattered.lengths(points)  # turns, too, but never taken for radians
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Sets by their error over `tol`, a line for each type and decade of tolerances."""
+    heads = ["type", "tol from", "sets", *(f"<= {top:.1f}" for top in TOPS), "more"]
+    lines = [[*heads, *(f"worst, {dtype}" for dtype in LEAST_TOL), "random, over the sums", "one result"]]
+    lines.append(["---"] * len(lines[0]))
+    for kind, decade in sorted({(row["kind"], -row["decade"]) for row in rows}):
+        of = [row for row in rows if (row["kind"], -row["decade"]) == (kind, decade)]
+        bins = np.bincount(np.searchsorted(TOPS, [row["error"] for row in of]), minlength=len(TOPS) + 1)
+        worst = [_worst(row["error"] for row in of if row["dtype"] == dtype) for dtype in LEAST_TOL]
+        more = [_worst(row[name] for row in of) for name in ("plain", "single")]
+        lines.append([str(kind), f"{-decade:.0e}", str(len(of)), *map(str, bins), *worst, *more])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _worst(numbers: Iterable[float]) -> str:
+    """The largest of those that are numbers, a dash if none is."""
+    found = [number for number in numbers if not math.isnan(number)]
+    return f"{max(found):.2f}" if found else "-"
+
+
+if __name__ == "__main__":
+    main()
