@@ -477,6 +477,7 @@ def test_info_says_what_a_report_needs() -> None:
     assert record["versions"]["jax"] == jax.__version__
     assert sum(device["count"] for device in record["devices"]) == len(jax.devices())
     assert record["memory_available_bytes"] > 0
+    assert "measured" not in {figure["mark"] for figure in record["rates"]["figures"].values()}
     assert set(record["extras"]) == {"files", "plots", "tpu"}
     assert all(name in printed for name in (*record["versions"], "devices", "memory", "extra files"))
     assert "(measured elsewhere)" in printed and "(measured)" not in printed and "none is measured" in printed

@@ -477,6 +477,13 @@ def test_on_cpus_a_ring_of_two_reads_and_writes_blocks_once() -> None:
     assert len(others) == 3 and all("dynamic-update-slice_fusion" in name for name in others), others
 
 
+def test_nothing_at_uniform_points_is_nothing() -> None:
+    """Catches a point made up for an axis of none: fftn leaves it empty."""
+    x = np.zeros((4, 0), np.float32)
+    assert mf.kdftn(x).shape == mf.fftn(x).shape == (4, 0)
+    np.testing.assert_array_equal(mf.kdftn(np.zeros(0), mf.Points.turns([0.0, 0.2])), np.zeros(2))
+
+
 def _outside_of_fusions(text: str) -> str:
     """A compiled program without the bodies of its fusions, which make no arrays in memory."""
     return "\n".join(

@@ -234,3 +234,9 @@ def test_nothing_to_do_is_nothing_done() -> None:
     y = mf.apply_separable([None, None], x)
     assert y.dtype == np.float32
     np.testing.assert_array_equal(y, x)
+
+
+def test_a_sum_of_no_terms_is_zero() -> None:
+    """Catches an index into no columns: NumPy multiplies by a matrix (16, 0) all the same."""
+    y = mf.apply_separable([np.ones((16, 0)), None], np.zeros((0, 2)))
+    np.testing.assert_array_equal(y, np.zeros((16, 2)))

@@ -148,3 +148,35 @@ def test_a_plan_says_itself_where_an_array_lies_otherwise(transformed: Any) -> N
             call(loss, beside)
     with jax.set_mesh(devices), pytest.raises(ValueError, match=r"axes \(Auto,\), that of jax.set_mesh \(Explicit,\)"):
         call(lambda v: mf.plan(SHAPE, mesh=_devices(AxisType.Auto), spec=SPEC)(v).real.sum(), other)
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_another_mesh_than_the_one_set_is_refused(kind: AxisType) -> None:
+    """Catches JAX's words on a context mesh that should match the one passed to shard_map."""
+    plan = mf.plan(SHAPE, mesh=_devices(kind), spec=SPEC)
+    a = jax.device_put(noise(SHAPE), NamedSharding(_devices(kind), SPEC))
+    uneven = mf.shard(noise((7, 3)), _devices(kind), SPEC)
+    with jax.set_mesh(mesh((2, 2), kind)):
+        for call, whose in ((mf.fftn, "array's"), (lambda x: mf.pad_spectrum(x, (16, 4), kind="fft"), "array's")):
+            with pytest.raises(
+                ValueError, match=rf"the {whose} mesh has {{'x': 4}}, .*set_mesh {{'x': 2, 'y': 2}}: set"
+            ):
+                call(a)
+        with pytest.raises(ValueError, match="the plan's mesh has"):
+            plan(a)
+        with pytest.raises(ValueError, match="the array's mesh has"):
+            mf.fftn(uneven)
+        if kind == AxisType.Explicit:
+            with pytest.raises(ValueError, match="the array's mesh has"):
+                jax.jit(mf.fftn)(a)
+    other = AxisType.Auto if kind == AxisType.Explicit else AxisType.Explicit
+    with jax.set_mesh(_devices(other)), pytest.raises(ValueError, match=r"mesh has axes \(.*set_mesh \(.*mf.shard"):
+        mf.fftn(a)
+
+
+def test_axes_of_one_device_stay_in_the_type() -> None:
+    """Catches a walk that drops an Explicit axis of size 1, which the type of a traced array has all the same."""
+    x = noise(SHAPE, "float32")
+    a = jax.device_put(x, NamedSharding(mesh((1,), AxisType.Explicit), SPEC))
+    y = jax.jit(lambda a: mf.idctn(a, method="kdft"))(a)
+    assert error(mf.dctn(y), x.astype(float)) <= 2e-6 and y.sharding == a.sharding

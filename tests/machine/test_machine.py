@@ -1,6 +1,7 @@
 """Chips, topologies and machines: rows that can be priced, names that mean a torus, and seconds by hand."""
 
 import dataclasses
+import json
 import math
 
 import jax
@@ -313,6 +314,10 @@ def test_plans_over_several_fast_networks_say_so() -> None:
     words = "32 GPUs are priced as one NVLink domain (8 a node is usual): seconds between nodes are underestimated"
     assert words in " ".join(str(over).split()) and over.to_dict()["caveat"] == words
     assert "NVLink" not in str(within) and within.to_dict()["caveat"] is None
+    points = mf.Scattered.turns(np.random.default_rng(0).random((100, 1)))
+    scattered = mf.scattered_plan((64,), points, mesh=AbstractMesh((32,), ("x",)), topology="h100:32")
+    assert words in " ".join(str(scattered).split()) and scattered.to_dict()["caveat"] == words
+    assert json.loads(json.dumps(scattered.to_dict()))["points"] == [100]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -99,3 +99,29 @@ def test_normal_takes_weights_and_returns_an_operator() -> None:
     for wrong in (np.ones((16, 12), np.complex64), np.ones(37, np.float32)):
         with pytest.raises(ValueError, match=r"plan.density\(\) .* plan.normal\(weights\)\(image\)"):
             plan.normal(wrong)
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_no_points_add_nothing_up(traced: bool) -> None:
+    """Catches a refusal of lists of points that are empty, where NumPy's sums are zeros, or have no elements."""
+    devices = jax.make_mesh((2, 4), ("x", "y"))
+    x = jax.device_put(noise((3, 8, 8)), jax.sharding.NamedSharding(devices, P(None, "x", "y")))
+    none, run = mf.Scattered.turns(np.zeros((0, 5, 2))), jax.jit if traced else (lambda function: function)
+    values = run(lambda x: mf.nufftn(x, none))(x)
+    assert values.shape == (3, 0, 5) and values.dtype == np.complex64
+    assert run(lambda x: mf.kdftn(x, none))(x).shape == (3, 0, 5)
+    image = run(lambda c: mf.nufftn_adjoint(c, none, (8, 8)))(values)
+    np.testing.assert_array_equal(image, np.zeros((3, 8, 8)))
+    some = mf.Scattered.turns(np.ones((3, 2)))
+    np.testing.assert_array_equal(run(lambda c: mf.nufftn_type3(c, none.coords, some))(values), np.zeros((3, 3)))
+    assert run(lambda c: mf.nufftn_type3(c, some.coords, none))(np.ones(3)).shape == (0, 5)
+    with pytest.raises(ValueError, match=r"points have shape \(0, 5\): plan for at least one"):
+        mf.scattered_plan((8, 8), none)
+
+
+def test_planes_and_gradients_of_no_points() -> None:
+    """Catches complex numbers where planes came, and a gradient that is none."""
+    none, x = mf.Scattered.turns(np.zeros((0, 1))), np.ones(4, np.float32)
+    re, im = mf.nufftn((x, x), none)
+    assert re.shape == im.shape == (0,) and re.dtype == np.float32
+    np.testing.assert_array_equal(jax.grad(lambda x: abs(mf.nufftn(x, none)).sum())(x), np.zeros(4))

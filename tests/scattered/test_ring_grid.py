@@ -19,6 +19,7 @@ import meshfft as mf
 from meshfft.functions import nufft
 from meshfft.inspect.hlo import collectives
 from meshfft.layout.padded_array import stored_of
+from meshfft.nonuniform.choosing import plan_to_points
 from meshfft.numerics.phases import of_turns
 from meshfft.plans.request import read
 from meshfft.scattered.turns import located
@@ -46,7 +47,7 @@ def test_values_and_their_adjoint(name: str, capacity: float | None, x64: None) 
 
     def both(a: Array, k: Array) -> Any:
         points, setting = mf.Scattered.turns(k), read(a, spec).setting
-        plans.append(nufft._planned(setting, setting.start, points, None, None, options))
+        plans.append(plan_to_points(nufft._asked(setting, setting.start, points, None, None, options)))
         y, pull = jax.vjp(lambda a: mf.nufftn(a, points, spec=spec, **options), a)
         return y, pull(y)[0]
 

@@ -185,3 +185,12 @@ def test_wrong_calls_are_refused_with_the_value_and_the_remedy(case: str) -> Non
     with pytest.raises(kind, match=words) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+def test_eager_derivatives_of_padded_arrays() -> None:
+    """Catches a mask made eagerly, for which JAX knows no devices where a derivative shows a described mesh alone."""
+    x, t = noise((7, 9), "float32"), noise((7, 9), "float32", 1)
+    a, change = (mf.shard(each, mesh((2, 4), AxisType.Explicit), P("x", "y")) for each in (x, t))
+    _, moved = jax.jvp(lambda a: mf.convolve(a, a), (a,), (change,))
+    truth = 2 * np.fft.ifft2(np.fft.fft2(x.astype(float)) * np.fft.fft2(t)).real
+    assert error(mf.gather(moved), truth) <= 1e-6

@@ -153,6 +153,11 @@ def test_planes_batches_and_one_device() -> None:
     assert error(each, np.stack([mf.truncate_spectrum(part, (2, 8), **how) for part in X])) <= 1e-6
 
 
+def test_no_numbers_stay_none() -> None:
+    """Catches a division by the size of an axis that stays."""
+    assert mf.pad_spectrum(np.ones((1, 0)), (2, -1), kind="fft").shape == (2, 0)
+
+
 @pytest.mark.parametrize(
     ("kind", "half"), slow_rows(lambda kind, half: (kind == AxisType.Auto) == half, KINDS, (False, True))
 )
@@ -267,6 +272,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "norm": (lambda: mf.pad_spectrum(np.ones(8), (9,), norm="none", kind="fft"), ValueError, "norm 'none' is unknown"),
     "axes": (lambda: mf.pad_spectrum(np.ones(8), (9,), axes=(1,), kind="fft"), ValueError, "axis 1 is out of range"),
+    "nothing": (lambda: mf.pad_spectrum(np.ones((1, 0)), (2, 2), kind="fft"), ValueError, "s is 2 along axis 1.* s=-1"),
+    "half of nothing": (lambda: mf.pad_spectrum(np.ones(0), (2,), kind="rfft"), ValueError, "axis 0 has no numbers"),
 }
 
 

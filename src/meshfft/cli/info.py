@@ -27,7 +27,10 @@ def info(as_json: flags.Json = False) -> None:
     figures = chip.figures()
     kept = jax.config.values["jax_compilation_cache_dir"] if jax.config.values["jax_enable_compilation_cache"] else None
     if as_json:
-        rates = {"chip": chip.name, "figures": {name: figure._asdict() for name, figure in figures.items()}}
+        rates = {
+            "chip": chip.name,
+            "figures": {name: {**figure._asdict(), "mark": _mark(figure)} for name, figure in figures.items()},
+        }
         devices_json = [{"kind": kind, "count": count} for kind, count in kinds.items()]
         facts = {
             "devices": devices_json,

@@ -159,6 +159,8 @@ def read_points(asked: Asked, image: tuple[int, ...] | None) -> Scattered:
 
 def points_at(asked: Asked, coords: np.ndarray, path: Path, image: tuple[int, ...] | None = None) -> Scattered:
     """The points of these coordinates, from a file."""
+    if 0 in coords.shape:
+        raise ValueError(f"{path} has shape {coords.shape}: give at least one point")
     dims = coords.shape[-1]
     sizes = asked.shape if image is None else image[-dims:]
     if sizes is None or len(sizes) != dims:

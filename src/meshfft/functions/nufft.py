@@ -20,12 +20,12 @@ from ..machine.machine import Topology
 from ..machine.machine import topology as named
 from ..nonuniform.choosing import plan_to_points
 from ..nonuniform.plan import ScatteredPlan, brought
-from ..nonuniform.planning import asked_for, scattered_plan_for, spread_over
+from ..nonuniform.planning import Asked, asked_for, scattered_plan_for, spread_over
 from ..numerics.dtypes import complex_dtype, dots_of
 from ..operators.scattered import Scattered, known_kind
 from ..operators.transform import dims_of, integers
+from ..plans.at_points import no_values
 from ..plans.execute import moved
-from ..plans.plan import Plan
 from ..plans.planning import laid_out, machines
 from ..plans.request import Setting, read
 
@@ -116,9 +116,11 @@ def nufftn(
     options["capacity"] = capacity
     if out_spec is not None:
         options["values"] = _wanted(request.setting, points, out_spec)
-    plan = _planned(request.setting, request.setting.start, points, axes, precision, options)
-    y: Array = moved(plan.execute(request), out_spec)
-    return y
+    asked = _asked(request.setting, request.setting.start, points, axes, precision, options)
+    none = asked.points.size == 0
+    y = no_values(request, asked.dims, points.shape, asked.dtype) if none else plan_to_points(asked).execute(request)
+    values: Array = moved(y, out_spec)
+    return values
 
 
 def nufftn_adjoint(
@@ -177,10 +179,13 @@ def nufftn_adjoint(
     request, sizes, points = read(c, spec), integers(shape, "shape"), known_kind(points)
     start = _image(request.setting, points, sizes, axes, out_spec)
     options: dict[str, Any] = dict(tol=tol, sigma=sigma, norm=norm, origin=origin, order=order, method=method)
-    options["capacity"] = capacity
-    options["values"] = points_of(request.setting.start, points)
-    plan = _planned(request.setting, start, points, axes, precision, options)
-    y: Array = plan.adjoint(brought(c, plan.out_layout, request.setting))
+    options |= {"capacity": capacity, "values": points_of(request.setting.start, points)}
+    asked = _asked(request.setting, start, points, axes, precision, options)
+    if asked.points.size == 0:
+        y: Array = request.zeros(asked.start, asked.dtype)
+    else:
+        plan = plan_to_points(asked)
+        y = plan.adjoint(brought(c, plan.out_layout, request.setting))
     return y
 
 
@@ -257,17 +262,17 @@ def points_of(values: Layout, points: Scattered) -> Layout:
     return Layout(values.shape[rest:], values.cuts[rest:])
 
 
-def _planned(
+def _asked(
     setting: Setting,
     start: Layout,
     points: Scattered,
     axes: Sequence[int] | None,
     precision: str | None,
     options: dict[str, Any],
-) -> Plan:
-    """The plan to values as the caller has them."""
+) -> Asked:
+    """What is to be computed between an image and the values."""
     dtype, dots = complex_dtype(setting.dtype, precision), dots_of(setting.dtype, precision, None)
-    return plan_to_points(asked_for(start, points, axes, setting.mesh, setting.machine, dtype, dots, options))
+    return asked_for(start, points, axes, setting.mesh, setting.machine, dtype, dots, options)
 
 
 def _image(

@@ -10,6 +10,7 @@ from ..nonuniform.planning import Asked, plain_number
 from ..nonuniform.type3 import type3_plan
 from ..numerics.dtypes import complex_dtype, dots_of
 from ..operators.scattered import Scattered
+from ..plans.at_points import no_values
 from ..plans.execute import moved
 from ..plans.request import read
 
@@ -78,6 +79,10 @@ def nufftn_type3(
     if start.shape[-len(lengths.shape) :] != lengths.shape:
         raise ValueError(f"the values have shape {start.shape}, the positions {lengths.shape}: give one for each")
     dtype, dots = complex_dtype(setting.dtype, precision), dots_of(setting.dtype, precision, None)
+    if lengths.size == 0 or frequencies.size == 0:
+        dims = range(start.ndim - len(lengths.shape), start.ndim)
+        none: Array = moved(no_values(request, dims, frequencies.shape, dtype), out_spec)
+        return none
     asked = Asked(start, (), frequencies.settled, setting.mesh, setting.machine, dtype, dots, plain_number(tol))
     plan = type3_plan(start, lengths, asked)
     for _, layout in plan.walk.pairs:

@@ -219,7 +219,12 @@ def _around(stored: Array, home: AnyMesh | None) -> AnyMesh | None:
 
 def _masked(stored: ArrayLike, layout: Layout, mesh: AnyMesh | None) -> Array:
     here = jax.sharding.get_abstract_mesh()
-    return without_padding(jnp.asarray(stored), layout, mapped_axes(here) if mesh is not None else frozenset())
+    mapped = mapped_axes(here) if mesh is not None else frozenset[str]()
+    # As a program, in which JAX finds the devices of the mask, where an eager derivative shows a described mesh alone.
+    return _without_padding(jnp.asarray(stored), layout, mapped)
+
+
+_without_padding = jax.jit(without_padding, static_argnums=(1, 2))
 
 
 def _stored_as(x: ArrayLike | PaddedArray, layout: Layout) -> ArrayLike:

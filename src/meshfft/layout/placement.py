@@ -46,6 +46,21 @@ def concrete_placement(sharding: Sharding, ndim: int, spec: Spec | None) -> tupl
     return None, ()
 
 
+def check_context(mesh: AnyMesh | None, whose: str = "the array's") -> None:
+    """Raises ValueError where `jax.set_mesh` has set another mesh than that of an array or a plan: JAX takes one."""
+    here = jax.sharding.get_abstract_mesh()
+    if mesh is None or here.empty or mapped_axes(here):
+        return
+    ours, theirs = ((axis_sizes(one), one.axis_types) for one in (mesh, here))
+    if ours != theirs:
+        (sizes, kinds), (others, other_kinds) = ours, theirs
+        one, other = (sizes, others) if sizes != others else (f"axes {kinds}", other_kinds)
+        raise ValueError(
+            f"{whose} mesh has {one}, that of jax.set_mesh {other}: set {whose} own, or bring the array there by "
+            "mf.shard(x, mesh, spec)"
+        )
+
+
 def mesh_here(mesh: AnyMesh | None, *layouts: Layout) -> AnyMesh | None:
     """The mesh of a plan with these layouts: inside a caller's shard_map, with the axes that are mapped there.
 
@@ -168,7 +183,8 @@ def varies_over(value: object) -> frozenset[str]:
 
 def _traced(x: Array, mesh: AbstractMesh, spec: Spec | None) -> tuple[AbstractMesh | None, Spec]:
     kinds = {kind for kind, size in zip(mesh.axis_types, mesh.axis_sizes, strict=True) if size > 1}
-    if kinds <= {AxisType.Manual} and not any(spec or ()):
+    sharding = jax.typeof(x).sharding
+    if kinds <= {AxisType.Manual} and not any(spec or ()) and not any(sharding.spec):  # cuts of one part are type too
         return None, ()
     if mesh.empty:
         raise ValueError(
@@ -180,7 +196,6 @@ def _traced(x: Array, mesh: AbstractMesh, spec: Spec | None) -> tuple[AbstractMe
             f"the sharding of a traced array is hidden under Auto mesh axes ({', '.join(auto)}): pass spec=, "
             "or make the mesh with Explicit axes"
         )
-    sharding = jax.typeof(x).sharding
     shown = sharding.spec if sharding.mesh == mesh else PartitionSpec()
     return mesh, _agreed(x.ndim, mesh, None if auto and spec is not None else shown, spec)
 

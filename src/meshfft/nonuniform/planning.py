@@ -143,6 +143,8 @@ def scattered_plan_for(asked: Asked) -> ScatteredPlan:
     """The plan, kept: a change of points is another plan."""
     if not asked.points.known:
         raise ValueError("the points are traced, and a plan places them on the host: make it outside, or use nufftn")
+    if asked.points.size == 0:
+        raise ValueError(f"points have shape {asked.points.shape}: plan for at least one")
     LOG.info("placing %d points on the grid of a plan", asked.points.size)
     walk, ending = to_grid(asked, functools.partial(_ending, asked))
     layout, dims, form = walk.end, asked.dims, ending.form(walk.end)

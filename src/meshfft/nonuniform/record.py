@@ -98,3 +98,10 @@ class Planned:
     def collectives(self) -> dict[str, int]:
         """How many collectives one run does."""
         return self.caller.collectives
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan to values as the caller has them as plain values, and its points and window."""
+        window = self.ending.window
+        what = {"points": list(self.points.shape), "tol": self.tol, "origin": self.origin, "slack": self.slack}
+        grid = {"window": window.width, "sigma": window.sigma, "grid": list(self.grid), "imbalance": self.imbalance}
+        return {**self.caller.to_dict(), **what, **grid}

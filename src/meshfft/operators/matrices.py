@@ -242,7 +242,7 @@ class Dense(Matrix):
     row_axis = -2
 
     def block(self, operand: Array, rows: Array, columns: Array, real: DTypeLike) -> Planes | Factors:
-        part = lax.dynamic_slice_in_dim(operand, columns[0], columns.shape[0], -1)
+        part = lax.dynamic_slice_in_dim(operand, columns[0] if columns.size else 0, columns.shape[0], -1)
         if part.ndim == 4 and not self.conjugated:
             return Factors(tuple(tuple(form) for form in part))
         planes = tuple(part if part.ndim == 3 else part[-2:].astype(real).sum(1))

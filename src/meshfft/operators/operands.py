@@ -84,9 +84,12 @@ def sampled(
     Raises:
         ValueError: the norm is unknown, or powers of a point leave the type.
     """
-    real, matrices = real_dtype(dtype), []
+    real, matrices = real_dtype(dtype), list[Matrix]()
     for dim, chosen in zip(dims, points, strict=True):
-        chosen = Points.uniform(max(shape[dim], 1)) if chosen is None else chosen
+        if chosen is None and shape[dim] == 0:  # as fftn of nothing
+            matrices.append(Roots(1, -1, 0, 0))
+            continue
+        chosen = Points.uniform(shape[dim]) if chosen is None else chosen
         chosen.check_range(shape[dim], real, f"points of axis {dim}")
         matrices.append(chosen.matrix(shape[dim]))
     return Transform(dims, tuple(matrices), factor(math.prod(shape[d] for d in dims), norm, False))

@@ -193,10 +193,10 @@ def _received(coords: Numbers) -> Floats:
     values: Floats = held if isinstance(held, Tracer) else np.asarray(held)
     if values.dtype.kind not in "iuf":
         raise TypeError(f"coords are {values.dtype}: give real numbers, of shape (..., d)")
-    if values.ndim < 2 or 0 in values.shape:
+    if values.ndim < 2 or values.shape[-1] == 0:
         raise ValueError(
-            f"coords have shape {values.shape}: give (..., d), at least one point, with one coordinate for each "
-            "transformed dimension, as (1000, 1) in one dimension"
+            f"coords have shape {values.shape}: give (..., d), with one coordinate for each transformed dimension, as "
+            "(1000, 1) in one dimension"
         )
     if not isinstance(values, np.ndarray):
         return values if values.dtype.kind == "f" else values.astype(float)
@@ -215,5 +215,5 @@ def _frozen(values: Floats) -> Floats:
 
 def _like_radians(values: np.ndarray) -> bool:
     """Whether numbers fill -pi to pi, which no list of turns has a reason to."""
-    low, high, limit = float(values.min()), float(values.max()), np.pi * (1 + 1e-6)
+    low, high, limit = float(values.min(initial=0.0)), float(values.max(initial=0.0)), np.pi * (1 + 1e-6)
     return -limit <= low < -2.5 and 2.5 < high <= limit

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..layout.layout import Layout, Spec, axis_sizes, even_cuts, from_spec, mapped_axes
 from ..layout.memory import check_blocks
 from ..numerics.dtypes import Dot, Precision, check_reached, complex_dtype, dots_of, real_dtype
@@ -42,7 +44,12 @@ def at_points(
     dots = dots_of(setting.dtype, precision, multiplications, chip.unit)
     if ring not in RINGS:
         raise ValueError(f"ring {ring!r} is unknown: use one of " + ", ".join(map(repr, RINGS)))
-    scale = factor(math.prod(setting.start.shape[d] for d in dims), norm, False)
+    samples = math.prod(setting.start.shape[d] for d in dims)
+    if samples == 0:
+        raise ValueError(f"shape {setting.start.shape} has a size of 0: give images with samples")
+    if points.size == 0:
+        return no_values(request, dims, points.shape, dtype)
+    scale = factor(samples, norm, False)
     goal = None if spec is None else _goal(setting, dims, points, spec)
     unit = None if points.known else points.unit
     walk = walk_to_points(setting, dims, points.shape, unit, scale, goal, dots, ring, dtype.itemsize)
@@ -50,6 +57,14 @@ def at_points(
     check_blocks(walk.end, real_dtype(dtype).itemsize, setting.room, "the result")
     _check_known(setting, walk.end, spec)
     return formed(applied(request.arrays, walk, (points,), setting.mesh, chip, dtype, request.planes))
+
+
+def no_values(request: Request, dims: Sequence[int], shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    """The values of an image, or of a batch of them, at no points: an empty array."""
+    start = request.setting.start
+    rest = [d for d in range(start.ndim) if d not in dims]
+    batch = Layout(tuple(start.shape[d] for d in rest), tuple(start.cuts[d] for d in rest))
+    return request.zeros(batch + Layout(shape, ((),) * len(shape)), dtype)
 
 
 @functools.lru_cache(maxsize=256)

@@ -17,11 +17,11 @@ from jax.typing import ArrayLike
 
 from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, from_block, from_spec, hashed_once, mapped_axes
 from ..layout.memory import Room, room, room_of
-from ..layout.padded_array import AnyArray, PaddedArray
-from ..layout.placement import concrete_placement, mesh_here, placement, settled
-from ..layout.storage import stored_on
+from ..layout.padded_array import AnyArray, PaddedArray, stored_of
+from ..layout.placement import check_context, concrete_placement, mesh_here, placement, settled
+from ..layout.storage import stored_on, zeros_beside
 from ..machine.machine import Machine, machine_of
-from ..numerics.dtypes import check_numeric, wide_types
+from ..numerics.dtypes import check_numeric, real_dtype, wide_types
 
 AnyStored = Array | PaddedArray  # one array, or one plane
 DESCRIBED = "the plan's mesh is only described: plan with a jax.sharding.Mesh of real devices to run it"
@@ -65,6 +65,12 @@ class Request(NamedTuple):
     def shape(self) -> tuple[int, ...]:
         """The logical shape; inside a caller's shard_map what is given is a block of it."""
         return self.setting.start.shape
+
+    def zeros(self, layout: Layout, dtype: np.dtype) -> Any:
+        """A result to which nothing adds up, as points do where there are none."""
+        kinds = [real_dtype(dtype)] * 2 if self.planes else [dtype]
+        x, mesh = stored_of(self.arrays[0]), self.setting.mesh
+        return formed(tuple(zeros_beside(x, mesh, layout, kind) for kind in kinds))
 
 
 def read(a: AnyArray, spec: Spec | None = None) -> Request:
@@ -124,7 +130,10 @@ def _setting(x: AnyStored, spec: Spec | None) -> Setting:
     inside = jax.sharding.get_abstract_mesh()
     if isinstance(x, jax.core.Tracer) or not (inside.empty or not mapped_axes(inside)) or not is_hashable(spec):
         return _traced(x, spec)
-    return _concrete(x.shape, x.dtype, x.sharding, spec, wide_types())
+    setting = _concrete(x.shape, x.dtype, x.sharding, spec, wide_types())
+    if not inside.empty:
+        check_context(setting.mesh)
+    return setting
 
 
 def is_hashable(value: object) -> bool:
@@ -146,6 +155,7 @@ def _concrete(shape: tuple[int, ...], dtype: np.dtype, sharding: Sharding, spec:
 
 def _traced(x: Array, spec: Spec | None) -> Setting:
     mesh, spec = placement(x, spec)
+    check_context(mesh)
     machine = machine_of(mesh, jax.default_backend())
     return Setting(_divided(x.shape, mesh, spec), mesh, machine, x.dtype, wide=wide_types())
 
@@ -160,6 +170,7 @@ def _divided(shape: tuple[int, ...], mesh: AnyMesh | None, spec: Spec) -> Layout
 
 def _padded(x: PaddedArray, spec: Spec | None) -> Setting:
     layout, mesh = x.layout, mesh_here(x.mesh, x.layout)
+    check_context(mesh)
     seen, stored = layout.within(mapped_axes(mesh)), np.shape(x.stored)
     if seen != stored:
         raise ValueError(
@@ -174,6 +185,8 @@ def _padded(x: PaddedArray, spec: Spec | None) -> Setting:
 
 def fitted(x: ArrayLike | PaddedArray, layout: Layout, mesh: AnyMesh | None) -> AnyStored:
     """An array for a plan that takes this layout, a NumPy one put on the mesh first."""
+    if not isinstance(stored_of(x), jax.core.Tracer):
+        check_context(mesh, "the plan's")
     if isinstance(x, PaddedArray):
         return _fitted_padded(x, layout, mesh)
     if not isinstance(x, jax.Array):

@@ -151,13 +151,24 @@ def _resampled(
         if new < old if pads else new > old:
             other = "truncate_spectrum" if pads else "pad_spectrum"
             raise ValueError(f"s is {new} along axis {dim}, where the spectrum stands for {old} points: use {other}")
-    before, after = math.prod(points), math.prod(sizes)
+    before, after = (math.prod(each) for each in _changes(dims, points, sizes))
     scale = after * factor(after, norm, False) / (before * factor(before, norm, False))
     walk = Walk(start, _steps(start, dims, points, sizes, half), scale)
     mirror = _mirror(walk.end, dims) if half and not pads and sizes[-1] < points[-1] and sizes[-1] % 2 == 0 else None
     results = in_turn(_run, tuple(map(stored_of, arrays)), walk, mirror, mesh, len(arrays) == 2)
     y: Array = moved(formed(tuple(padded(y, walk.end, mesh, arrays[0]) for y in results)), out_spec, spec)
     return y
+
+
+def _changes(
+    dims: tuple[int, ...], points: tuple[int, ...], sizes: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The points before and after along the axes that change, whose ratio is the factor."""
+    changes = [change for change in zip(points, sizes, dims, strict=True) if change[0] != change[1]]
+    for old, new, dim in changes:
+        if old == 0:
+            raise ValueError(f"s is {new} along axis {dim}, where the spectrum has no numbers: give s=-1, or numbers")
+    return tuple(old for old, _, _ in changes), tuple(new for _, new, _ in changes)
 
 
 def _points(start: Layout, dims: tuple[int, ...], half: bool, n: int | None) -> tuple[int, ...]:
@@ -170,6 +181,8 @@ def _points(start: Layout, dims: tuple[int, ...], half: bool, n: int | None) -> 
     if not dims:
         raise ValueError("axes is empty: half a spectrum has one axis at least")
     m = points.pop()
+    if m == 0:
+        raise ValueError(f"axis {dims[-1]} has no numbers, and half a spectrum has one at least: give such a one")
     n = 2 * (m - 1) if n is None else n
     if n < 1 or n // 2 + 1 != m:
         raise ValueError(f"n is {n}, but {m} numbers are half a spectrum of {2 * m - 2} or {2 * m - 1} points")
