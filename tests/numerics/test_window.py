@@ -54,7 +54,7 @@ def test_width_follows_the_tolerance() -> None:
 
 @pytest.mark.parametrize(("sigma", "width"), [(2.0, 11), (2.0, 13), (1.5, 11), (1.25, 14)])
 def test_no_mode_between_those_sampled_errs_by_more(sigma: float, width: int) -> None:
-    """Catches modes too far apart to see the largest error, close to the end of the band: 1.3 to 2.1 times what they see."""
+    """Catches modes too far apart to see the largest error, close to the end of the band: 1.3 to 2.1 times."""
     one, modes = fitted(width, sigma), np.linspace(0.49, 0.5, 101) / sigma
     for t in np.linspace(0, 1, 21):
         cells = np.arange(width) - (width / 2 - 1 + t)
