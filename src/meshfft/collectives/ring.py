@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
+from ..layout.placement import devices_along
 from ..numerics.split_complex import like, split
 from .messages import carried
 from .wire import EXACT, Wire, form_like
@@ -161,10 +161,7 @@ def permuted(shard: Shard, axis_name: AxisName, sources: Sequence[int | None], w
     """On every position i of a ring the shard of position sources[i], in one collective permute for each array; zeros
     where that is None."""
     names, _ = _ring(axis_name)
-    ordered = tuple(sorted(names, key=jax.sharding.get_abstract_mesh().axis_names.index))  # as ppermute counts devices
-    sizes = [lax.axis_size(name) for name in ordered]
-    grid = np.arange(math.prod(sizes)).reshape(sizes)
-    device = grid.transpose([ordered.index(name) for name in names]).ravel().tolist()  # at each position of the ring
+    ordered, device = devices_along(names)  # device at each position of the ring
     pairs = [(device[source], device[i]) for i, source in enumerate(sources) if source is not None]
     block: Any = shard
     received: Any = carried(lambda x: lax.ppermute(x, ordered, pairs), block, wire)

@@ -170,6 +170,17 @@ def without_padding(stored: Array, layout: Layout, mapped: frozenset[str], fill:
     return stored
 
 
+def devices_along(names: Sequence[str]) -> tuple[tuple[str, ...], list[int]]:
+    """Mesh axes in the order of the mesh, as `lax.ppermute` counts devices, and the device at each position along them.
+
+    Positions are counted along the axes as they are given, the last fastest. Inside shard_map.
+    """
+    ordered = tuple(sorted(names, key=jax.sharding.get_abstract_mesh().axis_names.index))
+    sizes = [lax.axis_size(name) for name in ordered]
+    grid = np.arange(math.prod(sizes)).reshape(sizes)
+    return ordered, grid.transpose([ordered.index(name) for name in names]).ravel().tolist()
+
+
 def varying(values: Sequence[ArrayLike], axes: frozenset[str]) -> list[Array]:
     """The values, said to vary over these Manual axes and over all that any of them varies over."""
     union = axes.union(*map(varies_over, values))

@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array, lax
 
 from .layout import AnyMesh, Layout, line_shape
-from .placement import brought
+from .placement import brought, devices_along
 from .reductions import reduced
 
 Entry = range | int | None  # rows of a dimension, one of them, or a new dimension
@@ -111,11 +111,14 @@ def _moved(stored: Array, layout: Layout, dim: int, rows: range, mapped: frozens
         positions = rows.start + rows.step * (targets[here] + t)
         shape = [after.block[dim] if d == dim else n for d, n in enumerate(block.shape)]
         result = jnp.zeros(shape, block.dtype)
+        ordered, device = devices_along(axes)
         for distance, pairs in hops.items():
             source = jnp.clip(here + distance, 0, len(starts) - 1)
             at = positions - starts[source]
             mine = (at >= 0) & (at < counts[source]) & (t < kept[here]) & (source == here + distance)
-            sent = lax.ppermute(block, axes, pairs) if distance else block
+            sent = block
+            if distance:
+                sent = lax.ppermute(block, ordered, [(device[a], device[b]) for a, b in pairs])
             found = jnp.take(sent, jnp.clip(at, 0, max(block.shape[dim] - 1, 0)), axis=dim)
             result = jnp.where(mine.reshape(line_shape(dim, block.ndim)), found, result)
         return result
