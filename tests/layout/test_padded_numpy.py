@@ -78,6 +78,15 @@ def test_numpys_functions_reduce_it_where_it_lies() -> None:
     assert a.astype("bfloat16").mean().dtype == jnp.bfloat16
 
 
+def test_means_have_the_types_of_jax_numpy() -> None:
+    """Catches float64 from int8 under 64-bit types, where `jnp.mean` has float32."""
+    with jax.enable_x64(True):
+        for dtype in ("bool", "int8", "uint8", "int32", "int64", "float16", "float32", "complex64"):
+            x = np.arange(7).astype(dtype)
+            y = mf.shard(x, mesh((8,)), P("x")).mean()
+            assert y.dtype == jnp.mean(x).dtype and abs(y - jnp.mean(x)) < 1e-2, dtype
+
+
 def test_half_precision_is_summed_in_single() -> None:
     """Catches a mean that stands still at 2048, or overflows."""
     x = np.full((9001,), 9.0, "float16")
@@ -109,6 +118,36 @@ def test_slices_of_layouts_with_gaps() -> None:
     y = plan(mf.shard(x, mesh((2, 4)), P(("x", "y"))))
     for index in INDICES[1:3]:
         np.testing.assert_allclose(mf.gather(y[index]), mf.gather(y)[index], rtol=1e-6)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_slices_along_axes_in_another_order(inside: bool) -> None:
+    """Catches rows of another device: XLA counts devices in the mesh's order, not in that of the spec's axes."""
+    x, over = np.arange(9 * 5.0, dtype="float32").reshape(9, 5), mesh((2, 4))
+    a, spec = mf.shard(x, over, P(("y", "x"))), P(("y", "x"))
+    for index in np.s_[3:4], np.s_[::-1], np.s_[2:7, 0], np.s_[8]:
+        ended: Any = P() if index == 8 else spec
+
+        def rows(v: Any, index: Any = index) -> Any:
+            return v[index]
+
+        _same(jax.jit(mapped(rows, over, "xy", spec, ended))(a) if inside else a[index], x[index], exact=True)
+
+
+def test_operands_inside_shard_map_are_whole() -> None:
+    """Catches an array of the logical shape that meets a block: JAX's error of shapes, or a row of another block."""
+    x, over = np.arange(8 * 7.0, dtype="float32").reshape(8, 7), mesh((2, 4))
+    rows, whole = np.arange(7, dtype="float32"), np.random.default_rng(2).random((8, 7), "float32") < 0.5
+
+    def body(v: Any) -> Any:
+        return v.where(whole, 2 * rows) + x[:, :1] - x[-1:]
+
+    y = jax.jit(mapped(body, over, "xy", SPEC, SPEC))(mf.shard(x, over, SPEC))
+    _same(y, np.where(whole, x, 2 * rows) + x[:, :1] - x[-1:], exact=True)
+    one = jax.jit(mapped(lambda v: v.where(whole[:1], rows), over, "xy", SPEC, SPEC))(mf.shard(x[:1], over, SPEC))
+    _same(one, np.where(whole[:1], x[:1], rows))  # one row over two devices
+    none = jax.jit(mapped(lambda v: v[3:3, :5], over, "xy", SPEC, SPEC))(mf.shard(x, over, SPEC))
+    assert none.shape == (0, 5)
 
 
 def test_nothing_is_gathered() -> None:

@@ -22,7 +22,7 @@ from jax.typing import ArrayLike, DTypeLike
 from .gathering import to_host
 from .layout import AnyMesh, Layout, axis_sizes, from_spec, mapped_axes
 from .padded_numpy import NumpyFace
-from .placement import without_padding
+from .placement import own, without_padding
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -238,11 +238,16 @@ def _stored_as(x: ArrayLike | PaddedArray, layout: Layout) -> ArrayLike:
         raise ValueError(
             f"an array of shape {shape} meets a padded one of shape {layout.shape}: give one that broadcasts to it"
         )
-    library = jnp if isinstance(x, jax.Array) else np
+    library: Any = jnp if isinstance(x, jax.Array) else np
+    whole: Any = x
     for dim, n in enumerate(shape, offset):
         if n == layout.shape[dim] != layout.storage[dim]:
-            x = library.take(x, np.minimum(layout.positions(dim), n - 1), axis=dim - offset)
-    return library.expand_dims(x, tuple(range(offset)))
+            whole = library.take(whole, np.minimum(layout.positions(dim), n - 1), axis=dim - offset)
+    mapped = mapped_axes(jax.sharding.get_abstract_mesh())
+    for dim in range(offset, layout.ndim):
+        if whole.shape[dim - offset] != 1:  # every device of a shard_map holds all of it
+            whole = own(whole, dim - offset, layout.cuts[dim], mapped)
+    return whole.reshape((1,) * offset + whole.shape)
 
 
 def _broadcast(a: Layout, b: Layout) -> Layout:

@@ -177,7 +177,7 @@ class NumpyFace:
         check_slices(layout, mapped, entries)
         ended = layout_of(layout, entries)
         if 0 in ended.shape:
-            y = jnp.zeros(ended.storage, self.stored.dtype)  # no shard of it has an element
+            y = jnp.zeros(ended.within(mapped), self.stored.dtype)  # no shard of it has an element
         else:
             y = in_turn(_sliced, self.stored, layout, mapped, entries, self.mesh)
         return self._with(*without(y, ended, tuple(d for d, one in enumerate(entries) if isinstance(one, int))))

@@ -5,6 +5,7 @@ type. Partial results are combined over the mesh axes that cut the reduced dimen
 shard_map. Invariant: NaN among the elements makes NaN, as in NumPy; padding stays zero.
 """
 
+import functools
 import math
 from typing import Any
 
@@ -58,8 +59,7 @@ def without(y: Array, layout: Layout, dims: Dims) -> tuple[Array, Layout]:
 def _added(x: Array, layout: Layout, how: str, dims: Dims, over: tuple[str, ...], dtype: DTypeLike | None) -> Array:
     if how == "sum":
         return _summed(jnp.sum(x, dims, dtype, keepdims=True), over)
-    result = x.dtype if jnp.issubdtype(x.dtype, jnp.inexact) else jax.dtypes.canonicalize_dtype(np.float64)
-    result = result if dtype is None else jax.dtypes.canonicalize_dtype(dtype)
+    result = jax.eval_shape(functools.partial(jnp.mean, dtype=dtype), jax.ShapeDtypeStruct((1,), x.dtype)).dtype
     half = jnp.issubdtype(result, jnp.floating) and result.itemsize < 4  # summed in single, as jax.numpy.mean does
     total = _summed(jnp.sum(x, dims, np.float32 if half else result, keepdims=True), over)
     return (total / math.prod(float(layout.shape[dim]) for dim in dims)).astype(result)
