@@ -79,6 +79,7 @@ def _start(command: list[str]) -> "subprocess.Popen[str]":
 CASES = [  # fault, in which of how many processes, their exit codes, and what the first that is not the victim says
     ("killed", 2, (-6, -6, -9), r"tasks are unhealthy.*\n2\n"),
     ("killed compiling", 0, (-9, -6), "leader task was preempted/died"),
+    ("killed writing", 1, (-6, -9), r"error: UNKNOWN: Gloo(.|\n)*tasks are unhealthy.*\n1\n"),  # a ValueError of JAX's
     ("frozen", 1, (-6, -9), r"tasks are unhealthy.*\n1\n"),
     ("interrupted", 1, (-6, 130), r"tasks are unhealthy.*\n1\n"),
     ("disk full", 1, (3, 2), "error: process 1 failed: .* No space left on device"),

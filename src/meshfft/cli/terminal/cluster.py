@@ -25,6 +25,7 @@ from .output import REFUSALS, Lost, describe, ended, warn
 T = TypeVar("T")
 CRASHED = 1  # the exit code for a collective that failed, a RuntimeError: it may be the fault of another process
 CODES = ((KeyboardInterrupt, 130), (PeerError, 3), (RuntimeError, CRASHED), (REFUSALS, 2))
+STATUS = re.compile("[A-Z_]+: ")  # so XLA's errors begin, of which some are ValueErrors
 SIGNALLED = {KeyboardInterrupt: "interrupted by the user", SystemExit: "terminated"}
 JOIN_SECONDS = 120
 HEARTBEAT = 12  # seconds without a word from a process until JAX takes it for lost
@@ -133,6 +134,8 @@ def _fail(error: BaseException) -> NoReturn:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)  # asked a second time, it ends at once
     code = next((code for kind, code in CODES if isinstance(error, kind)), CRASHED)
+    if isinstance(error, ValueError) and STATUS.match(str(error)):
+        code = CRASHED
     if isinstance(error, SystemExit):
         code = int(error.code or 0)
     elif not isinstance(error, (KeyboardInterrupt, *REFUSALS)):
