@@ -7,8 +7,10 @@ twice the size there and back for each coil. Where a mesh axis cuts the coils, t
 solvers.py no program starts before the last one has ended.
 """
 
+import functools
 import itertools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -30,6 +32,7 @@ from .nufft import scattered_plan
 from .shard import shard
 
 FAINT = 1e-6  # of the largest sum of squares of the maps: pixels that no coil sees stay 0
+MOST_EXPONENT = 100  # a power of two that has an inverse in single precision
 Report = Callable[[str, int, float], None]
 
 
@@ -202,7 +205,7 @@ def _solved(problem: Problem, iterations: int, l2: float, tv: float, report: Rep
         if not math.isfinite(residuals[-1]):
             raise ValueError("the values, or the maps, hold a NaN or an infinity: put 0 in its place")
         report("solve", min(size * count, iterations), residuals[-1])
-    return Reconstruction(now.image, tuple(residuals))
+    return Reconstruction(functools.reduce(operator.mul, problem.units, now.image), tuple(residuals))
 
 
 def sense(
@@ -235,15 +238,17 @@ def sense(
     report("normal operator", 0, math.nan)
     toeplitz = plan.normal()
     ended(toeplitz.kernel)
+    maps, unit_of_maps = (None, 1.0) if maps is None else _of_size_one(maps)
 
     def normal(x: Array) -> Array:
         product: Array = ended(_combined(maps, toeplitz(_seen(maps, x))))
         return product
 
     report("adjoint", 0, math.nan)
-    placed = ended(plan.place(values))
+    placed, unit_of_data = _of_size_one(ended(plan.place(values)))
     right = ended(_combined(maps, plan.adjoint(placed, placed=True)))
-    problem = Problem(normal, right, jnp.zeros_like(right), len(plan.dims))
+    units = (unit_of_data, 1 / unit_of_maps)
+    problem = Problem(normal, right, jnp.zeros_like(right), len(plan.dims), units)
     if density:
         report("density", 0, math.nan)
         weights = jnp.expand_dims(ended(plan.density(density)).astype(placed.dtype), tuple(range(placed.ndim - 1)))
@@ -251,6 +256,13 @@ def sense(
         image = ended(_bare(maps, _combined(maps, plan.adjoint(placed * weights, placed=True))))
         problem = problem._replace(start=ended(_fitted(image, right, normal(image))))
     return of_unit(problem) if unit else problem
+
+
+def _of_size_one(x: Array) -> tuple[Array, float]:
+    """x / u of size about 1, and u, a power of two: squares of 1e-20 or 1e20 are no numbers in single precision."""
+    size = float(jnp.max(jnp.maximum(jnp.abs(x.real), jnp.abs(x.imag)), initial=0))
+    unit = 2.0 ** max(-MOST_EXPONENT, min(MOST_EXPONENT, math.frexp(size)[1]))
+    return ended(x * (1 / unit)), unit
 
 
 @jax.jit

@@ -31,12 +31,14 @@ class Problem(NamedTuple):
         right: b, alike.
         start: an image already, or zero.
         dims: the last dimensions of the image, those of its pixels.
+        units: what the image is to be multiplied by, one after the other: of the data, and one over that of the maps.
     """
 
     normal: Operator
     right: Array
     start: Array
     dims: int
+    units: tuple[float, ...] = ()
 
 
 class Iterate(NamedTuple):
