@@ -13,6 +13,7 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 import hypothesis  # noqa: E402
 import pytest  # noqa: E402
+from jax.experimental.compilation_cache import compilation_cache  # noqa: E402
 
 # Compiling takes most of a test's time, and a quarter of it where the code is not optimised. Redistribution,
 # partitioning and fusion stay, so collectives, memory and values are those of users, to rounding.
@@ -40,6 +41,14 @@ def _devices() -> None:
     assert len(jax.devices()) == 8, (
         "tests need 8 CPU devices: the backend started before conftest.py could ask for them"
     )
+
+
+@pytest.fixture(autouse=True)
+def _no_kept_programs() -> Iterator[None]:
+    """JAX goes on writing to a folder that was set once, and warns of programs that cannot be written."""
+    yield
+    jax.config.update("jax_compilation_cache_dir", None)
+    compilation_cache.reset_cache()
 
 
 @pytest.fixture

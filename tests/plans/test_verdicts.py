@@ -11,6 +11,7 @@ import logging
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -206,7 +207,7 @@ def test_where_nobody_can_write_it_is_kept_for_the_process(kept: Path) -> None:
     for folder in ("gs://bucket/programs", "/proc/nowhere"):
         jax.config.update("jax_compilation_cache_dir", folder)
         kept_verdicts._verdict.cache_clear()
-        with tried() as trials:
+        with tried() as trials, warnings.catch_warnings(action="ignore"):  # JAX's own, of such folders
             assert [failing([Doubling()], device), failing([Doubling()], device)] == [(), ()]
         assert trials.call_count == 1 and not Path("gs:").exists()
 
