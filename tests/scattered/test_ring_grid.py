@@ -104,6 +104,23 @@ def test_gradients_batches_and_lost_points(kind: AxisType) -> None:
     assert np.flatnonzero(np.isnan(lost)).tolist() == [5, 40]
 
 
+@pytest.mark.parametrize("method", ["auto", "kdft"])
+def test_gradients_in_points_of_any_number(method: str) -> None:
+    """Catches points from NumPy, in `jit` alone, that JAX does not transpose where the mesh does not divide them."""
+    x, k = noise((12, 10)), coordinates((13,), 2, dtype="float32") / 4
+    a = put(x, mesh((2, 4), AxisType.Explicit), P("x"))
+
+    def loss(k: Array) -> Array:
+        points = mf.Scattered.turns(k)
+        y = mf.kdftn(a, points) if method == "kdft" else mf.nufftn(a, points)
+        return (abs(y) ** 2).sum()  # of a padded array
+
+    found = jax.jit(jax.grad(loss))(k)
+    n = np.meshgrid(*map(np.arange, x.shape), indexing="ij")
+    y, slopes = direct(x, k.astype(float), (0, 1)), [-2j * np.pi * direct(x * m, k.astype(float), (0, 1)) for m in n]
+    assert error(found, np.stack([2 * (np.conj(y) * slope).real for slope in slopes], -1)) <= 1e-4
+
+
 def test_points_beyond_a_capacity() -> None:
     """Catches a point without a slot that is 0 or another's, an image that lacks such points without a word, and a
     point that is lost beside them."""

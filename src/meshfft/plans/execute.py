@@ -16,13 +16,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from ..kept_verdicts import Trial, check_alike, failing
 from ..layout.in_flight import in_turn
 from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, mapped_axes
 from ..layout.padded_array import AnyArray, padded, stored_of
-from ..layout.placement import without_padding
+from ..layout.placement import brought, without_padding
 from ..machine.chip import Chip
 from ..machine.machine import Machine, device_of
 from ..numerics.dtypes import complex_dtype, dots_of, real_dtype
@@ -197,9 +197,19 @@ def walked(
         stored: list[object] = [None] * len(operands)  # as the steps of this walk take them
         for step, layout in part.pairs:
             if step.slot is not None:
-                stored[step.slot] = step.operand(operands[step.slot], layout, mapped)
+                stored[step.slot] = step.operand(_on_mesh(operands[step.slot], mesh), layout, mapped)
         arrays = tuple(bind(arrays, part, mesh, planes, tuple(stored)))
     return tuple(without_padding(y, walk.end, mapped) for y in arrays)
+
+
+def _on_mesh(operand: object, mesh: AnyMesh | None) -> object:
+    """Traced numbers of no mesh, replicated on this one: with steps that select rows, JAX transposes no others."""
+
+    def replicated(leaf: object) -> object:
+        hidden = isinstance(leaf, jax.core.Tracer) and jax.typeof(leaf).sharding.mesh.empty
+        return brought(leaf, mesh, PartitionSpec()) if hidden else leaf
+
+    return jax.tree.map(replicated, operand)
 
 
 as_stored = functools.partial(in_turn, jax.jit(walked, static_argnums=(1, 2, 3)))  # in the type that the array has
