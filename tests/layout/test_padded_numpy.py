@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
-from reference import mesh
+from reference import mesh, noise
 from shard_maps import hops, mapped
 
 import meshfft as mf
@@ -209,6 +209,23 @@ def test_where_and_loops() -> None:
     assert total == 100
 
 
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_elementwise_functions_of_numpy(kind: AxisType) -> None:
+    """Catches a function on the host, operands that change places, padding that is not zero, a mesh that is lost."""
+    over, x = mesh((2, 4), kind), noise((7, 5), "float32")
+    y, z = mf.shard(x, over, P("x", "y")), mf.shard(x + 2, over, P("x", "y"))
+    row = np.arange(5, dtype="float32")
+
+    def every(a: Any, b: Any) -> Any:
+        return np.exp(a), np.divide(row, b), np.maximum(a, b), np.isfinite(a), row - a, np.float32(2) * a
+
+    for found in (every(y, z), jax.jit(every)(y, z)):
+        for one, truth in zip(found, every(x, x + 2), strict=True):
+            assert isinstance(one, mf.PaddedArray) and one.spec == P("x", "y") and one.dtype == truth.dtype
+            np.testing.assert_allclose(mf.gather(one), truth, rtol=1e-6)
+            assert np.count_nonzero(one.stored) == np.count_nonzero(truth)
+
+
 REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "exp": (jnp.exp, TypeError, r"use y.map\(jax.numpy.exp\).*mf.gather\(y\)"),
     "sum": (jnp.sum, TypeError, r"use y.map\(jax.numpy.exp\).*mf.gather\(y\)"),
@@ -217,6 +234,9 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "einsum": (lambda v: jnp.einsum("ijk->i", v), TypeError, r"use y.map\(jax.numpy.exp\).*mf.gather\(y\)"),
     "stack": (lambda v: jnp.stack([v, v]), TypeError, r"use y.map\(jax.numpy.exp\).*mf.gather\(y\)"),
     "in jit": (jax.jit(jnp.exp), TypeError, r"use y.map\(jax.numpy.exp\).*mf.gather\(y\)"),
+    "matmul": (lambda v: np.matmul(v, v), TypeError, r"np.matmul meets a PaddedArray.*use y.map"),
+    "two results": (np.modf, TypeError, r"np.modf meets a PaddedArray.*use y.map"),
+    "accumulate": (np.add.accumulate, TypeError, r"np.add meets a PaddedArray.*use y.map"),
     "complex": (lambda v: v.astype("complex64").max(), TypeError, "no order: use abs"),
     "axis": (lambda v: v.sum(axis=3), np.exceptions.AxisError, "axis 3 is out of bounds"),
     "twice": (lambda v: v.sum(axis=(0, 0)), ValueError, "repeated"),

@@ -36,7 +36,8 @@ class PaddedArray(NumpyFace):
     shape, and with others of its kind; `map` applies any elementwise function
     and keeps the padding zero. It has NumPy's `sum`, `mean`, `max`, `min` of
     its logical elements, basic slices, and `where`. `mf.gather(y)` brings it
-    to the host. Functions of `jax.numpy` refuse it.
+    to the host. Elementwise functions of NumPy, as `np.exp(y)`, are `map` with
+    that of `jax.numpy`, which itself refuses it.
 
     Attributes:
         stored: the jax.Array, larger than the shape, its padding zeros.

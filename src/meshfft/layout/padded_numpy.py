@@ -69,7 +69,6 @@ class NumpyFace:
     map: Any
     _with: Any
 
-    __array_ufunc__ = None  # NumPy's operators leave theirs to ours
     __iter__ = None
     __hash__ = None  # type: ignore[assignment]
     __add__, __radd__ = _operators(operator.add)
@@ -92,6 +91,15 @@ class NumpyFace:
     __pos__ = _operator(operator.pos)
     __abs__ = _operator(operator.abs)
     __invert__ = _operator(operator.invert)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        """NumPy's elementwise functions, and its operators with such an array, by those of `jax.numpy`."""
+        function, whole = getattr(jnp, ufunc.__name__, None), getattr(np, ufunc.__name__, None) is ufunc
+        if method != "__call__" or options or not whole or function is None or ufunc.signature or ufunc.nout > 1:
+            raise TypeError(f"np.{ufunc.__name__} meets {REMEDY}")
+        at = next(j for j, x in enumerate(inputs) if x is self)
+        others = inputs[:at] + inputs[at + 1 :]
+        return self.map(lambda x, *rest: function(*rest[:at], x, *rest[at:]), *others)
 
     def __jax_array__(self) -> Refusal:
         return Refusal()
