@@ -46,7 +46,7 @@ def density(noise):
 def displacement(delta):
     """psi along x, y and z."""
     potential = mf.poisson(delta, LENGTHS, spec=SPEC)
-    return jnp.stack([-mf.derivative(potential, axis, length=BOX, spec=SPEC) for axis in range(3)])
+    return jnp.stack([-mf.derivative(potential, axis, lengths=BOX, spec=SPEC) for axis in range(3)])
 
 
 def loss(noise, data, seen):

@@ -44,7 +44,7 @@ ALONE: dict[str, Callable[[Any], Any]] = {
     "length": lambda two: mf.fftn(X, s=two),
     "n": lambda two: mf.fft(X, n=two, axis=two),
     "shift": lambda two: mf.fftshift(X, two),
-    "derivative": lambda two: mf.derivative(X, two, order=two, length=two),
+    "derivative": lambda two: mf.derivative(X, two, order=two, lengths=two),
     "bins": lambda two: mf.power_spectrum(X, bins=two).power,
     "plan": lambda two: mf.plan(two)(np.ones(2)),
     "points": lambda two: mf.kdftn(

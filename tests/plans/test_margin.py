@@ -143,7 +143,7 @@ def test_wavenumbers_stand_where_the_points_do() -> None:
     y = plan.inverse(
         jax.lax.complex(jnp.zeros_like(k), k) * plan(put(_filled(plan, x.astype(np.complex64)), where, SPEC))
     )
-    assert error(_inner(plan, y), np.asarray(mf.derivative(x, 1, length=12.0))) <= 1e-6
+    assert error(_inner(plan, y), np.asarray(mf.derivative(x, 1, lengths=12.0))) <= 1e-6
 
 
 def test_a_plan_tells_its_margins() -> None:

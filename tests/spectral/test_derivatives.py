@@ -123,7 +123,7 @@ def test_odd_wavenumbers_differentiate_as_derivative_does(x64: None, name: str) 
     box = BOXES[name]
     x, devices = _put(noise(box.shape, "float64", 8), box), mesh(box.mesh, box.kind)
     for dim, length in enumerate(box.lengths):
-        truth = mf.derivative(x, dim, length=length)
+        truth = mf.derivative(x, dim, lengths=length)
         for kind in ("rfft", "fft"):
             plan = mf.plan(box.shape, mesh=devices, spec=box.spec, dtype="float64", kind=kind)
             plain, odd = (mf.wavenumbers(plan, box.lengths, odd=one)[dim] for one in (False, True))
@@ -156,7 +156,7 @@ def test_derivatives_of_waves(name: str, axis: Any, order: Any, dtype: str) -> N
     x, truth = _waves(box, tuple(asked.get(d, 0) for d in range(many)), dtype, 5)
     length = box.lengths[axis] if isinstance(axis, int) else [box.lengths[d] for d in axis]
     a = _put(x.astype(dtype), box)
-    y = mf.derivative(a, axis, order=order, length=length)
+    y = mf.derivative(a, axis, order=order, lengths=length)
     assert y.dtype == np.dtype(dtype) and _sharded(y, a)
     assert error(y, truth) <= 1e-5  # relative to the wave that is amplified least
 
@@ -280,8 +280,18 @@ def _auto(x: np.ndarray) -> Array:
     return _put(x, BOXES["slab"])
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_wavenumbers_of_a_box_of_two_pi_are_integers(dtype: str, x64: None) -> None:
+    """Catches 14.999999999999998: a mask |k| < n / 3 then keeps one wave of a pair."""
+    for n in (30, 45, 96, 354):
+        (k,) = mf.wavenumbers(mf.plan((n,), dtype=dtype), (2 * np.pi,))
+        np.testing.assert_array_equal(k, np.rint(np.fft.fftfreq(n, 1 / n)))
+
+
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "inverse": (lambda: mf.wavenumbers(mf.plan((8,), inverse=True)), ValueError, "inverse.*give the forward plan"),
+    "a shape": (lambda: mf.wavenumbers((8, 8)), TypeError, r"plan is \(8, 8\): give the plan"),  # type: ignore[arg-type]
+    "an array": (lambda: mf.wavenumbers(np.ones(4)), TypeError, r"a ndarray: give the plan"),  # type: ignore[arg-type]
     "points": (
         lambda: mf.wavenumbers(mf.plan((8,), points=[mf.Points.turns([0.1])])),
         ValueError,
@@ -290,7 +300,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "cosines": (lambda: mf.wavenumbers(mf.plan((8,), dtype="float32", kind="dct-2")), ValueError, "of kind 'fft'"),
     "lengths": (lambda: mf.wavenumbers(mf.plan((8, 8)), (1.0,)), ValueError, "1 lengths for 2 axes"),
     "no length": (lambda: mf.poisson(np.ones((4, 4)), (1.0, 0.0)), ValueError, "length 0.0 is no period"),
-    "infinite": (lambda: mf.derivative(np.ones(4), 0, length=np.inf), ValueError, "length inf is no period"),
+    "infinite": (lambda: mf.derivative(np.ones(4), 0, lengths=np.inf), ValueError, "length inf is no period"),
     "words": (lambda: mf.poisson(np.ones((4,)), "1"), TypeError, "give a period for each axis"),  # type: ignore[arg-type]
     "axis": (lambda: mf.derivative(np.ones((4, 4)), 2), ValueError, "axis 2 is out of range.* 2 dimensions"),
     "axis twice": (lambda: mf.derivative(np.ones((4, 4)), (0, 0)), ValueError, "axis 0 is given twice"),

@@ -99,7 +99,7 @@ def test_the_force_of_a_potential_in_four_transforms(x64: None, kind: AxisType, 
     forces = (jax.jit(run) if traced else run)(a)
     potential = mf.poisson(a, LENGTHS)
     for axis, force in enumerate(forces):
-        assert error(force, -np.asarray(mf.derivative(potential, axis, length=LENGTHS[axis]))) <= 1e-13
+        assert error(force, -np.asarray(mf.derivative(potential, axis, lengths=LENGTHS[axis]))) <= 1e-13
         assert force.sharding.is_equivalent_to(a.sharding, 3) and force.dtype == x.dtype
     counts = collectives(jax.jit(run).lower(a).compile())
     assert counts.get("all-to-all") == 4 * found.collectives["all-to-all"] and "all-gather" not in counts

@@ -74,10 +74,10 @@ def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tu
     Raises:
         ValueError: the plan is of an inverse transform, at points or a cosine
             one; or lengths that do not fit.
-        TypeError: lengths that are no numbers.
+        TypeError: no plan; lengths that are no numbers.
 
     Costs nothing on the devices: each number is computed once on the host,
-    shard by shard.
+    shard by shard, as j * (2 pi / length): integers where length is 2 pi.
 
     >>> plan = mf.plan((2, 4), kind="rfft")
     >>> box = (6.283185307179586, 6.283185307179586)
@@ -86,6 +86,11 @@ def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tu
     >>> [k.tolist() for k in mf.wavenumbers(plan, box, odd=True)]
     [[[0.0], [0.0]], [[0.0, 1.0, 0.0]]]
     """
+    if not isinstance(plan, Plan):
+        given = f"is {plan!r}" if isinstance(plan, tuple | list) else f"is a {type(plan).__name__}"
+        raise TypeError(
+            f"plan {given}: give the plan of the transform, which says how its spectrum is cut: mf.plan(shape)"
+        )
     dims, real = plan.transform.dims, real_dtype(plan.dtype)
     lines = zip(dims, in_radians(plan, lengths, [odd] * len(dims)), strict=True)
     return tuple(_on_mesh(along(plan, dim, line, real), plan, dim) for dim, line in lines)
@@ -94,7 +99,7 @@ def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tu
 def in_radians(plan: Plan, lengths: Lengths, odd: Iterable[bool]) -> list[np.ndarray]:
     """The wavenumbers along each transformed dimension in float64, 0 at the Nyquist frequency where they are `odd`."""
     parts = zip(harmonics(plan), periods(plan, lengths), odd, strict=True)
-    return [2 * np.pi * np.where(zero & (2 * abs(j) == n), 0, j) / period for (j, n), period, zero in parts]
+    return [np.where(zero & (2 * abs(j) == n), 0, j) * (2 * np.pi / period) for (j, n), period, zero in parts]
 
 
 def harmonics(plan: Plan) -> list[tuple[np.ndarray, int]]:

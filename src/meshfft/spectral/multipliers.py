@@ -110,7 +110,7 @@ def derivative(
     axis: int | Sequence[int],
     *,
     order: int | Sequence[int] = 1,
-    length: float | Sequence[float] | None = None,
+    lengths: float | Sequence[float] | None = None,
     spec: Where = None,
     out_spec: Where = None,
 ) -> Array:
@@ -124,7 +124,7 @@ def derivative(
         axis: the dimension; several for a mixed derivative, with an order for
             each, as axis=(0, 1), order=(1, 2).
         order: how often to differentiate.
-        length: the period along the axis, or along each; None means as many as
+        lengths: the period along the axis, or along each; None means as many as
             there are samples, which are 1 apart.
 
     Returns:
@@ -134,7 +134,7 @@ def derivative(
         with the k of `wavenumbers(plan, odd=True)`, which says why.
 
     Raises:
-        ValueError, TypeError: an axis, order, length or spec that does not
+        ValueError, TypeError: an axis, order, lengths or spec that does not
             fit, with what would.
 
     Costs a transform along the axis and back, of any order: for an axis that
@@ -142,7 +142,7 @@ def derivative(
     real where the array is. Differentiable.
 
     >>> x = jnp.array([0.0, 1.0, 0.0, -1.0])
-    >>> mf.derivative(x, 0, length=6.283185307179586).round(4).tolist()
+    >>> mf.derivative(x, 0, lengths=6.283185307179586).round(4).tolist()
     [1.0, 0.0, -1.0, 0.0]
     """
     axes, orders = integers(axis, "axis"), integers(order, "order")
@@ -152,8 +152,8 @@ def derivative(
     if min(orders, default=0) < 0:
         raise ValueError(f"order is {order}: give how often to differentiate, 0 or more")
     array, plan = field(x, axes, spec)
-    lengths: Any = (length,) * len(axes) if length is not None and np.ndim(length) == 0 else length
-    y = in_one(_multiplied, plan, array, _differentiators(plan, lengths, orders))
+    each: Any = (lengths,) * len(axes) if lengths is not None and np.ndim(lengths) == 0 else lengths
+    y = in_one(_multiplied, plan, array, _differentiators(plan, each, orders))
     return returned(y, x, out_spec, spec)
 
 

@@ -65,8 +65,9 @@ def power_spectrum(
     Args:
         x, lengths, spec: as `multiply_spectrum`.
         bins: how many equal ones from 0 to the largest |k|; or their edges,
-            ascending. None: as wide as the least wavenumber 2
-            pi / max(lengths), around its multiples, as many as hold all modes.
+            ascending, the first of them 0 or more. None: as wide as the least
+            wavenumber 2 pi / max(lengths), around its multiples, as many as
+            hold all modes.
         axes: the dimensions to transform; None means all. The modes of the
             lines along all others are counted together.
 
