@@ -52,6 +52,18 @@ def test_a_numpy_array_is_put_on_a_mesh_inside_jit() -> None:
     np.testing.assert_array_equal(mf.gather(doubled), 2 * x)
 
 
+def test_a_sharding_says_mesh_and_spec() -> None:
+    """Catches a NamedSharding that is taken for a mesh, and one with a second spec."""
+    x, where = noise((7, 3)), NamedSharding(mesh((2,)), P(None, "x"))
+    found = mf.shard(x, where)
+    assert found.spec == where.spec
+    np.testing.assert_array_equal(mf.gather(found), x)
+    with pytest.raises(TypeError, match="leave spec out"):
+        mf.shard(x, where, P())
+    with pytest.raises(TypeError, match="spec is missing: say which mesh axes"):
+        mf.shard(x, mesh((2,)))
+
+
 def test_wrong_arguments_are_refused() -> None:
     """Catches objects, specs that do not fit, meshes without devices, and a padded array of another mesh."""
     with pytest.raises(TypeError, match="dtype object is not numeric"):

@@ -106,6 +106,18 @@ def test_nothing_is_taken_that_is_not_ones_to_give() -> None:
     np.testing.assert_array_equal(x, kept)
 
 
+@pytest.mark.parametrize("shape", [SHAPE, (15, 7, 23)], ids=["even", "padded"])
+def test_what_was_given_away_is_refused_by_name(shape: tuple[int, ...]) -> None:
+    """Catches XLA's own words, or an abort, where an array is used again after donate=True."""
+    plan = mf.plan(shape, mesh=mesh((2, 4)))
+    calls: list[Callable[[Any], Any]] = [mf.fftn, mf.rfftn, mf.fftshift, mf.power_spectrum, mf.dctn, plan]
+    for x in (sharded(noise(shape), (2, 4), P("x", "y")), jnp.asarray(noise(shape)) * 1):
+        mf.fftn(x, donate=True)
+        for call in calls:
+            with pytest.raises(ValueError, match=r"the array of shape \(1.* is deleted: a call with donate=True"):
+                call(x)
+
+
 def test_what_cannot_share_storage_is_refused() -> None:
     """Catches a donation that has no effect, or deletes an array for nothing."""
     where = NamedSharding(mesh((8,)), P("x"))

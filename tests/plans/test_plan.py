@@ -236,6 +236,13 @@ def test_common_slips_of_the_pen_are_refused() -> None:
         "give its spec": lambda: plan((8,), mesh=mesh((2,)), spec=NamedSharding(mesh((2,)), P("x"))),
         "give a PartitionSpec": lambda: plan((8,), mesh=mesh((2,)), spec="x"),
         "give a jax.sharding.Mesh": lambda: plan((8, 8), mesh=(2, 2)),
+        r"shape is an array of shape \(4,\): give its shape, x.shape": lambda: plan(np.zeros(4)),
+        r"shape is an array of shape \(4, 4\): give its shape": lambda: mf.scattered_plan(
+            cast(Any, np.zeros((4, 4), int)), mf.Scattered.turns([[0.0]])
+        ),
+        "which are points: give the array first": lambda: mf.nufftn(
+            cast(Any, mf.Scattered.turns([[0.0]])), cast(Any, np.ones(4))
+        ),
         "shape is 16.0: give a sequence": lambda: plan(16.0),
         "axes is True: give a sequence": lambda: fftn(np.zeros((4, 4)), axes=True),
         r"axes is \[0.5\]": lambda: fftn(np.zeros((4, 4)), axes=[0.5]),

@@ -290,8 +290,8 @@ def test_wavenumbers_of_a_box_of_two_pi_are_integers(dtype: str, x64: None) -> N
 
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "inverse": (lambda: mf.wavenumbers(mf.plan((8,), inverse=True)), ValueError, "inverse.*give the forward plan"),
-    "a shape": (lambda: mf.wavenumbers((8, 8)), TypeError, r"plan is \(8, 8\): give the plan"),  # type: ignore[arg-type]
-    "an array": (lambda: mf.wavenumbers(np.ones(4)), TypeError, r"a ndarray: give the plan"),  # type: ignore[arg-type]
+    "a shape": (lambda: mf.wavenumbers((8, 8)), TypeError, "plan is a tuple: give the plan"),  # type: ignore[arg-type]
+    "an array": (lambda: mf.wavenumbers(np.ones(4)), TypeError, "plan is a ndarray: give the plan"),  # type: ignore[arg-type]
     "points": (
         lambda: mf.wavenumbers(mf.plan((8,), points=[mf.Points.turns([0.1])])),
         ValueError,

@@ -253,6 +253,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         ValueError,
         "s is 9 along axis 0.*use pad_spectrum",
     ),
+    "one number": (
+        lambda: mf.truncate_spectrum(np.ones((8, 8)), 4, kind="fft"),  # type: ignore[arg-type]
+        ValueError,
+        "s is 4 for 2 dimensions: give the points along each",
+    ),
     "no sizes": (lambda: mf.pad_spectrum(np.ones(8), None, kind="fft"), TypeError, "s is None"),  # type: ignore[arg-type]
     "kind": (
         lambda: mf.pad_spectrum(np.ones(8), (9,), kind="dct"),

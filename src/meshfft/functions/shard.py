@@ -6,7 +6,7 @@ shard(shard(x, mesh, a), mesh, b) = shard(x, mesh, b)
 from typing import Any
 
 from jax import Array
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 
 from ..layout.layout import Spec, axis_sizes, from_spec
 from ..layout.padded_array import PaddedArray
@@ -14,7 +14,7 @@ from ..layout.storage import Sliceable, stored_on
 from ..plans.execute import moved
 
 
-def shard(array: Sliceable | Array | PaddedArray, mesh: Mesh, spec: Spec) -> Any:
+def shard(array: Sliceable | Array | PaddedArray, mesh: Mesh | NamedSharding, spec: Spec | None = None) -> Any:
     """Puts an array on a mesh, stored with zeros at the tail of every
     dimension that its mesh axes do not divide.
 
@@ -26,7 +26,7 @@ def shard(array: Sliceable | Array | PaddedArray, mesh: Mesh, spec: Spec) -> Any
             each reads those of its own devices, from what must be one array to
             all. A PaddedArray of this mesh goes from device to device, to a
             spec that has the mesh axes of its own.
-        mesh: a concrete device mesh.
+        mesh: a concrete device mesh; or a NamedSharding, which has a spec.
         spec: a PartitionSpec; several mesh axes may cut one dimension, and
             axes may stay idle.
 
@@ -37,7 +37,8 @@ def shard(array: Sliceable | Array | PaddedArray, mesh: Mesh, spec: Spec) -> Any
     Raises:
         ValueError: the spec does not fit the array or the mesh, or a padded
             array cannot move to it.
-        TypeError: the elements are not numbers.
+        TypeError: the elements are not numbers, or the mesh or its spec is
+            missing.
 
     >>> import jax
     >>> from jax.sharding import PartitionSpec as P
@@ -45,9 +46,14 @@ def shard(array: Sliceable | Array | PaddedArray, mesh: Mesh, spec: Spec) -> Any
     >>> y.shape, y.stored.shape
     ((7,), (8,))
     """
-    if not isinstance(mesh, Mesh):
-        raise TypeError(f"mesh is {type(mesh).__name__}: give a jax.sharding.Mesh of real devices")
-    return _resharded(array, mesh, spec) if isinstance(array, PaddedArray) else stored_on(array, mesh, spec)
+    if isinstance(mesh, NamedSharding) and spec is not None:
+        raise TypeError(f"spec is {spec}, and mesh is a NamedSharding, which has one: leave spec out")
+    over, cut = (mesh.mesh, mesh.spec) if isinstance(mesh, NamedSharding) else (mesh, spec)
+    if not isinstance(over, Mesh):
+        raise TypeError(f"mesh is {type(over).__name__}: give a jax.sharding.Mesh of real devices")
+    if cut is None:
+        raise TypeError("spec is missing: say which mesh axes cut which dimension, such as P('x', None)")
+    return _resharded(array, over, cut) if isinstance(array, PaddedArray) else stored_on(array, over, cut)
 
 
 def _resharded(array: PaddedArray, mesh: Mesh, spec: Spec) -> Any:

@@ -83,9 +83,10 @@ def integers(values: Any, name: str) -> tuple[int, ...]:
     """One integer or any iterable of them, NumPy's and JAX's arrays among them, or an error that names the argument."""
     listed = (values,) if is_integer(values) else _listed(values)
     if listed is None or not all(map(is_integer, listed)):
-        large = np.ndim(values) > 1 and hasattr(values, "shape")
+        large = np.ndim(values) > (name != "shape") and hasattr(values, "shape")
         given = f"an array of shape {values.shape}" if large else repr(values)
-        raise TypeError(f"{name} is {given}: give a sequence of integers, such as (0, 1)")
+        remedy = "its shape, x.shape" if large and name == "shape" else "a sequence of integers, such as (0, 1)"
+        raise TypeError(f"{name} is {given}: give {remedy}")
     return tuple(map(operator.index, listed))
 
 

@@ -205,7 +205,7 @@ def walked(
 def _on_mesh(operand: object, mesh: AnyMesh | None) -> object:
     """Traced numbers of no mesh, replicated on this one: with steps that select rows, JAX transposes no others."""
 
-    def replicated(leaf: object) -> object:
+    def replicated(leaf: Any) -> Any:
         hidden = isinstance(leaf, jax.core.Tracer) and jax.typeof(leaf).sharding.mesh.empty
         return brought(leaf, mesh, PartitionSpec()) if hidden else leaf
 

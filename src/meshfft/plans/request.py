@@ -22,6 +22,8 @@ from ..layout.placement import check_context, concrete_placement, mesh_here, pla
 from ..layout.storage import stored_on, zeros_beside
 from ..machine.machine import Machine, machine_of
 from ..numerics.dtypes import check_numeric, real_dtype, wide_types
+from ..operators.points import Points
+from ..operators.scattered import Scattered
 
 AnyStored = Array | PaddedArray  # one array, or one plane
 DESCRIBED = "the plan's mesh is only described: plan with a jax.sharding.Mesh of real devices to run it"
@@ -87,6 +89,8 @@ def read(a: AnyArray, spec: Spec | None = None) -> Request:
 
 def received(a: AnyArray) -> tuple[AnyStored, ...]:
     """The argument as one array or two planes, refused by name where it is no array of numbers."""
+    if isinstance(a, Scattered | Points):
+        raise TypeError(f"the array is {a!r}, which are points: give the array first and the points second")
     return (_array(a),) if isinstance(a, jax.Array) else tuple(map(_array, parts(a)))
 
 
@@ -117,10 +121,21 @@ def formed(arrays: tuple[AnyStored, ...]) -> Any:
 def _array(a: ArrayLike | PaddedArray) -> AnyStored:
     if isinstance(a, jax.Array | PaddedArray):
         check_numeric(a.dtype)
+        _check_kept(a)
         return a
     array = np.asarray(a)
     check_numeric(array.dtype)
     return jnp.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
+
+
+def _check_kept(x: AnyStored) -> None:
+    """Raises ValueError for an array that its owner has given away."""
+    stored = stored_of(x)
+    if isinstance(stored, jax.Array) and not isinstance(stored, jax.core.Tracer) and stored.is_deleted():
+        raise ValueError(
+            f"the array of shape {x.shape} is deleted: a call with donate=True, or a jit that donates it, took its "
+            "storage. Use the result of that call, or leave donate out"
+        )
 
 
 def _setting(x: AnyStored, spec: Spec | None) -> Setting:
@@ -187,6 +202,8 @@ def fitted(x: ArrayLike | PaddedArray, layout: Layout, mesh: AnyMesh | None) -> 
     """An array for a plan that takes this layout, a NumPy one put on the mesh first."""
     if not isinstance(stored_of(x), jax.core.Tracer):
         check_context(mesh, "the plan's")
+    if isinstance(x, jax.Array | PaddedArray):
+        _check_kept(x)
     if isinstance(x, PaddedArray):
         return _fitted_padded(x, layout, mesh)
     if not isinstance(x, jax.Array):

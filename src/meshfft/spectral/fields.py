@@ -87,9 +87,9 @@ def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tu
     [[[0.0], [0.0]], [[0.0, 1.0, 0.0]]]
     """
     if not isinstance(plan, Plan):
-        given = f"is {plan!r}" if isinstance(plan, tuple | list) else f"is a {type(plan).__name__}"
         raise TypeError(
-            f"plan {given}: give the plan of the transform, which says how its spectrum is cut: mf.plan(shape)"
+            f"plan is a {type(plan).__name__}: give the plan of the transform, as mf.plan(shape), which says how its "
+            "spectrum is cut"
         )
     dims, real = plan.transform.dims, real_dtype(plan.dtype)
     lines = zip(dims, in_radians(plan, lengths, [odd] * len(dims)), strict=True)

@@ -21,7 +21,7 @@ from ..functions.calls import Ints
 from ..layout.in_flight import in_turn
 from ..layout.layout import AnyMesh, Layout
 from ..layout.padded_array import AnyArray, padded, stored_of
-from ..operators.transform import factor, integers, resolve_once
+from ..operators.transform import factor, integers, is_integer, resolve_once
 from ..plans.execute import moved, walked
 from ..plans.request import formed, read
 from ..steps import Band, Bands
@@ -52,11 +52,13 @@ def pad_spectrum(
     along each axis of N points, M after. `mf.irfftn(mf.pad_spectrum(X, s,
     kind="rfft"), s)` has the values between the samples. For a product without
     aliasing pad the spectra to 3/2 N, multiply there, and truncate (the 3/2
-    rule):
+    rule). Half a spectrum does not show whether it is of an even or an odd
+    number of points along the last axis, so say which by `n`:
 
-        u, v = (mf.irfftn(mf.pad_spectrum(X, fine, kind="rfft"), fine)
+        n, m = coarse[-1], fine[-1]
+        u, v = (mf.irfftn(mf.pad_spectrum(X, fine, kind="rfft", n=n), fine)
                 for X in (U, V))
-        UV = mf.truncate_spectrum(mf.rfftn(u * v), coarse, kind="rfft")
+        UV = mf.truncate_spectrum(mf.rfftn(u * v), coarse, kind="rfft", n=m)
 
     Args:
         X: a sharded, replicated or single-device spectrum in NumPy's order, or
@@ -68,8 +70,9 @@ def pad_spectrum(
         kind: has to be given, because the numbers do not show it: "fft" if X is
             a whole spectrum, as `fftn` makes; "rfft" if X is half a spectrum
             along the last axis, as `rfftn` makes.
-        n: with "rfft" the points that half a spectrum stands for; by default 2
-            (m - 1) of m numbers, as `irfftn`.
+        n: with "rfft" the points along the last axis that half a spectrum
+            stands for. By default 2 (m - 1) of m numbers, as `irfftn`; an odd
+            number has to be given.
         norm: of the transforms around it: the factor is M / N for "backward",
             sqrt(M / N) for "ortho", 1 for "forward".
         spec, out_spec: as `fftn`.
@@ -143,6 +146,8 @@ def _resampled(
         raise ValueError(f"kind {kind!r} is unknown: give {EITHER}")
     arrays, setting, _ = read(X, spec)
     start, mesh = setting.start, setting.mesh
+    if is_integer(s) and axes is None and start.ndim > 1:
+        raise ValueError(f"s is {s} for {start.ndim} dimensions: give the points along each, or name one in axes")
     given, half = integers(s, "s"), kind == "rfft"
     dims, sizes = resolve_once(start.shape, given, axes)
     points = _points(start, dims, half, n)
