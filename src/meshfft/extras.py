@@ -30,7 +30,12 @@ def need(module: str, purpose: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         extra = next(name for name, modules in EXTRAS.items() if module.split(".")[0] in modules)
-        raise ImportError(f'{purpose} needs {module} ({error}): pip install "meshfft[{extra}]"') from error
+        raise ImportError(f"{purpose} needs {module} ({error}): {install(extra)}") from error
+
+
+def install(extra: str) -> str:
+    """The words that tell how to install an extra; no package index has meshfft."""
+    return f'in a clone of meshfft, pip install ".[{extra}]"'
 
 
 def installed(module: str) -> bool:

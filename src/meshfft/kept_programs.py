@@ -23,14 +23,17 @@ def cache(folder: str | os.PathLike[str] | None = None) -> Path:
     that is kept to 0 seconds. Call it before the first transform.
 
     Args:
-        folder: the folder, made if it does not exist; by default one of the
-            user's own, under ~/.cache on Linux.
+        folder: the folder, made if it does not exist, ~ for the home
+            directory; by default one of the user's own, under ~/.cache on
+            Linux.
 
     Returns:
         The folder.
 
     Raises:
-        ValueError: nobody can write there, or it belongs to another user.
+        ValueError: nobody can write there, or it belongs to another user; an
+            empty name.
+        TypeError: no path.
 
     Costs one read or write of the program for each compilation. Nothing is
     ever deleted: docs/compilation.md.
@@ -39,13 +42,23 @@ def cache(folder: str | os.PathLike[str] | None = None) -> Path:
     >>> mf.cache(tempfile.mkdtemp()).is_dir()  # doctest: +SKIP
     True
     """
-    path = own_folder() if folder is None else Path(folder)
+    path = own_folder() if folder is None else _named(folder)
     if path is None or not _writable(path):
         raise ValueError(f"folder {path} cannot be written by this user alone: name another")
     path = path.resolve()
     jax.config.update("jax_compilation_cache_dir", str(path))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)  # a walk is many programs of less than a second
     return path
+
+
+def _named(folder: object) -> Path:
+    """The folder of a name."""
+    if not isinstance(folder, str | os.PathLike) or not isinstance(os.fspath(folder), str):
+        raise TypeError(f"folder is {folder!r}: give a path, such as '/scratch/me/programs'")
+    name = os.fspath(folder)
+    if not name or "\0" in name:
+        raise ValueError(f"folder is {name!r}, which names none: give a path, or nothing for the user's own")
+    return Path(name).expanduser()
 
 
 def own_folder(place: str | None = None) -> Path | None:

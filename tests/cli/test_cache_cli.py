@@ -89,6 +89,20 @@ def test_one_line_of_python_keeps_programs(settings: Settings, tmp_path: Path) -
     (tmp_path / "a file").touch()
     with pytest.raises(ValueError, match="a file cannot be written by this user alone: name another"):
         meshfft.cache(tmp_path / "a file")
+    for none, kind, words in (
+        ("", ValueError, "names none: give a path"),
+        ("a\0b", ValueError, "names none: give a path"),
+        (3, TypeError, "folder is 3: give a path"),
+        (b"x", TypeError, "folder is b'x': give a path"),
+    ):
+        with pytest.raises(kind, match=words):
+            meshfft.cache(none)  # type: ignore[arg-type]
+
+
+def test_a_tilde_is_the_home_directory(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a folder that is named ~."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert meshfft.cache("~/kept") == tmp_path / "kept"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have other folders")

@@ -207,6 +207,7 @@ def test_an_interrupt_says_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None
     assert "the same command with --resume continues" in said[0]
     assert "has --memory 9000, this one has 10000: leave out --memory" in refused(*words[:-1], "10kB", "--resume")
     assert "mesh {'x': 2}, this one has {'x': 1}: give the same" in refused(*words[:4], "1", *words[5:], "--resume")
+    assert "that of the unfinished run, of 2 devices a process, as --mesh 2" in refused(*words[:3], "--resume")
     assert re.search(r"2 of \d+ tiles are done; [\d.]+ kB to read", call(*words, "--resume"))
 
 
@@ -430,7 +431,10 @@ def test_plan_says_who_else_ran_and_what_does_not_fit() -> None:
         "does not fit:" in large
         and "more than the 16.6 GB of a device" in large
         and "times as many devices would do" in large
+        and "but the largest" not in large
     )
+    huge = " ".join(call("plan", "16384,16384,16384", "--topology", "v5e:16x16").split())
+    assert "times as many devices would do, but the largest v5e has 256: plan for a chip with more memory" in huge
 
 
 def test_what_the_compiler_says_fits_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -136,6 +136,11 @@ def test_reconstruction_of_one_file_with_weights_and_without_maps() -> None:
     assert error(found("--iterations", "25", "--density", "none"), IMAGE) < 1e-2
     assert np.linalg.norm(found("--l2", "0.5")) < 0.8 * np.linalg.norm(plain)
     assert roughness(found("--tv", "1e-2")) < 0.95 * roughness(plain)
+    assert json.loads(call(*words, "out.npy", "--iterations", "1", "--json"))["maps"] is None
+    with h5py.File("scan.h5", "a") as file:
+        file["maps"] = MAPS
+    made = json.loads(call(*words, "out.npy", "--iterations", "1", "--json"))
+    assert made["maps"] == "scan.h5" and np.load("out.npy").shape == SHAPE
 
 
 KSPACE = ["reconstruct", "k.npy", "out.npy"]

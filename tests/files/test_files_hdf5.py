@@ -274,7 +274,13 @@ def test_what_hdf5_and_netcdf_have_no_name_or_type_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("record", "words"),
-    [("{", "damaged"), ("[1]", "is no record"), ('{"format": 2}', "has a record of format"), ("[" * 10**5, "damaged")],
+    [
+        ("{", "damaged"),
+        ("[1]", "is no record"),
+        ('{"a": 1}', "'meshfft' that is no record, "),
+        ('{"format": 2}', "has a record of format"),
+        ("[" * 10**5, "damaged"),
+    ],
 )
 def test_records_that_are_none(tmp_path: Path, record: str, words: str) -> None:
     """Catches an attribute that anybody may have written taken for the record of a transform, or for text to ignore."""

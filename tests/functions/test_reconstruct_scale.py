@@ -1,5 +1,10 @@
 """Reconstructions of data and maps in any unit, against least squares in float64."""
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
+
+import jax
 import numpy as np
 import pytest
 
@@ -25,3 +30,25 @@ def test_units_of_data_and_maps_change_nothing(l2: float) -> None:
         found = mf.reconstruct(values, mf.Scattered.turns(TURNS), (4, 4), maps=seen, iterations=60, tol=1e-6, l2=l2)
         image, expected = np.asarray(found.image, complex) * maps / data, _least_squares()
         assert np.linalg.norm(image - expected) < 5e-6 * np.linalg.norm(expected), (data, maps)
+
+
+def test_wrong_calls_are_refused_with_the_remedy() -> None:
+    """Catches JAX's own words inside `jit`, `grad` and `vmap`, and Python's for weights and sizes of another kind."""
+    points, wrong = mf.Scattered.turns(TURNS), list[tuple[Callable[[], Any], type[Exception], str]]()
+
+    def found(data: Any, shape: Any = (4, 4), **how: Any) -> Any:
+        return mf.reconstruct(data, points, shape, iterations=1, **how).image
+
+    outside = "traced: call it outside of jit, grad and vmap"
+    wrong += [(lambda: jax.jit(found)(DATA), TypeError, outside), (lambda: jax.vmap(found)(DATA), TypeError, outside)]
+    wrong += [(lambda: jax.grad(lambda x: abs(found(x)).sum())(DATA.real), TypeError, outside)]
+    wrong += [(partial(found, DATA, l2=one), ValueError, "l2 is .*no weight") for one in (None, "a", 1j, np.nan)]
+    wrong += [(lambda: found(DATA, tv="a"), ValueError, "tv is 'a', which is no weight: give 0 or more")]
+    wrong += [
+        (lambda: found(DATA, 4), ValueError, r"shape is \(4,\), the points have 2 coordinates"),
+        (lambda: found(DATA, (4.0, 4)), TypeError, "shape is"),
+        (lambda: mf.reconstruct(DATA, cast(Any, TURNS), (4, 4)), TypeError, "mf.Scattered.turns"),
+    ]
+    for call, kind, words in wrong:
+        with pytest.raises(kind, match=words):
+            call()

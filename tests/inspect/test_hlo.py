@@ -362,5 +362,5 @@ def test_a_plan_compiled_for_a_mesh() -> None:
 def test_the_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches JAX's own error, which names no remedy of ours."""
     monkeypatch.setattr("meshfft.inspect.aot.installed", lambda module: False)
-    with pytest.raises(ValueError, match=re.escape('pip install "meshfft[tpu]"')):
+    with pytest.raises(ValueError, match=re.escape('in a clone of meshfft, pip install ".[tpu]"')):
         devices_of("v3:2x2")

@@ -320,6 +320,13 @@ def test_plans_over_several_fast_networks_say_so() -> None:
     assert json.loads(json.dumps(scattered.to_dict()))["points"] == [100]
 
 
+def test_a_plan_for_cores_that_jax_joins_says_so() -> None:
+    """Catches v4 planned with twice the devices that JAX shows there, without a word."""
+    cores, chips = (mf.plan((64, 64, 64), topology=name) for name in ("v4:2x2x1", "v5p:2x2x1"))
+    assert "a device for each core, where JAX makes one of both cores" in " ".join(str(cores).split())
+    assert chips.to_dict()["caveat"] is None
+
+
 @dataclasses.dataclass(frozen=True)
 class _Device:
     """What a machine and a mesh ask of a device."""

@@ -7,7 +7,7 @@ from importlib import metadata
 
 import jax
 
-from ..extras import EXTRAS, installed
+from ..extras import EXTRAS, install, installed
 from ..machine.chip import Figure, chip_for
 from .terminal import flags
 from .terminal.devices import available_bytes
@@ -61,7 +61,7 @@ def _mark(figure: Figure) -> str:
 
 def _extra(name: str, modules: dict[str, bool]) -> str:
     missing = ", ".join(module for module, there in modules.items() if not there)
-    return f'{missing} missing: pip install "meshfft[{name}]"' if missing else f"installed: {', '.join(modules)}"
+    return f"{missing} missing: {install(name)}" if missing else f"installed: {', '.join(modules)}"
 
 
 def version_of(package: str) -> str:

@@ -184,7 +184,8 @@ def _reconstruct(asked: Asked, array: Source, plan: ScatteredPlan, mesh: Mesh) -
 
 
 def _settings(asked: Asked) -> dict[str, object]:
-    return {**asked.more, "maps": asked.more["maps"] and str(asked.more["maps"])}
+    found = _maps_in(asked)
+    return {**asked.more, "maps": str(found[0]) if found else None}
 
 
 def _maps_in(asked: Asked) -> tuple[Path, str | None] | None:

@@ -15,6 +15,7 @@ from ..atomic import unfinished
 from ..files import Record, Source, check_disjoint, check_output, inverse_options, open_array
 from ..files.picture import check_picture
 from ..files.processes import check_alike, together
+from ..out_of_core import recorded_devices
 from .info import PACKAGES, version_of
 from .points import Sampling, sampled_options
 from .terminal.devices import MOST_VIRTUAL
@@ -84,7 +85,9 @@ def mesh_sizes(flags: Flags, array: Source) -> dict[str, int]:
         return read_mesh(flags.mesh)
     record = _record(array)
     if record is None:
-        raise ValueError(f"{flags.source} has no record of a mesh: give one, as --mesh 2,2,2")
+        devices = recorded_devices(flags.target) if flags.resume else None
+        had = f"give that of the unfinished run, of {devices} devices a process, as --mesh {devices}"
+        raise ValueError(f"{flags.source} has no record of a mesh: {had if devices else 'give one, as --mesh 2,2,2'}")
     count = math.prod(record.mesh.values())
     if count > MOST_VIRTUAL:
         raise ValueError(f"{flags.source} was made on {count} devices: give a mesh of those here, as --mesh 2,2,2")

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax import block_until_ready as ended
+from jax.core import Tracer
 from jax.sharding import AxisType, Mesh
 
 from ..layout.layout import AnyMesh, Spec
@@ -26,8 +27,8 @@ from ..layout.padded_array import AnyArray
 from ..nonuniform.plan import ScatteredPlan
 from ..nonuniform.solvers import INNER, Problem, descent, dot, of_unit, over, relative, variation
 from ..numerics.dtypes import complex_dtype
-from ..operators.scattered import Scattered
-from ..operators.transform import is_integer
+from ..operators.scattered import Scattered, known_kind
+from ..operators.transform import integers, is_integer, reals
 from .nufft import scattered_plan
 from .shard import shard
 
@@ -42,8 +43,8 @@ class Reconstruction(NamedTuple):
     Attributes:
         image: of the shape asked for, or without maps the image of every coil;
             cut as the plan cuts images.
-        residuals: |b - N x| / |b| at the start and after every step, with `tv`
-            after every round of 5 steps.
+        residuals: |b - N x| / |b|, of the normal equations N x = b, at the
+            start and after every step, with `tv` after every round of 5 steps.
 
     >>> points = mf.Scattered.turns([[0.0], [0.25], [0.5], [-0.25]])
     >>> found = mf.reconstruct(np.ones(4), points, (4,), iterations=2)
@@ -77,8 +78,9 @@ def reconstruct(
         min |A S x - d|^2 + l2 |x|^2
         (A S x)_cj = sum_n S_cn x_n exp(-2 pi i k_j . n)
 
-    by conjugate gradients on the Toeplitz normal equations, from the
-    density-compensated adjoint on. With `tv` it finds the minimum of
+    by conjugate gradients on the Toeplitz normal equations N x = b, from the
+    density-compensated adjoint on: N = S^H A^H A S, b = S^H A^H d. With `tv`
+    it finds the minimum of
     |A S x - d|^2 / 2 + tv sum |grad x| by ADMM.
 
     Args:
@@ -112,6 +114,7 @@ def reconstruct(
         ValueError: values, maps, points and shape that do not fit each other;
             a mesh that does not divide the images; a weight below 0; a NaN or
             an infinity in the values or the maps.
+        TypeError: values, maps or points that are traced, as inside `jit`.
 
     A step costs an FFT of 2^d times the pixels there and back for each coil,
     with `tv` 7 / 5 of that. To prepare costs a plan, an adjoint of 2^d times
@@ -127,6 +130,9 @@ def reconstruct(
     """
     if isinstance(values, tuple) or isinstance(maps, tuple):  # a pair would pass for two coils
         raise TypeError("the values or the maps are a tuple, as pairs (re, im) are: give a complex array")
+    if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((values, maps, points))):
+        within = "inside solve A^H A x = A^H d, by plan.normal() and plan.adjoint of a mf.scattered_plan"
+        raise TypeError(f"the values, maps or points are traced: call it outside of jit, grad and vmap; {within}")
     data: Any = values if hasattr(values, "shape") else np.asarray(values)
     _check_numbers(iterations, density, l2, tv)
     if isinstance(points, ScatteredPlan):
@@ -136,7 +142,10 @@ def reconstruct(
     else:
         if shape is None:
             raise ValueError("the size of the image is not given: give shape=(128, 128), pixels along each dimension")
-        images = coil_images(tuple(data.shape), points.shape, tuple(shape))
+        points, sizes = known_kind(points), integers(shape, "shape")
+        if len(sizes) != points.dims:
+            raise ValueError(f"shape is {sizes}, the points have {points.dims} coordinates: give a size for each")
+        images = coil_images(tuple(data.shape), points.shape, sizes)
         check_maps(None if maps is None else np.shape(maps), images, points.dims)
         how: dict[str, Any] = {"mesh": mesh, "spec": spec, "tol": tol, "origin": origin}
         plan = scattered_plan(
@@ -180,7 +189,7 @@ def _check_numbers(iterations: int, density: int, l2: float, tv: float) -> None:
         if not is_integer(count) or count < 0:
             raise ValueError(f"{name} is {count!r}: give a whole number, 0 or more")
     for name, weight in (("l2", l2), ("tv", tv)):
-        if not (math.isfinite(weight) and weight >= 0):
+        if (real := reals((weight,))) is None or not (math.isfinite(real[0]) and real[0] >= 0):
             raise ValueError(f"{name} is {weight!r}, which is no weight: give 0 or more, as 1e-4")
     if tv and not density:
         raise ValueError("tv is relative to the start, and density=0 starts from zero: leave one out")

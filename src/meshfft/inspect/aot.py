@@ -23,7 +23,7 @@ import numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding
 
-from ..extras import installed
+from ..extras import install, installed
 from ..layout.layout import axis_sizes
 from ..layout.padded_array import padded
 from ..machine.chip import Chip
@@ -74,7 +74,7 @@ def devices_of(topology: str) -> list[jax.Device]:
         ValueError: the TPU compiler is not installed, or knows no such topology.
     """
     if not installed("libtpu"):
-        raise ValueError('describing TPUs needs their compiler, libtpu: pip install "meshfft[tpu]"')
+        raise ValueError(f"describing TPUs needs their compiler, libtpu: {install('tpu')}")
     try:
         return list(topologies.get_topology_desc(topology_name=topology, platform="tpu").devices)
     except Exception as error:

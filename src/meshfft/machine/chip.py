@@ -69,6 +69,7 @@ class Chip:
     capacity: Figure | None = None  # bytes of main memory
     clock: Figure | None = None  # cycles per second
     devices: int = 1  # JAX devices that share a chip and its links
+    megacore: bool = False  # JAX makes one device of these, unless it is told otherwise
     torus: tuple[int, ...] = ()  # the longest axes of a torus of chips, none where every device reaches every other
     side: int = 1  # rows and columns of the matrix unit; products are padded to it
     scratch: Figure | None = None  # bytes of VMEM, in which kernels of the vector unit work; None where there are none
@@ -116,6 +117,7 @@ def _tpu(
     options: CompilerOptions = (),
     integer: float = 0,
     refuses_bfloat16: bool = False,
+    megacore: bool = False,
 ) -> Chip:
     """A TPU: per cycle the operations of products in bf16, bf16x3 and bf16x6, vector operations, and bytes copied; and
     of products in int8, where they are faster.
@@ -140,6 +142,7 @@ def _tpu(
         capacity=capacity,
         clock=Figure(clock, "derived", f"peak of {DOCS}{name} over the operations of its matrix units in a cycle"),
         devices=devices,
+        megacore=megacore,
         torus=torus,
         side=side,
         scratch=Figure(
@@ -212,7 +215,7 @@ TPUS = (
          capacity=Figure(15.48 * GIB, "derived",
                          f"{DOCS}v3: half a chip's 32 GiB, less what the compiler keeps (libtpu 0.0.52)"),
          link=Figure(82e9, "published", f"{PAPER}: 656 Gbit/s a link; 340 TB/s all-reduce a pod give 83")),
-    _tpu("v4", "TPU v4", 1050e6, (119100, 39816, 20527, 1982, 444), (16, 16, 16), devices=2,
+    _tpu("v4", "TPU v4", 1050e6, (119100, 39816, 20527, 1982, 444), (16, 16, 16), devices=2, megacore=True,
          capacity=Figure(16 * GIB, "published", f"{DOCS}v4, half a chip's 32 GiB"),
          link=Figure(45e9, "published", BOOK)),
     _tpu("v5e", "TPU v5 lite", 1503e6, (126981, 41187, 21497, 4014, 428), (16, 16), scratch=128,

@@ -63,6 +63,9 @@ class Machine:
     @property
     def caveat(self) -> str | None:
         """What the prices leave out where devices of several fast networks are priced as those of one."""
+        if self.chip.megacore:
+            name = self.chip.name
+            return f"{name} is priced as a device for each core, where JAX makes one of both cores of a chip (megacore)"
         if self.slices > 1:
             return f"{self.slices} TPU slices are priced as one: seconds between slices are underestimated"
         domain = self.chip.domain
@@ -70,6 +73,16 @@ class Machine:
             return None
         usual = f"one NVLink domain ({domain.value:g} a node is usual)"
         return f"{self.devices} GPUs are priced as {usual}: seconds between nodes are underestimated"
+
+    @property
+    def count(self) -> int:
+        """How many devices there are."""
+        return self.devices if self.network is None else self.network.torus.size
+
+    @property
+    def most(self) -> int:
+        """The devices of the largest torus of its chips; 0 where these form none."""
+        return math.prod(self.chip.torus) * self.chip.devices if self.chip.torus else 0
 
     @property
     def gridding(self) -> str:

@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -112,6 +113,14 @@ def recorded_budgets(target: str | Path) -> dict[str, int | None] | None:
     if type(budget) is not int or budget <= 0 or (device is not None and (type(device) is not int or device <= 0)):
         raise ValueError(f"{path} is damaged, it has no budget: {AGAIN}")
     return {"budget": budget, "device_budget": device}
+
+
+def recorded_devices(target: str | Path) -> int | None:
+    """On how many devices each process of an unfinished run to an output ran; None where nothing says it."""
+    path = Journal(Path(target)).folder / RUN
+    mesh = _read(path).get("transform mesh") if path.is_file() else None
+    sizes = list(mesh.values()) if isinstance(mesh, dict) else []
+    return math.prod(sizes) if sizes and all(type(n) is int and 0 < n < 2**20 for n in sizes) else None
 
 
 def left_of(made: Passes, target: str | Path, source: Sliceable | None = None) -> Left:

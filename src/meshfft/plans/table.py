@@ -183,6 +183,8 @@ def memory_words(peak_bytes: int, machine: Machine) -> str:
         return f"fits: {peak} of {room} per device at the peak"
     over, times = quantity(peak_bytes - capacity.value, "B"), math.ceil(peak_bytes / capacity.value)
     remedy = f"{times} times as many devices would do"
+    if 0 < machine.most < times * machine.count:
+        remedy += f", but the largest {machine.chip.name} has {machine.most}: plan for a chip with more memory"
     return f"does not fit: {peak} at the peak is {over} more than the {room} of a device; {remedy}"
 
 
