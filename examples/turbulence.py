@@ -4,8 +4,7 @@ An incompressible fluid in a periodic box of length 2 pi, started from one large
 
     u = (sin x cos y cos z, -cos x sin y cos z, 0)
 
-breaks down into ever smaller ones, until viscosity stops them. In Fourier space the Navier-Stokes equations are about
-the modes of u, of which pressure removes the part along k:
+breaks down into ever smaller ones, until viscosity stops them. In Fourier space pressure removes the part along k:
 
     d u_k / dt = -P_k F((u . grad) u)_k - nu |k|^2 u_k,   P_k = 1 - k k^T / |k|^2
 
@@ -79,14 +78,13 @@ def on_one_device(u, **options):
     return simulate(u, k, **options, forward=forward, backward=backward)
 
 
-def draw(path, u, times, curves):
+def draw(path, u, times, ours, theirs):
     """A slice of the vorticity, and energy and its decay over time."""
-    figure = Figure((9, 3), layout="constrained")
-    axes = figure.subplots(1, 3)
+    axes = (figure := Figure((9, 3), layout="constrained")).subplots(1, 3)
     curl = (np.gradient(u[1], axis=0) - np.gradient(u[0], axis=1))[:, :, u.shape[3] // 8]
     axes[0].set(title=f"vorticity along z, t = {times[-1]:.1f}", xticks=[], yticks=[])
     axes[0].imshow(curl.T, cmap="RdBu_r", origin="lower", interpolation="bicubic")
-    for name, style, history in curves:
+    for name, style, history in (("meshfft, on a mesh", "-", ours), ("jnp.fft, one device", "k:", theirs)):
         for axis, title, values in zip(axes[1:], ("energy", "its decay"), history, strict=True):
             axis.plot(times, values, style, label=name)
             axis.set(title=title, xlabel="t", ylim=(0, None))
@@ -102,16 +100,18 @@ def main(arguments=None):
     parser.add_argument("--time", type=float, default=10)
     parser.add_argument("--picture", help="a file to draw to")
     asked = parser.parse_args(arguments)
+    mesh = jax.make_mesh([int(p) for p in asked.mesh.split(",")], ("x", "y"))
+    if asked.size % mesh.size:
+        parser.error(f"--size {asked.size} is no multiple of the {mesh.size} devices of --mesh {asked.mesh}")
     x, y, z = np.meshgrid(*[2 * np.pi * np.arange(asked.size) / asked.size] * 3, indexing="ij", sparse=True)
     u = [np.sin(x) * np.cos(y) * np.cos(z), -np.cos(x) * np.sin(y) * np.cos(z), 0 * (x + y + z)]
     options = {"viscosity": asked.viscosity, "dt": 3.2 / asked.size, "steps": int(asked.time * asked.size / 3.2)}
-    end, *ours = on_mesh(np.float32(u), jax.make_mesh([int(p) for p in asked.mesh.split(",")], ("x", "y")), **options)
+    end, *ours = on_mesh(np.float32(u), mesh, **options)
     _, *theirs = on_one_device(np.float32(u), **options)
     error = max(float(abs(a - b).max() / abs(b).max()) for a, b in zip(map(np.asarray, ours), theirs, strict=True))
     print(f"energy {ours[0][0]:.4f} to {ours[0][-1]:.4f}; beside jnp.fft on one device {error:.1e}")
     if asked.picture:
-        curves = [("meshfft, on a mesh", "-", ours), ("jnp.fft, one device", "k:", theirs)]
-        draw(asked.picture, mf.gather(end), options["dt"] * np.arange(len(ours[0])), curves)
+        draw(asked.picture, mf.gather(end), options["dt"] * np.arange(len(ours[0])), ours, theirs)
     return error
 
 

@@ -45,6 +45,13 @@ def test_turbulence_decays_as_on_one_device(tmp_path: Path) -> None:
     assert error < 1e-5 and picture.stat().st_size > 10_000
 
 
+def test_sizes_that_the_devices_do_not_divide_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """Catches a traceback about padded arrays for `--size 36` on eight devices."""
+    with pytest.raises(SystemExit):
+        _program("turbulence").main(["--size", "36", "--time", "0.1"])
+    assert "--size 36 is no multiple of the 8 devices of --mesh 2,4" in capsys.readouterr().err
+
+
 def test_the_equation_is_navier_stokes() -> None:
     """Catches a sign, projection or viscosity that is wrong in both solvers: -(u . grad) u and pressure in NumPy."""
     n, viscosity, axes = 16, 0.05, (1, 2, 3)

@@ -67,10 +67,11 @@ def reconstruct(
 ) -> None:
     """Find the image whose samples along a trajectory coils have taken: CG-SENSE.
 
-    min |A S x - d|^2 by conjugate gradients on the Toeplitz normal equations,
-    from the density-compensated adjoint on; S are the maps of the coils, without
-    which every coil has an image. Weights are relative: --l2 to the largest
-    eigenvalue, --tv also to the brightest pixel of the start.
+    min |A S x - d|^2 by conjugate gradients on the Toeplitz normal equations
+    N x = b, N = S* A* A S and b = S* A* d, from the density-compensated adjoint
+    on. A is the transform at the points, d the samples, S the maps of the coils,
+    without which every coil has an image. Weights are relative: --l2 to the
+    largest eigenvalue of N, --tv also to the brightest pixel of the start.
 
     An ISMRMRD file (.h5, .mrd) is read as it is: the readouts of one image, of
     several images those of --select, without noise and navigators. It gives the
