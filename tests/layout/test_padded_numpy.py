@@ -40,6 +40,13 @@ def _put(x: np.ndarray, kind: AxisType = AxisType.Auto) -> Any:
     return mf.shard(x, mesh((2, 4), kind), SPEC)
 
 
+class _Numpy(np.ndarray):
+    """A NumPy array with `where`."""
+
+    def where(self, condition: Any, other: float) -> np.ndarray:
+        return np.where(condition, self, other)
+
+
 def _same(found: Any, expected: np.ndarray, exact: bool = False) -> None:
     assert found.shape == expected.shape
     assert not isinstance(found, mf.PaddedArray) or np.count_nonzero(found.stored) <= expected.size
@@ -207,6 +214,21 @@ def test_where_and_loops() -> None:
     for turn in range(100):  # more than XLA's CPU collectives take at a time
         total += float(a[turn % 7].sum()) * 0 + 1
     assert total == 100
+
+
+def test_eager_batches_and_slopes_need_no_context() -> None:
+    """Catches an operator that JAX runs on one device, outside of `jit` and `jax.set_mesh` under Explicit axes."""
+    over, x = mesh((3,), AxisType.Explicit), noise((5, 4), "float32")
+    y, batch = mf.shard(x, over, P("x")), mf.shard(np.stack([x, 2 * x]), over, P(None, "x"))
+
+    def ops(a: Any) -> tuple[Any, ...]:
+        return 2 * a + 1, (a * x)[1:4, ::2], abs(a).sum(axis=0), a.max(axis=1), a.where(a > 0, 0.0)
+
+    for many, one, two in zip(jax.vmap(ops)(batch), ops(x.view(_Numpy)), ops((2 * x).view(_Numpy)), strict=True):
+        _same(many, np.stack([one, two]))
+    slopes = 2 * x, (x * x)[1:4, ::2], abs(x).sum(axis=0), x.max(axis=1), np.where(x > 0, x, 0)
+    for slope, truth in zip(jax.jvp(ops, (y,), (y,))[1], slopes, strict=True):
+        _same(slope, truth)
 
 
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
