@@ -277,7 +277,7 @@ def test_what_hdf5_and_netcdf_have_no_name_or_type_for(tmp_path: Path) -> None:
     [
         ("{", "damaged"),
         ("[1]", "is no record"),
-        ('{"a": 1}', "'meshfft' that is no record, "),
+        ('{"a": 1}', "has a record whose format is None: transform it again"),
         ('{"format": 2}', "has a record of format"),
         ("[" * 10**5, "damaged"),
     ],

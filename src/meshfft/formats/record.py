@@ -106,7 +106,8 @@ class Record:
         again = f"transform it again, or remove the attribute from {where}"
         form = value.get("format") if isinstance(value, dict) else None
         if not isinstance(value, dict) or type(form) is not int:
-            raise ValueError(f"{where} has an attribute {KEY!r} that is no record, {_short(value)}: {again}")
+            what = f"whose format is {_short(form)}" if isinstance(value, dict) else f"that is {_short(value)}"
+            raise ValueError(f"{where} has a record {what}: {again}")
         if form != FORMAT:
             other = f"{where} has a record of format {_short(form)}, this version reads {FORMAT}"
             raise ValueError(f"{other}: install the version that made it, or {again}")
