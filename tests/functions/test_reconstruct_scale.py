@@ -32,6 +32,22 @@ def test_units_of_data_and_maps_change_nothing(l2: float) -> None:
         assert np.linalg.norm(image - expected) < 5e-6 * np.linalg.norm(expected), (data, maps)
 
 
+def test_the_remedy_inside_jit() -> None:
+    """Catches a normal operator made inside `jit` whose kernel one trace keeps for another, as of a solver in it."""
+    images = mf.scattered_plan((1, 4, 4), mf.Scattered.turns(TURNS), origin="centre")
+    value = DATA[:1]
+
+    @jax.jit
+    def found(d: jax.Array) -> jax.Array:
+        solved: jax.Array = jax.scipy.sparse.linalg.cg(images.normal(), images.adjoint(d), maxiter=60)[0]
+        return solved
+
+    pixels = np.stack(np.meshgrid(*[np.arange(4) - 2] * 2, indexing="ij"), -1).reshape(-1, 2)
+    phases = np.exp(-2j * np.pi * TURNS @ pixels.T)
+    expected = np.linalg.lstsq(phases, value[0].astype(complex), rcond=None)[0].reshape(4, 4)
+    assert np.linalg.norm(np.asarray(found(value))[0] - expected) < 1e-4 * np.linalg.norm(expected)
+
+
 def test_wrong_calls_are_refused_with_the_remedy() -> None:
     """Catches JAX's own words inside `jit`, `grad` and `vmap`, and Python's for weights and sizes of another kind."""
     points, wrong = mf.Scattered.turns(TURNS), list[tuple[Callable[[], Any], type[Exception], str]]()

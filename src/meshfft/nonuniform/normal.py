@@ -7,7 +7,6 @@ than N positions either way fit on a circle of 2 N - 1 or more. q is one adjoint
 """
 
 import dataclasses
-import functools
 import math
 from typing import Any
 
@@ -42,9 +41,9 @@ class NormalPlan:
         """A^H W A x, of an image in the layout that the plan takes; Hermitian, and differentiable in x."""
         return self.forward.adjoint(mapped(scaled, self.forward(x), self._spread))
 
-    @functools.cached_property
+    @property
     def _spread(self) -> Array:
-        """The kernel with dimensions of size 1 for those of the batch."""
+        """The kernel with dimensions of size 1 for those of the batch; not kept, as one trace may not keep another's."""
         dims = self.forward.transform.dims
         with jax.ensure_compile_time_eval():
             return jnp.expand_dims(self.kernel, tuple(d for d in range(self.forward.in_layout.ndim) if d not in dims))
