@@ -43,7 +43,7 @@ class NormalPlan:
 
     @property
     def _spread(self) -> Array:
-        """The kernel with dimensions of size 1 for those of the batch; not kept, as one trace may not keep another's."""
+        """The kernel with dimensions of size 1 for those of the batch; not kept: it may be traced."""
         dims = self.forward.transform.dims
         with jax.ensure_compile_time_eval():
             return jnp.expand_dims(self.kernel, tuple(d for d in range(self.forward.in_layout.ndim) if d not in dims))
