@@ -1,6 +1,8 @@
 """Convolutions and correlations of sharded arrays, against direct sums."""
 
+import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -147,6 +149,19 @@ def test_eager_gradients_beside_an_array_on_the_host(shape: tuple[int, ...]) -> 
     gradient = jax.grad(lambda a: jnp.sum(mf.convolve(a, b, spec=P("x", "y")) * t.astype("float32")))(a)
     turned = np.fft.ifftn(np.fft.fftn(t) * np.conj(np.fft.fftn(b.astype(float), t.shape, (0, 1))))
     assert error(gradient, turned.real) <= 1e-6
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (8, 6)])
+def test_eager_tangents_of_both_under_auto_axes(shape: tuple[int, ...]) -> None:
+    """Catches a second array on one device that is to be put on the mesh by a constraint, which JAX refuses eagerly."""
+    x, b, over = noise((8, 6), "float32"), noise(shape, "float32", 1), mesh((2, 2))
+    a = jax.device_put(x, NamedSharding(over, P("x", "y")))
+    convolved, second = partial(mf.convolve, spec=P("x", "y")), jnp.asarray(b)
+    product = np.fft.fftn(x.astype(float)) * np.fft.fftn(b.astype(float), x.shape, (0, 1))
+    for context in (contextlib.nullcontext, partial(jax.set_mesh, over)):
+        with context():
+            _, moved = jax.jvp(convolved, (a, second), (a, second))
+        assert error(moved, 2 * np.fft.ifftn(product).real) <= 1e-6
 
 
 def _cut(shape: tuple[int, ...], *axes: str) -> Array:

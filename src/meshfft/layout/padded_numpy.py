@@ -110,7 +110,7 @@ class NumpyFace:
 
     @property
     def imag(self) -> Any:
-        return self.map(jnp.imag)
+        return self.map(lambda x: jnp.imag(x) if jnp.iscomplexobj(x) else jnp.zeros_like(x))
 
     def conj(self) -> Any:
         """The complex conjugate."""

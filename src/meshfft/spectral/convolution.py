@@ -20,7 +20,7 @@ from ..functions.calls import Ints
 from ..functions.frequencies import next_fast_len
 from ..layout.layout import mapped_axes
 from ..layout.padded_array import AnyArray, PaddedArray, mapped, padded, stored_of
-from ..layout.placement import varies_over
+from ..layout.placement import explicit_axes, varies_over
 from ..layout.storage import cut_replicated
 from ..numerics.dtypes import promoted
 from ..numerics.phases import host_roots
@@ -166,8 +166,8 @@ def _beside(b: AnyStored, setting: Setting) -> AnyStored:
         if layout != start:
             specs = f"a is sharded as {start.spec}, b as {layout.spec}"
             raise ValueError(f"{specs}: shard them alike, or give b to every device, {replicated}")
-    elif isinstance(mesh, Mesh) or not (
-        mesh is None or mapped_axes(mesh) or (known and jax.sharding.get_abstract_mesh().empty)
+    elif isinstance(mesh, Mesh) or (  # of a described mesh with Auto axes XLA places it, in the program that uses it
+        explicit_axes(mesh) and not mapped_axes(mesh) and not (known and jax.sharding.get_abstract_mesh().empty)
     ):
         return placed(stored_of(b), mesh, start.spec if same and start.even else PartitionSpec())
     return b
