@@ -164,6 +164,22 @@ def test_eager_tangents_of_both_under_auto_axes(shape: tuple[int, ...]) -> None:
         assert error(moved, 2 * np.fft.ifftn(product).real) <= 1e-6
 
 
+@pytest.mark.parametrize("n", [8, 7])
+def test_gradients_inside_jit_by_an_array_outside(n: int) -> None:
+    """Catches a gradient that is sent back to the one device of a closed-over array, which a program cannot do."""
+    x, b, t = noise((n, 6), "float32"), jnp.asarray(noise((3, 2), "float32", 1)), noise((3, 2), "float32", 2)
+    a = mf.shard(x, mesh((2, 2)), P("x", "y"))
+
+    def squares(b: Array) -> Array:
+        return (abs(mf.convolve(a, b)) ** 2).sum()
+
+    moved = jax.jit(lambda t: jax.jvp(jax.grad(squares), (b,), (t,))[1])(t)
+    twice = (
+        2 * np.fft.ifftn(np.fft.fftn(t.astype(float), x.shape, (0, 1)) * abs(np.fft.fftn(x.astype(float))) ** 2).real
+    )
+    assert error(moved, twice[:3, :2]) <= 1e-6
+
+
 def _cut(shape: tuple[int, ...], *axes: str) -> Array:
     return jax.device_put(noise(shape), NamedSharding(mesh((2, 2, 2)), P(*(axes or "xyz"))))
 

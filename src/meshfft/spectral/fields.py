@@ -216,8 +216,8 @@ def same_mesh(a: AnyMesh | None, b: AnyMesh | None) -> bool:
 def placed(x: Array, mesh: AnyMesh, spec: PartitionSpec) -> Array:
     """The array with this sharding, within `jit` or outside."""
     sharding = NamedSharding(mesh, spec)
-    if isinstance(mesh, Mesh):
-        return put(x, sharding)
+    if isinstance(mesh, Mesh):  # gradients stay on the mesh: inside `jit` none of its arrays may lie elsewhere
+        return jax.device_put(x, sharding, src=sharding) if isinstance(x, jax.core.Tracer) else put(x, sharding)
     place = jax.reshard if AxisType.Explicit in mesh.axis_types else jax.lax.with_sharding_constraint
     y: Array = place(x, sharding)
     return y
