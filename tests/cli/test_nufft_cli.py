@@ -6,6 +6,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import numpy as np
@@ -14,6 +16,7 @@ from commands import call, refused
 from reference import error
 
 import meshfft
+from meshfft.cli import scattered
 from meshfft.files import open_array
 
 SHAPE, COILS, POINTS = (12, 10), 2, (40, 16)
@@ -201,6 +204,19 @@ def test_points_that_may_be_of_another_unit_are_said(capfd: pytest.CaptureFixtur
 
     words = ["nufft", "x.npy", "c.npy", *AT, "--points-unit", "field-of-view", "--tol", "1e-2"]
     assert "are these turns?" in CliRunner().invoke(app, words).stderr
+
+
+def test_a_note_on_units_starts_no_devices(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Catches JAX started with one device by a note, after which `--mesh 2` was refused."""
+
+    def started() -> int:
+        raise AssertionError("JAX starts its devices")
+
+    for name in ("process_count", "process_index", "devices"):
+        monkeypatch.setattr(jax, name, started)
+    asked: Any = SimpleNamespace(points_unit="radians", shape=SHAPE)
+    scattered.points_at(asked, TURNS / 4, Path("p.npy"))
+    assert "are these turns?" in capsys.readouterr().err
 
 
 def test_maps_that_do_not_match_are_refused_before_there_is_a_plan() -> None:

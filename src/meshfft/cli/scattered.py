@@ -188,7 +188,8 @@ def _check_unit(path: Path, unit: str | None, points: Scattered, coords: np.ndar
     if turns > TURN:
         far = f"{path} reaches {most:.4g} {unit}, {turns:.4g} turns, and a spectrum repeats with every turn"
         raise ValueError(f"{far}: give another --points-unit, or points within one turn")
-    if unit != "turns" and most <= HALF and (jax.process_count() == 1 or jax.process_index() == 0):
+    later = jax.distributed.is_initialized() and jax.process_index() > 0  # else it is asked before JAX has its devices
+    if unit != "turns" and most <= HALF and not later:
         warn(f"meshfft: note: {path} reaches only {most:.4g} {unit}, {turns:.2g} turns: are these turns?")
 
 
