@@ -240,3 +240,13 @@ def test_sums_shards_and_scipys_names() -> None:
     with scipy.fft.set_backend(mf.scipy_backend, only=True):
         y = scipy.fft.fftn(a)
     assert isinstance(y, mf.PaddedArray) and error(y, dft(x, (0, 1, 2))) <= 4e-7
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ["float32", "int8", "complex64"])
+def test_parts_of_numbers(dtype: str, kind: AxisType) -> None:
+    """Catches `jnp.imag` of real numbers, which JAX refuses under Explicit axes, and another type than NumPy's."""
+    x = noise(SHAPE) if dtype == "complex64" else (5 * _real()).astype(dtype)
+    a = _put(x, kind)
+    for found, expected in (a.real, x.real), (a.imag, x.imag), (a.conj(), x.conj()):
+        assert np.array_equal(mf.gather(found), expected) and found.dtype == expected.dtype

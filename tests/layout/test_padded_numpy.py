@@ -248,17 +248,6 @@ def test_elementwise_functions_of_numpy(kind: AxisType) -> None:
             assert np.count_nonzero(one.stored) == np.count_nonzero(truth)
 
 
-@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
-def test_parts_of_numbers(kind: AxisType) -> None:
-    """Catches `jnp.imag` of real numbers, which JAX refuses under Explicit axes, and another type than NumPy's."""
-    for dtype in ("float32", "int8", "complex64"):
-        x = _numbers(dtype)
-        a = _put(x, kind)
-        for found, expected in (a.real, x.real), (a.imag, x.imag), (a.conj(), x.conj()):
-            _same(found, expected, exact=True)
-            assert found.dtype == expected.dtype
-
-
 REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "exp": (jnp.exp, TypeError, r"use y.map\(jax.numpy.exp\).*mf.gather\(y\)"),
     "sum": (jnp.sum, TypeError, r"use y.map\(jax.numpy.exp\).*mf.gather\(y\)"),
