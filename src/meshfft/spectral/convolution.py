@@ -158,6 +158,7 @@ def _beside(b: AnyStored, setting: Setting) -> AnyStored:
     start, mesh = setting.start, setting.mesh
     same, stored = b.shape == start.shape, stored_of(b)
     known = not isinstance(stored, jax.core.Tracer)
+    nowhere = known and jax.sharding.get_abstract_mesh().empty  # as under Auto axes, XLA places it where it is used
     if b is not stored or any(jax.typeof(b).sharding.spec) or (known and not b.sharding.is_fully_replicated):
         layout, replicated = read(b).setting.start, "jax.device_put(b, NamedSharding(mesh, P()))"
         if not same:
@@ -166,9 +167,7 @@ def _beside(b: AnyStored, setting: Setting) -> AnyStored:
         if layout != start:
             specs = f"a is sharded as {start.spec}, b as {layout.spec}"
             raise ValueError(f"{specs}: shard them alike, or give b to every device, {replicated}")
-    elif isinstance(mesh, Mesh) or (  # of a described mesh with Auto axes XLA places it, in the program that uses it
-        explicit_axes(mesh) and not mapped_axes(mesh) and not (known and jax.sharding.get_abstract_mesh().empty)
-    ):
+    elif isinstance(mesh, Mesh) or (mesh is not None and explicit_axes(mesh) and not (mapped_axes(mesh) or nowhere)):
         return placed(stored_of(b), mesh, start.spec if same and start.even else PartitionSpec())
     return b
 
