@@ -34,16 +34,13 @@ from benchmarks.made import made_by
 from benchmarks.measure.scheduled import schedules
 from meshfft.atomic import replacing
 from meshfft.kernels.vector import engine
-from meshfft.kernels.vector.chirp import jobs as chirps
-from meshfft.kernels.vector.lines.radices import SUBLANES, radices
 from meshfft.kernels.vector.real import half
 from meshfft.machine.chip import CHIPS, Chip
 from meshfft.numerics.split_complex import Planes
 
 POINTS = 2**23
-PRIMES = (13, 31, 97, 251, 509, 1009, 2039, 4093, 8191)  # transformed as a convolution with a chirp
-LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1000, 1024, 2048, 4096, 8192, *PRIMES)
-COMPARED = (256, 512, 1000, 1024, 4096, 8192, 8191)
+LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1000, 1024, 2048, 4096, 8192)
+COMPARED = (256, 512, 1000, 1024, 4096, 8192)
 KINDS = ("lane", "sublane", "first", "plane", "halflane", "reallane", "halfplane", "realplane")
 REAL = {"halflane": "lane", "reallane": "lane", "halfplane": "plane", "realplane": "plane"}  # to half spectra, and back
 TOPOLOGIES = ("v2:2x2", "v3:2x2", "v4:2x2x1", "v5e:2x2", "v5p:2x2x1", "v6e:2x2", "tpu7x:2x2x1")
@@ -99,9 +96,6 @@ def job(by: str, kind: str, length: int, chip: Chip) -> dict[str, Any]:
         "first": (length, 8, max(512, many // 8 // 512 * 512)),
         "plane": (many, *lengths),
     }
-    if kind in ("lane", "sublane") and not radices(length):  # of tiles that are full where other dimensions are last
-        wide = max(512, many // SUBLANES // 512 * 512)
-        shapes |= {"lane": (SUBLANES, wide, length), "sublane": (SUBLANES, length, wide)}
     assert chip.scratch is not None
     room = int(chip.scratch.value) - engine.RESERVED
     return {"by": by, "kind": kind, "lengths": lengths, "shape": shapes[complex_kind], "room": room}
@@ -126,8 +120,7 @@ def program(
             raise ValueError(f"no kernel of {lengths}")
         return functools.partial(engine.run_in_orders, dims=dims, sign=-1, room=room), [shape] * 2
     passes = [one.kind for one in engine.passes(shape, dims, room)]
-    primes = [list(chirps.KINDS[:1]), list(chirps.KINDS[1:])]
-    if passes not in ([kind], ["twisted", "second"], ["subtwisted", "subsecond"], *primes):
+    if passes not in ([kind], ["twisted", "second"], ["subtwisted", "subsecond"]):
         raise ValueError(f"takes {', '.join(passes)}")
     return functools.partial(engine.run, dims=dims, sign=-1, room=room), [shape] * 2
 

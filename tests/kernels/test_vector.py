@@ -15,7 +15,6 @@ from meshfft.kernels.vector.lines.radices import radices
 
 SMALL = 31 * 2**19  # bytes of fast memory that older TPUs give to kernels
 FEW = 14 * 2**20  # too little for 128 rows or columns of 2048
-NARROW = 3 * 2**20  # holds no lines of 128
 TINY = 2**21  # less than any has, so that short lines are long
 # shape, transformed dimensions, the kernels that do it
 CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], list[str]]] = {
@@ -35,17 +34,6 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], list[str]]] = {
     "ends": ((16, 8, 24), (0, 2), ["lane", "first"]),
     "long": ((2, 96, 3, 5), (1,), ["twisted", "second"]),
     "long along sublanes": ((2, 2240, 130), (1,), ["subtwisted", "subsecond"]),
-    "a large prime": ((2, 11, 8, 128), (1,), ["chirp"]),
-    "a large prime of tiles that are not all full": ((11, 2, 15, 250), (0,), ["chirp"]),
-    "a large prime, three passes": ((2, 59, 8, 256), (1,), ["chirpcome", "chirpwithin", "chirpgo"]),
-    "a large prime, blocks beyond the end": ((331, 3, 8, 250), (0,), ["chirpcome", "chirpwithin", "chirpgo"]),
-    "a large prime, three passes of tiles that are not full": (
-        (251, 7, 372),
-        (0,),
-        ["chirpcome", "chirpwithin", "chirpgo"],
-    ),
-    "a large prime and a plane": ((13, 16, 128), (0, 1, 2), ["plane", "chirp"]),
-    **{f"a prime of {n}": ((n, 8, 128), (0,), ["chirp"]) for n in (97, 509, 1009)},
     **{f"length {n}": ((n, 1, 2), (0,), ["first"]) for n in (8, 16, 27, 35, 49, 60, 125, 343, 2048)},
     **{f"length {n} of sublanes": ((n, 2), (0,), ["sublane"]) for n in (256, 512, 1024, 1400, 4096, 8192)},
     **{f"length {n} of lanes": ((2, n), (1,), ["lane"]) for n in (256, 512, 1000, 1024, 4096, 8192)},
@@ -62,8 +50,6 @@ QUICK = (
     "lanes",
     "a plane",
     "three dimensions",
-    "a large prime",
-    "a large prime, three passes",
 )
 
 
@@ -84,29 +70,10 @@ def test_values_of_every_kernel(name: str) -> None:
     """
     shape, dims, kinds = CASES[name]
     x, room = noise(shape, seed=len(shape)), TINY if "second" in kinds else FEW if "long" in name else engine.ROOM
-    room = NARROW if "chirpgo" in kinds else room
     assert [one.kind for one in engine.passes(shape, dims, room)] == kinds
     for sign in (-1, 1) if name in QUICK else (-1,):
         exact = np.fft.fftn(x, axes=dims) if sign < 0 else np.fft.ifftn(x, axes=dims, norm="forward")
         assert error(transformed(x, dims, sign, room), exact) <= 2e-7
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("room", [engine.ROOM, SMALL])
-def test_values_of_the_longest_prime(room: int) -> None:
-    """Catches chirps of angles that are not reduced before cosines are taken, for which five weights leave no room."""
-    x = noise((8191, 8, 256), seed=5)
-    assert [one.lengths for one in engine.passes(x.shape, (0,), room)] == [(8191, 16384)] * 3
-    assert error(transformed(x, (0,), -1, room), np.fft.fft(x, axis=0)) <= 2.2e-7
-
-
-def test_lines_of_a_large_prime_do_not_reach_each_other() -> None:
-    """Catches rows that are held from lines before, where rows beyond the end should be zero: one NaN spoils all."""
-    x = noise((2, 59, 8, 256), seed=6)
-    x[0, :, 3, 5] = np.nan
-    y = transformed(x, (1,), -1, NARROW)
-    assert np.isnan(y[0, :, 3, 5]).all() and np.isfinite(np.delete(y.reshape(2, 59, -1), 3 * 256 + 5, axis=2)).all()
-    assert error(y[1], np.fft.fft(x[1], axis=0)) <= 2e-7
 
 
 @pytest.mark.parametrize(("shape", "dims"), [((130, 3, 16), (2,)), ((136, 8, 24), (1, 2)), ((144, 16), (1,))])
@@ -121,10 +88,8 @@ def test_dimensions_in_the_order_in_which_a_tpu_keeps_them(shape: tuple[int, ...
 MOVED: dict[str, tuple[tuple[int, ...], tuple[int, ...], int]] = {
     "a last dimension": ((5, 24, 100), (2,), 2),
     "both of the last two": ((3, 60, 90), (1, 2), 3),
-    "a large prime": ((16, 31, 120), (0, 1), 2),
     "the last two of four": ((3, 2, 20, 12), (1, 2, 3), 2),
     "one that lies well": ((60, 8, 500), (0, 2), 2),
-    "a large prime, of tiles that are not full": ((7, 251, 372), (1,), 4),
 }
 
 
@@ -132,7 +97,7 @@ MOVED: dict[str, tuple[tuple[int, ...], tuple[int, ...], int]] = {
 def test_dimensions_that_are_brought_to_where_they_have_kernels(name: str) -> None:
     """Catches a dimension that comes back to another's place, or is left out, and copies that are not counted."""
     shape, dims, copies = MOVED[name]
-    room = NARROW if "full" in name else engine.ROOM
+    room = engine.ROOM
     assert not all(engine.supports(shape, d, room) for d in dims)
     assert engine.copies(shape, dims, room) == copies
     x = noise(shape, seed=7)
@@ -195,5 +160,4 @@ def test_radices_and_what_fits() -> None:
         assert not engine.supports(shape, dim), (shape, dim)
     with pytest.raises(AssertionError, match="136 along dimension 1 have no kernel"):
         engine.passes((1, 136, 256), (1, 2))  # 17 registers
-    assert engine.supports((22, 8, 128), 0) and not engine.supports((22, 8, 90), 0)  # nor tiles that are not full
     assert engine.supports((500, 8, 8), 0) and engine.supports((8, 1, 8), 1)

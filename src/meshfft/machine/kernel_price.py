@@ -3,7 +3,7 @@
     cycles of a pass = max(bundles a point, bytes a point / bytes a cycle) * points
 
 Points of kernels between real lines and half spectra are real numbers, of others complex ones; a last dimension is
-stored padded to 128. Lines of N that are a chirp's are padded to M; their points are those of N.
+stored padded to 128.
 
 Bundles are VLIW instructions of the final schedule, loops times turns; nothing ran on a TPU. They are in
 kernel_cycles.json, which `python -m benchmarks kernels --table` makes and which names the versions it was made by.
@@ -32,7 +32,6 @@ NEAREST = {  # kinds that cost about as much; else sublane
     "halfplane": "plane",
     "realplane": "plane",
 }
-CHIRPS = {"chirp": (1, 1), "chirpcome": (1, 0), "chirpwithin": (0, 0), "chirpgo": (0, 1)}  # N read, or written, not M
 
 Rows = dict[str, dict[str, dict[tuple[int, ...], float]]]
 
@@ -71,8 +70,6 @@ def is_real(kind: str) -> bool:
 def written(kind: str, lengths: tuple[int, ...]) -> float:
     """Bytes of a point that a kernel writes, not padded."""
     last = lengths[-1]
-    if kind in CHIRPS:
-        return 2 * PLANE_BYTES * _chirped(kind, lengths)[1]
     if kind.startswith("half"):
         return 2 * PLANE_BYTES * (last // 2 + 1) / last
     return PLANE_BYTES * (1 if is_real(kind) else 2)
@@ -81,16 +78,9 @@ def written(kind: str, lengths: tuple[int, ...]) -> float:
 def _bytes(kind: str, lengths: tuple[int, ...]) -> float:
     """Of a point, read and written once, in planes whose last dimension is padded."""
     last = lengths[-1]
-    if kind in CHIRPS:
-        return 2 * PLANE_BYTES * sum(_chirped(kind, lengths))
     if is_real(kind):
         return PLANE_BYTES * (_padded(last) + 2 * _padded(last // 2 + 1)) / last
     return 2 * 2 * PLANE_BYTES * (_padded(last) / last if kind in ("lane", "plane") else 1.0)
-
-
-def _chirped(kind: str, lengths: tuple[int, ...]) -> list[float]:
-    """Numbers that are read, and written, for each of N."""
-    return [1.0 if of_length else lengths[1] / lengths[0] for of_length in CHIRPS[kind]]
 
 
 def _padded(last: int) -> int:
@@ -108,9 +98,7 @@ def table() -> Rows:
 
 
 def _operations(kind: str, lengths: tuple[int, ...]) -> float:
-    """Operations a point along all of these lengths, or of a chirp's M."""
-    if kind in CHIRPS and len(lengths) > 1:
-        return 2 * operations(lengths[1]) * lengths[1] / lengths[0]
+    """Operations a point along all of these lengths."""
     return sum(map(operations, lengths))
 
 

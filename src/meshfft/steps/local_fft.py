@@ -147,18 +147,17 @@ class LocalFFT(Step):
 
     def _kernel_work(self, lines: tuple[int, ...], alive: int, itemsize: int, chip: Chip) -> Work:
         """The price of each pass over registers that may not be full, and of the copies around them."""
-        points, cycles, wider, filled = math.prod(lines), 0, 1.0, 1.0
+        points, cycles, filled = math.prod(lines), 0, 1.0
         for at, (order, dims) in enumerate(vector.in_orders(lines, self.dims, self.room)):
             filled = max(filled, vector.waste(lines, order) if at else 1)
             for one in vector.passes([lines[d] for d in order], [order.index(d) for d in dims], self.room):
                 cycles += kernel_price.cycles(chip, one.kind, one.lengths, round(points * filled))
-                wider = max(wider, one.lengths[-1] / one.lengths[0] if one.kind == "chirpwithin" else 1)
         copied = vector.copies(lines, self.dims, self.room) * COPIES * round(points * filled)
         return Work(
             kernel_flops=round(points * sum(map(flops_of, self.lengths))),
             kernel_cycles=cycles,
             memory_bytes=copied * itemsize,
-            peak_bytes=alive + round(2 * (wider - 1) * points) * itemsize,
+            peak_bytes=alive,
         )
 
     def _lines(self, layout: Layout) -> tuple[int, ...]:

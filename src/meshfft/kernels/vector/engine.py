@@ -18,8 +18,6 @@ from jax.interpreters import ad, batching, mlir
 
 from ...numerics.split_complex import Planes
 from . import columns, lanes, plane
-from .chirp import jobs as chirps
-from .chirp.kernels import fft_chirp
 from .lines.radices import LANES, SUBLANES, radices
 from .long import columns as long
 
@@ -30,8 +28,7 @@ RESERVED = 2**19  # bytes of it that are left to the compiler
 
 class Pass(NamedTuple):
     """One pass over memory: "plane", "lane", "sublane", "first", or the two of long lines, "twisted" and "second", or
-    "subtwisted" and "subsecond" along sublanes, or those of chirp/jobs.py; the lengths that it transforms, N and M
-    of a chirp, and the dimensions."""
+    "subtwisted" and "subsecond" along sublanes; the lengths that it transforms, and the dimensions."""
 
     kind: str
     lengths: tuple[int, ...]
@@ -46,8 +43,8 @@ class Taken(NamedTuple):
 
 
 def supports(shape: Sequence[int], dim: int, room: int = ROOM) -> bool:
-    """True where lines of a dimension have kernels that fit in fast memory: of any length with two dimensions behind,
-    in the last two of multiples of 8 without prime factors above 7."""
+    """True where lines of a dimension have kernels that fit in fast memory: of lengths without prime factors above 7,
+    in the last two dimensions multiples of 8."""
     return shape[dim] == 1 or bool(_of_lines(tuple(shape), dim, room))
 
 
@@ -94,14 +91,9 @@ def in_orders(shape: tuple[int, ...], dims: tuple[int, ...], room: int = ROOM) -
 
 
 def copies(shape: tuple[int, ...], dims: tuple[int, ...], room: int) -> int:
-    """How often kernels have an array copied: to other orders and back, and to full tiles and back."""
+    """How often kernels have an array copied: to other orders, and back."""
     orders = in_orders(shape, dims, room)
-    tiles = 0
-    for order, own in orders:
-        taken = tuple(shape[d] for d in order)
-        kinds = [one.kind for d in own for one in _of_lines(taken, order.index(d), room)]
-        tiles += 2 * kinds.count(chirps.KINDS[1]) * (chirps.tiled(taken) != taken)
-    return tiles + (len(orders) if len(orders) > 1 else 0)
+    return len(orders) if len(orders) > 1 else 0
 
 
 def waste(shape: Sequence[int], order: Sequence[int]) -> float:
@@ -176,10 +168,7 @@ def run_one(one: Pass, planes: Planes, sign: int, room: int, interpret: bool) ->
     if one.kind in ("twisted", "subtwisted"):
         re, im = long.fft_long_columns(planes, planes[0].shape, one.dims[0], sign, room, interpret)
         return re, im
-    if one.kind in chirps.KINDS[:2]:
-        re, im = fft_chirp(planes, one.dims[0], sign, room, interpret)
-        return re, im
-    if one.kind in ("second", "subsecond", *chirps.KINDS):
+    if one.kind in ("second", "subsecond"):
         return planes
     return columns.fft_columns(planes, one.dims[0], sign, room, interpret)
 
@@ -198,8 +187,7 @@ def _of_lines(shape: tuple[int, ...], dim: int, room: int) -> tuple[Pass, ...]:
     tiled = behind < 2
     kinds: tuple[str, ...] = ()
     if (tiled and length % SUBLANES) or not radices(length // SUBLANES if tiled else length):
-        made = chirps.jobs_of(shape, dim, -1, room)
-        return () if made is None else tuple(Pass(kind, made[0].lengths, (dim,)) for kind in chirps.kinds(made[0]))
+        return ()
     if not behind:
         kinds = ("lane",) if lanes.job_of(shape, -1, room) is not None else ()
     elif columns.job_of(shape, dim, -1, room) is not None:

@@ -18,7 +18,6 @@ from jax import Array, lax
 from ...collectives.pieces import Pieces, in_parts
 from ...numerics.split_complex import Planes
 from . import columns, engine, lanes, plane
-from .chirp import jobs as chirp
 from .lines.calls import Divided, Job, Side
 from .lines.ends import Came, Ends, Rows
 from .lines.parted import planes_of
@@ -27,7 +26,7 @@ from .lines.sources import Arrived, Ref, legible
 from .lines.sources import Planes as Refs
 from .long import columns as long
 
-LONG, SECOND = ("twisted", "subtwisted"), ("second", "subsecond", *chirp.KINDS[2:])  # which the first runs too
+LONG, SECOND = ("twisted", "subtwisted"), ("second", "subsecond")  # which the first runs too
 
 
 def fft_to_parts(
@@ -172,8 +171,6 @@ def direct(shape: tuple[int, ...], dims: Sequence[int], sign: int, room: int, en
 
 def _made(one: engine.Pass, shape: tuple[int, ...], sign: int, room: int, ends: Ends) -> bool:
     """True where there is a kernel whose ends lie so, or two."""
-    if one.kind in chirp.KINDS:
-        return False
     if one.kind in LONG:
         return long.jobs_of(shape, one.dims[0], sign, room, ends) is not None
     return _job(one, shape, sign, room, ends) is not None

@@ -132,40 +132,22 @@ class Placed:
 
 
 @dataclasses.dataclass(frozen=True)
-class Far:
-    """Arrays that stay in main memory: the kernel copies rows along a dimension itself."""
-
-    shape: tuple[int, ...]
-    steps: tuple[int, ...]
-    dim: int
-    arrays: int = 2
-    bytes: int = 0
-
-    def specs(self) -> list[pl.BlockSpec]:
-        """Of every array."""
-        return [pl.BlockSpec(memory_space=pl.ANY)] * self.arrays
-
-
-@dataclasses.dataclass(frozen=True)
 class Job:
     """What a kernel works on: lines, blocks that come and go, and scratch memories of two planes each.
 
     `twist` is a table of weights, as scalars, and which row of it a step of the grid has.
-    `fixed` are more tables, the same for every step; `more` are sizes of more scratch memories. So many last dimensions
-    of the grid are `ordered`: one core takes them one after the other. Where a side is `Far` the last scratch
-    memories are semaphores of both planes, one for each buffer.
+    `fixed` are more tables, the same for every step; `more` are sizes of more scratch memories.
     """
 
     lines: tuple[Line, ...]
-    source: Side | Divided | Placed | Far
-    target: Side | Divided | Placed | Far
+    source: Side | Divided | Placed
+    target: Side | Divided | Placed
     scratch: tuple[int, ...]  # sizes of one plane
     memories: int = 1
     at_once: int = 2  # tiles in one body of a loop: independent work for the compiler to interleave
     twist: tuple[np.ndarray, Callable[..., Any]] | None = None
     fixed: tuple[np.ndarray, ...] = ()
     more: tuple[tuple[int, ...], ...] = ()
-    ordered: int = 0
 
     @functools.cached_property
     def bytes(self) -> int:
@@ -190,25 +172,21 @@ class Job:
             scratch = [(refs[j], refs[j + 1]) for j in range(ends[2], len(refs), 2)]
             kernel(refs[: ends[0]], refs[ends[0] : ends[1]], scratch, refs[ends[1] : ends[2]])
 
-        copies = [pltpu.SemaphoreType.DMA((BUFFERS,))] * 2 if Far in map(type, (self.source, target)) else []
         call = pl.pallas_call(
             body,
             grid=self.source.steps,
             in_specs=[*specs, *self.source.specs()],
             out_specs=target.specs(),
             out_shape=[out] * target.arrays,
-            scratch_shapes=[pltpu.VMEM(sizes, jnp.float32) for sizes in self.scratches for _ in range(2)] + copies,
-            compiler_params=pltpu.CompilerParams(vmem_limit_bytes=self.bytes, dimension_semantics=self._semantics()),
+            scratch_shapes=[pltpu.VMEM(sizes, jnp.float32) for sizes in self.scratches for _ in range(2)],
+            compiler_params=pltpu.CompilerParams(
+                vmem_limit_bytes=self.bytes, dimension_semantics=(pltpu.PARALLEL,) * len(self.source.steps)
+            ),
             interpret=interpret,
             name=name,
         )
         with jax.enable_x64(False):  # Pallas takes Python's integers for 64 bits otherwise, and refuses them
             return list(call(*varying([*map(jnp.asarray, tables), *arrays], varies_over(like))))
-
-    def _semantics(self) -> tuple[Any, ...]:
-        """Of the dimensions of the grid."""
-        free = len(self.source.steps) - self.ordered
-        return (pltpu.PARALLEL,) * free + (pltpu.ARBITRARY,) * self.ordered
 
     def _tables(self) -> Iterator[tuple[np.ndarray, pl.BlockSpec]]:
         """Of each line the numbers of the passes, which lie where scalars do, and the last pass's, which are registers;

@@ -1,1 +1,0 @@
-"""Lines whose length has a large prime factor."""
