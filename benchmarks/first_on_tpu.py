@@ -24,10 +24,10 @@ import numpy as np
 
 from benchmarks.jsonl import append
 from benchmarks.made import circumstances
-from meshfft.kernels.vector import engine
 from meshfft.machine import kernel_price
 from meshfft.machine.chip import CHIPS, Chip
 from meshfft.numerics.split_complex import Planes
+from meshfft.tpu import engine
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -33,10 +33,10 @@ from benchmarks.jsonl import append
 from benchmarks.made import made_by
 from benchmarks.measure.scheduled import schedules
 from meshfft.atomic import replacing
-from meshfft.kernels.vector import engine
-from meshfft.kernels.vector.real import half
 from meshfft.machine.chip import CHIPS, Chip
 from meshfft.numerics.split_complex import Planes
+from meshfft.tpu import engine
+from meshfft.tpu.real import half
 
 POINTS = 2**23
 LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1000, 1024, 2048, 4096, 8192)

@@ -23,13 +23,13 @@ from benchmarks.jsonl import append
 from benchmarks.scattered import trajectory
 from meshfft.layout.layout import Layout
 from meshfft.machine.work import total
-from meshfft.nonuniform.planning import asked_for, to_grid
+from meshfft.nufft.ending import Ending
+from meshfft.nufft.grid.binning import SAMPLE, loads
+from meshfft.nufft.grid.window import Window
+from meshfft.nufft.planning import asked_for, to_grid
+from meshfft.nufft.steps.deconvolve import Deconvolve
 from meshfft.numerics.dtypes import dots_of
-from meshfft.numerics.window import Window
-from meshfft.operators.placing import SAMPLE, loads
 from meshfft.plans.planning import laid_out, machines
-from meshfft.scattered.deconvolve import Deconvolve
-from meshfft.scattered.ending import Ending
 from meshfft.steps.base import Step
 from meshfft.walks.walk import Walk
 

@@ -30,7 +30,7 @@ jax.config.update("jax_platforms", "cpu")
 
 import meshfft as mf  # noqa: E402
 from benchmarks.jsonl import append  # noqa: E402
-from meshfft.numerics.window import LEAST_TOL, WIDTHS, fitted, window  # noqa: E402
+from meshfft.nufft.grid.window import LEAST_TOL, WIDTHS, fitted, window  # noqa: E402
 
 SHAPES = ((1,), (2,), (7,), (32,), (101,), (1000,), (6, 5), (8, 8), (3, 37), (4, 5, 6), (12, 12, 12), (2, 9, 3))
 COUNTS = (1, 2, 5, 20, 50)  # of points, as programs are compiled

@@ -11,25 +11,26 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 # folder a file only from those before the stroke in front of it.
 HOUSE = """
 .: extras kept_programs / atomic / kept_verdicts
-numerics: units / chunks digits dtypes split_complex window / phases slices / products / tile_memory
+numerics: units / chunks digits dtypes split_complex / phases slices / products / tile_memory
 layout: in_flight layout / gathering memory placement / reductions / slices / padded_numpy / padded_array / storage
 machine: chip torus work / device_order kernel_price wire_price / machine
 collectives: bins dimensions words / wire / wire_kernels / messages / all_to_all ring / pieces
-operators: matrices placing / lending trig inverses / transform / points scattered / operands toeplitz
-kernels: bluestein window_weights / stockham forms / local gather_grid point_grid tile_grid / real sliced trig gridding
-kernels.vector.lines: radices butterflies ends / sources / along / calls / parted
-kernels.vector.long: ends lanes / columns
-kernels.vector.chirp: jobs / kernels
-kernels.vector.real: along / half
-kernels.vector: columns lanes plane / engine / parts / trials
-kernels.pallas: strips / chunks / interpolating spreading / gridding
+operators: matrices / trig inverses / transform / points / operands toeplitz
+kernels: bluestein / stockham / local / real sliced trig
+nufft.grid: window / binning weights / balance forms gather_grid point_grid tile_grid / gridding
+tpu.lines: radices butterflies ends / sources / along / calls / parted
+tpu.long: ends lanes / columns
+tpu.real: along / half
+tpu: columns lanes plane / engine / parts / trials
+tpu.gridding: strips / chunks / interpolating spreading / kernels
 steps: problem / base / axis_moves comb / exchange local_fft margin ring_dense rows / in_place six_step sliced_fft /
     phase_fft pipeline / real_fft
-scattered: deconvolve halo interpolate lend route sides turns twist / ending ring_grid ring_points / deal
 walks: walk / search / choice
-plans: margins picture primitive request table / execute / at_points iterative_solve / inverse_solve / plan / planning
-nonuniform: normal record solvers / moving / plan / planning / traced type3 / choosing
-functions: calls frequencies shard / cosine nufft dense fourier shifts / array_api reconstruct scipy_backend type3
+plans: margins picture primitive request table / execute / iterative_solve / inverse_solve / plan / planning
+nufft.steps: deconvolve halo interpolate lend route sides turns twist / ring_grid ring_points / deal
+nufft: points / ending / at_points normal record solvers / moving / plan / planning / traced type3 / choosing /
+    functions type3_function
+functions: calls frequencies shard / cosine dense fourier shifts / array_api reconstruct scipy_backend
 spectral: fields / convolution modes multipliers / power
 inspect: schedule / hlo / aot / trace
 formats: grid / source / ismrmrd_header numpy_nifti record / labels / hdf5 zarr / ismrmrd reading

@@ -16,11 +16,11 @@ from jax.sharding import PartitionSpec as P
 import meshfft as mf
 from meshfft.inspect.aot import compile_plan, devices_of, mesh_for, report, timeline
 from meshfft.inspect.hlo import collectives, counts
-from meshfft.kernels.forms import tpu_form
-from meshfft.kernels.pallas import gridding as pallas_gridding
-from meshfft.kernels.window_weights import Form
-from meshfft.numerics.window import fitted
+from meshfft.nufft.grid.forms import tpu_form
+from meshfft.nufft.grid.weights import Form
+from meshfft.nufft.grid.window import fitted
 from meshfft.steps import RingDense
+from meshfft.tpu.gridding import gridding as pallas_gridding
 
 SIZES, AXES = (4, 4, 2), ("x", "y", "z")
 

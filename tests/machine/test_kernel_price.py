@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from meshfft.kernels.vector.lines.butterflies import dft, times
 from meshfft.machine.chip import CHIPS, TPUS, Chip
 from meshfft.machine.kernel_price import OPERATIONS, bundles, cycles, is_real, table
+from meshfft.tpu.lines.butterflies import dft, times
 
 
 class Counted:

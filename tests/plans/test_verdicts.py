@@ -34,15 +34,15 @@ from meshfft.collectives.wire import Wire
 from meshfft.collectives.wire_kernels import wire_trials
 from meshfft.functions import calls
 from meshfft.kept_verdicts import Trial, failing
-from meshfft.kernels.forms import chosen
-from meshfft.kernels.pallas import gridding
-from meshfft.kernels.vector import columns
-from meshfft.kernels.vector.lines.ends import Came, Ends, Rows
-from meshfft.kernels.vector.trials import RealTrial, of_lines, of_rows
 from meshfft.machine.chip import CHIPS
 from meshfft.machine.machine import device_of, machine_of, placed, topology
-from meshfft.numerics.window import window
+from meshfft.nufft.grid.forms import chosen
+from meshfft.nufft.grid.window import window
 from meshfft.plans import execute, planning, request
+from meshfft.tpu import columns
+from meshfft.tpu.gridding import gridding
+from meshfft.tpu.lines.ends import Came, Ends, Rows
+from meshfft.tpu.trials import RealTrial, of_lines, of_rows
 
 POD, SHAPE = "v5e:2x4", (16, 8, 8)  # eight devices; kernels of 8 and 16 points
 ROOM = 15 * 2**20

@@ -15,8 +15,8 @@ from ..files import Source, identity, open_array, write_array
 from ..files.processes import exchange, together
 from ..files.stores import KINDS
 from ..formats.source import Box
-from ..nonuniform.plan import ScatteredPlan
-from ..operators.scattered import Scattered
+from ..nufft.plan import ScatteredPlan
+from ..nufft.points import Scattered
 from . import scattered as points_of
 from .request import agree, everywhere
 from .scattered import Asked, announce, asked_for, check_files, finish, progress_of, read_points, record, shape_words

@@ -16,7 +16,7 @@ from ..files import Source, identity, open_array, write_array
 from ..files.processes import exchange, together
 from ..files.writing import OUTPUTS
 from ..functions.reconstruct import check_maps, coil_images
-from ..nonuniform.plan import ScatteredPlan
+from ..nufft.plan import ScatteredPlan
 from . import scan as scans
 from . import scattered as points_of
 from .request import agree, everywhere

@@ -25,9 +25,9 @@ import meshfft
 from ..files import Source, check_disjoint, check_output, open_array
 from ..formats.record import PACKAGES, versions_of
 from ..layout.memory import check_held
-from ..nonuniform.plan import ScatteredPlan
-from ..nonuniform.planning import ORIGINS
-from ..operators.scattered import Scattered
+from ..nufft.plan import ScatteredPlan
+from ..nufft.planning import ORIGINS
+from ..nufft.points import Scattered
 from ..operators.transform import NORMS
 from .info import version_of
 from .request import say_unfinished

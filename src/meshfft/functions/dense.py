@@ -15,12 +15,12 @@ from jax.typing import ArrayLike
 
 from ..layout.layout import Spec
 from ..layout.padded_array import AnyArray
+from ..nufft.at_points import at_points
+from ..nufft.points import Scattered
 from ..numerics.dtypes import Precision, complex_dtype, dots_of, real_dtype
 from ..operators.operands import BlockMatrix, entries, matrix_of, sampled, sources_of
 from ..operators.points import Points
-from ..operators.scattered import Scattered
 from ..operators.transform import Transform, resolve_once
-from ..plans.at_points import at_points
 from ..plans.execute import moved
 from ..plans.inverse_solve import Solution, System, solution
 from ..plans.planning import Options, PointsLike, plan_for

@@ -24,12 +24,12 @@ from jax.sharding import AxisType, Mesh
 
 from ..layout.layout import AnyMesh, Spec
 from ..layout.padded_array import AnyArray
-from ..nonuniform.plan import ScatteredPlan
-from ..nonuniform.solvers import INNER, Problem, descent, dot, of_unit, over, relative, variation
+from ..nufft.functions import scattered_plan
+from ..nufft.plan import ScatteredPlan
+from ..nufft.points import Scattered, known_kind
+from ..nufft.solvers import INNER, Problem, descent, dot, of_unit, over, relative, variation
 from ..numerics.dtypes import complex_dtype
-from ..operators.scattered import Scattered, known_kind
 from ..operators.transform import integers, is_integer, reals
-from .nufft import scattered_plan
 from .shard import shard
 
 FAINT = 1e-6  # of the largest sum of squares of the maps: pixels that no coil sees stay 0

@@ -1,1 +1,1 @@
-"""One device's FFTs: Stockham, Bluestein, real, cosine and sine; and scattered points over its part of a grid."""
+"""One device's FFTs: XLA's, Stockham, Bluestein, real, cosine and sine, and float64 by slices."""

@@ -26,7 +26,6 @@ from ..collectives.pieces import Pieces
 from ..collectives.wire import Wire
 from ..kept_verdicts import Trial
 from ..kernels.local import resize
-from ..kernels.vector.lines.ends import Came
 from ..layout.layout import Layout, dim_name, line_shape
 from ..machine.chip import Chip
 from ..machine.work import Work
@@ -34,6 +33,7 @@ from ..numerics.dtypes import Dot
 from ..numerics.split_complex import Block, Planes
 from ..operators.matrices import HalfRoots, Matrix, Roots
 from ..operators.trig import Trig
+from ..tpu.lines.ends import Came
 from .problem import Problem
 
 B = TypeVar("B", bound=Block)

@@ -10,17 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..collectives.all_to_all import (
-    Chunks,
-    Grid,
-    count,
-    cut,
-    divided,
-    exchange,
-    exchange_packed,
-    exchange_shares,
-    join,
-)
+from ..collectives.all_to_all import Chunks, Grid, count, cut, divided, exchange, exchange_packed, exchange_shares, join
 from ..collectives.dimensions import folded, split, unfolded
 from ..collectives.wire import EXACT, SUBLANES, Wire
 from ..collectives.words import BITS

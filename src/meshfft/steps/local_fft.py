@@ -12,10 +12,6 @@ from ..kernels.bluestein import is_awkward
 from ..kernels.local import batch_bytes, batch_passes, fft, fft_error, fits_batches, flops_of, resize, stages
 from ..kernels.stockham import NARROWEST, PLANE_BYTES, by_columns, together
 from ..kernels.trig import transform
-from ..kernels.vector import engine as vector
-from ..kernels.vector import trials
-from ..kernels.vector.lines.ends import PLANES, Came, Ends
-from ..kernels.vector.parts import fft_of_pieces
 from ..layout.layout import Layout
 from ..machine import kernel_price
 from ..machine.chip import Chip, padded
@@ -24,6 +20,10 @@ from ..numerics.dtypes import unit_of
 from ..numerics.split_complex import Block, Planes, in_complex, in_planes
 from ..operators.matrices import Matrix, Roots
 from ..operators.trig import Trig
+from ..tpu import engine as vector
+from ..tpu import trials
+from ..tpu.lines.ends import PLANES, Came, Ends
+from ..tpu.parts import fft_of_pieces
 from .base import Held, Least, MatrixStep, Step, names, resize_each, resized, shift
 from .problem import Problem, ready
 

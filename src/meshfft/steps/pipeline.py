@@ -14,16 +14,16 @@ from ..collectives.wire import Wire, is_tiled
 from ..collectives.wire_kernels import wire_trials
 from ..kept_verdicts import Trial
 from ..kernels.local import resize
-from ..kernels.vector import trials
-from ..kernels.vector.engine import kept_order
-from ..kernels.vector.lines.ends import Came, Ends, Rows
-from ..kernels.vector.parts import fft_to_parts, reads, writes
 from ..layout.layout import Layout
 from ..machine.chip import Chip
 from ..machine.work import Move, Work, total
 from ..numerics.dtypes import Dot
 from ..numerics.split_complex import Block, Planes, in_planes
 from ..operators.matrices import Matrix
+from ..tpu import trials
+from ..tpu.engine import kept_order
+from ..tpu.lines.ends import Came, Ends, Rows
+from ..tpu.parts import fft_to_parts, reads, writes
 from .axis_moves import AxisMove, axis_moves
 from .base import Step, names, shift
 from .exchange import Exchange, wire_cycles, wire_passes

@@ -15,9 +15,6 @@ from ..collectives.ring import permuted
 from ..collectives.wire import EXACT, Wire
 from ..kernels.local import fft_error, flops_of, resize
 from ..kernels.real import SIDE, factors, from_half_spectrum, half_spectrum
-from ..kernels.vector import trials
-from ..kernels.vector.lines.ends import Came
-from ..kernels.vector.real import half
 from ..layout.layout import Layout, line_shape, nested
 from ..machine import kernel_price
 from ..machine.chip import Chip, padded
@@ -25,6 +22,9 @@ from ..machine.work import Move, Work
 from ..numerics.phases import MAX_LENGTH, roots
 from ..numerics.split_complex import Block, Planes, in_complex, join, like, scaled, split
 from ..operators.matrices import HalfRoots, Matrix, Roots
+from ..tpu import trials
+from ..tpu.lines.ends import Came
+from ..tpu.real import half
 from .base import MatrixStep, cleared, names, positions, resize_each, resized
 from .local_fft import LocalFFT, kernel_room, local_roots
 from .phase_fft import PhaseFFT

@@ -1,1 +1,0 @@
-"""Kernels written for one kind of device."""

@@ -1,1 +1,0 @@
-"""FFTs on the vector unit of a TPU."""

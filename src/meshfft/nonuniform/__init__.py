@@ -1,1 +1,0 @@
-"""Transforms at scattered points: what is planned, and what a plan does."""

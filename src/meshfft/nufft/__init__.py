@@ -1,0 +1,1 @@
+"""Nonuniform transforms: points, plans, the functions that users call, and iterative reconstruction."""

@@ -1,0 +1,215 @@
+"""Lending: tiles of devices that own too many points are interpolated by devices that own too few.
+
+A radial trajectory leaves 64 devices with up to seven times the mean load. A crowded owner lends chunks: it cuts the
+tiles under them out of its block, with halo, and sends them; who gets them interpolates there and holds the values.
+
+    in every round:     tiles[i] = block[start[i] : start[i] + tile + reach - 1], in one permute
+    on every device:    block' = block, and behind it in its first dimension rows of all tiles received
+
+So what is borrowed lies in the same block as what is owned, and one table of chunks holds both. Type 1 runs the other
+way: tiles are sent home by the inverse permutes and added at `start`. Invariant: a tile that only pads a message has no
+points, so that it adds nothing, wherever it starts. Host only, O(M). Work is counted in chunks, which is what it is
+done in.
+"""
+
+import dataclasses
+import heapq
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from .binning import Placed, Tables
+
+GOAL = 1.1  # of the mean load: what an owner keeps, and a helper takes on
+
+
+class Round(NamedTuple):
+    """One permute, in which a device sends one message at the most and receives one; all have the same size.
+
+    Attributes:
+        pairs: who sends to whom.
+        start: first cell (devices, tiles, d) of every tile that a device sends, in its block with halo; 0 where it
+            sends fewer, or none. int32.
+    """
+
+    pairs: tuple[tuple[int, int], ...]
+    start: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Lent:
+    """Points on the devices that work on them.
+
+    Attributes:
+        tables: of each device its chunks, what it keeps and then what it borrows, in its block with halo and tiles.
+        rounds: how the tiles travel; tile i of a round is received behind those of all rounds before.
+        order: for each point its slot among those of all devices.
+        load: chunks that each device works on.
+        rows: of the first dimension, which the tiles take behind a block.
+        at: first cell (tiles, d) of each tile received, in the block with halo and tiles.
+    """
+
+    tables: Tables
+    rounds: tuple[Round, ...]
+    order: np.ndarray
+    load: np.ndarray
+    rows: int
+    at: np.ndarray
+
+
+class _Loan(NamedTuple):
+    """Chunks that one device works on for another."""
+
+    owner: int
+    helper: int
+    chunk: np.ndarray  # among those of the owner
+    tile: np.ndarray  # under every chunk, from 0
+    start: np.ndarray  # first cells (tiles, d) of the tiles, in the owner's block
+
+
+def lend(placed: Placed, reach: int, block: tuple[int, ...], goal: float = GOAL) -> Lent:
+    """A plan by which no device has much more than the mean number of chunks.
+
+    Where that is so already nothing is lent: there are no rounds and no rows.
+
+    Args:
+        placed: points with their owners.
+        reach: cells that a point may touch along each dimension; the halo has one less.
+        block: cells of a device's block with its halo.
+        goal: the load that is allowed, over the mean.
+    """
+    tables, devices = placed.tables, len(placed.tables.count)
+    each, chunk = tables.start.shape[1], placed.chunk
+    rounds = _rounds(_loans(tables, goal))
+    depth = np.cumsum([0, *(max(len(loan.start) for loan in loans) for loans in rounds)])
+    kept = np.arange(each) < tables.count[:, None]
+    taken: list[list[np.ndarray]] = [[np.zeros((2, 0), np.int64)] for _ in range(devices)]
+    for loans, behind in zip(rounds, depth, strict=False):
+        for loan in loans:
+            kept[loan.owner, loan.chunk] = False
+            taken[loan.helper].append(np.stack([loan.owner * each + loan.chunk, behind + loan.tile]))
+    theirs = [np.concatenate(loans, 1) for loans in taken]
+    own = [np.flatnonzero(row) + device * each for device, row in enumerate(kept)]
+    source = _ragged([np.concatenate([mine, pair[0]]) for mine, pair in zip(own, theirs, strict=True)], 1)
+    tile = _ragged([np.concatenate([0 * mine - 1, pair[1]]) for mine, pair in zip(own, theirs, strict=True)], 1)
+    rows, at = _behind(int(depth[-1]), tuple(t + reach - 1 for t in placed.tile), block)
+    return Lent(
+        _moved_to(_chosen(tables, source, chunk), tile, at, chunk),
+        tuple(_round(loans, devices, size) for loans, size in zip(rounds, np.diff(depth), strict=True)),
+        _moved(placed.order, source, each, chunk),
+        (source >= 0).sum(1),
+        rows,
+        at,
+    )
+
+
+def _behind(tiles: int, cells: tuple[int, ...], block: tuple[int, ...]) -> tuple[int, np.ndarray]:
+    """Rows behind a block that hold some tiles, side by side along its other dimensions, and where each begins."""
+    beside = [size // cell for size, cell in zip(block[1:], cells[1:], strict=True)]
+    bands = -(-tiles // max(math.prod(beside), 1))
+    index = np.stack(np.unravel_index(np.arange(tiles), (max(bands, 1), *beside)), 1)
+    return bands * cells[0], index * np.array(cells) + np.array([block[0], *[0] * len(beside)])
+
+
+def _loans(tables: Tables, goal: float) -> list[_Loan]:
+    """Who lends what to whom: the most crowded owner to the device with the most room, its fullest tiles first."""
+    mean = tables.count.mean()
+    top = max(math.ceil(mean), int(goal * mean))
+    rooms = [(int(load) - top, device) for device, load in enumerate(tables.count) if load < top]
+    heapq.heapify(rooms)
+    loans = []
+    for owner in np.argsort(-tables.count, kind="stable"):
+        chunks = _fullest_first(tables.start[owner, : tables.count[owner]])
+        excess = max(0, len(chunks) - top)
+        while excess:
+            room, helper = heapq.heappop(rooms)
+            many = min(-room, excess)
+            loans.append(_loan(tables, int(owner), helper, chunks[:many]))
+            chunks, excess = chunks[many:], excess - many
+            if -room > many:
+                heapq.heappush(rooms, (room + many, helper))
+    return loans
+
+
+def _fullest_first(start: np.ndarray) -> np.ndarray:
+    """Chunks of a device in the order of how many their tile has; those of a tile stay together."""
+    tile = np.cumsum(_changes(start)) - 1
+    return np.argsort(-np.bincount(tile)[tile], kind="stable")
+
+
+def _loan(tables: Tables, owner: int, helper: int, chunk: np.ndarray) -> _Loan:
+    start = tables.start[owner, chunk]
+    new = _changes(start)
+    return _Loan(owner, helper, chunk, np.cumsum(new) - 1, start[new])
+
+
+def _changes(start: np.ndarray) -> np.ndarray:
+    """Where chunks begin another tile."""
+    return np.concatenate([[True], (start[1:] != start[:-1]).any(1)])[: len(start)]
+
+
+def _rounds(loans: list[_Loan]) -> list[list[_Loan]]:
+    """Loans in rounds, of similar sizes: the largest first, each into the first round in which both are free."""
+    rounds: list[list[_Loan]] = []
+    busy: list[set[int]] = []
+    for loan in sorted(loans, key=lambda loan: -len(loan.start)):
+        pair = {loan.owner, loan.helper}
+        at = next((i for i, devices in enumerate(busy) if not devices & pair), len(rounds))
+        if at == len(rounds):
+            rounds.append([])
+            busy.append(set())
+        rounds[at].append(loan)
+        busy[at] |= pair
+    return rounds
+
+
+def _round(loans: list[_Loan], devices: int, tiles: int) -> Round:
+    start = np.zeros((devices, tiles, loans[0].start.shape[1]), np.int32)
+    for loan in loans:
+        start[loan.owner, : len(loan.start)] = loan.start
+    return Round(tuple((loan.owner, loan.helper) for loan in loans), start)
+
+
+def _ragged(rows: list[np.ndarray], least: int) -> np.ndarray:
+    """Rows of integers beside each other, filled up with -1."""
+    table = np.full((len(rows), max(least, *map(len, rows))), -1, np.int64)
+    for line, row in zip(table, rows, strict=True):
+        line[: len(row)] = row
+    return table
+
+
+def _chosen(tables: Tables, source: np.ndarray, chunk: int) -> Tables:
+    """Tables of some chunks (devices, chunks), numbered through all devices; -1 is an empty one."""
+
+    def rows(values: np.ndarray, slots: int, empty: int) -> np.ndarray:
+        width = values.shape[2:]
+        taken = values.reshape(-1, slots, *width).take(source, 0)
+        taken[source < 0] = empty
+        return taken.reshape(len(source), source.shape[1] * slots, *width)
+
+    return Tables(
+        rows(tables.cell, chunk, -1),
+        rows(tables.offset, chunk, 0),
+        rows(tables.start, 1, 0),
+        (source >= 0).sum(1).astype(np.int32),
+        rows(tables.phase, chunk, 0),
+    )
+
+
+def _moved_to(tables: Tables, tile: np.ndarray, at: np.ndarray, chunk: int) -> Tables:
+    """Tables where the chunks of borrowed tiles (-1: of none) lie where those tiles are received."""
+    borrowed = tile >= 0
+    start = tables.start.copy()
+    start[borrowed] = at[tile[borrowed]]
+    cell = tables.cell + np.repeat(start - tables.start, chunk, 1)
+    return tables._replace(cell=np.where(tables.cell < 0, -1, cell), start=start)
+
+
+def _moved(order: np.ndarray, source: np.ndarray, each: int, chunk: int) -> np.ndarray:
+    """The new slot of every point, of chunks that lie where `source` says."""
+    now = np.empty(len(source) * each, np.int64)
+    full = source.ravel() >= 0
+    now[source.ravel()[full]] = np.flatnonzero(full)
+    before, slot = np.divmod(order, chunk)
+    return now[before] * chunk + slot

@@ -1,0 +1,130 @@
+"""Interpolate and spread one point after the other, as a CPU does best: a point's W^d cells are a slice of the block.
+
+    t = Y[cell : cell + W];   r = sum_(l_d) phi_d .. sum_(l_1) phi_1(l_1) t(l_1, .., l_d),   and its transpose
+    Y[cell : cell + W] += c phi_1 x .. x phi_d
+
+The weights of a group of points are made first, all points of one cell together, so that they fill vector registers;
+then a loop goes over the points. XLA compiles it into one function where its turns touch less than 1024 bytes, or where
+it is asked to (`xla_cpu_small_call`): else every turn costs about 60 ns more, for the calls it makes. Asked where it
+would have done so itself, or with constants in the loop, XLA's compiler may end the process (jaxlib 0.10.2).
+
+Costs 4 W^d flops a point and coil. Sums go over the first dimension first: what is left is contiguous, and vectorised.
+Points that lie near one another should come near one another: then cells stay in cache.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.experimental.xla_metadata import set_xla_metadata
+
+from .weights import Form, Slots, weights
+
+SMALL = 1024  # bytes: a function in which XLA makes another of the loop may fail
+GROUP = 1024  # points whose weights are made in one go: they stay in a core's cache
+
+
+def interpolate(block: Array, slots: Slots, form: Form, along: tuple[int, ...], out: Array) -> Array:
+    """Values (C, slots) at the points from a block (C, B_1, .., B_d), put where `out` holds zeros."""
+    coils = block.shape[0]
+    cells = (1, *[form.reach] * (block.ndim - 1))
+    block, slots = _opaque(block, slots)
+
+    def group(turn: Array, out: Array) -> Array:
+        at, first, last, tables = _group(turn, slots, form, along)
+
+        def point(coil: Array, i: Array, out: Array) -> Array:
+            cell, parts = _point(at, i, slots, tables)
+            tile = lax.dynamic_slice(block, [coil, *cell], cells)[0]
+            re, im = tile.real, tile.imag
+            for part in parts:
+                part = part.reshape(-1, *[1] * (re.ndim - 1))
+                re, im = jnp.sum(re * part, 0), jnp.sum(im * part, 0)
+            value = jnp.where(cell[0] >= 0, lax.complex(re, im), 0)
+            return lax.dynamic_update_slice(out, value[None, None], [coil, at + i])
+
+        return _over(coils, _bytes(slots, block, form), first, last, point, out)
+
+    return lax.fori_loop(np.int32(0), _turns(slots, form), group, out)
+
+
+def spread(values: Array, slots: Slots, form: Form, along: tuple[int, ...], block: Array) -> Array:
+    """A block of zeros (C, B_1, .., B_d) with values (C, slots) added to it."""
+    values, slots = _opaque(values, slots)
+
+    def group(turn: Array, block: Array) -> Array:
+        at, first, last, tables = _group(turn, slots, form, along)
+
+        def point(coil: Array, i: Array, block: Array) -> Array:
+            cell, parts = _point(at, i, slots, tables)
+            value = lax.dynamic_slice(values, [coil, at + i], (1, 1))[0, 0]
+            value = jnp.where(cell[0] >= 0, value, 0)
+            re, im = value.real[None] * parts[-1], value.imag[None] * parts[-1]
+            for part in parts[-2::-1]:
+                part = part.reshape(-1, *[1] * re.ndim)
+                re, im = re[None] * part, im[None] * part
+            old = lax.dynamic_slice(block, [coil, *cell], (1, *re.shape))
+            return lax.dynamic_update_slice(block, lax.complex(old.real + re[None], old.imag + im[None]), [coil, *cell])
+
+        return _over(values.shape[0], 3 * _bytes(slots, block, form), first, last, point, block)
+
+    return lax.fori_loop(np.int32(0), _turns(slots, form), group, block)
+
+
+class _Opaque(NamedTuple):
+    cell: Array
+    offset: Array
+    start: Array
+    count: Array  # type: ignore[assignment]  # not the method of tuples
+
+
+def _opaque(array: Array, slots: Slots) -> tuple[Array, Slots]:
+    """As they are, but no constants: XLA on a CPU would put these inside the function of a turn, and fail."""
+    array, *tables = lax.optimization_barrier((array, slots.cell, slots.offset, slots.start, slots.count))
+    return array, _Opaque(*tables)
+
+
+def _over(
+    coils: int, touched: int, first: Array, last: Array, point: Callable[[Array, Array, Array], Array], carry: Array
+) -> Array:
+    """A loop over the points of a group, for every coil; each turn touches `touched` bytes."""
+
+    def coil(c: Array, carry: Array) -> Array:
+        def points(c: Array, carry: Array) -> Array:
+            return lax.fori_loop(first, last, lambda i, carry: point(c.astype(i.dtype), i, carry), carry)
+
+        if touched < SMALL:
+            return points(c, carry)
+        return set_xla_metadata(jax.jit(points)(c, carry), xla_cpu_small_call="true", inlineable="false")
+
+    return coil(jnp.int32(0), carry) if coils == 1 else lax.fori_loop(0, coils, coil, carry)
+
+
+def _bytes(slots: Slots, block: Array, form: Form) -> int:
+    """Of a point's cells; of a single point none, as XLA takes what a turn does out of the loop."""
+    return form.reach ** (block.ndim - 1) * block.dtype.itemsize * (slots.cell.shape[0] > 1)
+
+
+def _turns(slots: Slots, form: Form) -> Array:
+    group = min(GROUP, slots.cell.shape[0])
+    return (slots.count * form.chunk + group - 1) // group
+
+
+def _group(turn: Array, slots: Slots, form: Form, along: tuple[int, ...]) -> tuple[Array, Array, Array, list[Array]]:
+    """Where a group of slots begins, from which to which of them no other group works, and the weights (reach, group)
+    of every dimension."""
+    group = min(GROUP, slots.cell.shape[0])
+    at = jnp.minimum(turn * group, slots.cell.shape[0] - group)
+    cell = lax.dynamic_slice_in_dim(slots.cell, at, group, 0)
+    offset = jnp.where(cell >= 0, lax.dynamic_slice_in_dim(slots.offset, at, group, 0), 0)
+    tables = [weights(offset[:, j], None, form.reach, form, along.count(j), 0) for j in range(offset.shape[1])]
+    return at, turn * group - at, jnp.minimum(slots.count * form.chunk - at, group), tables
+
+
+def _point(at: Array, i: Array, slots: Slots, tables: list[Array]) -> tuple[list[Array], list[Array]]:
+    """The lowest cell of a point, negative where the slot is empty, and its weights in every dimension."""
+    row = lax.dynamic_slice(slots.cell, [at + i, jnp.zeros_like(i)], (1, len(tables)))[0]
+    return [row[j] for j in range(len(tables))], [lax.dynamic_slice_in_dim(t, i, 1, 1)[:, 0] for t in tables]

@@ -1,0 +1,219 @@
+"""Scattered points: samples of a spectrum that lie anywhere, each with coordinates of its own.
+
+    X_j = sum_n x[n] exp(-2 pi i k_j . n)        n over d dimensions, k_j in turns (cycles per sample)
+
+A spectrum of uniform samples repeats with period 1 in every coordinate, and so do these. What is given as NumPy arrays,
+lists or concrete JAX arrays is kept in float64; what JAX is differentiating or compiling stays traced, in its own type.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.core import Tracer
+from jax.typing import ArrayLike, DTypeLike
+
+from ..layout.gathering import to_host
+from ..numerics.phases import Floats, Limbs, limbs_for, of_radians, of_turns
+from ..operators.transform import integers
+
+Unit = Literal["turns", "radians"]
+UNITS = ("turns", "radians")
+Numbers = ArrayLike | Sequence[Any]
+NEAR = 64 * math.pi  # radians whose quotient by 2 pi is exact enough: an error of 1e-14 turns at the most
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, eq=False)
+class Scattered:
+    """Points of a spectrum over d dimensions; made by `turns`, `radians` or
+    `field_of_view`.
+
+    A pytree, so that it can be an argument of `jit` and `grad`. Trajectories
+    keep their shape, as (spokes, samples, d).
+
+    Attributes:
+        coords: their coordinates, of shape (..., d), one for each transformed
+            dimension.
+        unit: of the coordinates, "turns" or "radians".
+
+    >>> mf.Scattered.turns(np.zeros((100, 3)))
+    <Scattered: 100 points in 3 dimensions, turns>
+    """
+
+    coords: Floats
+    unit: Unit = dataclasses.field(metadata={"static": True})
+
+    def __post_init__(self) -> None:
+        if self.unit not in UNITS:
+            raise ValueError(f"unit {self.unit!r} is unknown: use mf.Scattered.turns(k), .radians(k) or .field_of_view")
+
+    @staticmethod
+    def turns(coords: Numbers) -> "Scattered":
+        """Points in cycles per sample; any real numbers, of period 1.
+
+        Raises:
+            ValueError, TypeError: no array of shape (..., d), or one with an
+                infinity or a NaN.
+        """
+        values = _received(coords)
+        if isinstance(values, np.ndarray) and _like_radians(values):
+            warnings.warn(
+                "the points fill -pi to pi: as turns they repeat with period 1. Were these radians? "
+                "Then use mf.Scattered.radians",
+                stacklevel=2,
+            )
+        return Scattered(values, "turns")
+
+    @staticmethod
+    def radians(coords: Numbers) -> "Scattered":
+        """Points in radians per sample, of period 2 pi, as finufft and NFFT
+        libraries take them.
+        """
+        return Scattered(_received(coords), "radians")
+
+    @staticmethod
+    def field_of_view(coords: Numbers, shape: Sequence[int]) -> "Scattered":
+        """Points in cycles per field of view, from -N/2 to N/2 along a
+        dimension of N samples, as sigpy and BART do.
+
+        Args:
+            coords: of shape (..., d).
+            shape: the sizes N of the d dimensions.
+        """
+        values, sizes = _received(coords), integers(shape, "shape")
+        if len(sizes) != values.shape[-1] or min(sizes) < 1:
+            raise ValueError(
+                f"shape {sizes} is that of {len(sizes)} dimensions, points have {values.shape[-1]} coordinates: give "
+                "the size of the image, 1 or more along each"
+            )
+        xp = np if isinstance(values, np.ndarray) else jnp
+        return Scattered(_frozen(values / xp.asarray(sizes, values.dtype)), "turns")
+
+    @staticmethod
+    def lengths(coords: Numbers) -> "Scattered":
+        """Positions as they are, in any unit of length: for type 3, where
+        nothing repeats.
+        """
+        return Scattered(_received(coords), "turns")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the points, which values at them have."""
+        return tuple(self.coords.shape[:-1])
+
+    @property
+    def dims(self) -> int:
+        """The number d of coordinates."""
+        return int(self.coords.shape[-1])
+
+    @property
+    def size(self) -> int:
+        """The number of points."""
+        return math.prod(self.shape)
+
+    @property
+    def known(self) -> bool:
+        """True where the coordinates are numbers on the host."""
+        return isinstance(self.coords, np.ndarray)
+
+    @property
+    def settled(self) -> "Scattered":
+        """The points as numbers on the host, checked, where a caller or JAX
+        made them as concrete arrays.
+        """
+        coords = self.coords
+        ours = isinstance(coords, np.ndarray) and coords.dtype == np.float64 and not coords.flags.writeable
+        if ours or isinstance(coords, Tracer):
+            return self
+        return Scattered(_received(self.coords), self.unit)
+
+    @functools.cached_property
+    def in_turns(self) -> np.ndarray:
+        """The coordinates in turns, of shape (M, d), float64."""
+        flat = np.asarray(self.coords).reshape(-1, self.dims)
+        if self.unit == "turns":
+            return flat
+        if np.abs(flat).max(initial=0.0) <= NEAR:
+            return flat / (2 * np.pi)
+        high, middle, low = of_radians(flat, 3)
+        return np.asarray(high * 2.0**-32 + middle * 2.0**-64 + low * 2.0**-96)
+
+    def operand(self, real: DTypeLike) -> Limbs | Array:
+        """Coordinates as a ring of dense products takes them, first of all by
+        dimension: known ones as limbs.
+        """
+        if self.known:
+            return _limbs(self, np.dtype(real))
+        return jnp.moveaxis(jnp.asarray(self.coords), -1, 0)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Scattered) and (self is other or self._key == other._key)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @functools.cached_property
+    def _key(self) -> tuple[object, ...]:
+        """What tells points apart: of many, a digest of their bits."""
+        if not isinstance(self.coords, np.ndarray):
+            return (id(self.coords), self.unit)
+        return (hashlib.blake2b(np.ascontiguousarray(self.coords).data).digest(), self.coords.shape, self.unit)
+
+    def __repr__(self) -> str:
+        return f"<Scattered: {' x '.join(map(str, self.shape))} points in {self.dims} dimensions, {self.unit}>"
+
+
+def known_kind(points: object) -> Scattered:
+    """The points, if they are any; TypeError where they are bare numbers."""
+    if not isinstance(points, Scattered):
+        raise TypeError(f"points is a {type(points).__name__}: say what the coordinates are, as mf.Scattered.turns(k)")
+    return points
+
+
+@functools.lru_cache(maxsize=16)
+def _limbs(points: Scattered, real: np.dtype) -> Limbs:
+    fixed = of_turns if points.unit == "turns" else of_radians
+    return fixed(np.moveaxis(np.asarray(points.coords), -1, 0), limbs_for(real))
+
+
+def _received(coords: Numbers) -> Floats:
+    """Coordinates as float64 numbers of our own, or as JAX traces them."""
+    if isinstance(coords, Scattered):
+        raise TypeError("coords is a Scattered: give its coordinates, coords.coords, or use it as it is")
+    held = to_host(coords) if isinstance(coords, Array) and not isinstance(coords, Tracer) else coords
+    values: Floats = held if isinstance(held, Tracer) else np.asarray(held)
+    if values.dtype.kind not in "iuf":
+        raise TypeError(f"coords are {values.dtype}: give real numbers, of shape (..., d)")
+    if values.ndim < 2 or values.shape[-1] == 0:
+        raise ValueError(
+            f"coords have shape {values.shape}: give (..., d), with one coordinate for each transformed dimension, as "
+            "(1000, 1) in one dimension"
+        )
+    if not isinstance(values, np.ndarray):
+        return values if values.dtype.kind == "f" else values.astype(float)
+    values = values.astype(np.float64)
+    if not np.isfinite(values).all():
+        at = np.argwhere(~np.isfinite(values))[0]
+        raise ValueError(f"point {tuple(map(int, at[:-1]))} has coordinate {values[tuple(at)]}: drop it")
+    return _frozen(values)
+
+
+def _frozen(values: Floats) -> Floats:
+    if isinstance(values, np.ndarray):
+        values.flags.writeable = False
+    return values
+
+
+def _like_radians(values: np.ndarray) -> bool:
+    """Whether numbers fill -pi to pi, which no list of turns has a reason to."""
+    low, high, limit = float(values.min(initial=0.0)), float(values.max(initial=0.0)), np.pi * (1 + 1e-6)
+    return -limit <= low < -2.5 and 2.5 < high <= limit

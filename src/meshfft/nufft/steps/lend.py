@@ -1,0 +1,155 @@
+"""Lend: tiles of the grid go from devices that own too many points to devices that own too few.
+
+    block  ->  block, and behind it in its first dimension rows with the tiles that others lend
+
+In every round a device sends the tiles of one message at the most, and receives one: a permute each (see
+nufft/grid/balance.py, which plans them). The transpose sends tiles home, adds them where they came from, and drops the
+rows. Where tiles begin is an operand, since it differs from device to device.
+"""
+
+import dataclasses
+import functools
+import math
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.sharding import PartitionSpec
+
+from ...collectives.ring import permuted
+from ...layout.layout import Layout
+from ...layout.placement import own
+from ...machine.chip import Chip
+from ...machine.work import Move, Work
+from ...numerics.split_complex import Block
+from ...steps.base import Step, names, resized, shift
+
+Pairs = tuple[tuple[int, int], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Lend(Step):
+    """Puts lent tiles behind blocks, or adds them up where they belong."""
+
+    along: tuple[int, ...]  # dimensions of the grid, whose mesh axes are the ring of devices
+    rounds: tuple[tuple[Pairs, int], ...]  # who sends to whom, and how many tiles each
+    tile: tuple[int, ...]  # cells of a tile, with halo
+    rows: int  # behind a block
+    places: tuple[tuple[int, ...], ...]  # of each tile received, in the block with rows
+    back: bool = False
+    at: int = 0
+    dims: ClassVar[tuple[int, ...]] = ()
+
+    @property
+    def slot(self) -> int:
+        return self.at
+
+    def after(self, layout: Layout) -> Layout:
+        first, rows = self.along[0], -self.rows if self.back else self.rows
+        return resized(layout, (first,), (layout.shape[first] + rows * layout.parts[first],))
+
+    def axes(self, layout: Layout) -> tuple[str, ...]:
+        """The ring of all devices that own points."""
+        return tuple(axis for d in self.along for axis in layout.axes[d])
+
+    def operand(self, given: object, layout: Layout, mapped: frozenset[str] = frozenset()) -> object:
+        cuts = tuple(cut for d in self.along for cut in layout.cuts[d])
+        return jax.tree.map(lambda leaf: own(leaf, 0, cuts, mapped), given)
+
+    def operand_spec(self, operand: object, layout: Layout) -> object:
+        return jax.tree.map(lambda leaf: PartitionSpec(self.axes(layout)), operand)
+
+    def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
+        """Tiles are copied out, sent and copied in; the block is copied once."""
+        before, after = (math.prod(one.block) * itemsize for one in (layout, self.after(layout)))
+        rest = math.prod(layout.block[d] for d in range(layout.ndim) if d not in self.along)
+        each = math.prod(self.tile) * rest * itemsize
+        moves = tuple(Move("ring", self.axes(layout), tiles * each, 1) for _, tiles in self.rounds)
+        sent = sum(move.nbytes for move in moves)
+        return Work(
+            memory_bytes=before + after + 4 * sent,
+            sent_bytes=sent,
+            hops=len(moves),
+            moves=moves,
+            peak_bytes=before + after + 2 * sent,
+        )
+
+    def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
+        one = self._home if self.back else self._lent
+        return jax.tree.map(functools.partial(one, layout=layout, starts=operand[0]), block)
+
+    def _lent(self, block: Array, layout: Layout, starts: Array) -> Array:
+        block = self._grid_last(block)
+        received, first = [], 0
+        for pairs, tiles in self.rounds:
+            cut = functools.partial(self._cut, block)
+            message = lax.map(cut, starts[first : first + tiles])
+            received.append(permuted(message, self.axes(layout), _sources(pairs, layout, self.along)))
+            first += tiles
+        behind = jnp.zeros((block.shape[0], self.rows, *block.shape[2:]), block.dtype)
+        behind = _added(behind, jnp.concatenate(received), self._behind(layout))
+        return self._grid_back(lax.concatenate([block, behind], 1), self.after(layout))
+
+    def _home(self, block: Array, layout: Layout, starts: Array) -> Array:
+        block = self._grid_last(block)
+        bare = block.shape[1] - self.rows
+        kept, behind = block[:, :bare], block[:, bare:]
+        tiles = lax.map(functools.partial(self._cut, behind), jnp.asarray(self._behind(self.after(layout))))
+        first = 0
+        for pairs, many in self.rounds:
+            back = tuple((helper, owner) for owner, helper in pairs)
+            message = permuted(tiles[first : first + many], self.axes(layout), _sources(back, layout, self.along))
+            kept = _added(kept, message, starts[first : first + many])
+            first += many
+        return self._grid_back(kept, self.after(layout))
+
+    def _behind(self, layout: Layout) -> np.ndarray:
+        """Where tiles begin in the rows alone."""
+        return np.array(self.places, np.int32) - np.array([layout.block[self.along[0]], *[0] * (len(self.tile) - 1)])
+
+    def _cut(self, block: Array, start: Array) -> Array:
+        """A tile, all coils of it."""
+        zero = jnp.zeros((), start.dtype)
+        return lax.dynamic_slice(block, (zero, *start), (block.shape[0], *self.tile))
+
+    def _grid_last(self, block: Array) -> Array:
+        """(coils, grid)."""
+        rest = [d for d in range(block.ndim) if d not in self.along]
+        block = jnp.transpose(block, (*rest, *self.along))
+        return block.reshape(-1, *block.shape[len(rest) :])
+
+    def _grid_back(self, block: Array, layout: Layout) -> Array:
+        order = [*(d for d in range(layout.ndim) if d not in self.along), *self.along]
+        block = block.reshape([layout.block[d] for d in order])
+        return jnp.transpose(block, [order.index(d) for d in range(layout.ndim)])
+
+    def transpose(self, layout: Layout) -> "Lend":
+        return dataclasses.replace(self, back=not self.back)
+
+    def at_slot(self, slot: int) -> "Lend":
+        return dataclasses.replace(self, at=slot)
+
+    def insert(self, dim: int) -> "Lend":
+        return dataclasses.replace(self, along=tuple(shift(d, dim) for d in self.along))
+
+    def name(self, layout: Layout) -> str:
+        return f"{'return' if self.back else 'lend'} tiles of {names(self.along, layout)}"
+
+
+def _sources(pairs: Pairs, layout: Layout, along: tuple[int, ...]) -> list[int | None]:
+    """From where each device of the ring receives."""
+    senders = {receiver: sender for sender, receiver in pairs}
+    return [senders.get(device) for device in range(math.prod(layout.parts[d] for d in along))]
+
+
+def _added(block: Array, tiles: Array, starts: Array | np.ndarray) -> Array:
+    """The block with tiles (tiles, coils, cells) added where they begin, one after the other: they may overlap."""
+    starts = jnp.asarray(starts, jnp.int32)
+
+    def add(i: Array, block: Array) -> Array:
+        at = (jnp.zeros((), jnp.int32), *starts[i])
+        return lax.dynamic_update_slice(block, lax.dynamic_slice(block, at, tiles.shape[1:]) + tiles[i], at)
+
+    return lax.fori_loop(np.int32(0), np.int32(len(tiles)), add, block)

@@ -1,0 +1,168 @@
+"""Type 3: from values at positions anywhere to sums at frequencies anywhere.
+
+    c_j = sum_i b_i exp(-2 pi i s_j . x_i)
+
+Values are spread to a grid of positions, fine enough that the window's transform is far from 0 at all frequencies; the
+grid is then an image, whose spectrum is wanted at scattered points: the walk of type 1 without its transform, followed
+by a walk of type 2. With |x - x0| <= X and |s - s0| <= S along a dimension, cells of the grid are 1 / (2 sigma S) wide
+and it has 4 sigma X S of them, and a window. What is left is a factor for each value and one for each sum, of float64.
+"""
+
+import dataclasses
+import functools
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from ..layout.layout import Layout, even_cuts
+from ..operators.operands import Held
+from ..plans.execute import tried
+from ..plans.plan import Plan
+from ..walks.walk import Walk
+from .ending import Ending, cells_of, working
+from .grid.binning import Tables, place
+from .grid.window import LEAST_TOL, Window, window
+from .plan import ScatteredPlan
+from .planning import MOST_CELLS, SIGMA, Asked, scattered_plan_for
+from .points import Scattered
+from .steps import Route
+from .steps.route import ways
+
+
+class Scales(NamedTuple):
+    """How positions and frequencies of one dimension lie: middles, and cells of the grid."""
+
+    x0: float
+    s0: float
+    cell: float  # width of one
+    cells: int  # at least
+
+
+def scales(positions: np.ndarray, frequencies: np.ndarray, one: Window) -> tuple[Scales, ...]:
+    """Those of every dimension."""
+    found = []
+    for x, s in zip(positions.T, frequencies.T, strict=True):
+        (x0, extent), (s0, band) = ((float(v.max() + v.min()) / 2, float(np.ptp(v)) / 2) for v in (x, s))
+        extent, band = extent or (1 / band if band else 1.0), band or (1 / extent if extent else 1.0)
+        band = max(band, 1 / extent)  # a grid of few cells is no smaller than its window
+        cell = 1 / (2 * one.sigma * band)
+        if 2 * extent / cell > MOST_CELLS / 2:
+            raise ValueError(
+                f"positions span {2 * extent:g} and frequencies {2 * band:g}: their grid of {2 * extent / cell:.0e} "
+                "cells is longer than 32 bits count; give fewer of them a call, that lie closer together"
+            )
+        found.append(Scales(x0, s0, cell, math.ceil(2 * extent / cell) + 2 * one.width + 2))
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=32)
+def type3_plan(values: Layout, positions: Scattered, asked: Asked) -> Plan:
+    """The plan from values in a layout at positions to sums at the frequencies of `asked`.
+
+    `asked` has no image yet: its first layout is that of the values, whose mesh axes are to cut the image.
+    """
+    d = positions.dims
+    tol = _half(asked)
+    one = window(tol, SIGMA, d, asked.dtype)
+    x, s = np.asarray(positions.coords).reshape(-1, d), _cycles(asked.points)
+    found = scales(x, s, one)
+    image = _image(values, len(positions.shape), found)
+    middle = [(n // 2) for n in image.shape[-d:]]
+    u = (x - [f.x0 for f in found]) / [f.cell for f in found] + middle
+    k = (s - [f.s0 for f in found]) * [f.cell for f in found]
+    dims = tuple(range(image.ndim - d, image.ndim))
+    points = Scattered.turns(k.reshape(asked.points.coords.shape))
+    there = scattered_plan_for(asked._replace(start=image, dims=dims, points=points, tol=tol))
+    before = np.exp(-2j * np.pi * ((x * [f.s0 for f in found]) % 1).sum(1))
+    turns = (k * middle - (s - [f.s0 for f in found]) * [f.x0 for f in found]) % 1
+    behind = np.exp(2j * np.pi * turns.sum(1))
+    for dim in range(d):
+        behind = behind / one.transform(k[:, dim])
+    plan = _joined(values, image, (u / image.shape[-d:], one, before), there, behind, asked)
+    if (machine := tried(plan.walk, plan.machine, asked.dtype.itemsize)) is not plan.machine:
+        return type3_plan(values, positions, asked._replace(machine=machine))
+    return plan
+
+
+def _joined(
+    values: Layout,
+    image: Layout,
+    sources: tuple[np.ndarray, Window, np.ndarray],
+    there: ScatteredPlan,
+    behind: np.ndarray,
+    asked: Asked,
+) -> Plan:
+    """The walk from values to the image, and on by another plan with a factor for every sum."""
+    turns, one, before = sources
+    d = turns.shape[1]
+    dims = tuple(range(image.ndim - d, image.ndim))
+    sizes, block, parts = image.shape[-d:], image.block[-d:], image.parts[-d:]
+    ending = Ending(dims, (0,) * d, sizes, one, 0, Scattered.turns(turns), there.caller.machine.gridding, False)
+    form = ending.form(image)
+    placed = place(turns, (0,) * d, sizes, block, parts, one, 0, form.tile, form.chunk, asked.dtype)
+    tables, order, *_ = working(ending, placed, block)
+    slots = tables.cell.shape[1]
+    steps = ending.steps(image, form, slots, int(placed.load.max()))[1:]
+    walk = Walk(image, steps)
+    cuts = walk.end.cuts[-1]
+    ndim = values.ndim - (image.ndim - d)
+    tail = Layout(values.shape[-ndim:], values.cuts[-ndim:])
+    routes, pair = ways(order, slots, tail, cuts)
+    route = Route(walk.end.shape[-1], cuts, tail, pair, at=1)
+    back = dataclasses.replace(walk, steps=(*walk.steps, route)).transpose()
+    names = tuple(cut.axis for cut in cuts)
+    held = [Held(one, asked.mesh, names) for one in (_factored(tables, order, before), routes)]
+    on = tuple(step if step.slot is None else step.at_slot(step.slot + 2) for step in there.walk.steps)
+    first, *others = there.caller.points
+    assert isinstance(first, Held)
+    axes = tuple(cut.axis for cut in there.placed_layout.cuts[-1])
+    last = Held(_factored(first.host, there.order, behind), asked.mesh, axes)
+    whole = Walk(back.start, (*back.steps, *on), there.walk.scale, there.walk.planes)
+    return dataclasses.replace(there.caller, walk=whole, points=(*held, last, *others))
+
+
+def _factored(tables: Tables, order: np.ndarray, factors: np.ndarray) -> Tables:
+    """Tables whose phases have a factor for each point more."""
+    phase = tables.phase.copy()
+    phase.reshape(-1)[order] *= factors.astype(phase.dtype)
+    return tables._replace(phase=phase)
+
+
+def _half(asked: Asked) -> float:
+    """The tolerance of each of the two windows: their errors add up.
+
+    Raises:
+        ValueError: a tolerance that the precision does not have twice, or none.
+    """
+    name = asked.dtype.name
+    if not isinstance(asked.tol, int | float) or not 0 < asked.tol < 1:
+        raise ValueError(f"tol is {asked.tol!r}: give a relative error, such as 1e-6")
+    if asked.tol < 2 * LEAST_TOL[name] * (1 - 1e-6):
+        other = "precision='float64'" if name == "complex64" else "sums of NumPy"
+        raise ValueError(
+            f"tol={asked.tol:g} is below what {name} holds through the two windows of type 3: use tol >= "
+            f"{2 * LEAST_TOL[name]:g}, or {other}"
+        )
+    return asked.tol / 2
+
+
+def _cycles(points: Scattered) -> np.ndarray:
+    """Frequencies (M, d) in turns for each unit of position, which have no period."""
+    flat = np.asarray(points.coords).reshape(-1, points.dims)
+    return flat if points.unit == "turns" else flat / (2 * np.pi)
+
+
+def _image(values: Layout, ndim: int, found: tuple[Scales, ...]) -> Layout:
+    """The layout of the grid of positions, batch dimensions first, cut by the axes that cut the points."""
+    lead = values.ndim - ndim
+    axes = [cut[:2] for by in values.cuts[lead:] for cut in by]
+    by: list[list[tuple[str, int]]] = [[] for _ in found]
+    for axis in axes:
+        min(by, key=lambda one: math.prod(parts for _, parts in one)).append(axis)
+    sizes = [
+        cells_of(-(-one.cells // math.prod(p for _, p in cut)), 1, 1.0) * math.prod(p for _, p in cut)
+        for one, cut in zip(found, by, strict=True)
+    ]
+    cuts = tuple(even_cuts(n, cut) for n, cut in zip(sizes, by, strict=True))
+    return Layout((*values.shape[:lead], *sizes), (*values.cuts[:lead], *cuts))

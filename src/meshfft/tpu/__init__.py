@@ -1,0 +1,1 @@
+"""FFT kernels for the vector unit of a TPU, written in Pallas."""

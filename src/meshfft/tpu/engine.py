@@ -1,0 +1,226 @@
+"""Which kernels a transform takes, and running them one after the other; host integers but for `fft`.
+
+The fewest passes over memory: the last two dimensions at once where fast memory holds a plane, then the others. A
+dimension that has no kernel where it lies is brought to where it has one by a transposed copy (`in_orders`). The price
+of a pass is in machine/kernel_price.py.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from ..numerics.split_complex import Planes
+from . import columns, lanes, plane
+from .lines.radices import LANES, SUBLANES, radices
+from .long import columns as long
+
+Tangent = Array | ad.Zero
+ROOM = 100 * 2**20  # bytes of fast memory, where a caller does not say
+RESERVED = 2**19  # bytes of it that are left to the compiler
+
+
+class Pass(NamedTuple):
+    """One pass over memory: "plane", "lane", "sublane", "first", or the two of long lines, "twisted" and "second", or
+    "subtwisted" and "subsecond" along sublanes; the lengths that it transforms, and the dimensions."""
+
+    kind: str
+    lengths: tuple[int, ...]
+    dims: tuple[int, ...]
+
+
+class Taken(NamedTuple):
+    """The order in which kernels take the dimensions of an array, and those that they transform so."""
+
+    order: tuple[int, ...]
+    dims: tuple[int, ...]
+
+
+def supports(shape: Sequence[int], dim: int, room: int = ROOM) -> bool:
+    """True where lines of a dimension have kernels that fit in fast memory: of lengths without prime factors above 7,
+    in the last two dimensions multiples of 8."""
+    return shape[dim] == 1 or bool(_of_lines(tuple(shape), dim, room))
+
+
+def passes(shape: Sequence[int], dims: Sequence[int], room: int = ROOM) -> tuple[Pass, ...]:
+    """The kernels that transform some dimensions of planes, in order; only of lines that have some."""
+    left, last = sorted(d for d in dims if shape[d] > 1), len(shape) - 1
+    done = []
+    if left[-2:] == [last - 1, last] and plane.job_of(shape, -1, room) is not None:
+        done.append(Pass("plane", (shape[-2], shape[-1]), (last - 1, last)))
+        left = left[:-2]
+    for dim in reversed(left):
+        own = _of_lines(tuple(shape), dim, room)
+        assert own, f"lines of {shape[dim]} along dimension {dim} have no kernel"
+        done += own
+    return tuple(done)
+
+
+def in_kept_order(shape: Sequence[int], dims: Sequence[int], room: int = ROOM) -> tuple[int, ...]:
+    """The order of dimensions in which kernels take an array: that in which a TPU keeps it, where there are kernels.
+
+    A register holds 8 positions of one dimension and 128 of another. Those two are the ones that are padded least, by
+    default the last two: (2048, 64, 64) is kept as (64, 64, 2048). Kernels that take it so need no copy.
+    """
+    order = kept_order(tuple(shape))
+    kept = tuple(shape[d] for d in order)
+    pays = kept[-1] >= LANES and all(supports(kept, order.index(d), room) for d in dims)
+    return order if pays else tuple(range(len(shape)))
+
+
+@functools.lru_cache(maxsize=1024)
+def in_orders(shape: tuple[int, ...], dims: tuple[int, ...], room: int = ROOM) -> tuple[Taken, ...]:
+    """In which orders an array is taken, one after the other, so that every dimension has a kernel; () where there are
+    none. The first is the one in which it lies; where there are more, there is a copy to each, and one back.
+    """
+    home = in_kept_order(shape, [d for d in dims if supports(shape, d, room)], room)
+    done = [_taken(shape, dims, home, room)]
+    while left := tuple(d for d in dims if not any(d in one.dims for one in done)):
+        others = (_taken(shape, left, _ending(len(shape), ends), room) for ends in _ends(len(shape)))
+        best = max(others, key=lambda one: (len(one.dims), -waste(shape, one.order)), default=None)
+        if best is None or not best.dims:
+            return ()
+        done.append(best)
+    return tuple(done)
+
+
+def copies(shape: tuple[int, ...], dims: tuple[int, ...], room: int) -> int:
+    """How often kernels have an array copied: to other orders, and back."""
+    orders = in_orders(shape, dims, room)
+    return len(orders) if len(orders) > 1 else 0
+
+
+def waste(shape: Sequence[int], order: Sequence[int]) -> float:
+    """Numbers of registers for each of an array whose dimensions lie in that order."""
+    (rows, lanes), tiles = (shape[d] for d in order[-2:]), (SUBLANES, LANES)
+    return math.prod(columns.rounded(n, tile) / max(n, 1) for n, tile in zip((rows, lanes), tiles, strict=True))
+
+
+def _taken(shape: tuple[int, ...], dims: Sequence[int], order: tuple[int, ...], room: int) -> Taken:
+    """Those of the dimensions that have kernels in an order."""
+    there = tuple(shape[d] for d in order)
+    return Taken(order, tuple(d for d in dims if supports(there, order.index(d), room)))
+
+
+def _ends(ndim: int) -> list[tuple[int, int]]:
+    """All pairs of last dimensions, the natural one first."""
+    return [(b, a) for a in reversed(range(ndim)) for b in reversed(range(ndim)) if a != b]
+
+
+def _ending(ndim: int, ends: Sequence[int]) -> tuple[int, ...]:
+    """The order with some dimensions last."""
+    return (*(d for d in range(ndim) if d not in ends), *ends)
+
+
+@functools.lru_cache(maxsize=1024)
+def kept_order(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The dimensions in the order in which a TPU keeps an array of its own choice (libtpu 0.0.52)."""
+    ndim = len(shape)
+
+    def padded(ends: Sequence[int]) -> float:
+        rows, lanes = shape[ends[0]], shape[ends[1]]
+        tile = SUBLANES if rows > SUBLANES // 2 else 1 << max(rows - 1, 0).bit_length()
+        return columns.rounded(rows, tile) / max(rows, 1) * columns.rounded(lanes, LANES) / max(lanes, 1)
+
+    return _ending(ndim, min(_ends(ndim), key=padded) if ndim > 1 else ())  # the first of equals
+
+
+def fft(planes: Planes, dims: Sequence[int], sign: int, room: int = ROOM, interpret: bool = False) -> Planes:
+    """Transforms dimensions of float32 planes by kernels on a TPU, or as `interpret` says; elsewhere by XLA.
+
+    X[k] = sum_n x[n] exp(sign 2 pi i k n / N), unscaled. Costs a pass over memory for each of `passes`. Linear: the
+    transpose, for which a kernel has no rule, is the transform with the other sign.
+    """
+    re, im = fft_p.bind(*planes, axes=tuple(dims), sign=sign, room=room, interpret=interpret)
+    return re, im
+
+
+def run(re: Array, im: Array, dims: Sequence[int], sign: int, room: int, interpret: bool = False) -> Planes:
+    """The kernels, whatever the platform."""
+    planes: Planes = (re, im)
+    for one in passes(re.shape, dims, room):
+        planes = run_one(one, planes, sign, room, interpret)
+    return planes
+
+
+def run_in_orders(re: Array, im: Array, dims: Sequence[int], sign: int, room: int, interpret: bool = False) -> Planes:
+    """The kernels, of the dimensions in orders in which they have some."""
+    for order, own in in_orders(re.shape, tuple(dims), room):
+        back = sorted(range(re.ndim), key=order.__getitem__)
+        places = [order.index(d) for d in own]
+        re, im = run(re.transpose(order), im.transpose(order), places, sign, room, interpret)
+        re, im = re.transpose(back), im.transpose(back)
+    return re, im
+
+
+def run_one(one: Pass, planes: Planes, sign: int, room: int, interpret: bool) -> Planes:
+    """One kernel; of long lines the first runs the second too."""
+    if one.kind == "plane":
+        return plane.fft_plane(planes, sign, room, interpret)
+    if one.kind == "lane":
+        return lanes.fft_lanes(planes, sign, room, interpret)
+    if one.kind in ("twisted", "subtwisted"):
+        re, im = long.fft_long_columns(planes, planes[0].shape, one.dims[0], sign, room, interpret)
+        return re, im
+    if one.kind in ("second", "subsecond"):
+        return planes
+    return columns.fft_columns(planes, one.dims[0], sign, room, interpret)
+
+
+def _by_xla(re: Array, im: Array, dims: Sequence[int], sign: int) -> Planes:
+    block = lax.complex(re, im)
+    axes = tuple(dims)
+    block = jnp.fft.fftn(block, axes=axes) if sign < 0 else jnp.fft.ifftn(block, axes=axes, norm="forward")
+    return block.real, block.imag
+
+
+@functools.lru_cache(maxsize=1024)
+def _of_lines(shape: tuple[int, ...], dim: int, room: int) -> tuple[Pass, ...]:
+    """The kernels that transform lines of a dimension; none where none does."""
+    length, behind = shape[dim], len(shape) - 1 - dim
+    tiled = behind < 2
+    kinds: tuple[str, ...] = ()
+    if (tiled and length % SUBLANES) or not radices(length // SUBLANES if tiled else length):
+        return ()
+    if not behind:
+        kinds = ("lane",) if lanes.job_of(shape, -1, room) is not None else ()
+    elif columns.job_of(shape, dim, -1, room) is not None:
+        kinds = ("sublane",) if tiled else ("first",)
+    elif long.jobs_of(shape, dim, -1, room) is not None:
+        kinds = long.kinds(shape, dim)
+    return tuple(Pass(kind, (length,), (dim,)) for kind in kinds)
+
+
+def _by_platform(re: Array, im: Array, *, axes: tuple[int, ...], sign: int, room: int, interpret: bool) -> Planes:
+    by_xla = functools.partial(_by_xla, dims=axes, sign=sign)
+    by_kernels = functools.partial(run_in_orders, dims=axes, sign=sign, room=room, interpret=interpret)
+    by_kernels = by_kernels if in_orders(re.shape, axes, room) else by_xla  # a chunk may have none where a block has
+    elsewhere = by_kernels if interpret else by_xla
+    with jax.named_scope("fft"):  # profiles know it by its name, as they know XLA's
+        re, im = lax.platform_dependent(re, im, tpu=by_kernels, default=elsewhere)
+    return re, im
+
+
+def _transpose(cts: Sequence[Tangent], *planes: object, sign: int, **how: Any) -> list[Array]:
+    return fft_p.bind(*map(ad.instantiate_zeros, cts), sign=-sign, **how)
+
+
+def _batch(planes: Sequence[Array], at: Sequence[int | None], *, axes: tuple[int, ...], **how: Any) -> Any:
+    (size,) = {x.shape[d] for x, d in zip(planes, at, strict=True) if d is not None}
+    first = [batching.bdim_at_front(x, d, size) for x, d in zip(planes, at, strict=True)]
+    return fft_p.bind(*first, axes=tuple(d + 1 for d in axes), **how), [0, 0]
+
+
+fft_p = Primitive("meshfft_vector_fft")  # a kernel has no transpose of its own
+fft_p.multiple_results = True
+fft_p.def_impl(jax.jit(_by_platform, static_argnames=("axes", "sign", "room", "interpret")))
+fft_p.def_abstract_eval(lambda re, im, **_: [re, im])
+ad.deflinear2(fft_p, _transpose)
+batching.primitive_batchers[fft_p] = _batch
+mlir.register_lowering(fft_p, mlir.lower_fun(_by_platform, multiple_results=True))

@@ -1,0 +1,1 @@
+"""Pallas kernels that interpolate and spread scattered points."""

@@ -1,0 +1,203 @@
+"""Trials of FFT kernels before their first use (kept_verdicts.py): which there are, and the small block of each.
+
+A block is as small as leaves the kernel the same: lines as long as they are, and so many beside them that blocks of the
+kernel's grid are as wide as in the whole, and reach over the end where they do there. Truth is NumPy's, in float64.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Iterator, Sequence
+
+import jax
+import numpy as np
+from jax import Array
+
+from ..collectives.pieces import Pieces
+from ..kernels.local import fft_error
+from . import engine, parts
+from .lines.ends import PLANES, Ends, Rows
+from .lines.radices import LANES, SUBLANES
+from .real import half
+
+SIGNS = (-1, 1)  # the inverse, and gradients, take the other
+WIDE = 4 * LANES  # columns of a block, at most
+PLANES_AT_ONCE = 4  # that a kernel of small ones takes, at most
+MANY = 2**22  # numbers of a block that is wider than LANES
+COMPLEX = 8  # bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class LineTrial:
+    """A kernel of complex lines, or the two or three of long ones; `shape` is that of the rows that it transforms."""
+
+    one: engine.Pass
+    shape: tuple[int, ...]
+    room: int
+    ends: Ends = PLANES
+
+    @property
+    def name(self) -> str:
+        came = " from pieces" * (self.ends.came is not None)
+        sent = " to parts" * (self.ends.sent is not None)
+        return f"fft_{self.one.kind}_{_by(self.one.lengths)}{came}{sent} of {_by(self.shape)} in {self.room} bytes"
+
+    @property
+    def bound(self) -> float:
+        return math.hypot(*(fft_error(self.shape[d], COMPLEX) for d in self.one.dims))
+
+    def given(self) -> list[np.ndarray]:
+        rows, came, sizes = self.ends.rows, self.ends.came, list(self.shape)
+        if rows is not None:
+            sizes[rows.dim] = rows.start + rows.size
+        if came is None:
+            return _noise([tuple(sizes)] * 2)
+        sizes[came.source] //= came.parts
+        sizes[came.dim] //= came.pieces
+        return _noise([(came.parts, 2, *sizes)] * came.pieces)
+
+    def found(self, *arrays: Array, interpret: bool) -> list[Array]:
+        run = functools.partial(parts.by_kernels, *arrays, shape=self.shape, dims=self.one.dims, room=self.room)
+        return [x for sign in SIGNS for x in run(sign=sign, ends=self.ends, interpret=interpret)]
+
+    def exact(self, *arrays: Array) -> list[np.ndarray]:
+        rows, came, done = self.ends.rows, self.ends.came, list[np.ndarray]()
+        joined = jax.jit(lambda *own: Pieces(own, came.source, came.dim).joined())(*arrays) if came else arrays
+        re, im = (np.asarray(jax.device_get(x), float) for x in joined)
+        if rows is not None:
+            re, im = (x.take(range(rows.start, rows.start + rows.size), rows.dim) for x in (re, im))
+        for sign in SIGNS:
+            y = _transformed(re + 1j * im, self.one.dims, sign)
+            done += [y.real, y.imag] if self.ends.sent is None else [_in_parts(y, *self.ends.sent)]
+        return done
+
+
+@dataclasses.dataclass(frozen=True)
+class RealTrial:
+    """The kernels of the last dimension of real lines, or of the last two, to half spectra and back."""
+
+    shape: tuple[int, ...]
+    many: int
+    room: int
+
+    @property
+    def name(self) -> str:
+        kind = "plane" if self.many == 2 else "lane"
+        lengths = _by(self.shape[-self.many :])
+        return f"fft_half{kind}_{lengths} and fft_real{kind}_{lengths} of {_by(self.shape)} in {self.room} bytes"
+
+    @property
+    def bound(self) -> float:
+        return math.hypot(*(fft_error(n, COMPLEX) for n in self.shape[-self.many :]))
+
+    def given(self) -> list[np.ndarray]:
+        return _noise([self.shape, *[(*self.shape[:-1], self.shape[-1] // 2 + 1)] * 2])
+
+    def found(self, *arrays: Array, interpret: bool) -> list[Array]:
+        (x, *planes), how, done = arrays, (self.room, interpret), list[Array]()
+        for sign in SIGNS:
+            done += half.half_spectrum(x, self.many, sign, *how)
+            done.append(half.from_half_spectrum(tuple(planes), self.many, self.shape[-1], sign, *how))
+        return done
+
+    def exact(self, *arrays: Array) -> list[np.ndarray]:
+        x, re, im = (np.asarray(jax.device_get(one), float) for one in arrays)
+        axes, bins, done = tuple(range(x.ndim - self.many, x.ndim)), re.shape[-1], list[np.ndarray]()
+        padded = np.concatenate([re + 1j * im, np.zeros((*x.shape[:-1], x.shape[-1] - bins))], -1)
+        for sign in SIGNS:
+            y = _transformed(x, axes, sign)[..., :bins]
+            done += [y.real, y.imag, _transformed(padded, axes, sign).real]
+        return done
+
+
+Trials = tuple[LineTrial | RealTrial, ...]
+
+
+def of_lines(shape: tuple[int, ...], dims: tuple[int, ...], room: int, ends: Ends = PLANES) -> Trials:
+    """The kernels that transform dimensions of such a block, or of some rows of it, with these ends."""
+    if ends != PLANES and parts.direct(shape, dims, -1, room, ends):
+        return tuple(_small(one, shape, room, own) for one, own in parts.passes_of(shape, dims, room, ends))
+    return tuple(_of_planes(shape, dims, room))
+
+
+def of_rows(block: tuple[int, ...], dims: tuple[int, ...], room: int, ends: Ends) -> Trials:
+    """The kernels of some rows of a block, as `fft_to_parts` takes them: of pieces that are such rows, one whole."""
+    rows, came = ends.rows, ends.came
+    assert rows is not None
+    if came is not None and came.dim == rows.dim != came.source and block[rows.dim] == came.pieces * rows.size:
+        ends = Ends(rows._replace(start=0), came._replace(dim=came.source, pieces=1), ends.sent)
+    return of_lines((*block[: rows.dim], rows.size, *block[rows.dim + 1 :]), dims, room, ends)
+
+
+def of_reals(shape: Sequence[int], many: int, room: int) -> Trials:
+    """The kernels of real arrays of that shape."""
+    lead = tuple(min(n, 2) for n in shape[:-2]) if many == 2 else (_least(math.prod(shape[:-1]), WIDE),)
+    return (RealTrial((*lead, *shape[-many:]), many, room),)
+
+
+def _of_planes(shape: tuple[int, ...], dims: tuple[int, ...], room: int) -> Iterator[LineTrial]:
+    """Those of every order in which kernels take the dimensions."""
+    for order, own in engine.in_orders(shape, dims, room):
+        there, places = tuple(shape[d] for d in order), [order.index(d) for d in own]
+        for one, _ in parts.passes_of(there, places, room, PLANES):
+            yield _small(one, there, room, PLANES)
+
+
+def _small(one: engine.Pass, shape: tuple[int, ...], room: int, ends: Ends) -> LineTrial:
+    """The trial of one kernel, with every other dimension as short as it may be."""
+    came, sent = ends.came, ends.sent
+    fixed = {*one.dims, *(() if came is None else (came.source, came.dim))}
+    for dim in (d for d in range(len(shape)) if d not in fixed):
+        for size in _sizes(one, shape, dim, sent[1] if sent and sent[0] == dim else 1):
+            other, own = (*shape[:dim], size, *shape[dim + 1 :]), ends
+            if ends.rows is not None and ends.rows.dim == dim:
+                own = ends._replace(rows=Rows(dim, size * (ends.rows.start > 0), size))
+            if _is_same(one, other, room, own):
+                shape, ends = other, own
+                break
+    return LineTrial(one, shape, room, ends)
+
+
+def _sizes(one: engine.Pass, shape: tuple[int, ...], dim: int, multiple: int) -> Iterator[int]:
+    """Sizes to be tried instead of a dimension's own, least first."""
+    behind, size = len(shape) - 1 - dim, shape[dim]
+    wide = WIDE if math.prod(shape[d] for d in one.dims) * SUBLANES * WIDE <= MANY else LANES
+    across = behind == 0 or (behind == 1 and one.kind == "lane")
+    least = _least(size, wide if across else SUBLANES if behind == 1 else PLANES_AT_ONCE)
+    least = -(-least // multiple) * multiple
+    while least < size:
+        yield least
+        least *= 2
+
+
+def _least(size: int, unit: int) -> int:
+    """A smaller size with as many blocks as can differ: a whole one, and what remains."""
+    return size if size < 2 * unit else unit + size % unit
+
+
+def _is_same(one: engine.Pass, shape: tuple[int, ...], room: int, ends: Ends) -> bool:
+    """Whether the kernel is that of such a block too."""
+    if ends != PLANES and not parts.direct(shape, one.dims, -1, room, ends):
+        return False
+    if not all(engine.supports(shape, dim, room) for dim in one.dims):
+        return False
+    return [own for own, _ in parts.passes_of(shape, one.dims, room, ends)] == [one]
+
+
+def _noise(shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(shape, np.float32) for shape in shapes]
+
+
+def _transformed(x: np.ndarray, axes: tuple[int, ...], sign: int) -> np.ndarray:
+    return np.fft.fftn(x, axes=axes) if sign < 0 else np.fft.ifftn(x, axes=axes, norm="forward")
+
+
+def _in_parts(y: np.ndarray, dim: int, many: int) -> np.ndarray:
+    """Planes in parts of a dimension: (parts, planes, *sizes)."""
+    shape = (2, *y.shape[:dim], many, y.shape[dim] // many, *y.shape[dim + 1 :])
+    return np.moveaxis(np.stack([y.real, y.imag]).reshape(shape), dim + 1, 0)
+
+
+def _by(numbers: Sequence[int]) -> str:
+    return "x".join(map(str, numbers))
