@@ -95,8 +95,8 @@ def measured(work: Callable[..., Result], values: tuple[Any, ...], options: dict
 
 def made(path: Path, shape: tuple[int, ...]) -> Result:
     """Noise, a plane at a time."""
-    from meshfft.files.stores import create_store
-    from meshfft.formats.grid import grid_of
+    from meshfft.io.formats.grid import grid_of
+    from meshfft.io.stores import create_store
     from meshfft.layout.layout import Cut, Layout
 
     rng, planes = np.random.default_rng(), Layout(shape, ((Cut("p", shape[0], 1),), (), ()))
@@ -115,7 +115,7 @@ def transformed(source: Path, target: Path, *, inverse: bool, budget: int, devic
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", devices)
     import meshfft as mf
-    from meshfft.files import open_array
+    from meshfft.io import open_array
     from meshfft.out_of_core import run_passes
 
     with open_array(source) as array:
@@ -142,7 +142,7 @@ def copied(source: Path, target: Path) -> Result:
 
 def compared(there: Path, back: Path) -> Result:
     """Relative L2 error of the round trip, a few planes at a time."""
-    from meshfft.files import open_array
+    from meshfft.io import open_array
 
     apart = whole = 0.0
     with open_array(there) as first, open_array(back) as second:

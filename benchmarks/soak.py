@@ -82,7 +82,7 @@ def work(process: int, address: str, rounds: int, folder: Path) -> dict[str, Any
     from jax.sharding import PartitionSpec as P
 
     import meshfft as mf
-    from meshfft.files import open_array, write_array
+    from meshfft.io import open_array, write_array
 
     mesh, spec = jax.make_mesh(MESH, ("x", "y")), P("x", "y")
     random = np.random.default_rng(0)

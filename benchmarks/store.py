@@ -28,7 +28,7 @@ from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import meshfft as mf  # noqa: E402
 from benchmarks.jsonl import append  # noqa: E402
-from meshfft.files import open_array, write_array  # noqa: E402
+from meshfft.io import open_array, write_array  # noqa: E402
 
 SPECS = {"slab": ((8,), P("x")), "block": ((2, 2, 2), P("x", "y", "z"))}
 COPY_BYTES = 8 * 2**20

@@ -112,8 +112,8 @@ def counts(process: int) -> tuple[int, ...] | None:
 
 def noise(path: Path, shape: tuple[int, ...]) -> None:
     """Real noise, a slab at a time."""
-    from meshfft.files.stores import create_store
-    from meshfft.formats.grid import Grid
+    from meshfft.io.formats.grid import Grid
+    from meshfft.io.stores import create_store
 
     rng, chunk = np.random.default_rng(0), tuple(map(min, CHUNK, shape))
     slabs = (

@@ -30,7 +30,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import meshfft as mf
-from meshfft.files import open_array
+from meshfft.io import open_array
 from meshfft.out_of_core import chunk_of, run_passes
 
 

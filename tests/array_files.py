@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from meshfft.files import open_array
+from meshfft.io import open_array
 from meshfft.layout.layout import from_spec
 from meshfft.layout.padded_array import PaddedArray
 

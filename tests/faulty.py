@@ -10,7 +10,7 @@ import jax
 
 import meshfft.cli.terminal.cluster
 import meshfft.cli.transform
-import meshfft.files.stores
+import meshfft.io.stores
 from meshfft.cli.app import main
 
 
@@ -46,7 +46,7 @@ STEP = (meshfft.cli.transform, "_run_stage")
 COMPILE = (jax.stages.Lowered, "compile")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job would ignore
 
-WRITE = (meshfft.files.stores.ZarrStore, "write")
+WRITE = (meshfft.io.stores.ZarrStore, "write")
 FAULTS = {
     "none": lambda: None,
     "killed": patch(*STEP, send(signal.SIGKILL)),

@@ -15,9 +15,9 @@ import numpy as np  # noqa: E402
 from jax.sharding import PartitionSpec  # noqa: E402
 
 import meshfft as mf  # noqa: E402
-from meshfft.files import open_array, write_array  # noqa: E402
-from meshfft.files.stores import Store, create_store  # noqa: E402
-from meshfft.formats.grid import grid_of  # noqa: E402
+from meshfft.io import open_array, write_array  # noqa: E402
+from meshfft.io.formats.grid import grid_of  # noqa: E402
+from meshfft.io.stores import Store, create_store  # noqa: E402
 from meshfft.layout.layout import Layout, even_cuts  # noqa: E402
 
 PLANE = (512, 1024)

@@ -16,7 +16,7 @@ jax.config.update("jax_cpu_collectives_implementation", "gloo")
 from jax.sharding import AbstractMesh  # noqa: E402
 
 import meshfft as mf  # noqa: E402
-from meshfft.files import open_array  # noqa: E402
+from meshfft.io import open_array  # noqa: E402
 from meshfft.out_of_core import run as passing  # noqa: E402
 from meshfft.out_of_core import run_passes  # noqa: E402
 

@@ -27,7 +27,7 @@ from reference import error, noise
 
 import meshfft as mf
 from meshfft import kept_verdicts
-from meshfft.files.processes import check_alike, exchange, together
+from meshfft.io.processes import check_alike, exchange, together
 from meshfft.layout import gathering
 
 DEVICES = 8

@@ -33,8 +33,8 @@ nufft: points / ending / at_points normal record solvers / moving / plan / plann
 functions: calls frequencies shard / cosine dense fourier shifts / array_api reconstruct scipy_backend
 spectral: fields / convolution modes multipliers / power
 inspect: schedule / hlo / aot / trace
-formats: grid / source / ismrmrd_header numpy_nifti record / labels / hdf5 zarr / ismrmrd reading
-files: hdf5 picture processes zarr / stores / writing
+io.formats: grid / source / ismrmrd_header numpy_nifti record / labels / hdf5 zarr / hdf5_writer ismrmrd zarr_writer
+io: picture processes reading / stores / writing
 out_of_core: partition / tiles transfer / journal passes / run
 cli.terminal: cache devices output voxels / flags / cluster
 cli: info points / plan profile request / scattered transform / scan / nufft reconstruct / app

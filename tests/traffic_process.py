@@ -20,9 +20,9 @@ import numpy as np  # noqa: E402
 from jax.sharding import Mesh  # noqa: E402
 
 import meshfft as mf  # noqa: E402
-from meshfft.files import open_array  # noqa: E402
-from meshfft.files.stores import create_store  # noqa: E402
-from meshfft.formats.grid import Grid  # noqa: E402
+from meshfft.io import open_array  # noqa: E402
+from meshfft.io.formats.grid import Grid  # noqa: E402
+from meshfft.io.stores import create_store  # noqa: E402
 from meshfft.out_of_core import chunk_of, left_of, run_passes  # noqa: E402
 
 SHAPE, BUDGET, CHUNK = (64, 64, 64), 2**22, (16, 16, 16)

@@ -19,7 +19,7 @@ from jax.sharding import NamedSharding  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import meshfft as mf  # noqa: E402
-from meshfft.files import (  # noqa: E402
+from meshfft.io import (  # noqa: E402
     open_array,
     record_of,
     stores,

@@ -29,9 +29,9 @@ from meshfft.cli.plan import _print_compiled, _why
 from meshfft.cli.terminal import devices, flags, output
 from meshfft.cli.terminal.output import describe
 from meshfft.cli.transform import run_stages
-from meshfft.files import open_array, stores, writing
-from meshfft.formats.grid import Grid
 from meshfft.inspect.hlo import collectives
+from meshfft.io import open_array, stores, writing
+from meshfft.io.formats.grid import Grid
 from meshfft.out_of_core import journal
 
 README = Path(__file__).parents[2] / "README.md"

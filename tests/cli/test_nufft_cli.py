@@ -17,7 +17,7 @@ from reference import error
 
 import meshfft
 from meshfft.cli import scattered
-from meshfft.files import open_array
+from meshfft.io import open_array
 
 SHAPE, COILS, POINTS = (12, 10), 2, (40, 16)
 RNG = np.random.default_rng(7)

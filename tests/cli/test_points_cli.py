@@ -14,7 +14,7 @@ from commands import call, refused
 from reference import error, noise, powers, separable
 
 from meshfft.cli.points import read_sampling
-from meshfft.files import open_array
+from meshfft.io import open_array
 
 SHAPE, SAMPLES = (6, 9), (8, 10)
 RNG = np.random.default_rng(3)

@@ -12,7 +12,7 @@ from commands import call, refused
 from reference import error
 
 from meshfft.cli.terminal.voxels import coils_first, read_affine
-from meshfft.files import open_array
+from meshfft.io import open_array
 
 nibabel = pytest.importorskip("nibabel")
 SHAPE, COILS, POINTS = (12, 10), 2, 640

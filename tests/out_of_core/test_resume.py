@@ -20,7 +20,7 @@ from jax.sharding import AbstractMesh
 from reference import error, mesh, noise
 
 import meshfft as mf
-from meshfft.files import open_array
+from meshfft.io import open_array
 from meshfft.out_of_core import recorded_budgets, run_passes
 from meshfft.out_of_core import run as passing
 from meshfft.out_of_core.tiles import Passes

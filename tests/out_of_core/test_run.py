@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from reference import error, mesh, noise
 
 import meshfft as mf
-from meshfft.files import open_array
+from meshfft.io import open_array
 from meshfft.operators.transform import KINDS, becomes
 from meshfft.out_of_core import journal, run_passes
 from meshfft.out_of_core import run as passing

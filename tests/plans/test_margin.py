@@ -13,9 +13,9 @@ from reference import dft, error, mesh, noise, powers, separable
 from shard_maps import put
 
 import meshfft as mf
-from meshfft.files import record_of
 from meshfft.inspect.aot import compile_plan
 from meshfft.inspect.hlo import collectives
+from meshfft.io import record_of
 from meshfft.layout.padded_array import stored_of
 from meshfft.plans.plan import Plan
 

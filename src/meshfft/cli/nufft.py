@@ -11,10 +11,10 @@ import typer
 
 import meshfft
 
-from ..files import Source, identity, open_array, write_array
-from ..files.processes import exchange, together
-from ..files.stores import KINDS
-from ..formats.source import Box
+from ..io import Source, identity, open_array, write_array
+from ..io.formats.source import Box
+from ..io.processes import exchange, together
+from ..io.stores import KINDS
 from ..nufft.plan import ScatteredPlan
 from ..nufft.points import Scattered
 from . import scattered as points_of

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..formats.numpy_nifti import npy_header
-from ..formats.reading import open_array
-from ..formats.source import Refused, readable
+from ..io.formats.numpy_nifti import npy_header
+from ..io.formats.source import Refused, readable
+from ..io.reading import open_array
 from ..layout.memory import check_held
 from ..operators.points import Points
 from ..operators.transform import dims_of

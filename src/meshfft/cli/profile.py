@@ -14,9 +14,9 @@ from jax.sharding import Mesh
 import meshfft
 
 from ..atomic import replacing
-from ..files.picture import check_picture
 from ..inspect.hlo import KINDS
 from ..inspect.trace import Breakdown, check_profiler, figure_of, profiled, unit_for
+from ..io.picture import check_picture
 from ..plans.plan import Plan
 from .info import version_of
 from .terminal import flags

@@ -12,10 +12,10 @@ from jax.sharding import Mesh
 
 import meshfft
 
-from ..files import Source, identity, open_array, write_array
-from ..files.processes import exchange, together
-from ..files.writing import OUTPUTS
 from ..functions.reconstruct import check_maps, coil_images
+from ..io import Source, identity, open_array, write_array
+from ..io.processes import exchange, together
+from ..io.writing import OUTPUTS
 from ..nufft.plan import ScatteredPlan
 from . import scan as scans
 from . import scattered as points_of

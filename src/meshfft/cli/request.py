@@ -12,9 +12,9 @@ from typing import NamedTuple, TypeVar
 import jax
 
 from ..atomic import unfinished
-from ..files import Record, Source, check_disjoint, check_output, inverse_options, open_array
-from ..files.picture import check_picture
-from ..files.processes import check_alike, together
+from ..io import Record, Source, check_disjoint, check_output, inverse_options, open_array
+from ..io.picture import check_picture
+from ..io.processes import check_alike, together
 from ..out_of_core import recorded_devices
 from .info import PACKAGES, version_of
 from .points import Sampling, sampled_options

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from ..files import Source, open_array
-from ..formats.ismrmrd import Scan, encodings_of, is_scan, read_scan
+from ..io import Source, open_array
+from ..io.formats.ismrmrd import Scan, encodings_of, is_scan, read_scan
 from ..nufft.points import Scattered
 from .request import everywhere
 from .scattered import Asked, announce, check_unit_name, dataset_in, points_at, read_points

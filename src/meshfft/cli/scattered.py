@@ -22,8 +22,8 @@ from jax.sharding import Mesh
 
 import meshfft
 
-from ..files import Source, check_disjoint, check_output, open_array
-from ..formats.record import PACKAGES, versions_of
+from ..io import Source, check_disjoint, check_output, open_array
+from ..io.formats.record import PACKAGES, versions_of
 from ..layout.memory import check_held
 from ..nufft.plan import ScatteredPlan
 from ..nufft.planning import ORIGINS

@@ -20,12 +20,12 @@ from jax.sharding import Mesh
 
 import meshfft
 
-from ..files import Record, Source, identity, labelled, open_array, record_of, write_array
-from ..files.hdf5 import nameable
-from ..files.picture import central_planes, save_spectrum
-from ..files.processes import exchange, together
-from ..files.writing import check_room
-from ..formats.source import Box
+from ..io import Record, Source, identity, labelled, open_array, record_of, write_array
+from ..io.formats.hdf5_writer import nameable
+from ..io.formats.source import Box
+from ..io.picture import central_planes, save_spectrum
+from ..io.processes import exchange, together
+from ..io.writing import check_room
 from ..layout.layout import Layout
 from ..layout.padded_array import stored_of
 from ..numerics.dtypes import is_wide

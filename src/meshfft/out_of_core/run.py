@@ -25,11 +25,11 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
 from ..atomic import put
-from ..files.processes import check_alike, together
-from ..files.stores import Store, ZarrStore, create_store, open_store
-from ..files.writing import Report, check_output, check_room
-from ..formats.grid import LEAST_BYTES, grid_of_tiles
-from ..formats.record import Record
+from ..io.formats.grid import LEAST_BYTES, grid_of_tiles
+from ..io.formats.record import Record
+from ..io.processes import check_alike, together
+from ..io.stores import Store, ZarrStore, create_store, open_store
+from ..io.writing import Report, check_output, check_room
 from ..layout.padded_array import padded
 from ..layout.storage import Sliceable
 from ..plans.plan import Plan

@@ -20,10 +20,10 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
 from ..atomic import opened
-from ..files.stores import NpyStore, Store
-from ..formats.grid import Box, subboxes, within
-from ..formats.numpy_nifti import Numbers
-from ..formats.source import Source, aligned
+from ..io.formats.grid import Box, subboxes, within
+from ..io.formats.numpy_nifti import Numbers
+from ..io.formats.source import Source, aligned
+from ..io.stores import NpyStore, Store
 from ..layout.layout import Layout
 from ..layout.padded_array import PaddedArray, padded, stored_of
 from ..layout.storage import Sliceable

@@ -17,7 +17,7 @@ from typing import NamedTuple, NoReturn, TypeVar
 
 import jax
 
-from ...files.processes import PeerError, together
+from ...io.processes import PeerError, together
 from .devices import check_virtual
 from .flags import check_count
 from .output import REFUSALS, Lost, describe, ended, warn

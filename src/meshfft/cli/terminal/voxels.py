@@ -17,9 +17,9 @@ import numpy as np
 import typer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ...files import Source, open_array
-from ...formats.numpy_nifti import checked_affine, nifti_affine
-from ...formats.source import Box, readable, source_of
+from ...io import Source, open_array
+from ...io.formats.numpy_nifti import checked_affine, nifti_affine
+from ...io.formats.source import Box, readable, source_of
 
 Affine = tuple[tuple[float, ...], ...]
 NIFTI = (".nii", ".nii.gz")

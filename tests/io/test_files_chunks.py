@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from array_files import BYTES, GZIP, complex_values, refusal, store, zarr
 
-from meshfft.files import open_array, write_array
-from meshfft.files.stores import create_store
-from meshfft.formats.grid import Grid
+from meshfft.io import open_array, write_array
+from meshfft.io.formats.grid import Grid
+from meshfft.io.stores import create_store
 
 VALUES = complex_values((8, 6))
 

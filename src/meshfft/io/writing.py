@@ -20,14 +20,14 @@ import numpy as np
 
 from ..atomic import refuse_existing, replacing, scratch
 from ..extras import need
-from ..formats.grid import Grid, grid_of
-from ..formats.numpy_nifti import checked_affine
-from ..formats.record import Record
-from ..formats.source import DTYPES
-from ..formats.zarr import check_name, is_zarr
 from ..layout.layout import Layout, from_spec
 from ..layout.padded_array import PaddedArray, stored_of
-from .hdf5 import SUFFIXES
+from .formats.grid import Grid, grid_of
+from .formats.hdf5_writer import SUFFIXES
+from .formats.numpy_nifti import checked_affine
+from .formats.record import Record
+from .formats.source import DTYPES
+from .formats.zarr import check_name, is_zarr
 from .processes import exchange, together
 from .stores import KINDS, WRITTEN, Store, create_store, open_store
 

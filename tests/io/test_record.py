@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from strategies import MESHES
 
 import meshfft as mf
-from meshfft.files import Record, inverse_options, open_array, record_of, write_array
+from meshfft.io import Record, inverse_options, open_array, record_of, write_array
 from meshfft.operators.transform import KINDS, NORMS, becomes
 
 

@@ -8,10 +8,10 @@ import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from .hdf5 import open_hdf5
-from .numpy_nifti import open_nifti, open_npy
-from .source import Source, readable
-from .zarr import open_zarr
+from .formats.hdf5 import open_hdf5
+from .formats.numpy_nifti import open_nifti, open_npy
+from .formats.source import Source, readable
+from .formats.zarr import open_zarr
 
 OPENERS: dict[str, Callable[[Path, str | None], contextlib.AbstractContextManager[Source]]] = {
     ".npy": open_npy,

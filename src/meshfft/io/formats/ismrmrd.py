@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..extras import need
-from ..layout.memory import check_held
+from ...extras import need
+from ...layout.memory import check_held
 from .hdf5 import named
 from .ismrmrd_header import Encoding, encodings_in
 from .source import Refused, Source, assigning, readable, source_of, unchanged

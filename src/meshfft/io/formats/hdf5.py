@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..extras import need
+from ...extras import need
 from .grid import Box
 from .labels import MOST_ATTRIBUTE, MOST_COORDINATE, coordinate_of, data_among, plain_json, with_labels, words
 from .record import KEY, recorded

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import meshfft
 from meshfft.cli.app import app
 from meshfft.cli.request import Flags, deciding
-from meshfft.files import identity, open_array
+from meshfft.io import identity, open_array
 
 SCRIPT = Path(__file__).parent.parent / "faulty.py"
 pytestmark = pytest.mark.slow

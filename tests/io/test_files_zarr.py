@@ -11,7 +11,7 @@ from array_files import BYTES, refusal, store, zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshfft.files import open_array
+from meshfft.io import open_array
 
 
 def shards(inner: list[int]) -> list[dict[str, Any]]:

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from strategies import cases
 
 import meshfft as mf
-from meshfft.files import labelled, open_array, record_of, stores, write_array
-from meshfft.files.stores import KINDS, create_store, open_store
-from meshfft.formats.grid import Grid, grid_of, subboxes
-from meshfft.formats.source import Labels
+from meshfft.io import labelled, open_array, record_of, stores, write_array
+from meshfft.io.formats.grid import Grid, grid_of, subboxes
+from meshfft.io.formats.source import Labels
+from meshfft.io.stores import KINDS, create_store, open_store
 from meshfft.layout.layout import from_spec
 
 DTYPES = ("float32", "complex64", "complex128", "int16", "bool", "float16")

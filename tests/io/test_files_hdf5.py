@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import meshfft as mf
-from meshfft.files import labelled, open_array, record_of, write_array
-from meshfft.files.hdf5 import nameable
-from meshfft.formats import hdf5
-from meshfft.formats.source import Coordinate, Labels
+from meshfft.io import labelled, open_array, record_of, write_array
+from meshfft.io.formats import hdf5
+from meshfft.io.formats.hdf5_writer import nameable
+from meshfft.io.formats.source import Coordinate, Labels
 
 VALUES = np.round(complex_values((9, 10)).real, 1)
 PACKED: dict[str, dict[str, Any]] = {

@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ..atomic import opened, synced
-from ..formats.grid import BOX_BYTES, Box, Grid, subboxes, within
-from ..formats.numpy_nifti import Numbers, nifti_bytes, nifti_header, npy_header
-from ..formats.record import KEY, Record
-from ..formats.source import Labels
-from ..formats.zarr import opened_zarr, shape_of, system_words
 from ..layout.layout import dim_name
-from .hdf5 import SUFFIXES, create_hdf5, hdf5_header
-from .zarr import SPEC, create_array, describe
+from .formats.grid import BOX_BYTES, Box, Grid, subboxes, within
+from .formats.hdf5_writer import SUFFIXES, create_hdf5, hdf5_header
+from .formats.numpy_nifti import Numbers, nifti_bytes, nifti_header, npy_header
+from .formats.record import KEY, Record
+from .formats.source import Labels
+from .formats.zarr import opened_zarr, shape_of, system_words
+from .formats.zarr_writer import SPEC, create_array, describe
 
 if TYPE_CHECKING:
     import tensorstore

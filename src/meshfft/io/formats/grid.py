@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ..layout.layout import Layout
+from ...layout.layout import Layout
 
 CHUNK_BYTES = 8 * 2**20  # larger ones wait for one core to sum and copy them, smaller ones for the file system
 SHARD_BYTES = 256 * 2**20

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from importlib import metadata
 from typing import Annotated, Any, NamedTuple
 
-from ..layout.layout import axis_sizes, dim_name, from_spec
-from ..numerics.dtypes import TIERS
-from ..operators.transform import KINDS, NORMS, Transform, resolve, transform_of
-from ..plans.plan import Plan
-from ..walks.choice import ORDERS
-from ..walks.search import METHODS
+from ...layout.layout import axis_sizes, dim_name, from_spec
+from ...numerics.dtypes import TIERS
+from ...operators.transform import KINDS, NORMS, Transform, resolve, transform_of
+from ...plans.plan import Plan
+from ...walks.choice import ORDERS
+from ...walks.search import METHODS
 from .source import Labels, Refused, Source
 
 KEY = "meshfft"  # the attribute of what is written here: of an array its record, of a group the name of its array

@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..extras import need
+from ...extras import need
 from .grid import BOX_BYTES, Box
 from .source import Refused, Source, assigning, check_numbers, readable, source_of, unchanged
 

@@ -15,8 +15,8 @@ from array_files import VALUES, complex_values, raises, save, sharded, zarr
 from jax.sharding import NamedSharding, PartitionSpec
 
 from meshfft import atomic
-from meshfft.files import check_disjoint, check_output, open_array, stores, write_array, writing
-from meshfft.files.writing import OUTPUTS
+from meshfft.io import check_disjoint, check_output, open_array, stores, write_array, writing
+from meshfft.io.writing import OUTPUTS
 from meshfft.layout.layout import Cut, Layout
 from meshfft.layout.padded_array import PaddedArray
 
@@ -230,7 +230,7 @@ def test_an_output_that_appears_meanwhile_is_kept(tmp_path: Path) -> None:
 FULL_DISK = """
 import os, resource, sys
 import jax.numpy as jnp
-from meshfft.files import write_array
+from meshfft.io import write_array
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:
     write_array(sys.argv[1], jnp.ones((64, 1024)))
@@ -255,8 +255,8 @@ jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 2)
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
-from meshfft.files import write_array
-from meshfft.files import stores
+from meshfft.io import write_array
+from meshfft.io import stores
 store, blocks = (stores.ZarrStore if sys.argv[1].endswith("zarr") else stores.NpyStore), []
 write = store.write
 def killing(self, at, block):

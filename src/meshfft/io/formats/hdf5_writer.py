@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..extras import need
-from ..formats.hdf5 import HIDDEN, INTERNAL, NETCDF, ONLY_A_DIMENSION
-from ..formats.record import KEY, Record
-from ..formats.source import Coordinate, Labels
+from ...extras import need
+from .hdf5 import HIDDEN, INTERNAL, NETCDF, ONLY_A_DIMENSION
+from .record import KEY, Record
+from .source import Coordinate, Labels
 
 if TYPE_CHECKING:
     import h5py

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ..formats.source import Source
+from .formats.source import Source
 
 T = TypeVar("T")
 HEAD_BYTES = 2**16

@@ -12,7 +12,7 @@ import pytest
 from addresses import free_address
 from array_files import h5py, nibabel, zarr
 
-from meshfft.files import Record, open_array
+from meshfft.io import Record, open_array
 
 SCRIPT = Path(__file__).parent.parent / "write_process.py"
 pytestmark = pytest.mark.slow

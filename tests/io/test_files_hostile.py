@@ -14,8 +14,8 @@ from array_files import VALUES, complex_values, h5py, nibabel, refusal, save
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshfft.files import open_array
-from meshfft.formats import numpy_nifti as openers
+from meshfft.io import open_array
+from meshfft.io.formats import numpy_nifti as openers
 
 
 def test_missing_folder_and_unknown(tmp_path: Path) -> None:
@@ -70,8 +70,8 @@ def test_files_that_change_while_they_are_read(tmp_path: Path, name: str, change
 
 CUT = """
 import os, sys, threading
-from meshfft.files import open_array
-from meshfft.formats import numpy_nifti as openers
+from meshfft.io import open_array
+from meshfft.io.formats import numpy_nifti as openers
 with open_array("a.npy") as source:
     threading.Timer(0.05, os.truncate, ("a.npy", 4096)).start()
     try:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..atomic import synced
-from ..formats.grid import Grid
-from ..formats.record import KEY
-from ..formats.source import Labels
-from ..formats.zarr import opened_zarr, plain_files, system_words
+from ...atomic import synced
+from .grid import Grid
+from .record import KEY
+from .source import Labels
+from .zarr import opened_zarr, plain_files, system_words
 
 if TYPE_CHECKING:
     import tensorstore

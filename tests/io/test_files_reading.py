@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from jax.sharding import PartitionSpec
 
 import meshfft as mf
-from meshfft.files import open_array
-from meshfft.formats import numpy_nifti as openers
-from meshfft.formats import source
+from meshfft.io import open_array
+from meshfft.io.formats import numpy_nifti as openers
+from meshfft.io.formats import source
 
 
 @pytest.mark.parametrize("name", ["a.npy", "a.NPY", "a.nii", "a.nii.gz", "a.h5", "a.hdf5", "a.zarr"])
