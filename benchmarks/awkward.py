@@ -28,7 +28,7 @@ import meshfft as mf
 from benchmarks.jsonl import append
 from benchmarks.measure.timing import interleaved, timer
 from meshfft.inspect.aot import devices_of, report
-from meshfft.kernels.local import fft
+from meshfft.kernels.xla import fft
 from meshfft.numerics.split_complex import in_complex
 
 
@@ -56,7 +56,7 @@ def by_xla(block: jax.Array) -> jax.Array:
 
 
 def by_chirp(block: jax.Array) -> jax.Array:
-    return fft(block, (1,), -1, "chirp")
+    return fft(block, (1,), -1)
 
 
 def measured(given: argparse.Namespace) -> list[dict[str, Any]]:

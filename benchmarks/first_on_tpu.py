@@ -24,10 +24,9 @@ import numpy as np
 
 from benchmarks.jsonl import append
 from benchmarks.made import circumstances
-from meshfft.machine import kernel_price
 from meshfft.machine.chip import CHIPS, Chip
 from meshfft.numerics.split_complex import Planes
-from meshfft.tpu import engine
+from meshfft.tpu import engine, price
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -78,7 +77,7 @@ def _row(
     exact = np.fft.fftn(np.asarray(planes[0], float) + 1j * np.asarray(planes[1], float), axes=dims)
     calls = {"kernel": kernel, "xla": jax.jit(functools.partial(_by_xla, dims=dims))}
     seconds, size = _medians(calls, planes, rounds), math.prod(shape)
-    modelled = sum(kernel_price.cycles(chip, one.kind, one.lengths, size) for one in engine.passes(shape, dims, room))
+    modelled = sum(price.cycles(chip, one.kind, one.lengths, size) for one in engine.passes(shape, dims, room))
     cycles = {f"{key} cycles a point": value * chip.clock.value / size for key, value in seconds.items()}
     error = float(np.linalg.norm(re + 1j * im - exact) / np.linalg.norm(exact))
     return {"kernel": name, "shape": shape, "error": error, **cycles, "modelled cycles a point": modelled / size}

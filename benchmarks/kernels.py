@@ -1,7 +1,7 @@
 """What FFT kernels of a TPU's vector unit cost by their compiled schedules, beside XLA's FFT of the same work.
 
     python -m benchmarks kernels --topology v5e:2x2 [--lengths 256,512] [--kinds plane] [--by kernel,xla] [--rows FILE]
-    python -m benchmarks kernels --table src/meshfft/machine/kernel_cycles.json [--topology v3:2x2,v5e:2x2]
+    python -m benchmarks kernels --table src/meshfft/tpu/kernel_cycles.json [--topology v3:2x2,v5e:2x2]
 
 Nothing runs: the TPU compiler makes each program for one device of a described pod, and cycles are counted in the
 schedule that it dumps (measure/bundles.py). All columns are cycles a point, one complex number:
@@ -14,7 +14,7 @@ schedule that it dumps (measure/bundles.py). All columns are cycles a point, one
               compiled with --by kernel,xla, up to minutes each, or taken from the rows of FILE where it was
     units     the share of each unit's slots that is used
 
-`--rows` appends a line for each program. `--table` writes what machine/kernel_price.py reads. It needs the extra `tpu`.
+`--rows` appends a line for each program. `--table` writes what tpu/price.py reads. It needs the extra `tpu`.
 """
 
 import argparse

@@ -13,17 +13,17 @@ HOUSE = """
 .: extras kept_programs / atomic / kept_verdicts
 numerics: units / chunks digits dtypes split_complex / phases slices / products / tile_memory
 layout: in_flight layout / gathering memory placement / reductions / slices / padded_numpy / padded_array / storage
-machine: chip torus work / device_order kernel_price wire_price / machine
+machine: chip torus work / device_order wire_price / machine
 collectives: bins dimensions words / wire / wire_kernels / messages / all_to_all ring / pieces
 operators: matrices / trig inverses / transform / points / operands toeplitz
-kernels: bluestein / stockham / local / real sliced trig
+kernels: bluestein / engine / trig xla / batches real sliced stockham / engines
 nufft.grid: window / binning weights / balance forms gather_grid point_grid tile_grid / gridding
 tpu.lines: radices butterflies ends / sources / along / calls / parted
 tpu.long: ends lanes / columns
 tpu.real: along / half
-tpu: columns lanes plane / engine / parts / trials
+tpu: columns lanes plane price / engine / parts / trials / fft
 tpu.gridding: strips / chunks / interpolating spreading / kernels
-steps: problem / base / axis_moves comb / exchange local_fft margin ring_dense rows / in_place six_step sliced_fft /
+steps: problem / base / axis_moves comb / exchange local_fft margin ring_dense rows / in_place six_step /
     phase_fft pipeline / real_fft
 walks: walk / search / choice
 plans: margins picture primitive request table / execute / iterative_solve / inverse_solve / plan / planning

@@ -20,7 +20,7 @@ from meshfft.nufft.grid.forms import tpu_form
 from meshfft.nufft.grid.weights import Form
 from meshfft.nufft.grid.window import fitted
 from meshfft.steps import RingDense
-from meshfft.tpu.gridding import gridding as pallas_gridding
+from meshfft.tpu.gridding import kernels as pallas_gridding
 
 SIZES, AXES = (4, 4, 2), ("x", "y", "z")
 

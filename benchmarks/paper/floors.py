@@ -12,7 +12,7 @@ The ring is the paper's, both ways, along one axis of the torus at a time; along
 import math
 from typing import NamedTuple
 
-from meshfft.kernels.local import balanced
+from meshfft.kernels.xla import balanced
 from meshfft.machine.chip import padded
 
 POINT = 8  # bytes of a complex64

@@ -9,8 +9,8 @@ import meshfft as mf
 from meshfft.inspect.aot import compile_plan
 from meshfft.inspect.hlo import Kernels, cycles, kernels, ops_of, priced, program_of
 from meshfft.inspect.schedule import parse
-from meshfft.machine import kernel_price
 from meshfft.machine.chip import CHIPS
+from meshfft.tpu import price as kernel_price
 
 SLAB, PENCIL = (2,), (2, 2)
 EXCHANGED, PACKED, RING = {"fft", "all-to-all"}, {"fft", "all-to-all", "permute"}, {"products", "permute"}

@@ -21,7 +21,8 @@ from meshfft.kernels.bluestein import (
     padded_length,
     prime_factors,
 )
-from meshfft.kernels.local import fft, fft_error, flops_of, stages
+from meshfft.kernels.engine import fft_error, flops_of
+from meshfft.kernels.xla import Xla, fft, stages
 from meshfft.layout.layout import Layout
 from meshfft.machine.chip import CHIPS
 from meshfft.steps import LocalFFT
@@ -97,7 +98,7 @@ def test_a_matrix_unit_takes_the_chirp_for_what_it_is() -> None:
     """Catches a price of one dense product of 8191 points, and the four products counted over half of their points."""
     assert stages(8191, 128) == (128,) * 8 and stages(8192, 128) == (128, 64)
     layout = Layout((512, 8191), ((), ()))
-    works = [LocalFFT((1,), -1, (8191,), (8191,), engine).work(layout, 8, CHIPS["v3"]) for engine in ("chirp", "xla")]
+    works = [LocalFFT((1,), -1, (8191,), (8191,), Xla(chirp)).work(layout, 8, CHIPS["v3"]) for chirp in (True, False)]
     assert all(work.matrix_flops == 6 * 1024 * 512 * 8191 for work in works)
     assert works[0].peak_bytes == 7 * 512 * 8191 * 8 > works[1].peak_bytes
 
@@ -105,7 +106,7 @@ def test_a_matrix_unit_takes_the_chirp_for_what_it_is() -> None:
 @pytest.mark.parametrize(("length", "way"), [(8191, "lines"), (3244, ""), (1009, ""), (2 * 4099, "lines")])
 def test_which_way_on_a_cpu(length: int, way: str) -> None:
     """Catches lengths that XLA does well taken through a loop, awkward ones that are not, and ways of other chips."""
-    text = jax.jit(lambda x: fft(x, (1,), -1, "xla")).lower(jnp.zeros((3, length), "complex64")).as_text()
+    text = jax.jit(lambda x: fft(x, (1,), -1)).lower(jnp.zeros((3, length), "complex64")).as_text()
     assert ("while" in text) == (way == "lines") and "dot_general" not in text
 
 

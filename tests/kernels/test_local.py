@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from marks import slow_rows
 from reference import dft, error, noise
 
-from meshfft.kernels.local import fft, resize
-from meshfft.kernels.stockham import LARGEST, NARROWEST, by_columns, radices
+from meshfft.collectives.dimensions import resize
+from meshfft.kernels.stockham import LARGEST, NARROWEST, by_columns, in_place, radices
+from meshfft.kernels.xla import fft
 
 LENGTHS = (1, 2, 3, 5, 8, 16, 37, 61, 64, 96, 97, 100, 128, 144, 210, 243, 256, 509, 1024, 1331)
 
@@ -20,7 +21,7 @@ def test_xla_engine(length: int, sign: int) -> None:
     """Catches a wrong sign or scale: XLA's inverse divides by N, ours must not."""
     x = noise((length, 3, 2))
     bound = 2e-7 if max(radices(length), default=1) < 64 else 3e-7  # XLA takes large primes through a convolution
-    assert error(jax.jit(lambda b: fft(b, (0,), sign, "xla"))(x), dft(x, (0,), sign=sign)) <= bound
+    assert error(jax.jit(lambda b: fft(b, (0,), sign))(x), dft(x, (0,), sign=sign)) <= bound
 
 
 SMOOTH = [1, 2, 3, 4, 6, 8, 9, 12, 16, 24, 27, 32, 64, 96, 128, 243, 256, 1024]
@@ -37,13 +38,13 @@ def test_stockham_engine(length: int, shape: tuple[int, ...], sign: int, monkeyp
     dim = shape.index(0)
     x = noise([n or length for n in shape])
     assert by_columns(x.shape, dim, length)
-    assert error(jax.jit(lambda b: fft(b, (dim,), sign, "cached"))(x), dft(x, (dim,), sign=sign)) <= 2e-7
+    assert error(jax.jit(lambda b: in_place(b, (dim,), sign))(x), dft(x, (dim,), sign=sign)) <= 2e-7
 
 
 def test_small_blocks_compile_no_stages() -> None:
     """Catches stages of columns in programs of small blocks: compiling them takes longer than hundreds of calls."""
     small, large = (jax.ShapeDtypeStruct((64, columns, 64), np.complex64) for columns in (16, 64))
-    work = jax.jit(lambda x: fft(x, (0,), -1, "cached"))
+    work = jax.jit(lambda x: in_place(x, (0,), -1))
     texts = [str(work.lower(x).compile().as_text()) for x in (small, large)]
     assert [text.count(" subtract(") > 0 for text in texts] == [False, True]
 
@@ -60,13 +61,13 @@ def test_radices_multiply_to_the_length(n: int) -> None:
 def test_xla_engine_takes_any_dimensions(dims: tuple[int, ...]) -> None:
     """Catches a dimension transformed twice or not at all: XLA takes three at a time, and only the last ones."""
     x = noise((4, 5, 6, 7))
-    assert error(jax.jit(lambda b: fft(b, dims, -1, "xla"))(x), dft(x, dims)) <= 2e-7
+    assert error(jax.jit(lambda b: fft(b, dims, -1))(x), dft(x, dims)) <= 2e-7
 
 
 def test_stockham_in_double_precision(x64: None) -> None:
     """Catches float32 tables in the complex128 path."""
     x = noise((192, 20), "complex128")
-    assert error(jax.jit(lambda b: fft(b, (0,), -1, "cached"))(x), dft(x, (0,))) <= 1e-15
+    assert error(jax.jit(lambda b: in_place(b, (0,), -1))(x), dft(x, (0,))) <= 1e-15
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 9])

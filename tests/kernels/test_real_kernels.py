@@ -11,13 +11,34 @@ from hypothesis import strategies as st
 from reference import dft, error, noise
 from strategies import SIZES
 
-from meshfft.kernels.local import fft_error
-from meshfft.kernels.real import DENSE, SIDE, factors, from_half_spectrum, half_spectrum
+from meshfft.kernels.engine import fft_error
+from meshfft.kernels.real import DENSE, SIDE, XLA_REAL, Products, factors
+from meshfft.kernels.xla import fft
+from meshfft.numerics.split_complex import Block, in_complex, split
 
 ENGINES = ("xla", "matmul")
 SMALL = (1, 2, 3, 4, 31, 32, 33, 97, 128, 210)
 LONG = (257, 509, 511, 512, 513, 521, 720, 1000, 1023, 1024, 1331, 2048)
 DIMS = ((0,), (1,), (2,), (3,), (2, 3), (3, 0), (1, 3, 2), (0, 1, 2, 3), (3, 1, 0, 2))
+
+
+def half_spectrum(x: Block, dims: tuple[int, ...], sign: int, engine: str) -> Block:
+    """By XLA, or the last dimension by products where there are any, and the others by XLA."""
+    if engine == "xla" or not factors(split(x)[0].shape[dims[-1]]):
+        return XLA_REAL.half(x, dims, sign)
+    return (
+        in_complex(lambda y: fft(y, dims[:-1], sign), Products().half(x, dims[-1:], sign))
+        if dims[:-1]
+        else (Products().half(x, dims, sign))
+    )
+
+
+def from_half_spectrum(y: Block, dims: tuple[int, ...], length: int, sign: int, engine: str) -> Block:
+    """Back from that."""
+    if engine == "xla" or not factors(length):
+        return XLA_REAL.real(y, dims, length, sign)
+    y = in_complex(lambda y: fft(y, dims[:-1], sign), y) if dims[:-1] else y
+    return Products().real(y, dims[-1:], length, sign)
 
 
 def half(x: np.ndarray, dims: tuple[int, ...], sign: int) -> np.ndarray:

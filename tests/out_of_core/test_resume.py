@@ -192,7 +192,7 @@ def test_another_array_of_the_same_file_is_refused(tmp_path: Path, monkeypatch: 
 
 def test_chunks_of_another_store_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches files of a store replaced by others of the same size, when none of them is newer than the newest."""
-    mf.files.write_array(tmp_path / "x.zarr", jnp.asarray(noise(SHAPE)))
+    mf.io.write_array(tmp_path / "x.zarr", jnp.asarray(noise(SHAPE)))
     os.utime(tmp_path / "x.zarr" / "zarr.json", ns=(2**61, 2**61))
     ended(tmp_path, monkeypatch, of=("x.zarr", None))
     (chunk,) = (tmp_path / "x.zarr").glob("data/c.*")
@@ -203,7 +203,7 @@ def test_chunks_of_another_store_are_noticed(tmp_path: Path, monkeypatch: pytest
 
 def test_a_store_that_is_written_to_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches old chunks and new ones in one result: what describes the store is not written to when a chunk is."""
-    mf.files.write_array(tmp_path / "x.zarr", jnp.asarray(noise(SHAPE)))
+    mf.io.write_array(tmp_path / "x.zarr", jnp.asarray(noise(SHAPE)))
     (chunk,), write = (tmp_path / "x.zarr").glob("data/c.*"), passing.write_tile
 
     def meanwhile(*values: Any) -> None:

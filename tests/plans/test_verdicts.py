@@ -40,7 +40,7 @@ from meshfft.nufft.grid.forms import chosen
 from meshfft.nufft.grid.window import window
 from meshfft.plans import execute, planning, request
 from meshfft.tpu import columns
-from meshfft.tpu.gridding import gridding
+from meshfft.tpu.gridding import kernels as gridding
 from meshfft.tpu.lines.ends import Came, Ends, Rows
 from meshfft.tpu.trials import RealTrial, of_lines, of_rows
 

@@ -25,8 +25,9 @@ from meshfft.layout.layout import even_cuts, from_spec
 from meshfft.machine.chip import TPUS, Chip
 from meshfft.machine.machine import topology
 from meshfft.plans.primitive import bind
-from meshfft.steps import AxisMove, Exchange, LocalFFT, Pipeline, local_fft, pipeline
-from meshfft.tpu import engine
+from meshfft.steps import AxisMove, Exchange, LocalFFT, Pipeline
+from meshfft.tpu import engine, parts
+from meshfft.tpu.fft import VectorFFT
 from meshfft.tpu.real import half
 from meshfft.walks.walk import Walk, fused
 
@@ -54,7 +55,7 @@ def interpreted() -> Iterator[None]:
     jax.clear_caches()
     with contextlib.ExitStack() as patches:
         real = ((half, name) for name in ("half_spectrum", "from_half_spectrum"))
-        for where, name in ((engine, "fft"), (local_fft, "fft_of_pieces"), (pipeline, "fft_to_parts"), *real):
+        for where, name in ((engine, "fft"), (parts, "fft_of_pieces"), (parts, "fft_to_parts"), *real):
             by_kernels = functools.partial(getattr(where, name), interpret=True)
             patches.enter_context(mock.patch.object(where, name, by_kernels))
         yield
@@ -117,7 +118,7 @@ def test_pieces_are_handed_from_exchange_to_kernel() -> None:
     shape, where, sizes = (16, 128, 8), mesh((8,)), {"x": 8}
     start = from_spec(shape, sizes, P("x"))
     opens, closes = (AxisMove(*ends, even_cuts(n, [("x", 8)])) for ends, n in (((0, 1), 128), ((1, 0), 16)))
-    first, second = (LocalFFT(d, -1, n, n, "vector", room=ROOM) for d, n in (((1, 2), (128, 8)), ((0,), (16,))))
+    first, second = (LocalFFT(d, -1, n, n, VectorFFT(ROOM)) for d, n in (((1, 2), (128, 8)), ((0,), (16,))))
     steps = (
         Pipeline((first, Exchange((opens,), packed=True)), 0, 2),
         Pipeline((second, Exchange((closes,), packed=True)), 1, 2),

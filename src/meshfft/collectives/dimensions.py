@@ -1,5 +1,6 @@
-"""Dimensions of a block: one cut into equal parts, or seen as two."""
+"""Dimensions of a block: one cut into equal parts, seen as two, cropped or padded."""
 
+import jax.numpy as jnp
 from jax import Array, lax
 
 
@@ -17,3 +18,10 @@ def unfolded(block: Array, dim: int, parts: int) -> Array:
 def folded(block: Array, dim: int) -> Array:
     """A dimension and the next as one."""
     return block.reshape(*block.shape[:dim], block.shape[dim] * block.shape[dim + 1], *block.shape[dim + 2 :])
+
+
+def resize(block: Array, dim: int, size: int) -> Array:
+    """Crops a dimension, or pads it with zeros at the tail, to `size`."""
+    kept = lax.slice_in_dim(block, 0, min(size, block.shape[dim]), axis=dim)
+    widths = [(0, size - kept.shape[dim] if d == dim else 0) for d in range(block.ndim)]
+    return jnp.pad(kept, widths) if size > kept.shape[dim] else kept

@@ -7,6 +7,7 @@ received has the same form, one part from each device, and is a piece of the blo
 import dataclasses
 import itertools
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array, lax
@@ -17,6 +18,23 @@ from .messages import carried
 from .wire import EXACT, Wire
 
 MOST_PARTS = 16  # that are written into the block each by itself
+
+
+class Rows(NamedTuple):
+    """Some rows of a dimension: those that are transformed and sent at a time."""
+
+    dim: int
+    start: int
+    size: int
+
+
+class Came(NamedTuple):
+    """Where pieces lie: see Pieces."""
+
+    source: int
+    dim: int
+    parts: int
+    pieces: int
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@
 The TPU compiler runs on any machine; its memory, collectives and cycles are those of a pod of that shape. The timeline
 plays a program through in the order it was scheduled:
 
-    an instruction takes its estimated cycles / clock, an FFT kernel those of machine/kernel_price.py
+    an instruction takes its estimated cycles / clock, an FFT kernel those of tpu/price.py
     a collective takes the links from its start, or when they are free, for as long as the torus model says
     its done waits for that; what stands in between hides it
     total = compute + what the device waits for each collective

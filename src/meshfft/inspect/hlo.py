@@ -4,7 +4,7 @@
 
 A collective in two halves overlaps what is scheduled between its start and its done. Invariant: what is in a loop
 counts once for each turn. Of Pallas kernels the compiler estimates nothing: those of FFTs, which the text knows by
-name, are priced by machine/kernel_price.py where a chip is given. The kinds of work follow from opcodes and scopes:
+name, are priced by tpu/price.py where a chip is given. The kinds of work follow from opcodes and scopes:
 
     products     matrix products
     fft          XLA's FFT, whatever the compiler makes of it, and meshfft's own of additions and in kernels; not by
@@ -25,8 +25,9 @@ from typing import NamedTuple
 
 import jax
 
-from ..machine import kernel_price, wire_price
+from ..machine import wire_price
 from ..machine.chip import Chip
+from ..tpu import price as kernel_price
 from .schedule import COLLECTIVES, Executed, Instruction, Program, executed, parse
 
 UNITS = ("matrix", "vector", "copy")

@@ -5,10 +5,10 @@
 
 over all dimensions jointly, unscaled. Engines:
 
-- "xla": XLA's own real FFT, jointly over three dimensions. On a TPU it saves nothing: it costs 0.9 of a complex one and
-  its transpose 1.35, by the compiler's cycles.
-- "matmul", for matrix units: the last dimension by real products with half of a complex transform's work, the others by
-  XLA. Up to DENSE points it is one product with the N columns
+- XlaReal: XLA's own real FFT, jointly over three dimensions. On a TPU it saves nothing: it costs 0.9 of a complex one,
+  and its transpose 1.35, by the compiler's cycles.
+- Products, for matrix units: the last dimension by real products with half of a complex transform's work. Up to DENSE
+  points it is one product with the N columns
 
       cos(2 pi k n / N), 0 <= k <= N // 2,      sign sin(2 pi k n / N), 0 < k < N / 2,
 
@@ -17,56 +17,121 @@ over all dimensions jointly, unscaled. Engines:
 
       A[k2, n1] = sum_n2 x[n1 + N1 n2] w_N2^(n2 k2),   X[k1 N2 + k2] = sum_n1 w_N1^(n1 k1) w_N^(n1 k2) A[k2, n1].
 
-  Nothing is reversed and the result is contiguous. Other lengths (large primes, above SIDE^2) fall back to "xla".
+  Nothing is reversed and the result is contiguous. Other lengths (large primes, above SIDE^2) are left to XLA.
 
 The transpose takes the same stages backwards. Tables come from exact integer phases in float64, rounded once.
 """
 
+import dataclasses
 import functools
+from collections.abc import Iterator
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ..collectives.dimensions import resize
+from ..machine.chip import Chip, padded
+from ..machine.work import Work
 from ..numerics.phases import table
 from ..numerics.split_complex import Block, Planes, join, like, scaled, split
-from .local import balanced, fft, resize
+from .engine import Lines, RealEngine, Site
+from .xla import XLA, balanced, fft
 
+# What products read and write, in blocks of reals: around one product, around two stages, and in them; and the real
+# products of two stages. Fitted to the cycles of TPU v3 and v5e.
+DENSE_PASSES, STAGE_PASSES, FED_PASSES = 3, 8, 20
+STAGE_PRODUCTS = 5
+XLA_DIMS = 3  # of one call of XLA's real FFT
 SIDE = 128  # rows of a matrix unit; larger units take the same factors
 DENSE = 4 * SIDE  # points up to which one product is cheaper than two stages, by the TPU compiler's cycles
 RUN = 32  # terms of one float sum on the CPU, whose products add up one after the other
 HostPlanes = tuple[np.ndarray, np.ndarray]
 
 
-def half_spectrum(block: Block, dims: tuple[int, ...], sign: int, engine: str) -> Block:
-    """The transform of a real block, an array or its one plane; the last of the dimensions, of N points, comes out with
-    N // 2 + 1.
+@dataclasses.dataclass(frozen=True)
+class XlaReal(RealEngine):
+    """XLA's real FFT, of up to three dimensions in one call."""
 
-    Costs about half of `local.fft`.
-    """
-    (x,) = split(block)
-    if engine == "matmul" and factors(x.shape[dims[-1]]):
-        return like(block, _others(_to_half(x, dims[-1], sign), dims, sign))
-    y = jnp.fft.rfftn(x, axes=dims[-3:])  # of sign -1: with the other it is the conjugate
-    y = fft(jnp.conj(y) if sign > 0 else y, dims[:-3], sign, "xla")
-    return split(y) if isinstance(block, tuple) else y
+    @classmethod
+    def offers(cls, lines: Lines, onto_real: bool, site: Site) -> Iterator[tuple[RealEngine, tuple[int, ...]]]:
+        if 1 < len(lines.dims) <= XLA_DIMS:
+            yield cls(), lines.dims
+        if site.machine.chip.side == 1 or not factors(lines.lengths[-1]):
+            yield cls(), lines.dims[-1:]
 
+    @property
+    def name(self) -> str:
+        return "xla"
 
-def from_half_spectrum(block: Block, dims: tuple[int, ...], length: int, sign: int, engine: str) -> Block:
-    """The transpose of `half_spectrum` as a real-linear map: the real part of the sum over half of a spectrum, an array
-    or two planes; the last of the dimensions comes out with `length` points.
+    def work(self, lines: Lines, onto_real: bool, itemsize: int, chip: Chip) -> Work:
+        """Half the arithmetic of the complex transform, and its passes over half the bytes."""
+        whole = XLA.work(lines, itemsize, chip)
+        return dataclasses.replace(whole, vector_flops=whole.vector_flops // 2, matrix_flops=whole.matrix_flops // 2)
 
-    It doubles nothing: an inverse transform multiplies by 1, 2, ..., 2, 1 first (for odd N the last is doubled too).
-    """
-    if engine == "matmul" and factors(length):
-        x = _from_half(_others(split(block), dims, sign), dims[-1], length, sign)
-    else:  # XLA's has sign +1 and doubles all bins but 0 and N / 2
-        y = fft(join(split(block)), dims[:-3], sign, "xla")
-        shape = [y.shape[d] for d in dims[-3:-1]] + [length]
+    def half(self, block: Block, dims: tuple[int, ...], sign: int) -> Block:
+        (x,) = split(block)
+        y = jnp.fft.rfftn(x, axes=dims[-XLA_DIMS:])  # of sign -1: with the other it is the conjugate
+        y = fft(jnp.conj(y) if sign > 0 else y, dims[:-XLA_DIMS], sign)
+        return split(y) if isinstance(block, tuple) else y
+
+    def real(self, block: Block, dims: tuple[int, ...], length: int, sign: int) -> Block:
+        """XLA's has sign +1 and doubles all bins but 0 and N / 2; an inverse transform multiplies by that first."""
+        y = fft(join(split(block)), dims[:-XLA_DIMS], sign)
+        shape = [y.shape[d] for d in dims[-XLA_DIMS:-1]] + [length]
         halves = np.where(_inner(length), 0.5, 1.0).astype(y.real.dtype)
         y = scaled(jnp.conj(y) if sign < 0 else y, _along(halves, dims[-1], y.ndim))
-        x = jnp.fft.irfftn(y, shape, axes=dims[-3:], norm="forward")
-    return (x,) if isinstance(block, tuple) else x
+        x = jnp.fft.irfftn(y, shape, axes=dims[-XLA_DIMS:], norm="forward")
+        return (x,) if isinstance(block, tuple) else x
+
+
+@dataclasses.dataclass(frozen=True)
+class Products(RealEngine):
+    """Products on a matrix unit along the last of the dimensions."""
+
+    @classmethod
+    def offers(cls, lines: Lines, onto_real: bool, site: Site) -> Iterator[tuple[RealEngine, tuple[int, ...]]]:
+        if site.machine.chip.side > 1 and factors(lines.lengths[-1]):
+            yield cls(), lines.dims[-1:]
+
+    @property
+    def name(self) -> str:
+        return "matmul"
+
+    def work(self, lines: Lines, onto_real: bool, itemsize: int, chip: Chip) -> Work:
+        (length,), points = lines.lengths, lines.points
+        dense = len(factors(length)) == 1
+        return Work(
+            matrix_flops=2 * (padded(length, chip.side) if dense else STAGE_PRODUCTS * SIDE) * points,
+            tier="bf16x6",
+            memory_bytes=(DENSE_PASSES if dense else STAGE_PASSES) * points * itemsize,
+            fed_bytes=0 if dense else FED_PASSES * points * itemsize,
+            peak_bytes=6 * points * itemsize,
+        )
+
+    def half(self, block: Block, dims: tuple[int, ...], sign: int) -> Block:
+        ((x,), (dim,)) = split(block), dims
+        return like(block, _to_half(x, dim, sign))
+
+    def real(self, block: Block, dims: tuple[int, ...], length: int, sign: int) -> Block:
+        x = _from_half(split(block), dims[0], length, sign)
+        return (x,) if isinstance(block, tuple) else x
+
+
+XLA_REAL = XlaReal()
+REAL_ENGINES: list[type[RealEngine]] = [XlaReal, Products]
+
+
+def register(kind: type[RealEngine]) -> type[RealEngine]:
+    """Adds a kind of engine, in front of the products."""
+    REAL_ENGINES.insert(1, kind)
+    return kind
+
+
+def offered(lines: Lines, onto_real: bool, site: Site) -> Iterator[tuple[RealEngine, tuple[int, ...]]]:
+    """Every engine that takes some of the dimensions, the last among them, with these."""
+    for kind in REAL_ENGINES:
+        yield from kind.offers(lines, onto_real, site)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -76,11 +141,6 @@ def factors(length: int) -> tuple[int, ...]:
         return (length,)
     low = balanced(length, SIDE)[0]
     return (low, length // low) if low < length <= low * SIDE else ()
-
-
-def _others(planes: Planes, dims: tuple[int, ...], sign: int) -> Planes:
-    """All but the last of the dimensions, by XLA."""
-    return split(fft(join(planes), dims[:-1], sign, "xla")) if len(dims) > 1 else planes
 
 
 def _to_half(x: Array, dim: int, sign: int) -> Planes:

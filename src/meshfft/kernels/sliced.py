@@ -9,26 +9,80 @@ Invariant: a block is split complex; the slices of a factor come from the widest
 are rounded to float64 once.
 """
 
+import dataclasses
 import functools
 import math
+from collections.abc import Iterator
+from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ..collectives.all_to_all import Grid
+from ..machine.chip import Chip, padded
+from ..machine.work import Work
 from ..numerics.chunks import CHUNK, chunks, in_chunks
 from ..numerics.digits import host_slices
 from ..numerics.dtypes import ROUNDING, Dot
 from ..numerics.phases import host_roots, mulmod, roots
 from ..numerics.products import Factors, planes_of, product
-from ..numerics.slices import HELD
+from ..numerics.slices import HELD, cost
 from ..numerics.split_complex import Planes, times
-from .local import balanced
+from .engine import Engine, Lines, Offer, Site
+from .xla import balanced
 
 SIDE = 128  # rows of a matrix unit
 LONGEST = 1024  # points of a prime factor; a dense step makes longer ones where it multiplies
 LONG_HELD = 160  # bytes for each number of a line that is longer than a chunk, by what TPU v5e's compiler takes
+TWIDDLE_FLOPS = 200  # of a complex number: four products and two sums, in pairs of float32
+TWIDDLE_PASSES = 4  # a transpose reads and writes besides
 TABLE = 2**16  # points up to which twiddle factors are a table of the host
+
+
+@dataclasses.dataclass(frozen=True)
+class Slices(Engine[Planes]):
+    """Dense factors by integer products of slices of float64."""
+
+    dot: Dot
+    planar: ClassVar[bool] = True
+    slices: ClassVar[bool] = True
+
+    @classmethod
+    def offers(cls, lines: Lines, site: Site) -> Iterator[Offer]:
+        """The dimensions without a long prime factor, by every way to multiply."""
+        pairs = zip(lines.dims, lines.lengths, strict=True)
+        if dims := tuple(d for d, n in pairs if radices(n) is not None):
+            yield from ((cls(dot), dims) for dot in site.dots)
+
+    @property
+    def name(self) -> str:
+        return self.dot.tier
+
+    @property
+    def dots(self) -> tuple[Dot, ...]:
+        return (self.dot,)
+
+    def error(self, length: int, itemsize: int) -> float:
+        return fft_error(length, self.dot)
+
+    def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
+        """Of each factor a product; between two of them twiddle factors and a transpose."""
+        points = lines.points
+        factors = [radix for length in lines.lengths for radix in balanced(length, SIDE)]
+        flops, nbytes = cost(self.dot, points, points, self.dot.multiplications, chip.fast_bytes)
+        between = len(factors) - len(lines.lengths)
+        return Work(
+            matrix_flops=self.dot.flops * points * sum(padded(radix, chip.side) for radix in factors),
+            tier=self.dot.tier,
+            vector_flops=len(factors) * flops + between * TWIDDLE_FLOPS * points,
+            memory_bytes=len(factors) * nbytes + TWIDDLE_PASSES * between * points * itemsize,
+            # the block, what is worked on in place, and as TPUs keep float64, in two arrays, one copy
+            peak_bytes=(math.prod(lines.block) + 2 * points) * itemsize + scratch(lines.shape, lines.dims),
+        )
+
+    def apply(self, block: Planes, dims: tuple[int, ...], sign: int, grid: Grid = (), first: bool = False) -> Planes:
+        return fft(block, dims, sign, self.dot)
 
 
 @functools.lru_cache(maxsize=1024)

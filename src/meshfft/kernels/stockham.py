@@ -10,18 +10,24 @@ A stage leaves its r outputs behind one another, before the k that are done (Sto
 Tables are made in float64 on the host from exact integer phases and rounded once.
 """
 
+import dataclasses
 import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 from ..collectives.all_to_all import Chunks, Grid, corner, cut, fits, join
+from ..machine.chip import Chip
+from ..machine.work import Work
 from ..numerics.phases import table
-from .bluestein import prime_factors
+from .bluestein import is_awkward, prime_factors
+from .engine import Engine, Lines, Offer, Site
+from .xla import XLA
 
 COLUMN_BYTES = 2**17  # columns worked on at a time
 ROW_BYTES = 2**17  # lines worked on at a time
@@ -31,6 +37,37 @@ NARROWEST = 16  # elements behind the dimension, below which vector units idle
 LARGEST = 7  # radix
 # Reads lines: of the chunks, from where each begins, with an extent along each dimension.
 Reader = Callable[[Sequence[Array], Sequence[Array], Sequence[int]], Array]
+
+
+@dataclasses.dataclass(frozen=True)
+class Cached(Engine[Array]):
+    """A few lines at a time, on CPUs whose devices share a memory."""
+
+    chunked: ClassVar[bool] = True
+
+    @classmethod
+    def offers(cls, lines: Lines, site: Site) -> Iterator[Offer]:
+        """The dimensions that can be done so; one device by itself has all cores for many lines."""
+        if site.large and not site.alone and not site.xla:
+            pairs, last = zip(lines.dims, lines.lengths, strict=True), len(lines.block) - 1
+            near = (d for d, n in pairs if (not is_awkward(n, True) if d == last else by_columns(lines.block, d, n)))
+            if dims := tuple(near):
+                yield cls(), dims
+
+    @property
+    def name(self) -> str:
+        return "cached"
+
+    def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
+        passes = 2 * len(together(lines.block, itemsize, lines.dims))
+        return dataclasses.replace(XLA.work(lines, itemsize, chip), memory_bytes=passes * lines.points * itemsize)
+
+    def scratch(self, lines: Lines, itemsize: int) -> int:
+        return max(PLANE_BYTES, NARROWEST * max(lines.lengths) * itemsize)
+
+    def apply(self, block: Array, dims: tuple[int, ...], sign: int, grid: Grid = (), first: bool = False) -> Array:
+        with jax.named_scope("fft"):  # profiles know it by its name, as they know XLA's
+            return in_place(block, tuple(d for d in dims if block.shape[d] > 1), sign, grid, first)
 
 
 def in_place(block: Array, dims: Sequence[int], sign: int, grid: Grid = (), plain: bool = False) -> Array:

@@ -19,10 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ..collectives.dimensions import resize
 from ..layout.layout import line_shape
 from ..numerics.phases import host_roots
 from ..operators.trig import Ends, Trig, divided
-from .local import resize
 
 
 def transform(block: Array, dim: int, matrix: Trig) -> Array:

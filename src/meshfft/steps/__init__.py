@@ -5,7 +5,6 @@
 | LocalFFT(dims)  | dims that no mesh axis cuts       | the same axes    | nothing                                     |
 | RealFFT(dims)   | dims that no mesh axis cuts       | the same axes    | nothing                                     |
 | LocalTrig(dim)  | a dim that no mesh axis cuts      | the same axes    | nothing                                     |
-| SlicedFFT(dims) | dims that no mesh axis cuts       | the same axes    | nothing                                     |
 | Exchange(moves) | axes that are innermost of theirs | them elsewhere   | (p-1)/p V, one all-to-all, or one a chunk   |
 | RingDense(dim)  | any                               | the same axes    | (p-1) V in p-1 hops, under the products     |
 | PhaseFFT(dim)   | a dim that is cut                 | the same axes    | (p-1)/p V gathered, then (p-1) V ring       |
@@ -41,4 +40,3 @@ from .rows import Band as Band
 from .rows import Bands as Bands
 from .rows import Roll as Roll
 from .six_step import SixStep as SixStep
-from .sliced_fft import SlicedFFT as SlicedFFT

@@ -22,10 +22,10 @@ import numpy as np
 from jax import Array, lax
 
 from ..collectives.all_to_all import Grid
-from ..collectives.pieces import Pieces
+from ..collectives.dimensions import resize
+from ..collectives.pieces import Came, Pieces
 from ..collectives.wire import Wire
 from ..kept_verdicts import Trial
-from ..kernels.local import resize
 from ..layout.layout import Layout, dim_name, line_shape
 from ..machine.chip import Chip
 from ..machine.work import Work
@@ -33,7 +33,6 @@ from ..numerics.dtypes import Dot
 from ..numerics.split_complex import Block, Planes
 from ..operators.matrices import HalfRoots, Matrix, Roots
 from ..operators.trig import Trig
-from ..tpu.lines.ends import Came
 from .problem import Problem
 
 B = TypeVar("B", bound=Block)
@@ -64,6 +63,7 @@ class Step(abc.ABC):
     the one that the step starts from.
     """
 
+    by_slices: ClassVar[bool] = True  # it works in float64 by slices too, where matrix units have no float64
     exact: ClassVar[bool] = False  # offered only where a dimension is as long as its matrix, which may be done for it
 
     @classmethod

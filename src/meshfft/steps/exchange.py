@@ -11,10 +11,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..collectives.all_to_all import Chunks, Grid, count, cut, divided, exchange, exchange_packed, exchange_shares, join
-from ..collectives.dimensions import folded, split, unfolded
+from ..collectives.dimensions import folded, resize, split, unfolded
 from ..collectives.wire import EXACT, SUBLANES, Wire
 from ..collectives.words import BITS
-from ..kernels.local import resize
 from ..layout.layout import Layout
 from ..machine import wire_price
 from ..machine.chip import Chip

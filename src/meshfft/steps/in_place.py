@@ -13,7 +13,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import cast
+from typing import ClassVar, cast
 
 from jax import Array, lax
 
@@ -43,6 +43,7 @@ class InPlace(Step):
     It is offered only where blocks are equal and chunks are. No step transforms `dim`, so that all chunks are alike.
     """
 
+    by_slices: ClassVar[bool] = False
     steps: tuple[Step, ...]  # of a chunk
     dim: int  # that is cut into chunks
     chunks: int
@@ -80,7 +81,7 @@ class InPlace(Step):
         there = Exchange(tuple(moves))
         back = there.transpose(inner)
         for local in LocalFFT.offers(problem, at, lines):
-            if local.engine == "cached" and local.dims == tuple(lines):
+            if local.engine.chunked and local.dims == tuple(lines):
                 yield cls((there, local.fuse(there, back), back), dim, chunks)
 
     @classmethod

@@ -31,7 +31,9 @@ from ..collectives.ring import one_shuffle
 from ..collectives.wire import EXACT, Wire
 from ..kernels import sliced
 from ..kernels.bluestein import chirp_spectrum, padded_length
-from ..kernels.local import fft, fft_error
+from ..kernels.engine import Engine, Lines, fft_error
+from ..kernels.sliced import TWIDDLE_FLOPS, Slices
+from ..kernels.xla import XLA
 from ..layout.layout import Layout, line_shape
 from ..machine.chip import Chip
 from ..machine.work import Move, Work, total
@@ -46,7 +48,6 @@ from .comb import gathered, is_comb
 from .local_fft import LocalFFT
 from .problem import Problem, ready
 from .ring_dense import LONG_PHASE_FLOPS, SLICED_PHASES, RingDense
-from .sliced_fft import TWIDDLE_FLOPS, SlicedFFT
 
 UNIT_PASSES = 4  # of a phase ring on a matrix unit: gathering, and the first phase
 RING_PASSES = 18  # over two shards: exchange, FFT and phases ten, and four for each shard summed
@@ -100,7 +101,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
         each = fft_error(self.line, itemsize)
         if self.dot is not None:
             rounding = ROUNDING[self.dot.unit] * math.sqrt(2 + self.parts / 2)
-            each = math.hypot(sliced.fft_error(self.line // self.parts, self.dot), rounding)
+            each = math.hypot(self._engine.error(self.line // self.parts, itemsize), rounding)
         return each * (1 if self.line == self.matrix.length else 2)
 
     def wired(self, wire: Wire) -> "PhaseFFT":
@@ -139,9 +140,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
         share, ringed = (self.wire.nbytes(shape, itemsize) for shape in shapes)
         block, largest = others * many, others * max(many, target.block[dim])
         lines = source.replace(dim, many, ())
-        lengths, sign, dot = (many,), self.matrix.sign, self.dot
-        step = SlicedFFT((dim,), sign, lengths, lengths, dot) if dot else LocalFFT((dim,), sign, lengths, lengths)
-        local = step.work(lines, itemsize, chip)
+        local = self._engine.work(Lines(lines.block, (dim,), (many,)), itemsize, chip)
         padded = 0 if is_comb(source, dim, many) else gathered
         kind, times = ("two-way ring", parts // 2) if self.two_way and parts > 2 else ("ring", parts - 1)
         # what XLA holds, by memory_analysis of programs for 8 CPU devices and for v3:32x32 (8192^3 on (4, 4, 128))
@@ -242,7 +241,11 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
         return one_shuffle(term, adjusted, axes, two_way=self.two_way, wire=self.wire)
 
     def _local(self, lines: Any, dim: int, sign: int) -> Any:
-        return sliced.fft(lines, (dim,), sign, self.dot) if self.dot else fft(lines, (dim,), sign, "xla")
+        return self._engine.apply(lines, (dim,), sign)
+
+    @property
+    def _engine(self) -> Engine[Any]:
+        return Slices(self.dot) if self.dot else XLA
 
     def _padded(self, layout: Layout) -> Layout:
         """The layout with as many points in the dimension as the transforms on the way have."""

@@ -8,28 +8,23 @@ from collections.abc import Iterator
 import jax
 from jax import lax
 
-from ..collectives.dimensions import unfolded
-from ..collectives.pieces import Pieces, assembled, exchange_parts, taken
+from ..collectives.dimensions import resize, unfolded
+from ..collectives.pieces import Came, Pieces, Rows, assembled, exchange_parts, taken
 from ..collectives.wire import Wire, is_tiled
 from ..collectives.wire_kernels import wire_trials
 from ..kept_verdicts import Trial
-from ..kernels.local import resize
+from ..kernels.engine import Sender
 from ..layout.layout import Layout
 from ..machine.chip import Chip
 from ..machine.work import Move, Work, total
 from ..numerics.dtypes import Dot
 from ..numerics.split_complex import Block, Planes, in_planes
 from ..operators.matrices import Matrix
-from ..tpu import trials
-from ..tpu.engine import kept_order
-from ..tpu.lines.ends import Came, Ends, Rows
-from ..tpu.parts import fft_to_parts, reads, writes
 from .axis_moves import AxisMove, axis_moves
 from .base import Step, names, shift
 from .exchange import Exchange, wire_cycles, wire_passes
 from .local_fft import LocalFFT
 from .problem import Problem
-from .sliced_fft import SlicedFFT
 
 COPIES = 2  # reads and writes of a block that is packed or joined
 STRIDED = 6  # more where parts are of the last dimension
@@ -51,7 +46,7 @@ class Pipeline(Step):
     step reads it as it arrives: then nothing is copied in between.
     """
 
-    steps: tuple[Step, ...]  # a LocalFFT or SlicedFFT, and before or behind it a packed exchange of one move
+    steps: tuple[Step, ...]  # a LocalFFT, and before or behind it a packed exchange of one move
     dim: int  # that is cut into chunks
     chunks: int
     hands: tuple[int, ...] = ()  # what the next step transforms, where it takes the result in pieces
@@ -60,8 +55,7 @@ class Pipeline(Step):
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["Pipeline"]:
         """Local transforms and a move of axes, where devices send while they compute."""
         chip = problem.machine.chip
-        kind = SlicedFFT if problem.sliced else LocalFFT
-        for local in kind.offers(problem, layout, todo) if chip.overlaps else ():
+        for local in LocalFFT.offers(problem, layout, todo) if chip.overlaps else ():
             left = {dim: matrix for dim, matrix in todo.items() if dim not in local.dims}
             for move in axis_moves(problem, local.after(layout), left):
                 dim, chunks = _chunked(layout, local, move, chip)
@@ -128,8 +122,8 @@ class Pipeline(Step):
         return 0, wire_cycles(wire, shares[0], math.prod(layout.block) * itemsize // wire.real, chip)
 
     @property
-    def _first(self) -> LocalFFT | SlicedFFT:
-        (local,) = (step for step in self.steps if isinstance(step, LocalFFT | SlicedFFT))
+    def _first(self) -> LocalFFT:
+        (local,) = (step for step in self.steps if isinstance(step, LocalFFT))
         return local
 
     @property
@@ -140,7 +134,14 @@ class Pipeline(Step):
     @property
     def _wire(self) -> Wire:
         """With room for kernels where local FFTs have it."""
-        return self._exchange.wire._replace(room=self._first.room)
+        sender = self._first.sender
+        return self._exchange.wire._replace(room=sender.room if sender else 0)
+
+    @property
+    def _sender(self) -> Sender:
+        sender = self._first.sender
+        assert sender is not None, "only of engines that write what is sent"
+        return sender
 
     def wired(self, wire: Wire) -> "Pipeline":
         return dataclasses.replace(self, steps=tuple(step.wired(wire) for step in self.steps))
@@ -163,22 +164,21 @@ class Pipeline(Step):
         """How often the block is read or written beside its kernels: what they do not write or read as it is sent."""
         ends, last = (self.move.target, self.move.source), layout.ndim - 1
         packs, joins = (COPIES + STRIDED * (dim == last) for dim in ends)
-        kept = kept_order(layout.block) == tuple(range(layout.ndim))
-        ordered = 0 if kept else COPIES  # kernels beside all-to-alls take the dimensions in their order
+        ordered = 0 if self._sender.keeps_order(layout.block) else COPIES
         return ordered + (0 if self._writes(layout) else 2 * packs) + (0 if self._read(layout) else joins)
 
     def _read(self, layout: Layout) -> bool:
         """Where kernels of the next step read the pieces as they lie, one after another if lines are not in several."""
         source = self.move.source
         chunks = self.chunks if self.dim == source else 1
-        block, room = self.after(layout).block, self._first.room
-        return bool(self.hands) and reads(block, self.hands, room, source, source, self.move.parts, chunks)
+        came = Came(source, source, self.move.parts, chunks)
+        return bool(self.hands) and self._sender.reads(self.after(layout).block, self.hands, came)
 
     def _writes(self, layout: Layout) -> bool:
         """Where kernels read chunks and write the parts themselves."""
         local, rows = self._first, self._rows(layout)
         chunk = Rows(self.dim, 0, -(-rows // self.chunks))
-        return writes(layout.block, local.dims, self._first.room, chunk, self.move.target, self.move.parts)
+        return self._sender.writes(layout.block, local.dims, chunk, self.move.target, self.move.parts)
 
     @property
     def takes_pieces(self) -> tuple[int, ...]:
@@ -199,7 +199,7 @@ class Pipeline(Step):
         size, arrays = -(-rows // self.chunks), []
         for start in range(0, rows, size):
             chunk = Rows(self.dim, start, size)
-            sent = fft_to_parts(given, local.dims, local.sign, self._first.room, chunk, move.target, move.parts)
+            sent = self._sender.to_parts(given, local.dims, local.sign, chunk, move.target, move.parts)
             arrays.append(exchange_parts(sent, move.axes, self._wire))
         return Pieces(tuple(arrays), move.source, self.dim)
 
@@ -222,7 +222,7 @@ class Pipeline(Step):
         for step, at in self._pairs(layout):
             if isinstance(step, Exchange):
                 chunks = [step.apply_to_rows(chunk, at, kept=dim) for chunk in chunks]
-            elif isinstance(step, LocalFFT | SlicedFFT):
+            elif isinstance(step, LocalFFT):
                 chunks = _one_by_one(step, chunks, at)
         joined = jax.tree.map(lambda *parts: assembled(parts, dim, after), *chunks)
         return jax.tree.map(lambda part: resize(part, dim, self.after(layout).block[dim]), joined)
@@ -232,9 +232,9 @@ class Pipeline(Step):
         if not self._by_kernels(layout):
             chunks = ((one, at.resize(self.dim, at.shape[self.dim] // self.chunks)) for one, at in self._pairs(layout))
             return tuple(trial for one, at in chunks for trial in one.trials(at, None)[0]), None
-        ends = Ends(Rows(self.dim, size, size), came, (move.target, move.parts))
+        rows = Rows(self.dim, size, size)
         own = (
-            *trials.of_rows(layout.block, local.dims, local.room, ends),
+            *self._sender.trials_of_rows(layout.block, local.dims, rows, came, move.target, move.parts),
             *wire_trials(self._shares(layout)[0], self._wire),
         )
         return own, Came(move.source, self.dim, move.parts, self._rows(layout) // size) if self.hands else None
@@ -264,7 +264,7 @@ class Pipeline(Step):
             layout = step.after(layout)
 
 
-def _chunked(layout: Layout, local: LocalFFT | SlicedFFT, move: AxisMove, chip: Chip) -> tuple[int, int]:
+def _chunked(layout: Layout, local: LocalFFT, move: AxisMove, chip: Chip) -> tuple[int, int]:
     """The dimension to cut into chunks, and how many: the longest that neither step touches, else the one that axes
     leave; for kernels, whichever of the two has more equal chunks, of whole tiles if there are.
     """
@@ -287,7 +287,7 @@ def _equal(rows: int, tile: int) -> int:
     return max((n for n in range(1, CHUNKS + 1) if rows % (n * tile) == 0), default=0)
 
 
-def _one_by_one(step: LocalFFT | SlicedFFT, chunks: list[Block], layout: Layout) -> list[Block]:
+def _one_by_one(step: LocalFFT, chunks: list[Block], layout: Layout) -> list[Block]:
     """A step on every chunk, each begun when the one before is done."""
     done: list[Block] = []
     for chunk in chunks:

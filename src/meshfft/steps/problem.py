@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..collectives.wire import EXACT, Wire
+from ..kernels.engine import Site
 from ..layout.layout import Layout
 from ..machine.machine import Machine
 from ..machine.work import Work
@@ -64,11 +65,10 @@ class Problem:
         """True where products are made of slices of float64 (numerics/slices.py)."""
         return self.dots[0].slices > 0
 
-    @property
-    def has_kernels(self) -> bool:
-        """True where local FFTs may be kernels of a TPU's vector unit: these take float32 planes, and none failed."""
-        there = self.machine.chip.scratch is not None and not self.machine.has_failed("fft", "wire")
-        return there and self.itemsize == 8 and self.engine == "auto"
+    def site(self, layout: Layout) -> Site:
+        """What engines ask, for a block of this layout."""
+        large, alone = self.large(layout), math.prod(layout.parts) == 1
+        return Site(self.machine, self.itemsize, self.dots, large, alone, self.engine == "xla")
 
     def ways(self, parts: int, pairs: bool) -> tuple[bool, ...]:
         """Whether blocks may travel both ways round a ring at once: as is asked, or as the machine sends best.

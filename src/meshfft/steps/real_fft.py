@@ -11,30 +11,24 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import DTypeLike
 
+from ..collectives.dimensions import resize
+from ..collectives.pieces import Came
 from ..collectives.ring import permuted
 from ..collectives.wire import EXACT, Wire
-from ..kernels.local import fft_error, flops_of, resize
-from ..kernels.real import SIDE, factors, from_half_spectrum, half_spectrum
+from ..kept_verdicts import Trial
+from ..kernels.engine import Lines, RealEngine, fft_error
+from ..kernels.real import XLA_REAL, offered
 from ..layout.layout import Layout, line_shape, nested
-from ..machine import kernel_price
-from ..machine.chip import Chip, padded
+from ..machine.chip import Chip
 from ..machine.work import Move, Work
 from ..numerics.phases import MAX_LENGTH, roots
-from ..numerics.split_complex import Block, Planes, in_complex, join, like, scaled, split
+from ..numerics.split_complex import Block, in_complex, join, scaled, split
 from ..operators.matrices import HalfRoots, Matrix, Roots
-from ..tpu import trials
-from ..tpu.lines.ends import Came
-from ..tpu.real import half
-from .base import MatrixStep, cleared, names, positions, resize_each, resized
-from .local_fft import LocalFFT, kernel_room, local_roots
+from .base import MatrixStep, cleared, names, positions, resize_each
+from .local_fft import local_roots
 from .phase_fft import PhaseFFT
 from .problem import Problem, ready
 
-# What the engine "matmul" reads and writes, in blocks of reals: around one product, around two stages, and in them; and
-# the real products of two stages. Fitted to the cycles of TPU v3 and v5e.
-DENSE_PASSES, STAGE_PASSES, FED_PASSES = 3, 8, 20
-PRODUCTS = 5
-XLA_DIMS = 3  # of one call of XLA's real FFT
 UNTANGLE_FLOPS = 14  # of one output: two sums, a phase, a sum
 UNTANGLE_PASSES = 6
 
@@ -49,85 +43,43 @@ class RealFFT(MatrixStep[HalfRoots]):
     or the transpose of that, real part taken, as the matrix says. The sign of the last dimension is that of all.
     """
 
+    by_slices: ClassVar[bool] = False
     lengths: tuple[int, ...]  # points of each dimension
-    engine: str = "xla"  # of kernels.real
-    room: int = 0  # bytes of fast memory that the kernels of "vector" work in
+    engine: RealEngine = XLA_REAL
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["RealFFT"]:
-        """The halved dimension with all others that are not cut in one call of XLA, or alone; a TPU has kernels for
-        the last dimension, alone or with the one before it."""
+        """The halved dimension with all others that are not cut, or with some of them, by every engine."""
         for dim, matrix in todo.items():
             if isinstance(matrix, HalfRoots) and layout.parts[dim] == 1:
-                others = {d: m.length for d, m in local_roots(layout, todo).items()}
-                joint, points = 0 < len(others) <= XLA_DIMS - 1, tuple(others.values())
-                if joint and (not matrix.onto_real or len(todo) == len(others) + 1):
-                    yield cls((*others, dim), matrix, (*points, matrix.rows), (*points, matrix.length))
-                yield from cls._by_kernels(problem, layout, len(todo), {**others, dim: matrix.length}, matrix)
-                if not matrix.onto_real or len(todo) == 1:
-                    engine = "matmul" if problem.machine.chip.side > 1 else "xla"
-                    yield cls((dim,), matrix, (matrix.rows,), (matrix.length,), engine)
-
-    @classmethod
-    def _by_kernels(
-        cls, problem: Problem, layout: Layout, todo: int, lengths: dict[int, int], matrix: HalfRoots
-    ) -> Iterator["RealFFT"]:
-        last, room = layout.ndim - 1, kernel_room(problem)
-        for dims in ((last - 1, last), (last,)) if room else ():
-            if not lengths.keys() >= set(dims) or (matrix.onto_real and todo > len(dims)):
-                continue
-            points = tuple(lengths[d] for d in dims)
-            if half.job_of(resized(layout, dims, points).block, len(dims), -1, room, matrix.onto_real) is not None:
-                yield cls(dims, matrix, (*points[:-1], matrix.rows), points, "vector", room)
+                lengths = {**{d: m.length for d, m in local_roots(layout, todo).items()}, dim: matrix.length}
+                lines = Lines(layout.block, tuple(lengths), tuple(lengths.values()))
+                for engine, dims in offered(lines, matrix.onto_real, problem.site(layout)):
+                    if not matrix.onto_real or len(todo) == len(dims):
+                        points = tuple(lengths[d] for d in dims)
+                        yield cls(dims, matrix, (*points[:-1], matrix.rows), points, engine)
 
     def error(self, itemsize: int) -> float:
         return math.hypot(*(fft_error(length, itemsize) for length in self.lengths))
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """Half the arithmetic and half the bytes of the complex transform, or what its own engine takes."""
-        length, side = self.matrix.length, chip.side
-        real, size = (self.after(layout), itemsize // 2) if self.matrix.onto_real else (layout, itemsize)
-        if self.engine == "vector" and chip.scratch is not None:
-            points = math.prod(resized(real, self.dims, self.lengths).block)
-            kind = ("real" if self.matrix.onto_real else "half") + ("plane" if len(self.dims) == 2 else "lane")
-            flops = round(points * sum(map(flops_of, self.lengths)) / 2)
-            cycles = kernel_price.cycles(chip, kind, self.lengths, points)
-            return Work(kernel_flops=flops, kernel_cycles=cycles, peak_bytes=6 * points * size)
-        products = len(factors(length)) if self.engine == "matmul" else 0
-        if not products:
-            fft = LocalFFT(self.dims, self.matrix.sign, self.lengths, self.lengths).work(real, size, chip)
-            return dataclasses.replace(fft, vector_flops=fft.vector_flops // 2, matrix_flops=fft.matrix_flops // 2)
-        points = math.prod(real.resize(self.dim, length).block)
-        return Work(
-            matrix_flops=2 * (padded(length, side) if products == 1 else PRODUCTS * SIDE) * points,
-            tier="bf16x6",
-            memory_bytes=(DENSE_PASSES if products == 1 else STAGE_PASSES) * points * size,
-            fed_bytes=0 if products == 1 else FED_PASSES * points * size,
-            peak_bytes=6 * points * size,
-        )
+        size = itemsize // 2 if self.matrix.onto_real else itemsize
+        return self.engine.work(self._lines(layout), self.matrix.onto_real, size, chip)
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
-        block = resize_each(block, self.dims, (*self.lengths[:-1], self.matrix.columns))
-        weighted = self._weighted(block) if self.matrix.onto_real else block
-        block = self._by_kernel(weighted) if self.engine == "vector" else self._transformed(weighted)
-        return resize_each(block if self.matrix.onto_real else self._weighted(block), self.dims, self.sizes)
-
-    def _transformed(self, block: Block) -> Block:
+        block, sign = resize_each(block, self.dims, (*self.lengths[:-1], self.matrix.columns)), self.matrix.sign
         if self.matrix.onto_real:
-            return from_half_spectrum(block, self.dims, self.matrix.length, self.matrix.sign, self.engine)
-        return half_spectrum(block, self.dims, self.matrix.sign, self.engine)
-
-    def _by_kernel(self, block: Block) -> Block:
-        many, sign, planes = len(self.dims), self.matrix.sign, split(block)
-        if self.matrix.onto_real:
-            done: Planes = (half.from_half_spectrum(planes, many, self.matrix.length, sign, self.room),)
+            done = self.engine.real(self._weighted(block), self.dims, self.matrix.length, sign)
         else:
-            done = half.half_spectrum(planes[0], many, sign, self.room)
-        return like(block, done)
+            done = self._weighted(self.engine.half(block, self.dims, sign))
+        return resize_each(done, self.dims, self.sizes)
 
-    def trials(self, layout: Layout, came: Came | None) -> tuple[trials.Trials, Came | None]:
-        lines = resized(self.after(layout) if self.matrix.onto_real else layout, self.dims, self.lengths)
-        return trials.of_reals(lines.block, len(self.dims), self.room) if self.engine == "vector" else (), None
+    def trials(self, layout: Layout, came: Came | None) -> tuple[tuple[Trial, ...], Came | None]:
+        return self.engine.trials(self._lines(layout)), None
+
+    def _lines(self, layout: Layout) -> Lines:
+        """The real lines."""
+        return Lines((self.after(layout) if self.matrix.onto_real else layout).block, self.dims, self.lengths)
 
     def _weighted(self, block: Block) -> Block:
         if not self.matrix.weighted:
@@ -140,7 +92,7 @@ class RealFFT(MatrixStep[HalfRoots]):
         return jax.tree.map(by, block)
 
     def name(self, layout: Layout) -> str:
-        return f"{'real from' if self.matrix.onto_real else 'real'} fft {names(self.dims, layout)} ({self.engine})"
+        return f"{'real from' if self.matrix.onto_real else 'real'} fft {names(self.dims, layout)} ({self.engine.name})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,6 +108,7 @@ class PackedFFT(MatrixStep[HalfRoots]):
     Needs p^2 to divide N / 2. Sends half of what the paper's FFT of the complex line does, and one block of reals.
     """
 
+    by_slices: ClassVar[bool] = False
     wire: Wire = EXACT
     exact: ClassVar[bool] = True
 

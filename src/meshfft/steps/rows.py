@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ..collectives.dimensions import resize
 from ..collectives.ring import handed_on, permuted
-from ..kernels.local import resize
 from ..layout.layout import Cuts, Layout
 from ..machine.chip import Chip
 from ..machine.work import Move, Work

@@ -12,7 +12,7 @@ from jax import Array, lax
 from ..collectives.all_to_all import exchange
 from ..collectives.dimensions import split
 from ..collectives.wire import EXACT, Wire
-from ..kernels.local import fft_error, flops_of
+from ..kernels.engine import fft_error, flops_of
 from ..kernels.stockham import LARGEST, in_place, radices
 from ..layout.layout import Layout, nested
 from ..machine.chip import Chip
@@ -45,6 +45,7 @@ class SixStep(MatrixStep[Roots]):
     Source: Bailey, FFTs in external or hierarchical memory, 1990.
     """
 
+    by_slices: ClassVar[bool] = False
     wire: Wire = EXACT
     exact: ClassVar[bool] = True
 

@@ -2,7 +2,7 @@
 
 The fewest passes over memory: the last two dimensions at once where fast memory holds a plane, then the others. A
 dimension that has no kernel where it lies is brought to where it has one by a transposed copy (`in_orders`). The price
-of a pass is in machine/kernel_price.py.
+of a pass is in tpu/price.py.
 """
 
 import functools

@@ -15,11 +15,11 @@ from typing import Any
 import jax
 from jax import Array, lax
 
-from ..collectives.pieces import Pieces, in_parts
+from ..collectives.pieces import Came, Pieces, Rows, in_parts
 from ..numerics.split_complex import Planes
 from . import columns, engine, lanes, plane
 from .lines.calls import Divided, Job, Side
-from .lines.ends import Came, Ends, Rows
+from .lines.ends import Ends
 from .lines.parted import planes_of
 from .lines.radices import LANES, SUBLANES
 from .lines.sources import Arrived, Ref, legible
@@ -70,9 +70,9 @@ def writes(block: Sequence[int], dims: Sequence[int], room: int, rows: Rows, tar
     return direct(_chunk(block, rows), dims, -1, room, Ends(rows, None, (target, parts)))
 
 
-def reads(block: Sequence[int], dims: Sequence[int], room: int, source: int, dim: int, parts: int, pieces: int) -> bool:
+def reads(block: Sequence[int], dims: Sequence[int], room: int, came: Came) -> bool:
     """True where a kernel reads a block in such pieces as they lie."""
-    return direct(tuple(block), dims, -1, room, Ends(came=Came(source, dim, parts, pieces)))
+    return direct(tuple(block), dims, -1, room, Ends(came=came))
 
 
 def _linear(

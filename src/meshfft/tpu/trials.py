@@ -13,10 +13,10 @@ import jax
 import numpy as np
 from jax import Array
 
-from ..collectives.pieces import Pieces
-from ..kernels.local import fft_error
+from ..collectives.pieces import Pieces, Rows
+from ..kernels.engine import fft_error
 from . import engine, parts
-from .lines.ends import PLANES, Ends, Rows
+from .lines.ends import PLANES, Ends
 from .lines.radices import LANES, SUBLANES
 from .real import half
 

@@ -28,7 +28,6 @@ from ..steps import (
     RealFFT,
     RingDense,
     SixStep,
-    SlicedFFT,
 )
 from ..steps.base import Step
 from ..steps.problem import Problem
@@ -40,7 +39,6 @@ METHODS: dict[str, tuple[type[Step], ...]] = {
     "cooley-tukey": (LocalFFT, RealFFT, LocalTrig, PhaseFFT, PackedFFT),
     "kdft": (RingDense, Exchange),
 }
-SLICED = (SlicedFFT, Exchange, Pipeline, RingDense, PhaseFFT)  # those that work in float64 where matrix units have none
 BUDGET = 50_000  # edges, about a second
 Node = tuple[Layout, frozenset[int]]
 
@@ -114,9 +112,8 @@ def _renamed(node: Node) -> object:
 
 
 def kinds(problem: Problem) -> tuple[type[Step], ...]:
-    """The steps that the method has; of products by slices, LocalFFT's is SlicedFFT, and others have no such form."""
-    named = METHODS[problem.method]
-    return tuple(k for k in SLICED if k in named or (k is SlicedFFT and LocalFFT in named)) if problem.sliced else named
+    """The steps that the method has; in float64 by slices those that have such a form."""
+    return tuple(kind for kind in METHODS[problem.method] if kind.by_slices or not problem.sliced)
 
 
 def offered(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Step]:

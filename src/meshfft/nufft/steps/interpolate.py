@@ -21,6 +21,7 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import PartitionSpec
 
+from ...collectives.pieces import Came
 from ...kept_verdicts import Trial
 from ...layout.layout import Cuts, Layout, even_cuts, line_shape
 from ...layout.placement import own
@@ -29,7 +30,6 @@ from ...machine.work import Work
 from ...numerics.split_complex import Block, in_complex
 from ...steps.base import Step, names, shift
 from ...tpu.gridding.kernels import interpolate, spread, trials
-from ...tpu.lines.ends import Came
 from ..grid.binning import Tables
 from ..grid.forms import cost
 from ..grid.weights import Form

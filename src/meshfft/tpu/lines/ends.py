@@ -2,22 +2,7 @@
 
 from typing import NamedTuple
 
-
-class Rows(NamedTuple):
-    """Some rows of a dimension: those that are transformed and sent at a time."""
-
-    dim: int
-    start: int
-    size: int
-
-
-class Came(NamedTuple):
-    """Where pieces lie: see Pieces."""
-
-    source: int
-    dim: int
-    parts: int
-    pieces: int
+from ...collectives.pieces import Came, Rows
 
 
 class Ends(NamedTuple):

@@ -63,7 +63,7 @@ def half_spectrum(x: Array, many: int, sign: int, room: int, interpret: bool = F
         )
 
     def forward(_: None, x: Array) -> Planes:
-        by_xla = functools.partial(real.half_spectrum, dims=dims, sign=sign, engine="xla")
+        by_xla = functools.partial(real.XLA_REAL.half, dims=dims, sign=sign)
         return _by_platform(by_kernel, lambda x: split(by_xla(x)), x, interpret)
 
     def back(_: None, planes: Planes) -> Array:
@@ -83,7 +83,7 @@ def from_half_spectrum(planes: Planes, many: int, length: int, sign: int, room: 
         return _run(job, planes, many, "real", _to_real, interpret)[0].reshape(shape)
 
     def forward(_: None, planes: Planes) -> Array:
-        by_xla = functools.partial(real.from_half_spectrum, dims=dims, length=length, sign=sign, engine="xla")
+        by_xla = functools.partial(real.XLA_REAL.real, dims=dims, length=length, sign=sign)
         return _by_platform(by_kernel, lambda planes: by_xla(join(planes)), planes, interpret)
 
     def back(_: None, x: Array) -> Planes:

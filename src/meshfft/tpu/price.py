@@ -17,7 +17,7 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
-from .chip import Chip
+from ..machine.chip import Chip
 
 PLANE_BYTES = 4  # of a number in a plane of float32
 OPERATIONS = {2: 4.2, 3: 10.3, 5: 15.6, 7: 20.1}  # of butterflies and twiddles, a point and factor; a third of radix 8

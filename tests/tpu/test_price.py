@@ -5,8 +5,8 @@ import math
 import pytest
 
 from meshfft.machine.chip import CHIPS, TPUS, Chip
-from meshfft.machine.kernel_price import OPERATIONS, bundles, cycles, is_real, table
 from meshfft.tpu.lines.butterflies import dft, times
+from meshfft.tpu.price import OPERATIONS, bundles, cycles, is_real, table
 
 
 class Counted:

@@ -1,0 +1,150 @@
+"""The FFT engine of a TPU: kernels for its vector unit, where lines have some and their planes are float32."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import ClassVar
+
+from jax import Array
+
+from ..collectives.all_to_all import Grid
+from ..collectives.pieces import Came, Pieces, Rows
+from ..kept_verdicts import Trial
+from ..kernels import real
+from ..kernels.engine import Lines, Offer, RealEngine, Sender, Site, flops_of
+from ..kernels.engines import register
+from ..kernels.xla import XLA
+from ..machine.chip import Chip
+from ..machine.work import Work
+from ..numerics.split_complex import Block, Planes, like, split
+from . import engine, price, trials
+from . import parts as pieces
+from .lines.ends import PLANES, Ends
+from .real import half
+
+COPIES = 3  # reads and writes of a block copied to another order of its dimensions: half as much again as in order
+
+
+def room_of(site: Site) -> int:
+    """Bytes of fast memory that kernels work in; 0 where there are none, or one has failed."""
+    scratch = site.machine.chip.scratch
+    if scratch is None or site.xla or site.itemsize != 8 or site.machine.has_failed("fft", "wire"):
+        return 0
+    return int(scratch.value) - engine.RESERVED
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class VectorFFT(Sender):
+    """Kernels for most lengths where they lie, and for more where a copy moves the dimension."""
+
+    room: int
+    planar: ClassVar[bool] = True
+
+    @classmethod
+    def offers(cls, lines: Lines, site: Site) -> Iterator[Offer]:
+        if room := room_of(site):
+            kept = tuple(d for d in lines.dims if engine.supports(lines.shape, d, room))
+            moved = tuple(d for d in lines.dims if engine.in_orders(lines.shape, (d,), room))
+            for dims in dict.fromkeys(filter(None, (kept, moved))):
+                yield cls(room), dims
+
+    @classmethod
+    def least(cls, rows: int, points: float, nbytes: int, site: Site) -> Work | None:
+        """One kernel reads and writes memory once for two dimensions."""
+        return Work(memory_bytes=int(points * site.itemsize) * (rows > 1)) if room_of(site) else None
+
+    @property
+    def name(self) -> str:
+        return "vector"
+
+    @property
+    def sender(self) -> Sender:
+        return self
+
+    def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
+        """The price of each pass over registers that may not be full, and of the copies around them."""
+        plain = XLA.work(lines, itemsize, chip)
+        if chip.scratch is None:
+            return plain
+        points, cycles, filled = lines.points, 0, 1.0
+        for at, (order, dims) in enumerate(engine.in_orders(lines.shape, lines.dims, self.room)):
+            filled = max(filled, engine.waste(lines.shape, order) if at else 1)
+            for one in engine.passes([lines.shape[d] for d in order], [order.index(d) for d in dims], self.room):
+                cycles += price.cycles(chip, one.kind, one.lengths, round(points * filled))
+        copied = engine.copies(lines.shape, lines.dims, self.room) * COPIES * round(points * filled)
+        return Work(
+            kernel_flops=round(points * sum(map(flops_of, lines.lengths))),
+            kernel_cycles=cycles,
+            memory_bytes=copied * itemsize,
+            peak_bytes=plain.peak_bytes,
+        )
+
+    def apply(self, block: Planes, dims: tuple[int, ...], sign: int, grid: Grid = (), first: bool = False) -> Planes:
+        return engine.fft(block, dims, sign, self.room)
+
+    def trials(self, lines: Lines, came: Came | None) -> tuple[Trial, ...]:
+        return trials.of_lines(lines.shape, lines.dims, self.room, PLANES if came is None else Ends(came=came))
+
+    def writes(self, block: tuple[int, ...], dims: tuple[int, ...], rows: Rows, target: int, parts: int) -> bool:
+        return pieces.writes(block, dims, self.room, rows, target, parts)
+
+    def reads(self, block: tuple[int, ...], dims: tuple[int, ...], came: Came) -> bool:
+        return pieces.reads(block, dims, self.room, came)
+
+    def keeps_order(self, block: tuple[int, ...]) -> bool:
+        return engine.kept_order(block) == tuple(range(len(block)))
+
+    def to_parts(
+        self, given: Planes | Pieces, dims: tuple[int, ...], sign: int, rows: Rows, target: int, parts: int
+    ) -> Array:
+        return pieces.fft_to_parts(given, dims, sign, self.room, rows, target, parts)
+
+    def of_pieces(self, given: Pieces, dims: tuple[int, ...], sign: int) -> Planes:
+        return pieces.fft_of_pieces(given, dims, sign, self.room)
+
+    def trials_of_rows(
+        self, block: tuple[int, ...], dims: tuple[int, ...], rows: Rows, came: Came | None, target: int, parts: int
+    ) -> tuple[Trial, ...]:
+        return trials.of_rows(block, dims, self.room, Ends(rows, came, (target, parts)))
+
+
+@real.register
+@dataclasses.dataclass(frozen=True)
+class VectorReal(RealEngine):
+    """Kernels for the last dimension of real lines, alone or with the one before it."""
+
+    room: int
+
+    @classmethod
+    def offers(cls, lines: Lines, onto_real: bool, site: Site) -> Iterator[tuple[RealEngine, tuple[int, ...]]]:
+        last, room = len(lines.block) - 1, room_of(site)
+        for dims in ((last - 1, last), (last,)) if room and lines.dims[-1] == last else ():
+            if set(lines.dims) >= set(dims):
+                job = half.job_of(lines.only(dims).shape, len(dims), -1, room, onto_real)
+                if job is not None:
+                    yield cls(room), dims
+
+    @property
+    def name(self) -> str:
+        return "vector"
+
+    def work(self, lines: Lines, onto_real: bool, itemsize: int, chip: Chip) -> Work:
+        if chip.scratch is None:
+            return real.XLA_REAL.work(lines, onto_real, itemsize, chip)
+        kind = ("real" if onto_real else "half") + ("plane" if len(lines.dims) == 2 else "lane")
+        return Work(
+            kernel_flops=round(lines.points * sum(map(flops_of, lines.lengths)) / 2),
+            kernel_cycles=price.cycles(chip, kind, lines.lengths, lines.points),
+            peak_bytes=6 * lines.points * itemsize,
+        )
+
+    def half(self, block: Block, dims: tuple[int, ...], sign: int) -> Block:
+        (x,) = split(block)
+        return like(block, half.half_spectrum(x, len(dims), sign, self.room))
+
+    def real(self, block: Block, dims: tuple[int, ...], length: int, sign: int) -> Block:
+        x = half.from_half_spectrum(split(block), len(dims), length, sign, self.room)
+        return like(block, (x,))
+
+    def trials(self, lines: Lines) -> tuple[Trial, ...]:
+        return trials.of_reals(lines.shape, len(lines.dims), self.room)
