@@ -20,6 +20,7 @@ from meshfft.operators.transform import transform_of
 from meshfft.plans.planning import ranked
 from meshfft.plans.table import machine_words
 from meshfft.steps import RingDense
+from meshfft.steps.problem import Problem
 from meshfft.walks.choice import find_walk
 from meshfft.walks.walk import Walk
 
@@ -300,7 +301,7 @@ def test_walks_that_fit_come_before_faster_ones() -> None:
 
     def found(blocks: float) -> Walk:
         chip = dataclasses.replace(dense, capacity=Figure(blocks * block, "derived", "blocks"))
-        return find_walk(start, transform, "auto", "natural", Machine(chip), 8, (Dot("float32", 4),))
+        return find_walk(Problem(start, transform, Machine(chip), 8, (Dot("float32", 4),)))
 
     roomy, tight, none = found(100), found(5), found(1)
     assert any(isinstance(step, RingDense) for step in roomy.steps) and roomy.work(8, dense).peak_bytes > 5 * block

@@ -166,7 +166,7 @@ def test_the_search_finds_the_cheapest_walk(
     spec = [("x", "z") if "z" in axes and len(shape) == 2 else "x", *(a for a in ("y", "z") if a in axes)][: len(shape)]
     start = from_spec(shape, axes, spec)
     transform = transform_of(tuple(range(len(shape))), shape, None, False)
-    problem = Problem(start, transform, method, None if free else start, False, Machine(CPU), 8, (Dot("float32", 4),))
+    problem = Problem(start, transform, Machine(CPU), 8, (Dot("float32", 4),), method, None if free else start)
     steps = search(problem)
     assert steps is not None and _price(start, steps) == pytest.approx(cheapest(problem), rel=1e-9)
 
@@ -188,7 +188,7 @@ def test_the_search_finds_the_cheapest_walk_of_other_lengths(
     start, dims = from_spec(shape, {"x": 4, "y": 2, "z": 2}, spec), tuple(range(len(shape)))
     transform, real = transform_of(dims, s, None, False, kind), kind == "rfft"
     for goal in (None, natural_end(start, transform)):
-        problem = Problem(start, transform, "auto", goal, False, Machine(CPU), 8, (Dot("float32", 4),), real)
+        problem = Problem(start, transform, Machine(CPU), 8, (Dot("float32", 4),), "auto", goal, real=real)
         steps = search(problem)
         assert steps is not None and (len(shape) == 3 or any(isinstance(step, Bands) for step in steps))
         price = sum(map(Machine(CPU).price, Walk(start, steps, real=real).works(8, CPU)))

@@ -112,7 +112,7 @@ def test_the_search_takes_a_new_step_where_it_is_cheapest_only(monkeypatch: pyte
 def _kinds(shape: tuple[int, ...]) -> set[type[Step]]:
     start = from_spec(shape, {"x": 2}, P("x"))
     transform = transform_of((0, 1, 2), shape, None, False)
-    problem = Problem(start, transform, "auto", start, False, Machine(GENERIC), 8, (Dot("float32", 4),))
+    problem = Problem(start, transform, Machine(GENERIC), 8, (Dot("float32", 4),), "auto", start)
     return {type(step) for step in search(problem) or ()}
 
 

@@ -12,10 +12,10 @@ from ..layout.layout import Layout, Spec, axis_sizes, even_cuts, from_spec, mapp
 from ..layout.memory import check_blocks
 from ..numerics.dtypes import Dot, Precision, check_reached, complex_dtype, dots_of, real_dtype
 from ..operators.transform import factor, resolve_once
-from ..plans.execute import NOTHING, applied
+from ..plans.execute import applied
 from ..plans.request import Request, Setting, formed
 from ..steps.problem import RINGS
-from ..walks.choice import find_walk
+from ..walks.choice import moves
 from ..walks.walk import Walk
 from .points import Scattered
 from .steps import RingPoints
@@ -96,8 +96,8 @@ def walk_to_points(
     walk = Walk(start, (step,), scale, machine.chip.planes)
     if goal is None or walk.end == goal:
         return walk
-    moves = find_walk(walk.end, NOTHING, "auto", "natural", machine, itemsize, dots, goal=goal)
-    return Walk(start, (step, *moves.steps), scale, machine.chip.planes)
+    onward = moves(walk.end, goal, machine, itemsize, dots)
+    return Walk(start, (step, *onward.steps), scale, machine.chip.planes)
 
 
 def _dims(shape: tuple[int, ...], points: Scattered, axes: Sequence[int] | None) -> tuple[int, ...]:

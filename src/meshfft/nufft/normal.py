@@ -20,6 +20,7 @@ from ..numerics.split_complex import scaled
 from ..operators.transform import Transform, transform_of
 from ..plans.execute import sound_walk
 from ..plans.plan import Plan
+from ..steps.problem import Problem
 from ..walks.walk import Walk
 from .ending import GROWTH, cells_of
 from .steps import Twist
@@ -57,11 +58,11 @@ def circle(plan: Plan, dims: tuple[int, ...]) -> Plan:
     """The transform of a plan's images to circles that hold all their differences."""
     start = plan.in_layout
     devices = math.prod(start.parts)
-    how = ("auto", "any", plan.machine, plan.dtype.itemsize, plan.dots)
+    how = (plan.machine, plan.dtype.itemsize, plan.dots)
     for growth in (1, GROWTH, math.inf):
         sizes = tuple(cells_of(2 * start.shape[d], devices, growth) for d in dims)
         transform = transform_of(dims, sizes, None, False, "fft")
-        walk = sound_walk(start, transform, *how, even=True, ending=_nothing)
+        walk = sound_walk(Problem(start, transform, *how, even=True, ending=_nothing), "any")
         if all(walk.end.shape[d] == walk.end.storage[d] for d in dims):
             break
     return dataclasses.replace(plan, walk=walk, transform=transform, method="auto", order="any", points=())
@@ -78,7 +79,7 @@ def transformed(forward: Plan, q: Array, scale: float) -> Array:
     dims = tuple(range(layout.ndim))
     transform = transform_of(dims, layout.shape, None, False, "fft")
     how = (forward.machine, forward.dtype.itemsize, forward.dots)
-    walk = sound_walk(layout, transform, "auto", "natural", *how, goal=layout)
+    walk = sound_walk(Problem(layout, transform, *how, goal=layout))
     steps = (*walk.steps, Twist(dims, tuple(n // 2 for n in layout.shape), 1))
     factor = scale / math.prod(layout.shape)
     walk = Walk(layout, steps, factor, walk.planes)

@@ -24,6 +24,7 @@ from ..operators.operands import Held
 from ..operators.transform import Transform, check_once, dims_of, factor, is_integer, transform_of
 from ..plans.execute import tried
 from ..plans.plan import Plan
+from ..steps.problem import Problem
 from ..walks.choice import ORDERS, find_walk
 from ..walks.walk import Walk
 from .ending import GROWTH, Ending, cells, working
@@ -220,7 +221,7 @@ def _price(asked: Asked, walk: Walk, follows: Follows) -> float:
 def _on_grid(asked: Asked, ending: Callable[[tuple[int, ...], Window], Follows], one: Window) -> tuple[Walk, Follows]:
     """The cheapest walk to the fine grid of a window that its last layout divides evenly."""
     devices = math.prod(cut.parts for cuts in asked.start.cuts for cut in cuts)
-    how = (asked.method, asked.order, asked.machine, asked.dtype.itemsize, asked.dots)
+    how = (asked.machine, asked.dtype.itemsize, asked.dots, asked.method)
     for growth in (1, GROWTH, math.inf):
         grid = tuple(cells(n, one, devices, growth) for n in asked.modes)
         if max(grid) > MOST_CELLS:
@@ -229,7 +230,7 @@ def _on_grid(asked: Asked, ending: Callable[[tuple[int, ...], Window], Follows],
             )
         transform = transform_of(asked.dims, grid, None, False, "fft")
         follows = ending(grid, one)
-        walk = find_walk(asked.start, transform, *how, even=True, ending=follows)
+        walk = find_walk(Problem(asked.start, transform, *how, even=True, ending=follows), asked.order)
         if all(walk.end.shape[d] == walk.end.storage[d] for d in asked.dims):
             return walk, follows
     raise ValueError(

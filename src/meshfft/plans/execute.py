@@ -20,21 +20,20 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from ..kept_verdicts import Trial, check_alike, failing
 from ..layout.in_flight import in_turn
-from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, mapped_axes
+from ..layout.layout import AnyMesh, Spec, axis_sizes, mapped_axes
 from ..layout.padded_array import AnyArray, padded, stored_of
 from ..layout.placement import brought, without_padding
 from ..machine.chip import Chip
 from ..machine.machine import Machine, device_of
 from ..numerics.dtypes import complex_dtype, dots_of, real_dtype
 from ..operators.operands import operand_of
-from ..operators.transform import Transform
-from ..walks.choice import find_walk, goal_of
+from ..steps.problem import Problem
+from ..walks.choice import NOTHING, find_walk, goal_of, moves
 from ..walks.walk import Walk
 from .primitive import Operands, bind
 from .request import AnyStored, formed, read
 
 PROGRAMS = 256  # kept, each for one walk on one mesh
-NOTHING = Transform((), (), 1.0)
 LOG = logging.getLogger("meshfft")
 PLANES = 8  # bytes of a complex number that kernels take
 SLOW = 1.0  # seconds of compiling that are worth a line
@@ -83,20 +82,11 @@ def tried(walk: Walk, machine: Machine, itemsize: int) -> Machine:
     return dataclasses.replace(machine, failed=(*machine.failed, *failed)) if failed else machine
 
 
-def sound_walk(
-    start: Layout,
-    transform: Transform,
-    method: str,
-    order: str,
-    machine: Machine,
-    itemsize: int,
-    *how: Any,
-    **ways: Any,
-) -> Walk:
+def sound_walk(problem: Problem, order: str = "natural") -> Walk:
     """`find_walk` of kernels that have passed their trials."""
-    walk = find_walk(start, transform, method, order, machine, itemsize, *how, **ways)
-    sound = tried(walk, machine, itemsize)
-    return walk if sound is machine else sound_walk(start, transform, method, order, sound, itemsize, *how, **ways)
+    walk = find_walk(problem, order)
+    sound = tried(walk, problem.machine, problem.itemsize)
+    return walk if sound is problem.machine else sound_walk(dataclasses.replace(problem, machine=sound), order)
 
 
 @functools.lru_cache(maxsize=PROGRAMS)
@@ -226,6 +216,6 @@ def moved(y: AnyArray, out_spec: Spec | None, spec: Spec | None = None) -> Any:
     start, mesh, machine = setting.start, setting.mesh, setting.machine
     goal = goal_of(start, NOTHING, "natural", out_spec, axis_sizes(mesh))
     itemsize, dots = complex_dtype(setting.dtype, None).itemsize, dots_of(setting.dtype, None, None)
-    walk = find_walk(start, NOTHING, "auto", "natural", machine, itemsize, dots, goal=goal)
+    walk = moves(start, goal, machine, itemsize, dots)
     walk = dataclasses.replace(walk, planes=False)  # numbers of any type go as they are
     return formed(tuple(padded(as_stored((stored_of(x),), walk, mesh, False)[0], walk.end, mesh, x) for x in arrays))

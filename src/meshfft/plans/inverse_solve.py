@@ -27,6 +27,7 @@ from ..operators.matrices import Dense, Matrix, Roots
 from ..operators.points import Points
 from ..operators.toeplitz import STEPS, TRACED_ENTRIES, condition_number, scaled
 from ..operators.transform import Transform
+from ..steps.problem import Problem
 from .execute import applied, sound_walk
 from .iterative_solve import ATTAINABLE, solved_line
 from .request import AnyStored, formed
@@ -116,8 +117,8 @@ def solution(given: Arrays, system: System) -> Solution:
 
 def _missing(given: Arrays, x: Arrays, system: System) -> Arrays:
     """X - V x."""
-    how = (system.method, "natural", system.machine, system.dtype.itemsize, system.dots)
-    there = sound_walk(system.goal, system.forward, *how, goal=system.start)
+    how = (system.machine, system.dtype.itemsize, system.dots, system.method)
+    there = sound_walk(Problem(system.goal, system.forward, *how, system.start))
     found = applied(x, there, system.points, system.mesh, system.machine.chip, system.dtype)
     return tuple(a - b for a, b in zip(given, found, strict=True))
 
@@ -129,8 +130,8 @@ def _by_inverses(given: Arrays, system: System) -> Answer:
     """By the inverse of every dimension, made on the host, and one step of refinement."""
     transform, inverses = _inverted(system)
     sources = tuple(None if inverse.method == CONJUGATE else inverse.matrix for inverse in inverses)
-    how = (system.method, "natural", system.machine, system.dtype.itemsize, system.dots)
-    back = sound_walk(system.start, transform, *how, goal=system.goal)
+    how = (system.machine, system.dtype.itemsize, system.dots, system.method)
+    back = sound_walk(Problem(system.start, transform, *how, system.goal))
 
     def solved(y: Arrays) -> Arrays:
         return applied(y, back, sources, system.mesh, system.machine.chip, system.dtype)

@@ -31,9 +31,10 @@ from ..operators.points import Points
 from ..operators.toeplitz import circulant, condition_of, eigenvalues, embedding, gram, growth, moments, moments_of
 from ..operators.toeplitz import scaled as about_the_circle
 from ..operators.transform import Transform, transform_of
-from ..walks.choice import find_walk
+from ..steps.problem import Problem
+from ..walks.choice import find_walk, moves
 from ..walks.walk import Walk
-from .execute import NOTHING, furnish, sound_walk, walked
+from .execute import furnish, sound_walk, walked
 
 ATTAINABLE = 0.1  # of the precision times the square of the condition: beyond it refinement does not converge
 PADDED = 2  # times the array that a layout may store for the sake of a dimension that is not cut
@@ -72,15 +73,15 @@ def solved_line(
     machine, dtype, dots = how
     size, real, (rest, mean) = goal.shape[dim], real_dtype(dtype), about_the_circle(points)
     transform = Transform((dim,), (rest.matrix(size),), 1.0)
-    there = find_walk(goal, transform, "kdft", "natural", machine, dtype.itemsize, dots, goal=start)
+    there = find_walk(Problem(goal, transform, machine, dtype.itemsize, dots, "kdft", start))
     (there, v), (back, w) = (furnish(walk, (rest,), machine.chip.name, real) for walk in (there, there.adjoint()))
     place = _uncut(goal, dim, mesh) if rest.log_radius is None else goal
-    find = functools.partial(_moves, machine=machine, dtype=dtype, dots=dots)
+    find = functools.partial(moves, machine=machine, itemsize=dtype.itemsize, dots=dots)
     fft, symbol, length = None, None, 1
     if rest.log_radius is None:
         length = embedding(size, place.parts[dim] ** 2)
         fourier = transform_of((dim,), (length,), None, False)
-        fft = sound_walk(place, fourier, "auto", "natural", machine, dtype.itemsize, dots)
+        fft = sound_walk(Problem(place, fourier, machine, dtype.itemsize, dots))
         t = moments(rest, size) if rest.known else moments_of(rest, size, real)
         symbol = eigenvalues(t, length) / length
     line = Line(dim, there, back, find(goal, place), find(place, goal), fft, mesh, *limits)
@@ -98,10 +99,6 @@ def solved_line(
 
 def _cast(values: Array | np.ndarray | None, real: np.dtype) -> Array | None:
     return None if values is None else jnp.asarray(values, real)
-
-
-def _moves(start: Layout, goal: Layout, machine: Machine, dtype: np.dtype, dots: tuple[Dot, ...]) -> Walk:
-    return find_walk(start, NOTHING, "auto", "natural", machine, dtype.itemsize, dots, goal=goal)
 
 
 def _uncut(layout: Layout, dim: int, mesh: AnyMesh | None) -> Layout:

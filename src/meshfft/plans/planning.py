@@ -29,9 +29,10 @@ from ..operators.transform import (
     resolve,
     transform_of,
 )
-from ..walks.choice import find_walk, goal_of, natural_end
+from ..steps.problem import Problem
+from ..walks.choice import NOTHING, find_walk, goal_of, moves, natural_end
 from ..walks.walk import Walk
-from .execute import NOTHING, tried
+from .execute import tried
 from .margins import framed, widths_of, without
 from .plan import Plan
 from .request import Setting
@@ -77,17 +78,16 @@ def plan_for(setting: Setting, transform: Transform, options: Options) -> Plan:
     if evades:
         _check_known(start, options, mesh)
     there, how = None if stays else out_spec, (setting.machine, dtype.itemsize, dots)
-    moves = evades and not mapped_axes(mesh) & start.mesh_axes  # shard_map has fixed which axes cut what
-    goal = goal_of(start, transform, order, there, sizes) if moves or there is not None else None
-    even = moves and start.even and goal is None and not (after.even and order == "natural")
+    may_move = evades and not mapped_axes(mesh) & start.mesh_axes  # shard_map has fixed which axes cut what
+    goal = goal_of(start, transform, order, there, sizes) if may_move or there is not None else None
+    even = may_move and start.even and goal is None and not (after.even and order == "natural")
     real = transform.takes_real(setting.real)
     wire = wire_of(wire_name, real_dtype(dtype))
-    ways = {"ring": ring, "engine": engine, "wire": wire}
-    walk = find_walk(start, transform, method, order, *how, even=even, goal=goal, real=real, **ways)
+    problem = Problem(start, transform, *how, method, goal, even, real, ring, engine, wire)
+    walk = find_walk(problem, order)
     if stays:  # the method leaves dimensions where they are: exchanges follow
         last = goal_of(after, NOTHING, "natural", out_spec, sizes)
-        move = find_walk(walk.end, NOTHING, "auto", "natural", *how, goal=last, real=walk.reals[-1], wire=wire)
-        walk = _followed(walk, move)
+        walk = _followed(walk, moves(walk.end, last, *how, real=walk.reals[-1], wire=wire))
     if (machine := tried(walk, setting.machine, dtype.itemsize)) is not setting.machine:
         return plan_for(dataclasses.replace(setting, machine=machine), transform, options)
     mesh_here(mesh, walk.end)

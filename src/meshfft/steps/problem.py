@@ -8,7 +8,7 @@ from typing import Any
 
 from ..collectives.wire import EXACT, Wire
 from ..kernels.engine import Site
-from ..layout.layout import Layout
+from ..layout.layout import Layout, hashed_once
 from ..machine.machine import Machine
 from ..machine.work import Work
 from ..numerics.dtypes import Dot
@@ -22,18 +22,19 @@ LARGE_BYTES = 2**18  # of a block that is worked on chunk by chunk in a cache: a
 Ending = Callable[[Layout], tuple[Any, ...]]  # hashable; the steps that follow from a final layout
 
 
+@hashed_once
 @dataclasses.dataclass(frozen=True)
 class Problem:
     """What a walk has to do."""
 
     start: Layout  # in which the array comes
     transform: Transform  # the dimensions, and the matrix along each
-    method: str  # a key of METHODS
-    goal: Layout | None  # the layout wanted, or None for any whose padding, if it has some, lies at the tail
-    even: bool  # accept only a final layout without padding
     machine: Machine  # what prices a step
     itemsize: int  # bytes of a complex number; a real one has half as many
     dots: tuple[Dot, ...]  # the ways to multiply that the precision asked for allows
+    method: str = "auto"  # a key of METHODS
+    goal: Layout | None = None  # the layout wanted, or None for any whose padding, if it has some, lies at the tail
+    even: bool = False  # accept only a final layout without padding
     real: bool = False  # the array comes real
     ring: str = "auto"  # the mode of rings, one of RINGS
     engine: str = "auto"  # of local FFTs, one of ENGINES

@@ -1,10 +1,10 @@
 """The choice: from a transform and a layout to the cheapest walk, or to a line that says why there is none. Cached."""
 
+import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 from ..collectives.wire import EXACT, Wire
 from ..layout.layout import Cut, Layout, Spec, even_cuts, from_spec
@@ -17,58 +17,57 @@ from ..operators.trig import Trig
 from ..steps import Bands, Problem
 from ..steps.base import resized
 from ..steps.phase_fft import line_length
-from ..steps.problem import ENGINES, RINGS, Ending
+from ..steps.problem import ENGINES, RINGS
 from ..steps.rows import Band
 from .search import METHODS, search
 from .walk import Walk, fused
 
 ORDERS = ("natural", "any")
+NOTHING = Transform((), (), 1.0)
 
 
 @functools.lru_cache(maxsize=1024)
-def find_walk(
-    start: Layout,
-    transform: Transform,
-    method: str,
-    order: str,
-    machine: Machine,
-    itemsize: int,
-    dots: tuple[Dot, ...],
-    even: bool = False,
-    goal: Layout | None = None,
-    real: bool = False,
-    ring: str = "auto",
-    engine: str = "auto",
-    wire: Wire = EXACT,
-    ending: Ending | None = None,
-) -> Walk:
-    """The cheapest walk; with `even`, one whose result needs no padding if any is; with `goal`, one that ends there;
-    with `ending`, together with the steps that are to follow it.
+def find_walk(problem: Problem, order: str = "natural") -> Walk:
+    """The cheapest walk; if the problem is `even`, one whose result needs no padding if any is.
+
+    A goal of the problem is where the walk ends. Without one the result is cut as the array came, or in any way if the
+    order is "any". With an ending, the search prices it together with the walk.
 
     Raises:
         ValueError: a method, order, ring or engine is unknown, or the method has no walk here; says what has.
     """
-    _check(method, order, ring, engine)
-    natural = goal or natural_end(start, transform)
+    _check(problem, order)
+    start, transform, machine, itemsize = problem.start, problem.transform, problem.machine, problem.itemsize
+    natural = problem.goal or natural_end(start, transform)
     goals: list[Layout | None] = [natural, None] if order == "any" else [natural]
-    if ending is not None:
+    if problem.ending is not None:
         goals = [None] if order == "any" else [natural]
-    if even and goal is None and not natural.even and ending is None:
+    even = problem.even and problem.goal is None
+    if even and not natural.even and problem.ending is None:
         goals = [None] if order == "any" else [*_evasive(natural)] or [None]
-    even = even and goal is None
-    ways: dict[str, Any] = {"real": real, "ring": ring, "engine": engine, "wire": wire}
-    asked: Callable[..., Problem] = functools.partial(
-        Problem, even=even, machine=machine, itemsize=itemsize, dots=dots, **ways
-    )
-    problems = [asked(start, transform, method, goal, ending=ending) for goal in goals]
-    paths = [steps for problem in problems if (steps := search(problem)) is not None]
+    problems = [dataclasses.replace(problem, goal=goal, even=even) for goal in goals]
+    paths = [steps for one in problems if (steps := search(one)) is not None]
     if not paths and even:  # no layout of the result is even: padded, it lies as the array came
-        return find_walk(start, transform, method, order, machine, itemsize, dots, **ways)
+        return find_walk(dataclasses.replace(problem, even=False, ending=None), order)
     if not paths:
         raise ValueError(_no_walk(problems[-1]))
-    paths = [(*_unread(start, transform, wire), *steps) for steps in paths]
-    walks = [Walk(start, fused(start, steps, itemsize), transform.scale, machine.chip.planes, real) for steps in paths]
+    paths = [(*_unread(start, transform, problem.wire), *steps) for steps in paths]
+    real, planes = problem.real, machine.chip.planes
+    walks = [Walk(start, fused(start, steps, itemsize), transform.scale, planes, real) for steps in paths]
     return min(walks, key=lambda walk: sum(map(machine.price, walk.works(itemsize, machine.chip))))
+
+
+def moves(
+    start: Layout,
+    goal: Layout | None,
+    machine: Machine,
+    itemsize: int,
+    dots: tuple[Dot, ...],
+    real: bool = False,
+    wire: Wire = EXACT,
+) -> Walk:
+    """The cheapest redistribution from one layout to another."""
+    return find_walk(Problem(start, NOTHING, machine, itemsize, dots, goal=goal, real=real, wire=wire))
 
 
 def _unread(start: Layout, transform: Transform, wire: Wire) -> Iterator[Bands]:
@@ -78,8 +77,9 @@ def _unread(start: Layout, transform: Transform, wire: Wire) -> Iterator[Bands]:
             yield Bands(dim, start.shape[dim], start.cuts[dim], (Band(0, 0, matrix.columns),))
 
 
-def _check(method: str, order: str, ring: str, engine: str) -> None:
+def _check(problem: Problem, order: str) -> None:
     """Raises ValueError where a name is unknown, or a ring is asked for where there is none."""
+    method, ring, engine = problem.method, problem.ring, problem.engine
     if method not in METHODS:
         raise ValueError(f"method {method!r} is unknown: use one of " + ", ".join(map(repr, METHODS)))
     if order not in ORDERS:
