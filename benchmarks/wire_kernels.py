@@ -1,11 +1,11 @@
-"""What the kernels that write and read words cost by their compiled schedules (collectives/wire_kernels.py).
+"""What the kernels that write and read words cost by their compiled schedules (tpu/wires.py).
 
-    python -m benchmarks wire_kernels [--topology v3:2x2,v5e:2x2] [--table src/meshfft/machine/wire_cycles.json]
+    python -m benchmarks wire_kernels [--topology v3:2x2,v5e:2x2] [--table src/meshfft/tpu/wire_cycles.json]
 
 Nothing runs: the TPU compiler makes each kernel for one device of a described pod, and bundles are counted in the
 schedule that it dumps (measure/bundles.py). Cycles a real number: `bundles` are VLIW instructions, loops times turns,
 `memory` is what is read and written over the rate of memory; the larger is the cost. `--table` writes what
-machine/wire_price.py reads. It needs the extra `tpu`; all chips take a minute.
+tpu/wire_price.py reads. It needs the extra `tpu`; all chips take a minute.
 """
 
 import argparse
@@ -24,9 +24,9 @@ from benchmarks.kernels import TOPOLOGIES, chip_of
 from benchmarks.made import made_by
 from benchmarks.measure.scheduled import schedules
 from meshfft.atomic import replacing
-from meshfft.collectives import wire_kernels
 from meshfft.collectives.wire import LEAST_ROOM, Tiled, Wire, form_of
 from meshfft.collectives.words import BITS
+from meshfft.tpu import wires as wire_kernels
 
 # By rows of a tile: the first two are those of 4096^3 and of 8192^3 on 2048 devices.
 SHARES = {2: (2, 1, 2, 4096), 4: (2, 1, 4, 8192), 8: (2, 4, 8, 1024)}

@@ -13,16 +13,16 @@ HOUSE = """
 .: extras kept_programs / atomic / kept_verdicts
 numerics: units / chunks digits dtypes split_complex / phases slices / products / tile_memory
 layout: in_flight layout / gathering memory placement / reductions / slices / padded_numpy / padded_array / storage
-machine: chip torus work / device_order wire_price / machine
-collectives: bins dimensions words / wire / wire_kernels / messages / all_to_all ring / pieces
+machine: chip torus work / device_order / machine
+collectives: bins dimensions words / wire / messages / all_to_all ring / pieces
 operators: matrices / trig inverses / transform / points / operands toeplitz
 kernels: bluestein / engine / trig xla / batches real sliced stockham / engines
 nufft.grid: window / binning weights / balance forms gather_grid point_grid tile_grid / gridding
 tpu.lines: radices butterflies ends / sources / along / calls / parted
 tpu.long: ends lanes / columns
 tpu.real: along / half
-tpu: columns lanes plane price / engine / parts / trials / fft
 tpu.gridding: strips / chunks / interpolating spreading / kernels
+tpu: columns lanes plane price wire_price wires / engine / parts / trials / fft / registered
 steps: problem / base / axis_moves comb / exchange local_fft margin ring_dense rows / in_place six_step /
     phase_fft pipeline / real_fft
 walks: walk / search / choice

@@ -100,7 +100,7 @@ from .spectral.multipliers import poisson as poisson
 from .spectral.power import PowerSpectrum as PowerSpectrum
 from .spectral.power import cross_spectrum as cross_spectrum
 from .spectral.power import power_spectrum as power_spectrum
-from .tpu.fft import VectorFFT as _VectorFFT  # noqa: F401 - it registers the engines of TPUs
+from .tpu import registered as _registered  # noqa: F401 - kernels of TPUs, known to nobody else
 
 # What people may use: modules, which importing them puts here as well, are not among it.
 __all__ = sorted(name for name, value in vars().items() if not name.startswith("_") and not hasattr(value, "__spec__"))

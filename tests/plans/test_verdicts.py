@@ -31,7 +31,6 @@ from reference import at_points, error, mesh, noise
 import meshfft as mf
 from meshfft import kept_verdicts
 from meshfft.collectives.wire import Wire
-from meshfft.collectives.wire_kernels import wire_trials
 from meshfft.functions import calls
 from meshfft.kept_verdicts import Trial, failing
 from meshfft.machine.chip import CHIPS
@@ -43,6 +42,7 @@ from meshfft.tpu import columns
 from meshfft.tpu.gridding import kernels as gridding
 from meshfft.tpu.lines.ends import Came, Ends, Rows
 from meshfft.tpu.trials import RealTrial, of_lines, of_rows
+from meshfft.tpu.wires import wire_trials
 
 POD, SHAPE = "v5e:2x4", (16, 8, 8)  # eight devices; kernels of 8 and 16 points
 ROOM = 15 * 2**20

@@ -11,10 +11,11 @@ import jax
 from jax import Array, lax
 
 from ..numerics.split_complex import Block, Planes, like, split
-from . import wire_kernels
 from .wire import Form, Tiled, Wire, form_like
 
 B = TypeVar("B", bound=Block)
+# By platform, what encodes planes and what decodes a message of a Tiled form. A folder for a kind of device adds them.
+KERNELS: dict[str, tuple[Callable[..., Array], Callable[..., Planes]]] = {}
 
 
 def carried(send: Callable[[Array], Array], block: B, wire: Wire, first: int = 0) -> B:
@@ -37,13 +38,13 @@ def _written(form: Form | Tiled, block: Block, first: int) -> Array:
 
     if isinstance(form, Form):
         return by_xla(*split(block))
-    by_kernel = functools.partial(wire_kernels.encode, form, first)
-    return lax.platform_dependent(*split(block), tpu=by_kernel, default=by_xla)
+    kernels = {where: functools.partial(encode, form, first) for where, (encode, _) in KERNELS.items()}
+    return lax.platform_dependent(*split(block), **kernels, default=by_xla)
 
 
 def _read(form: Form | Tiled, message: Array, given: Array, first: int) -> Planes:
     by_xla = functools.partial(form.decode, dtype=given.dtype, first=first)
     if isinstance(form, Form):
         return by_xla(message)
-    by_kernel = functools.partial(wire_kernels.decode, form, first)
-    return tuple(lax.platform_dependent(message, tpu=by_kernel, default=by_xla))
+    kernels = {where: functools.partial(decode, form, first) for where, (_, decode) in KERNELS.items()}
+    return tuple(lax.platform_dependent(message, **kernels, default=by_xla))

@@ -25,9 +25,9 @@ from typing import NamedTuple
 
 import jax
 
-from ..machine import wire_price
 from ..machine.chip import Chip
 from ..tpu import price as kernel_price
+from ..tpu import wire_price
 from .schedule import COLLECTIVES, Executed, Instruction, Program, executed, parse
 
 UNITS = ("matrix", "vector", "copy")

@@ -15,6 +15,7 @@ from jax import Array
 
 from ..collectives.all_to_all import Grid
 from ..collectives.pieces import Came, Pieces, Rows
+from ..collectives.wire import Wire
 from ..kept_verdicts import Trial
 from ..machine.chip import Chip
 from ..machine.machine import Machine
@@ -200,6 +201,14 @@ class Sender(Engine[Planes]):
         self, block: tuple[int, ...], dims: tuple[int, ...], rows: Rows, came: Came | None, target: int, parts: int
     ) -> tuple[Trial, ...]:
         """The kernels of `to_parts`."""
+
+    @abc.abstractmethod
+    def wire_trials(self, share: tuple[int, ...], wire: Wire) -> tuple[Trial, ...]:
+        """The kernels that write and read the words of such shares, both planes in one message."""
+
+    @abc.abstractmethod
+    def wire_cycles(self, share: tuple[int, ...], wire: Wire, reals: int, chip: Chip) -> int:
+        """Cycles of these kernels for as many real numbers."""
 
 
 def fft_error(length: int, itemsize: int) -> float:

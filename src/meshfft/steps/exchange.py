@@ -12,10 +12,8 @@ from jax import Array
 
 from ..collectives.all_to_all import Chunks, Grid, count, cut, divided, exchange, exchange_packed, exchange_shares, join
 from ..collectives.dimensions import folded, resize, split, unfolded
-from ..collectives.wire import EXACT, SUBLANES, Wire
-from ..collectives.words import BITS
+from ..collectives.wire import EXACT, Wire
 from ..layout.layout import Layout
-from ..machine import wire_price
 from ..machine.chip import Chip
 from ..machine.work import Move, Work
 from ..numerics.split_complex import Block, in_complex
@@ -221,12 +219,6 @@ class Exchange(Step):
 def wire_passes(wire: Wire, chip: Chip) -> int:
     """Passes over a block to encode and to decode it."""
     return wire.lossy * (TILED_WIRE_PASSES if chip.planes else WIRE_PASSES)
-
-
-def wire_cycles(wire: Wire, share: tuple[int, ...], reals: int, chip: Chip) -> int:
-    """Cycles of a TPU's kernels to encode and to decode real numbers in such shares."""
-    ways, rows = ("encode", "decode"), min(share[-2], SUBLANES)
-    return sum(wire_price.cycles(chip, way, BITS[wire.name] + 1, rows, reals) for way in ways)
 
 
 def _at_once(moves: tuple[AxisMove, ...]) -> bool:

@@ -11,7 +11,6 @@ from jax import lax
 from ..collectives.dimensions import resize, unfolded
 from ..collectives.pieces import Came, Pieces, Rows, assembled, exchange_parts, taken
 from ..collectives.wire import Wire, is_tiled
-from ..collectives.wire_kernels import wire_trials
 from ..kept_verdicts import Trial
 from ..kernels.engine import Sender
 from ..layout.layout import Layout
@@ -22,7 +21,7 @@ from ..numerics.split_complex import Block, Planes, in_planes
 from ..operators.matrices import Matrix
 from .axis_moves import AxisMove, axis_moves
 from .base import Step, names, shift
-from .exchange import Exchange, wire_cycles, wire_passes
+from .exchange import Exchange, wire_passes
 from .local_fft import LocalFFT
 from .problem import Problem
 
@@ -119,7 +118,8 @@ class Pipeline(Step):
         wire, shares = self._wire, self._shares(layout)
         if not wire.lossy or not is_tiled((itemsize // wire.real, *shares[0]), 1, wire):
             return wire_passes(wire, chip), 0
-        return 0, wire_cycles(wire, shares[0], math.prod(layout.block) * itemsize // wire.real, chip)
+        reals = math.prod(layout.block) * itemsize // wire.real
+        return 0, self._sender.wire_cycles(shares[0], wire, reals, chip)
 
     @property
     def _first(self) -> LocalFFT:
@@ -235,7 +235,7 @@ class Pipeline(Step):
         rows = Rows(self.dim, size, size)
         own = (
             *self._sender.trials_of_rows(layout.block, local.dims, rows, came, move.target, move.parts),
-            *wire_trials(self._shares(layout)[0], self._wire),
+            *self._sender.wire_trials(self._shares(layout)[0], self._wire),
         )
         return own, Came(move.source, self.dim, move.parts, self._rows(layout) // size) if self.hands else None
 

@@ -8,6 +8,8 @@ from jax import Array
 
 from ..collectives.all_to_all import Grid
 from ..collectives.pieces import Came, Pieces, Rows
+from ..collectives.wire import SUBLANES, Wire
+from ..collectives.words import BITS
 from ..kept_verdicts import Trial
 from ..kernels import real
 from ..kernels.engine import Lines, Offer, RealEngine, Sender, Site, flops_of
@@ -16,7 +18,7 @@ from ..kernels.xla import XLA
 from ..machine.chip import Chip
 from ..machine.work import Work
 from ..numerics.split_complex import Block, Planes, like, split
-from . import engine, price, trials
+from . import engine, price, trials, wire_price, wires
 from . import parts as pieces
 from .lines.ends import PLANES, Ends
 from .real import half
@@ -106,6 +108,13 @@ class VectorFFT(Sender):
         self, block: tuple[int, ...], dims: tuple[int, ...], rows: Rows, came: Came | None, target: int, parts: int
     ) -> tuple[Trial, ...]:
         return trials.of_rows(block, dims, self.room, Ends(rows, came, (target, parts)))
+
+    def wire_trials(self, share: tuple[int, ...], wire: Wire) -> tuple[Trial, ...]:
+        return wires.wire_trials(share, wire)
+
+    def wire_cycles(self, share: tuple[int, ...], wire: Wire, reals: int, chip: Chip) -> int:
+        bits, rows = BITS[wire.name] + 1, min(share[-2], SUBLANES)
+        return sum(wire_price.cycles(chip, way, bits, rows, reals) for way in ("encode", "decode"))
 
 
 @real.register

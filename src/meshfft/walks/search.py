@@ -17,18 +17,7 @@ from collections.abc import Iterator
 
 from ..layout.layout import Layout, even_cuts, real_cuts
 from ..operators.matrices import Matrix
-from ..steps import (
-    Exchange,
-    InPlace,
-    LocalFFT,
-    LocalTrig,
-    PackedFFT,
-    PhaseFFT,
-    Pipeline,
-    RealFFT,
-    RingDense,
-    SixStep,
-)
+from ..steps import Exchange, InPlace, LocalFFT, LocalTrig, PackedFFT, PhaseFFT, Pipeline, RealFFT, RingDense, SixStep
 from ..steps.base import Step
 from ..steps.problem import Problem
 from ..steps.rows import pads

@@ -8,14 +8,28 @@ gather_grid and tile_grid); all coils share the weights. Slots beyond the `count
 but no time.
 """
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import jax.numpy as jnp
 from jax import Array
 
+from ...kept_verdicts import Trial
 from ...layout.placement import varying
 from . import gather_grid, point_grid, tile_grid
 from .weights import Form as Form
 from .weights import Slots
 
+
+class Kernels(NamedTuple):
+    """`interpolate` and `spread` without `along`, on a kind of device; elsewhere as below."""
+
+    interpolate: Callable[[Array, Slots, Form], Array]
+    spread: Callable[[Array, Slots, Form, tuple[int, ...]], Array]
+    trials: Callable[[int, tuple[int, ...], Form], tuple[Trial, ...]]  # of coils, a block and a form
+
+
+KERNELS: dict[str, Kernels] = {}  # by the kind of a form; a folder for a kind of device adds its own
 KINDS = {"points": point_grid, "gather": gather_grid, "tiles": tile_grid, "strips": tile_grid}
 
 
@@ -46,3 +60,8 @@ def _zeros(shape: tuple[int, ...], given: Array, tables: Slots) -> Array:
     """What a loop begins with: it varies over all mesh axes over which its turns do."""
     zeros = jnp.zeros(shape, given.dtype)
     return varying([zeros, given, tables.cell, tables.offset, tables.start, tables.count], frozenset())[0]
+
+
+def kernels_of(form: Form) -> Kernels:
+    """What a form is done by."""
+    return KERNELS.get(form.kind, Kernels(interpolate, spread, lambda *_: ()))

@@ -29,9 +29,9 @@ from ...machine.chip import Chip
 from ...machine.work import Work
 from ...numerics.split_complex import Block, in_complex
 from ...steps.base import Step, names, shift
-from ...tpu.gridding.kernels import interpolate, spread, trials
 from ..grid.binning import Tables
 from ..grid.forms import cost
+from ..grid.gridding import kernels_of
 from ..grid.weights import Form
 
 NEAR = 1e-4  # of the slack: rounding of points that moved by all of it
@@ -122,7 +122,8 @@ class _Gridding(Step):
 
     def trials(self, layout: Layout, came: Came | None) -> tuple[tuple[Trial, ...], Came | None]:
         block = tuple(cuts[-1].span if cuts else size for size, cuts in self.grid)
-        return trials(math.prod(layout.block) // max(self._share(layout), 1), block, self.form), None
+        coils = math.prod(layout.block) // max(self._share(layout), 1)
+        return kernels_of(self.form).trials(coils, block, self.form), None
 
     def at_slot(self, slot: int) -> "_Gridding":
         return dataclasses.replace(self, at=slot)
@@ -155,7 +156,7 @@ class Interpolate(_Gridding):
         rest = [d for d in range(block.ndim) if d not in self.along]
         block = jnp.transpose(block, (*rest, *self.along))
         lead, cells = block.shape[: len(rest)], block.shape[len(rest) :]
-        values = interpolate(block.reshape(-1, *cells), tables, self.form)
+        values = kernels_of(self.form).interpolate(block.reshape(-1, *cells), tables, self.form)
         return self._phased(values, tables).reshape(*lead, -1)
 
     def transpose(self, layout: Layout) -> "Spread":
@@ -185,7 +186,7 @@ class Spread(_Gridding):
         tables, after = self._here(operand), self.after(layout)
         cells = tuple(after.block[d] for d in self.along)
         values = self._phased(values, tables)
-        grid = spread(values.reshape(-1, values.shape[-1]), tables, self.form, cells)
+        grid = kernels_of(self.form).spread(values.reshape(-1, values.shape[-1]), tables, self.form, cells)
         grid = grid.reshape(*values.shape[:-1], *cells)
         rest = [d for d in range(after.ndim) if d not in self.along]
         order = [*rest, *self.along]

@@ -54,7 +54,7 @@ TRIED = 16  # chunks of a trial
 
 def interpolate(block: Array, tables: Slots, form: Form) -> Array:
     """Values (C, slots) at a device's points as nufft/grid/gridding.py; a TPU has a kernel for strips."""
-    if form.kind != "strips" or block.dtype != jnp.complex64:
+    if block.dtype != jnp.complex64:
         return gridding.interpolate(block, tables, form)
 
     def by_kernel(block: Array, *given: Array) -> Array:
@@ -69,7 +69,7 @@ def interpolate(block: Array, tables: Slots, form: Form) -> Array:
 
 def spread(values: Array, tables: Slots, form: Form, shape: tuple[int, ...]) -> Array:
     """The block (C, *shape) of values (C, slots) as nufft/grid/gridding.py; a TPU has a kernel for strips."""
-    if form.kind != "strips" or values.dtype != jnp.complex64:
+    if values.dtype != jnp.complex64:
         return gridding.spread(values, tables, form, shape)
 
     def by_kernel(values: Array, *given: Array) -> Array:
@@ -164,8 +164,6 @@ class GriddingTrial:
 
 def trials(coils: int, block: tuple[int, ...], form: Form) -> tuple[GriddingTrial, ...]:
     """What is to be tried of a form, in a block as small as leaves the kernels the same."""
-    if form.kind != "strips":
-        return ()
     least = (2 * tile + form.reach - 1 for tile in form.tile[:-1])
     return (GriddingTrial(form, (_work(coils, block, form, None).coils, *map(min, block[:-1], least), block[-1])),)
 
@@ -239,3 +237,6 @@ def _blocks(work: Work) -> tuple[pl.BlockSpec, ...]:
         pl.BlockSpec((work.coils, MANY, LANES), lambda c, i, n: (c, at(i, n), 0)),
         pl.BlockSpec(memory_space=pl.ANY),
     )
+
+
+gridding.KERNELS["strips"] = gridding.Kernels(interpolate, spread, trials)

@@ -5,7 +5,7 @@ import pytest
 from meshfft.collectives.words import BITS
 from meshfft.inspect.hlo import Kernels, kernels, parse, priced
 from meshfft.machine.chip import CHIPS, TPUS, Chip
-from meshfft.machine.wire_price import cycles, table
+from meshfft.tpu.wire_price import cycles, table
 
 
 @pytest.mark.parametrize("chip", TPUS, ids=lambda chip: chip.name)

@@ -20,10 +20,11 @@ from jax import Array, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+from ..collectives import words
+from ..collectives.messages import KERNELS
+from ..collectives.wire import LANES, LEAST_ROOM, SUBLANES, Tiled, Wire, form_of
 from ..layout.placement import varies_over, varying
 from ..numerics.split_complex import Planes
-from . import words
-from .wire import LANES, LEAST_ROOM, SUBLANES, Tiled, Wire, form_of
 
 BLOCK = 2**21  # bytes of planes that a step of the grid has, at most: two are held, and two of words
 
@@ -212,3 +213,6 @@ def _place(ref: Ref, rows: Any, position: int) -> tuple[Any, ...]:
 def _divisor(number: int, most: int) -> int:
     """The largest divisor up to a bound."""
     return max(d for d in range(1, max(1, min(number, most)) + 1) if number % d == 0)
+
+
+KERNELS["tpu"] = (encode, decode)

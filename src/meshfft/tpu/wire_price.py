@@ -1,4 +1,4 @@
-"""What a TPU's kernels take that write numbers as words, and read them (collectives/wire_kernels.py).
+"""What a TPU's kernels take that write numbers as words, and read them (tpu/wires.py).
 
     cycles = max(bundles a real number, bytes a real number / bytes a cycle) * real numbers
 
@@ -10,7 +10,7 @@ import functools
 import json
 from pathlib import Path
 
-from .chip import Chip
+from ..machine.chip import Chip
 
 REAL_BYTES = 4  # of a number that is written
 RUN = 64  # numbers that share an exponent of 16 bits

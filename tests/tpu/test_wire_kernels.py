@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from meshfft.collectives import wire_kernels
 from meshfft.collectives.wire import LEAST_ROOM, Form, Tiled, Wire, form_of
 from meshfft.collectives.words import BITS
+from meshfft.tpu import wires as wire_kernels
 
 # dimensions before those of a share, the share, planes, positions of a run and runs of a group
 CASES = {
