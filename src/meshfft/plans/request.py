@@ -22,8 +22,6 @@ from ..layout.placement import check_context, concrete_placement, mesh_here, pla
 from ..layout.storage import stored_on, zeros_beside
 from ..machine.machine import Machine, machine_of
 from ..numerics.dtypes import check_numeric, real_dtype, wide_types
-from ..operators.points import Points
-from ..operators.scattered import Scattered
 
 AnyStored = Array | PaddedArray  # one array, or one plane
 DESCRIBED = "the plan's mesh is only described: plan with a jax.sharding.Mesh of real devices to run it"
@@ -89,7 +87,7 @@ def read(a: AnyArray, spec: Spec | None = None) -> Request:
 
 def received(a: AnyArray) -> tuple[AnyStored, ...]:
     """The argument as one array or two planes, refused by name where it is no array of numbers."""
-    if isinstance(a, Scattered | Points):
+    if hasattr(type(a), "turns"):  # Points, or Scattered, which nufft/ has
         raise TypeError(f"the array is {a!r}, which are points: give the array first and the points second")
     return (_array(a),) if isinstance(a, jax.Array) else tuple(map(_array, parts(a)))
 
