@@ -22,7 +22,7 @@ tpu.lines: radices butterflies ends / sources / along / calls / parted
 tpu.long: ends lanes / columns
 tpu.real: along / half
 tpu.gridding: strips / chunks / interpolating spreading / kernels
-tpu: columns lanes plane price wire_price wires / engine / parts / trials / fft / registered
+tpu: columns lanes plane price wire_price wires / engine / parts / trials / fft / chirp
 steps: problem / base / axis_moves comb / exchange local_fft margin ring_dense rows / in_place six_step /
     phase_fft pipeline / real_fft
 walks: walk / search / choice

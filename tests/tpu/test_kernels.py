@@ -10,6 +10,7 @@ from marks import slow_but
 from reference import error, noise
 
 from meshfft.tpu import engine
+from meshfft.tpu.chirp import VectorChirp
 from meshfft.tpu.lines.butterflies import Pair, dft
 from meshfft.tpu.lines.radices import radices
 
@@ -161,3 +162,13 @@ def test_radices_and_what_fits() -> None:
     with pytest.raises(AssertionError, match="136 along dimension 1 have no kernel"):
         engine.passes((1, 136, 256), (1, 2))  # 17 registers
     assert engine.supports((500, 8, 8), 0) and engine.supports((8, 1, 8), 1)
+
+
+@pytest.mark.parametrize(("shape", "dim"), [((2, 97, 8, 128), 1), ((11, 3, 130), 0), ((3, 16, 251), 2), ((1, 13), 1)])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_prime_length_by_kernels_of_another(shape: tuple[int, ...], dim: int, sign: int) -> None:
+    """Catches a chirp of the wrong sign or length, halves exchanged, and the scale of the way back left out."""
+    x = noise(shape, seed=dim)
+    found = jax.jit(lambda re, im: VectorChirp(engine.ROOM).apply((re, im), (dim,), sign))(x.real, x.imag)
+    exact = np.fft.fft(x, axis=dim) if sign < 0 else np.fft.ifft(x, axis=dim, norm="forward")
+    assert error(np.asarray(found[0], float) + 1j * np.asarray(found[1], float), exact) <= 4e-7

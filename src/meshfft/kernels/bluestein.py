@@ -119,7 +119,7 @@ def _looped(lines: Array, many: int, width: int, work: Callable[..., Array]) -> 
 def _by_ffts(lines: Array, sign: int) -> Array:
     """The FFT along the last axis: even bins of the convolution in one row, odd ones in another."""
     length = lines.shape[-1]
-    into, spectrum, out = _expanded(_fft_tables(length, sign, lines.dtype), lines)
+    into, spectrum, out = _expanded(fft_tables(length, sign, lines.dtype), lines)
     widths = [(0, 0)] * lines.ndim + [(0, padded_length(length) - length)]
     halves = jnp.fft.fft(jnp.pad(lines[..., None, :] * into, widths)) * spectrum
     halves = jnp.fft.ifft(halves)[..., :length] * out
@@ -152,7 +152,7 @@ def _chirp(length: int, sign: int) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=16)
-def _fft_tables(length: int, sign: int, dtype: np.dtype) -> tuple[np.ndarray, ...]:
+def fft_tables(length: int, sign: int, dtype: np.dtype) -> tuple[np.ndarray, ...]:
     """For even and odd bins: the chirp, of odd ones times w; the spectrum; the chirp, of odd ones times conj(w)."""
     chirp, size = _chirp(length, sign), padded_length(length)
     half = host_roots(np.arange(length), 2 * size, -1)
