@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 
 from ..collectives.all_to_all import Grid
 from ..collectives.dimensions import resize
@@ -67,11 +68,11 @@ class VectorChirp(Engine[Planes]):
         length, ndim = block[0].shape[dim], block[0].ndim
         size = padded_length(length)
 
-        def planes(table: jnp.ndarray) -> Planes:
+        def planes(table: np.ndarray) -> Planes:
             shape = (2, *line_shape(dim, ndim)[:dim], table.shape[1], *line_shape(dim, ndim)[dim + 1 :])
             return tuple(jnp.asarray(part.reshape(shape)) for part in (table.real, table.imag))
 
-        into, spectrum, out = map(planes, fft_tables(length, sign, jnp.dtype("complex64")))
+        into, spectrum, out = map(planes, fft_tables(length, sign, np.dtype("complex64")))
         halves = times(tuple(plane[None] for plane in block), into)
         halves = tuple(resize(plane, dim + 1, size) for plane in halves)
         halves = times(engine.fft(halves, (dim + 1,), -1, self.room), spectrum)
