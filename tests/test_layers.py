@@ -11,11 +11,11 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 # folder a file only from those before the stroke in front of it.
 HOUSE = """
 .: extras kept_programs / atomic / kept_verdicts
-numerics: units / chunks digits dtypes split_complex / phases slices / products / tile_memory
+numerics: units / chunks digits dtypes split_complex / phases slices / products / tiles / tile_memory
 layout: in_flight layout / gathering memory placement / reductions / slices / padded_numpy / padded_array / storage
 machine: chip torus work / device_order / machine
 collectives: bins dimensions words / wire / messages / all_to_all ring / pieces
-operators: matrices / trig inverses / transform / points / operands toeplitz
+operators: logarithms matrices / trig inverses / transform / points / operands toeplitz
 kernels: bluestein / engine / trig xla / batches real sliced stockham / engines
 nufft.grid: window / binning weights / balance forms gather_grid point_grid tile_grid / gridding
 tpu.lines: radices butterflies ends / sources / along / calls / parted

@@ -24,7 +24,7 @@ from ..machine.chip import Chip, padded
 from ..machine.work import Work
 from ..numerics.chunks import CHUNK, chunks, in_chunks
 from ..numerics.digits import host_slices
-from ..numerics.dtypes import ROUNDING, Dot
+from ..numerics.dtypes import ROUNDING, Dot, Error
 from ..numerics.phases import host_roots, mulmod, roots
 from ..numerics.products import Factors, planes_of, product
 from ..numerics.slices import HELD, cost
@@ -63,8 +63,8 @@ class Slices(Engine[Planes]):
     def dots(self) -> tuple[Dot, ...]:
         return (self.dot,)
 
-    def error(self, length: int, itemsize: int) -> float:
-        return fft_error(length, self.dot)
+    def error(self, length: int, itemsize: int) -> Error:
+        return Error(fft_error(length, self.dot))
 
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
         """Of each factor a product; between two of them twiddle factors and a transpose."""

@@ -68,9 +68,17 @@ def in_chunks(
     return lax.while_loop(lambda state: state[0] < many, turn, (jnp.int32(0), out))[1]
 
 
-def in_runs(n: int, size: int, run: Callable[[Array | int, int, Total | None], Total], total: Total | None) -> Total:
-    """Adds `run(start, size, total)` over n columns: the first run, then runs one by one, then RUNS at a time."""
-    first, single, many = runs(n, size)
+def in_runs(
+    n: int,
+    size: int,
+    run: Callable[[Array | int, int, Total | None], Total],
+    total: Total | None,
+    together: bool = True,
+) -> Total:
+    """Adds `run(start, size, total)` over n columns: the first run, then runs one by one, then RUNS at a time, whose
+    own sum is added unless not `together`.
+    """
+    first, single, many = runs(n, size, together)
 
     def several(i: Array, total: Total) -> Total:
         start = first + (single + i * RUNS) * size
@@ -83,11 +91,11 @@ def in_runs(n: int, size: int, run: Callable[[Array | int, int, Total | None], T
     return lax.fori_loop(0, many, several, done) if many else done
 
 
-def runs(n: int, size: int) -> tuple[int, int, int]:
+def runs(n: int, size: int, together: bool = True) -> tuple[int, int, int]:
     """Columns of the first run of n, how many follow one by one, and how many times RUNS of them do."""
     first = n % size or min(size, n)
     left = (n - first) // size
-    many = max(left - 1, 0) // RUNS
+    many = max(left - 1, 0) // RUNS if together else 0
     return first, left - many * RUNS, many
 
 

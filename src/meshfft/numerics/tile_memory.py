@@ -1,17 +1,18 @@
-"""Memory of `products.product_in_tiles` beside its blocks and its result, by what XLA makes of it on CPUs.
+"""Memory of `tiles.product_in_tiles` beside its blocks and its result, by what XLA makes of it on CPUs.
 
-    bytes = columns of matrices at once * rows + 2 * (slices of a tile + their products)
+    bytes = 2 * (columns of matrices at once * rows + slices of a tile + their products)
 
 A matrix needs no data, so that XLA makes all of them at once that no loop makes, and one more in a loop. Loops of one
-turn are unrolled. Tiles of one loop lie where those of another lay; their slices and products are there twice, as they
-are cut and as two-dimensional matrices.
+turn are unrolled. Tiles of one loop lie where those of another lay. All is there twice: matrices as they are made and
+in groups, whole ones; slices and products as they are cut and as two-dimensional matrices.
 """
 
 import math
 from collections.abc import Sequence
 
 from .chunks import runs
-from .products import COLUMNS, TERMS, TILE, WIDE_TILE
+from .products import GROUP
+from .tiles import COLUMNS, TILE, WIDE_TILE
 
 
 def bytes_at_once(
@@ -30,15 +31,15 @@ def bytes_at_once(
     rows, columns = shape
     width, at_once = min(lines, WIDE_TILE if wide else TILE), columns_at_once(columns, terms)
     cut = at_once if lines < 2 * width else min(max(terms) * columns, 2 * COLUMNS)  # else tiles are in loops
-    tile = width * (cut + math.ceil(cut / TERMS) * rows) * itemsize
-    return planes * real * rows * at_once + 2 * tile
+    tile = width * (cut + math.ceil(cut / GROUP) * rows) * itemsize
+    return 2 * (planes * real * rows * at_once + tile)
 
 
 def columns_at_once(columns: int, terms: Sequence[int]) -> int:
     """Columns of all matrices that are made at once."""
     unrolled, looped = 0, 0
     for many in terms:
-        first, single, several = runs(columns, COLUMNS // many)
-        unrolled += many * first + COLUMNS * ((single == 1) + (several == 1))
-        looped = max(looped, COLUMNS * (single > 1 or several > 0))
+        first, single, _ = runs(columns, COLUMNS // many, together=False)
+        unrolled += many * math.ceil(first / GROUP) * GROUP + COLUMNS * (single == 1)
+        looped = max(looped, COLUMNS * (single > 1))
     return unrolled + looped

@@ -147,8 +147,8 @@ class Plan:
 
     @property
     def error(self) -> float:
-        """The relative L2 error of the result, at most; measured ones lie under
-        it (tests/numerics/test_products.py).
+        """The relative L2 error of the result, at most. No error measured on CPUs
+        exceeds it (docs/accuracy.md); on TPUs and GPUs equal numbers may.
 
         Samples at points of any kind may all lie where the spectrum is small.
         Their error is then at most this part of the samples that noise of the

@@ -30,7 +30,7 @@ from ..operators.transform import (
     transform_of,
 )
 from ..steps.problem import Problem
-from ..walks.choice import NOTHING, find_walk, goal_of, moves, natural_end
+from ..walks.choice import NOTHING, find_within, goal_of, moves, natural_end
 from ..walks.walk import Walk
 from .execute import tried
 from .margins import framed, widths_of, without
@@ -84,7 +84,7 @@ def plan_for(setting: Setting, transform: Transform, options: Options) -> Plan:
     real = transform.takes_real(setting.real)
     wire = wire_of(wire_name, real_dtype(dtype))
     problem = Problem(start, transform, *how, method, goal, even, real, ring, engine, wire)
-    walk = find_walk(problem, order)
+    walk = find_within(problem, order, precision)
     if stays:  # the method leaves dimensions where they are: exchanges follow
         last = goal_of(after, NOTHING, "natural", out_spec, sizes)
         walk = _followed(walk, moves(walk.end, last, *how, real=walk.reals[-1], wire=wire))

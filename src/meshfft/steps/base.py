@@ -29,7 +29,7 @@ from ..kept_verdicts import Trial
 from ..layout.layout import Layout, dim_name, line_shape
 from ..machine.chip import Chip
 from ..machine.work import Work
-from ..numerics.dtypes import Dot
+from ..numerics.dtypes import Dot, Error
 from ..numerics.split_complex import Block, Planes
 from ..operators.matrices import HalfRoots, Matrix, Roots
 from ..operators.trig import Trig
@@ -108,9 +108,9 @@ class Step(abc.ABC):
         """How it multiplies matrices, if it does."""
         return ()
 
-    def error(self, itemsize: int) -> float:
-        """The relative L2 error to expect of it, in complex numbers of `itemsize` bytes."""
-        return 0.0
+    def error(self, itemsize: int) -> Error:
+        """The relative L2 error of its arithmetic, in complex numbers of `itemsize` bytes."""
+        return Error()
 
     def lost(self, layout: Layout) -> float:
         """The largest relative L2 error of what it sends; `spread` is that of its result over that of its block."""

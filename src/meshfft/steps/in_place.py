@@ -22,6 +22,7 @@ from ..collectives.wire import Wire
 from ..layout.layout import Layout, even_cuts
 from ..machine.chip import Chip
 from ..machine.work import Work, total
+from ..numerics.dtypes import Error
 from ..numerics.split_complex import Block, in_complex
 from ..operators.matrices import Matrix, Roots
 from .axis_moves import AxisMove
@@ -100,8 +101,8 @@ class InPlace(Step):
     def dims(self) -> tuple[int, ...]:
         return tuple(d for step in self.steps for d in step.dims)
 
-    def error(self, itemsize: int) -> float:
-        return math.hypot(*(step.error(itemsize) for step in self.steps))
+    def error(self, itemsize: int) -> Error:
+        return Error.of_all(step.error(itemsize) for step in self.steps)
 
     def wired(self, wire: Wire) -> "InPlace":
         return dataclasses.replace(self, steps=tuple(step.wired(wire) for step in self.steps))

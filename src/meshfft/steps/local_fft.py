@@ -16,7 +16,7 @@ from ..kernels.xla import XLA
 from ..layout.layout import Layout
 from ..machine.chip import Chip
 from ..machine.work import Work
-from ..numerics.dtypes import Dot, unit_of
+from ..numerics.dtypes import Dot, Error, unit_of
 from ..numerics.split_complex import Block, Planes, in_complex, in_planes
 from ..operators.matrices import Matrix, Roots
 from ..operators.trig import Trig
@@ -72,8 +72,8 @@ class LocalFFT(Step):
     def sender(self) -> Sender | None:
         return self.engine.sender
 
-    def error(self, itemsize: int) -> float:
-        return math.hypot(*(self.engine.error(length, itemsize) for length in self.lengths))
+    def error(self, itemsize: int) -> Error:
+        return Error.of_all(self.engine.error(length, itemsize) for length in self.lengths)
 
     def after(self, layout: Layout) -> Layout:
         return resized(layout, self.dims, self.sizes)
@@ -159,9 +159,10 @@ class LocalTrig(MatrixStep[Trig]):
                 yield cls((dim,), matrix, (matrix.rows,), problem.real_at(todo))
                 return
 
-    def error(self, itemsize: int) -> float:
+    def error(self, itemsize: int) -> Error:
         """That of the FFT, and of phases and ends around it."""
-        return math.hypot(fft_error(int(self.matrix.period), itemsize), TRIG_ROUNDINGS * unit_of(itemsize))
+        ends = TRIG_ROUNDINGS * unit_of(itemsize)
+        return Error.of_all((fft_error(int(self.matrix.period), itemsize), Error(ends, ends)))
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """A real FFT for each part, half of a complex one, and the passes around it; type I has twice the points."""

@@ -38,7 +38,7 @@ from ..layout.layout import Layout, line_shape
 from ..machine.chip import Chip
 from ..machine.work import Move, Work, total
 from ..numerics.chunks import CHUNK
-from ..numerics.dtypes import ROUNDING, Dot, real_dtype
+from ..numerics.dtypes import ROUNDING, Dot, Error, added_error, real_dtype, unit_of
 from ..numerics.phases import MAX_LENGTH, mulmod, roots
 from ..numerics.slices import HELD
 from ..numerics.split_complex import B, Block, Planes, in_complex, in_planes, like, scaled, split, times
@@ -96,13 +96,15 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
     def dots(self) -> tuple[Dot, ...]:
         return () if self.dot is None else (self.dot,)
 
-    def error(self, itemsize: int) -> float:
+    def error(self, itemsize: int) -> Error:
         """Of the sums of p terms each sum so far is rounded, p / 2 of the mean square; and twice a phase."""
-        each = fft_error(self.line, itemsize)
+        times = 1 if self.line == self.matrix.length else 2
         if self.dot is not None:
             rounding = ROUNDING[self.dot.unit] * math.sqrt(2 + self.parts / 2)
-            each = math.hypot(self._engine.error(self.line // self.parts, itemsize), rounding)
-        return each * (1 if self.line == self.matrix.length else 2)
+            return Error(times * math.hypot(self._engine.error(self.line // self.parts, itemsize).noise, rounding))
+        (noise, equal), added = fft_error(self.line, itemsize), added_error(self.parts, itemsize)
+        equal += math.hypot(added, 2 * unit_of(itemsize)) if added else 0.0  # and each phase and each frequency rounds
+        return Error(times * noise, times * equal)
 
     def wired(self, wire: Wire) -> "PhaseFFT":
         return dataclasses.replace(self, wire=wire)

@@ -16,7 +16,7 @@ from ..kernels.engine import Sender
 from ..layout.layout import Layout
 from ..machine.chip import Chip
 from ..machine.work import Move, Work, total
-from ..numerics.dtypes import Dot
+from ..numerics.dtypes import Dot, Error
 from ..numerics.split_complex import Block, Planes, in_planes
 from ..operators.matrices import Matrix
 from .axis_moves import AxisMove, axis_moves
@@ -74,8 +74,8 @@ class Pipeline(Step):
     def dots(self) -> tuple[Dot, ...]:
         return self._first.dots
 
-    def error(self, itemsize: int) -> float:
-        return math.hypot(*(step.error(itemsize) for step in self.steps))
+    def error(self, itemsize: int) -> Error:
+        return Error.of_all(step.error(itemsize) for step in self.steps)
 
     def after(self, layout: Layout) -> Layout:
         return functools.reduce(lambda reached, step: step.after(reached), self.steps, layout)

@@ -21,6 +21,7 @@ from ..kernels.real import XLA_REAL, offered
 from ..layout.layout import Layout, line_shape, nested
 from ..machine.chip import Chip
 from ..machine.work import Move, Work
+from ..numerics.dtypes import Error
 from ..numerics.phases import MAX_LENGTH, roots
 from ..numerics.split_complex import Block, in_complex, join, scaled, split
 from ..operators.matrices import HalfRoots, Matrix, Roots
@@ -59,8 +60,8 @@ class RealFFT(MatrixStep[HalfRoots]):
                         points = tuple(lengths[d] for d in dims)
                         yield cls(dims, matrix, (*points[:-1], matrix.rows), points, engine)
 
-    def error(self, itemsize: int) -> float:
-        return math.hypot(*(fft_error(length, itemsize) for length in self.lengths))
+    def error(self, itemsize: int) -> Error:
+        return Error.of_all(fft_error(length, itemsize) for length in self.lengths)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         size = itemsize // 2 if self.matrix.onto_real else itemsize
@@ -137,8 +138,8 @@ class PackedFFT(MatrixStep[HalfRoots]):
     def joint(self, layout: Layout) -> bool:
         return self.wire.lossy
 
-    def error(self, itemsize: int) -> float:
-        return self.packed.error(itemsize) * 1.5  # the sum and the difference of mirrored numbers round again
+    def error(self, itemsize: int) -> Error:
+        return Error(*(1.5 * error for error in self.packed.error(itemsize)))  # sums and differences round again
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """That of the transform of pairs, and the mirror image."""

@@ -19,19 +19,19 @@ from ..layout.placement import own
 from ..machine.chip import Chip, padded
 from ..machine.work import Move, Work
 from ..numerics.chunks import CHUNK
-from ..numerics.dtypes import Dot, real_dtype
+from ..numerics.dtypes import WIDE, Dot, Error, added_error, real_dtype
 from ..numerics.phases import MAX_LENGTH
-from ..numerics.products import COLUMNS, LONG_TERMS, TERMS, Factors, Maker, planes_of, product, product_in_tiles
+from ..numerics.products import LONG_TERMS, TERMS, Factors, Maker, masked, planes_of, product
 from ..numerics.slices import HELD, RUN, cost
 from ..numerics.split_complex import Block, Planes, in_complex, in_planes
 from ..numerics.tile_memory import bytes_at_once
+from ..numerics.tiles import COLUMNS, equal_error, in_two_floats, product_in_tiles
 from ..operators.matrices import Dense, Logarithm, Matrix, Samples
 from ..operators.operands import rows_of, table
 from .base import Least, MatrixStep, Slope, cleared, names, positions
 from .problem import Problem, ready
 
-PHASE_FLOPS = 40  # one root of unity on the CPU: integer reduction, cos and sin
-LONG_PHASE_FLOPS = 400  # elsewhere, where cos and sin are written out
+PHASE_FLOPS, LONG_PHASE_FLOPS = 40, 400  # one root of unity on the CPU; elsewhere, where cos and sin are written out
 WIRE_PASSES = 2  # each shard is decoded where it is multiplied
 SLICED_PHASES = 5  # times as much in pairs of float32, by the operations of one cosine that is compiled for a TPU
 GAUSS_PASSES = 2  # for each shard the sum and the difference of its planes are read and written
@@ -93,17 +93,19 @@ class RingDense(MatrixStep[Matrix]):
         planes = self.matrix.planes * (1 if self.real else 2)
         return planes // 2 if self.becomes == "real" else self.dot.multiplications if planes == 4 else planes
 
-    def error(self, itemsize: int) -> float:
-        return self.dot.error_over(self.matrix.columns)
+    def error(self, itemsize: int) -> Error:
+        """Equal numbers lose the same bfloat16 terms; what they lose in sums on TPUs and GPUs was not measured."""
+        n, noise = self.matrix.columns, self.dot.error_over(self.matrix.columns)
+        return Error(noise, noise if self.dot.terms else equal_error(n, self.dot, itemsize) * self.tiled)
 
     def wired(self, wire: Wire) -> "RingDense":
         return dataclasses.replace(self, wire=wire)
 
     def lost(self, layout: Layout) -> float:
-        """Of sums that travel every hop rounds what t devices have added up, which is sqrt(t) of the block at most."""
-        parts = layout.parts[self.dim]
+        """Of sums that travel, in one float, every hop rounds what t devices have added up: sqrt(t) blocks at most."""
+        parts, added = layout.parts[self.dim], added_error(layout.parts[self.dim], 16 if self.dot.tier in WIDE else 8)
         hops = sum(map(math.sqrt, range(1, parts))) if self.transposed else parts > 1
-        return self.wire.error * hops
+        return self.wire.error * hops + added * self.transposed
 
     def joint(self, layout: Layout) -> bool:
         return self.wire.lossy
@@ -235,7 +237,8 @@ class RingDense(MatrixStep[Matrix]):
         terms = (1,) * min(parts, 2) if self.transposed else shards_added(parts, self.two_way)
         wide = math.prod(layout.parts) == 1
         read = block * (2 if parts == 2 else 1) * (not self._whole(layout, self.matrix.columns))
-        sums = out * (4 if self.transposed else 1 + (not after.even) + (columns > COLUMNS))
+        two = in_two_floats(columns, 1 if self.transposed else parts)
+        sums = out * ((4 if self.transposed else 1 + (not after.even) + (columns > COLUMNS)) + two)
         placed = parts == 2 and rows == columns <= TERMS and block == out  # the sum is written over what arrived
         held = block * (min(parts, 2) if self.transposed else shards_held(parts, self.two_way) - placed)
         return read + held + sums + bytes_at_once((rows, columns), lines, terms, planes, element, real, wide)
@@ -249,15 +252,15 @@ class RingDense(MatrixStep[Matrix]):
 
         def matrix(start: Array | int, size: int, shard: Array) -> Planes | Factors:
             columns = starts[shard] + start + jnp.arange(size, dtype=jnp.int32)
-            return _masked(self.matrix.block(operand, rows, columns, real), logical)
+            return masked(self.matrix.block(operand, rows, columns, real), logical)
 
         def add(total: Any, *held: tuple[Block, Array]) -> Any:
             terms = [(functools.partial(matrix, shard=shard), x) for x, shard in held]
-            return self._product(terms, layout, total)
+            return self._product(terms, layout, total, layout.parts[self.dim])
 
         mine = self._read(block, layout, self.matrix.columns)
         sums = ring_fold(add, mine, axes, two_way=self.two_way, wire=self.wire)
-        return sums if self.tiled else planes_of(sums)
+        return sums[0] if self.tiled else planes_of(sums)
 
     def _sums_travel(self, block: Block, layout: Layout, operand: object) -> Any:
         """What every device receives: sum over devices r of M[rows of r, its columns]^T times the block of r."""
@@ -275,18 +278,19 @@ class RingDense(MatrixStep[Matrix]):
             def matrix(start: Array | int, size: int) -> Planes | Factors:
                 cut = functools.partial(lax.dynamic_slice_in_dim, start_index=start, slice_size=size)
                 part = jax.tree.map(functools.partial(cut, axis=self.matrix.row_axis or 0), operand)
-                return _masked(jax.tree.map(jnp.transpose, self.matrix.block(part, cut(rows), columns, real)), kept)
+                return masked(jax.tree.map(jnp.transpose, self.matrix.block(part, cut(rows), columns, real)), kept)
 
             sums = self._product([(matrix, mine)], layout)
-            return sums if self.tiled else planes_of(sums)
+            return sums[0] if self.tiled else planes_of(sums)
 
         return ring_scatter(term, axes, self.wire)
 
-    def _product(self, terms: Sequence[tuple[Maker, Any]], layout: Layout, total: Any = None) -> Any:
-        real = self.becomes == "real"
+    def _product(self, terms: Sequence[tuple[Maker, Any]], layout: Layout, total: Any = None, parts: int = 1) -> Any:
+        real, wide = self.becomes == "real", math.prod(layout.parts) == 1
         if not self.tiled:
             return product(terms, self.dim, self.dot, total, real=real)
-        return product_in_tiles(terms, self.dim, self.dot, total, real=real, wide=math.prod(layout.parts) == 1)
+        two = in_two_floats(layout.block[self.dim], parts)
+        return product_in_tiles(terms, self.dim, self.dot, total, real=real, wide=wide, two=two)
 
     def _read(self, block: Block, layout: Layout, limit: int) -> Block:
         """The block with zeros where it is padding, or beyond the matrix."""
@@ -294,7 +298,3 @@ class RingDense(MatrixStep[Matrix]):
 
     def _whole(self, layout: Layout, limit: int) -> bool:
         return layout.even and layout.shape[self.dim] <= limit
-
-
-def _masked(block: Planes | Factors, kept: Array) -> Planes | Factors:
-    return jax.tree.map(lambda part: jnp.where(kept[:, None], part, jnp.zeros((), part.dtype)), block)

@@ -17,7 +17,7 @@ from ..kernels.stockham import LARGEST, in_place, radices
 from ..layout.layout import Layout, nested
 from ..machine.chip import Chip
 from ..machine.work import Move, Work
-from ..numerics.dtypes import unit_of
+from ..numerics.dtypes import Error, unit_of
 from ..numerics.phases import MAX_LENGTH, mulmod, roots, table
 from ..numerics.split_complex import Block, in_complex, join
 from ..operators.matrices import Matrix, Roots
@@ -57,8 +57,9 @@ class SixStep(MatrixStep[Roots]):
             if layout.parts[dim] <= MOST_CHUNKS and sides(matrix.length, layout.parts[dim]) is not None:
                 yield cls((dim,), matrix, (matrix.rows,))
 
-    def error(self, itemsize: int) -> float:
-        return math.hypot(fft_error(self.matrix.length, itemsize), unit_of(itemsize))
+    def error(self, itemsize: int) -> Error:
+        unit = unit_of(itemsize)
+        return Error.of_all((fft_error(self.matrix.length, itemsize), Error(unit, unit)))
 
     def wired(self, wire: Wire) -> "SixStep":
         return dataclasses.replace(self, wire=wire)

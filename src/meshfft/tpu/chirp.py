@@ -21,6 +21,7 @@ from ..kernels.engines import register
 from ..layout.layout import line_shape
 from ..machine.chip import Chip
 from ..machine.work import Work
+from ..numerics.dtypes import Error
 from ..numerics.split_complex import Planes, times
 from . import engine
 from .fft import VectorFFT, room_of
@@ -46,9 +47,9 @@ class VectorChirp(Engine[Planes]):
     def name(self) -> str:
         return "vector chirp"
 
-    def error(self, length: int, itemsize: int) -> float:
+    def error(self, length: int, itemsize: int) -> Error:
         """Two transforms, of the even and odd bins of a convolution."""
-        return 2 * fft_error(2 * padded_length(length), itemsize)
+        return Error(2 * fft_error(2 * padded_length(length), itemsize).noise)
 
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
         """The kernels there and back; the products read and write the lines once, and their halves twice."""

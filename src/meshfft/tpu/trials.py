@@ -15,6 +15,7 @@ from jax import Array
 
 from ..collectives.pieces import Pieces, Rows
 from ..kernels.engine import fft_error
+from ..numerics.dtypes import Error
 from . import engine, parts
 from .lines.ends import PLANES, Ends
 from .lines.radices import LANES, SUBLANES
@@ -44,7 +45,7 @@ class LineTrial:
 
     @property
     def bound(self) -> float:
-        return math.hypot(*(fft_error(self.shape[d], COMPLEX) for d in self.one.dims))
+        return Error.of_all(fft_error(self.shape[d], COMPLEX) for d in self.one.dims).noise
 
     def given(self) -> list[np.ndarray]:
         rows, came, sizes = self.ends.rows, self.ends.came, list(self.shape)
@@ -88,7 +89,7 @@ class RealTrial:
 
     @property
     def bound(self) -> float:
-        return math.hypot(*(fft_error(n, COMPLEX) for n in self.shape[-self.many :]))
+        return Error.of_all(fft_error(n, COMPLEX) for n in self.shape[-self.many :]).noise
 
     def given(self) -> list[np.ndarray]:
         return _noise([self.shape, *[(*self.shape[:-1], self.shape[-1] // 2 + 1)] * 2])

@@ -1,5 +1,6 @@
 """The choice: from a transform and a layout to the cheapest walk, or to a line that says why there is none. Cached."""
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ..collectives.wire import EXACT, Wire
 from ..layout.layout import Cut, Layout, Spec, even_cuts, from_spec
 from ..machine.machine import Machine
-from ..numerics.dtypes import Dot
+from ..numerics.dtypes import Dot, Precision
 from ..numerics.phases import MAX_LENGTH
 from ..operators.matrices import Roots
 from ..operators.transform import Transform
@@ -68,6 +69,19 @@ def moves(
 ) -> Walk:
     """The cheapest redistribution from one layout to another."""
     return find_walk(Problem(start, NOTHING, machine, itemsize, dots, goal=goal, real=real, wire=wire))
+
+
+def find_within(problem: Problem, order: str, most: Precision) -> Walk:
+    """The cheapest walk; by method "auto", where its error is above `most`, one of FFTs alone, which lose less."""
+    walk = find_walk(problem, order)
+    if problem.method != "auto" or not isinstance(most, float) or walk.error(problem.itemsize) <= most:
+        return walk
+    for ffts in ("transpose", "cooley-tukey"):
+        with contextlib.suppress(ValueError):
+            other = find_walk(dataclasses.replace(problem, method=ffts), order)
+            if other.error(problem.itemsize) <= most:
+                return other
+    return walk
 
 
 def _unread(start: Layout, transform: Transform, wire: Wire) -> Iterator[Bands]:

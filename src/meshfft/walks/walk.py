@@ -19,7 +19,7 @@ from ..kept_verdicts import Trial
 from ..layout.layout import Cuts, Layout, hashed_once
 from ..machine.chip import GENERIC, Chip, CompilerOptions
 from ..machine.work import Work, total
-from ..numerics.dtypes import unit_of
+from ..numerics.dtypes import Error, unit_of
 from ..numerics.split_complex import Block, in_planes, split
 from ..steps import Step
 
@@ -120,9 +120,9 @@ class Walk:
         return {name: count for name, count in counts.items() if count}
 
     def error(self, itemsize: int) -> float:
-        """The relative L2 error to expect: of steps whose own errors are independent, and of all that wires lose.
+        """The relative L2 error, at most: of the steps' arithmetic (see Error), and of all that wires lose.
 
-            error = sqrt(sum error_i^2 + scaled^2) + spread (prod (1 + lost_i) - 1)
+            error = max(sqrt(sum noise_i^2 + scaled^2), sum equal_i + scaled) + spread (prod (1 + lost_i) - 1)
 
         where a factor that is no power of two is rounded, and so is every product with it.
 
@@ -133,10 +133,11 @@ class Walk:
         known and taken for 1: the error is then relative to what a unitary matrix would have left of the array. Nor are
         imaginary parts known that a real result leaves out.
         """
-        lost = math.prod(1 + step.lost(layout) for step, layout in self.pairs) - 1
+        lost = math.expm1(sum(math.log1p(step.lost(layout)) for step, layout in self.pairs))
         spread = math.prod(step.spread for step in self.steps)
         scaled = 0.0 if math.frexp(self.scale)[0] == 0.5 else 2 * unit_of(itemsize)
-        return math.hypot(*(step.error(itemsize) for step in self.steps), scaled) + spread * lost
+        error = Error.of_all(step.error(itemsize) for step in self.steps)
+        return max(math.hypot(error.noise, scaled), error.equal + scaled) + spread * lost
 
     def trials(self) -> tuple[Trial, ...]:
         """Of all kernels that it has on a TPU."""

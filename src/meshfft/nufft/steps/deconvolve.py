@@ -18,7 +18,7 @@ import numpy as np
 from ...layout.layout import Layout, line_shape
 from ...machine.chip import Chip
 from ...machine.work import Work
-from ...numerics.dtypes import real_dtype
+from ...numerics.dtypes import Error, real_dtype
 from ...numerics.split_complex import Block, scaled
 from ...steps.base import Step, names, positions, shift
 from ..grid.window import Window
@@ -33,9 +33,9 @@ class Deconvolve(Step):
     window: Window
     dims: ClassVar[tuple[int, ...]] = ()
 
-    def error(self, itemsize: int) -> float:
+    def error(self, itemsize: int) -> Error:
         """That of gridding with the window, for the point and the mode that it is largest for."""
-        return len(self.along) * self.window.worst
+        return Error(len(self.along) * self.window.worst)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         size = math.prod(layout.block)

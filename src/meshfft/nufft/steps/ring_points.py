@@ -24,10 +24,11 @@ from ...layout.layout import Layout, line_shape
 from ...layout.placement import own
 from ...machine.chip import Chip, padded
 from ...machine.work import Move, Work
-from ...numerics.chunks import in_runs
-from ...numerics.dtypes import Dot, real_dtype
+from ...numerics.chunks import RUNS, in_runs
+from ...numerics.dtypes import Dot, Error, added_error, real_dtype
 from ...numerics.products import TERMS, Sums, planes_of, product
 from ...numerics.split_complex import Block, Planes, like, split
+from ...numerics.tiles import equal_error
 from ...steps.base import Slope, Step, names, shift
 from .sides import after_points, before_points, clear, clear_points, operand_at, spec_at
 from .turns import Turns, prepared
@@ -35,6 +36,7 @@ from .turns import Turns, prepared
 NUMBERS = 2**18  # complex numbers that a chunk of points works on, at most
 CHUNK = 512  # points of a chunk, at most
 LEAST = 32  # and at least: each reads the block
+TOGETHER = RUNS * CHUNK // TERMS  # runs of terms that one float adds up
 PHASE_FLOPS = 60  # one root of unity: two products of limbs, cos and sin
 
 
@@ -59,8 +61,14 @@ class RingPoints(Step):
     def dots(self) -> tuple[Dot, ...]:
         return (self.dot,)
 
-    def error(self, itemsize: int) -> float:
-        return self.dot.error
+    def error(self, itemsize: int) -> Error:
+        """Equal numbers are added up in products, whose runs are added up, then along each other side, then p sums."""
+        first, *others = (self.image.block[j] for j in self._order)
+        terms, others = (math.prod(self.points.block), []) if self.transposed else (first, others)
+        runs = -(-terms // TERMS)
+        added = (min(runs, TOGETHER), -(-runs // TOGETHER), *others, math.prod(self.image.parts))
+        equal = equal_error(terms, self.dot, itemsize)
+        return Error(self.dot.error, equal + sum(added_error(many, itemsize) for many in added))
 
     def after(self, layout: Layout) -> Layout:
         return self._ends(layout)[0 if self.transposed else 1]
