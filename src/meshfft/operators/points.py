@@ -3,8 +3,8 @@
     X[k] = sum_n x[n] z_k^-n,   z_k = r_k exp(2 pi i t_k)
 
 A point is kept as its logarithm, an angle and log r_k, so that powers neither overflow early nor lose phase. What is
-given as NumPy arrays, lists or concrete JAX arrays is kept in float64; what JAX is differentiating or compiling stays
-traced, in its own type.
+given as NumPy arrays, lists or concrete JAX arrays is kept in float64, logarithms of it in two; what JAX is
+differentiating or compiling stays traced, in its own type.
 """
 
 import dataclasses
@@ -21,7 +21,8 @@ from jax.typing import ArrayLike, DTypeLike
 
 from ..layout.gathering import to_host
 from ..layout.memory import check_held
-from ..numerics.phases import Floats, Limbs, of_radians
+from ..numerics.phases import Floats, Limbs, add, of_radians
+from .logarithms import finite, logarithm, of_radii, snapped, spiral
 from .matrices import Logarithm, Matrix, Roots, Samples, limbs_of
 from .transform import is_integer
 
@@ -48,6 +49,7 @@ class Points:
             the unit circle.
         unit: of the angles, "turns" or "radians".
         size: the number M of samples.
+        rest: what logarithms have lost as one float64 each, on the host.
 
     >>> mf.Points.zoom(0.1, 0.2, 64)
     <Points: 64 on the unit circle, 0.1 to 0.198438 turns>
@@ -57,6 +59,7 @@ class Points:
     log_radius: Floats | None
     unit: Unit = dataclasses.field(metadata={"static": True})
     size: int = dataclasses.field(metadata={"static": True})
+    rest: Logarithm[Floats] | None = None
 
     @staticmethod
     def uniform(n: int) -> "Points":
@@ -70,14 +73,14 @@ class Points:
         """radius exp(2 pi i t): frequencies in cycles per sample. No digit is
         lost, however large n t is.
         """
-        return _points(t, _logarithm(radius), "turns")
+        return _points(t, radius, "turns")
 
     @staticmethod
     def radians(w: Numbers, radius: Numbers | None = None) -> "Points":
         """radius exp(i w): angular frequencies in radians per sample. No digit
         is lost for w below 1e30.
         """
-        return _points(w, _logarithm(radius), "radians")
+        return _points(w, radius, "radians")
 
     @staticmethod
     def z(z: Numbers) -> "Points":
@@ -85,15 +88,17 @@ class Points:
 
         Rounding of z itself, 1e-16 in complex128, is multiplied by n: give
         turns or radians where they are known. Radii within that of 1 are 1.
+        Nothing else is lost, but where z is traced.
         """
         values = _received(z, complex_too=True)
         if not isinstance(values, np.ndarray):
-            return _points(jnp.angle(values), jnp.log(jnp.abs(values)), "radians")
+            return _kept(jnp.angle(values), jnp.log(jnp.abs(values)), "radians")
         if values.ndim != 1:
             raise ValueError(_not_flat(values.shape))
         if (values == 0).any():
             raise ValueError(f"point {np.argmax(values == 0)} is z = 0, which has no power -n: drop it")
-        return _points(np.angle(values), _snapped(np.log(np.abs(values))), "radians")
+        radius, angle = logarithm(values)
+        return _kept(angle[0], snapped(radius[0]), "radians", Logarithm(angle[1], radius[1]))
 
     @staticmethod
     def zoom(f0: float | Array, f1: float | Array, m: int) -> "Points":
@@ -112,11 +117,12 @@ class Points:
         traced = isinstance(a, Tracer) or isinstance(w, Tracer)
         if not traced and (a == 0 or w == 0):
             raise ValueError(f"chirp has a = {a}, w = {w}: neither may be 0")
-        xp = jnp if traced else np
-        angle = [xp.angle(v) / (2 * np.pi) for v in (a, w)]
-        radius = [xp.log(xp.abs(v)) for v in (a, w)]
-        off = traced or _snapped(np.array(radius)) is not None
-        return _points(_line(angle[0], -angle[1], m), _line(radius[0], -radius[1], m) if off else None, "turns")
+        if traced:
+            (t, r), (turned, grown) = ((jnp.angle(v) / (2 * np.pi), jnp.log(jnp.abs(v))) for v in (a, w))
+            return _kept(_line(t, -turned, m), _line(r, -grown, m), "turns")
+        radius, angle = spiral(a, w, m)
+        off = snapped(np.log(np.abs(np.array([a, w])))) is not None
+        return _kept(angle[0], radius[0] if off else None, "radians", Logarithm(angle[1], radius[1]))
 
     @property
     def settled(self) -> "Points":
@@ -127,7 +133,8 @@ class Points:
         if self.known or any(isinstance(leaf, Tracer) for leaf in leaves):
             return self
         angle, radius = (None if leaf is None else _frozen(to_host(leaf).astype(np.float64)) for leaf in leaves)
-        return Points(angle, radius, self.unit, self.size)
+        rest = self.rest and Logarithm(*(to_host(jnp.asarray(leaf)).astype(np.float64) for leaf in self.rest))
+        return Points(angle, radius, self.unit, self.size, rest)
 
     @property
     def known(self) -> bool:
@@ -157,7 +164,14 @@ class Points:
         if self.angle is None:
             return None
         floats = Logarithm(self.angle, self.log_radius)
-        return limbs_of(floats, self.unit, real) if self.known else floats
+        if not self.known:
+            return floats
+        limbs = limbs_of(floats, self.unit, real)
+        if self.rest is None:
+            return limbs
+        rest = limbs_of(self.rest, self.unit, real)
+        radius = add(limbs.radius, rest.radius) if limbs.radius and rest.radius else limbs.radius
+        return Logarithm(add(limbs.angle, rest.angle), radius)
 
     def check_range(self, columns: int, real: DTypeLike, name: str) -> None:
         """Raises ValueError where a power z^-n leaves the type, naming the
@@ -183,7 +197,7 @@ class Points:
 
     @property
     def _key(self) -> tuple[object, ...]:
-        leaves = (self.angle, self.log_radius)
+        leaves = (self.angle, self.log_radius, *(self.rest or ()))
         return (*(leaf.tobytes() if isinstance(leaf, np.ndarray) else leaf for leaf in leaves), self.unit, self.size)
 
     def __repr__(self) -> str:
@@ -195,18 +209,27 @@ class Points:
         return f"<Points: {self.size} off the unit circle, {angles}, log radii {_extent(self.log_radius)}>"
 
 
-def _points(angle: Numbers, log_radius: Floats | None, unit: Unit) -> Points:
+def _points(angle: Numbers, radius: Numbers | None, unit: Unit) -> Points:
     values = _received(angle, complex_too=False)
     if values.ndim != 1 or values.size < 1:
         raise ValueError(_not_flat(values.shape))
+    log_radius, low = _logarithm(radius)
     if log_radius is not None and log_radius.shape != values.shape:
         if log_radius.ndim != 0:
             raise ValueError(f"there are {log_radius.shape} radii for {values.shape} angles: give one, or one for each")
         log_radius = (np if isinstance(log_radius, np.ndarray) else jnp).broadcast_to(log_radius, values.shape)
-    for leaf in (values, log_radius):
-        if isinstance(leaf, np.ndarray) and not np.isfinite(leaf).all():
-            raise ValueError(f"point {np.argmin(np.isfinite(leaf))} is not finite: give finite points")
-    return Points(_frozen(values), _frozen(log_radius), unit, int(values.shape[0]))
+    rest: Logarithm[Floats] | None = None
+    if low is not None:
+        rest = Logarithm(np.zeros(values.shape), np.broadcast_to(low, values.shape))
+    return _kept(values, log_radius, unit, rest)
+
+
+def _kept(angle: Floats, log_radius: Floats | None, unit: Unit, rest: Logarithm[Floats] | None = None) -> Points:
+    """Points of flat arrays, which nobody can change under a plan."""
+    if angle.size < 1:
+        raise ValueError(_not_flat(angle.shape))
+    kept = Logarithm(*(finite(_frozen(part)) for part in rest)) if rest else None
+    return Points(_frozen(finite(angle)), _frozen(log_radius), unit, int(angle.shape[0]), kept)
 
 
 def _extent(values: object) -> str:
@@ -243,22 +266,12 @@ def _check_line(name: str, m: int, **numbers: complex | Array) -> int:
     return m
 
 
-def _logarithm(radius: Numbers | None) -> Floats | None:
-    """The natural logarithm of radii, or None where there are none."""
+def _logarithm(radius: Numbers | None) -> tuple[Floats | None, np.ndarray | None]:
+    """The natural logarithm of radii, and what that has lost as one float; None where there are none."""
     if radius is None:
-        return None
+        return None, None
     values = _received(radius, complex_too=False)
-    if not isinstance(values, np.ndarray):
-        return jnp.log(values)
-    if not (values > 0).all():
-        bad = np.argmin(values > 0)
-        raise ValueError(f"radius {bad} is {values.ravel()[bad]}: give positive radii")
-    return np.asarray(np.log(values))
-
-
-def _snapped(log_radius: np.ndarray) -> np.ndarray | None:
-    """None for radii that are 1 to rounding."""
-    return log_radius if np.abs(log_radius).max(initial=0.0) > 4 * np.finfo(np.float64).eps else None
+    return of_radii(values) if isinstance(values, np.ndarray) else (jnp.log(values), None)
 
 
 def _received(values: Numbers, complex_too: bool) -> Floats:

@@ -8,6 +8,7 @@ made on the host in float64, and so is the condition: conjugate gradients on ran
 of Lanczos, whose extreme eigenvalues are those of T.
 """
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -38,7 +39,7 @@ def scaled(points: Points) -> tuple[Points, Floats | float]:
     mean = float(np.mean(logs)) if isinstance(logs, np.ndarray) else lax.stop_gradient(jnp.mean(logs))
     rest = logs - mean
     on_circle = isinstance(rest, np.ndarray) and bool(np.abs(rest).max() <= 4 * np.finfo(np.float64).eps)
-    return Points(points.angle, None if on_circle else rest, points.unit, points.size), mean
+    return dataclasses.replace(points, log_radius=None if on_circle else rest), mean
 
 
 def growth(mean: Floats | float, size: int, real: DTypeLike) -> Array | np.ndarray:
