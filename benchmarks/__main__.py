@@ -14,6 +14,7 @@ from meshfft.extras import installed
 # Modules with a command line of their own, imported only when asked for: each says to JAX what devices it wants.
 SCRIPTS = {
     "awkward": "A length with a large prime against a power of two.",
+    "bounds": "Errors over the bounds that plans print, by tier, method, line and length.",
     "choice": "The method that `auto` picks against every other.",
     "compile": "Seconds of CPU that compiling takes.",
     "dense_rate": "The dense 3-D transform against one large matrix product.",

@@ -18,6 +18,7 @@ from benchmarks.measure.rows import read_rows
 ROOT = Path(__file__).parent.parent.parent
 SMALLEST = {
     "awkward": "--length 7 --of 8 --lines 8 --rounds 1",
+    "bounds": "--sizes 16 --methods kdft --tiers float32",
     "choice": "--small --rounds 1 --steps",
     "compile": "8,8,8 --functions fftn",
     "dense": "8,8,8 --mesh 2 --rounds 1",
@@ -70,6 +71,13 @@ def test_every_command_runs(name: str, tmp_path: Path) -> None:
     if name in benchmarks.BESIDE:
         here = baselines.BASELINES[benchmarks.BESIDE[name]].missing("fft") is None
         assert ("absent: " in done.stderr) != here
+
+
+@pytest.mark.slow
+def test_no_error_exceeds_its_bound(tmp_path: Path) -> None:
+    """Catches a tier, method or line whose error is above what plans print, uncut or over eight devices."""
+    done = run(tmp_path, *"bounds --sizes 16 131 288 --tiers float32 float64 bf16x6 bf16x3 bf16".split())
+    assert float(done.stdout.split()[-1]) <= 1, done.stdout
 
 
 def run(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
