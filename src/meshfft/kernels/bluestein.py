@@ -148,7 +148,7 @@ def _expanded(tables: Sequence[np.ndarray], lines: Array) -> list[Array]:
 
 def _chirp(length: int, sign: int) -> np.ndarray:
     n = np.arange(length, dtype=np.int64)
-    return host_roots(n * n % (2 * length), 2 * length, sign)
+    return host_roots(n * n, 2 * length, sign)
 
 
 @functools.lru_cache(maxsize=16)

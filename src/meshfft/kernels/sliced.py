@@ -147,7 +147,7 @@ def _columns(length: int, sign: int, dot: Dot, start: Array | int, size: int) ->
 @functools.lru_cache(maxsize=64)
 def _factor(length: int, sign: int, slices: int, multiplications: int) -> tuple[tuple[np.ndarray, ...], ...]:
     """exp(sign 2 pi i k n / N) in slices, with their powers of two: of the real forms, or as one real product."""
-    entries = host_roots(np.outer(np.arange(length), np.arange(length)) % length, length, sign)
+    entries = host_roots(np.outer(np.arange(length), np.arange(length)), length, sign)
     re, im = entries.real, entries.imag
     scale = np.full((1, 1), 2.0)
     if multiplications == 3:  # re + im is up to the root of two

@@ -102,7 +102,7 @@ def _cosines_4_odd(x: Array, dim: int) -> Array:
     folded = _folded(_times(x, dim, signs), dim)
     v = jnp.fft.rfft(jnp.roll(folded, pow(4, -1, n), dim), axis=dim)
     side = np.where((k % 2 == 1) == (k <= half), 1, -1)
-    waves = 2 * signs * host_roots(side * (n % 8), 8, -1)
+    waves = 2 * signs * host_roots(side * n, 8, -1)
     down, up = (jnp.real(_times(v, dim, part)) for part in (waves[half::-1], waves[half:]))
     return jnp.concatenate([jnp.flip(down, dim), _cut(up, dim, slice(1, None))], dim)
 

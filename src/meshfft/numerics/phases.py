@@ -39,13 +39,14 @@ def vandermonde(k: Array, n: Array, length: int, sign: int, real: DTypeLike) -> 
 @functools.lru_cache(maxsize=64)
 def table(rows: int, columns: int, length: int, sign: int, dtype: np.dtype) -> np.ndarray:
     """exp(sign 2 pi i r c / length) on the host, reduced exactly in 64-bit integers, rounded once."""
-    return host_roots(np.outer(np.arange(rows), np.arange(columns)) % length, length, sign).astype(dtype)
+    return host_roots(np.outer(np.arange(rows), np.arange(columns)), length, sign).astype(dtype)
 
 
 def host_roots(m: np.ndarray, length: int, sign: int) -> np.ndarray:
-    """exp(sign 2 pi i m / length) for integers, as `roots`, on the host in its widest float: float64's own angles are
+    """exp(sign 2 pi i m / length) for integers of any size, on the host in its widest float: float64's own angles are
     off by up to eight roundings of a root.
     """
+    m = m % length
     quarters = (4 * m + length // 2) // length
     angle = (4 * m - quarters * length) / np.longdouble(length) * (2 * np.arctan(np.longdouble(1)))
     return np.exp(sign * 1j * angle) * np.array([1, sign * 1j, -1, -sign * 1j])[quarters % 4]

@@ -160,7 +160,7 @@ def _table_of_points(source: Roots | Points, columns: int, dot: Dot) -> np.ndarr
     if isinstance(source, Points):
         return _split(vandermonde(source.in_turns, source.log_radius, columns), dot)
     k, n = np.arange(source.rows, dtype=np.int64), np.arange(source.columns, dtype=np.int64)
-    return _split(host_roots(k[:, None] * n % source.length, source.length, source.sign), dot)
+    return _split(host_roots(k[:, None] * n, source.length, source.sign), dot)
 
 
 def _split(matrix: np.ndarray, dot: Dot) -> np.ndarray:

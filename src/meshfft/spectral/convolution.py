@@ -177,7 +177,7 @@ def _shifts(plan: Plan, middles: Sequence[int]) -> tuple[np.ndarray, ...]:
     phases = []
     for dim, (j, n), middle in zip(plan.transform.dims, harmonics(plan), middles, strict=True):
         if middle:
-            phase = host_roots(j * middle % n, n, 1)
+            phase = host_roots(j * middle, n, 1)
             phases.append(seen(plan.out_layout, dim, phase.astype(plan.dtype), plan.mesh))
     return tuple(phases)
 

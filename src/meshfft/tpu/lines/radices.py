@@ -9,6 +9,8 @@ import math
 
 import numpy as np
 
+from ...numerics.phases import host_roots
+
 SUBLANES, LANES = 8, 128
 
 
@@ -41,7 +43,7 @@ def twiddles(factors: tuple[int, ...], sign: int) -> tuple[tuple[int, ...], np.n
         left //= radix
         begins.append(size)
         if left > 1:
-            w = turned(np.outer(np.arange(left), np.arange(radix)), left * radix, sign)
+            w = host_roots(np.outer(np.arange(left), np.arange(radix)), left * radix, sign)
             parts.append(np.stack([w.real, w.imag], -1).ravel())
             size += parts[-1].size
     return tuple(begins), np.concatenate([*parts, np.zeros(2 * (not parts))]).astype(np.float32)
@@ -51,22 +53,17 @@ def twiddles(factors: tuple[int, ...], sign: int) -> tuple[tuple[int, ...], np.n
 def last_twiddles(registers: int, sign: int) -> np.ndarray:
     """exp(sign 2 pi i s k / (8 registers)), s < 8: (2, 8, registers, 128), as they meet what a strided load brings."""
     k = np.minimum(np.arange(max(registers, SUBLANES)), registers - 1)
-    w = turned(np.outer(np.arange(SUBLANES), k), SUBLANES * registers, sign)
+    w = host_roots(np.outer(np.arange(SUBLANES), k), SUBLANES * registers, sign)
     return np.repeat(np.stack([w.real, w.imag])[..., None], LANES, -1).astype(np.float32)
 
 
 @functools.lru_cache(maxsize=32)
 def twist(length: int, columns: int, sign: int) -> np.ndarray:
     """exp(sign 2 pi i n k / length), k < columns: (length / columns, 2, columns)."""
-    w = turned(np.outer(np.arange(length // columns), np.arange(columns)), length, sign)
+    w = host_roots(np.outer(np.arange(length // columns), np.arange(columns)), length, sign)
     return scalars(w)
 
 
 def scalars(w: np.ndarray) -> np.ndarray:
     """Rows of weights as `Job.twist` has them: of each the real parts, and the imaginary ones."""
     return np.stack([w.real, w.imag], 1).astype(np.float32)
-
-
-def turned(numbers: np.ndarray, length: int, sign: int) -> np.ndarray:
-    """exp(sign 2 pi i numbers / length)."""
-    return np.exp(sign * 2j * np.pi * (numbers % length / length))

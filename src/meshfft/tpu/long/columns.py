@@ -22,11 +22,12 @@ import numpy as np
 from jax import Array
 from jax.experimental import pallas as pl
 
+from ...numerics.phases import host_roots
 from ..lines.along import Line, along_untiled
 from ..lines.butterflies import times
 from ..lines.calls import WIDE, Job, Placed, rounded
 from ..lines.ends import PLANES, Ends
-from ..lines.radices import LANES, SUBLANES, radices, turned, twist
+from ..lines.radices import LANES, SUBLANES, radices, twist
 from ..lines.sources import Apart, Arrived, Ref, Together, legible, loop, register
 from ..lines.sources import Planes as Refs
 from .ends import Plane, Sent, sent_of
@@ -246,7 +247,7 @@ def _interleave(source: Sequence[Ref], length: int, target: Refs) -> None:
 @functools.lru_cache(maxsize=32)
 def _sublane_twist(line: Line, length: int) -> np.ndarray:
     """exp(sign 2 pi i s k / length), of sublanes s < 8: (2, A, 8, 128)."""
-    w = turned(np.outer(np.arange(line.length), np.arange(SUBLANES)), length, line.sign)
+    w = host_roots(np.outer(np.arange(line.length), np.arange(SUBLANES)), length, line.sign)
     return np.repeat(np.stack([w.real, w.imag])[..., None], LANES, -1).astype(np.float32)
 
 

@@ -23,10 +23,11 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+from ...numerics.phases import host_roots
 from ..lines.along import PITCH, Line, last_pass, passes
 from ..lines.butterflies import Pair, Whole, dft, times
 from ..lines.calls import MANY_REGISTERS, Job, Side
-from ..lines.radices import LANES, SUBLANES, radices, turned
+from ..lines.radices import LANES, SUBLANES, radices
 from ..lines.sources import Planes as Refs
 from ..lines.sources import Ref, loop, start
 
@@ -69,8 +70,8 @@ class LongLine:
     def tables(self) -> tuple[np.ndarray, np.ndarray]:
         """w_N^(l i): (2, M, 128), and w_128^(j u) in each of q groups of lanes: (2, q, 128)."""
         lanes = np.arange(LANES)
-        first = turned(np.outer(np.arange(self.registers), lanes), self.length, self.sign)
-        second = turned(np.outer(np.arange(self.groups), lanes % (LANES // self.groups)), LANES, self.sign)
+        first = host_roots(np.outer(np.arange(self.registers), lanes), self.length, self.sign)
+        second = host_roots(np.outer(np.arange(self.groups), lanes % (LANES // self.groups)), LANES, self.sign)
         return _planes(first), _planes(second)
 
 
