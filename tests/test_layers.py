@@ -29,7 +29,7 @@ walks: walk / search / choice
 plans: margins picture primitive request table / execute / iterative_solve / inverse_solve / plan / planning
 nufft.steps: deconvolve halo interpolate lend route sides turns twist / ring_grid ring_points / deal
 nufft: points / ending / at_points normal record solvers / moving / plan / planning / traced type3 / choosing /
-    functions type3_function
+    functions
 functions: calls frequencies shard / cosine dense fourier shifts / array_api reconstruct scipy_backend
 spectral: fields / convolution modes multipliers / power
 inspect: schedule / hlo / aot / trace
