@@ -1,6 +1,7 @@
 """Transforms in float64 by integer products, on devices that share nothing: the code that TPUs run, on CPUs by name."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +37,7 @@ def _rows(points: mf.Points | None, n: int, k: np.ndarray) -> np.ndarray:
     tau = 8 * np.arctan(np.longdouble(1))
     if points is None:
         return np.exp(-1j * tau * ((k[:, None] * np.arange(n)) % n).astype(np.longdouble) / n)
-    lost = (0.0, 0.0) if points.rest is None else points.rest  # what logarithms lose as one float
+    lost: Any = (0.0, 0.0) if points.rest is None else points.rest  # what logarithms lose as one float
     angle = (np.asarray(points.angle, np.longdouble) + lost[0])[k] / (1 if points.unit == "turns" else tau)
     given = np.zeros(n) if points.log_radius is None else points.log_radius
     radius, turns = (np.asarray(given, np.longdouble) + lost[1])[k], angle[:, None] * at
