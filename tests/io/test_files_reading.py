@@ -166,7 +166,7 @@ def test_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.Mon
     for name, package in (("a.nii", "nibabel"), ("a.h5", "h5py"), ("a.zarr", "tensorstore")):
         path = save(tmp_path / name, VALUES)
         monkeypatch.setitem(sys.modules, package, None)
-        needs = rf'reading \w+ needs {package} .* pip install "meshfft\[files\]"'
+        needs = rf'reading \w+ needs {package} .* pip install "\.\[files\]"'
         with pytest.raises(ImportError, match=needs), open_array(path):
             pass
 

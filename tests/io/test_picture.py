@@ -91,7 +91,7 @@ def test_pictures_that_cannot_be_are_refused(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(FileNotFoundError, match="make it first"):
         picture.check_picture(tmp_path / "no" / "a.png")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ImportError, match=r'needs matplotlib .* pip install "meshfft\[plots\]"'):
+    with pytest.raises(ImportError, match=r'needs matplotlib .* pip install "\.\[plots\]"'):
         picture.check_picture(tmp_path / "a.png")
 
 

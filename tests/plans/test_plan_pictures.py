@@ -136,7 +136,7 @@ def test_show_refuses_what_it_cannot_draw(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(ValueError, match="1024 devices are more than a picture shows"):
         mf.plan((64,) * 3, mesh=AbstractMesh((32, 32), ("x", "y"))).show()
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ImportError, match=r"a picture of a plan needs matplotlib.pyplot .*meshfft.plots."):
+    with pytest.raises(ImportError, match=r"a picture of a plan needs matplotlib.pyplot .*pip install .\.\[plots"):
         PLAN.show()
 
 
