@@ -193,7 +193,7 @@ def test_errors_are_beside_what_plans_state(work: Path) -> None:
     (table,) = measured._promises(sorted_rows(rows, work).cases)
     (first, second) = table.cells
     assert first[2:4] == ["bf16x3", "1.0e-07"] and second[2:4] == ["default", "3.0e-07"]
-    assert 1e-6 < float(first[4]) < 2e-5 and 1e-7 < float(second[4]) < 1e-6
+    assert 1e-6 < float(first[4]) < 1e-4 and 1e-7 < float(second[4]) < 5e-6
     assert measured.promised(sorted_rows([case("meshfft", (1.0,), method="none")], work).cases[0]) is None
 
 
