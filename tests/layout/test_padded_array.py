@@ -184,6 +184,8 @@ def test_parts_and_types() -> None:
     assert a.real.astype("float16").dtype == np.float16
     assert repr(a) == "PaddedArray(shape=(10, 9, 7), dtype=complex64, spec=P('x', 'y', 'z'), stored=(10, 10, 8))"
     np.testing.assert_array_equal(a.like(jnp.ones_like(a.stored)), np.ones(SHAPE))
+    with pytest.raises(ValueError, match="is stored as"):
+        a.like(jnp.ones((*SHAPE[:-1], SHAPE[-1] + 9)))
 
 
 def test_wavenumbers_of_a_padded_spectrum_multiply_it() -> None:

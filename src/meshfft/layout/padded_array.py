@@ -141,6 +141,11 @@ class PaddedArray(NumpyFace):
         Raises:
             ValueError: it is not stored as this one is.
         """
+        given, wanted = np.shape(stored), np.shape(self.stored)
+        if given != wanted:
+            raise ValueError(
+                f"the array has shape {given}, this one is stored as {wanted}: use mf.shard of a logical one"
+            )
         return self.map(lambda x, new: new, PaddedArray(stored, self.full_layout, self.home))
 
     def _with(self, stored: Array, layout: Layout) -> "Array | PaddedArray":

@@ -65,7 +65,8 @@ class Machine:
         """What the prices leave out where devices of several fast networks are priced as those of one."""
         if self.chip.megacore:
             name = self.chip.name
-            return f"{name} is priced as a device for each core, where JAX makes one of both cores of a chip (megacore)"
+            what = f"{name} is priced as a device for each core, where JAX makes one of both cores of a chip (megacore)"
+            return f"{what}: a mesh there has half as many devices, each with twice the memory"
         if self.slices > 1:
             return f"{self.slices} TPU slices are priced as one: seconds between slices are underestimated"
         domain = self.chip.domain

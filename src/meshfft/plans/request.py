@@ -213,7 +213,7 @@ def fitted(x: ArrayLike | PaddedArray, layout: Layout, mesh: AnyMesh | None) -> 
         what = "it cannot be told from data" if x.shape != layout.shape else "its sizes do not divide"
         raise ValueError(
             f"the plan takes {layout.shape} padded to {layout.storage}, the array has shape {x.shape} and "
-            f"{what}: use mf.shard(x, plan.mesh, {layout.spec}) of the logical array, or a padded one's y.like(x)"
+            f"{what}: use mf.shard(x, plan.mesh, {layout.spec}) of the logical array"
         )
     if mapped := mapped_axes(mesh_here(mesh)):
         _check_shape(x.shape, layout.within(mapped), "inside shard_map ")
