@@ -10,8 +10,7 @@ from jax import Array
 from marks import slow_but
 from reference import error, noise
 
-from meshfft.collectives.pieces import Pieces
-from meshfft.tpu.lines.ends import Rows
+from meshfft.collectives.pieces import Came, Pieces, Rows
 from meshfft.tpu.parts import fft_of_pieces, fft_to_parts, reads, writes
 
 ROOM = 100 * 2**20
@@ -82,7 +81,7 @@ def test_values_of_parts_and_pieces(name: str) -> None:
 
     if isinstance(given, Pieces):
         assert error(np.asarray(given.joined()[0]), x.real) == 0
-        assert target is not None or reads(shape, dims, room, *came)
+        assert target is not None or reads(shape, dims, room, Came(*came))
     else:
         assert writes(shape, dims, room, rows, target, parts)
     result = jax.jit(run)(*leaves)
