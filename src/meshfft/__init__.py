@@ -30,7 +30,6 @@ Packages of meshfft are internal, except for the names that the reference on
 the site lists.
 """
 
-from . import tpu as _tpu  # noqa: F401 - kernels of TPUs, known to nobody else
 from .collectives.ring import one_shuffle as one_shuffle
 from .extras import __version__ as __version__
 from .functions.array_api import array_api as array_api
@@ -101,6 +100,9 @@ from .spectral.multipliers import poisson as poisson
 from .spectral.power import PowerSpectrum as PowerSpectrum
 from .spectral.power import cross_spectrum as cross_spectrum
 from .spectral.power import power_spectrum as power_spectrum
+from .tpu import chirp as _chirp  # noqa: F401 - TPUs: this line and the next two register their kernels
+from .tpu import wires as _wires  # noqa: F401
+from .tpu.gridding import kernels as _kernels  # noqa: F401
 
 # What people may use: modules, which importing them puts here as well, are not among it.
 __all__ = sorted(name for name, value in vars().items() if not name.startswith("_") and not hasattr(value, "__spec__"))

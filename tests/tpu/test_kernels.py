@@ -98,13 +98,12 @@ MOVED: dict[str, tuple[tuple[int, ...], tuple[int, ...], int]] = {
 def test_dimensions_that_are_brought_to_where_they_have_kernels(name: str) -> None:
     """Catches a dimension that comes back to another's place, or is left out, and copies that are not counted."""
     shape, dims, copies = MOVED[name]
-    room = engine.ROOM
-    assert not all(engine.supports(shape, d, room) for d in dims)
-    assert engine.copies(shape, dims, room) == copies
+    assert not all(engine.supports(shape, d) for d in dims)
+    assert engine.copies(shape, dims, engine.ROOM) == copies
     x = noise(shape, seed=7)
     for sign in (-1, 1):
         exact = np.fft.fftn(x, axes=dims) if sign < 0 else np.fft.ifftn(x, axes=dims, norm="forward")
-        re, im = jax.jit(functools.partial(_fft, dims=dims, sign=sign, room=room))(x.real, x.imag)
+        re, im = jax.jit(functools.partial(_fft, dims=dims, sign=sign, room=engine.ROOM))(x.real, x.imag)
         assert error(np.asarray(re, float) + 1j * np.asarray(im, float), exact) <= 2e-7
 
 
