@@ -52,7 +52,7 @@ class Program(NamedTuple):
     decade: float  # tolerances from here to ten times as much
     tol: float
     shape: tuple[int, ...]  # of the image; of type 3 only their number counts
-    count: int
+    held: int  # points with the copies that fill them up
     origin: str
     spans: tuple[float, ...]  # of type 3
     grid: tuple[int, ...]  # cells
@@ -137,8 +137,8 @@ def _tolerance(rng: np.random.Generator, kind: int, dtype: str, decade: float, d
 
 def _set(rng: np.random.Generator, program: Program) -> Set:
     places, values = str(rng.choice(PLACES)), str(rng.choice(VALUES))
-    lowest = max((count for count in COUNTS if count < program.count), default=0) + 1
-    used = int(rng.integers(lowest, program.count + 1))
+    lowest = max((count for count in COUNTS if count < program.held), default=0) + 1
+    used = int(rng.integers(lowest, program.held + 1))
     points, sums = (_lengths if program.kind == 3 else _image)(rng, program, places)
     points[used:] = points[0]
     phases = np.exp((2j if program.kind == 1 else -2j) * np.pi * ((points @ sums.T) % 1))
@@ -149,7 +149,7 @@ def _set(rng: np.random.Generator, program: Program) -> Set:
 
 def _image(rng: np.random.Generator, program: Program, places: str) -> tuple[np.ndarray, np.ndarray]:
     """Points in turns, and the modes of the image."""
-    size = (program.count, len(program.shape))
+    size = (program.held, len(program.shape))
     points = _placed(rng, places, size, np.array(program.grid, float))
     axes = [np.arange(n) - (n // 2 if program.origin == "centre" else 0) for n in program.shape]
     modes = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes)).astype(float)
@@ -162,8 +162,8 @@ def _lengths(rng: np.random.Generator, program: Program, places: str) -> tuple[n
     positions, frequencies = 2 * np.maximum(spans, 4), np.array(program.grid) / 2  # cells of what they span
     found = []
     for cells, scale in ((positions, unit), (frequencies, 1 / unit)):
-        turns = (_placed(rng, places, (program.count, len(spans)), cells) + 0.5) % 1 - 0.5
-        if program.count > 1:
+        turns = (_placed(rng, places, (program.held, len(spans)), cells) + 0.5) % 1 - 0.5
+        if program.held > 1:
             turns[:2] = [[-0.5], [0.5]]
         found.append((turns + rng.choice([0.0, 3.3, -0.7])) * np.sqrt(spans) * scale)
     return found[0], found[1]
@@ -193,13 +193,13 @@ def _values(rng: np.random.Generator, values: str, matrix: np.ndarray, used: int
     """Inputs of a kind, 0 at copies."""
     size, there = matrix.shape[1], np.arange(matrix.shape[1])
     if values == "one":  # a column of the matrix, that of the first or last sample as often as all others
-        one = rng.choice([0, used - 1, rng.integers(used)])
+        one = int(rng.choice([0, used - 1, int(rng.integers(used))]))
         return np.where(there == one, 1.0 + 0.5j, 0)
     found = {
         "random": rng.standard_normal(size) + 1j * rng.standard_normal(size),
         "constant": np.full(size, 1.0 + 0.3j),
         "alternating": (-1.0 + 0j) ** there,
-        "wave": matrix[rng.choice([0, -1, rng.integers(len(matrix))])].conj(),
+        "wave": matrix[int(rng.choice([0, -1, int(rng.integers(len(matrix)))]))].conj(),
     }[values]
     return np.where(there < used, found, 0)
 
@@ -219,12 +219,12 @@ def _errors(program: Program, one: Set) -> Errors:
 
 def _found(program: Program, one: Set) -> np.ndarray:
     """What meshfft makes of it."""
-    points, options = _turns(one.points), {"tol": program.tol, "origin": program.origin}
+    points, tol, origin = _turns(one.points), program.tol, program.origin
     if program.kind == 1:
-        return np.asarray(mf.nufftn_adjoint(one.inputs, points, program.shape, **options)).reshape(-1)
+        return np.asarray(mf.nufftn_adjoint(one.inputs, points, program.shape, tol=tol, origin=origin)).reshape(-1)
     if program.kind == 2:
-        return np.asarray(mf.nufftn(one.inputs.reshape(program.shape), points, **options))
-    return np.asarray(mf.nufftn_type3(one.inputs, one.points, _turns(one.sums), tol=program.tol))
+        return np.asarray(mf.nufftn(one.inputs.reshape(program.shape), points, tol=tol, origin=origin))
+    return np.asarray(mf.nufftn_type3(one.inputs, one.points, _turns(one.sums), tol=tol))
 
 
 def _turns(points: np.ndarray) -> mf.Scattered:
