@@ -21,8 +21,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import meshfft as mf
 from benchmarks.jsonl import append
+from meshfft.cli.devices import describe_mesh
 from meshfft.cli.plan import use_tpu_compiler
-from meshfft.cli.terminal.devices import describe_mesh
 from meshfft.inspect.aot import compile_plan, mesh_for
 
 MESHES = {"slab": (8,), "pencil": (2, 4), "block": (2, 2, 2)}

@@ -37,7 +37,7 @@ from benchmarks.measure.prepared import Prepared
 from benchmarks.measure.rows import Row, write_rows
 from benchmarks.measure.running import reason_of
 from benchmarks.measure.timing import interleaved, timer, timer_of_fresh
-from meshfft.cli.terminal.flags import check_rows
+from meshfft.cli.flags import check_rows
 from meshfft.inspect.aot import compile_plan
 from meshfft.machine.chip import chip_for
 from meshfft.numerics import dtypes

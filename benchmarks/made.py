@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 
-from meshfft.cli.info import version_of
+from meshfft.extras import version_of
 
 
 def circumstances(packages: Sequence[str]) -> dict[str, Any]:

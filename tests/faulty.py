@@ -8,7 +8,8 @@ from typing import Any
 
 import jax
 
-import meshfft.cli.terminal.cluster
+import meshfft.cli.cluster
+import meshfft.cli.devices
 import meshfft.cli.transform
 import meshfft.io.stores
 from meshfft.cli.app import main
@@ -57,13 +58,13 @@ FAULTS = {
     "terminated": patch(*STEP, send(signal.SIGTERM)),
     "crashed": patch(*STEP, os.abort),
     "disk full": patch(*WRITE, fail(OSError(28, "No space left on device"))),
-    "no memory": patch(meshfft.cli.transform, "check_memory", fail(MemoryError("3 GB"))),
+    "no memory": patch(meshfft.cli.devices, "check_memory", fail(MemoryError("3 GB"))),
 }
 
 if __name__ == "__main__":
     fault, victim = sys.argv[1:3]
     if fault not in ("killed", "killed writing"):
-        meshfft.cli.terminal.cluster.HEARTBEAT = 4  # so that the tests wait less; two take the real one
+        meshfft.cli.cluster.HEARTBEAT = 4  # so that the tests wait less; two take the real one
     sys.argv[1:] = sys.argv[3:]
     if sys.argv[sys.argv.index("--process-id") + 1] == victim:
         FAULTS[fault]()

@@ -36,8 +36,7 @@ inspect: schedule / hlo / aot / trace
 io.formats: grid / source / ismrmrd_header numpy_nifti record / labels / hdf5 zarr / hdf5_writer ismrmrd zarr_writer
 io: picture processes reading / stores / writing
 out_of_core: partition / tiles transfer / journal passes / run
-cli.terminal: cache devices output voxels / flags / cluster
-cli: info points / plan profile request / scattered transform / scan / nufft reconstruct / app
+cli: devices output / flags / cluster / request scattered / mri plan profile transform / nufft / app
 """
 
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from meshfft.cli.terminal import flags
-from meshfft.cli.terminal.output import guarded, print_columns, print_json, say
+from meshfft.cli import flags
+from meshfft.cli.output import guarded, print_columns, print_json, say
 
 from ..measure.baselines import names_that_scale
 from ..measure.cases import Task

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import jax
 import typer
 
+from meshfft.cli import flags
+from meshfft.cli.output import Progress, bar, guarded, print_columns, print_json, say
 from meshfft.cli.plan import use_tpu_compiler
-from meshfft.cli.terminal import flags
-from meshfft.cli.terminal.output import Progress, bar, guarded, print_columns, print_json, say
 from meshfft.inspect.aot import devices_of
 from meshfft.inspect.trace import check_profiler
 

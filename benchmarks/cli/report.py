@@ -6,11 +6,10 @@ from typing import Annotated, Any
 import typer
 
 from meshfft.atomic import replacing
-from meshfft.cli.info import version_of
-from meshfft.cli.terminal import flags
-from meshfft.cli.terminal.devices import describe_mesh
-from meshfft.cli.terminal.output import guarded, say
-from meshfft.extras import need
+from meshfft.cli import flags
+from meshfft.cli.devices import describe_mesh
+from meshfft.cli.output import guarded, say
+from meshfft.extras import need, version_of
 from meshfft.plans.planning import plan
 
 SUFFIXES = (".html", ".htm")

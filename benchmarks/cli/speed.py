@@ -12,9 +12,9 @@ from typing import Annotated, Any, NamedTuple
 import jax
 import typer
 
-from meshfft.cli.terminal import flags
-from meshfft.cli.terminal.devices import available_bytes, running_devices
-from meshfft.cli.terminal.output import bar, print_columns, print_json, say
+from meshfft.cli import flags
+from meshfft.cli.devices import available_bytes, running_devices
+from meshfft.cli.output import bar, print_columns, print_json, say
 from meshfft.operators.transform import natural_dtype
 
 from ..made import circumstances, cores

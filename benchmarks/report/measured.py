@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from meshfft.cli.terminal.devices import mesh_here
+from meshfft.cli.devices import mesh_here
 from meshfft.layout.layout import AXES
 from meshfft.plans.plan import Plan
 

@@ -8,12 +8,18 @@ import importlib.util
 from importlib import metadata
 from types import ModuleType
 
-try:
-    __version__ = metadata.version("meshfft")
-except metadata.PackageNotFoundError:  # run from a source tree
-    __version__ = "not installed"
-
 EXTRAS = {"files": ("nibabel", "h5py", "tensorstore"), "plots": ("matplotlib",), "tpu": ("libtpu",)}
+
+
+def version_of(package: str) -> str:
+    """The installed version of a package."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:  # run from a source tree
+        return "not installed"
+
+
+__version__ = version_of("meshfft")
 
 
 def need(module: str, purpose: str) -> ModuleType:

@@ -13,9 +13,9 @@ import pytest
 from commands import call, refused
 
 import meshfft
-from meshfft.cli.terminal import cache
+from meshfft.cli.app import QUIET, VARIABLE
 
-NEWER = pytest.mark.skipif(jax.__version_info__ < cache.QUIET, reason="needs JAX 0.10.2: before, none are kept unasked")
+NEWER = pytest.mark.skipif(jax.__version_info__ < QUIET, reason="needs JAX 0.10.2: before, none are kept unasked")
 COMMAND = """
 import sys, jax
 seen = []
@@ -34,7 +34,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     found: Settings = {}
     monkeypatch.setattr(jax.config, "update", lambda name, value: found.update({name: value}))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
-    monkeypatch.delenv(cache.VARIABLE)
+    monkeypatch.delenv(VARIABLE)
     monkeypatch.chdir(tmp_path)
     return found
 
@@ -51,13 +51,13 @@ def test_the_users_own_folder_unless_another_is_named(settings: Settings, tmp_pa
     assert settings["jax_compilation_cache_dir"] == str(tmp_path / "here")
 
 
-@pytest.mark.parametrize("said", [lambda m: m.setenv(cache.VARIABLE, "off"), lambda m: None])
+@pytest.mark.parametrize("said", [lambda m: m.setenv(VARIABLE, "off"), lambda m: None])
 def test_it_can_be_turned_off(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Callable[[Any], None]
 ) -> None:
     """Catches a flag, or a variable, that is not heard, and a folder made nevertheless."""
     said(monkeypatch)
-    call(*([] if os.environ.get(cache.VARIABLE) else ["--cache", "off"]), "info")
+    call(*([] if os.environ.get(VARIABLE) else ["--cache", "off"]), "info")
     assert settings == {"jax_enable_compilation_cache": False} and not list(tmp_path.iterdir())
 
 
@@ -116,7 +116,7 @@ def test_the_default_is_under_home(settings: Settings, tmp_path: Path, monkeypat
 def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
     """Catches keys that change from process to process, and a command that starts JAX before the cache is there."""
     path = os.pathsep.join([str(Path(meshfft.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path, cache.VARIABLE: str(tmp_path / "kept"), "XLA_FLAGS": ""}
+    environment = {**os.environ, "PYTHONPATH": path, VARIABLE: str(tmp_path / "kept"), "XLA_FLAGS": ""}
     np.save(tmp_path / "f.npy", np.ones((16, 16, 16), np.complex64))
     words = ["transform", "f.npy", "o.npy", "--overwrite", "--mesh", "2,2,2"]
     runs, files = [], []

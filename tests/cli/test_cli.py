@@ -24,10 +24,10 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import meshfft
+from meshfft.cli import devices, flags, output
 from meshfft.cli.app import app, main
+from meshfft.cli.output import describe
 from meshfft.cli.plan import _print_compiled, _why
-from meshfft.cli.terminal import devices, flags, output
-from meshfft.cli.terminal.output import describe
 from meshfft.cli.transform import run_stages
 from meshfft.inspect.hlo import collectives
 from meshfft.io import open_array, stores, writing
@@ -721,7 +721,7 @@ def test_a_terminated_run_leaves_nothing() -> None:
 
 def test_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a version that is not the installed package's."""
-    monkeypatch.setattr("meshfft.cli.info.metadata.version", lambda name: {"meshfft": "1.2.3"}[name])
+    monkeypatch.setattr("meshfft.extras.metadata.version", lambda name: {"meshfft": "1.2.3"}[name])
     assert call("--version") == "meshfft 1.2.3\n"
 
 

@@ -13,7 +13,7 @@ import pytest
 from commands import call, refused
 from reference import error, noise, powers, separable
 
-from meshfft.cli.points import read_sampling
+from meshfft.cli.request import read_sampling
 from meshfft.io import open_array
 
 SHAPE, SAMPLES = (6, 9), (8, 10)

@@ -13,9 +13,9 @@ from jax.sharding import PartitionSpec as P
 from typer.testing import CliRunner
 
 import meshfft as mf
+from meshfft.cli import devices
 from meshfft.cli.app import app
 from meshfft.cli.profile import _print_breakdown
-from meshfft.cli.terminal import devices
 from meshfft.inspect.hlo import KINDS
 from meshfft.inspect.trace import Breakdown, figure_of
 

@@ -11,7 +11,7 @@ import pytest
 from commands import call, refused
 from reference import error
 
-from meshfft.cli.terminal.voxels import coils_first, read_affine
+from meshfft.cli.mri import coils_first, read_affine
 from meshfft.io import open_array
 
 nibabel = pytest.importorskip("nibabel")

@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 
 import meshfft
 from meshfft.cli.app import app
-from meshfft.cli.request import Flags, deciding
+from meshfft.cli.flags import Files
+from meshfft.cli.request import Flags
 from meshfft.io import identity, open_array
 
 SCRIPT = Path(__file__).parent.parent / "faulty.py"
@@ -139,14 +140,21 @@ def test_processes_must_be_asked_for_the_same(work: Path, case: str) -> None:
     assert sorted(os.listdir(work)) == ["a.npy", "less.npy", "other.npy"]
 
 
+COMPARED = ("dataset", "overwrite")  # of the flags of all commands; the others may differ from process to process
+
+
 def test_every_flag_is_compared() -> None:
     """Catches a new flag that decides the result and may differ between processes, and text that only tells of it."""
-    flags = Flags(Path("a"), Path("b"), None, "2", None, False, {"norm": None}, None, False, None, False, False, False)
-    free = {"source", "as_json", "log_json", "quiet"}  # the source is compared by what is in it
-    for name in Flags._fields:
-        other: Any = {"given": {"norm": "ortho"}, "sampling": SimpleNamespace(deciding=lambda: {"points": "other"})}
+    flags = Flags(Path("a"), Path("b"), Files(), "2", None, False, {"norm": None}, None, None, False)
+    other: Any = {"given": {"norm": "ortho"}, "sampling": SimpleNamespace(deciding=lambda: {"points": "other"})}
+    for name in set(Flags._fields) - {"files"}:
         changed: dict[str, Any] = {name: other.get(name, Path("other"))}
-        assert (deciding(flags._replace(**changed)) == deciding(flags)) == (name in free), name
+        free = name == "source"  # compared by what is in it
+        assert (flags._replace(**changed).deciding() == flags.deciding()) == free, name
+    for name in Files._fields:
+        own: dict[str, Any] = {name: "other"}
+        same = flags._replace(files=flags.files._replace(**own)).deciding() == flags.deciding()
+        assert same == (name not in COMPARED), name
 
 
 def test_a_copy_of_the_input_is_the_same(work: Path) -> None:

@@ -1,38 +1,49 @@
-"""The `meshfft` command: its subcommands, and its version."""
+"""The `meshfft` command: its subcommands, the folder of its compiled programs, and `meshfft info`."""
 
 import os
+import platform
 import signal
 import sys
+import textwrap
+from collections import Counter
 from typing import Annotated
 
+import jax
 import typer
 
-from .info import info, version_of
-from .nufft import nufft
+from ..extras import EXTRAS, install, installed, version_of
+from ..kept_programs import cache as keep_in
+from ..kept_programs import own_folder
+from ..machine.chip import Figure, chip_for
+from . import flags
+from .cluster import PACKAGES
+from .devices import available_bytes
+from .nufft import nufft, reconstruct
+from .output import ended, guarded, occupy, print_json, say, warn
 from .plan import plan
 from .profile import profile
-from .reconstruct import reconstruct
-from .terminal.cache import VARIABLE, keep_programs
-from .terminal.output import ended, guarded, occupy, say, warn
 from .transform import transform
 
+OFF = "off"
+VARIABLE = "MESHFFT_CACHE"
+QUIET = (0, 10, 2)  # JAX before it writes two lines of errors to stderr for every CPU program that it reads back
+CACHE = typer.Option(metavar="DIR", envvar=VARIABLE, help="Where compiled programs are kept; off keeps none.")
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-for command in (transform, nufft, reconstruct, plan, profile, info):
-    app.command()(command)
 
 
 def main() -> None:
-    """Runs the command; a scheduler's SIGTERM ends it as an error would, so that no part of an output stays behind."""
+    """Runs the command. SIGTERM ends it as an error does, so that no part of an output is left."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     occupy()
     code = ended(_run())
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)  # all is done or undone: who asks a second time need not see JAX's end
+        signal.signal(number, signal.SIG_DFL)  # the work is done: a second signal needs no traceback of JAX's end
     sys.exit(code)
 
 
 def _run() -> int:
-    """The exit code; what is wrong with a command line is said in one line, for its words may be names of files."""
+    """The exit code. A wrong command line is one line on stderr, because its words may be names of files."""
     try:
         return app(standalone_mode=False) or 0
     except typer.Abort:
@@ -52,9 +63,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit()
 
 
-CACHE = typer.Option(metavar="DIR", envvar=VARIABLE, help="Where compiled programs are kept; off keeps none.")
-
-
 @app.callback()
 @guarded
 def _root(
@@ -64,8 +72,77 @@ def _root(
     cache: Annotated[str | None, CACHE] = None,
 ) -> None:
     """Fourier transforms of arrays sharded over a mesh of devices."""
-    keep_programs(cache or os.environ.get(VARIABLE))  # the oldest typer hears no variable
+    keep_programs(cache or os.environ.get(VARIABLE))  # the oldest typer ignores envvar
 
+
+def keep_programs(wanted: str | None) -> None:
+    """Makes JAX keep compiled programs in the folder `wanted`, or in the user's own, or nowhere if that is "off".
+
+    Without `wanted` a setting of JAX stays as it is, and a folder that cannot be used is no error.
+    """
+    if wanted == OFF:
+        jax.config.update("jax_enable_compilation_cache", False)
+        return
+    if not wanted and (jax.config.values["jax_compilation_cache_dir"] or jax.__version_info__ < QUIET):
+        return
+    folder = wanted or own_folder(os.environ.get({"win32": "LOCALAPPDATA"}.get(sys.platform, "XDG_CACHE_HOME")) or None)
+    try:
+        if folder:
+            keep_in(folder)
+    except ValueError:
+        if wanted:
+            remedy = f"name another, or {OFF} to keep nothing"
+            raise ValueError(f"--cache {wanted}: no folder that can be written: {remedy}") from None
+
+
+@guarded
+def info(as_json: flags.Json = False) -> None:
+    """Show versions, devices, free memory, installed extras, and the rates by which plans are priced here."""
+    devices = jax.devices()
+    kinds, free = Counter(device.device_kind for device in devices), available_bytes()
+    versions = {"python": platform.python_version(), **{name: version_of(name) for name in PACKAGES}}
+    extras = {name: {module: installed(module) for module in modules} for name, modules in EXTRAS.items()}
+    chip = chip_for(devices[0].platform, devices[0].device_kind)
+    figures, settings = chip.figures(), jax.config.values
+    kept = settings["jax_compilation_cache_dir"] if settings["jax_enable_compilation_cache"] else None
+    if as_json:
+        marked = {name: {**figure._asdict(), "mark": _mark(figure)} for name, figure in figures.items()}
+        print_json(
+            {
+                "versions": versions,
+                "devices": [{"kind": kind, "count": count} for kind, count in kinds.items()],
+                "memory_available_bytes": free,
+                "extras": extras,
+                "rates": {"chip": chip.name, "figures": marked},
+                "compiled_programs": kept,
+            }
+        )
+        return
+    lines = {
+        **versions,
+        "devices": ", ".join(f"{count} x {kind}" for kind, count in kinds.items()),
+        "memory": f"{free / 1e9:.1f} GB free",
+        "compiled programs": f"in {kept}" if kept else "not kept",
+        **{f"extra {name}": _extra(name, modules) for name, modules in extras.items()},
+        f"{chip.name} rates": "of one device, as plans take them: none is measured here",
+        **{name: f"{figure.value:.3g} ({_mark(figure)})" for name, figure in figures.items()},
+        "sources": "; ".join(dict.fromkeys(figure.source for figure in figures.values())),
+    }
+    for name, value in lines.items():
+        say(textwrap.fill(value, 80, initial_indent=f"{name:25}", subsequent_indent=" " * 25))
+
+
+def _mark(figure: Figure) -> str:
+    return "measured elsewhere" if figure.mark == "measured" else figure.mark
+
+
+def _extra(name: str, modules: dict[str, bool]) -> str:
+    missing = ", ".join(module for module, there in modules.items() if not there)
+    return f"{missing} missing: {install(name)}" if missing else f"installed: {', '.join(modules)}"
+
+
+for command in (transform, nufft, reconstruct, plan, profile, info):
+    app.command()(command)
 
 if __name__ == "__main__":
     main()

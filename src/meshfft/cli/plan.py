@@ -6,7 +6,6 @@ import math
 import os
 import textwrap
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import jax
@@ -18,42 +17,35 @@ import meshfft
 from ..inspect.aot import compile_plan, compile_seconds, mesh_for, report, timeline
 from ..layout.layout import axis_sizes
 from ..numerics.units import plain
+from ..out_of_core.tiles import Passes
 from ..plans.plan import Plan
 from ..plans.planning import ranked
 from ..plans.table import WIDTH, memory_words
 from ..walks.search import METHODS
-from .points import check_alone, read_sampling, sampled_options
-from .terminal import flags
-from .terminal.devices import describe_mesh, device_bytes, mesh_here
-from .terminal.output import guarded, print_columns, print_json, say, waiting
+from . import flags
+from .devices import describe_mesh, device_bytes, mesh_here
+from .output import guarded, print_columns, print_json, say, waiting
+from .request import check_alone, read_sampling, sampled_options
 
 MESH = typer.Option(metavar="P,P,...", help="Devices along mesh axes; may be left to --topology.")
 TOPOLOGY = typer.Option(metavar="NAME", help="A machine: v3:32x32, v5p:8x8x16, h100:8.")
 _rounded = functools.partial(plain, digits=3)
 OTHERS = 4  # runners-up shown
-USUAL = {"order": "natural", "ring": "auto", "engine": "auto", "wire": "exact"}  # what passes leave as it is
+USUAL = {"order": "natural", "ring": "auto", "engine": "auto", "wire": "exact"}  # flags without effect on passes
 KEPT = ("mesh", "method", "seconds", "seconds_by_resource", "peak_bytes_per_device", "bytes_per_device", "fits")
-# Read by the TPU compiler when it loads: it is to ask no metadata server, start no TPU, and share its lock file.
+# For the TPU compiler when it loads: ask no metadata server, start no TPU, share the lock file.
 ENVIRONMENT = {"TPU_SKIP_MDS_QUERY": "1", "JAX_PLATFORMS": "cpu", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
 
 
 @guarded
+@flags.with_flags
 def plan(
     shape: Annotated[str, typer.Argument(metavar="N,N,...", help="Sizes of the array: 8192,8192,8192.")],
+    *,
     mesh: Annotated[str | None, MESH] = None,
     topology: Annotated[str | None, TOPOLOGY] = None,
-    spec: flags.Spec = None,
-    axes: flags.Axes = None,
-    method: flags.Method = "auto",
-    order: flags.Order = "natural",
-    norm: flags.Norm = "backward",
-    dtype: flags.Dtype = None,
-    kind: flags.Kind = "fft",
-    precision: flags.Precision = "default",
+    how: flags.Options,
     ring: flags.Ring = "auto",
-    engine: flags.Engine = "auto",
-    wire: flags.Wire = "exact",
-    inverse: Annotated[bool, typer.Option("--inverse", help="Plan the inverse transform.")] = False,
     points: flags.Points = None,
     points_unit: flags.PointsUnit = None,
     memory: Annotated[str | None, typer.Option(metavar="SIZE", help="In passes over the disk: 8GB a process.")] = None,
@@ -71,16 +63,20 @@ def plan(
     if topology is None and compiling:
         raise ValueError("--compile needs a machine to compile for: add --topology, as v3:4x4")
     lengths = flags.read_sizes(shape, "the shape", "8192,8192,8192")
-    names = {"method": method, "order": order, "norm": norm, "kind": kind, "precision": precision, "dtype": dtype}
-    options = {"inverse": inverse, **flags.read_options(axes, **names, ring=ring, engine=engine, wire=wire)}
+    options = how.read(ring=ring)
     if memory is not None:
-        _passes(lengths, memory, mesh, options, {"--topology": topology, "--spec": spec, "--points": points}, as_json)
+        useless: flags.Keywords = {"--topology": topology, "--spec": how.spec, "--points": points}
+        found = _passes(lengths, memory, mesh, options, useless)
+        print_json(found.to_dict()) if as_json else say(str(found))
         return
-    _take_points(options, points, points_unit, lengths)
+    if (sampling := read_sampling(points, points_unit)) is not None:
+        check_alone(sampling, inverse=options["inverse"], kind=options["kind"])
+        options |= sampled_options(sampling, lengths, options["axes"])
+        options.pop("shape")
     if compiling:
         use_tpu_compiler()
     with waiting("finding the cheapest plan"):
-        best, *others = _candidates(lengths, mesh, topology, spec, options)
+        best, *others = _candidates(lengths, mesh, topology, how.spec, options)
     with waiting(f"compiling for {topology}") if compiling else contextlib.nullcontext():
         made = _compiled(best, topology) if compiling and topology else None
     expected = compile_seconds(best) if topology else None
@@ -100,43 +96,31 @@ def plan(
 
 
 def use_tpu_compiler() -> None:
-    """Lets the TPU compiler be loaded where no TPU is; has to come before JAX starts."""
+    """Lets the TPU compiler load without a TPU; has to come before JAX starts."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     jax.config.update("jax_enable_compilation_cache", False)  # without its devices nothing can be read back
 
 
 def _passes(
-    lengths: tuple[int, ...],
-    memory: str,
-    mesh: str | None,
-    options: flags.Keywords,
-    others: dict[str, object],
-    as_json: bool,
-) -> None:
-    """Prints the passes that `meshfft transform --memory` makes of an array in one plain file."""
+    lengths: tuple[int, ...], memory: str, mesh: str | None, options: flags.Keywords, others: flags.Keywords
+) -> Passes:
+    """The passes that `meshfft transform --memory` makes of an array in one plain file."""
     useless = [name for name, value in others.items() if value is not None]
     useless += [f"--{name}" for name, usual in USUAL.items() if options.pop(name) != usual]
     if useless:
         raise ValueError(f"{useless[0]} says nothing of passes over the disk: leave it or --memory out")
     found, first = mesh_here({"x": math.prod(flags.read_mesh(mesh or "1").values())}), jax.devices()[0]
     own = device_bytes(first) if isinstance(found, Mesh) and first.platform != "cpu" else None
-    budget = flags.read_bytes(memory, "--memory")
-    made = meshfft.passes(lengths, budget=budget, device_budget=own, mesh=found, **options)
-    print_json(made.to_dict()) if as_json else say(str(made))
-
-
-def _take_points(options: flags.Keywords, points: Path | None, unit: str | None, lengths: tuple[int, ...]) -> None:
-    if (sampling := read_sampling(points, unit)) is not None:
-        check_alone(sampling, inverse=options["inverse"], kind=options["kind"])
-        options |= sampled_options(sampling, lengths, options["axes"])
-        options.pop("shape")
+    return meshfft.passes(
+        lengths, budget=flags.read_bytes(memory, "--memory"), device_budget=own, mesh=found, **options
+    )
 
 
 def _candidates(
     lengths: tuple[int, ...], mesh: str | None, topology: str | None, spec: str | None, options: flags.Keywords
 ) -> list[Plan]:
-    """The plan asked for, or the best of every mesh; and on a machine, what else there is, best first."""
+    """The plan asked for, or the best of every mesh, and then its rivals on the machine, best first."""
     if mesh is None:
         if topology is None:
             raise ValueError("neither --mesh nor --topology is given: name one, as --mesh 2,2,2")
@@ -155,7 +139,7 @@ def _candidates(
 
 
 def _compiled(plan: Plan, topology: str) -> dict[str, Any]:
-    """What the compiler makes of a plan, with modelled seconds of its schedule and of the waits for each collective."""
+    """The compiler's report on a plan, with modelled seconds of its schedule and of the wait for each collective."""
     program = compile_plan(plan, mesh_for(plan, topology), planes=plan.machine.chip.planes)
     made, spent = report(program, plan.machine.chip), timeline(program, plan)
     sent = [{**one._asdict(), "waited_seconds": spent.waits[one.name]} for one in made.collectives]
@@ -173,7 +157,7 @@ def _print_others(best: Plan, others: Sequence[Plan]) -> None:
 
 
 def _why(best: Plan, other: Plan) -> str:
-    """The resource of which a runner-up takes most more."""
+    """The resource of which a runner-up needs most in excess of the best plan."""
     if other.fits is False:
         return "does not fit"
     if other.walk == best.walk:
@@ -198,7 +182,8 @@ def _print_compiled(plan: Plan, made: dict[str, Any]) -> None:
     sentence = (
         f"Modelled seconds of each step on {chip.name}: by the cost model; and by the compiler's cycles, with the"
     )
-    _say_filled(f"{sentence} waits for links that its schedule leaves.", before="\n")
+    say()
+    _say_filled(f"{sentence} waits for links that its schedule leaves.")
     print_columns(["step", "products", "vector", "memory", "links"], rows)
     spent, kernels = made["seconds_modelled"], made["kernels"]
     hidden = sum(one["times"] for one in made["collectives"] if one["asynchronous"] and one["covered"])
@@ -218,6 +203,5 @@ def _print_compiled(plan: Plan, made: dict[str, Any]) -> None:
     )
 
 
-def _say_filled(text: str, before: str = "") -> None:
-    """Prints a sentence in lines of at most 80 columns."""
-    say(before + textwrap.fill(text, WIDTH))
+def _say_filled(text: str) -> None:
+    say(textwrap.fill(text, WIDTH))

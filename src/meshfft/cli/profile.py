@@ -14,31 +14,22 @@ from jax.sharding import Mesh
 import meshfft
 
 from ..atomic import replacing
+from ..extras import version_of
 from ..inspect.hlo import KINDS
 from ..inspect.trace import Breakdown, check_profiler, figure_of, profiled, unit_for
 from ..io.picture import check_picture
 from ..plans.plan import Plan
-from .info import version_of
-from .terminal import flags
-from .terminal.devices import check_memory, start_mesh
-from .terminal.output import bar, guarded, print_columns, print_json, say
+from . import flags
+from .devices import check_memory, start_mesh
+from .output import bar, guarded, print_columns, print_json, say
 
 
 @guarded
+@flags.with_flags
 def profile(
     shape: Annotated[str, typer.Argument(metavar="N,N,...", help="Sizes of the array: 256,256,256.")],
     mesh: Annotated[str, flags.MESH],
-    spec: flags.Spec = None,
-    axes: flags.Axes = None,
-    method: flags.Method = "auto",
-    order: flags.Order = "natural",
-    norm: flags.Norm = "backward",
-    dtype: flags.Dtype = None,
-    kind: flags.Kind = "fft",
-    precision: flags.Precision = "default",
-    engine: flags.Engine = "auto",
-    wire: flags.Wire = "exact",
-    inverse: Annotated[bool, typer.Option("--inverse", help="Profile the inverse transform.")] = False,
+    how: flags.Options,
     runs: Annotated[int, typer.Option(metavar="N", help="How often it runs.")] = 5,
     trace: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the trace here, for Perfetto.")] = None,
     figure: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .pdf, .svg.")] = None,
@@ -51,13 +42,12 @@ def profile(
     CPU devices that share its cores. An existing figure or file of rows is
     replaced.
     """
-    names = {"method": method, "order": order, "norm": norm, "kind": kind, "precision": precision, "dtype": dtype}
-    options = {"inverse": inverse, **flags.read_options(axes, **names, engine=engine, wire=wire)}
+    options = how.read()
     lengths, sizes = flags.read_sizes(shape, "the shape", "256,256,256"), flags.read_mesh(mesh)
-    options["spec"] = flags.read_spec(spec, sizes, len(lengths))
+    spec = flags.read_spec(how.spec, sizes, len(lengths))
     _check(runs, trace, figure, rows)
     laid = start_mesh(sizes)
-    plan = meshfft.plan(lengths, mesh=laid, **options)
+    plan = meshfft.plan(lengths, mesh=laid, spec=spec, **options)
     found = _measured(plan, laid, runs, trace)
     record, files = {**_facts(plan, laid), **found.to_dict()}, {"trace": trace, "figure": figure, "rows": rows}
     _write(found, record, figure, rows)

@@ -1,137 +1,255 @@
-"""What is asked of `meshfft transform`: by its flags, and for the way back by the file, if meshfft wrote it.
+"""What `transform` and `plan` are asked for: points of axes in a file of NumPy, and the record of a file.
 
-Before any work all processes agree that they were asked for the same. A process that is alone starts no device for
-that: the mesh is to say how many there are.
+    axes    of arrays axis0, axis2, ... those of their names; of others, arr_0, arr_1, ... by number, the ones of --axes
+    unit    turns or radians of real numbers, z of the z-plane; of real numbers never guessed
+
+The way back needs no flags if meshfft wrote the file. No more is read than a file has, and no array whose header does
+not say what it is.
 """
 
+import hashlib
 import math
-from collections.abc import Callable, Mapping
+import re
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from types import MappingProxyType
+from typing import NamedTuple
 
-import jax
+import numpy as np
 
-from ..atomic import unfinished
-from ..io import Record, Source, check_disjoint, check_output, inverse_options, open_array
-from ..io.picture import check_picture
-from ..io.processes import check_alike, together
+from ..io import Record, Source, inverse_options, open_array
+from ..io.formats.numpy_nifti import npy_header
+from ..io.formats.source import Refused, readable
+from ..layout.memory import check_held
+from ..operators.points import Points
+from ..operators.transform import dims_of
 from ..out_of_core import recorded_devices
-from .info import PACKAGES, version_of
-from .points import Sampling, sampled_options
-from .terminal.devices import MOST_VIRTUAL
-from .terminal.flags import Keywords, read_mesh, read_spec
-from .terminal.output import warn
+from .cluster import versions
+from .devices import MOST_VIRTUAL
+from .flags import Files, Keywords, check_choice, read_mesh, read_sizes, read_spec
 
-T = TypeVar("T")
-# Compared otherwise, or without effect on the result.
-FREE = ("source", "target", "given", "as_json", "log_json", "quiet", "sampling")
 KNOWN = ("kind", "axes", "s", "norm", "order", "precision")  # what the way back takes from the file
+FREE = ("source", "target", "files", "given", "sampling")  # compared otherwise, or without effect on the result
+UNITS = ("turns", "radians", "z")
+EXCLUDED = {
+    "inverse": "leave it out: what samples are of is found by meshfft transform --solve",
+    "order": "leave it out: the result is laid out as the samples are",
+    "kind": "leave it out: points are those of complex transforms",
+    "plot": "leave it out: it draws uniform frequencies",
+    "memory": "leave it out: passes over the disk have uniform samples",
+    "resume": "leave it out: passes over the disk have uniform samples",
+}
+
+
+class Sampling(NamedTuple):
+    """Points of a file, of axes if it names them, and whether the array is to be found from samples there."""
+
+    path: Path
+    axes: tuple[int, ...] | None
+    points: tuple[Points, ...]
+    digest: str
+    solve: bool
+    unknowns: tuple[int, ...] | None
+    weights: Keywords
+
+    def deciding(self) -> Keywords:
+        """What decides the result, by the names of the flags."""
+        return {"points": self.digest, "solve": self.solve, "unknowns": self.unknowns, **self.weights}
+
+
+def read_sampling(
+    path: Path | None,
+    unit: str | None,
+    solve: bool = False,
+    unknowns: str | None = None,
+    weights: Mapping[str, float | None] = MappingProxyType({}),
+) -> Sampling | None:
+    """The values of --points and the flags beside it; None without it."""
+    needs: list[tuple[str, object, str, bool]] = [("points-unit", unit, "points", path is not None)]
+    needs += [("solve", solve or None, "points", path is not None)]
+    needs += [(name, value, "solve", solve) for name, value in {"unknowns": unknowns, **weights}.items()]
+    for name, value, other, there in needs:
+        if value is not None and not there:
+            raise ValueError(f"--{name} goes with --{other}: give that too, or leave out --{name}")
+    if path is None:
+        return None
+    if unit is not None:
+        check_choice(unit, UNITS, "--points-unit")
+    arrays = _arrays(path)
+    axes, names = _order(arrays, path)
+    points = tuple(_points(arrays[name], unit, f"{path}, {name}" if name else str(path)) for name in names)
+    numbers = b"".join(f"{name} {arrays[name].dtype} {unit} ".encode() + arrays[name].tobytes() for name in names)
+    sizes = None if unknowns is None else read_sizes(unknowns, "--unknowns", "64,64")
+    return Sampling(path, axes, points, hashlib.sha256(numbers).hexdigest()[:16], solve, sizes, dict(weights))
+
+
+def check_alone(sampling: Sampling | None, **given: object) -> None:
+    """Refuses other flags that points exclude, by name and value."""
+    for name, value in given.items() if sampling else ():
+        if value not in (None, False, "fft", "natural") and (name != "order" or (sampling and sampling.solve)):
+            with_which = "--solve" if name == "order" else "--points"
+            raise ValueError(f"{with_which} and --{name} exclude each other: {EXCLUDED[name]}")
+
+
+def sampled_options(sampling: Sampling, given: tuple[int, ...], axes: tuple[int, ...] | None) -> Keywords:
+    """Shape, axes and points of the plan for an array of a given shape, or for one that is found from such samples."""
+    path, points, ndim = sampling.path, sampling.points, len(given)
+    named = sampling.axes if axes is None else axes
+    dims = dims_of(ndim, range(ndim) if named is None else named)
+    if sampling.axes is not None:
+        own = dict(zip(dims_of(ndim, sampling.axes), points, strict=True))
+        if set(own) != set(dims):
+            has = ",".join(map(str, sorted(own)))
+            raise ValueError(f"{path} has points of axes {has}: leave out --axes, or give the same, as --axes {has}")
+        points = tuple(own[dim] for dim in dims)
+    if len(points) != len(dims):
+        remedy = "name the axes with --axes, or the arrays axis0, axis1, ..."
+        raise ValueError(f"{path} has points for {len(points)} axes, but {len(dims)} would be transformed: {remedy}")
+    shape = list(given)
+    if sampling.solve:
+        _check_samples(sampling, given, dims, points)
+        for dim, size in zip(dims, sampling.unknowns or (), strict=False):
+            shape[dim] = size
+    return {"shape": tuple(shape), "axes": dims, "points": points}
+
+
+def _check_samples(
+    sampling: Sampling, given: tuple[int, ...], dims: tuple[int, ...], points: tuple[Points, ...]
+) -> None:
+    for dim, one in zip(dims, points, strict=True):
+        if given[dim] != one.size:
+            has = f"the array has {given[dim]} samples along axis {dim}, {sampling.path} {one.size} points"
+            raise ValueError(f"{has}: give one point for each sample")
+    if sampling.unknowns is not None and len(sampling.unknowns) != len(dims):
+        many = f"--unknowns has {len(sampling.unknowns)} sizes for {len(dims)} axes"
+        raise ValueError(f"{many}: give one for each, as {','.join(str(given[dim]) for dim in dims)}")
+
+
+def _order(arrays: Mapping[str, np.ndarray], path: Path) -> tuple[tuple[int, ...] | None, list[str]]:
+    """The axes in the names, if they have any, and the names in order."""
+    numbered = {name: re.fullmatch(r"(axis|arr_)(0|[1-9][0-9]{0,3})", name) for name in arrays}
+    kinds = {match[1] if match else "" for match in numbered.values()}
+    if "axis" in kinds and len(kinds) > 1:
+        raise ValueError(f"{path} has arrays {', '.join(arrays)}: name all of them axis0, axis1, ..., or none")
+    if kinds not in ({"axis"}, {"arr_"}):
+        return None, list(arrays)
+    numbers = {name: int(match[2]) for name, match in numbered.items() if match}
+    names = sorted(numbers, key=numbers.__getitem__)
+    return (tuple(numbers[name] for name in names) if kinds == {"axis"} else None), names
+
+
+def _points(values: np.ndarray, unit: str | None, what: str) -> Points:
+    if values.dtype.kind == "c" and unit not in (None, "z"):
+        raise ValueError(f"{what} is complex, --points-unit {unit} is for real numbers: leave it out for z")
+    if values.dtype.kind != "c" and unit is None:
+        choices = "turns (cycles per sample), radians (per sample) or z (of the z-plane)"
+        raise ValueError(f"{what} is real and no unit is given: give --points-unit {choices}")
+    try:
+        if unit in ("turns", "radians"):
+            return Points.turns(values) if unit == "turns" else Points.radians(values)
+        return Points.z(values)
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}") from None
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a .npz by name, or that of a .npy."""
+    if path.suffix == ".npy":
+        with open_array(path) as source:
+            _check_line(str(path), source.shape, source.dtype)
+            return {"": source[:]}
+    if path.suffix != ".npz":
+        raise ValueError(f"--points {path} is of no known kind: give a .npz with an array an axis, or a .npy for one")
+    with readable(path), zipfile.ZipFile(path) as archive:
+        found = {one.filename.removesuffix(".npy"): _member(path, archive, one) for one in archive.infolist()}
+        if len(found) < len(archive.infolist()):
+            raise Refused(f"{path} holds several arrays of one name: name them axis0, axis1, ...")
+        if not found:
+            raise Refused(f"{path} holds no array: give one for each axis, as numpy.savez writes them")
+        return found
+
+
+def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
+    with archive.open(info) as file:
+        shape, _, dtype, _ = npy_header(path, file)
+        nbytes = _check_line(f"{path}, {info.filename.removesuffix('.npy')}", shape, dtype)
+        raw = file.read(nbytes)
+    if len(raw) < nbytes:
+        raise ValueError(f"{len(raw)} bytes of numbers for shape {shape}")
+    return np.frombuffer(raw, dtype)
+
+
+def _check_line(what: str, shape: tuple[int, ...], dtype: np.dtype) -> int:
+    """The bytes of the points of one axis; refuses more dimensions, and more than memory holds."""
+    if len(shape) != 1:
+        raise Refused(f"{what} has shape {shape}: give the points of each axis as an array of one dimension")
+    nbytes = math.prod(shape) * dtype.itemsize
+    check_held(nbytes, what, "give fewer points")
+    return nbytes
 
 
 class Flags(NamedTuple):
-    """The flags, parsed; `given` are those that `meshfft.plan` takes, None where they were not given."""
+    """The flags of `meshfft transform`, parsed; `given` has those of `meshfft.plan`, None if they were not given."""
 
     source: Path
     target: Path
-    dataset: str | None
+    files: Files
     mesh: str | None
     spec: str | None
     inverse: bool
     given: Keywords
     plot: Path | None
-    overwrite: bool
     memory: int | None
     resume: bool
-    as_json: bool
-    log_json: bool
     sampling: Sampling | None = None
-    quiet: bool = False
 
+    def deciding(self) -> dict[str, str]:
+        """What decides the result, by name; the input may be a copy in each process, and `identity` compares it."""
+        values = {name: value for name, value in self._asdict().items() if name not in FREE} | self.given
+        values |= {"dataset": self.files.dataset, "overwrite": self.files.overwrite}
+        values |= self.sampling.deciding() if self.sampling else {"points": None}
+        words = {"None": "not given", "False": "not given", "True": "given"}
+        named = {f"--{name}": words.get(str(value), str(value)) for name, value in values.items()}
+        return {"OUT": str(self.target.resolve()), **named, **versions()}
 
-def check_plot(plot: Path | None, inverse: bool, kind: str | None) -> None:
-    """Refuses to draw what is no full spectrum."""
-    if plot is not None and inverse:
-        raise ValueError("--plot draws a spectrum and --inverse leaves none: plot the forward transform")
-    if plot is not None and kind not in (None, "fft"):
-        raise ValueError(f"--plot draws a full spectrum, and --kind {kind} has none: leave one out")
+    def plan_options(self, array: Source) -> Keywords:
+        """The arguments of `meshfft.plan` but for the mesh, of the flags or of a file that is transformed back."""
+        record = _record(array) if self.inverse else None
+        recorded = {} if record is None or record.inverse else inverse_options(record)
+        given = {name: value for name, value in self.given.items() if value is not None}
+        other = given.keys() & {"kind", "axes"}  # of another transform the file says the scale alone
+        known = {name: recorded[name] for name in (("norm",) if other else KNOWN) if name in recorded}
+        if recorded and not (self.mesh or self.spec):
+            spec = recorded["spec"]
+        else:
+            spec = read_spec(self.spec, self.mesh_sizes(array), array.ndim)
+        shape = {"shape": array.shape}
+        points = sampled_options(self.sampling, array.shape, self.given["axes"]) if self.sampling else shape
+        return {**known, **given, "inverse": self.inverse, "dtype": array.dtype, "spec": spec, **points}
 
+    def mesh_sizes(self, array: Source) -> dict[str, int]:
+        """The sizes of the mesh axes by name, of the flag or of the file."""
+        if self.mesh is not None:
+            return read_mesh(self.mesh)
+        record = _record(array)
+        if record is None:
+            devices = recorded_devices(self.target) if self.resume else None
+            had = f"give that of the unfinished run, of {devices} devices a process, as --mesh {devices}"
+            raise ValueError(
+                f"{self.source} has no record of a mesh: {had if devices else 'give one, as --mesh 2,2,2'}"
+            )
+        count = math.prod(record.mesh.values())
+        if count > MOST_VIRTUAL:
+            raise ValueError(f"{self.source} was made on {count} devices: give a mesh of those here, as --mesh 2,2,2")
+        return dict(record.mesh)
 
-def plan_options(flags: Flags, array: Source) -> Keywords:
-    """What `meshfft.plan` is to be given beside the mesh: by the flags, or by a file that is transformed back."""
-    record = _record(array) if flags.inverse else None
-    recorded = {} if record is None or record.inverse else inverse_options(record)
-    given = {name: value for name, value in flags.given.items() if value is not None}
-    other = given.keys() & {"kind", "axes"}  # than the file's transform, of which only the scale is taken then
-    known = {name: recorded[name] for name in (("norm",) if other else KNOWN) if name in recorded}
-    if recorded and not (flags.mesh or flags.spec):
-        spec = recorded["spec"]
-    else:
-        spec = read_spec(flags.spec, mesh_sizes(flags, array), array.ndim)
-    shape = {"shape": array.shape}
-    points = sampled_options(flags.sampling, array.shape, flags.given["axes"]) if flags.sampling else shape
-    return {**known, **given, "inverse": flags.inverse, "dtype": array.dtype, "spec": spec, **points}
-
-
-def device_count(flags: Flags) -> int:
-    if flags.mesh is not None:
-        return math.prod(read_mesh(flags.mesh).values())
-    with open_array(flags.source, flags.dataset) as array:
-        return math.prod(mesh_sizes(flags, array).values())
-
-
-def mesh_sizes(flags: Flags, array: Source) -> dict[str, int]:
-    """The sizes of the mesh axes by name: those of the flag, or of the file."""
-    if flags.mesh is not None:
-        return read_mesh(flags.mesh)
-    record = _record(array)
-    if record is None:
-        devices = recorded_devices(flags.target) if flags.resume else None
-        had = f"give that of the unfinished run, of {devices} devices a process, as --mesh {devices}"
-        raise ValueError(f"{flags.source} has no record of a mesh: {had if devices else 'give one, as --mesh 2,2,2'}")
-    count = math.prod(record.mesh.values())
-    if count > MOST_VIRTUAL:
-        raise ValueError(f"{flags.source} was made on {count} devices: give a mesh of those here, as --mesh 2,2,2")
-    return dict(record.mesh)
+    def device_count(self) -> int:
+        if self.mesh is not None:
+            return math.prod(read_mesh(self.mesh).values())
+        with open_array(self.source, self.files.dataset) as array:
+            return math.prod(self.mesh_sizes(array).values())
 
 
 def _record(array: Source) -> Record | None:
     return None if array.record is None else Record.from_dict(array.record, str(array.path))
-
-
-def agree(facts: Mapping[str, object]) -> None:
-    """Raises ValueError in every process unless all of them give the same."""
-    if jax.distributed.is_initialized():
-        check_alike(facts)
-
-
-def everywhere(work: Callable[[], T]) -> T:
-    """The result of `work`, which fails in all processes where it fails in one."""
-    return together(work) if jax.distributed.is_initialized() else work()
-
-
-def deciding(flags: Flags) -> dict[str, str]:
-    """What decides the result, by name; of the input each process may have its own copy, which `identity` compares."""
-    values = {name: value for name, value in flags._asdict().items() if name not in FREE} | flags.given
-    values |= flags.sampling.deciding() if flags.sampling else {"points": None}
-    words = {"None": "not given", "False": "not given", "True": "given"}
-    named = {f"--{name}": words.get(str(value), str(value)) for name, value in values.items()}
-    return {"OUT": str(flags.target.resolve()), **named, **{name: version_of(name) for name in PACKAGES}}
-
-
-def check_files(flags: Flags) -> None:
-    """Refuses outputs that could not be written; says what runs that were killed left beside OUT."""
-    check_output(flags.target, flags.overwrite, 0)
-    check_disjoint(flags.source, flags.target)
-    if flags.plot is not None:
-        check_picture(flags.plot, flags.overwrite)
-        check_disjoint(flags.source, flags.plot)
-    say_unfinished(flags.target)
-
-
-def say_unfinished(target: Path) -> None:
-    """Says what runs that were killed left beside an output, in the first process."""
-    if jax.distributed.is_initialized() and jax.process_index() > 0:
-        return
-    for path in unfinished(target):
-        text = f"{path} is of a run that was killed, or of one that writes the same output now"
-        warn(f"meshfft: note: {text}: remove it if there is none")

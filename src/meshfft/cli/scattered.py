@@ -1,17 +1,16 @@
-"""Scattered points from the command line: the flags, files and checks that `nufft` and `reconstruct` share.
+"""Transforms at scattered points, file to file: the flags, points and body that `nufft` and `reconstruct` share.
 
     turns          cycles per pixel            radians   per pixel
     field-of-view  cycles per field of view, from -N/2 to N/2 along a dimension of N pixels
 
-Points have the shape (..., d), coordinate j for dimension j of the image. Units are never guessed: numbers that can
-hardly be of theirs are refused, or said.
+Points have the shape (..., d), coordinate j for dimension j of the image. Their unit is never guessed.
 """
 
 import contextlib
 import hashlib
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -22,30 +21,22 @@ from jax.sharding import Mesh
 
 import meshfft
 
-from ..io import Source, check_disjoint, check_output, open_array
+from ..io import Source, identity, open_array
 from ..io.formats.record import PACKAGES, versions_of
 from ..layout.memory import check_held
 from ..nufft.plan import ScatteredPlan
 from ..nufft.planning import ORIGINS
 from ..nufft.points import Scattered
 from ..operators.transform import NORMS
-from .info import version_of
-from .request import say_unfinished
-from .terminal import flags as read
-from .terminal import output
-from .terminal.output import Progress, Timing, print_json, print_timings, say, warn
+from . import flags as read
+from .cluster import agree, check_files, everywhere, run_in, versions
+from .devices import check_run, start_mesh
+from .output import Timing, waiting, warn
 
 UNITS = ("turns", "radians", "field-of-view")
 PRECISIONS = ("float32", "float64")
-SEVERAL = (".h5", ".hdf5", ".nc", ".zarr")  # kinds of files that hold several arrays
-FREE = (
-    "source",
-    "target",
-    "points",
-    "as_json",
-    "log_json",
-    "quiet",
-)  # without effect on the result, or compared otherwise
+SEVERAL = (".h5", ".hdf5", ".nc", ".zarr")  # kinds of files that contain several arrays
+FREE = ("source", "target", "points", "files")  # do not affect the result, or are compared otherwise
 TURN, HALF = 1 + 1e-6, 0.5 + 1e-6
 KEY = "meshfft_scattered"  # the attribute of a Zarr array
 
@@ -63,58 +54,125 @@ Origin = Annotated[str, typer.Option(metavar="NAME", help="Pixels count from the
 Precision = Annotated[str | None, typer.Option(metavar="NAME", help="float32 or float64; by default that of IN.")]
 
 
+class AtPoints(NamedTuple):
+    """The flags that both commands have, with the same default."""
+
+    points: Points = None
+    points_unit: Unit = None
+    shape: Shape = None
+    mesh: Mesh_ = None
+    spec: ImageSpec = None
+    sigma: Sigma = None
+    precision: Precision = None
+
+
 class Asked(NamedTuple):
-    """The flags of both commands; `more` has those of one."""
+    """The flags, checked; `more` has those of one command."""
 
     source: Path
     target: Path
-    dataset: str | None
+    files: read.Files
     points: Path | None
     points_unit: str | None
     shape: tuple[int, ...] | None
     mesh: dict[str, int]
     spec: str | None
-    tol: float
     sigma: float | None
+    precision: str | None
+    tol: float
     origin: str
     norm: str | None
-    precision: str | None
-    overwrite: bool
-    as_json: bool
-    log_json: bool
-    quiet: bool
     more: read.Keywords
-
-    @property
-    def devices(self) -> int:
-        return math.prod(self.mesh.values())
 
     def deciding(self, points: Scattered, kind: str) -> dict[str, str]:
         """What decides the result, by name."""
         values = {name: value for name, value in self._asdict().items() if name not in FREE}
+        values |= {"dataset": self.files.dataset, "overwrite": self.files.overwrite}
         named = {f"--{name.replace('_', '-')}": str(value) for name, value in values.items()}
-        versions = {name: version_of(name) for name in PACKAGES}
         digest = hashlib.sha256(np.ascontiguousarray(points.in_turns).data).hexdigest()[:16]
-        return {"the command": kind, "OUT": str(self.target.resolve()), **named, "--points": digest, **versions}
+        about = {"the command": kind, "OUT": str(self.target.resolve())}
+        return {**about, **named, "--points": digest, **versions()}
+
+
+class Command(NamedTuple):
+    """What differs between the two commands.
+
+    Attributes:
+        kind: the transform in the record.
+        outputs: suffixes that OUT may have.
+        even: whether the mesh has to divide the images.
+        opened: the data, the points, and the flags with what the file adds to them.
+        images: the shape of the plan's images.
+        work: reads the data, runs the plan, writes and reports.
+    """
+
+    kind: str
+    outputs: Sequence[str]
+    even: bool
+    opened: Callable[[Asked], contextlib.AbstractContextManager[tuple[Asked, Source, Scattered]]]
+    images: Callable[[Asked, Source, Scattered], tuple[int, ...]]
+    work: Callable[[Asked, Source, ScatteredPlan, Mesh], None]
+
+
+def run_command(files: read.Files, ask: Callable[[], Asked], command: Command) -> None:
+    run_in(files, ask, lambda asked: math.prod(asked.mesh.values()), lambda asked: _run(asked, command))
+
+
+def _run(asked: Asked, command: Command) -> None:
+    inputs = [path for path in (asked.source, asked.points, asked.more.get("maps")) if path]
+    everywhere(lambda: check_files(asked.target, asked.files.overwrite, inputs, command.outputs))
+    with command.opened(asked) as (asked, array, points):
+        agree({**asked.deciding(points, command.kind), **identity(array)})
+        shape = everywhere(lambda: command.images(asked, array, points))
+        mesh = start_mesh(asked.mesh)
+        with contextlib.nullcontext() if asked.files.quiet else waiting("planning"):
+            plan = _planned(asked, shape, points, mesh, array.dtype)
+        if command.even and not plan.in_layout.even:
+            raise ValueError(f"--mesh does not cut images {shape} evenly: give one that divides them, or --spec")
+        agree({"this plan": str(plan)})
+        asked.files.reporter.say(f"{'Adjoint of the ' * asked.more.get('adjoint', False)}{plan}\n")
+        check_run(plan.peak_bytes, mesh.local_devices)
+        command.work(asked, array, plan, mesh)
+
+
+def _planned(asked: Asked, shape: tuple[int, ...], points: Scattered, mesh: Mesh, dtype: np.dtype) -> ScatteredPlan:
+    """The plan of images of a shape; by default mesh axes cut the last dimensions, in order."""
+    double = asked.precision == "float64" or (asked.precision is None and dtype in (np.float64, np.complex128))
+    if double:
+        jax.config.update("jax_enable_x64", True)
+    spec = read.read_spec(asked.spec, asked.mesh, len(shape) if asked.spec else points.dims)
+    if not asked.spec:
+        spec = (*(None,) * (len(shape) - points.dims), *spec)
+    how: read.Keywords = {"tol": asked.tol, "sigma": asked.sigma, "origin": asked.origin, "norm": asked.norm}
+    kind = np.dtype(np.complex128 if double else np.complex64)
+    return meshfft.scattered_plan(shape, points, mesh=mesh, spec=spec, dtype=kind, **how)
 
 
 def asked_for(
-    mesh: str | None,
-    shape: str | None,
-    unit: str | None,
+    source: Path,
+    target: Path,
+    files: read.Files,
+    at: AtPoints,
+    *,
+    tol: float,
     origin: str,
-    norm: str | None,
-    precision: str | None,
+    norm: str | None = None,
     scan: bool = False,
-) -> read.Keywords:
-    """The flags that have to be read, or are one of some names; points of a scan may need no unit."""
-    for flag, text, names in (("norm", norm, NORMS), ("precision", precision, PRECISIONS), ("origin", origin, ORIGINS)):
+    **more: object,
+) -> Asked:
+    """Checks the flags; the points of a scan may need no unit."""
+    for name, text, names in (
+        ("norm", norm, NORMS),
+        ("precision", at.precision, PRECISIONS),
+        ("origin", origin, ORIGINS),
+    ):
         if text is not None:
-            read.check_choice(text, names, f"--{flag}")
-    if not (scan and unit is None):
-        check_unit_name(unit)
-    sizes = None if shape is None else read.read_sizes(shape, "--shape", "128,128")
-    return {"mesh": read.read_mesh(mesh or "1"), "shape": sizes, "points_unit": unit}
+            read.check_choice(text, names, f"--{name}")
+    if not (scan and at.points_unit is None):
+        check_unit_name(at.points_unit)
+    sizes = None if at.shape is None else read.read_sizes(at.shape, "--shape", "128,128")
+    known = {**at._asdict(), "shape": sizes, "mesh": read.read_mesh(at.mesh or "1")}
+    return Asked(source, target, files, tol=tol, origin=origin, norm=norm, more=more, **known)
 
 
 def check_unit_name(unit: str | None) -> None:
@@ -124,41 +182,27 @@ def check_unit_name(unit: str | None) -> None:
     read.check_choice(unit, UNITS, "--points-unit")
 
 
-def check_files(asked: Asked, kinds: Sequence[str], *others: Path) -> None:
-    """Refuses an output that could not be written; says what runs that were killed left beside it."""
-    check_output(asked.target, asked.overwrite, 0, kinds)
-    for path in (asked.source, *others):
-        check_disjoint(path, asked.target)
-    say_unfinished(asked.target)
-
-
 def dataset_in(path: Path, given: str | None, usual: str) -> str | None:
-    """Which array of a file to read: the one given, else the one of the usual name, else the only one."""
+    """Which array of a file to read: the given one, else one of the usual name, else the only one."""
     if given is None and path.suffix in SEVERAL:
         with contextlib.suppress(ValueError), open_array(path, usual):
             return usual
     return given
 
 
-def held(path: Path, dataset: str | None, remedy: str) -> np.ndarray:
-    """An array that every process holds."""
-    with open_array(path, dataset) as source:
-        check_held(math.prod(source.shape) * source.dtype.itemsize, str(path), remedy)
-        return source[:]
-
-
 def read_points(asked: Asked, image: tuple[int, ...] | None) -> Scattered:
-    """The points; `image` are the sizes of its dimensions, batch before them, where it is known."""
-    path, dataset = asked.points, "traj"
-    if path is None:
-        path = asked.source
-        if dataset_in(path, None, dataset) is None:
-            raise ValueError(f"{path} has no dataset traj: give the points with --points FILE")
-    return points_at(asked, held(path, dataset_in(path, None, dataset), "give fewer points"), path, image)
+    """The points, for images of a shape, if that is known; batch dimensions come first."""
+    path = asked.points or asked.source
+    dataset = dataset_in(path, None, "traj")
+    if asked.points is None and dataset is None:
+        raise ValueError(f"{path} has no dataset traj: give the points with --points FILE")
+    with open_array(path, dataset) as source:
+        check_held(math.prod(source.shape) * source.dtype.itemsize, str(path), "give fewer points")
+        return points_at(asked, source[:], path, image)
 
 
 def points_at(asked: Asked, coords: np.ndarray, path: Path, image: tuple[int, ...] | None = None) -> Scattered:
-    """The points of these coordinates, from a file."""
+    """The points with these coordinates, from a file."""
     if 0 in coords.shape:
         raise ValueError(f"{path} has shape {coords.shape}: give at least one point")
     dims = coords.shape[-1]
@@ -168,7 +212,7 @@ def points_at(asked: Asked, coords: np.ndarray, path: Path, image: tuple[int, ..
         raise ValueError(f"{path} has shape {coords.shape} and {given}: give points (..., d) of as many coordinates")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what it would say of turns is refused below
+            warnings.simplefilter("ignore")  # its warning about turns is an error below
             points = _of_unit(coords, asked.points_unit, sizes)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from None
@@ -183,34 +227,14 @@ def _of_unit(coords: np.ndarray, unit: str | None, sizes: tuple[int, ...]) -> Sc
 
 
 def _check_unit(path: Path, unit: str | None, points: Scattered, coords: np.ndarray) -> None:
-    """Refuses points beyond a turn, which another unit explains; says where all are within half of what is no turn."""
+    """Refuses points beyond a turn, and notes points in another unit that would be likely as turns."""
     most, turns = float(np.abs(coords).max()), float(np.abs(points.in_turns).max())
     if turns > TURN:
         far = f"{path} reaches {most:.4g} {unit}, {turns:.4g} turns, and a spectrum repeats with every turn"
         raise ValueError(f"{far}: give another --points-unit, or points within one turn")
-    later = jax.distributed.is_initialized() and jax.process_index() > 0  # else it is asked before JAX has its devices
+    later = jax.distributed.is_initialized() and jax.process_index() > 0  # asked in this order, it starts no devices
     if unit != "turns" and most <= HALF and not later:
         warn(f"meshfft: note: {path} reaches only {most:.4g} {unit}, {turns:.2g} turns: are these turns?")
-
-
-def computed(asked: Asked, dtype: np.dtype) -> np.dtype:
-    """The complex type to compute in, that of the input unless one is asked for; double precision is switched on."""
-    double = asked.precision == "float64" or (asked.precision is None and dtype in (np.float64, np.complex128))
-    if double:
-        jax.config.update("jax_enable_x64", True)
-    return np.dtype(np.complex128 if double else np.complex64)
-
-
-def planned(
-    asked: Asked, shape: tuple[int, ...], points: Scattered, mesh: Mesh, dtype: np.dtype, norm: str | None = None
-) -> ScatteredPlan:
-    """The plan of images of a shape; mesh axes cut the last dimensions, in order, unless --spec says otherwise."""
-    batch = len(shape) - points.dims
-    spec = read.read_spec(asked.spec, asked.mesh, len(shape) if asked.spec else points.dims)
-    if not asked.spec:
-        spec = (*(None,) * batch, *spec)
-    how: read.Keywords = {"tol": asked.tol, "sigma": asked.sigma, "origin": asked.origin, "norm": norm}
-    return meshfft.scattered_plan(shape, points, mesh=mesh, spec=spec, dtype=dtype, **how)
 
 
 def record(asked: Asked, plan: ScatteredPlan, kind: str) -> dict[str, object]:
@@ -231,30 +255,11 @@ def record(asked: Asked, plan: ScatteredPlan, kind: str) -> dict[str, object]:
     }
 
 
-def announce(asked: Asked, text: str) -> None:
-    """Says a text, in the first process, unless JSON or nothing is asked for."""
-    if jax.process_index() == 0 and not (asked.as_json or asked.quiet):
-        say(text)
+def finish(asked: Asked, facts: read.Keywords, timings: Sequence[Timing], wrote: str) -> None:
+    files = {"input": str(asked.source), "output": str(asked.target), "points_file": str(asked.points or asked.source)}
+    asked.files.reporter.finish({**facts, **files}, timings, f"Wrote {asked.target}: {wrote}.")
 
 
-def progress_of(asked: Asked, total: int, in_bytes: bool) -> contextlib.AbstractContextManager[Progress]:
-    return output.progress_of(total, in_bytes=in_bytes, log_json=asked.log_json, quiet=asked.quiet)
-
-
-def finish(asked: Asked, facts: dict[str, object], timings: Sequence[Timing], wrote: str) -> None:
-    """Reports, in the first process."""
-    if jax.process_index() > 0:
-        return
-    if asked.as_json:
-        points = str(asked.points or asked.source)
-        files = {"input": str(asked.source), "output": str(asked.target), "points_file": points}
-        print_json({**facts, **files, "measured": [timing._asdict() for timing in timings]})
-        return
-    if asked.quiet:
-        return
-    print_timings(timings)
-    say(f"Wrote {asked.target}: {wrote}.")
-
-
-def shape_words(array: Source | jax.Array | meshfft.PaddedArray) -> str:
+def words(array: jax.Array | meshfft.PaddedArray) -> str:
+    """Type and shape of a result."""
     return f"{array.dtype} {' x '.join(map(str, array.shape))}"

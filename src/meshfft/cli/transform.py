@@ -1,15 +1,14 @@
 """`meshfft transform`: an array file in, its transform out, with every device holding only its own block.
 
-Whatever can be refused is refused before anything is computed, and the output gets its name when it is complete. Where
-there are several processes every one runs this; what one refuses, all do, and only process 0 prints.
+Everything that can be refused is refused before the work. The output gets its name when it is complete. Several
+processes all run this and refuse together; process 0 prints.
 """
 
 import contextlib
 import dataclasses
 import functools
 import math
-import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -20,11 +19,10 @@ from jax.sharding import Mesh
 
 import meshfft
 
-from ..io import Record, Source, identity, labelled, open_array, record_of, write_array
+from ..io import Record, Source, check_disjoint, identity, labelled, open_array, record_of, write_array
 from ..io.formats.hdf5_writer import nameable
-from ..io.formats.source import Box
-from ..io.picture import central_planes, save_spectrum
-from ..io.processes import exchange, together
+from ..io.picture import central_planes, check_picture, save_spectrum
+from ..io.processes import together
 from ..io.writing import check_room
 from ..layout.layout import Layout
 from ..layout.padded_array import stored_of
@@ -33,19 +31,20 @@ from ..numerics.units import quantity
 from ..out_of_core import chunk_of, left_of, recorded_budgets, run_passes
 from ..out_of_core.partition import TRANSFER_BYTES, given_dtype
 from ..out_of_core.tiles import Passes
+from ..plans.inverse_solve import Solution
 from ..plans.plan import Plan
-from .points import check_alone, read_sampling, solution_facts, solution_words
-from .request import Flags, agree, check_files, check_plot, deciding, device_count, everywhere, mesh_sizes, plan_options
-from .terminal import flags as read
-from .terminal.cluster import cluster_of, run_in
-from .terminal.devices import check_memory, device_bytes, give_back_memory, peak_resident, start_mesh
-from .terminal.output import Progress, Timing, guarded, print_json, print_timings, progress_of, say, warn
+from . import flags as read
+from .cluster import agree, check_files, everywhere, run_in
+from .devices import check_run, device_bytes, give_back_memory, peak_resident, start_mesh
+from .output import Progress, Timing, guarded, warn
+from .request import Flags, check_alone, read_sampling
 
 Stored = jax.Array | meshfft.PaddedArray
+Made = tuple[Mapping[str, object], list[Timing]]  # facts for JSON, and the seconds of every part
 
 
 class Prepared(NamedTuple):
-    """A transform with its array open, its devices running, its plan made of these options, and its output's record."""
+    """A transform whose array is open and whose devices run, its plan with the options, and the record to write."""
 
     flags: Flags
     options: read.Keywords
@@ -60,15 +59,20 @@ class Prepared(NamedTuple):
 
     @property
     def ends(self) -> tuple[tuple[Layout, np.dtype], tuple[Layout, np.dtype]]:
-        """Layout and type of what is read, and of what is written."""
+        """Layout and type of the array that is read, and of the one that is written."""
         first, last = (self.plan.in_layout, self.plan.in_dtype), (self.plan.out_layout, self.plan.out_dtype)
         return (last, first) if self.solves else (first, last)
 
+    def say(self, text: str) -> None:
+        self.flags.files.reporter.say(text)
+
 
 @guarded
+@read.with_flags
 def transform(
     source: Annotated[Path, typer.Argument(metavar="IN", help=".npy, .nii, .nii.gz, .h5, .hdf5, .nc or .zarr.")],
     target: Annotated[Path, typer.Argument(metavar="OUT", help=".zarr, .h5, .hdf5, .nc or .npy.")],
+    *,
     mesh: read.Mesh = None,
     spec: read.Spec = None,
     axes: read.Axes = None,
@@ -85,18 +89,10 @@ def transform(
     unknowns: Annotated[str | None, typer.Option(metavar="N,N,...", help="Its sizes, if not those of IN.")] = None,
     tikhonov: Annotated[float | None, typer.Option(metavar="X", help="Keep it small by this weight: 1e-3.")] = None,
     truncation: Annotated[float | None, typer.Option(metavar="X", help="Drop smaller singular values: 1e-3.")] = None,
-    dataset: read.Dataset = None,
     plot: Annotated[Path | None, typer.Option(metavar="PNG", help="Draw the spectrum: .png, .pdf, .svg.")] = None,
-    overwrite: read.Overwrite = False,
     memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Per process: 8GB; more goes in passes.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume an unfinished run in passes.")] = False,
-    distributed: read.Distributed = False,
-    coordinator: read.Coordinator = None,
-    processes: read.Processes = None,
-    process_id: read.ProcessId = None,
-    as_json: read.Json = False,
-    log_json: read.LogJson = False,
-    quiet: read.Quiet = False,
+    files: read.Files,
 ) -> None:
     """Transform the array in a file, and write the result.
 
@@ -108,18 +104,21 @@ def transform(
         given = read.read_options(axes, **names)
         if wire is not None and memory is not None:
             raise ValueError("--wire says what devices send, and in passes they send nothing: leave out --wire")
-        check_plot(plot, inverse, kind)
+        if plot is not None and inverse:
+            raise ValueError("--plot draws a spectrum and --inverse leaves none: plot the forward transform")
+        if plot is not None and kind not in (None, "fft"):
+            raise ValueError(f"--plot draws a full spectrum, and --kind {kind} has none: leave one out")
         weights = {"tikhonov": tikhonov, "truncation": truncation}
         sampling = read_sampling(points, points_unit, solve, unknowns, weights)
         check_alone(sampling, inverse=inverse, kind=kind, plot=plot, memory=memory, resume=resume, order=order)
-        how = (plot, overwrite, _memory(target, memory, resume), resume, as_json, log_json, sampling, quiet)
-        return Flags(source, target, dataset, mesh, spec, inverse, given, *how)
+        budget = _memory(target, memory, resume)
+        return Flags(source, target, files, mesh, spec, inverse, given, plot, budget, resume, sampling)
 
-    run_in(cluster_of(distributed, coordinator, processes, process_id), asked, device_count, _run)
+    run_in(files, asked, Flags.device_count, _run)
 
 
 def _memory(target: Path, memory: str | None, resume: bool) -> int | None:
-    """How many bytes a process may hold: as it is said, or as it was where a run is resumed."""
+    """The bytes that a process may hold: of the flag, or of the run that is resumed."""
     given = None if memory is None else read.read_bytes(memory, "--memory")
     recorded = recorded_budgets(target) if resume else None
     had = recorded["budget"] if recorded else given
@@ -133,13 +132,13 @@ def _memory(target: Path, memory: str | None, resume: bool) -> int | None:
 
 def _run(flags: Flags) -> None:
     if flags.mesh is not None:
-        read.read_mesh(flags.mesh)  # or refuses it
-    agree(deciding(flags))
-    everywhere(lambda: check_files(flags))
+        read.read_mesh(flags.mesh)  # refuses a wrong one before the file is opened
+    agree(flags.deciding())
+    everywhere(lambda: _check(flags))
     if flags.memory is not None:
         give_back_memory()
     with contextlib.ExitStack() as stack:
-        array = everywhere(lambda: stack.enter_context(open_array(flags.source, flags.dataset)))
+        array = everywhere(lambda: stack.enter_context(open_array(flags.source, flags.files.dataset)))
         agree(everywhere(lambda: identity(array)))
         job = _prepared(flags, array)
         limited = flags.memory is not None and _needed_bytes(job) > flags.memory
@@ -148,8 +147,15 @@ def _run(flags: Flags) -> None:
             _finish(job, facts, timings)
 
 
+def _check(flags: Flags) -> None:
+    check_files(flags.target, flags.files.overwrite, [flags.source])
+    if flags.plot is not None:
+        check_picture(flags.plot, flags.files.overwrite)
+        check_disjoint(flags.source, flags.plot)
+
+
 def _prepared(flags: Flags, array: Source) -> Prepared:
-    options, mesh = plan_options(flags, array), start_mesh(mesh_sizes(flags, array))
+    options, mesh = flags.plan_options(array), start_mesh(flags.mesh_sizes(array))
     precision = options.get("precision") or "default"
     if is_wide(precision) or (precision == "default" and array.dtype in (np.float64, np.complex128)):
         jax.config.update("jax_enable_x64", True)
@@ -158,52 +164,51 @@ def _prepared(flags: Flags, array: Source) -> Prepared:
     if plan.walk.real and array.dtype.kind == "c":
         takes = f"this {plan.transform.name} transforms real numbers"
         raise ValueError(f"{flags.source} holds {array.dtype}, and {takes}: use --kind fft")
-    record = None  # of points there is none: frequencies that are not uniform have no spacing
+    record = None  # frequencies at points have no spacing
     if flags.sampling is None:
         record = nameable(labelled(record_of(plan, array.units, array.spacing), array.labels), flags.target)
     return Prepared(flags, options, array, plan, mesh, record)
 
 
 def _needed_bytes(job: Prepared) -> int:
-    """Bytes that this process takes to transform all its blocks at once, and to read and write them."""
+    """Bytes that this process needs to transform all its blocks at once, and to read and write them."""
     plan, count = job.plan, len(job.mesh.local_devices)
     loaded = math.prod(plan.in_layout.block) * plan.in_dtype.itemsize * count
     stored = math.prod(plan.out_layout.block) * plan.out_dtype.itemsize * count
     return plan.peak_bytes * count + loaded + min(6 * TRANSFER_BYTES, 3 * stored)
 
 
-def _in_core(job: Prepared) -> tuple[dict[str, object], list[Timing]]:
-    """Every device holds its block: reads, transforms and writes; returns what there is to report."""
-    flags, plan, array, devices = job.flags, job.plan, job.array, job.mesh.local_devices
+def _in_core(job: Prepared) -> Made:
+    """Every device holds its block."""
+    flags, plan, devices = job.flags, job.plan, job.mesh.local_devices
     (comes, _), (leaves, dtype) = job.ends
-    _say(job, f"{'Solves the ' * job.solves}{plan}\n")
-    processes = exchange(socket.gethostname()).count(socket.gethostname())  # on this machine
-    together(lambda: check_memory(plan.peak_bytes, devices, processes))
+    job.say(f"{'Solves the ' * job.solves}{plan}\n")
+    check_run(plan.peak_bytes, devices)
     together(lambda: check_room(flags.target, math.prod(leaves.shape) * dtype.itemsize))
     parts = [job.ends[0]] if job.solves else [(one.in_layout, one.in_dtype) for one in (plan, *plan.stages)]
     nbytes = sum(math.prod(layout.block) * kind.itemsize for layout, kind in (*parts, (leaves, dtype)))
-    with _progress(job, nbytes * len(devices)) as progress:
-
-        def read_box(box: Box, out: np.ndarray) -> None:
-            array.read(box, out)
-            progress.advance(out.nbytes)
-
-        source = dataclasses.replace(array, read=read_box, dtype=given_dtype(plan, array.dtype))
+    with flags.files.reporter.progress(nbytes * len(devices)) as progress:
+        source = dataclasses.replace(progress.counting(job.array), dtype=given_dtype(plan, job.array.dtype))
         load = functools.partial(meshfft.shard, source, job.mesh, comes.spec)
         y, found = _solved(job, load, progress) if job.solves else (run_stages(plan, load, progress), {})
         progress.begin("write")
-        write_array(flags.target, y, overwrite=flags.overwrite, record=job.record, report=progress.advance)
+        how: read.Keywords = {"overwrite": flags.files.overwrite, "record": job.record}
+        write_array(flags.target, y, report=progress.advance, **how)
     return {**plan.to_dict(), **found}, progress.timings
 
 
 def _solved(job: Prepared, load: Callable[[], Stored], progress: Progress) -> tuple[Stored, read.Keywords]:
-    """The array whose samples `load` reads, and what it is worth."""
+    """The array whose samples `load` reads, and facts on the solution."""
     progress.begin("read")
     y = jax.block_until_ready(load())
     progress.begin("solve")
-    found = jax.block_until_ready(job.plan.solve(y, **job.flags.sampling.weights if job.flags.sampling else {}))
-    _say(job, solution_words(found))
-    return found.value, solution_facts(found)
+    found: Solution = jax.block_until_ready(
+        job.plan.solve(y, **job.flags.sampling.weights if job.flags.sampling else {})
+    )
+    residual, methods = float(found.residual), list(found.methods)
+    job.say(f"Solved by {', '.join(methods)}: condition {found.condition:.3g}, residual {residual:.2g}.")
+    numbers = {"residual": residual if math.isfinite(residual) else None, "condition": found.condition}
+    return found.value, {"solution": {**numbers, "conditions": list(found.conditions), "methods": methods}}
 
 
 def run_stages(plan: Plan, load: Callable[[], Stored], progress: Progress) -> Stored:
@@ -224,25 +229,25 @@ def _run_stage(stage: Plan, x: Stored, progress: Progress) -> Stored:
     return jax.block_until_ready(compiled(x))
 
 
-def _in_passes(job: Prepared) -> tuple[dict[str, object], list[Timing]]:
-    """Every process holds a part of the array at a time; returns what there is to report."""
+def _in_passes(job: Prepared) -> Made:
+    """Every process holds a part of the array at a time."""
     flags, passes, baseline = job.flags, _passes(job), 0
-    _say(job, f"{passes}\n")
+    job.say(f"{passes}\n")
     left = left_of(passes, flags.target, job.array) if flags.resume else None
     if left is not None:
         sizes = f"{quantity(left.read_bytes, 'B')} to read and {quantity(left.written_bytes, 'B')} to write"
-        _say(job, f"{left.done} of {left.tiles} tiles are done; {sizes} remain.")
+        job.say(f"{left.done} of {left.tiles} tiles are done; {sizes} remain.")
 
     def begin(part: str) -> None:
         nonlocal baseline
-        if part == "pass 1":  # Python, JAX and the compiled programs are there, and nothing of the array is
+        if part == "pass 1":  # everything is in memory but the array
             baseline = peak_resident()
-            _say(job, f"Python, JAX and the compiled programs take {quantity(baseline, 'B')} besides.")
+            job.say(f"Python, JAX and the compiled programs take {quantity(baseline, 'B')} besides.")
         progress.begin(part)
 
     todo = left or passes
-    how: read.Keywords = {"overwrite": flags.overwrite, "resume": flags.resume, "record": job.record}
-    with _progress(job, (todo.read_bytes + todo.written_bytes) // jax.process_count()) as progress:
+    how: read.Keywords = {"overwrite": flags.files.overwrite, "resume": flags.resume, "record": job.record}
+    with flags.files.reporter.progress((todo.read_bytes + todo.written_bytes) // jax.process_count()) as progress:
         try:
             run_passes(passes, job.array, flags.target, report=progress.advance, begin=begin, **how)
         except KeyboardInterrupt:
@@ -252,13 +257,13 @@ def _in_passes(job: Prepared) -> tuple[dict[str, object], list[Timing]]:
                 warn(f"meshfft: interrupted: {kept}: the same command with --resume continues")
             raise
     peak = peak_resident()
-    _say(job, f"Peak memory {quantity(peak, 'B')}, {quantity(peak - baseline, 'B')} more than at the start.")
+    job.say(f"Peak memory {quantity(peak, 'B')}, {quantity(peak - baseline, 'B')} more than at the start.")
     measured = {"baseline_resident_bytes": baseline, "peak_resident_bytes": peak}
     return {**passes.to_dict(), **measured, **({"left": left._asdict()} if left else {})}, progress.timings
 
 
 def _passes(job: Prepared) -> Passes:
-    """The passes on the devices of this process; those of a run that is resumed, whatever is free now."""
+    """The passes on the devices of this process; a resumed run keeps its own, whatever memory is free now."""
     flags, devices = job.flags, job.mesh.local_devices
     device = None if devices[0].platform == "cpu" else device_bytes(devices[0])
     limits: read.Keywords = {"budget": flags.memory, "device_budget": device}
@@ -270,31 +275,16 @@ def _passes(job: Prepared) -> Passes:
     return meshfft.passes(job.array.shape, mesh=mesh, **stored, **limits, **options)
 
 
-def _say(job: Prepared, text: str) -> None:
-    if jax.process_index() == 0 and not (job.flags.as_json or job.flags.quiet):
-        say(text)
-
-
-def _progress(job: Prepared, total: int) -> contextlib.AbstractContextManager[Progress]:
-    return progress_of(total, in_bytes=True, log_json=job.flags.log_json, quiet=job.flags.quiet)
-
-
-def _finish(job: Prepared, facts: dict[str, object], timings: list[Timing]) -> None:
-    """Draws the picture, from slices of the file just written, and reports."""
-    flags, plan = job.flags, job.plan
+def _finish(job: Prepared, facts: Mapping[str, object], timings: list[Timing]) -> None:
+    """Draws the picture from slices of the written file, and reports."""
+    flags, (layout, dtype) = job.flags, job.ends[1]
+    wrote = f"Wrote {flags.target}: {dtype} {' x '.join(map(str, layout.shape))}."
     if flags.plot is not None:
         with open_array(flags.target) as spectrum:
-            planes = central_planes(spectrum.shape, plan.transform.dims)
+            planes = central_planes(spectrum.shape, job.plan.transform.dims)
             magnitudes = [np.abs(spectrum[plane.at]) for plane in planes]
-            save_spectrum(flags.plot, magnitudes, planes, overwrite=flags.overwrite)
-    if flags.as_json:
-        files = {"input": str(flags.source), "output": str(flags.target), "plot": flags.plot and str(flags.plot)}
-        files |= {"points": str(flags.sampling.path)} if flags.sampling else {}
-        print_json({**facts, **files, "measured": [timing._asdict() for timing in timings]})
-        return
-    if flags.quiet:
-        return
-    print_timings(timings)
-    say(f"Wrote {flags.target}: {job.ends[1][1]} {' x '.join(map(str, job.ends[1][0].shape))}.")
-    if flags.plot is not None:
-        say(f"Drew {flags.plot}.")
+            save_spectrum(flags.plot, magnitudes, planes, overwrite=flags.files.overwrite)
+        wrote += f"\nDrew {flags.plot}."
+    files = {"input": str(flags.source), "output": str(flags.target), "plot": flags.plot and str(flags.plot)}
+    files |= {"points": str(flags.sampling.path)} if flags.sampling else {}
+    flags.files.reporter.finish({**facts, **files}, timings, wrote)

@@ -1,6 +1,7 @@
-"""The devices a mesh asks for: the machine's own where there are enough, else CPU devices that share its cores.
+"""The devices that a mesh asks for, and their free memory.
 
-And the memory that is free: a device's, or the machine's within what its containers and jobs may take.
+The machine's accelerators if there are enough, else CPU devices that share its cores. The host's memory is what its
+containers and jobs may use.
 """
 
 import contextlib
@@ -8,6 +9,7 @@ import ctypes
 import math
 import os
 import re
+import socket
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,17 +17,19 @@ from pathlib import Path
 import jax
 from jax.sharding import AbstractMesh, AxisType, Mesh
 
+from ..io.processes import exchange, together
+
 MOST_VIRTUAL = 256  # CPU devices that share the cores of one process: with many more, a collective takes minutes
-CGROUPS = {  # by what /proc/self/cgroup calls them, version 2 and 1: limit, use, and cached files that can be dropped
+CGROUPS = {  # by their names in /proc/self/cgroup, version 2 and 1: limit, use, and cached files that can be dropped
     "": ("memory.max", "memory.current", "inactive_file"),
     "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 }
 KEPT_BYTES = 2**17
-TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # as glibc's mallopt numbers them
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # the numbers of glibc's mallopt
 
 
 def start_mesh(sizes: dict[str, int]) -> Mesh:
-    """A mesh of running devices, as many of each process; has to come before any other use of JAX in the process."""
+    """A mesh of running devices, as many of each process; has to come before any other use of JAX."""
     count = math.prod(sizes.values())
     devices, processes = running_devices(count, "--mesh"), jax.process_count()
     there = f"there are {len(devices)} {devices[0].platform} devices" + f" of {processes} processes" * (processes > 1)
@@ -38,14 +42,20 @@ def start_mesh(sizes: dict[str, int]) -> Mesh:
         devices = [device for process in range(processes) for device in jax.local_devices(process)[:share]]
         if len(devices) < count:
             raise ValueError(f"the mesh has {share} devices a process and some have fewer: make it smaller")
-    return jax.make_mesh(tuple(sizes.values()), tuple(sizes), (AxisType.Auto,) * len(sizes), devices=devices[:count])
+    return _mesh(sizes, devices)
+
+
+def _mesh(sizes: dict[str, int], devices: Sequence[jax.Device]) -> Mesh:
+    """A mesh of the first devices."""
+    axes = (AxisType.Auto,) * len(sizes)
+    return jax.make_mesh(tuple(sizes.values()), tuple(sizes), axes, devices=devices[: math.prod(sizes.values())])
 
 
 def running_devices(count: int, flag: str) -> list[jax.Device]:
-    """The machine's devices, or where they are fewer its CPU devices: `count` of them if JAX starts with this."""
+    """The machine's devices, or its CPU devices if those are too few: `count` of them if JAX starts with this."""
     try:
         jax.config.update("jax_num_cpu_devices", min(count, MOST_VIRTUAL))
-    except RuntimeError:  # JAX runs already: take the devices it has
+    except RuntimeError:  # JAX has started: take the devices it has
         pass
     else:
         check_virtual(count, flag)
@@ -58,10 +68,9 @@ def describe_mesh(sizes: dict[str, int]) -> AbstractMesh:
 
 
 def mesh_here(sizes: dict[str, int]) -> Mesh | AbstractMesh:
-    """The mesh that would run here, for planning; where the machine has fewer devices, of CPU devices not started."""
-    count, here = math.prod(sizes.values()), jax.devices()
-    if count <= len(here):
-        return jax.make_mesh(tuple(sizes.values()), tuple(sizes), (AxisType.Auto,) * len(sizes), devices=here[:count])
+    """The mesh that would run here, for planning; of CPU devices that are not started if there are too few devices."""
+    if math.prod(sizes.values()) <= len(jax.devices()):
+        return _mesh(sizes, jax.devices())
     kind = jax.make_mesh((1,), ("x",), devices=jax.devices("cpu")[:1]).abstract_mesh.abstract_device
     return describe_mesh(sizes).update(abstract_device=kind)
 
@@ -70,6 +79,12 @@ def check_virtual(count: int, flag: str) -> None:
     if count > MOST_VIRTUAL:
         text = f"{flag} asks for {count} devices of one process, which can have {MOST_VIRTUAL} virtual ones at most"
         raise ValueError(f"{text}: give fewer, or plan for a described machine with meshfft plan")
+
+
+def check_run(peak_bytes: int, devices: Sequence[jax.Device]) -> None:
+    """Refuses in all processes what does not fit in the memory of one: bytes of each of its devices."""
+    hosts = exchange(socket.gethostname())
+    together(lambda: check_memory(peak_bytes, devices, hosts.count(socket.gethostname())))
 
 
 def check_memory(peak_bytes: int, devices: Sequence[jax.Device], processes: int = 1) -> None:
@@ -86,7 +101,7 @@ def check_memory(peak_bytes: int, devices: Sequence[jax.Device], processes: int 
 
 
 def device_bytes(device: jax.Device) -> int:
-    """Bytes free on an accelerator; where it does not tell, the host's, which hold the array once as well."""
+    """Bytes free on an accelerator; if it has no statistics, on the host, which holds the array once as well."""
     stats = device.memory_stats() or {}
     return stats["bytes_limit"] - stats.get("bytes_in_use", 0) if "bytes_limit" in stats else available_bytes()
 
@@ -99,7 +114,7 @@ def available_bytes(root: Path = Path("/")) -> int:
 
 
 def _left_in_cgroups(root: Path) -> Iterator[int]:
-    """What is left in every control group this process is in: its own, and those around it."""
+    """Bytes left in every control group that contains this process."""
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controller, name = line.split(":", 2)
         if controller not in CGROUPS:
@@ -118,7 +133,7 @@ def peak_resident() -> int:
     """The most bytes that this process has had in memory."""
     if line := re.search(r"VmHWM:\s+(\d+) kB", _text(Path("/proc/self/status"))):
         return int(line[1]) * 1024
-    import resource  # which Windows has not, and which on Linux may tell a parent's
+    import resource  # Windows does not have it, and on Linux it may report a parent's
 
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else most * 1024
@@ -132,7 +147,7 @@ def _text(file: Path) -> str:
 
 
 def give_back_memory() -> None:
-    """Has glibc give memory back when it is freed: of each size, it would keep up to 64 MB a thread for later."""
+    """Makes glibc return freed memory to the system; it would keep up to 64 MB of each size a thread."""
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL("libc.so.6")
         library.mallopt(MMAP_THRESHOLD, KEPT_BYTES)

@@ -1,10 +1,11 @@
-"""All that commands print: text, tables, JSON, progress, and refusals, each one line on stderr and exit code 2.
+"""Everything that commands print: text, tables, JSON, progress, and refusals, each one line on stderr and exit code 2.
 
-Names in files are anybody's: whatever a terminal would act on, controls and marks of direction, is printed as Python
-would write it (\\x1b, \\u202e). Where standard output is closed the work goes on, and in the end the exit code is 1.
+Names in files may contain anything, so characters that a terminal acts on are printed as Python writes them (\\x1b,
+\\u202e). If standard output is closed, the work goes on and the exit code is 1.
 """
 
 import contextlib
+import dataclasses
 import functools
 import io
 import json
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, ParamSpec
 
 import jax
+import numpy as np
 import typer
 from rich import box
 from rich import progress as widgets
@@ -23,18 +25,24 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..io.formats.source import Box, Source
+
 P = ParamSpec("P")
 MOST_TEXT = 1000
 RULED = box.Box("\n".join(["    ", "    ", " -- ", "    ", " -- ", " -- ", "    ", "    "]), ascii=True)
 REFUSALS = (ValueError, TypeError, OSError, MemoryError, ImportError, RuntimeError)
-NAMED = re.compile(r"\b(kind|method|order|precision|ring|engine|wire)='([\w-]+)'")  # that are flags here
 EVERY = 1.0  # seconds between two lines of JSON about the same part
-WEIGHTS = re.compile(r"(?<![-\w])(tikhonov|truncation)(?:=(?!\w)|(?= is\b))")
-SWITCH = re.compile(r"\b(resume|overwrite)=True")
+FLAGS = (  # arguments of Python in the library's messages, and the flags that they are here
+    (re.compile(r"\b(kind|method|order|precision|ring|engine|wire)='([\w-]+)'"), r"--\1 \2"),
+    (re.compile(r"\b(resume|overwrite)=True"), r"--\1"),
+    (re.compile(r"(?<![-\w])(tikhonov|truncation)(?:=(?!\w)|(?= is\b))"), r"--\1"),
+    (re.compile(r"s= for fewer unknowns"), "--unknowns for fewer unknowns"),
+    (re.compile(r", budget is"), ", --memory is"),
+)
 
 
 class Timing(NamedTuple):
-    """A step of a command, and the seconds it took to compile, where it is compiled, and to run."""
+    """Seconds that one step of a command took to compile, if it is compiled, and to run."""
 
     step: str
     compile_seconds: float | None
@@ -53,7 +61,7 @@ def say(text: str = "") -> None:
 
 
 def warn(text: str) -> None:
-    """Prints one line on stderr, if anybody reads that; of one that is absurdly long the middle is left out."""
+    """Prints one line on stderr, if that is open; the middle of a very long one is left out."""
     if len(text) > MOST_TEXT:
         text = f"{text[: MOST_TEXT // 2]} ... {text[-MOST_TEXT // 2 :]}"
     with contextlib.suppress(OSError):
@@ -65,7 +73,7 @@ def print_json(record: Mapping[str, object]) -> None:
 
 
 def print_columns(heads: Sequence[str], rows: Sequence[Sequence[str]], sums: Sequence[Sequence[str]] = ()) -> None:
-    """Prints rows of words and numbers, the first column to the left, and under a rule their sums."""
+    """Prints a table, the first column aligned left and the others right, with sums under a rule."""
     table = Table(box=RULED, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1) if sums else (0, 1))
     for index, head in enumerate(heads):
         table.add_column(Text(shown(head)), justify="right" if index else "left", no_wrap=index > 0)
@@ -83,24 +91,21 @@ def print_timings(timings: Sequence[Timing]) -> None:
     for row in (*timings, total):
         compiling = "" if row.compile_seconds is None else f"{row.compile_seconds:.3f}"
         rows.append([row.step, compiling, f"{row.run_seconds:.3f}"])
-    if all(row.compile_seconds is None for row in timings):  # in passes a row of its own has it
+    if all(row.compile_seconds is None for row in timings):  # passes compile in a row of their own
         heads, rows = ["step", "s"], [[step, run] for step, _, run in rows]
     print_columns(heads, rows[:-1], rows[-1:])
 
 
 def shown(text: str, lines: bool = True) -> str:
-    """The text with everything that is not printable, but for ends of lines, written out."""
-    if text.isprintable():
-        return text
-    harmless = (c.isprintable() or (lines and c == "\n") for c in text)
-    return "".join(c if h else c.encode("unicode_escape").decode() for c, h in zip(text, harmless, strict=True))
+    """The text with unprintable characters escaped, but for line ends if `lines`."""
+    kept = "\n" if lines else ""
+    return "".join(c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text)
 
 
 class Progress:
-    """The part that runs, the bytes or parts that are done, and the seconds that earlier parts took.
+    """The part that runs now, how much of the whole is done, and the seconds of earlier parts.
 
-    `show` is called when a part begins or ends and when more is done, with the word for that. `note` is what there is
-    to say about the part as it runs.
+    `show` is called with "begin", "progress" or "end". `note` is shown after the name of the part.
     """
 
     def __init__(self, show: Callable[["Progress", str], None]) -> None:
@@ -121,9 +126,18 @@ class Progress:
             self.seconds.append((self.part, time.perf_counter() - self.begun))
             self.show(self, "end")
 
+    def counting(self, array: Source) -> Source:
+        """The array, with the bytes that are read counted as done."""
+
+        def read(box: Box, out: np.ndarray) -> None:
+            array.read(box, out)
+            self.advance(out.nbytes)
+
+        return dataclasses.replace(array, read=read)
+
     @property
     def timings(self) -> list[Timing]:
-        """A row for each part that has ended; what it took to compile a step stands in the row of the step."""
+        """A row for each part that has ended; the row of a step also has the seconds of its compilation."""
         rows, compiling = list[Timing](), None
         for part, seconds in self.seconds:
             if part.startswith("compile "):
@@ -136,7 +150,7 @@ class Progress:
 
 @contextlib.contextmanager
 def bar(total: int, *, in_bytes: bool, shown: bool = True) -> Iterator[Progress]:
-    """A bar for `total` bytes, with the time left; or for a number of parts, with the time taken."""
+    """A progress bar: of bytes with the time left, or of parts with the time taken."""
     console = Console(stderr=True)
     columns = [widgets.TextColumn("{task.description}", markup=False), widgets.BarColumn(bar_width=20)]
     if in_bytes:
@@ -157,7 +171,7 @@ def bar(total: int, *, in_bytes: bool, shown: bool = True) -> Iterator[Progress]
 
 @contextlib.contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """On a terminal, what takes its time, and for how long it has, until it is done."""
+    """Shows on a terminal what runs, and for how long."""
     console = Console(stderr=True)
     columns = (widgets.SpinnerColumn(), widgets.TextColumn("{task.description}"), widgets.TimeElapsedColumn())
     with widgets.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as drawn:
@@ -167,7 +181,7 @@ def waiting(what: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def log(total: int, process: int) -> Iterator[Progress]:
-    """One JSON object a line: when each part begins and ends, and at most once a second how many bytes are done."""
+    """Writes JSON lines: when each part begins and ends, and at most once a second how many bytes are done."""
     last = 0.0
 
     def tell(now: Progress, event: str, **facts: str | float) -> None:
@@ -189,16 +203,34 @@ def log(total: int, process: int) -> Iterator[Progress]:
     progress.end()
 
 
-def progress_of(
-    total: int, *, in_bytes: bool, log_json: bool, quiet: bool
-) -> contextlib.AbstractContextManager[Progress]:
-    """Lines of JSON of every process, or on process 0 a bar, unless nothing is to be printed."""
-    process = jax.process_index()
-    return log(total, process) if log_json else bar(total, in_bytes=in_bytes, shown=process == 0 and not quiet)
+class Reporter(NamedTuple):
+    """How a run of one or several processes reports: the first prints, and logs come from all."""
+
+    as_json: bool
+    log_json: bool
+    quiet: bool
+
+    def say(self, text: str) -> None:
+        if jax.process_index() == 0 and not (self.as_json or self.quiet):
+            say(text)
+
+    def progress(self, total: int, *, in_bytes: bool = True) -> contextlib.AbstractContextManager[Progress]:
+        process = jax.process_index()
+        if self.log_json:
+            return log(total, process)
+        return bar(total, in_bytes=in_bytes, shown=process == 0 and not self.quiet)
+
+    def finish(self, facts: Mapping[str, object], timings: Sequence[Timing], wrote: str) -> None:
+        """Prints the facts as JSON, or the timings and what was written."""
+        if jax.process_index() == 0 and self.as_json:
+            print_json({**facts, "measured": [timing._asdict() for timing in timings]})
+        elif jax.process_index() == 0 and not self.quiet:
+            print_timings(timings)
+            say(wrote)
 
 
 def guarded(command: Callable[P, None]) -> Callable[P, None]:
-    """The command, with every refusal of the library said in one line."""
+    """The command, with every refusal of the library printed in one line."""
 
     @functools.wraps(command)
     def run(*args: P.args, **options: P.kwargs) -> None:
@@ -214,7 +246,7 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def describe(error: Exception) -> str:
-    """One line for an error, in words of the command line."""
+    """One line for an error, with flags in the place of arguments."""
     if isinstance(error, MemoryError):
         return f"out of memory ({error}): use more devices or --precision float32"
     if isinstance(error, FileExistsError) and "overwrite it" in str(error):
@@ -224,13 +256,13 @@ def describe(error: Exception) -> str:
     line, argument = " ".join(str(error).split()), getattr(error, "argument", None)
     if argument is not None:  # the library names its own
         line = line.replace(argument, f"--{argument[:-1]} ")
-    line = WEIGHTS.sub(r"--\1", SWITCH.sub(r"--\1", NAMED.sub(r"--\1 \2", line)))
-    line = line.replace("s= for fewer unknowns", "--unknowns for fewer unknowns")
-    return line.replace(", budget is", ", --memory is") or type(error).__name__
+    for pattern, flag in FLAGS:
+        line = pattern.sub(flag, line)
+    return line or type(error).__name__
 
 
 def ended(code: int) -> int:
-    """The exit code of a command that ends with this one: 1 for 0 if what it had to print could not be printed."""
+    """The exit code of a command: 1 instead of 0 if standard output was closed."""
     if code or not isinstance(sys.stdout, Lost):
         return code
     warn("meshfft: error: standard output was closed before all was printed: keep it open, or send it to /dev/null")
@@ -238,12 +270,12 @@ def ended(code: int) -> int:
 
 
 def occupy() -> None:
-    """Fills closed standard streams: the next file that is opened, an output, would take them."""
+    """Fills closed standard streams, whose numbers the next opened file would get."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest that is free, which is this
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this
     sys.stdout = sys.stdout or Lost()
     sys.stderr = sys.stderr or Lost()
 
@@ -251,7 +283,7 @@ def occupy() -> None:
 def _print(text: str) -> None:
     try:
         print(text, end="", flush=True)
-    except OSError:  # a closed pipe, a full disk: what is still to be printed goes nowhere, also what Python buffered
+    except OSError:  # a closed pipe or a full disk: later text is dropped, also what Python has buffered
         with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         sys.stdout = Lost()

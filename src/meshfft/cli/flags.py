@@ -1,24 +1,27 @@
-"""The flags that several commands share, and what their texts say; a wrong text is refused with an example.
+"""The flags that several commands share, and the values of their texts; a wrong text is refused with an example.
 
-Where a file may know better, a flag that was not given is None.
+A flag that was not given is None if a file may have its value. A record of flags, as `Files`, is one parameter of a
+command: `with_flags` makes its fields flags of their own.
 """
 
+import inspect
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import typer
 
-from ...collectives.wire import WIRES
-from ...layout.layout import Spec as ArraySpec
-from ...numerics.dtypes import PRECISIONS, is_wide
-from ...operators.transform import KINDS, NORMS
-from ...steps.problem import ENGINES, RINGS
-from ...walks.choice import ORDERS
-from ...walks.search import METHODS
+from ..collectives.wire import WIRES
+from ..layout.layout import Spec as ArraySpec
+from ..numerics.dtypes import PRECISIONS, is_wide
+from ..operators.transform import KINDS, NORMS
+from ..steps.problem import ENGINES, RINGS
+from ..walks.choice import ORDERS
+from ..walks.search import METHODS
+from .output import Reporter
 
 DTYPES = ("complex64", "complex128", "float32", "float64")
 CHOICES = {
@@ -34,7 +37,7 @@ CHOICES = {
 }
 MESH_AXES = ("x", "y", "z", "w")
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
-MOST_DIMENSIONS, MOST_SIZE, MOST_COUNT = 32, 2**60, 10**6  # beyond which numbers are slips of the hand
+MOST_DIMENSIONS, MOST_SIZE, MOST_COUNT = 32, 2**60, 10**6  # larger numbers are typing errors
 DIGITS = r"[0-9]{1,19}"
 ERROR = r"(?=\.?[0-9])[0-9]{0,19}(\.[0-9]{0,19})?([eE][+-]?[0-9]{1,3})?"
 
@@ -75,8 +78,67 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Print no plan, progress or
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
 
 
+class Files(NamedTuple):
+    """The flags of every command that reads and writes files, as one of several processes if so asked."""
+
+    dataset: Dataset = None
+    overwrite: Overwrite = False
+    distributed: Distributed = False
+    coordinator: Coordinator = None
+    processes: Processes = None
+    process_id: ProcessId = None
+    as_json: Json = False
+    log_json: LogJson = False
+    quiet: Quiet = False
+
+    @property
+    def reporter(self) -> Reporter:
+        return Reporter(self.as_json, self.log_json, self.quiet)
+
+
+class Options(NamedTuple):
+    """The flags of a plan without a file."""
+
+    spec: Spec = None
+    axes: Axes = None
+    method: Method = "auto"
+    order: Order = "natural"
+    norm: Norm = "backward"
+    dtype: Dtype = None
+    kind: Kind = "fft"
+    precision: Precision = "default"
+    engine: Engine = "auto"
+    wire: Wire = "exact"
+    inverse: Annotated[bool, typer.Option("--inverse", help="The inverse transform.")] = False
+
+    def read(self, **more: str | None) -> Keywords:
+        """The options of `meshfft.plan`, but for the spec."""
+        given = {name: value for name, value in self._asdict().items() if name not in ("spec", "inverse")}
+        return {"inverse": self.inverse, **read_options(**given, **more)}
+
+
+def with_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, with a flag for each field of its parameters that are records."""
+    own = inspect.signature(command).parameters
+    records = {name: one.annotation for name, one in own.items() if hasattr(one.annotation, "_fields")}
+    flags = list[inspect.Parameter]()
+    for name, one in own.items():
+        flags += inspect.signature(records[name]).parameters.values() if name in records else [one]
+
+    def run(**given: object) -> None:
+        for name, record in records.items():
+            given[name] = record(**{field: given.pop(field) for field in record._fields})
+        command(**given)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__annotations__ = {one.name: one.annotation for one in flags}
+    signature = inspect.Signature([one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in flags])
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    return run
+
+
 def read_options(axes: str | None, **names: str | None) -> Keywords:
-    """The axes, and names that are checked; None stays None. Double precision is switched on where one asks for it."""
+    """The axes, and names that are checked; None stays None. Switches on the 64-bit types that they need."""
     precision = read_precision(names.pop("precision", None))
     for name, text in names.items():
         if text is not None:
@@ -87,7 +149,7 @@ def read_options(axes: str | None, **names: str | None) -> Keywords:
 
 
 def read_precision(text: str | None) -> str | float | None:
-    """The name of a precision, or an error to stay within."""
+    """The name of a precision, or a bound on the error."""
     if text is None or text in PRECISIONS:
         return text
     if not re.fullmatch(ERROR, text):
@@ -105,7 +167,7 @@ def read_mesh(text: str) -> dict[str, int]:
 
 
 def read_sizes(text: str, flag: str, example: str) -> tuple[int, ...]:
-    """Positive integers between commas: an array or a mesh of a possible size."""
+    """Positive integers between commas, whose product is a possible size."""
     words = _words(text)
     sizes = tuple(int(word) for word in words if re.fullmatch(DIGITS, word))
     if len(sizes) < len(words) or 0 in sizes:
@@ -128,7 +190,7 @@ def read_axes(text: str | None) -> tuple[int, ...] | None:
 
 
 def read_spec(text: str | None, mesh: dict[str, int], ndim: int) -> ArraySpec:
-    """The mesh axes that cut each dimension; without a text, axis i cuts dimension i."""
+    """The mesh axes that cut each dimension; by default axis i cuts dimension i."""
     if text is None and len(mesh) > ndim:
         sizes, several = ",".join(map(str, mesh.values())), "+".join(mesh)
         remedy = f"give at most {ndim} axes, or cut a dimension by several, as --spec {several}"
@@ -143,7 +205,7 @@ def read_spec(text: str | None, mesh: dict[str, int], ndim: int) -> ArraySpec:
 
 
 def read_bytes(text: str, flag: str) -> int:
-    """A number of bytes: a number and a unit."""
+    """Bytes of a number with a unit."""
     match = re.fullmatch(rf"({DIGITS}(?:\.[0-9]{{0,19}})?) ?([kKMGT]i?)?B?", text.strip())
     nbytes = int(float(match[1]) * UNITS[(match[2] or "").replace("K", "k")]) if match else 0
     if nbytes <= 0:
@@ -163,7 +225,7 @@ def check_choice(text: str, names: Sequence[str], flag: str) -> str:
 
 
 def check_rows(rows: Path | None) -> None:
-    """Refuses a file of rows that could not be written, before any work is done for it."""
+    """Refuses a file of rows that could not be written."""
     if rows is not None and not rows.resolve().parent.is_dir():
         raise FileNotFoundError(f"{rows.resolve().parent} is not a folder: make it first, or write elsewhere")
     if rows is not None and rows.is_dir():

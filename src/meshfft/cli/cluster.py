@@ -1,8 +1,8 @@
-"""The processes of one run: how one finds the others, how many devices it brings, and how all of them end.
+"""The processes of one run: how they find each other, what they agree on, and how all of them end.
 
-Nothing of ours listens on the network: JAX's coordination service, which process 0 keeps, is all there is. It notices
-a process that is gone within HEARTBEAT seconds, writes its number to stderr, and aborts the others (SIGABRT, which
-shells show as exit code 134). A process whose collective fails before that says so, and waits to learn which it was.
+Only JAX's coordination service, in process 0, listens on the network. It notices a lost process within HEARTBEAT
+seconds, writes its number to stderr, and aborts the others (SIGABRT, exit code 134 in shells). A process whose
+collective fails before that reports it and waits to learn which process was lost.
 """
 
 import os
@@ -12,47 +12,54 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple, NoReturn, TypeVar
 
 import jax
 
-from ...io.processes import PeerError, together
+from ..atomic import unfinished
+from ..extras import version_of
+from ..io import check_disjoint, check_output
+from ..io.processes import PeerError, check_alike, together
+from ..io.stores import KINDS
 from .devices import check_virtual
-from .flags import check_count
+from .flags import Files, check_count
 from .output import REFUSALS, Lost, describe, ended, warn
 
 T = TypeVar("T")
-CRASHED = 1  # the exit code for a collective that failed, a RuntimeError: it may be the fault of another process
+PACKAGES = ("meshfft", "jax", "jaxlib", "numpy")
+CRASHED = 1  # exit code of a failed collective, a RuntimeError: another process may have caused it
 CODES = ((KeyboardInterrupt, 130), (PeerError, 3), (RuntimeError, CRASHED), (REFUSALS, 2))
-STATUS = re.compile("[A-Z_]+: ")  # so XLA's errors begin, of which some are ValueErrors
+STATUS = re.compile("[A-Z_]+: ")  # the start of XLA's errors, some of which are ValueErrors
 SIGNALLED = {KeyboardInterrupt: "interrupted by the user", SystemExit: "terminated"}
 JOIN_SECONDS = 120
-HEARTBEAT = 12  # seconds without a word from a process until JAX takes it for lost
-PATIENCE = 20.0  # seconds in which JAX says which process was lost, once a collective has failed
-FAREWELL = 5.0  # seconds that a process which refuses something waits for the others to have refused it too
-FINISH_SECONDS = 3600  # that processes which are done wait for process 0 to draw and print
+HEARTBEAT = 12  # seconds of silence after which JAX takes a process for lost
+PATIENCE = 20.0  # seconds in which JAX reports which process was lost, after a collective has failed
+FAREWELL = 5.0  # seconds that a process waits, after a refusal, for the others to refuse too
+FINISH_SECONDS = 3600  # that finished processes wait for process 0 to draw and print
 
 
 class Cluster(NamedTuple):
-    """How to find the others: what is None, JAX has to detect."""
+    """How to find the other processes; JAX detects what is None."""
 
     coordinator: str | None
     processes: int | None
     process: int | None
 
 
-def cluster_of(distributed: bool, coordinator: str | None, processes: int | None, index: int | None) -> Cluster | None:
-    """The cluster that flags describe, or None where this process is alone; refuses flags that do not go together."""
+def cluster_of(files: Files) -> Cluster | None:
+    """The cluster that the flags describe, or None for a single process."""
+    coordinator, processes, index = files.coordinator, files.processes, files.process_id
     by_hand = coordinator is not None or index is not None
-    if not by_hand and not distributed:
+    if not by_hand and not files.distributed:
         if processes is not None:
             raise ValueError("--processes needs --coordinator HOST:PORT and --process-id I, or --distributed")
         return None
     if processes is not None:
         check_count(processes, "--processes", "processes")
     if by_hand:
-        if distributed:
+        if files.distributed:
             raise ValueError("--distributed finds the processes by itself: leave out --coordinator and --process-id")
         if coordinator is None or processes is None or index is None:
             raise ValueError("--coordinator HOST:PORT, --processes N and --process-id I go together: give all three")
@@ -64,16 +71,47 @@ def cluster_of(distributed: bool, coordinator: str | None, processes: int | None
     return Cluster(coordinator, processes, index)
 
 
-def run_in(cluster: Cluster | None, ask: Callable[[], T], count: Callable[[T], int], run: Callable[[T], None]) -> None:
-    """Asks what is to be done, counts the devices it takes in all, and does it, here or as one of several processes.
+def agree(facts: Mapping[str, object]) -> None:
+    """Raises ValueError in every process unless all have the same facts. A single process starts no device for this."""
+    if jax.distributed.is_initialized():
+        check_alike(facts)
 
-    What one process refuses all refuse, once they have met.
+
+def everywhere(work: Callable[[], T]) -> T:
+    """The result of `work`, which fails in all processes if it fails in one; it may run before the mesh is started."""
+    return together(work) if jax.distributed.is_initialized() else work()
+
+
+def versions() -> dict[str, str]:
+    return {name: version_of(name) for name in PACKAGES}
+
+
+def check_files(target: Path, overwrite: bool, inputs: Sequence[Path], kinds: Sequence[str] = KINDS) -> None:
+    """Refuses an output that could not be written; the first process notes what killed runs left beside it."""
+    check_output(target, overwrite, 0, kinds)
+    for path in inputs:
+        check_disjoint(path, target)
+    if jax.distributed.is_initialized() and jax.process_index() > 0:
+        return
+    for path in unfinished(target):
+        text = f"{path} is of a run that was killed, or of one that writes the same output now"
+        warn(f"meshfft: note: {text}: remove it if there is none")
+
+
+def run_in(files: Files, ask: Callable[[], T], count: Callable[[T], int], run: Callable[[T], None]) -> None:
+    """Runs a command here, or as one of several processes, which all refuse what one refuses.
+
+    Args:
+        files: say how to find the other processes.
+        ask: reads the flags.
+        count: the devices of all processes that the flags need.
+        run: does the work.
     """
-    if cluster is None:
+    if (cluster := cluster_of(files)) is None:
         run(ask())
         return
     try:
-        if not isinstance(sys.stdout, Lost):  # communication libraries write to it what no reader of tables expects
+        if not isinstance(sys.stdout, Lost):  # communication libraries write to it too
             sys.stdout = os.fdopen(os.dup(1), "w", buffering=1)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         refusal: Exception | None = None
@@ -98,7 +136,7 @@ def run_in(cluster: Cluster | None, ask: Callable[[], T], count: Callable[[T], i
 
 
 def _share(cluster: Cluster, count: int) -> int | None:
-    """The CPU devices that this process is to bring; None where the environment says how many."""
+    """The number of CPU devices of this process; None if the environment sets it."""
     if cluster.processes is None:
         return None
     own, rest = divmod(count, cluster.processes)
@@ -110,10 +148,10 @@ def _share(cluster: Cluster, count: int) -> int | None:
 
 
 def _join(cluster: Cluster, own: int | None) -> None:
-    """Makes this process, with its own CPU devices, one of several."""
+    """Makes this process one of several, with CPU devices of its own."""
     if own is not None:
         jax.config.update("jax_num_cpu_devices", own)
-    jax.config.update("jax_enable_preemption_service", False)  # it would keep SIGTERM to itself
+    jax.config.update("jax_enable_preemption_service", False)  # it would catch SIGTERM
     try:
         jax.distributed.initialize(
             *cluster,
@@ -130,9 +168,9 @@ def _join(cluster: Cluster, own: int | None) -> None:
 
 
 def _fail(error: BaseException) -> NoReturn:
-    """Says why this process ends, gives the others time to end as it does, and ends it."""
+    """Reports the error, gives the other processes time to end too, and ends this one."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)  # asked a second time, it ends at once
+        signal.signal(number, signal.SIG_DFL)  # a second signal ends it at once
     code = next((code for kind, code in CODES if isinstance(error, kind)), CRASHED)
     if isinstance(error, ValueError) and STATUS.match(str(error)):
         code = CRASHED
@@ -145,7 +183,7 @@ def _fail(error: BaseException) -> NoReturn:
     if code == CRASHED:
         warn("meshfft: waiting for JAX to tell whether a process was lost, and which")
         time.sleep(PATIENCE)
-    else:  # what one refuses the others refuse too, or stop for
+    else:
         waiting = threading.Thread(target=jax.distributed.shutdown, daemon=True)
         waiting.start()
         waiting.join(FAREWELL)

@@ -1,1 +1,0 @@
-"""What all commands share: flags, output, and the devices and processes of a run."""
