@@ -95,12 +95,12 @@ def measured(work: Callable[..., Result], values: tuple[Any, ...], options: dict
 
 def made(path: Path, shape: tuple[int, ...]) -> Result:
     """Noise, a plane at a time."""
-    from meshfft.io.formats.grid import grid_of
-    from meshfft.io.stores import create_store
+    from meshfft.io.grid import grid_of
+    from meshfft.io.writing import create_sink
     from meshfft.layout.layout import Cut, Layout
 
     rng, planes = np.random.default_rng(), Layout(shape, ((Cut("p", shape[0], 1),), (), ()))
-    store = create_store(path, shape, np.complex64, grid_of(planes, 8), kind=path.suffix)
+    store = create_sink(path, shape, np.complex64, grid_of(planes, 8), kind=path.suffix)
     for at in range(shape[0]):
         plane = rng.standard_normal((1, *shape[1:], 2), np.float32).view(np.complex64)[..., 0]
         store.write((slice(at, at + 1), *map(slice, [0] * 2, shape[1:])), plane)

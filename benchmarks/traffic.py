@@ -112,8 +112,8 @@ def counts(process: int) -> tuple[int, ...] | None:
 
 def noise(path: Path, shape: tuple[int, ...]) -> None:
     """Real noise, a slab at a time."""
-    from meshfft.io.formats.grid import Grid
-    from meshfft.io.stores import create_store
+    from meshfft.io.grid import Grid
+    from meshfft.io.writing import create_sink
 
     rng, chunk = np.random.default_rng(0), tuple(map(min, CHUNK, shape))
     slabs = (
@@ -127,7 +127,7 @@ def noise(path: Path, shape: tuple[int, ...]) -> None:
             for at in slabs:
                 data[at] = rng.standard_normal([s.stop - s.start for s in at], np.float32)
         return
-    store = create_store(path, shape, np.float32, Grid(chunk), kind=path.suffix)
+    store = create_sink(path, shape, np.float32, Grid(chunk), kind=path.suffix)
     for at in slabs:
         store.write(at, rng.standard_normal([s.stop - s.start for s in at], np.float32))
     store.flush()

@@ -11,7 +11,7 @@ import jax
 import meshfft.cli.cluster
 import meshfft.cli.devices
 import meshfft.cli.transform
-import meshfft.io.stores
+import meshfft.io.zarr_writer
 from meshfft.cli.app import main
 
 
@@ -47,7 +47,7 @@ STEP = (meshfft.cli.transform, "_run_stage")
 COMPILE = (jax.stages.Lowered, "compile")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job would ignore
 
-WRITE = (meshfft.io.stores.ZarrStore, "write")
+WRITE = (meshfft.io.zarr_writer.ZarrSink, "write")
 FAULTS = {
     "none": lambda: None,
     "killed": patch(*STEP, send(signal.SIGKILL)),

@@ -16,8 +16,9 @@ from jax.sharding import PartitionSpec  # noqa: E402
 
 import meshfft as mf  # noqa: E402
 from meshfft.io import open_array, write_array  # noqa: E402
-from meshfft.io.formats.grid import grid_of  # noqa: E402
-from meshfft.io.stores import Store, create_store  # noqa: E402
+from meshfft.io.grid import grid_of  # noqa: E402
+from meshfft.io.source import Sink  # noqa: E402
+from meshfft.io.writing import create_sink  # noqa: E402
 from meshfft.layout.layout import Layout, even_cuts  # noqa: E402
 
 PLANE = (512, 1024)
@@ -70,10 +71,10 @@ def made(path: Path, shape: Shape) -> None:
         one.write(at, np.stack([plane(row + i, shape[1:]) for i in range(ROWS)]))
 
 
-def store(path: Path, shape: Shape) -> Store:
+def store(path: Path, shape: Shape) -> Sink:
     """An empty store for blocks of so many planes."""
     layout = Layout(shape, (even_cuts(shape[0], [("x", shape[0] // ROWS)]), (), ()))
-    return create_store(path, shape, "complex64", grid_of(layout, 8), kind=path.suffix)
+    return create_sink(path, shape, "complex64", grid_of(layout, 8), kind=path.suffix)
 
 
 def plane(row: int, shape: tuple[int, int]) -> np.ndarray:

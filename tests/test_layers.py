@@ -31,10 +31,10 @@ nufft.steps: deconvolve halo interpolate lend route sides turns twist / ring_gri
 nufft: points / ending / at_points normal record solvers / moving / plan / planning / traced type3 / choosing /
     functions
 functions: calls frequencies shard / cosine dense fourier shifts / array_api reconstruct scipy_backend
-spectral: fields / convolution modes multipliers / power
+spectral: fields picture / convolution modes multipliers / power
 inspect: schedule / hlo / aot / trace
-io.formats: grid / source / ismrmrd_header numpy_nifti record / labels / hdf5 zarr / hdf5_writer ismrmrd zarr_writer
-io: picture processes reading / stores / writing
+io: grid refusals / source / flat processes record / labels nifti / hdf5 zarr / hdf5_writer
+    ismrmrd zarr_writer / writing
 out_of_core: partition / tiles transfer / journal passes / run
 cli: devices output / flags / cluster / request scattered / mri plan profile transform / nufft / app
 """

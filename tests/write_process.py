@@ -20,10 +20,11 @@ from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import meshfft as mf  # noqa: E402
 from meshfft.io import (  # noqa: E402
+    flat,
     open_array,
     record_of,
-    stores,
     write_array,
+    zarr_writer,
 )
 from meshfft.layout.layout import Cut, Layout  # noqa: E402
 from meshfft.layout.padded_array import PaddedArray  # noqa: E402
@@ -73,7 +74,7 @@ def said(work: Callable[[], Any]) -> str | None:
 def counted(index: int) -> list[int]:
     """The numbers this process writes, from now on."""
     wrote: list[int] = []
-    for kind in (stores.NpyStore, stores.ZarrStore):
+    for kind in (flat.FlatSink, zarr_writer.ZarrSink):
 
         def write(self: Any, at: Any, block: np.ndarray, real: Any = kind.write) -> None:
             wrote.append(block.size)
@@ -101,7 +102,7 @@ def failing(index: int) -> None:
         raise OSError(28, "No space left on device")
 
     if index == 1:
-        setattr(stores.ZarrStore, "write", full)  # noqa: B010
+        setattr(zarr_writer.ZarrSink, "write", full)  # noqa: B010
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ One that is missing is refused with the command that installs it.
 
 import importlib
 import importlib.util
+from collections.abc import Sequence
 from importlib import metadata
 from types import ModuleType
 
@@ -37,6 +38,12 @@ def need(module: str, purpose: str) -> ModuleType:
     except ImportError as error:
         extra = next(name for name, modules in EXTRAS.items() if module.split(".")[0] in modules)
         raise ImportError(f"{purpose} needs {module} ({error}): {install(extra)}") from error
+
+
+def versions_of(packages: Sequence[str]) -> dict[str, str]:
+    """The version of each package that is installed; "unknown" if it runs from its source tree."""
+    found = {package: list(metadata.distributions(name=package)) for package in packages}
+    return {package: one[0].version if one else "unknown" for package, one in found.items()}
 
 
 def install(extra: str) -> str:

@@ -30,8 +30,8 @@ from meshfft.cli.output import describe
 from meshfft.cli.plan import _print_compiled, _why
 from meshfft.cli.transform import run_stages
 from meshfft.inspect.hlo import collectives
-from meshfft.io import open_array, stores, writing
-from meshfft.io.formats.grid import Grid
+from meshfft.io import open_array, writing, zarr_writer
+from meshfft.io.grid import Grid
 from meshfft.out_of_core import journal
 
 README = Path(__file__).parents[2] / "README.md"
@@ -215,7 +215,7 @@ def test_passes_go_on_where_they_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches --resume that starts again, and an unfinished run that is forgotten without it."""
     np.save("a.npy", values())
     words = ["transform", "a.npy", "b.zarr", "--mesh", "2", "--memory", "9kB"]
-    flush, done = stores.ZarrStore.flush, list[int]()
+    flush, done = zarr_writer.ZarrSink.flush, list[int]()
 
     def full(store: Any) -> None:
         done.append(1)
@@ -224,7 +224,7 @@ def test_passes_go_on_where_they_ended(monkeypatch: pytest.MonkeyPatch) -> None:
         flush(store)
 
     with monkeypatch.context() as patch:
-        patch.setattr(stores.ZarrStore, "flush", full)
+        patch.setattr(zarr_writer.ZarrSink, "flush", full)
         assert CliRunner().invoke(app, words).exit_code == 2
     assert sorted(os.listdir()) == [".b.zarr.passes", "a.npy"]
     assert "--resume continues it, --overwrite starts again" in refused(*words)
@@ -568,7 +568,7 @@ def test_bad_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "make it first" in refused("transform", "a.npy", "no/b.npy", *mesh)
     Path("link.npy").symlink_to("elsewhere.npy")
     assert "replace it with --overwrite" in refused("transform", "a.npy", "link.npy", *mesh)
-    stores.create_store(Path("in.zarr"), (2,), "f4", Grid((2,)), kind=".zarr").write((slice(0, 2),), np.ones(2))
+    writing.create_sink(Path("in.zarr"), (2,), "f4", Grid((2,)), kind=".zarr").write((slice(0, 2),), np.ones(2))
     assert "in.zarr/out.zarr lies inside in.zarr" in refused("transform", "in.zarr", "in.zarr/out.zarr", *mesh)
 
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from meshfft.cli.app import app
-from meshfft.io.formats.ismrmrd import is_scan, read_scan
+from meshfft.io.ismrmrd import is_scan, read_scan
 
 ismrmrd = pytest.importorskip("ismrmrd")
 N, COILS, SPOKES, PRE, POST = 8, 2, 20, 3, 2

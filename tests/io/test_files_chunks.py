@@ -16,8 +16,8 @@ import pytest
 from array_files import BYTES, GZIP, complex_values, refusal, store, zarr
 
 from meshfft.io import open_array, write_array
-from meshfft.io.formats.grid import Grid
-from meshfft.io.stores import create_store
+from meshfft.io.grid import Grid
+from meshfft.io.writing import create_sink
 
 VALUES = complex_values((8, 6))
 
@@ -40,7 +40,7 @@ def written(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """A store that this library wrote, of four chunks, or two shards of two."""
     path = tmp_path / "a.zarr"
     grid = Grid((4, 3), request.param)
-    create_store(path, VALUES.shape, VALUES.dtype, grid, kind=".zarr").write((slice(0, 8), slice(0, 6)), VALUES)
+    create_sink(path, VALUES.shape, VALUES.dtype, grid, kind=".zarr").write((slice(0, 8), slice(0, 6)), VALUES)
     return path
 
 
@@ -77,7 +77,7 @@ def test_chunks_that_were_harmed(written: Path, fault: str) -> None:
 
 def test_a_chunk_inside_a_shard_that_was_lost(tmp_path: Path) -> None:
     """Catches zeros for one chunk of a shard whose index says that it was never written."""
-    store = create_store(tmp_path / "a.zarr", (4, 6), VALUES.dtype, Grid((4, 3), (4, 6)), kind=".zarr")
+    store = create_sink(tmp_path / "a.zarr", (4, 6), VALUES.dtype, Grid((4, 3), (4, 6)), kind=".zarr")
     store.write((slice(0, 4), slice(0, 3)), VALUES[:4, :3])
     with open_array(tmp_path / "a.zarr") as source:
         np.testing.assert_array_equal(source[:, :3], VALUES[:4, :3])
@@ -122,7 +122,7 @@ def test_links_out_of_a_store(tmp_path: Path) -> None:
         target = path / name
         shutil.rmtree(target) if target.is_dir() else target.unlink()
         target.symlink_to(away / name)
-        assert f"has {name}, a link that leads out of it" in refusal(path)
+        assert re.search(rf"has {name}\S*, a link that leads out of it", refusal(path))
     group = tmp_path / "group.zarr"
     zarr.create_group(group).create_array("own", data=np.zeros(3))
     (group / "link").symlink_to(away)

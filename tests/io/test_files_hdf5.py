@@ -15,10 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import meshfft as mf
-from meshfft.io import labelled, open_array, record_of, write_array
-from meshfft.io.formats import hdf5
-from meshfft.io.formats.hdf5_writer import nameable
-from meshfft.io.formats.source import Coordinate, Labels
+from meshfft.io import hdf5, labelled, open_array, record_of, write_array
+from meshfft.io.source import Coordinate, Labels
+from meshfft.io.writing import check_names
 
 VALUES = np.round(complex_values((9, 10)).real, 1)
 PACKED: dict[str, dict[str, Any]] = {
@@ -116,10 +115,10 @@ def test_a_chunk_that_unpacks_to_a_gigabyte(tmp_path: Path, name: str, monkeypat
     """Catches memory taken for what a chunk of 64 bytes unpacks to, not for what its shape needs."""
     if name == "lzf" and h5py.version.hdf5_version_tuple < (2,):
         pytest.skip("HDF5 before 2 writes no chunk that is so much longer than its shape")
-    bomb = zlib.compress(bytes(2**26)) if name == "gzip" else b"\x00a" + b"\xe0\xff\x00" * 2**18
+    bomb = zlib.compress(bytes(2**26)) if name == "gzip" else b"\x00a" + b"\xe0\xff\x00" * 2**12
     assert "damaged or cut short" in refusal(chunk_of(tmp_path / "a.h5", name, bomb))
     monkeypatch.setattr(hdf5, "most_bytes", lambda _: len(bomb))  # also where the bomb itself is small
-    assert ("unpacks to more than" if name == "gzip" else "unpacks to 69206017 bytes") in refusal(tmp_path / "a.h5")
+    assert "unpacks to more than" in refusal(tmp_path / "a.h5")
 
 
 def test_a_chunk_far_larger_than_its_array(tmp_path: Path) -> None:
@@ -260,8 +259,8 @@ def test_what_hdf5_and_netcdf_have_no_name_or_type_for(tmp_path: Path) -> None:
     for name, dims in (("a/b", ("y", "x")), ("t", ("..", "x")), ("t", ("y", "x/y"))):
         bad = labelled(record, Labels(name, dims))
         with pytest.raises(ValueError, match=r"a\.h5 cannot have the name '.*', which is a path in HDF5: write \.zarr"):
-            nameable(bad, tmp_path / "a.h5")
-        assert nameable(bad, tmp_path / "a.zarr") is bad
+            check_names(bad, tmp_path / "a.h5")
+        assert check_names(bad, tmp_path / "a.zarr") is bad
     for dtype in (bool, "float16"):
         array = jax.numpy.ones(3, dtype)
         with pytest.raises(ValueError, match="which NetCDF has not: give int8 or float32"):

@@ -14,8 +14,7 @@ from array_files import VALUES, complex_values, h5py, nibabel, refusal, save
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshfft.io import open_array
-from meshfft.io.formats import numpy_nifti as openers
+from meshfft.io import nifti, open_array
 
 
 def test_missing_folder_and_unknown(tmp_path: Path) -> None:
@@ -26,7 +25,7 @@ def test_missing_folder_and_unknown(tmp_path: Path) -> None:
     (tmp_path / "folder.zarr").mkdir()
     assert "not a Zarr store" in refusal(tmp_path / "folder.zarr")
     (tmp_path / "a.csv").write_text("1,2")
-    assert ".npy, .nii, .nii.gz, .h5, .hdf5, .nc, .zarr" in refusal(tmp_path / "a.csv")
+    assert "ends in .npy, .h5, .hdf5, .nc, .nii, .nii.gz, .zarr" in refusal(tmp_path / "a.csv")
 
 
 @pytest.mark.parametrize("name", ["a.npy", "a.nii", "a.nii.gz", "a.h5"])
@@ -71,7 +70,6 @@ def test_files_that_change_while_they_are_read(tmp_path: Path, name: str, change
 CUT = """
 import os, sys, threading
 from meshfft.io import open_array
-from meshfft.io.formats import numpy_nifti as openers
 with open_array("a.npy") as source:
     threading.Timer(0.05, os.truncate, ("a.npy", 4096)).start()
     try:
@@ -138,7 +136,7 @@ def test_gzip_that_unpacks_to_more_than_its_header_tells(tmp_path: Path, monkeyp
     assert "its header needs 16000000" in refusal(packed("wide.nii.gz", image.header.binaryblock + bytes(2**20)))
     image.header["dim"][:4], image.header["vox_offset"] = (3, 2, 2, 2), 2**30
     assert "begin after 1073741824 bytes" in refusal(packed("late.nii.gz", image.header.binaryblock + bytes(2**20)))
-    monkeypatch.setattr(openers.shutil, "disk_usage", lambda _: SimpleNamespace(free=100))
+    monkeypatch.setattr(nifti.shutil, "disk_usage", lambda _: SimpleNamespace(free=100))
     assert "free some, or unpack it elsewhere" in refusal(tmp_path / "trailing.nii.gz")
 
 

@@ -16,9 +16,7 @@ from hypothesis import strategies as st
 from jax.sharding import PartitionSpec
 
 import meshfft as mf
-from meshfft.io import open_array
-from meshfft.io.formats import numpy_nifti as openers
-from meshfft.io.formats import source
+from meshfft.io import flat, nifti, open_array, source
 
 
 @pytest.mark.parametrize("name", ["a.npy", "a.NPY", "a.nii", "a.nii.gz", "a.h5", "a.hdf5", "a.zarr"])
@@ -68,13 +66,13 @@ def test_gaps_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     `preadv` gives its bytes a few at a time."""
     values = np.arange(64 * 64 * 2048, dtype="f4").reshape(64, 64, 2048)
     np.save(tmp_path / "a.npy", values)
-    plain, got = openers.os.preadv, list[int]()
+    plain, got = flat.os.preadv, list[int]()
 
     def short(file: int, rooms: Any, at: int) -> int:
         got.append(plain(file, [rooms[0][:1500]], at))
         return got[-1]
 
-    monkeypatch.setattr(openers.os, "preadv", short)
+    monkeypatch.setattr(flat.os, "preadv", short)
     for box, most in (
         (np.s_[3:5, 1:9, :500], 1),
         (np.s_[:, 7, 1], 1025),
@@ -156,7 +154,7 @@ def test_dataset_of_a_single_array_is_refused(tmp_path: Path, name: str) -> None
 def test_a_full_disk_is_not_called_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a good file blamed for what the system could not do while reading it."""
     path = save(tmp_path / "a.nii.gz", VALUES)
-    monkeypatch.setattr(openers, "_copy", raises(OSError(28, "No space left on device")))
+    monkeypatch.setattr(nifti, "_copy", raises(OSError(28, "No space left on device")))
     with pytest.raises(OSError, match="No space left"), open_array(path):
         pass
 
@@ -228,9 +226,9 @@ def test_any_slice_in_any_pieces(volumes: Any, data: st.DataObject, most: int, w
     )
     for name in KINDS:
         with contextlib.ExitStack() as stack:
-            for module in (source, openers):
+            for module in (source, flat):
                 stack.enter_context(mock.patch.object(module, "BOX_BYTES", most))
-            stack.enter_context(mock.patch.object(openers, "READ_BYTES", most % 97))  # gaps read through, or not
+            stack.enter_context(mock.patch.object(flat, "READ_BYTES", most % 97))  # gaps read through, or not
             with open_array(paths[name]) as found:
                 read = found.astype("f8")[index] if wide else found[index]
         np.testing.assert_array_equal(read, values[index])

@@ -15,7 +15,7 @@ from array_files import VALUES, complex_values, raises, save, sharded, zarr
 from jax.sharding import NamedSharding, PartitionSpec
 
 from meshfft import atomic
-from meshfft.io import check_disjoint, check_output, open_array, stores, write_array, writing
+from meshfft.io import check_disjoint, check_output, flat, open_array, write_array, writing
 from meshfft.io.writing import OUTPUTS
 from meshfft.layout.layout import Cut, Layout
 from meshfft.layout.padded_array import PaddedArray
@@ -59,7 +59,7 @@ def test_writes_each_value_once(tmp_path: Path) -> None:
     def write(_: Any, __: Any, block: np.ndarray) -> None:
         wrote.append(block.size)
 
-    with mock.patch.object(stores.NpyStore, "write", write):
+    with mock.patch.object(flat.FlatSink, "write", write):
         write_array(tmp_path / "a.npy", sharded(VALUES[0], spec, {"x": 4, "y": 2}))
     assert sorted(wrote) == [6, 9]
 
@@ -194,7 +194,7 @@ def test_whatever_fails_leaves_all_as_it_was(
 
 def test_room_is_taken_before_it_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a disk found full only when hours of computing are to be written to it."""
-    monkeypatch.setattr(stores.os, "posix_fallocate", raises(OSError(28, "No space left on device")), raising=False)
+    monkeypatch.setattr(flat.os, "posix_fallocate", raises(OSError(28, "No space left on device")), raising=False)
     with pytest.raises(OSError, match="No space left"):
         write_array(tmp_path / "a.npy", sharded(VALUES[0], PartitionSpec("x"), {"x": 3}))
     assert os.listdir(tmp_path) == []
@@ -256,8 +256,8 @@ jax.config.update("jax_num_cpu_devices", 2)
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 from meshfft.io import write_array
-from meshfft.io import stores
-store, blocks = (stores.ZarrStore if sys.argv[1].endswith("zarr") else stores.NpyStore), []
+from meshfft.io import flat, zarr_writer
+store, blocks = (zarr_writer.ZarrSink if sys.argv[1].endswith("zarr") else flat.FlatSink), []
 write = store.write
 def killing(self, at, block):
     if blocks:

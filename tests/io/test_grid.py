@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshfft.io.formats import grid as module
-from meshfft.io.formats.grid import CHUNK_BYTES, MANY_FILES, SHARD_BYTES, Grid, grid_of, grid_of_tiles, subboxes, within
+from meshfft.io import grid as module
+from meshfft.io.grid import CHUNK_BYTES, MANY_FILES, SHARD_BYTES, Grid, grid_of, grid_of_tiles, subboxes, within
 from meshfft.layout.layout import Cut, Cuts, Layout, even_cuts, from_spec
 
 

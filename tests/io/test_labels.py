@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 import meshfft as mf
 from meshfft.cli.app import app
 from meshfft.io import Record, inverse_options, labelled, open_array, record_of
-from meshfft.io.formats.labels import coordinate_of, step_of
-from meshfft.io.formats.source import Coordinate, Labels
+from meshfft.io.labels import coordinate_of, step_of
+from meshfft.io.source import Coordinate, Labels
 
 xr = pytest.importorskip("xarray")
 pytestmark = [

@@ -174,7 +174,7 @@ class Event:
         self.target, self.end, self.names = target, end, list[str]()
         self.done: list[tuple[int, int]] = []
         for owner, name in (
-            (passing, "create_store"),
+            (passing, "create_sink"),
             (passing, "write_tile"),
             (passing, "put"),
             (journal, "write"),

@@ -22,7 +22,7 @@ from ..atomic import unfinished
 from ..extras import version_of
 from ..io import check_disjoint, check_output
 from ..io.processes import PeerError, check_alike, together
-from ..io.stores import KINDS
+from ..io.writing import KINDS
 from .devices import check_virtual
 from .flags import Files, check_count
 from .output import REFUSALS, Lost, describe, ended, warn

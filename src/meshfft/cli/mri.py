@@ -20,10 +20,11 @@ import typer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..io import Source, open_array
-from ..io.formats.ismrmrd import Scan, encodings_of, read_scan
-from ..io.formats.ismrmrd import is_scan as is_scan
-from ..io.formats.numpy_nifti import checked_affine, nifti_affine
-from ..io.formats.source import Box, readable, source_of
+from ..io.ismrmrd import Scan, encodings_of, read_scan
+from ..io.ismrmrd import is_scan as is_scan
+from ..io.nifti import checked_affine, nifti_affine
+from ..io.refusals import readable
+from ..io.source import Box, source_of
 from ..nufft.points import Scattered
 from .cluster import everywhere
 from .scattered import Asked, check_unit_name, dataset_in, points_at, read_points

@@ -16,8 +16,7 @@ import meshfft
 
 from ..functions.reconstruct import check_maps, coil_images
 from ..io import Source, open_array, write_array
-from ..io.stores import KINDS
-from ..io.writing import OUTPUTS
+from ..io.writing import KINDS, OUTPUTS
 from ..nufft.plan import ScatteredPlan
 from ..nufft.points import Scattered
 from . import flags as read

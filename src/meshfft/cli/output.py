@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..io.formats.source import Box, Source
+from ..io.source import Box, Source
 
 P = ParamSpec("P")
 MOST_TEXT = 1000

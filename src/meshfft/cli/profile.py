@@ -17,8 +17,8 @@ from ..atomic import replacing
 from ..extras import version_of
 from ..inspect.hlo import KINDS
 from ..inspect.trace import Breakdown, check_profiler, figure_of, profiled, unit_for
-from ..io.picture import check_picture
 from ..plans.plan import Plan
+from ..spectral.picture import check_picture
 from . import flags
 from .devices import check_memory, start_mesh
 from .output import bar, guarded, print_columns, print_json, say

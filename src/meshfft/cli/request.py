@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..io import Record, Source, inverse_options, open_array
-from ..io.formats.numpy_nifti import npy_header
-from ..io.formats.source import Refused, readable
+from ..io.flat import npy_header
+from ..io.refusals import Refused, readable
 from ..layout.memory import check_held
 from ..operators.points import Points
 from ..operators.transform import dims_of

@@ -21,8 +21,9 @@ from jax.sharding import Mesh
 
 import meshfft
 
+from ..extras import versions_of
 from ..io import Source, identity, open_array
-from ..io.formats.record import PACKAGES, versions_of
+from ..io.record import PACKAGES
 from ..layout.memory import check_held
 from ..nufft.plan import ScatteredPlan
 from ..nufft.planning import ORIGINS

@@ -20,10 +20,8 @@ from jax.sharding import Mesh
 import meshfft
 
 from ..io import Record, Source, check_disjoint, identity, labelled, open_array, record_of, write_array
-from ..io.formats.hdf5_writer import nameable
-from ..io.picture import central_planes, check_picture, save_spectrum
 from ..io.processes import together
-from ..io.writing import check_room
+from ..io.writing import check_names, check_room
 from ..layout.layout import Layout
 from ..layout.padded_array import stored_of
 from ..numerics.dtypes import is_wide
@@ -33,6 +31,7 @@ from ..out_of_core.partition import TRANSFER_BYTES, given_dtype
 from ..out_of_core.tiles import Passes
 from ..plans.inverse_solve import Solution
 from ..plans.plan import Plan
+from ..spectral.picture import central_planes, check_picture, save_spectrum
 from . import flags as read
 from .cluster import agree, check_files, everywhere, run_in
 from .devices import check_run, device_bytes, give_back_memory, peak_resident, start_mesh
@@ -166,7 +165,7 @@ def _prepared(flags: Flags, array: Source) -> Prepared:
         raise ValueError(f"{flags.source} holds {array.dtype}, and {takes}: use --kind fft")
     record = None  # frequencies at points have no spacing
     if flags.sampling is None:
-        record = nameable(labelled(record_of(plan, array.units, array.spacing), array.labels), flags.target)
+        record = check_names(labelled(record_of(plan, array.units, array.spacing), array.labels), flags.target)
     return Prepared(flags, options, array, plan, mesh, record)
 
 

@@ -13,11 +13,11 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from .formats.source import Source
+from .source import Source
 
 T = TypeVar("T")
 HEAD_BYTES = 2**16
-DESCRIPTIONS = ("zarr.json", ".zgroup", ".zarray", ".zattrs")
+METADATA = ("zarr.json", ".zgroup", ".zarray", ".zattrs")
 LEAST = 1024  # bytes of a message, padded to a power of two: each length is a program of its own
 
 
@@ -25,10 +25,10 @@ class PeerError(RuntimeError):
     """Another process failed; the text names it and says why."""
 
 
-def exchange(value: Any) -> list[Any]:
-    """Every process's value, in the order of the processes: plain values, as JSON has them.
+def exchange(value: object) -> list[Any]:
+    """Every process's value, in the order of the processes: plain values, as JSON has them, of any length.
 
-    A device of each holds what all have to say, so keep it short. It may be of another length in each.
+    A device of each process holds what all have to say, so keep it short.
     """
     if jax.process_count() == 1:
         return [value]
@@ -39,7 +39,7 @@ def exchange(value: Any) -> list[Any]:
 
 
 def together(work: Callable[[], T]) -> T:
-    """The result of `work`, run in every process at once; where it fails in one, it fails in all.
+    """The result of `work`, run in every process at once; if it fails in one, it fails in all.
 
     Raises:
         PeerError: it failed in another process; what fails here is raised as it is.
@@ -61,7 +61,7 @@ def together(work: Callable[[], T]) -> T:
 
 
 def check_alike(facts: Mapping[str, object]) -> None:
-    """Raises ValueError in every process unless all of them give the same plain values; `facts` are those, by name."""
+    """Raises ValueError in every process unless all of them give the same plain values, by name."""
     first, *others = exchange(facts)
     for index, other in enumerate(others, 1):
         for name in first:
@@ -73,12 +73,12 @@ def check_alike(facts: Mapping[str, object]) -> None:
 def identity(source: Source) -> dict[str, object]:
     """What shows that processes were given the same file: its size, when it changed, how it begins; plain values.
 
-    A copy of a file is the same where its time was kept. Only beginnings are read: of a file its header and first
-    values, of a Zarr store what describes it and the array.
+    A copy of a file is the same if its time was kept. Only beginnings are read: of a file its header and first values,
+    of a Zarr store what describes it and the array.
     """
     folders = dict.fromkeys([source.path, source.path / source.name])
-    described = [folder / name for folder in folders for name in DESCRIPTIONS if (folder / name).is_file()]
-    files = [source.path] if source.path.is_file() else described
+    metadata = [folder / name for folder in folders for name in METADATA if (folder / name).is_file()]
+    files = [source.path] if source.path.is_file() else metadata
     checksum = 0
     for file in files:
         with open(file, "rb") as opened:
@@ -93,7 +93,7 @@ def identity(source: Source) -> dict[str, object]:
 
 
 def _heard(row: np.ndarray) -> np.ndarray:
-    """The row of every process, one below the other: sent by its first device, so that they may have any number."""
+    """The rows of all processes, sent by the first device of each, as they may have any number."""
     firsts = {device.process_index: device for device in reversed(jax.devices())}
     mesh = Mesh(np.array([firsts[process] for process in sorted(firsts)]), ("process",))
     rows = jax.make_array_from_process_local_data(NamedSharding(mesh, PartitionSpec("process")), row[None])

@@ -1,12 +1,13 @@
 """Sharded arrays, written shard by shard: one .npy, .nii or HDF5 file, or a Zarr array whose chunks follow the shards.
 
 Every process brings the blocks of its own devices to the host, one at a time, crops each to its logical positions and
-writes it where it belongs. A .nii.gz file is packed from a .nii file beside it, once that is complete. Invariant: the
+writes it in its place. A .nii.gz file is packed from a .nii file beside it, once that is complete. Invariant: the
 output gets its name when all of it is on the disk, and not before.
 """
 
 import contextlib
 import gzip
+import itertools
 import math
 import os
 import shutil
@@ -17,24 +18,29 @@ from types import MappingProxyType
 
 import jax
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ..atomic import refuse_existing, replacing, scratch
 from ..extras import need
-from ..layout.layout import Layout, from_spec
+from ..layout.layout import Layout, dim_name, from_spec
 from ..layout.padded_array import PaddedArray, stored_of
-from .formats.grid import Grid, grid_of
-from .formats.hdf5_writer import SUFFIXES
-from .formats.numpy_nifti import checked_affine
-from .formats.record import Record
-from .formats.source import DTYPES
-from .formats.zarr import check_name, is_zarr
+from .grid import Grid, grid_of
+from .hdf5_writer import SUFFIXES
+from .nifti import checked_affine
 from .processes import exchange, together
-from .stores import KINDS, WRITTEN, Store, create_store, open_store
+from .record import KEY, Record
+from .refusals import DTYPES
+from .source import FORMATS, Header, Labels, Sink
+from .zarr import check_name, is_zarr
 
+KINDS = (".npy", ".zarr", *SUFFIXES)
+WRITTEN = (*KINDS, ".nii")
 PACKED = ".nii.gz"
 OUTPUTS = (*WRITTEN, PACKED)
+NEEDED = {".nii": ("nibabel", "NIfTI"), ".zarr": ("tensorstore", "Zarr"), **dict.fromkeys(SUFFIXES, ("h5py", "HDF5"))}
 FAST = 1  # of gzip's levels, nibabel's own: the noise in an image packs hardly better at any other
 COPY_BYTES = 2**20
+DATA = "data"  # the name of an array that has none
 
 Report = Callable[[int], None]
 
@@ -51,8 +57,8 @@ def write_array(
 ) -> None:
     """Writes a sharded array, without its padding: .npy, .zarr, HDF5 (.h5, .hdf5), NetCDF-4 (.nc), NIfTI-1 (.nii[.gz]).
 
-    Holds one device's block in host memory at a time, and 128 MiB besides. Whatever goes wrong, what stood under `path`
-    before stands there after. Where several processes hold the array, all call this; each writes its own blocks.
+    Holds one device's block in host memory at a time, and 128 MiB besides. If anything fails, `path` holds afterwards
+    what it held before. If several processes hold the array, all call this; each writes its own blocks.
 
     Args:
         path: the file to write, on a file system that all processes share; its suffix chooses the format.
@@ -64,7 +70,7 @@ def write_array(
         affine: 4 x 4, from indices to positions in mm, of a .nii or .nii.gz file; None says size 1 in no unit.
 
     Raises:
-        ValueError: the suffix is unknown, the array is of a type that files have not, the record is of another one, or
+        ValueError: the suffix is unknown, files cannot have the array's type, the record is of another array, or
             several processes would share the chunks of a .zarr store.
         OSError: `path` exists and `overwrite` is false, it cannot be written, or the disk is full.
         PeerError: another process failed.
@@ -83,7 +89,7 @@ def write_array(
     owners = {device.process_index for device in stored.sharding.device_set}
     grid = grid_of(layout, dtype.itemsize, len(owners)) if kind == ".zarr" else Grid(shape)
     check = partial(check_output, path, overwrite, math.prod(shape) * dtype.itemsize, OUTPUTS)
-    how = partial(create_store, shape=shape, dtype=dtype, grid=grid, kind=kind)
+    how = partial(create_sink, shape=shape, dtype=dtype, grid=grid, kind=kind)
     create = partial(how, record=record, about=about, affine=affine)
     fill = partial(_fill, stored=stored, layout=layout, report=report)
     if owners == {jax.process_index()}:
@@ -95,9 +101,59 @@ def write_array(
         _write_together(path, overwrite, create, fill)
 
 
-def _write_together(
-    path: Path, overwrite: bool, create: Callable[[Path], Store], fill: Callable[[Store], None]
-) -> None:
+def create_sink(
+    path: Path,
+    shape: Sequence[int],
+    dtype: DTypeLike,
+    grid: Grid,
+    record: Record | None = None,
+    *,
+    kind: str,
+    about: Mapping[str, object] = {},
+    affine: np.ndarray | None = None,
+) -> Sink:
+    """Makes a plain file of its full size, or an empty Zarr array in a group, under a path where nothing is yet.
+
+    Arguments are those of `write_array`; `kind` is one of `WRITTEN`, whatever the path's suffix.
+
+    Raises:
+        OSError: it cannot be made there, or the disk is full.
+    """
+    _check_kind(kind)
+    names = _names(record, len(shape))
+    labels = record.labels if record is not None and record.labels is not None else Labels("", names)
+    coordinates = tuple(one for one in labels.coordinates if kind == ".zarr" or one.values is not None)
+    free = next(name for n in itertools.count() if (name := DATA + "_" * n) not in names)  # not one of its dimensions'
+    more = [one.name for one in coordinates if one.dims != (one.name,)]
+    beside = {"coordinates": " ".join(more)} if more else {}
+    attributes = {**labels.attributes, **beside, **about, KEY: {} if record is None else record.to_dict()}
+    labels = labels._replace(name=labels.name or free, coordinates=coordinates)
+    number = np.dtype(dtype).newbyteorder("=")
+    return FORMATS[kind].create(path, Header(tuple(shape), number, grid, labels, attributes, affine))
+
+
+def open_sink(path: Path, kind: str) -> Sink:
+    """The array that another process made, or this one before it was ended, for writing.
+
+    Raises:
+        OSError: it is not there, or cannot be written to.
+    """
+    _check_kind(kind)
+    return FORMATS[kind].reopen(path)
+
+
+def _check_kind(kind: str) -> None:
+    if kind not in WRITTEN:
+        raise ValueError(f"kind {kind!r} cannot be written: use {' or '.join(WRITTEN)}")
+
+
+def _names(record: Record | None, ndim: int) -> tuple[str, ...]:
+    if record is None:
+        return tuple(dim_name(dim, ndim) for dim in range(ndim))
+    return tuple(dimension.name for dimension in record.dimensions)
+
+
+def _write_together(path: Path, overwrite: bool, create: Callable[[Path], Sink], fill: Callable[[Sink], None]) -> None:
     """The first process makes the file and gives it its name in the end; all write to it."""
     with contextlib.ExitStack() as stack:
 
@@ -109,8 +165,8 @@ def _write_together(
             return temporary.name
 
         name, kind = exchange(together(begin))[0], kind_of(path)
-        store = together(lambda: _shared(path.resolve().with_name(name), kind))
-        together(lambda: fill(store))
+        sink = together(lambda: _shared(path.resolve().with_name(name), kind))
+        together(lambda: fill(sink))
         together(stack.close)
 
 
@@ -132,17 +188,15 @@ def _complete(path: Path, overwrite: bool) -> Iterator[Path]:
 
 
 def kind_of(path: Path) -> str:
-    """Of which kind the store is that a file is written as."""
+    """The kind that a file is written as, before it is packed."""
     return suffix_of(path).removesuffix(".gz")
 
 
 def suffix_of(path: Path) -> str:
-    """The suffix that says of which kind a file is."""
     return PACKED if path.name.endswith(PACKED) else path.suffix
 
 
 def _layout(array: jax.Array | PaddedArray) -> Layout:
-    """How the array is cut."""
     if isinstance(array, PaddedArray):
         return array.layout
     if isinstance(array.sharding, jax.sharding.NamedSharding):
@@ -150,33 +204,29 @@ def _layout(array: jax.Array | PaddedArray) -> Layout:
     return from_spec(array.shape, {}, None)
 
 
-def _shared(temporary: Path, kind: str) -> Store:
+def _shared(temporary: Path, kind: str) -> Sink:
     if not temporary.exists():
         unseen = f"process {jax.process_index()} does not find {temporary}, which process 0 made"
         raise FileNotFoundError(f"{unseen}: write to a file system that all processes share")
-    return open_store(temporary, kind)
+    return open_sink(temporary, kind)
 
 
-def _fill(store: Store, stored: jax.Array, layout: Layout, report: Report) -> None:
-    """Puts the logical part of every shard in its place, once where several devices hold the same, and on the disk."""
+def _fill(sink: Sink, stored: jax.Array, layout: Layout, report: Report) -> None:
+    """Writes the logical part of every shard, once if several devices hold the same, and waits for the disk."""
     for shard in (shard for shard in stored.addressable_shards if shard.replica_id == 0):
         indices = [(part.start or 0) // size for part, size in zip(shard.index, layout.block, strict=True)]
-        starts = [int(layout.starts(dim)[i]) for dim, i in enumerate(indices)]
+        firsts = [int(layout.starts(dim)[i]) for dim, i in enumerate(indices)]
         counts = [int(layout.counts(dim)[i]) for dim, i in enumerate(indices)]
         block = np.asarray(shard.data)[tuple(slice(n) for n in counts)]
-        store.write(tuple(slice(a, a + n) for a, n in zip(starts, counts, strict=True)), block)
+        sink.write(tuple(slice(a, a + n) for a, n in zip(firsts, counts, strict=True)), block)
         report(block.nbytes)
-    store.flush()
+    sink.flush()
 
 
 def check_output(path: str | Path, overwrite: bool, nbytes: int, kinds: Sequence[str] = KINDS) -> None:
-    """Refuses an output that could not be written, before any work is done for it.
+    """Refuses an output of so many bytes that could not be written, before any work is done for it.
 
-    Args:
-        path: the file to be written.
-        overwrite: whether a file already there may be replaced.
-        nbytes: its size; while it is written, what it replaces still takes its room on the disk.
-        kinds: the suffixes that it may have.
+    What it replaces, if `overwrite` allows that, still takes its room on the disk while it is written.
 
     Raises:
         ValueError: the suffix is unknown, or what would be replaced is of another kind.
@@ -185,12 +235,10 @@ def check_output(path: str | Path, overwrite: bool, nbytes: int, kinds: Sequence
     path = Path(path)
     if suffix_of(path) not in kinds:
         raise ValueError(f"{path} is of no kind that can be written: end it in {' or '.join(kinds)}")
-    if suffix_of(path) in (".nii", PACKED):
-        need("nibabel", "writing NIfTI")
-    if path.suffix in SUFFIXES:
-        need("h5py", "writing HDF5")
+    if kind_of(path) in NEEDED:
+        package, format = NEEDED[kind_of(path)]
+        need(package, f"writing {format}")
     if path.suffix == ".zarr":
-        need("tensorstore", "writing Zarr")
         check_name(path.resolve())
     refuse_existing(path, overwrite)
     same = is_zarr(path) if path.suffix == ".zarr" else path.is_file()
@@ -199,14 +247,21 @@ def check_output(path: str | Path, overwrite: bool, nbytes: int, kinds: Sequence
     check_room(path, 2 * nbytes if suffix_of(path) == PACKED else nbytes)
 
 
+def check_names(record: Record, path: Path) -> Record:
+    """The record, unless its array, dimensions or coordinates have a name that an HDF5 file would take for a path."""
+    labels = record.labels
+    names = [dimension.name for dimension in record.dimensions]
+    names += [labels.name, *(one.name for one in labels.coordinates)] if labels else []
+    for name in names if path.suffix in SUFFIXES else ():
+        if "/" in name or name in (".", ".."):
+            raise ValueError(f"{path} cannot have the name {name!r}, which is a path in HDF5: write .zarr")
+    return record
+
+
 def check_disjoint(source: str | Path, target: str | Path) -> None:
-    """Refuses an output that lies in the array it is made of, or the other way round, before any work is done for it.
+    """Refuses an output inside the array it is made of, or the other way round, before any work is done for it.
 
-    A file may be replaced by its own transform, where both are named alike: it is read before it is replaced.
-
-    Args:
-        source: the file or store that is read.
-        target: the one to be written.
+    A file may be replaced by its own transform if both are named alike: it is read before it is replaced.
 
     Raises:
         ValueError: one holds the other, or both are one under two names (links, hard links).
@@ -222,7 +277,7 @@ def check_disjoint(source: str | Path, target: str | Path) -> None:
 
 
 def _holds(folder: Path, path: Path) -> bool:
-    """Whether a folder that exists is one of those in which a path lies."""
+    """Whether an existing folder is one of those above a path."""
     return folder.is_dir() and any(above.exists() and above.samefile(folder) for above in path.resolve().parents)
 
 

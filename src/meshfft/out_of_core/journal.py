@@ -23,8 +23,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..atomic import opened, replacing, synced
-from ..io.formats.record import versions_of
-from ..io.stores import KINDS
+from ..extras import versions_of
+from ..io.writing import KINDS
 from ..layout.layout import axis_sizes
 from ..layout.storage import Sliceable
 from .tiles import Passes

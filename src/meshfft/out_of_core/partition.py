@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from ..io.formats.grid import Box
+from ..io.grid import Box
 from ..layout.layout import Cut, Layout, axis_sizes
 from ..numerics.dtypes import real_dtype
 from ..plans.plan import Plan

@@ -25,11 +25,12 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
 from ..atomic import put
-from ..io.formats.grid import LEAST_BYTES, grid_of_tiles
-from ..io.formats.record import Record
+from ..io.grid import LEAST_BYTES, grid_of_tiles
 from ..io.processes import check_alike, together
-from ..io.stores import Store, ZarrStore, create_store, open_store
-from ..io.writing import Report, check_output, check_room
+from ..io.record import Record
+from ..io.source import Sink
+from ..io.writing import Report, check_output, check_room, create_sink, open_sink
+from ..io.zarr_writer import ZarrSink
 from ..layout.padded_array import padded
 from ..layout.storage import Sliceable
 from ..plans.plan import Plan
@@ -130,7 +131,7 @@ class _Run:
         if not self.journal.moved():
             last = len(self.made.steps) - 1
             store = self._opened(last)
-            if isinstance(store, ZarrStore):  # a .npy file has the size of all its tiles
+            if isinstance(store, ZarrSink):  # a .npy file has the size of all its tiles
                 needed = sum(1 for _ in store.boxes(tuple(map(slice, [0] * len(store.shape), store.shape)), 1))
                 have = sum(entry.name.startswith("c.") for entry in os.scandir(store.path))
                 if have < needed:
@@ -157,14 +158,14 @@ class _Run:
         if number < len(self.made.steps) - 1:
             shape = (math.prod(shape),)
         clear(path)
-        create_store(path, shape, step.out_dtype, grid, self.record, kind=path.suffix)
+        create_sink(path, shape, step.out_dtype, grid, self.record, kind=path.suffix)
 
-    def _opened(self, number: int) -> Store:
+    def _opened(self, number: int) -> Sink:
         """What a pass writes; OSError where it is gone or cut short."""
         path = self._path(number)
         if not path.exists():
             raise FileNotFoundError(f"{path} is gone, or not on a file system that all processes share: {AGAIN}")
-        return open_store(path, path.suffix)
+        return open_sink(path, path.suffix)
 
     def _scratch(self, number: int) -> Scratch:
         return scratch_of(self._opened(number), self.made.steps[number].after, self.made.steps[number + 1].before)

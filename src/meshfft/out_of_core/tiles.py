@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..io.formats.grid import Box
+from ..io.grid import Box
 from ..layout.layout import AnyMesh, Layout, axis_sizes, dim_name
 from ..numerics.units import quantity
 from ..operators.transform import Transform

@@ -20,10 +20,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
 from ..atomic import opened
-from ..io.formats.grid import Box, subboxes, within
-from ..io.formats.numpy_nifti import Numbers
-from ..io.formats.source import Source, aligned
-from ..io.stores import NpyStore, Store
+from ..io.flat import FlatSink, Numbers
+from ..io.grid import Box, subboxes, within
+from ..io.source import Sink, Source, aligned
 from ..layout.layout import Layout
 from ..layout.padded_array import PaddedArray, padded, stored_of
 from ..layout.storage import Sliceable
@@ -43,7 +42,7 @@ class Scratch:
         sides: the starts of the tiles of both passes along each dimension, and its size; a box is between two of each.
     """
 
-    file: NpyStore
+    file: FlatSink
     sides: tuple[Shape, ...]
 
     def boxes(self, at: Box, most: int) -> Iterator[Box]:
@@ -81,9 +80,9 @@ class Scratch:
         return numbers, within(at, [start for start, _ in ends])
 
 
-def scratch_of(file: Store, *layouts: Layout) -> Scratch:
+def scratch_of(file: Sink, *layouts: Layout) -> Scratch:
     """The store of an array that is written in tiles of one layout and read in those of another."""
-    assert isinstance(file, NpyStore)
+    assert isinstance(file, FlatSink)
     shape = layouts[0].shape
     starts = ({int(start) for layout in layouts for start in layout.starts(dim)} for dim in range(len(shape)))
     return Scratch(file, tuple((*sorted(at), n) for at, n in zip(starts, shape, strict=True)))
@@ -117,7 +116,7 @@ def read_tile(array: Sliceable | Scratch, plan: Plan | None, at: Box, dtype: np.
 
 
 def write_tile(
-    store: Store | Scratch, y: Values, plan: Plan | None, at: Box, most: int, report: Callable[[int], None]
+    store: Sink | Scratch, y: Values, plan: Plan | None, at: Box, most: int, report: Callable[[int], None]
 ) -> None:
     """Writes a tile as `read_tile` gives it, and returns when it is on the disk; `report` is called with bytes."""
     if plan is None:

@@ -3,12 +3,9 @@
     positions   x0 + n dx       become       frequencies   k / (L dx),   in the order of the transform
     m           seconds since 2000-01-01     1/m           1/seconds
 
-What does not lie along a transformed dimension stays as it is. Stored numbers are read by CF's conventions:
-
-    value = stored * scale_factor + add_offset,   missing where stored = _FillValue
-
-Invariant: a coordinate of positions is never left on a dimension of frequencies; where the spacing is not regular there
-is none. Nothing that attributes say makes numbers up; where values are missing there is no transform.
+Stored numbers are read by CF's conventions:  value = stored * scale_factor + add_offset,  missing where stored =
+_FillValue. Invariant: a coordinate of positions is never left on a dimension of frequencies, and missing values are
+refused.
 """
 
 import base64
@@ -18,17 +15,19 @@ import json
 import math
 import struct
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from .grid import Box
-from .record import LONGEST, SHORTEST, Dimension, Record, is_text
-from .source import Coordinate, Labels, Refused, Source
+from .record import KEY, LONGEST, SHORTEST, Dimension, Record, is_text, recorded
+from .refusals import Refused
+from .source import Coordinate, Labels, Source
 
 BEFORE = "meshfft_before"  # the attribute of a coordinate of frequencies that has what is needed to go back
 MOST_COORDINATE = 2**26  # bytes of a coordinate that is held in memory
 MOST_ATTRIBUTE = 2**16
-NEAR = 1e-3  # of a spacing: how far positions may lie from where they should
+NEAR = 1e-3  # of a spacing: how far positions may be from where they should be
 # The first frequency of a trigonometric transform, in units of their spacing; and which kind undoes which.
 FIRST = {"dct-1": 0, "dct-2": 0, "dct-3": 0.5, "dct-4": 0.5, "dst-1": 1, "dst-2": 1, "dst-3": 0.5, "dst-4": 0.5}
 UNDONE_BY = {"dct-2": "dct-3", "dct-3": "dct-2", "dst-2": "dst-3", "dst-3": "dst-2"}
@@ -42,19 +41,22 @@ ENCODING = (  # says how numbers were stored, or what range they had
 )
 
 
-def with_labels(source: Source, labels: Labels | None, stored: Mapping[str, object]) -> Source:
-    """A source with its labels, the units and spacing that they give, and what its stored numbers stand for."""
+def described(source: Source, labels: Labels | None, attributes: Mapping[str, object]) -> Source:
+    """A source with the record that its attributes hold; or with its labels, decoded by CF's conventions."""
+    found = recorded(source, attributes.get(KEY))
     if labels is None or len(labels.dims) != source.ndim:
-        return source
+        return found
+    if found.record is not None:
+        return dataclasses.replace(found, labels=labels)
     own = {one.name: one for one in labels.coordinates if one.dims == (one.name,)}
     steps = [step_of(own[dim]) if dim in own else None for dim in labels.dims]
     units = tuple(_unit(own[dim]) if step else "" for dim, step in zip(labels.dims, steps, strict=True))
     spacing = tuple(abs(step) if step else 1.0 for step in steps)
-    return _decoded(dataclasses.replace(source, labels=labels, units=units, spacing=spacing), stored)
+    return _decoded(dataclasses.replace(source, labels=labels, units=units, spacing=spacing), attributes)
 
 
 def step_of(one: Coordinate) -> float | None:
-    """The distance of successive values where they are regular, or in the order of frequencies; negative if falling."""
+    """The distance of successive values if it is regular, or in the order of frequencies; negative if falling."""
     if one.values is None or one.values.ndim != 1 or one.values.size < 2 or one.values.dtype.kind not in "iuf":
         return None
     plain = one.values.astype(float)
@@ -129,7 +131,7 @@ def _without(attributes: Mapping[str, object], names: Iterable[str]) -> dict[str
 
 
 def _unit(one: Coordinate) -> str:
-    """Of times that are counted from some day, the unit of counting."""
+    """The unit of a coordinate: for times that are counted from some day, the unit of counting."""
     unit = str(one.attributes.get("units", "")).split(" since ")[0]
     return unit if is_text(unit) else ""
 
@@ -140,14 +142,14 @@ def words(value: object) -> list[str]:
 
 
 def data_among(arrays: Mapping[str, tuple[tuple[str, ...] | None, Mapping[str, object]]]) -> list[str]:
-    """The names of those that are no coordinates of others, of names with their dimensions and attributes."""
+    """The names of those that are no coordinates of others, given names with their dimensions and attributes."""
     named = {word for _, attributes in arrays.values() for name in NAMING for word in words(attributes.get(name))}
     last = {name: name.rpartition("/")[2] for name in arrays}
     data = [name for name, (dims, _) in arrays.items() if dims not in ((last[name],), ()) and last[name] not in named]
     return sorted(data or arrays)
 
 
-def plain_json(attributes: Mapping[str, object], without: Iterable[str] = ()) -> dict[str, object]:
+def plain_json(attributes: Mapping[str, object], without: Iterable[str] = (KEY,)) -> dict[str, object]:
     """Attributes that any reader of JSON takes, and no large ones."""
     return {name: value for name, value in attributes.items() if name not in without and _is_plain(value)}
 
@@ -159,64 +161,80 @@ def _is_plain(value: object) -> bool:
         return False
 
 
+class _Packing(NamedTuple):
+    """How numbers are stored: the type that they are meant to have, their scale and offset, the marks of missing ones.
+
+    xarray decodes the same, but needs pandas for it.
+    """
+
+    meant: np.dtype
+    scale: float
+    offset: float
+    marks: tuple[float, ...]
+
+    @property
+    def scaled(self) -> bool:
+        return (self.scale, self.offset) != (1, 0)
+
+    def missing(self, stored: np.ndarray) -> np.ndarray:
+        found = np.zeros(stored.shape, bool)
+        for mark in self.marks:
+            found |= (stored == mark) | (stored.view(self.meant) == mark)
+        return found
+
+    def unpacked(self, stored: np.ndarray, dtype: np.dtype) -> np.ndarray:
+        values = stored.view(self.meant)
+        return values.astype(dtype) * dtype.type(self.scale) + dtype.type(self.offset) if self.scaled else values
+
+
 def coordinate_of(name: str, dims: tuple[str, ...], attributes: Mapping[str, object], stored: np.ndarray) -> Coordinate:
     """A coordinate of what stored numbers stand for, not a number where they are missing."""
-    (scale, offset), values = _packing(attributes), stored.view(_signed_as_marked(stored.dtype, attributes))
-    missing = np.isin(values, _fills(attributes))
-    values = values if (scale, offset) == (1, 0) else values * scale + offset
+    packing = _packing(stored.dtype, attributes)
+    wide = stored.dtype if stored.dtype.kind == "c" else np.dtype("f8")
+    missing, values = packing.missing(stored), packing.unpacked(stored, wide)
     values = np.where(missing, np.nan, values) if missing.any() else values
     return Coordinate(name, dims, plain_json(attributes, ENCODING), values)
 
 
 def _decoded(source: Source, attributes: Mapping[str, object]) -> Source:
     """The array of what the stored numbers of a source stand for; xarray gives them the same dtype."""
-    (scale, offset), fills, stored = _packing(attributes), _fills(attributes), source.dtype
-    packed, actual = (scale, offset) != (1, 0), _signed_as_marked(stored, attributes)
-    if not packed and not fills and actual == stored:
-        return source
-    short = stored.kind == "f" or (stored.kind in "iu" and stored.itemsize <= 2 and offset == 0)
+    stored, packing = source.dtype, _packing(source.dtype, attributes)
+    short = stored.kind == "f" or (stored.kind in "iu" and stored.itemsize <= 2 and packing.offset == 0)
     real = np.dtype("f4" if short and stored.itemsize <= 4 else "f8")
-    dtype = actual if not packed or stored.kind == "c" else real
+    dtype = real if packing.scaled and stored.kind != "c" else packing.meant
+    if not packing.scaled and not packing.marks and dtype == stored:
+        return source
 
     def read(box: Box, out: np.ndarray) -> None:
         raw = np.empty(out.shape, stored)
         source.read(box, raw)
-        values = raw.view(actual)
-        if any(((raw == fill) | (values == fill)).any() for fill in fills):
-            marks = ", ".join(map(str, fills))
+        if packing.missing(raw).any():
+            marks = ", ".join(map(str, packing.marks))
             raise Refused(
                 f"{source.path} has missing values ({marks}), of which there is no transform: fill them first"
             )
-        out[...] = values.astype(dtype) * dtype.type(scale) + dtype.type(offset) if packed else values
+        out[...] = packing.unpacked(raw, dtype)
 
     return dataclasses.replace(source, dtype=dtype, read=read)
 
 
-def _packing(attributes: Mapping[str, object]) -> tuple[float, float]:
-    """Scale and offset; one that is no number must not be passed over."""
-    found = []
-    for name, default in zip(PACKED, (1.0, 0.0), strict=True):
-        given = attributes.get(name)
-        value = default if given is None else given
-        value = value[0] if isinstance(value, list) and len(value) == 1 else value
-        number = _number(value)
-        if number is None:
-            raise ValueError(f"its {name} is {str(value)[:40]}, which is no number")
-        found.append(number)
-    return found[0], found[1]
-
-
-def _signed_as_marked(stored: np.dtype, attributes: Mapping[str, object]) -> np.dtype:
-    """The type of integers that are stored as others of their size, as formats do that have one of both only."""
-    kind = {"true": "u", "false": "i"}.get(str(attributes.get(UNSIGNED)).lower(), stored.kind)
-    return np.dtype(f"{kind}{stored.itemsize}") if stored.kind in "iu" else stored
-
-
-def _fills(attributes: Mapping[str, object]) -> list[float]:
-    """The numbers that mark missing values: an array may have several."""
+def _packing(stored: np.dtype, attributes: Mapping[str, object]) -> _Packing:
+    sign = {"true": "u", "false": "i"}.get(str(attributes.get(UNSIGNED)).lower(), stored.kind)
+    meant = np.dtype(f"{sign}{stored.itemsize}") if stored.kind in "iu" else stored
+    scale, offset = (_factor(attributes, name, default) for name, default in zip(PACKED, (1.0, 0.0), strict=True))
     given = [attributes.get(name) for name in MISSING]
-    found = [_number(one) for value in given for one in (value if isinstance(value, list) else [value])]
-    return [fill for fill in dict.fromkeys(found) if fill is not None]
+    marks = [_number(one) for value in given for one in (value if isinstance(value, list) else [value])]
+    return _Packing(meant, scale, offset, tuple(mark for mark in dict.fromkeys(marks) if mark is not None))
+
+
+def _factor(attributes: Mapping[str, object], name: str, default: float) -> float:
+    """A scale or an offset; one that is no number must not be passed over."""
+    given = attributes.get(name)
+    value = default if given is None else given
+    number = _number(value[0] if isinstance(value, list) and len(value) == 1 else value)
+    if number is None:
+        raise ValueError(f"its {name} is {str(value)[:40]}, which is no number")
+    return number
 
 
 def _number(value: object) -> float | None:

@@ -2,24 +2,26 @@
 
     unit of a transformed dimension  1/mm,   spacing  1 / (L dx)   for a transform of period L of samples dx apart
 
-which the inverse undoes, as L is its period too. Host values only. Invariant: a Record that was read is one that a
-plan could have made; no check takes work or memory in proportion to a number it is given.
+The inverse undoes it, as L is its period too. Invariant: a Record that was read is one that a plan could have made; no
+check takes work or memory in proportion to a number it is given.
 """
 
 import dataclasses
 import itertools
+import json
 import typing
 from collections.abc import Callable, Sequence
-from importlib import metadata
 from typing import Annotated, Any, NamedTuple
 
-from ...layout.layout import axis_sizes, dim_name, from_spec
-from ...numerics.dtypes import TIERS
-from ...operators.transform import KINDS, NORMS, Transform, resolve, transform_of
-from ...plans.plan import Plan
-from ...walks.choice import ORDERS
-from ...walks.search import METHODS
-from .source import Labels, Refused, Source
+from ..extras import versions_of
+from ..layout.layout import axis_sizes, dim_name, from_spec
+from ..numerics.dtypes import TIERS
+from ..operators.transform import KINDS, NORMS, Transform, resolve, transform_of
+from ..plans.plan import Plan
+from ..walks.choice import ORDERS
+from ..walks.search import METHODS
+from .refusals import Refused
+from .source import Labels, Source
 
 KEY = "meshfft"  # the attribute of what is written here: of an array its record, of a group the name of its array
 FORMAT = 1
@@ -46,7 +48,7 @@ class Record:
     """Where a stored array came from.
 
     Attributes:
-        kind, inverse, axes, norm: the arguments of `plan`; where several make the same transform, the first that do.
+        kind, inverse, axes, norm: the arguments of `plan`; the first that do, if several make the same transform.
         lengths: its `s`, always given: half a spectrum of an odd line comes back odd.
         shape, dtype: of the array that was transformed.
         out_shape, out_dtype: of the stored array, its transform.
@@ -131,7 +133,7 @@ def record_of(plan: Plan, units: Sequence[str] | None = None, spacing: Sequence[
 
     Args:
         plan: a transform of uniform samples.
-        units: of each dimension of its input, empty where they are not known; None where none is.
+        units: of each dimension of its input, empty if it is not known; None if none is.
         spacing: of the positions along each dimension of its input; None means 1.
 
     Raises:
@@ -166,15 +168,18 @@ def record_of(plan: Plan, units: Sequence[str] | None = None, spacing: Sequence[
     )
 
 
-def recorded(source: Source) -> Source:
-    """A source with the units and spacing of its record, if it has one, which must be of such an array."""
-    if source.record is None:
+def recorded(source: Source, stored: object) -> Source:
+    """A source with the record that its attribute holds, if any, and the units and spacing of that."""
+    found = json.loads(stored) if isinstance(stored, str) else stored  # HDF5 keeps it as text
+    if found is not None and not isinstance(found, dict):
+        raise ValueError(f"attribute {KEY!r} is no record")
+    if not found:
         return source
-    record = Record.from_dict(source.record, str(source.path))
+    record = Record.from_dict(found, str(source.path))
     if (record.out_shape, record.out_dtype) != (source.shape, source.dtype.name):
         of = f"{record.out_dtype} {record.out_shape} and holds {source.dtype} {source.shape}"
         raise Refused(f"{source.path} has a record of {of}: remove its attribute {KEY!r}")
-    return dataclasses.replace(source, units=record.units, spacing=record.spacing)
+    return dataclasses.replace(source, record=found, units=record.units, spacing=record.spacing)
 
 
 def inverse_options(record: Record) -> dict[str, Any]:
@@ -198,7 +203,7 @@ def inverse_options(record: Record) -> dict[str, Any]:
 
 
 def _arguments(transform: Transform) -> tuple[str, bool, str, tuple[int, ...]]:
-    """Kind, inverse, norm and lengths: those of which this is the transform."""
+    """The kind, inverse, norm and lengths that make this transform."""
     lengths = tuple(getattr(matrix, "length", 0) for matrix in transform.matrices)
     for inverse, kind, norm in itertools.product((False, True), KINDS, NORMS):  # a dct-3 undoes a dct-2, and is itself
         try:
@@ -218,17 +223,11 @@ def _dimensions(transform: Transform, units: Sequence[str], spacing: Sequence[fl
 
 
 def _inverse_unit(unit: str) -> str:
-    """One over a unit: 1/mm of mm, and mm of 1/mm."""
+    """1/mm for mm, and mm for 1/mm."""
     if unit.startswith("1/"):
         inner = unit[2:]
         return inner[1:-1] if inner.startswith("(") and inner.endswith(")") else inner
     return unit and (f"1/({unit})" if "/" in unit else f"1/{unit}")
-
-
-def versions_of(packages: Sequence[str]) -> dict[str, str]:
-    """The version of each package that is installed; "unknown" of one that runs from its source tree."""
-    installed = {package: list(metadata.distributions(name=package)) for package in packages}
-    return {package: found[0].version if found else "unknown" for package, found in installed.items()}
 
 
 def _possible(record: Record) -> bool:

@@ -1,7 +1,7 @@
 """A figure of a spectrum: log10 |X| on the planes through zero frequency, which is drawn in the middle.
 
-A 3-D one gives three planes, one for each pair of its dimensions, a 2-D one a single plane, a 1-D one a curve; all
-share one scale. It draws magnitudes that are in memory already: it reads no file and knows no device.
+A 3-D spectrum gives three planes, one for each pair of its dimensions, a 2-D one a single plane, a 1-D one a curve; all
+share one scale. The magnitudes are in memory already.
 """
 
 import itertools
@@ -24,7 +24,7 @@ INCHES = 3.6  # a panel's side
 
 
 class Plane(NamedTuple):
-    """A plane, or a line, through a spectrum: the dimensions it shows, where it lies, the dimensions transformed."""
+    """A plane, or a line, through a spectrum: the dimensions it shows, its index, the dimensions transformed."""
 
     dims: tuple[int, ...]
     at: tuple[int | slice, ...]
@@ -32,7 +32,7 @@ class Plane(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The dimensions that are fixed at index 0: k2 = k3 = 0, and n2 where it was not transformed."""
+        """The dimensions that are fixed at index 0: k2 = k3 = 0, and n2 if it was not transformed."""
         fixed = [d for d in range(len(self.at)) if d not in self.dims]
         names = [f"${'k' if d in self.transformed else 'n'}_{{{d}}}$" for d in fixed]
         return " = ".join([*names, "0"]) if names else ""
@@ -46,7 +46,7 @@ def central_planes(shape: Sequence[int], axes: Sequence[int] | None = None) -> l
         axes: the transformed dimensions, all by default; the first three of more than one value are shown.
 
     Returns:
-        Three planes, or one where two dimensions are shown, or one line. Other dimensions are fixed at index 0.
+        Three planes, or one if two dimensions are shown, or one line. Other dimensions are fixed at index 0.
     """
     chosen = tuple(sorted({axis % len(shape) for axis in (range(len(shape)) if axes is None else axes)}))
     shown = [axis for axis in chosen if shape[axis] > 1][:3] or chosen[:1]
@@ -74,13 +74,7 @@ def check_picture(path: str | Path, overwrite: bool = False) -> None:
 def save_spectrum(
     path: str | Path, magnitudes: Sequence[np.ndarray], planes: Sequence[Plane], *, overwrite: bool = False
 ) -> None:
-    """Draws the magnitudes of a spectrum as a row of panels on one scale.
-
-    Args:
-        path: the .png, .pdf or .svg file to write; it gets its name when the picture is complete.
-        magnitudes: |X| on each plane, its frequencies in FFT order.
-        planes: where each lies, as `central_planes` gives them.
-        overwrite: whether a file already there may be replaced.
+    """Draws |X| on some planes, as `central_planes` gives them, as a row of panels on one scale.
 
     Raises:
         ImportError, ValueError, OSError: as `check_picture`.
@@ -119,11 +113,11 @@ def _draw_curve(figure: "Figure", magnitude: np.ndarray, plane: Plane) -> None:
 
 def _panel(magnitude: np.ndarray) -> np.ndarray:
     """log10 of the largest magnitude in each of at most PIXELS cells a side, zero frequency in the middle."""
-    cells = np.fft.fftshift(magnitude)
+    cells: np.ndarray = np.fft.fftshift(magnitude)
     for axis, size in enumerate(cells.shape):
         cells = np.maximum.reduceat(cells, np.arange(0, size, -(-size // PIXELS)), axis=axis)
     with np.errstate(divide="ignore"):  # the log of a zero is drawn at the bottom of the scale
-        return np.log10(cells)
+        return np.asarray(np.log10(cells))
 
 
 def _limits(panels: Sequence[np.ndarray]) -> tuple[float, float]:

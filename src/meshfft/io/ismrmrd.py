@@ -5,28 +5,30 @@
 
     Cartesian     k_x = (sample - center_sample) / N_x,   k_y = (step_1 - center_1) / N_y,   k_z likewise, in turns
 
-Noise, navigators and other readouts that are not of the image are left out, and so are samples to be discarded. The
-standard gives trajectories no unit, so a caller must. Invariant: readouts of two images are never mixed in silence, and
-what the file leaves open is refused.
+Noise, navigators and samples to be discarded are left out. Trajectories have no unit in the standard. Invariant:
+readouts of two images are never mixed, and what the file leaves open is refused.
 """
 
 import contextlib
+import math
+import xml.etree.ElementTree as tree
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...extras import need
-from ...layout.memory import check_held
-from .hdf5 import named
-from .ismrmrd_header import Encoding, encodings_in
-from .source import Refused, Source, assigning, readable, source_of, unchanged
+from ..extras import need
+from ..layout.memory import check_held
+from .hdf5 import members, named
+from .refusals import Refused, readable, unchanged
+from .source import Source, assigning, source_of
 
 if TYPE_CHECKING:
     import h5py
 
 SUFFIXES = (".h5", ".hdf5", ".mrd")
+MOST_XML = 2**24
 TOGETHER = 64  # readouts read at once
 INDICES = ("slice", "contrast", "phase", "repetition", "set")  # by which the readouts of two images differ
 ALL = "all"  # of an index: the readouts of all its values are of one image
@@ -35,10 +37,8 @@ LEFT_OUT = {
     **{19: "noise", 20: "calibration", 23: "navigator", 24: "phase correction", 26: "feedback", 27: "dummy"},
     **{28: "feedback", 29: "surface coil correction", 30: "phase stabilization", 31: "phase stabilization"},
 }
-HEAD = (
-    *("flags", "number_of_samples", "active_channels", "discard_pre", "discard_post", "center_sample"),
-    *("encoding_space_ref", "trajectory_dimensions", "idx"),
-)
+HEAD = "flags number_of_samples active_channels discard_pre discard_post center_sample encoding_space_ref"
+HEAD_NAMES = (*HEAD.split(), "trajectory_dimensions", "idx")
 
 
 class Mixed(Refused):
@@ -47,20 +47,25 @@ class Mixed(Refused):
     argument = "select="
 
 
+class Encoding(NamedTuple):
+    """One encoding of a header."""
+
+    trajectory: str  # "cartesian", "radial", ...
+    matrix: tuple[int, ...]  # pixels along x, y and z
+    field_of_view: tuple[float, ...]  # in mm
+    centres: tuple[int, ...]  # steps 1 and 2 in the middle of k-space
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return self.matrix if self.matrix[2] > 1 else self.matrix[:2]
+
+
 class Scan(NamedTuple):
-    """The readouts of one image.
+    """The readouts of one image, and words about those that were left out."""
 
-    Attributes:
-        values: of shape (coils, samples).
-        points: of shape (samples, 2 or 3).
-        cartesian: whether the points were computed, in turns; else they are the file's, in its unit.
-        encoding: that of these readouts.
-        words: how many readouts there are, and which were left out, and why.
-    """
-
-    values: Source
-    points: np.ndarray
-    cartesian: bool
+    values: Source  # of shape (coils, samples)
+    points: np.ndarray  # of shape (samples, 2 or 3)
+    cartesian: bool  # whether the points were computed, in turns; else they are the file's, in its unit
     encoding: Encoding
     words: str
 
@@ -73,11 +78,10 @@ def is_scan(path: Path, group: str | None = None) -> bool:
     if not h5py.is_hdf5(path):
         return False
     with readable(path), h5py.File(path, "r") as file:
-        return any(group in (None, name) for name in _groups(path, file))
+        return bool(_groups(path, file, group))
 
 
 def encodings_of(path: Path, group: str | None = None) -> list[Encoding]:
-    """The encodings that the header of a scan has."""
     with _opened(path, group) as (header, _):
         return header
 
@@ -86,8 +90,7 @@ def read_scan(path: str | Path, group: str | None = None, select: str = "", *, t
     """Reads all readouts of one image.
 
     Args:
-        path: the file.
-        group: the group in it, which may be left out where there is only one with readouts.
+        path, group: the file, and the group in it, which may be left out if only one has readouts.
         select: which slice, contrast, phase, repetition, set or encoding to read, as "slice=2,phase=0"; "phase=all"
             takes the readouts of all phases for those of one image, which slices and encodings never are.
         trajectory: whether the points are wanted; a caller may have others.
@@ -101,16 +104,13 @@ def read_scan(path: str | Path, group: str | None = None, select: str = "", *, t
         heads = _heads(path, data)
         kept, words = _kept(path, heads, wanted)
         found = heads[kept]
-        encoding = _encoding(path, header, found)
         dims = _same(path, found["trajectory_dimensions"], "trajectories of d = {} coordinates")
         coils = _same(path, found["active_channels"], "{} coils")
-        if trajectory and dims == 0:
-            _check_cartesian(path, encoding, found)
-        used = _used(path, found)
-        values, points = _samples(path, data, kept, found, used, coils, dims)
+        encoding = _encoding(path, header, found, computed=trajectory and dims == 0)
+        used = _used(path, found, coils + dims)
+        values, points = _samples(data, kept, found, used, coils, dims)
         if trajectory:
-            points = points if dims else _cartesian(encoding, found, used)
-            points = _coordinates(path, encoding, points)
+            points = _coordinates(path, encoding, points if dims else _cartesian(encoding, found, used))
     check()
     source = source_of(path, values.shape, values.dtype, assigning(values), check)
     return Scan(source, points, dims == 0, encoding, words)
@@ -123,8 +123,8 @@ def selected(text: str) -> dict[str, int | str]:
         name, _, value = part.partition("=")
         every = value == ALL and name in INDICES[1:]
         if name not in ("encoding", *INDICES) or not (every or (value.isdecimal() and len(value) < 6)):
-            names = f"{', '.join(INDICES)} or encoding"
-            raise ValueError(f"{part!r} selects no readouts: give {names} a number, as slice=2, or phase=all")
+            remedy = f"give {', '.join(INDICES)} or encoding a number, as slice=2, or phase=all"
+            raise ValueError(f"{part!r} selects no readouts: {remedy}")
         found[name] = value if every else int(value)
     return found
 
@@ -133,21 +133,18 @@ def selected(text: str) -> dict[str, int | str]:
 def _opened(path: Path, group: str | None) -> Iterator[tuple[list[Encoding], "h5py.Dataset"]]:
     h5py = need("h5py", "reading ISMRMRD")
     with readable(path), h5py.File(path, "r") as file:
-        groups = [name for name in _groups(path, file) if group in (None, name)]
+        groups = _groups(path, file, group)
         if len(groups) != 1:
             listed = ", ".join(groups) or "no group of readouts"
             raise Refused(f"{path} has {listed}: name the group of one scan as the dataset")
         xml, data = (named(path, file, f"{groups[0]}/{part}") for part in ("xml", "data"))
-        yield encodings_in(path, xml), data
+        yield _encodings(path, xml), data
 
 
-def _groups(path: Path, file: "h5py.File") -> list[str]:
-    """The groups of a file that hold a header and readouts."""
-    import h5py
-
+def _groups(path: Path, file: "h5py.File", group: str | None) -> list[str]:
+    """The groups of a file, or the one of that name, that hold a header and readouts."""
     found = list[str]()
-    for part in (part for part in file.id if file.id.links.get_info(part).type == h5py.h5l.TYPE_HARD):
-        name = part.decode("utf-8", "surrogateescape")
+    for name in (name for name, _ in members(file.id) if group in (None, name)):
         with contextlib.suppress(Refused):  # links to other files
             xml, data = (named(path, file, f"{name}/{inner}") for inner in ("xml", "data"))
             if xml is not None and data is not None and "head" in (data.dtype.names or ()):
@@ -155,13 +152,38 @@ def _groups(path: Path, file: "h5py.File") -> list[str]:
     return found
 
 
+def _encodings(path: Path, xml: "h5py.Dataset") -> list[Encoding]:
+    """The header; a document that defines entities could be made to fill the memory, and no header does."""
+    text = np.ravel(xml[()])[0]
+    text = text.encode() if isinstance(text, str) else bytes(text)
+    if len(text) > MOST_XML or b"<!DOCTYPE" in text or b"<!ENTITY" in text:
+        raise Refused(f"{path} has a header of {len(text)} bytes that is none of ISMRMRD's: make it again")
+    return [_one_encoding(path, one) for one in tree.fromstring(text.rstrip(b"\0")).iterfind(".//{*}encoding")]
+
+
+def _one_encoding(path: Path, one: tree.Element) -> Encoding:
+    def number(at: str, default: str | None = None) -> float:
+        text = one.findtext("/".join(f"{{*}}{name}" for name in at.split("/")), default)
+        value = float(text) if text else math.nan
+        if not 0 <= value < 2**16:
+            raise Refused(f"{path} has an encoding without a {at}: complete its header")
+        return value
+
+    matrix = tuple(int(number(f"encodedSpace/matrixSize/{x}")) for x in "xyz")
+    if min(matrix) < 1:
+        raise Refused(f"{path} has an encoded matrix of {matrix}: complete its header")
+    limits = (f"encodingLimits/kspace_encoding_step_{step}/center" for step in (1, 2))
+    centres = (int(number(at, str(n // 2))) for at, n in zip(limits, matrix[1:], strict=True))
+    sizes = (number(f"encodedSpace/fieldOfView_mm/{x}") for x in "xyz")
+    return Encoding(one.findtext("{*}trajectory", "").strip().lower(), matrix, tuple(sizes), tuple(centres))
+
+
 def _heads(path: Path, data: "h5py.Dataset") -> np.ndarray:
-    """The heads of all readouts."""
     filters = data.id.get_create_plist().get_nfilters()
     if data.ndim != 1 or data.external or data.is_virtual or filters:
         raise Refused(f"{path} packs its readouts, or keeps them elsewhere: copy it with the ismrmrd package")
     names = data.dtype["head"].names or ()
-    missing = [name for name in HEAD if name not in names] + [*({"traj", "data"} - {*data.dtype.names})]
+    missing = [name for name in HEAD_NAMES if name not in names] + [*({"traj", "data"} - {*data.dtype.names})]
     if missing:
         raise Refused(f"{path} has readouts without {', '.join(missing)}: convert it to ISMRMRD 1.x")
     needed = len(data) * data.id.get_type().get_size()
@@ -201,14 +223,14 @@ def _kept(path: Path, heads: np.ndarray, select: Mapping[str, int | str]) -> tup
 
 
 def _same(path: Path, values: np.ndarray, what: str) -> int:
-    """The value that all readouts have."""
     found = np.unique(values).tolist()
     if len(found) > 1:
         raise Refused(f"{path} has readouts of {what.format(' and '.join(map(str, found)))}: write a file for each")
     return int(found[0])
 
 
-def _encoding(path: Path, header: Sequence[Encoding], heads: np.ndarray) -> Encoding:
+def _encoding(path: Path, header: Sequence[Encoding], heads: np.ndarray, *, computed: bool) -> Encoding:
+    """The encoding of these readouts, once what the file says of them is complete; of computed points also that."""
     index = int(heads["encoding_space_ref"][0])
     if index >= len(header):
         raise Refused(f"{path} has readouts of encoding {index} and {len(header)} in its header: complete its header")
@@ -217,32 +239,19 @@ def _encoding(path: Path, header: Sequence[Encoding], heads: np.ndarray) -> Enco
     steps, one = np.unique(heads["idx"]["kspace_encode_step_2"]).tolist(), header[index]
     if one.matrix[2] == 1 and len(steps) > 1:
         raise Refused(f"{path} has steps {steps[:20]} along z and an encoded matrix of one pixel: complete its header")
+    if computed and one.trajectory != "cartesian":
+        none = f"{path} has a {one.trajectory or 'nameless'} scan without trajectories"
+        raise Refused(f"{none}: add them to the file, or give the points")
+    if computed and _flagged(heads, REVERSED).any():
+        raise Refused(f"{path} has reversed readouts, as of EPI: turn them round and correct their phase first")
     return one
 
 
-def _check_cartesian(path: Path, encoding: Encoding, heads: np.ndarray) -> None:
-    if encoding.trajectory != "cartesian":
-        none = f"{path} has a {encoding.trajectory or 'nameless'} scan without trajectories"
-        raise Refused(f"{none}: add them to the file, or give the points")
-    if _flagged(heads, REVERSED).any():
-        raise Refused(f"{path} has reversed readouts, as of EPI: turn them round and correct their phase first")
-
-
 def _samples(
-    path: Path,
-    data: "h5py.Dataset",
-    kept: np.ndarray,
-    heads: np.ndarray,
-    used: list[np.ndarray],
-    coils: int,
-    dims: int,
+    data: "h5py.Dataset", kept: np.ndarray, heads: np.ndarray, used: list[np.ndarray], coils: int, dims: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Values (coils, samples) and trajectories (samples, dims) of the samples that are used of these readouts."""
     ends = np.cumsum([len(one) for one in used])
-    try:
-        check_held(int(ends[-1]) * 8 * (coils + dims), f"all of {path}", "select fewer readouts")
-    except MemoryError as error:
-        raise Refused(str(error)) from None
     values, points = np.empty((coils, ends[-1]), np.complex64), np.empty((ends[-1], dims))
     for first in range(0, len(data), TOGETHER):
         numbers = np.flatnonzero((kept >= first) & (kept < first + TOGETHER))
@@ -250,39 +259,31 @@ def _samples(
         for number in numbers:
             row, own, many = rows[kept[number] - first], used[number], int(heads["number_of_samples"][number])
             at = slice(ends[number] - len(own), ends[number])
-            values[:, at] = _plain(row["data"], 2 * coils * many).view("c8").reshape(coils, many)[:, own]
-            points[at] = _plain(row["traj"], dims * many).reshape(many, dims)[own]
+            values[:, at] = np.ascontiguousarray(row["data"]).view("c8").reshape(coils, many)[:, own]
+            points[at] = np.ascontiguousarray(row["traj"]).view("f4").reshape(many, dims)[own]
     return values, points
 
 
-def _used(path: Path, heads: np.ndarray) -> list[np.ndarray]:
-    """Of each readout the samples to be used."""
-    ends = heads["number_of_samples"].astype(int) - heads["discard_post"]
-    if (ends <= heads["discard_pre"]).any() or not heads["active_channels"].all():
+def _used(path: Path, heads: np.ndarray, numbers: int) -> list[np.ndarray]:
+    """The samples of each readout that are used, each of so many numbers, once there is room for them."""
+    firsts, ends = heads["discard_pre"], heads["number_of_samples"].astype(int) - heads["discard_post"]
+    if (ends <= firsts).any() or not heads["active_channels"].all():
         raise Refused(f"{path} has readouts without samples, or of no coil: leave them out of the file")
-    return [np.arange(pre, end) for pre, end in zip(heads["discard_pre"].tolist(), ends.tolist(), strict=True)]
-
-
-def _plain(found: Any, count: int) -> np.ndarray:
-    """The numbers of a field, as many as the head says."""
-    numbers = np.ascontiguousarray(found).view(np.float32)
-    if numbers.size != count:
-        raise ValueError(f"a readout of {numbers.size} numbers where its head has {count}")
-    return numbers
+    try:
+        check_held(8 * numbers * int((ends - firsts).sum()), f"all of {path}", "select fewer readouts")
+    except MemoryError as error:
+        raise Refused(str(error)) from None
+    return [np.arange(first, end) for first, end in zip(firsts.tolist(), ends.tolist(), strict=True)]
 
 
 def _cartesian(encoding: Encoding, heads: np.ndarray, used: list[np.ndarray]) -> np.ndarray:
     """The points of a Cartesian scan, in turns."""
-    lines = []
-    for head, own in zip(heads, used, strict=True):
-        x = own - float(head["center_sample"])
-        steps = [float(head["idx"][f"kspace_encode_step_{step}"]) for step in (1, 2)]
-        rest = [
-            (step - centre) / n for step, centre, n in zip(steps, encoding.centres, encoding.matrix[1:], strict=True)
-        ]
-        rest = rest if encoding.matrix[2] > 1 else [rest[0], 0.0]
-        lines.append(np.stack([x / encoding.matrix[0], *(np.full(x.size, one) for one in rest)], -1))
-    return np.concatenate(lines)
+    counts, idx = [len(own) for own in used], heads["idx"]
+    x = (np.concatenate(used) - np.repeat(heads["center_sample"].astype(float), counts)) / encoding.matrix[0]
+    steps = np.stack([idx["kspace_encode_step_1"], idx["kspace_encode_step_2"]], -1).astype(float)
+    rest = (steps - encoding.centres) / encoding.matrix[1:]
+    rest[:, 1] *= encoding.matrix[2] > 1  # a single plane is in the middle
+    return np.column_stack([x, np.repeat(rest, counts, axis=0)])
 
 
 def _coordinates(path: Path, encoding: Encoding, points: np.ndarray) -> np.ndarray:

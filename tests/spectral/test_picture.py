@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from meshfft.io import picture
-from meshfft.io.picture import central_planes, save_spectrum
+from meshfft.spectral import picture
+from meshfft.spectral.picture import central_planes, save_spectrum
 
 Figure = pytest.importorskip("matplotlib.figure").Figure
 

@@ -5,8 +5,8 @@
     /X, /Y, ...           a dimension scale for each dimension: its coordinate, or its name alone
     attribute "meshfft"   of the file: the name of the array
 
-So NetCDF's libraries and xarray open the file, with names and coordinates, and several processes write the numbers,
-each at its own positions. Complex numbers are h5py's compound type {r, i}, under the name that these libraries know.
+So NetCDF's libraries and xarray open the file, with names and coordinates, and several processes write the numbers.
+Complex numbers are h5py's compound type {r, i}, under the name that these libraries know.
 """
 
 import contextlib
@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...extras import need
-from .hdf5 import HIDDEN, INTERNAL, NETCDF, ONLY_A_DIMENSION
-from .record import KEY, Record
-from .source import Coordinate, Labels
+from ..extras import need
+from .flat import FlatSink, checked_sink, reserve
+from .hdf5 import HIDDEN, INTERNAL, NETCDF, ONLY_A_DIMENSION, open_hdf5
+from .record import KEY
+from .source import FORMATS, Coordinate, Format, Header
 
 if TYPE_CHECKING:
     import h5py
@@ -35,62 +36,37 @@ ERRNO = re.compile(r"errno = (\d+)")  # as HDF5 says it
 LOST = re.compile("[\0\ud800-\udfff]")  # what HDF5's texts have not: they end at a zero, and have no halves of letters
 
 
-def create_hdf5(
-    path: Path,
-    shape: Sequence[int],
-    dtype: np.dtype,
-    dims: Sequence[str],
-    labels: Labels,
-    attributes: Mapping[str, object],
-) -> None:
-    """Makes a file with room for the numbers of an array, and with all there is besides.
-
-    Args:
-        path: where nothing is yet.
-        shape, dtype: of the array.
-        dims: the names of its dimensions.
-        labels: its name, its coordinates with their values, and attributes of the file.
-        attributes: of the array.
-    """
-    h5py, name = need("h5py", "writing HDF5"), _stored_name(labels.name, dims)
+def create_hdf5(path: Path, header: Header) -> FlatSink:
+    """Makes a file with room for the numbers of an array, and with all there is besides."""
+    h5py, labels = need("h5py", "writing HDF5"), header.labels
+    dims, name = labels.dims, _stored_name(labels.name, labels.dims)
     own = {one.name: one for one in labels.coordinates if one.dims == (one.name,)}
     with _system_words(), h5py.File(path, "x", track_order=True) as file:
         _annotate(file, {**labels.about, KEY: name})
-        for index, (dim, size) in enumerate(zip(dims, shape, strict=True)):
+        for index, (dim, size) in enumerate(zip(dims, header.shape, strict=True)):
             _make_scale(file, index, dim, size, own.get(dim))
         for one in (one for one in labels.coordinates if one.name not in own):
             _attach(_coordinate(file, _stored_name(one.name, dims), one), one.dims)
-        array = _contiguous(file, name, shape, dtype)
+        array = _contiguous(file, name, header.shape, header.dtype)
         _attach(array, dims)
-        _annotate(array, attributes)
+        _annotate(array, header.attributes)
+    return reopen_hdf5(path)
 
 
-def hdf5_header(path: Path) -> tuple[tuple[int, ...], np.dtype, int]:
-    """Shape, dtype and where in the file the numbers begin, of a file that `create_hdf5` made."""
+def reopen_hdf5(path: Path) -> FlatSink:
+    """A file that `create_hdf5` made, with room for all of it."""
     h5py = need("h5py", "writing HDF5")
     with h5py.File(path, "r") as file:
         array = file[file.attrs[KEY]]
-        return array.shape, array.dtype, array.id.get_offset() or 0
-
-
-def nameable(record: Record, path: Path) -> Record:
-    """The record, unless its array, dimensions or coordinates have a name that this kind of file has not.
-
-    Raises:
-        ValueError: an HDF5 file would take the name for a path.
-    """
-    labels = record.labels
-    names = [dimension.name for dimension in record.dimensions]
-    names += [labels.name, *(one.name for one in labels.coordinates)] if labels else []
-    for name in names if path.suffix in SUFFIXES else ():
-        if "/" in name or name in (".", ".."):
-            raise ValueError(f"{path} cannot have the name {name!r}, which is a path in HDF5: write .zarr")
-    return record
+        sink = checked_sink(path, array.shape, False, array.dtype, array.id.get_offset() or 0)
+    with open(path, "rb+") as plain:
+        reserve(plain)
+    return sink
 
 
 @contextlib.contextmanager
 def _system_words() -> Iterator[None]:
-    """Makes HDF5's errors an OSError with a number where it was the system that failed: on closing it raises others."""
+    """Turns HDF5's errors into an OSError with a number if it was the system that failed."""
     try:
         yield
     except (OSError, RuntimeError) as error:
@@ -106,7 +82,7 @@ def _stored_name(name: str, dims: Sequence[str]) -> str:
 
 
 def _make_scale(file: "h5py.File", index: int, dim: str, size: int, own: Coordinate | None) -> None:
-    """The scale of a dimension, which is its coordinate where it has one."""
+    """The scale of a dimension: its coordinate if it has one."""
     if own is None:
         scale = file.create_dataset(dim, (size,), ">f4")
         scale.make_scale(f"{ONLY_A_DIMENSION.decode()}.{size:10d}")
@@ -130,7 +106,7 @@ def _attach(array: "h5py.Dataset", dims: Sequence[str]) -> None:
 
 
 def _contiguous(file: "h5py.File", name: str, shape: Sequence[int], dtype: np.dtype) -> "h5py.Dataset":
-    """A dataset whose place in the file is settled, and to which nothing is written."""
+    """A dataset whose place in the file is fixed, and to which nothing is written."""
     import h5py
 
     made = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -162,3 +138,6 @@ def _attribute(value: object) -> Any:
         return value
     numbers = all(type(part) in (int, float) for part in parts) and np.asarray(parts).dtype.kind in "iuf"
     return np.asarray(value) if numbers else json.dumps(value)
+
+
+FORMATS |= dict.fromkeys(SUFFIXES, Format(open_hdf5, create_hdf5, reopen_hdf5))

@@ -1,16 +1,14 @@
-"""HDF5 and NetCDF-4 files, opened as a `Source`: HDF5 reads the numbers once what it does not check is checked here.
+"""HDF5 and NetCDF-4 files, read by h5py once what HDF5 does not check is checked here.
 
 HDF5 follows links to other files, unpacks a chunk without a bound, and takes what a short one leaves of its buffer for
-numbers. So a dataset is looked up link by link within its file, and what each chunk unpacks to is counted before it is
-read. Invariant: no number is handed on that the file does not hold: a chunk is as long as it must be, or refused; what
-was never written is the fill value, or refused where there is none.
+numbers. So a dataset is looked up link by link, and the length of each unpacked chunk is checked before it is read.
+Invariant: no number is returned that the file does not hold: what was never written is the fill value, or refused.
 """
 
 import contextlib
-import dataclasses
 import itertools
-import json
 import math
+import secrets
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,35 +16,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...extras import need
+from ..extras import need
 from .grid import Box
-from .labels import MOST_ATTRIBUTE, MOST_COORDINATE, coordinate_of, data_among, plain_json, with_labels, words
-from .record import KEY, recorded
-from .source import (
-    Coordinate,
-    Labels,
-    Read,
-    Refused,
-    Source,
-    Unnamed,
-    assigning,
-    check_chunk,
-    check_numbers,
-    choose,
-    source_of,
-    unchanged,
-)
+from .labels import MOST_ATTRIBUTE, MOST_COORDINATE, coordinate_of, data_among, described, plain_json, words
+from .refusals import Refused, Unnamed, check_chunk, check_numbers, choose, unchanged
+from .source import Coordinate, Labels, Read, Source, assigning, source_of
 
 if TYPE_CHECKING:
     import h5py
 
 MOST_OBJECTS = 10_000  # of a file whose dataset is to be found without its name
 DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000  # HDF5's numbers for filters
+PACKING = (DEFLATE, LZF)  # filters that change the length
 SUM_BYTES = 4  # of Fletcher's checksum
 INTERNAL = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST")  # attributes of HDF5's dimension scales
 ONLY_A_DIMENSION = b"This is a netCDF dimension but not a netCDF variable"
 NETCDF = ("_Netcdf4", "_NC", "_nc3")  # how the names of its own attributes begin
-HIDDEN = "_nc4_non_coord_"  # before the name of an array that is called as a dimension and is none
+HIDDEN = "_nc4_non_coord_"  # before the name of an array that has the name of a dimension
 
 
 @contextlib.contextmanager
@@ -60,17 +46,7 @@ def open_hdf5(path: Path, dataset: str | None) -> Iterator[Source]:
         check_numbers(path, array.shape, array.dtype)
         name, read = array.name.strip("/"), _reader(path, array)
         source = source_of(path, array.shape, array.dtype, read, check, chunk=array.chunks, name=name)
-        attributes = _attributes(array)
-        source = dataclasses.replace(source, record=_record(attributes.get(KEY)))
-        yield recorded(with_labels(source, _labels(path, array), {} if source.record else attributes))
-
-
-def _record(text: object) -> dict[str, object] | None:
-    """The record of an array that was written here."""
-    found = json.loads(text) if isinstance(text, str) else text
-    if found is not None and not isinstance(found, dict):
-        raise ValueError(f"attribute {KEY!r} is no record")
-    return found or None
+        yield described(source, _labels(path, array), _attributes(array))
 
 
 def _chosen(path: Path, file: "h5py.File", dataset: str | None) -> "h5py.Dataset":
@@ -103,7 +79,7 @@ def named(path: Path, group: "h5py.Group", name: str) -> "h5py.Dataset | None":
 
 
 def _datasets(path: Path, file: "h5py.File") -> "dict[str, h5py.Dataset]":
-    """The datasets of a file by name, each once; every group is opened from the one above."""
+    """The datasets of a file by name, each once; HDF5's own walk has no bound on its depth."""
     import h5py
 
     arrays, groups, seen, count = dict[str, h5py.Dataset](), [("", file.id)], set[int](), 0
@@ -113,19 +89,27 @@ def _datasets(path: Path, file: "h5py.File") -> "dict[str, h5py.Dataset]":
         if count > MOST_OBJECTS:
             many = f"{path} has more than {MOST_OBJECTS} groups and datasets"
             raise Unnamed(f"{many}: name the one to read, as {Unnamed.argument}group/name")
-        for part in (part for part in group if group.links.get_info(part).type == h5py.h5l.TYPE_HARD):
-            name, item = before + part.decode("utf-8", "surrogateescape"), h5py.h5o.open(group, part)
+        for name, item in members(group):
             address = h5py.h5o.get_info(item).addr
             if isinstance(item, h5py.h5d.DatasetID) and address not in seen:
-                arrays[name] = h5py.Dataset(item)
+                arrays[before + name] = h5py.Dataset(item)
             if isinstance(item, h5py.h5g.GroupID) and address not in seen:
-                groups.append((f"{name}/", item))
+                groups.append((f"{before}{name}/", item))
             seen.add(address)
     return arrays
 
 
+def members(group: "h5py.h5g.GroupID") -> "Iterator[tuple[str, h5py.h5g.GroupID | h5py.h5d.DatasetID]]":
+    """What a group itself holds, by name: other links lead elsewhere."""
+    import h5py
+
+    for part in group:
+        if group.links.get_info(part).type == h5py.h5l.TYPE_HARD:
+            yield part.decode("utf-8", "surrogateescape"), h5py.h5o.open(group, part)
+
+
 def _reader(path: Path, array: "h5py.Dataset") -> Read:
-    """Reads boxes of a dataset that is stored in its own file: a file could else name any that its reader may read."""
+    """Reads boxes of a dataset that is stored in its own file: a file could name any other that its reader may read."""
     if array.external:
         raise Refused(f"{path} keeps {array.name} in other files, which are not read: copy it")
     if array.is_virtual:
@@ -141,7 +125,7 @@ def _reader(path: Path, array: "h5py.Dataset") -> Read:
 
 
 def _check_fill(path: Path, array: "h5py.Dataset") -> None:
-    """Raises Refused where nothing stands for numbers that were never written."""
+    """Refuses numbers that were never written if no value stands for them."""
     import h5py
 
     made = array.id.get_create_plist()
@@ -155,25 +139,25 @@ def _chunked(path: Path, array: "h5py.Dataset") -> Read:
     """Reads a dataset in chunks, each once it is seen to have the bytes it must have."""
     made = array.id.get_create_plist()
     filters = [made.get_filter(index) for index in range(made.get_nfilters())]
-    strange = [name.decode("utf-8", "replace") or f"filter {code}" for code, _, _, name in filters if code not in KNOWN]
+    known = (*PACKING, SHUFFLE, FLETCHER32)
+    strange = [name.decode("utf-8", "replace") or f"filter {code}" for code, _, _, name in filters if code not in known]
     if strange:
         packs = f"{path} packs its chunks with {', '.join(strange)}, whose length nobody can check"
         raise Refused(f"{packs}: pack it with gzip or lzf")
     check_chunk(path, array.chunks, array.dtype.itemsize, array.shape)
-    codes, file_bytes = [code for code, *_ in filters], path.stat().st_size
-    needed = array.id.get_type().get_size() * math.prod(array.chunks)
+    file_bytes, needed = path.stat().st_size, array.id.get_type().get_size() * math.prod(array.chunks)
 
     def check(corner: tuple[int, ...]) -> None:
         about = array.id.get_chunk_info_by_coord(corner)
         if about.byte_offset is None:
-            _check_fill(path, array)
-            return
+            return _check_fill(path, array)
         if about.size > most_bytes(needed) or about.byte_offset + about.size > file_bytes:
             raise ValueError(f"a chunk of {about.size} bytes at {about.byte_offset}, of {needed} when unpacked")
-        used = [code for index, code in enumerate(codes) if not about.filter_mask >> index & 1]
+        used = [code for index, (code, *_) in enumerate(filters) if not about.filter_mask >> index & 1]
+        packed = [index for index, code in enumerate(used) if code in PACKING]
         length = about.size - SUM_BYTES * used.count(FLETCHER32)
-        if LENGTHS.keys() & {*used}:
-            length = _unpacked_length(array.id.read_direct_chunk(corner)[1], used, most_bytes(needed))
+        if packed:
+            length = _unpacked_length(array.id.read_direct_chunk(corner)[1], used, packed, needed)
         if length != needed:
             raise ValueError(f"a chunk that unpacks to {length} bytes where {needed} are needed")
 
@@ -191,13 +175,13 @@ def most_bytes(nbytes: int) -> int:
     return nbytes + nbytes // 16 + 1024
 
 
-def _unpacked_length(raw: bytes, codes: Sequence[int], most: int) -> int:
+def _unpacked_length(raw: bytes, used: Sequence[int], packed: Sequence[int], needed: int) -> int:
     """How many bytes of numbers HDF5 makes of a packed chunk; it checks sums itself, and shuffling keeps the length."""
-    at, *more = (index for index, code in enumerate(codes) if code in LENGTHS)
-    if more:
+    if len(packed) > 1:
         raise ValueError("a chunk that is packed twice")
-    inner, outer = codes[:at].count(FLETCHER32), codes[at:].count(FLETCHER32)
-    return LENGTHS[codes[at]](raw[: len(raw) - SUM_BYTES * outer], most) - SUM_BYTES * inner
+    inner, outer = used[: packed[0]].count(FLETCHER32), used[packed[0] :].count(FLETCHER32)
+    length = _inflated_length if used[packed[0]] == DEFLATE else _lzf_length
+    return length(raw[: len(raw) - SUM_BYTES * outer], most_bytes(needed)) - SUM_BYTES * inner
 
 
 def _inflated_length(raw: bytes, most: int) -> int:
@@ -210,28 +194,22 @@ def _inflated_length(raw: bytes, most: int) -> int:
     return length
 
 
-def _lzf_length(raw: bytes, _: int) -> int:
-    """LZF codes runs of 1 to 32 bytes, and copies of 3 to 264 in two or three bytes."""
-    at = length = 0
-    while at < len(raw):
-        head = raw[at]
-        if head < 32:
-            at, length = at + head + 2, length + head + 1
-        elif head < 224:
-            at, length = at + 2, length + (head >> 5) + 2
-        else:
-            at, length = at + 3, length + raw[at + 1] + 9
-    if at != len(raw):
-        raise ValueError("a chunk that ends before its end")
+def _lzf_length(raw: bytes, most: int) -> int:
+    """Where h5py puts a mark that follows the chunk: 32 bytes that stand for themselves."""
+    import h5py
+
+    mark, size = secrets.token_bytes(32), most + 32
+    with h5py.File("memory", "w", driver="core", backing_store=False) as file:
+        one = file.create_dataset("chunk", (size,), "u1", chunks=(size,), compression="lzf")
+        one.id.write_direct_chunk((0,), raw + bytes([len(mark) - 1]) + mark)
+        length = one[...].tobytes().find(mark)
+    if length < 0:
+        raise ValueError(f"a chunk that unpacks to more than {most} bytes")
     return length
 
 
-LENGTHS = {DEFLATE: _inflated_length, LZF: _lzf_length}  # of filters that change it
-KNOWN = (*LENGTHS, SHUFFLE, FLETCHER32)
-
-
 def _labels(path: Path, array: "h5py.Dataset") -> Labels | None:
-    """Dimensions and coordinates as NetCDF-4 keeps them, None where not every dimension has a scale."""
+    """Dimensions and coordinates as NetCDF-4 keeps them, None if some dimension has no scale."""
     dims, attributes = _dims(array), _attributes(array)
     if dims is None or array.is_scale:
         return None
@@ -239,12 +217,12 @@ def _labels(path: Path, array: "h5py.Dataset") -> Labels | None:
     beside = [named(path, array.parent, name) for name in words(attributes.get("coordinates")) if "/" not in name]
     found = [_coordinate(path, one, dims) for one in [*scales, *beside] if one is not None]
     known = {one.name: one for one in found if one is not None}
-    about = plain_json(_attributes(array.parent), [KEY])
-    return Labels(_last(array), dims, plain_json(attributes, [KEY]), tuple(known.values()), about)
+    about = plain_json(_attributes(array.parent))
+    return Labels(_last(array), dims, plain_json(attributes), tuple(known.values()), about)
 
 
 def _coordinate(path: Path, one: "h5py.Dataset", dims: tuple[str, ...]) -> Coordinate | None:
-    """The numbers of a dataset that lies along some of the dimensions, and is stored in this file."""
+    """The numbers of a dataset along some of the dimensions, if it is stored in this file."""
     own, text = _dims(one), one.attrs.get("NAME", b"") if one.is_scale else b""
     empty = (text.encode() if isinstance(text, str) else bytes(text)).startswith(ONLY_A_DIMENSION)
     few = one.dtype.kind in "iuf" and 0 < math.prod(one.shape) * one.dtype.itemsize <= MOST_COORDINATE
@@ -256,7 +234,7 @@ def _coordinate(path: Path, one: "h5py.Dataset", dims: tuple[str, ...]) -> Coord
 
 
 def _dims(array: "h5py.Dataset") -> tuple[str, ...] | None:
-    """The names of an array's dimensions; one that is a scale lies along itself."""
+    """The names of an array's dimensions; a scale is its own."""
     if array.ndim == 1 and array.is_scale:
         return (_last(array),)
     if any(len(dim) == 0 for dim in array.dims):

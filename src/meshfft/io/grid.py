@@ -2,9 +2,8 @@
 
     chunk = an even part, of at most 8 MiB, of a box whose sides are   gcd of the starts of all blocks
 
-Where that makes very many files, a file is a shard of several chunks. Host integers only. Invariant: a box that was not
-refused or given up for a single process has all starts on multiples of the sides of its files, so whoever owns a block
-owns complete files.
+If that makes very many files, a file is a shard of several chunks. Host integers only. Invariant: blocks start on
+multiples of the sides of their files, so whoever owns a block owns complete files (but see `grid_of`).
 """
 
 import itertools
@@ -12,7 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ...layout.layout import Layout
+from ..layout.layout import Layout
 
 CHUNK_BYTES = 8 * 2**20  # larger ones wait for one core to sum and copy them, smaller ones for the file system
 SHARD_BYTES = 256 * 2**20
@@ -32,29 +31,22 @@ class Grid(NamedTuple):
 
     @property
     def file(self) -> tuple[int, ...]:
-        """The part of the array that lies in one file."""
+        """The part of the array in one file."""
         return self.shard or self.chunk
 
 
 class Side(NamedTuple):
-    """One side of a box that is to be divided: in equal parts where `exact`, else the last may be smaller."""
+    """One side of a box to be divided: in equal parts if `exact`, else the last may be smaller."""
 
     size: int
     exact: bool = False
 
 
 def grid_of(layout: Layout, itemsize: int, processes: int = 1) -> Grid:
-    """The grid of an array that is written in the blocks of a layout.
+    """The grid of an array that several processes write in the blocks of a layout.
 
-        bytes of a chunk <= 8 MiB,   bytes of a shard <= 256 MiB
-
-    No two blocks share a file, but where a single process writes blocks whose starts have no large common divisor: its
+    No two blocks share a file, unless a single process writes blocks whose starts have no large common divisor: its
     chunks follow the block, and some are read again to be written.
-
-    Args:
-        layout: how the array is cut.
-        itemsize: bytes of a number.
-        processes: how many write at once.
 
     Raises:
         ValueError: several processes would share files, or write thousands that are too small.
@@ -75,8 +67,8 @@ def grid_of_tiles(layout: Layout, itemsize: int, most: int) -> Grid:
 
         bytes of a file <= max(most, 64 KiB),   bytes of a chunk <= max(min(8 MiB, most / 2), 64 KiB)
 
-    Where tiles cut a dimension a chunk has a quarter of one at most, so that a few chunks make a tile of about the
-    same size, as the way back reads; and it divides the dimension, as what stands out of the array is written too.
+    A chunk has at most a quarter of a cut side of a tile, so that a few make a tile of about the same size, as the way
+    back reads; and it divides the dimension, as what exceeds the array is written too.
     """
     shape, file = layout.shape, max(most, LEAST_BYTES)
     limits = max(LEAST_BYTES, min(CHUNK_BYTES, file // 2)), min(file, SHARD_BYTES)
@@ -89,9 +81,9 @@ def grid_of_tiles(layout: Layout, itemsize: int, most: int) -> Grid:
 
 
 def subboxes(box: Box, file: Sequence[int], itemsize: int, most: int, *, fortran: bool = False) -> Iterator[Box]:
-    """Parts of a box, of complete files where these are inside it: of at most `most` bytes, or one file.
+    """Parts of a box, of complete files if these are inside it: of at most `most` bytes, or one file.
 
-    They are cut along the first dimension before others, the last if `fortran`, so that each is of long runs.
+    The first dimension is cut before others, the last if `fortran`, so that the parts have long runs.
     """
     first = [s.start // f for s, f in zip(box, file, strict=True)]
     last = [-(-s.stop // f) for s, f in zip(box, file, strict=True)]
@@ -106,14 +98,22 @@ def subboxes(box: Box, file: Sequence[int], itemsize: int, most: int, *, fortran
 
 
 def within(box: Box, start: Sequence[int]) -> Box:
-    """The box as it is counted from `start`."""
+    """The box counted from `start`."""
     return tuple(slice(s.start - a, s.stop - a) for s, a in zip(box, start, strict=True))
+
+
+def starts(box: Box) -> tuple[int, ...]:
+    return tuple(side.start for side in box)
+
+
+def shape_of(box: Box) -> tuple[int, ...]:
+    return tuple(side.stop - side.start for side in box)
 
 
 def _sides(layout: Layout) -> list[Side]:
     """The largest even part of each dimension on whose multiples all blocks start."""
-    starts = ([int(start) for start in layout.starts(dim) if 0 < start < n] for dim, n in enumerate(layout.shape))
-    return [Side(math.gcd(*at), True) if at else Side(max(1, n)) for at, n in zip(starts, layout.shape, strict=True)]
+    inner = ([int(start) for start in layout.starts(dim) if 0 < start < n] for dim, n in enumerate(layout.shape))
+    return [Side(math.gcd(*at), True) if at else Side(max(1, n)) for at, n in zip(inner, layout.shape, strict=True)]
 
 
 def _grid(shape: tuple[int, ...], sides: Sequence[Side], itemsize: int, chunk_most: int, shard_most: int) -> Grid:
@@ -126,7 +126,7 @@ def _grid(shape: tuple[int, ...], sides: Sequence[Side], itemsize: int, chunk_mo
 
 
 def _part(sides: Sequence[Side], unit: int, most: int) -> tuple[int, ...]:
-    """An even part of the box: all of the inner dimensions if that leaves enough, as then it lies in one run."""
+    """An even part of the box: all of the inner dimensions if that leaves enough, as then it is one run."""
     dims = range(len(sides))
     outer, inner = _fit(sides, unit, most, dims), _fit(sides, unit, most, reversed(dims))
     return outer if unit * math.prod(outer) >= LEAST_BYTES else max(outer, inner, key=math.prod)

@@ -1,29 +1,28 @@
-"""Zarr stores of formats 2 and 3, opened by tensorstore.
+"""Zarr stores, read in formats 2 and 3 and written in 3, by tensorstore.
 
-tensorstore ends the process where a chunk does not fit in memory, and follows links: so sizes are checked as soon as a
+tensorstore ends the process if a chunk does not fit in memory, and follows links: so sizes are checked as soon as a
 store is open, and files before they are read. Invariant: no file outside the store is read, and nothing is allocated
 for a chunk that is larger than a gigabyte.
 """
 
 import contextlib
-import dataclasses
 import itertools
 import json
 import math
 import os
 import re
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...extras import need
+from ..extras import need
 from .grid import Box
-from .labels import MOST_COORDINATE, coordinate_of, data_among, plain_json, with_labels, words
-from .record import KEY, conformed, recorded
-from .source import Coordinate, Labels, Refused, Source, check_chunk, choose, source_of, unchanged
+from .labels import MOST_COORDINATE, coordinate_of, data_among, described, plain_json, words
+from .record import KEY, conformed
+from .refusals import Refused, check_chunk, choose, unchanged
+from .source import Coordinate, Labels, Source, source_of
 
 if TYPE_CHECKING:
     import tensorstore
@@ -32,6 +31,15 @@ NAMES = ("zarr.json", ".zarray", ".zgroup")
 JSON_BYTES = 2**22
 INNER_CHUNKS = 2**22  # of a shard, whose index is read as one
 OS_ERROR = re.compile(r"os_error_code='(\d+)|OS error (\d+)")  # as tensorstore says it, and older ones did
+
+
+class Metadata(NamedTuple):
+    """Of an array or group: whether it is of format 3; the names of dimensions, None if not all have one."""
+
+    third: bool
+    is_array: bool
+    dims: tuple[str, ...] | None
+    attributes: dict[str, object]
 
 
 class Node(NamedTuple):
@@ -46,12 +54,12 @@ class Node(NamedTuple):
         return "" if self.folder == self.root else self.folder.relative_to(self.root).as_posix()
 
     def check_inside(self, file: Path) -> None:
-        """Raises Refused where a link leads out of the store."""
-        if file.is_symlink() and not file.resolve().is_relative_to(self.root):
+        """Refuses a link that leads out of the store."""
+        if not file.resolve().is_relative_to(self.root):
             away = f"{self.path} has {file.relative_to(self.root)}, a link that leads out of it"
             raise Refused(f"{away}: give the store itself")
 
-    def describe(self) -> "Described":
+    def metadata(self) -> Metadata:
         third = (self.folder / "zarr.json").exists()
         if third:
             found = self._json("zarr.json")
@@ -59,13 +67,13 @@ class Node(NamedTuple):
             array = (self.folder / ".zarray").exists()
             found = self._json(".zarray") if array else {}
             attributes = self._json(".zattrs") if (self.folder / ".zattrs").exists() else {}
-            if found.get("fill_value"):  # as xarray; 0 stands there for no reason
+            if found.get("fill_value"):  # as xarray; 0 is there for no reason
                 attributes = {"_FillValue": found["fill_value"], **attributes}
             names = attributes.get("_ARRAY_DIMENSIONS")
             found |= {"node_type": "array" if array else "group", "attributes": attributes, "dimension_names": names}
         given, is_array = found.get("attributes"), found.get("node_type") == "array"
         dims = () if found.get("shape") == [] else _dims(found.get("dimension_names"))
-        return Described(third, is_array, dims, given if isinstance(given, dict) else {})
+        return Metadata(third, is_array, dims, given if isinstance(given, dict) else {})
 
     def _json(self, name: str) -> dict[str, object]:
         """A JSON object of a plain file."""
@@ -78,26 +86,17 @@ class Node(NamedTuple):
             raise ValueError(f"{name} is no object")
         return found
 
-    def arrays(self) -> "Iterator[tuple[Node, Described]]":
+    def arrays(self) -> "Iterator[tuple[Node, Metadata]]":
         """All arrays of a group, through groups that are folders of their own."""
         for folder in sorted(self.folder.iterdir()):
             self.check_inside(folder)
             if is_zarr(folder) and not folder.is_symlink():
                 node = self._replace(folder=folder)
-                about = node.describe()
+                about = node.metadata()
                 if about.is_array:
                     yield node, about
                 else:
                     yield from node.arrays()
-
-
-class Described(NamedTuple):
-    """Of an array or group: whether it is of format 3; the names of dimensions, None where not all have one."""
-
-    third: bool
-    is_array: bool
-    dims: tuple[str, ...] | None
-    attributes: dict[str, object]
 
 
 def is_zarr(path: Path) -> bool:
@@ -106,7 +105,7 @@ def is_zarr(path: Path) -> bool:
 
 
 def _dims(given: object) -> tuple[str, ...] | None:
-    """Names that can be those of dimensions: short lines, each another."""
+    """Names that can be those of dimensions: short lines, all different."""
     try:
         names: tuple[str, ...] = conformed(tuple[str, ...], given)
     except ValueError:
@@ -119,13 +118,13 @@ def open_zarr(path: Path, dataset: str | None) -> Iterator[Source]:
     if not is_zarr(path):
         raise Refused(f"{path} is not a Zarr store, it has no zarr.json, .zarray or .zgroup: give one")
     node = _chosen(Node(path, path.resolve(), path.resolve()), dataset)
-    about, source = node.describe(), _opened(node)
-    yield recorded(with_labels(source, _labels(node, about), {} if source.record else about.attributes))
+    about, source = node.metadata(), _opened(node)
+    yield described(source, _labels(node, about), about.attributes)
 
 
 def _chosen(root: Node, dataset: str | None) -> Node:
     """The array asked for, or the only one that is no coordinate of others."""
-    if root.describe().is_array:
+    if root.metadata().is_array:
         if dataset is not None:
             raise Refused(f"{root.path} is one array without datasets: leave out {dataset!r}")
         return root
@@ -137,23 +136,21 @@ def _chosen(root: Node, dataset: str | None) -> Node:
 
 
 def _opened(node: Node) -> Source:
-    """The numbers of an array as they are stored, with its record as it is stored."""
+    """The numbers of an array as they are stored."""
     check = unchanged(node.path, next(file for name in NAMES if (file := node.folder / name).exists()))
-    third, _, _, attributes = node.describe()
-    record = attributes.get(KEY)
-    if record is not None and not isinstance(record, dict):
-        raise ValueError(f"attribute {KEY!r} is no record")
+    third, _, _, attributes = node.metadata()
     spec: dict[str, object] = {"driver": "zarr3" if third else "zarr"}
-    if record is not None:
+    if KEY in attributes:
         spec["fill_missing_data_reads"] = False  # all of it was written
     handle = opened_zarr(node.folder, spec, open=True, read=True)
     shape, dtype = tuple(handle.shape), np.dtype(handle.dtype.numpy_dtype)
-    chunk, inside = shape_of(handle.chunk_layout.read_chunk), shape_of(handle.chunk_layout.write_chunk)
-    names = _file_names(handle, third)
+    chunk, inside = sides_of(handle.chunk_layout.read_chunk), sides_of(handle.chunk_layout.write_chunk)
+    file_name = _file_names(handle, third)
 
     def read(box: Box, out: np.ndarray) -> None:
         indices = (range(s.start // n, -(-s.stop // n)) for s, n in zip(box, inside, strict=True))
-        _check_files(node, [names(index) for index in itertools.product(*indices)])
+        for index in itertools.product(*indices):
+            _check_file(node, node.folder / file_name(index))
         with system_words():
             if out.dtype == dtype:
                 tensorstore = need("tensorstore", "reading Zarr")
@@ -166,10 +163,10 @@ def _opened(node: Node) -> Source:
     check_chunk(node.path, chunk, dtype.itemsize, shape)
     if math.prod(inside) // math.prod(chunk) > INNER_CHUNKS:
         raise ValueError(f"chunks of {chunk} in files of {inside}, shape {shape}")
-    return dataclasses.replace(source, record=record or None)
+    return source
 
 
-def shape_of(grid: "tensorstore.ChunkLayout.Grid") -> tuple[int, ...]:
+def sides_of(grid: "tensorstore.ChunkLayout.Grid") -> tuple[int, ...]:
     """The shape of chunks, or of files; a single value has none."""
     return tuple(n or 1 for n in grid.shape or ())
 
@@ -185,34 +182,27 @@ def _file_names(handle: "tensorstore.TensorStore", third: bool) -> Callable[[tup
     return lambda index: separator.join([*before, *map(str, index)])
 
 
-def _check_files(node: Node, names: list[str]) -> None:
-    """Raises Refused where a chunk that is needed is no plain file of this store."""
-    seen = set[Path]()
-    for chunk in (node.folder / name for name in names):
-        for file in (chunk, *(above for above in chunk.parents if node.root in above.parents)):
-            if file not in seen:
-                node.check_inside(file)
-                seen.add(file)
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # zeros, or missed by tensorstore
-            if not stat.S_ISREG(chunk.stat().st_mode):
-                odd = f"{node.path} has {chunk.relative_to(node.root)}, which is no file"
-                raise Refused(f"{odd}: make it again")
+def _check_file(node: Node, chunk: Path) -> None:
+    """Refuses a chunk that is no plain file of this store; one that is not there is tensorstore's business."""
+    node.check_inside(chunk)
+    if chunk.exists() and not chunk.is_file():
+        raise Refused(f"{node.path} has {chunk.relative_to(node.root)}, which is no file: make it again")
 
 
-def _labels(node: Node, about: Described) -> Labels | None:
+def _labels(node: Node, about: Metadata) -> Labels | None:
     """What xarray knows of an array: its coordinates are other arrays of its group."""
     dims, attributes = about.dims, about.attributes
     if dims is None:
         return None
     if not node.name:
-        return Labels("", dims, plain_json(attributes, [KEY]))
+        return Labels("", dims, plain_json(attributes))
     group = node._replace(folder=node.folder.parent)
-    outer = group.describe().attributes
+    outer = group.metadata().attributes
     names = dict.fromkeys([*dims, *words(attributes.get("coordinates")), *words(outer.get("coordinates"))])
     inside = [name for name in names if "/" not in name and name not in ("", ".", "..", node.folder.name)]
     found = [_coordinate(group._replace(folder=group.folder / name), dims) for name in inside]
     known = tuple(one for one in found if one is not None)
-    return Labels(node.folder.name, dims, plain_json(attributes, [KEY]), known, plain_json(outer, [KEY, "coordinates"]))
+    return Labels(node.folder.name, dims, plain_json(attributes), known, plain_json(outer, (KEY, "coordinates")))
 
 
 def _coordinate(node: Node, dims: tuple[str, ...]) -> Coordinate | None:
@@ -220,7 +210,7 @@ def _coordinate(node: Node, dims: tuple[str, ...]) -> Coordinate | None:
     node.check_inside(node.folder)
     if not is_zarr(node.folder):
         return None
-    (third, is_array, own, attributes), name = node.describe(), node.folder.name
+    (third, is_array, own, attributes), name = node.metadata(), node.folder.name
     if not is_array or own is None or not set(own) <= set(dims):
         return None
     source = None
@@ -235,7 +225,7 @@ def _coordinate(node: Node, dims: tuple[str, ...]) -> Coordinate | None:
 
 
 def plain_files(folder: Path) -> list[Path]:
-    """The files in a folder; raises ValueError where it has anything else, a link or a pipe."""
+    """The files in a folder; ValueError if it has anything else, a link or a pipe."""
     found = [path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir()]
     for path in found:
         if path.is_symlink() or not path.is_file():
@@ -244,7 +234,7 @@ def plain_files(folder: Path) -> list[Path]:
 
 
 def check_name(path: Path) -> None:
-    """Raises ValueError for the name of a store in which tensorstore would find another one, or none."""
+    """Refuses the name of a store in which tensorstore would find another one, or none."""
     if any(letter == "\\" or "\ud800" <= letter <= "\udfff" for letter in str(path.absolute())):
         raise ValueError(f"{path} has a backslash, or bytes that are no text, in its name: rename it, or its folder")
 
@@ -261,7 +251,7 @@ def opened_zarr(folder: Path, spec: Mapping[str, object], **how: bool) -> "tenso
 
 @contextlib.contextmanager
 def system_words() -> Iterator[None]:
-    """Makes tensorstore's ValueError an OSError where it was the system that failed."""
+    """Turns tensorstore's ValueError into an OSError if it was the system that failed."""
     try:
         yield
     except ValueError as error:

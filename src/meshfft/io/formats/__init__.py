@@ -1,1 +1,0 @@
-"""One file format each, read by slices behind one record, `Source`."""

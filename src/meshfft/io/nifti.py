@@ -1,0 +1,154 @@
+"""NIfTI files: nibabel reads the header and the voxels; here what is packed, made up or moved is refused.
+
+Invariant: a .nii.gz file is unpacked to no more than its header needs.
+"""
+
+import contextlib
+import gzip
+import io
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import numpy as np
+
+from ..extras import need
+from .flat import FlatSink, checked_sink, sink_behind
+from .refusals import Refused, check_numbers, readable, unchanged
+from .source import FORMATS, Format, Header, Source, assigning, source_of
+
+if TYPE_CHECKING:
+    import nibabel
+
+HEAD_BYTES = 540  # of the longer of the two headers
+MOST_OFFSET = 2**26  # of extensions between header and voxels
+TRAILING = 2**20  # what may follow the voxels
+COPY_BYTES = 2**20
+MOST_DIMENSIONS, MOST_SIZE, NO_EXTENSION = 7, 2**15 - 1, bytes(4)  # of a file of NIfTI-1
+SCANNER = 1  # the code of positions in the scanner
+
+
+def checked_affine(affine: np.ndarray, what: str) -> np.ndarray:
+    """An affine; ValueError if it is none, or puts all voxels into a plane."""
+    with np.errstate(over="ignore"):
+        stored = np.asarray(affine, np.float32).astype(float)  # as NIfTI keeps it
+    if stored.shape != (4, 4) or not np.isfinite(stored).all() or (stored[3] != (0, 0, 0, 1)).any():
+        raise ValueError(f"{what} is no affine: give 4 x 4 numbers, the last row 0 0 0 1")
+    if np.linalg.matrix_rank(stored[:3, :3]) < 3:
+        raise ValueError(f"{what} puts all voxels into a plane: give an affine that has an inverse")
+    return np.asarray(affine, float)
+
+
+def nifti_affine(path: Path) -> np.ndarray:
+    """The affine of a NIfTI file, from indices of voxels to positions in mm, as nibabel chooses it.
+
+    Raises:
+        ValueError: it is no NIfTI file.
+    """
+    packed = path.name.lower().endswith(".gz")
+    with readable(path), gzip.open(path) if packed else open(path, "rb") as file:
+        return np.asarray(_header(file.read(HEAD_BYTES)).get_best_affine(), float)
+
+
+@contextlib.contextmanager
+def _open(path: Path, _: str | None) -> Iterator[Source]:
+    nibabel, check = need("nibabel", "reading NIfTI"), unchanged(path)
+    with _unpacked(path) as plain:
+        check()
+        image = nibabel.load(plain, mmap=False)
+        proxy = image.dataobj
+        needed = proxy.offset + math.prod(proxy.shape) * proxy.dtype.itemsize
+        if os.path.getsize(plain) < needed:
+            raise ValueError(f"{os.path.getsize(plain)} bytes, its header needs {needed}")
+        dtype = proxy[tuple(slice(0, 1) for _ in proxy.shape)].dtype  # the proxy's own is that before scaling
+        units, spacing = _scales(image.header, len(proxy.shape))
+        still = check if plain == path else lambda: None
+        yield source_of(path, proxy.shape, dtype, assigning(proxy), still, fortran=True, units=units, spacing=spacing)
+
+
+def _scales(header: "nibabel.Nifti1Header", ndim: int) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """Units and sizes of voxels; a size that is none counts as 1 without a unit."""
+    units = ("unknown",) * ndim
+    with contextlib.suppress(KeyError):  # a code of no unit
+        space, time = header.get_xyzt_units()
+        units = (*(space,) * 3, time, *units)[:ndim]
+    known = [math.isfinite(size) and size > 0 for size in header.get_zooms()]
+    sizes = [float(size) if ok else 1.0 for size, ok in zip(header.get_zooms(), known, strict=True)]
+    named = [unit if ok and unit != "unknown" else "" for unit, ok in zip(units, known, strict=True)]
+    return tuple(named), tuple(sizes)
+
+
+@contextlib.contextmanager
+def _unpacked(path: Path) -> Iterator[Path]:
+    """The file without gzip: each slice of that would be unpacked again, and none would see its checksum."""
+    if path.suffix.lower() != ".gz":
+        yield path
+        return
+    needed, folder = _needed(path), tempfile.gettempdir()
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        room = f"{path} is unpacked to {needed / 1e9:.3g} GB in {folder}, which has {free / 1e9:.3g} GB free"
+        raise Refused(f"{room}: free some, or unpack it elsewhere")
+    with tempfile.NamedTemporaryFile(suffix=".nii") as plain:
+        with gzip.open(path) as packed:
+            _copy(packed, plain, needed + TRAILING)
+        plain.flush()
+        yield Path(plain.name)
+
+
+def _needed(path: Path) -> int:
+    """The bytes that the header of a packed file needs."""
+    with gzip.open(path) as packed:
+        header = _header(packed.read(HEAD_BYTES))
+    shape, dtype, offset = header.get_data_shape(), header.get_data_dtype(), int(header.get_data_offset())
+    check_numbers(path, shape, dtype)
+    if not 0 <= offset <= MOST_OFFSET:
+        raise ValueError(f"its voxels begin after {offset} bytes")
+    return offset + math.prod(shape) * dtype.itemsize
+
+
+def _header(head: bytes) -> "nibabel.Nifti1Header":
+    """The header of a file of NIfTI-1 or NIfTI-2."""
+    nibabel = need("nibabel", "reading NIfTI")
+    kinds = [kind for kind in (nibabel.Nifti1Header, nibabel.Nifti2Header) if kind.may_contain_header(head)]
+    if len(kinds) != 1:
+        raise ValueError("no header of NIfTI")
+    return kinds[0].from_fileobj(io.BytesIO(head), check=False)
+
+
+def _copy(packed: gzip.GzipFile, plain: IO[bytes], most: int) -> None:
+    while block := packed.read(COPY_BYTES):
+        most -= len(block)
+        if most < 0:
+            raise ValueError("it unpacks to more than its header needs")
+        plain.write(block)
+
+
+def _create(path: Path, header: Header) -> FlatSink:
+    shape, made = header.shape, need("nibabel", "writing NIfTI").Nifti1Header()
+    if len(shape) > MOST_DIMENSIONS or max(shape) > MOST_SIZE:
+        most = f"of at most {MOST_DIMENSIONS} dimensions of {MOST_SIZE}"
+        raise ValueError(f"shape {shape} is more than NIfTI has room for, an array {most}: write .npy or .zarr")
+    made.set_data_dtype(header.dtype)
+    made.set_data_shape(shape)
+    if header.affine is not None:
+        made.set_xyzt_units("mm")
+        made.set_qform(header.affine, 0)  # sizes of voxels; the rest is approximate if the affine shears
+    made.set_sform(np.eye(4) if header.affine is None else header.affine, SCANNER)
+    made["vox_offset"] = len(made.binaryblock) + len(NO_EXTENSION)
+    with open(path, "xb") as file:
+        file.write(made.binaryblock + NO_EXTENSION)
+        return sink_behind(path, file, shape, header.dtype, fortran=True)
+
+
+def _reopen(path: Path) -> FlatSink:
+    with open(path, "rb+") as file:
+        made = need("nibabel", "NIfTI").Nifti1Header.from_fileobj(file)
+    return checked_sink(path, made.get_data_shape(), True, made.get_data_dtype(), int(made.get_data_offset()))
+
+
+FORMATS[".nii"] = FORMATS[".nii.gz"] = Format(_open, _create, _reopen, named=False)

@@ -1,0 +1,114 @@
+"""What a file may hold: anybody may have written it, so whatever is no array of numbers is refused in one line.
+
+Invariant: whatever a reader raises on a damaged file becomes one ValueError that names the file.
+"""
+
+import contextlib
+import math
+import os
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+DTYPES = tuple(np.dtype(code) for code in "?bBhHiIlLqQefdFD")
+MOST_BYTES = 2**60  # no file system holds a larger array
+CHUNK_LIMIT = 2**30  # a chunk is decoded as one
+CHUNK_BEYOND = 2**26  # up to here a chunk may have any size, whatever its array has
+CHUNK_LEAST, MANY_CHUNKS = 2**12, 2**17  # more chunks than that, if they are smaller, take seconds to look up
+
+
+class Refused(ValueError):
+    """A line that is clear already: `readable` adds nothing to it."""
+
+
+class Unnamed(Refused):
+    """One of several datasets has to be named; a command line puts its own word for `argument`."""
+
+    argument = "dataset="
+
+
+@contextlib.contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turns whatever a reader raises on a damaged file into one ValueError that names the file."""
+    try:
+        yield
+    except (Refused, ImportError):
+        raise
+    except Exception as error:  # readers of other packages, given bytes that anyone may have made
+        if isinstance(error, OSError) and error.errno:  # the system's own word: no permission, no room, a failing disk
+            raise
+        reason = " ".join(str(error).split(" [")[0].split())[:300] or type(error).__name__
+        raise ValueError(
+            f"{path} cannot be read, it is damaged or cut short ({reason}): make or copy it again"
+        ) from error
+
+
+def unchanged(path: Path, file: Path | None = None) -> Callable[[], None]:
+    """A check that a file is what it was, by device, inode, size and time of the last change.
+
+    Make it before the file is opened and call it after every read. `file` is the one to look at if it is not the one
+    that the user named: the metadata of a store.
+    """
+
+    def identity() -> tuple[int, ...] | None:
+        try:
+            found = os.stat(file or path)
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+    before = identity()
+
+    def check() -> None:
+        if identity() != before:
+            changed = f"{path} was replaced or written to while it was read"
+            raise Refused(f"{changed}: begin again when nothing writes to it")
+
+    return check
+
+
+def check_numbers(path: Path, shape: tuple[int, ...] | None, dtype: np.dtype) -> None:
+    """Refuses what is no array of numbers, or has a size that no array has."""
+    wanted = "give an array of integers, or of real or complex numbers of at most 64 bits a part"
+    if dtype.hasobject:
+        raise Refused(f"{path} holds Python objects or strings, which are not loaded: {wanted}")
+    if dtype.newbyteorder("=") not in DTYPES:
+        raise Refused(f"{path} holds values of dtype {dtype}: {wanted}")
+    if not shape:
+        raise Refused(f"{path} holds no array but a single value: give an array of at least one dimension")
+    if min(shape) < 0 or math.prod(shape) * dtype.itemsize > MOST_BYTES:
+        raise Refused(f"{path} says that its shape is {shape}, which no array has: it is damaged, make it again")
+    if 0 in shape:
+        raise Refused(f"{path} holds an empty array of shape {shape}: give one that has values")
+
+
+def check_chunk(path: Path, chunk: tuple[int, ...], itemsize: int, shape: tuple[int, ...]) -> None:
+    """Refuses chunks that are too large to be unpacked in memory, much larger than their array, or too many."""
+    nbytes, rewrite = itemsize * math.prod(chunk), "rewrite it with chunks of"
+    has = f"{path} has chunks of shape {chunk}, {nbytes / 1e9:.3g} GB"
+    if min(chunk) <= 0 or nbytes > CHUNK_LIMIT:
+        raise Refused(f"{has}: {rewrite} at most {CHUNK_LIMIT / 1e9:.2g} GB")
+    if nbytes > max(CHUNK_BEYOND, 8 * itemsize * math.prod(shape)):
+        raise Refused(f"{has}, for an array of shape {shape}: {rewrite} at most its shape")
+    many = math.prod(-(-n // c) for n, c in zip(shape, chunk, strict=False))
+    if nbytes < CHUNK_LEAST and many > MANY_CHUNKS:
+        raise Refused(f"{path} has {many} chunks of shape {chunk}, {nbytes} bytes: {rewrite} some 100 kB or more")
+
+
+def choose(path: Path, names: list[str], dataset: str | None) -> str:
+    """The dataset asked for, or the only one there is."""
+    if not names:
+        raise Refused(f"{path} has no dataset of its own: give a file that has one")
+    listed = ", ".join(map(_short, names[:20])) + ", ..." * (len(names) > 20)
+    one = f"name one of them, as {Unnamed.argument}{shlex.quote(_short(names[0]))}"
+    if dataset is not None and dataset.strip("/") not in names:
+        raise Unnamed(f"{path} has no dataset {_short(dataset)!r}, it has {listed}: {one}")
+    if dataset is None and len(names) != 1:
+        raise Unnamed(f"{path} has {len(names)} datasets ({listed}): {one}")
+    return names[0] if dataset is None else dataset.strip("/")
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 60 else f"{name[:28]}...{name[-28:]}"

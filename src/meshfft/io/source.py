@@ -1,0 +1,266 @@
+"""An array in a file: a `Source` reads a box of it, a `Sink` writes one, and each format registers how it makes them.
+
+`source[slices]` reads those positions and no others, at most 32 MiB at a time, or one chunk if chunks are larger.
+Invariant: only what was asked for is in memory at its own size.
+"""
+
+import contextlib
+import dataclasses
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, SupportsIndex
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from .grid import BOX_BYTES, Box, Grid, shape_of, starts, subboxes, within
+from .refusals import check_numbers, readable
+
+ALIGNMENT = 64
+
+Read = Callable[[Box, np.ndarray], None]
+
+
+class Coordinate(NamedTuple):
+    """Values along some dimensions; or, unread, the folder of a Zarr array of format 3 that has them."""
+
+    name: str
+    dims: tuple[str, ...]
+    attributes: Mapping[str, object]
+    values: np.ndarray | None = None
+    folder: Path | None = None
+
+
+class Labels(NamedTuple):
+    """Name of an array, empty without one; its dimensions and attributes; attributes of its dataset (`about`)."""
+
+    name: str
+    dims: tuple[str, ...]
+    attributes: Mapping[str, object] = {}
+    coordinates: tuple[Coordinate, ...] = ()
+    about: Mapping[str, object] = {}
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Source:
+    """An array in a file.
+
+    Attributes:
+        path: the file, or the folder of a Zarr store.
+        shape: of the array.
+        dtype: of what slices give, in native byte order.
+        read: reads a box of it into an array of the same shape.
+        check: refuses the file if it was written to since it was opened; called after every read.
+        chunk: what the file can give at once; boxes are made of complete ones if they can be.
+        fortran: whether the first dimension is the one in one run.
+        units: of each dimension, empty if the file gives none.
+        spacing: of the positions along each dimension, in these units; 1.0 if the file gives none.
+        record: that of a store written here, as `Record.to_dict` makes it; else None.
+        labels: names, coordinates and attributes; None if its dimensions have no names.
+        name: of the array within its file, empty if such files have one array only.
+    """
+
+    path: Path
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    read: Read
+    check: Callable[[], None]
+    chunk: tuple[int, ...]
+    fortran: bool
+    units: tuple[str, ...]
+    spacing: tuple[float, ...]
+    record: dict[str, object] | None = None
+    labels: Labels | None = None
+    name: str = ""
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __repr__(self) -> str:
+        where = f"{self.path}{f', {self.name}' if self.name else ''}"
+        return f"<Source: {self.dtype} {' x '.join(map(str, self.shape))} in {where}>"
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        """Reads the positions at `index` (slices without steps, or integers) as an array of this source's dtype."""
+        box, single = _box(index, self.shape)
+        out = aligned(shape_of(box), self.dtype)
+        self.into(out, box)
+        return out[tuple(0 if one else slice(None) for one in single)]
+
+    def into(self, out: np.ndarray, box: Box) -> None:
+        """Reads a box into an array of its shape, which may be a part of a larger one."""
+        with readable(self.path):
+            try:
+                for part in subboxes(box, self.chunk, self.dtype.itemsize, BOX_BYTES, fortran=self.fortran):
+                    self.read(part, out[within(part, starts(box))])
+            finally:
+                self.check()
+
+    def astype(self, dtype: DTypeLike) -> "Source":
+        """The same array, every slice converted to `dtype` as it is read."""
+        return dataclasses.replace(self, dtype=np.dtype(dtype))
+
+
+class Header(NamedTuple):
+    """What a new file has besides numbers.
+
+    Attributes:
+        shape, dtype: of the array.
+        grid: its chunks and files in a Zarr store.
+        labels: its name and dimensions, its coordinates, and attributes of the file.
+        attributes: of the array.
+        affine: 4 x 4, from indices to positions in mm, of a NIfTI file; None says size 1 in no unit.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    grid: Grid
+    labels: Labels
+    attributes: Mapping[str, object]
+    affine: np.ndarray | None = None
+
+
+class Sink(Protocol):
+    """An array on the disk, open for writing."""
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype: ...
+
+    def boxes(self, at: Box, most: int) -> Iterator[Box]:
+        """The parts of a box to be written at a time: of complete files, and of at most `most` bytes or one file."""
+
+    def write(self, at: Box, block: np.ndarray) -> None:
+        """Writes a block to a box; it may be changed once this returns."""
+
+    def flush(self) -> None:
+        """Returns when all that this process wrote would outlast a loss of power."""
+
+
+class Format(NamedTuple):
+    """How files of a kind are opened, by path and dataset, made, and opened again to be written to."""
+
+    open: Callable[[Path, str | None], contextlib.AbstractContextManager[Source]]
+    create: Callable[[Path, Header], Sink]
+    reopen: Callable[[Path], Sink]
+    named: bool = True  # whether such files hold several arrays, each with a name
+
+
+FORMATS: dict[str, Format] = {}  # by suffix
+
+
+@contextlib.contextmanager
+def open_array(path: str | Path, dataset: str | None = None) -> Iterator[Source]:
+    """Opens the array in a .npy, .nii, .nii.gz, .h5, .hdf5, .nc or .zarr file for reading by slices.
+
+    NIfTI voxels come scaled by the header's slope and intercept, as nibabel gives them. A .nii.gz file is first
+    unpacked to the folder for temporary files. A missing chunk of a Zarr store means zeros, except in a store written
+    here, which is complete. Names, coordinates and attributes of dimensions, as xarray and NetCDF-4 keep them, come as
+    `labels`; what is packed by `scale_factor` and `add_offset` comes unpacked. No other file is read.
+
+    Args:
+        path: the file, or the folder of a Zarr store.
+        dataset: the array's name inside an HDF5 file or a Zarr group; may be left out if only one there is no
+            coordinate of another.
+
+    Yields:
+        A `Source`, valid inside the `with` block.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the suffix is unknown, the file is damaged, the dataset is not there, it does not hold numbers, it
+            points to other files, or its chunks are larger than 1 GiB.
+        ImportError: the package that reads this kind of file is missing.
+
+    >>> with open_array("brain.nii.gz") as voxels:  # doctest: +SKIP
+    ...     x = mf.shard(voxels, mesh, P("x", "y"))
+    """
+    path = Path(path)
+    format = _format_of(path, dataset)
+    with contextlib.ExitStack() as stack:
+        with readable(path):
+            source = stack.enter_context(format.open(path, dataset))
+        yield source
+
+
+def _format_of(path: Path, dataset: str | None) -> Format:
+    suffix = next((s for s in FORMATS if path.name.lower().endswith(s)), "")
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist: give the path of an array file")
+    if not suffix:
+        raise ValueError(f"{path} is of no known kind: give a file that ends in {', '.join(FORMATS)}")
+    if not path.is_file() and suffix != ".zarr":
+        raise ValueError(f"{path} is a folder or a device: give a file, or the folder of a Zarr store")
+    if not FORMATS[suffix].named and dataset is not None:
+        raise ValueError(f"{path} holds one array without a name: leave out the dataset name {dataset!r}")
+    return FORMATS[suffix]
+
+
+def source_of(
+    path: Path,
+    shape: tuple[int, ...],
+    dtype: np.dtype,
+    read: Read,
+    check: Callable[[], None] = lambda: None,
+    *,
+    chunk: tuple[int, ...] | None = None,
+    fortran: bool = False,
+    units: tuple[str, ...] | None = None,
+    spacing: tuple[float, ...] | None = None,
+    name: str = "",
+) -> Source:
+    """A Source, once shape and dtype are seen to be right; without chunks any part can be read by itself."""
+    check_numbers(path, shape, dtype)
+    ndim, plain = len(shape), dtype.newbyteorder("=")
+    units, spacing = units or ("",) * ndim, spacing or (1.0,) * ndim
+    return Source(path, tuple(shape), plain, read, check, chunk or (1,) * ndim, fortran, units, spacing, name=name)
+
+
+def aligned(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
+    """An empty array that starts where JAX's arrays on CPUs do: it becomes one of them without being copied."""
+    nbytes = math.prod(shape) * dtype.itemsize
+    buffer = np.empty(nbytes + ALIGNMENT, np.uint8)
+    first = -buffer.ctypes.data % ALIGNMENT
+    return buffer[first : first + nbytes].view(dtype).reshape(shape)
+
+
+def assigning(array: "Sliced") -> Read:
+    """Reads by slices of something that gives arrays for them."""
+
+    def read(box: Box, out: np.ndarray) -> None:
+        out[...] = array[box]
+
+    return read
+
+
+class Sliced(Protocol):
+    def __getitem__(self, box: Box, /) -> np.ndarray: ...
+
+
+def _box(index: Any, shape: tuple[int, ...]) -> tuple[Box, list[bool]]:
+    """The positions that an index stands for, and which dimensions it takes a single one of."""
+    entries = list(index) if isinstance(index, tuple) else [index]
+    at = entries.index(Ellipsis) if Ellipsis in entries else len(entries)
+    rest = len(shape) - len(entries[:at]) - len(entries[at + 1 :])
+    if rest < 0:
+        raise IndexError(f"index {index} has more entries than {shape} has dimensions: leave some out")
+    entries[at : at + 1] = [slice(None)] * rest
+    return tuple(map(_slice, entries, shape)), [not isinstance(entry, slice) for entry in entries]
+
+
+def _slice(entry: slice | SupportsIndex, size: int) -> slice:
+    if isinstance(entry, slice):
+        start, stop, step = entry.indices(size)
+        if step != 1:
+            raise IndexError(f"slice {entry} has a step: read without one")
+        return slice(start, max(start, stop))
+    index = operator.index(entry)
+    if not -size <= index < size:
+        raise IndexError(f"index {index} is out of range: the dimension has {size} positions")
+    return slice(index % size, index % size + 1)
