@@ -1,10 +1,9 @@
-"""Images from scattered samples of their spectra, as several coils see them: CG-SENSE.
+"""Images from scattered samples of their spectra, measured by several coils: CG-SENSE.
 
     min |A S x - d|^2,      N = S^H A^H A S,    b = S^H A^H d
 
-A is a plan at scattered points, S multiplies with the map of every coil. N is Toeplitz and takes no points: an FFT of
-twice the size there and back for each coil. Where a mesh axis cuts the coils, their images are added up over it. As in
-solvers.py no program starts before the last one has ended.
+A is a plan at scattered points, S multiplies by the map of every coil. N is Toeplitz and needs no points: an FFT of
+twice the size there and back for each coil. As in solvers.py no program starts before the last one has ended.
 """
 
 import functools
@@ -32,7 +31,7 @@ from ..numerics.dtypes import complex_dtype
 from ..operators.transform import integers, is_integer, reals
 from .shard import shard
 
-FAINT = 1e-6  # of the largest sum of squares of the maps: pixels that no coil sees stay 0
+FAINT = 1e-6  # of the largest sum of squares of the maps; fainter pixels stay 0
 MOST_EXPONENT = 100  # a power of two that has an inverse in single precision
 Report = Callable[[str, int, float], None]
 
@@ -41,10 +40,10 @@ class Reconstruction(NamedTuple):
     """An image that `reconstruct` has found.
 
     Attributes:
-        image: of the shape asked for, or without maps the image of every coil;
+        image: of the given shape, or without maps the image of every coil;
             cut as the plan cuts images.
-        residuals: |b - N x| / |b|, of the normal equations N x = b, at the
-            start and after every step, with `tv` after every round of 5 steps.
+        residuals: |b - N x| / |b| at the start and after every step, with
+            `tv` after every round of 5 steps.
 
     >>> points = mf.Scattered.turns([[0.0], [0.25], [0.5], [-0.25]])
     >>> found = mf.reconstruct(np.ones(4), points, (4,), iterations=2)
@@ -140,36 +139,42 @@ def reconstruct(
             raise ValueError("the plan says shape, mesh and spec: leave them out, or give points in its place")
         plan = points
     else:
-        if shape is None:
-            raise ValueError("the size of the image is not given: give shape=(128, 128), pixels along each dimension")
-        points, sizes = known_kind(points), integers(shape, "shape")
-        if len(sizes) != points.dims:
-            raise ValueError(f"shape is {sizes}, the points have {points.dims} coordinates: give a size for each")
+        sizes = _sizes(shape, known_kind(points))
         images = coil_images(tuple(data.shape), points.shape, sizes)
         check_maps(None if maps is None else np.shape(maps), images, points.dims)
-        how: dict[str, Any] = {"mesh": mesh, "spec": spec, "tol": tol, "origin": origin}
-        plan = scattered_plan(
-            images, points, dtype=complex_dtype(np.dtype(jax.dtypes.canonicalize_dtype(data.dtype)), None), **how
-        )
+        dtype = complex_dtype(np.dtype(jax.dtypes.canonicalize_dtype(data.dtype)), None)
+        plan = scattered_plan(images, points, dtype=dtype, mesh=mesh, spec=spec, tol=tol, origin=origin)
+    _check_plan(plan, tuple(data.shape), bool(tv))
+    problem = _problem(plan, data, _placed(plan, maps), density=density, unit=bool(l2 or tv), report=report)
+    return _solved(problem, iterations, l2, tv, report)
+
+
+def _sizes(shape: Sequence[int] | None, points: Scattered) -> tuple[int, ...]:
+    if shape is None:
+        raise ValueError("the size of the image is not given: give shape=(128, 128), pixels along each dimension")
+    sizes = integers(shape, "shape")
+    if len(sizes) != points.dims:
+        raise ValueError(f"shape is {sizes}, the points have {points.dims} coordinates: give a size for each")
+    return sizes
+
+
+def _check_plan(plan: ScatteredPlan, values: tuple[int, ...], tv: bool) -> None:
+    """Refuses a plan that the values do not fit, and meshes that the method cannot use."""
     if tv and isinstance(plan.caller.mesh, Mesh) and AxisType.Explicit in plan.caller.mesh.axis_types:
         raise ValueError(
             "tv takes slopes across the blocks of Auto mesh axes, and this mesh has Explicit ones: make "
             "it with axis_types=(jax.sharding.AxisType.Auto,) * n"
         )
-    batch = plan.in_layout.ndim - len(plan.dims)
-    if tuple(data.shape) != (*plan.in_layout.shape[:batch], *plan.points.shape):
-        both = f"the values have shape {tuple(data.shape)}, and the plan takes images {plan.in_layout.shape}"
+    images = plan.in_layout.shape
+    if values != (*images[: len(images) - len(plan.dims)], *plan.points.shape):
+        both = f"the values have shape {values}, and the plan takes images {images}"
         raise ValueError(f"{both} to {plan.points.shape} points: give (coils, points...) of both")
-    problem = sense(plan, data, _placed(plan, maps), density=density, unit=bool(l2 or tv), report=report)
-    return _solved(problem, iterations, l2, tv, report)
+    if not plan.in_layout.even:
+        raise ValueError(f"the mesh does not cut images {images} evenly: choose sizes, or a mesh, that divide")
 
 
 def coil_images(values: tuple[int, ...], points: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of the images of all coils, where there are coils.
-
-    Raises:
-        ValueError: there is not one value for each point.
-    """
+    """The shape of the images of all coils; raises ValueError unless there is one value for each point."""
     rest = len(values) - len(points)
     if rest not in (0, 1) or values[rest:] != points:
         both = f"the values have shape {values} and the points {points}"
@@ -196,7 +201,7 @@ def _check_numbers(iterations: int, density: int, l2: float, tv: float) -> None:
 
 
 def _placed(plan: ScatteredPlan, maps: AnyArray | None) -> Any:
-    """Maps cut as the plan's images; None where there are none."""
+    """Maps cut as the plan's images, if there are any."""
     if maps is None:
         return None
     check_maps(tuple(np.shape(maps)), plan.in_layout.shape, len(plan.dims))
@@ -206,7 +211,7 @@ def _placed(plan: ScatteredPlan, maps: AnyArray | None) -> Any:
 
 
 def _solved(problem: Problem, iterations: int, l2: float, tv: float, report: Report) -> Reconstruction:
-    """The image after all steps, and the residual of every one, at the start first."""
+    """The image after all steps, with the residuals at the start and after each."""
     size = INNER if tv else 1
     found, residuals = variation(problem, tv, l2) if tv else descent(problem, l2), list[float]()
     for count, now in enumerate(itertools.islice(found, -(-iterations // size) + 1)):
@@ -217,33 +222,14 @@ def _solved(problem: Problem, iterations: int, l2: float, tv: float, report: Rep
     return Reconstruction(functools.reduce(operator.mul, problem.units, now.image), tuple(residuals))
 
 
-def sense(
-    plan: ScatteredPlan,
-    values: AnyArray,
-    maps: Array | None = None,
-    *,
-    density: int = 12,
-    unit: bool = False,
-    report: Report = lambda part, done, residual: None,
+def _problem(
+    plan: ScatteredPlan, values: AnyArray, maps: Array | None, *, density: int, unit: bool, report: Report
 ) -> Problem:
-    """The least-squares problem of samples that coils have taken of an image.
+    """The least-squares problem, with weights relative to the largest eigenvalue of N if `unit`.
 
-    Args:
-        plan: of images (coils, ...), or without maps of images with any batch dimensions.
-        values: the samples, in `plan.out_layout`.
-        maps: what each coil sees of a pixel, in `plan.in_layout`; None finds the image of every coil.
-        density: rounds of `plan.density` for the start: the adjoint of compensated samples over the sum of squares of
-            the maps, in the scale that fits the samples best. 0 starts from zero.
-        report: as `reconstruct`.
-        unit: divides N and b by the largest eigenvalue of N, so that weights mean the same for all samples.
-
-    Raises:
-        ValueError: maps of another shape than the plan's images; a mesh that does not divide these.
+    It starts from the adjoint of compensated samples over the sum of squares of the maps, in the scale that fits the
+    samples best; from zero if `density` is 0.
     """
-    shape = plan.in_layout.shape
-    check_maps(None if maps is None else maps.shape, shape, len(plan.dims))
-    if not plan.in_layout.even:
-        raise ValueError(f"the mesh does not cut images {shape} evenly: choose sizes, or a mesh, that divide")
     report("normal operator", 0, math.nan)
     toeplitz = plan.normal()
     ended(toeplitz.kernel)
@@ -268,7 +254,7 @@ def sense(
 
 
 def _of_size_one(x: Array) -> tuple[Array, float]:
-    """x / u of size about 1, and u, a power of two: squares of 1e-20 or 1e20 are no numbers in single precision."""
+    """x / u of size about 1, and u, a power of two: squares of 1e-20 or 1e20 overflow in single precision."""
     size = float(jnp.max(jnp.maximum(jnp.abs(x.real), jnp.abs(x.imag)), initial=0))
     unit = 2.0 ** max(-MOST_EXPONENT, min(MOST_EXPONENT, math.frexp(size)[1]))
     return ended(x * (1 / unit)), unit
@@ -276,7 +262,7 @@ def _of_size_one(x: Array) -> tuple[Array, float]:
 
 @jax.jit
 def _fitted(image: Array, right: Array, product: Array) -> Array:
-    """The multiple s of an image for which |A s x - d| is least."""
+    """The multiple s x of an image with the least |A s x - d|."""
     fitted: Array = image * over(dot(image, right), dot(image, product)).astype(image.dtype)
     return fitted
 

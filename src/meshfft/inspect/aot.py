@@ -1,14 +1,11 @@
-"""Plans compiled ahead of time, for devices that are described and need not be there, and what came of it.
+"""Plans compiled ahead of time for described devices: bytes, collectives, cycles, and a modelled timeline.
 
-    plan, topology -> compiled program -> bytes, collectives, cycles of each device, and a modelled timeline
-
-The TPU compiler runs on any machine; its memory, collectives and cycles are those of a pod of that shape. The timeline
-plays a program through in the order it was scheduled:
+The TPU compiler runs on any machine. The timeline plays a program through in its scheduled order:
 
     an instruction takes its estimated cycles / clock, an FFT kernel those of tpu/price.py
     a collective takes the links from its start, or when they are free, for as long as the torus model says
-    its done waits for that; what stands in between hides it
-    total = compute + what the device waits for each collective
+    its done waits for that; instructions in between hide it
+    total = compute + the waits for all collectives
 
 Nothing here runs a program.
 """
@@ -33,15 +30,12 @@ from ..plans.plan import Plan
 from .hlo import Collective, Kernels, Spent, cycles, every_collective, kernels, program_of
 from .schedule import Instruction, Item, Program, nested
 
-# Seconds of one core, the least and the most of all rows of benchmarks/results/compile-pod.jsonl: dense or not.
+# Seconds of one core, least and most in benchmarks/results/compile-pod.jsonl: of the paper's KDFT, and of others.
 COMPILING = {True: (118.0, 118.0), False: (7.0, 33.0)}
 
 
 class Report(NamedTuple):
-    """What a compiled program needs and does on each device: bytes, collectives in order, cycles where estimated.
-
-    `kernels` are FFT kernels, whose cycles are among those: by their own price, as the compiler has none.
-    """
+    """Bytes, collectives in order and cycles of a compiled program on each device; cycles include those of kernels."""
 
     memory: dict[str, int]
     collectives: tuple[Collective, ...]
@@ -49,14 +43,13 @@ class Report(NamedTuple):
     kernels: Kernels = Kernels(0, 0)
 
     def to_dict(self) -> dict[str, object]:
-        """The report as plain values, for JSON."""
         sizes = {f"{name}_bytes_per_device": size for name, size in self.memory.items()}
         sent, spent = ([one._asdict() for one in self.collectives], [one._asdict() for one in self.cycles])
         return {**sizes, "collectives": sent, "cycles": spent, "kernels": self.kernels._asdict()}
 
 
 class Timeline(NamedTuple):
-    """Modelled seconds of one run: of work, of the links, in all, and waited for each collective, by its start."""
+    """Modelled seconds of one run: of work, of the links, in total, and of the wait for each collective."""
 
     compute: float
     links: float
@@ -69,9 +62,6 @@ def devices_of(topology: str) -> list[jax.Device]:
 
     Args:
         topology: the generation and the chips along each dimension, such as "v3:32x32", "v5e:4x4" or "v5p:2x2x4".
-
-    Raises:
-        ValueError: the TPU compiler is not installed, or knows no such topology.
     """
     if not installed("libtpu"):
         raise ValueError(f"describing TPUs needs their compiler, libtpu: {install('tpu')}")
@@ -86,11 +76,7 @@ def devices_of(topology: str) -> list[jax.Device]:
 
 
 def mesh_for(plan: Plan, topology: str) -> Mesh:
-    """The mesh of a plan for a described pod, each device where the plan's machine has it.
-
-    Raises:
-        ValueError: as `devices_of`, or the plan was made for no torus.
-    """
+    """The mesh of a plan for a described pod, in the device order of the plan's machine."""
     network, sizes = plan.machine.network, axis_sizes(plan.mesh)
     if network is None:
         raise ValueError(f"the plan is for {plan.machine.chip.name} devices: plan with topology={topology!r}")
@@ -99,10 +85,9 @@ def mesh_for(plan: Plan, topology: str) -> Mesh:
 
 
 def compile_plan(plan: Plan, mesh: Mesh, *, planes: bool = False, donate: bool = False) -> jax.stages.Compiled:
-    """The program of a plan for a mesh of the same axes and sizes, whose devices need not be there.
+    """The program of a plan for a mesh of the same axes and sizes, whose devices may be described.
 
-    With `planes` it takes and returns split complex, a pair of real arrays, or one where the transform is real. With
-    `donate` the result takes the place of the input.
+    With `planes` its arrays are split complex, pairs of real arrays. With `donate` the result replaces the input.
     """
     have, need = axis_sizes(mesh), axis_sizes(plan.mesh)
     if have != need:
@@ -118,20 +103,12 @@ def compile_plan(plan: Plan, mesh: Mesh, *, planes: bool = False, donate: bool =
 
 
 def compile_seconds(plan: Plan) -> tuple[float, float] | None:
-    """Between how many seconds of one core compiling a plan for TPUs is expected to take; None for other machines.
-
-    The least and the most of the programs that were compiled ahead of time: neither devices nor steps explain them, and
-    the paper's KDFT takes longest.
-    """
+    """The range of seconds of one core that compiling a plan for TPUs took in measurements; None for other machines."""
     return COMPILING[plan.method == "kdft"] if plan.machine.chip.planes else None
 
 
 def report(compiled: jax.stages.Compiled, chip: Chip | None = None) -> Report:
-    """What a compiled program needs and does; a chip prices its kernels.
-
-    Raises:
-        ValueError: a loop that cannot be followed.
-    """
+    """What a compiled program needs and does; a chip prices its kernels. Raises ValueError as `collectives`."""
     program, memory = program_of(compiled, chip), compiled.memory_analysis()
     if memory is None:
         raise NotImplementedError("the compiled program has no memory analysis: this backend gives none")
@@ -141,7 +118,6 @@ def report(compiled: jax.stages.Compiled, chip: Chip | None = None) -> Report:
 
 
 def timeline(compiled: jax.stages.Compiled, plan: Plan) -> Timeline:
-    """Plays a plan's compiled program through; only for a chip whose clock is known."""
     clock, program = plan.machine.chip.clock, program_of(compiled, plan.machine.chip)
     if clock is None:
         raise ValueError(f"the clock of {plan.machine.chip.name} devices is not known: replay plans for TPUs")
@@ -152,10 +128,10 @@ def timeline(compiled: jax.stages.Compiled, plan: Plan) -> Timeline:
 
 
 def play(program: Program, cycle: float, lasting: Mapping[str, float]) -> Timeline:
-    """Plays a program through: seconds of a cycle, and of the links for each collective by the name of its start."""
-    now = free = compute = links = 0.0  # two clocks: the device's, and the moment its links are free
+    """Plays a program through, with the seconds of a cycle, and of each collective by the name of its start."""
+    now = free = compute = links = 0.0  # two clocks: of the device, and of its links
     arrivals, waits = dict[str, float](), defaultdict[str, float](float)
-    for instruction in _in_turn(nested(program)):
+    for instruction in _repeated(nested(program)):
         name, spent = instruction.name, (instruction.cycles or 0) * cycle
         now, compute = now + spent, compute + spent
         awaited = instruction.operands if instruction.opcode.endswith("-done") else ()
@@ -169,16 +145,16 @@ def play(program: Program, cycle: float, lasting: Mapping[str, float]) -> Timeli
     return Timeline(compute, links, max(now, free), dict(waits))
 
 
-def _in_turn(items: tuple[Item, ...]) -> Iterator[Instruction]:
+def _repeated(items: tuple[Item, ...]) -> Iterator[Instruction]:
     """Every instruction as often as it is executed."""
     for item in items:
         yield item.instruction
         for _ in range(item.turns if item.body else 0):
-            yield from _in_turn(item.body)
+            yield from _repeated(item.body)
 
 
 def _seconds(one: Collective, moves: list[dict[bool, Move]], plan: Plan) -> float:
-    """Modelled seconds of one collective; of a two-way ring's two, half of what they take together."""
+    """Modelled seconds of one collective; a two-way ring has two, which take half of its seconds each."""
     move = moves[one.step or 0][one.kind == "all-to-all"]
     halves = 2 if move.kind == "two-way ring" else 1
     return plan.machine.move_seconds(move._replace(nbytes=one.bytes, times=1)) / halves

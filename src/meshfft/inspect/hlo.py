@@ -1,19 +1,17 @@
-"""What a compiled program really does: its collectives and the compiler's cycles, counted in the text that it prints.
+"""The collectives and the estimated cycles of a compiled program, counted in its text.
 
-    cycles(step, unit) = sum over what the step executes on the unit of estimated cycles * times
+    cycles(step, unit) = sum over the instructions of the step on the unit of estimated cycles * times
 
-A collective in two halves overlaps what is scheduled between its start and its done. Invariant: what is in a loop
-counts once for each turn. Of Pallas kernels the compiler estimates nothing: those of FFTs, which the text knows by
-name, are priced by tpu/price.py where a chip is given. The kinds of work follow from opcodes and scopes:
+An instruction in a loop counts once for each turn. The compiler has no estimate for Pallas kernels: FFT kernels, found
+by name, are priced by tpu/price.py for a chip. The kinds of work follow from opcodes and scopes:
 
     products     matrix products
-    fft          XLA's FFT, whatever the compiler makes of it, and meshfft's own of additions and in kernels; not by
-                 products
+    fft          XLA's FFT, and meshfft's own by additions or in kernels; not by products
     permute      a hop of a ring, from its start to its end
     all-to-all   an exchange, from its start to its end
-    copies       what only moves numbers: copies, transposes, slices, concatenations, packing of complex numbers
-    other        arithmetic in between: phases, sums of products, weights, scales; collectives of other kinds
-    idle         no instruction at all
+    copies       copies, transposes, slices, concatenations, packing of complex numbers
+    other        arithmetic in between: phases, sums of products, weights, scales; other collectives
+    idle         no instruction
 """
 
 import collections
@@ -41,18 +39,19 @@ _ARRAY = re.compile(r"\b([a-z]+\d*)[a-z0-9]*\[([\d,]*)\]")
 _STEP = re.compile(r"\bstep(\d+)")
 _PACK_CALL = re.compile(r'custom_call_target="X64')
 _PRODUCT_CALL = re.compile(r'custom_call_target="[^"]*(?:gemm|matmul|dot)', re.IGNORECASE)
-_FFT = re.compile(
-    r"(?:^|/)(?:fft|jit\(fft\)|fft_\w+/pallas_call)(?:/|$)"
-)  # a scope of ours, JAX's for XLA's, or a kernel
+# A scope of ours, JAX's scope of XLA's FFT, or a kernel.
+_FFT = re.compile(r"(?:^|/)(?:fft|jit\(fft\)|fft_\w+/pallas_call)(?:/|$)")
 _KERNEL = re.compile(r"/fft_([a-z]+)_(\d+(?:x\d+)*)\w*/pallas_call")  # its kind and lengths
-_WIRE = re.compile(r"/wire_(encode|decode)(\d+)_(\d+)/pallas_call")  # the way, bits and rows
+_WIRE = re.compile(r"/wire_(encode|decode)(\d+)_(\d+)/pallas_call")  # the direction, bits and rows
 
 
 class Collective(NamedTuple):
-    """A collective as one run executes it on each device, named by the instruction that starts it.
+    """A collective of one run, named by the instruction that starts it.
 
-    `bytes` is the size of its result in one execution. It is asynchronous where other instructions may run between its
-    start and its done, and `covered` is their estimated cycles; two in flight share theirs.
+    Attributes:
+        bytes: the size of its result on a device in one execution.
+        asynchronous: whether other instructions may run between its start and its done.
+        covered: their estimated cycles.
     """
 
     name: str
@@ -65,21 +64,21 @@ class Collective(NamedTuple):
 
 
 class Op(NamedTuple):
-    """The step of an instruction, counted from one, 0 before the first; and its kind of work, one of KINDS."""
+    """The step of an instruction, from 1, 0 before the first; and its kind of work, one of KINDS."""
 
     step: int
     kind: str
 
 
 class Kernels(NamedTuple):
-    """How many FFT kernels one run executes, and their cycles: bundles of compiled schedules, or memory."""
+    """How many FFT kernels one run executes, and their cycles."""
 
     times: int
     cycles: int
 
 
 class Spent(NamedTuple):
-    """Estimated cycles of one step of the walk on one unit; step None is what comes before the first."""
+    """Estimated cycles of one step of the walk on one unit; step None is before the first."""
 
     step: int | None
     unit: str
@@ -96,15 +95,14 @@ def collectives(compiled: jax.stages.Compiled) -> dict[str, int]:
 
 
 def counts(sent: Iterable[Collective]) -> dict[str, int]:
-    """How many of each kind."""
-    total: collections.Counter[str] = collections.Counter()
+    total = collections.Counter[str]()
     for collective in sent:
         total[collective.kind] += collective.times
     return dict(total)
 
 
 def program_of(compiled: jax.stages.Compiled, chip: Chip | None = None) -> Program:
-    """The text of a compiled program, parsed; for a chip, with a price for each FFT kernel."""
+    """The text of a compiled program, parsed; a chip prices its FFT kernels."""
     text = compiled.as_text()
     if not text:
         raise NotImplementedError("the compiled program has no text: this backend keeps none")
@@ -112,10 +110,9 @@ def program_of(compiled: jax.stages.Compiled, chip: Chip | None = None) -> Progr
 
 
 def priced(program: Program, chip: Chip) -> Program:
-    """The program with a price for each FFT kernel in it."""
-    each = program.computations.items()
-    computations = {name: {key: _priced(one, chip) for key, one in body.items()} for name, body in each}
-    return program._replace(computations=computations)
+    """The program with a price for each FFT kernel."""
+    made = {name: {key: _priced(one, chip) for key, one in body.items()} for name, body in program.computations.items()}
+    return program._replace(computations=made)
 
 
 def _priced(instruction: Instruction, chip: Chip) -> Instruction:
@@ -133,7 +130,7 @@ def _priced(instruction: Instruction, chip: Chip) -> Instruction:
 
 
 def kernels(program: Program) -> Kernels:
-    """The FFT kernels of one run, which are priced."""
+    """The priced kernels of one run."""
     run = [one for one in executed(program) if one.instruction.price is not None]
     return Kernels(sum(one.times for one in run), sum(one.times * (one.instruction.price or 0) for one in run))
 
@@ -153,9 +150,8 @@ def every_collective(program: Program) -> tuple[Collective, ...]:
 
 
 def cycles(program: Program) -> tuple[Spent, ...]:
-    """Estimated cycles of one run, by step and unit; collectives have none, and Pallas kernels those of their price."""
-    run = executed(program)
-    total: collections.Counter[tuple[int | None, str]] = collections.Counter()
+    """Estimated cycles of one run, by step and unit; collectives have none."""
+    run, total = executed(program), collections.Counter[tuple[int | None, str]]()
     for (instruction, times), step in zip(run, steps_of(program, run), strict=True):
         if instruction.cycles:
             total[step, unit(program, instruction)] += instruction.cycles * times
@@ -164,21 +160,21 @@ def cycles(program: Program) -> tuple[Spent, ...]:
 
 
 def ops_of(program: Program) -> dict[str, Op | None]:
-    """The step and kind of each instruction of a run, by its name; None for what is no work."""
+    """The step and kind of each instruction of a run, by its name; None if it is no work."""
     run = executed(program)
     ops: dict[str, Op | None] = {}
     for (instruction, _), step in zip(run, steps_of(program, run), strict=True):
         ends = instruction.opcode.endswith(("-update", "-done")) and instruction.operands
-        started = ops.get(instruction.operands[0]) if ends else None  # a collective ends as what it started as
+        started = ops.get(instruction.operands[0]) if ends else None  # of the same kind as its start
         kind = kind_of(program, instruction)
         ops[instruction.name] = started or (None if kind is None else Op(0 if step is None else step + 1, kind))
     return ops
 
 
 def kind_of(program: Program, instruction: Instruction) -> str | None:
-    """One of KINDS; None for what is no work: parameters, tuples, loops.
+    """One of KINDS; None for parameters, tuples, loops.
 
-    A fusion is what it holds: products if one is in it, else fft, else copies if all of it only moves, else other.
+    A fusion is "products" if it contains one, else "fft", else "copies" if all of it only moves, else "other".
     """
     if instruction.opcode in FREE:
         return None
@@ -194,7 +190,7 @@ def kind_of(program: Program, instruction: Instruction) -> str | None:
 
 
 def unit(program: Program, instruction: Instruction) -> str:
-    """The unit an instruction keeps busy: matrix where a product is in it, copy where it only moves, else vector."""
+    """The unit of an instruction: matrix if it contains a product, copy if it only moves numbers, else vector."""
     work = _working(program, instruction)
     if any(map(_multiplies, work)):
         return "matrix"
@@ -202,7 +198,7 @@ def unit(program: Program, instruction: Instruction) -> str:
 
 
 def _working(program: Program, instruction: Instruction) -> list[Instruction]:
-    """What of an instruction, and of all inside it, does more than move numbers. Scalars are indices."""
+    """The parts of an instruction that do more than move numbers. Scalars are indices."""
     parts = [instruction, *program.inside(instruction)]
     names = {part.name: part for part in parts}
     return [part for part in parts if not (_moves(part) or _scalar(part) or _joins(part, names))]
@@ -228,7 +224,7 @@ def _scalar(instruction: Instruction) -> bool:
 
 
 def bytes_of(type_text: str) -> int:
-    """The size of a type as the text names it, such as `(f32[2,8]{1,0:T(8,128)}, s8[4])`; padding is left out."""
+    """The size of a type such as `(f32[2,8]{1,0:T(8,128)}, s8[4])`, without padding."""
     return sum(bits * math.prod(int(n) for n in shape.split(",") if n) for bits, shape in _arrays(type_text)) // 8
 
 
@@ -240,9 +236,9 @@ def _arrays(type_text: str) -> Iterator[tuple[int, str]]:
 
 
 def steps_of(program: Program, run: Sequence[Executed]) -> list[int | None]:
-    """The step of each instruction: the one its scopes name, else the one at work before it.
+    """The step of each instruction: the one in its scopes, else that of the last instruction at work before it.
 
-    At work is what has an estimate, in a text without any all that is not free.
+    At work is an instruction with an estimate, or in a text without estimates any that is not free.
     """
     steps: list[int | None] = []
     last, priced = None, any(instruction.cycles is not None for instruction, _ in run)
@@ -256,7 +252,7 @@ def steps_of(program: Program, run: Sequence[Executed]) -> list[int | None]:
 
 
 def sends(program: Program, instruction: Instruction) -> list[str]:
-    """The collectives an instruction is or starts, or has within it."""
+    """The collectives that an instruction is, starts or contains."""
     own = instruction.opcode.removesuffix("-start")
     if own in COLLECTIVES:
         return [own]
@@ -266,7 +262,7 @@ def sends(program: Program, instruction: Instruction) -> list[str]:
 
 
 def _done(run: Sequence[Executed], at: int) -> int:
-    """The index where a collective is waited for; its own where it is one instruction."""
+    """The index of the done of a collective; its own if it is one instruction."""
     name = run[at].instruction.name
     if not run[at].instruction.opcode.endswith("-start"):
         return at

@@ -1,9 +1,9 @@
-"""The text of a compiled program: its computations, and what one run executes, in order, how many times.
+"""The text of a compiled program: its computations, and the instructions of one run, in order, with their times.
 
     times(instruction in a loop) = turns of the loop * times(the loop)
 
-The compiler writes down how often a loop turns, or its integers are followed from turn to turn. Invariant: a loop
-that sends and cannot be followed raises. One whose turns are data, and which sends nothing, counts once.
+The turns of a loop are in the text, or its integers are followed from turn to turn. A loop that sends and cannot be
+followed raises. A loop whose turns depend on data, and which sends nothing, counts once.
 """
 
 import functools
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-LONGEST = 2**15  # turns of a loop that are followed; a ring over the largest pod has fewer
+LONGEST = 2**15  # turns to follow; a ring over the largest pod has fewer
 
 _HEADER = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{$")
 _LINE = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = (.*?) ([a-z][a-z0-9\-]*)\((.*?)\)(?:, (.*)|$)")
@@ -26,7 +26,7 @@ _SAME = {"copy", "bitcast", "convert", "bitcast-convert", "reshape", "copy-start
 _BINARY = {"LT": operator.lt, "GT": operator.gt, "LE": operator.le, "GE": operator.ge, "NE": operator.ne}
 _BINARY |= {"EQ": operator.eq, "add": operator.add, "subtract": operator.sub, "and": operator.and_, "or": operator.or_}
 
-Value = int | None | tuple["Value", ...]  # a scalar integer where it follows from constants, and tuples of them
+Value = int | None | tuple["Value", ...]  # a scalar integer, None if it does not follow from constants
 
 COLLECTIVES = ("all-to-all", "collective-permute", "all-gather", "all-reduce", "reduce-scatter", "collective-broadcast")
 
@@ -41,11 +41,10 @@ class Instruction:
     inside: str
     rest: str
     root: bool
-    price: int | None = None  # cycles of one execution of a kernel, for which the compiler gives no estimate
+    price: int | None = None  # cycles of one execution of a kernel, without an estimate of the compiler
 
     @functools.cached_property
     def operands(self) -> tuple[str, ...]:
-        """The names of its operands."""
         return tuple(re.findall(r"%([\w.\-]+)", self.inside))
 
     @functools.cached_property
@@ -56,17 +55,17 @@ class Instruction:
 
     @functools.cached_property
     def op_name(self) -> str:
-        """The scopes of the Python that asked for it; empty where the compiler made it up."""
+        """The scopes of its Python code; empty if the compiler inserted it."""
         return self.attribute(r'\bop_name="((?:[^"\\]|\\.)*)"')
 
     @functools.cached_property
     def cycles(self) -> int | None:
-        """The compiler's estimate of one execution, or the price of a kernel; None where there is neither."""
+        """The compiler's estimate of one execution, or the price of a kernel."""
         cycles = self.attribute(r'"estimated_cycles":"(\d+)"')
         return int(cycles) if cycles else self.price
 
     def attribute(self, pattern: str) -> str:
-        """What the group of a pattern matches behind the operands; empty where nothing does."""
+        """The match of a pattern's group behind the operands, or an empty string."""
         found = re.search(pattern, self.rest)
         return found[1] if found else ""
 
@@ -75,14 +74,14 @@ Computation = dict[str, Instruction]
 
 
 class Program(NamedTuple):
-    """The computations of a compiled program by name, each with its instructions by name in the order of the text."""
+    """The computations of a compiled program by name; each has its instructions by name, in the order of the text."""
 
     computations: dict[str, Computation]
     entry: str
     scheduled: bool
 
     def inside(self, instruction: Instruction) -> Iterator[Instruction]:
-        """What the computations hold that an instruction calls, and those that they call."""
+        """The instructions of all computations that an instruction calls, directly or not."""
         for names in instruction.calls.values():
             for inner in (inner for name in names for inner in self.computations.get(name, {}).values()):
                 yield inner
@@ -97,7 +96,7 @@ class Executed(NamedTuple):
 
 
 class Item(NamedTuple):
-    """An instruction, and where it is a loop or a call, what it runs, and how often in a row."""
+    """An instruction; a loop or a call has a body, which runs `turns` times in a row."""
 
     instruction: Instruction
     turns: int
@@ -105,7 +104,6 @@ class Item(NamedTuple):
 
 
 def parse(text: str) -> Program:
-    """The computations and instructions in the text of a compiled program."""
     computations: dict[str, Computation] = {}
     name = entry = ""
     for line in text.splitlines():
@@ -122,15 +120,15 @@ def parse(text: str) -> Program:
 
 
 def executed(program: Program) -> list[Executed]:
-    """What one run executes, in order: each loop's body once in the list, with the times it runs; see `nested`."""
+    """The instructions of one run, in order; the body of a loop is once in the list, with its times. See `nested`."""
     return list(_flat(nested(program), 1))
 
 
 def nested(program: Program) -> tuple[Item, ...]:
-    """What one run executes, in order, each loop and call before its body. A conditional has all its branches.
+    """The instructions of one run, in order, each loop and call with its body, a conditional with all branches.
 
-    What is inside a fusion, a reduction or an asynchronous wrapper is part of it (see `Program.inside`). Loops'
-    conditions are left out. A loop whose turns data decide counts once; one that sends raises ValueError.
+    A fusion, a reduction or an asynchronous wrapper is one instruction (see `Program.inside`). Conditions of loops are
+    left out. Raises ValueError for a loop that sends if its turns depend on data.
     """
     return _items(program, program.computations[program.entry], ())
 
@@ -154,7 +152,7 @@ def _items(program: Program, computation: Computation, arguments: Sequence[Value
 
 
 def _loop(program: Program, loop: Instruction, state: Value) -> tuple[int, Value, Value]:
-    """How often a loop turns, what of its tuple is the same in every turn, and its tuple at the end."""
+    """The turns of a loop, the values of its tuple that stay the same, and its tuple at the end."""
     if trips := loop.attribute(r'"known_trip_count":\{"n":"(\d+)"\}'):
         return int(trips), None, None
     condition, body = (program.computations[loop.calls[role][0]] for role in ("condition", "body"))
@@ -170,7 +168,7 @@ def _loop(program: Program, loop: Instruction, state: Value) -> tuple[int, Value
         state = _result(program, body, [state])
     if any(inner.opcode.removesuffix("-start") in COLLECTIVES for inner in program.inside(loop)):
         raise ValueError(f"loop {loop.name}: cannot tell how often it turns, its condition compares no counter")
-    return 1, None, None  # the data decide: one turn stands for all, and nothing is sent
+    return 1, None, None  # its turns depend on data, and it sends nothing
 
 
 def _result(program: Program, computation: Computation, arguments: Sequence[Value]) -> Value:
@@ -179,7 +177,7 @@ def _result(program: Program, computation: Computation, arguments: Sequence[Valu
 
 
 def _values(program: Program, computation: Computation, arguments: Sequence[Value]) -> dict[str, Value]:
-    """The integers that a computation makes of its arguments."""
+    """The integers of a computation, for these arguments."""
     values: dict[str, Value] = {}
     for name, instruction in computation.items():
         if "[]" in instruction.type:  # a scalar, or a tuple with one

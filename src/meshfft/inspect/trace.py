@@ -1,12 +1,12 @@
-"""A run under jax.profiler, and each device's time in its trace shared out among steps and kinds of work.
+"""A run under jax.profiler: the time of each device, divided among steps and kinds of work.
 
     sum over steps and kinds = last end - first begin of any device, exactly: times are integers, in picoseconds
 
-Where several instructions are at work, the moment belongs to the first of WORK: a message counts only while nothing
-hides it. Where none is, the device is idle, for the step of its next instruction, or after the last for that one's.
+If several instructions are at work, the moment belongs to the first of WORK: a message counts only while nothing hides
+it. If none is, the device is idle, for the step of its next instruction, or of its last one at the end.
 
-On CPUs an event names its device, threads are shared by all devices, and waiting in a collective for the others is
-idle. The events of a GPU or TPU are on a plane of its own; there waiting counts as sending.
+On CPUs an event names its device, all devices share the threads, and waiting in a collective is idle. A GPU or TPU has
+its events on a plane of its own, and waiting counts as sending.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ from ..plans.plan import Plan
 from .aot import compile_plan
 from .hlo import KINDS, SENT, Op, ops_of, program_of
 
-WORK = ("products", "fft", "copies", "other", "all-to-all", "permute")  # what hides what stands behind it
+WORK = ("products", "fft", "copies", "other", "all-to-all", "permute")  # each hides those after it
 RUN, END, WAIT = "meshfft run", "end: ", "Wait: pending_threads"  # events: of a run, and XLA's on CPUs
 PICO = 1e-12
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
@@ -44,10 +44,13 @@ _PLANE = re.compile(r"/device:\w+:(\d+)")
 
 @dataclasses.dataclass(frozen=True)
 class Breakdown:
-    """Where the time goes: seconds of each device, step and kind in KINDS, in the mean over runs.
+    """Where the time goes.
 
-    The first of `steps` is "start", what comes before the first step of the walk. `walls` are the seconds of every run,
-    `hidden` those of messages under other work, by kind, in the mean over runs and devices; `seconds` has none of it.
+    Attributes:
+        steps: names; the first is "start", before the first step of the walk.
+        walls: seconds of every run.
+        seconds: of each device, step and kind in KINDS, mean over runs.
+        hidden: seconds of messages under other work, by kind, mean over runs and devices; not in `seconds`.
     """
 
     steps: tuple[str, ...]
@@ -58,16 +61,15 @@ class Breakdown:
 
     @property
     def wall(self) -> float:
-        """Seconds of a run, in the mean."""
+        """Mean seconds of a run."""
         return sum(self.walls) / len(self.walls)
 
     @property
     def used(self) -> tuple[np.ndarray, np.ndarray]:
-        """The steps and the kinds that take any time, as indices."""
+        """Indices of the steps and of the kinds that take any time."""
         return np.flatnonzero(self.seconds.any((0, 2))), np.flatnonzero(self.seconds.any((0, 1)))
 
     def to_dict(self) -> dict[str, object]:
-        """Plain values, for JSON."""
         how = f"mean of {len(self.walls)} run{'s' * (len(self.walls) > 1)} under jax.profiler"
         run = {"known": "measured", "how": how, "wall_seconds": self.wall, "runs": self.walls}
         parts = [self._part(int(j), int(k)) for j, k in np.argwhere(self.seconds.any(0))]
@@ -88,7 +90,7 @@ class Span(NamedTuple):
 
 
 class _Event(NamedTuple):
-    """An event on a line of the trace; of an instruction with its name, device, and edges of the waits in it."""
+    """An event on a line of the trace; an instruction has its name, device, and the edges of its waits."""
 
     begin: int
     end: int
@@ -101,7 +103,7 @@ class _Event(NamedTuple):
 
 
 def check_profiler(platforms: str | None) -> None:
-    """Raises ImportError where jax.profiler would crash: where JAX loads a libtpu that is not of its version."""
+    """Raises ImportError if jax.profiler would crash, because JAX loads a libtpu of another version."""
     if not installed("libtpu") or "tpu" not in (platforms or "tpu"):
         return
     pins = (re.match(r"libtpu==([\d.]+)", line) for line in metadata.requires("jax") or ())
@@ -112,11 +114,11 @@ def check_profiler(platforms: str | None) -> None:
 
 
 def profiled(plan: Plan, mesh: Mesh, runs: int, folder: Path, done: Callable[[], None]) -> Breakdown:
-    """Runs a plan `runs` times on ones, after once that does not count; the trace stays in the folder."""
+    """Runs a plan `runs` times on ones, after a first run that does not count; the trace stays in the folder."""
     compiled, sharding = compile_plan(plan, mesh), NamedSharding(mesh, plan.in_layout.spec)
     x = padded(jnp.ones(plan.in_layout.storage, plan.in_dtype, device=sharding), plan.in_layout, mesh)
     options = jax.profiler.ProfileOptions()
-    options.python_tracer_level = 0  # calls of Python are not wanted, and slow the run
+    options.python_tracer_level = 0  # tracing calls of Python slows the run
     with jax.profiler.trace(folder, create_perfetto_trace=True, profiler_options=options):
         jax.block_until_ready(compiled(x))
         for number in range(runs):
@@ -154,7 +156,7 @@ def share(spans: Sequence[Span], begin: int, end: int) -> Counter[Op]:
     owners: list[Op | None] = [None] * (len(cuts) - 1)
     for span in sorted(spans, key=lambda span: (WORK.index(span.op.kind), span.op.step), reverse=True):
         first, last = (bisect_left(cuts, edge) for edge in span[:2])
-        owners[first:last] = [span.op] * (last - first)  # over what it hides
+        owners[first:last] = [span.op] * (last - first)
     spent, step = Counter[Op](), next((op.step for op in reversed(owners) if op), 0)
     for owner, left, right in zip(reversed(owners), cuts[-2::-1], cuts[:0:-1], strict=True):
         step = owner.step if owner else step
@@ -163,7 +165,7 @@ def share(spans: Sequence[Span], begin: int, end: int) -> Counter[Op]:
 
 
 def _hidden(spans: Sequence[Span], shared: Counter[Op]) -> Counter[str]:
-    """How long messages are under way beyond the time they got, by kind."""
+    """Time of messages beyond what `share` gives them, by kind."""
     hidden = Counter[str]()
     for kind in SENT.values():
         own = [span for span in spans if span.op.kind == kind]
@@ -173,10 +175,10 @@ def _hidden(spans: Sequence[Span], shared: Counter[Op]) -> Counter[str]:
 
 
 def read(data: ProfileData, ops: Mapping[str, Op | None]) -> list[dict[int, list[Span]]]:
-    """The instructions at work in every run, by device; without marks of runs, all are of one."""
+    """The instructions at work in every run, by device; a trace without marks of runs is one run."""
     runs, works = [defaultdict[int, list[Span]](list)], []
     ends, begins, latest = dict[object, _Event](), defaultdict[object, list[int]](list), dict[int, _Event]()
-    with warnings.catch_warnings():  # Python warns of a type that JAX makes here: as an error, that ends the process
+    with warnings.catch_warnings():  # as an error, a warning of a type of JAX ends the process
         warnings.simplefilter("ignore", DeprecationWarning)
         events = sorted(_events(data), key=lambda event: (event.begin, event.name != RUN))
     for event in events:
@@ -198,7 +200,7 @@ def read(data: ProfileData, ops: Mapping[str, Op | None]) -> list[dict[int, list
 
 
 def _end(event: _Event, ends: Mapping[object, _Event], begins: Mapping[object, list[int]]) -> int:
-    """Where the thread that ends an instruction says so, or before that begins the device's next."""
+    """The mark of the thread that ends an instruction, or the begin of the device's next one if that is earlier."""
     mark = ends.get(event.stats.get("_p", ""))
     if mark is None:
         return event.end
@@ -218,12 +220,12 @@ def _events(data: ProfileData) -> Iterator[_Event]:
 
 
 def unit_for(seconds: float) -> tuple[str, float]:
-    """The largest unit in which a time is at least ten, and its seconds."""
+    """The largest unit in which a time is at least ten, and the unit in seconds."""
     return next(((name, size) for name, size in UNITS.items() if seconds >= 10 * size), ("us", 1e-6))
 
 
 def figure_of(breakdown: Breakdown, title: str) -> Any:
-    """A matplotlib figure with a bar for each step, stacked of its kinds of work, as long as its share of the run."""
+    """A matplotlib figure with a bar for each step, stacked by kind of work."""
     (unit, size), (steps, kinds) = unit_for(breakdown.wall), breakdown.used
     sides = (7.6, 1.9 + 0.55 * len(steps))
     figure = need("matplotlib.figure", "drawing a picture").Figure(sides, layout="constrained", dpi=150)
