@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import jax
 
@@ -49,6 +50,16 @@ def _no_kept_programs() -> Iterator[None]:
     yield
     jax.config.update("jax_compilation_cache_dir", None)
     compilation_cache.reset_cache()
+
+
+@pytest.fixture
+def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of one's own, a terminal of 80 columns, and JAX's precision restored afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    before = jax.config.read("jax_enable_x64")
+    yield tmp_path
+    jax.config.update("jax_enable_x64", before)
 
 
 @pytest.fixture

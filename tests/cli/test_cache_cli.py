@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from commands import call, refused
+from commands import call, fresh, refused
 
 import meshfft
 from meshfft.cli.app import QUIET, VARIABLE
@@ -115,8 +115,7 @@ def test_the_default_is_under_home(settings: Settings, tmp_path: Path, monkeypat
 @pytest.mark.slow
 def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
     """Catches keys that change from process to process, and a command that starts JAX before the cache is there."""
-    path = os.pathsep.join([str(Path(meshfft.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path, VARIABLE: str(tmp_path / "kept"), "XLA_FLAGS": ""}
+    environment = {**fresh(), VARIABLE: str(tmp_path / "kept")}
     np.save(tmp_path / "f.npy", np.ones((16, 16, 16), np.complex64))
     words = ["transform", "f.npy", "o.npy", "--overwrite", "--mesh", "2,2,2"]
     runs, files = [], []

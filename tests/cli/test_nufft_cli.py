@@ -1,10 +1,8 @@
 """`meshfft nufft` and `meshfft reconstruct`: what a terminal computes at scattered points, prints and refuses."""
 
 import json
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,11 +10,14 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from commands import call, refused
+from addresses import free_address
+from commands import call, fresh, refused
 from reference import error
+from typer.testing import CliRunner
 
 import meshfft
 from meshfft.cli import scattered
+from meshfft.cli.app import app
 from meshfft.io import open_array
 
 SHAPE, COILS, POINTS = (12, 10), 2, (40, 16)
@@ -36,11 +37,8 @@ def _waves(origin: str = "corner") -> np.ndarray:
 
 
 @pytest.fixture(autouse=True)
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A folder with an image, points in every unit and data of coils, in a terminal of 80 columns."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    before = jax.config.read("jax_enable_x64")
+def work(terminal: Path) -> None:
+    """A folder with an image, points in every unit and data of coils."""
     np.save("x.npy", IMAGE.astype(np.complex64))
     np.save("turns.npy", TURNS)
     np.save("radians.npy", 2 * np.pi * TURNS)
@@ -50,8 +48,6 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         "k.npy",
         (_waves("centre") @ (MAPS * IMAGE[0]).reshape(COILS, -1).T).T.reshape(COILS, *POINTS).astype(np.complex64),
     )
-    yield
-    jax.config.update("jax_enable_x64", before)
 
 
 @pytest.mark.parametrize(
@@ -198,10 +194,6 @@ def test_what_is_wrong_is_refused(words: list[str], text: str) -> None:
 
 def test_points_that_may_be_of_another_unit_are_said(capfd: pytest.CaptureFixture[str]) -> None:
     """Catches turns taken for cycles per field of view without a word: the image is then constant."""
-    from typer.testing import CliRunner
-
-    from meshfft.cli.app import app
-
     words = ["nufft", "x.npy", "c.npy", *AT, "--points-unit", "field-of-view", "--tol", "1e-2"]
     assert "are these turns?" in CliRunner().invoke(app, words).stderr
 
@@ -221,10 +213,6 @@ def test_a_note_on_units_starts_no_devices(monkeypatch: pytest.MonkeyPatch, caps
 
 def test_maps_that_do_not_match_are_refused_before_there_is_a_plan() -> None:
     """Catches seconds of planning, and a page of a plan, before maps of another shape are refused."""
-    from typer.testing import CliRunner
-
-    from meshfft.cli.app import app
-
     np.save("x1.npy", IMAGE[:1])
     found = CliRunner().invoke(app, [*KSPACE, *TURNED, *SIZE, "--maps", "x1.npy"])
     assert found.exit_code == 2 and found.stdout == "", found.output
@@ -260,13 +248,10 @@ def test_python_finds_what_the_command_finds() -> None:
 @pytest.mark.slow
 def test_real_processes_reconstruct_together() -> None:
     """Catches devices that exist only because the tests made them, and data that two processes lay out otherwise."""
-    path = os.pathsep.join([str(Path(meshfft.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path, "XLA_FLAGS": "", "JAX_PLATFORMS": "cpu"}
+    environment = fresh()
     program = [sys.executable, "-m", "meshfft.cli.app", "reconstruct", "k.npy", *TURNED, *SIZE, "--maps", "maps.npy"]
     alone = subprocess.run([*program, "one.npy", "--mesh", "2,2", "--json"], env=environment, capture_output=True)
     assert alone.returncode == 0 and json.loads(alone.stdout)["mesh"] == {"x": 2, "y": 2}
-    from addresses import free_address
-
     several = ["--mesh", "2,2", "--coordinator", free_address(), "--processes", "2"]
     words = [[*program, "two.npy", *several, "--process-id", str(i)] for i in range(2)]
     runs = [subprocess.Popen(one, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for one in words]

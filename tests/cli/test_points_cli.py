@@ -3,11 +3,9 @@
 import io
 import json
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 from commands import call, refused
@@ -23,17 +21,14 @@ TURNED, RADIANS = ["--points-unit", "turns"], ["--points-unit", "radians"]
 
 
 @pytest.fixture(autouse=True)
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[np.ndarray]:
-    """A folder with an array and points of its axes, in a terminal of 80 columns."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    before, x = jax.config.read("jax_enable_x64"), noise(SHAPE)
+def work(terminal: Path) -> np.ndarray:
+    """A folder with an array and points of its axes."""
+    x = noise(SHAPE)
     np.save("x.npy", x)
     np.savez("turns.npz", axis1=TURNS[1], axis0=TURNS[0])  # in another order than the axes
     np.savez("radians.npz", *(2 * np.pi * t for t in TURNS))
     np.savez("z.npz", p=0.99 * np.exp(2j * np.pi * TURNS[0]), q=np.exp(2j * np.pi * TURNS[1]))
-    yield x
-    jax.config.update("jax_enable_x64", before)
+    return x
 
 
 @pytest.mark.parametrize(

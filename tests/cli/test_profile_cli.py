@@ -3,31 +3,21 @@
 import json
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from commands import call, refused
 from jax.sharding import PartitionSpec as P
-from typer.testing import CliRunner
 
 import meshfft as mf
 from meshfft.cli import devices
-from meshfft.cli.app import app
 from meshfft.cli.profile import _print_breakdown
 from meshfft.inspect.hlo import KINDS
 from meshfft.inspect.trace import Breakdown, figure_of
 
-
-@pytest.fixture(autouse=True)
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of one's own, a terminal of 80 columns, and JAX's precision put back afterwards."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    before = jax.config.read("jax_enable_x64")
-    yield tmp_path
-    jax.config.update("jax_enable_x64", before)
+pytestmark = pytest.mark.usefixtures("terminal")
 
 
 def made(steps: int, kinds: tuple[str, ...] = KINDS, devices: int = 4) -> Breakdown:
@@ -85,28 +75,29 @@ def test_the_bars_are_the_breakdown() -> None:
     assert spot.texts[0].get_text().startswith("250 ms, ")
 
 
-def call(*words: str) -> str:
-    """Runs the command, which has to succeed; returns what it printed."""
-    result = CliRunner().invoke(app, ["profile", *words])
-    assert result.exit_code == 0, result.output
-    assert "--json" in words or all(len(line) <= 80 for line in result.stdout.splitlines()), result.stdout
-    return result.stdout
-
-
 def test_the_command() -> None:
     """Catches a flag that does not reach the plan or the run, a trace that is not kept, and files not written."""
     pytest.importorskip("matplotlib")
     printed = call(
-        "64,6", "--mesh", "8", "--method", "cooley-tukey", "--runs", "2", "--trace", "kept", "--figure", "a.png"
+        "profile",
+        "64,6",
+        "--mesh",
+        "8",
+        "--method",
+        "cooley-tukey",
+        "--runs",
+        "2",
+        "--trace",
+        "kept",
+        "--figure",
+        "a.png",
     )
     (kept,) = Path("kept").glob("plugins/profile/*")
     assert "perfetto_trace.json.gz" in os.listdir(kept) and "Wrote kept, to open at https://ui.perfetto.dev." in printed
     assert "2. gather, fft, phase" in printed and "mean of 2 runs" in printed and "Wrote a.png.\n" in printed
     assert Path("a.png").read_bytes()[1:4] == b"PNG"
-    record = json.loads(
-        call("64,6", "--mesh", "4", "--spec", "-,x", "--axes", "0", "--kind", "rfft", "--dtype", "float32", "--rows",
-             "r.jsonl", "--runs", "1", "--json")
-    )  # fmt: skip
+    how = ["--mesh", "4", "--spec", "-,x", "--axes", "0", "--kind", "rfft", "--dtype", "float32"]
+    record = json.loads(call("profile", "64,6", *how, "--rows", "r.jsonl", "--runs", "1", "--json"))
     rows = [json.loads(line) for line in Path("r.jsonl").read_text().splitlines()]
     assert record["steps"] == ["real fft X (xla)"], "the dimension that is whole"
     assert record["transform"] == "real transform" and record["mesh"] == {"x": 4} and len(record["runs"]) == 1
@@ -145,7 +136,7 @@ def test_the_page_has_the_steps_of_the_plan() -> None:
 @pytest.mark.slow
 def test_the_page_has_the_table_that_the_command_prints() -> None:
     """Catches a page with other steps, columns or words than the command prints now."""
-    printed = call("256,256,256", "--mesh", "8", "--method", "transpose")
+    printed = call("profile", "256,256,256", "--mesh", "8", "--method", "transpose")
     printed, shown = (text[text.index("\nms ") :] for text in (printed, SHOWN))
     assert shape_of(printed) == shape_of(shown)
 
@@ -168,15 +159,11 @@ def test_refusals_are_one_line_before_any_work(words: list[str], says: str, monk
     """Catches a traceback, work that is done before it is refused, and folders that a refusal leaves behind."""
     Path("file").write_text("here")
     monkeypatch.setattr("meshfft.inspect.trace.compile_plan", None)
-    result = CliRunner().invoke(app, ["profile", *words])
-    assert result.exit_code == 2 and says in result.stderr, result.output
-    assert result.stderr.startswith("meshfft: error: ") and result.stderr.count("\n") == 1, result.stderr
-    assert os.listdir() == ["file"]
+    assert says in refused("profile", *words)
 
 
 def test_what_does_not_fit_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a run that the machine would kill."""
     monkeypatch.setattr(devices, "available_bytes", lambda root=None: 1000)
     monkeypatch.setattr("meshfft.inspect.trace.compile_plan", None)
-    result = CliRunner().invoke(app, ["profile", "64,64", "--mesh", "8"])
-    assert result.exit_code == 2 and "GB at its peak" in result.stderr
+    assert "GB at its peak" in refused("profile", "64,64", "--mesh", "8")

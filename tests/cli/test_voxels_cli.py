@@ -2,10 +2,8 @@
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 from commands import call, refused
@@ -36,17 +34,12 @@ WORDS = [
 
 
 @pytest.fixture(autouse=True)
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A folder with the data of coils and their maps, in a terminal of 80 columns."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    before = jax.config.read("jax_enable_x64")
+def work(terminal: Path) -> None:
+    """A folder with the data of coils and their maps."""
     waves = np.exp(-2j * np.pi * (TURNS @ (np.indices(SHAPE).reshape(2, -1) - np.array([[6], [5]]))))
     np.save("turns.npy", TURNS)
     np.save("k.npy", ((MAPS * IMAGE).reshape(COILS, -1) @ waves.T).astype(np.complex64))
     saved("maps.nii.gz", np.moveaxis(MAPS, 0, -1)[:, :, None].astype(np.complex64))
-    yield
-    jax.config.update("jax_enable_x64", before)
 
 
 def saved(name: str, values: np.ndarray, affine: np.ndarray = AFFINE) -> str:
