@@ -1,17 +1,28 @@
-"""Compiled programs played through: what stands between a start and its done hides it, loops multiplied out."""
+"""Plans compiled for a mesh, and programs played through: work between a start and its done hides it."""
 
+import dataclasses
 import json
+import re
 from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
-from jax.sharding import AbstractMesh
+from jax.sharding import AbstractMesh, Mesh
+from jax.sharding import PartitionSpec as P
+from reference import mesh
 
 import meshfft as mf
-from meshfft.inspect.aot import compile_seconds, play
-from meshfft.inspect.schedule import parse
+from meshfft.inspect.aot import compile_plan, compile_seconds, devices_of, play, report
+from meshfft.inspect.hlo import collectives, counts, program_of
+from meshfft.inspect.schedule import executed, parse
 
 HEAD = "HloModule m, is_scheduled=true\n"
+
+
 WORK = 'fusion(%a), kind=kLoop, calls=%f, backend_config={"estimated_cycles":"100"}'
+
+
 LOOP = """
 %body (b: (s32[], f32[8])) -> (s32[], f32[8]) {
   %b = (s32[], f32[8]) parameter(0)
@@ -89,3 +100,34 @@ def test_the_estimate_of_compiling_is_what_was_measured() -> None:
         expected = compile_seconds(mf.plan((8, 8), mesh=mesh, topology="v3:2x2", method=method))
         assert expected == (round(min(measured)), round(max(measured)))
     assert compile_seconds(mf.plan((8, 8), mesh=mesh, topology="h100:8")) is None
+
+
+def test_a_plan_compiled_for_a_mesh() -> None:
+    """Catches a report of another program than the plan's, and planes or a described mesh not taken."""
+    shape, spec = (17, 12, 10), P("x", "y")
+    plan = mf.plan(shape, mesh=AbstractMesh((4, 2), ("x", "y")), spec=spec, method="kdft")
+    block = int(np.prod(plan.in_layout.block)) * 8
+    for planes in (False, True):
+        program = compile_plan(plan, mesh((4, 2)), planes=planes)
+        found = report(program)
+        assert counts(found.collectives) == collectives(program) == plan.collectives
+        assert found.memory["argument"] == block
+        assert found.memory["peak"] >= found.memory["argument"] + found.memory["output"]
+        assert len(jax.tree.leaves(program.in_avals)) == 1 + planes
+        plain = json.loads(json.dumps(found.to_dict()))
+        assert plain["argument_bytes_per_device"] == block
+        assert sum(one["times"] for one in plain["collectives"]) == 2 * plan.work.hops, "both planes travel"
+    assert report(compile_plan(plan, mesh((4, 2)), donate=True)).memory["alias"] > 0
+    backwards = Mesh(mesh((4, 2)).devices[::-1], ("x", "y"))
+    moved = compile_plan(dataclasses.replace(plan, mesh=mesh((4, 2))), backwards)
+    assert moved.input_shardings[0][0].mesh == backwards, "a plan of other devices is compiled for these"
+    assert not executed(program_of(program))[0].instruction.cycles, "a CPU prices nothing"
+    with pytest.raises(ValueError, match="the plan is for"):
+        compile_plan(plan, mesh((2, 4)))
+
+
+def test_the_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches JAX's own error, which names no remedy of ours."""
+    monkeypatch.setattr("meshfft.inspect.aot.installed", lambda module: False)
+    with pytest.raises(ValueError, match=re.escape('in a clone of meshfft, pip install ".[tpu]"')):
+        devices_of("v3:2x2")
