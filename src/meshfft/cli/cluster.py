@@ -19,7 +19,6 @@ from typing import NamedTuple, NoReturn, TypeVar
 import jax
 
 from ..atomic import unfinished
-from ..extras import version_of
 from ..io import check_disjoint, check_output
 from ..io.processes import PeerError, check_alike, together
 from ..io.writing import KINDS
@@ -80,10 +79,6 @@ def agree(facts: Mapping[str, object]) -> None:
 def everywhere(work: Callable[[], T]) -> T:
     """The result of `work`, which fails in all processes if it fails in one; it may run before the mesh is started."""
     return together(work) if jax.distributed.is_initialized() else work()
-
-
-def versions() -> dict[str, str]:
-    return {name: version_of(name) for name in PACKAGES}
 
 
 def check_files(target: Path, overwrite: bool, inputs: Sequence[Path], kinds: Sequence[str] = KINDS) -> None:

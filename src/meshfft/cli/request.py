@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..extras import versions_of
 from ..io import Record, Source, inverse_options, open_array
 from ..io.flat import npy_header
 from ..io.refusals import Refused, readable
@@ -25,7 +26,7 @@ from ..layout.memory import check_held
 from ..operators.points import Points
 from ..operators.transform import dims_of
 from ..out_of_core import recorded_devices
-from .cluster import versions
+from .cluster import PACKAGES
 from .devices import MOST_VIRTUAL
 from .flags import Files, Keywords, check_choice, read_mesh, read_sizes, read_spec
 
@@ -211,7 +212,7 @@ class Flags(NamedTuple):
         values |= self.sampling.deciding() if self.sampling else {"points": None}
         words = {"None": "not given", "False": "not given", "True": "given"}
         named = {f"--{name}": words.get(str(value), str(value)) for name, value in values.items()}
-        return {"OUT": str(self.target.resolve()), **named, **versions()}
+        return {"OUT": str(self.target.resolve()), **named, **versions_of(PACKAGES)}
 
     def plan_options(self, array: Source) -> Keywords:
         """The arguments of `meshfft.plan` but for the mesh, of the flags or of a file that is transformed back."""

@@ -30,7 +30,8 @@ from ..nufft.planning import ORIGINS
 from ..nufft.points import Scattered
 from ..operators.transform import NORMS
 from . import flags as read
-from .cluster import agree, check_files, everywhere, run_in, versions
+from .cluster import PACKAGES as COMPARED
+from .cluster import agree, check_files, everywhere, run_in
 from .devices import check_run, start_mesh
 from .output import Timing, waiting, warn
 
@@ -92,7 +93,7 @@ class Asked(NamedTuple):
         named = {f"--{name.replace('_', '-')}": str(value) for name, value in values.items()}
         digest = hashlib.sha256(np.ascontiguousarray(points.in_turns).data).hexdigest()[:16]
         about = {"the command": kind, "OUT": str(self.target.resolve())}
-        return {**about, **named, "--points": digest, **versions()}
+        return {**about, **named, "--points": digest, **versions_of(COMPARED)}
 
 
 class Command(NamedTuple):
