@@ -123,7 +123,7 @@ def _ours(k: np.ndarray, x: np.ndarray, c: np.ndarray, tol: float) -> list[Case]
     plan = mf.scattered_plan(x.shape, mf.Scattered.turns(k), mesh=mesh, spec=P(*names), tol=tol, origin="centre")
     seconds = time.perf_counter() - begun
     image, values = mf.shard(x, mesh, P(*names)), mf.shard(c, mesh, plan.out_layout.spec)
-    slots, ready, window = plan.place(values), jax.block_until_ready, plan.ending.window
+    slots, ready, window = plan.place(values), jax.block_until_ready, plan.window
     facts = {"imbalance": plan.imbalance, "sigma": window.sigma, "width": window.width, "grid": list(plan.grid)}
 
     def case(name: str, kind: int, call: Callable[[], Any], home: Callable[[Any], Any] = lambda y: y) -> Case:

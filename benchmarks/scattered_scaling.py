@@ -23,11 +23,12 @@ from benchmarks.jsonl import append
 from benchmarks.scattered import trajectory
 from meshfft.layout.layout import Layout
 from meshfft.machine.work import total
-from meshfft.nufft.ending import Ending
 from meshfft.nufft.grid.binning import SAMPLE, loads
 from meshfft.nufft.grid.window import Window
-from meshfft.nufft.planning import asked_for, to_grid
-from meshfft.nufft.steps.deconvolve import Deconvolve
+from meshfft.nufft.post_transform import PostTransform, to_grid
+from meshfft.nufft.problem import problem_of
+from meshfft.nufft.steps import Deconvolve
+from meshfft.nufft.steps.point_step import sub_layout
 from meshfft.numerics.dtypes import dots_of
 from meshfft.plans.planning import laid_out, machines
 from meshfft.steps.base import Step
@@ -48,20 +49,19 @@ COLUMNS = ("devices", "shape", "points", "trajectory", "tol", "sigma", "ends", "
 class Scaled:
     """The steps behind the fine grid, for more points that lie as a sample of them does."""
 
-    ending: Ending
+    post: PostTransform
     points: int
 
     def __call__(self, layout: Layout) -> tuple[Step, ...]:
         load = self.load(layout, 64 * SAMPLE)
         most = math.ceil(load.max())
-        return self.ending.steps(layout, self.ending.form(layout), most, most)
+        return self.post.steps(layout, most, most)
 
     def load(self, layout: Layout, many: int) -> np.ndarray:
         """Points of each device, by so many of the sample, which are drawn already in no order."""
-        one = self.ending
-        block, parts = (tuple(each[d] for d in one.dims) for each in (layout.block, layout.parts))
-        where = (one.grid, one.window.width, one.slack, block, parts)
-        turns = one.points.in_turns[:many]
+        post, cells = self.post, sub_layout(layout, self.post.problem.dims)
+        where = (post.grid, post.window.width, post.problem.slack, cells.block, cells.parts)
+        turns = post.problem.points.in_turns[:many]
         found = sum(loads(turns[i : i + SAMPLE], *where) for i in range(0, len(turns), SAMPLE))
         return np.asarray(found) * (self.points / len(turns))
 
@@ -96,16 +96,17 @@ def modelled(devices: int, points: mf.Scattered, tol: float) -> dict[str, Any]:
 
 def _on(machine: Any, mesh: AbstractMesh, shape: tuple[int, ...], points: mf.Scattered, tol: float, many: int) -> Any:
     start, dtype = laid_out(shape, mesh, None), np.dtype("complex64")
-    asked = asked_for(start, points, None, mesh, machine, dtype, dots_of(dtype, None, None), {"tol": tol})
+    options = {"tol": tol, "balance": False}
+    problem = problem_of(start, points, None, mesh, machine, dtype, dots_of(dtype, None, None), options)
 
-    def ending(grid: tuple[int, ...], one: Window) -> Scaled:
-        return Scaled(Ending(asked.dims, asked.modes, grid, one, 0, points, machine.chip.platform, False), many)
+    def behind(grid: tuple[int, ...], one: Window) -> Scaled:
+        return Scaled(PostTransform(problem, grid, one), many)
 
-    walk, follows = to_grid(asked, ending)
-    before = Deconvolve(asked.dims, follows.ending.grid, follows.ending.window)
+    walk, follows = to_grid(problem, behind)
+    before = Deconvolve(problem.dims, follows.post.grid, follows.post.window)
     whole = Walk(walk.start, (before, *walk.steps, *follows(walk.end)), planes=walk.planes)
     works = whole.works(8, machine.chip)
-    load, window = follows.load(walk.end, len(points.in_turns)), follows.ending.window
+    load, window = follows.load(walk.end, len(points.in_turns)), follows.post.window
     counted = {"sent_mb": total(works).sent_bytes / 1e6, "peak_mb": total(works).peak_bytes / 1e6}
     chosen = {"sigma": window.sigma, "width": window.width, "ends": walk.end.label()}
     sizes = {"devices": math.prod(walk.start.parts), "shape": list(shape), "points": many}

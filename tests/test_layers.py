@@ -17,7 +17,7 @@ machine: chip torus work / device_order / machine
 collectives: bins dimensions words / wire / messages / all_to_all ring / pieces
 operators: logarithms matrices / trig inverses / transform / points / operands toeplitz
 kernels: bluestein / engine / trig xla / batches real sliced stockham / engines
-nufft.grid: window / binning weights / balance forms gather_grid point_grid tile_grid / gridding
+nufft.grid: window / binning form / balance point_grid / gridding
 tpu.lines: radices butterflies ends / sources / along / calls / parted
 tpu.long: ends lanes / columns
 tpu.real: along / half
@@ -27,9 +27,9 @@ steps: problem / base / axis_moves comb / exchange local_fft margin ring_dense r
     phase_fft pipeline / real_fft
 walks: walk / search / choice
 plans: margins picture primitive request table / execute / iterative_solve / inverse_solve / plan / planning
-nufft.steps: deconvolve halo interpolate lend route sides turns twist / ring_grid ring_points / deal
-nufft: points / ending / at_points normal record solvers / moving / plan / planning / traced type3 / choosing /
-    functions
+nufft.steps: coordinates factors halo point_step / interpolate ring_grid ring_points tile_balance value_exchange /
+    point_exchange
+nufft: points solvers / problem / dense post_transform moving / normal / plan / planning / functions type3
 functions: calls frequencies shard / cosine dense fourier shifts / array_api reconstruct scipy_backend
 spectral: fields picture / convolution modes multipliers / power
 inspect: schedule / hlo / aot / trace

@@ -5,7 +5,6 @@ import json
 import re
 import sys
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -16,8 +15,7 @@ from jax.sharding import PartitionSpec as P
 import meshfft as mf
 from meshfft.inspect.aot import compile_plan, devices_of, mesh_for, report, timeline
 from meshfft.inspect.hlo import collectives, counts
-from meshfft.nufft.grid.forms import tpu_form
-from meshfft.nufft.grid.weights import Form
+from meshfft.nufft.grid.form import Form, Slots, tpu_form
 from meshfft.nufft.grid.window import fitted
 from meshfft.steps import RingDense
 from meshfft.tpu.gridding import kernels as pallas_gridding
@@ -203,7 +201,7 @@ def _kernels(mesh: Mesh, d: int, width: int) -> int:
 
     def there_and_back(*operands: jax.Array) -> jax.Array:
         cell, offset, start, count, block = (x[0] for x in operands)
-        slots = SimpleNamespace(cell=cell, offset=offset, start=start, count=count[0])
+        slots = Slots(cell=cell, offset=offset, start=start, count=count[0])
         values = pallas_gridding.interpolate(block, slots, form)
         return pallas_gridding.spread(values, slots, form, block.shape[1:])[None]
 

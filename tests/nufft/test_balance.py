@@ -36,7 +36,7 @@ def _laid(
     grid = (2 * n,) * len(parts)
     block = tuple(g // p for g, p in zip(grid, parts, strict=True))
     made = fitted(width, 2.0)
-    return place(turns, (n,) * len(parts), grid, block, parts, made, slack, (tile,) * len(parts), chunk, C128)
+    return place(turns, (n // 2,) * len(parts), grid, block, parts, made, slack, (tile,) * len(parts), chunk, C128)
 
 
 RADIAL, SPIRAL, KOOSH = _radial(402, 512), _spiral(16, 8192), _koosh(4000, 128)

@@ -36,7 +36,7 @@ def _placed(case: tuple) -> tuple[Placed, Window, tuple[int, ...]]:
     sizes, grid, parts, slack, tile, chunk, dtype, tol, turns = case
     made = window(tol, 2.0, len(sizes), dtype)
     block = tuple(g // p for g, p in zip(grid, parts, strict=True))
-    return place(turns, sizes, grid, block, parts, made, slack, tile, chunk, dtype), made, block
+    return place(turns, tuple(n // 2 for n in sizes), grid, block, parts, made, slack, tile, chunk, dtype), made, block
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -114,7 +114,7 @@ def test_places_are_those_of_the_points_as_given(grid: int, width: int) -> None:
     rng = np.random.default_rng()
     turns = np.array([*EDGES, *rng.uniform(-2, 2, 20), *(rng.integers(-grid, grid, 20) / grid)])[:, None]
     made, sizes = fitted(width, 2.0), (grid // 2,)
-    placed = place(turns, sizes, (grid,), (grid,), (1,), made, 0, (16,), 4, C128)
+    placed = place(turns, (sizes[0] // 2,), (grid,), (grid,), (1,), made, 0, (16,), 4, C128)
     cell, offset, _, _, phase = (a[0] for a in placed.tables)
     for point, slot in zip(turns[:, 0], placed.order, strict=True):
         exact = grid * Fraction(float(point)) - int(cell[slot, 0]) - Fraction(width - 1, 2)
@@ -128,10 +128,10 @@ def test_loads_are_estimated_from_a_sample() -> None:
     angle, radius = np.arange(8192) * 2.4, (np.arange(32) - 16) / 32  # a stride of 16 points
     turns = np.stack([np.outer(np.cos(angle), radius), np.outer(np.sin(angle), radius)], -1).reshape(-1, 2)
     grid, block, parts = (128, 256), (32, 64), (4, 4)
-    placed = place(turns, (64, 128), grid, block, parts, window(1e-2, 2.0, 2, C64), 1, (8, 8), 16, C64)
+    placed = place(turns, (32, 64), grid, block, parts, window(1e-2, 2.0, 2, C64), 1, (8, 8), 16, C64)
     estimate = loads(turns, grid, 4, 1, block, parts)
     assert estimate.sum() == pytest.approx(len(turns))
     assert np.abs(estimate - placed.load).max() < 0.05 * placed.load.max()
     few = turns[:5000]
-    placed = place(few, (64, 128), grid, block, parts, window(1e-2, 2.0, 2, C64), 1, (8, 8), 16, C64)
+    placed = place(few, (32, 64), grid, block, parts, window(1e-2, 2.0, 2, C64), 1, (8, 8), 16, C64)
     assert (loads(few, grid, 4, 1, block, parts) == placed.load).all()

@@ -1,7 +1,5 @@
 """One device's interpolation and spreading, against a loop over points in float64."""
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,9 +8,9 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import DTypeLike
 
 import meshfft as mf
-from meshfft.nufft.grid import gather_grid, gridding, point_grid
-from meshfft.nufft.grid.forms import chosen, cost
-from meshfft.nufft.grid.gridding import Form, interpolate, spread
+from meshfft.nufft.grid import gridding, point_grid
+from meshfft.nufft.grid.form import Form, Slots, chosen, cost
+from meshfft.nufft.grid.gridding import interpolate, spread
 from meshfft.nufft.grid.window import fitted
 
 Q = (0.31, 0.72, 0.55, 0.18)  # any polynomial is a window here
@@ -36,18 +34,11 @@ CASES = [
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several groups of points, of which the last one overlaps another."""
-    monkeypatch.setattr(gather_grid, "GROUP", 32)
+    monkeypatch.setattr(gridding, "GROUP", 32)
     monkeypatch.setattr(point_grid, "GROUP", 32)
 
 
-class Tables(NamedTuple):
-    cell: jax.Array
-    offset: jax.Array
-    start: jax.Array
-    count: jax.Array  # type: ignore[assignment]
-
-
-def placed(rng: np.random.Generator, block: tuple[int, ...], form: Form, points: int, real: DTypeLike) -> Tables:
+def placed(rng: np.random.Generator, block: tuple[int, ...], form: Form, points: int, real: DTypeLike) -> Slots:
     """Random points in chunks by tile, some slots of each empty, and two chunks more that hold nothing."""
     inner = [b - form.reach + 1 for b in block]
     cell = np.stack([rng.integers(0, b, points) for b in inner], 1)
@@ -67,7 +58,7 @@ def placed(rng: np.random.Generator, block: tuple[int, ...], form: Form, points:
     cell = np.concatenate(rows)
     offset = rng.uniform(-0.5, 0.5, cell.shape) + form.slack * rng.integers(-1, 2, cell.shape)
     offset[cell[:, 0] < 0] = np.nan
-    return Tables(
+    return Slots(
         jnp.asarray(cell, jnp.int32), jnp.asarray(offset, real), jnp.asarray(starts, jnp.int32), jnp.int32(count)
     )
 
@@ -81,7 +72,7 @@ def phi(form: Form, offset: float, order: int) -> np.ndarray:
     return np.where(s > 0, in_z.deriv(order)(z) * (-2 / form.width) ** order, 0)
 
 
-def by_loop(block: jax.Array, tables: Tables, form: Form, along: tuple[int, ...]) -> np.ndarray:
+def by_loop(block: jax.Array, tables: Slots, form: Form, along: tuple[int, ...]) -> np.ndarray:
     """The sum over cells, one point after the other."""
     out = np.zeros((block.shape[0], len(tables.cell)), complex)
     for j, (cell, offset) in enumerate(zip(np.asarray(tables.cell), np.asarray(tables.offset, float), strict=True)):
@@ -149,7 +140,7 @@ def test_a_loop_over_points_is_one_function() -> None:
 @pytest.mark.parametrize("block", [(2000,), (128, 9), (2, 64, 64), (4, 4, 4, 4)])
 def test_a_form_fits_its_block_and_has_a_price(platform: str, block: tuple[int, ...]) -> None:
     """Catches a form that does not exist, a tile that is larger than the block, and a price that forgets the coils."""
-    form = chosen(fitted(4, 2.0), 0, block, 1000, platform)
+    form = chosen(fitted(4, 2.0), 0, block, platform)
     assert form.kind in gridding.KINDS and len(form.tile) == len(block)
     assert all(t <= b for t, b in zip(form.tile, block, strict=True))
     one, many = (np.array(cost(form, 1000, len(block), coils, 8, platform)) for coils in (1, 8))

@@ -18,9 +18,10 @@ from shard_maps import mapped, only, put
 import meshfft as mf
 from meshfft.inspect.hlo import collectives
 from meshfft.layout.padded_array import stored_of
-from meshfft.nufft import functions as nufft
-from meshfft.nufft.choosing import plan_to_points
-from meshfft.nufft.steps.turns import located
+from meshfft.nufft.planning import plan_to_points
+from meshfft.nufft.problem import problem_of
+from meshfft.nufft.steps.coordinates import located
+from meshfft.numerics.dtypes import complex_dtype, dots_of
 from meshfft.numerics.phases import of_turns
 from meshfft.plans.request import read
 
@@ -47,7 +48,8 @@ def test_values_and_their_adjoint(name: str, capacity: float | None, x64: None) 
 
     def both(a: Array, k: Array) -> Any:
         points, setting = mf.Scattered.turns(k), read(a, spec).setting
-        plans.append(plan_to_points(nufft._asked(setting, setting.start, points, None, None, options)))
+        where = (setting.mesh, setting.machine, complex_dtype(setting.dtype, None), dots_of(setting.dtype, None, None))
+        plans.append(plan_to_points(problem_of(setting.start, points, None, *where, options)))
         y, pull = jax.vjp(lambda a: mf.nufftn(a, points, spec=spec, **options), a)
         return y, pull(y)[0]
 

@@ -14,8 +14,8 @@ import meshfft as mf
 from meshfft.inspect.hlo import collectives
 from meshfft.layout.layout import from_spec
 from meshfft.machine import machine
-from meshfft.nufft.choosing import plan_to_points
-from meshfft.nufft.planning import asked_for
+from meshfft.nufft.planning import plan_to_points
+from meshfft.nufft.problem import problem_of
 from meshfft.numerics.dtypes import dots_of
 
 KINDS = {"auto": AxisType.Auto, "explicit": AxisType.Explicit}
@@ -372,8 +372,8 @@ def test_small_images_are_summed_directly_where_that_is_cheaper() -> None:
     for size, method in ((16, "kdft"), (1024, "auto")):
         start = from_spec((size, size), {"x": 2, "y": 2}, P("x", "y"))
         some, dots = mf.Scattered.turns(points(size * size, 2)), dots_of(single, None, None)
-        asked = asked_for(start, some, None, mesh, where, single, dots, {"tol": 1e-3})
-        assert plan_to_points(asked).method == method
+        problem = problem_of(start, some, None, mesh, where, single, dots, {"tol": 1e-3})
+        assert plan_to_points(problem).method == method
     real, k, x = meshed({"x": 2, "y": 4}), points(64, 2), noise((8, 8))
     stored = mf.shard(x, real, P("x", "y"))
     for method in ("kdft", "transpose"):

@@ -35,7 +35,7 @@ from meshfft.functions import calls
 from meshfft.kept_verdicts import Trial, failing
 from meshfft.machine.chip import CHIPS
 from meshfft.machine.machine import device_of, machine_of, placed, topology
-from meshfft.nufft.grid.forms import chosen
+from meshfft.nufft.grid.form import chosen
 from meshfft.nufft.grid.window import window
 from meshfft.plans import execute, planning, request
 from meshfft.tpu import columns
@@ -347,7 +347,7 @@ TRIALS: dict[str, Callable[[], Sequence[Trial]]] = {
     "real lines": lambda: [RealTrial((3, 8), 1, ROOM)],
     "wire": lambda: wire_trials((32, 8, 128), Wire("int16", room=ROOM)),
     "points": lambda: gridding.trials(
-        1, (60, 70), chosen(window(1e-3, 2.0, 2, np.dtype("complex64")), 0, (57, 67), 100, "tpu")
+        1, (60, 70), chosen(window(1e-3, 2.0, 2, np.dtype("complex64")), 0, (57, 67), "tpu")
     ),
 }
 

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from marks import slow_case
 
-from meshfft.nufft.grid.forms import tpu_form
-from meshfft.nufft.grid.weights import Form
+from meshfft.nufft.grid.form import Form, Slots, tpu_form
 from meshfft.nufft.grid.window import fitted
 from meshfft.tpu.gridding.chunks import Work
 from meshfft.tpu.gridding.kernels import interpolated, spread_out
@@ -38,14 +37,7 @@ COMPILER = pytest.mark.skipif(
 ENVIRONMENT = {"TPU_SKIP_MDS_QUERY": "1", "JAX_PLATFORMS": "cpu", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
 
 
-class Tables(NamedTuple):
-    cell: jax.Array
-    offset: jax.Array
-    start: jax.Array
-    count: jax.Array  # type: ignore[assignment]
-
-
-def placed(rng: np.random.Generator, owned: np.ndarray, form: Form, points: int) -> Tables:
+def placed(rng: np.random.Generator, owned: np.ndarray, form: Form, points: int) -> Slots:
     """Random points in chunks by tile, tiles at the far end moved back into the block, and two empty chunks."""
     cell, tile = rng.integers(0, owned, (points, len(owned))), np.array(form.tile)
     corner = cell // tile
@@ -63,7 +55,7 @@ def placed(rng: np.random.Generator, owned: np.ndarray, form: Form, points: int)
     offset = rng.uniform(-0.5, 0.5, where.shape) + form.slack * rng.integers(-1, 2, where.shape)
     offset[where[:, 0] < 0] = np.nan
     arrays = (jnp.asarray(where, jnp.int32), jnp.asarray(offset, jnp.float32), jnp.asarray(starts, jnp.int32))
-    return Tables(*arrays, jnp.int32(count))
+    return Slots(*arrays, jnp.int32(count))
 
 
 def windows(form: Form, offset: np.ndarray, along: int | None) -> list[np.ndarray]:
@@ -76,7 +68,7 @@ def windows(form: Form, offset: np.ndarray, along: int | None) -> list[np.ndarra
 
 
 def by_loops(
-    x: np.ndarray, values: np.ndarray, tables: Tables, form: Form, along: int | None
+    x: np.ndarray, values: np.ndarray, tables: Slots, form: Form, along: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Interpolated from x, and spread from values, one point after the other."""
     out, block = np.zeros(values.shape, complex), np.zeros(x.shape, complex)

@@ -26,8 +26,8 @@ from ..io import Source, identity, open_array
 from ..io.record import PACKAGES
 from ..layout.memory import check_held
 from ..nufft.plan import ScatteredPlan
-from ..nufft.planning import ORIGINS
 from ..nufft.points import Scattered
+from ..nufft.problem import ORIGINS
 from ..operators.transform import NORMS
 from . import flags as read
 from .cluster import PACKAGES as COMPARED
@@ -241,7 +241,7 @@ def _check_unit(path: Path, unit: str | None, points: Scattered, coords: np.ndar
 
 def record(asked: Asked, plan: ScatteredPlan, kind: str) -> dict[str, object]:
     """How a result was made, as plain values."""
-    window = plan.ending.window
+    window = plan.window
     return {
         "transform": kind,
         "points": list(plan.points.shape),

@@ -87,7 +87,7 @@ class Machine:
 
     @property
     def gridding(self) -> str:
-        """Whose form of gridding is taken (nufft/grid/forms.py): the platform's, or XLA's alone."""
+        """Whose form of gridding is taken (nufft/grid/form.py): the platform's, or XLA's alone."""
         return "xla" if self.chip.refuses_bfloat16 or self.has_failed("points") else self.chip.platform
 
     def has_failed(self, *families: str) -> bool:

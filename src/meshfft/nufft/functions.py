@@ -6,7 +6,6 @@
 They gather and scatter on a fine grid of the spectrum; the image and the values are sharded, and neither is gathered.
 """
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,15 +18,16 @@ from ..layout.padded_array import AnyArray
 from ..machine.machine import Topology
 from ..machine.machine import topology as named
 from ..numerics.dtypes import complex_dtype, dots_of
-from ..operators.transform import dims_of, integers
+from ..operators.transform import integers
 from ..plans.execute import moved
 from ..plans.planning import laid_out, machines
-from ..plans.request import Setting, read
-from .at_points import no_values
-from .choosing import plan_to_points
-from .plan import ScatteredPlan, brought
-from .planning import Asked, asked_for, scattered_plan_for, spread_over
+from ..plans.request import read
+from .dense import no_values
+from .plan import ScatteredPlan
+from .planning import plan_to_points, scattered_plan_for
 from .points import Scattered, known_kind
+from .problem import brought, image_layout, problem_of
+from .steps.point_step import sub_layout
 
 
 def nufftn(
@@ -111,16 +111,9 @@ def nufftn(
     >>> mf.nufftn(np.ones(4), points).real.round(3).tolist()
     [4.0, 0.0]
     """
-    request = read(x, spec)
-    options: dict[str, Any] = dict(tol=tol, sigma=sigma, norm=norm, origin=origin, order=order, method=method)
+    options = {"tol": tol, "sigma": sigma, "norm": norm, "origin": origin, "method": method, "order": order}
     options["capacity"] = capacity
-    if out_spec is not None:
-        options["values"] = _wanted(request.setting, points, out_spec)
-    asked = _asked(request.setting, request.setting.start, points, axes, precision, options)
-    none = asked.points.size == 0
-    y = no_values(request, asked.dims, points.shape, asked.dtype) if none else plan_to_points(asked).execute(request)
-    values: Array = moved(y, out_spec)
-    return values
+    return _transformed(x, points, None, axes, precision, (spec, out_spec), options)
 
 
 def nufftn_adjoint(
@@ -176,17 +169,9 @@ def nufftn_adjoint(
     >>> mf.nufftn_adjoint(np.ones(1), points, 4).real.round(3).tolist()
     [1.0, -1.0, 1.0, -1.0]
     """
-    request, sizes, points = read(c, spec), integers(shape, "shape"), known_kind(points)
-    start = _image(request.setting, points, sizes, axes, out_spec)
-    options: dict[str, Any] = dict(tol=tol, sigma=sigma, norm=norm, origin=origin, order=order, method=method)
-    options |= {"capacity": capacity, "values": points_of(request.setting.start, points)}
-    asked = _asked(request.setting, start, points, axes, precision, options)
-    if asked.points.size == 0:
-        y: Array = request.zeros(asked.start, asked.dtype)
-    else:
-        plan = plan_to_points(asked)
-        y = plan.adjoint(brought(c, plan.out_layout, request.setting))
-    return y
+    options = {"tol": tol, "sigma": sigma, "norm": norm, "origin": origin, "method": method, "order": order}
+    options["capacity"] = capacity
+    return _transformed(c, points, integers(shape, "shape"), axes, precision, (spec, out_spec), options)
 
 
 def scattered_plan(
@@ -240,61 +225,48 @@ def scattered_plan(
     """
     start, given = laid_out(shape, mesh, spec), np.dtype(dtype)
     computed, dots = complex_dtype(given, precision), dots_of(given, precision, None)
-    options: dict[str, Any] = dict(tol=tol, sigma=sigma, norm=norm, origin=origin, order=order, method=method)
-    options |= {"slack": slack, "balance": balance}
     if topology is not None and computed.itemsize == 16 and (where := named(topology)).chip.unit:
         raise ValueError(f"{where.name} has no complex128: plan with dtype='complex64' or precision='float32'")
-    asked = functools.partial(asked_for, start, points, axes, mesh, dtype=computed, dots=dots, options=options)
-    plans = (scattered_plan_for(asked(machine=machine)) for machine in machines(mesh, topology))
-    return min(plans, key=lambda plan: plan.caller.seconds or 0.0)
+    options = {"tol": tol, "sigma": sigma, "norm": norm, "origin": origin, "method": method, "order": order}
+    options |= {"slack": slack, "balance": balance}
+    problems = (
+        problem_of(start, points, axes, mesh, machine, computed, dots, options) for machine in machines(mesh, topology)
+    )
+    return min(map(scattered_plan_for, problems), key=lambda plan: plan.seconds or 0.0)
 
 
-def _wanted(setting: Setting, points: Scattered, out_spec: Spec) -> Layout:
-    """The layout of values along the points that a spec of the whole result says."""
-    rest = setting.start.ndim - points.dims
-    whole = (0,) * max(rest, 0) + points.shape
-    return points_of(from_spec(whole, axis_sizes(setting.mesh), out_spec), points)
-
-
-def points_of(values: Layout, points: Scattered) -> Layout:
-    """The part of a layout of values that is of the points, not of a batch."""
-    rest = max(values.ndim - len(points.shape), 0)
-    return Layout(values.shape[rest:], values.cuts[rest:])
-
-
-def _asked(
-    setting: Setting,
-    start: Layout,
+def _transformed(
+    a: AnyArray,
     points: Scattered,
+    sizes: tuple[int, ...] | None,
     axes: Sequence[int] | None,
     precision: str | None,
+    specs: tuple[Spec | None, Spec | None],
     options: dict[str, Any],
-) -> Asked:
-    """What is to be computed between an image and the values."""
+) -> Any:
+    """The values of an image, or with `sizes` the image that values add up to."""
+    request, points = read(a, specs[0]), known_kind(points)
+    setting, out_spec = request.setting, specs[1]
+    if sizes is not None:
+        image, values = image_layout(setting, points, sizes, axes, out_spec), _of_points(setting.start, points)
+    else:
+        image, values = setting.start, None
+        if out_spec is not None:
+            whole = (0,) * max(image.ndim - points.dims, 0) + points.shape
+            values = _of_points(from_spec(whole, axis_sizes(setting.mesh), out_spec), points)
     dtype, dots = complex_dtype(setting.dtype, precision), dots_of(setting.dtype, precision, None)
-    return asked_for(start, points, axes, setting.mesh, setting.machine, dtype, dots, options)
+    where = (setting.mesh, setting.machine, dtype, dots)
+    problem = problem_of(image, points, axes, *where, {**options, "values": values})
+    none = points.size == 0
+    if sizes is None:
+        y = no_values(request, problem.dims, points.shape, dtype) if none else plan_to_points(problem).execute(request)
+        return moved(y, out_spec)
+    if none:
+        return request.zeros(image, dtype)
+    plan = plan_to_points(problem)
+    return plan.adjoint(brought(a, plan.out_layout, setting))
 
 
-def _image(
-    setting: Setting, points: Scattered, sizes: tuple[int, ...], axes: Sequence[int] | None, out_spec: Spec | None
-) -> Layout:
-    """The layout of the image that values add up to."""
-    values = setting.start
-    rest = values.ndim - len(points.shape)
-    if rest < 0 or values.shape[rest:] != points.shape:
-        raise ValueError(
-            f"the values have shape {values.shape} and the points {points.shape}: give one for each point, with batch "
-            "dimensions before them"
-        )
-    if len(sizes) != points.dims or min(sizes) < 1:
-        raise ValueError(f"shape {sizes} is for {len(sizes)} dimensions: give {points.dims} sizes of 1 or more")
-    ndim = rest + len(sizes)
-    dims = dims_of(ndim, tuple(range(rest, ndim)) if axes is None else axes)
-    shape, cuts = list(values.shape[:rest]), list(values.cuts[:rest])
-    for dim, size in sorted(zip(dims, sizes, strict=False)):
-        shape.insert(dim, size)
-        cuts.insert(dim, ())
-    if out_spec is not None:
-        return from_spec(shape, axis_sizes(setting.mesh), out_spec)
-    moving = [cut[:2] for by in values.cuts[rest:] for cut in by]
-    return spread_over(Layout(tuple(shape), tuple(cuts)), dims, moving)
+def _of_points(values: Layout, points: Scattered) -> Layout:
+    """The part of a layout of values that is of the points, not of a batch."""
+    return sub_layout(values, range(max(values.ndim - len(points.shape), 0), values.ndim))

@@ -22,8 +22,9 @@ from ..plans.execute import sound_walk
 from ..plans.plan import Plan
 from ..steps.problem import Problem
 from ..walks.walk import Walk
-from .ending import GROWTH, cells_of
-from .steps import Twist
+from .post_transform import even_walk
+from .steps import PhaseShift
+from .steps.point_step import sub_layout
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -40,14 +41,10 @@ class NormalPlan:
 
     def __call__(self, x: AnyArray) -> Any:
         """A^H W A x, of an image in the layout that the plan takes; Hermitian, and differentiable in x."""
-        return self.forward.adjoint(mapped(scaled, self.forward(x), self._spread))
-
-    @property
-    def _spread(self) -> Array:
-        """The kernel with dimensions of size 1 for those of the batch; not kept: it may be traced."""
-        dims = self.forward.transform.dims
+        batch = tuple(d for d in range(self.forward.in_layout.ndim) if d not in self.forward.transform.dims)
         with jax.ensure_compile_time_eval():
-            return jnp.expand_dims(self.kernel, tuple(d for d in range(self.forward.in_layout.ndim) if d not in dims))
+            kernel = jnp.expand_dims(self.kernel, batch)
+        return self.forward.adjoint(mapped(scaled, self.forward(x), kernel))
 
     def __repr__(self) -> str:
         sizes = " x ".join(map(str, self.kernel.shape))
@@ -56,37 +53,24 @@ class NormalPlan:
 
 def circle(plan: Plan, dims: tuple[int, ...]) -> Plan:
     """The transform of a plan's images to circles that hold all their differences."""
-    start = plan.in_layout
-    devices = math.prod(start.parts)
-    how = (plan.machine, plan.dtype.itemsize, plan.dots)
-    for growth in (1, GROWTH, math.inf):
-        sizes = tuple(cells_of(2 * start.shape[d], devices, growth) for d in dims)
-        transform = transform_of(dims, sizes, None, False, "fft")
-        walk = sound_walk(Problem(start, transform, *how, even=True, ending=_nothing), "any")
-        if all(walk.end.shape[d] == walk.end.storage[d] for d in dims):
-            break
+    start, how = plan.in_layout, (plan.machine, plan.dtype.itemsize, plan.dots, "auto")
+    walk, sizes = even_walk(start, dims, [2 * start.shape[d] for d in dims], how, lambda _: _nothing, "any", sound_walk)
+    transform = transform_of(dims, sizes, None, False, "fft")
     return dataclasses.replace(plan, walk=walk, transform=transform, method="auto", order="any", points=())
 
 
 def _nothing(layout: Layout) -> tuple[()]:
-    """What follows on a circle: any layout will do, and the search need not look for the way to the image's own."""
+    """No steps follow on a circle: any layout will do, and the search need not look for the image's own."""
     return ()
 
 
 def transformed(forward: Plan, q: Array, scale: float) -> Array:
     """lambda of a kernel whose differences are counted from the middle, in its own layout."""
-    layout = bare(forward)
+    layout = sub_layout(forward.out_layout, forward.transform.dims)
     dims = tuple(range(layout.ndim))
     transform = transform_of(dims, layout.shape, None, False, "fft")
-    how = (forward.machine, forward.dtype.itemsize, forward.dots)
-    walk = sound_walk(Problem(layout, transform, *how, goal=layout))
-    steps = (*walk.steps, Twist(dims, tuple(n // 2 for n in layout.shape), 1))
+    walk = sound_walk(Problem(layout, transform, forward.machine, forward.dtype.itemsize, forward.dots, goal=layout))
+    steps = (*walk.steps, PhaseShift(dims, tuple(n // 2 for n in layout.shape), 1))
     factor = scale / math.prod(layout.shape)
     walk = Walk(layout, steps, factor, walk.planes)
     return mapped(jnp.real, dataclasses.replace(forward, walk=walk, transform=Transform((), (), factor))(q))
-
-
-def bare(forward: Plan) -> Layout:
-    """The last layout of a transform, without batch dimensions."""
-    end, dims = forward.out_layout, forward.transform.dims
-    return Layout(tuple(end.shape[d] for d in dims), tuple(end.cuts[d] for d in dims))

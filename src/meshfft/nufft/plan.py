@@ -2,12 +2,14 @@
 
     c_j = scale sum_n x[n] exp(-2 pi i k_j . n)          (type 2; type 1 is its adjoint)
 
-Values lie as the caller has them, or in the plan's order: in slots of the devices that own their points, where nothing
-is sent but halos.
+Values are laid out as the caller has them, or in the plan's order: in slots of the devices that own their points, where
+only halos are sent.
 """
 
 import dataclasses
+import functools
 import textwrap
+from collections.abc import Callable
 from html import escape
 from typing import Any, NamedTuple
 
@@ -15,22 +17,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import Mesh
 
-from ..layout.layout import Layout
-from ..layout.padded_array import AnyArray, mapped, stored_of
-from ..layout.storage import stored_on
+from ..layout.layout import AnyMesh, Layout
+from ..layout.padded_array import AnyArray, mapped
 from ..numerics.dtypes import real_dtype
 from ..operators.transform import is_integer
-from ..plans.execute import moved
-from ..plans.request import Setting, read, received
+from ..plans.plan import Plan
 from ..plans.table import WIDTH
 from ..walks.walk import Walk
-from .grid.window import LEAST_TOL
-from .moving import image_of, values_at
-from .normal import NormalPlan, bare, circle, transformed
+from .grid.window import LEAST_TOL, Window
+from .moving import Planned, at_moved
+from .normal import NormalPlan, circle, transformed
 from .points import Scattered, known_kind
-from .record import Planned
+from .problem import brought
+from .steps.point_step import sub_layout
 
 
 class Checked(NamedTuple):
@@ -41,31 +41,105 @@ class Checked(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class ScatteredPlan(Planned):
+class ScatteredPlan:
     """A transform at scattered points, chosen, priced and ready to run; made
     by `scattered_plan`.
 
     Attributes:
+        caller: the plan to values as the caller has them.
         points: where the spectrum is sampled.
         tol: the relative error that the window was chosen for.
         origin: "corner" or "centre", from where samples of the image are
             counted.
         slack: cells of the fine grid by which points may move.
         dims: the transformed dimensions of the image.
-        ending: how values follow from the fine grid: its sizes, and the
-            window.
+        grid: cells of the fine grid along each of these.
+        window: what interpolates.
         load: points that each device owns.
         order: for each point its slot among those of all devices.
+        window_alone: the walk from values in the plan's order to the fine grid
+            and back, without batch dimensions.
         remake: the plan of the same points with something else changed.
-        caller: the plan to values as the caller has them.
-        owner: the plan to values in the plan's order.
-        window_alone: from values to the fine grid and back, without batch
-            dimensions.
 
     >>> plan = mf.scattered_plan((4,), mf.Scattered.turns([[0.0], [0.25]]))
     >>> plan.adjoint(np.ones(2)).real.round(3).tolist()
     [2.0, 1.0, 0.0, 1.0]
     """
+
+    caller: Plan
+    points: Scattered
+    tol: float
+    origin: str
+    slack: int
+    dims: tuple[int, ...]
+    grid: tuple[int, ...]
+    window: Window
+    load: np.ndarray
+    order: np.ndarray
+    window_alone: Walk
+    remake: Callable[..., "ScatteredPlan"]
+
+    @functools.cached_property
+    def owner(self) -> Plan:
+        """The plan to values in the plan's order."""
+        walk = dataclasses.replace(self.walk, steps=self.walk.steps[:-1])
+        return dataclasses.replace(self.caller, walk=walk, points=self.caller.points[:-1])
+
+    @property
+    def mesh(self) -> AnyMesh | None:
+        """The mesh it runs on."""
+        return self.caller.mesh
+
+    @property
+    def walk(self) -> Walk:
+        """The steps from the image to values as the caller has them."""
+        return self.caller.walk
+
+    @property
+    def in_layout(self) -> Layout:
+        """The layout of the image."""
+        return self.walk.start
+
+    @property
+    def out_layout(self) -> Layout:
+        """The layout of the values as the caller has them."""
+        return self.walk.end
+
+    @property
+    def placed_layout(self) -> Layout:
+        """The layout of the values in the plan's order."""
+        return self.walk.layouts[-2]
+
+    @property
+    def imbalance(self) -> float:
+        """Points of the device that owns the most, over the mean."""
+        return float(self.load.max() / self.load.mean())
+
+    @property
+    def error(self) -> float:
+        """Relative L2 error to expect of the values."""
+        return self.caller.error
+
+    @property
+    def seconds(self) -> float | None:
+        """Modelled seconds; None where no rates are known for the devices."""
+        return self.caller.seconds
+
+    @property
+    def peak_bytes(self) -> int:
+        """Modelled bytes alive on one device at the worst moment."""
+        return self.caller.peak_bytes
+
+    @property
+    def collectives(self) -> dict[str, int]:
+        """How many collectives one run does."""
+        return self.caller.collectives
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain values, with its points and window."""
+        what = {"points": list(self.points.shape), "tol": self.tol, "origin": self.origin, "slack": self.slack}
+        grid = {"window": self.window.width, "sigma": self.window.sigma, "grid": list(self.grid)}
+        return {**self.caller.to_dict(), **what, **grid, "imbalance": self.imbalance}
 
     def __call__(self, x: AnyArray, *, placed: bool = False, points: Scattered | None = None) -> Any:
         """The values of an image in `in_layout`, in `out_layout`.
@@ -78,9 +152,7 @@ class ScatteredPlan(Planned):
                 farther is NaN. Differentiable in them, at the cost of a
                 transform for each dimension.
         """
-        if points is not None:
-            return values_at(self, placed, known_kind(points).unit, x, self._near(points))
-        return (self.owner if placed else self.caller)(x)
+        return self._run(x, placed, points, back=False)
 
     def adjoint(self, c: AnyArray, *, placed: bool = False, points: Scattered | None = None) -> Any:
         """The image sum_j c_j exp(2 pi i k_j . n): type 1, <plan(x), c> = <x,
@@ -88,19 +160,40 @@ class ScatteredPlan(Planned):
 
         With points beyond `slack` all of it is NaN.
         """
-        if points is not None:
-            return image_of(self, placed, known_kind(points).unit, c, self._near(points))
-        return (self.owner if placed else self.caller).adjoint(c)
+        return self._run(c, placed, points, back=True)
+
+    def _run(self, a: AnyArray, placed: bool, points: Scattered | None, back: bool) -> Any:
+        run = self.owner if placed else self.caller
+        if points is None:
+            return run.adjoint(a) if back else run(a)
+        points = known_kind(points)
+        if self.slack == 0:
+            raise ValueError("points= is for points that move, and this plan has slack 0: make it with slack=1")
+        self._check_shape(points)
+        plan = Planned(self.caller, run, self.points, self.grid, self.dims, self.origin)
+        return at_moved(plan, points.unit, back, a, jnp.asarray(points.coords))
 
     def place(self, values: AnyArray) -> Any:
         """Values, of the batch or of the points alone, from `out_layout` into
         the plan's order; empty slots are 0.
         """
-        return self._routed(values, back=True)
+        return self._exchanged(values, back=True)
 
     def restore(self, values: AnyArray) -> Any:
         """Values from the plan's order into `out_layout`."""
-        return self._routed(values, back=False)
+        return self._exchanged(values, back=False)
+
+    def _exchanged(self, values: AnyArray, back: bool) -> Any:
+        """Values of the batch or of the points alone, by the last step of the walk."""
+        step, layout = self.walk.pairs[-1]
+        tail = len(self.points.shape) if back else 1
+        if back:
+            step, layout = step.transpose(layout), self.out_layout
+        if np.ndim(values) == tail:
+            layout = sub_layout(layout, range(layout.ndim - tail, layout.ndim))
+        given = values.dtype if hasattr(values, "dtype") else np.asarray(values).dtype
+        walk = Walk(layout, (step.at_slot(0),), real=np.dtype(given).kind != "c")
+        return dataclasses.replace(self.caller, walk=walk, points=self.caller.points[-1:])(values)
 
     def density(self, iterations: int = 12) -> Array:
         """Weights that compensate for how densely the points lie, in the
@@ -118,11 +211,11 @@ class ScatteredPlan(Planned):
         if not is_integer(iterations) or iterations < 0:
             raise ValueError(f"iterations is {iterations!r}: give a number of rounds, 0 or more, mostly 12")
         ones = np.ones(self.points.shape, real_dtype(self.caller.dtype))
-        weights, gram = mapped(jnp.abs, self.place(ones)), self.window_alone
+        weights, gram = mapped(jnp.abs, self.place(ones)), dataclasses.replace(self.owner, walk=self.window_alone)
         for _ in range(iterations):
             # Waited for: on CPUs programs of several rounds in flight hold threads that the first still needs.
             weights = jax.block_until_ready(mapped(_lessened, weights, jax.block_until_ready(gram(weights))))
-        volume = np.prod([float(self.ending.window.transform(np.array(0.0))) ** 2 / cells for cells in self.grid])
+        volume = np.prod([float(self.window.transform(np.array(0.0))) ** 2 / cells for cells in self.grid])
         return weights * float(volume)
 
     def normal(self, weights: AnyArray | None = None) -> NormalPlan:
@@ -148,16 +241,14 @@ class ScatteredPlan(Planned):
                 "plan.density() returns them, and call the operator that is returned, plan.normal(weights)(image)"
             )
         forward = circle(self.caller, self.dims)
-        layout = bare(forward)
-        tol = max(self.tol / 4, LEAST_TOL[self.caller.dtype.name])
-        wider = self.remake(
-            start=layout, dims=tuple(range(layout.ndim)), tol=tol, sigma=None, origin="centre", norm=None, slack=0
-        )
+        layout, tol = sub_layout(forward.out_layout, self.dims), max(self.tol / 4, LEAST_TOL[self.caller.dtype.name])
+        how = {"tol": tol, "sigma": None, "origin": "centre", "norm": None, "slack": 0}
+        wider = self.remake(start=layout, dims=tuple(range(layout.ndim)), **how)
         if weights is None:
-            q = wider.adjoint(np.ones(self.points.shape, real_dtype(self.caller.dtype)))
+            given = np.ones(self.points.shape, real_dtype(self.caller.dtype))
         else:
-            q = wider.adjoint(brought(self.restore(weights), wider.out_layout))
-        return NormalPlan(forward, transformed(forward, q, self.walk.scale**2))
+            given = brought(self.restore(weights), wider.out_layout)
+        return NormalPlan(forward, transformed(forward, wider.adjoint(given), self.walk.scale**2))
 
     def check(self, points: Scattered) -> Checked:
         """How far points are from the plan's, on the host: with `slack` they
@@ -169,15 +260,18 @@ class ScatteredPlan(Planned):
         points = known_kind(points).settled
         if not points.known:
             raise ValueError("the points are traced, and check compares on the host: call it outside of jit")
-        if points.coords.shape != self.points.coords.shape:
-            raise ValueError(f"points have shape {points.coords.shape}, the plan's {self.points.coords.shape}")
+        self._check_shape(points)
         apart = points.in_turns - self.points.in_turns
         away = np.abs(apart - np.round(apart)) * self.grid
         return Checked(float(away.max()), int((away.max(1) > self.slack * (1 + 1e-5)).sum()))
 
+    def _check_shape(self, points: Scattered) -> None:
+        if points.coords.shape != self.points.coords.shape:
+            raise ValueError(f"points have shape {points.coords.shape}, the plan's {self.points.coords.shape}")
+
     def __str__(self) -> str:
-        lines = str(self.caller).split("\n")
-        return "\n".join([lines[0], textwrap.fill(self._account, WIDTH), *lines[1:]])
+        first, *lines = str(self.caller).split("\n")
+        return "\n".join([first, textwrap.fill(self._account, WIDTH), *lines])
 
     def _repr_html_(self) -> str:
         """The plan as a table for notebooks, with its points and window."""
@@ -186,7 +280,7 @@ class ScatteredPlan(Planned):
     @property
     def _account(self) -> str:
         """Points, window and balance in a sentence."""
-        window, many = self.ending.window, " x ".join(map(str, self.points.shape))
+        window, many = self.window, " x ".join(map(str, self.points.shape))
         return (
             f"{many} points, tolerance {self.tol:g}: windows of {window.width} cells at sigma {window.sigma:g}, fine "
             f"grid {' x '.join(map(str, self.grid))}; the device that owns the most has {int(self.load.max())}, "
@@ -196,42 +290,8 @@ class ScatteredPlan(Planned):
     def __repr__(self) -> str:
         return f"<ScatteredPlan: {self.points.size} points, image {self.in_layout.shape}, tol {self.tol:g}>"
 
-    def _near(self, points: Scattered) -> Array:
-        """The coordinates of points that have moved."""
-        if self.slack == 0:
-            raise ValueError("points= is for points that move, and this plan has slack 0: make it with slack=1")
-        if points.coords.shape != self.points.coords.shape:
-            raise ValueError(f"points have shape {points.coords.shape}, the plan's {self.points.coords.shape}")
-        return jnp.asarray(points.coords)
-
-    def _routed(self, values: AnyArray, back: bool) -> Any:
-        """Values of the batch or of the points alone, by the last step of the walk."""
-        step, layout = self.walk.pairs[-1]
-        ends, ndim = (self.out_layout, self.placed_layout), len(self.points.shape)
-        if back:
-            step, layout, tail = step.transpose(layout), ends[0], ndim
-        else:
-            tail = 1
-        if np.ndim(values) == tail:
-            layout = Layout(layout.shape[-tail:], layout.cuts[-tail:])
-        given = values.dtype if hasattr(values, "dtype") else np.asarray(values).dtype
-        real = np.dtype(given).kind != "c"
-        walk = Walk(layout, (step.at_slot(0),), 1.0, False, real)
-        return dataclasses.replace(self.caller, walk=walk, points=self.caller.points[-1:])(values)
-
 
 def _lessened(weights: Array, there_and_back: Array) -> Array:
-    """The weights over what they add up to around each point; 0 in empty slots."""
+    """The weights over their sums around each point; 0 in empty slots."""
     size = jnp.abs(there_and_back)
     return jnp.where(size > 0, weights / jnp.where(size > 0, size, 1), 0)
-
-
-def brought(values: AnyArray, layout: Layout, setting: Setting | None = None) -> Any:
-    """Values of the points in a layout of them, from wherever they lie."""
-    there = read(values).setting if setting is None else setting
-    if there.start == layout:
-        return values
-    if there.start.mesh_axes == layout.mesh_axes or not isinstance(there.mesh, Mesh):
-        return moved(values, layout.spec, None if setting is None else there.start.spec)
-    (array,) = received(values)
-    return stored_on(stored_of(array), there.mesh, layout.spec)

@@ -136,6 +136,12 @@ class Scattered:
             return self
         return Scattered(_received(self.coords), self.unit)
 
+    @property
+    def anywhere(self) -> "Scattered":
+        """Points of this shape and unit that nothing is known of, by which plans are kept."""
+        shaped: Any = jax.ShapeDtypeStruct(self.coords.shape, np.float32)
+        return Scattered(shaped, self.unit)
+
     @functools.cached_property
     def in_turns(self) -> np.ndarray:
         """The coordinates in turns, of shape (M, d), float64."""
@@ -165,7 +171,8 @@ class Scattered:
     def _key(self) -> tuple[object, ...]:
         """What tells points apart: of many, a digest of their bits."""
         if not isinstance(self.coords, np.ndarray):
-            return (id(self.coords), self.unit)
+            known = isinstance(self.coords, jax.ShapeDtypeStruct)
+            return (self.coords if known else id(self.coords), self.unit)
         return (hashlib.blake2b(np.ascontiguousarray(self.coords).data).digest(), self.coords.shape, self.unit)
 
     def __repr__(self) -> str:

@@ -26,15 +26,16 @@ from ..plans.execute import moved, tried
 from ..plans.plan import Plan
 from ..plans.request import read
 from ..walks.walk import Walk
-from .at_points import no_values
-from .ending import Ending, cells_of, working
-from .grid.binning import Tables, place
+from .dense import no_values
+from .grid.binning import Tables
 from .grid.window import LEAST_TOL, Window, window
 from .plan import ScatteredPlan
-from .planning import MOST_CELLS, SIGMA, Asked, plain_number, scattered_plan_for
+from .planning import scattered_plan_for
 from .points import Scattered
-from .steps import Route
-from .steps.route import ways
+from .post_transform import MOST_CELLS, SIGMA, PostTransform, fast_length
+from .problem import ScatteredProblem, plain_number
+from .steps.point_step import sub_layout
+from .steps.value_exchange import exchange_of
 
 
 def nufftn_type3(
@@ -105,8 +106,8 @@ def nufftn_type3(
         dims = range(start.ndim - len(lengths.shape), start.ndim)
         none: Array = moved(no_values(request, dims, frequencies.shape, dtype), out_spec)
         return none
-    asked = Asked(start, (), frequencies.settled, setting.mesh, setting.machine, dtype, dots, plain_number(tol))
-    plan = type3_plan(start, lengths, asked)
+    what = (start, (), frequencies.settled, setting.mesh, setting.machine, dtype, dots)
+    plan = type3_plan(start, lengths, ScatteredProblem(*what, tol=plain_number(tol)))
     for _, layout in plan.walk.pairs:
         check_blocks(layout, dtype.itemsize, setting.room, "the grid between positions and frequencies")
     y: Array = moved(plan.execute(request), out_spec)
@@ -140,31 +141,31 @@ def scales(positions: np.ndarray, frequencies: np.ndarray, one: Window) -> tuple
 
 
 @functools.lru_cache(maxsize=32)
-def type3_plan(values: Layout, positions: Scattered, asked: Asked) -> Plan:
-    """The plan from values in a layout at positions to sums at the frequencies of `asked`.
+def type3_plan(values: Layout, positions: Scattered, problem: ScatteredProblem) -> Plan:
+    """The plan from values in a layout at positions to sums at the frequencies of `problem`.
 
-    `asked` has no image yet: its first layout is that of the values, whose mesh axes are to cut the image.
+    `problem` has no image yet: its first layout is that of the values, whose mesh axes are to cut the image.
     """
     d = positions.dims
-    tol = _half(asked)
-    one = window(tol, SIGMA, d, asked.dtype)
-    x, s = np.asarray(positions.coords).reshape(-1, d), _cycles(asked.points)
+    tol = _half(problem)
+    one = window(tol, SIGMA, d, problem.dtype)
+    x, s = np.asarray(positions.coords).reshape(-1, d), _cycles(problem.points)
     found = scales(x, s, one)
     image = _image(values, len(positions.shape), found)
     middle = [(n // 2) for n in image.shape[-d:]]
     u = (x - [f.x0 for f in found]) / [f.cell for f in found] + middle
     k = (s - [f.s0 for f in found]) * [f.cell for f in found]
     dims = tuple(range(image.ndim - d, image.ndim))
-    points = Scattered.turns(k.reshape(asked.points.coords.shape))
-    there = scattered_plan_for(asked._replace(start=image, dims=dims, points=points, tol=tol))
+    points = Scattered.turns(k.reshape(problem.points.coords.shape))
+    there = scattered_plan_for(problem._replace(start=image, dims=dims, points=points, tol=tol))
     before = np.exp(-2j * np.pi * ((x * [f.s0 for f in found]) % 1).sum(1))
     turns = (k * middle - (s - [f.s0 for f in found]) * [f.x0 for f in found]) % 1
     behind = np.exp(2j * np.pi * turns.sum(1))
     for dim in range(d):
         behind = behind / one.transform(k[:, dim])
-    plan = _joined(values, image, (u / image.shape[-d:], one, before), there, behind, asked)
-    if (machine := tried(plan.walk, plan.machine, asked.dtype.itemsize)) is not plan.machine:
-        return type3_plan(values, positions, asked._replace(machine=machine))
+    plan = _joined(values, image, (u / image.shape[-d:], one, before), there, behind, problem)
+    if (machine := tried(plan.walk, plan.machine, problem.dtype.itemsize)) is not plan.machine:
+        return type3_plan(values, positions, problem._replace(machine=machine))
     return plan
 
 
@@ -174,35 +175,26 @@ def _joined(
     sources: tuple[np.ndarray, Window, np.ndarray],
     there: ScatteredPlan,
     behind: np.ndarray,
-    asked: Asked,
+    problem: ScatteredProblem,
 ) -> Plan:
     """The walk from values to the image, and on by another plan with a factor for every sum."""
     turns, one, before = sources
-    d = turns.shape[1]
-    dims = tuple(range(image.ndim - d, image.ndim))
-    sizes, block, parts = image.shape[-d:], image.block[-d:], image.parts[-d:]
-    ending = Ending(dims, (0,) * d, sizes, one, 0, Scattered.turns(turns), there.caller.machine.gridding, False)
-    form = ending.form(image)
-    placed = place(turns, (0,) * d, sizes, block, parts, one, 0, form.tile, form.chunk, asked.dtype)
-    tables, order, *_ = working(ending, placed, block)
-    slots = tables.cell.shape[1]
-    steps = ending.steps(image, form, slots, int(placed.load.max()))[1:]
-    walk = Walk(image, steps)
-    cuts = walk.end.cuts[-1]
-    ndim = values.ndim - (image.ndim - d)
-    tail = Layout(values.shape[-ndim:], values.cuts[-ndim:])
-    routes, pair = ways(order, slots, tail, cuts)
-    route = Route(walk.end.shape[-1], cuts, tail, pair, at=1)
-    back = dataclasses.replace(walk, steps=(*walk.steps, route)).transpose()
-    names = tuple(cut.axis for cut in cuts)
-    held = [Held(one, asked.mesh, names) for one in (_factored(tables, order, before), routes)]
+    dims = tuple(range(image.ndim - turns.shape[1], image.ndim))
+    given = problem._replace(start=image, dims=dims, points=Scattered.turns(turns), origin="centre", balance=False)
+    post = PostTransform(given, tuple(image.shape[d] for d in dims), one)
+    placed = post.placed(image)
+    walk = Walk(image, post.steps(image, placed.tables.cell.shape[1], int(placed.load.max()))[1:])
+    in_slots, batch = sub_layout(walk.end, [walk.end.ndim - 1]), image.ndim - len(dims)
+    last, routes = exchange_of(placed.order, in_slots, sub_layout(values, range(batch, values.ndim)), 1)
+    back = dataclasses.replace(walk, steps=(*walk.steps, last)).transpose()
+    every = (_factored(placed.tables, placed.order, before), routes)
+    held = [Held(one, problem.mesh, in_slots.axes[0]) for one in every]
     on = tuple(step if step.slot is None else step.at_slot(step.slot + 2) for step in there.walk.steps)
     first, *others = there.caller.points
     assert isinstance(first, Held)
-    axes = tuple(cut.axis for cut in there.placed_layout.cuts[-1])
-    last = Held(_factored(first.host, there.order, behind), asked.mesh, axes)
+    tables = Held(_factored(first.host, there.order, behind), problem.mesh, there.placed_layout.axes[-1])
     whole = Walk(back.start, (*back.steps, *on), there.walk.scale, there.walk.planes)
-    return dataclasses.replace(there.caller, walk=whole, points=(*held, last, *others))
+    return dataclasses.replace(there.caller, walk=whole, points=(*held, tables, *others))
 
 
 def _factored(tables: Tables, order: np.ndarray, factors: np.ndarray) -> Tables:
@@ -212,22 +204,22 @@ def _factored(tables: Tables, order: np.ndarray, factors: np.ndarray) -> Tables:
     return tables._replace(phase=phase)
 
 
-def _half(asked: Asked) -> float:
+def _half(problem: ScatteredProblem) -> float:
     """The tolerance of each of the two windows: their errors add up.
 
     Raises:
         ValueError: a tolerance that the precision does not have twice, or none.
     """
-    name = asked.dtype.name
-    if not isinstance(asked.tol, int | float) or not 0 < asked.tol < 1:
-        raise ValueError(f"tol is {asked.tol!r}: give a relative error, such as 1e-6")
-    if asked.tol < 2 * LEAST_TOL[name] * (1 - 1e-6):
+    name = problem.dtype.name
+    if not isinstance(problem.tol, int | float) or not 0 < problem.tol < 1:
+        raise ValueError(f"tol is {problem.tol!r}: give a relative error, such as 1e-6")
+    if problem.tol < 2 * LEAST_TOL[name] * (1 - 1e-6):
         other = "precision='float64'" if name == "complex64" else "sums of NumPy"
         raise ValueError(
-            f"tol={asked.tol:g} is below what {name} holds through the two windows of type 3: use tol >= "
+            f"tol={problem.tol:g} is below what {name} holds through the two windows of type 3: use tol >= "
             f"{2 * LEAST_TOL[name]:g}, or {other}"
         )
-    return asked.tol / 2
+    return problem.tol / 2
 
 
 def _cycles(points: Scattered) -> np.ndarray:
@@ -244,7 +236,7 @@ def _image(values: Layout, ndim: int, found: tuple[Scales, ...]) -> Layout:
     for axis in axes:
         min(by, key=lambda one: math.prod(parts for _, parts in one)).append(axis)
     sizes = [
-        cells_of(-(-one.cells // math.prod(p for _, p in cut)), 1, 1.0) * math.prod(p for _, p in cut)
+        fast_length(-(-one.cells // math.prod(p for _, p in cut)), 1, 1.0) * math.prod(p for _, p in cut)
         for one, cut in zip(found, by, strict=True)
     ]
     cuts = tuple(even_cuts(n, cut) for n, cut in zip(sizes, by, strict=True))

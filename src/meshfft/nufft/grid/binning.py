@@ -31,7 +31,7 @@ class Tables(NamedTuple):
     offset: Any  # real (devices, slots, d)
     start: Any  # int32 (devices, chunks, d): first cell of the tile of each chunk of slots
     count: Any  # int32 (devices,): chunks that hold points
-    phase: Any  # complex (devices, slots): exp(-2 pi i k . (N // 2)); 0 in empty slots
+    phase: Any  # complex (devices, slots): exp(-2 pi i k . middles); 0 in empty slots
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ class _Blocks(NamedTuple):
 
 def place(
     turns: np.ndarray,
-    sizes: tuple[int, ...],
+    middles: tuple[int, ...],
     grid: tuple[int, ...],
     block: tuple[int, ...],
     parts: tuple[int, ...],
@@ -88,7 +88,7 @@ def place(
 
     Args:
         turns: the points (M, d), float64, in cycles per sample.
-        sizes: samples of the image, N.
+        middles: of the phases, mostly N // 2 of the N samples of the image.
         grid: cells of the fine grid, G.
         block: cells of a device's block; parts * block is the grid.
         parts: devices along each dimension; they are numbered in C order.
@@ -105,10 +105,10 @@ def place(
     key = np.empty(many, np.int64)
     for begin in range(0, many, BATCH):
         at = slice(begin, begin + BATCH)
-        owner, inside, late = _placed(turns[at], sizes, blocks, window.width, slack, cell[at], offset[at])
+        owner, inside, late = _placed(turns[at], middles, blocks, window.width, slack, cell[at], offset[at])
         phase.real[at], phase.imag[at] = np.cos(late), np.sin(late)
         key[at] = owner * math.prod(blocks.tiles) + inside
-    order = _sorted(key)
+    order = radix_order(key)
     return _filled(order, key.take(order), blocks, chunk, cell, offset, phase)
 
 
@@ -137,7 +137,7 @@ def _sample(many: int) -> np.ndarray:
 
 def _placed(
     turns: np.ndarray,
-    sizes: tuple[int, ...],
+    middles: tuple[int, ...],
     blocks: _Blocks,
     width: int,
     slack: int,
@@ -160,7 +160,7 @@ def _placed(
         owner += part
         inside *= blocks.tiles[dim]
         inside += lowest // tile
-        late += _multiple(*halves, sizes[dim] // 2)[1]
+        late += _multiple(*halves, middles[dim])[1]
     late *= -2 * np.pi
     return owner, inside, late
 
@@ -189,10 +189,10 @@ def _wrapped(cell: np.ndarray, cells: int) -> np.ndarray:
     return cell
 
 
-def _sorted(key: np.ndarray) -> np.ndarray:
+def radix_order(key: np.ndarray) -> np.ndarray:
     """The stable order of integers from 0, 16 bits at a time: NumPy has a radix sort for those."""
     order = np.argsort((key & 0xFFFF).astype(np.uint16), kind="stable")
-    for bits in range(16, int(key.max()).bit_length(), 16):
+    for bits in range(16, int(key.max(initial=0)).bit_length(), 16):
         order = order[np.argsort((key.take(order) >> bits & 0xFFFF).astype(np.uint16), kind="stable")]
     return order
 
@@ -222,17 +222,17 @@ def _filled(
     slots = np.empty(many, np.int64)
     slots[order] = at
     tables = Tables(
-        _spread(slots, cell, devices, most * chunk, -1),
-        _spread(slots, offset, devices, most * chunk, 0),
+        _in_slots(slots, cell, devices, most * chunk, -1),
+        _in_slots(slots, offset, devices, most * chunk, 0),
         start.reshape(devices, most, -1),
         count,
-        _spread(slots, phase, devices, most * chunk, 0),
+        _in_slots(slots, phase, devices, most * chunk, 0),
     )
     load = np.bincount(owner, points, devices).astype(np.int64)
     return Placed(tables, slots, load, chunk, blocks.tile)
 
 
-def _spread(at: np.ndarray, values: np.ndarray, devices: int, slots: int, empty: int) -> np.ndarray:
+def _in_slots(at: np.ndarray, values: np.ndarray, devices: int, slots: int, empty: int) -> np.ndarray:
     """What slots of all devices hold."""
     shape = devices * slots, *values.shape[1:]
     table = np.full(shape, empty, values.dtype) if empty else np.zeros(shape, values.dtype)  # zeros cost no writing

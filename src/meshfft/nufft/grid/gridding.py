@@ -3,22 +3,33 @@
     interpolate   r[j] = sum_l prod_i phi(l_i; v_j) Y[cell_j + l]
     spread        Y[g] = sum_j prod_i phi(g_i - cell_j,i; v_j) r[j],   its exact transpose: nothing is conjugated
 
-over the W = width + 2 slack cells of each dimension from a point's lowest one. A form says how (see point_grid,
-gather_grid and tile_grid); all coils share the weights. Slots beyond the `count` chunks that hold points take memory,
-but no time.
+over the W = width + 2 slack cells of each dimension from a point's lowest one. All coils share the weights. Slots
+beyond the `count` chunks that hold points take memory, but no time. The form says how: as point_grid.py, or by
+
+gather  many points at a time, one cell after the other: 4 W^d flops a point and coil, and as many scattered accesses.
+        The loop over the W^d cells is not unrolled: 343 gathers took minutes to compile.
+tiles   with A_i = tile_i + W - 1 cells that a chunk may touch, L[k, (l_1 .. l_(d-1))] = prod_(i<d) phi_i(l_i; k) and
+        R[k, l_d] = phi_d(l_d; k): r[k] = sum_(l_d) R[k, l_d] (L Y)[k, l_d], or Y += L^T (R c), by matrix units, in
+        4 prod_i A_i flops a point and coil; a tile is read and written once a chunk.
 """
 
+import functools
+import itertools
+import math
+import operator
 from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jax import Array
+import numpy as np
+from jax import Array, lax
 
 from ...kept_verdicts import Trial
 from ...layout.placement import varying
-from . import gather_grid, point_grid, tile_grid
-from .weights import Form as Form
-from .weights import Slots
+from . import point_grid
+from .form import Form, Slots, group_at, groups, weights
+
+GROUP = 2**16  # points whose weights are gathered at a time
 
 
 class Kernels(NamedTuple):
@@ -30,15 +41,19 @@ class Kernels(NamedTuple):
 
 
 KERNELS: dict[str, Kernels] = {}  # by the kind of a form; a folder for a kind of device adds its own
-KINDS = {"points": point_grid, "gather": gather_grid, "tiles": tile_grid, "strips": tile_grid}
 
 
-def interpolate(block: Array, tables: Slots, form: Form, along: tuple[int, ...] = ()) -> Array:
+def kernels_of(form: Form) -> Kernels:
+    """The kernels of a form."""
+    return KERNELS.get(form.kind, Kernels(interpolate, spread, lambda *_: ()))
+
+
+def interpolate(block: Array, slots: Slots, form: Form, along: tuple[int, ...] = ()) -> Array:
     """Values at a device's points.
 
     Args:
         block: (C, B_1, .., B_d) complex, with its halo.
-        tables: the device's points in slots.
+        slots: the device's points.
         form: how.
         along: dimensions whose window is replaced by its derivative in the offset, of the second order where one is
             named twice: for derivatives in the points.
@@ -46,22 +61,138 @@ def interpolate(block: Array, tables: Slots, form: Form, along: tuple[int, ...] 
     Returns:
         (C, slots), 0 in empty slots.
     """
-    zeros = _zeros((block.shape[0], tables.cell.shape[0]), block, tables)
-    return KINDS[form.kind].interpolate(block, tables, form, along, zeros)
+    zeros = _zeros((block.shape[0], slots.cell.shape[0]), block, slots)
+    return KINDS[form.kind][0](block, slots, form, along, zeros)
 
 
-def spread(values: Array, tables: Slots, form: Form, shape: tuple[int, ...], along: tuple[int, ...] = ()) -> Array:
+def spread(values: Array, slots: Slots, form: Form, shape: tuple[int, ...], along: tuple[int, ...] = ()) -> Array:
     """The transpose of `interpolate`: the block (C, *shape) of values (C, slots); what empty slots hold is not read."""
-    zeros = _zeros((values.shape[0], *shape), values, tables)
-    return KINDS[form.kind].spread(values, tables, form, along, zeros)
+    zeros = _zeros((values.shape[0], *shape), values, slots)
+    return KINDS[form.kind][1](values, slots, form, along, zeros)
 
 
-def _zeros(shape: tuple[int, ...], given: Array, tables: Slots) -> Array:
-    """What a loop begins with: it varies over all mesh axes over which its turns do."""
+def _zeros(shape: tuple[int, ...], given: Array, slots: Slots) -> Array:
+    """The carry of a loop at its start: it varies over all mesh axes over which its turns do."""
     zeros = jnp.zeros(shape, given.dtype)
-    return varying([zeros, given, tables.cell, tables.offset, tables.start, tables.count], frozenset())[0]
+    return varying([zeros, given, slots.cell, slots.offset, slots.start, slots.count], frozenset())[0]
 
 
-def kernels_of(form: Form) -> Kernels:
-    """What a form is done by."""
-    return KERNELS.get(form.kind, Kernels(interpolate, spread, lambda *_: ()))
+def _gathered(block: Array, slots: Slots, form: Form, along: tuple[int, ...], out: Array) -> Array:
+    cells = block.reshape(block.shape[0], -1)
+
+    def body(turn: Array, out: Array) -> Array:
+        group = _group(turn, slots, form, along)
+        kept = lax.dynamic_slice_in_dim(out, group.at, len(group.base), 1)
+
+        def add(places: Array, weight: Array, total: Array) -> Array:
+            return total + weight[None].astype(out.dtype) * cells.at[:, places].get(mode="promise_in_bounds")
+
+        zeros, _ = varying([jnp.zeros(kept.shape, kept.dtype), kept], frozenset())
+        values = jnp.where(group.wanted[None], _over(group, form, block.shape[1:], add, zeros), kept)
+        return lax.dynamic_update_slice_in_dim(out, values, group.at, 1)
+
+    return lax.fori_loop(np.int32(0), groups(slots, form, GROUP), body, out)
+
+
+def _scattered(values: Array, slots: Slots, form: Form, along: tuple[int, ...], block: Array) -> Array:
+    def body(turn: Array, cells: Array) -> Array:
+        group = _group(turn, slots, form, along)
+        given = lax.dynamic_slice_in_dim(values, group.at, len(group.base), 1)
+        given = jnp.where(group.wanted[None], given, 0)
+
+        def add(places: Array, weight: Array, cells: Array) -> Array:
+            return cells.at[:, places].add(weight[None].astype(cells.dtype) * given, mode="promise_in_bounds")
+
+        return _over(group, form, block.shape[1:], add, cells)
+
+    cells = block.reshape(block.shape[0], -1)
+    return lax.fori_loop(np.int32(0), groups(slots, form, GROUP), body, cells).reshape(block.shape)
+
+
+class _Group(NamedTuple):
+    """A group of slots: the first, their lowest cells, which hold points that no other group has, and the weights
+    (reach, slots) of every dimension."""
+
+    at: Array
+    base: Array
+    wanted: Array
+    tables: list[Array]
+
+
+def _group(turn: Array, slots: Slots, form: Form, along: tuple[int, ...]) -> _Group:
+    at, cell, tables = group_at(turn, slots, form, along, GROUP)
+    later = at + jnp.arange(len(cell), dtype=at.dtype) >= turn * len(cell)
+    return _Group(at, jnp.maximum(cell, 0), (cell[:, 0] >= 0) & later, tables)
+
+
+def _over(
+    group: _Group, form: Form, shape: tuple[int, ...], add: Callable[[Array, Array, Array], Array], carry: Array
+) -> Array:
+    """A loop over the cells that a point may touch: their places in a block of a shape, and their weights."""
+    dims = range(len(shape))
+    strides = [math.prod(shape[i + 1 :]) for i in dims]
+    steps = np.array(list(itertools.product(range(form.reach), repeat=len(shape))), np.int32)
+
+    def body(i: Array, carry: Array) -> Array:
+        step = jnp.asarray(steps)[i]
+        weight = functools.reduce(operator.mul, [group.tables[j][step[j]] for j in dims])
+        return add(sum(((group.base[:, j] + step[j]) * strides[j] for j in dims), jnp.int32(0)), weight, carry)
+
+    return lax.fori_loop(np.int32(0), np.int32(len(steps)), body, carry)
+
+
+def _from_tiles(block: Array, slots: Slots, form: Form, along: tuple[int, ...], out: Array) -> Array:
+    coils = block.shape[0]
+
+    def body(i: Array, out: Array) -> Array:
+        start, wanted, left, right = _chunk(i, slots, form, along)
+        tile = lax.dynamic_slice(block, start, (coils, *_cells(form)))
+        planes = jnp.stack([tile.real, tile.imag]).reshape(2, coils, left.shape[1], right.shape[1])
+        product = jnp.einsum("kl,pclm->kpcm", left, planes, precision=lax.Precision.HIGHEST)
+        values = jnp.sum(product * right[:, None, None], -1)
+        values = jnp.where(wanted[None], lax.complex(values[:, 0], values[:, 1]).T, 0)
+        return lax.dynamic_update_slice_in_dim(out, values, i * form.chunk, 1)
+
+    return lax.fori_loop(np.int32(0), slots.count, body, out)
+
+
+def _onto_tiles(values: Array, slots: Slots, form: Form, along: tuple[int, ...], block: Array) -> Array:
+    coils = values.shape[0]
+
+    def body(i: Array, block: Array) -> Array:
+        start, wanted, left, right = _chunk(i, slots, form, along)
+        given = jnp.where(wanted[None], lax.dynamic_slice_in_dim(values, i * form.chunk, form.chunk, 1), 0)
+        columns = jnp.stack([given.real, given.imag])[..., None] * right[None, None]
+        planes = jnp.einsum("kl,pckm->pclm", left, columns, precision=lax.Precision.HIGHEST)
+        tile = lax.complex(planes[0], planes[1]).reshape(coils, *_cells(form))
+        return lax.dynamic_update_slice(block, lax.dynamic_slice(block, start, tile.shape) + tile, start)
+
+    return lax.fori_loop(np.int32(0), slots.count, body, block)
+
+
+def _cells(form: Form) -> tuple[int, ...]:
+    """Cells that the points of a chunk may touch."""
+    return tuple(t + form.reach - 1 for t in form.tile)
+
+
+def _chunk(i: Array, slots: Slots, form: Form, along: tuple[int, ...]) -> tuple[list[Array], Array, Array, Array]:
+    """The first cell of a chunk's tile in the block, which of its slots hold points, L and R."""
+    start = lax.dynamic_slice_in_dim(slots.start, i, 1, 0)[0]
+    cell = lax.dynamic_slice_in_dim(slots.cell, i * form.chunk, form.chunk, 0)
+    offset = lax.dynamic_slice_in_dim(slots.offset, i * form.chunk, form.chunk, 0)
+    wanted = cell[:, 0] >= 0
+    offset = jnp.where(wanted[:, None], offset, 0)
+    tables = [weights(offset[:, j], cell[:, j] - start[j], n, form, along.count(j)) for j, n in enumerate(_cells(form))]
+    left = jnp.ones((form.chunk, 1), offset.dtype)
+    for table in tables[:-1]:
+        left = (left[:, :, None] * table[:, None, :]).reshape(form.chunk, -1)
+    return [jnp.zeros_like(start[0]), *(start[j] for j in range(len(tables)))], wanted, left, tables[-1]
+
+
+_TILES = (_from_tiles, _onto_tiles)
+KINDS = {
+    "points": (point_grid.interpolate, point_grid.spread),
+    "gather": (_gathered, _scattered),
+    "tiles": _TILES,
+    "strips": _TILES,
+}

@@ -4,16 +4,15 @@
     Y[cell : cell + W] += c phi_1 x .. x phi_d
 
 The weights of a group of points are made first, all points of one cell together, so that they fill vector registers;
-then a loop goes over the points. XLA compiles it into one function where its turns touch less than 1024 bytes, or where
-it is asked to (`xla_cpu_small_call`): else every turn costs about 60 ns more, for the calls it makes. Asked where it
-would have done so itself, or with constants in the loop, XLA's compiler may end the process (jaxlib 0.10.2).
+then a loop goes over the points. XLA compiles it into one function if its turns touch less than 1024 bytes, or if asked
+to (`xla_cpu_small_call`): else every turn costs about 60 ns more, for its calls. Asked where it would have done so
+itself, or with constants in the loop, XLA's compiler may end the process (jaxlib 0.10.2).
 
-Costs 4 W^d flops a point and coil. Sums go over the first dimension first: what is left is contiguous, and vectorised.
-Points that lie near one another should come near one another: then cells stay in cache.
+Costs 4 W^d flops a point and coil. The first dimension is summed first: the rest is contiguous, and vectorised. Points
+should be sorted by place: then cells stay in cache.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +20,7 @@ import numpy as np
 from jax import Array, lax
 from jax.experimental.xla_metadata import set_xla_metadata
 
-from .weights import Form, Slots, weights
+from .form import Form, Slots, group_at, groups
 
 SMALL = 1024  # bytes: a function in which XLA makes another of the loop may fail
 GROUP = 1024  # points whose weights are made in one go: they stay in a core's cache
@@ -48,7 +47,7 @@ def interpolate(block: Array, slots: Slots, form: Form, along: tuple[int, ...], 
 
         return _over(coils, _bytes(slots, block, form), first, last, point, out)
 
-    return lax.fori_loop(np.int32(0), _turns(slots, form), group, out)
+    return lax.fori_loop(np.int32(0), groups(slots, form, GROUP), group, out)
 
 
 def spread(values: Array, slots: Slots, form: Form, along: tuple[int, ...], block: Array) -> Array:
@@ -71,20 +70,12 @@ def spread(values: Array, slots: Slots, form: Form, along: tuple[int, ...], bloc
 
         return _over(values.shape[0], 3 * _bytes(slots, block, form), first, last, point, block)
 
-    return lax.fori_loop(np.int32(0), _turns(slots, form), group, block)
-
-
-class _Opaque(NamedTuple):
-    cell: Array
-    offset: Array
-    start: Array
-    count: Array  # type: ignore[assignment]  # not the method of tuples
+    return lax.fori_loop(np.int32(0), groups(slots, form, GROUP), group, block)
 
 
 def _opaque(array: Array, slots: Slots) -> tuple[Array, Slots]:
     """As they are, but no constants: XLA on a CPU would put these inside the function of a turn, and fail."""
-    array, *tables = lax.optimization_barrier((array, slots.cell, slots.offset, slots.start, slots.count))
-    return array, _Opaque(*tables)
+    return lax.optimization_barrier((array, slots))
 
 
 def _over(
@@ -104,24 +95,14 @@ def _over(
 
 
 def _bytes(slots: Slots, block: Array, form: Form) -> int:
-    """Of a point's cells; of a single point none, as XLA takes what a turn does out of the loop."""
+    """Bytes of a point's cells; 0 for a single point, as XLA then takes the turn out of the loop."""
     return form.reach ** (block.ndim - 1) * block.dtype.itemsize * (slots.cell.shape[0] > 1)
 
 
-def _turns(slots: Slots, form: Form) -> Array:
-    group = min(GROUP, slots.cell.shape[0])
-    return (slots.count * form.chunk + group - 1) // group
-
-
 def _group(turn: Array, slots: Slots, form: Form, along: tuple[int, ...]) -> tuple[Array, Array, Array, list[Array]]:
-    """Where a group of slots begins, from which to which of them no other group works, and the weights (reach, group)
-    of every dimension."""
-    group = min(GROUP, slots.cell.shape[0])
-    at = jnp.minimum(turn * group, slots.cell.shape[0] - group)
-    cell = lax.dynamic_slice_in_dim(slots.cell, at, group, 0)
-    offset = jnp.where(cell >= 0, lax.dynamic_slice_in_dim(slots.offset, at, group, 0), 0)
-    tables = [weights(offset[:, j], None, form.reach, form, along.count(j), 0) for j in range(offset.shape[1])]
-    return at, turn * group - at, jnp.minimum(slots.count * form.chunk - at, group), tables
+    """The first slot of a group, from which to which of them no other group works, and the weights (reach, group)."""
+    at, cell, tables = group_at(turn, slots, form, along, GROUP)
+    return at, turn * len(cell) - at, jnp.minimum(slots.count * form.chunk - at, len(cell)), tables
 
 
 def _point(at: Array, i: Array, slots: Slots, tables: list[Array]) -> tuple[list[Array], list[Array]]:

@@ -1,21 +1,26 @@
 """Windows: what is gridded with, one polynomial fitted to the prolate spheroidal function of order zero.
 
-    phi(z) = s q(s - 1/2),   s = max(1 - z^2, 0)         |z| <= 1 spans `width` cells of the fine grid
+    phi(z) = s q(t),   s = max(1 - z^2, 0),   t = s - 1/2         |z| <= 1 spans `width` cells of the fine grid
     phihat(xi) = width / 2 int_-1^1 phi(z) cos(pi width xi z) dz
 
 Among functions that vanish outside of |z| <= 1 the prolate one has the most of its spectrum within a band, so that its
-aliases, the error of gridding, are least. The polynomial has no table, no branch and an exact derivative: s is 0
-outside, which is the mask. q is kept in s - 1/2, where it is evaluated without cancellation.
+aliases, the error of gridding, are least. The polynomial has no table, no branch and exact derivatives: s is 0 outside,
+which is the mask. q is a polynomial in t = s - 1/2, which is evaluated without cancellation.
 
-Host only, float64. Source: Osipov, Rokhlin, Xiao, "Prolate Spheroidal Wave Functions of Order Zero", 2013; finufft 2.5.
+Windows are chosen on the host, in float64.
+
+Source: Osipov, Rokhlin, Xiao, "Prolate Spheroidal Wave Functions of Order Zero", 2013; finufft 2.5.
 """
 
 import dataclasses
 import functools
 import math
 from collections.abc import Callable
+from typing import Any, TypeVar
 
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from numpy.polynomial import Polynomial, chebyshev, legendre
 
 WIDTHS = range(2, 17)
@@ -38,9 +43,8 @@ BEST = {
         (3, 4, 3, 4, 6, 7, 9, 10, 12, 13, 14, 15, 17, 18, 20),
     ),
 }
-
-
 Function = Callable[[np.ndarray], np.ndarray]
+X = TypeVar("X", np.ndarray, Array)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +54,7 @@ class Window:
     Attributes:
         width: cells that it spans.
         sigma: cells of the fine grid for each sample.
-        coefficients: of q in s - 1/2, the lowest first.
+        coefficients: of q in t, the lowest first.
         error: relative root mean square error of a transform in one dimension, over points and modes.
         worst: the largest relative error of any point and mode.
     """
@@ -63,8 +67,7 @@ class Window:
 
     def values(self, z: np.ndarray) -> np.ndarray:
         """phi(z)."""
-        s = np.maximum(1 - np.square(z), 0)
-        return np.asarray(s * Polynomial(self.coefficients)(s - 0.5))
+        return np.asarray(phi(z * (self.width / 2), self.width, self.coefficients))
 
     def transform(self, xi: np.ndarray) -> np.ndarray:
         """phihat at frequencies in cycles per cell: integrals at few of them, the rest by Chebyshev's interpolation."""
@@ -74,6 +77,40 @@ class Window:
         there = _transform(self.values(z) * weights, z, self.width, largest * np.sqrt((1 + nodes) / 2))
         series = chebyshev.chebfit(nodes, there, len(nodes) - 1)
         return np.asarray(chebyshev.chebval(2 * np.square(np.asarray(xi) / largest) - 1, series))
+
+
+def phi(x: X, width: int, coefficients: tuple[float, ...], order: int = 0) -> X:
+    """The window of some cells at x cells from its middle, or its derivative of some order by -x.
+
+    t is computed at once, not by way of s, which would round once more and make the error half as large again.
+    """
+    xp: Any = jnp if isinstance(x, Array) else np
+    z = x * (2 / width)
+    t = xp.maximum(0.5 - z * z, -0.5)
+    if order == 0:
+        return (t + 0.5) * _polynomial(coefficients, t)
+    even, odd = _derived(coefficients, order)
+    total = z * _polynomial(odd, t)
+    if any(even):
+        total = total + _polynomial(even, t)
+    return xp.where(t > -0.5, total * (-2 / width) ** order, 0)
+
+
+@functools.lru_cache(maxsize=64)
+def _derived(coefficients: tuple[float, ...], order: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Polynomials a and b in t with d^n phi / dz^n = a + z b; dt/dz = -2 z and z^2 = 1/2 - t."""
+    even, odd = Polynomial(coefficients) * Polynomial([0.5, 1.0]), Polynomial([0.0])
+    for _ in range(order):
+        even, odd = odd - Polynomial([1.0, -2.0]) * odd.deriv(), -2 * even.deriv()
+    return tuple(map(float, even.coef)), tuple(map(float, odd.coef))
+
+
+def _polynomial(coefficients: tuple[float, ...], t: X) -> X:
+    xp: Any = jnp if isinstance(t, Array) else np
+    total = xp.full_like(t, coefficients[-1])
+    for c in coefficients[-2::-1]:
+        total = total * t + c
+    return total
 
 
 def window(tol: float, sigma: float, dims: int, dtype: np.dtype) -> Window:

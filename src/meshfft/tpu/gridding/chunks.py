@@ -13,7 +13,8 @@ from jax import Array, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from ...nufft.grid.weights import Form
+from ...nufft.grid.form import Form
+from ...nufft.grid.window import phi
 from .strips import LANES, MANY, SUBLANES, Strip
 
 Ref = Any  # memory that a kernel reads and writes; Pallas names no type for it
@@ -131,19 +132,7 @@ def _window(first: Array, offset: Array, cells: int, form: Form, slope: bool) ->
     `first` on; both (1, 128)."""
     cell = lax.broadcasted_iota(jnp.int32, (cells, LANES), 0).astype(jnp.float32)
     x = cell - (first.astype(jnp.float32) + np.float32((form.reach - 1) / 2)) - offset
-    # t = s - 1/2, at once: by way of s it would be rounded once more, and the window's error be half as large again
-    t = jnp.maximum(np.float32(0.5) - x * x * np.float32(4 / form.width**2), np.float32(-0.5))
-    if not slope:
-        return (t + np.float32(0.5)) * _polynomial(form.coefficients, t)
-    derived = np.polynomial.polynomial.polyder(np.convolve(form.coefficients, [0.5, 1]))
-    return jnp.where(t > -0.5, _polynomial(tuple(derived), t), 0) * x * np.float32(8 / form.width**2)
-
-
-def _polynomial(coefficients: tuple[float, ...], t: Array) -> Array:
-    total = jnp.full_like(t, coefficients[-1])
-    for c in coefficients[-2::-1]:
-        total = total * t + np.float32(c)
-    return total
+    return phi(x, form.width, form.coefficients, int(slope))
 
 
 def parts(x: Array) -> tuple[Array, Array, Array]:

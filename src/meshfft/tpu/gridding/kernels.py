@@ -1,6 +1,6 @@
 """Interpolate and spread scattered points on a TPU, in two and three dimensions, float32.
 
-Operands and results are those of nufft/grid/gridding.py; tiles are those of `forms.tpu_form`, chunks have 128 points.
+Operands and results are those of nufft/grid/gridding.py; tiles are those of `form.tpu_form`, chunks have 128 points.
 The program around the kernels takes complex numbers apart and puts them together, as TPUs have none. A chunk costs the
 weights of its points (vector unit: 16 to 28 operations for each row of its tables), and 12 depth x cells x 128 products
 a coil (matrix units). Bundles of the compiled schedule for 128 points, and cycles a point where all chunks are full
@@ -31,7 +31,6 @@ import dataclasses
 import functools
 import math
 from types import ModuleType
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +41,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 from ...layout.placement import varies_over, varying
 from ...nufft.grid import gridding
-from ...nufft.grid.weights import Form, Slots
+from ...nufft.grid.form import Form, Slots
 from . import interpolating, spreading
 from .chunks import Work
 from .strips import LANES, MANY, brought_back, chunk_table, laid_out, points_of, slow_shape, strip_of
@@ -52,45 +51,36 @@ COILS = 4  # at a time, at most
 TRIED = 16  # chunks of a trial
 
 
-def interpolate(block: Array, tables: Slots, form: Form) -> Array:
+def interpolate(block: Array, slots: Slots, form: Form) -> Array:
     """Values (C, slots) at a device's points as nufft/grid/gridding.py; a TPU has a kernel for strips."""
     if block.dtype != jnp.complex64:
-        return gridding.interpolate(block, tables, form)
+        return gridding.interpolate(block, slots, form)
 
-    def by_kernel(block: Array, *given: Array) -> Array:
-        values = jnp.zeros((block.shape[0], given[0].shape[0]), block.dtype)
-        return interpolated(block, _Given(*given), form, None, varying([values, block, *given], frozenset())[0])
+    def by_kernel(block: Array, slots: Slots) -> Array:
+        values = jnp.zeros((block.shape[0], slots.cell.shape[0]), block.dtype)
+        out = varying([values, block, *jax.tree.leaves(slots)], frozenset())[0]
+        return interpolated(block, slots, form, None, out)
 
-    def elsewhere(block: Array, *given: Array) -> Array:
-        return gridding.interpolate(block, _Given(*given), form)
+    def elsewhere(block: Array, slots: Slots) -> Array:
+        return gridding.interpolate(block, slots, form)
 
-    return lax.platform_dependent(block, *_given(tables), tpu=by_kernel, default=elsewhere)
+    return lax.platform_dependent(block, slots, tpu=by_kernel, default=elsewhere)
 
 
-def spread(values: Array, tables: Slots, form: Form, shape: tuple[int, ...]) -> Array:
+def spread(values: Array, slots: Slots, form: Form, shape: tuple[int, ...]) -> Array:
     """The block (C, *shape) of values (C, slots) as nufft/grid/gridding.py; a TPU has a kernel for strips."""
     if values.dtype != jnp.complex64:
-        return gridding.spread(values, tables, form, shape)
+        return gridding.spread(values, slots, form, shape)
 
-    def by_kernel(values: Array, *given: Array) -> Array:
+    def by_kernel(values: Array, slots: Slots) -> Array:
         block = jnp.zeros((values.shape[0], *shape), values.dtype)
-        return spread_out(values, _Given(*given), form, None, varying([block, values, *given], frozenset())[0])
+        out = varying([block, values, *jax.tree.leaves(slots)], frozenset())[0]
+        return spread_out(values, slots, form, None, out)
 
-    def elsewhere(values: Array, *given: Array) -> Array:
-        return gridding.spread(values, _Given(*given), form, shape)
+    def elsewhere(values: Array, slots: Slots) -> Array:
+        return gridding.spread(values, slots, form, shape)
 
-    return lax.platform_dependent(values, *_given(tables), tpu=by_kernel, default=elsewhere)
-
-
-class _Given(NamedTuple):
-    cell: Array
-    offset: Array
-    start: Array
-    count: Array  # type: ignore[assignment]  # not the method of tuples
-
-
-def _given(tables: Slots) -> _Given:
-    return _Given(tables.cell, tables.offset, tables.start, tables.count)
+    return lax.platform_dependent(values, slots, tpu=by_kernel, default=elsewhere)
 
 
 def interpolated(
@@ -150,14 +140,14 @@ class GriddingTrial:
 
     def found(self, *arrays: Array, interpret: bool) -> list[Array]:
         block, values, *given = arrays
-        slots, how = _Given(*given), (self.form, None)
+        slots, how = Slots(*given), (self.form, None)
         there = interpolated(block, slots, *how, jnp.zeros_like(values), interpret)
         return _reals(there, spread_out(values, slots, *how, jnp.zeros_like(block), interpret))
 
     def exact(self, *arrays: Array) -> list[Array]:
         def by_xla(block: Array, values: Array, *given: Array) -> list[Array]:
-            there = gridding.interpolate(block, _Given(*given), self.form)
-            return _reals(there, gridding.spread(values, _Given(*given), self.form, self.shape[1:]))
+            there = gridding.interpolate(block, Slots(*given), self.form)
+            return _reals(there, gridding.spread(values, Slots(*given), self.form, self.shape[1:]))
 
         return jax.jit(by_xla)(*arrays)
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ...nufft.grid.weights import Form
+from ...nufft.grid.form import Form
 
 LANES, SUBLANES = 128, 8
 MANY = 128  # chunks whose points are copied in one go

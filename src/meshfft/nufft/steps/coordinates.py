@@ -1,6 +1,7 @@
-"""Coordinates of scattered points as fixed-point turns, and the rows of Vandermonde matrices that they make.
+"""Coordinates of scattered points as fixed-point turns, on the devices that hold the points.
 
-    V_m[j, n] = exp(sign 2 pi i k_jm n)
+    V_m[j, n] = exp(sign 2 pi i k_jm n)          rows of Vandermonde matrices
+    u = G k mod G                                the place on a grid of G cells: integer cell, and offset
 
 Invariant: a multiple n k is exact modulo a turn. Where a coordinate of a point is not finite, its phases are NaN.
 """
@@ -17,7 +18,7 @@ from ...numerics.phases import Limbs
 from ...numerics.split_complex import Planes
 
 
-class Turns(NamedTuple):
+class Coordinates(NamedTuple):
     """Coordinates of some points."""
 
     limbs: Limbs  # each (coordinates, points)
@@ -28,17 +29,17 @@ class Turns(NamedTuple):
         return int(self.lost.shape[0])
 
     def phases(self, sign: int, dim: int, start: Array | int, size: int) -> Planes:
-        """V[point, n] of one dimension for `size` positions n from a start on."""
+        """V[point, n] of one dimension for `size` positions n from `start`."""
         n = (start + jnp.arange(size, dtype=jnp.int32)).astype(jnp.uint32)
         turns = phases.times(n[None, :], tuple(limb[dim][:, None] for limb in self.limbs))
         return tuple(part + self.lost[:, None] for part in phases.circle(turns, sign, self.lost.dtype))
 
-    def part(self, start: Array | int, size: int) -> "Turns":
-        """`size` points from a start on."""
+    def part(self, start: Array | int, size: int) -> "Coordinates":
+        """`size` points from `start`."""
         return jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, size, x.ndim - 1), self)
 
-    def in_chunks(self, size: int) -> "Turns":
-        """Chunks of some points, one after the other along a new first dimension; the last is filled up."""
+    def in_chunks(self, size: int) -> "Coordinates":
+        """Chunks of `size` points along a new first dimension; the last chunk is padded."""
         short = -self.size % size
 
         def cut(x: Array) -> Array:
@@ -48,19 +49,19 @@ class Turns(NamedTuple):
         return jax.tree.map(cut, self)
 
 
-def prepared(operand: object, unit: str | None, dims: int, real: np.dtype) -> Turns:
-    """Those of floats (dims, ...) in some unit, or without one of limbs of that shape, for phases of a real type."""
+def fixed(operand: object, unit: str | None, dims: int, real: np.dtype) -> Coordinates:
+    """Floats (dims, ...) in some unit, or limbs of that shape if there is none, for phases of a real type."""
     flat = jax.tree.map(lambda leaf: leaf.reshape(dims, -1), operand)
     if unit is None:
-        return Turns(flat, jnp.zeros(flat[0].shape[1:], real))
+        return Coordinates(flat, jnp.zeros(flat[0].shape[1:], real))
     finite = jnp.isfinite(flat)
-    fixed = phases.of_turns if unit == "turns" else phases.of_radians
-    limbs = fixed(jnp.where(finite, flat, jnp.zeros((), flat.dtype)), phases.limbs_for(real))
-    return Turns(limbs, jnp.where(finite.all(0), jnp.zeros((), real), jnp.full((), jnp.nan, real)))
+    of_unit = phases.of_turns if unit == "turns" else phases.of_radians
+    limbs = of_unit(jnp.where(finite, flat, jnp.zeros((), flat.dtype)), phases.limbs_for(real))
+    return Coordinates(limbs, jnp.where(finite.all(0), jnp.zeros((), real), jnp.full((), jnp.nan, real)))
 
 
 def located(limbs: Limbs, cells: int, width: int, real: np.dtype) -> tuple[Array, Array]:
-    """Of fixed-point turns the lowest cell that a window touches on a ring of cells, and the offset: -1/2 to 1/2."""
+    """The lowest cell that a window touches on a ring of cells, and the offset in it, from -1/2 to 1/2."""
     whole, high, *low = phases.times(jnp.uint32(cells), (jnp.zeros_like(limbs[0]), *limbs))
     ahead = high ^ np.uint32(2**31) if width % 2 == 0 else high
     nearest = ahead.astype(jnp.int32)  # of even windows the cell's middle counts, of odd ones its lower end

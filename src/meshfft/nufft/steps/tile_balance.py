@@ -1,10 +1,10 @@
-"""Lend: tiles of the grid go from devices that own too many points to devices that own too few.
+"""TileBalance: tiles of the grid go from devices that own too many points to devices that own too few.
 
     block  ->  block, and behind it in its first dimension rows with the tiles that others lend
 
-In every round a device sends the tiles of one message at the most, and receives one: a permute each (see
-nufft/grid/balance.py, which plans them). The transpose sends tiles home, adds them where they came from, and drops the
-rows. Where tiles begin is an operand, since it differs from device to device.
+In a round every device sends and receives one message of tiles at most, by one permute (nufft/grid/balance.py plans
+them). The transpose sends tiles home, adds them where they came from, and drops the rows. The starts of tiles are an
+operand, since they differ from device to device.
 """
 
 import dataclasses
@@ -16,21 +16,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.sharding import PartitionSpec
 
 from ...collectives.ring import permuted
 from ...layout.layout import Layout
-from ...layout.placement import own
 from ...machine.chip import Chip
 from ...machine.work import Move, Work
 from ...numerics.split_complex import Block
 from ...steps.base import Step, names, resized, shift
+from .point_step import grid_back, grid_last, own_tables, table_specs
 
 Pairs = tuple[tuple[int, int], ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class Lend(Step):
+class TileBalance(Step):
     """Puts lent tiles behind blocks, or adds them up where they belong."""
 
     along: tuple[int, ...]  # dimensions of the grid, whose mesh axes are the ring of devices
@@ -39,12 +38,8 @@ class Lend(Step):
     rows: int  # behind a block
     places: tuple[tuple[int, ...], ...]  # of each tile received, in the block with rows
     back: bool = False
-    at: int = 0
+    slot: int | None = 0
     dims: ClassVar[tuple[int, ...]] = ()
-
-    @property
-    def slot(self) -> int:
-        return self.at
 
     def after(self, layout: Layout) -> Layout:
         first, rows = self.along[0], -self.rows if self.back else self.rows
@@ -56,10 +51,10 @@ class Lend(Step):
 
     def operand(self, given: object, layout: Layout, mapped: frozenset[str] = frozenset()) -> object:
         cuts = tuple(cut for d in self.along for cut in layout.cuts[d])
-        return jax.tree.map(lambda leaf: own(leaf, 0, cuts, mapped), given)
+        return own_tables(given, cuts, mapped)
 
     def operand_spec(self, operand: object, layout: Layout) -> object:
-        return jax.tree.map(lambda leaf: PartitionSpec(self.axes(layout)), operand)
+        return table_specs(operand, self.axes(layout))
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """Tiles are copied out, sent and copied in; the block is copied once."""
@@ -81,19 +76,18 @@ class Lend(Step):
         return jax.tree.map(functools.partial(one, layout=layout, starts=operand[0]), block)
 
     def _lent(self, block: Array, layout: Layout, starts: Array) -> Array:
-        block = self._grid_last(block)
+        block = grid_last(block, self.along)
         received, first = [], 0
         for pairs, tiles in self.rounds:
-            cut = functools.partial(self._cut, block)
-            message = lax.map(cut, starts[first : first + tiles])
+            message = lax.map(functools.partial(self._cut, block), starts[first : first + tiles])
             received.append(permuted(message, self.axes(layout), _sources(pairs, layout, self.along)))
             first += tiles
         behind = jnp.zeros((block.shape[0], self.rows, *block.shape[2:]), block.dtype)
         behind = _added(behind, jnp.concatenate(received), self._behind(layout))
-        return self._grid_back(lax.concatenate([block, behind], 1), self.after(layout))
+        return grid_back(lax.concatenate([block, behind], 1), self.after(layout), self.along)
 
     def _home(self, block: Array, layout: Layout, starts: Array) -> Array:
-        block = self._grid_last(block)
+        block = grid_last(block, self.along)
         bare = block.shape[1] - self.rows
         kept, behind = block[:, :bare], block[:, bare:]
         tiles = lax.map(functools.partial(self._cut, behind), jnp.asarray(self._behind(self.after(layout))))
@@ -103,10 +97,10 @@ class Lend(Step):
             message = permuted(tiles[first : first + many], self.axes(layout), _sources(back, layout, self.along))
             kept = _added(kept, message, starts[first : first + many])
             first += many
-        return self._grid_back(kept, self.after(layout))
+        return grid_back(kept, self.after(layout), self.along)
 
     def _behind(self, layout: Layout) -> np.ndarray:
-        """Where tiles begin in the rows alone."""
+        """First cells of the tiles in the rows alone."""
         return np.array(self.places, np.int32) - np.array([layout.block[self.along[0]], *[0] * (len(self.tile) - 1)])
 
     def _cut(self, block: Array, start: Array) -> Array:
@@ -114,24 +108,13 @@ class Lend(Step):
         zero = jnp.zeros((), start.dtype)
         return lax.dynamic_slice(block, (zero, *start), (block.shape[0], *self.tile))
 
-    def _grid_last(self, block: Array) -> Array:
-        """(coils, grid)."""
-        rest = [d for d in range(block.ndim) if d not in self.along]
-        block = jnp.transpose(block, (*rest, *self.along))
-        return block.reshape(-1, *block.shape[len(rest) :])
-
-    def _grid_back(self, block: Array, layout: Layout) -> Array:
-        order = [*(d for d in range(layout.ndim) if d not in self.along), *self.along]
-        block = block.reshape([layout.block[d] for d in order])
-        return jnp.transpose(block, [order.index(d) for d in range(layout.ndim)])
-
-    def transpose(self, layout: Layout) -> "Lend":
+    def transpose(self, layout: Layout) -> "TileBalance":
         return dataclasses.replace(self, back=not self.back)
 
-    def at_slot(self, slot: int) -> "Lend":
-        return dataclasses.replace(self, at=slot)
+    def at_slot(self, slot: int) -> "TileBalance":
+        return dataclasses.replace(self, slot=slot)
 
-    def insert(self, dim: int) -> "Lend":
+    def insert(self, dim: int) -> "TileBalance":
         return dataclasses.replace(self, along=tuple(shift(d, dim) for d in self.along))
 
     def name(self, layout: Layout) -> str:

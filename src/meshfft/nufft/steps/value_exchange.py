@@ -1,9 +1,9 @@
-"""Route: values from the devices that own their points to where the caller has them, and back.
+"""ValueExchange: values from the devices that own their points to where the caller has them, and back.
 
-Owners hold values in slots, a caller along dimensions of its own, cut as it likes by the same mesh axes. Every device
-gathers what it has for each other one, all send in one all-to-all, and every device picks its values from what came.
-All pairs send as many values as the fullest pair has. Both ways are gathers with tables made on the host: a permutation
-is transposed by its inverse.
+Owners hold values in slots; a caller has them along its own dimensions, cut in any way by the same mesh axes. Every
+device gathers its values for each other one, all send in one all-to-all, and every device picks its values from those
+received. All pairs send as many values as the fullest pair. Both ways are gathers with tables made on the host: a
+permutation is transposed by its inverse.
 """
 
 import dataclasses
@@ -15,14 +15,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.sharding import PartitionSpec
 
 from ...layout.layout import Cuts, Layout
-from ...layout.placement import own
 from ...machine.chip import Chip
 from ...machine.work import Move, Work
 from ...numerics.split_complex import Block
 from ...steps.base import Step
+from ..grid.binning import radix_order
+from .point_step import own_tables, table_specs
 
 GATHER_PASSES = 4  # passes over memory that a gather of single numbers costs
 
@@ -42,41 +42,39 @@ class Ways(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Route(Step):
+class ValueExchange(Step):
     """Brings values from slots to the caller's dimensions, or back."""
 
-    slots: int  # of all devices
-    cuts: Cuts  # of the slots
-    points: Layout  # of the values as the caller has them
-    most: int  # values that a pair of devices exchanges at the most
+    slots: Layout  # of values in the plan's order, without batch dimensions
+    points: Layout  # of values as the caller has them
+    most: int  # values that a pair of devices exchanges at most
     home: bool = True
-    at: int = 0
+    slot: int | None = 0
     dims: ClassVar[tuple[int, ...]] = ()
-
-    @property
-    def slot(self) -> int:
-        return self.at
 
     @property
     def axes(self) -> tuple[str, ...]:
         """The ring of all devices that own points."""
-        return tuple(cut.axis for cut in self.cuts)
+        return self.slots.axes[0]
 
     def after(self, layout: Layout) -> Layout:
-        rest = layout.ndim - (1 if self.home else self.points.ndim)
-        last = self.points if self.home else Layout((self.slots,), (self.cuts,))
-        return Layout(layout.shape[:rest], layout.cuts[:rest]) + last
+        rest = self._batch(layout)
+        return Layout(layout.shape[:rest], layout.cuts[:rest]) + (self.points if self.home else self.slots)
+
+    def _batch(self, layout: Layout) -> int:
+        """Batch dimensions."""
+        return layout.ndim - (self.slots if self.home else self.points).ndim
 
     def operand(self, given: object, layout: Layout, mapped: frozenset[str] = frozenset()) -> object:
-        return jax.tree.map(lambda leaf: own(leaf, 0, self.cuts, mapped), given)
+        return own_tables(given, self.slots.cuts[0], mapped)
 
     def operand_spec(self, operand: object, layout: Layout) -> object:
-        return jax.tree.map(lambda leaf: PartitionSpec(self.axes) if self.axes else PartitionSpec(), operand)
+        return table_specs(operand, self.axes)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """Two gathers, and values that travel."""
-        before, after, parts = math.prod(layout.block), math.prod(self.after(layout).block), self._parts
-        each = self.most * math.prod(layout.block[: layout.ndim - (1 if self.home else self.points.ndim)])
+        before, after, parts = math.prod(layout.block), math.prod(self.after(layout).block), self.slots.parts[0]
+        each = self.most * math.prod(layout.block[: self._batch(layout)])
         sent = each * parts * itemsize if parts > 1 else 0
         return Work(
             memory_bytes=GATHER_PASSES * itemsize * (each * parts + after),
@@ -86,31 +84,25 @@ class Route(Step):
             peak_bytes=itemsize * (before + after + 2 * each * parts),
         )
 
-    @property
-    def _parts(self) -> int:
-        return math.prod(cut.parts for cut in self.cuts)
-
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
         return jax.tree.map(functools.partial(self._apply, layout=layout, operand=operand), block)
 
     def _apply(self, block: Array, layout: Layout, operand: Any) -> Array:
-        way = operand.home if self.home else operand.back
-        after = self.after(layout).block
-        lead = block.shape[: layout.ndim - (1 if self.home else self.points.ndim)]
-        values = _picked(block.reshape(math.prod(lead), -1), way.send[0])
-        if self._parts > 1:
-            values = values.reshape(values.shape[0], self._parts, -1)
+        way, parts = operand.home if self.home else operand.back, self.slots.parts[0]
+        values = _picked(block.reshape(math.prod(block.shape[: self._batch(layout)]), -1), way.send[0])
+        if parts > 1:
+            values = values.reshape(values.shape[0], parts, -1)
             values = lax.all_to_all(values, self.axes, 1, 1, tiled=True).reshape(values.shape[0], -1)
             values = _picked(values, way.take[0])
-        return values.reshape(after)
+        return values.reshape(self.after(layout).block)
 
-    def transpose(self, layout: Layout) -> "Route":
+    def transpose(self, layout: Layout) -> "ValueExchange":
         return dataclasses.replace(self, home=not self.home)
 
-    def at_slot(self, slot: int) -> "Route":
-        return dataclasses.replace(self, at=slot)
+    def at_slot(self, slot: int) -> "ValueExchange":
+        return dataclasses.replace(self, slot=slot)
 
-    def insert(self, dim: int) -> "Route":
+    def insert(self, dim: int) -> "ValueExchange":
         return self
 
     def name(self, layout: Layout) -> str:
@@ -122,32 +114,33 @@ def _picked(values: Array, at: Array) -> Array:
     return jnp.take(values, at, axis=1, mode="fill", fill_value=0)
 
 
-def ways(order: np.ndarray, slots: int, points: Layout, cuts: Cuts) -> tuple[Ways, int]:
-    """The tables of both ways, and how many values the fullest pair exchanges.
+def exchange_of(order: np.ndarray, slots: Layout, points: Layout, slot: int) -> tuple[ValueExchange, Ways]:
+    """The step from slots to the points as a caller has them, and the tables of both ways.
 
     Args:
         order: for each point, raveled as the caller has them, its slot among those of all devices.
-        slots: of each device.
+        slots: the layout of the slots, whose ring numbers the devices.
         points: the layout of the points as the caller has them, cut by the axes of the slots.
-        cuts: of the slots, whose ring numbers the devices.
+        slot: of the tables among the walk's operands.
     """
-    parts, here = math.prod(cut.parts for cut in cuts), math.prod(points.block)
-    holder, place = _homes(points, cuts)
-    owner = order // slots
-    slot = order - owner * slots
+    parts, each, here = slots.parts[0], slots.block[0], math.prod(points.block)
+    holder, place = _homes(points, slots.cuts[0])
+    owner = order // each
+    inside = order - owner * each
     if parts == 1:
-        there, back = np.full((1, here), slots, np.int32), np.full((1, slots), here, np.int32)
-        there[0, place], back[0, slot] = slot, place
+        there, back = np.full((1, here), each, np.int32), np.full((1, each), here, np.int32)
+        there[0, place], back[0, inside] = inside, place
         nothing = np.zeros((1, 0), np.int32)
-        return Ways(Way(there, nothing), Way(back, nothing)), 0
+        return ValueExchange(slots, points, 0, slot=slot), Ways(Way(there, nothing), Way(back, nothing))
     pair = owner * parts + holder
     counts = np.bincount(pair, minlength=parts * parts)
     most = max(int(counts.max()), 1)
-    by_pair = _sorted(pair)
+    by_pair = radix_order(pair)
     rank = np.empty(len(order), np.int64)
     rank[by_pair] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-    to_home = _way(owner, slot, slots, holder, holder * here + place, here, rank, most, parts)
-    return Ways(to_home, _way(holder, place, here, owner, order, slots, rank, most, parts)), most
+    to_home = _way(owner, inside, each, holder, holder * here + place, here, rank, most, parts)
+    back_to_owners = _way(holder, place, here, owner, order, each, rank, most, parts)
+    return ValueExchange(slots, points, most, slot=slot), Ways(to_home, back_to_owners)
 
 
 def _way(
@@ -182,8 +175,3 @@ def _homes(points: Layout, cuts: Cuts) -> tuple[np.ndarray, np.ndarray]:
         holder = holder * points.parts[dim] + shards.reshape(shape)
         place = place * block + inside.reshape(shape)
     return numbers[holder.ravel()], place.ravel()
-
-
-def _sorted(keys: np.ndarray) -> np.ndarray:
-    """The order of small integers, by the radix sort that NumPy has of 16 bits."""
-    return np.argsort(keys.astype(np.uint16) if keys.max(initial=0) < 2**16 else keys, kind="stable")

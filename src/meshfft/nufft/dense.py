@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from ..layout.layout import Layout, Spec, axis_sizes, even_cuts, from_spec, mapped_axes
+from ..layout.layout import Layout, Spec, axis_sizes, from_spec, mapped_axes
 from ..layout.memory import check_blocks
-from ..numerics.dtypes import Dot, Precision, check_reached, complex_dtype, dots_of, real_dtype
+from ..numerics.dtypes import Precision, check_reached, complex_dtype, dots_of, real_dtype
 from ..operators.transform import factor, resolve_once
-from ..plans.execute import applied
-from ..plans.request import Request, Setting, formed
+from ..plans.plan import Plan
+from ..plans.request import Request, Setting
 from ..steps.problem import RINGS
 from ..walks.choice import moves
 from ..walks.walk import Walk
 from .points import Scattered
+from .problem import ScatteredProblem, points_layout
 from .steps import RingPoints
-
-Axes = list[tuple[str, int]]
+from .steps.point_step import sub_layout
 
 
 def at_points(
@@ -33,71 +33,80 @@ def at_points(
     multiplications: int | None,
     ring: str,
 ) -> Any:
-    """The values of a transform at scattered points, sharded as `spec` says.
+    """The values of a transform at scattered points, sharded as `spec` says: `kdftn`.
 
     Raises:
         ValueError, TypeError: as `kdftn`; another number of axes than coordinates.
     """
     setting, points = request.setting, points.settled
-    dims = _dims(setting.start.shape, points, axes)
-    dtype, chip = complex_dtype(setting.dtype, precision), setting.machine.chip
-    dots = dots_of(setting.dtype, precision, multiplications, chip.unit)
+    start, machine = setting.start, setting.machine
+    dims = _dims(start.shape, points, axes)
+    dtype = complex_dtype(setting.dtype, precision)
+    dots = dots_of(setting.dtype, precision, multiplications, machine.chip.unit)
     if ring not in RINGS:
         raise ValueError(f"ring {ring!r} is unknown: use one of " + ", ".join(map(repr, RINGS)))
-    samples = math.prod(setting.start.shape[d] for d in dims)
-    if samples == 0:
-        raise ValueError(f"shape {setting.start.shape} has a size of 0: give images with samples")
+    if 0 in (start.shape[d] for d in dims):
+        raise ValueError(f"shape {start.shape} has a size of 0: give images with samples")
     if points.size == 0:
         return no_values(request, dims, points.shape, dtype)
-    scale = factor(samples, norm, False)
+    factor(1, norm, False)
     goal = None if spec is None else _goal(setting, dims, points, spec)
-    unit = None if points.known else points.unit
-    walk = walk_to_points(setting, dims, points.shape, unit, scale, goal, dots, ring, dtype.itemsize)
-    check_reached(precision, walk.error(dtype.itemsize))
-    check_blocks(walk.end, real_dtype(dtype).itemsize, setting.room, "the result")
-    _check_known(setting, walk.end, spec)
-    return formed(applied(request.arrays, walk, (points,), setting.mesh, chip, dtype, request.planes))
+    problem = ScatteredProblem(start, dims, points, setting.mesh, machine, dtype, dots, norm=norm, method="kdft")
+    plan = _planned(problem, goal, ring)
+    check_reached(precision, plan.error)
+    check_blocks(plan.out_layout, real_dtype(dtype).itemsize, setting.room, "the result")
+    _check_known(setting, plan.out_layout, spec)
+    return plan.execute(request)
 
 
 def no_values(request: Request, dims: Sequence[int], shape: tuple[int, ...], dtype: np.dtype) -> Any:
     """The values of an image, or of a batch of them, at no points: an empty array."""
     start = request.setting.start
-    rest = [d for d in range(start.ndim) if d not in dims]
-    batch = Layout(tuple(start.shape[d] for d in rest), tuple(start.cuts[d] for d in rest))
+    batch = sub_layout(start, [d for d in range(start.ndim) if d not in dims])
     return request.zeros(batch + Layout(shape, ((),) * len(shape)), dtype)
 
 
+def dense_plan(problem: ScatteredProblem) -> Plan:
+    """The plan of the sum itself, on one ring, to values as the caller wants them if its mesh axes can cut them so.
+
+    Raises:
+        ValueError: samples are counted from the middle.
+    """
+    start, dims, values = problem.start, problem.dims, problem.values
+    if problem.origin != "corner":
+        raise ValueError(f"method 'kdft' has origin 'corner', this is {problem.origin!r}: use method='auto'")
+    goal = None
+    if values is not None and values.mesh_axes == sub_layout(start, dims).mesh_axes:
+        goal = sub_layout(start, [d for d in range(start.ndim) if d not in dims]) + values
+    return _planned(problem._replace(method="kdft"), goal, "auto")
+
+
+def _planned(problem: ScatteredProblem, goal: Layout | None, ring: str) -> Plan:
+    unit = None if problem.points.known else problem.points.unit
+    return problem.plan(_walk(problem._replace(points=problem.points.anywhere), unit, goal, ring), (problem.points,))
+
+
 @functools.lru_cache(maxsize=256)
-def walk_to_points(
-    setting: Setting,
-    dims: tuple[int, ...],
-    shape: tuple[int, ...],
-    unit: str | None,
-    scale: float,
-    goal: Layout | None,
-    dots: tuple[Dot, ...],
-    ring: str,
-    itemsize: int,
-) -> Walk:
-    """The cheapest ring from an image to points of some shape, and where `goal` lies otherwise, exchanges to there.
+def _walk(problem: ScatteredProblem, unit: str | None, goal: Layout | None, ring: str) -> Walk:
+    """The cheapest ring from an image to points of some shape, and exchanges from there to `goal`.
 
     `unit` is that of coordinates that JAX traces, None of those that are known.
     """
-    start, machine = setting.start, setting.machine
-    image = Layout(tuple(start.shape[d] for d in dims), tuple(start.cuts[d] for d in dims))
-    points, batch = _laid(setting, image, shape), start.ndim - len(dims)
+    start, machine, dims, itemsize = problem.start, problem.machine, problem.dims, problem.dtype.itemsize
+    image, batch = sub_layout(start, dims), start.ndim - len(dims)
+    points = points_layout(problem.points.shape, [cut[:2] for by in image.cuts for cut in by], problem.mesh)
     if goal is not None:
         wanted = Layout(goal.shape[batch:], goal.cuts[batch:])
         points = wanted if wanted.mesh_axes == points.mesh_axes else points
-    open_ways = ring == "auto" and machine.network is not None and math.prod(image.parts) > 2
-    ways = (False, True) if open_ways else (ring == "two-way",)
-    steps = [RingPoints(dims, image, points, dot, 0, unit, two_way=way) for dot, way in itertools.product(dots, ways)]
+    both = ring == "auto" and machine.network is not None and math.prod(image.parts) > 2
+    ways = itertools.product(problem.dots, (False, True) if both else (ring == "two-way",))
+    steps = [RingPoints(dims, image, points, dot, two_way, unit=unit) for dot, two_way in ways]
     step = min(steps, key=lambda step: machine.price(step.work(start, itemsize, machine.chip)))
-    walk = Walk(start, (step,), scale, machine.chip.planes)
+    walk = Walk(start, (step,), problem.scale, machine.chip.planes)
     if goal is None or walk.end == goal:
         return walk
-    onward = moves(walk.end, goal, machine, itemsize, dots)
-    return Walk(start, (step, *onward.steps), scale, machine.chip.planes)
+    onward = moves(walk.end, goal, machine, itemsize, problem.dots)
+    return Walk(start, (step, *onward.steps), problem.scale, machine.chip.planes)
 
 
 def _dims(shape: tuple[int, ...], points: Scattered, axes: Sequence[int] | None) -> tuple[int, ...]:
@@ -111,21 +120,6 @@ def _dims(shape: tuple[int, ...], points: Scattered, axes: Sequence[int] | None)
             "coordinate for each axis"
         )
     return dims
-
-
-def _laid(setting: Setting, image: Layout, shape: tuple[int, ...]) -> Layout:
-    """Points cut by the image's mesh axes, each along the first dimension that it divides; else all by the first."""
-    mapped, sizes = mapped_axes(setting.mesh), axis_sizes(setting.mesh)
-    axes = sorted(itertools.chain(*image.axes), key=lambda axis: axis not in mapped)  # manual ones cut first
-    by: list[Axes] = [[] for _ in shape]
-    for axis in axes:
-        blocks = (size // math.prod(parts for _, parts in cut) for size, cut in zip(shape, by, strict=True))
-        fits = [dim for dim, block in enumerate(blocks) if block % sizes[axis] == 0]
-        if not fits:
-            by = [[(axis, sizes[axis]) for axis in axes] if dim == 0 else [] for dim in range(len(shape))]
-            break
-        by[fits[0]].append((axis, sizes[axis]))
-    return Layout(shape, tuple(even_cuts(size, cut) for size, cut in zip(shape, by, strict=True)))
 
 
 def _goal(setting: Setting, dims: tuple[int, ...], points: Scattered, spec: Spec) -> Layout:
@@ -142,7 +136,7 @@ def _goal(setting: Setting, dims: tuple[int, ...], points: Scattered, spec: Spec
 
 
 def _check_known(setting: Setting, end: Layout, spec: Spec | None) -> None:
-    """Raises ValueError where values inside a caller's shard_map would not lie as its out_specs can know."""
+    """Raises ValueError where values inside a caller's shard_map would not be cut as its out_specs can know."""
     if not mapped_axes(setting.mesh) & setting.start.mesh_axes:
         return
     if spec is not None:

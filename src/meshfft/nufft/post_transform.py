@@ -1,0 +1,205 @@
+"""From an image to a fine grid, and from there to values at points: both are chosen together.
+
+    Deconvolve -> a transform to the fine grid -> PhaseShift -> Halo of every dimension -> the points
+
+    known points    TileBalance, where owners are crowded -> Interpolate
+    traced points   RingGrid, or with a capacity PointExchange
+
+The search prices the steps after the transform in every layout that the grid may end in: halos are cheap in blocks and
+dear in thin slabs, and the time is that of the device which owns the most points.
+"""
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from ..layout.layout import Layout, even_cuts
+from ..machine.machine import Machine
+from ..numerics.dtypes import Dot
+from ..operators.transform import transform_of
+from ..steps.base import Step
+from ..steps.problem import Ending, Problem
+from ..walks.choice import find_walk
+from ..walks.walk import Walk
+from .grid.balance import GOAL
+from .grid.binning import Placed, loads, place
+from .grid.form import Form, chosen
+from .grid.window import Window, window
+from .problem import ScatteredProblem, points_layout
+from .steps import Halo, Interpolate, PhaseShift, PointExchange, RingGrid, TileBalance
+from .steps.point_step import sub_layout
+
+GROWTH = 1.07  # of a grid that more devices can share
+SIGMA = 2.0
+LOOSE = 1e-3  # the least tolerance for which a coarser grid may do: it magnifies rounding
+SIGMAS = (SIGMA, 1.5, 1.25)  # a coarser grid is a smaller transform and a wider window: what pays in 3-D
+MOST_CELLS = 2**31 - 1  # along a dimension: cells are integers of 32 bits
+Post = TypeVar("Post", bound=Ending)
+
+
+@dataclasses.dataclass(frozen=True)
+class PostTransform:
+    """The steps after the transform to a fine grid, by the layout that the grid ends in."""
+
+    problem: ScatteredProblem
+    grid: tuple[int, ...]  # cells along each transformed dimension
+    window: Window
+
+    def __call__(self, layout: Layout) -> tuple[Step, ...]:
+        """The steps in a layout, by the points that its devices would own."""
+        problem, cells = self.problem, sub_layout(layout, self.problem.dims)
+        if not problem.points.known:
+            return self._traced(layout)
+        load = loads(problem.points.in_turns, self.grid, self.window.width, problem.slack, cells.block, cells.parts)
+        most = math.ceil(min(load.max(), GOAL * load.mean() + 1) if self.balanced else load.max())
+        return self.steps(layout, most, most)
+
+    def least(self, layout: Layout) -> tuple[Step, ...]:
+        """The steps if all devices owned as many points; none of traced points."""
+        if not self.problem.points.known:
+            return ()
+        mean = self.problem.points.size // math.prod(sub_layout(layout, self.problem.dims).parts)
+        return self.steps(layout, mean, mean)
+
+    @property
+    def balanced(self) -> bool:
+        """Whether crowded owners lend tiles of the grid."""
+        problem = self.problem
+        wanted = not problem.machine.chip.cached if problem.balance is None else problem.balance
+        return wanted and math.prod(problem.start.parts) > 1
+
+    @property
+    def reach(self) -> int:
+        """Cells that a point may touch along each dimension."""
+        return self.window.width + 2 * self.problem.slack
+
+    def form(self, layout: Layout) -> Form:
+        """The local form in the blocks of a layout."""
+        block = sub_layout(layout, self.problem.dims).block
+        return chosen(self.window, self.problem.slack, block, self.problem.machine.gridding)
+
+    def placed(self, layout: Layout) -> Placed:
+        """The points in the slots of their owners."""
+        problem, cells, form = self.problem, sub_layout(layout, self.problem.dims), self.form(layout)
+        where = (self.grid, cells.block, cells.parts, self.window, problem.slack, form.tile, form.chunk, problem.dtype)
+        return place(problem.points.in_turns, problem.middles, *where)
+
+    def steps(
+        self, layout: Layout, slots: int, most: int, balance: TileBalance | None = None, sign: int = -1
+    ) -> tuple[Step, ...]:
+        """The steps to `slots` of known points on each device, `most` of them full; with `sign` 0 without phases."""
+        before, grid = self._onto_halos(layout, balance)
+        cuts = [cut[:2] for by in grid.cuts for cut in by]
+        total = slots * math.prod(grid.parts)
+        points = Layout((total,), (even_cuts(total, cuts),))
+        what = (self.grid, self.problem.middles, self.form(layout), most)
+        return (*before, Interpolate(self.problem.dims, grid, points, *what, sign=sign))
+
+    def _traced(self, layout: Layout) -> tuple[Step, ...]:
+        problem, (before, grid) = self.problem, self._onto_halos(layout)
+        values = values_layout(problem, grid)
+        kind = "points" if problem.machine.chip.platform == "cpu" else "gather"  # tiles need points sorted on the host
+        form = dataclasses.replace(self.form(layout), kind=kind)
+        what = (problem.dims, grid, values, self.grid, problem.middles, form)
+        if problem.capacity is None:
+            return (*before, RingGrid(*what, unit=problem.points.unit))
+        mine, devices = math.prod(values.block), math.prod(values.parts)
+        slots = min(max(math.ceil(problem.capacity * mine / devices), 1), mine)
+        return (*before, PointExchange(*what, slots=slots, unit=problem.points.unit))
+
+    def _onto_halos(self, layout: Layout, *balance: TileBalance | None) -> tuple[tuple[Step, ...], Layout]:
+        """The steps to blocks with halos, and tiles of others; and the layout of the grid after them."""
+        dims = self.problem.dims
+        shift = PhaseShift(dims, tuple(n // 2 for n in self.problem.modes), 1)
+        steps = (shift, *(Halo(dim, self.reach - 1) for dim in dims), *filter(None, balance))
+        for step in steps:
+            layout = step.after(layout)
+        return steps, sub_layout(layout, dims)
+
+
+def values_layout(problem: ScatteredProblem, grid: Layout) -> Layout:
+    """The values as the caller wants them, if the axes that cut the grid can cut them so; else along the points."""
+    axes = [cut[:2] for by in grid.cuts for cut in by]
+    if problem.values is not None and problem.values.mesh_axes == grid.mesh_axes:
+        return problem.values
+    return points_layout(problem.points.shape, axes, problem.mesh, ordered=True)
+
+
+def to_grid(problem: ScatteredProblem, post: Callable[[tuple[int, ...], Window], Post]) -> tuple[Walk, Post]:
+    """The cheapest walk from the image to a fine grid, and what follows there: of three sigmas where none is given.
+
+    Raises:
+        ValueError: no window has the tolerance, or no layout divides the grid.
+    """
+    sigma, dims, dtype = SIGMA if problem.sigma is None else problem.sigma, len(problem.dims), problem.dtype
+    windows = [window(problem.tol, sigma, dims, dtype)]
+    for coarser in SIGMAS[1:] if problem.sigma is None and problem.tol >= LOOSE else ():
+        with contextlib.suppress(ValueError):  # its rounding misses the tolerance
+            windows.append(window(problem.tol, coarser, dims, dtype))
+    return min((_on_grid(problem, post, one) for one in windows), key=lambda found: _price(problem, *found))
+
+
+def _on_grid(
+    problem: ScatteredProblem, post: Callable[[tuple[int, ...], Window], Post], one: Window
+) -> tuple[Walk, Post]:
+    """The cheapest walk to the fine grid of a window: at least sigma times the modes, and twice the window."""
+    follows: dict[tuple[int, ...], Post] = {}
+
+    def ending(grid: tuple[int, ...]) -> Post:
+        if max(grid) > MOST_CELLS:
+            raise ValueError(
+                f"the fine grid {grid} has more than {MOST_CELLS} cells along a dimension: use method='kdft'"
+            )
+        return follows.setdefault(grid, post(grid, one))
+
+    least = tuple(max(math.ceil(one.sigma * n), 2 * one.width) for n in problem.modes)
+    how = (problem.machine, problem.dtype.itemsize, problem.dots, problem.method)
+    walk, grid = even_walk(problem.start, problem.dims, least, how, ending, problem.order, find_walk)
+    if not _divided(walk, problem.dims):
+        raise ValueError(
+            f"no layout divides the fine grid {grid} of an image cut as {problem.start.label()}: cut it otherwise"
+        )
+    return walk, follows[grid]
+
+
+def _price(problem: ScatteredProblem, walk: Walk, follows: Ending) -> float:
+    """Modelled seconds from an image to its values, in the plan's order."""
+    whole = dataclasses.replace(walk, steps=(*walk.steps, *follows(walk.end)))
+    return sum(map(problem.machine.price, whole.works(problem.dtype.itemsize, problem.machine.chip)))
+
+
+def even_walk(
+    start: Layout,
+    dims: tuple[int, ...],
+    least: Sequence[int],
+    how: tuple[Machine, int, tuple[Dot, ...], str],
+    ending: Callable[[tuple[int, ...]], Ending],
+    order: str,
+    find: Callable[[Problem, str], Walk],
+) -> tuple[Walk, tuple[int, ...]]:
+    """The cheapest FFT of some dimensions, padded to fast lengths from `least` on that its last layout divides."""
+    devices = math.prod(start.parts)
+    for growth in (1, GROWTH, math.inf):
+        sizes = tuple(fast_length(n, devices, growth) for n in least)
+        transform = transform_of(dims, sizes, None, False, "fft")
+        walk = find(Problem(start, transform, *how, even=True, ending=ending(sizes)), order)
+        if _divided(walk, dims):
+            break
+    return walk, sizes
+
+
+def _divided(walk: Walk, dims: tuple[int, ...]) -> bool:
+    return all(walk.end.shape[d] == walk.end.storage[d] for d in dims)
+
+
+def fast_length(least: int, devices: int, growth: float) -> int:
+    """A fast length from `least` on.
+
+    The largest divisor of the devices divides it that makes it at most `growth` times as long as without.
+    """
+    from scipy import fft  # a fifth of a second that only those who ask for a length should wait
+
+    lengths = {m: m * int(fft.next_fast_len(-(-least // m))) for m in range(1, devices + 1) if devices % m == 0}
+    return lengths[max(m for m, length in lengths.items() if length <= growth * lengths[1])]

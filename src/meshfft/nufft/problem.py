@@ -1,0 +1,209 @@
+"""The problem of a transform at scattered points: an image, points, where it is computed, and how. Checked.
+
+Values are laid out along the dimensions of the points, cut by the mesh axes that cut the transformed dimensions.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax import Array
+from jax.core import Tracer
+from jax.sharding import Mesh
+
+from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, even_cuts, from_spec, mapped_axes
+from ..layout.padded_array import AnyArray, stored_of
+from ..layout.placement import varies_over
+from ..layout.storage import stored_on
+from ..machine.machine import Machine
+from ..numerics.dtypes import Dot
+from ..operators.operands import Source
+from ..operators.transform import Transform, check_once, dims_of, factor, is_integer
+from ..plans.execute import moved
+from ..plans.plan import Plan
+from ..plans.request import Setting, read, received
+from ..walks.choice import ORDERS
+from ..walks.walk import Walk
+from .points import Scattered, known_kind
+
+ORIGINS = ("corner", "centre")
+
+
+class ScatteredProblem(NamedTuple):
+    """A transform between an image and values at points; hashable, if the points are."""
+
+    start: Layout  # of the image, batch dimensions among it
+    dims: tuple[int, ...]  # that are transformed
+    points: Scattered
+    mesh: AnyMesh | None
+    machine: Machine
+    dtype: np.dtype
+    dots: tuple[Dot, ...]
+    tol: float = 1e-6
+    sigma: float | None = None
+    order: str = "any"
+    norm: str | None = None
+    origin: str = "corner"
+    slack: int = 0
+    method: str = "auto"
+    balance: bool | None = None  # crowded owners lend tiles; by default where devices have memories of their own
+    values: Layout | None = None  # of the points, as the caller has or wants them
+    capacity: float | None = None  # of traced points: they go to the grid's owners, see PointExchange
+
+    @property
+    def modes(self) -> tuple[int, ...]:
+        """Samples of the image along each transformed dimension."""
+        return tuple(self.start.shape[d] for d in self.dims)
+
+    @property
+    def middles(self) -> tuple[int, ...]:
+        """How far the phase shift of the grid moves the origin from where samples are counted."""
+        return tuple(0 if self.origin == "centre" else n // 2 for n in self.modes)
+
+    @property
+    def scale(self) -> float:
+        """The factor of the norm."""
+        return factor(math.prod(self.modes), self.norm, False)
+
+    def plan(self, walk: Walk, sources: tuple[Source | None, ...]) -> Plan:
+        """The plan of a walk from the image to values; its transform has no matrices along dimensions."""
+        how = (self.mesh, self.dtype, self.method, self.order, self.machine, self.dots)
+        return Plan(walk, Transform((), (), walk.scale), *how, sources)
+
+
+def problem_of(
+    start: Layout,
+    points: Scattered,
+    axes: Sequence[int] | None,
+    mesh: AnyMesh | None,
+    machine: Machine,
+    dtype: np.dtype,
+    dots: tuple[Dot, ...],
+    options: Mapping[str, Any],
+) -> ScatteredProblem:
+    """The problem, checked; coordinates are in the order of the dimensions.
+
+    Raises:
+        ValueError, TypeError: points that are none, or have another number of coordinates than there are dimensions;
+            a name that is unknown; a tolerance or slack out of range; an image without samples.
+    """
+    points = known_kind(points).settled
+    dims = dims_of(start.ndim, tuple(range(-min(points.dims, start.ndim), 0)) if axes is None else axes)
+    check_once(dims, "name one dimension for each coordinate")
+    if len(dims) != points.dims:
+        turned = "; did you mean points.T?" if points.coords.shape[0] == len(dims) else ""
+        other = "" if axes is None else f", or name {points.dims} axes"
+        raise ValueError(
+            f"points have shape {tuple(points.coords.shape)}: give (..., {len(dims)}), a coordinate for each of the "
+            f"{len(dims)} transformed dimensions{other}{turned}"
+        )
+    if list(dims) != sorted(dims):
+        points = Scattered(points.coords[..., np.argsort(dims)], points.unit)
+    plain = {name: plain_number(value) for name, value in options.items()}
+    problem = ScatteredProblem(start, tuple(sorted(dims)), points, mesh, machine, dtype, dots, **plain)
+    _check(problem)
+    return problem
+
+
+def plain_number(value: Any) -> Any:
+    """A number of NumPy or JAX as one of Python; all else as it is."""
+    numeric = isinstance(value, np.generic | np.ndarray | Array) and not isinstance(value, Tracer)
+    return value.item() if numeric and value.ndim == 0 else value
+
+
+def _check(problem: ScatteredProblem) -> None:
+    """Refuses names that are unknown, and numbers out of range."""
+    for name, value, known in (("order", problem.order, ORDERS), ("origin", problem.origin, ORIGINS)):
+        if value not in known:
+            raise ValueError(f"{name} {value!r} is unknown: use " + " or ".join(map(repr, known)))
+    slack, capacity, points = problem.slack, problem.capacity, problem.points
+    if not is_integer(slack) or slack < 0:
+        raise ValueError(f"slack is {slack!r}: give cells of the fine grid by which points may move, 0 or more")
+    if capacity is not None:
+        if points.known:
+            raise ValueError("capacity is for points that JAX traces, and these are placed on the host: drop capacity=")
+        if not isinstance(capacity, int | float) or not 0 < capacity < math.inf:
+            raise ValueError(f"capacity is {capacity!r}: give slots in multiples of the mean, as 1.5")
+    if problem.balance not in (None, True, False):
+        raise ValueError(f"balance is {problem.balance!r}: give True, False or None")
+    if 0 in problem.start.shape:
+        raise ValueError(f"shape {problem.start.shape} has a size of 0: give images with samples")
+    varying = varies_over(points.coords) & problem.start.mesh_axes if isinstance(points.coords, Tracer) else None
+    if varying:
+        raise ValueError(
+            f"points differ along the mesh axes {sorted(varying)}, which cut the image inside shard_map: give all "
+            "points to every device, by P() in in_specs"
+        )
+    factor(1, problem.norm, False)
+
+
+def points_layout(
+    shape: tuple[int, ...], axes: Sequence[tuple[str, int]], mesh: AnyMesh | None, ordered: bool = False
+) -> Layout:
+    """Points cut by mesh axes, each along the first dimension that it divides; all along the first if one divides none.
+
+    `ordered` takes them in the mesh's order. Those that a caller's shard_map has mapped come first, as it cuts first.
+    """
+    mapped, rank = mapped_axes(mesh), list(axis_sizes(mesh))
+    axes = sorted(axes, key=lambda axis: (axis[0] not in mapped, rank.index(axis[0]) if ordered else 0))
+    by: list[list[tuple[str, int]]] = [[] for _ in shape]
+    for axis in axes:
+        blocks = (size // math.prod(parts for _, parts in cut) for size, cut in zip(shape, by, strict=True))
+        dim = next((dim for dim, block in enumerate(blocks) if block % axis[1] == 0), None)
+        if dim is None:
+            by = [list(axes), *[[] for _ in shape[1:]]]
+            break
+        by[dim].append(axis)
+    return Layout(shape, tuple(even_cuts(size, cut) for size, cut in zip(shape, by, strict=True)))
+
+
+def image_layout(
+    setting: Setting, points: Scattered, sizes: tuple[int, ...], axes: Sequence[int] | None, out_spec: Spec | None
+) -> Layout:
+    """The layout of the image that values add up to."""
+    values = setting.start
+    rest = values.ndim - len(points.shape)
+    if rest < 0 or values.shape[rest:] != points.shape:
+        raise ValueError(
+            f"the values have shape {values.shape} and the points {points.shape}: give one for each point, with batch "
+            "dimensions before them"
+        )
+    if len(sizes) != points.dims or min(sizes) < 1:
+        raise ValueError(f"shape {sizes} is for {len(sizes)} dimensions: give {points.dims} sizes of 1 or more")
+    ndim = rest + len(sizes)
+    dims = dims_of(ndim, tuple(range(rest, ndim)) if axes is None else axes)
+    shape, cuts = list(values.shape[:rest]), list(values.cuts[:rest])
+    for dim, size in sorted(zip(dims, sizes, strict=False)):
+        shape.insert(dim, size)
+        cuts.insert(dim, ())
+    if out_spec is not None:
+        return from_spec(shape, axis_sizes(setting.mesh), out_spec)
+    cut_by = [cut[:2] for by in values.cuts[rest:] for cut in by]
+    return _cut_evenly(Layout(tuple(shape), tuple(cuts)), dims, cut_by)
+
+
+def _cut_evenly(layout: Layout, dims: Sequence[int], moving: Sequence[tuple[str, int]]) -> Layout:
+    """The layout with each of some mesh axes on a dimension, evenly where that can be, the least cut first."""
+    axes: dict[int, list[tuple[str, int]]] = {dim: [] for dim in dims}
+    for axis in moving:
+
+        def rank(dim: int, axis: tuple[str, int] = axis) -> tuple[bool, int, int]:
+            cut = math.prod(size for _, size in axes[dim])
+            return layout.shape[dim] % (cut * axis[1]) != 0, cut, dim
+
+        axes[min(dims, key=rank)].append(axis)
+    for dim, by in axes.items():
+        layout = layout.replace(dim, layout.shape[dim], even_cuts(layout.shape[dim], by))
+    return layout
+
+
+def brought(values: AnyArray, layout: Layout, setting: Setting | None = None) -> Any:
+    """Values of the points in a layout of them, wherever they are."""
+    there = read(values).setting if setting is None else setting
+    if there.start == layout:
+        return values
+    if there.start.mesh_axes == layout.mesh_axes or not isinstance(there.mesh, Mesh):
+        return moved(values, layout.spec, None if setting is None else there.start.spec)
+    (array,) = received(values)
+    return stored_on(stored_of(array), there.mesh, layout.spec)

@@ -1,0 +1,111 @@
+"""Factors along dimensions before and after the transform to a fine grid: Deconvolve and PhaseShift.
+
+    y[n] = x[n] / product over dimensions of phihat((n - N // 2) / G)                     Deconvolve
+    Y[g] -> Y[g] product over dimensions of exp(sign 2 pi i g (N // 2) / G)               PhaseShift
+
+Deconvolve divides N modes by the transform of the window, which gridding multiplies by; n - N // 2 is at most N / 2
+away from 0, where phihat is far from 0. That transform is even, so modes are counted from -N // 2; the FFT counts them
+from 0, and PhaseShift makes up for it. With G = 2 N its factors are powers of i.
+"""
+
+import dataclasses
+import functools
+import math
+from typing import ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...layout.layout import Layout, line_shape
+from ...machine.chip import Chip
+from ...machine.work import Work
+from ...numerics.dtypes import Error, real_dtype
+from ...numerics.phases import mulmod, roots
+from ...numerics.split_complex import Block, Planes, in_planes, scaled
+from ...steps.base import Step, names, positions, shift
+from ..grid.window import Window
+
+
+@dataclasses.dataclass(frozen=True)
+class _Factor(Step):
+    """Multiplies by one factor for each position along some dimensions, which is its own transpose. Abstract."""
+
+    along: tuple[int, ...]
+    dims: ClassVar[tuple[int, ...]] = ()
+
+    def transpose(self, layout: Layout) -> Self:
+        return self
+
+    def insert(self, dim: int) -> Self:
+        return dataclasses.replace(self, along=tuple(shift(d, dim) for d in self.along))
+
+
+@dataclasses.dataclass(frozen=True)
+class Deconvolve(_Factor):
+    """Divides some dimensions by the window's transform."""
+
+    grid: tuple[int, ...]  # cells of the fine grid along each
+    window: Window
+
+    def error(self, itemsize: int) -> Error:
+        """That of gridding with the window, for the point and the mode that it is largest for."""
+        return Error(len(self.along) * self.window.worst)
+
+    def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
+        size = math.prod(layout.block)
+        nbytes = 2 * size * itemsize
+        return Work(vector_flops=2 * len(self.along) * size, memory_bytes=nbytes, peak_bytes=nbytes)
+
+    def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
+        real = real_dtype(jax.tree.leaves(block)[0].dtype)
+        for dim, cells in zip(self.along, self.grid, strict=True):
+            table = jnp.asarray(_reciprocals(self.window, layout.shape[dim], cells).astype(real))
+            at, inside = positions(layout, dim, layout.shape[dim])
+            factor = jnp.where(inside, table[jnp.minimum(at, layout.shape[dim] - 1)], 0)
+            factor = factor.reshape(line_shape(dim, layout.ndim))
+            block = jax.tree.map(functools.partial(scaled, factor=factor), block)
+        return block
+
+    def name(self, layout: Layout) -> str:
+        return f"deconvolve {names(self.along, layout)}"
+
+
+@functools.lru_cache(maxsize=64)
+def _reciprocals(window: Window, modes: int, cells: int) -> np.ndarray:
+    """1 / phihat of every mode, in float64."""
+    return 1 / window.transform((np.arange(modes) - modes // 2) / cells)
+
+
+@dataclasses.dataclass(frozen=True)
+class PhaseShift(_Factor):
+    """Multiplies by roots of unity along some dimensions."""
+
+    middles: tuple[int, ...]  # N // 2 along each
+    sign: int
+
+    def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
+        """One pass with the halo after it, which XLA fuses."""
+        size = math.prod(layout.block)
+        nbytes = size * itemsize
+        return Work(vector_flops=6 * len(self.along) * size, memory_bytes=nbytes, peak_bytes=2 * nbytes)
+
+    def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
+        real = real_dtype(jax.tree.leaves(block)[0].dtype)
+
+        def run(planes: Planes) -> Planes:
+            for dim, middle in zip(self.along, self.middles, strict=True):
+                cells = layout.shape[dim]
+                at, _ = positions(layout, dim, cells)
+                turns = mulmod(at % cells, jnp.asarray(middle % cells, at.dtype), cells)
+                cos, sin = (part.reshape(line_shape(dim, layout.ndim)) for part in roots(turns, cells, self.sign, real))
+                planes = planes[0] * cos - planes[1] * sin, planes[0] * sin + planes[1] * cos
+            return planes
+
+        return in_planes(run, block)
+
+    def conjugate(self) -> "PhaseShift":
+        return dataclasses.replace(self, sign=-self.sign)
+
+    def name(self, layout: Layout) -> str:
+        return f"phase shift {names(self.along, layout)}"
