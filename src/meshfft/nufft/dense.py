@@ -17,7 +17,7 @@ from ..plans.request import Request, Setting
 from ..steps.problem import RINGS
 from ..walks.choice import moves
 from ..walks.walk import Walk
-from .points import Scattered
+from .points import Scattered, anywhere
 from .problem import ScatteredProblem, points_layout
 from .steps import RingPoints
 from .steps.point_step import sub_layout
@@ -83,7 +83,7 @@ def dense_plan(problem: ScatteredProblem) -> Plan:
 
 def _planned(problem: ScatteredProblem, goal: Layout | None, ring: str) -> Plan:
     unit = None if problem.points.known else problem.points.unit
-    return problem.plan(_walk(problem._replace(points=problem.points.anywhere), unit, goal, ring), (problem.points,))
+    return problem.plan(_walk(problem._replace(points=anywhere(problem.points)), unit, goal, ring), (problem.points,))
 
 
 @functools.lru_cache(maxsize=256)

@@ -22,6 +22,7 @@ from .dense import dense_plan
 from .grid.balance import lend
 from .grid.binning import Tables
 from .plan import ScatteredPlan
+from .points import anywhere
 from .post_transform import PostTransform, to_grid, values_layout
 from .problem import ScatteredProblem
 from .steps import Deconvolve, TileBalance
@@ -117,7 +118,7 @@ def _remade(problem: ScatteredProblem, **changes: object) -> ScatteredPlan:
 
 def _traced_plan(problem: ScatteredProblem) -> Plan:
     """The plan of traced points, of which all but these is kept."""
-    walk = _traced_walk(problem._replace(points=problem.points.anywhere))
+    walk = _traced_walk(problem._replace(points=anywhere(problem.points)))
     if (machine := tried(walk, problem.machine, problem.dtype.itemsize)) is not problem.machine:
         return _traced_plan(problem._replace(machine=machine))
     return problem.plan(walk, (problem.points,))

@@ -136,12 +136,6 @@ class Scattered:
             return self
         return Scattered(_received(self.coords), self.unit)
 
-    @property
-    def anywhere(self) -> "Scattered":
-        """Points of this shape and unit that nothing is known of, by which plans are kept."""
-        shaped: Any = jax.ShapeDtypeStruct(self.coords.shape, np.float32)
-        return Scattered(shaped, self.unit)
-
     @functools.cached_property
     def in_turns(self) -> np.ndarray:
         """The coordinates in turns, of shape (M, d), float64."""
@@ -184,6 +178,12 @@ def known_kind(points: object) -> Scattered:
     if not isinstance(points, Scattered):
         raise TypeError(f"points is a {type(points).__name__}: say what the coordinates are, as mf.Scattered.turns(k)")
     return points
+
+
+def anywhere(points: Scattered) -> Scattered:
+    """Points of the same shape and unit, of which nothing else is known: what plans are kept by."""
+    shaped: Any = jax.ShapeDtypeStruct(points.coords.shape, np.float32)
+    return Scattered(shaped, points.unit)
 
 
 @functools.lru_cache(maxsize=16)
