@@ -27,8 +27,7 @@ from ..layout.padded_array import stored_of
 from ..numerics.dtypes import is_wide
 from ..numerics.units import quantity
 from ..out_of_core import chunk_of, left_of, recorded_budgets, run_passes
-from ..out_of_core.partition import TRANSFER_BYTES, given_dtype
-from ..out_of_core.tiles import Passes
+from ..out_of_core.tiles import TRANSFER_BYTES, Passes, given_dtype
 from ..plans.inverse_solve import Solution
 from ..plans.plan import Plan
 from ..spectral.picture import central_planes, check_picture, save_spectrum

@@ -1,11 +1,11 @@
 """The working folder of a run in passes: which run it is, and which tiles of which pass are on the disk for good.
 
     .NAME.passes/run.json     what must be the same for a run to be resumed; in the end the inode of its result
-    .NAME.passes/done         a byte for each tile of all passes: 1 where it is finished
+    .NAME.passes/done         a byte for each tile of all passes: 1 if it is finished
     .NAME.passes/pass-J.zarr  what pass J writes
 
 beside the output NAME. Invariant: a byte is set when its tile would outlast a loss of power. What is read back is not
-trusted: it names no path, and what no run can have written is refused. What no run wrote is never removed.
+trusted: it names no path, and what no run can have written is refused, and never removed.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ AGAIN = "overwrite=True starts again"
 
 
 class Left(NamedTuple):
-    """How far a run is: tiles that are done, and all of them; bytes that are still to be read, and to be written."""
+    """Tiles that are done, and all of them; bytes that are still to be read, and to be written."""
 
     done: int
     tiles: int
@@ -63,7 +63,7 @@ class Journal:
         path, done = self.folder / RUN, self._done()
         if path.is_file() and (not done or done.strip(b"\0")):
             if resume:
-                return _check_same(_read(path), run)
+                return _check_same(self.run(), run)
             if not overwrite:
                 raise FileExistsError(f"{self.folder} holds an unfinished run: resume=True continues it, {AGAIN}")
         for entry in self.folder.iterdir():
@@ -72,8 +72,21 @@ class Journal:
         write(path, json.dumps(run).encode())
         synced(self.folder.parent)
 
+    def run(self) -> dict[str, object]:
+        """What an unfinished run wrote of itself, nothing without one; ValueError if it is damaged."""
+        path = self.folder / RUN
+        if not path.is_file():
+            return {}
+        try:
+            values = json.loads(path.read_bytes())
+        except (ValueError, RecursionError):
+            values = None
+        if not isinstance(values, dict):
+            raise ValueError(f"{path} is damaged: {AGAIN}")
+        return values
+
     def finished(self) -> list[np.ndarray]:
-        """Of each tile of each pass, whether some process finished it; ValueError where no run of these wrote that."""
+        """Whether each tile of each pass is finished; ValueError if no run of these wrote that."""
         done = self._done() if (self.folder / RUN).is_file() else bytes(sum(self.tiles))
         if len(done) != sum(self.tiles) or not set(done) <= {0, 1}:
             raise ValueError(f"{self.folder / DONE} is damaged, it is not of {sum(self.tiles)} tiles: {AGAIN}")
@@ -86,13 +99,12 @@ class Journal:
 
     def move(self, store: Path) -> None:
         """Notes which store is about to become the result."""
-        path = self.folder / RUN
-        write(path, json.dumps({**_read(path), INODE: store.stat().st_ino}).encode())
+        write(self.folder / RUN, json.dumps({**self.run(), INODE: store.stat().st_ino}).encode())
 
     def moved(self) -> bool:
         """Whether the result has its name already: the run was ended after that."""
-        path = self.folder / RUN
-        return path.is_file() and self.target.exists() and self.target.stat().st_ino == _read(path).get(INODE)
+        found = self.run().get(INODE)
+        return found is not None and self.target.exists() and self.target.stat().st_ino == found
 
     def _done(self) -> bytes:
         path = self.folder / DONE
@@ -105,29 +117,28 @@ def journal_of(made: Passes, target: str | Path) -> Journal:
 
 
 def recorded_budgets(target: str | Path) -> dict[str, int | None] | None:
-    """The budgets of an unfinished run to an output, as `passes` takes them; None without; ValueError where damaged."""
-    path = Journal(Path(target)).folder / RUN
-    if not path.is_file():
+    """The budgets of an unfinished run to an output, as `passes` takes them; None without; ValueError if damaged."""
+    journal = Journal(Path(target))
+    if not (journal.folder / RUN).is_file():
         return None
-    budget, device = map(_read(path).get, BUDGETS)
+    budget, device = map(journal.run().get, BUDGETS)
     if type(budget) is not int or budget <= 0 or (device is not None and (type(device) is not int or device <= 0)):
-        raise ValueError(f"{path} is damaged, it has no budget: {AGAIN}")
+        raise ValueError(f"{journal.folder / RUN} is damaged, it has no budget: {AGAIN}")
     return {"budget": budget, "device_budget": device}
 
 
 def recorded_devices(target: str | Path) -> int | None:
-    """On how many devices each process of an unfinished run to an output ran; None where nothing says it."""
-    path = Journal(Path(target)).folder / RUN
-    mesh = _read(path).get("transform mesh") if path.is_file() else None
+    """On how many devices each process of an unfinished run to an output ran; None if nothing says it."""
+    mesh = Journal(Path(target)).run().get("transform mesh")
     sizes = list(mesh.values()) if isinstance(mesh, dict) else []
     return math.prod(sizes) if sizes and all(type(n) is int and 0 < n < 2**20 for n in sizes) else None
 
 
 def left_of(made: Passes, target: str | Path, source: Sliceable | None = None) -> Left:
-    """What is left of passes to an output; ValueError where its journal is damaged, or of another run or source."""
+    """What is left of passes to an output; ValueError if its journal is damaged, or of another run or source."""
     journal = journal_of(made, target)
     if source is not None and (journal.folder / RUN).is_file():
-        _check_same(_read(journal.folder / RUN), described(made, source))
+        _check_same(journal.run(), described(made, source))
     done = np.concatenate(journal.finished())
     tiles = [step.bytes_of(tile) for step in made.steps for tile in step.tiles]
     read, written = (int(nbytes) for nbytes in np.array(tiles)[~done].sum(0))
@@ -156,7 +167,7 @@ def described(made: Passes, source: Sliceable) -> dict[str, object]:
 
 
 def described_source(source: Sliceable) -> dict[str, object]:
-    """A source as plain values, other ones where any of its files is another or was written to."""
+    """A source as plain values, which differ if any of its files is another or was written to."""
     path = getattr(source, "path", None)
     files = [] if path is None else [(str(file), file.stat()) for file in sorted(files_in(Path(path)))]
     each = [(name, status.st_size, status.st_mtime_ns) for name, status in files]
@@ -170,7 +181,7 @@ def described_source(source: Sliceable) -> dict[str, object]:
 
 @contextlib.contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Makes a working folder, or takes one that only runs wrote to, and locks it where the system has locks."""
+    """Makes a working folder, or takes one that only runs wrote to, and locks it if the system has locks."""
     import fcntl
 
     other = f"{folder} is not the working folder of a run: move it away"
@@ -205,23 +216,12 @@ def clear(path: Path) -> None:
 
 
 def _check_same(old: Mapping[str, object], run: Mapping[str, object]) -> None:
-    """Raises ValueError where two runs differ, with both values. Budgets may: what they led to must be the same."""
+    """Raises ValueError if two runs differ, with both values. Budgets may: what they led to must be the same."""
     for name in {**run, **old}:
         had, has = old.get(name), run.get(name)
         if name not in (*BUDGETS, INODE) and had != has:
             both = f"{name} {str(had)[:100]}, this one has {str(has)[:100]}"
             raise ValueError(f"the unfinished run has {both}: give the same, or {AGAIN}")
-
-
-def _read(path: Path) -> dict[str, object]:
-    """A small JSON file; raises ValueError where it is damaged."""
-    try:
-        values = json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
-        values = None
-    if not isinstance(values, dict):
-        raise ValueError(f"{path} is damaged: {AGAIN}")
-    return values
 
 
 def files_in(path: Path) -> list[Path]:

@@ -3,8 +3,8 @@
     pass 1   fft Y, Z   of tiles of A[X_p, Y, Z]     read from the source, written to a file
     pass 2   fft X      of tiles of A[X, Y'_p, Z']   read from there, written to the result
 
-A tile is an array of its own, and its plan one for the devices there are. Host integers only. Invariant: of every tile,
-what the devices hold at their peak and the host's copies of what comes and goes are within the budget.
+A tile is an array of its own, and its plan one for the devices there are. Host integers only. Invariant: what the
+devices hold of a tile at their peak and the host's copies of what comes and goes are within the budget.
 """
 
 import dataclasses
@@ -21,8 +21,8 @@ from ..numerics.dtypes import Precision
 from ..operators.transform import FOURIER, becomes, integer, integers, natural_dtype, resolve, transform_of
 from ..plans.plan import Plan
 from ..plans.planning import plan
-from .partition import Shape, alike, buffer_bytes, covered, cut, held_bytes, least, partitions, runs
-from .tiles import Pass, Passes
+from .partition import alike, cut, least, partitions, runs
+from .tiles import Pass, Passes, Shape, buffer_bytes, covered, held_bytes
 
 Steps = tuple[Pass, ...]
 
@@ -54,16 +54,16 @@ def passes(
         shape: logical shape of the array.
         budget: bytes that a process may hold of the array; JAX, Python and
             compiled programs are not counted.
-        device_budget: bytes that each device may hold, where it has memory of
+        device_budget: bytes that each device may hold, if it has memory of
             its own; `budget` is then the host's.
         mesh: of the devices of one process, concrete or abstract; cuts the
             longest dimension that a pass leaves alone.
         s, axes, dtype, norm, kind, method, inverse, precision: as `plan`;
             dtype is the one that the source has.
         chunk: the chunks that the source is stored in: the first pass reads
-            each once where the budget allows.
-        fortran: whether the first dimension of the source lies in one run
-            (`Source.fortran`), as in NIfTI files; tiles then cut the last.
+            each once if the budget allows.
+        fortran: whether the first dimension of the source is the one in one
+            run (`Source.fortran`), as in NIfTI files; tiles then cut the last.
 
     Returns:
         Passes: print them; `meshfft.out_of_core.run_passes` runs them.
@@ -117,10 +117,9 @@ class _Search:
     known: dict[object, Layout | None] = dataclasses.field(default_factory=dict)
 
     def steps(self, shape: Shape, given: DTypeLike | None) -> Steps:
-        """The passes that move the fewest bytes; of those, the ones whose tiles lie in the fewest runs.
+        """The passes that move the fewest bytes; of those, the ones whose tiles have the fewest runs.
 
-        A pass more is worth its bytes only where fewer would read chunks of the source several times; it may be one
-        that does nothing else than to read each once.
+        Another pass, which may only copy, is worth its bytes if fewer would read chunks of the source several times.
         """
         dtype = np.dtype(
             given or {"complex": "float32", "real": "complex64"}.get(self.onto or "", natural_dtype(self.kind))
@@ -143,7 +142,7 @@ class _Search:
         return tuple(dataclasses.replace(step, plans=of) for step, of in zip(best, plans, strict=True))
 
     def _orders(self, sets: Sequence[Shape]) -> list[tuple[Shape, ...]]:
-        """The usual order, or any where the source has chunks or Fortran order; real lines keep their place."""
+        """The usual order, or any if the source has chunks or Fortran order; real lines keep their place."""
         usual = self._ordered(sets)
         fixed = {None: slice(0), "complex": slice(0, 1), "real": slice(-1, None)}[self.onto]
         orders = itertools.permutations(usual) if self.fortran or math.prod(self.chunk) > 1 else [usual]
@@ -156,7 +155,7 @@ class _Search:
         return tuple(tuple(sorted(dims, key=lambda dim: (dim in last, dim))) for dims in ordered)
 
     def _passes(self, order: Sequence[Shape | None], shape: Shape, dtype: np.dtype) -> Steps:
-        """A pass for each set of dimensions; none where the tiles of one cannot fit."""
+        """A pass for each set of dimensions; none if the tiles of one cannot fit."""
         steps, chunk = list[Pass](), self.chunk
         for dims in order:
             before = self._cut(dims, shape, dtype, chunk, self.fortran and not steps)
@@ -193,7 +192,7 @@ class _Search:
         return sum(step.read_bytes + step.written_bytes for step in steps), first + runs(steps[-1].after), first
 
     def _plan(self, dims: Shape, dtype: np.dtype, block: Shape) -> Plan:
-        """The plan of a tile. The half dimension makes a pass real; others are complex dimensions then.
+        """The plan of a tile; a real transform's other dimensions are complex.
 
         All mesh axes cut the longest dimension that stays as it is, if it is long enough.
         """

@@ -35,8 +35,7 @@ from ..layout.padded_array import padded
 from ..layout.storage import Sliceable
 from ..plans.plan import Plan
 from .journal import AGAIN, Journal, clear, described, described_source, files_in, held, journal_of
-from .partition import given_dtype, transfer_bytes
-from .tiles import Passes
+from .tiles import Passes, given_dtype, transfer_bytes
 from .transfer import Scratch, Values, read_tile, scratch_of, write_tile
 
 LOG = logging.getLogger("meshfft")
@@ -61,7 +60,7 @@ def run_passes(
         made: the passes, planned for a mesh of the devices of one process, or for one that is described.
         source: the array: a `Source` of `open_array`, or anything with a shape, a dtype and slices.
         target: the file to write; its suffix, .npy, .zarr, .h5 or .nc, chooses the format.
-        overwrite: whether a file already there may be replaced, and a run that was not finished forgotten.
+        overwrite: whether a file already there may be replaced, and an unfinished run forgotten.
         resume: whether such a run is resumed, if there is one.
         record: what is kept beside a Zarr array.
         report: called with bytes, as they have been read and written.
@@ -207,7 +206,7 @@ def _program(plan: Plan, dtype: np.dtype) -> jax.stages.Compiled:
 
 
 def _agreed(made: Passes, source: Sliceable) -> dict[str, object]:
-    """What the journal has to say of the run, once the source fits and all processes have the same."""
+    """What the journal says of the run, once the source fits and all processes have the same."""
     if tuple(source.shape) != made.shape or source.dtype != made.dtype:
         raise ValueError(
             f"the source is {source.dtype} of shape {tuple(source.shape)}, the passes take {made.dtype} of "

@@ -1,30 +1,79 @@
 """Tiles: what a pass over the disk reads, transforms and writes at a time, counted and as text.
 
+    bytes of a process = a tile as it comes + one as it goes + devices x Plan.peak_bytes + 3 transfers in + 3 out
+
 A pass transforms some dimensions of an array in tiles that cut others. Host integers only. Invariant: the tiles of a
 pass hold every position of the array once, where they are read and where they are written.
 """
 
 import dataclasses
 import functools
+import itertools
 import math
 import textwrap
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..io.grid import Box
+from ..io.grid import Box, shape_of
 from ..layout.layout import AnyMesh, Layout, axis_sizes, dim_name
+from ..numerics.dtypes import real_dtype
 from ..numerics.units import quantity
 from ..operators.transform import Transform
 from ..plans.plan import Plan
 from ..plans.table import WIDTH, ruled
-from .partition import Shape, boxes_of, buffer_bytes, covered, held_bytes
 
+TRANSFER_BYTES = 2**25  # larger ones are no faster
 HEADS = ("pass", "layout after", "tiles", "a tile", "reads", "writes", "on disk")
+Shape = tuple[int, ...]
+
+
+def transfer_bytes(budget: int) -> int:
+    """How much a process with a budget reads or writes at a time."""
+    return min(budget // 16, TRANSFER_BYTES)
+
+
+def buffer_bytes(budget: int, chunk_bytes: int = 1) -> int:
+    """Bytes of its buffers: a transfer, of one chunk at least, as part of a tile, in chunks, and as a file's bytes."""
+    return min(3 * budget // 8, 6 * TRANSFER_BYTES) + 3 * max(0, chunk_bytes - transfer_bytes(budget))
+
+
+def given_dtype(plan: Plan, dtype: np.dtype) -> np.dtype:
+    """The type in which a plan is given numbers that are stored as `dtype`: a real one if they are real."""
+    return plan.in_dtype if dtype.kind == "c" else real_dtype(plan.dtype)
+
+
+def held_bytes(plan: Plan, dtype: np.dtype, shared: bool) -> int:
+    """Bytes of the host's copies of a tile stored as `dtype`; with all devices at their peak if they share its memory.
+
+    A tile comes, and is converted if it has to be; the one before it may still be on its way out.
+    """
+    given = given_dtype(plan, dtype)
+    comes = math.prod(plan.shape) * (dtype.itemsize + (given.itemsize if given != dtype else 0))
+    devices = math.prod(axis_sizes(plan.mesh).values()) if shared else 0
+    return comes + math.prod(plan.out_shape) * plan.out_dtype.itemsize + devices * plan.peak_bytes
+
+
+def boxes_of(layout: Layout) -> Iterator[Box]:
+    """The logical part of every block, in C order."""
+    firsts = [layout.starts(dim) for dim in range(layout.ndim)]
+    sides = (map(slice, at.tolist(), (at + layout.counts(dim)).tolist()) for dim, at in enumerate(firsts))
+    return itertools.product(*sides)
+
+
+def covered(layout: Layout, chunk: Shape) -> int:
+    """How many positions are read if every block is read in whole chunks: a chunk in two blocks counts twice."""
+    sides = []
+    for dim, (size, side) in enumerate(zip(layout.shape, chunk, strict=True)):
+        firsts = layout.starts(dim)
+        ends = np.minimum(size, -(-(firsts + layout.counts(dim)) // side) * side)
+        sides.append(int((ends - firsts // side * side).sum()))
+    return math.prod(sides)
 
 
 class Tile(NamedTuple):
-    """Where a tile lies in the array that a pass reads, and where in the one that it writes."""
+    """The box of a tile in the array that a pass reads, and in the one that it writes."""
 
     source: Box
     target: Box
@@ -32,27 +81,16 @@ class Tile(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Pass:
-    """One pass over the disk.
+    """One pass over the disk: it reads an array in the tiles of one layout and writes one in those of another."""
 
-    Attributes:
-        dims: the dimensions it transforms.
-        before: which dimensions its tiles cut in the array that it reads.
-        dtype: the type of the numbers it reads.
-        plans: a plan for each shape that tiles have, the largest first; none where it only copies, so that each chunk
-            of the source is read once.
-        chunk: what it reads is stored in chunks of this shape, each read whole by every tile that has some of it; all
-            ones where any part of it can be read by itself.
-    """
-
-    dims: tuple[int, ...]
+    dims: tuple[int, ...]  # that it transforms
     before: Layout
-    dtype: np.dtype
-    plans: tuple[Plan, ...]
-    chunk: Shape
+    dtype: np.dtype  # of the numbers it reads
+    plans: tuple[Plan, ...]  # one for each shape of tiles, the largest first; none if it only copies
+    chunk: Shape  # of what it reads, all of it for every tile that has some; all ones if any part can be read by itself
 
     @functools.cached_property
     def after(self) -> Layout:
-        """Which dimensions its tiles cut in the array that it writes."""
         layout = self.before
         for dim in self.dims:
             layout = layout.resize(dim, self.plans[0].out_shape[dim])
@@ -60,18 +98,16 @@ class Pass:
 
     @property
     def out_dtype(self) -> np.dtype:
-        """The type of the numbers it writes."""
         return self.plans[0].out_dtype if self.plans else self.dtype
 
     @functools.cached_property
     def tiles(self) -> tuple[Tile, ...]:
-        """The tiles in C order: all positions of the array, none twice."""
+        """The tiles in C order."""
         return tuple(map(Tile, boxes_of(self.before), boxes_of(self.after)))
 
     def plan_of(self, tile: Tile) -> Plan | None:
-        """The plan for a tile; None where it is only copied."""
-        shape = tuple(at.stop - at.start for at in tile.source)
-        return next(plan for plan in self.plans if plan.shape == shape) if self.plans else None
+        """The plan for a tile; None if it is only copied."""
+        return next(plan for plan in self.plans if plan.shape == shape_of(tile.source)) if self.plans else None
 
     @property
     def read_bytes(self) -> int:
@@ -86,8 +122,7 @@ class Pass:
         """Bytes read and written for a tile."""
         sides = zip(tile.source, self.chunk, self.before.shape, strict=True)
         read = math.prod(min(n, -(-at.stop // c) * c) - at.start // c * c for at, c, n in sides)
-        written = math.prod(at.stop - at.start for at in tile.target)
-        return read * self.dtype.itemsize, written * self.out_dtype.itemsize
+        return read * self.dtype.itemsize, math.prod(shape_of(tile.target)) * self.out_dtype.itemsize
 
     @property
     def tile_bytes(self) -> int:
@@ -95,7 +130,7 @@ class Pass:
         return math.prod(self.before.block) * self.dtype.itemsize
 
     def held_bytes(self, shared: bool) -> int:
-        """Modelled bytes of a process at the peak: the host's copies, and its devices where these share memory."""
+        """Modelled bytes of a process at the peak: the host's copies, and its devices if these share memory."""
         return max((held_bytes(plan, self.dtype, shared) for plan in self.plans), default=2 * self.tile_bytes)
 
 
@@ -106,9 +141,9 @@ class Passes:
     Attributes:
         steps: the passes, first to last.
         transform: what is computed: dimensions, lengths, sign and factor.
-        budget: the bytes that a process may hold; on the host alone where
+        budget: the bytes that a process may hold; on the host alone if
             `device_budget` is given.
-        device_budget: the bytes that each of its devices may hold, where these
+        device_budget: the bytes that each of its devices may hold, if these
             have memory of their own.
 
     >>> made = mf.passes((64, 64, 64), budget=2**28)
@@ -144,7 +179,7 @@ class Passes:
     @property
     def peak_bytes(self) -> int:
         """Modelled bytes of a process at the worst moment; those of its
-        devices count where they share its memory.
+        devices count if they share its memory.
         """
         shared = self.device_budget is None
         chunks = (math.prod(step.chunk) * step.dtype.itemsize for step in self.steps)
@@ -184,19 +219,14 @@ class Passes:
 
     def to_dict(self) -> dict[str, Any]:
         """The passes as plain values, for JSON."""
+        names = ("budget", "device_budget", "peak_bytes", "device_bytes", "read_bytes", "written_bytes", "extra_bytes")
         return {
             "shape": list(self.shape),
             "out_shape": list(self.out_shape),
             "kind": self.transform.name,
             "dtype": self.dtype.name,
             "out_dtype": self.out_dtype.name,
-            "budget": self.budget,
-            "device_budget": self.device_budget,
-            "peak_bytes": self.peak_bytes,
-            "device_bytes": self.device_bytes,
-            "read_bytes": self.read_bytes,
-            "written_bytes": self.written_bytes,
-            "extra_bytes": self.extra_bytes,
+            **{name: getattr(self, name) for name in names},
             "passes": [
                 {
                     "dimensions": list(step.dims),
