@@ -1,8 +1,8 @@
 """Replaces a file or folder in one move: a reader finds the old one or all of the new one, never a part.
 
-The new one is made beside the old, under a hidden temporary name, and renamed onto it when complete. Whatever ends the
-work before that (an error, an interrupt, a full disk) removes the temporary and leaves the old one as it was; what is
-killed leaves it, and `unfinished` finds it.
+The new one is made beside the old, under a hidden temporary name, and renamed onto it when complete. An error, an
+interrupt or a full disk removes the temporary and leaves the old one as it was; a kill leaves it, and `unfinished`
+finds it.
 """
 
 import contextlib
@@ -36,15 +36,14 @@ def scratch(path: Path) -> Iterator[Path]:
     try:
         yield temporary
     finally:
-        _remove(temporary)
+        if temporary.is_dir():
+            shutil.rmtree(temporary, ignore_errors=True)
+        else:
+            temporary.unlink(missing_ok=True)
 
 
 def put(new: Path, path: Path, overwrite: bool = False) -> None:
-    """Moves a complete file or folder, which is on the disk already, onto `path`.
-
-    Raises:
-        FileExistsError: `path` exists and may not be overwritten.
-    """
+    """Moves a complete file or folder, which is on the disk already, onto `path`; see `refuse_existing`."""
     refuse_existing(path, overwrite)
     final = path.resolve()
     if final.is_dir():
@@ -62,7 +61,7 @@ def put(new: Path, path: Path, overwrite: bool = False) -> None:
 
 
 def refuse_existing(path: Path, overwrite: bool) -> None:
-    """Raises FileExistsError where `path` exists, or is a link to what does not, and may not be overwritten."""
+    """Raises FileExistsError if `path` exists, or is a link to what does not, and may not be overwritten."""
     if not overwrite and path.exists():
         raise FileExistsError(f"{path} exists: overwrite it, or name another output")
     final = os.path.realpath(path)
@@ -74,7 +73,7 @@ def refuse_existing(path: Path, overwrite: bool) -> None:
 
 
 def unfinished(path: Path) -> list[Path]:
-    """What stands beside `path` of runs that were killed as they made it, or of those that make it now."""
+    """What runs that were killed as they made `path`, or make it now, have beside it."""
     final = path.resolve()
     if not final.parent.is_dir():
         return []
@@ -82,21 +81,18 @@ def unfinished(path: Path) -> list[Path]:
     return sorted(entry for entry in final.parent.iterdir() if left.fullmatch(entry.name))
 
 
+def files_in(path: Path) -> list[Path]:
+    """A file itself, or all files in a folder."""
+    return [file for file in (path, *path.rglob("*")) if file.is_file()]
+
+
 def _beside(path: Path, suffix: str) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.{suffix}")
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-
-
 def _sync(path: Path) -> None:
-    for file in [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]:
-        with open(file, "rb+") as handle:
-            os.fsync(handle.fileno())
+    for file in files_in(path):
+        synced(file)
 
 
 @contextlib.contextmanager

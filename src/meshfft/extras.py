@@ -1,11 +1,7 @@
-"""What is installed: the version of meshfft; optional packages, imported where they are used.
-
-One that is missing is refused with the command that installs it.
-"""
+"""What is installed: the version of meshfft; optional packages, imported where they are used."""
 
 import importlib
 import importlib.util
-from collections.abc import Sequence
 from importlib import metadata
 from types import ModuleType
 
@@ -24,11 +20,7 @@ __version__ = version_of("meshfft")
 
 
 def need(module: str, purpose: str) -> ModuleType:
-    """Imports an optional module.
-
-    Args:
-        module: its name, dotted for a submodule.
-        purpose: what it is needed for, as the start of a sentence: "reading NIfTI".
+    """Imports an optional module; `purpose` is the start of a sentence: "reading NIfTI".
 
     Raises:
         ImportError: the module is missing or broken; the text names the extra that brings it.
@@ -40,17 +32,11 @@ def need(module: str, purpose: str) -> ModuleType:
         raise ImportError(f"{purpose} needs {module} ({error}): {install(extra)}") from error
 
 
-def versions_of(packages: Sequence[str]) -> dict[str, str]:
-    """The version of each package that is installed; "unknown" if it runs from its source tree."""
-    found = {package: list(metadata.distributions(name=package)) for package in packages}
-    return {package: one[0].version if one else "unknown" for package, one in found.items()}
-
-
 def install(extra: str) -> str:
-    """The words that tell how to install an extra; no package index has meshfft."""
+    """How to install an extra; no package index has meshfft."""
     return f'in a clone of meshfft, pip install ".[{extra}]"'
 
 
 def installed(module: str) -> bool:
-    """True where the top-level module can be found; it is not imported."""
+    """True if the top-level module can be found; it is not imported."""
     return importlib.util.find_spec(module) is not None

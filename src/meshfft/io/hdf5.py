@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 MOST_OBJECTS = 10_000  # of a file whose dataset is to be found without its name
 DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000  # HDF5's numbers for filters
-PACKING = (DEFLATE, LZF)  # filters that change the length
 SUM_BYTES = 4  # of Fletcher's checksum
 INTERNAL = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST")  # attributes of HDF5's dimension scales
 ONLY_A_DIMENSION = b"This is a netCDF dimension but not a netCDF variable"
@@ -139,8 +138,7 @@ def _chunked(path: Path, array: "h5py.Dataset") -> Read:
     """Reads a dataset in chunks, each once it is seen to have the bytes it must have."""
     made = array.id.get_create_plist()
     filters = [made.get_filter(index) for index in range(made.get_nfilters())]
-    known = (*PACKING, SHUFFLE, FLETCHER32)
-    strange = [name.decode("utf-8", "replace") or f"filter {code}" for code, _, _, name in filters if code not in known]
+    strange = [name.decode("utf-8", "replace") or f"filter {code}" for code, _, _, name in filters if code not in KNOWN]
     if strange:
         packs = f"{path} packs its chunks with {', '.join(strange)}, whose length nobody can check"
         raise Refused(f"{packs}: pack it with gzip or lzf")
@@ -154,10 +152,9 @@ def _chunked(path: Path, array: "h5py.Dataset") -> Read:
         if about.size > most_bytes(needed) or about.byte_offset + about.size > file_bytes:
             raise ValueError(f"a chunk of {about.size} bytes at {about.byte_offset}, of {needed} when unpacked")
         used = [code for index, (code, *_) in enumerate(filters) if not about.filter_mask >> index & 1]
-        packed = [index for index, code in enumerate(used) if code in PACKING]
         length = about.size - SUM_BYTES * used.count(FLETCHER32)
-        if packed:
-            length = _unpacked_length(array.id.read_direct_chunk(corner)[1], used, packed, needed)
+        if UNPACKED.keys() & {*used}:
+            length = len(_unpacked(array.id.read_direct_chunk(corner)[1], used, most_bytes(needed)))
         if length != needed:
             raise ValueError(f"a chunk that unpacks to {length} bytes where {needed} are needed")
 
@@ -175,37 +172,39 @@ def most_bytes(nbytes: int) -> int:
     return nbytes + nbytes // 16 + 1024
 
 
-def _unpacked_length(raw: bytes, used: Sequence[int], packed: Sequence[int], needed: int) -> int:
-    """How many bytes of numbers HDF5 makes of a packed chunk; it checks sums itself, and shuffling keeps the length."""
-    if len(packed) > 1:
-        raise ValueError("a chunk that is packed twice")
-    inner, outer = used[: packed[0]].count(FLETCHER32), used[packed[0] :].count(FLETCHER32)
-    length = _inflated_length if used[packed[0]] == DEFLATE else _lzf_length
-    return length(raw[: len(raw) - SUM_BYTES * outer], most_bytes(needed)) - SUM_BYTES * inner
+def _unpacked(raw: bytes, used: Sequence[int], most: int) -> bytes:
+    """What HDF5 makes of a stored chunk, but for shuffling, which keeps its length; HDF5 checks sums itself."""
+    for code in reversed(used):
+        if code == FLETCHER32:
+            raw = raw[:-SUM_BYTES]
+        elif code in UNPACKED:
+            raw = UNPACKED[code](raw, most)
+            if len(raw) > most:
+                raise ValueError(f"a chunk that unpacks to more than {most} bytes")
+    return raw
 
 
-def _inflated_length(raw: bytes, most: int) -> int:
+def _inflated(raw: bytes, most: int) -> bytes:
     stream = zlib.decompressobj()
-    length = len(stream.decompress(raw, most + 1))
-    if length > most:
-        raise ValueError(f"a chunk that unpacks to more than {most} bytes")
-    if not stream.eof:
+    found = stream.decompress(raw, most + 1)
+    if len(found) <= most and not stream.eof:
         raise ValueError("a chunk that ends before its end")
-    return length
+    return found
 
 
-def _lzf_length(raw: bytes, most: int) -> int:
-    """Where h5py puts a mark that follows the chunk: 32 bytes that stand for themselves."""
+def _lzf_unpacked(raw: bytes, most: int) -> bytes:
+    """What h5py unpacks before a mark that is put behind the chunk: 32 bytes that stand for themselves."""
     import h5py
 
     mark, size = secrets.token_bytes(32), most + 32
     with h5py.File("memory", "w", driver="core", backing_store=False) as file:
         one = file.create_dataset("chunk", (size,), "u1", chunks=(size,), compression="lzf")
         one.id.write_direct_chunk((0,), raw + bytes([len(mark) - 1]) + mark)
-        length = one[...].tobytes().find(mark)
-    if length < 0:
-        raise ValueError(f"a chunk that unpacks to more than {most} bytes")
-    return length
+        return bytes(one[...].tobytes().partition(mark)[0])  # without the mark all of it, which is too much
+
+
+UNPACKED = {DEFLATE: _inflated, LZF: _lzf_unpacked}  # by filters that change the length
+KNOWN = (*UNPACKED, SHUFFLE, FLETCHER32)
 
 
 def _labels(path: Path, array: "h5py.Dataset") -> Labels | None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol, SupportsIndex
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ..layout.storage import Sliceable
 from .grid import BOX_BYTES, Box, Grid, shape_of, starts, subboxes, within
 from .refusals import check_numbers, readable
 
@@ -230,17 +231,13 @@ def aligned(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
     return buffer[first : first + nbytes].view(dtype).reshape(shape)
 
 
-def assigning(array: "Sliced") -> Read:
+def assigning(array: Sliceable) -> Read:
     """Reads by slices of something that gives arrays for them."""
 
     def read(box: Box, out: np.ndarray) -> None:
         out[...] = array[box]
 
     return read
-
-
-class Sliced(Protocol):
-    def __getitem__(self, box: Box, /) -> np.ndarray: ...
 
 
 def _box(index: Any, shape: tuple[int, ...]) -> tuple[Box, list[bool]]:

@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..atomic import opened, replacing, synced
-from ..extras import versions_of
+from ..atomic import files_in, opened, replacing, synced
+from ..extras import version_of
 from ..io.writing import KINDS
 from ..layout.layout import axis_sizes
 from ..layout.storage import Sliceable
@@ -160,7 +160,11 @@ def described(made: Passes, source: Sliceable) -> dict[str, object]:
         "types": [made.dtype.name, *(step.out_dtype.name for step in made.steps)],
     }
     parts: dict[str, Mapping[str, object]]
-    parts = {"transform": transform, "source": described_source(source), "versions": versions_of(PACKAGES)}
+    parts = {
+        "transform": transform,
+        "source": described_source(source),
+        "versions": {name: version_of(name) for name in PACKAGES},
+    }
     named = {f"{part} {name}": value for part, values in parts.items() for name, value in values.items()}
     run: dict[str, object] = json.loads(json.dumps({name: getattr(made, name) for name in BUDGETS} | named))
     return run  # as it will be read back
@@ -222,8 +226,3 @@ def _check_same(old: Mapping[str, object], run: Mapping[str, object]) -> None:
         if name not in (*BUDGETS, INODE) and had != has:
             both = f"{name} {str(had)[:100]}, this one has {str(has)[:100]}"
             raise ValueError(f"the unfinished run has {both}: give the same, or {AGAIN}")
-
-
-def files_in(path: Path) -> list[Path]:
-    """A file itself, or all files in a folder."""
-    return [file for file in (path, *path.rglob("*")) if file.is_file()]

@@ -24,7 +24,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
-from ..atomic import put
+from ..atomic import files_in, put
 from ..io.grid import LEAST_BYTES, grid_of_tiles
 from ..io.processes import check_alike, together
 from ..io.record import Record
@@ -34,7 +34,7 @@ from ..io.zarr_writer import ZarrSink
 from ..layout.padded_array import padded
 from ..layout.storage import Sliceable
 from ..plans.plan import Plan
-from .journal import AGAIN, Journal, clear, described, described_source, files_in, held, journal_of
+from .journal import AGAIN, Journal, clear, described, described_source, held, journal_of
 from .tiles import Passes, given_dtype, transfer_bytes
 from .transfer import Scratch, Values, read_tile, scratch_of, write_tile
 
