@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+from collections.abc import Sequence
 from importlib import metadata
 from types import ModuleType
 
@@ -14,6 +15,10 @@ def version_of(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:  # run from a source tree
         return "not installed"
+
+
+def versions_of(packages: Sequence[str]) -> dict[str, str]:
+    return {package: version_of(package) for package in packages}
 
 
 __version__ = version_of("meshfft")

@@ -21,7 +21,7 @@ from jax.sharding import Mesh
 
 import meshfft
 
-from ..extras import version_of
+from ..extras import versions_of
 from ..io import Source, identity, open_array
 from ..io.record import PACKAGES
 from ..layout.memory import check_held
@@ -253,7 +253,7 @@ def record(asked: Asked, plan: ScatteredPlan, kind: str) -> dict[str, object]:
         "width": window.width,
         "fine_grid": list(plan.grid),
         "image": list(plan.in_layout.shape),
-        "versions": {name: version_of(name) for name in PACKAGES},
+        "versions": versions_of(PACKAGES),
     }
 
 

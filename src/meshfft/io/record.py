@@ -13,7 +13,7 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NamedTuple
 
-from ..extras import version_of
+from ..extras import versions_of
 from ..layout.layout import axis_sizes, dim_name, from_spec
 from ..numerics.dtypes import TIERS
 from ..operators.transform import KINDS, NORMS, Transform, resolve, transform_of
@@ -164,7 +164,7 @@ def record_of(plan: Plan, units: Sequence[str] | None = None, spacing: Sequence[
         in_spec=plan.in_layout.axes,
         out_spec=plan.out_layout.axes,
         dimensions=_dimensions(plan.transform, units, spacing),
-        versions={name: version_of(name) for name in PACKAGES},
+        versions=versions_of(PACKAGES),
     )
 
 

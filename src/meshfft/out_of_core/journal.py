@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..atomic import files_in, opened, replacing, synced
-from ..extras import version_of
+from ..extras import versions_of
 from ..io.writing import KINDS
 from ..layout.layout import axis_sizes
 from ..layout.storage import Sliceable
@@ -163,7 +163,7 @@ def described(made: Passes, source: Sliceable) -> dict[str, object]:
     parts = {
         "transform": transform,
         "source": described_source(source),
-        "versions": {name: version_of(name) for name in PACKAGES},
+        "versions": versions_of(PACKAGES),
     }
     named = {f"{part} {name}": value for part, values in parts.items() for name, value in values.items()}
     run: dict[str, object] = json.loads(json.dumps({name: getattr(made, name) for name in BUDGETS} | named))
