@@ -20,7 +20,8 @@ def cache(folder: str | os.PathLike[str] | None = None) -> Path:
     them instead of compiling.
 
     It sets JAX's `jax_compilation_cache_dir`, and the shortest compilation
-    that is kept to 0 seconds. Call it before the first transform.
+    that is kept to 0 seconds. Call it before the first transform. Nothing is
+    ever deleted: docs/compilation.md.
 
     Args:
         folder: the folder, made if it does not exist, ~ for the home
@@ -34,9 +35,6 @@ def cache(folder: str | os.PathLike[str] | None = None) -> Path:
         ValueError: nobody can write there, or it belongs to another user; an
             empty name.
         TypeError: no path.
-
-    Costs one read or write of the program for each compilation. Nothing is
-    ever deleted: docs/compilation.md.
 
     >>> import tempfile
     >>> mf.cache(tempfile.mkdtemp()).is_dir()  # doctest: +SKIP
@@ -52,7 +50,6 @@ def cache(folder: str | os.PathLike[str] | None = None) -> Path:
 
 
 def _named(folder: object) -> Path:
-    """The folder of a name."""
     if not isinstance(folder, str | os.PathLike) or not isinstance(os.fspath(folder), str):
         raise TypeError(f"folder is {folder!r}: give a path, such as '/scratch/me/programs'")
     name = os.fspath(folder)

@@ -15,7 +15,6 @@ import functools
 import hashlib
 import json
 import logging
-import math
 from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -49,10 +48,10 @@ class Trial(Hashable, Protocol):
         """Random arrays."""
 
     def found(self, *arrays: Array, interpret: bool) -> Sequence[Array]:
-        """What it makes of them."""
+        """The result of the kernel."""
 
     def exact(self, *arrays: Array) -> Sequence[ArrayLike]:
-        """What it should make of them, by other means."""
+        """The result that it should have, by other means."""
 
 
 class Verdict(NamedTuple):
@@ -106,7 +105,7 @@ def check_alike(steps: str, devices: Iterable[jax.Device]) -> None:
 
 
 def _tried(trial: Trial, device: jax.Device) -> tuple[Verdict, bool]:
-    """The verdict, and whether it holds for later processes too. Where there is no TPU the kernel is interpreted."""
+    """The verdict, and whether it holds for later processes too. Without a TPU the kernel is interpreted."""
     run = functools.partial(trial.found, interpret=device.platform != "tpu")
     stage, lasting = "cannot be run", False
     try:
@@ -116,7 +115,7 @@ def _tried(trial: Trial, device: jax.Device) -> tuple[Verdict, bool]:
         stage, lasting = "cannot be run", False
         error = _error(program(*arrays), trial.exact(*arrays))
     except Exception as fault:  # whatever it is, the kernel cannot be had
-        return Verdict(f"{stage} ({_first(fault)})"), lasting
+        return Verdict(f"{stage} ({_first_line(fault)})"), lasting
     if not error <= trial.bound:  # nor where it is NaN
         return Verdict(f"is wrong: relative error {error:.1e}, at most {trial.bound:.1e}", error), True
     return Verdict("", error), True
@@ -124,15 +123,11 @@ def _tried(trial: Trial, device: jax.Device) -> tuple[Verdict, bool]:
 
 def _error(found: Sequence[Array], exact: Sequence[ArrayLike]) -> float:
     """Relative L2, of all arrays together."""
-    pairs = [[np.asarray(jax.device_get(x), float) for x in pair] for pair in zip(found, exact, strict=True)]
-    off, size = (
-        math.hypot(*(float(np.linalg.norm(x)) for x in xs)) for xs in zip(*((a - b, b) for a, b in pairs), strict=True)
-    )
-    return off / size
+    a, b = (np.concatenate([np.ravel(jax.device_get(x)).astype(float) for x in xs]) for xs in (found, exact))
+    return float(np.linalg.norm(a - b) / np.linalg.norm(b))
 
 
-def _first(error: Exception) -> str:
-    """The first line of what an error says."""
+def _first_line(error: Exception) -> str:
     return " ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])[:WORDS]
 
 
@@ -143,7 +138,7 @@ def _circumstances(device: jax.Device) -> dict[str, str]:
 
 
 def _file(facts: dict[str, object]) -> Path | None:
-    """Where a verdict is kept; None without a folder of JAX's, or with one that is no file system's."""
+    """The file of a verdict; None without a folder of JAX's, or with one that is no file system's."""
     folder = jax.config.values["jax_compilation_cache_dir"]
     if not folder or "://" in str(folder) or not jax.config.values["jax_enable_compilation_cache"]:
         return None
@@ -152,7 +147,7 @@ def _file(facts: dict[str, object]) -> Path | None:
 
 
 def _read(file: Path) -> Verdict | None:
-    """A verdict that is kept; None where there is none, or a damaged one."""
+    """A verdict that is kept; None if there is none, or a damaged one."""
     try:
         said = json.loads(file.read_text())
         return Verdict(str(said["fault"]), float(said["error"]))

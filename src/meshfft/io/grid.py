@@ -24,14 +24,13 @@ Box = tuple[slice, ...]
 
 
 class Grid(NamedTuple):
-    """The shape of the chunks, and of the files if these hold several chunks each."""
+    """The shape of the chunks, and of the files if these are shards of several chunks each."""
 
     chunk: tuple[int, ...]
     shard: tuple[int, ...] | None = None
 
     @property
     def file(self) -> tuple[int, ...]:
-        """The part of the array in one file."""
         return self.shard or self.chunk
 
 
@@ -100,6 +99,18 @@ def subboxes(box: Box, file: Sequence[int], itemsize: int, most: int, *, fortran
 def within(box: Box, start: Sequence[int]) -> Box:
     """The box counted from `start`."""
     return tuple(slice(s.start - a, s.stop - a) for s, a in zip(box, start, strict=True))
+
+
+def boxes_of(layout: Layout) -> Iterator[Box]:
+    """The logical part of every block, in C order."""
+    firsts = [layout.starts(dim) for dim in range(layout.ndim)]
+    sides = (map(slice, at.tolist(), (at + layout.counts(dim)).tolist()) for dim, at in enumerate(firsts))
+    return itertools.product(*sides)
+
+
+def block_index(layout: Layout, at: Box) -> tuple[int, ...]:
+    """The index of the block that a part of the stored array is."""
+    return tuple((side.start or 0) // size for side, size in zip(at, layout.block, strict=True))
 
 
 def starts(box: Box) -> tuple[int, ...]:

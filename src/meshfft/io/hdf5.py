@@ -49,7 +49,6 @@ def open_hdf5(path: Path, dataset: str | None) -> Iterator[Source]:
 
 
 def _chosen(path: Path, file: "h5py.File", dataset: str | None) -> "h5py.Dataset":
-    """The dataset of a name, or the only one there is that is no coordinate of others."""
     array = None if dataset is None else named(path, file, dataset.strip("/"))
     if array is None:
         arrays = _datasets(path, file)
@@ -135,7 +134,6 @@ def _check_fill(path: Path, array: "h5py.Dataset") -> None:
 
 
 def _chunked(path: Path, array: "h5py.Dataset") -> Read:
-    """Reads a dataset in chunks, each once it is seen to have the bytes it must have."""
     made = array.id.get_create_plist()
     filters = [made.get_filter(index) for index in range(made.get_nfilters())]
     strange = [name.decode("utf-8", "replace") or f"filter {code}" for code, _, _, name in filters if code not in KNOWN]
@@ -233,7 +231,6 @@ def _coordinate(path: Path, one: "h5py.Dataset", dims: tuple[str, ...]) -> Coord
 
 
 def _dims(array: "h5py.Dataset") -> tuple[str, ...] | None:
-    """The names of an array's dimensions; a scale is its own."""
     if array.ndim == 1 and array.is_scale:
         return (_last(array),)
     if any(len(dim) == 0 for dim in array.dims):
@@ -266,5 +263,4 @@ def _plain(value: object) -> object:
 
 
 def _last(array: "h5py.Dataset") -> str:
-    """The last part of an array's name."""
     return str(array.name).rpartition("/")[2].removeprefix(HIDDEN)

@@ -9,11 +9,9 @@ So NetCDF's libraries and xarray open the file, with names and coordinates, and 
 Complex numbers are h5py's compound type {r, i}, under the name that these libraries know.
 """
 
-import contextlib
 import json
-import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +21,7 @@ from ..extras import need
 from .flat import FlatSink, checked_sink, reserve
 from .hdf5 import HIDDEN, INTERNAL, NETCDF, ONLY_A_DIMENSION, open_hdf5
 from .record import KEY
+from .refusals import system_errors
 from .source import FORMATS, Coordinate, Format, Header
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ SUFFIXES = (".h5", ".hdf5", ".nc")
 COMPLEX = {"F": "_PFNC_FLOAT_COMPLEX_TYPE", "D": "_PFNC_DOUBLE_COMPLEX_TYPE"}  # as nc-complex and netCDF4 call them
 WIDER = {"?": "i1", "e": "f4"}  # of types that NetCDF has not
 MOST_NUMBERS = 4096  # of an attribute: HDF5 has no room for 64 KiB
-ERRNO = re.compile(r"errno = (\d+)")  # as HDF5 says it
 LOST = re.compile("[\0\ud800-\udfff]")  # what HDF5's texts have not: they end at a zero, and have no halves of letters
 
 
@@ -41,7 +39,7 @@ def create_hdf5(path: Path, header: Header) -> FlatSink:
     h5py, labels = need("h5py", "writing HDF5"), header.labels
     dims, name = labels.dims, _stored_name(labels.name, labels.dims)
     own = {one.name: one for one in labels.coordinates if one.dims == (one.name,)}
-    with _system_words(), h5py.File(path, "x", track_order=True) as file:
+    with system_errors(), h5py.File(path, "x", track_order=True) as file:
         _annotate(file, {**labels.about, KEY: name})
         for index, (dim, size) in enumerate(zip(dims, header.shape, strict=True)):
             _make_scale(file, index, dim, size, own.get(dim))
@@ -62,18 +60,6 @@ def reopen_hdf5(path: Path) -> FlatSink:
     with open(path, "rb+") as plain:
         reserve(plain)
     return sink
-
-
-@contextlib.contextmanager
-def _system_words() -> Iterator[None]:
-    """Turns HDF5's errors into an OSError with a number if it was the system that failed."""
-    try:
-        yield
-    except (OSError, RuntimeError) as error:
-        code = ERRNO.search(str(error))
-        if code is None:
-            raise
-        raise OSError(int(code[1]), os.strerror(int(code[1]))) from error
 
 
 def _stored_name(name: str, dims: Sequence[str]) -> str:

@@ -248,7 +248,6 @@ def _possible(record: Record) -> bool:
 
 
 def _lists(value: object) -> object:
-    """Tuples as JSON has them."""
     return [_lists(part) for part in value] if isinstance(value, tuple) else value
 
 

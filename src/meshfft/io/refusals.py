@@ -6,6 +6,7 @@ Invariant: whatever a reader raises on a damaged file becomes one ValueError tha
 import contextlib
 import math
 import os
+import re
 import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ MOST_BYTES = 2**60  # no file system holds a larger array
 CHUNK_LIMIT = 2**30  # a chunk is decoded as one
 CHUNK_BEYOND = 2**26  # up to here a chunk may have any size, whatever its array has
 CHUNK_LEAST, MANY_CHUNKS = 2**12, 2**17  # more chunks than that, if they are smaller, take seconds to look up
+SYSTEM = re.compile(r"(?:os_error_code='|OS error |errno = )(\d+)")  # as tensorstore, older ones and HDF5 say it
 
 
 class Refused(ValueError):
@@ -45,24 +47,35 @@ def readable(path: Path) -> Iterator[None]:
         ) from error
 
 
+@contextlib.contextmanager
+def system_errors() -> Iterator[None]:
+    """Turns the error of a library into an OSError with the system's number, if its text has one."""
+    try:
+        yield
+    except (OSError, RuntimeError, ValueError) as error:
+        code = SYSTEM.search(str(error))
+        if code is None:
+            raise
+        raise OSError(int(code[1]), f"{os.strerror(int(code[1]))} ({str(error).split(' [')[0][:300]})") from error
+
+
 def unchanged(path: Path, file: Path | None = None) -> Callable[[], None]:
     """A check that a file is what it was, by device, inode, size and time of the last change.
 
-    Make it before the file is opened and call it after every read. `file` is the one to look at if it is not the one
-    that the user named: the metadata of a store.
+    Make it before the file is opened and call it after every read. `file` is the one to look at, if another.
     """
 
-    def identity() -> tuple[int, ...] | None:
+    def state() -> tuple[int, ...] | None:
         try:
             found = os.stat(file or path)
         except FileNotFoundError:
             return None
         return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
-    before = identity()
+    before = state()
 
     def check() -> None:
-        if identity() != before:
+        if state() != before:
             changed = f"{path} was replaced or written to while it was read"
             raise Refused(f"{changed}: begin again when nothing writes to it")
 

@@ -106,22 +106,14 @@ class Source:
 
 
 class Header(NamedTuple):
-    """What a new file has besides numbers.
-
-    Attributes:
-        shape, dtype: of the array.
-        grid: its chunks and files in a Zarr store.
-        labels: its name and dimensions, its coordinates, and attributes of the file.
-        attributes: of the array.
-        affine: 4 x 4, from indices to positions in mm, of a NIfTI file; None says size 1 in no unit.
-    """
+    """What a new file has besides numbers."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
-    grid: Grid
+    grid: Grid  # of a Zarr store
     labels: Labels
     attributes: Mapping[str, object]
-    affine: np.ndarray | None = None
+    affine: np.ndarray | None = None  # of a NIfTI file
 
 
 class Sink(Protocol):
@@ -145,12 +137,12 @@ class Sink(Protocol):
 
 
 class Format(NamedTuple):
-    """How files of a kind are opened, by path and dataset, made, and opened again to be written to."""
+    """How files of a kind are opened, made, and opened again to be written to; whether they hold several arrays."""
 
     open: Callable[[Path, str | None], contextlib.AbstractContextManager[Source]]
     create: Callable[[Path, Header], Sink]
     reopen: Callable[[Path], Sink]
-    named: bool = True  # whether such files hold several arrays, each with a name
+    named: bool = True
 
 
 FORMATS: dict[str, Format] = {}  # by suffix

@@ -24,7 +24,7 @@ from ..atomic import refuse_existing, replacing, scratch
 from ..extras import need
 from ..layout.layout import Layout, dim_name, from_spec
 from ..layout.padded_array import PaddedArray, stored_of
-from .grid import Grid, grid_of
+from .grid import Box, Grid, block_index, boxes_of, grid_of, starts, within
 from .hdf5_writer import SUFFIXES
 from .nifti import checked_affine
 from .processes import exchange, together
@@ -115,9 +115,6 @@ def create_sink(
     """Makes a plain file of its full size, or an empty Zarr array in a group, under a path where nothing is yet.
 
     Arguments are those of `write_array`; `kind` is one of `WRITTEN`, whatever the path's suffix.
-
-    Raises:
-        OSError: it cannot be made there, or the disk is full.
     """
     _check_kind(kind)
     names = _names(record, len(shape))
@@ -133,11 +130,7 @@ def create_sink(
 
 
 def open_sink(path: Path, kind: str) -> Sink:
-    """The array that another process made, or this one before it was ended, for writing.
-
-    Raises:
-        OSError: it is not there, or cannot be written to.
-    """
+    """The array that another process made, or this one before it was ended, for writing; OSError if it is gone."""
     _check_kind(kind)
     return FORMATS[kind].reopen(path)
 
@@ -188,7 +181,6 @@ def _complete(path: Path, overwrite: bool) -> Iterator[Path]:
 
 
 def kind_of(path: Path) -> str:
-    """The kind that a file is written as, before it is packed."""
     return suffix_of(path).removesuffix(".gz")
 
 
@@ -211,14 +203,17 @@ def _shared(temporary: Path, kind: str) -> Sink:
     return open_sink(temporary, kind)
 
 
-def _fill(sink: Sink, stored: jax.Array, layout: Layout, report: Report) -> None:
-    """Writes the logical part of every shard, once if several devices hold the same, and waits for the disk."""
+def shards_of(stored: jax.Array, layout: Layout) -> Iterator[tuple[Box, np.ndarray]]:
+    """The box of each shard of this process, and its block on the host without padding; of replicas the first."""
+    boxes = dict(zip(np.ndindex(*layout.parts), boxes_of(layout), strict=True))
     for shard in (shard for shard in stored.addressable_shards if shard.replica_id == 0):
-        indices = [(part.start or 0) // size for part, size in zip(shard.index, layout.block, strict=True)]
-        firsts = [int(layout.starts(dim)[i]) for dim, i in enumerate(indices)]
-        counts = [int(layout.counts(dim)[i]) for dim, i in enumerate(indices)]
-        block = np.asarray(shard.data)[tuple(slice(n) for n in counts)]
-        sink.write(tuple(slice(a, a + n) for a, n in zip(firsts, counts, strict=True)), block)
+        box = boxes[block_index(layout, shard.index)]
+        yield box, np.asarray(shard.data)[within(box, starts(box))]
+
+
+def _fill(sink: Sink, stored: jax.Array, layout: Layout, report: Report) -> None:
+    for box, block in shards_of(stored, layout):
+        sink.write(box, block)
         report(block.nbytes)
     sink.flush()
 
@@ -229,8 +224,7 @@ def check_output(path: str | Path, overwrite: bool, nbytes: int, kinds: Sequence
     What it replaces, if `overwrite` allows that, still takes its room on the disk while it is written.
 
     Raises:
-        ValueError: the suffix is unknown, or what would be replaced is of another kind.
-        OSError: it exists, its folder does not or is not writable, or the disk has not enough room.
+        ValueError, OSError: as `write_array`; what would be replaced is of another kind.
     """
     path = Path(path)
     if suffix_of(path) not in kinds:
@@ -259,12 +253,12 @@ def check_names(record: Record, path: Path) -> Record:
 
 
 def check_disjoint(source: str | Path, target: str | Path) -> None:
-    """Refuses an output inside the array it is made of, or the other way round, before any work is done for it.
+    """Refuses an output inside the array it is made of, the other way round, or that array under another name.
 
     A file may be replaced by its own transform if both are named alike: it is read before it is replaced.
 
     Raises:
-        ValueError: one holds the other, or both are one under two names (links, hard links).
+        ValueError: as above.
     """
     source, target, elsewhere = Path(source), Path(target), "write elsewhere"
     if source.suffix == ".zarr" and _holds(source, target):  # any other folder is refused when it is opened

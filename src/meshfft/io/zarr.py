@@ -9,8 +9,6 @@ import contextlib
 import itertools
 import json
 import math
-import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,7 +19,7 @@ from ..extras import need
 from .grid import Box
 from .labels import MOST_COORDINATE, coordinate_of, data_among, described, plain_json, words
 from .record import KEY, conformed
-from .refusals import Refused, check_chunk, choose, unchanged
+from .refusals import Refused, check_chunk, choose, system_errors, unchanged
 from .source import Coordinate, Labels, Source, source_of
 
 if TYPE_CHECKING:
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 NAMES = ("zarr.json", ".zarray", ".zgroup")
 JSON_BYTES = 2**22
 INNER_CHUNKS = 2**22  # of a shard, whose index is read as one
-OS_ERROR = re.compile(r"os_error_code='(\d+)|OS error (\d+)")  # as tensorstore says it, and older ones did
 
 
 class Metadata(NamedTuple):
@@ -76,7 +73,6 @@ class Node(NamedTuple):
         return Metadata(third, is_array, dims, given if isinstance(given, dict) else {})
 
     def _json(self, name: str) -> dict[str, object]:
-        """A JSON object of a plain file."""
         file = self.folder / name
         self.check_inside(file)
         if not file.is_file() or file.stat().st_size > JSON_BYTES:
@@ -123,7 +119,6 @@ def open_zarr(path: Path, dataset: str | None) -> Iterator[Source]:
 
 
 def _chosen(root: Node, dataset: str | None) -> Node:
-    """The array asked for, or the only one that is no coordinate of others."""
     if root.metadata().is_array:
         if dataset is not None:
             raise Refused(f"{root.path} is one array without datasets: leave out {dataset!r}")
@@ -136,7 +131,6 @@ def _chosen(root: Node, dataset: str | None) -> Node:
 
 
 def _opened(node: Node) -> Source:
-    """The numbers of an array as they are stored."""
     check = unchanged(node.path, next(file for name in NAMES if (file := node.folder / name).exists()))
     third, _, _, attributes = node.metadata()
     spec: dict[str, object] = {"driver": "zarr3" if third else "zarr"}
@@ -151,7 +145,7 @@ def _opened(node: Node) -> Source:
         indices = (range(s.start // n, -(-s.stop // n)) for s, n in zip(box, inside, strict=True))
         for index in itertools.product(*indices):
             _check_file(node, node.folder / file_name(index))
-        with system_words():
+        with system_errors():
             if out.dtype == dtype:
                 tensorstore = need("tensorstore", "reading Zarr")
                 part = handle[box][tensorstore.d[:].translate_to[0]]
@@ -245,18 +239,5 @@ def opened_zarr(folder: Path, spec: Mapping[str, object], **how: bool) -> "tenso
     files = {"driver": "file", "path": f"{folder.absolute()}/"}
     limits = {"cache_pool": {"total_bytes_limit": 0}}
     tensorstore = need("tensorstore", "reading Zarr")
-    with system_words():
+    with system_errors():
         return tensorstore.open({**spec, "kvstore": files, "context": limits}, **how).result()
-
-
-@contextlib.contextmanager
-def system_words() -> Iterator[None]:
-    """Turns tensorstore's ValueError into an OSError if it was the system that failed."""
-    try:
-        yield
-    except ValueError as error:
-        code = OS_ERROR.search(str(error))
-        if code is None:
-            raise
-        number = int(code[1] or code[2])
-        raise OSError(number, f"{os.strerror(number)} ({str(error).split(' [')[0]})") from error

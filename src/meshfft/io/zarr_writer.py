@@ -15,8 +15,9 @@ import numpy as np
 from ..atomic import synced
 from .grid import BOX_BYTES, Box, Grid, starts, subboxes, within
 from .record import KEY
+from .refusals import system_errors
 from .source import FORMATS, Format, Header, Labels
-from .zarr import open_zarr, opened_zarr, plain_files, sides_of, system_words
+from .zarr import open_zarr, opened_zarr, plain_files, sides_of
 
 if TYPE_CHECKING:
     import tensorstore
@@ -49,7 +50,7 @@ class ZarrSink:
     def write(self, at: Box, block: np.ndarray) -> None:
         started = list["tensorstore.WriteFutures"]()
         try:
-            with system_words():
+            with system_errors():
                 for box in self.boxes(at, BOX_BYTES):
                     part = block[within(box, starts(at))]
                     many = IN_FLIGHT if part.size * self.dtype.itemsize <= BOX_BYTES else 1
@@ -111,7 +112,7 @@ def _describe(path: Path, labels: Labels) -> None:
         elif one.values is not None:
             shape, own = one.values.shape, Labels(one.name, one.dims)
             header = Header(shape, one.values.dtype, Grid(shape), own, one.attributes)
-            with system_words():
+            with system_errors():
                 _create_array(path / one.name, header).write(one.values).result()
             synced(path / one.name)
     known = {entry.parent.name: json.loads(entry.read_bytes()) for entry in sorted(path.glob("*/zarr.json"))}

@@ -8,15 +8,13 @@ pass hold every position of the array once, where they are read and where they a
 
 import dataclasses
 import functools
-import itertools
 import math
 import textwrap
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..io.grid import Box, shape_of
+from ..io.grid import Box, boxes_of, shape_of
 from ..layout.layout import AnyMesh, Layout, axis_sizes, dim_name
 from ..numerics.dtypes import real_dtype
 from ..numerics.units import quantity
@@ -53,13 +51,6 @@ def held_bytes(plan: Plan, dtype: np.dtype, shared: bool) -> int:
     comes = math.prod(plan.shape) * (dtype.itemsize + (given.itemsize if given != dtype else 0))
     devices = math.prod(axis_sizes(plan.mesh).values()) if shared else 0
     return comes + math.prod(plan.out_shape) * plan.out_dtype.itemsize + devices * plan.peak_bytes
-
-
-def boxes_of(layout: Layout) -> Iterator[Box]:
-    """The logical part of every block, in C order."""
-    firsts = [layout.starts(dim) for dim in range(layout.ndim)]
-    sides = (map(slice, at.tolist(), (at + layout.counts(dim)).tolist()) for dim, at in enumerate(firsts))
-    return itertools.product(*sides)
 
 
 def covered(layout: Layout, chunk: Shape) -> int:

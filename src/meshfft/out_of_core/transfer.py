@@ -21,13 +21,14 @@ from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
 from ..atomic import opened
 from ..io.flat import FlatSink, Numbers
-from ..io.grid import Box, shape_of, starts, subboxes, within
+from ..io.grid import Box, block_index, boxes_of, shape_of, starts, subboxes, within
 from ..io.source import Sink, Source, aligned
+from ..io.writing import shards_of
 from ..layout.layout import Layout
 from ..layout.padded_array import PaddedArray, padded, stored_of
 from ..layout.storage import Sliceable
 from ..plans.plan import Plan
-from .tiles import Shape, boxes_of, given_dtype
+from .tiles import Shape, given_dtype
 
 PLAIN = (".npy", ".nii", ".gz")  # files of which any part can be read by itself
 Values = jax.Array | PaddedArray | np.ndarray  # of a tile, on devices or on the host
@@ -35,15 +36,10 @@ Values = jax.Array | PaddedArray | np.ndarray  # of a tile, on devices or on the
 
 @dataclasses.dataclass(frozen=True)
 class Scratch:
-    """The store between two passes: a plain file, in which each box that tiles of both have in common is one run.
-
-    Attributes:
-        file: the numbers of all boxes, one box after the other.
-        sides: the starts of the tiles of both passes along each dimension, and its size; a box is between two of each.
-    """
+    """The store between two passes: a plain file, in which each box that tiles of both have in common is one run."""
 
     file: FlatSink
-    sides: tuple[Shape, ...]
+    sides: tuple[Shape, ...]  # the starts of the tiles of both passes along each dimension, and its size
 
     def boxes(self, at: Box, most: int) -> Iterator[Box]:
         """What is read or written at a time: parts of `at` of at most `most` bytes, each in one box of the file."""
@@ -110,8 +106,11 @@ def read_tile(array: Sliceable | Scratch, plan: Plan | None, at: Box, dtype: np.
         return parts[0].block
     mesh = plan.mesh if isinstance(plan.mesh, Mesh) else None
     sharding = SingleDeviceSharding(jax.local_devices()[0]) if mesh is None else NamedSharding(mesh, layout.spec)
-    # copies nothing if devices are the host
-    stored = jax.make_array_from_callback(layout.storage, sharding, lambda part: blocks[_index(layout, part or ())])
+
+    def block(part: Box | None) -> np.ndarray:
+        return blocks[block_index(layout, part or ())]
+
+    stored = jax.make_array_from_callback(layout.storage, sharding, block)  # copies nothing if devices are the host
     return padded(stored.block_until_ready(), layout, mesh)
 
 
@@ -122,10 +121,7 @@ def write_tile(
     if plan is None:
         parts = [_Part(within(at, starts(at)), np.asarray(y))]
     else:
-        layout = plan.out_layout
-        boxes = dict(zip(np.ndindex(*layout.parts), boxes_of(layout), strict=True))
-        shards = (shard for shard in stored_of(y).addressable_shards if shard.replica_id == 0)
-        parts = [_Part(boxes[_index(layout, shard.index)], np.asarray(shard.data)) for shard in shards]
+        parts = [_Part(box, block) for box, block in shards_of(stored_of(y), plan.out_layout)]
     for box in sink.boxes(at, most):
         values = _gathered(parts, within(box, starts(at)), y.dtype)
         sink.write(box, values)
@@ -165,8 +161,3 @@ def _overlaps(parts: Sequence[_Part], box: Box) -> Iterator[tuple[np.ndarray, Bo
         both = tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(part.box, box, strict=True))
         if all(side.start < side.stop for side in both):
             yield part.block[within(both, starts(part.box))], within(both, starts(box))
-
-
-def _index(layout: Layout, at: Box) -> Shape:
-    """The index of the block that a part of the stored array is."""
-    return tuple((side.start or 0) // size for side, size in zip(at, layout.block, strict=True))
