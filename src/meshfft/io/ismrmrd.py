@@ -193,7 +193,7 @@ def _heads(path: Path, data: "h5py.Dataset") -> np.ndarray:
 
 
 def _flagged(heads: np.ndarray, *flags: int) -> np.ndarray:
-    return heads["flags"] & np.uint64(sum(1 << (flag - 1) for flag in flags)) != 0
+    return np.asarray(heads["flags"] & np.uint64(sum(1 << (flag - 1) for flag in flags)) != 0)
 
 
 def _kept(path: Path, heads: np.ndarray, select: Mapping[str, int | str]) -> tuple[np.ndarray, str]:

@@ -108,16 +108,17 @@ def _needed(path: Path) -> int:
     check_numbers(path, shape, dtype)
     if not 0 <= offset <= MOST_OFFSET:
         raise ValueError(f"its voxels begin after {offset} bytes")
-    return offset + math.prod(shape) * dtype.itemsize
+    return int(offset + math.prod(shape) * dtype.itemsize)
 
 
 def _header(head: bytes) -> "nibabel.Nifti1Header":
     """The header of a file of NIfTI-1 or NIfTI-2."""
-    nibabel = need("nibabel", "reading NIfTI")
-    kinds = [kind for kind in (nibabel.Nifti1Header, nibabel.Nifti2Header) if kind.may_contain_header(head)]
+    package = need("nibabel", "reading NIfTI")
+    kinds = [kind for kind in (package.Nifti1Header, package.Nifti2Header) if kind.may_contain_header(head)]
     if len(kinds) != 1:
         raise ValueError("no header of NIfTI")
-    return kinds[0].from_fileobj(io.BytesIO(head), check=False)
+    header: nibabel.Nifti1Header = kinds[0].from_fileobj(io.BytesIO(head), check=False)
+    return header
 
 
 def _copy(packed: gzip.GzipFile, plain: IO[bytes], most: int) -> None:

@@ -237,7 +237,9 @@ def opened_zarr(folder: Path, spec: Mapping[str, object], **how: bool) -> "tenso
     """An array of a store, of which tensorstore keeps no chunk that it is not working on."""
     check_name(folder)
     files = {"driver": "file", "path": f"{folder.absolute()}/"}
-    limits = {"cache_pool": {"total_bytes_limit": 0}}
-    tensorstore = need("tensorstore", "reading Zarr")
+    spec = {**spec, "kvstore": files, "context": {"cache_pool": {"total_bytes_limit": 0}}}
     with system_errors():
-        return tensorstore.open({**spec, "kvstore": files, "context": limits}, **how).result()
+        opened: tensorstore.TensorStore = tensorstore.open(
+            {**spec, "kvstore": files, "context": limits}, **how
+        ).result()
+    return opened

@@ -107,10 +107,12 @@ def read_tile(array: Sliceable | Scratch, plan: Plan | None, at: Box, dtype: np.
     mesh = plan.mesh if isinstance(plan.mesh, Mesh) else None
     sharding = SingleDeviceSharding(jax.local_devices()[0]) if mesh is None else NamedSharding(mesh, layout.spec)
 
-    def block(part: Box | None) -> np.ndarray:
+    def stored_block(part: Box | None) -> np.ndarray:
         return blocks[block_index(layout, part or ())]
 
-    stored = jax.make_array_from_callback(layout.storage, sharding, block)  # copies nothing if devices are the host
+    stored = jax.make_array_from_callback(
+        layout.storage, sharding, stored_block
+    )  # copies nothing if devices are the host
     return padded(stored.block_until_ready(), layout, mesh)
 
 
