@@ -237,9 +237,8 @@ def opened_zarr(folder: Path, spec: Mapping[str, object], **how: bool) -> "tenso
     """An array of a store, of which tensorstore keeps no chunk that it is not working on."""
     check_name(folder)
     files = {"driver": "file", "path": f"{folder.absolute()}/"}
-    spec = {**spec, "kvstore": files, "context": {"cache_pool": {"total_bytes_limit": 0}}}
+    limits = {"cache_pool": {"total_bytes_limit": 0}}
+    library = need("tensorstore", "reading Zarr")
     with system_errors():
-        opened: tensorstore.TensorStore = tensorstore.open(
-            {**spec, "kvstore": files, "context": limits}, **how
-        ).result()
+        opened: tensorstore.TensorStore = library.open({**spec, "kvstore": files, "context": limits}, **how).result()
     return opened
