@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from addresses import free_address
 from commands import call, fresh, refused
-from reference import error
+from jax.sharding import PartitionSpec as P
+from reference import error, mesh
 from typer.testing import CliRunner
 
 import meshfft
@@ -94,13 +95,22 @@ def test_real_images_of_other_files() -> None:
 
 def test_reconstruction_finds_the_image() -> None:
     """Catches maps, conjugates, origins or coordinates in the wrong place, data that lie in another order than their
-    points, an image that is not what the residual says, and a magnitude that is none.
+    points, an image that is not what the residual says, a magnitude that is none, and a command that does not call
+    mf.reconstruct.
     """
     nibabel = pytest.importorskip("nibabel")
     words = ["reconstruct", "k.npy", *TURNED, *SIZE, "--mesh", "2,2"]
     out = call(*words, "out.npy", "--maps", "maps.npy", "--tol", "1e-5", "--iterations", "30")
     assert "after 30 steps" in out and "Wrote out.npy: complex64 12 x 10." in out
     assert error(np.load("out.npy"), IMAGE[0]) < 1e-3
+    said, how = list[str](), {"mesh": mesh((2, 2)), "spec": P(None, "x", "y"), "tol": 1e-5}
+    found = meshfft.reconstruct(
+        np.load("k.npy"), meshfft.Scattered.turns(TURNS), SHAPE, maps=np.load("maps.npy"), iterations=30,
+        report=lambda part, done, residual: said.append(part), **how,
+    )  # fmt: skip
+    np.testing.assert_array_equal(found.image, np.load("out.npy"))
+    assert len(found.residuals) == 31
+    assert list(dict.fromkeys(said)) == ["normal operator", "adjoint", "density", "start", "solve"]
     made = json.loads(
         call(*words, "out.nii", "--maps", "maps.npy", "--iterations", "10", "--spec", "-,x+y,-", "--json")
     )
@@ -226,15 +236,9 @@ def test_quiet_commands_print_nothing() -> None:
     assert json.loads(call("transform", "x.npy", "z.npy", "--mesh", "2", "--quiet", "--json"))["output"] == "z.npy"
 
 
-def test_python_finds_what_the_command_finds() -> None:
-    """Catches a command that does not call mf.reconstruct, and origins or maps in another place in Python."""
-    said = list[str]()
+def test_python_refuses_what_the_command_refuses() -> None:
+    """Catches maps, weights and steps that Python does not check."""
     data, k = np.load("k.npy"), meshfft.Scattered.turns(TURNS)
-    found = meshfft.reconstruct(
-        data, k, SHAPE, maps=MAPS, iterations=30, tol=1e-5, report=lambda part, done, residual: said.append(part)
-    )
-    assert error(np.asarray(found.image), IMAGE[0]) < 1e-3 and len(found.residuals) == 31
-    assert list(dict.fromkeys(said)) == ["normal operator", "adjoint", "density", "start", "solve"]
     for wrong, text in (
         ({"maps": MAPS[:1]}, r"maps have shape \(1, 12, 10\) and the coils' images \(2, 12, 10\)"),
         ({"tv": 1.0, "density": 0}, "starts from zero"),

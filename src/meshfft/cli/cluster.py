@@ -19,6 +19,7 @@ from typing import NamedTuple, NoReturn, TypeVar
 import jax
 
 from ..atomic import unfinished
+from ..extras import versions_of
 from ..io import check_disjoint, check_output
 from ..io.processes import PeerError, check_alike, together
 from ..io.writing import KINDS
@@ -68,6 +69,14 @@ def cluster_of(files: Files) -> Cluster | None:
         if not 0 <= index < processes:
             raise ValueError(f"--process-id {index} is none of {processes} processes: give 0 to {processes - 1}")
     return Cluster(coordinator, processes, index)
+
+
+def deciding(target: Path, files: Files, flags: Mapping[str, object]) -> dict[str, str]:
+    """What decides the result: the output, flags by name, and versions."""
+    words = {"None": "not given", "False": "not given", "True": "given"}
+    values = {**flags, "dataset": files.dataset, "overwrite": files.overwrite}
+    named = {f"--{name.replace('_', '-')}": words.get(str(value), str(value)) for name, value in values.items()}
+    return {"OUT": str(target.resolve()), **named, **versions_of(PACKAGES)}
 
 
 def agree(facts: Mapping[str, object]) -> None:

@@ -42,54 +42,45 @@ DIGITS = r"[0-9]{1,19}"
 ERROR = r"(?=\.?[0-9])[0-9]{0,19}(\.[0-9]{0,19})?([eE][+-]?[0-9]{1,3})?"
 
 Keywords = dict[str, Any]  # of `meshfft.plan`
-MESH = typer.Option(metavar="P,P,...", help="Devices along mesh axes x, y, z, w: 2,2,2.")
-Mesh = Annotated[str | None, MESH]
-SPEC = typer.Option(metavar="A,A,...", help="Mesh axes that cut each dimension: x,y,z; x+y for two, - for none.")
-Spec = Annotated[str | None, SPEC]
-Axes = Annotated[str | None, typer.Option(metavar="D,D,...", help="Dimensions to transform: 0,1,2. By default all.")]
-Method = Annotated[str | None, typer.Option(metavar="NAME", help=f"{', '.join(METHODS)}.")]
-Order = Annotated[
-    str | None, typer.Option(metavar="NAME", help="natural: laid out as the input; any: the cheapest way.")
-]
-Norm = Annotated[str | None, typer.Option(metavar="NAME", help=f"{', '.join(NORMS)}: as in NumPy.")]
-KIND = typer.Option(metavar="NAME", help="fft, rfft for real arrays, hfft, dct-1 to dct-4, dst-1 to dst-4.")
-Kind = Annotated[str | None, KIND]
-PRECISION = typer.Option(metavar="NAME", help=f"{', '.join(PRECISIONS)}, or an error to stay within: 1e-10.")
-Precision = Annotated[str | None, PRECISION]
-Ring = Annotated[str, typer.Option(metavar="NAME", help=f"Which way blocks travel: {', '.join(RINGS)}.")]
-Engine = Annotated[str, typer.Option(metavar="NAME", help="Of local FFTs: auto, or xla for XLA's alone.")]
-Wire = Annotated[str | None, typer.Option(metavar="NAME", help=f"What devices send: {', '.join(WIRES)}.")]
-Dtype = Annotated[
-    str | None, typer.Option(metavar="NAME", help=f"Of the input: {', '.join(DTYPES)}. By default as --kind needs.")
-]
-POINTS = typer.Option(metavar="FILE", help="Where to sample: .npz, an array for each axis.")
-Points = Annotated[Path | None, POINTS]
-POINTS_UNIT = typer.Option(metavar="NAME", help="Unit of real points: turns, radians or z.")
-PointsUnit = Annotated[str | None, POINTS_UNIT]
-Dataset = Annotated[str | None, typer.Option(metavar="NAME", help="Which array of an HDF5 or Zarr file.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace OUT where it exists.")]
-Distributed = Annotated[bool, typer.Option("--distributed", help="One of several that JAX detects.")]
-COORDINATOR = typer.Option(metavar="HOST:PORT", help="Process 0 of several, by hand.")
-Coordinator = Annotated[str | None, COORDINATOR]
-Processes = Annotated[int | None, typer.Option(metavar="N", help="How many processes there are.")]
-ProcessId = Annotated[int | None, typer.Option(metavar="I", help="Which this is: 0 to N-1.")]
-LogJson = Annotated[bool, typer.Option("--log-json", help="Log every part to stderr, as JSON lines.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print no plan, progress or table; refusals still.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
+
+
+def option(metavar: str, text: str) -> Any:
+    """A flag with a value."""
+    return typer.Option(metavar=metavar, help=text)
+
+
+def switch(name: str, text: str) -> Any:
+    """A flag without a value."""
+    return typer.Option(name, help=text)
+
+
+Mesh = Annotated[str | None, option("P,P,...", "Devices along mesh axes x, y, z, w: 2,2,2.")]
+Spec = Annotated[str | None, option("A,A,...", "Mesh axes that cut each dimension: x,y,z; x+y for two, - for none.")]
+Axes = Annotated[str | None, option("D,D,...", "Dimensions to transform: 0,1,2. By default all.")]
+Method = Annotated[str | None, option("NAME", f"{', '.join(METHODS)}.")]
+Order = Annotated[str | None, option("NAME", "natural: laid out as the input; any: the cheapest way.")]
+Norm = Annotated[str | None, option("NAME", f"{', '.join(NORMS)}: as in NumPy.")]
+Kind = Annotated[str | None, option("NAME", "fft, rfft for real arrays, hfft, dct-1 to dct-4, dst-1 to dst-4.")]
+Precision = Annotated[str | None, option("NAME", f"{', '.join(PRECISIONS)}, or an error to stay within: 1e-10.")]
+Ring = Annotated[str, option("NAME", f"Which way blocks travel: {', '.join(RINGS)}.")]
+Wire = Annotated[str | None, option("NAME", f"What devices send: {', '.join(WIRES)}.")]
+Points = Annotated[Path | None, option("FILE", "Where to sample: .npz, an array for each axis.")]
+PointsUnit = Annotated[str | None, option("NAME", "Unit of real points: turns, radians or z.")]
+Json = Annotated[bool, switch("--json", "Print one JSON object instead.")]
 
 
 class Files(NamedTuple):
     """The flags of every command that reads and writes files, as one of several processes if so asked."""
 
-    dataset: Dataset = None
-    overwrite: Overwrite = False
-    distributed: Distributed = False
-    coordinator: Coordinator = None
-    processes: Processes = None
-    process_id: ProcessId = None
+    dataset: Annotated[str | None, option("NAME", "Which array of an HDF5 or Zarr file.")] = None
+    overwrite: Annotated[bool, switch("--overwrite", "Replace OUT where it exists.")] = False
+    distributed: Annotated[bool, switch("--distributed", "One of several that JAX detects.")] = False
+    coordinator: Annotated[str | None, option("HOST:PORT", "Process 0 of several, by hand.")] = None
+    processes: Annotated[int | None, option("N", "How many processes there are.")] = None
+    process_id: Annotated[int | None, option("I", "Which this is: 0 to N-1.")] = None
     as_json: Json = False
-    log_json: LogJson = False
-    quiet: Quiet = False
+    log_json: Annotated[bool, switch("--log-json", "Log every part to stderr, as JSON lines.")] = False
+    quiet: Annotated[bool, switch("--quiet", "Print no plan, progress or table; refusals still.")] = False
 
     @property
     def reporter(self) -> Reporter:
@@ -104,12 +95,14 @@ class Options(NamedTuple):
     method: Method = "auto"
     order: Order = "natural"
     norm: Norm = "backward"
-    dtype: Dtype = None
+    dtype: Annotated[str | None, option("NAME", f"Of the input: {', '.join(DTYPES)}. By default as --kind needs.")] = (
+        None
+    )
     kind: Kind = "fft"
     precision: Precision = "default"
-    engine: Engine = "auto"
+    engine: Annotated[str, option("NAME", "Of local FFTs: auto, or xla for XLA's alone.")] = "auto"
     wire: Wire = "exact"
-    inverse: Annotated[bool, typer.Option("--inverse", help="The inverse transform.")] = False
+    inverse: Annotated[bool, switch("--inverse", "The inverse transform.")] = False
 
     def read(self, **more: str | None) -> Keywords:
         """The options of `meshfft.plan`, but for the spec."""

@@ -16,7 +16,6 @@ from typing import Annotated
 import jax
 import jax.numpy as jnp
 import numpy as np
-import typer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..io import Source, open_array
@@ -25,25 +24,22 @@ from ..io.ismrmrd import is_scan as is_scan
 from ..io.nifti import checked_affine, nifti_affine
 from ..io.refusals import readable
 from ..io.source import Box, source_of
-from ..nufft.points import Scattered
 from .cluster import everywhere
-from .scattered import Asked, check_unit_name, dataset_in, points_at, read_points
+from .flags import option
+from .scattered import Asked, Opened, check_unit_name, dataset_in, points_at, read_points
 
 MOST_TEXT = 4096  # bytes of a text file with 4 x 4 numbers
 NIFTI = (".nii", ".nii.gz")
 SPACE = 3  # dimensions of space, the first of NIfTI
 
 Affine = tuple[tuple[float, ...], ...]
-SELECT = typer.Option(metavar="NAME=I,...", help="Readouts of ISMRMRD: slice=2,repetition=0, or phase=all.")
-Select = Annotated[str, SELECT]
-VOXEL = typer.Option(metavar="X,X,...", help="Size of a voxel along each dimension, in mm: 1.5,1.5,3.")
-Voxel = Annotated[str | None, VOXEL]
-AFFINE = typer.Option(metavar="FILE", help="Where voxels are: a NIfTI file, or 4 x 4 numbers in .npy, .txt.")
-AffineFile = Annotated[Path | None, AFFINE]
+Select = Annotated[str, option("NAME=I,...", "Readouts of ISMRMRD: slice=2,repetition=0, or phase=all.")]
+Voxel = Annotated[str | None, option("X,X,...", "Size of a voxel along each dimension, in mm: 1.5,1.5,3.")]
+AffineFile = Annotated[Path | None, option("FILE", "Where voxels are: a NIfTI file, or 4 x 4 numbers in .npy, .txt.")]
 
 
 @contextlib.contextmanager
-def measured(asked: Asked) -> Iterator[tuple[Asked, Source, Scattered]]:
+def measured(asked: Asked) -> Iterator[Opened]:
     """The data of the coils, their points, and the flags with the unit of computed points and an affine."""
     more = {**asked.more, "affine": everywhere(lambda: _affine(asked))}
     asked, source, dataset = asked._replace(more=more), asked.source, asked.files.dataset

@@ -29,6 +29,7 @@ from .scattered import (
     Asked,
     AtPoints,
     Command,
+    Opened,
     Origin,
     Tol,
     asked_for,
@@ -42,9 +43,6 @@ from .scattered import (
 
 DENSITIES = ("pipe", "none")
 ROUNDS = 12  # of Pipe's weights
-ITERATIONS = typer.Option(metavar="N", help="Steps of conjugate gradients; with --tv in rounds of 5.")
-MAPS = typer.Option(metavar="FILE", help="Of coils, (coils, N, N, ...), NIfTI (N, N, N, coils); else in KSPACE.")
-COMPLEX = typer.Option("--complex", help="Complex numbers in NIfTI too.")
 
 
 @guarded
@@ -54,7 +52,7 @@ def nufft(
     target: Annotated[Path, typer.Argument(metavar="OUT", help=".zarr, .h5, .hdf5, .nc or .npy.")],
     *,
     at: AtPoints,
-    adjoint: Annotated[bool, typer.Option("--adjoint", help="Type 1: IN holds values, OUT an image.")] = False,
+    adjoint: Annotated[bool, read.switch("--adjoint", "Type 1: IN holds values, OUT an image.")] = False,
     tol: Tol = 1e-6,
     origin: Origin = "corner",
     norm: read.Norm = None,
@@ -79,7 +77,7 @@ def nufft(
 
 
 @contextlib.contextmanager
-def _opened(asked: Asked) -> Iterator[tuple[Asked, Source, Scattered]]:
+def _opened(asked: Asked) -> Iterator[Opened]:
     with open_array(asked.source, asked.files.dataset) as array:
         yield asked, array, everywhere(lambda: read_points(asked, None if asked.more["adjoint"] else array.shape))
 
@@ -118,16 +116,18 @@ def reconstruct(
     *,
     at: AtPoints,
     select: mri.Select = "",
-    maps: Annotated[Path | None, MAPS] = None,
-    iterations: Annotated[int, ITERATIONS] = 20,
-    density: Annotated[str, typer.Option(metavar="NAME", help="Start from Pipe's weights: pipe, or none.")] = "pipe",
-    l2: Annotated[float, typer.Option("--l2", metavar="X", help="Weight of |x|^2: 1e-3.")] = 0.0,
-    tv: Annotated[float, typer.Option("--tv", metavar="X", help="Weight of total variation: 1e-4.")] = 0.0,
+    maps: Annotated[
+        Path | None, read.option("FILE", "Of coils, (coils, N, N, ...), NIfTI (N, N, N, coils); else in KSPACE.")
+    ] = None,
+    iterations: Annotated[int, read.option("N", "Steps of conjugate gradients; with --tv in rounds of 5.")] = 20,
+    density: Annotated[str, read.option("NAME", "Start from Pipe's weights: pipe, or none.")] = "pipe",
+    l2: Annotated[float, read.option("X", "Weight of |x|^2: 1e-3.")] = 0.0,
+    tv: Annotated[float, read.option("X", "Weight of total variation: 1e-4.")] = 0.0,
     tol: Tol = 1e-4,
     origin: Origin = "centre",
     voxel: mri.Voxel = None,
     affine: mri.AffineFile = None,
-    as_complex: Annotated[bool, COMPLEX] = False,
+    as_complex: Annotated[bool, read.switch("--complex", "Complex numbers in NIfTI too.")] = False,
     files: read.Files,
 ) -> None:
     """Find the image whose samples along a trajectory coils have taken: CG-SENSE.

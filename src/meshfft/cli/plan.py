@@ -27,8 +27,6 @@ from .devices import describe_mesh, device_bytes, mesh_here
 from .output import guarded, print_columns, print_json, say, waiting
 from .request import check_alone, read_sampling, sampled_options
 
-MESH = typer.Option(metavar="P,P,...", help="Devices along mesh axes; may be left to --topology.")
-TOPOLOGY = typer.Option(metavar="NAME", help="A machine: v3:32x32, v5p:8x8x16, h100:8.")
 _rounded = functools.partial(plain, digits=3)
 OTHERS = 4  # runners-up shown
 USUAL = {"order": "natural", "ring": "auto", "engine": "auto", "wire": "exact"}  # flags without effect on passes
@@ -42,14 +40,14 @@ ENVIRONMENT = {"TPU_SKIP_MDS_QUERY": "1", "JAX_PLATFORMS": "cpu", "ALLOW_MULTIPL
 def plan(
     shape: Annotated[str, typer.Argument(metavar="N,N,...", help="Sizes of the array: 8192,8192,8192.")],
     *,
-    mesh: Annotated[str | None, MESH] = None,
-    topology: Annotated[str | None, TOPOLOGY] = None,
+    mesh: Annotated[str | None, flags.option("P,P,...", "Devices along mesh axes; may be left to --topology.")] = None,
+    topology: Annotated[str | None, flags.option("NAME", "A machine: v3:32x32, v5p:8x8x16, h100:8.")] = None,
     how: flags.Options,
     ring: flags.Ring = "auto",
     points: flags.Points = None,
     points_unit: flags.PointsUnit = None,
-    memory: Annotated[str | None, typer.Option(metavar="SIZE", help="In passes over the disk: 8GB a process.")] = None,
-    compiling: Annotated[bool, typer.Option("--compile", help="Compile it too, for --topology.")] = False,
+    memory: Annotated[str | None, flags.option("SIZE", "In passes over the disk: 8GB a process.")] = None,
+    compiling: Annotated[bool, flags.switch("--compile", "Compile it too, for --topology.")] = False,
     as_json: flags.Json = False,
 ) -> None:
     """Show the steps, memory and traffic of a transform.

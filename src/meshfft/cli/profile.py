@@ -28,12 +28,12 @@ from .output import bar, guarded, print_columns, print_json, say
 @flags.with_flags
 def profile(
     shape: Annotated[str, typer.Argument(metavar="N,N,...", help="Sizes of the array: 256,256,256.")],
-    mesh: Annotated[str, flags.MESH],
+    mesh: Annotated[str, flags.option("P,P,...", "Devices along mesh axes x, y, z, w: 2,2,2.")],
     how: flags.Options,
-    runs: Annotated[int, typer.Option(metavar="N", help="How often it runs.")] = 5,
-    trace: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the trace here, for Perfetto.")] = None,
-    figure: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .pdf, .svg.")] = None,
-    rows: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the rows here, as JSON lines.")] = None,
+    runs: Annotated[int, flags.option("N", "How often it runs.")] = 5,
+    trace: Annotated[Path | None, flags.option("DIR", "Keep the trace here, for Perfetto.")] = None,
+    figure: Annotated[Path | None, flags.option("FILE", "Draw it: .png, .pdf, .svg.")] = None,
+    rows: Annotated[Path | None, flags.option("FILE", "Write the rows here, as JSON lines.")] = None,
     as_json: flags.Json = False,
 ) -> None:
     """Show where the time goes: products, FFTs, permutes, all-to-alls, copies and idling of every step.

@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..extras import versions_of
 from ..io import Record, Source, inverse_options, open_array
 from ..io.flat import npy_header
 from ..io.refusals import Refused, readable
@@ -26,7 +25,7 @@ from ..layout.memory import check_held
 from ..operators.points import Points
 from ..operators.transform import dims_of
 from ..out_of_core import recorded_devices
-from .cluster import PACKAGES
+from .cluster import deciding
 from .devices import MOST_VIRTUAL
 from .flags import Files, Keywords, check_choice, read_mesh, read_sizes, read_spec
 
@@ -208,11 +207,8 @@ class Flags(NamedTuple):
     def deciding(self) -> dict[str, str]:
         """What decides the result, by name; the input may be a copy in each process, and `identity` compares it."""
         values = {name: value for name, value in self._asdict().items() if name not in FREE} | self.given
-        values |= {"dataset": self.files.dataset, "overwrite": self.files.overwrite}
         values |= self.sampling.deciding() if self.sampling else {"points": None}
-        words = {"None": "not given", "False": "not given", "True": "given"}
-        named = {f"--{name}": words.get(str(value), str(value)) for name, value in values.items()}
-        return {"OUT": str(self.target.resolve()), **named, **versions_of(PACKAGES)}
+        return deciding(self.target, self.files, values)
 
     def plan_options(self, array: Source) -> Keywords:
         """The arguments of `meshfft.plan` but for the mesh, of the flags or of a file that is transformed back."""

@@ -16,7 +16,6 @@ from typing import Annotated, NamedTuple
 
 import jax
 import numpy as np
-import typer
 from jax.sharding import Mesh
 
 import meshfft
@@ -30,8 +29,7 @@ from ..nufft.points import Scattered
 from ..nufft.problem import ORIGINS
 from ..operators.transform import NORMS
 from . import flags as read
-from .cluster import PACKAGES as COMPARED
-from .cluster import agree, check_files, everywhere, run_in
+from .cluster import agree, check_files, deciding, everywhere, run_in
 from .devices import check_run, start_mesh
 from .output import Timing, waiting, warn
 
@@ -42,30 +40,20 @@ FREE = ("source", "target", "points", "files")  # do not affect the result, or a
 TURN, HALF = 1 + 1e-6, 0.5 + 1e-6
 KEY = "meshfft_scattered"  # the attribute of a Zarr array
 
-POINTS = typer.Option(metavar="FILE", help="Coordinates (..., d): .npy, .h5 (dataset traj), .zarr.")
-Points = Annotated[Path | None, POINTS]
-UNIT = typer.Option(metavar="NAME", help="turns (per pixel), radians or field-of-view.")
-Unit = Annotated[str | None, UNIT]
-Mesh_ = Annotated[str | None, typer.Option(metavar="P,P,...", help="Devices along mesh axes x, y, z, w; else one.")]
-SPEC = typer.Option(metavar="A,A,...", help="Mesh axes that cut each dimension of the image: -,x,y.")
-ImageSpec = Annotated[str | None, SPEC]
-Shape = Annotated[str | None, typer.Option(metavar="N,N,...", help="Pixels along each dimension: 128,128.")]
-Tol = Annotated[float, typer.Option(metavar="X", help="Relative error: 1e-2 to 1e-6, of doubles to 1e-12.")]
-Sigma = Annotated[float | None, typer.Option(metavar="X", help="Cells of the fine grid for a pixel: 2 or less.")]
-Origin = Annotated[str, typer.Option(metavar="NAME", help="Pixels count from the corner or the centre (N // 2).")]
-Precision = Annotated[str | None, typer.Option(metavar="NAME", help="float32 or float64; by default that of IN.")]
+Tol = Annotated[float, read.option("X", "Relative error: 1e-2 to 1e-6, of doubles to 1e-12.")]
+Origin = Annotated[str, read.option("NAME", "Pixels count from the corner or the centre (N // 2).")]
 
 
 class AtPoints(NamedTuple):
     """The flags that both commands have, with the same default."""
 
-    points: Points = None
-    points_unit: Unit = None
-    shape: Shape = None
-    mesh: Mesh_ = None
-    spec: ImageSpec = None
-    sigma: Sigma = None
-    precision: Precision = None
+    points: Annotated[Path | None, read.option("FILE", "Coordinates (..., d): .npy, .h5 (dataset traj), .zarr.")] = None
+    points_unit: Annotated[str | None, read.option("NAME", "turns (per pixel), radians or field-of-view.")] = None
+    shape: Annotated[str | None, read.option("N,N,...", "Pixels along each dimension: 128,128.")] = None
+    mesh: Annotated[str | None, read.option("P,P,...", "Devices along mesh axes x, y, z, w; else one.")] = None
+    spec: Annotated[str | None, read.option("A,A,...", "Mesh axes that cut each dimension of the image: -,x,y.")] = None
+    sigma: Annotated[float | None, read.option("X", "Cells of the fine grid for a pixel: 2 or less.")] = None
+    precision: Annotated[str | None, read.option("NAME", "float32 or float64; by default that of IN.")] = None
 
 
 class Asked(NamedTuple):
@@ -89,31 +77,22 @@ class Asked(NamedTuple):
     def deciding(self, points: Scattered, kind: str) -> dict[str, str]:
         """What decides the result, by name."""
         values = {name: value for name, value in self._asdict().items() if name not in FREE}
-        values |= {"dataset": self.files.dataset, "overwrite": self.files.overwrite}
-        named = {f"--{name.replace('_', '-')}": str(value) for name, value in values.items()}
-        digest = hashlib.sha256(np.ascontiguousarray(points.in_turns).data).hexdigest()[:16]
-        about = {"the command": kind, "OUT": str(self.target.resolve())}
-        return {**about, **named, "--points": digest, **versions_of(COMPARED)}
+        values["points"] = hashlib.sha256(np.ascontiguousarray(points.in_turns).data).hexdigest()[:16]
+        return {"the command": kind, **deciding(self.target, self.files, values)}
+
+
+Opened = tuple[Asked, Source, Scattered]  # the data, the points, and the flags with what the file adds to them
 
 
 class Command(NamedTuple):
-    """What differs between the two commands.
-
-    Attributes:
-        kind: the transform in the record.
-        outputs: suffixes that OUT may have.
-        even: whether the mesh has to divide the images.
-        opened: the data, the points, and the flags with what the file adds to them.
-        images: the shape of the plan's images.
-        work: reads the data, runs the plan, writes and reports.
-    """
+    """What differs between the two commands."""
 
     kind: str
-    outputs: Sequence[str]
-    even: bool
-    opened: Callable[[Asked], contextlib.AbstractContextManager[tuple[Asked, Source, Scattered]]]
-    images: Callable[[Asked, Source, Scattered], tuple[int, ...]]
-    work: Callable[[Asked, Source, ScatteredPlan, Mesh], None]
+    outputs: Sequence[str]  # suffixes that OUT may have
+    even: bool  # whether the mesh has to divide the images
+    opened: Callable[[Asked], contextlib.AbstractContextManager[Opened]]
+    images: Callable[[Asked, Source, Scattered], tuple[int, ...]]  # the shape of the plan's images
+    work: Callable[[Asked, Source, ScatteredPlan, Mesh], None]  # reads the data, runs the plan, writes and reports
 
 
 def run_command(files: read.Files, ask: Callable[[], Asked], command: Command) -> None:
