@@ -103,11 +103,11 @@ def test_reconstruction_finds_the_image() -> None:
     out = call(*words, "out.npy", "--maps", "maps.npy", "--tol", "1e-5", "--iterations", "30")
     assert "after 30 steps" in out and "Wrote out.npy: complex64 12 x 10." in out
     assert error(np.load("out.npy"), IMAGE[0]) < 1e-3
-    said, how = list[str](), {"mesh": mesh((2, 2)), "spec": P(None, "x", "y"), "tol": 1e-5}
-    found = meshfft.reconstruct(
-        np.load("k.npy"), meshfft.Scattered.turns(TURNS), SHAPE, maps=np.load("maps.npy"), iterations=30,
-        report=lambda part, done, residual: said.append(part), **how,
-    )  # fmt: skip
+    said = list[str]()
+    how: dict[str, Any] = {"mesh": mesh((2, 2)), "spec": P(None, "x", "y"), "tol": 1e-5, "iterations": 30}
+    how["report"] = lambda part, done, residual: said.append(part)
+    k, maps = meshfft.Scattered.turns(TURNS), np.load("maps.npy")
+    found = meshfft.reconstruct(np.load("k.npy"), k, SHAPE, maps=maps, **how)
     np.testing.assert_array_equal(found.image, np.load("out.npy"))
     assert len(found.residuals) == 31
     assert list(dict.fromkeys(said)) == ["normal operator", "adjoint", "density", "start", "solve"]

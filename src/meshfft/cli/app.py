@@ -11,7 +11,7 @@ from typing import Annotated
 import jax
 import typer
 
-from ..extras import EXTRAS, install, installed, version_of
+from ..extras import EXTRAS, install, installed, version_of, versions_of
 from ..kept_programs import cache as keep_in
 from ..kept_programs import own_folder
 from ..machine.chip import Figure, chip_for
@@ -100,7 +100,7 @@ def info(as_json: flags.Json = False) -> None:
     """Show versions, devices, free memory, installed extras, and the rates by which plans are priced here."""
     devices = jax.devices()
     kinds, free = Counter(device.device_kind for device in devices), available_bytes()
-    versions = {"python": platform.python_version(), **{name: version_of(name) for name in PACKAGES}}
+    versions = {"python": platform.python_version(), **versions_of(PACKAGES)}
     extras = {name: {module: installed(module) for module in modules} for name, modules in EXTRAS.items()}
     chip = chip_for(devices[0].platform, devices[0].device_kind)
     figures, settings = chip.figures(), jax.config.values

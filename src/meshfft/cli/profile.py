@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 import meshfft
 
 from ..atomic import replacing
-from ..extras import version_of
+from ..extras import versions_of
 from ..inspect.hlo import KINDS
 from ..inspect.trace import Breakdown, check_profiler, figure_of, profiled, unit_for
 from ..plans.plan import Plan
@@ -84,8 +84,13 @@ def _facts(plan: Plan, mesh: Mesh) -> dict[str, Any]:
     facts, device = plan.to_dict(), mesh.devices.flat[0].device_kind
     kept = {name: facts[name] for name in ("shape", "dtype", "mesh", "method", "order", "wire")}
     steps = [step.name(layout) for step, layout in plan.walk.pairs]
-    versions = {name: version_of(name) for name in ("meshfft", "jax")}
-    return {"transform": facts["kind"], **kept, "steps": steps, "device": device, "made_by": versions}
+    return {
+        "transform": facts["kind"],
+        **kept,
+        "steps": steps,
+        "device": device,
+        "made_by": versions_of(("meshfft", "jax")),
+    }
 
 
 def _write(found: Breakdown, record: dict[str, Any], figure: Path | None, rows: Path | None) -> None:
