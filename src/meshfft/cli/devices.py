@@ -72,7 +72,8 @@ def mesh_here(sizes: dict[str, int]) -> Mesh | AbstractMesh:
     if math.prod(sizes.values()) <= len(jax.devices()):
         return _mesh(sizes, jax.devices())
     kind = jax.make_mesh((1,), ("x",), devices=jax.devices("cpu")[:1]).abstract_mesh.abstract_device
-    return describe_mesh(sizes).update(abstract_device=kind)
+    described: AbstractMesh = describe_mesh(sizes).update(abstract_device=kind)
+    return described
 
 
 def check_virtual(count: int, flag: str) -> None:

@@ -19,11 +19,12 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..io import Source, open_array
+from ..io.grid import Box
 from ..io.ismrmrd import Scan, encodings_of, read_scan
 from ..io.ismrmrd import is_scan as is_scan
 from ..io.nifti import checked_affine, nifti_affine
 from ..io.refusals import readable
-from ..io.source import Box, source_of
+from ..io.source import source_of
 from .cluster import everywhere
 from .flags import option
 from .scattered import Asked, Opened, check_unit_name, dataset_in, points_at, read_points
@@ -83,9 +84,10 @@ def sizes_in(source: Path, dataset: str | None) -> tuple[int, ...] | None:
 
 def _affine(asked: Asked) -> Affine | None:
     """The affine of the flags, else of the maps, else of the scan, if the output can store one."""
-    maps = asked.more["maps"]
-    if asked.more["affine"] is not None or asked.target.suffix == ".npy":
-        return asked.more["affine"]
+    given: Affine | None = asked.more["affine"]
+    maps: Path | None = asked.more["maps"]
+    if given is not None or asked.target.suffix == ".npy":
+        return given
     if maps and is_nifti(maps):
         return _rows(nifti_affine(maps), f"that of {maps}")
     sizes = _voxel_in(asked)
@@ -198,9 +200,10 @@ def voxels(image: jax.Array, dims: int, magnitude: bool) -> jax.Array:
         y = jnp.abs(x) if magnitude else x
         return jnp.expand_dims(jnp.moveaxis(y, 0, -1), tuple(range(dims, dims + ones))) if coils else y
 
-    sharding = image.sharding
-    if not isinstance(sharding, NamedSharding) or not isinstance(sharding.mesh, Mesh):
-        return jax.jit(moved)(image)
-    cut = (*sharding.spec, *(None,) * (image.ndim - len(sharding.spec)))
-    spec = PartitionSpec(*cut[1:], *(None,) * ones, cut[0]) if coils else sharding.spec
-    return jax.jit(moved, out_shardings=NamedSharding(sharding.mesh, spec))(image)
+    sharding, out = image.sharding, None
+    if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh):
+        cut = (*sharding.spec, *(None,) * (image.ndim - len(sharding.spec)))
+        spec = PartitionSpec(*cut[1:], *(None,) * ones, cut[0]) if coils else sharding.spec
+        out = NamedSharding(sharding.mesh, spec)
+    made: jax.Array = jax.jit(moved, out_shardings=out)(image)
+    return made

@@ -25,7 +25,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..io.source import Box, Source
+from ..io.grid import Box
+from ..io.source import Source
 
 P = ParamSpec("P")
 MOST_TEXT = 1000

@@ -212,7 +212,7 @@ def _solved(job: Prepared, load: Callable[[], Stored], progress: Progress) -> tu
 def run_stages(plan: Plan, load: Callable[[], Stored], progress: Progress) -> Stored:
     """The transform of the array that `load` makes, step by step; a caller that passed it would keep it alive."""
     progress.begin("read")
-    x = jax.block_until_ready(load())
+    x: Stored = jax.block_until_ready(load())
     for stage in plan.stages:
         held = sum(shard.data.nbytes for shard in stored_of(x).addressable_shards)
         x = _run_stage(stage, x, progress)
@@ -224,7 +224,8 @@ def _run_stage(stage: Plan, x: Stored, progress: Progress) -> Stored:
     progress.begin(f"compile {stage.name}")
     compiled = jax.jit(stage).lower(x).compile()
     progress.begin(stage.name)
-    return jax.block_until_ready(compiled(x))
+    y: Stored = jax.block_until_ready(compiled(x))
+    return y
 
 
 def _in_passes(job: Prepared) -> Made:
