@@ -14,6 +14,7 @@ import meshfft
 from meshfft.cli.app import app
 
 SIZES = (7, 6, 5)  # divided by no mesh axis but one
+PIPES: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
 
 
 def call(*words: str) -> Any:
@@ -40,9 +41,9 @@ def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("meshfft.shard", lambda *_: pytest.fail("went on"))
 
 
-def python(*words: str) -> subprocess.CompletedProcess[str]:
+def python(*words: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Runs a fresh Python on the CPU with the same library, and without this process's settings of JAX."""
-    return subprocess.run([sys.executable, *words], capture_output=True, text=True, env=fresh())
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, env=fresh(), cwd=folder)
 
 
 def fresh() -> dict[str, str]:

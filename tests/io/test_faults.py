@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from addresses import free_address
+from commands import PIPES, fresh
 from typer.testing import CliRunner
 
 import meshfft
@@ -59,7 +60,7 @@ def together(
         own = (*inputs[index], *words) if inputs else words
         by_hand = ["--coordinator", address, "--processes", str(count), "--process-id", str(index)]
         command = [sys.executable, str(SCRIPT), fault, str(victim), "transform", *own, *by_hand]
-        started.append(_start(command))
+        started.append(subprocess.Popen(command, env=fresh(), **PIPES))
     try:
         said = {
             i: one.communicate(timeout=SECONDS) for i, one in enumerate(started) if (fault, i) != ("frozen", victim)
@@ -69,12 +70,6 @@ def together(
             one.kill()  # which ends the frozen one
     said |= {i: one.communicate() for i, one in enumerate(started) if i not in said}
     return [Ended(one.returncode, *said[i]) for i, one in enumerate(started)]
-
-
-def _start(command: list[str]) -> "subprocess.Popen[str]":
-    path = os.pathsep.join([str(Path(meshfft.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path, "XLA_FLAGS": "", "JAX_PLATFORMS": "cpu"}
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 CASES = [  # fault, in which of how many processes, their exit codes, and what the first that is not the victim says

@@ -2,8 +2,6 @@
 
 import gzip
 import os
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from array_files import VALUES, complex_values, h5py, nibabel, refusal, save
+from commands import python
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -83,7 +82,7 @@ with open_array("a.npy") as source:
 def test_a_file_cut_short_in_the_middle_of_a_read(tmp_path: Path) -> None:
     """Catches a process ended by SIGBUS, as one is that reads a map of such a file."""
     np.save(tmp_path / "a.npy", np.zeros(2**25, "u1"))
-    run = subprocess.run([sys.executable, "-c", CUT], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    run = python("-c", CUT, folder=tmp_path)
     assert run.returncode == 0 and "a.npy was replaced or written to while it was read" in run.stdout, run
 
 

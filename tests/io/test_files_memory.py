@@ -2,12 +2,11 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import python
 
 SCRIPT = Path(__file__).parent.parent / "memory_process.py"
 pytestmark = pytest.mark.slow
@@ -16,9 +15,8 @@ MIB = 256
 
 def ran(folder: Path, way: str, source: str, target: str) -> dict[str, Any]:
     """What the process prints; its files are removed."""
-    words = [sys.executable, str(SCRIPT), way, str(folder / f"in{source}"), str(folder / f"out{target}"), str(MIB)]
     try:
-        run = subprocess.run(words, capture_output=True, text=True, timeout=120)
+        run = python(str(SCRIPT), way, str(folder / f"in{source}"), str(folder / f"out{target}"), str(MIB))
         assert run.returncode == 0, run.stderr
         return json.loads(run.stdout.splitlines()[-1])
     finally:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from addresses import free_address
 from array_files import h5py, nibabel, zarr
+from commands import PIPES, fresh
 
 from meshfft.io import Record, open_array
 
@@ -25,9 +26,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, 
     folder = tmp_path_factory.mktemp("shared")
     (folder / "elsewhere").mkdir()
     address = free_address()
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     commands = [[sys.executable, str(SCRIPT), address, str(index), "2", str(folder)] for index in range(2)]
-    started = [subprocess.Popen(command, env={**os.environ, "JAX_PLATFORMS": "cpu"}, **pipes) for command in commands]
+    started = [subprocess.Popen(command, env=fresh(), **PIPES) for command in commands]
     ended = [process.communicate(timeout=120) for process in started]
     assert not any(process.returncode for process in started), [error[-3000:] for _, error in ended]
     return folder, [json.loads(next(line for line in out.splitlines() if line.startswith("{"))) for out, _ in ended]

@@ -1,8 +1,6 @@
 """Sharded arrays written shard by shard: whole and in place, or nothing at all."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 from array_files import VALUES, complex_values, raises, save, sharded, zarr
+from commands import python
 from jax.sharding import NamedSharding, PartitionSpec
 
 from meshfft import atomic
@@ -242,16 +241,13 @@ except OSError as error:
 @pytest.mark.parametrize("name", ["a.npy", "a.zarr", "a.h5", "a.nii.gz"])
 def test_a_write_that_really_fails(tmp_path: Path, name: str) -> None:
     """Catches a process killed, an error that is not the system's, or a temporary left, when the disk is full."""
-    path = os.pathsep.join([str(Path(writing.__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    words = [sys.executable, "-c", FULL_DISK, name]
-    run = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
+    run = python("-c", FULL_DISK, name, folder=tmp_path)
     assert run.stdout.strip() == "OSError []", run.stderr
 
 
 KILLED = """
 import os, signal, sys
 import jax
-jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 2)
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
@@ -274,9 +270,7 @@ write_array(sys.argv[1], x, overwrite=True)
 def test_a_killed_process_leaves_no_half_file(tmp_path: Path, name: str) -> None:
     """Catches an output that has its name before it is whole: a process that is killed cannot tidy up."""
     save(tmp_path / name, VALUES)
-    path = os.pathsep.join([str(Path(writing.__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    words = [sys.executable, "-c", KILLED, name]
-    run = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
+    run = python("-c", KILLED, name, folder=tmp_path)
     assert run.returncode == -9, run.stderr
     with open_array(tmp_path / name) as source:
         np.testing.assert_array_equal(source[...], VALUES)

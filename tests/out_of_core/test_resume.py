@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from addresses import free_address
+from commands import PIPES, fresh
 from jax.sharding import AbstractMesh
 from reference import error, mesh, noise
 
@@ -33,9 +34,7 @@ WAYS: tuple[dict[str, Any], ...] = ({}, {"resume": True}, {"overwrite": True})
 def started(folder: Path, *arguments: Any) -> "subprocess.Popen[str]":
     """A run of the array in `folder` in a process of its own."""
     command = [sys.executable, str(SCRIPT), str(folder / "x.npy"), str(folder / "y.npy"), str(BUDGET)]
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
-    return subprocess.Popen([*command, *map(str, arguments)], env=environment, **pipes)
+    return subprocess.Popen([*command, *map(str, arguments)], env=fresh(), **PIPES)
 
 
 def planned(**options: Any) -> Passes:

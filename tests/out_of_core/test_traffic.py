@@ -1,39 +1,26 @@
 """Out of core, as the system counts it: bytes read and written are those of the plan, memory is within the budget."""
 
 import json
-import os
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-
-import meshfft
+from commands import PIPES, fresh, python
 
 HERE = Path(__file__).parent.parent
-SOURCE = str(Path(meshfft.__file__).parents[1])
 COUNTED = pytest.mark.skipif(not Path("/proc/self/io").is_file(), reason="the system does not count bytes")
 pytestmark = [pytest.mark.slow, COUNTED]
-
-
-def python(*words: str) -> "subprocess.Popen[str]":
-    """A process of its own, on the CPU."""
-    path = os.pathsep.join([SOURCE, os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path, "XLA_FLAGS": "", "JAX_PLATFORMS": "cpu"}
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([sys.executable, *words], env=environment, **pipes)
 
 
 def test_each_chunk_is_read_and_written_once(tmp_path: Path) -> None:
     """Catches chunks that every device reads or writes again, chunks that do not fit the tiles of the way back, plans
     that say otherwise: .npy, Zarr, HDF5 and NIfTI on 1, 2 and 8 devices, forward, inverse and resumed, within 5 %."""
-    process = python(str(HERE / "traffic_process.py"), str(tmp_path))
-    printed, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
-    found = json.loads(printed)
+    ran = python(str(HERE / "traffic_process.py"), str(tmp_path))
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(ran.stdout)
     assert len(found) == 28
     for run in found:
         assert run["moved"] == pytest.approx(run["planned"], rel=0.05), run
@@ -46,7 +33,7 @@ def test_memory_covers_all_that_grows(tmp_path: Path) -> None:
     shape, budget = (96, 256, 256), 16 * 10**6
     np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal(shape, np.float32))
     words = ("transform", str(tmp_path / "x.npy"), str(tmp_path / "y.zarr"), "--mesh", "2", "--memory", "16MB")
-    process = python("-m", "meshfft.cli.app", *words, "--json")
+    process = subprocess.Popen([sys.executable, "-m", "meshfft.cli.app", *words, "--json"], env=fresh(), **PIPES)
     peak = 0
     while process.poll() is None:
         peak = max(peak, resident(process.pid))
