@@ -1,67 +1,50 @@
 """How near the dense 3-D KDFT comes to the machine's matrix-product rate: 256^3 complex64 on 8 CPU devices.
 
-    python -m benchmarks dense_rate [--only TEXT] [--size 256] [--rounds 5] [--rows FILE]
-
-In one run, interleaved: a float32 product of two 4096^2 matrices on all cores; the real products that a ring step
-consists of, alone, whole and in tiles; one hop of every block; taking a complex array apart and putting
-it together; and mf.kdftn on three meshes, of a complex array and of planes. With `--only` the product, and what has
-that text in its name.
-Useful operations are 8 for a complex multiplication and addition (4 real multiplications) or 6 (3).
+One large float32 product; the real products of a ring step alone, whole and in tiles; what is moved besides; kdftn on
+three meshes. `--only TEXT`: the large product and what has that in its name. Useful operations are 8 for a complex
+multiplication and addition (4 real multiplications) or 6 (3).
 """
 
-import argparse
-import statistics
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.sharding import PartitionSpec as P
 
-jax.config.update("jax_num_cpu_devices", 8)
+import meshfft as mf
 
-import jax.numpy as jnp  # noqa: E402
-import numpy as np  # noqa: E402
-from jax import Array, lax  # noqa: E402
-from jax.sharding import AxisType, Mesh, NamedSharding  # noqa: E402
-from jax.sharding import PartitionSpec as P  # noqa: E402
-
-import meshfft as mf  # noqa: E402
-from benchmarks.jsonl import append  # noqa: E402
-from benchmarks.measure.timing import interleaved, timer  # noqa: E402
+from .common import MESHES, cpu_devices, mesh_of, noise, spec_of, table
+from .rows import append
+from .timing import Call, timed
 
 TILE = 256
-MESHES = {(2, 2, 2): P("x", "y", "z"), (2, 4): P("x", "y"), (8,): P("x")}
-Job = tuple[Callable[[], Any], float]  # what to call, and the operations it does
+Jobs = dict[str, tuple[Call, float]]  # what to call, and the operations it does
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--size", type=int, default=256, help="a multiple of 32; of the product 16 times")
-    parser.add_argument("--rows", type=Path)
-    options = parser.parse_args()
-    size, many = options.size, 16 * options.size
-    others = {**parts(size), **transforms(size)}
-    chosen = {name: job for name, job in others.items() if options.only in name}
-    jobs = {f"one product, {many}^2": large(many), **chosen}
-    for call, _ in jobs.values():
-        jax.block_until_ready(call())
-    times = interleaved([timer(call) for call, _ in jobs.values()], options.rounds)
-    report({name: (seconds, jobs[name][1]) for name, seconds in zip(jobs, times, strict=True)}, options.rows)
+def main(only: str = "", size: int = 256, rounds: int = 5, rows: Path | None = None) -> None:
+    """`size` is a multiple of 32; the product's is 16 times that."""
+    cpu_devices()
+    many = 16 * size
+    a, product = jnp.asarray(noise((many, many), "float32")), jax.jit(partial(jnp.dot, precision="highest"))
+    jobs: Jobs = {f"one product, {many}^2": (partial(product, a, a), 2 * many**3)}
+    others = {**products(size), **moves(size), **transforms(size)}
+    jobs |= {name: job for name, job in others.items() if only in name}
+    times = timed({name: call for name, (call, _) in jobs.items()}, rounds)
+    rates = {name: jobs[name][1] / one.median for name, one in times.items()}
+    peak = next(iter(rates.values()))
+    lines = ((n, f"{times[n].median * 1e3:.0f}", f"{r / 1e9:.0f}", f"{r / peak:.2f}") for n, r in rates.items())
+    table(("", "ms", "GFLOP/s", "of one product"), lines)
+    append(rows, [{"case": n, "seconds": times[n].seconds, "operations": jobs[n][1]} for n in jobs])
 
 
-def large(size: int) -> Job:
-    matrix = jnp.asarray(np.random.default_rng(0).standard_normal((size, size)), jnp.float32)
-    product = jax.jit(lambda a: jnp.dot(a, a, precision="highest"))
-    return lambda: product(matrix), 2 * size**3
-
-
-def parts(rows: int) -> dict[str, Job]:
+def products(rows: int) -> Jobs:
     """The real products of one ring step of a (2, 2, 2) mesh: (256, 256) by (256, 128^2), on every device."""
-    mesh, rng, free = Mesh(np.array(jax.devices()), ("d",)), np.random.default_rng(1), (rows // 2) ** 2
-    a = jnp.asarray(rng.standard_normal((rows, rows)), jnp.float32)
-    x = jax.device_put(rng.standard_normal((8, rows, free)).astype("f4"), NamedSharding(mesh, P("d")))
+    mesh, free = mesh_of((8,)), (rows // 2) ** 2
+    a = jnp.asarray(noise((rows, rows), "float32"))
+    x = mf.shard(noise((8, rows, free), "float32"), mesh, P("x"))
 
     def whole(a: Array, x: Array) -> Array:
         return jnp.dot(a, x[0], precision="highest")[None]
@@ -73,51 +56,38 @@ def parts(rows: int) -> dict[str, Job]:
 
         return lax.fori_loop(0, free // TILE, one, jnp.zeros((rows, free), a.dtype))[None]
 
-    def job(body: Callable[[Array, Array], Array]) -> Job:
-        specs = {"in_specs": (P(), P("d")), "out_specs": P("d"), "check_vma": False}
-        run = jax.jit(jax.shard_map(body, mesh=mesh, **specs))
-        return lambda: run(a, x), 8 * 2 * rows * rows * free
-
-    found = {"a ring step's products, whole": job(whole), "a ring step's products, in tiles": job(tiles)}
-    return {**found, **moves(mesh, rows)}
+    specs: dict[str, Any] = {"in_specs": (P(), P("x")), "out_specs": P("x"), "check_vma": False}
+    bodies = {"whole": whole, "in tiles": tiles}
+    runs = {name: jax.jit(jax.shard_map(body, mesh=mesh, **specs)) for name, body in bodies.items()}
+    operations = 8 * 2 * rows * rows * free
+    return {f"a ring step's products, {name}": (partial(run, a, x), operations) for name, run in runs.items()}
 
 
-def moves(mesh: Mesh, size: int) -> dict[str, Job]:
+def moves(size: int) -> Jobs:
     """What a transform does besides: no operations, only bytes."""
-    spec, shape = P("d"), (size, size, size)
-    x = jax.device_put(np.ones(shape, "complex64"), NamedSharding(mesh, spec))
-    planes = jax.device_put(np.ones((2, *shape), "float32"), NamedSharding(mesh, P(None, "d")))
-    pairs = [(i, i ^ 1) for i in range(8)]
-    hop = jax.jit(jax.shard_map(lambda b: lax.ppermute(b, "d", pairs), mesh=mesh, in_specs=spec, out_specs=spec))
-    split, join = jax.jit(lambda a: jnp.stack([a.real, a.imag])), jax.jit(lambda p: lax.complex(p[0], p[1]))
-    calls = {"one hop of every block": (hop, x), "complex to planes": (split, x), "planes to complex": (join, planes)}
-    return {name: (lambda run=run, v=v: run(v), 0.0) for name, (run, v) in calls.items()}
+    mesh, spec = mesh_of((8,)), P("x")
+    x = mf.shard(noise((size,) * 3), mesh, spec)
+    planes = mf.shard(noise((2, size, size, size), "float32"), mesh, P(None, "x"))
+    hop = jax.shard_map(
+        lambda b: lax.ppermute(b, "x", [(i, i ^ 1) for i in range(8)]), mesh=mesh, in_specs=spec, out_specs=spec
+    )
+    return {
+        "one hop of every block": (partial(jax.jit(hop), x), 0.0),
+        "complex to planes": (partial(jax.jit(lambda a: jnp.stack([a.real, a.imag])), x), 0.0),
+        "planes to complex": (partial(jax.jit(lambda p: lax.complex(p[0], p[1])), planes), 0.0),
+    }
 
 
-def transforms(size: int) -> dict[str, Job]:
-    rng, jobs = np.random.default_rng(2), {}
-    values = (rng.standard_normal((size,) * 3) + 1j * rng.standard_normal((size,) * 3)).astype("complex64")
-    for sizes, spec in MESHES.items():
-        mesh = jax.make_mesh(sizes, ("x", "y", "z")[: len(sizes)], (AxisType.Auto,) * len(sizes))
-        x = mf.shard(values, mesh, spec)
-        for many in (4, 3):
+def transforms(size: int) -> Jobs:
+    jobs: Jobs = {}
+    for sizes in reversed(MESHES.values()):
+        mesh, spec = mesh_of(sizes), spec_of(sizes)
+        x = mf.shard(noise((size,) * 3), mesh, spec)
+        for many, name, given in (
+            (4, "4 multiplications", x),
+            (4, "planes", (x.real, x.imag)),
+            (3, "3 multiplications", x),
+        ):
             plan = mf.plan(x.shape, mesh=mesh, spec=spec, method="kdft", multiplications=many)
-            run, work = jax.jit(plan), 2 * many * 3 * size**4
-            jobs[f"kdftn on {sizes}, {many} multiplications"] = (lambda run=run, x=x: run(x), work)
-            if many == 4:
-                jobs[f"kdftn on {sizes}, planes"] = (lambda run=run, x=(x.real, x.imag): run(x), work)
+            jobs[f"kdftn on {sizes}, {name}"] = (partial(jax.jit(plan), given), 2 * many * 3 * size**4)
     return jobs
-
-
-def report(found: dict[str, tuple[list[float], float]], rows: Path | None) -> None:
-    medians = {name: statistics.median(times) for name, (times, _) in found.items()}
-    rates = {name: work / medians[name] for name, (_, work) in found.items()}
-    peak = next(iter(rates.values()))
-    print("| | ms | GFLOP/s | of one product |\n|---|---|---|---|")
-    for name, rate in rates.items():
-        print(f"| {name} | {medians[name] * 1e3:.0f} | {rate / 1e9:.0f} | {rate / peak:.2f} |")
-    append(rows, [{"case": n, "seconds": t, "operations": w} for n, (t, w) in found.items()])
-
-
-if __name__ == "__main__":
-    main()

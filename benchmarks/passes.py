@@ -1,124 +1,85 @@
-"""What a 3-D transform on several GPUs moves through memory between cuFFT's calls and the all-to-alls.
-
-    python -m benchmarks passes --rows benchmarks/results/passes-h100.jsonl
-    python -m benchmarks passes --run --rows benchmarks/results/gpus.jsonl   # on GPUs: all that are here
-    python -m benchmarks passes --run --lengths 16 --rounds 1   # on any devices: shows that it runs, measures nothing
-    python -m benchmarks passes --columns   # the FFT along the first dimension: cuFFT's way, and by fusions alone
-
-Without `--run` nothing runs: XLA's compiler for CUDA devices, which needs none of them, makes the programs for 8 H100s
-that are only described, and every instruction is counted by what it reads and writes:
+"""What a 3-D transform on 8 described H100s moves through memory between cuFFT's calls and the all-to-alls.
 
     passes = (bytes read + bytes written) / (2 bytes of a device's block of the complex array)
 
-of cuFFT's calls (one pass for a call, whatever it does inside), of all-to-alls, and of the rest, which is lost: a
-transposition wherever lines as a call wants them, last and whole, meet shares as they are sent.
-
-With `--run` the same programs take turns with the parts they are made of, each alone: the walk without its FFTs, which
-has the all-to-alls and their transpositions, and the FFTs of a block; and with `jnp.fft` of the sharded array. First
-small arrays are held against NumPy in float64: where one is wrong it says so, and ends with exit code 1.
+Nothing runs: XLA's compiler for CUDA makes the programs. A call of cuFFT is one pass; what is neither FFT nor
+all-to-all is lost. A slice counts for what is taken, an update in place for what is put there.
 """
 
-import argparse
-import dataclasses
-import functools
 import itertools
 import math
-import os
-import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.95")  # else JAX takes three quarters of a GPU
-
 import jax
-import jax.numpy as jnp
-import numpy as np
-from jax import Array
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.experimental import topologies
 
-import meshfft as mf
-from benchmarks.jsonl import append
-from benchmarks.measure.baselines import MESHFFT
-from benchmarks.measure.cases import Case, Task, case_of, layout_of, usual_meshes
-from benchmarks.measure.columns import column_passes
-from benchmarks.measure.data import mesh_of
-from benchmarks.measure.on_devices import plan_of
-from benchmarks.measure.passes import h100s, passed
-from benchmarks.measure.timing import interleaved, spread, timer
 from meshfft.extras import installed
 from meshfft.inspect.aot import compile_plan
-from meshfft.inspect.hlo import program_of
+from meshfft.inspect.hlo import FREE, bytes_of, kind_of, program_of, sends
+from meshfft.inspect.schedule import Instruction, Program, executed
 
-SMALL, ERROR = (24, 20, 22), 4e-7
-TIMED = ("the plan", "its all-to-alls", "its FFTs", "jnp.fft, sharded")
+from .common import mesh_of, numbers, table
+from .measure.baselines import MESHFFT
+from .measure.cases import Case, Task, case_of, usual_meshes
+from .measure.on_devices import plan_of
+from .measure.words import shape_words
+from .rows import append
 
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lengths", default="256,512,1024")
-    parser.add_argument("--run", action="store_true", help="on the devices that are here")
-    parser.add_argument("--columns", action="store_true")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--rows", type=Path)
-    given = parser.parse_args()
-    if not given.run and not any(installed(f"jax_cuda{version}_plugin") for version in (12, 13)):
-        parser.error("XLA's compiler for CUDA is not installed: benchmarks/README.md, Several GPUs; or give --run")
-    if given.columns:
-        found = column_passes()
-        print(*(f"{name}, {length} columns: {passes:.2f} passes" for (name, length), passes in found.items()), sep="\n")
-        return
-    if given.run:
-        errors = {name_of(case): small_error(case) for case in cases(SMALL, jax.device_count())}
-        if wrong := {name: error for name, error in errors.items() if not error <= ERROR}:
-            sys.exit(f"wrong at {SMALL}: {wrong}")
-        print(f"values at {SMALL}: right to {max(errors.values()):.1e}\n")
-    tabled(given)
-
-
-def tabled(given: argparse.Namespace) -> None:
-    """The table, a line after the other, and its rows."""
-    row_of = functools.partial(measured, rounds=given.rounds) if given.run else counted
-    columns = [f"{part}, ms" for part in TIMED] if given.run else ["passes: FFT", "all-to-all", "lost", "all-to-alls"]
-    print("| 3-D transform | steps |", " | ".join(columns), "|\n|", "---|" * (2 + len(columns)))
-    rows = []
-    for length in map(int, given.lengths.split(",")):
-        for case in cases((length,) * 3, jax.device_count() if given.run else 8):
-            rows.append({"case": name_of(case), **case.to_dict(), **row_of(case)})
-            print(f"| {name_of(case)} | {rows[-1]['plan']} |", " | ".join(numbers(rows[-1])), "|", flush=True)
-    append(given.rows, rows)
+# As NVIDIA's data sheet and CUDA's deviceQuery have an H100 SXM: what XLA's compiler asks of a device.
+H100 = """
+gpu_device_info {
+  cuda_compute_capability { major: 9 }
+  core_count: 132 fpus_per_core: 128 clock_rate_ghz: 1.98
+  threads_per_block_limit: 1024 threads_per_warp: 32 threads_per_core_limit: 2048
+  block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535
+  registers_per_core_limit: 65536 registers_per_block_limit: 65536
+  shared_memory_per_block: 49152 shared_memory_per_core: 233472 shared_memory_per_block_optin: 232448
+  memory_bandwidth: 3352320000000 l2_cache_size: 52428800 device_memory_size: 85028765696
+}
+platform_name: "CUDA"
+dnn_version_info { major: 9 }
+device_description_str: "NVIDIA H100 80GB HBM3"
+"""
+SLICES = ("slice", "dynamic-slice")
+SENT = ("fft", "all-to-all")
+HEADS = ("3-D transform", "steps", "passes: FFT", "all-to-all", "lost", "all-to-alls")
 
 
-def cases(shape: tuple[int, ...], devices: int) -> Iterator[Case]:
+def main(lengths: str = "256,512,1024", rows: Path | None = None) -> None:
+    if not any(installed(f"jax_cuda{version}_plugin") for version in (12, 13)):
+        print("XLA's compiler for CUDA is not installed: benchmarks/README.md, Several GPUs")
+        raise SystemExit(2)
+    table(HEADS, (_kept(counted(case), rows) for n in numbers(lengths) for case in cases((n,) * 3)))
+
+
+def _kept(row: dict[str, Any], path: Path | None) -> list[str]:
+    """The cells of a row, which is written."""
+    append(path, [row])
+    passes = [*(row["passes"].get(kind, 0.0) for kind in SENT)]
+    passes.append(sum(number for kind, number in row["passes"].items() if kind not in SENT))
+    return [row["case"], row["plan"], *(f"{number:.2f}" for number in passes), str(row["all_to_alls"])]
+
+
+def cases(shape: tuple[int, ...]) -> Iterator[Case]:
     """Slab, pencil and block; complex and real; in natural order and any."""
-    kinds = {"fft": "complex64", "rfft": "float32"}
-    for sizes, kind, order in itertools.product(usual_meshes(devices, 3), kinds, ("natural", "any")):
-        task = Task(shape, kinds[kind], kind)
-        yield case_of(task, MESHFFT, layout_of(sizes, 3), method="auto", order=order)
-
-
-def name_of(case: Case) -> str:
-    """What, on which mesh, in which order."""
-    return f"{'x'.join(map(str, case.shape))} {case.kind} on {'x'.join(map(str, case.mesh))}, {case.order}"
-
-
-def numbers(row: dict[str, Any]) -> list[str]:
-    """What the table shows of a row."""
-    if "passes" in row:
-        lost = sum(number for kind, number in row["passes"].items() if kind not in ("fft", "all-to-all"))
-        found = [row["passes"].get("fft", 0.0), row["passes"].get("all-to-all", 0.0), lost]
-        return [*(f"{number:.2f}" for number in found), str(row["all_to_alls"])]
-    return [f"{1e3 * spread(row['seconds'][part]).median:.3g}" if part in row["seconds"] else "" for part in TIMED]
+    dtypes = {"fft": "complex64", "rfft": "float32"}
+    for sizes, kind, order in itertools.product(usual_meshes(8, 3), dtypes, ("natural", "any")):
+        yield case_of(Task(shape, dtypes[kind], kind), MESHFFT, sizes, method="auto", order=order)
 
 
 def counted(case: Case) -> dict[str, Any]:
     """The program for described H100s: its passes over memory, by kind."""
-    mesh = mesh_of(case.layout, h100s(case.devices))
+    mesh = mesh_of(case.mesh, h100s(case.devices))
     plan = plan_of(case, mesh)
     compiled, block = compile_plan(plan, mesh), 8 * math.prod(case.shape) // case.devices
     memory = compiled.memory_analysis()
     assert memory is not None, "CUDA programs have one"
     return {
+        **case.to_dict(),
+        "case": f"{shape_words(case)} {case.kind} on {'x'.join(map(str, case.mesh))}, {case.order}",
         "plan": plan.name,
         "passes": {kind: nbytes / (2 * block) for kind, nbytes in passed(program_of(compiled)).items()},
         "all_to_alls": plan.work.all_to_alls,
@@ -129,51 +90,38 @@ def counted(case: Case) -> dict[str, Any]:
     }
 
 
-def measured(case: Case, rounds: int) -> dict[str, Any]:
-    """Seconds of the plan's program, of its parts, and of `jnp.fft` on the same array, in turns."""
-    mesh = mesh_of(case.layout, jax.devices())
-    plan, x = plan_of(case, mesh), drawn(case, mesh)
-    sends = dataclasses.replace(plan.walk, steps=tuple(step for step in plan.walk.steps if not step.dims))
-    calls: dict[str, Callable[[], Any]] = {TIMED[0]: functools.partial(compile_plan(plan, mesh), x)}
-    if case.kind == "fft":
-        alone = dataclasses.replace(plan, walk=sends)
-        calls[TIMED[1]] = functools.partial(compile_plan(alone, mesh), x)
-    calls[TIMED[2]] = functools.partial(jax.jit(lines(case, mesh)).lower(x).compile(), x)
-    numpys = jnp.fft.rfftn if case.kind == "rfft" else jnp.fft.fftn
-    calls[TIMED[3]] = functools.partial(jax.jit(numpys).lower(x).compile(), x)
-    for call in (*calls.values(), *calls.values()):
-        jax.block_until_ready(call())
-    times = interleaved([timer(call) for call in calls.values()], rounds)
-    return {"plan": plan.name, "seconds": dict(zip(calls, times, strict=True)), "sent_bytes": plan.work.sent_bytes}
+def h100s(count: int) -> list[jax.Device]:
+    """Described H100s of one node."""
+    return list(topologies.get_topology_desc(platform="cuda", target_config=H100, topology=f"1x1x{count}").devices)
 
 
-def lines(case: Case, mesh: Mesh) -> Callable[[Array], tuple[Array, Array]]:
-    """The FFTs of as many lines as a device has, as cuFFT takes them: of planes, and of lines alone."""
-
-    def of_block(block: Array) -> tuple[Array, Array]:
-        one, n = jnp.fft.rfftn if case.kind == "rfft" else jnp.fft.fftn, case.shape[-1]
-        planes = one(block.reshape(-1, n, n), axes=(1, 2))
-        return planes, jnp.fft.fft(planes.reshape(-1, n)) if planes.size % n == 0 else planes
-
-    spec = PartitionSpec(*case.spec)
-    return jax.shard_map(of_block, mesh=mesh, in_specs=spec, out_specs=PartitionSpec(tuple(mesh.axis_names)))
+def passed(program: Program) -> dict[str, int]:
+    """Bytes read and written by one run, by kind of work (see meshfft.inspect.hlo)."""
+    types = {one.name: one.type for computation in program.computations.values() for one in computation.values()}
+    total: Counter[str] = Counter()
+    for instruction, times in executed(program):
+        if instruction.opcode not in FREE and not instruction.opcode.endswith("-done"):
+            total[str(kind_of(program, instruction))] += times * _bytes(program, instruction, types)
+    return dict(total)
 
 
-def drawn(case: Case, mesh: Mesh) -> Array:
-    """Gaussian noise, drawn where it lies."""
-    where = NamedSharding(mesh, PartitionSpec(*case.spec))
-    return jax.jit(lambda: jax.random.normal(jax.random.key(0), case.shape, case.dtype), out_shardings=where)()
-
-
-def small_error(case: Case) -> float:
-    """The relative L2 error of a small array, whose sizes no mesh divides, against NumPy in float64."""
-    mesh, random = mesh_of(case.layout, jax.devices()), np.random.default_rng()
-    parts = random.standard_normal((2, *case.shape))
-    noise: np.ndarray = parts[0] if case.kind == "rfft" else parts[0] + 1j * parts[1]
-    truth = (np.fft.rfftn if case.kind == "rfft" else np.fft.fftn)(noise)
-    y = mf.gather(plan_of(case, mesh)(mf.shard(noise.astype(case.dtype), mesh, PartitionSpec(*case.spec))))
-    return float(np.linalg.norm(y - truth) / np.linalg.norm(truth))
-
-
-if __name__ == "__main__":
-    main()
+def _bytes(program: Program, instruction: Instruction, types: dict[str, str]) -> int:
+    """Of one execution. The start of a collective names its operands among its results."""
+    if instruction.opcode in SLICES:
+        return 2 * bytes_of(instruction.type)
+    if instruction.opcode == "dynamic-update-slice":
+        return 2 * bytes_of(types[instruction.operands[1]])
+    inside = {part.name: part for part in program.inside(instruction)}
+    parameters = {int(part.inside): part.name for part in inside.values() if part.opcode == "parameter"}
+    puts = [part for part in inside.values() if part.opcode == "dynamic-update-slice"]
+    written = sum(bytes_of(inside[put.operands[1]].type) for put in puts) if puts else bytes_of(instruction.type)
+    read = 0
+    for at, operand in enumerate(instruction.operands):
+        whole = bytes_of(types.get(operand, ""))
+        name = parameters.get(at)
+        users = [part for part in inside.values() if name in part.operands]
+        put = [user for user in users if user in puts and user.operands.index(name) == 0]
+        if users and all(user in put or user.opcode in SLICES for user in users):
+            whole = min(whole, sum(bytes_of(user.type) for user in users if user not in put))
+        read += whole
+    return read + written - (read if instruction.opcode.endswith("-start") and sends(program, instruction) else 0)

@@ -1,83 +1,63 @@
-"""The modes of a ring beside each other on eight CPU devices: one way, both ways, and the paper's order of operations.
+"""The modes of a ring beside each other on eight CPU devices: one way, both ways, and the paper's order (Algorithm 1).
 
-    python -m benchmarks ring [--size 256] [--rounds 9] [--rows FILE]
-
-kdftn and the paper's FFT of a cube along its cut dimension, and the product of a large matrix with `one_shuffle`, where
-the next block is fetched under the product or after it (Algorithm 1). complex64 and float32; medians of interleaved
-rounds, and ratios to the mode named first.
+kdftn and the paper's FFT of a cube along its cut dimension, and a large product with `one_shuffle`, whose next block is
+fetched under the product or after it. Ratios are to the mode named first.
 """
 
-import argparse
-import functools
-import statistics
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
+from jax import Array, lax
+from jax.sharding import PartitionSpec as P
 
-jax.config.update("jax_num_cpu_devices", 8)
+import meshfft as mf
 
-import numpy as np  # noqa: E402
-from jax import Array, lax  # noqa: E402
-from jax.sharding import PartitionSpec as P  # noqa: E402
+from .common import cpu_devices, mesh_of, noise, table
+from .rows import append
+from .timing import Call, timed
 
-import meshfft as mf  # noqa: E402
-from benchmarks.jsonl import append  # noqa: E402
-from benchmarks.measure.timing import interleaved, timer  # noqa: E402
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", type=int, default=256)
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--rows", type=Path)
-    options = parser.parse_args()
-    calls = {**transforms(options.size), **products(options.size)}
-    times = interleaved([timer(call) for call in calls.values()], options.rounds)
-    print("| what | ring | ms | ratio |\n|---|---|---|---|")
-    first: dict[str, float] = {}
-    for (what, ring), seconds in zip(calls, times, strict=True):
-        middle = statistics.median(seconds)
-        ratio = middle / first.setdefault(what, middle)
-        print(f"| {what} | {ring} | {middle * 1e3:.1f} | {ratio:.2f} |", flush=True)
-        append(options.rows, [{"what": what, "ring": ring, "size": options.size, "seconds": seconds}])
+MODES: dict[str, dict[str, Any]] = {
+    "prefetched": {},
+    "in the paper's order": {"prefetch": False},
+    "two-way": {"two_way": True},
+}
+Calls = dict[tuple[str, str], Call]
 
 
-def transforms(size: int) -> dict[tuple[str, str], Callable[[], Any]]:
+def main(size: int = 256, rounds: int = 9, rows: Path | None = None) -> None:
+    cpu_devices()
+    times = timed({**transforms(size), **products(size)}, rounds)
+    first = {what: one.median for (what, _), one in reversed(times.items())}
+    lines = ((*key, f"{one.median * 1e3:.1f}", f"{one.median / first[key[0]]:.2f}") for key, one in times.items())
+    table(("what", "ring", "ms", "ratio"), lines)
+    append(rows, [{"what": w, "ring": r, "size": size, "seconds": one.seconds} for (w, r), one in times.items()])
+
+
+def transforms(size: int) -> Calls:
     """The paper's two algorithms along a dimension over eight devices, by each mode."""
-    mesh = jax.make_mesh((8,), ("x",))
-    noise = np.random.default_rng().standard_normal((size,) * 3, "float32") * np.complex64(1 + 1j)
-    x, calls = mf.shard(noise, mesh, P("x")), {}
-    for method in ("kdft", "cooley-tukey"):
-        for ring in ("one-way", "two-way"):
-            call = functools.partial(mf.fftn, x, axes=(0,), method=method, ring=ring)
-            calls[method, ring] = call
-            call().block_until_ready()
-    return calls
+    x = mf.shard(noise((size,) * 3), mesh_of((8,)), P("x"))
+    return {
+        (method, ring): partial(mf.fftn, x, axes=(0,), method=method, ring=ring)
+        for method in ("kdft", "cooley-tukey")
+        for ring in ("one-way", "two-way")
+    }
 
 
-def products(size: int) -> dict[tuple[str, str], Callable[[], Any]]:
+def products(size: int) -> Calls:
     """A matrix of which each device has rows, times one whose rows go round."""
-    mesh, n = jax.make_mesh((8,), ("x",)), 8 * size
-    rng = np.random.default_rng()
-    matrix, x = (mf.shard(rng.standard_normal((n, n), "float32"), mesh, P("x")) for _ in range(2))
+    mesh, n, spec = mesh_of((8,)), 8 * size, P("x")
+    matrix, x = (mf.shard(noise((n, n), "float32", seed), mesh, spec) for seed in (0, 1))
 
-    def product(rows: Array, x: Array, **how: bool) -> Array:
+    def product(rows: Array, x: Array, **how: Any) -> Array:
         def einsum(held: Array, shard: Array) -> Array:
             return lax.dynamic_slice_in_dim(rows, shard * size, size, 1) @ held
 
         return mf.one_shuffle(einsum, x, "x", **how)
 
-    modes = {"prefetched": {}, "in the paper's order": {"prefetch": False}, "two-way": {"two_way": True}}
-    calls = {}
-    for name, how in modes.items():
-        body = functools.partial(product, **how)
-        run = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=(P("x"), P("x")), out_specs=P("x")))
-        calls["one_shuffle", name] = functools.partial(run, matrix, x)
-        run(matrix, x).block_until_ready()
-    return calls
-
-
-if __name__ == "__main__":
-    main()
+    run = {
+        name: jax.shard_map(partial(product, **how), mesh=mesh, in_specs=(spec, spec), out_specs=spec)
+        for name, how in MODES.items()
+    }
+    return {("one_shuffle", name): partial(jax.jit(one), matrix, x) for name, one in run.items()}

@@ -1,16 +1,10 @@
 """Weak scaling at scattered points by counts: images to 1024^3 and 1e9 points on 2048 TPU v5p, modelled; no array.
 
-    python -m benchmarks scattered_scaling [--tol 1e-3,1e-6] [--trajectory random,koosh] [--json] [--rows FILE]
-
-Each device has 2^19 samples of the image and 488,281 points. A plan would place all points on the host: here the loads
-of owners are those of 2^22 points of the trajectory, scaled. The walk is the search's for them, from the image to
-values in the plan's order; what routes them to a caller's order is left out, and so are loans of tiles, by which
-crowded owners would do better. Bytes, memory and seconds are of one device, all modelled, those of the most crowded.
+Each device has 2^19 samples of the image and 488,281 points; loads of owners are those of 2^22 points of the
+trajectory, scaled. Values stay in the plan's order and no tiles are lent. Numbers are of the most crowded device.
 """
 
-import argparse
 import dataclasses
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -19,9 +13,8 @@ import numpy as np
 from jax.sharding import AbstractMesh
 
 import meshfft as mf
-from benchmarks.jsonl import append
-from benchmarks.scattered import trajectory
 from meshfft.layout.layout import Layout
+from meshfft.machine.machine import Machine
 from meshfft.machine.work import total
 from meshfft.nufft.grid.binning import SAMPLE, loads
 from meshfft.nufft.grid.window import Window
@@ -33,6 +26,10 @@ from meshfft.numerics.dtypes import dots_of
 from meshfft.plans.planning import laid_out, machines
 from meshfft.steps.base import Step
 from meshfft.walks.walk import Walk
+
+from .common import numbers
+from .rows import append
+from .scattered import print_rows, trajectory_of
 
 SIZES = {  # devices: their torus, the image
     8: ((2, 2, 2), (128, 128, 256)),
@@ -53,8 +50,7 @@ class Scaled:
     points: int
 
     def __call__(self, layout: Layout) -> tuple[Step, ...]:
-        load = self.load(layout, 64 * SAMPLE)
-        most = math.ceil(load.max())
+        most = math.ceil(self.load(layout, 64 * SAMPLE).max())
         return self.post.steps(layout, most, most)
 
     def load(self, layout: Layout, many: int) -> np.ndarray:
@@ -66,24 +62,21 @@ class Scaled:
         return np.asarray(found) * (self.points / len(turns))
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--devices", default="8,64,512,2048")
-    parser.add_argument("--tol", default="1e-3,1e-6")
-    parser.add_argument("--trajectory", default="random,koosh")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line instead of a table")
-    parser.add_argument("--rows", type=Path)
-    options = parser.parse_args(arguments)
-    if not options.json:
-        print("| " + " | ".join(COLUMNS) + " |\n|" + "---|" * len(COLUMNS))
-    for name in options.trajectory.split(","):
+def main(
+    devices: str = "8,64,512,2048",
+    tol: str = "1e-3,1e-6",
+    trajectory: str = "random,koosh",
+    json: bool = False,
+    rows: Path | None = None,
+) -> None:
+    found = list[dict[str, Any]]()
+    for name in trajectory.split(","):
         rng = np.random.default_rng(3)
-        points = mf.Scattered.turns(rng.permutation(trajectory(name, 3, SAMPLED, rng)))
-        for tol in map(float, options.tol.split(",")):
-            for devices in map(int, options.devices.split(",")):
-                row = {"trajectory": name, "tol": tol} | modelled(devices, points, tol)
-                print(json.dumps(row) if options.json else _line(row), flush=True)
-                append(options.rows, [row])
+        points = mf.Scattered.turns(rng.permutation(trajectory_of(name, 3, SAMPLED, rng)))
+        for one, count in ((one, count) for one in map(float, tol.split(",")) for count in numbers(devices)):
+            found.append({"trajectory": name, "tol": one} | modelled(count, points, one))
+    print_rows(COLUMNS, [found], json)
+    append(rows, found)
 
 
 def modelled(devices: int, points: mf.Scattered, tol: float) -> dict[str, Any]:
@@ -94,7 +87,9 @@ def modelled(devices: int, points: mf.Scattered, tol: float) -> dict[str, Any]:
     return min((_on(one, mesh, shape, points, tol, devices * POINTS) for one in where), key=lambda row: row["ms"])
 
 
-def _on(machine: Any, mesh: AbstractMesh, shape: tuple[int, ...], points: mf.Scattered, tol: float, many: int) -> Any:
+def _on(
+    machine: Machine, mesh: AbstractMesh, shape: tuple[int, ...], points: mf.Scattered, tol: float, many: int
+) -> dict[str, Any]:
     start, dtype = laid_out(shape, mesh, None), np.dtype("complex64")
     options = {"tol": tol, "balance": False}
     problem = problem_of(start, points, None, mesh, machine, dtype, dots_of(dtype, None, None), options)
@@ -103,22 +98,12 @@ def _on(machine: Any, mesh: AbstractMesh, shape: tuple[int, ...], points: mf.Sca
         return Scaled(PostTransform(problem, grid, one), many)
 
     walk, follows = to_grid(problem, behind)
-    before = Deconvolve(problem.dims, follows.post.grid, follows.post.window)
-    whole = Walk(walk.start, (before, *walk.steps, *follows(walk.end)), planes=walk.planes)
-    works = whole.works(8, machine.chip)
-    load, window = follows.load(walk.end, len(points.in_turns)), follows.post.window
-    counted = {"sent_mb": total(works).sent_bytes / 1e6, "peak_mb": total(works).peak_bytes / 1e6}
+    window = follows.post.window
+    before = Deconvolve(problem.dims, follows.post.grid, window)
+    works = Walk(walk.start, (before, *walk.steps, *follows(walk.end)), planes=walk.planes).works(8, machine.chip)
+    load, spent = follows.load(walk.end, len(points.in_turns)), total(works)
+    counted = {"sent_mb": spent.sent_bytes / 1e6, "peak_mb": spent.peak_bytes / 1e6}
     chosen = {"sigma": window.sigma, "width": window.width, "ends": walk.end.label()}
     sizes = {"devices": math.prod(walk.start.parts), "shape": list(shape), "points": many}
     seconds = sum(map(machine.price, works))
     return sizes | chosen | counted | {"imbalance": float(load.max() / load.mean()), "ms": seconds * 1e3}
-
-
-def _line(row: dict[str, Any]) -> str:
-    """A row of the table."""
-    cells = (row[name] for name in COLUMNS)
-    return "| " + " | ".join(f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in cells) + " |"
-
-
-if __name__ == "__main__":
-    main()

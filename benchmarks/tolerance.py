@@ -1,23 +1,11 @@
-"""Errors over `tol` at drawn sets of scattered points, types 1, 2 and 3: a histogram by type and tolerance.
-
-    python -m benchmarks tolerance [--sets 5000] [--seed 0] [--rows FILE]
-
-A set has 1 to 50 points in 1 to 3 dimensions, and values. Points are drawn evenly, in a cluster, all equal, at edges
-and middles of the fine grid's cells, at half turns and many turns away, or of all kinds; values are random, constant,
-alternating, one alone, or a wave whose sum at some point or sample is largest. `tol` is a power of ten, anything up
-to ten times as much, or just what a window holds. Truth is a direct float64 sum.
+"""Errors over `tol` at drawn sets of scattered points, types 1, 2 and 3; exit code 1 if one exceeds 1.
 
     error = |found - truth| / max(|truth|, typical)       L2 norms over all results
 
-The typical norm of a result is that of inputs with random phases: sqrt(M) |x| for M values (type 2), sqrt(N) |c| for N
-samples (type 1), sqrt(M) |c| for M sums (type 3). Without it, no tolerance could hold where a sum cancels. Two more
-columns are the worst of the same over |truth| alone, of random values at 20 points or more, and the largest error of a
-single result over the sum of the absolute inputs. All are in units of `tol`. Exit code 1 if an error exceeds 1.
-
-Programs are compiled for few shapes, each for ten sets: points are filled up to a count with copies whose value is 0.
+Truth is a direct float64 sum. The typical norm of a result is that of inputs with random phases, sqrt(number) |inputs|:
+where a sum cancels, no tolerance relative to it could hold. Programs are compiled for few shapes, each for ten sets.
 """
 
-import argparse
 import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -26,11 +14,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-jax.config.update("jax_platforms", "cpu")
+import meshfft as mf
+from meshfft.nufft.grid.window import LEAST_TOL, WIDTHS, fitted, window
 
-import meshfft as mf  # noqa: E402
-from benchmarks.jsonl import append  # noqa: E402
-from meshfft.nufft.grid.window import LEAST_TOL, WIDTHS, fitted, window  # noqa: E402
+from .common import table
+from .rows import append
 
 SHAPES = ((1,), (2,), (7,), (32,), (101,), (1000,), (6, 5), (8, 8), (3, 37), (4, 5, 6), (12, 12, 12), (2, 9, 3))
 COUNTS = (1, 2, 5, 20, 50)  # of points, as programs are compiled
@@ -78,21 +66,16 @@ class Errors(NamedTuple):
     single: float  # of one result, over the sum of all |inputs|
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sets", type=int, default=5000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--rows", type=Path)
-    given = parser.parse_args()
-    rows = []
-    for row in measured(given.sets, given.seed):
-        rows.append(row)
-        if row["error"] > 1:
-            print("exceeds:", row, flush=True)
-    append(given.rows, rows)
-    print(table(rows))
-    if any(row["error"] > 1 for row in rows):
-        raise SystemExit(1)
+def main(sets: int = 5000, seed: int = 0, rows: Path | None = None) -> None:
+    jax.config.update("jax_platforms", "cpu")
+    found = list(measured(sets, seed))
+    append(rows, found)
+    heads = ["type", "tol from", "sets", *(f"<= {top:.1f}" for top in TOPS), "more"]
+    heads += [*(f"worst, {dtype}" for dtype in LEAST_TOL), "random, over the sums", "one result"]
+    kinds = sorted({(row["kind"], -row["decade"]) for row in found})
+    table(heads, (_cells([row for row in found if (row["kind"], -row["decade"]) == kind]) for kind in kinds))
+    if exceeding := [row for row in found if row["error"] > 1]:
+        raise SystemExit(f"{len(exceeding)} sets exceed tol, as {exceeding[0]}")
 
 
 def measured(sets: int, seed: int, each: int = EACH) -> Iterator[dict[str, Any]]:
@@ -111,11 +94,8 @@ def measured(sets: int, seed: int, each: int = EACH) -> Iterator[dict[str, Any]]
 
 
 def _program(rng: np.random.Generator, kind: int, dtype: str, decade: float) -> Program:
-    shape, count, origin = (
-        SHAPES[rng.integers(len(SHAPES))],
-        int(rng.choice(COUNTS)),
-        str(rng.choice(["corner", "centre"])),
-    )
+    shape, count = SHAPES[rng.integers(len(SHAPES))], int(rng.choice(COUNTS))
+    origin = str(rng.choice(["corner", "centre"]))
     tol = _tolerance(rng, kind, dtype, decade, len(shape))
     spans = tuple(float(s) for s in rng.choice((*SPANS, LONG) if len(shape) == 1 else SPANS, len(shape)))
     if kind == 3:
@@ -182,11 +162,9 @@ def _placed(rng: np.random.Generator, places: str, size: tuple[int, int], cells:
     if places == "turns":
         return turns
     even = rng.random(size) - 0.5
-    return (
-        np.where(rng.random(size) < 0.5, edges, np.where(rng.random(size) < 0.5, turns, even))
-        if places == "mixed"
-        else even
-    )
+    if places == "even":
+        return even
+    return np.where(rng.random(size) < 0.5, edges, np.where(rng.random(size) < 0.5, turns, even))
 
 
 def _values(rng: np.random.Generator, values: str, matrix: np.ndarray, used: int) -> np.ndarray:
@@ -212,9 +190,8 @@ def _errors(program: Program, one: Set) -> Errors:
     norm, typical = np.linalg.norm(truth), math.sqrt(len(truth)) * np.linalg.norm(one.inputs)
     random = one.values == "random" and one.used >= MANY
     plain = float(np.linalg.norm(miss) / norm / program.tol) if random else math.nan
-    return Errors(
-        float(np.linalg.norm(miss) / max(norm, typical) / program.tol), plain, miss.max() / total / program.tol
-    )
+    error = float(np.linalg.norm(miss) / max(norm, typical) / program.tol)
+    return Errors(error, plain, miss.max() / total / program.tol)
 
 
 def _found(program: Program, one: Set) -> np.ndarray:
@@ -231,25 +208,15 @@ def _turns(points: np.ndarray) -> mf.Scattered:
     return mf.Scattered.lengths(points)  # turns, too, but never taken for radians
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Sets by their error over `tol`, a line for each type and decade of tolerances."""
-    heads = ["type", "tol from", "sets", *(f"<= {top:.1f}" for top in TOPS), "more"]
-    lines = [[*heads, *(f"worst, {dtype}" for dtype in LEAST_TOL), "random, over the sums", "one result"]]
-    lines.append(["---"] * len(lines[0]))
-    for kind, decade in sorted({(row["kind"], -row["decade"]) for row in rows}):
-        of = [row for row in rows if (row["kind"], -row["decade"]) == (kind, decade)]
-        bins = np.bincount(np.searchsorted(TOPS, [row["error"] for row in of]), minlength=len(TOPS) + 1)
-        worst = [_worst(row["error"] for row in of if row["dtype"] == dtype) for dtype in LEAST_TOL]
-        more = [_worst(row[name] for row in of) for name in ("plain", "single")]
-        lines.append([str(kind), f"{-decade:.0e}", str(len(of)), *map(str, bins), *worst, *more])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+def _cells(rows: list[dict[str, Any]]) -> list[str]:
+    """Sets of a type and a decade of tolerances by their error over `tol`."""
+    bins = np.bincount(np.searchsorted(TOPS, [row["error"] for row in rows]), minlength=len(TOPS) + 1)
+    worst = [_worst(row["error"] for row in rows if row["dtype"] == dtype) for dtype in LEAST_TOL]
+    more = [_worst(row[name] for row in rows) for name in ("plain", "single")]
+    return [str(rows[0]["kind"]), f"{rows[0]['decade']:.0e}", str(len(rows)), *map(str, bins), *worst, *more]
 
 
 def _worst(numbers: Iterable[float]) -> str:
     """The largest of those that are numbers, a dash if none is."""
     found = [number for number in numbers if not math.isnan(number)]
     return f"{max(found):.2f}" if found else "-"
-
-
-if __name__ == "__main__":
-    main()

@@ -5,19 +5,19 @@ to be its best, so that nobody is beaten by a bad choice.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from meshfft.extras import installed
 from meshfft.operators.transform import KINDS
 
 from . import on_cores, on_devices
-from .cases import POINTS, Case, Layout, Task, balanced, case_of, layout_of
+from .cases import POINTS, Case, Task, balanced, case_of
 from .data import Data
 from .prepared import Place, Prepared
 
 MESHFFT, SLAB, PENCIL = "meshfft", "slab", "pencil"
-Prepare = Callable[[Case, Data, Place], Prepared]
-Ways = Callable[[Task, Sequence[Layout], int], list[Case]]
+Meshes = Sequence[tuple[int, ...]]
+Ways = Callable[[Task, Meshes, int], list[Case]]
 
 
 class Baseline(NamedTuple):
@@ -27,21 +27,21 @@ class Baseline(NamedTuple):
         name: as tables and rows say it.
         what: the kinds of transform it does.
         prepare: makes a call of a case.
-        ways: the cases of a task, from the layouts that are asked for and the number of cores.
+        ways: the cases of a task, from the meshes that are asked for and the number of cores.
         modules: what has to be installed.
-        packages: what brings that, and what versions are told of.
+        packages: what brings that; rows have their versions.
     """
 
     name: str
     what: tuple[str, ...]
-    prepare: Prepare
+    prepare: Callable[[Case, Data, Place], Prepared]
     ways: Ways
     modules: tuple[str, ...]
     packages: tuple[str, ...]
 
-    def cases(self, task: Task, layouts: Sequence[Layout], cores: int) -> list[Case]:
+    def cases(self, task: Task, meshes: Meshes, cores: int) -> list[Case]:
         """The ways it does a task; where it does not, one, to say so."""
-        return [case_of(task, self.name)] if self.missing(task.what) else self.ways(task, layouts, cores)
+        return [case_of(task, self.name)] if self.missing(task.what) else self.ways(task, meshes, cores)
 
     def missing(self, what: str) -> str | None:
         """Why it cannot do a kind of transform; None where it can."""
@@ -51,37 +51,14 @@ class Baseline(NamedTuple):
         return f"{absent[0]} is not installed: pip install {' '.join(self.packages)}" if absent else None
 
 
-def named(names: Sequence[str]) -> list[Baseline]:
-    """The baselines with these names, in the table's order."""
-    return [baseline for name, baseline in BASELINES.items() if name in names]
-
-
 def names_for(what: str) -> list[str]:
-    """The names of baselines to set beside meshfft: those that do nonuniform points, or all others."""
-    return [
-        name
-        for name, baseline in BASELINES.items()
-        if (POINTS in baseline.what) == (what == POINTS) and name != MESHFFT
-    ]
-
-
-def names_that_scale() -> list[str]:
-    """The names of baselines that can be told how many devices or ranks to take."""
-    return ["jnp-sharded", "jaxdecomp", "mpi4py-fft"]
-
-
-def on_mesh(case: Case) -> bool:
-    """Whether a case takes as many of JAX's devices as its mesh has."""
-    return case.library in (MESHFFT, "jnp-sharded", "jaxdecomp")
+    """The baselines to set beside meshfft: those that do random points, or all others."""
+    others = {name: one for name, one in BASELINES.items() if name != MESHFFT}
+    return [name for name, one in others.items() if (POINTS in one.what) == (what == POINTS)]
 
 
 def prepare(case: Case, data: Data, place: Place) -> Prepared:
-    """The call of a case.
-
-    Raises:
-        ValueError: the baseline is not installed, or does not do this.
-        Exception: whatever the baseline raises.
-    """
+    """The call of a case."""
     baseline = BASELINES[case.library]
     if reason := baseline.missing(case.task.what):
         raise ValueError(reason)
@@ -89,33 +66,31 @@ def prepare(case: Case, data: Data, place: Place) -> Prepared:
 
 
 def _alone(name: str) -> Ways:
-    return lambda task, layouts, cores: [case_of(task, name)]
+    return lambda task, meshes, cores: [case_of(task, name)]
 
 
 def _threaded(name: str) -> Ways:
     hows = (on_cores.ONE, on_cores.THREADS)
-    return lambda task, layouts, cores: [case_of(task, name, method=how) for how in hows[: 1 + (cores > 1)]]
+    return lambda task, meshes, cores: [case_of(task, name, method=how) for how in hows[: 1 + (cores > 1)]]
 
 
-def _sharded(task: Task, layouts: Sequence[Layout], cores: int) -> list[Case]:
-    return [case_of(task, "jnp-sharded", layout) for layout in layouts if layout.devices > 1]
+def _sharded(task: Task, meshes: Meshes, cores: int) -> list[Case]:
+    cases = [case_of(task, "jnp-sharded", mesh) for mesh in meshes]
+    return [case for case in cases if case.devices > 1]
 
 
-def _decomposed(task: Task, layouts: Sequence[Layout], cores: int) -> list[Case]:
+def _decomposed(task: Task, meshes: Meshes, cores: int) -> list[Case]:
     """jaxDecomp on every mesh of two axes with as many devices, with both settings of its result."""
-    counts = dict.fromkeys(layout.devices for layout in layouts)
-    meshes = [(p, count // p) for count in counts for p in range(1, count + 1) if count % p == 0]
+    counts = dict.fromkeys(case_of(task, "jaxdecomp", mesh).devices for mesh in meshes)
+    pairs = [(p, count // p) for count in counts for p in range(1, count + 1) if count % p == 0]
     hows = (on_devices.CONTIGUOUS, on_devices.AS_IT_LIES)
-    ways = [(Layout(mesh, ("x", "y")), how) for mesh in meshes for how in hows]
-    return [case_of(task, "jaxdecomp", layout, method=how) for layout, how in ways]
+    return [case_of(task, "jaxdecomp", pair, method=how) for pair in pairs for how in hows]
 
 
-def _ranked(task: Task, layouts: Sequence[Layout], cores: int) -> list[Case]:
+def _ranked(task: Task, meshes: Meshes, cores: int) -> list[Case]:
     """mpi4py-fft on a rank for each core; on a prime number a pencil is a slab, a dimension at a time."""
-    ndim = max(2, len(task.shape))
-    pencil = balanced(cores, 2) if ndim > 2 else (1, cores)
-    grids = ((SLAB, (cores,)), (PENCIL, pencil))
-    return [case_of(task, "mpi4py-fft", layout_of(grid, ndim), method=how) for how, grid in grids]
+    pencil = balanced(cores, 2) if len(task.shape) > 2 else (1, cores)
+    return [case_of(task, "mpi4py-fft", grid, method=how) for how, grid in ((SLAB, (cores,)), (PENCIL, pencil))]
 
 
 def _on_ranks(case: Case, data: Data, place: Place) -> Prepared:
@@ -126,12 +101,11 @@ def _on_ranks(case: Case, data: Data, place: Place) -> Prepared:
     return place.ranks.prepare(case, data)
 
 
-_MESHFFT = Baseline(MESHFFT, (*KINDS, POINTS), on_devices.prepare_meshfft, lambda *_: [], (), ("meshfft",))
 _REAL = ("fft", "rfft")
-_ALL: tuple[Any, ...] = (
-    _MESHFFT,
-    Baseline("jnp-sharded", (*_REAL, "dct-2"), on_devices.prepare_sharded, _sharded, (), ("jax",)),
-    Baseline("jnp", (*_REAL, "dct-2"), on_devices.prepare_single, _alone("jnp"), (), ("jax",)),
+_ALL = (
+    Baseline(MESHFFT, (*KINDS, POINTS), on_devices.prepare_meshfft, lambda *_: [], (), ("meshfft",)),
+    Baseline("jnp-sharded", (*_REAL, "dct-2"), on_devices.prepare_jnp, _sharded, (), ("jax",)),
+    Baseline("jnp", (*_REAL, "dct-2"), on_devices.prepare_jnp, _alone("jnp"), (), ("jax",)),
     Baseline(
         "jaxdecomp", ("fft",), on_devices.prepare_jaxdecomp, _decomposed, ("jaxdecomp",), ("jaxdecomp", "packaging")
     ),
@@ -141,4 +115,6 @@ _ALL: tuple[Any, ...] = (
     Baseline("mkl", _REAL, on_cores.prepare_mkl, _alone("mkl"), ("mkl_fft",), ("mkl_fft",)),
     Baseline("finufft", (POINTS,), on_cores.prepare_finufft, _alone("finufft"), ("finufft",), ("finufft",)),
 )
-BASELINES: dict[str, Baseline] = {baseline.name: baseline for baseline in _ALL}
+BASELINES = {baseline.name: baseline for baseline in _ALL}
+SCALING = ("jnp-sharded", "jaxdecomp", "mpi4py-fft")  # can be told how many devices or ranks to take
+ON_MESH = (MESHFFT, "jnp-sharded", "jaxdecomp")  # take as many of JAX's devices as their mesh has

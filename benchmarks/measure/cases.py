@@ -1,29 +1,20 @@
 """Cases: what is computed, and how and by whom; plain values, so that they go to a file and back.
 
-task    shape, type, kind, and samples where they are not the uniform ones: what all baselines share
-case    a task, a baseline, and its way: mesh, spec, method, order, precision
+task    shape, type, kind, and samples at random points: what all baselines share
+case    a task, a library, and its way: mesh, method, order, precision, ring
 """
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from meshfft.layout.layout import AXES
 
-Entry = None | str | tuple[str, ...]
-POINTS = "points"  # what baselines call a transform of nonuniform points
+POINTS = "points"  # the kind of a transform at random points
 
 
 class Task(NamedTuple):
-    """What is computed.
-
-    Attributes:
-        shape: of the input.
-        dtype: of the input.
-        kind: one of meshfft's kinds.
-        samples: of random points, so many along each dimension; none where the points are the uniform ones.
-    """
+    """What is computed; `samples` are so many random points along each dimension, none for the uniform ones."""
 
     shape: tuple[int, ...]
     dtype: str = "complex64"
@@ -36,18 +27,6 @@ class Task(NamedTuple):
         return POINTS if self.samples else self.kind
 
 
-class Layout(NamedTuple):
-    """Mesh sizes along AXES, and the mesh axes that cut each dimension."""
-
-    mesh: tuple[int, ...]
-    spec: tuple[Entry, ...]
-
-    @property
-    def devices(self) -> int:
-        """Devices of the mesh."""
-        return math.prod(self.mesh)
-
-
 @dataclasses.dataclass(frozen=True)
 class Case:
     """One way to do a task.
@@ -55,12 +34,9 @@ class Case:
     Attributes:
         library: meshfft, or a baseline by its name in the table.
         shape, dtype, kind, samples: as Task.
-        mesh: devices, or MPI ranks, along mesh axes; none for one device.
-        spec: the mesh axes that cut each dimension.
+        mesh: devices, or MPI ranks, along mesh axes, of which axis i cuts dimension i; none for one device.
         method: meshfft's, or what distinguishes two cases of a baseline.
-        order: meshfft's.
-        precision: meshfft's.
-        ring: meshfft's.
+        order, precision, ring: meshfft's.
     """
 
     library: str
@@ -69,7 +45,6 @@ class Case:
     kind: str = "fft"
     samples: tuple[int, ...] = ()
     mesh: tuple[int, ...] = ()
-    spec: tuple[Entry, ...] = ()
     method: str = ""
     order: str = ""
     precision: str = ""
@@ -77,17 +52,15 @@ class Case:
 
     @property
     def task(self) -> Task:
-        """What it computes."""
         return Task(self.shape, self.dtype, self.kind, self.samples)
 
     @property
-    def layout(self) -> Layout:
-        """Where its input lies."""
-        return Layout(self.mesh, self.spec)
+    def spec(self) -> tuple[str | None, ...]:
+        """The mesh axis that cuts each dimension."""
+        return tuple(AXES[: len(self.mesh)]) + (None,) * (len(self.shape) - len(self.mesh)) if self.mesh else ()
 
     @property
     def devices(self) -> int:
-        """Devices or ranks."""
         return math.prod(self.mesh)
 
     @property
@@ -97,8 +70,7 @@ class Case:
         return " ".join(filter(None, (self.library, self.method, self.ring, self.order, precision)))
 
     def to_dict(self) -> dict[str, Any]:
-        """The case as plain values, and its number of devices."""
-        return {**dataclasses.asdict(self), "devices": self.devices}
+        return {**dataclasses.asdict(self), "spec": self.spec, "devices": self.devices}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Case":
@@ -108,15 +80,9 @@ class Case:
         return cls(**{name: _frozen(values[name]) for name in names if name in values})
 
 
-def case_of(task: Task, baseline: str, layout: Layout | None = None, **way: Any) -> Case:
-    """A way of a baseline to do a task."""
-    mesh, spec = layout or Layout((), ())
-    return Case(baseline, *task, mesh=mesh, spec=spec, **way)
-
-
-def layout_of(mesh: Sequence[int], ndim: int) -> Layout:
-    """Mesh axis i cuts dimension i."""
-    return Layout(tuple(mesh), tuple(AXES[: len(mesh)]) + (None,) * (ndim - len(mesh)))
+def case_of(task: Task, library: str, mesh: tuple[int, ...] = (), **way: Any) -> Case:
+    """A library's way to do a task."""
+    return Case(library, *task, mesh=mesh, **way)
 
 
 def balanced(count: int, parts: int) -> tuple[int, ...]:

@@ -1,70 +1,49 @@
-"""The input of a task, the same for all baselines, and its transform in double precision to hold them against.
+"""The input of a task, the same for all libraries, and its transform in double precision to hold them against.
 
 input    Gaussian noise from a fixed seed
-truth    scipy.fft's transform of the input in complex128 or float64; of nonuniform points a direct sum
-
-error = |y - truth| / |truth|   in the L2 norm, as logical arrays in natural order
+truth    scipy.fft's transform of the input in double precision; of random points a direct sum
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 import scipy.fft
-from jax.sharding import AxisType, Mesh, PartitionSpec
+from jax.sharding import Mesh, PartitionSpec
 
-from meshfft.layout.layout import AXES
 from meshfft.layout.padded_array import PaddedArray
 from meshfft.layout.storage import stored_on
 
-from .cases import Layout, Task
+from ..common import noise, relative
+from .cases import Case, Task
 
 KINDS = {"fft": scipy.fft.fftn, "rfft": scipy.fft.rfftn, "hfft": scipy.fft.hfftn}
 TRIG = {"dct": scipy.fft.dctn, "dst": scipy.fft.dstn}
 
 
 class Data:
-    """Input and truth of a task; the input on the devices of a layout, once for all who want it there."""
+    """Input and truth of a task; the input on each mesh, once for all who want it there."""
 
     def __init__(self, task: Task, cores: int) -> None:
         self.task = task
         self.turns = random_turns(task.samples)
         self.x = noise(task.shape, task.dtype)
         self.truth = sampled(self.x, self.turns) if task.samples else transformed(self.x, task.kind, cores)
-        self._placed: dict[Layout, jax.Array | PaddedArray] = {}
+        self._placed: dict[tuple[int, ...], jax.Array | PaddedArray] = {}
 
     def error(self, y: Any) -> float:
-        """Relative L2 error of a result.
-
-        Raises:
-            ValueError: it has another shape.
-        """
+        """Relative L2 error of a result."""
         y = np.asarray(y)
         if y.shape != self.truth.shape:
             raise ValueError(f"the result has shape {y.shape}, not {self.truth.shape}")
-        return float(np.linalg.norm((y - self.truth).ravel()) / (np.linalg.norm(self.truth.ravel()) or 1.0))
+        return relative(y, self.truth)
 
-    def on(self, mesh: Mesh, layout: Layout) -> jax.Array | PaddedArray:
+    def on(self, mesh: Mesh, case: Case) -> jax.Array | PaddedArray:
         """The input on a mesh, padded where the mesh does not divide it."""
-        if layout not in self._placed:
-            self._placed[layout] = stored_on(self.x, mesh, PartitionSpec(*layout.spec))
-        return self._placed[layout]
-
-
-def mesh_of(layout: Layout, devices: Sequence[Any]) -> Mesh:
-    """The mesh of a layout on the first devices."""
-    names, sizes = tuple(AXES[: len(layout.mesh)]), layout.mesh
-    return jax.make_mesh(sizes, names, (AxisType.Auto,) * len(sizes), devices=devices[: layout.devices])
-
-
-def noise(shape: Sequence[int], dtype: str) -> np.ndarray:
-    """Gaussian noise, of complex types in both parts."""
-    wanted = np.dtype(dtype)
-    real, rng = np.finfo(wanted).dtype, np.random.default_rng(0)
-    if wanted.kind != "c":
-        return rng.standard_normal(shape, real.type)
-    return rng.standard_normal((*shape, 2), real.type).view(wanted)[..., 0]
+        if case.mesh not in self._placed:
+            self._placed[case.mesh] = stored_on(self.x, mesh, PartitionSpec(*case.spec))
+        return self._placed[case.mesh]
 
 
 def random_turns(samples: Sequence[int]) -> tuple[np.ndarray, ...]:
@@ -74,11 +53,11 @@ def random_turns(samples: Sequence[int]) -> tuple[np.ndarray, ...]:
 
 def transformed(x: np.ndarray, kind: str, cores: int = 1) -> np.ndarray:
     """scipy.fft's transform of one of meshfft's kinds, in double precision."""
-    wide = x.astype(np.result_type(x.dtype, np.float64))
-    return scipy_call(kind)(wide, workers=cores)
+    found: np.ndarray = scipy_call(kind)(x.astype(np.result_type(x.dtype, np.float64)), workers=cores)
+    return found
 
 
-def scipy_call(kind: str) -> Any:
+def scipy_call(kind: str) -> Callable[..., np.ndarray]:
     """scipy.fft's function for one of meshfft's kinds."""
     if kind in KINDS:
         return KINDS[kind]

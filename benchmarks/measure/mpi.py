@@ -3,6 +3,7 @@
 Invariant: a case is started once, however often it is asked for, since its ranks keep several arrays.
 """
 
+import contextlib
 import json
 import re
 import shutil
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..timing import Seconds
 from .baselines import SLAB
 from .cases import Case
 from .data import Data
@@ -39,11 +41,7 @@ class MpiRanks:
         self._folder.cleanup()
 
     def prepare(self, case: Case, data: Data, turns: int = 0) -> Prepared:
-        """Starts the ranks of a case, which plan and check it; a call is one transform, or some there and back.
-
-        Raises:
-            RuntimeError: they cannot be started, fail (with the last error they wrote), or have no such grid.
-        """
+        """Starts the ranks of a case, which plan and check it; a call is one transform, or some there and back."""
         if shutil.which("mpiexec") is None:
             raise RuntimeError("mpiexec is not installed: on Debian apt-get install openmpi-bin")
         if case.method != SLAB and len(case.shape) < 3:
@@ -53,7 +51,7 @@ class MpiRanks:
             self._runs[key] = self._started(*key)
         run, log, first = self._runs[key]
         line = f"turns {turns}\n" if turns else "run\n"
-        return Prepared(lambda: float(_answer(run, log, line)), first["error"], first["versions"])
+        return Prepared(lambda: Seconds(_answer(run, log, line)), first["error"], first["versions"])
 
     def _started(self, case: Case, folder: str) -> tuple[subprocess.Popen[str], Path, Any]:
         """The ranks of a case, their log, and what they say first."""
@@ -80,11 +78,9 @@ class MpiRanks:
 def _answer(run: subprocess.Popen[str], log: Path, asked: str = "") -> Any:
     """What the ranks say next, once they were asked."""
     assert run.stdin is not None and run.stdout is not None
-    try:
+    with contextlib.suppress(BrokenPipeError):  # they have ended; the log says why
         run.stdin.write(asked)
         run.stdin.flush()
-    except BrokenPipeError:
-        pass  # they have ended; the log says why
     if line := run.stdout.readline():
         return json.loads(line)
     _stop(run)

@@ -1,11 +1,8 @@
 """mpi4py-fft, started by MPI: `mpiexec -n 2 python mpi_rank.py FOLDER 2,1,1 slab`; apart from meshfft, without JAX.
 
-The folder holds x.npy and truth.npy, its transform. First a line of JSON: the relative L2 error over all ranks, and the
-versions. Then for every line that rank 0 reads, one forward transform, or of "turns 10" so many there and back in the
-plan's own buffers, which copy nothing; and a line with the seconds of the slowest rank.
-
-Invariant: between transforms no rank burns a core. Rank 0 blocks on its input; the others poll with a sleep, because a
-rank that waits in a collective call of Open MPI spins.
+A line of JSON with the error over all ranks; then for every line that rank 0 reads a forward transform, or of "turns
+10" so many there and back in the plan's own buffers, and the seconds of the slowest rank. Between transforms no rank
+burns a core: rank 0 blocks on its input, the others poll, as a rank that waits in a collective of Open MPI spins.
 """
 
 import json

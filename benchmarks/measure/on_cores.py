@@ -12,39 +12,37 @@ import numpy as np
 
 from .cases import Case
 from .data import Data, scipy_call
-from .prepared import Place, Prepared
-from .timing import timer
+from .prepared import Place, Prepared, ready
 
 ONE, THREADS = "one-thread", "threads"  # a small array may be faster on one
 EPS = {"complex64": 1e-6, "complex128": 1e-12}  # what finufft is asked for
-FFTW_TRIG = {
-    **{f"dct-{t}": f"FFTW_REDFT{code}" for t, code in ((1, "00"), (2, "10"), (3, "01"), (4, "11"))},
-    **{f"dst-{t}": f"FFTW_RODFT{code}" for t, code in ((1, "00"), (2, "10"), (3, "01"), (4, "11"))},
-}
+TYPES = ((1, "00"), (2, "10"), (3, "01"), (4, "11"))
+FFTW_TRIG = {f"{name}-{t}": f"FFTW_{code}{c}" for name, code in (("dct", "REDFT"), ("dst", "RODFT")) for t, c in TYPES}
 
 
 def prepare_scipy(case: Case, data: Data, place: Place) -> Prepared:
     """scipy.fft, with one worker or one for each core."""
     call, workers = scipy_call(case.kind), _threads(case, place)
-    return _ready(lambda: call(data.x, workers=workers), data)
+    return ready(lambda: call(data.x, workers=workers), data)
 
 
 def prepare_fftw(case: Case, data: Data, place: Place) -> Prepared:
     """FFTW, planned by measuring, with one thread or one for each core."""
     pyfftw = import_module("pyfftw")
-    given, result = (pyfftw.empty_aligned(a.shape, kind) for a, kind in ((data.x, case.dtype), _result(case, data)))
+    given = pyfftw.empty_aligned(data.x.shape, case.dtype)
+    result = pyfftw.empty_aligned(data.truth.shape, _result(case, data))
     axes = tuple(range(len(case.shape)))
     direction: Any = [FFTW_TRIG[case.kind]] * len(axes) if case.kind in FFTW_TRIG else "FFTW_FORWARD"
     plan = pyfftw.FFTW(given, result, axes, direction, ("FFTW_MEASURE",), _threads(case, place))
     given[...] = data.x  # measuring has overwritten it
-    return _ready(plan, data, {"fftw": str(pyfftw.fftw_version)})
+    return ready(plan, data, {"fftw": str(pyfftw.fftw_version)})
 
 
 def prepare_mkl(case: Case, data: Data, place: Place) -> Prepared:
     """MKL, with as many threads as it takes."""
     mkl_fft = import_module("mkl_fft")
     call = {"fft": mkl_fft.fftn, "rfft": mkl_fft.rfftn}[case.kind]
-    return _ready(lambda: call(data.x), data)
+    return ready(lambda: call(data.x), data)
 
 
 def prepare_finufft(case: Case, data: Data, place: Place) -> Prepared:
@@ -56,12 +54,11 @@ def prepare_finufft(case: Case, data: Data, place: Place) -> Prepared:
     steps: list[Callable[[np.ndarray], np.ndarray]] = []
     shape = list(case.shape)
     for axis, turns in enumerate(data.turns):
-        n = shape[axis]
-        lines = math.prod(shape[:axis] + shape[axis + 1 :])
+        n, lines = shape[axis], math.prod(shape[:axis] + shape[axis + 1 :])
         plan = finufft.Plan(2, (n,), n_trans=lines, eps=EPS[case.dtype], isign=-1, dtype=case.dtype)
         plan.setpts((2 * np.pi * turns).astype(np.finfo(case.dtype).dtype))
         phase = np.exp(-2j * np.pi * ((n // 2) * turns % 1)).astype(case.dtype)
-        steps.append(_along(plan, phase, axis, tuple(shape)))
+        steps.append(_along(plan, phase, axis, n))
         shape[axis] = len(turns)
 
     def call() -> np.ndarray:
@@ -70,30 +67,26 @@ def prepare_finufft(case: Case, data: Data, place: Place) -> Prepared:
             y = step(y)
         return y
 
-    return _ready(call, data)
+    return ready(call, data)
 
 
-def _threads(case: Case, place: Place) -> int:
-    return place.cores if case.method == THREADS else 1
-
-
-def _along(plan: Any, phase: np.ndarray, axis: int, shape: tuple[int, ...]) -> Callable[[np.ndarray], np.ndarray]:
-    """One dimension of an array of this shape: lines in rows, as finufft wants them."""
+def _along(plan: Any, phase: np.ndarray, axis: int, n: int) -> Callable[[np.ndarray], np.ndarray]:
+    """One dimension of n numbers: lines in rows, as finufft wants them."""
 
     def step(y: np.ndarray) -> np.ndarray:
         rows = np.ascontiguousarray(np.moveaxis(y, axis, -1))
-        found = np.asarray(plan.execute(rows.reshape(-1, shape[axis]))).reshape(*rows.shape[:-1], len(phase))
+        found = np.asarray(plan.execute(rows.reshape(-1, n))).reshape(*rows.shape[:-1], len(phase))
         found *= phase
         return np.moveaxis(found, -1, axis)
 
     return step
 
 
-def _result(case: Case, data: Data) -> tuple[np.ndarray, str]:
-    """The truth, for its shape, and the type of what FFTW makes."""
+def _threads(case: Case, place: Place) -> int:
+    return place.cores if case.method == THREADS else 1
+
+
+def _result(case: Case, data: Data) -> str:
+    """The type of what FFTW makes."""
     real = np.finfo(case.dtype).dtype
-    return data.truth, real.name if data.truth.dtype.kind == "f" else np.result_type(real, np.complex64).name
-
-
-def _ready(call: Callable[[], Any], data: Data, versions: dict[str, Any] | None = None) -> Prepared:
-    return Prepared(timer(call), data.error(call()), versions or {})
+    return real.name if data.truth.dtype.kind == "f" else np.result_type(real, np.complex64).name

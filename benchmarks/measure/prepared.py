@@ -1,26 +1,21 @@
-"""What a baseline is given, and what it makes of it: a place to compute, and a call that is ready."""
+"""What a library is given, and what it makes of it: a place to compute, and a call that is ready."""
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import jax
+
+from ..timing import Call
 from .cases import Case
 from .data import Data
-from .timing import Timer
 
 
 class Prepared(NamedTuple):
-    """A case that is ready: compiled, planned, its input in place, run once.
+    """A case that is compiled or planned, its input in place: a call, its result's error, and what else to note."""
 
-    Attributes:
-        timer: one call, and its seconds to the finished result.
-        error: of the first result.
-        versions: of what only the baseline knows.
-    """
-
-    timer: Timer
+    call: Call
     error: float
-    versions: Mapping[str, Any] = MappingProxyType({})
+    facts: dict[str, Any] = {}  # noqa: RUF012
 
 
 class Ranks(Protocol):
@@ -30,14 +25,15 @@ class Ranks(Protocol):
 
 
 class Place(NamedTuple):
-    """Where to compute.
+    """Where to compute: JAX's devices, threads for libraries without devices, and MPI ranks."""
 
-    Attributes:
-        devices: JAX's.
-        cores: threads that libraries without devices may use, and MPI ranks.
-        ranks: how ranks are started; without, there are none.
-    """
-
-    devices: Sequence[Any]
+    devices: Sequence[jax.Device]
     cores: int = 1
     ranks: Ranks | None = None
+
+
+def ready(
+    call: Call, data: Data, facts: dict[str, Any] | None = None, read: Callable[[Any], Any] = lambda y: y
+) -> Prepared:
+    """A call and the error of its first result, which `read` brings to the host in natural order."""
+    return Prepared(call, data.error(read(call())), facts or {})

@@ -1,12 +1,15 @@
 """Rows as text: a table with medians, quartiles, ratios to the fastest baseline and errors, in at most 80 columns."""
 
+import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from meshfft.plans.table import WIDTH
 
 from .baselines import MESHFFT
-from .rows import Row
+from .cases import Case
+from .measured import Row
 
 HEADS = ("", "mesh", "median\nms", "quartiles\nms", "ratio", "error")
 NONE = "-"
@@ -15,19 +18,27 @@ TRANSPOSED = ("jaxdecomp", "mpi4py-fft")
 
 def fastest_baseline(rows: Sequence[Row]) -> Row | None:
     """The baseline with the least median, of those beside meshfft."""
-    return min((row for row in rows if row.seconds and row.case.library != MESHFFT), key=_median, default=None)
+    others = [row for row in rows if row.seconds and row.case.library != MESHFFT]
+    return min(others, key=lambda row: row.median or 0.0, default=None)
 
 
 def cells(rows: Sequence[Row]) -> list[list[str]]:
     """A line for each case that was measured, under HEADS."""
     best = fastest_baseline(rows)
-    base = None if best is None else best.median
-    return [_line(row, base) for row in rows if row.seconds]
+    base = math.nan if best is None or best.median is None else best.median
+    lines = []
+    for row in rows:
+        if row.spread is not None:
+            low, median, high = row.spread
+            ratio = NONE if math.isnan(base) else f"{median / base:.2f}"
+            quartiles = f"{ms(low)}-{ms(high)}"
+            lines.append([row.case.name, mesh_words(row.case), ms(median), quartiles, ratio, error_words(row)])
+    return lines
 
 
 def notes(rows: Sequence[Row], ratio: bool = True) -> str:
     """What ratios are to, who is absent and why, and the circumstances."""
-    best, facts = fastest_baseline(rows) if ratio else None, rows[0].facts
+    best = fastest_baseline(rows) if ratio else None
     lines = [] if best is None else [f"ratio: to the fastest baseline, {_full_name(best)}."]
     if any(row.seconds and row.case.library in TRANSPOSED for row in rows):
         lines.append(f"{' and '.join(TRANSPOSED)} leave results transposed: hold order any against them.")
@@ -36,7 +47,7 @@ def notes(rows: Sequence[Row], ratio: bool = True) -> str:
         if row.absent:
             reasons.setdefault(row.absent, []).append(_full_name(row))
     lines += [f"absent: {'; '.join(dict.fromkeys(names))}: {reason}" for reason, names in reasons.items()]
-    lines.append(circumstances_words(facts))
+    lines.append(circumstances_words(rows[0].facts))
     return "\n".join(folded(line) for line in lines if line)
 
 
@@ -45,17 +56,29 @@ def folded(line: str) -> str:
     return textwrap.fill(line, WIDTH, subsequent_indent="  ")
 
 
-def circumstances_words(facts: dict) -> str:
+def circumstances_words(facts: Mapping[str, Any]) -> str:
     """Where it was measured, and how busy that was."""
-    if not facts:
+    if "load_before" not in facts:
         return ""
     load = f"load {facts['load_before']:.1f} before: other work on these cores is in the times"
     return f"measured on {facts['device']} devices, {facts['cores']} cores of {facts['cpu']}, {load}."
 
 
-def mesh_words(row: Row) -> str:
+def sharing(rows: Sequence[Row]) -> str:
+    """A line where virtual devices share cores, and so cannot scale."""
+    facts, most = rows[0].facts, max(row.case.devices for row in rows)
+    if facts.get("device") != "cpu" or most <= facts["cores"]:
+        return ""
+    return f"{most} CPU devices share {facts['cores']} cores: no speed can come of more devices than cores.\n"
+
+
+def shape_words(case: Case) -> str:
+    return "x".join(map(str, case.shape))
+
+
+def mesh_words(case: Case) -> str:
     """Devices along mesh axes."""
-    return ",".join(map(str, row.case.mesh)) or NONE
+    return ",".join(map(str, case.mesh)) or NONE
 
 
 def ms(seconds: float) -> str:
@@ -65,21 +88,8 @@ def ms(seconds: float) -> str:
 
 
 def error_words(row: Row) -> str:
-    """The error, to two digits."""
     return NONE if row.error is None else f"{row.error:.1e}"
-
-
-def _line(row: Row, base: float | None) -> list[str]:
-    found = row.spread
-    assert found is not None
-    ratio = NONE if base is None else f"{found.median / base:.2f}"
-    quartiles = f"{ms(found.low)}-{ms(found.high)}"
-    return [row.case.name, mesh_words(row), ms(found.median), quartiles, ratio, error_words(row)]
 
 
 def _full_name(row: Row) -> str:
     return f"{row.case.name} {','.join(map(str, row.case.mesh))}".strip()
-
-
-def _median(row: Row) -> float:
-    return row.median or 0.0

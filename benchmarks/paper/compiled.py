@@ -1,9 +1,6 @@
-"""The evaluation by the TPU compiler: each case's program compiled for its machine, and the model held against it.
+"""The evaluation by the TPU compiler's cycles, which are estimates: modelled too, nothing runs.
 
-    compute = the compiler's cycles / clock        links = torus model, placed where the compiler scheduled them
-    ratio   = the model's compute / the compiler's
-
-Cycles are estimates, so these rows are modelled too. Nothing runs.
+compute = cycles / clock      links = torus model, placed as scheduled      ratio = the model's compute / this
 """
 
 from collections import Counter
@@ -22,11 +19,7 @@ CYCLES = "compiler's cycles and torus model"
 
 
 def compiled_row(case: Case) -> Row:
-    """What the compiler makes of a case; without seconds where it finds no room for it.
-
-    Raises:
-        ValueError: the TPU compiler is missing, or does not know the machine.
-    """
+    """What the compiler makes of a case; without seconds where it finds no room for it."""
     made = case.plan
     try:
         program = compile_plan(made, mesh_for(made, case.topology), planes=True)
@@ -53,25 +46,19 @@ def compiled_row(case: Case) -> Row:
 
 def _against(case: Case, found: Report, compute: float) -> dict[str, Any]:
     """Compute seconds of the compiler by unit and by step, and the model's."""
-    clock = case.plan.machine.chip.clock
+    made = case.plan
+    clock, model = made.machine.chip.clock, sum(case.seconds[:3])
     cycle = 1 / clock.value if clock is not None else 0.0
     units: Counter[str] = Counter()
     for one in found.cycles:
         units[one.unit] += one.cycles
-    model = case.seconds
+    works = made.walk.works(made.dtype.itemsize, made.machine.chip)
     return {
         "seconds_by_unit": {unit: many * cycle for unit, many in units.items()},
         "seconds_by_step": [[one.step, one.unit, one.cycles * cycle] for one in found.cycles],
-        "model_by_step": _by_step(case),
-        "model_compute": sum(model[:3]),
-        "ratio": sum(model[:3]) / compute if compute else None,
+        "model_by_step": [list(made.machine.seconds(work)[:3]) for work in works],
+        "model_compute": model,
+        "ratio": model / compute if compute else None,
         "collectives": counts(found.collectives),
         "hidden": sum(one.times for one in found.collectives if one.asynchronous and one.covered),
     }
-
-
-def _by_step(case: Case) -> list[list[float]]:
-    """The model's seconds of products, other arithmetic and memory of each step."""
-    made = case.plan
-    works = made.walk.works(made.dtype.itemsize, made.machine.chip)
-    return [list(made.machine.seconds(work)[:3]) for work in works]

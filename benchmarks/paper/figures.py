@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 from meshfft.atomic import replacing
 from meshfft.extras import need
 
-from .cases import PAPER_FFT
-from .paper import MEASURED, SCALINGS, TABLES, Scaling
+from .cases import MEASURED, PAPER_FFT, SCALINGS, TABLES, Scaling
 from .rows import Row, find
 from .tables import Entry, entries, is_compiled
 
@@ -24,7 +23,6 @@ PARTS = {  # of the breakdown: what it shows, which parts that is, and in which 
     "all-to-alls": (("all-to-alls",), "#f6b26b"),
     "permutes": (("permutes",), "#e8743b"),
 }
-Draw = Callable[[Any, Sequence[Row]], None]
 
 
 class Drawing(NamedTuple):
@@ -32,16 +30,11 @@ class Drawing(NamedTuple):
 
     name: str
     title: str
-    draw: Draw
+    draw: Callable[[Any, Sequence[Row]], None]
 
 
 def check_folder(folder: Path) -> None:
-    """Refuses figures that could not be drawn, before any work is done for them.
-
-    Raises:
-        ImportError: matplotlib is missing.
-        FileNotFoundError: the folder does not exist.
-    """
+    """Refuses figures that could not be drawn, before any work is done for them."""
     need("matplotlib", "drawing a figure")
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is not a folder: make it first, or draw elsewhere")
@@ -49,8 +42,15 @@ def check_folder(folder: Path) -> None:
 
 def draw_all(rows: Sequence[Row], folder: Path) -> list[Path]:
     """Draws every figure of which there are rows, in place of what was there; returns the files."""
-    check_folder(folder)
-    return [_saved(rows, folder / f"{one.name}.png", one) for one in drawings(rows)]
+    figures, paths = need("matplotlib.figure", "drawing a figure"), []
+    for one in drawings(rows):
+        figure = figures.Figure(figsize=(6.4, 4.4), layout="constrained", dpi=150)
+        one.draw(figure, rows)
+        figure.suptitle(one.title)
+        paths.append(folder / f"{one.name}.png")
+        with replacing(paths[-1], overwrite=True) as temporary:
+            figure.savefig(temporary, format="png")
+    return paths
 
 
 def drawings(rows: Sequence[Row]) -> list[Drawing]:
@@ -71,15 +71,6 @@ def drawings(rows: Sequence[Row]) -> list[Drawing]:
             title = f"Table I on {TABLES[name]}: all but the paper's own numbers are modelled"
             found.append(Drawing(name, title, functools.partial(_table, name=name)))
     return found
-
-
-def _saved(rows: Sequence[Row], path: Path, drawing: Drawing) -> Path:
-    figure = need("matplotlib.figure", "drawing a figure").Figure(figsize=(6.4, 4.4), layout="constrained", dpi=150)
-    drawing.draw(figure, rows)
-    figure.suptitle(drawing.title)
-    with replacing(path, overwrite=True) as temporary:
-        figure.savefig(temporary, format="png")
-    return path
 
 
 def _scaling(figure: Any, rows: Sequence[Row], scaling: Scaling) -> None:

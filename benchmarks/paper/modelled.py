@@ -6,9 +6,9 @@ from typing import Any
 
 from meshfft.machine.work import Move
 
-from .cases import KDFT_3, SIZES, Case
+from ..measure.scaling import ideal
+from .cases import KDFT_3, MEASURED, POD, SIZES, TABLES, Case
 from .floors import PUBLISHED, floor
-from .paper import MEASURED, POD, TABLES, ideal
 from .rows import Row
 
 COST = "cost model"
@@ -41,25 +41,26 @@ def known_rows(tables: Iterable[str] = TABLES, sizes: Iterable[int] = SIZES) -> 
 
 def total_row(case: Case) -> Row:
     """What a case takes, modelled."""
-    made, spent = case.plan, case.seconds
-    parts = parts_of(case)
+    parts = _parts(case)
     waits = "nothing overlaps" if case.algorithm.apart else "links under the work where the walk allows it"
     return Row(
         **about(case),
         quantity="total",
-        seconds=spent.total,
+        seconds=case.seconds.total,
         known="modelled",
         how=f"{COST}: {waits}",
         parts=parts,
         binds=max(parts, key=parts.__getitem__),
-        bytes_per_core=made.peak_bytes,
-        fits=made.fits,
+        bytes_per_core=case.plan.peak_bytes,
+        fits=case.plan.fits,
     )
 
 
 def about(case: Case) -> dict[str, Any]:
     """What every row of a case says of it."""
     made = case.plan
+    dots = {dot for step in made.walk.steps for dot in step.dots}
+    products = ", ".join(f"{dot.tier}, {dot.multiplications} a complex one" for dot in sorted(dots)) or "XLA's FFT"
     return {
         "figure": case.figure,
         "family": case.algorithm.family,
@@ -69,26 +70,20 @@ def about(case: Case) -> dict[str, Any]:
         "algorithm": case.algorithm.name,
         "mesh": dict(made.mesh.shape) if made.mesh is not None else {},
         "steps": made.name,
-        "options": {**case.algorithm.options, "products": _products(case)},
+        "options": {**case.algorithm.options, "products": products},
         "note": f"mesh: {case.meshes}",
     }
 
 
-def parts_of(case: Case) -> dict[str, float]:
+def _parts(case: Case) -> dict[str, float]:
     """Seconds of products, other arithmetic and memory, and of the links by the kind of collective."""
     made, spent = case.plan, case.seconds
     parts = {"products": spent.products, "vector": spent.vector, "memory": spent.memory}
-    for step, layout in made.walk.pairs:
-        for move in step.work(layout, made.dtype.itemsize, made.machine.chip).moves:
+    for work in made.walk.works(made.dtype.itemsize, made.machine.chip):
+        for move in work.moves:
             kind = BY_LINK[move.kind]
             parts[kind] = parts.get(kind, 0.0) + made.machine.move_seconds(move)
     return parts
-
-
-def _products(case: Case) -> str:
-    """The tier and the real products of its dense steps."""
-    dots = {dot for step in case.plan.walk.steps for dot in step.dots}
-    return ", ".join(f"{dot.tier}, {dot.multiplications} a complex one" for dot in sorted(dots)) or "XLA's FFT"
 
 
 def _ideal_row(first: Row, row: Row) -> Row:
@@ -116,10 +111,9 @@ def _single_rows(case: Case) -> Iterator[Row]:
 
 def _floor_row(name: str, family: str, n: int, tier: str) -> Row:
     parts = floor(family, n, TABLES[name], tier)
-    algorithm = KDFT_3.name if (family, tier) == ("KDFT", "bf16x3") else family
     return Row(
         **_about(name, family, n, TABLES[name]),
-        algorithm=algorithm,
+        algorithm=KDFT_3.name if (family, tier) == ("KDFT", "bf16x3") else family,
         quantity="floor",
         seconds=max(parts.values()),
         known="modelled",
@@ -131,11 +125,5 @@ def _floor_row(name: str, family: str, n: int, tier: str) -> Row:
 
 
 def _about(name: str, family: str, n: int, topology: str) -> dict[str, Any]:
-    rates = PUBLISHED[topology]
-    return {
-        "figure": name,
-        "family": family,
-        "shape": (n,) * 3,
-        "cores": rates.chips * rates.cores,
-        "topology": topology,
-    }
+    cores = PUBLISHED[topology].chips * PUBLISHED[topology].cores
+    return {"figure": name, "family": family, "shape": (n,) * 3, "cores": cores, "topology": topology}

@@ -1,16 +1,14 @@
-"""The evaluation's tables, made of rows: Table I by the paper's way and by meshfft's, strong scaling, one operation of
-the third dimension, and the model held against the compiler.
+"""The evaluation's tables, made of rows: Table I, strong scaling, one operation of the third dimension, the compiler.
 
-    growth       seconds / seconds of an eighth of the points      gain   seconds of the paper's way / meshfft's
-    efficiency   ideal seconds / seconds
+growth       seconds / seconds of an eighth of the points      gain   seconds of the paper's way / meshfft's
+efficiency   ideal seconds / seconds
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from .cases import BEST, CUBES, FFT, FFT_ANY, KDFT, KDFT_3, OWN, PAPER_FFT, PAPER_KDFT, Algorithm
+from .cases import BEST, BLOCKS, CUBES, FFT, FFT_ANY, KDFT, KDFT_3, OWN, PAPER_FFT, PAPER_KDFT, SCALINGS, SHAPES, TABLES
 from .compiled import CYCLES
-from .paper import BLOCKS, SCALINGS, SHAPES, TABLES
 from .rows import Row, find
 
 NONE = "-"
@@ -23,38 +21,24 @@ HEADS = ("array", "meshfft", "compiled", "floor", "meshfft\nbound by")
 SCALING_HEADS = ("cores", *("its way", "products", "links", "effi-\nciency"), *("meshfft", "links", "effi-\nciency"))
 SINGLE_HEADS = ("cores", "one einsum,\nms", "one permute,\nms", "permutes", "all permutes,\nms")
 RATIO_HEADS = ("figure", "algorithm", "size", "cores", "model", "compiler", "ratio")
+Seconds = float | None
 
 
 class Entry(NamedTuple):
-    """One array of Table I, in seconds; None where there is none.
-
-    Attributes:
-        family: "KDFT" or "FFT".
-        n: points along each dimension.
-        way: the name of meshfft's algorithm: one as good as the paper's, then one that promises less.
-        measured: by the paper.
-        own: the paper's algorithm on the paper's mesh, modelled.
-        paper: the paper's algorithm on its best mesh, modelled.
-        blocks: meshfft's walk from and to blocks of all three dimensions, modelled.
-        meshfft: meshfft's walk on its best mesh, modelled.
-        compiled: the same by the compiler's cycles, modelled.
-        floor: the physical floor, modelled.
-        binds: the resource that takes longest in the best walk.
-        mesh: the best mesh of meshfft's walk.
-    """
+    """One array of Table I, in seconds; None where there is none, modelled but for the paper's."""
 
     family: str
     n: int
-    way: str
-    measured: float | None
-    own: float | None
-    paper: float | None
-    blocks: float | None
-    meshfft: float | None
-    compiled: float | None
-    floor: float | None
-    binds: str
-    mesh: str
+    way: str  # the name of meshfft's algorithm: one as good as the paper's, then one that promises less
+    measured: Seconds  # by the paper
+    own: Seconds  # the paper's algorithm on the paper's mesh
+    paper: Seconds  # and on its best one
+    blocks: Seconds  # meshfft's walk from and to blocks of all three dimensions
+    meshfft: Seconds  # and on its best mesh
+    compiled: Seconds  # the same by the compiler's cycles
+    floor: Seconds
+    binds: str  # the resource that takes longest in the best walk
+    mesh: str  # of the best walk
 
     @property
     def name(self) -> str:
@@ -80,8 +64,8 @@ def tables(rows: Sequence[Row]) -> Iterator[Table]:
             yield Table(f"Table I on {topology}: the paper's seconds, and its way modelled", heads, _paper(first))
         if found:
             heads = [head.format(_mesh(BLOCKS[topology])) for head in GAIN_HEADS]
-            yield Table(f"Table I on {topology}: seconds of both ways, modelled", heads, _gains(found))
-            yield Table(f"Table I on {topology}: seconds of meshfft, modelled", HEADS, _bounds(found))
+            yield Table(f"Table I on {topology}: seconds of both ways, modelled", heads, list(map(_gains, found)))
+            yield Table(f"Table I on {topology}: seconds of meshfft, modelled", HEADS, list(map(_bounds, found)))
     for scaling in SCALINGS:
         if lines := _scaling(find(rows, figure=scaling.name)):
             yield Table(f"{scaling.title}, strong scaling on TPU v3: seconds, modelled", SCALING_HEADS, lines)
@@ -93,26 +77,19 @@ def entries(rows: Iterable[Row], figure: str, family: str) -> list[Entry]:
     """The lines of a table for KDFT or FFT, the largest array first."""
     rows = find(rows, figure=figure, family=family)
     sizes = sorted({row.shape[0] for row in rows}, reverse=True)
-    return [_entry(find(rows, shape=(n,) * 3), way, n) for n in sizes for way in WAYS[family][1:]]
+    return [_entry(find(rows, shape=(n,) * 3), family, way.name, n) for n in sizes for way in WAYS[family][1:]]
 
 
 def ratio_cells(rows: Iterable[Row]) -> list[list[str]]:
     """Compute seconds by the model and by the compiler, under RATIO_HEADS; the farthest from each other first."""
-    found = [row for row in rows if row.compiled]
-    found.sort(key=_ratio)
+    found = sorted((row for row in rows if row.compiled), key=_ratio)
     found.sort(key=lambda row: max(_ratio(row), 1 / _ratio(row)), reverse=True)
-    return [
-        [
-            row.figure,
-            row.algorithm,
-            "x".join(map(str, row.shape)) if len(set(row.shape)) > 1 else f"{row.shape[0]}^{len(row.shape)}",
-            str(row.cores),
-            _number(row.compiled["model_compute"]),
-            _number(row.parts["compute"]),
-            f"{_ratio(row):.2f}",
-        ]
-        for row in found
-    ]
+    lines = []
+    for row in found:
+        size = "x".join(map(str, row.shape)) if len(set(row.shape)) > 1 else f"{row.shape[0]}^{len(row.shape)}"
+        numbers = [_number(row.compiled["model_compute"]), _number(row.parts["compute"]), f"{_ratio(row):.2f}"]
+        lines.append([row.figure, row.algorithm, size, str(row.cores), *numbers])
+    return lines
 
 
 def is_compiled(row: Row) -> bool:
@@ -120,30 +97,23 @@ def is_compiled(row: Row) -> bool:
     return row.how.startswith(CYCLES)
 
 
-def efficiency(row: Row, first: Row) -> float | None:
-    """Ideal seconds over seconds, from the fewest cores."""
-    if not row.seconds or first.seconds is None:
-        return None
-    return first.seconds * first.cores / row.cores / row.seconds
-
-
-def _entry(rows: Sequence[Row], way: Algorithm, n: int) -> Entry:
+def _entry(rows: Sequence[Row], family: str, way: str, n: int) -> Entry:
     """The line of one algorithm among the rows of one array; the paper did only what the first does."""
-    paper, first, _ = WAYS[way.family]
-    same = rows if way == first else ()
-    totals, planned = find(rows, quantity="total"), [row for row in rows if not is_compiled(row)]
-    seen = [row for row in find(totals, algorithm=way.name, note=f"mesh: {BEST}") if is_compiled(row)]
-    best = find(planned, algorithm=way.name, quantity="total", note=f"mesh: {BEST}")
-    its = find(planned if same else (), algorithm=paper.name)
-    floors = find(rows, algorithm=way.name, quantity="floor") or find(rows, algorithm=way.family, quantity="floor")
+    paper, first, _ = WAYS[family]
+    totals = find(rows, quantity="total")
+    planned = [row for row in totals if not is_compiled(row)]
+    best = find(planned, algorithm=way, note=f"mesh: {BEST}")
+    seen = [row for row in find(totals, algorithm=way, note=f"mesh: {BEST}") if is_compiled(row)]
+    its = find(planned if way == first.name else (), algorithm=paper.name)
+    floors = find(rows, algorithm=way, quantity="floor") or find(rows, algorithm=family, quantity="floor")
     return Entry(
-        way.family,
+        family,
         n,
-        way.name,
-        measured=_seconds(find(same, known="published")),
+        way,
+        measured=_seconds(find(rows if way == first.name else (), known="published")),
         own=_seconds(find(its, note=f"mesh: {OWN}")),
         paper=_seconds(find(its, note=f"mesh: {BEST}")),
-        blocks=_seconds(find(planned, algorithm=way.name, note=f"mesh: {CUBES}")),
+        blocks=_seconds(find(planned, algorithm=way, note=f"mesh: {CUBES}")),
         meshfft=_seconds(best),
         compiled=_seconds(seen),
         floor=_seconds(floors),
@@ -154,39 +124,26 @@ def _entry(rows: Sequence[Row], way: Algorithm, n: int) -> Entry:
 
 def _paper(found: Sequence[Entry]) -> list[list[str]]:
     """The paper's numbers beside the model of its algorithm, each with its growth; under PAPER_HEADS."""
-    lines = []
+    lines, points = [], {(one.family, one.n): one for one in found}
     for one in found:
-        less = next((other for other in found if (other.family, 2 * other.n) == (one.family, one.n)), None)
-
-        def grown(seconds: Callable[[Entry], float | None], one: Entry = one, less: Entry | None = less) -> list[str]:
-            return [_number(seconds(one)), _times(seconds(one), None if less is None else seconds(less))]
-
-        measured, own, best = (grown(pick) for pick in (lambda e: e.measured, lambda e: e.own, lambda e: e.paper))
-        lines.append([f"{one.family} {one.n}^3", *measured, *own, _times(one.measured, one.own, 2), *best])
+        less = points.get((one.family, one.n // 2))
+        measured = [_number(one.measured), _times(one.measured, less and less.measured)]
+        own = [_number(one.own), _times(one.own, less and less.own), _times(one.measured, one.own, 2)]
+        best = [_number(one.paper), _times(one.paper, less and less.paper)]
+        lines.append([f"{one.family} {one.n}^3", *measured, *own, *best])
     return lines
 
 
-def _gains(found: Sequence[Entry]) -> list[list[str]]:
+def _gains(one: Entry) -> list[str]:
     """Under GAIN_HEADS."""
-    return [
-        [
-            *(one.name, _number(one.paper)),
-            *(_number(one.blocks), _times(one.paper, one.blocks)),
-            *(_number(one.meshfft), _times(one.paper, one.meshfft), one.mesh),
-        ]
-        for one in found
-    ]
+    blocks = [_number(one.blocks), _times(one.paper, one.blocks)]
+    return [one.name, _number(one.paper), *blocks, _number(one.meshfft), _times(one.paper, one.meshfft), one.mesh]
 
 
-def _bounds(found: Sequence[Entry]) -> list[list[str]]:
+def _bounds(one: Entry) -> list[str]:
     """Under HEADS."""
-    return [
-        [
-            *(one.name, _number(one.meshfft), _number(one.compiled), _number(one.floor)),
-            "links" if one.binds in LINKS else one.binds,
-        ]
-        for one in found
-    ]
+    numbers = map(_number, (one.meshfft, one.compiled, one.floor))
+    return [one.name, *numbers, "links" if one.binds in LINKS else one.binds]
 
 
 def _scaling(rows: Sequence[Row]) -> list[list[str]]:
@@ -196,42 +153,39 @@ def _scaling(rows: Sequence[Row]) -> list[list[str]]:
     ours = {row.cores: row for row in made if row not in its}
     if not its or not ours:
         return []
-    firsts = its[0], ours[its[0].cores]
-    lines = []
+    lines, first = [], ours[its[0].cores]
     for row in its:
         if other := ours.get(row.cores):
-            seconds, products, links, part = _scaled(row, firsts[0])
-            found, _, sent, share = _scaled(other, firsts[1])
-            lines.append([str(row.cores), seconds, products, links, part, found, sent, share])
+            found, _, *shares = _scaled(other, first)
+            lines.append([str(row.cores), *_scaled(row, its[0]), found, *shares])
     return lines
 
 
 def _scaled(row: Row, first: Row) -> tuple[str, str, str, str]:
-    """Seconds, of which products and links, and the efficiency."""
-    links, part = sum(row.parts.get(name, 0.0) for name in LINKS), efficiency(row, first)
-    numbers = (row.seconds, row.parts.get("products"), links)
-    seconds, products, sent = map(_number, numbers)
-    return seconds, products, sent, NONE if part is None else f"{part:.2f}"
+    """Seconds, of which products and links, and the efficiency from the fewest cores."""
+    links = sum(row.parts.get(name, 0.0) for name in LINKS)
+    ideal = None if first.seconds is None else first.seconds * first.cores / row.cores
+    return _number(row.seconds), _number(row.parts.get("products")), _number(links), _times(ideal, row.seconds, 2)
 
 
 def _singles(rows: Sequence[Row]) -> list[list[str]]:
     """Under SINGLE_HEADS."""
     permutes, einsums = (find(rows, quantity=f"single {name}") for name in ("permute", "einsum"))
-    pairs = [(one, permute) for one, permute in zip(einsums, permutes, strict=True) if one.seconds and permute.seconds]
-    return [
-        [
-            *(str(one.cores), _number(1e3 * (one.seconds or 0)), _number(1e3 * (permute.seconds or 0))),
-            *(str(permute.mesh["z"] - 1), _number(1e3 * (permute.seconds or 0) * (permute.mesh["z"] - 1))),
-        ]
-        for one, permute in pairs
-    ]
+    lines = []
+    for einsum, permute in zip(einsums, permutes, strict=True):
+        if einsum.seconds and permute.seconds:
+            one, hops = 1e3 * permute.seconds, permute.mesh["z"] - 1
+            lines.append(
+                [str(einsum.cores), _number(1e3 * einsum.seconds), _number(one), str(hops), _number(one * hops)]
+            )
+    return lines
 
 
 def _mesh(sizes: Iterable[int]) -> str:
     return ",".join(map(str, sizes))
 
 
-def _seconds(rows: Sequence[Row]) -> float | None:
+def _seconds(rows: Sequence[Row]) -> Seconds:
     return rows[0].seconds if rows else None
 
 
@@ -239,12 +193,12 @@ def _ratio(row: Row) -> float:
     return float(row.compiled["ratio"])
 
 
-def _times(one: float | None, other: float | None, digits: int = 1) -> str:
+def _times(one: Seconds, other: Seconds, digits: int = 1) -> str:
     """One over the other."""
     return f"{one / other:.{digits}f}" if one and other else NONE
 
 
-def _number(value: float | None) -> str:
+def _number(value: Seconds) -> str:
     """Three digits, and never an exponent."""
     if value is None:
         return NONE

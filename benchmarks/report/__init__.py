@@ -1,6 +1,4 @@
 """The report: one HTML page of rows of every kind, and the walk of a plan as a picture.
 
-    files -> rows by kind (`reading`) -> sections of figures and tables -> page
-
-Figures are matplotlib's, as SVG inside the page; nothing is loaded from anywhere. What was modelled is called modelled.
+files -> rows by kind (`reading`) -> sections of figures and tables (`measured`, `modelled`) -> `page`
 """

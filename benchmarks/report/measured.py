@@ -1,35 +1,27 @@
-"""The sections of what was measured: cases beside baselines, scaling, errors, and tables of other scripts.
+"""The sections of what was measured: cases beside baselines, scaling, and tables of other commands.
 
-    ratio = median of a case / median of the fastest baseline of its run; whiskers span the quartiles
-
-Rows of two runs are never compared: a run is a command, a commit, a day and a processor.
+ratio = median of a case / median of the fastest baseline of its run (a command, a commit, a day and a processor)
 """
 
-import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
-import jax
-
-from meshfft.cli.devices import mesh_here
-from meshfft.layout.layout import AXES
-from meshfft.plans.plan import Plan
+from meshfft.plans.picture import COLOURS
 
 from ..measure.baselines import MESHFFT
 from ..measure.cases import Task
-from ..measure.on_devices import plan_of
-from ..measure.rows import Row
+from ..measure.measured import Row
 from ..measure.scaling import HEADS as SCALING_HEADS
-from ..measure.scaling import Point, points_of, sharing, tables
-from ..measure.timing import spread
-from ..measure.words import HEADS, cells, circumstances_words, fastest_baseline, mesh_words, ms
-from .drawing import COLOURS, MARKS, against_devices, drawn, logarithmic
-from .page import MEASURED, Figure, Section, Table
+from ..measure.scaling import Point, points_of, tables
+from ..measure.words import HEADS, cells, circumstances_words, fastest_baseline, mesh_words, ms, sharing
+from ..timing import spread
+from .page import MARKS, MEASURED, Figure, Section, Table, drawn, logarithmic
 from .reading import Rows, Values
 
 RUN = ("command", "commit", "date", "cpu")
-ABOUT = ("versions", "device", "cpu", "cores", "load_before", "date", "commit", "command", "facts")
+ABOUT = ("versions", "device", "cpu", "cores", "load_before", "date", "commit", "command")
 BESIDE = (
     "Every case over the fastest baseline of the same run: 1 is as fast, less is faster. Calls took turns in an order "
     "shuffled every round; a dot is the median, its whisker the quartiles."
@@ -38,31 +30,26 @@ SCALING = (
     "Seconds against devices. Ideal is, as in the paper, the seconds on the fewest devices divided by how many times "
     "as many there are. For weak scaling, where the array grows with the devices, it is flat."
 )
-ERRORS = "Relative error in the L2 norm. What was measured stands beside what a plan states before it runs."
+OTHERS = "Rows of commands that have no figure here. Seconds are medians, with their quartiles."
 
 
 def sections(rows: Rows) -> Iterator[Section]:
     """The chapters for which there are rows."""
     groups = list(runs(rows.cases))
-    curves = [curve for run in groups for curve in curves_of(run)]
-    if curves:
+    if curves := [curve for run in groups for curve in curves_of(run)]:
         yield Section("scaling", "Scaling", SCALING, [part for curve in curves for part in _scaling(curve)])
     beside = [part for run in groups if "scaling" not in str(run[0].facts.get("command")) for part in by_task(run)]
     if beside:
         yield Section("baselines", "Beside baselines", BESIDE, [part for task in beside for part in _ratios(task)])
-    errors = [*_tiers(rows.tiers), *_promises(rows.cases)]
-    if errors:
-        yield Section("errors", "Errors", ERRORS, errors)
 
 
 def others(rows: Rows) -> Iterator[Section]:
-    """Rows of scripts as tables, one for each run."""
+    """Rows of other commands as tables, one for each run."""
     groups: dict[tuple[str, ...], list[Values]] = {}
     for row in rows.others:
         groups.setdefault(tuple(str(row.get(name)) for name in (*RUN, "table")), []).append(row)
     if groups:
-        intro = "Rows of scripts that have no figure here. Seconds are medians, with their quartiles."
-        yield Section("others", "Other measurements", intro, [_other(group) for group in groups.values()])
+        yield Section("others", "Other measurements", OTHERS, [_other(group) for group in groups.values()])
 
 
 def runs(rows: Iterable[Row]) -> Iterator[list[Row]]:
@@ -100,58 +87,58 @@ def is_weak(rows: Sequence[Row]) -> bool:
 
 def ratios(rows: Sequence[Row]) -> list[tuple[Row, float, float, float]]:
     """Every case with its quartile, median and quartile over the fastest baseline (or case), the fastest first."""
-    base = yardstick(rows).median or 1.0
+    base = _yardstick(rows).median or 1.0
     spreads = sorted(((row, spread(row.seconds)) for row in rows), key=lambda pair: pair[1].median)
     return [(row, one.low / base, one.median / base, one.high / base) for row, one in spreads]
 
 
-def yardstick(rows: Sequence[Row]) -> Row:
+def _yardstick(rows: Sequence[Row]) -> Row:
     """The fastest baseline, or where there is none the fastest of all."""
     return fastest_baseline(rows) or min(rows, key=lambda row: row.median or 0.0)
 
 
-def name(row: Row) -> str:
+def _name(row: Row) -> str:
     """Whose, which way and on which mesh."""
-    return f"{row.case.name} on {mesh_words(row)}" if row.case.mesh else row.case.name
+    return f"{row.case.name} on {mesh_words(row.case)}" if row.case.mesh else row.case.name
 
 
-def task_words(task: Task) -> str:
-    """A task in a few words."""
+def _task_words(task: Task) -> str:
     points = f" at {'x'.join(map(str, task.samples))} points" if task.samples else ""
     return f"{task.kind} of {'x'.join(map(str, task.shape))} {task.dtype}{points}"
 
 
+def _plain(heads: Sequence[str]) -> list[str]:
+    return [head.replace("\n", ", ") for head in heads]
+
+
 def _ratios(rows: Sequence[Row]) -> Iterator[Figure | Table]:
-    best, title, facts = yardstick(rows), task_words(rows[0].case.task), rows[0].facts
-    image = drawn(functools.partial(_draw_ratios, found=ratios(rows)), 1.2 + 0.24 * len(rows))
-    note = f"1 is {name(best)}, {ms(best.median or 0.0)} ms; {circumstances_words(facts)}"
+    best, title, facts = _yardstick(rows), _task_words(rows[0].case.task), rows[0].facts
+    image = drawn(partial(_draw_ratios, found=ratios(rows)), 1.2 + 0.24 * len(rows))
+    note = f"1 is {_name(best)}, {ms(best.median or 0.0)} ms; {circumstances_words(facts)}"
     yield Figure(title, image, MEASURED, note, str(facts.get("command", "")))
-    yield Table(f"{title}: medians", ("case", *(head.replace("\n", ", ") for head in HEADS[1:])), cells(rows), MEASURED)
+    yield Table(f"{title}: medians", ["case", *_plain(HEADS[1:])], cells(rows), MEASURED)
 
 
 def _draw_ratios(figure: Any, found: Sequence[tuple[Row, float, float, float]]) -> None:
     spot = figure.subplots()
     for at, (row, low, middle, high) in enumerate(found):
-        own = row.case.library == MESHFFT
-        reach = [[middle - low], [high - middle]]
-        spot.errorbar(middle, at, xerr=reach, fmt="o", color=COLOURS[0 if own else 6], capsize=2)
+        colour, reach = COLOURS[0 if row.case.library == MESHFFT else 6], [[middle - low], [high - middle]]
+        spot.errorbar(middle, at, xerr=reach, fmt="o", color=colour, capsize=2)
         spot.text(1.01, at, f"{middle:.2f}", transform=spot.get_yaxis_transform(), va="center", fontsize="small")
     spot.axvline(1, color="black", linewidth=0.8, linestyle=":")
-    spot.set_yticks(range(len(found)), [name(row) for row, *_ in found], fontsize="small")
+    spot.set_yticks(range(len(found)), [_name(row) for row, *_ in found], fontsize="small")
     logarithmic(spot, "x")
     spot.set(xlabel="times the fastest baseline", ylim=(len(found) - 0.5, -0.5))
-    spot.grid(alpha=0.3, axis="x")
 
 
 def _scaling(rows: Sequence[Row]) -> Iterator[Figure | Table]:
-    weak, task, facts = is_weak(rows), rows[0].case.task, rows[0].facts
-    title = f"{'Weak' if weak else 'Strong'} scaling, {task_words(task)}{' on the fewest' if weak else ''}"
-    image = drawn(functools.partial(_draw_scaling, lines=points_of(rows, weak)), 4.5)
-    note = f"{circumstances_words(facts)} {sharing(rows)}"
+    weak, facts = is_weak(rows), rows[0].facts
+    task = f"{_task_words(rows[0].case.task)}{' on the fewest' if weak else ''}"
+    title, note = f"{'Weak' if weak else 'Strong'} scaling, {task}", f"{circumstances_words(facts)} {sharing(rows)}"
+    image = drawn(partial(_draw_scaling, lines=points_of(rows, weak)), 4.5)
     yield Figure(title, image, MEASURED, note, str(facts.get("command", "")))
-    heads = ("way", *(head.replace("\n", ", ") for head in SCALING_HEADS))
     lines = [[way, *line] for way, part in tables(rows, weak).items() for line in part]
-    yield Table(f"{title}: efficiency", heads, lines, MEASURED)
+    yield Table(f"{title}: efficiency", ["way", *_plain(SCALING_HEADS)], lines, MEASURED)
 
 
 def _draw_scaling(figure: Any, lines: dict[str, list[Point]]) -> None:
@@ -161,80 +148,17 @@ def _draw_scaling(figure: Any, lines: dict[str, list[Point]]) -> None:
         colour, devices = COLOURS[place % len(COLOURS)], [point.devices for point in points]
         spot.plot(devices, [point.ideal for point in points], "--", color=colour, linewidth=1)
         spot.plot(devices, [point.seconds for point in points], MARKS[place % 8] + "-", color=colour, label=way)
-    against_devices(spot, sorted({point.devices for points in lines.values() for point in points}))
-
-
-def _tiers(tiers: Sequence[Values]) -> Iterator[Figure | Table]:
-    """One dense dimension: errors against its length."""
-    if not tiers:
-        return
-    title, lengths = (
-        "One dense dimension: error against its length",
-        sorted({n for row in tiers for n in row["errors"]}),
-    )
-    note = "Dotted: what a plan of that tier states."
-    yield Figure(
-        title, drawn(functools.partial(_draw_tiers, tiers=tiers), 4.5), MEASURED, note, str(tiers[0]["command"])
-    )
-    lines = [[row["name"], *(_error(row["errors"].get(n)) for n in lengths), _error(row["stated"])] for row in tiers]
-    yield Table(title, ("tier", *(f"N = {n}" for n in lengths), "stated"), lines, MEASURED)
-
-
-def _draw_tiers(figure: Any, tiers: Sequence[Values]) -> None:
-    spot = figure.subplots()
-    for place, row in enumerate(tiers):
-        colour, lengths = COLOURS[place % len(COLOURS)], list(row["errors"])
-        spot.plot(lengths, row["errors"].values(), MARKS[place % 8] + "-", color=colour, label=row["name"])
-        spot.plot([lengths[0], lengths[-1]], [row["stated"]] * 2, ":", color=colour)
+    counts = sorted({point.devices for points in lines.values() for point in points})
     logarithmic(spot, "xy")
-    spot.set(xlabel="length N", ylabel="relative L2 error")
-    spot.grid(alpha=0.3)
-    figure.legend(loc="outside right upper", frameon=False, fontsize="small")
-
-
-def _promises(rows: Sequence[Row]) -> Iterator[Table]:
-    """The largest error of meshfft's cases that are alike, and the one that their plan states."""
-    worst: dict[tuple[str, str, str], Row] = {}
-    for row in rows:
-        key = task_words(row.case.task), row.case.method, row.case.precision or "default"
-        if row.case.library == MESHFFT and row.error and row.error > (worst[key].error or 0.0 if key in worst else 0.0):
-            worst[key] = row
-    if worst:
-        lines = [[*key, _error(row.error), _error(promised(row))] for key, row in worst.items()]
-        heads = ("transform", "method", "precision", "measured", "stated by the plan")
-        yield Table("Transforms that were measured", heads, lines, MEASURED)
-
-
-def first_plan(rows: Sequence[Row]) -> Plan | None:
-    """The plan of meshfft's first case on several devices; None where there is none."""
-    return next((made for row in rows if row.case.devices > 1 and (made := plan_today(row))), None)
-
-
-def plan_today(row: Row) -> Plan | None:
-    """The plan that meshfft makes of a case today, on such devices where they are here; None where there is none."""
-    if row.case.library != MESHFFT:
-        return None
-    alike = row.facts.get("device") == jax.devices()[0].device_kind
-    try:
-        return plan_of(row.case, mesh_here(dict(zip(AXES, row.case.mesh, strict=False))) if alike else None)
-    except (ValueError, TypeError):
-        return None
-
-
-def promised(row: Row) -> float | None:
-    """The error that the plan of a case states."""
-    made = plan_today(row)
-    return None if made is None else made.error
-
-
-def _error(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1e}"
+    spot.set(xlabel="devices (dashed: ideal)", ylabel="seconds")
+    spot.set_xticks(counts, list(map(str, counts)))
+    spot.legend(frameon=False, fontsize="small")
 
 
 def _other(rows: Sequence[Values]) -> Table:
     """Fields that differ as columns; those that all rows share, in the note."""
     fields = list(dict.fromkeys(field for row in rows for field in row if field not in ABOUT))
-    words = {field: [cell(row.get(field)) for row in rows] for field in fields}
+    words = {field: [_cell(row.get(field)) for row in rows] for field in fields}
     same = [field for field in fields if len(rows) > 1 and len(set(words[field])) == 1]
     kept = [field for field in fields if field not in same]
     note = ", ".join(f"{field} {words[field][0]}" for field in same)
@@ -243,7 +167,7 @@ def _other(rows: Sequence[Values]) -> Table:
     return Table(rows[0]["command"].split(" --")[0], kept, lines, known, note, rows[0]["command"])
 
 
-def cell(value: Any) -> str:
+def _cell(value: Any) -> str:
     """A value in few letters; of several numbers the median and the quartiles."""
     if isinstance(value, list) and value and all(isinstance(one, float) for one in value):
         low, middle, high = spread(value)

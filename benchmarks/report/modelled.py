@@ -1,38 +1,43 @@
-"""The sections of models: the paper's evaluation, profiles, and the cost model against measurements and compiler."""
+"""The sections of models: a plan's walk, profiles, the paper's evaluation, and the cost model against the compiler."""
 
-import functools
 import json
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
+
+from meshfft.layout.layout import axis_sizes
+from meshfft.plans.picture import COLOURS, WIDE, check_drawable
+from meshfft.plans.picture import draw as draw_walk
+from meshfft.plans.plan import Plan
 
 from ..paper.figures import Drawing, drawings
 from ..paper.tables import RATIO_HEADS, ratio_cells, tables
-from .drawing import COLOURS, MARKS, drawn, logarithmic, stacked
-from .page import MODELLED, Figure, Section, Table
+from .page import MARKS, MODELLED, Figure, Section, Table, drawn, logarithmic
 from .reading import Rows, Values
 
-OWN = (
-    "step",
-    "kind",
-    "name",
-    "seconds",
-    "share",
-    "by_device",
-    "cycles",
-)  # of a profile's row: not shared by the others
+OWN = ("step", "kind", "name", "seconds", "share", "by_device", "cycles")  # what rows of one profile do not share
 BUT = "modelled but for the paper's own numbers"
+WALK = (
+    "The array as it comes and after every step. A block has the colour and the number of the device that holds it; a "
+    "prime marks a dimension that is transformed."
+)
 EVALUATION = (
     "The paper's figures and its Table I, on machines that are only described. Only the paper's numbers are measured."
 )
-AGAINST = (
-    "What the cost model says against what happened: on the line both agree, above it took longer than modelled. Where "
-    "nothing ran, both axes are models."
-)
+AGAINST = "Both are models, as nothing ran. On the line they agree; above it the compiler takes longer."
 PROFILES = (
     "The time of a run step by step, stacked of kinds of work: measured under JAX's profiler, or modelled for the "
     "program that the TPU compiler makes."
 )
+
+
+def walk(plan: Plan) -> Section:
+    """The picture of a plan, as `Plan.show` draws it, and the plan as it prints."""
+    sizes = axis_sizes(plan.mesh)
+    check_drawable(plan.shape, sizes)
+    tall = -(-len(plan.walk.layouts) // WIDE)
+    image = drawn(lambda figure: draw_walk(figure, plan.walk, sizes), 3.4 * tall, 3.0 * WIDE)
+    return Section("walk", "The walk", WALK, [Figure(plan.name, image)], str(plan))
 
 
 def sections(rows: Rows) -> Iterator[Section]:
@@ -41,8 +46,8 @@ def sections(rows: Rows) -> Iterator[Section]:
         yield Section("profiles", "Where the time goes", PROFILES, [p for one in profiles(rows) for p in _profile(one)])
     if rows.evaluation:
         yield Section("paper", "The paper's evaluation", EVALUATION, list(_evaluation(rows)))
-    if against := [*_choices(rows.choices), *_compiled(rows)]:
-        yield Section("models", "Models against measurements", AGAINST, against)
+    if against := list(_compiled(rows)):
+        yield Section("models", "Model against compiler", AGAINST, against)
 
 
 def profiles(rows: Rows) -> list[list[Values]]:
@@ -63,15 +68,24 @@ def by_step(rows: Sequence[Values]) -> tuple[list[str], dict[str, Sequence[float
 
 def _profile(rows: Sequence[Values]) -> Iterator[Figure | Table]:
     first, (steps, kinds) = rows[0], by_step(rows)
-    draw = functools.partial(stacked, names=steps, parts=kinds, what=f"seconds, {first['known']}")
     hidden = ", ".join(f"{seconds:.3g} s of {kind}" for kind, seconds in first["hidden"].items())
-    note = (
-        f"{first['how']}; a run takes {first['wall_seconds']:.4g} s."
-        + f" Hidden under other work: {hidden}." * bool(hidden)
-    )
+    note = f"{first['how']}; a run takes {first['wall_seconds']:.4g} s."
+    note += f" Hidden under other work: {hidden}." * bool(hidden)
+    draw = partial(_stacked, names=steps, parts=kinds, what=f"seconds, {first['known']}")
     yield Figure(first["title"], drawn(draw, 1.2 + 0.4 * len(steps)), first["known"], note)
     lines = [[step, *(f"{kinds[kind][at]:.3g}" for kind in kinds)] for at, step in enumerate(steps)]
     yield Table(f"{first['title']}: seconds", ("step", *kinds), lines, first["known"])
+
+
+def _stacked(figure: Any, names: Sequence[str], parts: dict[str, Sequence[float]], what: str) -> None:
+    """A bar for each name, from the top, stacked of parts."""
+    spot, ends = figure.subplots(), [0.0] * len(names)
+    for (label, widths), colour in zip(parts.items(), COLOURS, strict=False):
+        spot.barh(range(len(names)), widths, 0.6, left=ends, label=label, color=colour)
+        ends = [end + width for end, width in zip(ends, widths, strict=True)]
+    spot.set_yticks(range(len(names)), names)
+    spot.set(xlabel=what, ylim=(len(names) - 0.4, -0.6))
+    figure.legend(loc="outside lower center", ncols=len(parts), frameon=False, fontsize="small")
 
 
 def _evaluation(rows: Rows) -> Iterator[Figure | Table]:
@@ -83,28 +97,6 @@ def _evaluation(rows: Rows) -> Iterator[Figure | Table]:
 
 def _paper(one: Drawing, rows: Rows) -> str:
     return drawn(lambda figure: one.draw(figure, rows.evaluation), 4.6)
-
-
-def _choices(choices: Sequence[Values]) -> Iterator[Figure | Table]:
-    """Walks on CPU devices: modelled seconds against the median of calls."""
-    if not choices:
-        return
-    groups: dict[str, list[tuple[float, float]]] = {}
-    for row in choices:
-        way = next((method for method in row["methods"] if method != "auto"), "auto")
-        groups.setdefault(way, []).append((row["modelled"], statistics.median(row["seconds"])))
-    pairs = [pair for group in groups.values() for pair in group]
-    within = sum(1 / 2 <= measured / modelled <= 2 for modelled, measured in pairs)
-    title, note = "Walks on CPU devices", f"Within a factor of 2: {within} of {len(pairs)}."
-    image = _pairs(groups, ("seconds, modelled", "seconds, measured"))
-    yield Figure(title, image, "modelled against measured", note, str(choices[0].get("command", "")))
-    heads = ("case", "methods", "mesh", "modelled s", "measured s")
-    lines = [
-        [row["case"], ", ".join(row["methods"]), ",".join(map(str, row["mesh"].values())),
-         f"{row['modelled']:.3g}", f"{statistics.median(row['seconds']):.3g}"]
-        for row in choices
-    ]  # fmt: skip
-    yield Table(title, heads, lines, "modelled against measured")
 
 
 def _compiled(rows: Rows) -> Iterator[Figure | Table]:

@@ -1,13 +1,19 @@
-"""The page: sections of figures and tables as one HTML text, without network or script.
+"""The page: sections of figures and tables as one HTML text, without network or script; figures are matplotlib's SVG.
 
-Every text is data and is escaped here; only the images, which matplotlib made, are markup.
+Every text is data and is escaped here; only the images are markup.
 """
 
-from collections.abc import Sequence
+import base64
+import io
+from collections.abc import Callable, Sequence
 from html import escape
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from meshfft.extras import need
 
 MEASURED, MODELLED = "measured", "modelled"
+MARKS = "osD^vP*X"
+LOOK = {"text.parse_math": False, "svg.fonttype": "none", "svg.hashsalt": "meshfft", "axes.axisbelow": True}
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem; color: #222 }
 h2 { margin-top: 3rem; border-bottom: 1px solid #ccc } nav a { margin-right: 1rem }
@@ -69,6 +75,25 @@ def section_html(one: Section) -> str:
     return f'<section id="{one.name}"><h2>{escape(one.title)}</h2><p>{escape(one.intro)}</p>{text}{parts}</section>'
 
 
+def drawn(draw: Callable[[Any], None], height: float, width: float = 8.0) -> str:
+    """A figure of some inches, which `draw` is given empty, as a data URI of SVG; the same gives the same text."""
+    matplotlib, buffer = need("matplotlib", "a report"), io.BytesIO()
+    with matplotlib.rc_context(LOOK):
+        figure = need("matplotlib.figure", "a report").Figure((width, height), layout="constrained")
+        draw(figure)
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def logarithmic(spot: Any, axes: str) -> None:
+    """Axes "x", "y" or "xy" logarithmic, their numbers as plain text, since mathematics is not parsed (`LOOK`)."""
+    for name in axes:
+        getattr(spot, f"set_{name}scale")("log")
+        getattr(spot, f"{name}axis").set_major_formatter("{x:g}")
+    spot.minorticks_off()
+    spot.grid(alpha=0.3)
+
+
 def _figure(one: Figure) -> str:
     image = f'<img src="{one.image}" alt="{escape(one.title)}">'
     return f"<figure>{image}<figcaption>{escape(one.title)}. {_about(one)}</figcaption></figure>"
@@ -78,8 +103,7 @@ def _table(one: Table) -> str:
     heads = "".join(f"<th>{escape(head)}</th>" for head in one.heads)
     rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in one.cells)
     table = f'<div class="wide"><table><tr>{heads}</tr>{rows}</table></div>'
-    about = f'<p class="note">{_about(one)}</p>'
-    return f"<details><summary>{escape(one.title)}</summary>{about}{table}</details>"
+    return f'<details><summary>{escape(one.title)}</summary><p class="note">{_about(one)}</p>{table}</details>'
 
 
 def _about(one: Figure | Table) -> str:

@@ -171,7 +171,7 @@ def _parameters(parameters: Iterable[Any]) -> str:
 def measurements() -> Iterator[tuple[str, str]]:
     """The sections of `python -m benchmarks report` of all rows there are, one a page."""
     report, page, reading = (
-        importlib.import_module(f"benchmarks.{one}") for one in ("cli.report", "report.page", "report.reading")
+        importlib.import_module(f"benchmarks.report.{one}") for one in ("command", "page", "reading")
     )
     rows = reading.read(sorted((ROOT / "benchmarks/results").glob("*.jsonl")))
     made = {}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure.cases import Case
-from benchmarks.measure.rows import Row
+from benchmarks.measure.measured import Row
 from benchmarks.paper.rows import Row as PaperRow
 from benchmarks.report.reading import Rows, read
 from meshfft.inspect.hlo import KINDS
@@ -43,7 +43,7 @@ def case(baseline: str, seconds: tuple[float, ...], mesh: tuple[int, ...] = (8,)
         {"method": "auto", "order": "natural", "precision": "default"} if baseline == "meshfft" else {}
     )
     facts, shape = {**FACTS, **more.pop("facts", {})}, more.pop("shape", (8, 8, 8))
-    laid: dict[str, Any] = {"mesh": mesh, "spec": ("x", None, None)} if mesh else {}
+    laid: dict[str, Any] = {"mesh": mesh} if mesh else {}
     absent = "" if seconds else "not here"
     return Row(
         Case(baseline, shape, **{**laid, **own, **more}), seconds, 1e-7 if seconds else None, absent, facts
@@ -54,7 +54,7 @@ def baselines() -> list[dict[str, Any]]:
     """meshfft on two meshes beside three baselines, of which one is absent."""
     return [
         case("meshfft", (2.0, 3.0, 4.0)),
-        case("meshfft", (1.0, 1.5, 2.0), (2, 4), spec=("x", "y", None)),
+        case("meshfft", (1.0, 1.5, 2.0), (2, 4)),
         case("jnp", (2.0, 2.0, 2.0), ()),
         case("scipy", (40.0,), (), method="threads"),
         case("fftw", (), ()),
@@ -115,31 +115,6 @@ def paper() -> list[dict[str, Any]]:
     return [row.to_dict() for row in found]
 
 
-def tiers() -> list[dict[str, Any]]:
-    """Errors of two tiers."""
-    return [
-        {
-            "table": "tiers",
-            "precision": name,
-            "multiplications": 4,
-            "N = 64": e,
-            "N = 1024": 2 * e,
-            "stated": 4 * e,
-            **FACTS,
-        }
-        for name, e in (("float32", 1e-7), ("bf16", 1e-3))
-    ]
-
-
-def choices() -> list[dict[str, Any]]:
-    """Two walks beside their models."""
-    about: dict[str, Any] = {"shape": [64, 64], "mesh": {"x": 8}, "order": "natural", "walk": "none", **FACTS}
-    return [
-        {"case": name, "methods": [method], "seconds": [0.1, 0.2, 0.3], "modelled": modelled, **about}
-        for name, method, modelled in (("one", "transpose", 0.15), ("two", "kdft", 0.05))
-    ]
-
-
 def others() -> list[dict[str, Any]]:
     """Rows of a script that nothing is known of."""
     return [
@@ -158,8 +133,6 @@ def everything() -> list[dict[str, Any]]:
         *profile(),
         *modelled,
         *paper(),
-        *tiers(),
-        *choices(),
         *others(),
     ]
 

@@ -22,17 +22,19 @@ from benchmarks.paper.cases import (
     OWN,
     PAPER_FFT,
     PAPER_KDFT,
+    SCALINGS,
     Algorithm,
     cases,
     count,
+    slice_of,
 )
 from benchmarks.paper.compiled import compiled_row
 from benchmarks.paper.figures import draw_all
 from benchmarks.paper.floors import PUBLISHED, exchange_seconds, floor, ring_seconds
 from benchmarks.paper.modelled import known_rows, modelled_rows
-from benchmarks.paper.paper import SCALINGS, ideal, slice_of
-from benchmarks.paper.rows import Row, find, read_rows, write_rows
+from benchmarks.paper.rows import Row, find, read_rows
 from benchmarks.paper.tables import entries, ratio_cells, tables
+from benchmarks.rows import read, write
 from meshfft.inspect.aot import Report, Timeline
 from meshfft.inspect.hlo import Spent
 from meshfft.machine.machine import topology
@@ -121,12 +123,6 @@ def test_no_floor_is_made_up(words: str, arguments: tuple) -> None:
         floor(*arguments)
 
 
-def test_ideal_lines() -> None:
-    """Catches an ideal that does not start at the first point, or does not halve."""
-    assert ideal(8.0, 2, 2) == 8.0
-    assert [ideal(8.0, 32, cores) for cores in (32, 64, 2048)] == [8.0, 4.0, 0.125]
-
-
 @pytest.mark.parametrize("cores", [2**j for j in range(1, 12)])
 def test_slices_have_their_cores(cores: int) -> None:
     """Catches a figure whose machine has another number of cores than its abscissa says."""
@@ -195,7 +191,7 @@ def test_single_operations_make_up_the_third_dimension(rows: list[Row]) -> None:
 def test_rows_survive_a_file(rows: list[Row], tmp_path: Path) -> None:
     """Catches a value that JSON changes, and a row that the compiler refused given seconds."""
     kept = [*rows, row(seconds=None, how="refused")]
-    write_rows(tmp_path / "rows.jsonl", kept)
+    write(tmp_path / "rows.jsonl", (one.to_dict() for one in kept))
     assert read_rows(tmp_path / "rows.jsonl") == kept
     with pytest.raises(ValueError, match="measured"):
         row(known="measured")
@@ -274,9 +270,9 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[Row]) ->
     """The command on the small rows, in a folder of its own and a terminal of 80 columns."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("benchmarks.cli.paper.cases", lambda: iter(()))
-    monkeypatch.setattr("benchmarks.cli.paper.modelled_rows", lambda made: iter(rows))
-    monkeypatch.setattr("benchmarks.cli.paper.known_rows", lambda: known_rows(["table-v3"]))
+    monkeypatch.setattr("benchmarks.paper.command.cases", lambda: iter(()))
+    monkeypatch.setattr("benchmarks.paper.command.modelled_rows", lambda made: iter(rows))
+    monkeypatch.setattr("benchmarks.paper.command.known_rows", lambda: known_rows(["table-v3"]))
     yield tmp_path
 
 
@@ -292,7 +288,8 @@ def test_the_command_prints_writes_and_draws(command: Path) -> None:
     assert all(len(line) <= 80 for line in result.stdout.splitlines()), result.stdout
     assert "12.7" in result.stdout and "modelled" in result.stdout and "…" not in result.stdout
     written = read_rows(command / "rows.jsonl")
-    assert all(one.made_by["jax"] for one in written) and len(find(written, known="published")) >= 8
+    assert all(one["versions"]["jax"] and one["commit"] for one in read(command / "rows.jsonl").values())
+    assert len(find(written, known="published")) >= 8
     assert (command / "table-v3.png").exists()
     again = call("--read", "rows.jsonl")
     assert (
@@ -359,7 +356,7 @@ def test_compiling_is_refused_without_the_compiler(command: Path, monkeypatch: p
     def missing(name: str) -> None:
         raise ValueError("libtpu is missing")
 
-    monkeypatch.setattr("benchmarks.cli.paper.use_tpu_compiler", lambda: None)
-    monkeypatch.setattr("benchmarks.cli.paper.devices_of", missing)
+    monkeypatch.setattr("benchmarks.paper.command.use_tpu_compiler", lambda: None)
+    monkeypatch.setattr("benchmarks.paper.command.devices_of", missing)
     result = call("--compile")
     assert result.exit_code == 2 and "libtpu is missing" in result.stderr

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from benchmarks.kernels import job, write
-from benchmarks.measure.bundles import Loop, Schedule
-from benchmarks.measure.scheduled import read, schedules
+from benchmarks.tpu.bundles import Loop, Schedule
+from benchmarks.tpu.kernels import job, write
+from benchmarks.tpu.scheduled import read, schedules
 from meshfft.machine.chip import CHIPS
 
 DUMPS = Path(__file__).parent / "dumps"
@@ -95,7 +95,7 @@ def test_product_takes_what_the_matrix_units_can_do() -> None:
 @pytest.mark.parametrize("kind", ["lane", "sublane", "first", "plane"])
 def test_kernels_compile_and_their_schedules_are_known(kind: str) -> None:
     """Catches a kernel that the compiler refuses, a copy beside it, and a cost far above what was found (docs)."""
-    (row,) = schedules("benchmarks.kernels:program", [job("kernel", kind, 512, CHIPS["v5e"])], "v5e:2x2")
+    (row,) = schedules("benchmarks.tpu.kernels:program", [job("kernel", kind, 512, CHIPS["v5e"])], "v5e:2x2")
     points, (found,) = 2**23, row["passes"]
     assert found["name"].startswith(f"fft_{kind}_512") and found["unknown"] == 0
     assert 16 * points <= found["bytes"] < 16.5 * points and row["estimate"] < points / 1e4

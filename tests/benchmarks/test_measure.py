@@ -3,8 +3,8 @@
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -14,25 +14,18 @@ from reference import dft, powers, separable
 from typer.testing import CliRunner
 
 from benchmarks.__main__ import app
-from benchmarks.cli.speed import CALM
+from benchmarks.common import noise
 from benchmarks.measure import baselines as baselines_module
 from benchmarks.measure.baselines import BASELINES, MESHFFT, names_for, prepare
-from benchmarks.measure.cases import (
-    POINTS,
-    Case,
-    Layout,
-    Task,
-    balanced,
-    case_of,
-    layout_of,
-    usual_meshes,
-)
-from benchmarks.measure.data import Data, noise, sampled, transformed
+from benchmarks.measure.cases import POINTS, Case, Task, balanced, case_of, usual_meshes
+from benchmarks.measure.data import Data, sampled, transformed
+from benchmarks.measure.flags import CALM
+from benchmarks.measure.measured import Row, measured, needed_bytes, packages, read_rows
 from benchmarks.measure.mpi import MpiRanks
 from benchmarks.measure.prepared import Place, Prepared
-from benchmarks.measure.rows import Row, read_rows, write_rows
-from benchmarks.measure.running import measured, needed_bytes, packages, steps
 from benchmarks.measure.words import HEADS, cells, fastest_baseline, notes
+from benchmarks.rows import write
+from benchmarks.timing import Seconds
 
 ISSUE = {"jnp-sharded", "jnp", "scipy", "fftw", "mkl", "jaxdecomp", "mpi4py-fft", "finufft"}
 SHAPE = (8, 4, 12)
@@ -74,12 +67,12 @@ def test_the_table_of_baselines_is_the_issue_s() -> None:
     """Catches a baseline that was promised and is not in the table, or would never be asked."""
     assert set(BASELINES) == ISSUE | {MESHFFT}
     assert set(names_for("fft")) | set(names_for(POINTS)) == ISSUE and names_for(POINTS) == ["finufft"]
-    layouts = [layout_of(mesh, 3) for mesh in usual_meshes(8, 3)]
+    meshes = usual_meshes(8, 3)
     for name in ISSUE:
         task = Task(SHAPE, samples=(8, 6, 4) if name == "finufft" else ())
-        assert BASELINES[name].ways(task, layouts, 2), name
-        assert {case.library for case in BASELINES[name].ways(task, layouts, 2)} == {name}
-    assert len({way for way in BASELINES["jaxdecomp"].ways(Task(SHAPE), layouts, 2)}) == 8
+        assert BASELINES[name].ways(task, meshes, 2), name
+        assert {case.library for case in BASELINES[name].ways(task, meshes, 2)} == {name}
+    assert len({way for way in BASELINES["jaxdecomp"].ways(Task(SHAPE), meshes, 2)}) == 8
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
@@ -88,9 +81,8 @@ def test_every_baseline_that_is_here_has_the_right_numbers(name: str, dtype: str
     """Catches a baseline timed on something else than the transform, and one that is absent without a reason."""
     jax.config.update("jax_enable_x64", dtype == "complex128")
     task = Task(SHAPE, dtype, "fft", (5, 6, 7) if name == "finufft" else ())
-    layouts = [layout_of((2, 2), 3)]
-    own = [case_of(task, name, layouts[0], method="auto", order="natural")]
-    for case in own if name == MESHFFT else BASELINES[name].ways(task, layouts, place.cores):
+    own = [case_of(task, name, (2, 2), method="auto", order="natural")]
+    for case in own if name == MESHFFT else BASELINES[name].ways(task, [(2, 2)], place.cores):
         if reason := BASELINES[name].missing(task.what):
             assert f"not installed: pip install {BASELINES[name].packages[0]}" in reason
             with pytest.raises(ValueError, match="not installed"):
@@ -107,11 +99,10 @@ def test_baselines_do_the_kinds_they_say(kind: str, dtype: str, place: Place) ->
     """Catches a kind that a baseline takes for another one, and a baseline that fails at what it says it does."""
     jax.config.update("jax_enable_x64", dtype == "float64")
     task, able = Task(SHAPE, dtype, kind), []
-    layout = layout_of((2, 2), 3)
     data = Data(task, 1)
     for name, baseline in BASELINES.items():
-        own = [case_of(task, name, layout, method="auto", order="any")]
-        for case in own if name == MESHFFT else baseline.cases(task, [layout], 2):
+        own = [case_of(task, name, (2, 2), method="auto", order="any")]
+        for case in own if name == MESHFFT else baseline.cases(task, [(2, 2)], 2):
             if kind not in baseline.what:
                 assert f"not {kind}" in (baseline.missing(kind) or "")
             elif baseline.missing(kind) is None and (case.devices < 4 or name == MESHFFT):
@@ -127,7 +118,7 @@ def test_nonuniform_points_are_those_of_the_direct_sum(place: Place) -> None:
     matrices = [powers(t, None, n) for t, n in zip(data.turns, task.shape, strict=True)]
     truth = separable(data.x.astype(complex), matrices)
     assert np.linalg.norm(data.truth - truth) < 1e-13 * np.linalg.norm(truth) and data.truth.shape == (16, 4)
-    case = case_of(task, MESHFFT, layout_of((2, 2), 2), method="kdft", order="natural")
+    case = case_of(task, MESHFFT, (2, 2), method="kdft", order="natural")
     assert prepare(case, data, place).error < 1e-6
 
 
@@ -163,7 +154,7 @@ def test_usual_meshes_are_slab_pencil_and_block() -> None:
     assert usual_meshes(8, 3) == [(8,), (2, 4), (2, 2, 2)] and usual_meshes(8, 1) == [(8,)]
     assert usual_meshes(4, 3) == [(4,), (2, 2)] and usual_meshes(1, 3) == [(1,)]
     assert usual_meshes(16, 5) == [(16,), (4, 4), (2, 2, 4)]
-    assert layout_of((2, 4), 3) == Layout((2, 4), ("x", "y", None))
+    assert case_of(Task((4, 4, 4)), MESHFFT, (2, 4)).spec == ("x", "y", None)
 
 
 def test_what_fails_is_a_row_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch, place: Place) -> None:
@@ -173,13 +164,13 @@ def test_what_fails_is_a_row_and_the_others_go_on(monkeypatch: pytest.MonkeyPatc
     def ready(case: Case, data: Data, place: Place) -> Prepared:
         if case.library in errors:
             raise errors[case.library]
-        return Prepared(lambda: float(len(case.library)), 0.5, MappingProxyType({"extra": case.library}))
+        return Prepared(lambda: Seconds(len(case.library)), 0.5, {"extra": case.library})
 
-    monkeypatch.setattr("benchmarks.measure.running.prepare", ready)
+    monkeypatch.setattr("benchmarks.measure.measured.prepare", ready)
     cases = [case_of(Task((4,)), name) for name in ("jnp", "scipy", "mkl", MESHFFT, "fftw")]
     told: list[str] = []
     found = measured(cases, 3, place, {"a": 1}, told.append)
-    assert [one.case for one in found] == cases and len(told) == steps(cases, 3) == 8
+    assert [one.case for one in found] == cases and len(told) == len(cases) + 3
     assert [one.absent for one in found] == ["RuntimeError: no room for it", "", "does not do that", "", "ValueError: "]
     assert [one.seconds for one in found] == [(), (5.0,) * 3, (), (7.0,) * 3, ()]
     assert found[1].facts == {"a": 1, "extra": "scipy"} and found[0].facts == {"a": 1}
@@ -189,13 +180,15 @@ def test_what_fails_is_a_row_and_the_others_go_on(monkeypatch: pytest.MonkeyPatc
 def test_rows_survive_a_file(tmp_path: Path) -> None:
     """Catches a field that is lost, or comes back as another type, and a number of devices that is not the mesh's."""
     task = Task((4, 6), "float32", "rfft", (3, 3))
-    case = case_of(task, MESHFFT, Layout((2, 4), (("x", "y"), None)), method="kdft", order="any", precision="bf16x3")
+    case = case_of(task, MESHFFT, (2, 4), method="kdft", order="any", precision="bf16x3")
     kept = [Row(case, (0.1, 0.2, 0.4), 1e-7, "", FACTS), row("mkl", (), "not here"), row()]
-    write_rows(tmp_path / "rows.jsonl", kept)
-    assert read_rows(tmp_path / "rows.jsonl") == kept and hash(read_rows(tmp_path / "rows.jsonl")[0].case)
+    write(tmp_path / "rows.jsonl", (one.to_dict() for one in kept))
+    again = read_rows(tmp_path / "rows.jsonl")
+    assert [replace(one, facts=FACTS) for one in again] == kept and hash(again[0].case)
+    assert FACTS.items() <= again[0].facts.items() and again[0].facts["commit"]
     first = json.loads((tmp_path / "rows.jsonl").read_text().splitlines()[0])
     assert (first["devices"], first["median"], first["quartiles"]) == (8, 0.2, pytest.approx([0.15, 0.3]))
-    assert set(first) > {"shape", "dtype", "kind", "mesh", "spec", "method", "order", "precision", "facts"}
+    assert set(first) > {"shape", "dtype", "kind", "mesh", "spec", "method", "order", "precision", "versions"}
 
 
 @pytest.mark.parametrize("text", ["", "{}\n", "no json\n", '{"baseline": "jnp", "shape": [4], "seconds": 3}\n', "[]\n"])
@@ -272,35 +265,34 @@ def test_the_command_prints_one_object(work: Path) -> None:
         (("fft", "7", "--mesh", "7", "--method", "transpose"), "transpose"),
         (("fft", "9" * 99), "the shape '999"),
         (("fft", "8,8", "--rounds", "9" * 99), "--rounds 999"),
-        (("dense", "8,8", "--samples", "8"), "--samples 8"),
-        (("dense", "8,8", "--samples", "8,no"), "--samples '8,no'"),
-        (("dense", "8,8", "--baselines", "scipy"), "--baselines 'scipy'"),
-        (("dense", "8,8", "--dtype", "float32"), "complex64 or complex128"),
+        (("fft", "8,8", "--samples", "8"), "--samples 8"),
+        (("fft", "8,8", "--samples", "8,8", "--kind", "rfft"), "--samples 8,8 for rfft"),
+        (("fft", "8,8", "--samples", "8,no"), "--samples '8,no'"),
+        (("fft", "8,8", "--samples", "8,8", "--baselines", "scipy"), "--baselines 'scipy'"),
     ],
 )
 def test_refusals_come_before_the_work(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str) -> None:
     """Catches minutes of work for nothing, a traceback, and a refusal that does not name what is wrong."""
-    monkeypatch.setattr("benchmarks.cli.speed.run", lambda *_: pytest.fail("it worked"))
+    monkeypatch.setattr("benchmarks.measure.flags.run", lambda *_: pytest.fail("it worked"))
     result = call(*words)
     assert result.exit_code == 2 and result.stderr.count("\n") == 1 and said in result.stderr, result.stderr
 
 
 def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a machine that swaps, and counts of bytes that forget what sharded jnp.fft gathers."""
-    layout = layout_of((8,), 3)
-    own, sharded = (case_of(Task((100, 10, 10)), name, layout) for name in (MESHFFT, "jnp-sharded"))
+    own, sharded = (case_of(Task((100, 10, 10)), name, (8,)) for name in (MESHFFT, "jnp-sharded"))
     assert needed_bytes([own]) == 64 * 10**4 + 4 * 80_000 and needed_bytes([]) == 0
     assert needed_bytes([own, sharded]) == 64 * 10**4 + 4 * 80_000 + 16 * 80_000
     assert needed_bytes([case_of(Task((10, 4), samples=(5, 8)), MESHFFT)]) == 64 * 80 + 4 * 640
-    monkeypatch.setattr("benchmarks.cli.speed.available_bytes", lambda: 10**6)
-    monkeypatch.setattr("benchmarks.cli.speed.measured", lambda *_: pytest.fail("it worked"))
+    monkeypatch.setattr("benchmarks.measure.flags.available_bytes", lambda: 10**6)
+    monkeypatch.setattr("benchmarks.measure.flags.measured", lambda *_: pytest.fail("it worked"))
     result = call("fft", "64,64,64")
     assert result.exit_code == 2 and "0.001 GB are free" in result.stderr and result.stderr.count("\n") == 1
 
 
-def test_the_dense_command_measures_points(work: Path) -> None:
+def test_random_points_are_measured(work: Path) -> None:
     """Catches uniform points, samples that are not as asked, and a baseline of other transforms."""
-    result = call("dense", "8,6", "--samples", "16,4", "--mesh", "2,2", "--rounds", "1", "--rows", "rows.jsonl")
+    result = call("fft", "8,6", "--samples", "16,4", "--mesh", "2,2", "--rounds", "1", "--rows", "rows.jsonl")
     assert result.exit_code == 0, result.output
     rows = read_rows(work / "rows.jsonl")
     assert [one.case.library for one in rows] == [MESHFFT, "finufft"]
@@ -361,9 +353,9 @@ def test_ranks_transform_and_what_ends_them_is_told(mpi: Path) -> None:
         with pytest.raises(RuntimeError, match="a pencil needs three dimensions"):
             ranks.prepare(BASELINES["mpi4py-fft"].ways(Task((4, 6)), (), 2)[1], data)
         second = ranks.prepare(pencil, data)
-        assert first.error < 1e-6 and first.versions == {"mpi": "no MPI", "ranks": 1}
-        assert all(0 < one.timer() < 60 for one in (first, second, first))
-        assert ranks.prepare(slab, data, turns=3).timer() > 0 and (mpi / "back.txt").read_text() == "..."
+        assert first.error < 1e-6 and first.facts == {"mpi": "no MPI", "ranks": 1}
+        assert all(0 < one.call() < 60 for one in (first, second, first))
+        assert ranks.prepare(slab, data, turns=3).call() > 0 and (mpi / "back.txt").read_text() == "..."
         folder, runs = Path(ranks._folder.name), ranks._runs
     asked = [json.loads(line) for line in (mpi / "asked.jsonl").read_text().splitlines()]
     assert asked == [[[2, 1, 1], True, "F"], [[3, 1, 1], True, "F"], [[1, 2, 1], False, "F"]]  # the slab once
@@ -375,4 +367,4 @@ def test_ranks_that_cannot_be_started_say_why(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("benchmarks.measure.mpi.shutil.which", lambda name: None)
     task = Task((4, 4))
     with MpiRanks() as ranks, pytest.raises(RuntimeError, match="mpiexec is not installed"):
-        ranks.prepare(case_of(task, "mpi4py-fft", layout_of((2,), 2), method=baselines_module.SLAB), Data(task, 1))
+        ranks.prepare(case_of(task, "mpi4py-fft", (2,), method=baselines_module.SLAB), Data(task, 1))

@@ -10,22 +10,27 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.__main__ import app
-from benchmarks.cli.speed import CALM
 from benchmarks.measure.baselines import MESHFFT
-from benchmarks.measure.cases import Case, Task, case_of, layout_of
-from benchmarks.measure.regression import changes, to_measure, unlike, worse
-from benchmarks.measure.rows import Row, read_rows, write_rows
+from benchmarks.measure.cases import Case, Task, case_of
+from benchmarks.measure.flags import CALM
+from benchmarks.measure.measured import Row, read_rows
+from benchmarks.measure.regression import Change, changes, to_measure, unlike
+from benchmarks.rows import write
 
 FACTS = {"device": "cpu", "cpu": "a processor", "cores": 2, "load_before": 0.25}
 TASK = Task((256, 256, 256))
 
 
 def own(order: str = "any", task: Task = TASK) -> Case:
-    return case_of(task, MESHFFT, layout_of((2, 2, 2), 3), method="transpose", order=order, precision="default")
+    return case_of(task, MESHFFT, (2, 2, 2), method="transpose", order=order, precision="default")
 
 
 def row(case: Case, *seconds: float, absent: str = "") -> Row:
     return Row(case, seconds, 1e-7 if seconds else None, absent, FACTS)
+
+
+def worse(found: Sequence[Change], factor: float) -> list[Change]:
+    return [one for one in found if one.change > factor]
 
 
 SCIPY, JNP = case_of(TASK, "scipy", method="threads"), case_of(TASK, "jnp")
@@ -104,13 +109,13 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[Case
     monkeypatch.setenv("COLUMNS", "80")
     for name, value in CALM.items():
         monkeypatch.setenv(name, value)
-    write_rows(tmp_path / "before.jsonl", BEFORE)
+    write(tmp_path / "before.jsonl", (one.to_dict() for one in BEFORE))
 
     def set_seconds(seconds: dict[Case, float]) -> None:
         def measured(cases: Sequence[Case], *_: Any) -> list[Row]:
             return [row(case, seconds[case]) for case in cases]
 
-        monkeypatch.setattr("benchmarks.cli.speed.measured", measured)
+        monkeypatch.setattr("benchmarks.measure.flags.measured", measured)
 
     return set_seconds
 
@@ -152,6 +157,6 @@ def test_refusals_come_before_the_work(
     """Catches minutes of work for nothing, and an exit code of a regression where there is none."""
     fake({})
     (tmp_path / "other.jsonl").write_text('{"case": "meshfft transpose natural", "mesh": "slab (8,)"}\n')
-    write_rows(tmp_path / "alone.jsonl", BEFORE[:2])
+    write(tmp_path / "alone.jsonl", (one.to_dict() for one in BEFORE[:2]))
     result = call(*words)
     assert result.exit_code == 2 and result.stderr.count("\n") == 1 and said in result.stderr, result.stderr

@@ -11,17 +11,18 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.__main__ import app
-from benchmarks.cli.speed import CALM
-from benchmarks.measure.cases import Case, Task, case_of, layout_of
-from benchmarks.measure.rows import Row, read_rows
-from benchmarks.measure.scaling import Point, best_layout, fastest, grown, points, points_of, sharing
+from benchmarks.measure.cases import Case, Task, case_of
+from benchmarks.measure.flags import CALM
+from benchmarks.measure.measured import Row, read_rows
+from benchmarks.measure.scaling import Point, best_mesh, fastest, grown, ideal, points, points_of
+from benchmarks.measure.words import sharing
 
 FACTS = {"device": "cpu", "cpu": "a processor", "cores": 2, "load_before": 0.25}
 
 
 def row(devices: int, seconds: tuple[float, ...], mesh: tuple[int, ...] = (), **way: Any) -> Row:
     """A row on so many devices, made by hand."""
-    case = case_of(Task((8, 8)), way.pop("baseline", "meshfft"), layout_of(mesh or (devices,), 2), **way)
+    case = case_of(Task((8, 8)), way.pop("baseline", "meshfft"), mesh or (devices,), **way)
     return Row(case, seconds, 1e-7 if seconds else None, "" if seconds else "not here", FACTS)
 
 
@@ -32,6 +33,12 @@ def test_the_ideal_line_is_the_paper_s() -> None:
     ]  # fmt: skip
     efficiencies = [one.efficiency for one in points({4: 1.0, 2: 1.5, 8: 0.375}, weak=False)]
     assert efficiencies == pytest.approx([1.0, 0.75, 1.0])
+
+
+def test_ideal_lines() -> None:
+    """Catches an ideal that does not start at the first point, or does not halve."""
+    assert ideal(8.0, 2, 2) == 8.0
+    assert [ideal(8.0, 32, cores) for cores in (32, 64, 2048)] == [8.0, 4.0, 0.125]
 
 
 def test_weak_scaling_is_flat_where_it_is_ideal() -> None:
@@ -86,13 +93,13 @@ def test_the_mesh_is_the_one_that_is_modelled_to_be_fastest() -> None:
     """Catches a mesh of fewer devices, a length refused that shards do not divide, and a refusal without a reason."""
     way = {"order": "natural", "precision": "default"}
     devices = jax.devices()
-    assert best_layout(Task((16, 16, 16)), devices, method="transpose", **way).devices == 8
-    assert best_layout(Task((64,)), devices[:4], method="cooley-tukey", **way).mesh == (4,)
-    assert best_layout(Task((2, 64)), devices[:4], method="cooley-tukey", **way).mesh[1] > 1
-    assert best_layout(Task((8, 8)), devices[:1], method="auto", **way).mesh == (1, 1)
-    assert best_layout(Task((7,)), devices[:4], method="cooley-tukey", **way).mesh == (4,)
+    assert math.prod(best_mesh(Task((16, 16, 16)), devices, method="transpose", **way)) == 8
+    assert best_mesh(Task((64,)), devices[:4], method="cooley-tukey", **way) == (4,)
+    assert best_mesh(Task((2, 64)), devices[:4], method="cooley-tukey", **way)[1] > 1
+    assert best_mesh(Task((8, 8)), devices[:1], method="auto", **way) == (1, 1)
+    assert best_mesh(Task((7,)), devices[:4], method="cooley-tukey", **way) == (4,)
     with pytest.raises(ValueError, match="fewer --devices"):
-        best_layout(Task((2, 2)), devices, method="auto", **way)
+        best_mesh(Task((2, 2)), devices, method="auto", **way)
 
 
 @pytest.fixture
@@ -106,7 +113,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def measured(cases: Sequence[Case], *_: Any) -> list[Row]:
         return [Row(case, (8.0 / case.devices,), 1e-7, "", FACTS) for case in cases]
 
-    monkeypatch.setattr("benchmarks.cli.speed.measured", measured)
+    monkeypatch.setattr("benchmarks.measure.flags.measured", measured)
     return tmp_path
 
 

@@ -1,45 +1,36 @@
 """Calls that take turns: who is called when, by hand-made clocks; nothing here is timed."""
 
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 
-from benchmarks.measure.timing import SLOW, THIN, interleaved, spread, thinned, timer, timer_of_fresh
+from benchmarks import timing
+from benchmarks.timing import SLOW, THIN, Call, Seconds, on_fresh, spread, thinned, timed
 
 
-def recorders(names: str, heard: list[str]) -> list[Callable[[], float]]:
+def recorders(names: str, heard: list[str]) -> dict[str, Call]:
     """A call for each letter, which notes that it was called and says a number of its own."""
 
-    def recorder(name: str, place: int) -> Callable[[], float]:
-        def call() -> float:
+    def recorder(name: str, place: int) -> Call:
+        def call() -> Seconds:
             heard.append(name)
-            return float(place)
+            return Seconds(place)
 
         return call
 
-    return [recorder(name, place) for place, name in enumerate(names)]
+    return {name: recorder(name, place) for place, name in enumerate(names)}
 
 
 def test_a_round_has_every_call_once_in_orders_that_differ() -> None:
-    """Catches a call left out of a round or made twice, and the same order in every round."""
+    """Catches a call left out of a round or made twice, a cold one, and the same order in every round."""
     heard: list[str] = []
-    found = interleaved(recorders("abcdef", heard), 12)
-    rounds = ["".join(heard[at : at + 6]) for at in range(0, 72, 6)]
-    assert all(sorted(one) == list("abcdef") for one in rounds)
+    found = timed(recorders("abcdef", heard), 12)
+    warm, *rounds = ["".join(heard[at : at + 6]) for at in range(0, 78, 6)]
+    assert warm == "abcdef" and all(sorted(one) == list("abcdef") for one in rounds)
     assert len(set(rounds)) > 6, "of 720 orders twelve should hardly repeat"
     assert len({one[0] for one in rounds}) > 1, "a call that is always first meets another machine than the rest"
-    assert found == [[float(place)] * 12 for place in range(6)]
-
-
-def test_orders_follow_a_seed() -> None:
-    """Catches a seed that is not used."""
-    orders = []
-    for seed in (1, 1, 2):
-        heard: list[str] = []
-        interleaved(recorders("abcdefgh", heard), 3, seed=seed)
-        orders.append(heard)
-    assert orders[0] == orders[1] != orders[2]
+    assert {name: one.seconds for name, one in found.items()} == {n: [float(i)] * 12 for i, n in enumerate("abcdef")}
+    assert found["c"].median == 2.0 and len(found["c"].cpu) == 12
 
 
 def test_slow_calls_join_fewer_rounds() -> None:
@@ -47,9 +38,11 @@ def test_slow_calls_join_fewer_rounds() -> None:
     assert thinned([0.1, 1.0, 1.0, SLOW, SLOW * 1.01]) == [1, 1, 1, 1, THIN] and thinned([]) == []
     heard: list[str] = []
     told: list[None] = []
-    found = interleaved(recorders("ab", heard), 7, [1, THIN], told=lambda: told.append(None))
-    assert Counter(heard) == {"a": 7, "b": 3} and [len(seconds) for seconds in found] == [7, 3] and len(told) == 7
-    assert set(heard[:2]) == {"a", "b"}, "the first round has all"
+    calls = {**recorders("abc", heard), "slow": lambda: (heard.append("slow"), Seconds(99.0))[1]}
+    found = timed(calls, 7, thin=True, told=lambda: told.append(None))
+    assert Counter(heard[4:]) == {"a": 7, "b": 7, "c": 7, "slow": 3} and len(told) == 7
+    assert [len(one.seconds) for one in found.values()] == [7, 7, 7, 3]
+    assert set(heard[4:8]) == set(calls), "the first round has all"
 
 
 @pytest.mark.parametrize(
@@ -66,25 +59,26 @@ def test_medians_and_quartiles_worked_out_by_hand(seconds: list[float], quartile
     assert spread(seconds) == pytest.approx(quartiles)
 
 
-def test_a_timer_waits_for_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Catches a clock read before the result is finished."""
+@pytest.mark.parametrize("wait", [True, False])
+def test_a_call_is_timed_to_its_result_or_its_return(wait: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a clock read before the result is finished, and one read after that of calls that are not waited for."""
     events: list[str] = []
-    ticks = iter((10.0, 12.5))
+    ticks = iter((0.0, 1.0, 10.0, 12.5))
 
     def clock() -> float:
         events.append("clock")
         return next(ticks)
 
-    monkeypatch.setattr("benchmarks.measure.timing.time.perf_counter", clock)
-    monkeypatch.setattr("benchmarks.measure.timing.jax.block_until_ready", lambda value: events.append(value))
-    assert timer(lambda: "result")() == 2.5
-    assert events == ["clock", "result", "clock"]
+    monkeypatch.setattr(timing.time, "perf_counter", clock)
+    monkeypatch.setattr(timing.jax, "block_until_ready", lambda value: events.append(value))
+    assert timed({"one": lambda: "result"}, 1, wait=wait)["one"].seconds == [2.5]
+    assert events[4:] == (["clock", "result", "clock", "result"] if wait else ["clock", "clock", "result"])
 
 
 def test_what_a_call_eats_is_made_for_each_call() -> None:
     """Catches an input that is used twice, which is gone after a donating call."""
     heard: list[str] = []
     fresh = iter("abc")
-    run = timer_of_fresh(heard.append, lambda: next(fresh))
+    run = on_fresh(heard.append, lambda: next(fresh))
     assert all(run() >= 0 for _ in range(3))
     assert heard == ["a", "b", "c"]

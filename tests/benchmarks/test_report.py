@@ -12,13 +12,13 @@ from typing import Any
 import jax
 import pytest
 from jax.sharding import AxisType
-from report_rows import baselines, case, choices, everything, others, paper, profile, scaling, sorted_rows
+from report_rows import baselines, case, everything, others, paper, profile, scaling, sorted_rows
 from typer.testing import CliRunner
 
 import meshfft as mf
 from benchmarks.__main__ import app
-from benchmarks.cli.report import page_of
-from benchmarks.report import measured, modelled, walk
+from benchmarks.report import measured, modelled
+from benchmarks.report.command import page_of
 from benchmarks.report.reading import read
 
 Figure = pytest.importorskip("matplotlib.figure").Figure
@@ -59,20 +59,20 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_kind_has_its_section(work: Path) -> None:
     """Catches a kind of row that is not known for it, a section that is missing, and an image that is no drawing."""
     rows = sorted_rows(everything(), work)
-    counts = {"cases": 17, "evaluation": len(paper()), "profiles": 6, "tiers": 2, "choices": 2, "others": 2}
+    counts = {"cases": 17, "evaluation": len(paper()), "profiles": 6, "others": 2}
     assert rows.counts == counts
-    found = Parts(page_of(rows, None))
-    assert found.names == ["walk", "scaling", "baselines", "errors", "profiles", "paper", "models", "others"]
+    found = Parts(page_of(rows))
+    assert found.names == ["scaling", "baselines", "profiles", "paper", "models", "others"]
     assert len(found.images) == found.tags["figure"] > 10
     for image in found.images:
         kind, _, data = image.partition(",")
         assert kind == "data:image/svg+xml;base64" and b"<path" in base64.b64decode(data)
-    assert Parts(page_of(sorted_rows(others(), work), None)).names == ["others"]
+    assert Parts(page_of(sorted_rows(others(), work))).names == ["others"]
 
 
 def test_the_same_rows_give_the_same_page(work: Path) -> None:
     """Catches dates, random names and orders that change from run to run, and what is loaded from elsewhere."""
-    first, second = (page_of(sorted_rows(everything(), work), None) for _ in range(2))
+    first, second = (page_of(sorted_rows(everything(), work)) for _ in range(2))
     assert first == second
     assert not re.search(r"<script|<link|@import|https?:", first)
 
@@ -80,10 +80,9 @@ def test_the_same_rows_give_the_same_page(work: Path) -> None:
 def test_texts_of_rows_are_only_texts(work: Path) -> None:
     """Catches markup and mathematics in rows that are taken for the page's own."""
     rows = [case("meshfft", (1.0,)), case("jnp", (2.0,), (), method=HOSTILE, facts={"command": HOSTILE})]
-    rows += [{**row, "case": HOSTILE, "methods": [HOSTILE]} for row in choices()]
     rows += [{**row, "kind": HOSTILE, "device": HOSTILE} for row in profile()]
     rows += [{**row, "call": HOSTILE, HOSTILE: 1.0, "command": HOSTILE} for row in others()]
-    found = Parts(page_of(sorted_rows(rows, work), None))
+    found = Parts(page_of(sorted_rows(rows, work)))
     assert not found.tags.keys() & {"script", "iframe", "object", "link"}
     assert all(image.startswith("data:") for image in found.images) and found.tags["title"] == found.tags["style"] == 1
     assert "<script>alert(1)</script>" in "".join(found.texts)
@@ -114,11 +113,10 @@ def test_rows_of_no_known_kind_are_told(work: Path) -> None:
         {**baselines()[0], "seconds": [-1.0]},
         {**profile()[0], "wall_seconds": 0},
         {**paper()[0], "known": "guessed"},
-        {**choices()[0], "modelled": 0},
     ]
     rows = sorted_rows([*baselines(), *bad], work)
     assert rows.counts["cases"] == 5 and len(rows.unknown) == len(bad)
-    assert "7 rows of no known kind are left out: line 6 of" in page_of(rows, None)
+    assert "6 rows of no known kind are left out: line 6 of" in page_of(rows)
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.jsonl")), ids=lambda path: path.stem)
@@ -182,27 +180,14 @@ def test_bars_of_a_profile_are_its_steps(work: Path) -> None:
 
 def test_what_is_modelled_is_called_so(work: Path) -> None:
     """Catches modelled numbers without their word."""
-    for section in modelled.sections(sorted_rows([*paper(), *choices()], work)):
+    for section in modelled.sections(sorted_rows(paper(), work)):
         assert section.parts and all("modelled" in part.known for part in section.parts)
 
 
-def test_errors_are_beside_what_plans_state(work: Path) -> None:
-    """Catches the error of another case, and a promise that the plan does not make."""
-    rows = [case("meshfft", (1.0,), precision=name, method="kdft") for name in ("bf16x3", "default")]
-    rows.append({**case("meshfft", (1.0,), (2, 4), spec=("x", "y", None), method="kdft"), "error": 3e-7})
-    (table,) = measured._promises(sorted_rows(rows, work).cases)
-    (first, second) = table.cells
-    assert first[2:4] == ["bf16x3", "1.0e-07"] and second[2:4] == ["default", "3.0e-07"]
-    assert 1e-6 < float(first[4]) < 1e-4 and 1e-7 < float(second[4]) < 5e-6
-    assert measured.promised(sorted_rows([case("meshfft", (1.0,), method="none")], work).cases[0]) is None
-
-
-def test_the_walk_is_the_rows(work: Path) -> None:
-    """Catches a picture of another walk than that of the first row, and steps without a picture."""
-    found = measured.first_plan(sorted_rows(baselines(), work).cases)
-    assert found is not None and found.shape == (8, 8, 8) and found.machine.chip.name == "cpu"
+def test_the_walk_is_the_plan_s() -> None:
+    """Catches a picture without its plan."""
     made = mf.plan((8, 6), mesh=jax.make_mesh((2, 2), ("x", "y"), (AxisType.Auto,) * 2), method="transpose")
-    section = walk.section(made)
+    section = modelled.walk(made)
     assert section.text == str(made) and section.parts[0].title == made.name
 
 

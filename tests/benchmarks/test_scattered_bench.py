@@ -10,7 +10,7 @@ from benchmarks.scattered import main
 @pytest.mark.parametrize(("shape", "trajectory"), [("16,24", "spiral"), ("8,8,12", "koosh")])
 def test_rows_are_of_right_transforms(shape: str, trajectory: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Catches a sign, an origin or an order that differs from the direct sum's, in any case of either type."""
-    main(["--shape", shape, "--trajectory", trajectory, "--points", "600", "--tol", "1e-3", "--rounds", "1", "--json"])
+    main(shape, "1e-3", trajectory, points=600, rounds=1, json=True)
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {(row["case"], row["type"]) for row in rows} >= {
         (f"meshfft{o}", t) for o in ("", ", placed") for t in (1, 2)

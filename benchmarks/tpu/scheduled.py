@@ -1,9 +1,7 @@
-"""Programs compiled for a described TPU in a process of their own, and their static schedules.
-
-    jobs -> process with the compiler's dump turned on -> a row each: bundles, slots, bytes, the compiler's own estimate
+"""Programs compiled for a described TPU in a process of their own, and their static schedules; nothing runs on a TPU.
 
 The compiler reads its flags once, when it is loaded: so another process, which answers one line a job. A compiler that
-fails ends with its process; that job is then a row that says so, and the next has a new process. Nothing runs on a TPU.
+fails ends with its process; that job is then a row that says so, and the next has a new process.
 """
 
 import contextlib
@@ -37,17 +35,7 @@ LONGEST = 400  # letters of a reason
 
 
 def schedules(build: str, jobs: Sequence[Job], topology: str, dump: bool = True) -> Iterator[dict[str, Any]]:
-    """A row for each job, in order, as each is done.
-
-    Args:
-        build: "module:function" that makes (function, shapes of its float32 operands) of the keywords of a job.
-        jobs: keywords, as plain values.
-        topology: such as "v5e:2x2"; programs are for its first device.
-        dump: whether to count bundles; without, there is only the compiler's estimate.
-
-    Yields:
-        seconds to compile, estimated cycles, and passes: bundles, slots, unknown loops and bytes; or `error`.
-    """
+    """A row for each job: seconds to compile, estimated cycles, and passes; or `error`."""
     left = list(jobs)
     while left:
         with _process(build, topology, dump) as (child, told):
@@ -64,7 +52,7 @@ def schedules(build: str, jobs: Sequence[Job], topology: str, dump: bool = True)
 def _process(build: str, topology: str, dump: bool) -> Iterator[tuple[subprocess.Popen[str], Callable[[], str]]]:
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+", errors="replace") as log:
         flags = {"LIBTPU_INIT_ARGS": FLAGS.format(folder)} if dump else {}
-        command = [sys.executable, "-m", "benchmarks.measure.scheduled", build, topology, folder if dump else ""]
+        command = [sys.executable, "-m", "benchmarks.tpu.scheduled", build, topology, folder if dump else ""]
         environment, pipe = {**os.environ, **ENVIRONMENT, **flags}, subprocess.PIPE
         with subprocess.Popen(command, env=environment, text=True, stdin=pipe, stdout=pipe, stderr=log) as child:
 
@@ -91,16 +79,14 @@ def compiled(build: Callable[..., Any], job: Job, topology: str, folder: str) ->
     """The row of a job, in the process whose compiler dumps to a folder."""
     _empty(folder)
     run, shapes = build(**job)
-    sharding = SingleDeviceSharding(devices_of(topology)[0])
+    chip, sharding = topology.partition(":")[0], SingleDeviceSharding(devices_of(topology)[0])
     operands = [jax.ShapeDtypeStruct(shape, "float32", sharding=sharding) for shape in shapes]
     start = time.perf_counter()
-    options = dict(CHIPS[topology.partition(":")[0]].options)
-    program = jax.jit(run).lower(*operands).compile(options)
+    program = program_of(jax.jit(run).lower(*operands).compile(dict(CHIPS[chip].options)))
     row: dict[str, Any] = {"seconds": round(time.perf_counter() - start, 2)}
-    text = program_of(program)
-    row["estimate"] = sum(one.cycles for one in cycles(text))
+    row["estimate"] = sum(one.cycles for one in cycles(program))
     if folder:
-        row |= scheduled(text, read(Path(folder), DELAYS[topology.partition(":")[0]]))
+        row |= scheduled(program, read(Path(folder), DELAYS[chip]))
     _empty(folder)
     return row
 

@@ -2,10 +2,8 @@
 
     cycles of a body = max(its bundles, rows that its products feed one matrix unit) + those of each loop in it * turns
 
-A bundle is one cycle of the core where nothing stalls. Waiting for DMA is not in it, nor any stall but that of the
-matrix units: the schedule has their products closer together than they can take rows. The bundles after a branch that
-run before it is taken are of the loop. Loops of a grid whose blocks are brought by DMA turn twice more than the grid,
-as the first and the last turns only bring and send: that is taken off.
+A bundle is a cycle; waiting for DMA is not in it. The bundles after a branch that run before it is taken are of the
+loop. Loops of a grid whose blocks are brought by DMA turn twice more than the grid: that is taken off.
 """
 
 import collections

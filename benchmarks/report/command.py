@@ -1,7 +1,7 @@
 """`python -m benchmarks report`: one HTML page from rows of every kind, and the walk of a plan as a picture."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -10,7 +10,12 @@ from meshfft.cli import flags
 from meshfft.cli.devices import describe_mesh
 from meshfft.cli.output import guarded, say
 from meshfft.extras import need, version_of
+from meshfft.plans.plan import Plan
 from meshfft.plans.planning import plan
+
+from . import measured, modelled
+from .page import Section, page
+from .reading import Rows, read
 
 SUFFIXES = (".html", ".htm")
 
@@ -19,9 +24,7 @@ SUFFIXES = (".html", ".htm")
 def report(
     rows: Annotated[list[Path] | None, typer.Argument(metavar="ROWS...", help="Files that --rows wrote.")] = None,
     output: Annotated[Path, typer.Option(metavar="FILE", help="The page: .html.")] = Path("report.html"),
-    shape: Annotated[
-        str | None, typer.Option("--plan", metavar="N,N,...", help="Draw the walk of this array; else of a row's.")
-    ] = None,
+    shape: Annotated[str | None, typer.Option("--plan", metavar="N,N,...", help="Draw the walk of this array.")] = None,
     mesh: flags.Mesh = None,
     spec: flags.Spec = None,
     method: flags.Method = "auto",
@@ -33,8 +36,6 @@ def report(
     The page needs no network and no script. Rows tell by themselves what they are; those of no known kind are counted.
     A page that is there is replaced.
     """
-    from ..report.reading import read
-
     if not rows and shape is None:
         raise ValueError("neither ROWS nor --plan is given: name a file of rows, or a shape")
     if output.suffix not in SUFFIXES:
@@ -53,27 +54,22 @@ def report(
     say(f"{found.left_out}\nWrote {output}: {len(text.encode()) / 1e3:.0f} kB.".lstrip())
 
 
-def page_of(rows: Any, made: Any) -> str:
-    """The page of rows and a plan; without a plan, the walk is that of the first row that has one."""
-    from ..report.page import page
-
+def page_of(rows: Rows, made: Plan | None = None) -> str:
+    """The page of rows and a plan."""
     origins = [f"{count} rows: {', '.join(filter(None, origin))}" for origin, count in rows.origins.items()]
     return page(sections_of(rows, made), [line for line in (rows.left_out, *origins) if line], version_of("meshfft"))
 
 
-def sections_of(rows: Any, made: Any = None) -> list[Any]:
+def sections_of(rows: Rows, made: Plan | None = None) -> list[Section]:
     """The sections of rows and a plan."""
-    from ..report import measured, modelled, walk
-
-    made = made or measured.first_plan(rows.cases)
-    sections = [walk.section(made)] if made is not None else []
-    return [*sections, *measured.sections(rows), *modelled.sections(rows), *measured.others(rows)]
+    walk = [] if made is None else [modelled.walk(made)]
+    return [*walk, *measured.sections(rows), *modelled.sections(rows), *measured.others(rows)]
 
 
-def _plan(shape: str, mesh: str | None, spec: str | None, names: dict[str, str | None]) -> Any:
+def _plan(shape: str, mesh: str | None, spec: str | None, names: dict[str, str | None]) -> Plan:
     """The plan whose walk is to be drawn."""
     if mesh is None:
         raise ValueError("--plan needs a mesh: add --mesh 2,2,2")
-    lengths, sizes = flags.read_sizes(shape, "--plan", "256,256,256"), flags.read_mesh(mesh or "")
-    laid: dict[str, Any] = {"mesh": describe_mesh(sizes), "spec": flags.read_spec(spec, sizes, len(lengths))}
-    return plan(lengths, **laid, **flags.read_options(None, **names))
+    lengths, sizes = flags.read_sizes(shape, "--plan", "256,256,256"), flags.read_mesh(mesh)
+    laid = flags.read_spec(spec, sizes, len(lengths))
+    return plan(lengths, mesh=describe_mesh(sizes), spec=laid, **flags.read_options(None, **names))

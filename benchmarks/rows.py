@@ -1,0 +1,107 @@
+"""Rows: one record for everything that is measured or modelled here, a JSON object a line.
+
+    row = columns of the benchmark + versions, device, cpu, cores, load_before, date, commit, command
+
+Rows of all ages have one reader, `read`: older ones kept some of these in objects of their own.
+"""
+
+import contextlib
+import json
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from meshfft.atomic import replacing
+from meshfft.extras import version_of
+
+Values = dict[str, Any]
+OWN = ("meshfft", "jax", "jaxlib", "numpy")
+WRONG = "give a file that --rows wrote"
+
+
+def circumstances(*packages: str) -> Values:
+    """What made rows that are measured now: versions of meshfft's own packages and these, machine, load, commit."""
+    return {
+        "versions": {package: version_of(package) for package in dict.fromkeys([*OWN, *packages])},
+        "device": jax.devices()[0].device_kind,
+        "cpu": cpu_model(),
+        "cores": cores(),
+        "load_before": os.getloadavg()[0],
+        "date": time.strftime("%Y-%m-%d"),
+        "commit": commit() or "unknown",
+        "command": shlex.join(["python", *sys.orig_argv[1:]]),
+    }
+
+
+def write(path: Path | None, rows: Iterable[Mapping[str, Any]], *packages: str) -> None:
+    """Writes rows in place of what was there, with their circumstances where they do not say them."""
+    if path is not None:
+        with replacing(path, overwrite=True) as temporary:
+            append(temporary, rows, *packages)
+
+
+def append(path: Path | None, rows: Iterable[Mapping[str, Any]], *packages: str) -> None:
+    """Appends rows as `write` has them; does nothing without a path."""
+    if path is not None:
+        made = circumstances(*packages)
+        with path.open("a") as file:
+            file.writelines(json.dumps({**row, **{k: made[k] for k in made if k not in row}}) + "\n" for row in rows)
+
+
+def read(path: Path) -> dict[int, Values]:
+    """The rows of a file by their lines."""
+    lines = {at: line for at, line in enumerate(path.read_bytes().splitlines(), 1) if line.strip()}
+    if not lines:
+        raise ValueError(f"{path} holds no row: {WRONG}")
+    return {at: _flat(_values(line, f"line {at} of {path}")) for at, line in lines.items()}
+
+
+def _values(line: bytes, place: str) -> Values:
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict):
+        raise ValueError(f"{place} is no JSON object: {WRONG}, or take the line out")
+    return values
+
+
+def _flat(row: Values) -> Values:
+    """A row whose circumstances are fields of their own."""
+    made, facts = row.pop("made_by", {}), row.pop("facts", {})
+    if isinstance(made, dict) and made:
+        row = {**row, "versions": {k: v for k, v in made.items() if k != "commit"}, "commit": made.get("commit", "")}
+    return {**row, **facts} if isinstance(facts, dict) else row
+
+
+def commit() -> str:
+    """The commit of the repository that this runs from; empty if it runs from none."""
+    root = Path(__file__).resolve().parents[1]
+    if not (root / ".git").exists():
+        return ""
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cpu_model() -> str:
+    with contextlib.suppress(OSError):
+        if found := re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text()):
+            return found[1]
+    return platform.processor() or platform.machine()

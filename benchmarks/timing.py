@@ -1,0 +1,100 @@
+"""Seconds of calls that take turns, so that a noisy machine cannot favour one of them.
+
+round     every call once, in an order shuffled every time
+thin      a call that takes over SLOW times the median of all joins one round in THIN
+ratio     of medians of one run, never of two
+"""
+
+import dataclasses
+import random
+import statistics
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+
+SLOW, THIN = 4.0, 3
+Call = Callable[[], Any]
+Name = TypeVar("Name", bound=Hashable)
+
+
+class Seconds(float):
+    """The result of a call that has timed itself."""
+
+
+class Spread(NamedTuple):
+    """The median of some seconds and the quartiles about it."""
+
+    low: float
+    median: float
+    high: float
+
+
+@dataclasses.dataclass
+class Times:
+    """Seconds by the clock and of the process's CPU, a number for each call."""
+
+    seconds: list[float] = dataclasses.field(default_factory=list)
+    cpu: list[float] = dataclasses.field(default_factory=list)
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+
+def timed(
+    calls: Mapping[Name, Call],
+    rounds: int,
+    *,
+    thin: bool = False,
+    wait: bool = True,
+    told: Callable[[], None] = lambda: None,
+) -> dict[Name, Times]:
+    """Times of every call, after one that warms it."""
+    warm = [_once(call, True).seconds[0] for call in calls.values()]
+    every = dict(zip(calls, thinned(warm) if thin else [1] * len(warm), strict=True))
+    found = {name: Times() for name in calls}
+    for number in range(rounds):
+        due = [name for name in calls if number % every[name] == 0]
+        random.shuffle(due)
+        for name in due:
+            one = _once(calls[name], wait)
+            found[name].seconds += one.seconds
+            found[name].cpu += one.cpu
+        told()
+    return found
+
+
+def thinned(warm: Sequence[float]) -> list[int]:
+    """For each call, that it joins one round in how many."""
+    usual = statistics.median(warm) if warm else 0.0
+    return [THIN if seconds > SLOW * usual else 1 for seconds in warm]
+
+
+def spread(seconds: Sequence[float]) -> Spread:
+    """The quartiles of at least one number."""
+    (first, *others) = seconds
+    return Spread(*statistics.quantiles(seconds, method="inclusive")) if others else Spread(first, first, first)
+
+
+def on_fresh(call: Callable[[Any], Any], make: Call) -> Call:
+    """A call whose donated input is made before the clock starts."""
+
+    def run() -> Seconds:
+        x = jax.block_until_ready(make())
+        begun = time.perf_counter()
+        jax.block_until_ready(call(x))
+        return Seconds(time.perf_counter() - begun)
+
+    return run
+
+
+def _once(call: Call, wait: bool) -> Times:
+    cpu, begun = time.process_time(), time.perf_counter()
+    result = call()
+    if wait:
+        jax.block_until_ready(result)
+    seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu
+    jax.block_until_ready(result)
+    return Times([float(result) if isinstance(result, Seconds) else seconds], [cpu])

@@ -1,0 +1,194 @@
+"""What FFT kernels of a TPU's vector unit cost by their compiled schedules, in cycles a point, beside XLA's FFT.
+
+    cost = sum over passes of max(bundles, memory) + what the compiler estimates for copies beside them
+
+Nothing runs. `memory` is bytes over the rate of memory; XLA's FFT is the compiler's estimate, compiled with `--by
+kernel,xla` or taken from `--rows FILE`. `--table` writes what meshfft/tpu/price.py reads.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from meshfft.atomic import replacing
+from meshfft.machine.chip import CHIPS, Chip
+from meshfft.numerics.split_complex import Planes
+from meshfft.tpu import engine
+from meshfft.tpu.real import half
+
+from ..common import numbers
+from ..common import table as print_table
+from ..rows import append, circumstances, read
+from .scheduled import schedules
+
+POINTS = 2**23
+LENGTHS = "8,16,32,64,128,256,512,1000,1024,2048,4096,8192"
+COMPARED = "256,512,1000,1024,4096,8192"
+KINDS = "lane,sublane,first,plane,halflane,reallane,halfplane,realplane"
+REAL = {"halflane": "lane", "reallane": "lane", "halfplane": "plane", "realplane": "plane"}  # to half spectra, and back
+TOPOLOGIES = "v2:2x2,v3:2x2,v4:2x2x1,v5e:2x2,v5p:2x2x1,v6e:2x2,tpu7x:2x2x1"
+UNITS = ("VALU", "XLU", "VLOAD", "VSTORE")
+COLUMNS = ("bundles", "memory", "beside", "cost", "XLA", "XLA / cost", "units")
+Row = dict[str, Any]
+Bundles = dict[str, dict[str, dict[str, float]]]  # by chip, kind and lengths
+
+
+def main(
+    topology: str | None = None,
+    lengths: str | None = None,
+    kinds: str = KINDS,
+    by: str = "kernel",
+    table: Path | None = None,
+    rows: Path | None = None,
+) -> None:
+    made = list[Row]()
+    for one in (topology or (TOPOLOGIES if table else "v5e:2x2")).split(","):
+        for row in compiled(one, numbers(lengths or (LENGTHS if table else COMPARED)), kinds.split(","), by.split(",")):
+            made.append(row)
+            append(rows, [row], "libtpu")
+        recorded = read(rows).values() if rows and rows.exists() else made
+        print_table((one, *COLUMNS), lines([row for row in recorded if row["topology"] == one], made, one))
+    if table:
+        write(table, made)
+
+
+def compiled(topology: str, lengths: Sequence[int], kinds: Sequence[str], makers: Sequence[str]) -> Iterator[Row]:
+    """A row for each kernel, or FFT of XLA's."""
+    chip = chip_of(topology)
+    for by in makers:
+        jobs = [job(by, kind, n, chip) for n in lengths for kind in kinds if by == "kernel" or kind != "plane"]
+        for row in schedules("benchmarks.tpu.kernels:program", jobs, topology, dump=by == "kernel"):
+            yield {"topology": topology, "known": "modelled", **row}
+
+
+def chip_of(topology: str) -> Chip:
+    return CHIPS[topology.partition(":")[0]]
+
+
+def job(by: str, kind: str, length: int, chip: Chip) -> dict[str, Any]:
+    """What `program` is called with: about POINTS numbers in a shape that suits the kind."""
+    complex_kind = REAL.get(kind, kind)
+    lengths = (length, length) if complex_kind == "plane" else (length,)
+    many = max(1, POINTS // math.prod(lengths))
+    shapes = {
+        "lane": (max(1, many // length), min(many, length), length),
+        "sublane": (max(1, many // 512), length, 512),
+        "first": (length, 8, max(512, many // 8 // 512 * 512)),
+        "plane": (many, *lengths),
+    }
+    assert chip.scratch is not None
+    room = int(chip.scratch.value) - engine.RESERVED
+    return {"by": by, "kind": kind, "lengths": lengths, "shape": shapes[complex_kind], "room": room}
+
+
+def program(
+    by: str, kind: str, lengths: Sequence[int], shape: Sequence[int], room: int
+) -> tuple[Callable[..., Any], list[Sequence[int]]]:
+    """A transform of planes of that shape, by one kernel or by XLA's FFT, and the shapes of what it takes."""
+    last = len(shape) - 1
+    if kind in REAL:
+        return _real(by, kind, shape, room)
+    dims = {"lane": (last,), "sublane": (last - 1,), "first": (0,), "plane": (last - 1, last)}[kind]
+    if by == "xla":
+        return partial(by_xla, dims=dims), [shape] * 2
+    if not all(engine.supports(shape, dim, room) for dim in dims):
+        if not engine.in_orders(tuple(shape), dims, room):
+            raise ValueError(f"no kernel of {lengths}")
+        return partial(engine.run_in_orders, dims=dims, sign=-1, room=room), [shape] * 2
+    passes = [one.kind for one in engine.passes(shape, dims, room)]
+    if passes not in ([kind], ["twisted", "second"], ["subtwisted", "subsecond"]):
+        raise ValueError(f"takes {', '.join(passes)}")
+    return partial(engine.run, dims=dims, sign=-1, room=room), [shape] * 2
+
+
+def _real(by: str, kind: str, shape: Sequence[int], room: int) -> tuple[Callable[..., Any], list[Sequence[int]]]:
+    """Between real arrays of that shape and half spectra."""
+    many, onto = 2 if REAL[kind] == "plane" else 1, kind.startswith("real")
+    axes = tuple(range(-many, 0))
+    if by == "kernel" and half.job_of(shape, many, -1, room, onto) is None:
+        raise ValueError(f"no kernel of {tuple(shape[-many:])}")
+    if not onto:
+        to_half = partial(half.half_spectrum, many=many, sign=-1, room=room)
+        return to_half if by == "kernel" else lambda x: _planes(jnp.fft.rfftn(x, axes=axes)), [shape]
+    to_real = partial(half.from_half_spectrum, length=shape[-1], many=many, sign=1, room=room)
+
+    def real_by_xla(re: jax.Array, im: jax.Array) -> jax.Array:
+        return jnp.fft.irfftn(jax.lax.complex(re, im), tuple(shape[-many:]), axes=axes, norm="forward")
+
+    return (lambda *x: to_real(x)) if by == "kernel" else real_by_xla, [(*shape[:-1], shape[-1] // 2 + 1)] * 2
+
+
+def by_xla(re: jax.Array, im: jax.Array, dims: Sequence[int]) -> Planes:
+    return _planes(jnp.fft.fftn(jax.lax.complex(re, im), axes=tuple(dims)))
+
+
+def _planes(block: jax.Array) -> Planes:
+    return block.real, block.imag
+
+
+def lines(recorded: Sequence[Row], rows: Sequence[Row], topology: str) -> Iterator[list[str]]:
+    """A line for each kernel, beside what is recorded of XLA's FFT."""
+    xla = {(row["kind"], *row["lengths"]): _each(row) for row in recorded if row["by"] == "xla" and _good(row)}
+    for row in rows:
+        if row["topology"] == topology and row["by"] != "xla":
+            name = f"{row['kind']} {'x'.join(map(str, row['lengths']))}"
+            reason = row.get("error", "turns of a loop are not known")
+            yield [name, *(_cells(row, xla, chip_of(topology)) if _good(row) else [reason])]
+
+
+def _cells(row: Row, xla: dict[tuple[Any, ...], float], chip: Chip) -> list[str]:
+    kind, lengths, passes = row["kind"], tuple(row["lengths"]), row["passes"]
+    bundles = [one["bundles"] / math.prod(row["shape"]) for one in passes]
+    memory, beside = _memory(row, chip), _each(row)
+    cost = sum(map(max, bundles, memory)) + beside
+    parts = [("sublane", lengths[0]), ("lane", lengths[1])] if kind == "plane" else []
+    known = [xla.get(part) for part in parts] if parts and (kind, *lengths) not in xla else [xla.get((kind, *lengths))]
+    other = sum(one for one in known if one) if all(known) else 0.0
+    units = " ".join(f"{unit} {max(one['slots'].get(unit, 0) for one in passes):.2f}" for unit in UNITS)
+    names = " + ".join(f"{one:.4f}" for one in bundles)
+    beyond = [f"{other:.4f}", f"{other / cost:.1f}"] if other else ["-", "-"]
+    return [names, f"{sum(memory):.4f}", f"{beside:.4f}", f"{cost:.4f}", *beyond, units]
+
+
+def _memory(row: Row, chip: Chip) -> list[float]:
+    """Cycles a point that memory takes for each pass."""
+    assert chip.clock is not None
+    rate = chip.memory.value / chip.clock.value * math.prod(row["shape"])
+    return [one["bytes"] / rate for one in row["passes"]]
+
+
+def _good(row: Row) -> bool:
+    return "error" not in row and not any(one["unknown"] for one in row.get("passes", ()))
+
+
+def _each(row: Row) -> float:
+    """The compiler's estimate for a point."""
+    return float(row["estimate"]) / math.prod(row["shape"])
+
+
+def write(path: Path, rows: Sequence[Row]) -> None:
+    """Writes bundles a point by chip, kind and lengths; what these rows do not have stays."""
+    bundles: Bundles = json.loads(path.read_text())["bundles"] if path.exists() else {}
+    for row in filter(_good, rows):
+        for one in row["passes"]:
+            _, kind, lengths = one["name"].partition(".")[0].split("_")  # as they are named: fft_plane_512x512.1
+            of = bundles.setdefault(chip_of(row["topology"]).name, {}).setdefault(kind, {})
+            of[lengths] = round(one["bundles"] / math.prod(row["shape"]), 5)
+    write_table(path, bundles, "kernels")
+
+
+def write_table(path: Path, bundles: Bundles, command: str) -> None:
+    """Writes a table of the package: bundles, and what made them, the innermost objects in a line each."""
+    facts = circumstances("libtpu")
+    kept = {name: facts["versions"][name] for name in ("meshfft", "jax", "jaxlib", "libtpu")}
+    made = {"made_by": f"python -m benchmarks {command} --table FILE", "versions": {**kept, "commit": facts["commit"]}}
+    text = json.dumps({**made, "bundles": bundles}, indent=1)
+    with replacing(path, overwrite=True) as temporary:
+        temporary.write_text(re.sub(r"\{[^{}]*\}", lambda found: " ".join(found[0].split()), text) + "\n")
