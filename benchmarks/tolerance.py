@@ -70,12 +70,17 @@ def main(sets: int = 5000, seed: int = 0, rows: Path | None = None) -> None:
     jax.config.update("jax_platforms", "cpu")
     found = list(measured(sets, seed))
     append(rows, found)
-    heads = ["type", "tol from", "sets", *(f"<= {top:.1f}" for top in TOPS), "more"]
-    heads += [*(f"worst, {dtype}" for dtype in LEAST_TOL), "random, over the sums", "one result"]
-    kinds = sorted({(row["kind"], -row["decade"]) for row in found})
-    table(heads, (_cells([row for row in found if (row["kind"], -row["decade"]) == kind]) for kind in kinds))
+    show(found)
     if exceeding := [row for row in found if row["error"] > 1]:
         raise SystemExit(f"{len(exceeding)} sets exceed tol, as {exceeding[0]}")
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """Prints the histogram: a line for each type and decade of tolerances."""
+    heads = ["type", "tol from", "sets", *(f"<= {top:.1f}" for top in TOPS), "more"]
+    heads += [*(f"worst, {dtype}" for dtype in LEAST_TOL), "random, over the sums", "one result"]
+    kinds = sorted({(row["kind"], -row["decade"]) for row in rows})
+    table(heads, (_cells([row for row in rows if (row["kind"], -row["decade"]) == kind]) for kind in kinds))
 
 
 def measured(sets: int, seed: int, each: int = EACH) -> Iterator[dict[str, Any]]:

@@ -14,7 +14,7 @@ def recorders(names: str, heard: list[str]) -> dict[str, Call]:
     def recorder(name: str, place: int) -> Call:
         def call() -> Seconds:
             heard.append(name)
-            return Seconds(place)
+            return Seconds(99.0 if name == "z" else place)
 
         return call
 
@@ -38,9 +38,9 @@ def test_slow_calls_join_fewer_rounds() -> None:
     assert thinned([0.1, 1.0, 1.0, SLOW, SLOW * 1.01]) == [1, 1, 1, 1, THIN] and thinned([]) == []
     heard: list[str] = []
     told: list[None] = []
-    calls = {**recorders("abc", heard), "slow": lambda: (heard.append("slow"), Seconds(99.0))[1]}
+    calls = recorders("abcz", heard)
     found = timed(calls, 7, thin=True, told=lambda: told.append(None))
-    assert Counter(heard[4:]) == {"a": 7, "b": 7, "c": 7, "slow": 3} and len(told) == 7
+    assert Counter(heard[4:]) == {"a": 7, "b": 7, "c": 7, "z": 3} and len(told) == 7
     assert [len(one.seconds) for one in found.values()] == [7, 7, 7, 3]
     assert set(heard[4:8]) == set(calls), "the first round has all"
 

@@ -41,7 +41,7 @@ NO_ARRAY = ("wavenumbers", "fftfreq", "rfftfreq", "gather", "shard")  # results 
 Function = Callable[[Any], Any]
 
 
-def main(seconds: float = 20.0, calls: int = 100, only: str = "") -> None:
+def main(seconds: float, calls: int, only: str) -> None:
     """Loops until the time is up; a function is never left half-way."""
     start, made = time.monotonic(), 0
     meshes = [jax.make_mesh(sizes, tuple(names)) for sizes, names in (((2, 4), "xy"), ((2, 2, 2), "xyz"))]
@@ -180,5 +180,5 @@ def looped(name: str, call: Function, x: Any, many: int) -> int:
 
 
 if __name__ == "__main__":
-    words = sys.argv[1:]
-    main(*map(float, words[:1]), *map(int, words[1:2]), *words[2:])
+    seconds, calls, only = (*sys.argv[1:], *("20", "100", "")[len(sys.argv) - 1 :])
+    main(float(seconds), int(calls), only)
