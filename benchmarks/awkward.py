@@ -46,7 +46,6 @@ def main(
 
 
 def measured(sizes: dict[str, int], lines: int, devices: int, rounds: int) -> dict[str, list[float]]:
-    """Seconds of each call on CPU devices."""
     cpu_devices(devices)
     mesh = mesh_of((devices,))
     shared = partial(jax.shard_map, mesh=mesh, in_specs=P("x"), out_specs=P("x"))
@@ -56,7 +55,6 @@ def measured(sizes: dict[str, int], lines: int, devices: int, rounds: int) -> di
 
 
 def modelled(sizes: dict[str, int], lines: int, topology: str) -> dict[str, list[float]]:
-    """The compiler's cycles of each call, of a block that comes and goes as planes."""
     sharding, found = SingleDeviceSharding(devices_of(topology)[0]), {}
     for name in ("usual, XLA", "awkward, chirp"):
         plane = jax.ShapeDtypeStruct((lines, sizes[name]), "float32", sharding=sharding)

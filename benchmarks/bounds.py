@@ -52,7 +52,6 @@ def main(
 
 
 def lines(n: int, dtype: np.dtype) -> dict[str, np.ndarray]:
-    """Lines by their names, the constants first."""
     random, k = np.random.default_rng(n), np.arange(n)
     white = random.standard_normal(n) + 1j * random.standard_normal(n)
     decades = 15 if dtype == np.complex64 else 100  # of the mixed line, up and down
@@ -96,12 +95,10 @@ def measured(n: int, method: str, tier: str, mesh: Any) -> Iterator[Row]:
 
 
 def worst(rows: list[Row], name: str) -> float:
-    """The largest error over its bound among lines of a name, or of all."""
     return max((over for row in rows for line, over in row["over"].items() if line.startswith(name)), default=0.0)
 
 
 def _cells(same: list[Row]) -> list[str]:
-    """A tier and method: the worst of all N and both numbers of devices, line by line."""
     printed, most = max(row["error_expected"] for row in same), max(same, key=lambda row: worst([row], ""))
     over = [f"{worst(same, name):.2f}" for name in (*LINES, "")]
     return [same[0]["precision"], same[0]["method"], f"{printed:.1e}", *over, str(most["n"])]

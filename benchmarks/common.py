@@ -29,12 +29,10 @@ def mesh_of(sizes: Sequence[int], devices: Sequence[jax.Device] | None = None) -
 
 
 def spec_of(sizes: Sequence[int]) -> PartitionSpec:
-    """Mesh axis i cuts dimension i."""
     return PartitionSpec(*AXES[: len(sizes)])
 
 
 def noise(shape: Sequence[int], dtype: Any = "complex64", seed: int = 0) -> np.ndarray:
-    """Gaussian noise, in both parts of complex numbers."""
     wanted, rng = np.dtype(dtype), np.random.default_rng(seed)
     real = np.finfo(wanted).dtype.type
     if wanted.kind != "c":
@@ -50,7 +48,6 @@ def relative(found: Any, truth: np.ndarray) -> float:
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """Integers between commas."""
     return tuple(map(int, text.split(",")))
 
 

@@ -62,7 +62,6 @@ def main(
 def described(
     shape: tuple[int, ...], sizes: tuple[int, ...], topology: str, options: dict[str, Any]
 ) -> dict[str, float]:
-    """What compiling a plan for a described machine took."""
     mesh = describe_mesh(dict(zip("xyzw", sizes, strict=False)))
     plan = mf.plan(shape, mesh=mesh, topology=topology, **options)
     devices = mesh_for(plan, topology)

@@ -36,7 +36,6 @@ Row = dict[str, Any]
 def main(
     tables: Annotated[list[str] | None, typer.Argument()] = None, most: int = MOST, rows: Path | None = None
 ) -> None:
-    """`most` is the largest size."""
     if unknown := [name for name in tables or () if name not in TABLES]:
         raise SystemExit(f"unknown: {' '.join(unknown)}; tables: {' '.join(TABLES)}")
     for name in tables or TABLES:
@@ -132,7 +131,6 @@ def spirals(most: int) -> Iterator[Row]:
 
 
 def compared(n: int, points: mf.Points, matrix: np.ndarray, baselines: dict[str, dict[str, Any]]) -> Row:
-    """Errors of the KDFT and of SciPy's functions, with these arguments."""
     x = noise(np.random.default_rng(n), n)
     truth = matrix @ wide(x)
     row: Row = {"KDFT": attempted(lambda: kdft(x, points), truth)}

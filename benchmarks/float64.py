@@ -49,7 +49,6 @@ def _kept(row: dict[str, Any], path: Path | None) -> list[str]:
 
 
 def measured(name: str, tiers: list[str]) -> Iterator[dict[str, Any]]:
-    """A row for each number of slices."""
     (shape, kind), random = CASES[name], np.random.default_rng(0)
     x, z = (random.standard_normal(shape) + 1j * random.standard_normal(shape) for _ in range(2))
     n, fft, mesh = shape[0], kind == "fft", mesh_of((8,))

@@ -56,7 +56,6 @@ def main(lengths: str = "256,512,1024", rows: Path | None = None) -> None:
 
 
 def _kept(row: dict[str, Any], path: Path | None) -> list[str]:
-    """The cells of a row, which is written."""
     append(path, [row])
     passes = [*(row["passes"].get(kind, 0.0) for kind in SENT)]
     passes.append(sum(number for kind, number in row["passes"].items() if kind not in SENT))
@@ -71,7 +70,6 @@ def cases(shape: tuple[int, ...]) -> Iterator[Case]:
 
 
 def counted(case: Case) -> dict[str, Any]:
-    """The program for described H100s: its passes over memory, by kind."""
     mesh = mesh_of(case.mesh, h100s(case.devices))
     plan = plan_of(case, mesh)
     compiled, block = compile_plan(plan, mesh), 8 * math.prod(case.shape) // case.devices
@@ -91,7 +89,6 @@ def counted(case: Case) -> dict[str, Any]:
 
 
 def h100s(count: int) -> list[jax.Device]:
-    """Described H100s of one node."""
     return list(topologies.get_topology_desc(platform="cuda", target_config=H100, topology=f"1x1x{count}").devices)
 
 

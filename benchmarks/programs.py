@@ -117,7 +117,6 @@ def _row(one: Program, seconds: list[float], task: Task) -> dict[str, Any]:
 
 
 def _lines(rows: list[dict[str, Any]]) -> Iterator[list[str]]:
-    """Each median beside the best of mpi4py-fft."""
     pairs = [(row["program"], statistics.median(row["seconds"])) for row in rows]
     for one, median in pairs:
         theirs = [m for other, m in pairs if other["by"] == "mpi4py-fft" and other["kind"] == one["kind"]]

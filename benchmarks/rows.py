@@ -58,7 +58,6 @@ def append(path: Path | None, rows: Iterable[Mapping[str, Any]], *packages: str)
 
 
 def read(path: Path) -> dict[int, Values]:
-    """The rows of a file by their lines."""
     lines = {at: line for at, line in enumerate(path.read_bytes().splitlines(), 1) if line.strip()}
     if not lines:
         raise ValueError(f"{path} holds no row: {WRONG}")

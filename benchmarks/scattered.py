@@ -120,7 +120,6 @@ def trajectory_of(name: str, dims: int, many: int, rng: np.random.Generator) -> 
 
 
 def _ours(k: np.ndarray, x: np.ndarray, c: np.ndarray, tol: float) -> list[Case]:
-    """meshfft, values as the caller has them and in the plan's order."""
     mesh, spec = mesh_of(MESHES[x.ndim]), spec_of(MESHES[x.ndim])
     begun = time.perf_counter()
     plan = mf.scattered_plan(x.shape, mf.Scattered.turns(k), mesh=mesh, spec=spec, tol=tol, origin="centre")
@@ -139,7 +138,6 @@ def _ours(k: np.ndarray, x: np.ndarray, c: np.ndarray, tol: float) -> list[Case]
 
 
 def _finufft(k: np.ndarray, x: np.ndarray, c: np.ndarray, tol: float) -> list[Case]:
-    """finufft in float32 on two threads."""
     finufft, cases = import_module("finufft"), []
     turns = ((k + 0.5) % 1 - 0.5) * 2 * np.pi
     coordinates = [np.ascontiguousarray(one, np.float32) for one in turns.T]

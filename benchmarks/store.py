@@ -41,7 +41,6 @@ def main(mib: int = 512, rounds: int = 7, rows: Path | None = None) -> None:
 
 
 def calls(name: str, mib: int, folder: Path) -> dict[str, Call]:
-    """The calls on one mesh, and the files that they read."""
     mesh, spec = mesh_of(MESHES[name]), spec_of(MESHES[name])
     x = mf.shard(noise((mib // 4, 1024, 512)), mesh, spec)
     found = {"copy": _tidied(lambda: copy(folder / "in.npy", folder / "out.npy"), folder)}

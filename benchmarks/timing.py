@@ -51,7 +51,11 @@ def timed(
     wait: bool = True,
     told: Callable[[], None] = lambda: None,
 ) -> dict[Name, Times]:
-    """Times of every call, after one that warms it."""
+    """Times of every call, after one that warms it: to the finished result, or the Seconds that it returns.
+
+    With `thin` slow calls join fewer rounds; without `wait` a call is timed until it returns; `told` is called after
+    every round.
+    """
     warm = [_once(call, True).seconds[0] for call in calls.values()]
     every = dict(zip(calls, thinned(warm) if thin else [1] * len(warm), strict=True))
     found = {name: Times() for name in calls}
@@ -73,7 +77,6 @@ def thinned(warm: Sequence[float]) -> list[int]:
 
 
 def spread(seconds: Sequence[float]) -> Spread:
-    """The quartiles of at least one number."""
     (first, *others) = seconds
     return Spread(*statistics.quantiles(seconds, method="inclusive")) if others else Spread(first, first, first)
 

@@ -133,7 +133,6 @@ def _set(rng: np.random.Generator, program: Program) -> Set:
 
 
 def _image(rng: np.random.Generator, program: Program, places: str) -> tuple[np.ndarray, np.ndarray]:
-    """Points in turns, and the modes of the image."""
     size = (program.held, len(program.shape))
     points = _placed(rng, places, size, np.array(program.grid, float))
     axes = [np.arange(n) - (n // 2 if program.origin == "centre" else 0) for n in program.shape]
@@ -155,7 +154,6 @@ def _lengths(rng: np.random.Generator, program: Program, places: str) -> tuple[n
 
 
 def _placed(rng: np.random.Generator, places: str, size: tuple[int, int], cells: np.ndarray) -> np.ndarray:
-    """Points of a kind in turns."""
     edges = (rng.integers(0, 1000, size) % cells + rng.choice(EDGES, size)) / cells
     if places == "cluster":
         return rng.random(size[1]) + 1e-3 * rng.standard_normal(size)
@@ -173,7 +171,6 @@ def _placed(rng: np.random.Generator, places: str, size: tuple[int, int], cells:
 
 
 def _values(rng: np.random.Generator, values: str, matrix: np.ndarray, used: int) -> np.ndarray:
-    """Inputs of a kind, 0 at copies."""
     size, there = matrix.shape[1], np.arange(matrix.shape[1])
     if values == "one":  # a column of the matrix, that of the first or last sample as often as all others
         one = int(rng.choice([0, used - 1, int(rng.integers(used))]))
@@ -200,7 +197,6 @@ def _errors(program: Program, one: Set) -> Errors:
 
 
 def _found(program: Program, one: Set) -> np.ndarray:
-    """What meshfft makes of it."""
     points, tol, origin = _turns(one.points), program.tol, program.origin
     if program.kind == 1:
         return np.asarray(mf.nufftn_adjoint(one.inputs, points, program.shape, tol=tol, origin=origin)).reshape(-1)
@@ -222,6 +218,5 @@ def _cells(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _worst(numbers: Iterable[float]) -> str:
-    """The largest of those that are numbers, a dash if none is."""
     found = [number for number in numbers if not math.isnan(number)]
     return f"{max(found):.2f}" if found else "-"

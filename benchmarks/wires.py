@@ -65,7 +65,6 @@ def main(
 
 
 def loopback(rounds: int, size: int) -> list[Row]:
-    """A row for each wire, of both processes' answers."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     own = [sys.executable, "-m", "benchmarks", "wires", "loopback", "--rounds", str(rounds), "--size", str(size)]
@@ -123,7 +122,6 @@ def accuracy(sizes: tuple[int, ...]) -> Iterator[Row]:
 
 
 def fields(n: int) -> np.ndarray:
-    """Lines of n numbers: FIELDS."""
     random, k = np.random.default_rng(n), np.abs(np.fft.fftfreq(n, 1 / n))
     white, other = (random.standard_normal(n) + 1j * random.standard_normal(n) for _ in range(2))
     spike, side = np.zeros(n, complex), 2 ** (n.bit_length() // 2)

@@ -58,7 +58,6 @@ def names_for(what: str) -> list[str]:
 
 
 def prepare(case: Case, data: Data, place: Place) -> Prepared:
-    """The call of a case."""
     baseline = BASELINES[case.library]
     if reason := baseline.missing(case.task.what):
         raise ValueError(reason)

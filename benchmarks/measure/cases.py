@@ -56,7 +56,6 @@ class Case:
 
     @property
     def spec(self) -> tuple[str | None, ...]:
-        """The mesh axis that cuts each dimension."""
         return tuple(AXES[: len(self.mesh)]) + (None,) * (len(self.shape) - len(self.mesh)) if self.mesh else ()
 
     @property
@@ -65,7 +64,6 @@ class Case:
 
     @property
     def name(self) -> str:
-        """Who, and which way."""
         precision = "" if self.precision == "default" else self.precision
         return " ".join(filter(None, (self.library, self.method, self.ring, self.order, precision)))
 
@@ -74,14 +72,12 @@ class Case:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Case":
-        """The case among the values of a row."""
         values = {"library": values.get("peer"), **values}  # as rows called it before
         names = [field.name for field in dataclasses.fields(cls)]
         return cls(**{name: _frozen(values[name]) for name in names if name in values})
 
 
 def case_of(task: Task, library: str, mesh: tuple[int, ...] = (), **way: Any) -> Case:
-    """A library's way to do a task."""
     return Case(library, *task, mesh=mesh, **way)
 
 

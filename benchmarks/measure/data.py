@@ -33,7 +33,6 @@ class Data:
         self._placed: dict[tuple[int, ...], jax.Array | PaddedArray] = {}
 
     def error(self, y: Any) -> float:
-        """Relative L2 error of a result."""
         y = np.asarray(y)
         if y.shape != self.truth.shape:
             raise ValueError(f"the result has shape {y.shape}, not {self.truth.shape}")
@@ -58,7 +57,6 @@ def transformed(x: np.ndarray, kind: str, cores: int = 1) -> np.ndarray:
 
 
 def scipy_call(kind: str) -> Callable[..., np.ndarray]:
-    """scipy.fft's function for one of meshfft's kinds."""
     if kind in KINDS:
         return KINDS[kind]
     name, number = kind.split("-")

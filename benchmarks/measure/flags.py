@@ -66,7 +66,6 @@ def task_of(shape: str, dtype: str | None, kind: str | None) -> Task:
 
 
 def baselines_of(text: str, known: Sequence[str]) -> list[str]:
-    """The baselines that a flag names, among those that are known."""
     if text in ("all", "none"):
         return list(known) if text == "all" else []
     return [flags.check_choice(word.strip(), known, "--baselines") for word in text.split(",")]
@@ -104,7 +103,6 @@ def devices_for(cases: Sequence[Case]) -> list[jax.Device]:
 
 
 def check_flags(rounds: int, rows: Path | None) -> None:
-    """Refuses what could not be measured or kept."""
     flags.check_count(rounds, "--rounds", "rounds")
     flags.check_rows(rows)
 
@@ -135,7 +133,6 @@ def check_walks(own: Sequence[Case]) -> None:
 
 
 def run(cases: Sequence[Case], devices: Sequence[jax.Device], rounds: int) -> list[Row]:
-    """Measures, with a bar."""
     need, free = needed_bytes(cases) / 1e9, available_bytes() / 1e9
     remedy = "give a smaller array, fewer --mesh or fewer --baselines"
     if not need <= free:
@@ -163,5 +160,4 @@ def _allow_wide(wide: bool) -> None:
 
 
 def _theirs(task: Task, names: Sequence[str], meshes: Sequence[tuple[int, ...]], cores: int) -> list[Case]:
-    """What the baselines with these names do, in the table's order."""
     return [case for name, one in BASELINES.items() if name in names for case in one.cases(task, meshes, cores)]

@@ -36,7 +36,6 @@ class Row:
 
     @property
     def spread(self) -> Spread | None:
-        """The median and the quartiles about it."""
         return spread(self.seconds) if self.seconds else None
 
     @property
@@ -51,14 +50,12 @@ class Row:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Row":
-        """The row of plain values."""
         case, seconds = Case.from_dict(dict(values)), tuple(map(float, values["seconds"]))
         facts = {k: v for k, v in values.items() if k not in (*case.to_dict(), *FOUND, "peer")}
         return cls(case, seconds, values["error"], values["absent"], facts)
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The measured cases of a file."""
     return [_read(f"line {at} of {path}", values) for at, values in files.read(path).items()]
 
 
@@ -93,7 +90,6 @@ def in_turns(
     told: Callable[[], None] = lambda: None,
     thin: bool = False,
 ) -> list[Row]:
-    """A row for each case, of the calls that could be prepared."""
     calls = {at: one.call for at, one in enumerate(ready) if isinstance(one, Prepared)}
     times = timed(calls, rounds, thin=thin, told=told)
     return [
@@ -114,7 +110,6 @@ def attempt(make: Callable[[], Prepared]) -> Prepared | str:
 
 
 def packages(cases: Sequence[Case]) -> list[str]:
-    """Packages whose versions rows of these cases have."""
     return list(dict.fromkeys(["scipy", *(package for case in cases for package in BASELINES[case.library].packages)]))
 
 

@@ -54,7 +54,6 @@ class MpiRanks:
         return Prepared(lambda: Seconds(_answer(run, log, line)), first["error"], first["versions"])
 
     def _started(self, case: Case, folder: str) -> tuple[subprocess.Popen[str], Path, Any]:
-        """The ranks of a case, their log, and what they say first."""
         grid = ",".join(map(str, [*case.mesh, *[1] * (len(case.shape) - len(case.mesh))]))
         program = [sys.executable, "-P", str(Path(__file__).with_name("mpi_rank.py"))]  # -P: its folder hides no module
         command = ["mpiexec", "-n", str(case.devices), *OPEN_MPI, *program, folder, grid, case.method]
@@ -66,7 +65,6 @@ class MpiRanks:
         return run, log, _answer(run, log)
 
     def _saved(self, data: Data) -> str:
-        """The folder with the input and the truth of a task."""
         folder = Path(self._folder.name) / re.sub(r"\W+", "-", str(tuple(data.task)))
         if not folder.exists():
             folder.mkdir()
@@ -76,7 +74,6 @@ class MpiRanks:
 
 
 def _answer(run: subprocess.Popen[str], log: Path, asked: str = "") -> Any:
-    """What the ranks say next, once they were asked."""
     assert run.stdin is not None and run.stdout is not None
     with contextlib.suppress(BrokenPipeError):  # they have ended; the log says why
         run.stdin.write(asked)

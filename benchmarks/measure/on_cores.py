@@ -21,13 +21,11 @@ FFTW_TRIG = {f"{name}-{t}": f"FFTW_{code}{c}" for name, code in (("dct", "REDFT"
 
 
 def prepare_scipy(case: Case, data: Data, place: Place) -> Prepared:
-    """scipy.fft, with one worker or one for each core."""
     call, workers = scipy_call(case.kind), _threads(case, place)
     return ready(lambda: call(data.x, workers=workers), data)
 
 
 def prepare_fftw(case: Case, data: Data, place: Place) -> Prepared:
-    """FFTW, planned by measuring, with one thread or one for each core."""
     pyfftw = import_module("pyfftw")
     given = pyfftw.empty_aligned(data.x.shape, case.dtype)
     result = pyfftw.empty_aligned(data.truth.shape, _result(case, data))
@@ -39,7 +37,6 @@ def prepare_fftw(case: Case, data: Data, place: Place) -> Prepared:
 
 
 def prepare_mkl(case: Case, data: Data, place: Place) -> Prepared:
-    """MKL, with as many threads as it takes."""
     mkl_fft = import_module("mkl_fft")
     call = {"fft": mkl_fft.fftn, "rfft": mkl_fft.rfftn}[case.kind]
     return ready(lambda: call(data.x), data)
@@ -87,6 +84,5 @@ def _threads(case: Case, place: Place) -> int:
 
 
 def _result(case: Case, data: Data) -> str:
-    """The type of what FFTW makes."""
     real = np.finfo(case.dtype).dtype
     return real.name if data.truth.dtype.kind == "f" else np.result_type(real, np.complex64).name

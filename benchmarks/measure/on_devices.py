@@ -47,7 +47,6 @@ def plan_of(case: Case, mesh: Mesh | AbstractMesh | None = None) -> Plan:
 
 
 def prepare_meshfft(case: Case, data: Data, place: Place) -> Prepared:
-    """The plan's program, on the input as it is stored."""
     mesh = mesh_of(case.mesh, place.devices)
     return ready(partial(compile_plan(plan_of(case, mesh), mesh), data.on(mesh, case)), data, read=gather)
 

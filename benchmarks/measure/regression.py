@@ -65,7 +65,6 @@ def changes(before: Sequence[Row], now: Sequence[Row]) -> list[Change]:
 
 
 def cells(found: Sequence[Change], factor: float) -> list[list[str]]:
-    """A line for each case, under HEADS."""
     lines = []
     for one in found:
         numbers = ["absent", "-"] if one.now is None else [f"{one.now:.2f}", f"{one.change:.2f}"]
@@ -82,7 +81,6 @@ def unlike(before: Sequence[Row], now: Sequence[Row]) -> str:
 
 
 def _yardsticks(task: Task, old: Mapping[Case, float], new: Mapping[Case, float]) -> tuple[float, float]:
-    """The geometric means of the baselines' seconds, then and now."""
     both = [case for case in old if case in new and case.task == task and case.library != MESHFFT]
     if not both:
         raise ValueError(f"no baseline was measured both times for {task.kind} of {task.shape}: see why in the rows")

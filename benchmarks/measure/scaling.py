@@ -38,7 +38,6 @@ class Point(NamedTuple):
 
 
 def ideal(first_seconds: float, first: int, devices: int) -> float:
-    """The time of perfect scaling from the fewest devices."""
     return first_seconds / (devices / first)
 
 
@@ -78,7 +77,6 @@ def best_mesh(task: Task, devices: Sequence[jax.Device], **way: str) -> tuple[in
 
 
 def points_of(rows: Sequence[Row], weak: bool) -> dict[str, list[Point]]:
-    """By way that was measured, its points, each on its fastest mesh."""
     found: dict[str, dict[int, float]] = {}
     for row in fastest(rows):
         found.setdefault(row.case.name, {})[row.case.devices] = row.median or 0.0
@@ -86,7 +84,6 @@ def points_of(rows: Sequence[Row], weak: bool) -> dict[str, list[Point]]:
 
 
 def tables(rows: Sequence[Row], weak: bool) -> dict[str, list[list[str]]]:
-    """By way that was measured, a line for each number of devices, under HEADS."""
     best = {(row.case.name, row.case.devices): row for row in fastest(rows)}
     scaled = points_of(rows, weak)
     return {name: [_line(one, best[name, one.devices]) for one in line] for name, line in scaled.items()}
@@ -108,7 +105,6 @@ def _line(one: Point, row: Row) -> list[str]:
 
 
 def _primes(number: int) -> list[int]:
-    """Its prime factors, in falling order."""
     for factor in range(2, number + 1):
         if number % factor == 0:
             return [*_primes(number // factor), factor]

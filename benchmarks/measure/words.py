@@ -17,13 +17,11 @@ TRANSPOSED = ("jaxdecomp", "mpi4py-fft")
 
 
 def fastest_baseline(rows: Sequence[Row]) -> Row | None:
-    """The baseline with the least median, of those beside meshfft."""
     others = [row for row in rows if row.seconds and row.case.library != MESHFFT]
     return min(others, key=lambda row: row.median or 0.0, default=None)
 
 
 def cells(rows: Sequence[Row]) -> list[list[str]]:
-    """A line for each case that was measured, under HEADS."""
     best = fastest_baseline(rows)
     base = math.nan if best is None or best.median is None else best.median
     lines = []
@@ -52,12 +50,10 @@ def notes(rows: Sequence[Row], ratio: bool = True) -> str:
 
 
 def folded(line: str) -> str:
-    """A line in as many as it takes."""
     return textwrap.fill(line, WIDTH, subsequent_indent="  ")
 
 
 def circumstances_words(facts: Mapping[str, Any]) -> str:
-    """Where it was measured, and how busy that was."""
     if "load_before" not in facts:
         return ""
     load = f"load {facts['load_before']:.1f} before: other work on these cores is in the times"
@@ -77,7 +73,6 @@ def shape_words(case: Case) -> str:
 
 
 def mesh_words(case: Case) -> str:
-    """Devices along mesh axes."""
     return ",".join(map(str, case.mesh)) or NONE
 
 

@@ -87,12 +87,10 @@ class Case:
 
     @property
     def cores(self) -> int:
-        """Devices of the mesh."""
         return math.prod(self.plan.mesh.axis_sizes) if self.plan.mesh is not None else 1
 
     @property
     def seconds(self) -> Seconds:
-        """Modelled seconds by resource, and in all."""
         return seconds(self.plan, self.algorithm.apart)
 
     @property
@@ -113,13 +111,11 @@ def cases(
 
 
 def count() -> int:
-    """How many cases the evaluation has."""
     ways = [1 + (_given(*one) is not None) for one in itertools.product(ALGORITHMS, TABLES.values())]
     return sum(2 * len(scaling.cores) for scaling in SCALINGS) + sum(ways) * len(SIZES)
 
 
 def seconds(made: Plan, apart: bool) -> Seconds:
-    """Modelled seconds of a plan, as it overlaps or with everything one after the other."""
     found = made.seconds_by_resource
     return found._replace(total=sum(found[:-1])) if apart else found
 
@@ -150,7 +146,6 @@ def _given(algorithm: Algorithm, topology: str) -> tuple[int, ...] | None:
 def _laid(
     figure: str, algorithm: Algorithm, shape: tuple[int, ...], topology: str, mesh: tuple[int, ...], meshes: str
 ) -> Case:
-    """The case on a mesh that is given, an axis for each dimension."""
     laid = AbstractMesh(mesh, ("x", "y", "z"))
     made = plan(shape, mesh=laid, topology=topology, **algorithm.options)
     return Case(figure, algorithm, topology, made, meshes)

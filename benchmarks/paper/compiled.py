@@ -45,7 +45,6 @@ def compiled_row(case: Case) -> Row:
 
 
 def _against(case: Case, found: Report, compute: float) -> dict[str, Any]:
-    """Compute seconds of the compiler by unit and by step, and the model's."""
     made = case.plan
     clock, model = made.machine.chip.clock, sum(case.seconds[:3])
     cycle = 1 / clock.value if clock is not None else 0.0

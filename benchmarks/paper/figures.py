@@ -34,7 +34,6 @@ class Drawing(NamedTuple):
 
 
 def check_folder(folder: Path) -> None:
-    """Refuses figures that could not be drawn, before any work is done for them."""
     need("matplotlib", "drawing a figure")
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is not a folder: make it first, or draw elsewhere")
@@ -54,7 +53,6 @@ def draw_all(rows: Sequence[Row], folder: Path) -> list[Path]:
 
 
 def drawings(rows: Sequence[Row]) -> list[Drawing]:
-    """The figures of which there are rows."""
     found = [
         Drawing(one.name, f"{one.title}: strong scaling on TPU v3, modelled", functools.partial(_scaling, scaling=one))
         for one in SCALINGS
@@ -139,7 +137,6 @@ def _breakdown(figure: Any, rows: Sequence[Row]) -> None:
 
 
 def _table(figure: Any, rows: Sequence[Row], name: str) -> None:
-    """Table I as bars, KDFT and FFT side by side."""
     figure.set_size_inches(9, 4.6)
     spots = figure.subplots(1, 2, sharey=True)
     for spot, family in zip(spots, ("KDFT", "FFT"), strict=True):
@@ -186,7 +183,6 @@ def _line(spot: Any, rows: Sequence[Row], **look: Any) -> None:
 
 
 def _axes(spot: Any, cores: Sequence[int]) -> None:
-    """Both axes logarithmic, cores by their numbers."""
     spot.set_xscale("log", base=2)
     spot.set_yscale("log")
     spot.yaxis.set_major_formatter("{x:g}")

@@ -28,7 +28,6 @@ class Rates(NamedTuple):
 
     @property
     def chips(self) -> int:
-        """Chips in all."""
         return math.prod(self.torus)
 
 

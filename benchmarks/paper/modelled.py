@@ -40,7 +40,6 @@ def known_rows(tables: Iterable[str] = TABLES, sizes: Iterable[int] = SIZES) -> 
 
 
 def total_row(case: Case) -> Row:
-    """What a case takes, modelled."""
     parts = _parts(case)
     waits = "nothing overlaps" if case.algorithm.apart else "links under the work where the walk allows it"
     return Row(
@@ -57,7 +56,6 @@ def total_row(case: Case) -> Row:
 
 
 def about(case: Case) -> dict[str, Any]:
-    """What every row of a case says of it."""
     made = case.plan
     dots = {dot for step in made.walk.steps for dot in step.dots}
     products = ", ".join(f"{dot.tier}, {dot.multiplications} a complex one" for dot in sorted(dots)) or "XLA's FFT"
@@ -94,7 +92,6 @@ def _ideal_row(first: Row, row: Row) -> Row:
 
 
 def _single_rows(case: Case) -> Iterator[Row]:
-    """One permute and one einsum of the third dimension, which is done when all cores of its ring have had each."""
     made = case.plan
     step, layout = next(pair for pair in made.walk.pairs if pair[0].dims == (2,))
     work = step.work(layout, made.dtype.itemsize, made.machine.chip)

@@ -39,18 +39,15 @@ class Row:
             raise ValueError(f"a row is known as {self.known!r}: mark it as one of {', '.join(KNOWN)}")
 
     def to_dict(self) -> dict[str, Any]:
-        """The row as plain values, without what it does not have."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value not in ({}, "", None)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Row":
-        """The row among plain values."""
         names = [field.name for field in dataclasses.fields(cls)]
         return cls(**{"seconds": None, **{k: values[k] for k in names if k in values}, "shape": tuple(values["shape"])})
 
 
 def find(rows: Iterable[Row], **wanted: Any) -> list[Row]:
-    """The rows with these attributes."""
     return [row for row in rows if all(getattr(row, name) == value for name, value in wanted.items())]
 
 

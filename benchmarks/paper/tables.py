@@ -42,7 +42,6 @@ class Entry(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What is transformed, and meshfft's way."""
         return f"{self.family} {self.n}^3 {SHORT[self.way]}"
 
 
@@ -93,7 +92,6 @@ def ratio_cells(rows: Iterable[Row]) -> list[list[str]]:
 
 
 def is_compiled(row: Row) -> bool:
-    """True of what the compiler was asked for."""
     return row.how.startswith(CYCLES)
 
 
@@ -123,7 +121,6 @@ def _entry(rows: Sequence[Row], family: str, way: str, n: int) -> Entry:
 
 
 def _paper(found: Sequence[Entry]) -> list[list[str]]:
-    """The paper's numbers beside the model of its algorithm, each with its growth; under PAPER_HEADS."""
     lines, points = [], {(one.family, one.n): one for one in found}
     for one in found:
         less = points.get((one.family, one.n // 2))
@@ -135,13 +132,11 @@ def _paper(found: Sequence[Entry]) -> list[list[str]]:
 
 
 def _gains(one: Entry) -> list[str]:
-    """Under GAIN_HEADS."""
     blocks = [_number(one.blocks), _times(one.paper, one.blocks)]
     return [one.name, _number(one.paper), *blocks, _number(one.meshfft), _times(one.paper, one.meshfft), one.mesh]
 
 
 def _bounds(one: Entry) -> list[str]:
-    """Under HEADS."""
     numbers = map(_number, (one.meshfft, one.compiled, one.floor))
     return [one.name, *numbers, "links" if one.binds in LINKS else one.binds]
 
@@ -169,7 +164,6 @@ def _scaled(row: Row, first: Row) -> tuple[str, str, str, str]:
 
 
 def _singles(rows: Sequence[Row]) -> list[list[str]]:
-    """Under SINGLE_HEADS."""
     permutes, einsums = (find(rows, quantity=f"single {name}") for name in ("permute", "einsum"))
     lines = []
     for einsum, permute in zip(einsums, permutes, strict=True):
@@ -194,7 +188,6 @@ def _ratio(row: Row) -> float:
 
 
 def _times(one: Seconds, other: Seconds, digits: int = 1) -> str:
-    """One over the other."""
     return f"{one / other:.{digits}f}" if one and other else NONE
 
 

@@ -55,19 +55,16 @@ def report(
 
 
 def page_of(rows: Rows, made: Plan | None = None) -> str:
-    """The page of rows and a plan."""
     origins = [f"{count} rows: {', '.join(filter(None, origin))}" for origin, count in rows.origins.items()]
     return page(sections_of(rows, made), [line for line in (rows.left_out, *origins) if line], version_of("meshfft"))
 
 
 def sections_of(rows: Rows, made: Plan | None = None) -> list[Section]:
-    """The sections of rows and a plan."""
     walk = [] if made is None else [modelled.walk(made)]
     return [*walk, *measured.sections(rows), *modelled.sections(rows), *measured.others(rows)]
 
 
 def _plan(shape: str, mesh: str | None, spec: str | None, names: dict[str, str | None]) -> Plan:
-    """The plan whose walk is to be drawn."""
     if mesh is None:
         raise ValueError("--plan needs a mesh: add --mesh 2,2,2")
     lengths, sizes = flags.read_sizes(shape, "--plan", "256,256,256"), flags.read_mesh(mesh)

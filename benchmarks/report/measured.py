@@ -34,7 +34,6 @@ OTHERS = "Rows of commands that have no figure here. Seconds are medians, with t
 
 
 def sections(rows: Rows) -> Iterator[Section]:
-    """The chapters for which there are rows."""
     groups = list(runs(rows.cases))
     if curves := [curve for run in groups for curve in curves_of(run)]:
         yield Section("scaling", "Scaling", SCALING, [part for curve in curves for part in _scaling(curve)])
@@ -53,7 +52,6 @@ def others(rows: Rows) -> Iterator[Section]:
 
 
 def runs(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """The rows that were measured, by the run they are of."""
     found: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         if row.seconds:
@@ -62,7 +60,6 @@ def runs(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def by_task(rows: Iterable[Row]) -> list[list[Row]]:
-    """The rows of a run by what they compute."""
     found: dict[Task, list[Row]] = {}
     for row in rows:
         found.setdefault(row.case.task, []).append(row)
@@ -93,12 +90,10 @@ def ratios(rows: Sequence[Row]) -> list[tuple[Row, float, float, float]]:
 
 
 def _yardstick(rows: Sequence[Row]) -> Row:
-    """The fastest baseline, or where there is none the fastest of all."""
     return fastest_baseline(rows) or min(rows, key=lambda row: row.median or 0.0)
 
 
 def _name(row: Row) -> str:
-    """Whose, which way and on which mesh."""
     return f"{row.case.name} on {mesh_words(row.case)}" if row.case.mesh else row.case.name
 
 

@@ -41,7 +41,6 @@ def walk(plan: Plan) -> Section:
 
 
 def sections(rows: Rows) -> Iterator[Section]:
-    """The chapters for which there are rows."""
     if rows.profiles:
         yield Section("profiles", "Where the time goes", PROFILES, [p for one in profiles(rows) for p in _profile(one)])
     if rows.evaluation:
@@ -60,7 +59,6 @@ def profiles(rows: Rows) -> list[list[Values]]:
 
 
 def by_step(rows: Sequence[Values]) -> tuple[list[str], dict[str, Sequence[float]]]:
-    """The steps of a profile, and by kind of work the seconds of each."""
     steps, kinds = (list(dict.fromkeys(row[name] for row in rows)) for name in ("step", "kind"))
     spent = {(row["step"], row["kind"]): row["seconds"] for row in rows}
     return steps, {kind: [spent.get((step, kind), 0.0) for step in steps] for kind in kinds}

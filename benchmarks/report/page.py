@@ -58,7 +58,6 @@ class Section(NamedTuple):
 
 
 def page(sections: Sequence[Section], notes: Sequence[str], version: str) -> str:
-    """The whole page; `notes` are its last lines."""
     links = "".join(f'<a href="#{one.name}">{escape(one.title)}</a>' for one in sections)
     body = "".join(map(section_html, sections)) + "".join(f'<p class="note">{escape(line)}</p>' for line in notes)
     return (
@@ -69,7 +68,6 @@ def page(sections: Sequence[Section], notes: Sequence[str], version: str) -> str
 
 
 def section_html(one: Section) -> str:
-    """A chapter as HTML."""
     text = f"<pre>{escape(one.text)}</pre>" if one.text else ""
     parts = "".join(_figure(part) if isinstance(part, Figure) else _table(part) for part in one.parts)
     return f'<section id="{one.name}"><h2>{escape(one.title)}</h2><p>{escape(one.intro)}</p>{text}{parts}</section>'
@@ -107,7 +105,6 @@ def _table(one: Table) -> str:
 
 
 def _about(one: Figure | Table) -> str:
-    """How it is known, what to note, and the command."""
     look = "known modelled" if MODELLED in one.known else "known"
     known = f'<span class="{look}">{escape(one.known)}</span> ' if one.known else ""
     return f"{known}{escape(one.note)}" + (f" <code>{escape(one.command)}</code>" if one.command else "")

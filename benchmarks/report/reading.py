@@ -35,18 +35,15 @@ class Rows(NamedTuple):
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many rows of each kind there are."""
         return {name: len(found) for name, found in self._asdict().items() if name != "origins" and found}
 
     @property
     def left_out(self) -> str:
-        """Which rows are in no figure; empty where all are."""
         places = ", ".join(self.unknown[:MOST_NAMED]) + " ..." * (len(self.unknown) > MOST_NAMED)
         return f"{len(self.unknown)} rows of no known kind are left out: {places}." if self.unknown else ""
 
 
 def read(paths: Sequence[Path]) -> Rows:
-    """The rows of some files."""
     found = Rows([], [], [], [], [], Counter())
     for path in paths:
         for at, values in files.read(path).items():

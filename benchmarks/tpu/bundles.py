@@ -71,7 +71,6 @@ class Schedule:
         self.loops = _nested(self._loops())
 
     def spent(self) -> Spent:
-        """All of it, loops multiplied out."""
         return self._span(0, len(self.bundles), self.loops)
 
     def _span(self, first: int, end: int, loops: Sequence[Loop]) -> Spent:
@@ -125,7 +124,6 @@ class Schedule:
 
 
 def _bundles(text: str) -> list[str]:
-    """One string a bundle; some go over many lines."""
     found = list[str]()
     for line in text.splitlines():
         if _BUNDLE.match(line):
@@ -136,7 +134,6 @@ def _bundles(text: str) -> list[str]:
 
 
 def _utilization(text: str) -> tuple[dict[str, int], list[dict[str, int]]]:
-    """Slots of each unit, and how many each bundle uses."""
     lines = text.splitlines()
     at = next((i for i, line in enumerate(lines) if line.startswith("MATMUL")), None)
     if at is None:
@@ -148,7 +145,6 @@ def _utilization(text: str) -> tuple[dict[str, int], list[dict[str, int]]]:
 
 
 def _nested(loops: Iterator[Loop]) -> list[Loop]:
-    """The outermost loops, each with those in it."""
     outer, open_loops = list[Loop](), list[Loop]()
     for loop in sorted(loops, key=lambda one: (one.first, -one.last)):
         while open_loops and loop.last > open_loops[-1].last:

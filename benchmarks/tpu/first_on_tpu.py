@@ -44,7 +44,6 @@ def main(
 
 
 def _cases(n: int, points: int) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
-    """The shape and dimensions that suit each kernel."""
     rows = max(points // n, 8)
     return {
         "plane": ((max(points // n**2, 1), n, n), (1, 2)),

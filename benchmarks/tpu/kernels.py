@@ -60,7 +60,6 @@ def main(
 
 
 def compiled(topology: str, lengths: Sequence[int], kinds: Sequence[str], makers: Sequence[str]) -> Iterator[Row]:
-    """A row for each kernel, or FFT of XLA's."""
     chip = chip_of(topology)
     for by in makers:
         jobs = [job(by, kind, n, chip) for n in lengths for kind in kinds if by == "kernel" or kind != "plane"]
@@ -158,7 +157,6 @@ def _cells(row: Row, xla: dict[tuple[Any, ...], float], chip: Chip) -> list[str]
 
 
 def _memory(row: Row, chip: Chip) -> list[float]:
-    """Cycles a point that memory takes for each pass."""
     assert chip.clock is not None
     rate = chip.memory.value / chip.clock.value * math.prod(row["shape"])
     return [one["bytes"] / rate for one in row["passes"]]
@@ -169,7 +167,6 @@ def _good(row: Row) -> bool:
 
 
 def _each(row: Row) -> float:
-    """The compiler's estimate for a point."""
     return float(row["estimate"]) / math.prod(row["shape"])
 
 

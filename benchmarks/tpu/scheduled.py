@@ -65,7 +65,6 @@ def _process(build: str, topology: str, dump: bool) -> Iterator[tuple[subprocess
 
 
 def _answer(child: subprocess.Popen[str], job: Job) -> str:
-    """What the process says of a job; nothing where it has ended."""
     assert child.stdin is not None and child.stdout is not None
     try:
         child.stdin.write(json.dumps(dict(job)) + "\n")
@@ -100,7 +99,6 @@ def scheduled(program: Program, found: Mapping[str, Schedule]) -> dict[str, Any]
 
 
 def _pass(one: Executed, schedule: Schedule, types: Mapping[str, str]) -> dict[str, Any]:
-    """What all turns of one instruction take."""
     spent = schedule.spent().times(one.times)
     shares = {unit: used / (schedule.capacity[unit] * spent.cycles) for unit, used in spent.used.items() if used}
     sizes = [bytes_of(one.instruction.type), *(bytes_of(types.get(name, "")) for name in one.instruction.operands)]

@@ -34,7 +34,6 @@ def main(topology: str = TOPOLOGIES, table: Path | None = None) -> None:
 
 
 def program(way: str, wire: str, rows: int) -> tuple[Callable[..., Any], list[Sequence[int]]]:
-    """A kernel, and the shapes of what it takes."""
     form = form_of(SHARES[rows], 1, Wire(wire, room=LEAST_ROOM))
     assert isinstance(form, Tiled)
     if way == "encode":
