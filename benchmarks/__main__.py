@@ -10,10 +10,7 @@ from meshfft.extras import installed
 COMMANDS = {
     "fft": "Transforms of one array, or at random points: meshfft on each mesh, and every baseline.",
     "scaling": "Transforms on more and more devices: seconds, the ideal line, efficiency.",
-    "guard": "The cases of a file again: did ratios to baselines grow?",
     "paper": "The paper's evaluation, modelled.",
-    "report": "One HTML page of rows, and the walk of a plan.",
-    "awkward": "A length with a large prime against a power of two.",
     "bounds": "Errors over the bounds that plans print, by tier, method, line and length.",
     "compile": "Seconds of CPU that compiling takes.",
     "dense_rate": "The dense 3-D transform against one large matrix product.",
@@ -22,20 +19,18 @@ COMMANDS = {
     "float64": "Float64 from products of slices: errors by the number of slices.",
     "inverse": "The inverse at nonuniform points: direct and by conjugate gradients.",
     "kernels": "FFT kernels of a TPU by their compiled schedules, beside XLA's FFT.",
-    "overhead": "What an eager call of a small array costs over its program.",
     "passes": "Several GPUs: passes over memory between cuFFT and the all-to-alls.",
     "programs": "Alone, inside jit and in a scan, beside mpi4py-fft.",
     "ring": "The modes of a ring: one way, both ways, and in the paper's order.",
     "scattered": "Transforms at scattered points beside finufft.",
     "scattered_scaling": "The same by counts, to 2048 devices.",
-    "store": "A sharded store against a plain copy.",
     "tolerance": "Errors over tol at drawn sets of scattered points, by type and tolerance.",
     "wire_kernels": "Kernels of a TPU that write and read what wires carry, by their compiled schedules.",
     "wires": "What less on the wire saves between two processes, and costs in accuracy.",
 }
 PLACES = {  # modules and functions that are not `benchmarks.NAME:main`
-    **{name: f"measure.commands:{name}" for name in ("fft", "scaling", "guard")},
-    **{name: f"{name}.command:{name}" for name in ("paper", "report")},
+    **{name: f"measure.commands:{name}" for name in ("fft", "scaling")},
+    "paper": "paper.command:paper",
     **{name: f"tpu.{name}:main" for name in ("first_on_tpu", "kernels", "wire_kernels")},
 }
 COMPILED = ("kernels", "wire_kernels")  # by libtpu, which needs no TPU

@@ -48,22 +48,20 @@ def timed(
     rounds: int,
     *,
     thin: bool = False,
-    wait: bool = True,
     told: Callable[[], None] = lambda: None,
 ) -> dict[Name, Times]:
     """Times of every call, after one that warms it: to the finished result, or the Seconds that it returns.
 
-    With `thin` slow calls join fewer rounds; without `wait` a call is timed until it returns; `told` is called after
-    every round.
+    With `thin` slow calls join fewer rounds; `told` is called after every round.
     """
-    warm = [_once(call, True).seconds[0] for call in calls.values()]
+    warm = [_once(call).seconds[0] for call in calls.values()]
     every = dict(zip(calls, thinned(warm) if thin else [1] * len(warm), strict=True))
     found = {name: Times() for name in calls}
     for number in range(rounds):
         due = [name for name in calls if number % every[name] == 0]
         random.shuffle(due)
         for name in due:
-            one = _once(calls[name], wait)
+            one = _once(calls[name])
             found[name].seconds += one.seconds
             found[name].cpu += one.cpu
         told()
@@ -81,23 +79,8 @@ def spread(seconds: Sequence[float]) -> Spread:
     return Spread(*statistics.quantiles(seconds, method="inclusive")) if others else Spread(first, first, first)
 
 
-def on_fresh(call: Callable[[Any], Any], make: Call) -> Call:
-    """A call whose donated input is made before the clock starts."""
-
-    def run() -> Seconds:
-        x = jax.block_until_ready(make())
-        begun = time.perf_counter()
-        jax.block_until_ready(call(x))
-        return Seconds(time.perf_counter() - begun)
-
-    return run
-
-
-def _once(call: Call, wait: bool) -> Times:
+def _once(call: Call) -> Times:
     cpu, begun = time.process_time(), time.perf_counter()
-    result = call()
-    if wait:
-        jax.block_until_ready(result)
+    result = jax.block_until_ready(call())
     seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu
-    jax.block_until_ready(result)
     return Times([float(result) if isinstance(result, Seconds) else seconds], [cpu])

@@ -12,8 +12,7 @@ from meshfft.operators.transform import KINDS
 
 from . import on_cores, on_devices
 from .cases import POINTS, Case, Task, balanced, case_of
-from .data import Data
-from .prepared import Place, Prepared
+from .data import Data, Place, Prepared
 
 MESHFFT, SLAB, PENCIL = "meshfft", "slab", "pencil"
 Meshes = Sequence[tuple[int, ...]]
@@ -116,4 +115,3 @@ _ALL = (
 )
 BASELINES = {baseline.name: baseline for baseline in _ALL}
 SCALING = ("jnp-sharded", "jaxdecomp", "mpi4py-fft")  # can be told how many devices or ranks to take
-ON_MESH = (MESHFFT, "jnp-sharded", "jaxdecomp")  # take as many of JAX's devices as their mesh has

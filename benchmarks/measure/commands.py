@@ -1,6 +1,5 @@
-"""`python -m benchmarks fft`, `scaling` and `guard`: measured here and now, meshfft beside its baselines."""
+"""`python -m benchmarks fft` and `scaling`: measured here and now, meshfft beside its baselines."""
 
-import math
 from pathlib import Path
 from typing import Annotated
 
@@ -11,10 +10,9 @@ from meshfft.cli.output import guarded, print_columns, print_json, say
 
 from ..rows import write
 from . import flags as own
-from . import regression, words
 from . import scaling as scales
+from . import words
 from .baselines import SCALING, names_for
-from .measured import read_rows
 
 
 @guarded
@@ -107,42 +105,6 @@ def scaling(
         say(f"\n{name}\n")
         print_columns(scales.HEADS, lines)
     say(f"\n{words.sharing(found)}{words.notes(found, ratio=False)}{_wrote(rows)}")
-
-
-@guarded
-def guard(
-    baseline: Annotated[Path, typer.Argument(metavar="ROWS", help="A file that another bench wrote with --rows.")],
-    factor: Annotated[float, typer.Option(metavar="F", help="How many times a ratio may grow.")] = 1.25,
-    rounds: own.Rounds = 15,
-    rows: own.Rows = None,
-    as_json: flags.Json = False,
-) -> None:
-    """Measure the cases of a file again, and see whether meshfft became slower than its baselines did.
-
-    Compares ratios to the baselines that are present in both, never seconds. The exit code is 1 where a ratio grew by
-    more than --factor, or a case is absent that was not; run it when nothing else runs. New rows go to --rows.
-    """
-    own.check_flags(rounds, rows)
-    if not 1 <= factor < math.inf:
-        raise ValueError(f"--factor {factor} would take what became faster for slower: give 1 or more, as 1.25")
-    before = read_rows(baseline)
-    cases = regression.to_measure(before)
-    now = own.run(cases, own.devices_for(cases), rounds)
-    write(rows, (row.to_dict() for row in now))
-    found = regression.changes(before, now)
-    slower = sum(one.change > factor for one in found)
-    if as_json:
-        told = {"changes": [one.to_dict() for one in found], "worse": slower, "factor": factor}
-        print_json({**told, "rows": [row.to_dict() for row in now]})
-    else:
-        say("Ratios to the baselines (their geometric mean) before and now.\n")
-        print_columns(regression.HEADS, regression.cells(found, factor))
-        verdict = f"{slower} of {len(found)} worse than {factor:g} times before."
-        for line in filter(None, (regression.unlike(before, now), verdict)):
-            say(f"\n{words.folded(line)}")
-        say(words.notes(now, ratio=False))
-    if slower:
-        raise typer.Exit(1)
 
 
 def _wrote(path: Path | None) -> str:

@@ -1,11 +1,11 @@
-"""The input of a task, the same for all libraries, and its transform in double precision to hold them against.
+"""What a library is given, and what it makes of it: a place, input and truth, and a call that is ready.
 
 input    Gaussian noise from a fixed seed
 truth    scipy.fft's transform of the input in double precision; of random points a direct sum
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -16,6 +16,7 @@ from meshfft.layout.padded_array import PaddedArray
 from meshfft.layout.storage import stored_on
 
 from ..common import noise, relative
+from ..timing import Call
 from .cases import Case, Task
 
 KINDS = {"fft": scipy.fft.fftn, "rfft": scipy.fft.rfftn, "hfft": scipy.fft.hfftn}
@@ -71,3 +72,32 @@ def sampled(x: np.ndarray, turns: Sequence[np.ndarray]) -> np.ndarray:
         phase = np.outer(high, n) % 1 + np.outer(t - high, n)
         y = np.moveaxis(np.tensordot(np.exp(-2j * np.pi * phase), y, (1, axis)), 0, axis)
     return y
+
+
+class Prepared(NamedTuple):
+    """A case that is compiled or planned, its input in place: a call, its result's error, and what else to note."""
+
+    call: Call
+    error: float
+    facts: dict[str, Any] = {}  # noqa: RUF012
+
+
+class Ranks(Protocol):
+    """MPI ranks that sleep between calls."""
+
+    def prepare(self, case: Case, data: Data) -> Prepared: ...
+
+
+class Place(NamedTuple):
+    """Where to compute: JAX's devices, threads for libraries without devices, and MPI ranks."""
+
+    devices: Sequence[jax.Device]
+    cores: int = 1
+    ranks: Ranks | None = None
+
+
+def ready(
+    call: Call, data: Data, facts: dict[str, Any] | None = None, read: Callable[[Any], Any] = lambda y: y
+) -> Prepared:
+    """A call and the error of its first result, which `read` brings to the host in natural order."""
+    return Prepared(call, data.error(read(call())), facts or {})

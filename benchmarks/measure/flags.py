@@ -18,12 +18,12 @@ from meshfft.cli.output import bar
 from meshfft.operators.transform import natural_dtype
 
 from .. import rows as files
-from .baselines import BASELINES, MESHFFT, ON_MESH
+from .baselines import BASELINES, MESHFFT
 from .cases import Case, Task, case_of, usual_meshes
+from .data import Place
 from .measured import Row, measured, needed_bytes, packages
 from .mpi import MpiRanks
 from .on_devices import plan_of
-from .prepared import Place
 from .scaling import best_mesh
 
 Shape = Annotated[str, typer.Argument(metavar="N,N,...", help="Sizes of the array: 256,256,256.")]
@@ -94,12 +94,6 @@ def start_devices(count: int | None, flag: str = "--mesh") -> list[jax.Device]:
         there = f"there are {len(found)} {found[0].platform} devices"
         raise ValueError(f"{flag} asks for {count} devices and {there}: give fewer")
     return found[:count]
-
-
-def devices_for(cases: Sequence[Case]) -> list[jax.Device]:
-    """The devices, started, that cases of a file take; JAX is let compute in double precision where one is in that."""
-    _allow_wide(any(case.dtype in WIDE or case.precision == "float64" for case in cases))
-    return start_devices(max(case.devices for case in cases if case.library in ON_MESH), "a case of the rows")
 
 
 def check_flags(rounds: int, rows: Path | None) -> None:

@@ -17,8 +17,7 @@ from .. import rows as files
 from ..timing import Spread, spread, timed
 from .baselines import BASELINES, prepare
 from .cases import Case
-from .data import Data
-from .prepared import Place, Prepared
+from .data import Data, Place, Prepared
 
 LONGEST = 160  # letters of a reason
 FOUND = ("seconds", "median", "quartiles", "error", "absent")
@@ -79,19 +78,8 @@ def measured(
     for case in cases:
         told(f"prepare {case.name}")
         ready.append(attempt(partial(prepare, case, data[case.task], place)))
-    return in_turns(cases, ready, rounds, facts, lambda: told("measure"), thin=True)
-
-
-def in_turns(
-    cases: Sequence[Case],
-    ready: Sequence[Prepared | str],
-    rounds: int,
-    facts: Mapping[str, Any],
-    told: Callable[[], None] = lambda: None,
-    thin: bool = False,
-) -> list[Row]:
     calls = {at: one.call for at, one in enumerate(ready) if isinstance(one, Prepared)}
-    times = timed(calls, rounds, thin=thin, told=told)
+    times = timed(calls, rounds, thin=True, told=lambda: told("measure"))
     return [
         Row(case, (), None, one, {**facts})
         if isinstance(one, str)

@@ -18,8 +18,7 @@ import numpy as np
 from ..timing import Seconds
 from .baselines import SLAB
 from .cases import Case
-from .data import Data
-from .prepared import Prepared
+from .data import Data, Prepared
 
 OPEN_MPI = ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1")
 PATIENCE = 30.0  # seconds that ranks have to end

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from .cases import Case
-from .data import Data, scipy_call
-from .prepared import Place, Prepared, ready
+from .data import Data, Place, Prepared, ready, scipy_call
 
 ONE, THREADS = "one-thread", "threads"  # a small array may be faster on one
 EPS = {"complex64": 1e-6, "complex128": 1e-12}  # what finufft is asked for

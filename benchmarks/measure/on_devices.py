@@ -22,8 +22,7 @@ from meshfft.plans.planning import plan
 
 from ..common import mesh_of
 from .cases import Case
-from .data import Data, random_turns
-from .prepared import Place, Prepared, ready
+from .data import Data, Place, Prepared, random_turns, ready
 
 AS_IT_LIES, CONTIGUOUS = "transposed-layout", "transposed-array"  # how jaxDecomp leaves its result
 JNP: dict[str, Callable[..., jax.Array]] = {"fft": jnp.fft.fftn, "rfft": jnp.fft.rfftn, "dct-2": dctn}

@@ -14,9 +14,8 @@ from meshfft.inspect.aot import devices_of
 from ..measure.words import folded
 from ..rows import write
 from .cases import POD, cases, count
-from .compiled import compiled_row
 from .figures import check_folder, draw_all
-from .modelled import known_rows, modelled_rows
+from .modelled import compiled_row, known_rows, modelled_rows
 from .rows import Row, read_rows
 from .tables import RATIO_HEADS, Table, ratio_cells, tables
 

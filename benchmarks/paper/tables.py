@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from .cases import BEST, BLOCKS, CUBES, FFT, FFT_ANY, KDFT, KDFT_3, OWN, PAPER_FFT, PAPER_KDFT, SCALINGS, SHAPES, TABLES
-from .compiled import CYCLES
+from .modelled import CYCLES
 from .rows import Row, find
 
 NONE = "-"

@@ -169,17 +169,15 @@ def _parameters(parameters: Iterable[Any]) -> str:
 
 
 def measurements() -> Iterator[tuple[str, str]]:
-    """The sections of `python -m benchmarks report` of all rows there are, one a page."""
-    report, page, reading = (
-        importlib.import_module(f"benchmarks.report.{one}") for one in ("command", "page", "reading")
-    )
-    rows = reading.read(sorted((ROOT / "benchmarks/results").glob("*.jsonl")))
+    """The tables of all rows there are, a page for each of their sections."""
+    report = importlib.import_module("benchmarks.report")
+    rows = report.read(sorted((ROOT / "benchmarks/results").glob("*.jsonl")))
     made = {}
     lines = ["# Rows\n\nEvery number in these pages is a row of `benchmarks/results`; each names its command.\n"]
-    for one in report.sections_of(rows):
+    for one in report.sections(rows):
         lines.append(f"- [{one.title}]({one.name}.md): {one.intro}")
-        text = page.section_html(one._replace(title=""))
-        made[f"rows/{one.name}.md"] = f"---\nsearch:\n  exclude: true\n---\n\n# {one.title}\n\n{text}\n"
+        text = "\n".join(map(report.html, one.tables))
+        made[f"rows/{one.name}.md"] = f"---\nsearch:\n  exclude: true\n---\n\n# {one.title}\n\n{one.intro}\n\n{text}\n"
     yield "rows/index.md", "\n".join(lines) + "\n"
     yield from made.items()
 

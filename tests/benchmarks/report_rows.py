@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.measure.cases import Case
 from benchmarks.measure.measured import Row
 from benchmarks.paper.rows import Row as PaperRow
-from benchmarks.report.reading import Rows, read
+from benchmarks.report import Rows, read
 from meshfft.inspect.hlo import KINDS
 from meshfft.inspect.trace import Breakdown
 

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.__main__ import app
-from benchmarks.paper import compiled
+from benchmarks.paper import modelled
 from benchmarks.paper.cases import (
     ALGORITHMS,
     BEST,
@@ -28,10 +28,9 @@ from benchmarks.paper.cases import (
     count,
     slice_of,
 )
-from benchmarks.paper.compiled import compiled_row
 from benchmarks.paper.figures import draw_all
 from benchmarks.paper.floors import PUBLISHED, exchange_seconds, floor, ring_seconds
-from benchmarks.paper.modelled import known_rows, modelled_rows
+from benchmarks.paper.modelled import compiled_row, known_rows, modelled_rows
 from benchmarks.paper.rows import Row, find, read_rows
 from benchmarks.paper.tables import entries, ratio_cells, tables
 from benchmarks.rows import read, write
@@ -327,10 +326,10 @@ def test_a_compiled_case_is_held_against_the_model(
     assert clock is not None
     cycles = (Spent(0, "matrix", round(2 * clock.value)), Spent(0, "copy", round(clock.value)))
     found = Report({"peak": 2**30}, (), cycles)
-    monkeypatch.setattr(compiled, "mesh_for", lambda plan, topology: None)
-    monkeypatch.setattr(compiled, "compile_plan", lambda plan, mesh, planes: None)
-    monkeypatch.setattr(compiled, "report", lambda program: found)
-    monkeypatch.setattr(compiled, "timeline", lambda program, plan: Timeline(3.0, 3.0, 4.0, {}))
+    monkeypatch.setattr(modelled, "mesh_for", lambda plan, topology: None)
+    monkeypatch.setattr(modelled, "compile_plan", lambda plan, mesh, planes: None)
+    monkeypatch.setattr(modelled, "report", lambda program: found)
+    monkeypatch.setattr(modelled, "timeline", lambda program, plan: Timeline(3.0, 3.0, 4.0, {}))
     one = compiled_row(case)
     assert (one.seconds, one.known, one.bytes_per_core, one.fits) == (seconds, "modelled", 2**30, True)
     assert one.compiled["seconds_by_unit"] == pytest.approx({"matrix": 2.0, "copy": 1.0})
@@ -343,8 +342,8 @@ def test_a_program_without_room_has_no_seconds(monkeypatch: pytest.MonkeyPatch) 
     def refuse(plan: Any, mesh: Any, planes: bool) -> None:
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: no room\nlong story")
 
-    monkeypatch.setattr(compiled, "mesh_for", lambda plan, topology: None)
-    monkeypatch.setattr(compiled, "compile_plan", refuse)
+    monkeypatch.setattr(modelled, "mesh_for", lambda plan, topology: None)
+    monkeypatch.setattr(modelled, "compile_plan", refuse)
     one = compiled_row(next(small()))
     assert one.seconds is None and "no room" in one.how and "story" not in one.how
     assert ratio_cells([one]) == []

@@ -16,7 +16,6 @@ from benchmarks.measure.measured import read_rows
 
 ROOT = Path(__file__).parent.parent.parent
 SMALLEST = {
-    "awkward": "--length 7 --of 8 --lines 8 --rounds 1",
     "bounds": "--sizes 16 --methods kdft --tiers float32",
     "compile": "8,8,8 --functions fftn",
     "dense_rate": "--size 32 --rounds 1",
@@ -24,24 +23,20 @@ SMALLEST = {
     "fft": "8,8,8 --mesh 2 --rounds 1",
     "first_on_tpu": "--lengths 8 --points 64 --rounds 1 --interpret",
     "float64": "--cases kdft-64,fft-line-97 --tiers int8x4",
-    "guard": "rows.jsonl --rounds 1 --factor 1e9",
     "inverse": "--sizes 16 --columns 2",
     "kernels": "--topology v5e:2x2 --lengths 256 --kinds lane",
-    "overhead": "",
     "paper": f"--read {ROOT / 'benchmarks/results/paper.jsonl'}",
     "passes": "--lengths 16",
     "programs": "--shape 8,8,8 --mesh 8 --rounds 1 --turns 2",
-    "report": "rows.jsonl",
     "ring": "--size 16 --rounds 1",
     "scaling": "8,8,8 --devices 1,2 --rounds 1",
     "scattered": "--shape 16,16 --tol 1e-3 --points 1000 --rounds 1 --trajectory random",
     "scattered_scaling": "--devices 8 --tol 1e-3 --trajectory random",
-    "store": "--mib 32 --rounds 1",
     "tolerance": "--sets 20",
     "wire_kernels": "--topology v5e:2x2",
     "wires": "loopback --size 16 --rounds 1",
 }
-NEEDS = {"kernels": "libtpu", "wire_kernels": "libtpu", "report": "matplotlib"}
+NEEDS = {"kernels": "libtpu", "wire_kernels": "libtpu"}
 NEEDS |= {"dense_tables": "scipy", "passes": "jax_cuda12_plugin"}
 
 
@@ -55,8 +50,6 @@ def test_every_command_has_a_smallest_size() -> None:
 def test_every_command_runs(name: str, tmp_path: Path) -> None:
     """Catches a command that fails where nobody looks: six did, on names that had moved and on small sizes."""
     pytest.importorskip(NEEDS.get(name, "jax"))
-    if name in ("guard", "report"):
-        run(tmp_path, "fft", *SMALLEST["fft"].split(), "--rows", "rows.jsonl")
     done = run(tmp_path, name, *SMALLEST[name].split())
     assert len(done.stdout.splitlines()) > 1 and " nan " not in done.stdout, done.stdout
     if name in benchmarks.BESIDE:

@@ -18,11 +18,10 @@ from benchmarks.common import noise
 from benchmarks.measure import baselines as baselines_module
 from benchmarks.measure.baselines import BASELINES, MESHFFT, names_for, prepare
 from benchmarks.measure.cases import POINTS, Case, Task, balanced, case_of, usual_meshes
-from benchmarks.measure.data import Data, sampled, transformed
+from benchmarks.measure.data import Data, Place, Prepared, sampled, transformed
 from benchmarks.measure.flags import CALM
 from benchmarks.measure.measured import Row, measured, needed_bytes, packages, read_rows
 from benchmarks.measure.mpi import MpiRanks
-from benchmarks.measure.prepared import Place, Prepared
 from benchmarks.measure.words import HEADS, cells, fastest_baseline, notes
 from benchmarks.rows import write
 from benchmarks.timing import Seconds

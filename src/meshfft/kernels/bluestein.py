@@ -11,7 +11,7 @@ The sum is a cyclic convolution of M >= 2 N - 1 points, of which half come in an
 
       Z[c, d] = sum_b w_S^(b d) w_M^(b c) sum_a w_R^(a c) z[a, b],   and back by the conjugates, d before c.
 
-Cost per point of N = 8191 against 8192 (`python -m benchmarks awkward`): by products 3.0 on TPU v3, 2.9 on v5e,
+Cost per point of N = 8191 against 8192 (rows: awkward-xeon-2cores.jsonl): by products 3.0 on TPU v3, 2.9 on v5e,
 2.8 on v5p and 3.2 on v6e, by compiled cycles; by lines 3.0 to 3.5 on eight CPU devices that share two cores, where it
 is 7 to 8 by XLA. A single CPU device takes 0.8 of XLA's own time, 4 to 7 times that of 8192, which itself varies by
 two: XLA runs a loop on one thread, and loops that do not depend on each other in turn, as their buffers share memory.
