@@ -20,23 +20,14 @@ Ways = Callable[[Task, Meshes, int], list[Case]]
 
 
 class Baseline(NamedTuple):
-    """One library.
-
-    Attributes:
-        name: as tables and rows say it.
-        what: the kinds of transform it does.
-        prepare: makes a call of a case.
-        ways: the cases of a task, from the meshes that are asked for and the number of cores.
-        modules: what has to be installed.
-        packages: what brings that; rows have their versions.
-    """
+    """One library."""
 
     name: str
-    what: tuple[str, ...]
+    what: tuple[str, ...]  # the kinds of transform it does
     prepare: Callable[[Case, Data, Place], Prepared]
-    ways: Ways
-    modules: tuple[str, ...]
-    packages: tuple[str, ...]
+    ways: Ways  # the cases of a task, from the meshes that are asked for and the number of cores
+    modules: tuple[str, ...]  # what has to be installed
+    packages: tuple[str, ...]  # what brings that; rows have their versions
 
     def cases(self, task: Task, meshes: Meshes, cores: int) -> list[Case]:
         """The ways it does a task; where it does not, one, to say so."""

@@ -29,23 +29,15 @@ class Task(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One way to do a task.
+    """One way to do a task; order, precision and ring are meshfft's."""
 
-    Attributes:
-        library: meshfft, or a baseline by its name in the table.
-        shape, dtype, kind, samples: as Task.
-        mesh: devices, or MPI ranks, along mesh axes, of which axis i cuts dimension i; none for one device.
-        method: meshfft's, or what distinguishes two cases of a baseline.
-        order, precision, ring: meshfft's.
-    """
-
-    library: str
+    library: str  # meshfft, or a baseline by its name in the table
     shape: tuple[int, ...]
     dtype: str = "complex64"
     kind: str = "fft"
     samples: tuple[int, ...] = ()
-    mesh: tuple[int, ...] = ()
-    method: str = ""
+    mesh: tuple[int, ...] = ()  # devices, or MPI ranks, along axes, of which axis i cuts dimension i; none for one
+    method: str = ""  # meshfft's, or what distinguishes two cases of a baseline
     order: str = ""
     precision: str = ""
     ring: str = ""

@@ -32,18 +32,14 @@ BEST, OWN, CUBES = "best of all meshes", "cores along x, y, z as (4, 4, n2)", "b
 
 
 class Scaling(NamedTuple):
-    """A figure of strong scaling: one array on more and more cores, fewest first.
-
-    Attributes:
-        block: mesh sizes that the paper keeps, the last dimension taking the other cores; None where any mesh may do.
-    """
+    """A figure of strong scaling: one array on more and more cores, fewest first."""
 
     name: str
     title: str
     family: str
     shape: tuple[int, ...]
     cores: tuple[int, ...]
-    block: tuple[int, int] | None
+    block: tuple[int, int] | None  # mesh sizes that the paper keeps, z taking the other cores; None: any mesh
 
 
 SCALINGS = (

@@ -5,9 +5,9 @@ Every label says what is measured and what is modelled. Nothing is computed here
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from meshfft.atomic import replacing
 from meshfft.extras import need
@@ -25,14 +25,6 @@ PARTS = {  # of the breakdown: what it shows, which parts that is, and in which 
 }
 
 
-class Drawing(NamedTuple):
-    """A figure: the name of its file, its title, and what draws it of the rows."""
-
-    name: str
-    title: str
-    draw: Callable[[Any, Sequence[Row]], None]
-
-
 def check_folder(folder: Path) -> None:
     need("matplotlib", "drawing a figure")
     if not folder.is_dir():
@@ -42,33 +34,31 @@ def check_folder(folder: Path) -> None:
 def draw_all(rows: Sequence[Row], folder: Path) -> list[Path]:
     """Draws every figure of which there are rows, in place of what was there; returns the files."""
     figures, paths = need("matplotlib.figure", "drawing a figure"), []
-    for one in drawings(rows):
+    for name, title, draw in _drawings(rows):
         figure = figures.Figure(figsize=(6.4, 4.4), layout="constrained", dpi=150)
-        one.draw(figure, rows)
-        figure.suptitle(one.title)
-        paths.append(folder / f"{one.name}.png")
+        draw(figure, rows)
+        figure.suptitle(title)
+        paths.append(folder / f"{name}.png")
         with replacing(paths[-1], overwrite=True) as temporary:
             figure.savefig(temporary, format="png")
     return paths
 
 
-def drawings(rows: Sequence[Row]) -> list[Drawing]:
-    found = [
-        Drawing(one.name, f"{one.title}: strong scaling on TPU v3, modelled", functools.partial(_scaling, scaling=one))
-        for one in SCALINGS
-        if find(rows, figure=one.name)
-    ]
+def _drawings(rows: Sequence[Row]) -> Iterator[tuple[str, str, Callable[[Any, Sequence[Row]], None]]]:
+    """The names of figures, their titles, and what draws them."""
+    for one in SCALINGS:
+        if find(rows, figure=one.name):
+            yield one.name, f"{one.title}: strong scaling on TPU v3, modelled", functools.partial(_scaling, scaling=one)
+    title = "3-D KDFT, 2048 x 2048 x 2048: one operation of the third\ndimension on shapes (4, 4, n2), modelled"
     if find(rows, quantity="single permute"):
-        title = "3-D KDFT, 2048 x 2048 x 2048: one operation of the third\ndimension on shapes (4, 4, n2), modelled"
-        found.append(Drawing("kdft-3d-single", title, _single))
+        yield "kdft-3d-single", title, _single
+    title = "3-D FFT, 2048 x 2048 x 2048: where the time of the paper's\nalgorithm goes on TPU v3, modelled"
     if find(rows, figure="fft-3d"):
-        title = "3-D FFT, 2048 x 2048 x 2048: where the time of the paper's\nalgorithm goes on TPU v3, modelled"
-        found.append(Drawing("fft-3d-breakdown", title, _breakdown))
+        yield "fft-3d-breakdown", title, _breakdown
     for name in TABLES:
+        title = f"Table I on {TABLES[name]}: all but the paper's own numbers are modelled"
         if find(rows, figure=name, quantity="total", known="modelled"):
-            title = f"Table I on {TABLES[name]}: all but the paper's own numbers are modelled"
-            found.append(Drawing(name, title, functools.partial(_table, name=name)))
-    return found
+            yield name, title, functools.partial(_table, name=name)
 
 
 def _scaling(figure: Any, rows: Sequence[Row], scaling: Scaling) -> None:

@@ -54,13 +54,7 @@ class Spent:
 
 
 class Schedule:
-    """The bundles of one HLO instruction.
-
-    Args:
-        text: the file `*-final_bundles.txt`.
-        slots: the file `*-final_hlo-static-per-bundle-utilization.txt`; slots are not counted without it.
-        delay: bundles after a branch that run before it is taken.
-    """
+    """The bundles of one HLO instruction, from two files of the dump; `delay` run after a branch before it is taken."""
 
     def __init__(self, text: str, slots: str, delay: int) -> None:
         self.bundles, self._delay = _bundles(text), delay
