@@ -136,6 +136,17 @@ def test_batches_of_images_and_of_points() -> None:
     assert whole[0].sharding.is_equivalent_to(NamedSharding(devices, P("x", "y")), 2)
 
 
+@pytest.mark.parametrize("transform", [mf.nufftn, mf.kdftn])
+def test_a_batch_behind_a_line_comes_first(transform: Any) -> None:
+    """Catches a batch that is taken to stay behind because the values have as many dimensions as the image."""
+    x, k = noise((16, 5)), coordinates((30,), 1, dtype="float32")
+    for many in (5, 30):  # as many as points, too
+        a = np.resize(x, (16, many))
+        y = jax.jit(lambda a, k: jax.vmap(lambda a: transform(a, mf.Scattered.turns(k)), 1)(a))(a, k)
+        assert error(y, direct(a, k.astype(float), (0,))) <= 1e-5
+        assert error(jax.vmap(lambda a: transform(a, mf.Scattered.turns(k)), 1)(a), np.asarray(y)) <= 1e-5
+
+
 @pytest.mark.parametrize(("kind", "manual"), [(AxisType.Auto, "xy"), (AxisType.Explicit, "y")])
 def test_inside_shard_map(kind: AxisType, manual: str) -> None:
     """Catches a device that takes the points of another, and gradients counted once for each device."""

@@ -232,8 +232,7 @@ def _batch(axis_data, values, dims, *, job: Job):  # type: ignore[no-untyped-def
         return _one_by_one(values, dims, job), [0] * job.results
     if all(dim is None for dim in dims[:many]):
         return walk_p.bind(*values, job=job), [None] * job.results
-    stays = job.walk.start.ndim == job.walk.end.ndim  # else a batch comes first on both ends
-    at = dims[0] if stays and len(set(dims[:many])) == 1 else 0
+    at = dims[0] if len(set(dims[:many])) == 1 and _keeps(job.walk, dims[0]) else 0
     size = next(x.shape[d] for x, d in zip(values, dims, strict=True) if d is not None)
     given = zip(values[:many], dims, strict=False)
     arrays = [x if d == at else batching.bdim_at_front(x, d, size) for x, d in given]
@@ -242,6 +241,12 @@ def _batch(axis_data, values, dims, *, job: Job):  # type: ignore[no-untyped-def
     cuts = even_cuts(size, [(axis, axis_sizes(job.mesh)[axis]) for axis in axes if axis in job.rest])
     wider = job.walk.insert(at, size, cuts)
     return bind(arrays, wider, job.mesh, job.planes, job.operands(values)), [at] * job.results
+
+
+def _keeps(walk: Walk, dim: int) -> bool:
+    """Whether a batch dimension stays where it is; walks to scattered points have it first on both ends."""
+    size = 1 + max(walk.end.shape, default=0)
+    return walk.insert(dim, size, ()).end == walk.end.insert(dim, size, ())
 
 
 def _one_by_one(values: Sequence[Array], dims: Sequence[int | None], job: Job) -> list[Array]:
