@@ -56,7 +56,7 @@ class Scaled:
     def load(self, layout: Layout, many: int) -> np.ndarray:
         """Points of each device, by so many of the sample, which are drawn already in no order."""
         post, cells = self.post, sub_layout(layout, self.post.problem.dims)
-        where = (post.grid, post.window.width, post.problem.slack, cells.block, cells.parts)
+        where = (cells, post.window.width, post.problem.slack)
         turns = post.problem.points.in_turns[:many]
         found = sum(loads(turns[i : i + SAMPLE], *where) for i in range(0, len(turns), SAMPLE))
         return np.asarray(found) * (self.points / len(turns))

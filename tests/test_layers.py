@@ -15,9 +15,9 @@ numerics: units / chunks digits dtypes split_complex / phases slices / products 
 layout: in_flight layout / gathering memory placement / reductions / slices / padded_numpy / padded_array / storage
 machine: chip torus work / device_order / machine
 collectives: bins dimensions words / wire / messages / all_to_all ring / pieces
-operators: logarithms matrices / trig inverses / transform / points / operands toeplitz
+operators: conjugate_gradients logarithms matrices / trig inverses / transform / points / operands toeplitz
 kernels: bluestein / engine / trig xla / batches real sliced stockham / engines
-nufft.grid: window / binning form / balance point_grid / gridding
+nufft.grid: window / form / binning / balance point_grid / gridding
 tpu.lines: radices butterflies ends / sources / along / calls / parted
 tpu.long: ends lanes / columns
 tpu.real: along / half
@@ -27,9 +27,8 @@ steps: problem / base / axis_moves comb / exchange local_fft margin ring_dense r
     phase_fft pipeline / real_fft
 walks: walk / search / choice
 plans: margins picture primitive request table / execute / iterative_solve / inverse_solve / plan / planning
-nufft.steps: coordinates factors halo point_step / interpolate ring_grid ring_points tile_balance value_exchange /
-    point_exchange
-nufft: points solvers / problem / dense post_transform moving / normal / plan / planning / functions type3
+nufft.steps: factors point_step / grid_cells known_points ring_points / traced_points
+nufft: points / problem / post_transform moving / solvers / plan / planning / functions type3
 functions: calls frequencies shard / cosine dense fourier shifts / array_api reconstruct scipy_backend
 spectral: fields picture / convolution modes multipliers / power
 inspect: schedule / hlo / aot / trace

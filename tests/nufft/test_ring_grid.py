@@ -20,7 +20,7 @@ from meshfft.inspect.hlo import collectives
 from meshfft.layout.padded_array import stored_of
 from meshfft.nufft.planning import plan_to_points
 from meshfft.nufft.problem import problem_of
-from meshfft.nufft.steps.coordinates import located
+from meshfft.nufft.steps.point_step import located
 from meshfft.numerics.dtypes import complex_dtype, dots_of
 from meshfft.numerics.phases import of_turns
 from meshfft.plans.request import read

@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 
 from ..layout.layout import Spec
 from ..layout.padded_array import AnyArray
-from ..nufft.dense import at_points
+from ..nufft.planning import at_points
 from ..nufft.points import Scattered
 from ..numerics.dtypes import Precision, complex_dtype, dots_of, real_dtype
 from ..operators.operands import BlockMatrix, entries, matrix_of, sampled, sources_of

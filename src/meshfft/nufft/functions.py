@@ -22,9 +22,8 @@ from ..operators.transform import integers
 from ..plans.execute import moved
 from ..plans.planning import laid_out, machines
 from ..plans.request import read
-from .dense import no_values
 from .plan import ScatteredPlan
-from .planning import plan_to_points, scattered_plan_for
+from .planning import no_values, plan_to_points, scattered_plan_for
 from .points import Scattered, known_kind
 from .problem import brought, image_layout, problem_of
 from .steps.point_step import sub_layout
@@ -59,35 +58,34 @@ def nufftn(
         axes: the transformed dimensions, one for each coordinate; by default
             the last.
         tol: largest error of a wave exp(..) at any point and sample: 1e-2 to
-            1e-6, and to 1e-12 in complex128. So no value errs by more than tol
-            times the sum of |x|; and the L2 error is on average at most tol
-            times the L2 norm of the values, where phases of x are random.
-            Values that cancel to far less than their terms have fewer digits.
+            1e-6, and to 1e-12 in complex128. No value errs by more than tol
+            times the sum of |x|. The L2 error is on average at most tol times
+            the L2 norm of the values, if phases of x are random. Values that
+            cancel to far less than their terms have fewer digits.
         sigma: cells of the fine grid for each sample of the image; by default
-            2, or with tol >= 1e-3 the one of 2, 1.5 and 1.25 that is modelled
-            to be cheapest. Less computes and sends less, for wider windows.
+            2, or with tol >= 1e-3 the cheapest of 2, 1.5 and 1.25 by the
+            model. A smaller one computes and sends less, for wider windows.
         norm: as `fftn`, of the samples of the image.
         origin: "corner": n counts from 0; "centre": from -(N // 2), as finufft
             and MRI have it.
-        method: "kdft": the sum itself, by dense products; else of the walk to
-            a fine grid, as `fftn`; "auto": the cheaper, where there are matrix
+        method: "kdft": the sum itself, by dense products; else as `fftn` of
+            the walk to a fine grid; "auto": the cheaper, if there are matrix
             units.
         order: "any" lets the fine grid end where points are cheapest;
             "natural" keeps it cut as the image.
-        capacity: of points that JAX traces: send them to the devices that own
-            their cells, in `capacity` times the slots that a pair of devices
-            would need if points were drawn evenly (None: the fine grid goes to
-            the points, and nothing can overflow). Points beyond have the value
-            NaN, and an image of such values is NaN.
+        capacity: sends points that JAX traces to the devices that own their
+            cells, in `capacity` times the slots that a pair of devices would
+            need if points were drawn evenly. Points beyond have the value NaN,
+            and an image of such values is NaN. None: the fine grid goes to the
+            points, and nothing can overflow.
         precision: "float32" or "float64"; by default that of the image.
-        spec, out_spec: how the image is cut where JAX hides that, and how the
+        spec, out_spec: how the image is cut if JAX hides that, and how the
             values are to be.
 
     Returns:
-        The values, of the shape of the other dimensions and then of the
-        points, cut by all mesh axes that cut the image's transformed
-        dimensions, along the first dimension of the points (a PaddedArray
-        where none divides it).
+        The values, batch dimensions first and then those of the points, cut by
+        all mesh axes that cut the image's transformed dimensions, along the
+        dimensions of the points (a PaddedArray if none divides).
 
     Raises:
         ValueError, TypeError: as `fftn`; points with another number of
@@ -96,13 +94,12 @@ def nufftn(
 
     Costs one transform of the fine grid, padded on its way, a halo of a
     window's width, width^d operations a point and one all-to-all of values.
-    Points on the host are worked out once, and kept for the next call with the
-    same ones. Points that JAX traces stay where their values are, and the fine
-    grid goes round a ring of the P devices that cut it: P - 1 hops. With a
-    capacity points and values travel instead, in two all-to-alls, which is
-    less where there are fewer points than cells. Then it is differentiable in
-    the points too, as often as wanted: each derivative has about a digit less
-    than the one before. Differentiable in x.
+    Points on the host are placed once, and kept for the next call. Points that
+    JAX traces stay where their values are, and the fine grid goes round a ring
+    of its P devices: P - 1 hops; with a capacity points and values travel, in
+    two all-to-alls, which is less if there are fewer points than cells.
+    Differentiable in x, and to any order in traced points: each derivative
+    loses about one digit.
 
     Source: Barnett, Magland, af Klinteberg, "A parallel non-uniform fast
     Fourier transform library", SISC 2019.

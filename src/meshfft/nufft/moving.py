@@ -30,7 +30,7 @@ from ..operators.operands import Source
 from ..plans.plan import Plan
 from ..walks.walk import Walk
 from .points import Scattered
-from .steps.interpolate import Moved
+from .steps.known_points import Moved
 from .steps.point_step import sub_layout
 
 

@@ -24,12 +24,13 @@ from ..numerics.dtypes import real_dtype
 from ..operators.transform import is_integer
 from ..plans.plan import Plan
 from ..plans.table import WIDTH
+from ..steps.base import Step
 from ..walks.walk import Walk
 from .grid.window import LEAST_TOL, Window
 from .moving import Planned, at_moved
-from .normal import NormalPlan, circle, transformed
 from .points import Scattered, known_kind
 from .problem import brought
+from .solvers import NormalPlan, circle, transformed
 from .steps.point_step import sub_layout
 
 
@@ -49,8 +50,7 @@ class ScatteredPlan:
         caller: the plan to values as the caller has them.
         points: where the spectrum is sampled.
         tol: the relative error that the window was chosen for.
-        origin: "corner" or "centre", from where samples of the image are
-            counted.
+        origin: "corner" or "centre", where samples of the image count from.
         slack: cells of the fine grid by which points may move.
         dims: the transformed dimensions of the image.
         grid: cells of the fine grid along each of these.
@@ -177,18 +177,15 @@ class ScatteredPlan:
         """Values, of the batch or of the points alone, from `out_layout` into
         the plan's order; empty slots are 0.
         """
-        return self._exchanged(values, back=True)
+        step, slots = self.walk.pairs[-1]
+        return self._exchanged(values, step.transpose(slots), self.out_layout, len(self.points.shape))
 
     def restore(self, values: AnyArray) -> Any:
         """Values from the plan's order into `out_layout`."""
-        return self._exchanged(values, back=False)
+        return self._exchanged(values, *self.walk.pairs[-1], tail=1)
 
-    def _exchanged(self, values: AnyArray, back: bool) -> Any:
-        """Values of the batch or of the points alone, by the last step of the walk."""
-        step, layout = self.walk.pairs[-1]
-        tail = len(self.points.shape) if back else 1
-        if back:
-            step, layout = step.transpose(layout), self.out_layout
+    def _exchanged(self, values: AnyArray, step: Step, layout: Layout, tail: int) -> Any:
+        """Values of the batch, or of the points alone, which have the last `tail` dimensions."""
         if np.ndim(values) == tail:
             layout = sub_layout(layout, range(layout.ndim - tail, layout.ndim))
         given = values.dtype if hasattr(values, "dtype") else np.asarray(values).dtype
@@ -222,10 +219,8 @@ class ScatteredPlan:
         """Returns the operator A^H W A, to be called on images: the transform,
         weights (1 by default) and the adjoint.
 
-        A call costs two transforms of twice the size and touches no points:
-        it is faster than `adjoint` of a transform, and is what conjugate
-        gradients need. Making it costs one adjoint transform of twice the
-        image.
+        Making it costs one adjoint transform of twice the image, a call two
+        FFTs of twice the size and no points: conjugate gradients need it.
 
         Args:
             weights: one real number for each point, in the plan's order, as

@@ -8,26 +8,35 @@ Known points are placed on the devices that own their cells, once; a plan of tra
 
 import dataclasses
 import functools
+import itertools
 import logging
+import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from ..layout.layout import Layout
+from ..layout.layout import Layout, Spec, axis_sizes, mapped_axes
+from ..layout.memory import check_blocks
+from ..numerics.dtypes import Precision, check_reached, complex_dtype, dots_of, real_dtype
 from ..operators.operands import Held
+from ..operators.transform import factor, resolve_once
 from ..plans.execute import tried
 from ..plans.plan import Plan
+from ..plans.request import Request, Setting
 from ..steps.base import Step
+from ..steps.problem import RINGS
+from ..walks.choice import NOTHING, goal_of, moves
 from ..walks.walk import Walk
-from .dense import dense_plan
 from .grid.balance import lend
 from .grid.binning import Tables
 from .plan import ScatteredPlan
-from .points import anywhere
+from .points import Scattered, anywhere
 from .post_transform import PostTransform, to_grid, values_layout
-from .problem import ScatteredProblem
-from .steps import Deconvolve, TileBalance
+from .problem import ScatteredProblem, points_layout
+from .steps import Deconvolve, RingPoints, TileBalance
+from .steps.known_points import exchange_of
 from .steps.point_step import sub_layout
-from .steps.value_exchange import exchange_of
 
 LOG = logging.getLogger("meshfft")
 
@@ -50,11 +59,7 @@ def _price(plan: Plan) -> float:
 
 @functools.lru_cache(maxsize=32)
 def scattered_plan_for(problem: ScatteredProblem) -> ScatteredPlan:
-    """The plan of known points.
-
-    Raises:
-        ValueError: points are traced, or there are none.
-    """
+    """The plan of known points."""
     points = problem.points
     if not points.known:
         raise ValueError("the points are traced, and a plan places them on the host: make it outside, or use nufftn")
@@ -128,3 +133,112 @@ def _traced_plan(problem: ScatteredProblem) -> Plan:
 def _traced_walk(problem: ScatteredProblem) -> Walk:
     walk, post = to_grid(problem, functools.partial(PostTransform, problem))
     return _from_image(walk, post, post(walk.end))
+
+
+def dense_plan(problem: ScatteredProblem) -> Plan:
+    """The plan of the sum itself, on one ring, to values as the caller wants them if its mesh axes can cut them so."""
+    start, dims, values = problem.start, problem.dims, problem.values
+    if problem.origin != "corner":
+        raise ValueError(f"method 'kdft' has origin 'corner', this is {problem.origin!r}: use method='auto'")
+    goal = None
+    if values is not None and values.mesh_axes == sub_layout(start, dims).mesh_axes:
+        goal = _batch(start, dims) + values
+    return _ring_plan(problem._replace(method="kdft"), goal, "auto")
+
+
+def _ring_plan(problem: ScatteredProblem, goal: Layout | None, ring: str) -> Plan:
+    points = problem.points
+    unit = None if points.known else points.unit
+    return problem.plan(_ring_walk(problem._replace(points=anywhere(points)), unit, goal, ring), (points,))
+
+
+@functools.lru_cache(maxsize=256)
+def _ring_walk(problem: ScatteredProblem, unit: str | None, goal: Layout | None, ring: str) -> Walk:
+    """The cheapest ring from an image to points of some shape, and exchanges from there to `goal`."""
+    start, machine, dims, itemsize = problem.start, problem.machine, problem.dims, problem.dtype.itemsize
+    image, batch = sub_layout(start, dims), start.ndim - len(dims)
+    points = _points_of(problem)
+    if goal is not None and sub_layout(goal, range(batch, goal.ndim)).mesh_axes == points.mesh_axes:
+        points = sub_layout(goal, range(batch, goal.ndim))
+    both = ring == "auto" and machine.network is not None and math.prod(image.parts) > 2
+    ways = itertools.product(problem.dots, (False, True) if both else (ring == "two-way",))
+    steps = [RingPoints(dims, image, points, dot, two_way, unit=unit) for dot, two_way in ways]
+    step = min(steps, key=lambda step: machine.price(step.work(start, itemsize, machine.chip)))
+    walk = Walk(start, (step,), problem.scale, machine.chip.planes)
+    if goal is None or walk.end == goal:
+        return walk
+    onward = moves(walk.end, goal, machine, itemsize, problem.dots)
+    return dataclasses.replace(walk, steps=(step, *onward.steps))
+
+
+def _points_of(problem: ScatteredProblem) -> Layout:
+    """The points cut by the mesh axes of the image, in their order."""
+    cuts = [problem.start.cuts[d] for d in problem.dims]
+    return points_layout(problem.points.shape, [cut[:2] for by in cuts for cut in by], problem.mesh)
+
+
+def _batch(start: Layout, dims: Sequence[int]) -> Layout:
+    return sub_layout(start, [d for d in range(start.ndim) if d not in dims])
+
+
+def no_values(request: Request, dims: Sequence[int], shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    """The values of an image, or of a batch of them, at no points: an empty array."""
+    return request.zeros(_batch(request.setting.start, dims) + Layout(shape, ((),) * len(shape)), dtype)
+
+
+def at_points(
+    request: Request,
+    points: Scattered,
+    axes: Sequence[int] | None,
+    norm: str | None,
+    spec: Spec | None,
+    precision: Precision,
+    multiplications: int | None,
+    ring: str,
+) -> Any:
+    """The values of a transform at scattered points, sharded as `spec` says: `kdftn`."""
+    setting, points = request.setting, points.settled
+    start, machine = setting.start, setting.machine
+    dims = _dims(start.shape, points, axes)
+    dtype = complex_dtype(setting.dtype, precision)
+    dots = dots_of(setting.dtype, precision, multiplications, machine.chip.unit)
+    if ring not in RINGS:
+        raise ValueError(f"ring {ring!r} is unknown: use one of " + ", ".join(map(repr, RINGS)))
+    if 0 in (start.shape[d] for d in dims):
+        raise ValueError(f"shape {start.shape} has a size of 0: give images with samples")
+    if points.size == 0:
+        return no_values(request, dims, points.shape, dtype)
+    factor(1, norm, False)
+    problem = ScatteredProblem(start, dims, points, setting.mesh, machine, dtype, dots, norm=norm, method="kdft")
+    natural, sizes = _batch(start, dims) + _points_of(problem), axis_sizes(setting.mesh)
+    plan = _ring_plan(problem, goal_of(natural, NOTHING, "natural", spec, sizes), ring)
+    check_reached(precision, plan.error)
+    check_blocks(plan.out_layout, real_dtype(dtype).itemsize, setting.room, "the result")
+    _check_known(setting, plan.out_layout, spec)
+    return plan.execute(request)
+
+
+def _dims(shape: tuple[int, ...], points: Scattered, axes: Sequence[int] | None) -> tuple[int, ...]:
+    """The transformed dimensions, in the order of the coordinates; by default the last."""
+    if axes is None and points.dims <= len(shape):
+        return tuple(range(len(shape) - points.dims, len(shape)))
+    dims, _ = resolve_once(shape, None, axes)
+    if len(dims) != points.dims:
+        raise ValueError(
+            f"the points have {points.dims} coordinates, for {len(dims)} axes of an array of shape {shape}: give one "
+            "coordinate for each axis"
+        )
+    return dims
+
+
+def _check_known(setting: Setting, end: Layout, spec: Spec | None) -> None:
+    """Raises ValueError where values inside a caller's shard_map would not be cut as its out_specs can know."""
+    if not mapped_axes(setting.mesh) & setting.start.mesh_axes:
+        return
+    if spec is not None:
+        raise ValueError("out_spec= inside shard_map changes a layout that it has fixed: call outside of shard_map")
+    if setting.start.even and not end.even:
+        raise ValueError(
+            f"the {end.shape} values are not divided by spec {end.spec}, as shard_map wants them: give a number of "
+            "points that is, as by repeating the last, or call outside of shard_map"
+        )

@@ -49,10 +49,11 @@ class PostTransform:
 
     def __call__(self, layout: Layout) -> tuple[Step, ...]:
         """The steps in a layout, by the points that its devices would own."""
-        problem, cells = self.problem, sub_layout(layout, self.problem.dims)
+        problem = self.problem
         if not problem.points.known:
             return self._traced(layout)
-        load = loads(problem.points.in_turns, self.grid, self.window.width, problem.slack, cells.block, cells.parts)
+        cells = sub_layout(layout, problem.dims)
+        load = loads(problem.points.in_turns, cells, self.window.width, problem.slack)
         most = math.ceil(min(load.max(), GOAL * load.mean() + 1) if self.balanced else load.max())
         return self.steps(layout, most, most)
 
@@ -82,9 +83,8 @@ class PostTransform:
 
     def placed(self, layout: Layout) -> Placed:
         """The points in the slots of their owners."""
-        problem, cells, form = self.problem, sub_layout(layout, self.problem.dims), self.form(layout)
-        where = (self.grid, cells.block, cells.parts, self.window, problem.slack, form.tile, form.chunk, problem.dtype)
-        return place(problem.points.in_turns, problem.middles, *where)
+        problem, cells = self.problem, sub_layout(layout, self.problem.dims)
+        return place(problem.points.in_turns, problem.middles, cells, self.form(layout), problem.dtype)
 
     def steps(
         self, layout: Layout, slots: int, most: int, balance: TileBalance | None = None, sign: int = -1
@@ -101,7 +101,7 @@ class PostTransform:
         problem, (before, grid) = self.problem, self._onto_halos(layout)
         values = values_layout(problem, grid)
         kind = "points" if problem.machine.chip.platform == "cpu" else "gather"  # tiles need points sorted on the host
-        form = dataclasses.replace(self.form(layout), kind=kind)
+        form = dataclasses.replace(self.form(layout), kind=kind, chunk=1)
         what = (problem.dims, grid, values, self.grid, problem.middles, form)
         if problem.capacity is None:
             return (*before, RingGrid(*what, unit=problem.points.unit))
@@ -128,11 +128,7 @@ def values_layout(problem: ScatteredProblem, grid: Layout) -> Layout:
 
 
 def to_grid(problem: ScatteredProblem, post: Callable[[tuple[int, ...], Window], Post]) -> tuple[Walk, Post]:
-    """The cheapest walk from the image to a fine grid, and what follows there: of three sigmas where none is given.
-
-    Raises:
-        ValueError: no window has the tolerance, or no layout divides the grid.
-    """
+    """The cheapest walk from the image to a fine grid, and what follows there: of three sigmas if none is given."""
     sigma, dims, dtype = SIGMA if problem.sigma is None else problem.sigma, len(problem.dims), problem.dtype
     windows = [window(problem.tol, sigma, dims, dtype)]
     for coarser in SIGMAS[1:] if problem.sigma is None and problem.tol >= LOOSE else ():
@@ -195,10 +191,7 @@ def _divided(walk: Walk, dims: tuple[int, ...]) -> bool:
 
 
 def fast_length(least: int, devices: int, growth: float) -> int:
-    """A fast length from `least` on.
-
-    The largest divisor of the devices divides it that makes it at most `growth` times as long as without.
-    """
+    """A fast length from `least` on, divided by as many of the devices as make it at most `growth` times as long."""
     from scipy import fft  # a fifth of a second that only those who ask for a length should wait
 
     lengths = {m: m * int(fft.next_fast_len(-(-least // m))) for m in range(1, devices + 1) if devices % m == 0}

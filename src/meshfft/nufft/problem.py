@@ -82,12 +82,7 @@ def problem_of(
     dots: tuple[Dot, ...],
     options: Mapping[str, Any],
 ) -> ScatteredProblem:
-    """The problem, checked; coordinates are in the order of the dimensions.
-
-    Raises:
-        ValueError, TypeError: points that are none, or have another number of coordinates than there are dimensions;
-            a name that is unknown; a tolerance or slack out of range; an image without samples.
-    """
+    """The problem, checked; coordinates are in the order of the dimensions."""
     points = known_kind(points).settled
     dims = dims_of(start.ndim, tuple(range(-min(points.dims, start.ndim), 0)) if axes is None else axes)
     check_once(dims, "name one dimension for each coordinate")
@@ -186,13 +181,10 @@ def image_layout(
 def _cut_evenly(layout: Layout, dims: Sequence[int], moving: Sequence[tuple[str, int]]) -> Layout:
     """The layout with each of some mesh axes on a dimension, evenly where that can be, the least cut first."""
     axes: dict[int, list[tuple[str, int]]] = {dim: [] for dim in dims}
-    for axis in moving:
-
-        def rank(dim: int, axis: tuple[str, int] = axis) -> tuple[bool, int, int]:
-            cut = math.prod(size for _, size in axes[dim])
-            return layout.shape[dim] % (cut * axis[1]) != 0, cut, dim
-
-        axes[min(dims, key=rank)].append(axis)
+    for name, size in moving:
+        cut = {dim: math.prod(parts for _, parts in by) for dim, by in axes.items()}
+        *_, dim = min((layout.shape[dim] % (cut[dim] * size) != 0, cut[dim], dim) for dim in dims)
+        axes[dim].append((name, size))
     for dim, by in axes.items():
         layout = layout.replace(dim, layout.shape[dim], even_cuts(layout.shape[dim], by))
     return layout

@@ -1,21 +1,41 @@
-"""Least squares, ridge and total variation for any normal operator, by conjugate gradients.
+"""The normal operator of scattered samples, and solvers of its equations or any other's: ridge, total variation.
 
-    (N + l2) x = b                                               min |A x - d|^2 + l2 |x|^2,  N = A^H A,  b = A^H d
-    ADMM (split Bregman)                                         min |A x - d|^2 / 2 + tv sum |grad x|
+    A^H W A x = crop F^-1 lambda F pad x,    lambda = F q,    q[m] = sum_j w_j exp(2 pi i k_j . m)
+    (N + l2) x = b                                            min |A x - d|^2 + l2 |x|^2,  N = A^H A,  b = A^H d
+    ADMM (split Bregman)                                      min |A x - d|^2 / 2 + tv sum |grad x|
 
-Arrays may be cut in any way: sums of whole arrays are scalars, slopes send the faces of blocks. Invariant: no program
-starts before the last one has ended. Of two that do not wait for each other each may hold threads that the other needs,
-on CPUs for ever.
+A^H W A depends on differences of positions alone: it is a convolution, and those of fewer than N positions either way
+fit on a circle of 2 N - 1 or more. q is one adjoint transform, lambda is real, and no point is touched.
+
+Arrays of the solvers may be cut in any way: sums of whole arrays are scalars, slopes send the faces of blocks.
+Invariant: no program starts before the last one has ended. Of two that do not wait for each other each may hold threads
+that the other needs, on CPUs for ever.
 """
 
+import dataclasses
 import functools
+import math
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax import block_until_ready as ended
+
+from ..layout.layout import Layout
+from ..layout.padded_array import AnyArray, mapped
+from ..numerics.split_complex import scaled
+from ..operators.conjugate_gradients import Iterate as Iterate
+from ..operators.conjugate_gradients import advanced
+from ..operators.transform import Transform, transform_of
+from ..plans.execute import sound_walk
+from ..plans.plan import Plan
+from ..steps.problem import Problem as Search
+from ..walks.walk import Walk
+from .post_transform import even_walk
+from .steps import PhaseShift
+from .steps.point_step import sub_layout
 
 Operator = Callable[[Array], Array]
 POWERS = 10  # of the normal operator, for its largest eigenvalue
@@ -27,11 +47,11 @@ class Problem(NamedTuple):
     """Find x with normal(x) = right.
 
     Attributes:
-        normal: N, divided by its largest eigenvalue where the problem was made so.
+        normal: N, or of `of_unit` N over its largest eigenvalue.
         right: b, alike.
         start: an image already, or zero.
         dims: the last dimensions of the image, those of its pixels.
-        units: what the image is to be multiplied by, one after the other: of the data, and one over that of the maps.
+        units: factors of the image found: the unit of the data, and one over that of the maps.
     """
 
     normal: Operator
@@ -39,15 +59,6 @@ class Problem(NamedTuple):
     start: Array
     dims: int
     units: tuple[float, ...] = ()
-
-
-class Iterate(NamedTuple):
-    """Where conjugate gradients stand: image, residual b - N x, direction, |residual|^2."""
-
-    image: Array
-    residual: Array
-    direction: Array
-    square: Array
 
 
 class Split(NamedTuple):
@@ -64,10 +75,7 @@ def descent(problem: Problem, l2: float = 0.0) -> Iterator[Iterate]:
     Args:
         l2: weight of |x|^2, of the largest eigenvalue where the problem is `of_unit`.
     """
-
-    def normal(x: Array) -> Array:
-        return problem.normal(x) + l2 * x
-
+    normal = _ridged(problem.normal, l2)
     now = begin(normal, problem.right, problem.start)
     while True:
         yield now
@@ -82,14 +90,15 @@ def variation(problem: Problem, tv: float, l2: float = 0.0) -> Iterator[Iterate]
         tv: weight of |grad x| where the brightest pixel of the start is 1.
         l2: as `descent`.
     """
-    now, peak = split(problem.start, problem.dims), float(jnp.max(jnp.abs(problem.start)))
-
-    def normal(x: Array) -> Array:
-        return problem.normal(x) + l2 * x
-
+    normal, peak = _ridged(problem.normal, l2), float(jnp.max(jnp.abs(problem.start)))
+    now = split(problem.start, problem.dims)
     while True:
         yield begin(normal, problem.right, now.image)
         now = round_(normal, problem.right, now, tv * peak, STIFF * tv)
+
+
+def _ridged(normal: Operator, l2: float) -> Operator:
+    return lambda x: normal(x) + l2 * x
 
 
 def relative(problem: Problem, now: Iterate) -> float:
@@ -171,11 +180,7 @@ def _length(x: Array) -> Array:
 
 @jax.jit
 def _advanced(now: Iterate, product: Array) -> Iterate:
-    length = over(now.square, dot(now.direction, product)).astype(now.image.dtype)
-    residual = now.residual - length * product
-    square = dot(residual, residual)
-    direction = residual + over(square, now.square).astype(now.image.dtype) * now.direction
-    return Iterate(now.image + length * now.direction, residual, direction, square)
+    return advanced(now, product, dot, over)[0]
 
 
 @functools.partial(jax.jit, static_argnums=3)
@@ -200,3 +205,47 @@ def dot(a: Array, b: Array) -> Array:
 def over(a: Array, b: Array) -> Array:
     """a / b, and 0 where b is 0."""
     return jnp.where(b != 0, a / jnp.where(b != 0, b, 1), 0)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class NormalPlan:
+    """A^H W A of a plan at scattered points; made by its `normal`."""
+
+    forward: Plan  # the transform to the circle, padded on its way
+    kernel: Array  # lambda, in the last layout of `forward` without its batch dimensions; real
+
+    def __call__(self, x: AnyArray) -> Any:
+        """A^H W A x, of an image in the layout that the plan takes; Hermitian, and differentiable in x."""
+        batch = tuple(d for d in range(self.forward.in_layout.ndim) if d not in self.forward.transform.dims)
+        with jax.ensure_compile_time_eval():
+            kernel = jnp.expand_dims(self.kernel, batch)
+        return self.forward.adjoint(mapped(scaled, self.forward(x), kernel))
+
+    def __repr__(self) -> str:
+        sizes = " x ".join(map(str, self.kernel.shape))
+        return f"<NormalPlan: images {self.forward.shape} by periodic ones of {sizes}>"
+
+
+def circle(plan: Plan, dims: tuple[int, ...]) -> Plan:
+    """The transform of a plan's images to circles that hold all their differences."""
+    start, how = plan.in_layout, (plan.machine, plan.dtype.itemsize, plan.dots, "auto")
+    walk, sizes = even_walk(start, dims, [2 * start.shape[d] for d in dims], how, lambda _: _nothing, "any", sound_walk)
+    transform = transform_of(dims, sizes, None, False, "fft")
+    return dataclasses.replace(plan, walk=walk, transform=transform, method="auto", order="any", points=())
+
+
+def _nothing(layout: Layout) -> tuple[()]:
+    """No steps follow on a circle: any layout will do, and the search need not look for the image's own."""
+    return ()
+
+
+def transformed(forward: Plan, q: Array, scale: float) -> Array:
+    """lambda of a kernel whose differences are counted from the middle, in its own layout."""
+    layout = sub_layout(forward.out_layout, forward.transform.dims)
+    dims = tuple(range(layout.ndim))
+    transform = transform_of(dims, layout.shape, None, False, "fft")
+    walk = sound_walk(Search(layout, transform, forward.machine, forward.dtype.itemsize, forward.dots, goal=layout))
+    steps = (*walk.steps, PhaseShift(dims, tuple(n // 2 for n in layout.shape), 1))
+    factor = scale / math.prod(layout.shape)
+    walk = Walk(layout, steps, factor, walk.planes)
+    return mapped(jnp.real, dataclasses.replace(forward, walk=walk, transform=Transform((), (), factor))(q))

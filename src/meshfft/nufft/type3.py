@@ -2,14 +2,15 @@
 
     c_j = sum_i b_i exp(-2 pi i s_j . x_i)
 
-Values are spread to a grid of positions, fine enough that the window's transform is far from 0 at all frequencies; the
-grid is then an image, whose spectrum is wanted at scattered points: the walk of type 1 without its transform, followed
-by a walk of type 2. With |x - x0| <= X and |s - s0| <= S along a dimension, cells of the grid are 1 / (2 sigma S) wide
-and it has 4 sigma X S of them, and a window. What is left is a factor for each value and one for each sum, of float64.
+Values are spread to a grid of positions, fine enough that the window's transform is far from 0 at all frequencies. The
+grid is then an image, whose spectrum is wanted at scattered points: the walk of type 1 without its transform, and a
+walk of type 2. With |x - x0| <= X and |s - s0| <= S along a dimension, cells of the grid are 1 / (2 sigma S) wide and
+it has 4 sigma X S of them, and a window. A factor for each value and one for each sum, of float64, make up the rest.
 """
 
 import dataclasses
 import functools
+import itertools
 import math
 from typing import NamedTuple
 
@@ -26,16 +27,15 @@ from ..plans.execute import moved, tried
 from ..plans.plan import Plan
 from ..plans.request import read
 from ..walks.walk import Walk
-from .dense import no_values
 from .grid.binning import Tables
 from .grid.window import LEAST_TOL, Window, window
 from .plan import ScatteredPlan
-from .planning import scattered_plan_for
+from .planning import no_values, scattered_plan_for
 from .points import Scattered
 from .post_transform import MOST_CELLS, SIGMA, PostTransform, fast_length
 from .problem import ScatteredProblem, plain_number
+from .steps.known_points import exchange_of
 from .steps.point_step import sub_layout
-from .steps.value_exchange import exchange_of
 
 
 def nufftn_type3(
@@ -115,29 +115,26 @@ def nufftn_type3(
 
 
 class Scales(NamedTuple):
-    """How positions and frequencies of one dimension lie: middles, and cells of the grid."""
+    """Middles of the positions and frequencies along each dimension, and the grid between them."""
 
-    x0: float
-    s0: float
-    cell: float  # width of one
-    cells: int  # at least
+    x0: np.ndarray
+    s0: np.ndarray
+    cell: np.ndarray  # width of one
+    cells: np.ndarray  # at least
 
 
-def scales(positions: np.ndarray, frequencies: np.ndarray, one: Window) -> tuple[Scales, ...]:
-    """Those of every dimension."""
-    found = []
-    for x, s in zip(positions.T, frequencies.T, strict=True):
-        (x0, extent), (s0, band) = ((float(v.max() + v.min()) / 2, float(np.ptp(v)) / 2) for v in (x, s))
-        extent, band = extent or (1 / band if band else 1.0), band or (1 / extent if extent else 1.0)
-        band = max(band, 1 / extent)  # a grid of few cells is no smaller than its window
-        cell = 1 / (2 * one.sigma * band)
-        if 2 * extent / cell > MOST_CELLS / 2:
+def scales(positions: np.ndarray, frequencies: np.ndarray, one: Window) -> Scales:
+    (x0, extent), (s0, band) = (((v.max(0) + v.min(0)) / 2, np.ptp(v, axis=0) / 2) for v in (positions, frequencies))
+    extent = np.where(extent > 0, extent, np.where(band > 0, 1 / np.where(band > 0, band, 1), 1.0))
+    band = np.maximum(band, 1 / extent)  # a grid of few cells is no smaller than its window
+    cell = 1 / (2 * one.sigma * band)
+    for span, width, size in zip(2 * extent, 2 * band, cell, strict=True):
+        if span / size > MOST_CELLS / 2:
             raise ValueError(
-                f"positions span {2 * extent:g} and frequencies {2 * band:g}: their grid of {2 * extent / cell:.0e} "
-                "cells is longer than 32 bits count; give fewer of them a call, that lie closer together"
+                f"positions span {span:g} and frequencies {width:g}: their grid of {span / size:.0e} cells is longer "
+                "than 32 bits count; give fewer of them a call, that lie closer together"
             )
-        found.append(Scales(x0, s0, cell, math.ceil(2 * extent / cell) + 2 * one.width + 2))
-    return tuple(found)
+    return Scales(x0, s0, cell, np.ceil(2 * extent / cell).astype(int) + 2 * one.width + 2)
 
 
 @functools.lru_cache(maxsize=32)
@@ -146,21 +143,17 @@ def type3_plan(values: Layout, positions: Scattered, problem: ScatteredProblem) 
 
     `problem` has no image yet: its first layout is that of the values, whose mesh axes are to cut the image.
     """
-    d = positions.dims
-    tol = _half(problem)
+    d, tol = positions.dims, _half(problem)
     one = window(tol, SIGMA, d, problem.dtype)
     x, s = np.asarray(positions.coords).reshape(-1, d), _cycles(problem.points)
-    found = scales(x, s, one)
-    image = _image(values, len(positions.shape), found)
-    middle = [(n // 2) for n in image.shape[-d:]]
-    u = (x - [f.x0 for f in found]) / [f.cell for f in found] + middle
-    k = (s - [f.s0 for f in found]) * [f.cell for f in found]
-    dims = tuple(range(image.ndim - d, image.ndim))
+    x0, s0, cell, cells = scales(x, s, one)
+    image = _image(values, len(positions.shape), cells)
+    middle, dims = np.array(image.shape[-d:]) // 2, tuple(range(image.ndim - d, image.ndim))
+    u, k = (x - x0) / cell + middle, (s - s0) * cell
     points = Scattered.turns(k.reshape(problem.points.coords.shape))
     there = scattered_plan_for(problem._replace(start=image, dims=dims, points=points, tol=tol))
-    before = np.exp(-2j * np.pi * ((x * [f.s0 for f in found]) % 1).sum(1))
-    turns = (k * middle - (s - [f.s0 for f in found]) * [f.x0 for f in found]) % 1
-    behind = np.exp(2j * np.pi * turns.sum(1))
+    before = np.exp(-2j * np.pi * (x * s0 % 1).sum(1))
+    behind = np.exp(2j * np.pi * ((k * middle - (s - s0) * x0) % 1).sum(1))
     for dim in range(d):
         behind = behind / one.transform(k[:, dim])
     plan = _joined(values, image, (u / image.shape[-d:], one, before), there, behind, problem)
@@ -228,16 +221,12 @@ def _cycles(points: Scattered) -> np.ndarray:
     return flat if points.unit == "turns" else flat / (2 * np.pi)
 
 
-def _image(values: Layout, ndim: int, found: tuple[Scales, ...]) -> Layout:
+def _image(values: Layout, ndim: int, cells: np.ndarray) -> Layout:
     """The layout of the grid of positions, batch dimensions first, cut by the axes that cut the points."""
     lead = values.ndim - ndim
-    axes = [cut[:2] for by in values.cuts[lead:] for cut in by]
-    by: list[list[tuple[str, int]]] = [[] for _ in found]
-    for axis in axes:
-        min(by, key=lambda one: math.prod(parts for _, parts in one)).append(axis)
-    sizes = [
-        fast_length(-(-one.cells // math.prod(p for _, p in cut)), 1, 1.0) * math.prod(p for _, p in cut)
-        for one, cut in zip(found, by, strict=True)
-    ]
-    cuts = tuple(even_cuts(n, cut) for n, cut in zip(sizes, by, strict=True))
-    return Layout((*values.shape[:lead], *sizes), (*values.cuts[:lead], *cuts))
+    by: list[list[tuple[str, int]]] = [[] for _ in cells]
+    for cut in itertools.chain(*values.cuts[lead:]):
+        min(by, key=lambda one: math.prod(parts for _, parts in one)).append(cut[:2])
+    parts = [math.prod(size for _, size in one) for one in by]
+    sizes = tuple(p * fast_length(-(-int(n) // p), 1, 1.0) for n, p in zip(cells, parts, strict=True))
+    return sub_layout(values, range(lead)) + Layout(sizes, tuple(map(even_cuts, sizes, by)))

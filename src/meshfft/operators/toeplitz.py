@@ -4,15 +4,17 @@
 
 T is the corner of a circulant matrix of P >= 2 N - 1 columns, whose eigenvalues are 2 Re FFT_P(t_0 ... t_{N-1}) - t_0.
 With j = a B + b the moments are one product, t = A^T B, of 2 sqrt(N) exact phases a sample. Of known points they are
-made on the host in float64, and so is the condition: conjugate gradients on random numbers build the tridiagonal matrix
-of Lanczos, whose extreme eigenvalues are those of T.
+made on the host in float64, and so is the condition, by conjugate gradients on random numbers.
 """
 
 import dataclasses
 import functools
 import math
+import operator
 from collections.abc import Callable
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -20,6 +22,7 @@ from jax.typing import DTypeLike
 
 from ..layout.memory import check_held
 from ..numerics.phases import Floats, of_logarithm, power_of_two, times
+from .conjugate_gradients import Iterate, advanced, tridiagonal
 from .inverses import vandermonde
 from .matrices import Logarithm, Samples
 from .points import Points
@@ -110,24 +113,23 @@ def condition_number(points: Points, size: int) -> float:
 def _condition(normal: Callable[[np.ndarray], np.ndarray], size: int) -> float:
     import scipy.linalg
 
-    rng = np.random.default_rng(0)
+    rng, numbers = np.random.default_rng(0), list[tuple[float, float]]()
     rest = rng.standard_normal(size) + 1j * rng.standard_normal(size)
-    along, energy = rest, float(np.vdot(rest, rest).real)
-    start, lengths, ratios = energy, list[float](), list[float]()
-    while energy > _CONVERGED**2 * start and len(lengths) < STEPS:
-        image = normal(along)
-        lengths.append(energy / float(np.vdot(along, image).real))
-        rest = rest - lengths[-1] * image
-        ratios.append(float(np.vdot(rest, rest).real) / energy)
-        energy *= ratios[-1]
-        along = rest + ratios[-1] * along
-    if not energy <= _CONVERGED**2 * start or min(lengths) <= 0:
+    now = Iterate(np.zeros_like(rest), rest, rest, _inner(rest, rest))
+    small = _CONVERGED**2 * now.square
+    while now.square > small and len(numbers) < STEPS:
+        now, *number = advanced(now, normal(now.direction), _inner, operator.truediv)
+        numbers.append(tuple(number))
+    lengths, ratios = np.array(numbers).T
+    if not now.square <= small or min(lengths) <= 0:
         return math.inf
-    each, more = np.array(lengths), np.array(ratios[:-1])
-    diagonal, beside = 1 / each, np.sqrt(more) / each[:-1]  # Lanczos' matrix, of the steps that were taken
-    diagonal[1:] += more / each[:-1]
-    values = scipy.linalg.eigh_tridiagonal(diagonal, beside, eigvals_only=True)
+    values = scipy.linalg.eigh_tridiagonal(*tridiagonal(lengths, ratios), eigvals_only=True)
     return float(np.sqrt(values[-1] / values[0])) if values[0] > 0 else math.inf
+
+
+def _inner(a: Any, b: Any) -> Any:
+    """Re a^H b."""
+    return (jnp if isinstance(a, Array) else np).vdot(a, b).real
 
 
 def circulant(symbol: Array, size: int) -> Callable[[Array], Array]:
@@ -147,29 +149,21 @@ def gram(points: Points, size: int, real: DTypeLike) -> Callable[[Array], Array]
 def condition_of(normal: Callable[[Array], Array], size: int, real: DTypeLike) -> Array:
     """The condition number of V of traced points, from V^H V; infinite where TRACED_STEPS do not settle it."""
     start = jnp.asarray(np.random.default_rng(0).standard_normal(size), real)
-    small = jnp.finfo(real).eps * jnp.vdot(start, start)
-    State = tuple[Array, Array, Array]
-
-    def step(state: State, _: None) -> tuple[State, tuple[Array, Array, Array]]:
-        rest, along, energy = state
-        image = normal(along)
-        length = energy / jnp.vdot(along, image).real
-        after = rest - lax.complex(length, length * 0) * image
-        left = jnp.vdot(after, after).real
-        onward = after + lax.complex(left / energy, left * 0) * along
-        done = energy <= small
-        keep = tuple(jnp.where(done, old, new) for old, new in zip(state, (after, onward, left), strict=True))
-        return (keep[0], keep[1], keep[2]), (length, left / energy, done)
-
     vector = lax.complex(start, start * 0)
-    first = (vector, vector, jnp.vdot(start, start))
-    (*_, energy), (lengths, ratios, done) = lax.scan(step, first, None, length=TRACED_STEPS)
+    first = Iterate(vector * 0, vector, vector, jnp.vdot(start, start))
+    small = jnp.finfo(real).eps * first.square
+
+    def step(now: Iterate, _: None) -> tuple[Iterate, tuple[Array, Array, Array]]:
+        after, length, ratio = advanced(now, normal(now.direction), _inner, operator.truediv)
+        done = now.square <= small
+        return jax.tree.map(functools.partial(jnp.where, done), now, after), (length, ratio, done)
+
+    last, (lengths, ratios, done) = lax.scan(step, first, None, length=TRACED_STEPS)
     lengths, ratios = jnp.where(done, lengths[0], lengths), jnp.where(done, jnp.zeros_like(ratios), ratios)
-    bad = ~((energy <= small) & (lengths > 0).all())
-    shifted = jnp.concatenate([jnp.zeros_like(ratios[:1]), ratios[:-1] / lengths[:-1]])
-    diagonal, beside = 1 / lengths + shifted, (jnp.sqrt(ratios) / lengths)[:-1]
+    bad = ~((last.square <= small) & (lengths > 0).all())
+    diagonal, beside = tridiagonal(lengths, ratios)
     beside = jnp.where(done[1:], jnp.zeros_like(beside), beside)
     diagonal, beside = (jnp.where(bad, jnp.ones_like(part), part) for part in (diagonal, beside))
     values = jnp.linalg.eigvalsh(jnp.diag(diagonal) + jnp.diag(beside, 1) + jnp.diag(beside, -1))
-    infinite = jnp.full_like(energy, jnp.inf)
+    infinite = jnp.full_like(small, jnp.inf)
     return jnp.where(bad | (values[0] <= 0), infinite, jnp.sqrt(jnp.abs(values[-1] / values[0])))

@@ -13,7 +13,6 @@ they are those of the answer, of every order, in the samples and in the points.
 import functools
 import itertools
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -27,6 +26,7 @@ from ..layout.placement import brought, own
 from ..machine.machine import Machine
 from ..numerics.dtypes import Dot, real_dtype
 from ..numerics.split_complex import Planes, scaled
+from ..operators.conjugate_gradients import solved
 from ..operators.points import Points
 from ..operators.toeplitz import circulant, condition_of, eigenvalues, embedding, gram, growth, moments, moments_of
 from ..operators.toeplitz import scaled as about_the_circle
@@ -151,51 +151,12 @@ def _corrected(x: Planes | None, given: Planes, numbers: tuple[Any, ...], line: 
         return tuple(a + scaled(b, weight) for a, b in zip(image, y, strict=True))
 
     mapped = tuple(sorted(mapped_axes(line.mesh) & line.home.start.mesh_axes))
-    gradients = functools.partial(conjugate_gradients, mapped=mapped, tol=line.tol, iterations=line.iterations)
+    gradients = functools.partial(solved, mapped=mapped, tol=line.tol, iterations=line.iterations)
     away = go(right, line.away)
     change, count = lax.custom_linear_solve(normal, away, gradients, gradients, has_aux=True)
     count = lax.pmax(count, mapped) if mapped else count
     change = go(change, line.home)
     return change if x is None else tuple(a + b for a, b in zip(x, change, strict=True)), count
-
-
-def conjugate_gradients(
-    normal: Callable[[Planes], Planes], b: Planes, mapped: tuple[str, ...], tol: float, iterations: int
-) -> tuple[Planes, Array]:
-    """The x with normal(x) = b to a relative residual, and the iterations; NaN where the matrix is not positive."""
-
-    def inner(p: Planes, q: Planes) -> Array:
-        total = sum(jnp.sum(jnp.real(a) * jnp.real(b) + jnp.imag(a) * jnp.imag(b)) for a, b in zip(p, q, strict=True))
-        return lax.psum(total, mapped) if mapped else jnp.asarray(total)
-
-    def unit() -> Array:
-        largest = functools.reduce(jnp.maximum, (jnp.max(jnp.abs(part)) for part in b))
-        largest = lax.pmax(largest, mapped) if mapped else largest
-        return jnp.where(largest > 0, largest, jnp.ones_like(largest))
-
-    size = unit()
-    r = tuple(scaled(part, 1 / size) for part in b)  # squares of tiny numbers would vanish
-    energy = inner(r, r)
-    limit = energy * tol**2
-
-    def more(state: tuple[Planes, Planes, Planes, Array, Array]) -> Array:
-        return (state[3] > limit) & (state[4] < iterations)
-
-    def step(state: tuple[Planes, Planes, Planes, Array, Array]) -> tuple[Planes, Planes, Planes, Array, Array]:
-        x, r, p, energy, count = state
-        q = normal(p)
-        curve = inner(p, q)
-        length = jnp.where(curve > 0, energy / curve, jnp.full_like(curve, jnp.nan))
-        x = tuple(a + scaled(d, length) for a, d in zip(x, p, strict=True))
-        r = tuple(a - scaled(d, length) for a, d in zip(r, q, strict=True))
-        left = inner(r, r)
-        p = tuple(a + scaled(d, left / energy) for a, d in zip(r, p, strict=True))
-        return x, r, p, left, count + 1
-
-    zero = tuple(part - part for part in r)
-    x, *_, count = lax.while_loop(more, step, (zero, r, r, energy, jnp.zeros((), jnp.int32)))
-    count = lax.pcast(count, mapped, to="varying") if mapped else count  # as JAX wants what is solved and found alike
-    return tuple(scaled(part, size) for part in x), count
 
 
 def _times(x: Array, values: Array, layout: Layout, line: Line) -> Array:

@@ -1,15 +1,13 @@
 """Lending: tiles of devices that own too many points are interpolated by devices that own too few.
 
 A radial trajectory leaves 64 devices with up to seven times the mean load. A crowded owner lends chunks: it cuts the
-tiles under them out of its block, with halo, and sends them; who gets them interpolates there and holds the values.
+tiles under them out of its block, with halo, and sends them; the helper interpolates there and holds the values.
 
     in every round:     tiles[i] = block[start[i] : start[i] + tile + reach - 1], in one permute
     on every device:    block' = block, and behind it in its first dimension rows of all tiles received
 
-So what is borrowed lies in the same block as what is owned, and one table of chunks holds both. Type 1 runs the other
-way: tiles are sent home by the inverse permutes and added at `start`. Invariant: a tile that only pads a message has no
-points, so that it adds nothing, wherever it starts. Host only, O(M). Work is counted in chunks, which is what it is
-done in.
+So one table of chunks holds what a device owns and what it borrows. Type 1 runs the other way: tiles are sent home and
+added at `start`. Invariant: a tile that only pads a message has no points, so it adds nothing. Host only, O(M).
 """
 
 import dataclasses
@@ -25,37 +23,22 @@ GOAL = 1.1  # of the mean load: what an owner keeps, and a helper takes on
 
 
 class Round(NamedTuple):
-    """One permute, in which a device sends one message at the most and receives one; all have the same size.
+    """One permute: a device sends one message at most and receives one, all of the same size."""
 
-    Attributes:
-        pairs: who sends to whom.
-        start: first cell (devices, tiles, d) of every tile that a device sends, in its block with halo; 0 where it
-            sends fewer, or none. int32.
-    """
-
-    pairs: tuple[tuple[int, int], ...]
-    start: np.ndarray
+    pairs: tuple[tuple[int, int], ...]  # sender, receiver
+    start: np.ndarray  # first cells (devices, tiles, d) of the tiles sent, in the block with halo; 0 for padding
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Lent:
-    """Points on the devices that work on them.
+    """Points on the devices that work on them."""
 
-    Attributes:
-        tables: of each device its chunks, what it keeps and then what it borrows, in its block with halo and tiles.
-        rounds: how the tiles travel; tile i of a round is received behind those of all rounds before.
-        order: for each point its slot among those of all devices.
-        load: chunks that each device works on.
-        rows: of the first dimension, which the tiles take behind a block.
-        at: first cell (tiles, d) of each tile received, in the block with halo and tiles.
-    """
-
-    tables: Tables
-    rounds: tuple[Round, ...]
-    order: np.ndarray
-    load: np.ndarray
-    rows: int
-    at: np.ndarray
+    tables: Tables  # the chunks that each device keeps, then those it borrows
+    rounds: tuple[Round, ...]  # tile i of a round is received behind those of all rounds before
+    order: np.ndarray  # for each point its slot among those of all devices
+    load: np.ndarray  # chunks that each device works on
+    rows: int  # of the first dimension, which the tiles take behind a block
+    at: np.ndarray  # first cell (tiles, d) of each tile received, in the block with halo and tiles
 
 
 class _Loan(NamedTuple):
@@ -69,9 +52,7 @@ class _Loan(NamedTuple):
 
 
 def lend(placed: Placed, reach: int, block: tuple[int, ...], goal: float = GOAL) -> Lent:
-    """A plan by which no device has much more than the mean number of chunks.
-
-    Where that is so already nothing is lent: there are no rounds and no rows.
+    """A plan by which no device has much more than the mean number of chunks; without rounds if that is so already.
 
     Args:
         placed: points with their owners.
@@ -145,7 +126,7 @@ def _loan(tables: Tables, owner: int, helper: int, chunk: np.ndarray) -> _Loan:
 
 
 def _changes(start: np.ndarray) -> np.ndarray:
-    """Where chunks begin another tile."""
+    """Which chunks begin another tile."""
     return np.concatenate([[True], (start[1:] != start[:-1]).any(1)])[: len(start)]
 
 
@@ -180,7 +161,7 @@ def _ragged(rows: list[np.ndarray], least: int) -> np.ndarray:
 
 
 def _chosen(tables: Tables, source: np.ndarray, chunk: int) -> Tables:
-    """Tables of some chunks (devices, chunks), numbered through all devices; -1 is an empty one."""
+    """Tables of the chunks `source` (devices, chunks), numbered through all devices; -1 is an empty one."""
 
     def rows(values: np.ndarray, slots: int, empty: int) -> np.ndarray:
         width = values.shape[2:]
@@ -198,7 +179,7 @@ def _chosen(tables: Tables, source: np.ndarray, chunk: int) -> Tables:
 
 
 def _moved_to(tables: Tables, tile: np.ndarray, at: np.ndarray, chunk: int) -> Tables:
-    """Tables where the chunks of borrowed tiles (-1: of none) lie where those tiles are received."""
+    """Tables with the chunks of borrowed tiles (-1: not borrowed) at the places where these are received."""
     borrowed = tile >= 0
     start = tables.start.copy()
     start[borrowed] = at[tile[borrowed]]
@@ -207,7 +188,7 @@ def _moved_to(tables: Tables, tile: np.ndarray, at: np.ndarray, chunk: int) -> T
 
 
 def _moved(order: np.ndarray, source: np.ndarray, each: int, chunk: int) -> np.ndarray:
-    """The new slot of every point, of chunks that lie where `source` says."""
+    """The new slot of every point."""
     now = np.empty(len(source) * each, np.int64)
     full = source.ravel() >= 0
     now[source.ravel()[full]] = np.flatnonzero(full)

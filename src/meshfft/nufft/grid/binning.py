@@ -1,10 +1,10 @@
-"""Placing: which device owns which scattered points, and where they lie in its block of the fine grid.
+"""Placing: which device owns which scattered points, and their places in its block of the fine grid.
 
     u = G k mod G,   c = ceil(u - width / 2),   offset = u - c - (width - 1) / 2      in [-1/2, 1/2]
 
 The device that holds the lowest cell that a point may touch, c - slack, owns the point. Its points are sorted by tiles
-of its block, and every tile's fill chunks of slots. Host only. Cells are integers and k is split in two before it is
-multiplied by G, so that offsets and phases are those of the points as given, to a rounding of their own, whatever G.
+of its block, and those of a tile fill chunks of slots. Host only. k is split in two before it is multiplied by G, so
+that offsets and phases are those of the points as given, to one rounding, whatever G.
 """
 
 import dataclasses
@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .window import Window
+from ...layout.layout import Layout
+from .form import Form
 
 BATCH = 2**14  # points worked on at a time: what a core's cache holds
 SAMPLE = 2**14  # points that a load is estimated from
@@ -36,97 +37,69 @@ class Tables(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Placed:
-    """Points on their devices.
-
-    Attributes:
-        tables: where they lie.
-        order: for each point its slot among those of all devices, int64.
-        load: points of each device.
-        chunk: slots of a chunk.
-        tile: cells of a tile.
-    """
+    """Points on their devices."""
 
     tables: Tables
-    order: np.ndarray
-    load: np.ndarray
-    chunk: int
-    tile: tuple[int, ...]
+    order: np.ndarray  # for each point its slot among those of all devices, int64
+    load: np.ndarray  # points of each device
+    chunk: int  # slots of a chunk
+    tile: tuple[int, ...]  # cells of a tile
 
 
-class _Blocks(NamedTuple):
-    """A fine grid cut into equal blocks, and these into tiles; the last tile of a block may overlap the one before."""
+class _Tiles(NamedTuple):
+    """Equal blocks of a fine grid, cut into tiles; the last tile of a block may overlap the one before."""
 
-    grid: tuple[int, ...]
-    block: tuple[int, ...]
-    parts: tuple[int, ...]
+    grid: Layout
     tile: tuple[int, ...]
 
     @property
-    def tiles(self) -> tuple[int, ...]:
+    def counts(self) -> tuple[int, ...]:
         """Tiles along each dimension of a block."""
-        return tuple(-(-cells // tile) for cells, tile in zip(self.block, self.tile, strict=True))
+        return tuple(-(-cells // tile) for cells, tile in zip(self.grid.block, self.tile, strict=True))
 
     def starts(self, tile: np.ndarray) -> np.ndarray:
         """First cells (..., d) of tiles of a block, numbered in C order."""
-        corner = np.stack(np.unravel_index(tile, self.tiles), -1) * self.tile
-        return np.minimum(corner, np.subtract(self.block, self.tile))
+        corner = np.stack(np.unravel_index(tile, self.counts), -1) * self.tile
+        return np.minimum(corner, np.subtract(self.grid.block, self.tile))
 
 
-def place(
-    turns: np.ndarray,
-    middles: tuple[int, ...],
-    grid: tuple[int, ...],
-    block: tuple[int, ...],
-    parts: tuple[int, ...],
-    window: Window,
-    slack: int,
-    tile: tuple[int, ...],
-    chunk: int,
-    dtype: np.dtype,
-) -> Placed:
+def place(turns: np.ndarray, middles: tuple[int, ...], grid: Layout, form: Form, dtype: np.dtype) -> Placed:
     """The points of all devices, tile by tile, in O(M): some 0.15 s for a million in two dimensions.
 
     Args:
         turns: the points (M, d), float64, in cycles per sample.
         middles: of the phases, mostly N // 2 of the N samples of the image.
-        grid: cells of the fine grid, G.
-        block: cells of a device's block; parts * block is the grid.
-        parts: devices along each dimension; they are numbered in C order.
-        window: what interpolates.
-        slack: cells by which points may move to either side.
-        tile: cells of a tile, cut to the block where that is smaller.
-        chunk: slots of a chunk.
+        grid: the fine grid in equal blocks; devices are numbered in C order of these.
+        form: the window, tiles and chunks; tiles are cut to the block where that is smaller.
         dtype: complex, of values.
     """
-    blocks = _Blocks(grid, block, parts, tuple(min(t, b) for t, b in zip(tile, block, strict=True)))
+    tiles = _Tiles(grid, tuple(min(t, b) for t, b in zip(form.tile, grid.block, strict=True)))
     many = len(turns)
     real = np.finfo(dtype).dtype
     cell, offset, phase = np.empty(turns.shape, np.int32), np.empty(turns.shape, real), np.empty(many, dtype)
     key = np.empty(many, np.int64)
     for begin in range(0, many, BATCH):
         at = slice(begin, begin + BATCH)
-        owner, inside, late = _placed(turns[at], middles, blocks, window.width, slack, cell[at], offset[at])
+        owner, inside, late = _placed(turns[at], middles, tiles, form, cell[at], offset[at])
         phase.real[at], phase.imag[at] = np.cos(late), np.sin(late)
-        key[at] = owner * math.prod(blocks.tiles) + inside
+        key[at] = owner * math.prod(tiles.counts) + inside
     order = radix_order(key)
-    return _filled(order, key.take(order), blocks, chunk, cell, offset, phase)
+    return _filled(order, key.take(order), tiles, form.chunk, cell, offset, phase)
 
 
-def loads(
-    turns: np.ndarray, grid: tuple[int, ...], width: int, slack: int, block: tuple[int, ...], parts: tuple[int, ...]
-) -> np.ndarray:
+def loads(turns: np.ndarray, grid: Layout, width: int, slack: int) -> np.ndarray:
     """Points that each device would own, from a sample of them: within a tenth where 64 devices share them evenly."""
     many = len(turns)
     if many > SAMPLE:
         turns = turns[_sample(many)]
     owner = np.zeros(len(turns))
-    for dim, cells in enumerate(grid):
+    for dim, (cells, block, parts) in enumerate(zip(grid.shape, grid.block, grid.parts, strict=True)):
         f = turns[:, dim] - np.rint(turns[:, dim])
-        part = np.floor((np.ceil(f * cells - width / 2) - slack) / block[dim])
-        part -= np.floor(part / parts[dim]) * parts[dim]
-        owner *= parts[dim]
+        part = np.floor((np.ceil(f * cells - width / 2) - slack) / block)
+        part -= np.floor(part / parts) * parts
+        owner *= parts
         owner += part
-    return np.bincount(owner.astype(np.int64), minlength=math.prod(parts)) * (many / len(turns))
+    return np.bincount(owner.astype(np.int64), minlength=math.prod(grid.parts)) * (many / len(turns))
 
 
 @functools.lru_cache(maxsize=8)
@@ -138,27 +111,27 @@ def _sample(many: int) -> np.ndarray:
 def _placed(
     turns: np.ndarray,
     middles: tuple[int, ...],
-    blocks: _Blocks,
-    width: int,
-    slack: int,
+    tiles: _Tiles,
+    form: Form,
     cell: np.ndarray,
     offset: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Owners, tiles there and phases in radians of some points; cells and offsets are written where they belong."""
     owner, inside, late = np.zeros(len(turns), np.int64), np.zeros(len(turns), np.int64), np.zeros(len(turns))
-    for dim, (cells, block, tile) in enumerate(zip(blocks.grid, blocks.block, blocks.tile, strict=True)):
+    grid, odd = tiles.grid, form.width % 2
+    for dim, (cells, block, tile) in enumerate(zip(grid.shape, grid.block, tiles.tile, strict=True)):
         halves = _split(turns[:, dim])
         whole, rest = _multiple(*halves, cells)
-        even = 0.5 * (1 - width % 2)
+        even = 0.5 * (1 - odd)
         up = np.ceil(rest - (0.5 - even))
         offset[:, dim] = rest - up + even
-        lowest = _wrapped((whole + up).astype(np.int32) - np.int32(width // 2 + slack), cells)
+        lowest = _wrapped((whole + up).astype(np.int32) - np.int32(form.width // 2 + form.slack), cells)
         part = lowest // block
         lowest -= part * block
         cell[:, dim] = lowest
-        owner *= blocks.parts[dim]
+        owner *= grid.parts[dim]
         owner += part
-        inside *= blocks.tiles[dim]
+        inside *= tiles.counts[dim]
         inside += lowest // tile
         late += _multiple(*halves, middles[dim])[1]
     late *= -2 * np.pi
@@ -200,25 +173,25 @@ def radix_order(key: np.ndarray) -> np.ndarray:
 def _filled(
     order: np.ndarray,
     key: np.ndarray,
-    blocks: _Blocks,
+    tiles: _Tiles,
     chunk: int,
     cell: np.ndarray,
     offset: np.ndarray,
     phase: np.ndarray,
 ) -> Placed:
     """Slots filled with sorted points. A run is the points of one tile; the tables only know of those that have any."""
-    devices, many = math.prod(blocks.parts), len(key)
+    devices, many = math.prod(tiles.grid.parts), len(key)
     begin = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
     points = np.diff(begin, append=many)
-    owner, tile = np.divmod(key[begin], math.prod(blocks.tiles))
+    owner, tile = np.divmod(key[begin], math.prod(tiles.counts))
     chunks = -(-points // chunk)
     count = np.bincount(owner, chunks, devices).astype(np.int32)
     most = int(count.max())
     base = np.arange(devices) * most - (np.cumsum(count) - count)  # what empty chunks of others move a device's by
     first = np.cumsum(chunks) - chunks + base[owner]
     at = np.arange(many) + np.repeat(first * chunk - begin, points)
-    start = np.zeros((devices * most, len(blocks.grid)), np.int32)
-    start[np.arange(chunks.sum()) + np.repeat(base, count)] = np.repeat(blocks.starts(tile), chunks, 0)
+    start = np.zeros((devices * most, tiles.grid.ndim), np.int32)
+    start[np.arange(chunks.sum()) + np.repeat(base, count)] = np.repeat(tiles.starts(tile), chunks, 0)
     slots = np.empty(many, np.int64)
     slots[order] = at
     tables = Tables(
@@ -229,7 +202,7 @@ def _filled(
         _in_slots(slots, phase, devices, most * chunk, 0),
     )
     load = np.bincount(owner, points, devices).astype(np.int64)
-    return Placed(tables, slots, load, chunk, blocks.tile)
+    return Placed(tables, slots, load, chunk, tiles.tile)
 
 
 def _in_slots(at: np.ndarray, values: np.ndarray, devices: int, slots: int, empty: int) -> np.ndarray:

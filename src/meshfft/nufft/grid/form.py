@@ -4,19 +4,10 @@ A point is at an offset v in (-1/2, 1/2] cells from the middle of the W = width 
 weight of cell l, counted from the lowest of these, is phi(l - (W - 1)/2 - v). Invariant: an empty slot has cell -1 and
 weighs nothing, whatever its offset.
 
-Measured, ns of one core of an EPYC 9004 a point, complex64, interpolate / spread, 1e6 random points in eight blocks:
-
-    blocks, cells of the window       points      gather        tiles
-    128 x 1024, 4                    17 / 24     25 / 38     140 / 200
-    128 x 1024, 7                    35 / 43    55 / 147     193 / 289
-    32 x 256 x 256, 4                83 / 96   149 / 187    1270 / 475
-    32 x 256 x 256, 7               198 / 306  476 / 2050   2386 / 816
-    24 x 192 x 192, 5                86 / 114
-    16 x 160 x 160, 6               117 / 170
-
-Hence a point costs LEAST + ROW W^(d-1) + CELL W^d, and the block besides. A GPU wants many points at a time: none was
-timed, and its costs are counts. On a TPU tiles are in strips, for kernels of its own (tpu/gridding/kernels.py), whose
-compiled schedules are within a third of the operations counted here.
+Measured on one core of an EPYC 9004 (complex64, 1e6 random points in eight blocks), a point costs LEAST + ROW W^(d-1)
++ CELL W^d: 17 ns in 2-D with 4 cells, 306 ns in 3-D with 7; by gathers 1.5 to 7 times that, by tiles 3 to 15 times. A
+GPU wants many points at a time: none was timed, and its costs are counts. On a TPU tiles are in strips, for kernels of
+its own (tpu/gridding/kernels.py), whose compiled schedules are within a third of the operations counted here.
 """
 
 import dataclasses
@@ -38,40 +29,24 @@ LEAST, ROW, CELL = 240, 16, 14
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Slots:
-    """The points of one device in slots, a chunk of them for each tile or more; see binning.py.
+    """The points of one device in slots, a chunk of them for each tile or more; see binning.py."""
 
-    Attributes:
-        cell: the lowest cell touched, (slots, d), -1 where there is no point.
-        offset: the offsets, (slots, d).
-        start: the first cell of every chunk's tile, (chunks, d).
-        count: the chunks that hold points, which come first.
-    """
-
-    cell: Array
-    offset: Array
-    start: Array
-    count: Array
+    cell: Array  # the lowest cell touched, (slots, d), -1 where there is no point
+    offset: Array  # (slots, d)
+    start: Array  # the first cell of every chunk's tile, (chunks, d)
+    count: Array  # chunks that hold points, which come first
 
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-    """How one device interpolates and spreads: point by point ("points"), by gathers, or by dense products ("tiles").
+    """How one device interpolates and spreads: point by point, by gathers, or by dense products of tiles."""
 
-    Attributes:
-        kind: "points", "gather", "tiles", or "strips", which are tiles of such shapes as TPUs want.
-        tile: lowest cells of a chunk's points lie in a tile of this shape.
-        chunk: slots of a chunk.
-        width: cells of the window in every dimension.
-        slack: cells by which a point may have moved since it was placed, to either side.
-        coefficients: of the window (see `window.phi`).
-    """
-
-    kind: str
-    tile: tuple[int, ...]
-    chunk: int
-    width: int
-    slack: int
-    coefficients: tuple[float, ...]
+    kind: str  # "points", "gather", "tiles", or "strips", which are tiles of shapes for TPUs
+    tile: tuple[int, ...]  # lowest cells of a chunk's points are in a tile of this shape
+    chunk: int  # slots of a chunk
+    width: int  # cells of the window in every dimension
+    slack: int  # cells by which a point may have moved since it was placed, to either side
+    coefficients: tuple[float, ...]  # of the window, see `window.phi`
 
     @property
     def reach(self) -> int:
@@ -93,9 +68,8 @@ def chosen(window: Window, slack: int, block: tuple[int, ...], platform: str) ->
 def tpu_form(reach: int, d: int) -> tuple[tuple[int, ...], int]:
     """The tile and the chunk for points on a TPU in two or three dimensions, each of which may touch `reach` cells.
 
-    In three dimensions the cells of the leading two, with the halo, fill the 128 lanes that a product sums over once
-    or twice. The tiles hold some 200 points at a quarter (two dimensions) and an eighth (three) of a point a cell, so
-    that chunks of 128, a point to each lane, are mostly full. Where there are more points, smaller tiles cost less.
+    In three dimensions the cells of the leading two, with the halo, fill the 128 lanes of a product once or twice. The
+    tiles hold some 200 points at a quarter (2-D) and an eighth (3-D) of a point a cell: chunks of 128 are mostly full.
     """
     if d == 2:
         sides: tuple[int, ...] = (40, 32)

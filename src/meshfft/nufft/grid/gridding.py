@@ -49,17 +49,10 @@ def kernels_of(form: Form) -> Kernels:
 
 
 def interpolate(block: Array, slots: Slots, form: Form, along: tuple[int, ...] = ()) -> Array:
-    """Values at a device's points.
+    """Values (C, slots) at a device's points from its block (C, B_1, .., B_d) with halo; 0 in empty slots.
 
-    Args:
-        block: (C, B_1, .., B_d) complex, with its halo.
-        slots: the device's points.
-        form: how.
-        along: dimensions whose window is replaced by its derivative in the offset, of the second order where one is
-            named twice: for derivatives in the points.
-
-    Returns:
-        (C, slots), 0 in empty slots.
+    `along` has the dimensions whose window is replaced by its derivative in the offset, of the second order if one is
+    named twice: for derivatives in the points.
     """
     zeros = _zeros((block.shape[0], slots.cell.shape[0]), block, slots)
     return KINDS[form.kind][0](block, slots, form, along, zeros)

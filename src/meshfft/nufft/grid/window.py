@@ -7,8 +7,6 @@ Among functions that vanish outside of |z| <= 1 the prolate one has the most of 
 aliases, the error of gridding, are least. The polynomial has no table, no branch and exact derivatives: s is 0 outside,
 which is the mask. q is a polynomial in t = s - 1/2, which is evaluated without cancellation.
 
-Windows are chosen on the host, in float64.
-
 Source: Osipov, Rokhlin, Xiao, "Prolate Spheroidal Wave Functions of Order Zero", 2013; finufft 2.5.
 """
 
@@ -49,21 +47,13 @@ X = TypeVar("X", np.ndarray, Array)
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-    """A window of some cells for an oversampling of the grid.
+    """A window for an oversampling of the grid."""
 
-    Attributes:
-        width: cells that it spans.
-        sigma: cells of the fine grid for each sample.
-        coefficients: of q in t, the lowest first.
-        error: relative root mean square error of a transform in one dimension, over points and modes.
-        worst: the largest relative error of any point and mode.
-    """
-
-    width: int
-    sigma: float
-    coefficients: tuple[float, ...]
-    error: float
-    worst: float
+    width: int  # cells that it spans
+    sigma: float  # cells of the fine grid for each sample
+    coefficients: tuple[float, ...]  # of q in t, the lowest first
+    error: float  # relative root mean square error of a transform in one dimension, over points and modes
+    worst: float  # the largest relative error of any point and mode
 
     def values(self, z: np.ndarray) -> np.ndarray:
         """phi(z)."""
@@ -133,10 +123,7 @@ def window(tol: float, sigma: float, dims: int, dtype: np.dtype) -> Window:
 
 @functools.lru_cache(maxsize=256)
 def gain(made: Window) -> float:
-    """How much the division by phihat magnifies rounding of the fine grid, in one dimension.
-
-    A window evens out what rounding adds to all frequencies of the grid, the division raises those of the image.
-    """
+    """How much the window and the division by phihat magnify rounding of the fine grid, in one dimension."""
     xi = np.linspace(-0.5, 0.5, 101)
     grid, modes = made.transform(xi), made.transform(xi / made.sigma)
     return math.sqrt(np.mean(grid**2) * np.mean(modes**-2.0))

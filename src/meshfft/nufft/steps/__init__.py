@@ -18,10 +18,10 @@ PhaseShift. The way back (type 1) is the adjoint of each step: halos are added t
 
 from .factors import Deconvolve as Deconvolve
 from .factors import PhaseShift as PhaseShift
-from .halo import Halo as Halo
-from .interpolate import Interpolate as Interpolate
-from .point_exchange import PointExchange as PointExchange
-from .ring_grid import RingGrid as RingGrid
+from .grid_cells import Halo as Halo
+from .grid_cells import TileBalance as TileBalance
+from .known_points import Interpolate as Interpolate
+from .known_points import ValueExchange as ValueExchange
 from .ring_points import RingPoints as RingPoints
-from .tile_balance import TileBalance as TileBalance
-from .value_exchange import ValueExchange as ValueExchange
+from .traced_points import PointExchange as PointExchange
+from .traced_points import RingGrid as RingGrid

@@ -1,41 +1,61 @@
-"""What steps between an array and values at scattered points share: both layouts, and both directions.
+"""What steps between an array and values at scattered points share: both layouts, both directions, and coordinates.
 
     block (batch, along)  <->  values (batch, points)
+    V_m[j, n] = exp(sign 2 pi i k_jm n)          rows of Vandermonde matrices, k in fixed-point turns
+    u = G k mod G                                the place on a grid of G cells: integer cell, and offset
 
-The values are cut by the mesh axes that cut the dimensions `along`; batch dimensions come first, in their order. A step
-with `transposed` goes from the values to the array.
+The values are cut by the mesh axes that cut the dimensions `along`; batch dimensions come first, in their order.
+Invariant: a multiple n k is exact modulo a turn. Phases of a coordinate that is not finite are NaN.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterable
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.sharding import PartitionSpec
 
 from ...layout.layout import Cuts, Layout
 from ...layout.placement import own
-from ...steps.base import B, Step, cleared, shift
+from ...numerics import phases
+from ...numerics.phases import Limbs
+from ...numerics.split_complex import Block, Planes, in_complex
+from ...steps.base import B, Step, cleared, names, shift
 
 T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
-class PointStep(Step):
-    """A step between dimensions of an array and points. Abstract."""
+class Reversible(Step):
+    """A step whose transpose is of its kind. Abstract."""
+
+    _: dataclasses.KW_ONLY
+    transposed: bool = False
+    slot: int | None = None  # which of the walk's operands it takes
+    dims: ClassVar[tuple[int, ...]] = ()
+
+    def at_slot(self, slot: int) -> Self:
+        return self if self.slot is None else dataclasses.replace(self, slot=slot)
+
+    def transpose(self, layout: Layout) -> Self:
+        return dataclasses.replace(self, transposed=not self.transposed)
+
+
+@dataclasses.dataclass(frozen=True)
+class PointStep(Reversible):
+    """Values at points from dimensions of an array, or with `transposed` the array from values. Abstract."""
 
     along: tuple[int, ...]  # dimensions of the array, one for each coordinate
     grid: Layout  # of these alone: samples of an image, or cells of a fine grid with its halos
     points: Layout  # of the values, without batch dimensions
     _: dataclasses.KW_ONLY
     sign: int = -1  # of the exponent of phases
-    transposed: bool = False
-    slot: int | None = 0  # which of the walk's operands has the points
-    dims: ClassVar[tuple[int, ...]] = ()
+    slot: int | None = 0
 
     def after(self, layout: Layout) -> Layout:
         return self.ends(layout)[0 if self.transposed else 1]
@@ -54,16 +74,21 @@ class PointStep(Step):
         """Images in a block, as of several coils."""
         return math.prod(self.ends(layout)[1].block[: -self.points.ndim])
 
+    def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
+        return in_complex(functools.partial(self._apply, layout=layout, operand=operand), block)
+
+    def _apply(self, block: Array, layout: Layout, operand: Any) -> Array:
+        """`apply` of a complex block."""
+        raise NotImplementedError
+
+    def named(self, layout: Layout, how: str) -> str:
+        what = "spread" if self.transposed else "interpolate"
+        return f"{what} {names(self.along, self.ends(layout)[0])} ({how})"
+
     @property
     def axes(self) -> tuple[str, ...]:
         """The ring of all devices that hold points."""
         return tuple(axis for axes in self.grid.axes for axis in axes)
-
-    def at_slot(self, slot: int) -> Self:
-        return dataclasses.replace(self, slot=slot)
-
-    def transpose(self, layout: Layout) -> Self:
-        return dataclasses.replace(self, transposed=not self.transposed)
 
     def conjugate(self) -> Self:
         return dataclasses.replace(self, sign=-self.sign)
@@ -105,6 +130,61 @@ class CoordinateStep(PointStep):
     def clear_points(self, block: B, values: Layout) -> B:
         """A block of values with zeros for points that are padding."""
         return clear(block, values, range(values.ndim - self.points.ndim, values.ndim))
+
+
+class Coordinates(NamedTuple):
+    """Coordinates of some points."""
+
+    limbs: Limbs  # each (coordinates, points)
+    lost: Array  # NaN where a coordinate is not finite, else 0
+
+    @property
+    def size(self) -> int:
+        return int(self.lost.shape[0])
+
+    def phases(self, sign: int, dim: int, start: Array | int, size: int) -> Planes:
+        """V[point, n] of one dimension for `size` positions n from `start`."""
+        n = (start + jnp.arange(size, dtype=jnp.int32)).astype(jnp.uint32)
+        turns = phases.times(n[None, :], tuple(limb[dim][:, None] for limb in self.limbs))
+        return tuple(part + self.lost[:, None] for part in phases.circle(turns, sign, self.lost.dtype))
+
+    def part(self, start: Array | int, size: int) -> "Coordinates":
+        """`size` points from `start`."""
+        return jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, size, x.ndim - 1), self)
+
+    def in_chunks(self, size: int) -> "Coordinates":
+        """Chunks of `size` points along a new first dimension; the last chunk is padded."""
+        short = -self.size % size
+
+        def cut(x: Array) -> Array:
+            filled = jnp.pad(x, [*[(0, 0)] * (x.ndim - 1), (0, short)])
+            return jnp.moveaxis(filled.reshape(*x.shape[:-1], -1, size), -2, 0)
+
+        return jax.tree.map(cut, self)
+
+
+def fixed(operand: object, unit: str | None, dims: int, real: np.dtype) -> Coordinates:
+    """Floats (dims, ...) in some unit, or limbs of that shape if there is none, for phases of a real type."""
+    flat = jax.tree.map(lambda leaf: leaf.reshape(dims, -1), operand)
+    if unit is None:
+        return Coordinates(flat, jnp.zeros(flat[0].shape[1:], real))
+    finite = jnp.isfinite(flat)
+    of_unit = phases.of_turns if unit == "turns" else phases.of_radians
+    limbs = of_unit(jnp.where(finite, flat, jnp.zeros((), flat.dtype)), phases.limbs_for(real))
+    return Coordinates(limbs, jnp.where(finite.all(0), jnp.zeros((), real), jnp.full((), jnp.nan, real)))
+
+
+def located(limbs: Limbs, cells: int, width: int, real: np.dtype) -> tuple[Array, Array]:
+    """The lowest cell that a window touches on a ring of cells, and the offset in it, from -1/2 to 1/2."""
+    whole, high, *low = phases.times(jnp.uint32(cells), (jnp.zeros_like(limbs[0]), *limbs))
+    ahead = high ^ np.uint32(2**31) if width % 2 == 0 else high
+    nearest = ahead.astype(jnp.int32)  # of even windows the cell's middle counts, of odd ones its lower end
+    offset = nearest.astype(real) * real.type(2.0**-32)
+    for j, limb in enumerate(low, 2):
+        offset = offset + limb.astype(real) * real.type(2.0 ** (-32 * j))
+    up = 1 if width % 2 == 0 else (high >> 31).astype(jnp.int32)
+    lowest = whole.astype(jnp.int32) - width // 2 + up
+    return jnp.where(lowest < 0, lowest + cells, lowest), offset
 
 
 def sub_layout(layout: Layout, dims: Iterable[int]) -> Layout:

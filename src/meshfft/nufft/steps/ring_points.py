@@ -30,8 +30,7 @@ from ...numerics.products import TERMS, Sums, planes_of, product
 from ...numerics.split_complex import Block, Planes, like, split
 from ...numerics.tiles import equal_error
 from ...steps.base import Slope, names
-from .coordinates import Coordinates, fixed
-from .point_step import CoordinateStep, clear
+from .point_step import Coordinates, CoordinateStep, clear, fixed
 
 NUMBERS = 2**18  # complex numbers that a chunk of points works on, at most
 CHUNK = 512  # points of a chunk, at most

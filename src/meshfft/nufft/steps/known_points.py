@@ -1,30 +1,113 @@
-"""ValueExchange: values from the devices that own their points to where the caller has them, and back.
+"""Steps for points that the host has placed on the devices which own their cells: Interpolate and ValueExchange.
 
-Owners hold values in slots; a caller has them along its own dimensions, cut in any way by the same mesh axes. Every
-device gathers its values for each other one, all send in one all-to-all, and every device picks its values from those
-received. All pairs send as many values as the fullest pair. Both ways are gathers with tables made on the host: a
-permutation is transposed by its inverse.
+    r_j = e_j sum over cells l of the window of point j of Y[l] product over dimensions of phi(l - u_j)
+
+Interpolate: e_j = exp(-2 pi i k_j . middles) undoes the phase shift of the grid; the host makes it in float64. Points
+are operands: tables of where they are in the block of their device, halo included. Values are in the plan's order: the
+same number of slots on every device, of which some are empty and hold 0. Points may have moved since they were placed
+by up to `slack` cells; the value of one that is farther is NaN.
+
+ValueExchange: from slots to the caller's dimensions, cut in any way by the same mesh axes. Every device gathers its
+values for each other one, all send in one all-to-all, and every device picks its values from those received. All pairs
+send as many values as the fullest pair. Both ways are gathers: a permutation is transposed by its inverse.
 """
 
 import dataclasses
 import functools
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.sharding import PartitionSpec
 
+from ...collectives.pieces import Came
+from ...kept_verdicts import Trial
 from ...layout.layout import Cuts, Layout
 from ...machine.chip import Chip
 from ...machine.work import Move, Work
 from ...numerics.split_complex import Block
-from ...steps.base import Step
-from ..grid.binning import radix_order
-from .point_step import own_tables, table_specs
+from ..grid.binning import Tables, radix_order
+from ..grid.form import Form, Slots, cost
+from ..grid.gridding import kernels_of
+from .point_step import PointStep, Reversible, grid_back, grid_last, own_tables, table_specs
 
+NEAR = 1e-4  # of the slack: rounding of points that moved by all of it
 GATHER_PASSES = 4  # passes over memory that a gather of single numbers costs
+
+
+class Moved(NamedTuple):
+    """Tables of points, and how many cells each has moved along every dimension: (d, slots of all devices)."""
+
+    tables: Tables
+    shift: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Interpolate(PointStep):
+    """Values in slots from the grid around their points; `sign` is 0 without the phases e_j."""
+
+    cells: tuple[int, ...]  # of the fine grid along each dimension
+    middles: tuple[int, ...]  # of e_j
+    form: Form
+    most: int  # points of the device that has the most
+
+    def operand(self, given: Any, layout: Layout, mapped: frozenset[str] = frozenset()) -> object:
+        tables, *shift = given if isinstance(given, Moved) else (given,)
+        tables = own_tables(tables, self.points.cuts[0], mapped)
+        return Moved(tables, *shift) if shift else tables
+
+    def operand_spec(self, operand: Any, layout: Layout) -> object:
+        if isinstance(operand, Moved):
+            return Moved(table_specs(operand.tables, self.axes), PartitionSpec(None, self.axes or None))
+        return table_specs(operand, self.axes)
+
+    def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
+        """The window's cells of every point; the block is read once, and values are written."""
+        d, coils = len(self.along), self.batch(layout)
+        grid, slots = math.prod(self.grid.block), math.prod(self.points.block)
+        flops, nbytes = cost(self.form, self.most, d, coils, itemsize, chip.name)
+        held = (2 * grid + slots) * coils * itemsize + slots * 8 * (d + 1)
+        return Work(vector_flops=flops, memory_bytes=nbytes, peak_bytes=held)
+
+    def trials(self, layout: Layout, came: Came | None) -> tuple[tuple[Trial, ...], Came | None]:
+        return kernels_of(self.form).trials(self.batch(layout), self.grid.block, self.form), None
+
+    def _apply(self, block: Array, layout: Layout, operand: Any) -> Array:
+        tables, kernels = self._here(operand), kernels_of(self.form)
+        slots = Slots(*tables[:4])
+        if self.transposed:
+            values = self._phased(block.reshape(-1, block.shape[-1]), tables)
+            return grid_back(kernels.spread(values, slots, self.form, self.grid.block), self.after(layout), self.along)
+        values = kernels.interpolate(grid_last(block, self.along), slots, self.form)
+        return self._phased(values, tables).reshape(self.after(layout).block)
+
+    def _here(self, operand: Any) -> Tables:
+        """The tables of this device, with points where they are now."""
+        moved = isinstance(operand, Moved)
+        tables = Tables(*(leaf[0] for leaf in (operand.tables if moved else operand)))
+        if not moved:
+            return tables
+        shift, (middles, cells) = operand.shift, (np.array(part)[:, None] for part in (self.middles, self.cells))
+        angle = jnp.sum(shift * (-2 * np.pi * middles / cells).astype(shift.dtype), axis=0)
+        turned = lax.complex(jnp.cos(angle), jnp.sin(angle)).astype(tables.phase.dtype)
+        near = jnp.all(jnp.abs(shift) <= self.form.slack * (1 + NEAR), axis=0)
+        phase = jnp.where(near, tables.phase * turned, jnp.nan)
+        return tables._replace(
+            offset=tables.offset + shift.T.astype(tables.offset.dtype),
+            phase=jnp.where(tables.cell[:, 0] >= 0, phase, 0),
+        )
+
+    def _phased(self, values: Array, tables: Tables) -> Array:
+        if self.sign == 0:
+            return values
+        phase = tables.phase if self.sign < 0 else tables.phase.conj()
+        return values * phase.astype(values.dtype)[None]
+
+    def name(self, layout: Layout) -> str:
+        return self.named(layout, f"{self.form.kind}, {self.form.width} cells")
 
 
 class Way(NamedTuple):
@@ -42,15 +125,14 @@ class Ways(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class ValueExchange(Step):
-    """Brings values from slots to the caller's dimensions, or back."""
+class ValueExchange(Reversible):
+    """Values from slots to the caller's dimensions, or with `transposed` back."""
 
     slots: Layout  # of values in the plan's order, without batch dimensions
     points: Layout  # of values as the caller has them
     most: int  # values that a pair of devices exchanges at most
-    home: bool = True
+    _: dataclasses.KW_ONLY
     slot: int | None = 0
-    dims: ClassVar[tuple[int, ...]] = ()
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -59,11 +141,11 @@ class ValueExchange(Step):
 
     def after(self, layout: Layout) -> Layout:
         rest = self._batch(layout)
-        return Layout(layout.shape[:rest], layout.cuts[:rest]) + (self.points if self.home else self.slots)
+        return Layout(layout.shape[:rest], layout.cuts[:rest]) + (self.slots if self.transposed else self.points)
 
     def _batch(self, layout: Layout) -> int:
         """Batch dimensions."""
-        return layout.ndim - (self.slots if self.home else self.points).ndim
+        return layout.ndim - (self.points if self.transposed else self.slots).ndim
 
     def operand(self, given: object, layout: Layout, mapped: frozenset[str] = frozenset()) -> object:
         return own_tables(given, self.slots.cuts[0], mapped)
@@ -88,7 +170,7 @@ class ValueExchange(Step):
         return jax.tree.map(functools.partial(self._apply, layout=layout, operand=operand), block)
 
     def _apply(self, block: Array, layout: Layout, operand: Any) -> Array:
-        way, parts = operand.home if self.home else operand.back, self.slots.parts[0]
+        way, parts = operand.back if self.transposed else operand.home, self.slots.parts[0]
         values = _picked(block.reshape(math.prod(block.shape[: self._batch(layout)]), -1), way.send[0])
         if parts > 1:
             values = values.reshape(values.shape[0], parts, -1)
@@ -96,17 +178,11 @@ class ValueExchange(Step):
             values = _picked(values, way.take[0])
         return values.reshape(self.after(layout).block)
 
-    def transpose(self, layout: Layout) -> "ValueExchange":
-        return dataclasses.replace(self, home=not self.home)
-
-    def at_slot(self, slot: int) -> "ValueExchange":
-        return dataclasses.replace(self, slot=slot)
-
     def insert(self, dim: int) -> "ValueExchange":
         return self
 
     def name(self, layout: Layout) -> str:
-        return "values home" if self.home else "values to their owners"
+        return "values to their owners" if self.transposed else "values home"
 
 
 def _picked(values: Array, at: Array) -> Array:

@@ -1,10 +1,17 @@
-"""RingGrid: between a fine grid and points that JAX traces. Points stay on their devices, the grid goes round one ring.
+"""Steps between a fine grid and points that JAX traces: RingGrid and PointExchange.
 
     r_j = e_j sum over cells l of the window of point j of Y[l] product over dimensions of phi(l - u_j)
 
-e_j = exp(-2 pi i k_j . middles) undoes the phase shift of the grid. Every device sorts its points by the block that
+e_j = exp(-2 pi i k_j . middles) undoes the phase shift of the grid.
+
+RingGrid: points stay on their devices, the grid goes round one ring. Every device sorts its points by the block that
 they need, and interpolates them as that block comes by, halo included. So nothing need be known beforehand and nothing
 can overflow, wherever the points are. In the transpose values stay and sums of blocks travel.
+
+PointExchange: the grid stays, points go to the owners of their cells. Every device sends each other one as many points
+as there are slots, filled or not, in one all-to-all; values travel back in another. The cost does not grow with the
+grid. But how many points a pair of devices needs is not known beforehand: those without a slot have the value NaN. If
+their values are to be spread, the sums are NaN too, so that no error is silent.
 
 Invariant: u = G k mod G is a fixed-point number, which splits into cell and offset exactly. A point with a coordinate
 that is not finite has the value NaN.
@@ -13,24 +20,24 @@ that is not finite has the value NaN.
 import dataclasses
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ...collectives.all_to_all import exchange_packed
 from ...collectives.ring import ring_fold, ring_scatter
 from ...layout.layout import Layout
 from ...machine.chip import Chip
 from ...machine.work import Move, Work
 from ...numerics import phases
 from ...numerics.dtypes import real_dtype
-from ...numerics.split_complex import Block, in_complex
-from ...steps.base import Slope, names
+from ...steps.base import Slope
 from ..grid.form import Form, Slots, cost
 from ..grid.gridding import interpolate, spread
-from .coordinates import Coordinates, fixed, located
-from .point_step import CoordinateStep, grid_back, grid_last
+from .known_points import GATHER_PASSES
+from .point_step import Coordinates, CoordinateStep, fixed, grid_back, grid_last, located
 
 SORT_PASSES = 2  # over keys and numbers, for each bit of the number of points
 
@@ -54,7 +61,7 @@ class RingGrid(CoordinateStep):
 
     cells: tuple[int, ...]  # of the fine grid along each dimension
     middles: tuple[int, ...]  # of e_j; zeros where there is none
-    form: Form  # "points" or "gather", without slack
+    form: Form  # "points" or "gather", without slack, in chunks of 1, of which any may be empty
     slope: tuple[int, ...] = ()  # dimensions whose window is replaced by its derivative in the offset, see gridding
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
@@ -80,10 +87,7 @@ class RingGrid(CoordinateStep):
         count = math.prod(self.points.block)
         return SORT_PASSES * 8 * count * max(count, 2).bit_length()
 
-    def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
-        return in_complex(functools.partial(self._apply, layout=layout, operand=operand), block)
-
-    def _apply(self, block: Array, layout: Layout, operand: object) -> Array:
+    def _apply(self, block: Array, layout: Layout, operand: Any) -> Array:
         coordinates = fixed(operand, self.unit, len(self.along), real_dtype(block.dtype))
         phase, points = self._phase(coordinates), self._sorted(coordinates)
         array, values = self.ends(layout)
@@ -95,11 +99,10 @@ class RingGrid(CoordinateStep):
 
     def _values(self, held: Array, points: Sorted) -> Array:
         """Values (batch, points) from this device's block (batch, *cells)."""
-        form = dataclasses.replace(self.form, chunk=1)
 
         def add(total: Array | None, *held: tuple[Array, Array]) -> Array:
             for shard, at in held:
-                values = interpolate(shard, self._of_block(points, at), form, self.slope)
+                values = interpolate(shard, self._of_block(points, at), self.form, self.slope)
                 if total is None:
                     total = jnp.zeros((len(values), 2 * points.size), values.dtype)
                 values = values + lax.dynamic_slice_in_dim(total, points.first[at], points.size, 1)
@@ -112,12 +115,11 @@ class RingGrid(CoordinateStep):
 
     def _sums(self, values: Array, points: Sorted) -> Array:
         """This device's block (batch, *cells) of what values (batch, points) on all devices add up to."""
-        form = dataclasses.replace(self.form, chunk=1)
         mine = jnp.pad(jnp.take(values, points.order, 1), ((0, 0), (0, points.size)))
 
         def term(at: Array) -> Array:
             part = lax.dynamic_slice_in_dim(mine, points.first[at], points.size, 1)
-            return spread(part, self._of_block(points, at), form, self.grid.block, self.slope)
+            return spread(part, self._of_block(points, at), self.form, self.grid.block, self.slope)
 
         return ring_scatter(term, self.axes)
 
@@ -183,5 +185,61 @@ class RingGrid(CoordinateStep):
         return [pair[::-1] for pair in pairs] if self.transposed else pairs
 
     def name(self, layout: Layout) -> str:
-        what = "spread" if self.transposed else "interpolate"
-        return f"{what} {names(self.along, self.ends(layout)[0])} (ring, {self.form.width} cells)"
+        way = "ring" if type(self) is RingGrid else "points sent"
+        return self.named(layout, f"{way}, {self.form.width} cells")
+
+
+@dataclasses.dataclass(frozen=True)
+class PointExchange(RingGrid):
+    """Values at points from blocks of a fine grid with their halos."""
+
+    slots: int = 1  # of each pair of devices
+
+    def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
+        """Windows of all slots, a sort, and gathers on both sides of what travels: tables, and values."""
+        parts, d, coils = math.prod(self.grid.parts), len(self.along), self.batch(layout)
+        many, count = parts * self.slots, math.prod(self.points.block)
+        flops, nbytes = cost(self.form, many, d, coils, itemsize, chip.name)
+        sizes = (many * d * (4 + itemsize // 2), many * coils * itemsize)
+        grid = math.prod(self.grid.block) * coils * itemsize
+        return Work(
+            vector_flops=flops,
+            memory_bytes=nbytes + self._sorting + GATHER_PASSES * sum(sizes),
+            sent_bytes=sum(sizes) // parts * (parts - 1),
+            all_to_alls=2 * (parts > 1),
+            moves=tuple(Move("all-to-all", self.axes, size, 1) for size in sizes) if parts > 1 else (),
+            peak_bytes=2 * grid + 4 * sum(sizes) + 2 * count * coils * itemsize + 4 * count * d * itemsize,
+        )
+
+    def _values(self, held: Array, points: Sorted) -> Array:
+        at, _ = self._at(points)
+        values = self._sent(interpolate(held, self._came(points, at), self.form, self.slope))
+        lost = jnp.full((len(values), points.size), jnp.nan, values.dtype)
+        return lost.at[:, jnp.append(points.order, points.size)[at]].set(values, mode="drop")
+
+    def _sums(self, values: Array, points: Sorted) -> Array:
+        at, full = self._at(points)
+        mine = jnp.where(full.any(), jnp.nan, jnp.take(values, points.order, 1))
+        sent = self._sent(jnp.take(mine, at, 1, mode="fill", fill_value=0))
+        return spread(sent, self._came(points, at), self.form, self.grid.block, self.slope)
+
+    def _at(self, points: Sorted) -> tuple[Array, Array]:
+        """The place of the point in every slot, or one behind the last; and which devices have more than slots."""
+        first, last = points.first[:-1, None], points.first[1:, None]
+        at = first + lax.iota(jnp.int32, self.slots)[None]
+        return jnp.where(at < last, at, points.size).ravel(), last[:, 0] - first[:, 0] > self.slots
+
+    def _came(self, points: Sorted, at: Array) -> Slots:
+        """The points that all devices sent here, cells and offsets in one message of integers."""
+        mine = (at < points.size)[:, None]
+        cell, offset = jnp.where(mine, points.cell[at], -1), points.offset[at]
+        bits = lax.bitcast_convert_type(offset, jnp.int32).reshape(len(at), -1)
+        table = self._sent(jnp.concatenate([cell, bits], 1).T).T
+        cell, bits = table[:, : cell.shape[1]], table[:, cell.shape[1] :]
+        bits = bits.reshape(*cell.shape, -1) if offset.dtype.itemsize == 8 else bits
+        offset = lax.bitcast_convert_type(bits, offset.dtype)
+        return Slots(cell, offset, jnp.zeros_like(cell), jnp.int32(len(at)))
+
+    def _sent(self, rows: Array) -> Array:
+        """Slots of all devices from slots for all devices, along the last dimension."""
+        return exchange_packed(rows, self.axes, 1, 1)

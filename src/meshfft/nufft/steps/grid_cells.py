@@ -1,35 +1,103 @@
-"""TileBalance: tiles of the grid go from devices that own too many points to devices that own too few.
+"""Steps that bring cells of the fine grid from other devices: Halo and TileBalance.
 
-    block  ->  block, and behind it in its first dimension rows with the tiles that others lend
+    Halo          block of b cells  ->  b + h cells, the last h from the next device, or from several where h > b
+    TileBalance   block             ->  block, and behind it in its first dimension rows with the tiles that others lend
 
-In a round every device sends and receives one message of tiles at most, by one permute (nufft/grid/balance.py plans
-them). The transpose sends tiles home, adds them where they came from, and drops the rows. The starts of tiles are an
-operand, since they differ from device to device.
+Points whose windows reach over the end of a block need its halo. The dimension is a ring: the last block has the first
+one's cells. Points belong to the block with the lowest cell of their window, so halos are on one side only. Halos of
+one dimension after the other bring corners along.
+
+Tiles go from devices that own too many points to devices that own too few. In a round every device sends and receives
+one message of tiles at most, by one permute (nufft/grid/balance.py plans them). The starts of tiles are an operand.
+
+The transposes add what lies in a halo, or in the rows, to the blocks that it came from, and drop it.
 """
 
 import dataclasses
 import functools
 import math
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ...collectives.ring import permuted
+from ...collectives.ring import handed_on, permuted
 from ...layout.layout import Layout
 from ...machine.chip import Chip
 from ...machine.work import Move, Work
 from ...numerics.split_complex import Block
-from ...steps.base import Step, names, resized, shift
-from .point_step import grid_back, grid_last, own_tables, table_specs
+from ...steps.base import names, resized, shift
+from .point_step import Reversible, grid_back, grid_last, own_tables, table_specs
 
 Pairs = tuple[tuple[int, int], ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class TileBalance(Step):
+class Halo(Reversible):
+    """Puts a halo behind the blocks of a dimension, or adds it up where it belongs and drops it."""
+
+    dim: int
+    cells: int
+
+    def after(self, layout: Layout) -> Layout:
+        sign = -1 if self.transposed else 1
+        return resized(layout, (self.dim,), (layout.shape[self.dim] + sign * self.cells * layout.parts[self.dim],))
+
+    def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
+        """The block is read and written once; what travels goes to a neighbour, or hops further."""
+        before, after = (math.prod(one.block) * itemsize for one in (layout, self.after(layout)))
+        rows = max(before, after) // max(self._bare(layout) + self.cells, 1)
+        parts, axes = layout.parts[self.dim], layout.axes[self.dim]
+        moves = tuple(Move("ring", axes, (b - a) * rows, 1) for hops, a, b in self._hops(layout) if hops % parts)
+        return Work(
+            memory_bytes=before + after,
+            sent_bytes=sum(move.nbytes for move in moves),
+            hops=len(moves),
+            moves=moves,
+            peak_bytes=before + after,
+        )
+
+    def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
+        one = self._drop if self.transposed else self._put
+        return jax.tree.map(functools.partial(one, layout=layout), block)
+
+    def _bare(self, layout: Layout) -> int:
+        """Cells of a block without its halo."""
+        return layout.block[self.dim] - (self.cells if self.transposed else 0)
+
+    def _hops(self, layout: Layout) -> Iterator[tuple[int, int, int]]:
+        """How far the cells of a halo come from, the first of them and the last."""
+        bare = self._bare(layout)
+        for hops, first in enumerate(range(0, self.cells, max(bare, 1)), 1):
+            yield hops, first, min(first + bare, self.cells)
+
+    def _put(self, block: Array, layout: Layout) -> Array:
+        cut, axes = functools.partial(lax.slice_in_dim, block, 0, axis=self.dim), layout.axes[self.dim]
+        parts = [handed_on(cut(b - a), axes, -hops) if axes else cut(b - a) for hops, a, b in self._hops(layout)]
+        return lax.concatenate([block, *parts], self.dim)
+
+    def _drop(self, block: Array, layout: Layout) -> Array:
+        bare, axes = self._bare(layout), layout.axes[self.dim]
+        kept = lax.slice_in_dim(block, 0, bare, axis=self.dim)
+        for hops, a, b in self._hops(layout):
+            part = lax.slice_in_dim(block, bare + a, bare + b, axis=self.dim)
+            part = handed_on(part, axes, hops) if axes else part
+            into = tuple(slice(0, b - a) if d == self.dim else slice(None) for d in range(block.ndim))
+            kept = kept.at[into].add(part)
+        return kept
+
+    def insert(self, dim: int) -> "Halo":
+        return dataclasses.replace(self, dim=shift(self.dim, dim))
+
+    def name(self, layout: Layout) -> str:
+        return f"{'add halo' if self.transposed else 'halo'} {names((self.dim,), layout)} of {self.cells}"
+
+
+@dataclasses.dataclass(frozen=True)
+class TileBalance(Reversible):
     """Puts lent tiles behind blocks, or adds them up where they belong."""
 
     along: tuple[int, ...]  # dimensions of the grid, whose mesh axes are the ring of devices
@@ -37,12 +105,11 @@ class TileBalance(Step):
     tile: tuple[int, ...]  # cells of a tile, with halo
     rows: int  # behind a block
     places: tuple[tuple[int, ...], ...]  # of each tile received, in the block with rows
-    back: bool = False
-    slot: int | None = 0
-    dims: ClassVar[tuple[int, ...]] = ()
+    _: dataclasses.KW_ONLY
+    slot: int | None = 1
 
     def after(self, layout: Layout) -> Layout:
-        first, rows = self.along[0], -self.rows if self.back else self.rows
+        first, rows = self.along[0], -self.rows if self.transposed else self.rows
         return resized(layout, (first,), (layout.shape[first] + rows * layout.parts[first],))
 
     def axes(self, layout: Layout) -> tuple[str, ...]:
@@ -72,7 +139,7 @@ class TileBalance(Step):
         )
 
     def apply(self, block: Block, layout: Layout, operand: Any = None) -> Block:
-        one = self._home if self.back else self._lent
+        one = self._home if self.transposed else self._lent
         return jax.tree.map(functools.partial(one, layout=layout, starts=operand[0]), block)
 
     def _lent(self, block: Array, layout: Layout, starts: Array) -> Array:
@@ -108,17 +175,11 @@ class TileBalance(Step):
         zero = jnp.zeros((), start.dtype)
         return lax.dynamic_slice(block, (zero, *start), (block.shape[0], *self.tile))
 
-    def transpose(self, layout: Layout) -> "TileBalance":
-        return dataclasses.replace(self, back=not self.back)
-
-    def at_slot(self, slot: int) -> "TileBalance":
-        return dataclasses.replace(self, slot=slot)
-
     def insert(self, dim: int) -> "TileBalance":
         return dataclasses.replace(self, along=tuple(shift(d, dim) for d in self.along))
 
     def name(self, layout: Layout) -> str:
-        return f"{'return' if self.back else 'lend'} tiles of {names(self.along, layout)}"
+        return f"{'return' if self.transposed else 'lend'} tiles of {names(self.along, layout)}"
 
 
 def _sources(pairs: Pairs, layout: Layout, along: tuple[int, ...]) -> list[int | None]:
