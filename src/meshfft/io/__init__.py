@@ -1,5 +1,9 @@
-"""Sharded array files: read by slices, written shard by shard."""
+"""Sharded array files: read by slices, written shard by shard. Each format registers itself as it is imported."""
 
+from . import flat as flat
+from . import hdf5_writer as hdf5_writer
+from . import nifti as nifti
+from . import zarr_writer as zarr_writer
 from .ismrmrd import read_scan as read_scan
 from .labels import labelled as labelled
 from .processes import identity as identity
