@@ -28,7 +28,7 @@ from reference import error, noise
 import meshfft as mf
 from meshfft import kept_verdicts
 from meshfft.io.processes import check_alike, exchange, together
-from meshfft.layout import gathering
+from meshfft.layout import placement
 
 DEVICES = 8
 
@@ -60,7 +60,7 @@ def main(address: str, index: int, count: int, folder: Path) -> None:
     jax.config.update("jax_num_cpu_devices", DEVICES // count)
     if count > 1:
         jax.distributed.initialize(address, count, index)
-    gathering.RUN = 400  # bytes: small arrays too are gathered in several runs, the last of which overlaps
+    placement.RUN = 400  # bytes: small arrays too are gathered in several runs, the last of which overlaps
     devices, recorder = np.array(jax.devices()), Recorder()
     found: dict[str, np.ndarray] = {}
     said: dict[str, Any] = {"errors": {}}
@@ -139,7 +139,7 @@ def _some(devices: np.ndarray) -> dict[str, Any]:
     return {name: _said(functools.partial(_off, y, truth)) for name, (y, truth) in results.items()}
 
 
-def _off(y: jax.Array, truth: np.ndarray) -> float:
+def _off(y: jax.Array | mf.PaddedArray, truth: np.ndarray) -> float:
     return error(mf.gather(y), truth)
 
 

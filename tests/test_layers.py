@@ -11,8 +11,8 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 # folder a file only from those before the stroke in front of it.
 HOUSE = """
 .: extras kept_programs / atomic / kept_verdicts
-numerics: units / chunks digits dtypes split_complex / phases slices / products / tiles / tile_memory
-layout: in_flight layout / gathering memory placement / reductions / slices / padded_numpy / padded_array / storage
+numerics: units / chunks digits dtypes split_complex / phases slices / products / tiles
+layout: in_flight layout / memory placement / elements / padded_numpy / padded_array / storage
 machine: chip torus work / device_order / machine
 collectives: bins dimensions words / wire / messages / all_to_all ring / pieces
 operators: conjugate_gradients logarithms matrices / trig inverses / transform / points / operands toeplitz
@@ -26,10 +26,10 @@ tpu: columns lanes plane price wire_price wires / engine / parts / trials / fft 
 steps: problem / base / axis_moves comb / exchange local_fft margin ring_dense rows / in_place six_step /
     phase_fft pipeline / real_fft
 walks: walk / search / choice
-plans: margins picture primitive request table / execute / iterative_solve / inverse_solve / plan / planning
+plans: picture primitive request table / execute options / iterative_solve / inverse_solve / plan / planning
 nufft.steps: factors point_step / grid_cells known_points ring_points / traced_points
 nufft: points / problem / post_transform moving / solvers / plan / planning / functions type3
-functions: calls frequencies shard / cosine dense fourier shifts / array_api reconstruct scipy_backend
+functions: calls shard / cosine dense fourier helpers / array_api reconstruct scipy_backend
 spectral: fields picture / convolution modes multipliers / power
 inspect: schedule / hlo / aot / trace
 io: grid refusals / source / flat processes record / labels nifti / hdf5 zarr / hdf5_writer

@@ -90,7 +90,7 @@ def test_quantum_takes_the_path_of_the_exact_propagator(tmp_path: Path) -> None:
 def test_quantum_takes_the_storage_of_its_state() -> None:
     """Catches a state that is copied although it was donated."""
     mesh = jax.make_mesh((2, 4), ("x", "y"))
-    psi = mf.shard(np.ones((8, 8), np.complex64), mesh, P("x", "y"))
+    psi: Any = mf.shard(np.ones((8, 8), np.complex64), mesh, P("x", "y"))
     v = mf.shard(np.ones((8, 8), np.float32), mesh, P("x", "y"))
     end = _program("quantum").propagate(psi, v, 0.0, mf.plan((8, 8), mesh=mesh, order="any"), 0.1, 10)
     assert psi.is_deleted() and np.allclose(end, np.exp(-1j), atol=1e-5)

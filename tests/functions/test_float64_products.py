@@ -55,7 +55,7 @@ def test_kdft(n: int, kind: str) -> None:
     plan = mf.plan((n, 3), mesh=where, spec=P("x"), axes=(0,), dtype="complex128", method="kdft", precision=TIER,
                    points=None if points is None else [points])  # fmt: skip
     a = mf.shard(x, where, P("x"))
-    y = plan(a)
+    y: Any = plan(a)
     assert isinstance(y, mf.PaddedArray) or y.sharding.is_equivalent_to(a.sharding, 2)
     y = np.asarray(mf.gather(y))
     k = np.random.default_rng(1).choice(n, min(n, 40), replace=False)

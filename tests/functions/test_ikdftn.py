@@ -282,7 +282,7 @@ def test_jit_gradient_and_collectives() -> None:
     """Catches a solution that is no pytree, a gradient that is not W^H, and an array gathered for its residual."""
     devices, spec, points = mesh((8,)), P("x"), jittered(16)
     y, z = noise((16, 3)), noise((16, 3), seed=2)
-    a, b = mf.shard(y, devices, spec), mf.shard(z, devices, spec)
+    a, b = (jax.device_put(v, NamedSharding(devices, spec)) for v in (y, z))
 
     hops = mf.plan((16, 3), mesh=devices, spec=spec, axes=[0], points=points, method="kdft").collectives[
         "collective-permute"
@@ -328,7 +328,9 @@ def test_padding_of_samples_is_not_read() -> None:
     y = mf.gather(plan(x))
     stored = np.full(plan.out_layout.storage, np.nan, np.complex64)
     stored[:13] = y
-    found = plan.solve(PaddedArray(mf.shard(stored, mesh((8,)), P("x")), plan.out_layout, plan.mesh))
+    found = plan.solve(
+        PaddedArray(jax.device_put(stored, NamedSharding(mesh((8,)), P("x"))), plan.out_layout, plan.mesh)
+    )
     assert error(mf.gather(found.value), x) <= 4e-6 and float(found.residual) <= 1e-6
 
 

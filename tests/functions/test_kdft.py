@@ -318,7 +318,10 @@ def test_explicit_axes_need_no_annotation() -> None:
 def test_traced_points_in_every_tier(tier: str) -> None:
     """Catches traced points that are looked up in a cache of tables, and a tier that is dropped in the gradient."""
     x, turns = noise((16,)), jnp.asarray(np.random.default_rng().random(8), jnp.float32)
-    a, bound = mf.shard(x, mesh((8,)), P("x")), 1.5 * TIERS[tier].limit  # of one short vector, by either form
+    a, bound = (
+        jax.device_put(x, NamedSharding(mesh((8,)), P("x"))),
+        1.5 * TIERS[tier].limit,
+    )  # of one short vector, by either form
 
     def run(t: Array, precision: str | None) -> Array:
         return mf.kdftn(a, Points.turns(t), precision=precision)
@@ -357,7 +360,7 @@ def _joined(planes: Any) -> Any:
 def test_planes_through_the_call_and_traced_points() -> None:
     """Catches planes whose gradient in points takes the real part for the imaginary one."""
     x, turns = noise((16,)), jnp.asarray(np.random.default_rng().random(8), jnp.float32)
-    a = mf.shard(x, mesh((8,)), P("x"))
+    a = jax.device_put(x, NamedSharding(mesh((8,)), P("x")))
     y: Any = mf.kdftn((jnp.real(a), jnp.imag(a)), Points.turns(np.asarray(turns)))
     assert type(y).__name__ == "PlanePair"
     assert error(jax.lax.complex(*y), powers(turns, None, 16) @ x.astype(complex)) <= 4e-7
@@ -393,7 +396,7 @@ def test_gradient_of_planes_in_every_tier(precision: str, multiplications: int, 
 
     def planes(re: jax.Array, im: jax.Array) -> tuple[jax.Array, ...]:
         way = {"precision": precision, "multiplications": multiplications}
-        return tuple(mf.kdftn((re, im), mf.Points.turns(turns), **way))  # type: ignore[arg-type]
+        return tuple(mf.kdftn((re, im), mf.Points.turns(turns), **way))  # type: ignore[call-overload]
 
     with chips_without_caches(not cached):
         _, pull = jax.vjp(planes, jnp.asarray(x.real), jnp.asarray(x.imag))

@@ -209,7 +209,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "float64 off": (lambda: mf.fft(np.zeros(4), precision="float64"), ValueError, "jax_enable_x64"),
     "objects": (lambda: mf.fft(np.array([{}, None])), TypeError, "dtype object is not numeric"),
     "strings": (lambda: mf.fft(np.array(["a", "b"])), TypeError, "not numeric"),
-    "keyword": (lambda: mf.fft(np.zeros(4), workers=2), TypeError, "workers"),  # type: ignore[call-arg]
+    "keyword": (lambda: mf.fft(np.zeros(4), workers=2), TypeError, "workers"),  # type: ignore[call-overload]
     "spec of one device": (
         lambda: mf.fft(jnp.zeros(8), spec=P("x")),
         ValueError,

@@ -86,7 +86,7 @@ def _plan(real: Real, **options: Any) -> mf.Plan | None:
         return None
 
 
-def _put(x: np.ndarray, plan: mf.Plan, layout: Any) -> jax.Array:
+def _put(x: np.ndarray, plan: mf.Plan, layout: Any) -> Any:
     assert isinstance(plan.mesh, jax.sharding.Mesh)
     return mf.shard(x, plan.mesh, layout.spec)
 

@@ -142,7 +142,7 @@ def test_gradients_are_those_of_one_device(dtype: str) -> None:
     devices, spec, shape, rows = mesh((2, 4)), P("x", "y"), (4, 8), (6, 12)
     x, z = noise(shape, dtype), noise(rows, dtype, 9)
     matrices = [jnp.asarray(noise((m, n), dtype, m)) for m, n in zip(rows, shape, strict=True)]
-    a, b = mf.shard(x, devices, spec), mf.shard(z, devices, spec)
+    a, b = (jax.device_put(v, NamedSharding(devices, spec)) for v in (x, z))
 
     def ours(matrices: list[Array], a: Array, b: Array) -> Array:
         return jnp.sum(jnp.abs(_given(matrices, a, spec) - b) ** 2)
@@ -166,7 +166,7 @@ def test_gradients_are_those_of_one_device(dtype: str) -> None:
 def test_gradient_in_a_block_matrix_is_the_transpose() -> None:
     """Catches the blocks of a function taken untransposed, or unconjugated, on the way back."""
     matrix, x, z = noise((16, 8), seed=1), noise((8, 3)), noise((16, 3), seed=2)
-    a, b = (mf.shard(v, mesh((8,)), P("x")) for v in (x, z))
+    a, b = (jax.device_put(v, NamedSharding(mesh((8,)), P("x"))) for v in (x, z))
     (gradient,) = jax.vjp(lambda a: mf.apply_separable([blocks(matrix), None], a, spec=P("x")), a)[1](b)
     assert error(gradient, matrix.astype(complex).T @ z) <= 4e-7
     for form in (blocks(matrix), matrix):  # of planes, the adjoint
@@ -200,7 +200,8 @@ def test_explicit_axes_and_planes() -> None:
         a = jax.device_put(x, NamedSharding(devices, spec))
         y = jax.jit(lambda m, a: mf.apply_separable([m, None], a))(matrix, a)
         assert jax.typeof(y).sharding.spec == spec and error(y, matrix.astype(complex) @ x) <= 4e-7
-        re, im = mf.apply_separable([matrix, None], (jnp.real(a), jnp.imag(a)))
+        planes: Any = mf.apply_separable([matrix, None], (jnp.real(a), jnp.imag(a)))
+    re, im = planes
     assert re.dtype == np.float32 and error(jax.lax.complex(re, im), matrix.astype(complex) @ x) <= 4e-7
 
 

@@ -17,7 +17,7 @@ from reference import mesh, noise
 from strategies import Case, cases
 
 import meshfft as mf
-from meshfft.functions.shifts import shift_walk
+from meshfft.functions.helpers import shift_walk
 from meshfft.inspect.hlo import collectives, every_collective, program_of
 from meshfft.layout.layout import axis_sizes, even_cuts, from_spec
 from meshfft.machine.chip import GENERIC
@@ -249,7 +249,7 @@ def test_shapes_beyond_memory_are_evaluated_without_arrays() -> None:
 
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "axis": (lambda: mf.fftshift(np.zeros((2, 3)), 2), ValueError, "axis 2 is out of range.* 2 dimensions"),
-    "axes": (lambda: mf.ifftshift(np.zeros(4), 0.5), TypeError, r"axes is 0.5: give a sequence"),  # type: ignore[arg-type]
+    "axes": (lambda: mf.ifftshift(np.zeros(4), 0.5), TypeError, r"axes is 0.5: give a sequence"),  # type: ignore[call-overload]
     "bool": (lambda: mf.fftshift(np.zeros(4), True), TypeError, "axes is .*True"),
     "objects": (lambda: mf.fftshift(np.array([{}, None])), TypeError, "dtype object is not numeric"),
     "keys": (lambda: mf.fftshift(jax.random.split(jax.random.key(0), 4)), TypeError, "not numeric"),

@@ -35,7 +35,7 @@ def _plan(case: Case, **options: object) -> mf.Plan | None:
         return None
 
 
-def _shard(plan: mf.Plan, x: np.ndarray) -> jax.Array:
+def _shard(plan: mf.Plan, x: np.ndarray) -> Any:
     assert isinstance(plan.mesh, jax.sharding.Mesh)
     return mf.shard(x, plan.mesh, plan.in_layout.spec)
 
@@ -153,7 +153,7 @@ def test_adjoint_law_and_gradient(case: Case, method: str, order: str, seed: int
     assert error(mf.gather(gradient), mf.gather(back).conj()) <= 1e-6
 
 
-def _place(plan: mf.Plan, z: np.ndarray) -> jax.Array:
+def _place(plan: mf.Plan, z: np.ndarray) -> Any:
     assert isinstance(plan.mesh, jax.sharding.Mesh)
     return mf.shard(z, plan.mesh, plan.out_layout.spec)
 

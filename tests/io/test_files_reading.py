@@ -57,7 +57,7 @@ def test_a_block_with_padding_is_held_once(tmp_path: Path, monkeypatch: pytest.M
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-    assert float(y.sum()) == 1023 * 4096
+    assert float(mf.gather(y.sum())) == 1023 * 4096
     assert peak < 2.5 * 512 * 4096 * 4  # this block, and the one before it
 
 
@@ -242,6 +242,7 @@ def test_blocks_are_read_into_padded_places(volumes: Any, name: str) -> None:
     mesh = jax.make_mesh((2, 2, 2), ("x", "y", "z"))
     with open_array(paths[name]) as found:
         stored = mf.shard(found, mesh, PartitionSpec("x", "y", "z"))
+    assert isinstance(stored, mf.PaddedArray)
     np.testing.assert_array_equal(np.asarray(stored.stored), np.pad(values, [(0, 0), (0, 1), (0, 1)]))
 
 

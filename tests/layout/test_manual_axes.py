@@ -204,7 +204,8 @@ def test_planes() -> None:
     re, im = (put(part, devices, P("x", "y")) for part in (x.real, x.imag))
 
     def body(*planes: Array) -> tuple[Array, ...]:
-        return tuple(mf.fftn(planes, spec=P("x", "y")))
+        y: Any = mf.fftn(planes, spec=P("x", "y"))
+        return tuple(y)
 
     for manual in ("xy", "y"):
         cut = only(P("x", "y"), manual)
@@ -219,7 +220,7 @@ def test_plans_inside(order: str) -> None:
     devices, x, shape = mesh((2, 4)), noise((7, 9, 5)), (7, 9, 5)
     plan = mf.plan(shape, mesh=devices, spec=P("x", "y"), order=order)
     before, after = plan.in_layout.spec, plan.out_layout.spec
-    a = mf.shard(x, devices, before)
+    a: Any = mf.shard(x, devices, before)
     forward = mapped(plan, devices, "xy", before, after)
     assert error(mf.gather(jax.jit(forward)(a)), dft(x, (0, 1, 2))) <= 4e-7
     assert hops(forward, a) == plan.collectives

@@ -329,6 +329,12 @@ def test_points_own_their_numbers() -> None:
     assert hash(points) == key and points.in_turns[0] == 0.1
 
 
+def test_one_radius_for_all_angles_keeps_float64() -> None:
+    """Catches a radius that JAX holds in float32, because it is a number and no array."""
+    points = Points.turns([0.1, 0.2], 1.1)
+    assert points.known and points == Points.turns([0.1, 0.2], [1.1, 1.1])
+
+
 def test_repr() -> None:
     """Catches a thousand digits in an error message, and a repr that does not tell two sets of points apart."""
     texts = [repr(points) for points in MADE]
@@ -376,4 +382,4 @@ def test_scattered_points_are_told_from_a_grid() -> None:
     with pytest.raises(ValueError, match=r"shape \(5, 2\).* all combinations.* scattered points"):
         mf.Points.turns(k)
     with pytest.raises(TypeError, match=r"points is a ndarray.* all combinations.* scattered points"):
-        mf.kdftn(np.ones((4, 4)), k)  # type: ignore[arg-type]
+        mf.kdftn(np.ones((4, 4)), k)  # type: ignore[call-overload]

@@ -174,7 +174,7 @@ def test_refusals() -> None:
     """Catches a wrong call that is answered, or refused without the remedy."""
     with pytest.raises(ValueError, match="type 5 of a sine transform is unknown: use 1, 2, 3 or 4"):
         trig("sin", 5, 8, False, False)
-    with pytest.raises(ValueError, match="norm 'unit' is unknown: use 'backward'"):
+    with pytest.raises(ValueError, match="norm 'unit' is unknown: use one of 'backward'"):
         made("cos", 8, 2, "unit", None, True)
     with pytest.raises(ValueError, match="length 1 is too short for a cosine transform of type 1: give at least 2"):
         trig("cos", 1, 1, False, False)

@@ -68,8 +68,8 @@ def test_a_plan_that_is_kept_hides_no_refusal(axes: Any) -> None:
     with pytest.raises(TypeError, match="axes is"):
         mf.fftn(x, axes=axes)
     with pytest.raises((TypeError, ValueError), match="norm"):
-        mf.fftn(x, norm=["ortho"])  # type: ignore[arg-type]
-    found: Any = mf.fftn(x, axes=np.array([1]))  # type: ignore[arg-type]
+        mf.fftn(x, norm=["ortho"])  # type: ignore[call-overload]
+    found: Any = mf.fftn(x, axes=np.array([1]))  # type: ignore[call-overload]
     assert error(found, np.fft.fft(np.asarray(x), axis=1)) <= 1e-6
 
 

@@ -159,5 +159,5 @@ def test_options_are_those_of_plan() -> None:
     over = mesh((2, 2, 2))
     assert mf.out_spec((8, 8, 8), mesh=over, topology="v3:2x2", kind="dct-2") == P("x", "y", "z")
     for name in ("evades", "unknown"):
-        with pytest.raises(TypeError, match=rf"plan\(\) got an unexpected keyword argument '{name}'"):
+        with pytest.raises(TypeError, match=f"{name}: no such option, use one of s, axes"):
             mf.out_spec((8, 8, 8), mesh=over, **{name: True})  # type: ignore[arg-type]

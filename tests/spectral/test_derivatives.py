@@ -305,7 +305,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "axis": (lambda: mf.derivative(np.ones((4, 4)), 2), ValueError, "axis 2 is out of range.* 2 dimensions"),
     "axis twice": (lambda: mf.derivative(np.ones((4, 4)), (0, 0)), ValueError, "axis 0 is given twice"),
     "no axis": (lambda: mf.poisson(np.ones((4, 4)), axes=()), ValueError, "axes is empty"),
-    "half an axis": (lambda: mf.derivative(np.ones(4), 0.5), TypeError, "give a sequence of integers"),  # type: ignore[arg-type]
+    "half an axis": (lambda: mf.derivative(np.ones(4), 0.5), TypeError, "give a sequence of integers"),  # type: ignore[call-overload]
     "order": (lambda: mf.derivative(np.ones(4), 0, order=-1), ValueError, "how often to differentiate, 0 or more"),
     "orders": (lambda: mf.derivative(np.ones((4, 4)), (0, 1), order=(1,)), ValueError, "1 orders for 2 axes"),
     "number": (lambda: mf.poisson(np.float32(1)), ValueError, "single number"),

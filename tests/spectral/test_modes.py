@@ -254,11 +254,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "s is 9 along axis 0.*use pad_spectrum",
     ),
     "one number": (
-        lambda: mf.truncate_spectrum(np.ones((8, 8)), 4, kind="fft"),  # type: ignore[arg-type]
+        lambda: mf.truncate_spectrum(np.ones((8, 8)), 4, kind="fft"),  # type: ignore[call-overload]
         ValueError,
         "s is 4 for 2 dimensions: give the points along each",
     ),
-    "no sizes": (lambda: mf.pad_spectrum(np.ones(8), None, kind="fft"), TypeError, "s is None"),  # type: ignore[arg-type]
+    "no sizes": (lambda: mf.pad_spectrum(np.ones(8), None, kind="fft"), TypeError, "s is None"),  # type: ignore[call-overload]
     "kind": (
         lambda: mf.pad_spectrum(np.ones(8), (9,), kind="dct"),
         ValueError,

@@ -173,7 +173,12 @@ def test_sizes_that_the_mesh_does_not_divide(x64: None, kind: AxisType, traced: 
         return mf.multiply_spectrum(a, _force, lengths=LENGTHS, odd=True)
 
     for force, one in zip((jax.jit(run) if traced else run)(a), factor, strict=True):
-        assert isinstance(force, mf.PaddedArray) and force.shape == shape and force.spec == a.spec
+        assert (
+            isinstance(force, mf.PaddedArray)
+            and isinstance(a, mf.PaddedArray)
+            and force.shape == shape
+            and force.spec == a.spec
+        )
         assert error(mf.gather(force), _truth(x, one, (0, 1, 2))) <= 1e-13
     gradient = jax.jit(jax.grad(lambda a: sum(jnp.sum(y.stored**2) for y in run(a))))(a)
     forces = [_truth(x, one, (0, 1, 2)) for one in factor]

@@ -121,7 +121,7 @@ def test_exchange_moves_with_an_inserted_dimension() -> None:
     """Catches moves or chunks that stay behind when a batch dimension comes in front."""
     _, joint = _walks(CASES["one, in chunks"])
     where, x = mesh((4,)), noise((3, 8, 16, 6))
-    (found,) = bind([mf.shard(x, where, P(None, "x"))], joint.insert(0, 3, ()), where)
+    (found,) = bind([jax.device_put(x, NamedSharding(where, P(None, "x")))], joint.insert(0, 3, ()), where)
     np.testing.assert_array_equal(mf.gather(found), x)
 
 

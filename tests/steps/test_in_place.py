@@ -83,7 +83,7 @@ def test_back_by_the_adjoint_and_in_a_batch(name: str, small_chunks: None) -> No
     shape, sizes, spec = CASES[name]
     host, step, where = noise(shape), _steps(name)[0], mesh(sizes)
     walk = Walk(_start(name), (step,))
-    x = mf.shard(host, where, spec)
+    x = jax.device_put(host, NamedSharding(where, spec))
     (y,) = bind([x], walk, where)
     (back,) = bind([y], walk.adjoint(), where)
     assert error(back, host * math.prod(shape[d] for d in step.dims)) <= 8e-7

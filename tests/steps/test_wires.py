@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from marks import slow_case
 from reference import chips_without_caches, dft, error, mesh, noise
@@ -124,7 +125,7 @@ def test_gradients_pass_straight_through(wire: str) -> None:
 def test_gradients_in_points_and_matrices(wire: str) -> None:
     """Catches a derivative of rounding, zero almost everywhere, of what a matrix made and another ring sends."""
     where = mesh((2, 2))
-    x, spec = mf.shard(noise((12, 8)), where, P("x", "y")), P("x", "y")
+    x, spec = jax.device_put(noise((12, 8)), NamedSharding(where, P("x", "y"))), P("x", "y")
     turns, matrices = jnp.linspace(0.0, 0.9, 8), [jnp.asarray(noise((n, n), "float32", n)) for n in (12, 8)]
 
     def power(turns: Any, matrices: Any, wire: str) -> Any:

@@ -16,7 +16,7 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec
 
 from ..layout.layout import AnyMesh, Layout, mapped_axes
-from ..layout.placement import brought, varying
+from ..layout.placement import reshard, varying
 from ..numerics.split_complex import scaled
 
 RUN = 2**16
@@ -42,12 +42,12 @@ def binned(
         lines = jax.tree.map(lambda line: _spec(line, layout), (coordinates, weights))
         specs, over = (*lines, PartitionSpec()), tuple(axis for axes in layout.axes for axis in axes)
         given = (coordinates, weights, edges)
-        coordinates, weights, edges = jax.tree.map(lambda line, spec: brought(line, mesh, spec), given, specs)
+        coordinates, weights, edges = jax.tree.map(lambda line, spec: reshard(line, mesh, spec), given, specs)
         parts = jax.shard_map(
             parts, mesh=mesh, in_specs=(layout.spec, *specs), out_specs=PartitionSpec(over or None), check_vma=False
         )
     else:
-        x = brought(x, jax.typeof(x).sharding.mesh, PartitionSpec())  # a mesh of one device is part of the type too
+        x = reshard(x, jax.typeof(x).sharding.mesh, PartitionSpec())  # a mesh of one device is part of the type too
     totals = [jnp.sum(part, 0) for part in parts(x, coordinates, weights, edges)]
     sums, roots, (high, low) = lax.psum(varying(totals, mapped), tuple(sorted(mapped))) if mapped else totals
     return sums, roots, high.astype(roots.dtype) * 2**LIMB + low.astype(roots.dtype)

@@ -1,12 +1,9 @@
 """meshfft as the `fft` extension of the array API standard, 2024.12: its functions, signatures and types, no more.
 
-    fft = meshfft.array_api.fft
-    y = fft.fftn(x, axes=(0, 1))          # x positional, the rest by name
+    y = meshfft.array_api.fft.fftn(x, axes=(0, 1))          # x positional, the rest by name
 
-The types are the standard's: a complex array keeps its own, a real one gets the complex one of its precision, and back.
-Real input to complex transforms, integers and `s` without `axes` are taken too, as NumPy takes them.
-
-Source: https://data-apis.org/array-api/2024.12/extensions/fourier_transform_functions.html
+Real input to complex transforms, integers and `s` without `axes` are taken too, as NumPy takes them. Source:
+https://data-apis.org/array-api/2024.12/extensions/fourier_transform_functions.html
 """
 
 from typing import Literal, TypeAlias
@@ -14,85 +11,71 @@ from typing import Literal, TypeAlias
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from . import fourier, frequencies, shifts
+from . import fourier, helpers
 from .calls import Ints
 
 Norm = Literal["backward", "ortho", "forward"]
-Device: TypeAlias = frequencies.Place
+Device: TypeAlias = helpers.Place
 
 
 class fft:
-    """The functions of the extension, on sharded arrays; each is meshfft's function of that name."""
+    """The functions of the extension, on sharded arrays: meshfft's of that name. `device` may be a sharding."""
 
     @staticmethod
     def fft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
-        """The discrete Fourier transform along one dimension."""
         return fourier.fft(x, n, axis, norm)
 
     @staticmethod
     def ifft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
-        """The inverse of `fft`."""
         return fourier.ifft(x, n, axis, norm)
 
     @staticmethod
     def fftn(x: ArrayLike, /, *, s: Ints = None, axes: Ints = None, norm: Norm = "backward") -> Array:
-        """The discrete Fourier transform along several dimensions."""
         return fourier.fftn(x, s, axes, norm)
 
     @staticmethod
     def ifftn(x: ArrayLike, /, *, s: Ints = None, axes: Ints = None, norm: Norm = "backward") -> Array:
-        """The inverse of `fftn`."""
         return fourier.ifftn(x, s, axes, norm)
 
     @staticmethod
     def rfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
-        """Half of the spectrum of a real array along one dimension."""
         return fourier.rfft(x, n, axis, norm)
 
     @staticmethod
     def irfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
-        """The inverse of `rfft`; n is the length of the result."""
         return fourier.irfft(x, n, axis, norm)
 
     @staticmethod
     def rfftn(x: ArrayLike, /, *, s: Ints = None, axes: Ints = None, norm: Norm = "backward") -> Array:
-        """Half of the spectrum of a real array along several dimensions."""
         return fourier.rfftn(x, s, axes, norm)
 
     @staticmethod
     def irfftn(x: ArrayLike, /, *, s: Ints = None, axes: Ints = None, norm: Norm = "backward") -> Array:
-        """The inverse of `rfftn`; s are the lengths of the result."""
         return fourier.irfftn(x, s, axes, norm)
 
     @staticmethod
     def hfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
-        """The real spectrum of an array given by half; n is the length of the result."""
         return fourier.hfft(x, n, axis, norm)
 
     @staticmethod
     def ihfft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
-        """The inverse of `hfft`."""
         return fourier.ihfft(x, n, axis, norm)
 
     @staticmethod
     def fftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: Device = None) -> Array:
-        """The frequency of each output of a transform of n samples; device may be a sharding, as JAX has it."""
-        return frequencies.fftfreq(n, d, dtype=dtype, device=device)
+        return helpers.fftfreq(n, d, dtype=dtype, device=device)
 
     @staticmethod
     def rfftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: Device = None) -> Array:
-        """The frequency of each output of `rfft` of n samples; device may be a sharding, as JAX has it."""
-        return frequencies.rfftfreq(n, d, dtype=dtype, device=device)
+        return helpers.rfftfreq(n, d, dtype=dtype, device=device)
 
     @staticmethod
     def fftshift(x: ArrayLike, /, *, axes: int | Ints = None) -> Array:
-        """Zero frequency moved to the middle; no axes means all."""
-        return shifts.fftshift(x, axes)
+        return helpers.fftshift(x, axes)
 
     @staticmethod
     def ifftshift(x: ArrayLike, /, *, axes: int | Ints = None) -> Array:
-        """The inverse of `fftshift`."""
-        return shifts.ifftshift(x, axes)
+        return helpers.ifftshift(x, axes)
 
 
 class array_api:  # a namespace, as in the standard

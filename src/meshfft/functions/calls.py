@@ -6,71 +6,25 @@ A dimension that is given twice is transformed twice, as NumPy does, by one plan
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypedDict, TypeVar, get_args, get_type_hints
+from collections.abc import Callable, Sequence
 
-from jax import Array
-
-from ..layout.layout import Spec
-from ..layout.padded_array import AnyArray
-from ..numerics.dtypes import Precision, real_dtype
+from ..layout.padded_array import AnyArray, Transformed
+from ..numerics.dtypes import real_dtype
 from ..operators.transform import FOURIER, becomes, integer, integers, lengths_of, resolve, transform_of
 from ..plans.execute import check_donated
+from ..plans.options import How, Options, options_of
 from ..plans.plan import Plan
-from ..plans.planning import Options, plan_for
+from ..plans.planning import plan_for
 from ..plans.request import Setting, is_hashable, parts, read
 
 Ints = Sequence[int] | None
-PLAIN = Options()
-F = TypeVar("F", bound=Callable[..., object])
-
-
-class How(TypedDict, total=False):
-    """The options that every transform takes: `fftn` says what they are."""
-
-    method: str
-    order: str
-    spec: Spec | None
-    out_spec: Spec | None
-    precision: Precision
-    ring: str
-    engine: str
-    wire: str
-    donate: bool
-
-
-def with_options(function: F) -> F:
-    """The function with its `**how` spelled out in the signature that `help` shows."""
-    signature = inspect.signature(function)
-    *named, how = signature.parameters.values()
-    (options,), defaults = get_args(how.annotation), Options._field_defaults
-    spelled = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=defaults.get(name))
-        for name, kind in get_type_hints(options).items()
-    ]
-    shown = signature.replace(parameters=[*named, *spelled])
-    function.__signature__ = shown  # type: ignore[attr-defined]
-    return function
 
 
 def without_types(function: Callable[..., object]) -> None:
-    """Leaves the types out of the signature that `help` shows, where unions fill ten lines; the text says them."""
+    """Leaves the types out of the signature that `help` shows; unions fill ten lines."""
     signature, none = inspect.signature(function), inspect.Parameter.empty
     shown = [one.replace(annotation=none) for one in signature.parameters.values()]
     function.__signature__ = signature.replace(parameters=shown, return_annotation=none)  # type: ignore[attr-defined]
-
-
-def options_of(how: Mapping[str, Any], known: type) -> tuple[Spec | None, Options]:
-    """The spec and all other options of a call.
-
-    Raises:
-        TypeError: an option that the TypedDict `known` does not name.
-    """
-    if not how:
-        return None, PLAIN
-    if unknown := ", ".join(sorted(how.keys() - known.__annotations__.keys())):
-        raise TypeError(f"{unknown}: no such option, use one of {', '.join(known.__annotations__)}")
-    return how.get("spec"), Options(**{name: value for name, value in how.items() if name != "spec"})
 
 
 def over(
@@ -84,21 +38,21 @@ def over(
     inverse: bool = False,
     orthogonalize: bool | None = None,
     known: type = How,
-) -> Array:
+) -> Transformed:
     """The transform of one of KINDS (see operators.transform) over several dimensions, with the options of `known`.
 
     Raises:
         ValueError, TypeError: as `fftn`; a complex array where a real one is transformed.
     """
-    spec, options = options_of(how, known)
-    request = read(a, spec)
+    options = options_of(how, known)
+    request = read(a, how.get("spec"))
     s, axes = lengths_of(s), None if axes is None else integers(axes, "axes")
     what = (kind, inverse, s, axes, norm, options, orthogonalize)
     plans = _plans if is_hashable(what) else _plans.__wrapped__
     first, *others = plans(request.setting, request.planes, *what)
     for plan in (first, *others) if options.donate else ():
         check_donated(request.arrays, plan.walk, plan.dtype, request.planes)
-    result: Array = first.execute(request, donate=options.donate)
+    result = first.execute(request, donate=options.donate)
     for plan in others:
         result = plan.execute(request._replace(arrays=parts(result)), donate=options.donate)
     return result
@@ -124,7 +78,7 @@ def _plans(
     options: Options,
     orthogonalize: bool | None,
 ) -> tuple[Plan, ...]:
-    """One plan, or where a dimension is given twice one for each time."""
+    """One plan, or one for each time that a dimension is given."""
     change = becomes(kind, inverse)
     if change == "complex" and not setting.real:
         given = f"{setting.dtype}" if setting.many == 1 else "two planes"
@@ -141,7 +95,6 @@ def _plans(
 
 
 def _after(setting: Setting, plan: Plan, planes: bool) -> Setting:
-    """The setting of a plan's result."""
     dtype = real_dtype(plan.dtype) if planes else plan.out_dtype
     many = 2 if planes and plan.out_dtype.kind == "c" else 1
     return dataclasses.replace(setting, start=plan.out_layout, dtype=dtype, many=many)

@@ -2,11 +2,10 @@
 
 from typing import Unpack
 
-from jax import Array
-
-from ..layout.padded_array import AnyArray
+from ..layout.padded_array import AnyArray, Transformed
 from ..operators.trig import TYPES
-from .calls import How, Ints, line, over, with_options
+from ..plans.options import How, with_options
+from .calls import Ints, line, over
 
 
 class TrigHow(How, total=False):
@@ -18,7 +17,7 @@ class TrigHow(How, total=False):
 @with_options
 def dctn(
     x: AnyArray, type: int = 2, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[TrigHow]
-) -> Array:
+) -> Transformed:
     """The discrete cosine transform of a sharded array over any dimensions, as
     scipy.fft.dctn.
 
@@ -60,19 +59,19 @@ def dctn(
 @with_options
 def dct(
     x: AnyArray, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[TrigHow]
-) -> Array:
+) -> Transformed:
     """`dctn` along one dimension, as scipy.fft.dct.
 
     >>> mf.dct(jnp.ones(2)).tolist()
     [4.0, 0.0]
     """
-    return dctn(x, type, *line(n, axis), norm, **how)
+    return _over(x, "dct", type, *line(n, axis), norm, how)
 
 
 @with_options
 def idctn(
     x: AnyArray, type: int = 2, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[TrigHow]
-) -> Array:
+) -> Transformed:
     """The inverse of `dctn` of the same type and norm, as scipy.fft.idctn.
 
     >>> mf.idctn(mf.dctn(jnp.ones((2, 2)))).round(6).tolist()
@@ -84,19 +83,19 @@ def idctn(
 @with_options
 def idct(
     x: AnyArray, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[TrigHow]
-) -> Array:
+) -> Transformed:
     """`idctn` along one dimension, as scipy.fft.idct.
 
     >>> mf.idct(mf.dct(jnp.ones(2))).round(6).tolist()
     [1.0, 1.0]
     """
-    return idctn(x, type, *line(n, axis), norm, **how)
+    return _over(x, "dct", type, *line(n, axis), norm, how, inverse=True)
 
 
 @with_options
 def dstn(
     x: AnyArray, type: int = 2, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[TrigHow]
-) -> Array:
+) -> Transformed:
     """The discrete sine transform of a sharded array over any dimensions, as
     scipy.fft.dstn.
 
@@ -117,19 +116,19 @@ def dstn(
 @with_options
 def dst(
     x: AnyArray, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[TrigHow]
-) -> Array:
+) -> Transformed:
     """`dstn` along one dimension, as scipy.fft.dst.
 
     >>> mf.dst(jnp.ones(1)).tolist()
     [2.0]
     """
-    return dstn(x, type, *line(n, axis), norm, **how)
+    return _over(x, "dst", type, *line(n, axis), norm, how)
 
 
 @with_options
 def idstn(
     x: AnyArray, type: int = 2, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[TrigHow]
-) -> Array:
+) -> Transformed:
     """The inverse of `dstn` of the same type and norm, as scipy.fft.idstn.
 
     >>> mf.idstn(mf.dstn(jnp.ones((2, 2)))).round(6).tolist()
@@ -141,19 +140,18 @@ def idstn(
 @with_options
 def idst(
     x: AnyArray, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[TrigHow]
-) -> Array:
+) -> Transformed:
     """`idstn` along one dimension, as scipy.fft.idst.
 
     >>> mf.idst(mf.dst(jnp.ones(2))).round(6).tolist()
     [1.0, 1.0]
     """
-    return idstn(x, type, *line(n, axis), norm, **how)
+    return _over(x, "dst", type, *line(n, axis), norm, how, inverse=True)
 
 
 def _over(
     x: AnyArray, name: str, type: int, s: Ints, axes: Ints, norm: str | None, how: TrigHow, inverse: bool = False
-) -> Array:
-    """The transform of a family and a type."""
+) -> Transformed:
     if type not in TYPES or isinstance(type, bool):
         raise ValueError(f"type {type!r} is unknown: use 1, 2, 3 or 4")
     weighs = how.pop("orthogonalize", None)

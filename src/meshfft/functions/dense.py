@@ -2,46 +2,32 @@
 
     Y = (M_1 x M_2 x ...) vec(x)   (x: the Kronecker product)
 
-Every dimension goes over its own one-shuffle ring; only what a matrix is differs.
+Every dimension goes over its own one-shuffle ring.
 """
 
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack, overload
 
 from jax import Array
 from jax.typing import ArrayLike
 
-from ..layout.layout import Spec
-from ..layout.padded_array import AnyArray
+from ..layout.padded_array import AnyArray, AnyStored, OnePlane, PaddedArray, PlanePair, Transformed
 from ..nufft.planning import at_points
 from ..nufft.points import Scattered
-from ..numerics.dtypes import Precision, complex_dtype, dots_of, real_dtype
+from ..numerics.dtypes import complex_dtype, dots_of, real_dtype
 from ..operators.operands import BlockMatrix, entries, matrix_of, sampled, sources_of
 from ..operators.points import Points
 from ..operators.transform import Transform, resolve_once
 from ..plans.execute import moved
 from ..plans.inverse_solve import Solution, System, solution
-from ..plans.planning import Options, PointsLike, plan_for
+from ..plans.options import DenseHow, Options, PointsLike, RingHow, options_of, spelled, with_options
+from ..plans.planning import plan_for
 from ..plans.request import Setting, read
-from .calls import Ints, options_of, with_options
+from .calls import Ints
 
-
-class DenseHow(TypedDict, total=False):
-    """The options of dense products: `kdftn` says what they are."""
-
-    spec: Spec | None
-    out_spec: Spec | None
-    precision: Precision
-    multiplications: int | None
-
-
-class RingHow(DenseHow, total=False):
-    """Those, the mode of rings, and what they carry."""
-
-    ring: str
-    wire: str
+Matrices = Sequence[ArrayLike | BlockMatrix | Points | None]
 
 
 @with_options
@@ -52,7 +38,7 @@ def kdftn(
     axes: Ints = None,
     norm: str | None = None,
     **how: Unpack[RingHow],
-) -> Array:
+) -> Transformed:
     """The discrete Fourier transform at any points, uniform or not, by dense
     Vandermonde products.
 
@@ -61,8 +47,7 @@ def kdftn(
 
     Any size on any mesh, any number of points; several axes are sampled at all
     combinations of their points, or at Scattered ones, each with coordinates
-    of its own. Every device makes its rows of V_i block by block, from exact
-    phases.
+    of its own. Devices make their rows of V_i block by block.
 
     Args:
         x: a sharded, replicated or single-device array of any numeric type, or
@@ -81,16 +66,16 @@ def kdftn(
         ring: "one-way", as the paper's one-shuffle scheme sends (Algorithm 1):
             p - 1 hops to one neighbour; "two-way": half of the blocks to each,
             in half the steps; "auto": the cheaper by the model. Sums that
-            travel, as in gradients where points differ, go one way.
+            travel, as in gradients if points differ, go one way.
         wire: as `fftn`; at Scattered points "exact". Gradients in points and
             matrices travel exactly.
 
     Returns:
-        The spectrum, sharded as the array came where the numbers of points
+        The spectrum, sharded as the array came if the numbers of points
         divide. At Scattered points, the values: batch dimensions first, then
         those of the points, cut by all mesh axes that cut the image, outermost
-        first, each along the first dimension of the points that it divides
-        (where it divides none, a PaddedArray).
+        first, each along the first dimension of the points that it divides (a
+        PaddedArray if it divides none).
 
     Raises:
         ValueError, TypeError: as `fftn`; a point whose powers leave the type;
@@ -100,9 +85,8 @@ def kdftn(
     Costs per device and dimension 8 M_i flops a point of its block, and
     P_i - 1 hops of the block to a neighbour, which can run under the products.
     Differentiable in x and in the points; each gradient costs as much again. M
-    Scattered points of N numbers on P devices cost each 8 M N / P flops and
-    P - 1 hops; their gradient as much for each axis. Where N is above some
-    10,000 `nufftn` is faster.
+    Scattered points of N numbers cost each of P devices 8 M N / P flops and
+    P - 1 hops; for N above some 10,000 `nufftn` is faster.
 
     Source: Lu et al., "Large-Scale Discrete Fourier Transform on TPUs",
     section III-A (dft1d to dft3d), Algorithm 1.
@@ -111,22 +95,20 @@ def kdftn(
     >>> mf.kdftn(jnp.ones(4), points).real.round(3).tolist()
     [4.0, 0.0]
     """
-    spec, options = options_of(how, RingHow)
-    request = read(x, spec)
+    options, request = options_of(how, RingHow), read(x, how.get("spec"))
     if isinstance(points, Scattered):
         if options.wire != "exact":
             raise ValueError(f"wire is {options.wire!r}, and Scattered points send exactly: leave it out")
         ways = (options.out_spec, options.precision, options.multiplications, options.ring)
-        values: Array = at_points(request, points, axes, norm, *ways)
+        values: Transformed = at_points(request, points, axes, norm, *ways)
         return values
     dims, _ = resolve_once(request.shape, None, axes)
     chosen = entries(points, dims)
-    transform = sampled(request.shape, dims, chosen, norm, complex_dtype(request.setting.dtype, options.precision))
-    y: Array = plan_for(request.setting, transform, options._replace(method="kdft")).execute(request, chosen)
-    return y
+    transform = sampled(request.shape, dims, chosen, norm, options.dtype(request.setting.dtype))
+    return plan_for(request.setting, transform, options._replace(method="kdft")).execute(request, chosen)
 
 
-@with_options
+@spelled
 def ikdftn(
     X: AnyArray,
     points: PointsLike = None,
@@ -151,13 +133,13 @@ def ikdftn(
     more samples than unknowns, QR. "iterative": conjugate gradients on the
     normal equations, one axis after the other; on a circle two FFTs apply
     them. Both are refined by the transform. "auto": direct up to 1024, beyond
-    that, and where points are traced, iterative.
+    that, and if points are traced, iterative.
 
     Args:
         X: the samples, taken at `points`; an array or (re, im). Points may be
-            traced (up to 4096 by 4096 off the circle): then what is solved is
-            differentiable in them, and NaN where their condition leaves no
-            digit right.
+            traced (up to 4096 by 4096 off the circle): then the solution is
+            differentiable in them, and NaN if their condition leaves no digit
+            right.
         s, axes, norm, spec, out_spec, precision, multiplications: as `kdftn`;
             s: unknowns, else as many as samples.
         tikhonov: minimise ||V x - X||^2 + (tikhonov sigma_max)^2 ||x||^2 along
@@ -166,8 +148,8 @@ def ikdftn(
         method: "direct", "iterative" or "auto".
         tol: relative residual of the normal equations that ends a round; by
             default 1e-6, or 1e-13 in complex128.
-        iterations: at most, in a round; 1000 by default. Where they run out
-            the residual tells.
+        iterations: at most, in a round; 1000 by default. If they run out the
+            residual tells.
 
     Returns:
         A Solution: `value`, `residual`, `conditions` of the axes, their
@@ -185,8 +167,9 @@ def ikdftn(
     >>> found.value.real.round(4).tolist(), round(found.condition, 2)
     ([1.0, 1.0, 1.0, 1.0], 1.43)
     """
-    (spec, options), way = options_of(how, DenseHow), (tikhonov, truncation, method, tol, iterations)
+    options, spec = options_of(how, DenseHow), how.get("spec")
     arrays, setting, _ = read(X, spec)
+    way = (tikhonov, truncation, method, tol, iterations)
     solved = solution(arrays, _system(setting, points, (s, axes, norm), options, way))
     return dataclasses.replace(solved, value=moved(solved.value, options.out_spec, spec))
 
@@ -194,7 +177,6 @@ def ikdftn(
 def _system(
     setting: Setting, points: PointsLike, what: tuple[Ints, Ints, str | None], options: Options, way: tuple[Any, ...]
 ) -> System:
-    """What `ikdftn` is to solve, and how."""
     s, axes, norm = what
     dtype, start = complex_dtype(setting.dtype, options.precision), setting.start
     dims, sizes = resolve_once(start.shape, s, axes)
@@ -214,14 +196,16 @@ def _all_points(given: tuple[Points | None, ...], dims: tuple[int, ...], shape: 
     return chosen
 
 
-@with_options
+@overload
+def apply_separable(matrices: Matrices, x: PaddedArray, *, axes: Ints = None, **how: Unpack[RingHow]) -> AnyStored: ...
+@overload
+def apply_separable(matrices: Matrices, x: ArrayLike, *, axes: Ints = None, **how: Unpack[RingHow]) -> Array: ...
+@overload
 def apply_separable(
-    matrices: Sequence[ArrayLike | BlockMatrix | Points | None],
-    x: AnyArray,
-    *,
-    axes: Ints = None,
-    **how: Unpack[RingHow],
-) -> Array:
+    matrices: Matrices, x: tuple[OnePlane, ...], *, axes: Ints = None, **how: Unpack[RingHow]
+) -> Array | PlanePair: ...
+@spelled
+def apply_separable(matrices: Matrices, x: AnyArray, *, axes: Ints = None, **how: Unpack[RingHow]) -> Transformed:
     """Multiplies every dimension of a sharded array by a dense matrix of its
     own.
 
@@ -251,12 +235,10 @@ def apply_separable(
     >>> mf.apply_separable([jnp.ones((1, 3)), None], jnp.ones((3, 2))).tolist()
     [[3.0, 3.0]]
     """
-    spec, options = options_of(how, RingHow)
-    request = read(x, spec)
+    options, request = options_of(how, RingHow), read(x, how.get("spec"))
     dims, _ = resolve_once(request.shape, None, axes)
     sources = sources_of(matrices, dims)
-    real = real_dtype(complex_dtype(request.setting.dtype, options.precision))
+    real = real_dtype(options.dtype(request.setting.dtype))
     chosen = tuple(matrix_of(source, request.shape[dim], dim, real) for dim, source in sources.items())
     plan = plan_for(request.setting, Transform(tuple(sources), chosen, 1.0), options._replace(method="kdft"))
-    y: Array = plan.execute(request, tuple(None if isinstance(m, BlockMatrix) else m for m in sources.values()))
-    return y
+    return plan.execute(request, tuple(None if isinstance(m, BlockMatrix) else m for m in sources.values()))

@@ -1,24 +1,22 @@
 """numpy.fft's transforms of sharded arrays, and those that only scipy.fft has: complex, halved and of halves.
 
-Arrays have the shapes that NumPy gives them, and in natural order the sharding that they came with. Where `s` leaves a
-size that the mesh axes do not divide, these move to dimensions that they do; where there are none, and of a
-PaddedArray, the result is a PaddedArray that lies as the array came.
+Arrays have NumPy's shapes, and in natural order the sharding that they came with. If the mesh axes do not divide the
+result, they move to dimensions that they do; if there are none, and for a PaddedArray, the result is a PaddedArray.
 
-Real transforms take half the work of complex ones. The halved dimension, the last of `axes`, comes first on the way
-there and last on the way back, so that what is exchanged before or after it is real. Half a spectrum has N // 2 + 1
-numbers, which few meshes divide: its mesh axes then move to another dimension.
+Real transforms take half the work of complex ones: the halved dimension, the last of `axes`, comes first on the way
+there and last on the way back, so that exchanges before or after it are real.
 """
 
 from typing import Unpack
 
-from jax import Array
-
 from ..layout.padded_array import AnyArray
-from .calls import How, Ints, line, over, with_options
+from ..layout.padded_array import Transformed as Form
+from ..plans.options import How, onto_real, with_options
+from .calls import Ints, line, over
 
 
 @with_options
-def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Array:
+def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Form:
     """The discrete Fourier transform over any dimensions of a sharded array,
     as numpy.fft.fftn.
 
@@ -36,17 +34,15 @@ def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None
         order: "natural" returns the result sharded as the array came; "any"
             leaves it in the cheapest layout.
         spec: the array's PartitionSpec, needed only inside `jit` under Auto
-            mesh axes, where JAX hides it, and inside a `shard_map` of your
-            own, to say of which array `a` is a block; its shape is then that
-            of the array.
-        out_spec: the result's PartitionSpec, where it is not to lie as the
-            array came; what it does not divide is padded (see `PaddedArray`).
-            Excludes order "any".
+            mesh axes, and inside a `shard_map` of your own, to say of which
+            array `a` is a block; its shape is then that of the array.
+        out_spec: the result's PartitionSpec, if it is not that of the array;
+            what it does not divide is padded (see `PaddedArray`). Excludes
+            order "any".
         precision: "float32" or "float64" instead of the array's; of dense
             products also as `kdftn`.
         ring: "one-way" (the paper's one-shuffle), "two-way" or "auto", as
-            `kdftn`, for what rings the walk has: method "auto" may take one
-            without.
+            `kdftn`; applies to the rings of the plan, if it has any.
         engine: of local FFTs: "auto", the cheapest, on TPUs kernels of their
             vector units that passed a trial there; or "xla", XLA's alone.
         wire: what all-to-alls and rings carry: "exact", all bits; "int24" or
@@ -56,22 +52,21 @@ def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None
             with the collectives. The gradient in `a` travels as `a` does.
         donate: give the array's storage to the result: the array is deleted,
             as by `jax.jit(donate_argnums=0)`. Without effect inside `jit`,
-            `grad` or `vmap`, whose caller donates, and on a NumPy array, which
-            stays.
+            `grad` or `vmap`, and on a NumPy array.
 
     Returns:
         The spectrum, complex64 for input of up to 32 bits and complex128 for
-        64, in natural index order; as (re, im) where the array came so.
+        64, in natural index order; as (re, im) if the array came so.
 
     Raises:
         ValueError: an axis, length, norm, method, order or spec that does not
-            fit, with what would; donate=True where the result has another
-            type, shape or size of blocks than the array.
+            fit, with what would; donate=True if the result has another type,
+            shape or size of blocks than the array.
         TypeError: the array is not numeric, or an argument is of the wrong
             type.
 
-    Costs 5 n log2 n flops for n points in all and, by transposes, two
-    all-to-alls of (p - 1)/p of a device's block for each dimension cut into p;
+    Costs 5 n log2 n flops for n points and, by transposes, two all-to-alls of
+    (p - 1)/p of a device's block for each dimension cut into p;
     `print(mf.plan(...))` has the exact account. No all-gather, no all-reduce.
 
     >>> mf.fftn(jnp.ones((2, 2))).real.tolist()
@@ -81,7 +76,7 @@ def fftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None
 
 
 @with_options
-def ifftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Array:
+def ifftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Form:
     """The inverse of `fftn`, as numpy.fft.ifftn: sign +, by default 1 / points.
 
     >>> mf.ifftn(mf.fftn(jnp.ones((2, 2)))).real.tolist()
@@ -91,47 +86,47 @@ def ifftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = Non
 
 
 @with_options
-def fft2(a: AnyArray, s: Ints = None, axes: Ints = (-2, -1), norm: str | None = None, **how: Unpack[How]) -> Array:
+def fft2(a: AnyArray, s: Ints = None, axes: Ints = (-2, -1), norm: str | None = None, **how: Unpack[How]) -> Form:
     """`fftn` over the last two dimensions, as numpy.fft.fft2.
 
     >>> mf.fft2(jnp.ones((2, 2))).real.tolist()
     [[4.0, 0.0], [0.0, 0.0]]
     """
-    return fftn(a, s, axes, norm, **how)
+    return over(a, "fft", s, axes, norm, how)
 
 
 @with_options
-def ifft2(a: AnyArray, s: Ints = None, axes: Ints = (-2, -1), norm: str | None = None, **how: Unpack[How]) -> Array:
+def ifft2(a: AnyArray, s: Ints = None, axes: Ints = (-2, -1), norm: str | None = None, **how: Unpack[How]) -> Form:
     """`ifftn` over the last two dimensions, as numpy.fft.ifft2.
 
     >>> mf.ifft2(4 * jnp.ones((2, 2))).real.tolist()
     [[4.0, 0.0], [0.0, 0.0]]
     """
-    return ifftn(a, s, axes, norm, **how)
+    return over(a, "fft", s, axes, norm, how, inverse=True)
 
 
 @with_options
-def fft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[How]) -> Array:
+def fft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[How]) -> Form:
     """`fftn` along one dimension, as numpy.fft.fft; a cut line stays cut.
 
     >>> mf.fft(jnp.ones(4)).real.tolist()
     [4.0, 0.0, 0.0, 0.0]
     """
-    return fftn(a, *line(n, axis), norm, **how)
+    return over(a, "fft", *line(n, axis), norm, how)
 
 
 @with_options
-def ifft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[How]) -> Array:
+def ifft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[How]) -> Form:
     """`ifftn` along one dimension, as numpy.fft.ifft.
 
     >>> mf.ifft(mf.fft(jnp.ones(4))).real.tolist()
     [1.0, 1.0, 1.0, 1.0]
     """
-    return ifftn(a, *line(n, axis), norm, **how)
+    return over(a, "fft", *line(n, axis), norm, how, inverse=True)
 
 
 @with_options
-def rfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Array:
+def rfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Form:
     """The discrete Fourier transform of a real array, as numpy.fft.rfftn: half
     of the spectrum, for the rest is known.
 
@@ -145,18 +140,17 @@ def rfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = Non
         method, ..., donate: as `fftn`.
 
     Returns:
-        The half spectrum, of NumPy's shape. It is sharded as the array came
-        where N_d // 2 + 1 still divides; else the mesh axes of that dimension
-        move in front of those of another, by which `irfftn` knows them;
-        `out_spec` tells which. Where nothing divides, of a PaddedArray, and by
+        The half spectrum, of NumPy's shape, sharded as the array came if
+        N_d // 2 + 1 still divides; else the mesh axes of that dimension move
+        in front of those of another, by which `irfftn` knows them; `out_spec`
+        tells which. If nothing divides, for a PaddedArray, and by
         `plan(kind="rfft")`, they stay: a PaddedArray.
 
     Raises:
         ValueError, TypeError: as `fftn`; a complex array.
 
-    Costs half the flops, bytes and memory of `fftn` and a little more: blocks
-    are real until the halved axis is done. A single line that is cut into p
-    shards is fastest where 2 p^2 divides its length.
+    Costs half the flops, bytes and memory of `fftn` and a little more. A single
+    line that is cut into p shards is fastest if 2 p^2 divides its length.
 
     >>> mf.rfftn(jnp.ones((2, 4))).real.tolist()
     [[8.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
@@ -165,27 +159,27 @@ def rfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = Non
 
 
 @with_options
-def rfft2(a: AnyArray, s: Ints = None, axes: Ints = (-2, -1), norm: str | None = None, **how: Unpack[How]) -> Array:
+def rfft2(a: AnyArray, s: Ints = None, axes: Ints = (-2, -1), norm: str | None = None, **how: Unpack[How]) -> Form:
     """`rfftn` over the last two dimensions, as numpy.fft.rfft2.
 
     >>> mf.rfft2(jnp.ones((2, 4))).real.tolist()
     [[8.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
-    return rfftn(a, s, axes, norm, **how)
+    return over(a, "rfft", s, axes, norm, how)
 
 
 @with_options
-def rfft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[How]) -> Array:
+def rfft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[How]) -> Form:
     """`rfftn` along one dimension, as numpy.fft.rfft.
 
     >>> mf.rfft(jnp.ones(4)).real.tolist()
     [4.0, 0.0, 0.0]
     """
-    return rfftn(a, *line(n, axis), norm, **how)
+    return over(a, "rfft", *line(n, axis), norm, how)
 
 
-@with_options
-def irfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Array:
+@onto_real
+def irfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Form:
     """The inverse of `rfftn`, as numpy.fft.irfftn: a real array of its half
     spectrum.
 
@@ -200,9 +194,9 @@ def irfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = No
 
     Returns:
         The real array, sharded as its spectrum; mesh axes that `rfftn` moved
-        in front of others go back, if mesh axes cut the array in the mesh's
-        order (if not, give out_spec=). Imaginary parts that no real array's
-        spectrum has, of X[0] and X[N/2], are ignored, as NumPy does.
+        go back, if mesh axes cut the array in the mesh's order (if not, give
+        out_spec=). Imaginary parts of X[0] and X[N/2] are ignored, as NumPy
+        does.
 
     Raises:
         ValueError, TypeError: as `rfftn`.
@@ -213,29 +207,29 @@ def irfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = No
     return over(a, "rfft", s, axes, norm, how, inverse=True)
 
 
-@with_options
-def irfft2(a: AnyArray, s: Ints = None, axes: Ints = (-2, -1), norm: str | None = None, **how: Unpack[How]) -> Array:
+@onto_real
+def irfft2(a: AnyArray, s: Ints = None, axes: Ints = (-2, -1), norm: str | None = None, **how: Unpack[How]) -> Form:
     """`irfftn` over the last two dimensions, as numpy.fft.irfft2.
 
     >>> mf.irfft2(mf.rfft2(jnp.ones((2, 4)))).tolist()
     [[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]]
     """
-    return irfftn(a, s, axes, norm, **how)
+    return over(a, "rfft", s, axes, norm, how, inverse=True)
 
 
-@with_options
-def irfft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[How]) -> Array:
+@onto_real
+def irfft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[How]) -> Form:
     """`irfftn` along one dimension, as numpy.fft.irfft; n is the length of the
     result.
 
     >>> mf.irfft(mf.rfft(jnp.ones(5)), 5).round(6).tolist()
     [1.0, 1.0, 1.0, 1.0, 1.0]
     """
-    return irfftn(a, *line(n, axis), norm, **how)
+    return over(a, "rfft", *line(n, axis), norm, how, inverse=True)
 
 
-@with_options
-def hfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Array:
+@onto_real
+def hfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Form:
     """The real spectrum of an array given by half: a[-n] is the conjugate of
     a[n], as scipy.fft.hfftn.
 
@@ -249,28 +243,28 @@ def hfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = Non
     return over(a, "hfft", s, axes, norm, how)
 
 
-@with_options
-def hfft2(a: AnyArray, s: Ints = None, axes: Ints = (-2, -1), norm: str | None = None, **how: Unpack[How]) -> Array:
+@onto_real
+def hfft2(a: AnyArray, s: Ints = None, axes: Ints = (-2, -1), norm: str | None = None, **how: Unpack[How]) -> Form:
     """`hfftn` over the last two dimensions, as scipy.fft.hfft2.
 
     >>> mf.hfft2(jnp.ones((2, 3))).tolist()
     [[8.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]
     """
-    return hfftn(a, s, axes, norm, **how)
+    return over(a, "hfft", s, axes, norm, how)
 
 
-@with_options
-def hfft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[How]) -> Array:
+@onto_real
+def hfft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[How]) -> Form:
     """`hfftn` along one dimension, as numpy.fft.hfft.
 
     >>> mf.hfft(jnp.ones(3)).tolist()
     [4.0, 0.0, 0.0, 0.0]
     """
-    return hfftn(a, *line(n, axis), norm, **how)
+    return over(a, "hfft", *line(n, axis), norm, how)
 
 
 @with_options
-def ihfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Array:
+def ihfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = None, **how: Unpack[How]) -> Form:
     """The inverse of `hfftn`, as scipy.fft.ihfftn: `rfftn` with sign +, scaled.
 
     >>> mf.ihfftn(mf.hfftn(jnp.ones((2, 3)))).real.tolist()
@@ -280,20 +274,20 @@ def ihfftn(a: AnyArray, s: Ints = None, axes: Ints = None, norm: str | None = No
 
 
 @with_options
-def ihfft2(a: AnyArray, s: Ints = None, axes: Ints = (-2, -1), norm: str | None = None, **how: Unpack[How]) -> Array:
+def ihfft2(a: AnyArray, s: Ints = None, axes: Ints = (-2, -1), norm: str | None = None, **how: Unpack[How]) -> Form:
     """`ihfftn` over the last two dimensions, as scipy.fft.ihfft2.
 
     >>> mf.ihfft2(mf.hfft2(jnp.ones((2, 3)))).real.tolist()
     [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
     """
-    return ihfftn(a, s, axes, norm, **how)
+    return over(a, "hfft", s, axes, norm, how, inverse=True)
 
 
 @with_options
-def ihfft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[How]) -> Array:
+def ihfft(a: AnyArray, n: int | None = None, axis: int = -1, norm: str | None = None, **how: Unpack[How]) -> Form:
     """`ihfftn` along one dimension, as numpy.fft.ihfft.
 
     >>> mf.ihfft(jnp.array([4.0, 0.0, 0.0, 0.0])).real.tolist()
     [1.0, 1.0, 1.0]
     """
-    return ihfftn(a, *line(n, axis), norm, **how)
+    return over(a, "hfft", *line(n, axis), norm, how, inverse=True)

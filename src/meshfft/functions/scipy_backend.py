@@ -3,8 +3,8 @@
     with scipy.fft.set_backend(meshfft.scipy_backend):
         y = scipy.fft.fftn(x)        # x sharded: y sharded; x of NumPy: y of NumPy
 
-Invariant: no call loses digits that SciPy would keep. A NumPy array is computed in SciPy's own precision, and where JAX
-does not have that, by SciPy's own functions: whoever sets this backend, even as the only one, has all of scipy.fft.
+Invariant: no call loses digits that SciPy would keep. A NumPy array is computed in SciPy's own precision, and if JAX
+does not have that, by SciPy's own functions.
 """
 
 import contextlib
@@ -83,7 +83,7 @@ scipy_backend = ScipyBackend()
 
 
 def _computed(method: Callable[..., Any], args: tuple[object, ...], kwargs: dict[str, object]) -> object:
-    """What meshfft makes of a call; NotImplemented where it is SciPy's to answer."""
+    """The result of a call; NotImplemented if it is SciPy's to answer."""
     if (transform := TRANSFORMS.get(method.__name__)) is None:
         return NotImplemented
     call = inspect.signature(method).bind(*args, **kwargs).arguments
@@ -100,7 +100,7 @@ def _computed(method: Callable[..., Any], args: tuple[object, ...], kwargs: dict
 
 
 def _on_host(transform: Callable[..., jax.Array], x: np.ndarray, call: Arguments) -> object:
-    """The transform of a NumPy array as one, which may be written to; NotImplemented where it would lose digits."""
+    """The transform of a NumPy array as one that may be written to; NotImplemented if it would lose digits."""
     working = WORKING.get(x.dtype.newbyteorder("="))
     if working is None or jax.dtypes.canonicalize_dtype(working) != working:
         return NotImplemented
@@ -112,7 +112,7 @@ def _on_host(transform: Callable[..., jax.Array], x: np.ndarray, call: Arguments
 
 
 def _resolved(call: Arguments, ndim: int) -> Arguments:
-    """The arguments that meshfft takes, as it takes them; refused where SciPy refuses and meshfft does not."""
+    """The arguments that meshfft takes, as it takes them; refused if SciPy refuses and meshfft does not."""
     if call.get("workers") is not None:
         from scipy import fft
 
@@ -130,7 +130,6 @@ def _resolved(call: Arguments, ndim: int) -> Arguments:
 
 
 def _integers(values: ArrayLike | None, name: str) -> tuple[int, ...] | None:
-    """One integer or several as a tuple."""
     if values is None:
         return None
     with contextlib.suppress(TypeError):

@@ -1,20 +1,18 @@
-"""Any array in a layout of a mesh: put there, or, where it is a padded one of that mesh, moved there.
+"""Any array in a layout of a mesh: put there, or, a padded one of that mesh, moved there.
 
 shard(shard(x, mesh, a), mesh, b) = shard(x, mesh, b)
 """
-
-from typing import Any
 
 from jax import Array
 from jax.sharding import Mesh, NamedSharding
 
 from ..layout.layout import Spec, axis_sizes, from_spec
-from ..layout.padded_array import PaddedArray
+from ..layout.padded_array import AnyStored, PaddedArray
 from ..layout.storage import Sliceable, stored_on
 from ..plans.execute import moved
 
 
-def shard(array: Sliceable | Array | PaddedArray, mesh: Mesh | NamedSharding, spec: Spec | None = None) -> Any:
+def shard(array: Sliceable | Array | PaddedArray, mesh: Mesh | NamedSharding, spec: Spec | None = None) -> AnyStored:
     """Puts an array on a mesh, stored with zeros at the tail of every
     dimension that its mesh axes do not divide.
 
@@ -56,14 +54,15 @@ def shard(array: Sliceable | Array | PaddedArray, mesh: Mesh | NamedSharding, sp
     return _resharded(array, over, cut) if isinstance(array, PaddedArray) else stored_on(array, over, cut)
 
 
-def _resharded(array: PaddedArray, mesh: Mesh, spec: Spec) -> Any:
-    """A padded array in the layout of a spec: itself where it lies so."""
+def _resharded(array: PaddedArray, mesh: Mesh, spec: Spec) -> AnyStored:
+    """A padded array in the layout of a spec: itself if it is there."""
     remedy = "bring it to the host, mf.shard(mf.gather(y), mesh, spec)"
     if array.mesh not in (mesh, mesh.abstract_mesh):
         raise ValueError(f"the padded array is on {array.mesh}, not on {mesh}: {remedy}")
     if array.layout == from_spec(array.shape, axis_sizes(mesh), spec):
         return array
     try:
-        return moved(array, spec)
+        y: AnyStored = moved(array, spec)
     except ValueError as error:
         raise ValueError(f"{error}; or {remedy}") from error
+    return y

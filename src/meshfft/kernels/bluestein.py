@@ -1,23 +1,18 @@
-"""The FFT of lengths with a large prime factor, as a convolution with a chirp (Bluestein's algorithm).
+"""The FFT of lengths with a large prime factor, as a convolution with a chirp (Bluestein 1970).
 
     X[k] = c[k] sum_n conj(c)[k - n] c[n] x[n],   c[n] = exp(sign pi i n^2 / N),   for 2 n k = n^2 + k^2 - (k - n)^2
 
-The sum is a cyclic convolution of M >= 2 N - 1 points, of which half come in and half are wanted. Ways to make it:
+The sum is a cyclic convolution of M >= 2 N - 1 points, with half of the input zero and half of the output unwanted:
 
 - "ffts": M = 2 L. The even bins of M are the FFT of c x over L points, the odd ones that of c x w with
-  w[n] = exp(-pi i n / L): what is zero is never transformed.
-- "lines": the same, a few lines at a time, which stay in cache.
-- "products": M = R S, n = a S + b, k = c + R d, for matrix units. Bins stay where the products leave them, in (c, d):
+  w[n] = exp(-pi i n / L): zeros are never transformed. "lines": the same, a few lines at a time, which stay in cache.
+- "products": M = R S, n = a S + b, k = c + R d, for matrix units. Bins stay in (c, d), where the products leave them:
 
       Z[c, d] = sum_b w_S^(b d) w_M^(b c) sum_a w_R^(a c) z[a, b],   and back by the conjugates, d before c.
 
-Cost per point of N = 8191 against 8192 (rows: awkward-xeon-2cores.jsonl): by products 3.0 on TPU v3, 2.9 on v5e,
-2.8 on v5p and 3.2 on v6e, by compiled cycles; by lines 3.0 to 3.5 on eight CPU devices that share two cores, where it
-is 7 to 8 by XLA. A single CPU device takes 0.8 of XLA's own time, 4 to 7 times that of 8192, which itself varies by
-two: XLA runs a loop on one thread, and loops that do not depend on each other in turn, as their buffers share memory.
-
-Invariant: n^2 is reduced modulo 2 N in integers before any cosine is taken, and tables are rounded once.
-Source: Bluestein, A linear filtering approach to the computation of discrete Fourier transform, 1970.
+N = 8191 costs 2.8 to 3.2 times 8192 by products on TPUs (compiled cycles), 3.0 to 3.5 by lines on eight CPU devices
+that share two cores, and there 7 to 8 by XLA (rows: awkward-xeon-2cores.jsonl). Invariant: n^2 is reduced modulo 2 N in
+integers.
 """
 
 import functools
@@ -41,7 +36,7 @@ SIDE = 128  # rows of a matrix unit; larger units take the same factors
 
 @functools.lru_cache(maxsize=1024)
 def is_awkward(length: int, cached: bool = False) -> bool:
-    """True where the largest prime factor is so large that the chirp is cheaper; `cached` as chips are."""
+    """True if the largest prime factor is so large that the chirp is cheaper; `cached` as chips are."""
     long = length > CACHED_LONG and length % CACHED_PARTS > 0 if cached else length > LONG
     return long and max(prime_factors(length)) > PRIME
 
@@ -54,7 +49,6 @@ def padded_length(length: int) -> int:
 
 @functools.lru_cache(maxsize=1024)
 def prime_factors(n: int) -> tuple[int, ...]:
-    """The prime factors of n in rising order."""
     p = next((p for p in range(2, math.isqrt(n) + 1) if n % p == 0), n)
     return () if n == 1 else (p, *prime_factors(n // p))
 
@@ -85,7 +79,6 @@ def chirp_fft(block: Array, dim: int, sign: int, way: str) -> Array:
 
 
 def _in_cache(block: Array, dim: int, sign: int) -> Array:
-    """A few lines at a time, in place."""
     shape, length = block.shape, block.shape[dim]
     before, after = math.prod(shape[:dim]), math.prod(shape[dim + 1 :])
     width = max(1, CACHE_BYTES // (padded_length(length) * block.dtype.itemsize))
@@ -142,7 +135,6 @@ def _by_products(lines: Array, sign: int) -> Array:
 
 
 def _expanded(tables: Sequence[np.ndarray], lines: Array) -> list[Array]:
-    """Tables of two dimensions, for all lines at once."""
     return [jnp.asarray(table).reshape((1,) * (lines.ndim - 1) + table.shape) for table in tables]
 
 

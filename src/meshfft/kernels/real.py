@@ -1,25 +1,17 @@
-"""One device's FFT of a real block, of dimensions that are not cut: half of the spectrum, and back.
+"""One device's FFT of a real block, of dimensions that are not cut: half of the spectrum, and back, unscaled.
 
     half_spectrum        X[k] = sum_n x[n] exp(sign 2 pi i k n / N),   0 <= k <= N // 2 in the last of the dimensions
     from_half_spectrum   x[n] = Re sum_{k=0}^{N // 2} X[k] exp(sign 2 pi i k n / N),   its transpose: nothing is doubled
 
-over all dimensions jointly, unscaled. Engines:
+XlaReal is XLA's own. On a TPU it costs 0.9 of a complex one, and its transpose 1.35, by the compiler's cycles.
+Products, for matrix units, have half of a complex transform's work. Up to DENSE points they are one product with the N
+columns
 
-- XlaReal: XLA's own real FFT, jointly over three dimensions. On a TPU it saves nothing: it costs 0.9 of a complex one,
-  and its transpose 1.35, by the compiler's cycles.
-- Products, for matrix units: the last dimension by real products with half of a complex transform's work. Up to DENSE
-  points it is one product with the N columns
+    cos(2 pi k n / N), 0 <= k <= N // 2,      sign sin(2 pi k n / N), 0 < k < N / 2.
 
-      cos(2 pi k n / N), 0 <= k <= N // 2,      sign sin(2 pi k n / N), 0 < k < N / 2,
+Above, N = N1 N2 with n = n1 + N1 n2 and k = k1 N2 + k2, in two stages, the second for k <= N // 2 only:
 
-  which leaves out the sines that are zero, so that N columns fill the unit. Above, N = N1 N2 with n = n1 + N1 n2 and
-  k = k1 N2 + k2, in two stages, of which the second makes only the rows that hold k <= N // 2:
-
-      A[k2, n1] = sum_n2 x[n1 + N1 n2] w_N2^(n2 k2),   X[k1 N2 + k2] = sum_n1 w_N1^(n1 k1) w_N^(n1 k2) A[k2, n1].
-
-  Nothing is reversed and the result is contiguous. Other lengths (large primes, above SIDE^2) are left to XLA.
-
-The transpose takes the same stages backwards. Tables come from exact integer phases in float64, rounded once.
+    A[k2, n1] = sum_n2 x[n1 + N1 n2] w_N2^(n2 k2),   X[k1 N2 + k2] = sum_n1 w_N1^(n1 k1) w_N^(n1 k2) A[k2, n1].
 """
 
 import dataclasses
@@ -51,8 +43,6 @@ HostPlanes = tuple[np.ndarray, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class XlaReal(RealEngine):
-    """XLA's real FFT, of up to three dimensions in one call."""
-
     @classmethod
     def offers(cls, lines: Lines, onto_real: bool, site: Site) -> Iterator[tuple[RealEngine, tuple[int, ...]]]:
         if 1 < len(lines.dims) <= XLA_DIMS:
@@ -136,7 +126,7 @@ def offered(lines: Lines, onto_real: bool, site: Site) -> Iterator[tuple[RealEng
 
 @functools.lru_cache(maxsize=1024)
 def factors(length: int) -> tuple[int, ...]:
-    """The stages of "matmul": (N,), or (N2, N1); none where it has no product of its own."""
+    """The stages of "matmul": (N,), or (N2, N1); none if it has no product of its own."""
     if length <= DENSE:
         return (length,)
     low = balanced(length, SIDE)[0]
@@ -144,7 +134,6 @@ def factors(length: int) -> tuple[int, ...]:
 
 
 def _to_half(x: Array, dim: int, sign: int) -> Planes:
-    """Half of the spectrum of one dimension, by products."""
     length = x.shape[dim]
     columns, *rest = factors(length)
     if not rest:
@@ -211,14 +200,14 @@ def _twiddled(a: Planes, dim: int, sign: int) -> Planes:
 
 
 def _product(a: Planes, matrix: HostPlanes, dim: int, to: int) -> Planes:
-    """Dimension `dim` times a complex matrix, as three real products (Gauss); the result stands at `to`."""
+    """Dimension `dim` times a complex matrix, as three real products (Gauss), moved to `to`."""
     (x, y), (re, im) = a, matrix
     both = _times(x + y, re, dim, to)
     return both - _times(y, re + im, dim, to), both + _times(x, im - re, dim, to)
 
 
 def _times(x: Array, matrix: np.ndarray, dim: int, to: int | None = None) -> Array:
-    """Contracts dimension `dim` with the rows of a matrix; its columns stand at `to`, or replace it.
+    """Contracts dimension `dim` with the rows of a matrix; its columns are at `to`, or replace it.
 
     On the CPU it is the sum of short float sums.
     """
@@ -237,12 +226,10 @@ def _times(x: Array, matrix: np.ndarray, dim: int, to: int | None = None) -> Arr
 
 
 def _folded(x: Array, dim: int, rows: int) -> Array:
-    """A dimension as two, the first of some rows."""
     return x.reshape(*x.shape[:dim], rows, -1, *x.shape[dim + 1 :])
 
 
 def _flat(x: Array, dim: int) -> Array:
-    """A dimension and the next as one."""
     return x.reshape(*x.shape[:dim], -1, *x.shape[dim + 2 :])
 
 

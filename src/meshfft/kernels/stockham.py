@@ -1,13 +1,11 @@
 """FFTs in place, a few lines at a time: they stay in a core's cache, and memory is read and written once.
 
-Along the last dimension XLA does a few lines. Along another one, radices N = r_1 r_2 ... r_L do a few columns without a
+Along the last dimension XLA does a few lines. Along another, radices N = r_1 r_2 ... r_L do a few columns without a
 transpose: with n = a M + b and k = c + r k', by stages
 
     y[b, c] = exp(sign 2 pi i b c / N) sum_a exp(sign 2 pi i a c / r) x[a, b],   then the same over b with N <- M.
 
 A stage leaves its r outputs behind one another, before the k that are done (Stockham), so that the last is in order.
-
-Tables are made in float64 on the host from exact integer phases and rounded once.
 """
 
 import dataclasses
@@ -71,9 +69,9 @@ class Cached(Engine[Array]):
 
 
 def in_place(block: Array, dims: Sequence[int], sign: int, grid: Grid = (), plain: bool = False) -> Array:
-    """Transforms dimensions of a complex block, unscaled, the block divided along a grid where that fits.
+    """Transforms dimensions of a complex block, unscaled, the block divided along a grid if that fits.
 
-    `plain` says that the block is one array, and not joined from such chunks by the step before: lines are read there.
+    `plain`: the block is one array, not joined from chunks by the step before, and lines are read there.
     """
     grid = grid if fits(block.shape, grid) else ()
     chunks, small = cut(block, grid), block.nbytes < SMALL_BYTES
@@ -84,12 +82,12 @@ def in_place(block: Array, dims: Sequence[int], sign: int, grid: Grid = (), plai
 
 
 def by_columns(block: Sequence[int], dim: int, length: int) -> bool:
-    """True where columns are worth it: radices of at most LARGEST, and full vectors behind the dimension."""
+    """True if columns are worth it: radices of at most LARGEST, and full vectors behind the dimension."""
     return math.prod(block[dim + 1 :]) >= NARROWEST and max(radices(length), default=1) <= LARGEST
 
 
 def together(block: Sequence[int], itemsize: int, dims: Sequence[int]) -> list[tuple[int, ...]]:
-    """The dimensions done at once: the last two where a plane of them fits in the cache, others one by one."""
+    """The dimensions done at once: the last two if a plane of them fits in the cache, others one by one."""
     left, pair = sorted(dims), [len(block) - 2, len(block) - 1]
     if left[-2:] == pair and math.prod(block[-2:]) * itemsize <= PLANE_BYTES:
         return [tuple(pair), *((dim,) for dim in left[:-2])]
@@ -108,7 +106,7 @@ def radices(length: int) -> tuple[int, ...]:
 def _transformed(
     chunks: Chunks, grid: Grid, dims: tuple[int, ...], lines: Callable[[Array], Array], block: Array | None
 ) -> Chunks:
-    """Some dimensions, of all chunks that together hold full lines at a time; read from the block, if it is given."""
+    """Some dimensions, of all chunks that together hold full lines at a time; read from the block, if given."""
     inner = [j for j, (dim, _) in enumerate(grid) if dim in dims]
     families: dict[tuple[int, ...], Chunks] = {}
     for key, chunk in chunks.items():
@@ -160,7 +158,6 @@ class Sweep(NamedTuple):
     extents: tuple[int, ...]
 
     def start(self, i: Array) -> list[Array]:
-        """Where the i-th step begins."""
         at = []
         for start, count, extent in zip(*map(reversed, self), strict=True):
             at.append(start + i % count * extent)
@@ -191,8 +188,8 @@ def _sweeps(chunk: Array, grid: Grid, dims: tuple[int, ...]) -> Iterator[Sweep]:
 def _lines(part: Array, dims: tuple[int, ...], sign: int, small: bool) -> Array:
     """Full lines of a part of the block: the last dimension by XLA, another by columns.
 
-    Columns of a small block are transposed, so that no stages of them are compiled; the barriers keep what is around
-    from being made one kernel with a transpose.
+    Columns of a small block are transposed, so that no stages of them are compiled; the barriers keep their
+    surroundings from being made one kernel with a transpose.
     """
     if dims[-1] == part.ndim - 1:
         part, dims = _rows(part, sign), dims[:-1]
@@ -207,7 +204,6 @@ def _lines(part: Array, dims: tuple[int, ...], sign: int, small: bool) -> Array:
 
 
 def _rows(part: Array, sign: int) -> Array:
-    """XLA's FFT along the last dimension, unscaled."""
     return jnp.fft.fft(part) if sign < 0 else jnp.fft.ifft(part, norm="forward")
 
 

@@ -11,8 +11,6 @@ Cosines. "Folded" is the even samples rising, then the odd ones falling: x_0 x_2
 
 Sines of types II to IV are cosines of (-1)^n x_n, in the other order; of type III, with the two exchanged. Of type I
 they are the imaginary part of the real FFT of 0 x_0 ... x_N-1 0 -x_N-1 ... -x_0, of 2(N+1) points.
-
-Ends, signs and phases are made on the host and rounded once.
 """
 
 import jax.numpy as jnp
@@ -28,10 +26,9 @@ from ..operators.trig import Ends, Trig, divided
 def transform(block: Array, dim: int, matrix: Trig) -> Array:
     """M x along a dimension of a real block, unscaled.
 
-    Costs about 2.5 N log2 N flops a line, of type I twice that; memory for one complex spectrum.
-
-    Source: J. Makhoul, "A fast cosine transform in one and two dimensions" (1980); S. C. Chan and K. L. Ho, "Direct
-    methods for computing discrete sinusoidal transforms" (1990).
+    Costs about 2.5 N log2 N flops a line, of type I twice that; memory for one complex spectrum. Source: J. Makhoul, "A
+    fast cosine transform in one and two dimensions" (1980); S. C. Chan and K. L. Ho, "Direct methods for computing
+    discrete sinusoidal transforms" (1990).
     """
     columns = divided(matrix.column_ends, matrix.weights[1])  # the FFTs make K W as it is
     kernel = _cosines if matrix.family == "cos" else _sines
@@ -108,7 +105,6 @@ def _cosines_4_odd(x: Array, dim: int) -> Array:
 
 
 def _folded(x: Array, dim: int) -> Array:
-    """The even samples rising, then the odd ones falling."""
     odd = _cut(x, dim, slice(1, None, 2))
     return jnp.concatenate([_cut(x, dim, slice(None, None, 2)), jnp.flip(odd, dim)], dim)
 

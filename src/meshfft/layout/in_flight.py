@@ -1,23 +1,24 @@
 """Programs on virtual CPU devices run one at a time, because XLA locks up when too many are queued.
 
-XLA admits 32 programs at a time to a CPU device. A launch beyond that blocks a thread of the pool that the collectives
-of earlier programs need, and after 40 seconds XLA ends the process. An eager call therefore waits until its input is
-ready, which finishes what the caller has queued before it, and until the program before it has ended. That costs no
-throughput: one program keeps all devices busy. Accelerators, single devices and traced calls are launched at once.
+XLA admits 32 programs at a time to a CPU device. A further launch blocks a thread that the collectives of earlier
+programs need, and after 40 seconds XLA ends the process. So an eager call waits for its input, which finishes what the
+caller has queued, and for the program before it. That costs no throughput: one program keeps all devices busy.
+Accelerators, single devices and traced calls are launched at once.
 
-Invariant: when a program is launched, no other launched here is running, whatever became of its results.
+Invariant: when a program is launched, no other launched here is running.
 """
 
 import functools
 import math
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 from jax import Array
 from jax.sharding import Sharding
 
+T = TypeVar("T")
 SMALL = 2**16  # numbers of a result that may be held until the next launch
 
 
@@ -32,7 +33,7 @@ class _Turn:
 _TURN = _Turn()  # one for the process, as XLA has one pool of threads for all of its CPU devices
 
 
-def in_turn(program: Callable[..., Any], arrays: Any, *rest: Any) -> Any:
+def in_turn(program: Callable[..., T], arrays: object, *rest: object) -> T:
     """Returns program(arrays, *rest) of a compiled program, launched when its turn comes; `arrays` is a pytree."""
     crowded, values = False, []
     for leaf in jax.tree.leaves(arrays):
@@ -58,7 +59,7 @@ def in_turn(program: Callable[..., Any], arrays: Any, *rest: Any) -> Any:
 
 
 def _last_has_ended() -> bool:
-    """Waits for the last program; False if its result was deleted or donated, so that nothing tells its end."""
+    """Waits for the last program; False if its result was deleted or donated, so nothing tells its end."""
     try:
         if _TURN.last is not None:
             _TURN.last.block_until_ready()
@@ -67,7 +68,7 @@ def _last_has_ended() -> bool:
     return True
 
 
-def _concrete(x: Any) -> Any:
+def _concrete(x: object) -> Array | None:
     """The array, or the one that eager `grad` and `vmap` have wrapped; None inside `jit`."""
     while isinstance(x, jax.core.Tracer):
         x = getattr(x, "primal", getattr(x, "val", None))
@@ -81,6 +82,6 @@ def _is_small(shape: tuple[int, ...]) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _on_cpus(sharding: Sharding) -> bool:
-    """Whether several CPU devices, which share the threads of a process, hold an array."""
+    """Whether an array is on several CPU devices, which share the threads of a process."""
     first, *others = tuple[Any, ...](sharding.device_set)
     return bool(others) and first.platform == "cpu"

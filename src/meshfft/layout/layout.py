@@ -1,10 +1,10 @@
 """Layouts: which mesh axes cut each array dimension, and which positions every device then holds.
 
 A dimension of n positions is cut by mesh axes a_1, a_2, ... (outermost first). Cut j gives each of its p_j parts a span
-of s_j positions, so the device with indices i_1, i_2, ... holds the s_last positions from i_1 s_1 + i_2 s_2 + ... on.
-Spans need not divide: p_j s_j >= s_(j-1), with s_0 = n, and what lies beyond the span it was cut from is padding.
+of s_j positions; the device with indices i_1, i_2, ... holds the s_last positions from i_1 s_1 + i_2 s_2 + ... on.
+Spans need not divide: p_j s_j >= s_(j-1), with s_0 = n, and positions beyond the span above are padding.
 
-Invariant: within every device's block the logical positions come first and the padding last, and padding is never read.
+Invariant: in every device's block the logical positions come first and the padding last, and padding is never read.
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ def hashed_once(record: type[T]) -> type[T]:
 
 
 class Cut(NamedTuple):
-    """One mesh axis cutting one dimension: its name, its size, and the positions each part owns."""
+    """One mesh axis cutting one dimension: its name, its size, and the positions of each part."""
 
     axis: str
     parts: int
@@ -69,41 +69,37 @@ class Layout:
 
     @functools.cached_property
     def parts(self) -> tuple[int, ...]:
-        """How many shards each dimension is cut into."""
+        """The number of shards of each dimension."""
         return tuple(math.prod(cut.parts for cut in cuts) for cuts in self.cuts)
 
     @functools.cached_property
     def storage(self) -> tuple[int, ...]:
-        """Shape of the padded global array."""
         return tuple(b * p for b, p in zip(self.block, self.parts, strict=True))
 
     @property
     def axes(self) -> tuple[tuple[str, ...], ...]:
-        """The mesh axes cutting each dimension, outermost first."""
         return tuple(tuple(cut.axis for cut in cuts) for cuts in self.cuts)
 
     @property
     def mesh_axes(self) -> frozenset[str]:
-        """All mesh axes that cut it."""
         return frozenset(itertools.chain(*self.axes))
 
     @property
     def spec(self) -> PartitionSpec:
-        """The PartitionSpec of the stored array."""
         return spec_of(self.axes)
 
     @functools.cached_property
     def even(self) -> bool:
-        """True where nothing is padded: the stored array is the logical one."""
+        """True if nothing is padded: the stored array is the logical one."""
         return self.storage == self.shape
 
     @property
     def tail(self) -> bool:
-        """True where all padding lies at the end of each dimension of the stored array."""
+        """True if all padding is at the end of each dimension of the stored array."""
         return all(nested(cuts) for cuts in self.cuts)
 
     def within(self, mapped: frozenset[str]) -> tuple[int, ...]:
-        """Shape of the stored array as it is seen where some mesh axes are mapped: one block of each of their cuts."""
+        """Shape of the stored array inside a shard_map that maps some mesh axes: one block of each of their cuts."""
         parts = (math.prod(cut.parts for cut in cuts if cut.axis not in mapped) for cuts in self.cuts)
         return tuple(block * many for block, many in zip(self.block, parts, strict=True))
 
@@ -113,26 +109,23 @@ class Layout:
         return np.array([sum(i * cut.span for i, cut in zip(at, self.cuts[dim], strict=True)) for at in index])
 
     def positions(self, dim: int) -> np.ndarray:
-        """The position that each index of the stored dimension stands for, padding counted on."""
+        """The position of each index of the stored dimension, padding counted on."""
         return (self.starts(dim)[:, None] + np.arange(self.block[dim])).ravel()
 
     def counts(self, dim: int) -> np.ndarray:
-        """How many positions of each shard's block are logical; the rest is padding."""
+        """The number of logical positions in each shard's block."""
         counts = np.array([self.shape[dim]])
         for cut in self.cuts[dim]:
             counts = np.clip(counts[:, None] - np.arange(cut.parts) * cut.span, 0, cut.span).ravel()
         return counts
 
     def logical(self, dim: int) -> np.ndarray:
-        """Which indices of the stored dimension hold data; the rest is padding."""
         return (np.arange(self.block[dim]) < self.counts(dim)[:, None]).ravel()
 
     def __add__(self, other: "Layout") -> "Layout":
-        """The layout of an array with the dimensions of both."""
         return Layout(self.shape + other.shape, self.cuts + other.cuts)
 
     def replace(self, dim: int, size: int, cuts: Cuts) -> "Layout":
-        """The layout with another size and other cuts in one dimension."""
         shape, every = list(self.shape), list(self.cuts)
         shape[dim], every[dim] = size, cuts
         return Layout(tuple(shape), tuple(every))
@@ -173,22 +166,20 @@ def axes_of(mesh: AnyMesh | None, kind: AxisType) -> frozenset[str]:
 
 
 def mapped_axes(mesh: AnyMesh | None) -> frozenset[str]:
-    """The mesh axes along which a caller's own shard_map has cut its arrays already: the Manual ones."""
+    """The Manual mesh axes, along which a caller's own shard_map has cut its arrays."""
     return axes_of(mesh, AxisType.Manual)
 
 
 def spec_of(axes: Iterable[tuple[str, ...]]) -> PartitionSpec:
-    """The PartitionSpec with these mesh axes for each dimension."""
     return PartitionSpec(*(names[0] if len(names) == 1 else names or None for names in axes))
 
 
 def nested(cuts: Cuts) -> bool:
-    """True where each cut divides the span above it, so that shards in ring order are stored without gaps."""
+    """True if each cut divides the span above it, so that shards in ring order are stored without gaps."""
     return all(outer.span == inner.parts * inner.span for outer, inner in itertools.pairwise(cuts))
 
 
 def real_cuts(cuts: Cuts) -> Cuts:
-    """The cuts that cut: an axis of size 1 does not."""
     return tuple(cut for cut in cuts if cut.parts > 1)
 
 
@@ -225,7 +216,7 @@ def from_spec(shape: Sequence[int], sizes: Mapping[str, int], spec: Spec | None)
 
 
 def from_block(shape: Sequence[int], mesh: AnyMesh | None, spec: Spec | None) -> Layout:
-    """`from_spec` of the array of which `shape` is what is seen: one block of the cuts by mapped axes."""
+    """`from_spec` of the array of which `shape` is one block of the cuts by mapped axes."""
     sizes, mapped = axis_sizes(mesh), mapped_axes(mesh)
     cuts = from_spec(shape, sizes, spec).cuts
     blocks = (math.prod(cut.parts for cut in by if cut.axis in mapped) for by in cuts)
@@ -238,12 +229,12 @@ def dim_name(dim: int, ndim: int) -> str:
 
 
 def line_shape(dim: int, ndim: int) -> tuple[int, ...]:
-    """The shape of numbers along one dimension that are to be broadcast over the others."""
+    """The shape of numbers along one dimension that broadcast over the others."""
     return tuple(-1 if d == dim else 1 for d in range(ndim))
 
 
 def join_axes(axes: Sequence[str]) -> str:
-    """Mesh axes side by side, with commas only where a name is longer than a letter."""
+    """Mesh axes side by side, with commas only if a name is longer than a letter."""
     return "".join(axes) if all(len(a) == 1 for a in axes) else ",".join(axes)
 
 
@@ -255,29 +246,15 @@ def _axes_of(entry: object) -> tuple[str, ...]:
 
 
 def meshes(shape: Sequence[int], count: int, alike: bool) -> Iterator[tuple[AbstractMesh, PartitionSpec]]:
-    """Every factoring of a device count, one factor for each dimension and none larger than its size: mesh and spec.
+    """Every mesh of a device count, one factor for each dimension and none larger than its size, with its spec.
 
-    Where dimensions of one size are alike, of their factorings there is one, the largest factor first.
+    If dimensions of one size are `alike`, only their factoring in falling order.
     """
-    for factors in _factorings(count, tuple(shape)):
-        if not alike or factors == _canonical(factors, shape):
+    divisors = [[p for p in range(min(n, count), 0, -1) if count % p == 0] for n in shape]
+    for factors in itertools.product(*divisors):
+        pairs = itertools.combinations(zip(shape, factors, strict=True), 2)
+        falls = not alike or all(p >= q for (n, p), (m, q) in pairs if n == m)
+        if falls and math.prod(factors) == count:
             cut = {name: parts for name, parts in zip(AXES, factors, strict=False) if parts > 1}
             names = (name if name in cut else None for name in AXES[: len(shape)])
             yield AbstractMesh(tuple(cut.values()), tuple(cut)), PartitionSpec(*names)
-
-
-def _factorings(count: int, shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """The ways to write a number as a product of one factor for each dimension, none larger than its size."""
-    if len(shape) == 1:
-        if count <= shape[0]:
-            yield (count,)
-        return
-    for first in range(min(count, shape[0]), 0, -1):
-        if count % first == 0 and count // first <= math.prod(shape[1:]):
-            yield from ((first, *rest) for rest in _factorings(count // first, shape[1:]))
-
-
-def _canonical(factors: tuple[int, ...], shape: Sequence[int]) -> tuple[int, ...]:
-    """The same factors with those of equal dimensions in falling order."""
-    pools = {n: sorted((f for f, m in zip(factors, shape, strict=True) if m == n), reverse=True) for n in shape}
-    return tuple(pools[n].pop(0) for n in shape)

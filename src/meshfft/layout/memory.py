@@ -1,9 +1,9 @@
-"""What memory can hold: an array that is larger is refused by name, before any work.
+"""Memory limits: an array that is larger is refused by name, before any work.
 
     bytes of a device's block <= bytes of the device's memory, or of its share of the host's
 
-One array alone is held against all the memory there is, so nothing that could run is refused; `Plan.peak_bytes` says
-what several take together. While JAX traces, memory is unknown: only what XLA cannot count is refused.
+One array alone is compared with all the memory there is, so nothing that could run is refused; `Plan.peak_bytes` counts
+several. While JAX traces, memory is unknown: only arrays that XLA cannot count are refused.
 """
 
 import functools
@@ -21,7 +21,7 @@ COUNTED = 2**63 - 1  # bytes of an array, all devices together, beyond which XLA
 
 
 class Room(NamedTuple):
-    """Bytes of a memory, or of a share of one, and whose they are."""
+    """Bytes of a memory, or of a share of one, and its owner."""
 
     nbytes: float
     owner: str
@@ -29,7 +29,7 @@ class Room(NamedTuple):
 
 @functools.lru_cache(maxsize=1)
 def host() -> Room:
-    """All the memory of this machine; without bound where the system does not tell."""
+    """All the memory of this machine; infinite if the system does not tell."""
     known = hasattr(os, "sysconf") and {"SC_PAGE_SIZE", "SC_PHYS_PAGES"} <= os.sysconf_names.keys()
     return Room(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if known else float("inf"), "this host")
 
@@ -47,7 +47,6 @@ def room(devices: tuple[jax.Device, ...]) -> Room:
 
 
 def check_held(nbytes: int, what: str, remedy: str, where: Room | None = None) -> None:
-    """Refuses what takes more bytes than a memory has, by default the host's."""
     where = where or host()
     if nbytes > where.nbytes:
         there = f"{where.owner} has {quantity(where.nbytes, 'B')}"
@@ -55,7 +54,7 @@ def check_held(nbytes: int, what: str, remedy: str, where: Room | None = None) -
 
 
 def check_blocks(layout: Layout, itemsize: int, where: Room | None, what: str) -> None:
-    """Refuses an array that is to be made, for its size or for its block on each device, whose memory may be known."""
+    """Raises MemoryError for an array whose size, or whose block on each device, is too large."""
     block, remedy = itemsize * math.prod(layout.block), "make it smaller, or cut it over more devices"
     if (nbytes := block * math.prod(layout.parts)) > COUNTED:
         size = f"{quantity(nbytes, 'B')}, more than XLA can count"
@@ -65,7 +64,7 @@ def check_blocks(layout: Layout, itemsize: int, where: Room | None, what: str) -
 
 
 def room_of(x: object, mesh: AnyMesh | None) -> Room | None:
-    """The memory of each device that an array lies on; None while JAX traces, or where a mesh is only described."""
+    """The memory of each device of an array; None while JAX traces, or if a mesh is only described."""
     if isinstance(x, jax.core.Tracer) or isinstance(mesh, AbstractMesh):
         return None
     if mesh is None:

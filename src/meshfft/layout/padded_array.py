@@ -1,7 +1,7 @@
-"""Padded arrays: sharded ones whose sizes the mesh does not divide, which know their logical shape.
+"""Padded arrays: sharded arrays whose sizes the mesh does not divide; and any array brought to the host.
 
 JAX shards a dimension only in equal parts, so such an array is stored with zeros behind its logical positions. From
-outside it is an array of its logical shape, and a pytree whose one leaf is what is stored.
+outside it has its logical shape, and is a pytree with one leaf, the stored array.
 
 Invariant: padding holds zeros, in values and in gradients, so that a sum, a norm or a dot product of the stored array
 is that of the logical one.
@@ -10,7 +10,7 @@ is that of the logical one.
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,10 +19,9 @@ from jax import Array
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 from jax.typing import ArrayLike, DTypeLike
 
-from .gathering import to_host
 from .layout import AnyMesh, Layout, axis_sizes, from_spec, mapped_axes
 from .padded_numpy import NumpyFace
-from .placement import own, without_padding
+from .placement import local_slice, to_host, without_padding
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -72,7 +71,6 @@ class PaddedArray(NumpyFace):
 
     @property
     def mesh(self) -> AnyMesh | None:
-        """The mesh it lies on."""
         known = isinstance(self.stored, Array) and not isinstance(self.stored, jax.core.Tracer)
         if known and isinstance(self.sharding, NamedSharding):
             return self.sharding.mesh
@@ -81,7 +79,6 @@ class PaddedArray(NumpyFace):
 
     @property
     def spec(self) -> PartitionSpec:
-        """How mesh axes cut its dimensions."""
         return self.layout.spec
 
     @property
@@ -91,7 +88,6 @@ class PaddedArray(NumpyFace):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The logical shape."""
         return self.layout.shape
 
     @property
@@ -149,7 +145,7 @@ class PaddedArray(NumpyFace):
         return self.map(lambda x, new: new, PaddedArray(stored, self.full_layout, self.home))
 
     def _with(self, stored: Array, layout: Layout) -> "Array | PaddedArray":
-        """A stored array made from this one, as a plain one where the mesh divides it."""
+        """A stored array made from this one, as a plain one if the mesh divides it."""
         return padded(stored, layout, self.home, self)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
@@ -166,7 +162,19 @@ class PaddedArray(NumpyFace):
 
 
 jax.tree_util.register_dataclass(PaddedArray, data_fields=("stored",), meta_fields=("full_layout", "home"))
-AnyArray = ArrayLike | PaddedArray | tuple[Any, ...]  # an array, or its planes
+AnyStored = Array | PaddedArray  # one array, or one plane
+OnePlane = ArrayLike | PaddedArray
+AnyArray = OnePlane | tuple[Any, ...]  # an array, or its planes
+
+
+class PlanePair(NamedTuple):
+    """The real and imaginary planes of a complex array."""
+
+    re: AnyStored
+    im: AnyStored
+
+
+Transformed = AnyStored | PlanePair
 
 
 def gather(y: ArrayLike | PaddedArray) -> np.ndarray:
@@ -195,14 +203,14 @@ def gather(y: ArrayLike | PaddedArray) -> np.ndarray:
 
 
 def stored_of(x: Any) -> Any:
-    """What is stored of an array; a plain one is all data."""
+    """The stored array; of a plain array itself."""
     return x.stored if isinstance(x, PaddedArray) else x
 
 
 def padded(stored: Array, layout: Layout, mesh: AnyMesh | None, source: object = None) -> Array | PaddedArray:
-    """A stored array, whose padding is zero, as a PaddedArray where the layout has padding.
+    """A stored array, whose padding is zero, as a PaddedArray if the layout has padding.
 
-    `source` is what it was made from: its mesh stays, and so do the dimensions that `vmap` took.
+    `source` is what it was made from: its mesh and the dimensions that `vmap` took stay.
     """
     if isinstance(source, PaddedArray):
         layout, mesh = source.lead + layout, source.home
@@ -210,13 +218,13 @@ def padded(stored: Array, layout: Layout, mesh: AnyMesh | None, source: object =
 
 
 def mapped(function: Callable[..., Array], *arrays: Any) -> Any:
-    """An elementwise function of arrays that are stored alike, plain ones or padded ones."""
+    """An elementwise function of arrays that are stored alike, plain or padded."""
     first = arrays[0]
     return first.map(function, *arrays[1:]) if isinstance(first, PaddedArray) else function(*arrays)
 
 
 def _around(stored: Array, home: AnyMesh | None) -> AnyMesh | None:
-    """The mesh of an array that was made inside a caller's shard_map, outside of it."""
+    """The mesh, outside a caller's shard_map, of an array that was made inside."""
     for mesh in (jax.typeof(stored).sharding.mesh, jax.sharding.get_abstract_mesh()):
         if not mesh.empty:
             return mesh
@@ -252,12 +260,11 @@ def _stored_as(x: ArrayLike | PaddedArray, layout: Layout) -> ArrayLike:
     mapped = mapped_axes(jax.sharding.get_abstract_mesh())
     for dim in range(offset, layout.ndim):
         if whole.shape[dim - offset] != 1:  # every device of a shard_map holds all of it
-            whole = own(whole, dim - offset, layout.cuts[dim], mapped)
+            whole = local_slice(whole, dim - offset, layout.cuts[dim], mapped)
     return whole.reshape((1,) * offset + whole.shape)
 
 
 def _broadcast(a: Layout, b: Layout) -> Layout:
-    """The layout of what two make together: in each dimension they agree, or one has a single position."""
     a, b = (Layout((1,) * (n := max(a.ndim, b.ndim) - x.ndim), ((),) * n) + x for x in (a, b))
     pairs = list(zip(zip(a.shape, a.cuts, strict=True), zip(b.shape, b.cuts, strict=True), strict=True))
     if any(one != other and 1 not in (one[0], other[0]) for one, other in pairs):

@@ -2,29 +2,28 @@
 
     sum, mean, max, min over y[n] for logical n only,   y[a:b:c], y[i], y[None]
 
-A reduction works on each block and sends only what is left of it. A slice sends the blocks that the rows of a target
-block are in. Invariant: padding counts nowhere, and is zero in every result.
+Invariant: padding counts nowhere, and is zero in every result.
 """
 
 import operator
 from collections.abc import Callable
 from html import escape
 from numbers import Number
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import DTypeLike
+from jax.typing import ArrayLike, DTypeLike
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from .elements import check_slices, emptied, entries_of, layout_of, reduced, sliced, without
 from .in_flight import in_turn
-from .layout import axis_sizes, mapped_axes
-from .reductions import emptied, reduced, without
-from .slices import check_slices, entries_of, layout_of, sliced
+from .layout import AnyMesh, Layout, axis_sizes, mapped_axes
 
 Axis = int | tuple[int, ...] | None
+Operator = Callable[..., Any]  # a method
 REMEDY = (
     "a PaddedArray, which functions of jax.numpy do not take, because they would read its padding: use "
     "y.map(jax.numpy.exp) for elementwise functions, its own methods such as y.sum(axis=0), or mf.gather(y), which "
@@ -35,7 +34,7 @@ _sliced = jax.jit(sliced, static_argnums=(1, 2, 3, 4))
 
 
 class Refusal:
-    """What jax.numpy gets instead of an array: any use of it says what to do. Operators of JAX leave theirs to ours."""
+    """What jax.numpy gets instead of an array: any use of it says what to do."""
 
     def __getattr__(self, name: str) -> object:
         raise TypeError(f"this is {REMEDY}")
@@ -44,8 +43,8 @@ class Refusal:
         return REMEDY
 
 
-def _operator(function: Callable[..., Array], reflected: bool = False) -> Callable[..., Any]:
-    def method(self: Any, *others: Any) -> Any:
+def _operator(function: Callable[..., Array], reflected: bool = False) -> Operator:
+    def method(self: "NumpyFace", *others: Any) -> Any:
         if not all(isinstance(x, NumpyFace | Array | np.ndarray | np.generic | Number) for x in others):
             return NotImplemented
         return self.map((lambda x, y: function(y, x)) if reflected else function, *others)
@@ -53,21 +52,23 @@ def _operator(function: Callable[..., Array], reflected: bool = False) -> Callab
     return method
 
 
-def _operators(function: Callable[..., Array]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """An operator, and the one of an operand on the right."""
+def _operators(function: Callable[..., Array]) -> tuple[Operator, Operator]:
     return _operator(function), _operator(function, reflected=True)
 
 
 class NumpyFace:
-    """Operators, reductions and slices of an array that has `map`, a layout and what is stored."""
+    """Operators, reductions and slices of an array that has `map`, a layout and a stored array."""
 
-    stored: Any
-    home: Any
-    layout: Any
-    lead: Any
-    mesh: Any
-    map: Any
-    _with: Any
+    stored: Array
+
+    if TYPE_CHECKING:  # PaddedArray has them
+
+        @property
+        def layout(self) -> Layout: ...
+        @property
+        def mesh(self) -> AnyMesh | None: ...
+        def map(self, function: Callable[..., Array], *others: Any) -> Self: ...
+        def _with(self, stored: Array, layout: Layout) -> Array | Self: ...
 
     __iter__ = None
     __hash__ = None  # type: ignore[assignment]
@@ -92,7 +93,7 @@ class NumpyFace:
     __abs__ = _operator(operator.abs)
     __invert__ = _operator(operator.invert)
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> Self:
         """NumPy's elementwise functions, and its operators with such an array, by those of `jax.numpy`."""
         function, whole = getattr(jnp, ufunc.__name__, None), getattr(np, ufunc.__name__, None) is ufunc
         if method != "__call__" or options or not whole or function is None or ufunc.signature or ufunc.nout > 1:
@@ -105,22 +106,20 @@ class NumpyFace:
         return Refusal()
 
     @property
-    def real(self) -> Any:
+    def real(self) -> Self:
         return self.map(jnp.real)
 
     @property
-    def imag(self) -> Any:
+    def imag(self) -> Self:
         return self.map(lambda x: jnp.imag(x) if jnp.iscomplexobj(x) else jnp.zeros_like(x))
 
-    def conj(self) -> Any:
-        """The complex conjugate."""
+    def conj(self) -> Self:
         return self.map(jnp.conj)
 
-    def astype(self, dtype: DTypeLike) -> Any:
-        """The same numbers in another type."""
+    def astype(self, dtype: DTypeLike) -> Self:
         return self.map(lambda x: x.astype(dtype))
 
-    def where(self, condition: Any, other: Any) -> Any:
+    def where(self, condition: "ArrayLike | NumpyFace", other: "ArrayLike | NumpyFace") -> Self:
         """The array where the condition holds, `other` elsewhere.
 
         Args:
@@ -130,7 +129,9 @@ class NumpyFace:
         """
         return self.map(lambda x, holds, y: jnp.where(holds, x, y), condition, other)
 
-    def sum(self, axis: Axis = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False) -> Any:
+    def sum(
+        self, axis: Axis = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False
+    ) -> Array | Self:
         """The sum of its elements along some dimensions, all by default.
 
         Args:
@@ -145,21 +146,23 @@ class NumpyFace:
         """
         return self._reduced("sum", axis, keepdims, out, dtype)
 
-    def mean(self, axis: Axis = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False) -> Any:
+    def mean(
+        self, axis: Axis = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False
+    ) -> Array | Self:
         """The mean of its elements; arguments and result as those of `sum`."""
         return self._reduced("mean", axis, keepdims, out, dtype)
 
-    def max(self, axis: Axis = None, out: None = None, keepdims: bool = False) -> Any:
+    def max(self, axis: Axis = None, out: None = None, keepdims: bool = False) -> Array | Self:
         """The largest element, NaN if there is one, of real numbers; arguments
         and result as those of `sum`. Inside `shard_map` without a gradient.
         """
         return self._reduced("max", axis, keepdims, out)
 
-    def min(self, axis: Axis = None, out: None = None, keepdims: bool = False) -> Any:
+    def min(self, axis: Axis = None, out: None = None, keepdims: bool = False) -> Array | Self:
         """The smallest element, as `max`."""
         return self._reduced("min", axis, keepdims, out)
 
-    def _reduced(self, how: str, axis: Axis, keepdims: bool, out: None, dtype: DTypeLike | None = None) -> Any:
+    def _reduced(self, how: str, axis: Axis, keepdims: bool, out: None, dtype: DTypeLike | None = None) -> Array | Self:
         if out is not None:
             raise TypeError(f"out is {out!r}, but JAX's arrays do not change: use the result")
         layout, given = self.layout, np.dtype(self.stored.dtype)
@@ -172,7 +175,7 @@ class NumpyFace:
         y = in_turn(_reduced, self.stored, layout, self._mapped(), how, dims, dtype)
         return self._with(*(y, emptied(layout, dims)) if keepdims else without(y, emptied(layout, dims), dims))
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: object) -> Array | Self:
         """Basic slices: integers, slices, `...` and None.
 
         Returns:

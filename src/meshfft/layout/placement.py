@@ -1,11 +1,11 @@
-"""Placement: the mesh and spec of an array, read where JAX shows them, checked, and changed where a walk needs others.
+"""Placement: the mesh and spec of an array, read where JAX shows them, checked, and changed if a walk needs others.
 
-Outside `jit` every array shows its sharding. Inside, mesh axes are of three kinds. Cuts by Explicit axes are part of an
-array's type. Those by Auto axes XLA chooses after tracing, so only the caller can say. Along Manual axes a caller's own
-`shard_map` has cut the array already: layouts speak of the logical array, and one block of those cuts is seen, with all
-there is of the others (`Layout.within`). All that goes into a walk then varies over the same Manual axes.
+Outside `jit` every array shows its sharding. Inside, cuts by Explicit mesh axes are part of an array's type; those by
+Auto axes only the caller can tell. Along Manual axes a caller's own `shard_map` has cut the array: layouts speak of the
+logical array, of which one block of those cuts is seen (`Layout.within`), and all inputs of a walk vary over them.
 """
 
+import functools
 import math
 from collections.abc import Sequence, Set
 from typing import NamedTuple
@@ -18,6 +18,8 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionS
 from jax.typing import ArrayLike
 
 from .layout import AnyMesh, Cuts, Layout, Spec, axes_of, axis_sizes, from_spec, line_shape, mapped_axes, spec_of
+
+RUN = 2**26  # bytes that all devices receive at once on the way to the host
 
 
 def placement(x: Array, spec: Spec | None) -> tuple[AnyMesh | None, Spec]:
@@ -47,7 +49,7 @@ def concrete_placement(sharding: Sharding, ndim: int, spec: Spec | None) -> tupl
 
 
 def check_context(mesh: AnyMesh | None, whose: str = "the array's") -> None:
-    """Raises ValueError where `jax.set_mesh` has set another mesh than that of an array or a plan: JAX takes one."""
+    """Raises ValueError if `jax.set_mesh` has set another mesh than that of an array or a plan: JAX takes one."""
     here = jax.sharding.get_abstract_mesh()
     if mesh is None or here.empty or mapped_axes(here):
         return
@@ -87,13 +89,12 @@ def explicit_axes(mesh: AnyMesh | None) -> frozenset[str]:
 
 
 def only(axes: Set[str], spec: PartitionSpec) -> PartitionSpec:
-    """The spec without other mesh axes: those whose placement XLA decides, or that are mapped already."""
     entries = (entry if isinstance(entry, tuple) else (entry,) for entry in spec)
     return spec_of(tuple(axis for axis in names if axis in axes) for names in entries)
 
 
-def brought(x: Array, mesh: AnyMesh | None, spec: PartitionSpec) -> Array:
-    """The array cut by the Explicit axes of a mesh as a spec says: what JAX makes itself comes without a mesh."""
+def reshard(x: Array, mesh: AnyMesh | None, spec: PartitionSpec) -> Array:
+    """The array cut by the Explicit axes of a mesh as a spec says: arrays that JAX makes itself have no mesh."""
     explicit = explicit_axes(mesh)
     if mesh is None or not explicit:
         return x
@@ -116,20 +117,19 @@ def settled(x: Array, mesh: AnyMesh, spec: PartitionSpec) -> Array:
     if any(shown.spec) and only(explicit, shown.spec) != only(explicit, spec):
         remedy = f"use jax.reshard(x, NamedSharding(plan.mesh, {spec}))"
         raise ValueError(f"the array is sharded as {shown.spec}, the plan takes {spec} on its mesh: {remedy}")
-    return brought(x, mesh, spec)
+    return reshard(x, mesh, spec)
 
 
 class Anchor(NamedTuple):
     """An array of size zero on the devices of a mesh.
 
-    A mesh that is only described knows no devices. Where a walk is transposed, no array on them need be left but this.
+    A mesh that is only described knows no devices; a transposed walk may have no other array on them.
     """
 
     empty: Array
 
 
 def anchor(values: Sequence[Array]) -> Anchor:
-    """That of the first value which shows a mesh."""
     x = next((x for x in values if not jax.typeof(x).sharding.mesh.empty), values[0])
     return Anchor(lax.slice(x, (0,) * x.ndim, (0,) * x.ndim))
 
@@ -143,12 +143,12 @@ def anchors(values: Sequence[Array], mesh: AnyMesh | None) -> tuple[Anchor, ...]
 
 
 def needs_anchor(mesh: AnyMesh | None) -> bool:
-    """True where a mesh is only described, and no shard_map around knows its devices."""
+    """True if a mesh is only described, and no shard_map around knows its devices."""
     return isinstance(mesh, AbstractMesh) and not mapped_axes(mesh)
 
 
-def own(x: Array | np.ndarray, dim: int, cuts: Cuts, mapped: frozenset[str]) -> Array | np.ndarray:
-    """What is seen here of an array that every device holds, along a dimension with these cuts."""
+def local_slice(x: Array | np.ndarray, dim: int, cuts: Cuts, mapped: frozenset[str]) -> Array | np.ndarray:
+    """The local part of an array that every device holds, along a dimension with these cuts."""
     if not any(cut.axis in mapped for cut in cuts):
         return x
     before, after, parts = x.shape[:dim], x.shape[dim + 1 :], [cut.parts for cut in cuts]
@@ -160,10 +160,10 @@ def own(x: Array | np.ndarray, dim: int, cuts: Cuts, mapped: frozenset[str]) -> 
 
 
 def without_padding(stored: Array, layout: Layout, mapped: frozenset[str], fill: float = 0) -> Array:
-    """A stored array with zeros, or `fill`, for its padding, where a caller's shard_map has mapped some mesh axes."""
+    """A stored array with zeros, or `fill`, for its padding, where some mesh axes may be mapped."""
     for dim, (size, extent) in enumerate(zip(layout.shape, layout.storage, strict=True)):
         if size < extent:
-            kept = jnp.asarray(own(layout.logical(dim), 0, layout.cuts[dim], mapped))
+            kept = jnp.asarray(local_slice(layout.logical(dim), 0, layout.cuts[dim], mapped))
             # Cut as the array is: newer JAX wants both to be cut alike when it transposes.
             kept = lax.full_like(stored, True, bool) & kept.reshape(line_shape(dim, stored.ndim))
             stored = jnp.where(kept, stored, jnp.asarray(fill, stored.dtype))
@@ -171,9 +171,10 @@ def without_padding(stored: Array, layout: Layout, mapped: frozenset[str], fill:
 
 
 def devices_along(names: Sequence[str]) -> tuple[tuple[str, ...], list[int]]:
-    """Mesh axes in the order of the mesh, as `lax.ppermute` counts devices, and the device at each position along them.
+    """Mesh axes in the order of the mesh, as `lax.ppermute` counts devices, and the device at each position along
+    `names`.
 
-    Positions are counted along the axes as they are given, the last fastest. Inside shard_map.
+    The last of `names` counts fastest. Inside shard_map.
     """
     ordered = tuple(sorted(names, key=jax.sharding.get_abstract_mesh().axis_names.index))
     sizes = [lax.axis_size(name) for name in ordered]
@@ -182,14 +183,55 @@ def devices_along(names: Sequence[str]) -> tuple[tuple[str, ...], list[int]]:
 
 
 def varying(values: Sequence[ArrayLike], axes: frozenset[str]) -> list[Array]:
-    """The values, said to vary over these Manual axes and over all that any of them varies over."""
+    """The values, marked as varying over these Manual axes and over all that any of them varies over."""
     union = axes.union(*map(varies_over, values))
     return [lax.pcast(value, tuple(sorted(union - varies_over(value))), to="varying") for value in values]
 
 
 def varies_over(value: object) -> frozenset[str]:
-    """The Manual axes over which a value varies, where shard_map keeps account of them."""
+    """The Manual axes over which a value varies, if shard_map keeps account of them."""
     return frozenset(jax.typeof(value).manual_axis_type.varying)
+
+
+def to_host(y: ArrayLike) -> np.ndarray:
+    """An array in NumPy's form. If other processes hold shards of it, every process of its mesh must call this.
+
+    Every device then receives the same rows of all blocks, RUN bytes at a time, and its process copies them out.
+    """
+    if not isinstance(y, jax.Array) or isinstance(y, jax.core.Tracer) or y.is_fully_addressable:
+        return np.asarray(y)
+    if not y.addressable_shards:
+        here = "gather it where jax.process_index() is that of one of y.sharding.device_set"
+        raise ValueError(f"process {jax.process_index()} has none of the array's devices: {here}")
+    if y.is_fully_replicated:
+        return np.asarray(y)
+    if not isinstance(y.sharding, NamedSharding):
+        kind = type(y.sharding).__name__
+        raise NotImplementedError(f"the array has a {kind}: give it a NamedSharding, with jax.device_put")
+    mesh, collected = y.sharding.mesh, np.empty(y.shape, y.dtype)
+    layout = from_spec(y.shape, axis_sizes(mesh), y.sharding.spec)
+    dim = max(range(y.ndim), key=layout.block.__getitem__)
+    parts, block = layout.parts[dim], layout.block[dim]
+    blocks = collected.reshape(*y.shape[:dim], parts, block, *y.shape[dim + 1 :])
+    rows = min(block, max(1, RUN * block // max(collected.nbytes, 1)))
+    for first in range(0, block if y.size else 0, rows):
+        start = min(first, block - rows)
+        run = np.asarray(_rows(y, start, dim, rows, layout, mesh))
+        at = (*[slice(None)] * (dim + 1), slice(start, start + rows))
+        blocks[at] = run.reshape(blocks[at].shape)
+    return collected
+
+
+@functools.partial(jax.jit, static_argnames=("dim", "rows", "layout", "mesh"))
+def _rows(y: Array, start: Array, dim: int, rows: int, layout: Layout, mesh: AnyMesh) -> Array:
+    def run(block: Array) -> Array:
+        block = lax.dynamic_slice_in_dim(block, start, rows, dim)
+        for d, axes in enumerate(layout.axes):
+            for axis in reversed(axes):
+                block = lax.all_gather(block, axis, axis=d, tiled=True)
+        return block
+
+    return jax.shard_map(run, mesh=mesh, in_specs=layout.spec, out_specs=PartitionSpec(), check_vma=False)(y)
 
 
 def _traced(x: Array, mesh: AbstractMesh, spec: Spec | None) -> tuple[AbstractMesh | None, Spec]:
@@ -212,7 +254,7 @@ def _traced(x: Array, mesh: AbstractMesh, spec: Spec | None) -> tuple[AbstractMe
 
 
 def _agreed(ndim: int, mesh: AnyMesh, shown: PartitionSpec | None, spec: Spec | None) -> Spec:
-    """What the array shows, behind the Manual axes that the caller names; the caller's where it shows nothing."""
+    """The spec that the array shows, behind the Manual axes that the caller names; else the caller's."""
     mapped, sizes = mapped_axes(mesh), axis_sizes(mesh)
     given, known = (from_spec((0,) * ndim, sizes, one) for one in (spec, shown))
     first = _manual_first(given, mapped)

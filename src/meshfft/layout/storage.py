@@ -1,7 +1,6 @@
 """Storage: NumPy arrays of any size, and replicated ones, as evenly stored and sharded arrays.
 
-JAX shards a dimension only in equal parts, so a size that no mesh axis divides is stored with zeros at its tail, as a
-PaddedArray, which knows the logical size.
+A size that no mesh axis divides is stored with zeros at its tail, as a PaddedArray, which knows the logical size.
 """
 
 from typing import Any, Protocol
@@ -16,7 +15,7 @@ from ..numerics.dtypes import check_numeric
 from .layout import AnyMesh, Layout, Spec, axis_sizes, from_spec, mapped_axes
 from .memory import check_blocks, room_of
 from .padded_array import PaddedArray, padded
-from .placement import anchor, brought
+from .placement import anchor, reshard
 
 
 class Sliceable(Protocol):
@@ -30,7 +29,7 @@ class Sliceable(Protocol):
 
 
 def stored_on(array: Sliceable | Array, mesh: Mesh, spec: Spec) -> Array | PaddedArray:
-    """An array on a mesh: see `shard`. A NumPy array and what has slices goes block by block."""
+    """An array on a mesh: see `shard`. A NumPy array, or anything with slices, goes block by block."""
     array = array if hasattr(array, "dtype") else np.asarray(array)
     check_numeric(np.dtype(array.dtype))
     layout = from_spec(array.shape, axis_sizes(mesh), spec)
@@ -44,19 +43,18 @@ def stored_on(array: Sliceable | Array, mesh: Mesh, spec: Spec) -> Array | Padde
 
 
 def zeros_beside(x: Array, mesh: AnyMesh | None, layout: Layout, dtype: np.dtype) -> Array | PaddedArray:
-    """Zeros in a layout, on the devices of an array."""
     if isinstance(mesh, Mesh):
         return stored_on(np.zeros(layout.shape, dtype), mesh, layout.spec)
     nothing = anchor((x,)).empty.sum().real  # shows JAX the devices
     stored = jnp.zeros(layout.within(mapped_axes(mesh)), dtype) + nothing.astype(dtype)
-    return padded(stored if mapped_axes(mesh) else brought(stored, mesh, layout.spec), layout, mesh)
+    return padded(stored if mapped_axes(mesh) else reshard(stored, mesh, layout.spec), layout, mesh)
 
 
 def put(array: Array, sharding: NamedSharding) -> Array:
     """A JAX array with another sharding.
 
-    From one that this process holds each takes its own blocks: `device_put` would send all of it to all processes, to
-    see that it is the same to each.
+    Each process takes its blocks from an array that it holds: `device_put` would send all of it to all processes, to
+    check that it is the same.
     """
     if not isinstance(array, jax.core.Tracer) and array.is_fully_addressable and not sharding.is_fully_addressable:
         values = np.asarray(array)
@@ -65,7 +63,7 @@ def put(array: Array, sharding: NamedSharding) -> Array:
 
 
 def cut_replicated(b: Array, layout: Layout, mesh: AnyMesh | None) -> Array:
-    """A replicated array padded with zeros at its tails to a layout's storage, and cut as it says; nothing is sent."""
+    """A replicated array padded with zeros at its tails to a layout's storage, and cut; nothing is sent."""
 
     def block(b: Array) -> Array:
         for dim, (size, axes) in enumerate(zip(layout.block, layout.axes, strict=True)):
@@ -77,11 +75,11 @@ def cut_replicated(b: Array, layout: Layout, mesh: AnyMesh | None) -> Array:
     if mesh is None or mapped_axes(mesh) & layout.mesh_axes:
         return block(b)
     cut = jax.shard_map(block, mesh=mesh, in_specs=PartitionSpec(), out_specs=layout.spec, check_vma=False)
-    return cut(brought(b, mesh, PartitionSpec()))
+    return cut(reshard(b, mesh, PartitionSpec()))
 
 
 def _from_blocks(array: Sliceable, layout: Layout, sharding: NamedSharding) -> Array:
-    """Reads one block after the other, and keeps none on the host once the devices that hold it have it."""
+    """Reads one block after the other, and keeps none on the host once its devices have it."""
     holders: dict[tuple[tuple[int, int], ...], list[jax.Device]] = {}
     for device, index in sharding.addressable_devices_indices_map(layout.storage).items():
         bounds = tuple(s.indices(n)[:2] for s, n in zip(index or (), layout.storage, strict=True))
@@ -95,12 +93,11 @@ def _from_blocks(array: Sliceable, layout: Layout, sharding: NamedSharding) -> A
 
 
 def _on_device(block: np.ndarray, device: jax.Device) -> Array:
-    """At once: `device_put` would wait for the end of a `jit` that it is called in."""
+    """One block, at once: `device_put` would wait for the end of a `jit` that it is called in."""
     return jax.make_array_from_callback(block.shape, SingleDeviceSharding(device), lambda _: block).block_until_ready()
 
 
 def _block(array: Sliceable, layout: Layout, bounds: tuple[tuple[int, int], ...]) -> np.ndarray:
-    """One block, zeros beyond the logical sizes."""
     inside = tuple(slice(min(a, n), min(b, n)) for (a, b), n in zip(bounds, layout.shape, strict=True))
     sides, full = [s.stop - s.start for s in inside], [b - a for a, b in bounds]
     into, native = getattr(array, "into", None), np.dtype(array.dtype).newbyteorder("=")

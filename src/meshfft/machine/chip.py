@@ -1,15 +1,9 @@
 """Chips: what one device computes, moves and holds in a second, each number with its source; one row each.
 
 A device is what JAX counts as one: a core of TPU v2, v3, v4 and v7x, a chip of the others, a GPU, a virtual CPU device.
-Add a chip to CHIPS, and every plan can be made for it. A number is marked
-
-    published   by the maker, or in a paper
-    measured    on such a device
-    derived     worked out: from published numbers, or from the cycles its compiler estimates
-
-Rates of TPU products and memory are what the TPU compiler estimates for one large product and one large copy, in
-cycles, times the clock; the clock is the published peak over the operations that the matrix units do in a cycle.
-Everything made of these numbers is modelled.
+A number is "published" by the maker or in a paper, "measured" on such a device, or "derived" from published numbers or
+the compiler's cycles of one large product and one large copy, times the clock (the published peak over the operations
+of the matrix units in a cycle). Everything made of these numbers is modelled.
 """
 
 import dataclasses
@@ -46,8 +40,6 @@ FITTED = (
 
 
 class Figure(NamedTuple):
-    """A number, how it is known, and where from."""
-
     value: float
     mark: str
     source: str
@@ -56,8 +48,6 @@ class Figure(NamedTuple):
 @hashed_once
 @dataclasses.dataclass(frozen=True)
 class Chip:
-    """Sustained rates of one device."""
-
     name: str
     platform: str  # what JAX calls the platform
     kind: str  # what JAX calls the device, or how that begins
@@ -87,16 +77,14 @@ class Chip:
 
     @property
     def fast_bytes(self) -> float:
-        """Bytes of VMEM; 0 where it is not known, or there is none."""
+        """Bytes of VMEM; 0 if there is none, or it is not known."""
         return self.scratch.value if self.scratch else 0.0
 
     def product_rate(self, tier: str) -> float:
-        """Operations per second of matrix products in a tier."""
         rates = {name: figure.value for name, figure in self.products}
         return rates.get(tier, rates["float32"])
 
     def figures(self) -> dict[str, Figure]:
-        """All numbers of the row, by name."""
         rates = {"vector, op/s": self.vector, "memory, B/s": self.memory, "link, B/s": self.link, "hop, s": self.hop}
         known = {"capacity, B": self.capacity, "clock, Hz": self.clock, "scratch, B": self.scratch}
         tiers = {f"{tier} products, op/s": figure for tier, figure in self.products}
@@ -119,9 +107,7 @@ def _tpu(
     refuses_bfloat16: bool = False,
     megacore: bool = False,
 ) -> Chip:
-    """A TPU: per cycle the operations of products in bf16, bf16x3 and bf16x6, vector operations, and bytes copied; and
-    of products in int8, where they are faster.
-    """
+    """A TPU; `cycle`: operations of products in bf16, bf16x3, bf16x6, vector operations, bytes copied, per cycle."""
     kinds = (*("operations",) * 3, "vector operations", "bytes copied")
     sources = [f"{rate:g} {what} per cycle, {CYCLES}, times the clock" for rate, what in zip(cycle, kinds, strict=True)]
     rates = [Figure(rate * clock, "derived", source) for rate, source in zip(cycle, sources, strict=True)]
@@ -159,7 +145,6 @@ def _tpu(
 def _gpu(
     name: str, kind: str, bf16: float, simt: float, double: float, memory: float, size: float, link: float
 ) -> Chip:
-    """A GPU behind switches, published rates."""
     known = {"float32": simt, "float64": double, "bf16": bf16, "memory": memory, "link": link, "size": size}
     rates = {what: Figure(value, "published", f"{BOOK}, GPUs") for what, value in known.items()}
     source = "bf16 terms of this tier: rate of bf16 over the number of products"
@@ -244,7 +229,7 @@ CHIPS = {chip.name: chip for chip in (CPU, *TPUS, *GPUS)}
 
 
 def chip_for(platform: str | None, kind: str = "") -> Chip:
-    """The row for a device as JAX names it; the generic one where none is known."""
+    """The row for a device as JAX names it; the generic one if none is known."""
     named = [chip for chip in CHIPS.values() if chip.platform == platform and kind.startswith(chip.kind)]
     return max(named, key=lambda chip: len(chip.kind), default=CPU if platform == "cpu" else GENERIC)
 

@@ -1,15 +1,12 @@
-"""Which device stands where on a mesh: as `jax.make_mesh` puts them, or neighbour by neighbour.
+"""Orders of devices on a mesh: as `jax.make_mesh` puts them, or neighbour by neighbour.
 
-Every axis of the torus, and the cores of a chip, are split into factors, outermost first, and every factor goes to one
-mesh axis. A mesh axis walks the box of its factors; a device stands at the sum of its mesh axes' walks:
+Every axis of the torus, and the cores of a chip, are split into factors, outermost first, and each factor belongs to
+one mesh axis, which walks the box of its factors. A device is at the sum of its mesh axes' walks:
 
     coordinates(i_1, i_2, ...) = walk_1[i_1] + walk_2[i_2] + ...
 
-Invariant: every order is a permutation of all devices, and the hop load of a ring depends on its own walk alone.
-
-Not every mesh has an order of true neighbours: three cut axes of two neighbours each would need six links a chip, and a
-two-dimensional torus has four. Where both devices of a chip walk the same way, as both do on a mesh axis that
-does not hold the cores, they share its links: such a ring loads two blocks.
+Invariant: every order is a permutation of all devices, and the hop load of a ring depends on its own walk alone. Not
+every mesh has an order of true neighbours, and both cores of a chip share its links.
 """
 
 import dataclasses
@@ -31,7 +28,7 @@ INFINITE: Cost = (math.inf, math.inf, math.inf)
 
 
 class Digit(NamedTuple):
-    """A factor of a torus axis (the axis after the last one holds the cores): its size and what one step is."""
+    """A factor of a torus axis (the axis after the last one holds the cores): its size and its stride."""
 
     axis: int
     size: int
@@ -40,8 +37,6 @@ class Digit(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Device:
-    """What `create_device_mesh` asks of a device."""
-
     id: int
     coords: Sizes
     core_on_chip: int
@@ -53,10 +48,11 @@ class _Device:
 
 @functools.lru_cache(maxsize=256)
 def jax_order(torus: Torus, sizes: Sizes, kind: str) -> Order:
-    """What `jax.make_mesh` gives on devices of this kind, such as "TPU v3", "TPU v5" (a v5p) or "TPU v5 lite" (a v5e).
+    """The order of `jax.make_mesh` on devices of this kind, such as "TPU v3", "TPU v5" (a v5p) or "TPU v5 lite" (a
+    v5e).
 
-    It splits an axis of the torus over several mesh axes on a v5e only. Where it refuses, this is what it advises:
-    `create_device_mesh` with allow_split_physical_axes=True; and the order of jax.devices() where that refuses too.
+    It splits an axis of the torus over several mesh axes on a v5e only. If it refuses, this is what it advises:
+    `create_device_mesh` with allow_split_physical_axes=True; and the order of jax.devices() if that refuses too.
     """
     numbers = np.arange(torus.size)
     coords = np.pad(torus.coords(numbers), [(0, 0), (0, 3 - len(torus.shape))])  # a TPU has three
@@ -72,10 +68,10 @@ def jax_order(torus: Torus, sizes: Sizes, kind: str) -> Order:
 
 @functools.lru_cache(maxsize=256)
 def neighbour_order(torus: Torus, sizes: Sizes) -> Order:
-    """The order, among the walks over all splits, whose rings of mesh axes load the links least.
+    """The order, among the walks over SPLITS splits at most, whose rings of mesh axes load the links least.
 
     Least is the sum over mesh axes of (p - 1) times the busiest link's blocks in a hop; then the same with both ways at
-    once; then the same for the links that the farthest message passes. Looks at 20 000 splits at most.
+    once; then the same for the links that the farthest message passes.
     """
     best, least = tuple[tuple[Digit, ...], ...](), INFINITE
     for digits in itertools.islice(_splits(torus, sizes), SPLITS):
@@ -115,7 +111,6 @@ def _splits(torus: Torus, sizes: Sizes) -> Iterator[tuple[tuple[Digit, ...], ...
 
 
 def _factors(size: int, sizes: Sizes) -> list[Sizes]:
-    """All ways to write `size` as a product of one divisor of each mesh axis."""
     if not sizes:
         return [()] if size == 1 else []
     shares = (f for f in range(1, sizes[0] + 1) if sizes[0] % f == size % f == 0)
@@ -123,7 +118,7 @@ def _factors(size: int, sizes: Sizes) -> list[Sizes]:
 
 
 def _digits(grid: Sequence[Sizes], stacks: Sequence[Sequence[int]], count: int) -> tuple[tuple[Digit, ...], ...]:
-    """The digits of every mesh axis where the factors of torus axis a lie in the order stacks[a], outermost first."""
+    """The digits of every mesh axis if the factors of torus axis a are in the order stacks[a], outermost first."""
     digits: list[list[Digit]] = [[] for _ in range(count)]
     for axis, (row, stack) in enumerate(zip(grid, stacks, strict=True)):
         stride = math.prod(row)
@@ -135,7 +130,7 @@ def _digits(grid: Sequence[Sizes], stacks: Sequence[Sequence[int]], count: int) 
 
 @functools.lru_cache(maxsize=4096)
 def _best_walk(torus: Torus, digits: tuple[Digit, ...]) -> tuple[Cost, np.ndarray]:
-    """The walk (p, dims + 1) of a mesh axis with these digits that costs least, and its cost."""
+    """The cheapest walk (p, dims + 1) of a mesh axis with these digits, and its cost."""
     sizes = (*torus.shape, torus.cores)
     coords = np.indices(sizes).reshape(len(sizes), -1).T
     first = [coords[:, digit.axis] // digit.stride % digit.size == 0 for digit in digits]
@@ -151,10 +146,10 @@ def _best_walk(torus: Torus, digits: tuple[Digit, ...]) -> tuple[Cost, np.ndarra
 
 
 def _bound(torus: Torus, digits: Sequence[Digit]) -> Cost:
-    """What no walk with these digits is below, where the ends of no axis of two chips are joined.
+    """A lower bound for walks with these digits, if the ends of no axis of two chips are joined.
 
-    Devices of a chip that the ring does not join walk alike and load the same links; and the shortest tour of a digit's
-    values, to and fro or once round, made by all rings, loads the links of its axis in the mean.
+    Devices of a chip that the ring does not join load the same links; and the shortest tour of a digit's values, to and
+    fro or once round, made by all rings, loads the links of its axis in the mean.
     """
     size = math.prod(digit.size for digit in digits)
     chips = [digit for digit in digits if digit.axis < len(torus.shape)]
@@ -193,7 +188,7 @@ def _walks(dims: int, digits: Sequence[Digit]) -> Iterator[np.ndarray]:
 
 @functools.lru_cache(maxsize=1024)
 def _box_walks(box: Sizes) -> tuple[np.ndarray, ...]:
-    """Walks over a box, step by step to neighbours; cycles among them where a side is even. Not all: a few a side."""
+    """Some walks over a box, step by step to neighbours; cycles among them if a side is even."""
     line = np.arange(math.prod(box))[:, None]
     if len(box) < 2:
         folded = np.concatenate([line[::2], line[1::2][::-1]])  # out over the even numbers, back over the odd
@@ -209,10 +204,7 @@ def _box_walks(box: Sizes) -> tuple[np.ndarray, ...]:
 
 
 def _plane_walks(rows: int, columns: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Walks over rows x columns: along the rows, and, with an even number of columns, a cycle along the columns.
-
-    An even number of rows has its cycle too: where the sides are exchanged.
-    """
+    """Walks over rows x columns: along the rows, and, with an even number of columns, a cycle along the columns."""
     yield _snake(rows, columns)
     if columns % 2 == 0:  # to and fro over all rows but the first, and back along the first
         column, row = _snake(columns, rows - 1)
@@ -220,6 +212,5 @@ def _plane_walks(rows: int, columns: int) -> Iterator[tuple[np.ndarray, np.ndarr
 
 
 def _snake(rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """Row after row, every other one backwards."""
     row, column = np.divmod(np.arange(rows * columns), columns)
     return row, np.where(row % 2, columns - 1 - column, column)

@@ -1,11 +1,8 @@
 """Machines: a chip, and how its devices are linked, by name, as "v3:32x32", or as a mesh of devices shows them.
 
-A machine turns counted work into modelled seconds:
-
-    compute = products + vector + memory        one after the other on a device
-    links   = sum of moves, one after the other  (see torus for each)
-    seconds = compute + links                    where nothing overlaps
-            = compute / parts + max((1 - 1 / parts) compute, links)   in parts, each computed while the last one travels
+compute = products + vector + memory        links = sum of moves
+seconds = compute + links                   if nothing overlaps, else, in parts computed while the last one travels,
+        = compute / parts + max((1 - 1 / parts) compute, links)
 """
 
 import contextlib
@@ -30,7 +27,7 @@ EFFICIENCY = 0.7  # of the busiest link that an all-to-all of many messages reac
 
 
 class Network(NamedTuple):
-    """A torus, and which of its devices stands where on a mesh with these axes; `kind` says by what rule."""
+    """A torus, and which of its devices is where on a mesh with these axes; `kind` says by what rule."""
 
     torus: Torus
     order: Order
@@ -39,7 +36,7 @@ class Network(NamedTuple):
 
 
 class Seconds(NamedTuple):
-    """Modelled seconds by resource, and in all, which is less than their sum where they overlap."""
+    """Modelled seconds by resource, and in all, which is less than their sum if they overlap."""
 
     products: float
     vector: float
@@ -51,8 +48,6 @@ class Seconds(NamedTuple):
 @hashed_once
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """What prices a step."""
-
     chip: Chip
     network: Network | None = None  # None where every device reaches every other alike
     devices: int = 1
@@ -62,7 +57,7 @@ class Machine:
 
     @property
     def caveat(self) -> str | None:
-        """What the prices leave out where devices of several fast networks are priced as those of one."""
+        """What the prices leave out if devices of several fast networks are priced as those of one."""
         if self.chip.megacore:
             name = self.chip.name
             what = f"{name} is priced as a device for each core, where JAX makes one of both cores of a chip (megacore)"
@@ -77,12 +72,11 @@ class Machine:
 
     @property
     def count(self) -> int:
-        """How many devices there are."""
         return self.devices if self.network is None else self.network.torus.size
 
     @property
     def most(self) -> int:
-        """The devices of the largest torus of its chips; 0 where these form none."""
+        """The devices of the largest torus of its chips; 0 if these form none."""
         return math.prod(self.chip.torus) * self.chip.devices if self.chip.torus else 0
 
     @property
@@ -91,11 +85,10 @@ class Machine:
         return "xla" if self.chip.refuses_bfloat16 or self.has_failed("points") else self.chip.platform
 
     def has_failed(self, *families: str) -> bool:
-        """Whether a kernel of these families, with which names begin, has failed."""
+        """Whether a kernel whose name begins with one of these has failed."""
         return any(name.startswith(families) for name in self.failed)
 
     def seconds(self, work: Work) -> Seconds:
-        """Modelled seconds of one device."""
         fed = work.fed_bytes / self.chip.memory.value  # products read and write as they go
         products = max(work.matrix_flops / self.chip.product_rate(work.tier), fed)
         vector, memory = work.vector_flops / self.chip.vector.value, work.memory_bytes / self.chip.memory.value
@@ -105,7 +98,6 @@ class Machine:
         return Seconds(products, vector, memory, links, first + max(compute - first, links))
 
     def price(self, work: Work) -> float:
-        """Modelled seconds in all."""
         return self.seconds(work).total
 
     def _links(self, work: Work) -> float:
@@ -117,7 +109,7 @@ class Machine:
         return work.sent_bytes / self.chip.link.value + starts * self.chip.hop.value
 
     def move_seconds(self, move: Move) -> float:
-        """Modelled seconds of a move on a torus: the busiest link's blocks, and a latency for each exchange."""
+        """Modelled seconds of a move: the busiest link's blocks, and a latency for each exchange."""
         network = self.network
         if network is None:
             return move.times * (move.nbytes / self.chip.link.value + self.chip.hop.value)
@@ -130,7 +122,7 @@ class Machine:
 
 
 class Topology(NamedTuple):
-    """The devices of one chip in a pod, on a torus where the chip has one."""
+    """The devices of one chip in a pod, on a torus if the chip has one."""
 
     name: str
     chip: Chip
@@ -173,8 +165,8 @@ def topology(name: str | Topology) -> Topology:
 def torus_of(chip: Chip, shape: tuple[int, ...]) -> Torus:
     """The torus of a slice with these chips along each axis.
 
-    An axis is joined at its ends where it is as long as the pod's, or where the pod is wired by optical switches, in
-    multiples of four chips (v4, v5p and v7x: How to Scale Your Model, TPUs; v2, v3: Jouppi et al., CACM 63(7), 2020).
+    An axis is joined at its ends if it is as long as the pod's, or, in a pod wired by optical switches, a multiple of
+    four chips (v4, v5p and v7x: How to Scale Your Model, TPUs; v2, v3: Jouppi et al., CACM 63(7), 2020).
     """
     switched = len(chip.torus) == 3
     wraps = tuple(n % SWITCHED == 0 if switched else n == most for n, most in zip(shape, chip.torus, strict=True))
@@ -203,7 +195,7 @@ def placed(where: Topology, sizes: tuple[int, ...], names: tuple[str, ...], kind
 
 @functools.lru_cache(maxsize=64)
 def machine_of(mesh: AnyMesh | None, platform: str | None = None) -> Machine:
-    """The machine of a mesh: its chip, and the torus where its devices have coordinates. Without a mesh one device."""
+    """The machine of a mesh: its chip, and the torus if its devices have coordinates. Without a mesh one device."""
     if not isinstance(mesh, Mesh):
         kind = getattr(mesh, "abstract_device", None)
         shown = platform if mesh is None else getattr(kind, "platform", None)
@@ -226,10 +218,10 @@ def machine_of(mesh: AnyMesh | None, platform: str | None = None) -> Machine:
 
 
 def device_of(chip: Chip, mesh: AnyMesh | None, platform: str | None = None) -> jax.Device | None:
-    """The first device of this process on a mesh that kernels of a chip can be tried on; None where there is none.
+    """The first device of this process on a mesh that kernels of a chip can be tried on, or None.
 
-    Of a mesh that is only described, any such device if JAX runs, as it does where it traces and a `platform` is known;
-    else nothing is started. Devices of a described pod are none.
+    For a mesh that is only described, any such device if JAX runs (a `platform` is known); else nothing is started.
+    Devices of a described pod do not count.
     """
     if chip.scratch is None or not (platform or isinstance(mesh, Mesh)):
         return None

@@ -1,11 +1,9 @@
-"""What a pattern of messages loads on the links of a torus of chips: bytes over every link.
+"""The load that messages put on the links of a torus of chips: bytes over every link. Host integers and NumPy only.
 
-A message goes along axis 0 first, then along axis 1, and so on, the shorter way round where the ends of an axis are
-joined; where both ways are equally long, half of it goes each way. A message of m bytes from s to t puts m on every
-link it passes, and messages that pass at once share a link.
+A message goes along axis 0 first, then along axis 1, and so on, the shorter way round if the ends of an axis are
+joined; if both ways are equally long, half of it goes each way. Devices of one chip share its links.
 
-Invariant: the loads of all links add up to the sum over all messages of bytes times links passed. Devices of one chip
-share its links and reach each other over none. Host integers and NumPy only: nothing here is traced.
+Invariant: the loads of all links add up to the sum over all messages of bytes times links passed.
 """
 
 import functools
@@ -20,13 +18,10 @@ Pairs = tuple[np.ndarray, np.ndarray]
 class Torus(NamedTuple):
     """Chips along each axis, whether its ends are joined, and devices per chip.
 
-    Device number d = chip * cores + core, and chips are numbered as JAX lists them, which is by host: hosts of 2 x 2
-    chips in the plane of axes 0 and 1, axis 0 fastest within a host and among hosts, axes 2 and up slowest. So the
-    chips of a 4 x 4 torus are listed (0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (3, 0), (2, 1), (3, 1), (0, 2), ...
-    (Seen in `jax.experimental.topologies` for v2, v3, v4, v5e, v5p, v6e and tpu7x; a device's `id` is another number,
-    axis 0 fastest over all of the torus.)
-
-    An axis of two chips whose ends are joined has two links between them, and a message takes half of each.
+    Device d = chip * cores + core. JAX lists chips by host, 2 x 2 chips in the plane of axes 0 and 1, axis 0 fastest
+    within a host and among hosts, axes 2 and up slowest: (0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (3, 0), (2, 1), (3,
+    1), (0, 2) ... (seen in `jax.experimental.topologies` for v2 to tpu7x; a device's `id` is another number). An axis
+    of two chips whose ends are joined has two links between them, and a message takes half of each.
     """
 
     shape: tuple[int, ...]
@@ -35,7 +30,6 @@ class Torus(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Devices in all."""
         return math.prod(self.shape) * self.cores
 
     def coords(self, devices: np.ndarray) -> np.ndarray:
@@ -43,32 +37,30 @@ class Torus(NamedTuple):
         return _coords(self.shape)[np.asarray(devices) // self.cores]
 
     def numbers(self, coords: np.ndarray, core: np.ndarray | int = 0) -> np.ndarray:
-        """The device numbers of these cores of the chips at these coordinates (..., dims): the inverse of `coords`."""
+        """The inverse of `coords`, for some core of each chip."""
         return _chips(self.shape)[tuple(np.moveaxis(np.asarray(coords), -1, 0))] * self.cores + core
 
 
 class Order(NamedTuple):
-    """Which device stands where on a mesh; holds bytes, whose hash Python keeps, so that it is a cheap cache key."""
+    """Which device is where on a mesh; holds bytes, whose hash Python keeps, so that it is a cheap cache key."""
 
     sizes: tuple[int, ...]
     devices: bytes
 
     @classmethod
     def of(cls, devices: np.ndarray) -> "Order":
-        """The order with these device numbers, one dimension per mesh axis."""
         return cls(np.shape(devices), np.ascontiguousarray(devices, np.int32).tobytes())
 
     @property
     def array(self) -> np.ndarray:
-        """The device numbers, one dimension per mesh axis."""
         return np.frombuffer(self.devices, np.int32).reshape(self.sizes)
 
 
 def loads(torus: Torus, sources: np.ndarray, targets: np.ndarray, sizes: np.ndarray | float) -> np.ndarray:
     """Bytes over every directed link when every source sends its target a message of its size, all at once.
 
-    The result has shape (dims, 2, *torus.shape): [a, 0] at the coordinates of a chip is what leaves it along axis a
-    towards higher coordinates, [a, 1] towards lower ones.
+    The result has shape (dims, 2, *torus.shape): [a, 0] at a chip is what it sends along axis a towards higher
+    coordinates, [a, 1] towards lower ones.
     """
     start, end = (torus.coords(devices).reshape(-1, len(torus.shape)) for devices in (sources, targets))
     weights = np.broadcast_to(np.asarray(sizes, float), np.shape(sources)).ravel()
@@ -102,7 +94,7 @@ def exchange(order: np.ndarray, axes: tuple[int, ...]) -> Pairs:
 def ring_load(torus: Torus, order: Order, axes: tuple[int, ...], two_way: bool = False) -> float:
     """Busiest link's load, in blocks, of one hop of the ring over mesh axes; `two_way`: one block each way at once.
 
-    Two devices have one neighbour each, which needs the block once: both ways are then one.
+    Of two devices each needs the block once: both ways are then one.
     """
     ways = [1, -1] if two_way and math.prod(order.sizes[a] for a in axes) > 2 else [1]
     sources, targets = np.concatenate([ring(order.array, axes, way) for way in ways], axis=1)
@@ -123,7 +115,6 @@ def _exchange_load(torus: Torus, order: Order, axes: tuple[int, ...]) -> float:
 
 
 def _rings(order: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
-    """The devices of every ring over the axes, one ring a row."""
     rest = [axis for axis in range(order.ndim) if axis not in axes]
     return order.transpose(*rest, *axes).reshape(-1, math.prod(order.shape[a] for a in axes))
 
@@ -131,8 +122,8 @@ def _rings(order: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
 def _along(torus: Torus, axis: int, start: np.ndarray, end: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Bytes (2, *shape) over the links of one axis, from the bytes [line, from, to] that move on each of its lines.
 
-    Axes before this one have been travelled already, the others not yet. What leaves a chip is what began before it
-    less what ended before it, and what goes round the joined ends.
+    Axes before this one are behind, the others ahead. What leaves a chip is what began before it less what ended before
+    it, and what goes round the joined ends.
     """
     size, others = torus.shape[axis], (*torus.shape[:axis], *torus.shape[axis + 1 :])
     line = np.zeros(len(start), int)
@@ -166,7 +157,6 @@ def _coords(shape: tuple[int, ...]) -> np.ndarray:
 
 @functools.lru_cache(maxsize=64)
 def _chips(shape: tuple[int, ...]) -> np.ndarray:
-    """The number of the chip at all coordinates."""
     chips = np.empty(shape, int)
     chips[tuple(_coords(shape).T)] = np.arange(chips.size)
     return chips

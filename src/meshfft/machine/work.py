@@ -1,7 +1,7 @@
 """Work: what a step costs one device, counted and never timed.
 
-Counts add along a walk; `peak_bytes` is the largest, not the sum, with what lies beside all steps. A machine turns
-counts into seconds (see machine).
+Counts add along a walk; `peak_bytes` is the largest, plus what lies beside all steps. A machine turns counts into
+seconds.
 """
 
 import dataclasses
@@ -23,8 +23,6 @@ class Move(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """Counts for one device."""
-
     matrix_flops: int = 0  # real operations in matrix products, with padding to the matrix unit, passes not counted
     tier: str = "float32"  # of those products
     vector_flops: int = 0  # real operations elsewhere: an FFT's butterflies, phases
@@ -42,12 +40,10 @@ class Work:
 
     @property
     def flops(self) -> int:
-        """Real operations of every kind."""
         return self.matrix_flops + self.vector_flops + self.kernel_flops
 
 
 def total(works: Iterable[Work]) -> Work:
-    """The work of steps taken one after the other."""
     works = list(works)
     return Work(
         matrix_flops=sum(w.matrix_flops for w in works),

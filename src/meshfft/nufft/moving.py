@@ -22,7 +22,7 @@ from jax.typing import DTypeLike
 
 from ..layout.layout import Layout, line_shape
 from ..layout.padded_array import AnyArray, mapped, padded, stored_of
-from ..layout.placement import brought
+from ..layout.placement import reshard
 from ..layout.storage import stored_on
 from ..numerics.dtypes import real_dtype
 from ..numerics.split_complex import scaled
@@ -118,7 +118,7 @@ def _points_first(plan: Planned, turns: Array) -> Array:
     """Coordinates (d, points) as they are stored."""
     layout = _layout(plan)
     around = [(0, stored - n) for stored, n in zip(layout.storage, layout.shape, strict=True)]
-    return brought(jnp.pad(turns, around), plan.caller.mesh, layout.spec)
+    return reshard(jnp.pad(turns, around), plan.caller.mesh, layout.spec)
 
 
 def _in_slots(plan: Planned, numbers: Array) -> Any:

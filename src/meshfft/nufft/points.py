@@ -21,7 +21,7 @@ from jax import Array
 from jax.core import Tracer
 from jax.typing import ArrayLike, DTypeLike
 
-from ..layout.gathering import to_host
+from ..layout.placement import to_host
 from ..numerics.phases import Floats, Limbs, limbs_for, of_radians, of_turns
 from ..operators.transform import integers
 

@@ -1,7 +1,4 @@
-"""Loops over blocks: some lines at a time, so that what is made in between stays small, and sums of runs of columns.
-
-Knows nothing of what is made. Invariant: every line is worked on once, in any order.
-"""
+"""Loops over blocks: a few lines at a time, to bound temporaries, and sums over runs of columns."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -19,7 +16,7 @@ Total = TypeVar("Total")
 
 
 def chunks(shape: tuple[int, ...], dim: int) -> tuple[int, int]:
-    """A dimension beside `dim`, and in how many equal parts of it there are about CHUNK numbers each."""
+    """A dimension other than `dim`, and the number of equal parts of it with about CHUNK numbers each."""
     numbers, best = math.prod(shape), (dim, 1)
     for other in (d for d in range(len(shape)) if d != dim):
         whole = LANES if other == len(shape) - 1 else 1
@@ -36,9 +33,9 @@ def in_chunks(
     made: Callable[[Arrays, Arrays | None], Arrays],
     leaves: Iterable[Array] = (),
 ) -> Arrays:
-    """`made` of the lines of `arrays` along a dimension and of those of `out`, whose place its result takes.
+    """Applies `made` to a chunk of lines along `dim` at a time; the result replaces `out`, or is a new array.
 
-    Without `out` there is a new result; `leaves` are what it is made of besides, for the mesh axes that it varies over.
+    `leaves` are further inputs of `made`, for the mesh axes that the result varies over.
     """
     shape = (arrays or out or ())[0].shape
     other, many = chunks(shape, dim)
@@ -75,8 +72,9 @@ def in_runs(
     total: Total | None,
     together: bool = True,
 ) -> Total:
-    """Adds `run(start, size, total)` over n columns: the first run, then runs one by one, then RUNS at a time, whose
-    own sum is added unless not `together`.
+    """Adds `run(start, size, total)` over n columns: the first run, then single runs, then RUNS at a time.
+
+    Without `together` all runs are added one by one.
     """
     first, single, many = runs(n, size, together)
 
@@ -92,7 +90,7 @@ def in_runs(
 
 
 def runs(n: int, size: int, together: bool = True) -> tuple[int, int, int]:
-    """Columns of the first run of n, how many follow one by one, and how many times RUNS of them do."""
+    """Columns of the first run of n, the number of single runs after it, and of groups of RUNS runs."""
     first = n % size or min(size, n)
     left = (n - first) // size
     many = max(left - 1, 0) // RUNS if together else 0
@@ -100,7 +98,7 @@ def runs(n: int, size: int, together: bool = True) -> tuple[int, int, int]:
 
 
 def varied(out: Array, leaves: Iterable[Array]) -> Array:
-    """The array, said to vary over the mesh axes of all leaves, as a loop's carry must; XLA folds this."""
+    """The array, marked as varying over the mesh axes of all leaves, as a loop's carry must; XLA folds this."""
     for leaf in leaves:
         one = jnp.ravel(leaf)[0]
         out = jnp.where(one == one, out, out)

@@ -2,8 +2,8 @@
 
     x = 2^e sum_i d_i 2^(1 - 8 i),   -128 <= d_i <= 127,   i = 1 ... S
 
-Invariant: numbers come scaled by a power of two, to magnitudes below 127 / 128; then all is exact but what is cut off
-behind digit S, and what a result is rounded to.
+Invariant: numbers are scaled by a power of two, to magnitudes below 127 / 128; then all is exact but what is cut off
+behind digit S, and the rounding of a result.
 """
 
 import functools
@@ -27,8 +27,8 @@ def singles(y: Array, many: int) -> Terms:
 
 
 def limbs(parts: Terms, slices: int) -> list[Array]:
-    """Numbers between -1 and 1, as sums of float32, as integers in units of their last slice, the slices behind HIGH in
-    one of their own.
+    """Numbers between -1 and 1, sums of float32, as integers in units of their last slice; slices behind HIGH in a
+    second one.
     """
     high, low = BITS * min(slices, HIGH) - 1, BITS * max(slices - HIGH, 0)
     first = jnp.round(parts[0] * jnp.float32(2.0**high))
@@ -60,8 +60,8 @@ def at_once(integers: list[Array], slices: int) -> Array:
 def _bytes(integers: list[Array], slices: int) -> list[Array]:
     """Integers whose bytes are the balanced digits to base 256.
 
-    With 128 added to each digit they are the bytes of the number; and a byte less 128 is the byte with its highest bit
-    the other way.
+    With 128 added to each digit they are the bytes of the number, and a byte less 128 is the byte with its top bit
+    flipped.
     """
     carry, found = jnp.int32(0), list[Array]()
     for limb, many in reversed(list(zip(integers, (min(slices, HIGH), slices - HIGH), strict=False))):
@@ -73,7 +73,7 @@ def _bytes(integers: list[Array], slices: int) -> list[Array]:
 
 
 def carried(orders: list[Array]) -> tuple[Array, list[Array]]:
-    """The sum of int32 numbers, each 2^-8 of the weight of the one before: an int32, and bytes behind it."""
+    """The sum of int32 numbers, each of 2^-8 the weight of the one before: an int32, and bytes behind it."""
     value, low = orders[-1], list[Array]()
     for order in reversed(orders[:-1]):
         low.insert(0, value & 255)
@@ -93,7 +93,7 @@ def joined(value: Array, low: list[Array], dtype: np.dtype) -> Array:
 def pair(value: Array, low: list[Array]) -> tuple[Array, Array]:
     """The same as two float32 numbers, the second below half a unit in the last place of the first.
 
-    Three groups of 24 bits, each a float32, of which the first is zero or larger than the others together.
+    Made of three groups of 24 bits, each a float32; the first is zero or larger than the others together.
     """
     low = [value & 255, *low]
     first, *others = (jnp.asarray(part, jnp.float32) for part in (value >> BITS, *map(_grouped, (low[:3], low[3:6]))))
@@ -111,7 +111,7 @@ def _grouped(low: list[Array]) -> Array:
 
 
 def host_slices(matrix: np.ndarray, slices: int) -> np.ndarray:
-    """The slices of a real matrix of magnitudes up to one, in the widest float that the host has; their power is 2."""
+    """The slices of a real matrix of magnitudes up to one, in the host's widest float; their power is 2."""
     value = np.rint(matrix * np.asarray(2.0 ** (BITS * slices - 2), matrix.dtype)).astype(np.int64)
     digits = list[np.ndarray]()
     for _ in range(slices - 1):

@@ -1,17 +1,15 @@
-"""Types of numbers and tiers of precision: what a transform computes in, how it multiplies, and the error to expect.
+"""Types and tiers of precision: what a transform computes in, how it multiplies, and the error to expect.
 
-A float32 number is a sum of three bfloat16 numbers, to the last bit: x = x1 + x2 + x3, each 2^-8 of the one before. A
-matrix unit that multiplies bfloat16 and adds in float32 makes a product from
+A float32 number is exactly a sum of three bfloat16 numbers, each 2^-8 of the one before. Matrix units make products of
 
     bf16     x1 y1                                                     1 pass
     bf16x3   x1 y1 + x1 y2 + x2 y1                                     3 passes
     bf16x6   x1 y1 + x1 y2 + x2 y1 + x1 y3 + x2 y2 + x3 y1             6 passes, as good as float32
 
-A float64 number, scaled, is a sum of slices, integers of 8 bits; int8xS makes S (S + 1) / 2 exact products of S of each
-(see slices). int8x7 is what "float64" means on a device whose matrix unit has no float64.
+int8xS makes a float64 product of S (S + 1) / 2 exact products of 8-bit slices (see slices); int8x7 is "float64" on a
+device whose matrix unit has none.
 
-Source: Henry, Tang and Heinecke, "Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision
-Computations" (arXiv:1904.06376), which Lu et al., section II-A, rely on.
+Source: Henry, Tang and Heinecke, arXiv:1904.06376, which Lu et al., section II-A, rely on.
 """
 
 import functools
@@ -34,9 +32,9 @@ class Tier(NamedTuple):
         terms: bfloat16 terms of each factor; 0 where the type itself is multiplied.
         passes: products of terms that are added up.
         error: relative L2 error of a complex product of up to 65536 terms, by real multiplications in each: 4 or 3.
-            Held against measurements by tests/numerics/test_products.py and `python -m benchmarks bounds`. In float32
-            and float64 equal terms may lose more (RingDense.error). In bf16 and bf16x3 it is that of lines of 5, and of
-            a constant or a spike of the number that rounds worst; noise loses a third of it.
+            Measured by tests/numerics/test_products.py and `python -m benchmarks bounds`. In float32 and float64 equal
+            terms may lose more (RingDense.error). In bf16 and bf16x3 it holds for lines of 5, and for a constant or a
+            spike of the number that rounds worst; noise loses a third of it.
         limit: the largest error where the plan chooses between 4 and 3.
         slices: of 8 bits of each float64 factor; 0 where factors are not sliced.
     """
@@ -49,8 +47,8 @@ class Tier(NamedTuple):
 
 
 class Error(NamedTuple):
-    """The largest relative L2 errors of steps: of noise they are independent; equal numbers all round the same way, so
-    that what each step makes of a constant array adds up.
+    """The largest relative L2 errors of steps: independent for noise; for equal numbers, which round alike, they add
+    up.
     """
 
     noise: float = 0.0
@@ -58,7 +56,6 @@ class Error(NamedTuple):
 
     @staticmethod
     def of_all(errors: Iterable["Error"]) -> "Error":
-        """The errors of several steps, or dimensions, one after the other."""
         every = tuple(errors)
         return Error(math.hypot(*(error.noise for error in every)), sum(error.equal for error in every))
 
@@ -74,11 +71,11 @@ def unit_of(itemsize: int) -> float:
 
 
 def added_error(many: int, itemsize: int) -> float:
-    """The largest relative error of as many equal numbers, complex ones of `itemsize` bytes, added one after the other.
+    """The largest relative error of adding `many` equal complex numbers one after the other.
 
-    From the moment that the sum has passed a power of two until it has doubled, every addition rounds the same way, by
-    up to half a unit in the last place; so half of all roundings are as large as those of the sum, a quarter half as
-    large, and so on. The worst of 2 million drawn numbers come to many / 4 + 1 / 2 roundings, and up to four to none.
+    While the sum grows from one power of two to the next, every addition rounds the same way, by up to half a unit in
+    the last place. So half of all roundings are as large as those of the sum, a quarter half as large, and so on. The
+    worst of 2 million drawn numbers reach many / 4 + 1 / 2 roundings; up to four numbers lose nothing.
     """
     return (many / 4 + 0.5) * unit_of(itemsize) if many > 4 else 0.0
 
@@ -86,19 +83,17 @@ def added_error(many: int, itemsize: int) -> float:
 def sliced_error(slices: int, multiplications: int, n: int) -> float:
     """The relative L2 error of a complex product of n terms by S slices of 8 bits, roundings of its sums apart.
 
-    A line with entries of root mean square r has its largest entry within a factor two of 2^e, the power it is scaled
-    by, so that 2^e <= 2.04 sqrt(n) r; equality where one entry is all there is, and white noise of n = 8192 has some
-    4 to 8 r. Matrices of magnitudes up to one, 0.7 in the mean, have e = 1. Their slices are as good as random, of mean
-    square (2^8)^2 / 12; those of the one large entry may all be 128, 3^(1/2) of that. For each term and in the mean,
-    relative to 0.7 r:
+    A line of root mean square r is scaled by 2^e, within a factor two of its largest entry, so 2^e <= 2.04 sqrt(n) r
+    (equality for a single nonzero entry; white noise of n = 8192 has 4 to 8 r). Matrices of magnitudes up to one, 0.7
+    in the mean, have e = 1. Slices are as good as random, of mean square (2^8)^2 / 12; those of one large entry may all
+    be 128, 3^(1/2) of that. For each term, in the mean and relative to 0.7 r:
 
         products left out, slices i + j = S + 2    (S - 1)^(1/2) 2^(16 - 8 (S + 2)) 2^2 2^(1 + e) 3^(1/2) / 12 / (0.7 r)
                                                    = 1.63 (S - 1)^(1/2) 2^(-8 S) (2^e / r)
         the block, cut off behind slice S          12^(-1/2) 2^(1 - 8 S) (2^e / r) = 0.58 2^(-8 S) (2^e / r)
 
-    with those left out further on and the matrix's own rounding below 0.02 of them. Together they are less than
-    (3 S)^(1/2) 2^(-8 S) (2^e / r), and sums of n terms have n^(1/2) of both error and value. Gauss's three products
-    have factors larger by up to two: 1.5 in the mean.
+    The rest is below 0.02 of them. The sum is less than (3 S)^(1/2) 2^(-8 S) (2^e / r), and n terms multiply both error
+    and value by n^(1/2). Gauss's three products have factors larger by up to two, 1.5 in the mean.
     """
     return 2.04 * math.sqrt(3 * slices * max(n, 1)) * 2.0 ** (-8 * slices) * {4: 1.0, 3: 1.5}[multiplications]
 
@@ -125,10 +120,10 @@ MOST_DIMENSIONS = 3  # of the transforms that an error is chosen for
 class Dot(NamedTuple):
     """A way to multiply: the tier, and the real multiplications in a complex one.
 
-    Four are (a + ib)(c + id) written out. Three (Gauss) are (a + b) c, a (d - c) and b (c + d), three quarters of the
-    work for 1.4 times the error, and small imaginary parts lose relative accuracy.
+    Four are (a + ib)(c + id) written out. Three (Gauss) are (a + b) c, a (d - c) and b (c + d): three quarters of the
+    work, 1.4 times the error, and small imaginary parts lose relative accuracy.
 
-    `unit` is what multiplies slices where there is no float64, one of UNITS; there values are pairs of float32.
+    `unit`, one of UNITS, multiplies slices on a device without float64, whose values are pairs of float32.
     """
 
     tier: str
@@ -137,21 +132,18 @@ class Dot(NamedTuple):
 
     @property
     def terms(self) -> int:
-        """bfloat16 terms of each factor, or 0."""
         return TIERS[self.tier].terms
 
     @property
     def slices(self) -> int:
-        """Slices of 8 bits of each factor, or 0."""
         return TIERS[self.tier].slices
 
     @property
     def error(self) -> float:
-        """The relative L2 error to expect of a complex matrix product."""
+        """The relative L2 error of a complex matrix product of LONGEST terms."""
         return self.error_over(LONGEST)
 
     def error_over(self, n: int) -> float:
-        """The same of n terms."""
         if not self.slices:
             return TIERS[self.tier].error[self.multiplications]
         return math.hypot(sliced_error(self.slices, self.multiplications, n), ROUNDING[self.unit])
@@ -164,8 +156,6 @@ class Dot(NamedTuple):
 
 def dots_of(dtype: np.dtype, precision: Precision, multiplications: int | None, unit: str = "") -> tuple[Dot, ...]:
     """The ways to multiply that the plan may choose from: those within the tier's limit, or the one asked for.
-
-    `unit` multiplies slices on a device without float64.
 
     Raises:
         TypeError, ValueError: as `complex_dtype`, or a number of multiplications that is not 3 or 4.
@@ -183,14 +173,14 @@ def dots_of(dtype: np.dtype, precision: Precision, multiplications: int | None, 
 
 
 def reaches(tier: str, error: float) -> bool:
-    """Whether a transform of some dimensions stays within an error, by what is stated of sums of 65536 terms."""
+    """Whether the stated error of a transform of MOST_DIMENSIONS dimensions is within `error`."""
     return MOST_DIMENSIONS**0.5 * TIERS[tier].limit <= error
 
 
 def check_reached(precision: Precision, error: float, beside: str = "") -> None:
-    """Raises ValueError where a transform's error is above the one to stay within; `beside` is another remedy.
+    """Raises ValueError if a transform's error exceeds the one to stay within; `beside` is another remedy.
 
-    Tiers are chosen before the walk is known: it may have more dimensions, or less exact sums and wires.
+    Tiers are chosen before the walk is known, which may have more dimensions, or less exact sums and wires.
     """
     if isinstance(precision, float) and not error <= precision:
         raise ValueError(
@@ -200,12 +190,13 @@ def check_reached(precision: Precision, error: float, beside: str = "") -> None:
 
 
 def is_wide(precision: Precision) -> bool:
-    """Whether a precision asks for 64-bit types, whatever the input."""
+    """Whether a precision needs 64-bit types, whatever the input."""
     return not reaches("float32", precision) if isinstance(precision, float) else precision in WIDE
 
 
 def complex_dtype(dtype: np.dtype, precision: Precision) -> np.dtype:
-    """The complex type a transform of `dtype` computes in: NumPy's promotion, as far as JAX has it switched on.
+    """The complex type in which a transform of `dtype` is computed: NumPy's promotion, as far as JAX has it switched
+    on.
 
     Raises:
         TypeError: the type is not numeric, or wider than any JAX has.
@@ -215,7 +206,7 @@ def complex_dtype(dtype: np.dtype, precision: Precision) -> np.dtype:
 
 
 def _tier_of(dtype: np.dtype, precision: Precision) -> str:
-    """The tier that a precision means for an array of `dtype`; by default that of NumPy's promotion."""
+    """The tier of a precision for an array of `dtype`; the default follows NumPy's promotion."""
     check_numeric(dtype)
     said = f"precision {precision:g}" if isinstance(precision, float) else ""
     if isinstance(precision, float):
@@ -247,7 +238,6 @@ def check_numeric(dtype: np.dtype) -> None:
 
 
 def wide_types() -> bool:
-    """Whether 64-bit types are switched on, here and now."""
     return bool(jax.dtypes.canonicalize_dtype("complex128") == np.complex128)
 
 
@@ -257,6 +247,6 @@ def real_dtype(dtype: np.dtype) -> np.dtype:
 
 
 def promoted(a: DTypeLike, b: DTypeLike) -> np.dtype:
-    """The type that holds both, where implicit promotion is switched off too: a caller gave both on purpose."""
+    """The type that holds both, even if implicit promotion is switched off."""
     with jax.numpy_dtype_promotion("standard"):
         return np.dtype(jnp.promote_types(a, b))

@@ -1,14 +1,12 @@
 """Exact phases: roots of unity n k / N, and multiples of any angle and logarithm as fixed-point numbers.
 
-A phase is reduced to a fraction of a turn in integers that cannot wrap, then to an eighth of a turn either side of an
-axis, and only then handed to cos and sin: it is right to one rounding of its last bit for every n k / N below
-MAX_LENGTH, and every multiple of a fixed-point turn, in float32 as in float64. (In float32 without the reduction n k
-loses 5e-3 at N = 8192.)
+A phase is reduced to a fraction of a turn in integers that cannot wrap, then to an eighth of a turn, before cos and
+sin: it is right to one rounding of its last bit for every n k / N below MAX_LENGTH, in float32 as in float64. (In
+float32 without the reduction n k loses 5e-3 at N = 8192.)
 
 A fixed-point number is a tuple of uint32 limbs, most significant first, and wraps: the multiple n T of a fraction of a
-turn T is exact modulo a turn, where floating point keeps fewer digits the larger n is (float32: 2e-4 at n = 4096). Two
-limbs hold a turn to 2^-64. A logarithm to base two has its point after 16 bits, so two limbs hold it to 2^-48: enough
-for float32 up to n = 2^21.
+turn T is exact modulo a turn. Two limbs hold a turn to 2^-64, and a logarithm to base two, whose point is after 16
+bits, to 2^-48: enough for float32 up to n = 2^21.
 """
 
 import functools
@@ -32,7 +30,7 @@ HALF_LOG2_E = 0xB8AA3B295C17F0BBBE87FED0691D3E88EB577AA8DD695A58
 
 
 def vandermonde(k: Array, n: Array, length: int, sign: int, real: DTypeLike) -> Planes:
-    """The block V[k, n] = exp(sign 2 pi i k n / length) for integer vectors k and n (paper, equation dft1d_matrix)."""
+    """The block V[k, n] = exp(sign 2 pi i k n / length) of integer vectors k and n (paper, dft1d_matrix)."""
     return roots(mulmod(k[:, None] % length, n[None, :] % length, length), length, sign, real)
 
 
@@ -43,8 +41,8 @@ def table(rows: int, columns: int, length: int, sign: int, dtype: np.dtype) -> n
 
 
 def host_roots(m: np.ndarray, length: int, sign: int) -> np.ndarray:
-    """exp(sign 2 pi i m / length) for integers of any size, on the host in its widest float: float64's own angles are
-    off by up to eight roundings of a root.
+    """exp(sign 2 pi i m / length) for any integers, in the host's widest float: angles in float64 lose up to eight
+    roundings.
     """
     m = m % length
     quarters = (4 * m + length // 2) // length
@@ -61,10 +59,7 @@ def roots(m: Array, length: int, sign: int, real: DTypeLike) -> Planes:
 
 
 def mulmod(a: Array, b: Array, modulus: int) -> Array:
-    """a b mod `modulus` in uint32, for 0 <= a, b < modulus <= MAX_LENGTH.
-
-    b is taken a few bits at a time, so nothing wraps.
-    """
+    """a b mod `modulus` in uint32, for 0 <= a, b < modulus <= MAX_LENGTH: b a few bits at a time, so nothing wraps."""
     a, b = a.astype(jnp.uint32), b.astype(jnp.uint32)
     bits = (modulus - 1).bit_length()
     if 2 * bits <= 32:
@@ -86,7 +81,6 @@ def circle(turns: Limbs, sign: int, real: DTypeLike) -> Planes:
 
 
 def _rotated(angle: Array, quarters: Array, sign: int) -> Planes:
-    """exp(sign i (angle + quarters pi / 2))."""
     cos, sin = jnp.cos(angle), jnp.sin(angle)
     odd, half = quarters % 2 == 1, quarters // 2 % 2 == 1
     re, im = jnp.where(odd, -sin, cos), jnp.where(odd, cos, sin)
@@ -95,7 +89,7 @@ def _rotated(angle: Array, quarters: Array, sign: int) -> Planes:
 
 
 def power_of_two(logarithm: Limbs, real: DTypeLike) -> Array:
-    """Two to a signed logarithm: its integer part becomes the exponent, only the fraction meets exp2."""
+    """Two to a signed logarithm: the integer part becomes the exponent, exp2 takes the fraction."""
     unit = jnp.finfo(real).dtype.type
     exponent = logarithm[0].astype(jnp.int32) >> (32 - INTEGER_BITS)
     fraction = (logarithm[0] & jnp.uint32((1 << (32 - INTEGER_BITS)) - 1)).astype(real)
@@ -126,7 +120,7 @@ def of_logarithm(logarithm: Floats, limbs: int) -> Limbs:
 
 
 def _multiple(values: Floats, fraction: int, exponent: int, integer_bits: int, limbs: int) -> Limbs:
-    """values fraction 2^(exponent - 192): the sum of products of halves with parts of the fraction, each exact."""
+    """values fraction 2^(exponent - 192), by exact products of halves with parts of the fraction."""
     xp = _module(values)
     digits = int(xp.finfo(values.dtype).nmant) + 1
     bits, (mantissa, power) = digits // 2, xp.frexp(values)
@@ -138,7 +132,7 @@ def _multiple(values: Floats, fraction: int, exponent: int, integer_bits: int, l
 
 
 def _fixed(values: Floats, integer_bits: int, limbs: int) -> Limbs:
-    """Digits of the magnitude by exact floors, then two's complement. What lies above the integer bits is dropped."""
+    """Digits of the magnitude by exact floors, then two's complement; bits above the integer bits are dropped."""
     xp = _module(values)
     rest = xp.abs(values) * np.array(2.0**-integer_bits, values.dtype)
     rest, words = rest - xp.floor(rest), []
@@ -153,12 +147,11 @@ def _fixed(values: Floats, integer_bits: int, limbs: int) -> Limbs:
 
 
 def _module(values: Floats) -> ModuleType:
-    """NumPy for host arrays, so that their float64 is kept; jax.numpy for traced ones."""
+    """NumPy for host arrays, to keep their float64; jax.numpy for traced ones."""
     return np if isinstance(values, np.ndarray) else jnp
 
 
 def add(a: Limbs, b: Limbs) -> Limbs:
-    """a + b, wrapping."""
     carry, total = a[-1] * 0, []
     for x, y in zip(reversed(a), reversed(b), strict=True):
         low = x + y
@@ -169,7 +162,6 @@ def add(a: Limbs, b: Limbs) -> Limbs:
 
 
 def negative(words: Limbs) -> Limbs:
-    """Minus the number, wrapping."""
     one = (*(word * 0 for word in words[:-1]), words[-1] * 0 + np.uint32(1))
     return add(tuple(~word for word in words), one)
 
@@ -186,7 +178,6 @@ def times(n: Array, limbs: Limbs) -> Limbs:
 
 
 def _high(a: Array, b: Array) -> Array:
-    """The upper 32 bits of a product."""
     low, mask = jnp.uint32(16), jnp.uint32(0xFFFF)
     a1, a0, b1, b0 = a >> low, a & mask, b >> low, b & mask
     middle = (a0 * b0 >> low) + (a1 * b0 & mask) + (a0 * b1 & mask)

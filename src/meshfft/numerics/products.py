@@ -1,11 +1,8 @@
-"""Products of matrices and blocks: where they meet, and where the precision of the product is set.
+"""Products of matrices and blocks in split complex: the only place where the precision of a product is set.
 
-Knows nothing of Fourier. A complex product is four real ones, or three (see `Dot`). In the bfloat16 tiers a real
-product is a sum of products of bfloat16 terms, added in float32: by the backend's own algorithm where it has one (TPU,
-GPU), else by splitting here. Slices of float64 are for `numerics.slices`.
-
-`product` takes split complex, and compilers for TPUs and GPUs fuse the additions into the products; `tiles` has the
-same for machines with caches.
+A complex product is four real ones, or three (see `Dot`). In the bfloat16 tiers a real product is a sum of products of
+bfloat16 terms, added in float32, by the backend's own algorithm (TPU, GPU) or by splitting here. float64 slices are in
+`slices`; `tiles` has the product of complex arrays for machines with caches.
 """
 
 import functools
@@ -46,9 +43,8 @@ Maker = Callable[[Array | int, int], Planes | Factors]
 class RealProduct(NamedTuple):
     """How real products are made: by the backend's algorithm for a precision, or of some terms of both factors.
 
-    XLA's products on CPUs add up one term after the other, and n equal terms round the same way each time, which loses
-    up to (n / 4 + 1 / 2) roundings of their sum: 32 of 128 terms, 8.5 of 32. So sums of `group` terms are added in
-    pairs, which rounds nothing where they are equal.
+    On CPUs XLA adds one term after the other, and n equal terms lose up to (n / 4 + 1 / 2) roundings of their sum: 32
+    for 128 terms, 8.5 for 32. So sums of `group` terms are added in pairs, which is exact for equal sums.
     """
 
     precision: lax.Precision | lax.DotAlgorithmPreset
@@ -56,15 +52,13 @@ class RealProduct(NamedTuple):
     group: int = 0  # 0 where all terms are one sum
 
     def parts(self, matrix: Array) -> Terms:
-        """What is multiplied of a matrix."""
         return terms_of(matrix, self.terms) if self.terms else (matrix,)
 
     def laid(self, form: Terms) -> Terms:
-        """A matrix (rows, n) as it is multiplied: in groups (groups, rows, terms of a group), zeros behind the last."""
+        """A matrix (rows, n) as (groups, rows, terms of a group), zeros behind the last."""
         return tuple(jnp.moveaxis(_grouped(part, 1, self.group), 1, 0) for part in form) if self.group else form
 
     def along(self, matrix: Terms, x: Array, dim: int) -> Array:
-        """(rows, n) times dimension `dim` of a real array."""
         return self.summed(matrix, x, lambda a, b: jnp.moveaxis(self.dot(a, b, dim), 0, dim))
 
     def of_tile(self, matrix: Terms, x: Array) -> Array:
@@ -76,7 +70,7 @@ class RealProduct(NamedTuple):
         return y.reshape(-1, lines, width).swapaxes(0, 1)
 
     def dot(self, matrix: Array, x: Array, dim: int, last: bool = False) -> Array:
-        """A matrix that is laid times dimension `dim` of an array: its rows come first, or last."""
+        """A matrix from `laid` times dimension `dim` of an array; its rows come first, or last."""
         both = (matrix, 1 + (self.group > 0)), (_grouped(x, dim, self.group), dim + 1) if self.group else (x, dim)
         (a, of_a), (b, of_b) = reversed(both) if last else both
         if not self.group:
@@ -98,11 +92,10 @@ def product(
 ) -> Sums:
     """Adds to sums the products of matrices, by their columns, with dimension `dim` of blocks in split complex.
 
-    Costs dot.flops flops for each row and element of a complex block. Long sums are sums of runs, in two levels, so
-    that the error stays near that of one run: below 4e-7 of noise in float32 (tests/operators/test_points.py).
-
-    The blocks are of one shape, each with what makes the columns of its matrix; rows replace the dimension. With `real`
-    only the real part is wanted. `planes_of` makes the result of the sums.
+    Blocks have one shape, each with the maker of its matrix's columns; rows replace the dimension. `real` wants only
+    the real part. `planes_of` turns sums into the result. Costs dot.flops flops for each row and element. Long sums are
+    sums of runs, in two levels, so the error stays near that of one run: below 4e-7 in float32
+    (tests/operators/test_points.py).
     """
     makers, blocks = [maker for maker, _ in terms], tuple(planes for _, planes in terms)
     summed = functools.partial(_summed, makers=makers, dim=dim, dot=dot, real=real)
@@ -129,7 +122,7 @@ def _summed(
     size: int,
     way: RealProduct | SlicedProduct,
 ) -> Sums:
-    """The product in runs of some size. A matrix is made first: fused into the products it is made for every tile."""
+    """The product in runs. A matrix is made first: fused into the products it would be made for every tile."""
 
     def run(maker: Maker, planes: Planes, start: Array | int, size: int, total: Sums | None) -> Sums:
         full = size == planes[0].shape[dim]
@@ -153,12 +146,12 @@ def _summed(
 
 
 def planes_of(sums: Sums) -> Planes:
-    """What sums of products stand for: Gauss's are A = (re + im) x, B = re (y - x), C = im (x + y)."""
+    """The planes of sums; Gauss's are A = (re + im) x, B = re (y - x), C = im (x + y)."""
     return (sums[0] - sums[2], sums[0] + sums[1]) if len(sums) == 3 else sums
 
 
 def _grouped(x: Array, dim: int, size: int) -> Array:
-    """Dimension `dim` as two: groups, and what is in each; zeros behind the last."""
+    """Dimension `dim` as two: groups, and their members; zeros behind the last."""
     n = x.shape[dim]
     many = max(1, -(-n // size))
     size = min(size, n)
@@ -168,7 +161,6 @@ def _grouped(x: Array, dim: int, size: int) -> Array:
 
 
 def _in_pairs(parts: list[Array]) -> Array:
-    """The sum of arrays, neighbours first."""
     while len(parts) > 1:
         parts = [functools.reduce(jnp.add, parts[i : i + 2]) for i in range(0, len(parts), 2)]
     return parts[0]
@@ -202,8 +194,9 @@ def complex_sums(
 def forms_of(
     matrix: Planes | Factors, dot: Dot, way: RealProduct | SlicedProduct, full: bool = False
 ) -> tuple[Terms, ...]:
-    """The real matrices of a product, in parts: with three multiplications re + im is one of them; of slices with four
-    there is one, where the block and what is wanted are complex in `full`.
+    """The real matrices of a product, in parts: re + im is one of them for three multiplications.
+
+    With slices and four multiplications there is one, if block and result are complex (`full`).
     """
     if isinstance(matrix, Factors):
         joined = ((functools.reduce(jnp.add, form).astype(jnp.float32),) for form in matrix.forms)

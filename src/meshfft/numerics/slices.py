@@ -1,21 +1,14 @@
 """Float64 products of small integers, error-free (Ozaki's scheme): for matrix units that have no float64.
 
-Each row of the matrix and each line of the block is scaled by a power of two and cut into S slices, integers of 8 bits
-with sign,
+Each row of the matrix and each line of the block is scaled by a power of two and cut into S slices, 8-bit integers
 
-    x = 2^e sum_i d_i 2^(1 - 8 i),   -128 <= d_i <= 127,   i = 1 ... S,
+    x = 2^e sum_i d_i 2^(1 - 8 i),   -128 <= d_i <= 127,   i = 1 ... S
 
-and of the S^2 products of slices those with i + j <= S + 1 are made, S (S + 1) / 2 of them. Their sums are integers. A
-unit for int8 adds them in int32, exactly below 2^17 terms; one for bfloat16, which holds 8 bits, in float32, exactly up
-to 2^10. Sums with the same i + j are of one weight, and all are added as integers: the result is rounded once, to
-float64. Both units make the same integers, so that results agree to the last bit.
+and the products of slices with i + j <= S + 1 are made, exactly: in int32 below 2^17 terms, or by bfloat16 in float32
+up to 2^10. All are added as integers and rounded once. TPUs keep float64 as pairs of float32, and have no complex128.
 
-Values are float64 arrays: processors have the type, and for TPUs their compiler keeps pairs of float32, which hold 48
-bits (it takes every operation here; complex128 it does not take, so complex numbers are split). Invariant: all is exact
-but what is cut off behind slice S and the products left out; `dtypes.sliced_error` has the bound.
-
-Source: Ozaki, Ogita, Oishi and Rump, Error-free transformations of matrix multiplication, Numer. Algorithms 59, 2012;
-on integer units Ootomo, Ozaki and Yokota, arXiv:2306.11975.
+Invariant: all is exact but what is cut off behind slice S and the products left out (`dtypes.sliced_error`). Source:
+Ozaki, Ogita, Oishi and Rump, Numer. Algorithms 59, 2012; Ootomo, Ozaki and Yokota, arXiv:2306.11975.
 """
 
 import functools
@@ -59,8 +52,8 @@ def cost(dot: Dot, numbers: int, sums: int, reals: int, fast: float) -> tuple[in
 
 
 class Slices(NamedTuple):
-    """The slices of the lines of some arrays, int8, largest first, one by one or as one array (S, ...), and the power
-    of two that those of all have; NaN where it has none.
+    """The int8 slices of the lines of some arrays, largest first, one by one or as one array (S, ...), and their common
+    power of two, NaN where there is none.
     """
 
     digits: tuple[Terms | Array, ...]
@@ -69,11 +62,10 @@ class Slices(NamedTuple):
 
 class SlicedProduct(NamedTuple):
     """Real products by slices: how many each factor has, the unit that multiplies them, and whether float64 is a pair
-    of float32, as TPUs keep it: then of the range of float32, and worked on in it.
+    of float32, as on TPUs.
 
     Without a unit, on a host, one int8 product makes the sums of all weights, with a matrix that is half zeros: twice
-    the work, and a program of a third of the instructions, whose compiling is what takes long there. Of a matrix that
-    would be larger than WHOLE, products of one weight are one, as with a unit for them.
+    the work, but a third of the instructions to compile. A matrix larger than WHOLE takes one product for each weight.
     """
 
     slices: int
@@ -87,47 +79,41 @@ class SlicedProduct(NamedTuple):
 
     @property
     def long(self) -> bool:
-        """Whether products of one weight are one longer product: where a sum is else written and read for each."""
+        """Whether the products of one weight are one longer product, which writes their sum once."""
         return self.unit != "int8"
 
     def laid(self, form: Terms) -> Terms:
-        """A matrix in slices as it is multiplied: (S, rows, n), side by side (rows, S n), or for all weights
-        (S, rows, S n).
-        """
+        """A matrix in slices (S, rows, n), side by side (rows, S n), or for all weights (S, rows, S n)."""
         *digits, scale = form
         if not self.unit and self.slices * digits[0].size <= WHOLE:
             return *map(_of_all_weights, digits), scale
         return *(jnp.concatenate(list(each), 1) if self.long else each for each in digits), scale
 
     def parts(self, matrix: Array) -> Terms:
-        """What is multiplied of a matrix (rows, n): its slices, smallest first, and the powers of its rows."""
+        """The slices of a matrix (rows, n), smallest first, and the powers of its rows."""
         (digits,), scale = self.sliced((matrix,), 1)
         return _stacked(digits)[::-1], scale
 
     def complex_parts(self, re: Array, im: Array) -> Terms:
-        """The same of a complex matrix, for real and for imaginary parts of blocks: (re, im) and (-im, re), one above
-        the other.
-        """
+        """The parts of (re, im) and of (-im, re), one above the other, for complex blocks."""
         both = jnp.concatenate([re, im]), jnp.concatenate([-im, re])
         digits, scale = self.sliced(both, 1)
         return *(_stacked(each)[::-1] for each in digits), scale
 
     def sliced(self, arrays: Terms, axis: int) -> Slices:
-        """Lines along an axis in slices."""
         digits = one_by_one if self.unit else at_once
         return (_of_pairs if self.pairs else _of_doubles)(arrays, axis, self.slices, digits)
 
     def along(self, matrix: Terms, x: Array, dim: int) -> Array:
-        """(rows, n) in slices times dimension `dim` of a real float64 array."""
         return self.summed(matrix, (x,), dim)
 
     def complex_along(self, matrix: Terms, planes: Terms, dim: int) -> Terms:
-        """A complex matrix by `complex_parts` times split complex: one real product, twice as long and as wide."""
+        """A complex matrix times split complex: one real product, twice as long and as wide."""
         re, im = jnp.split(self.summed(matrix, planes, dim), 2, dim)
         return re, im
 
     def summed(self, matrix: Terms, arrays: Terms, dim: int) -> Array:
-        """The sum of as many products as there are arrays, each with its matrix."""
+        """The sum of the products of arrays, each with its matrix."""
         *digits, scale = matrix
         lines, x = self.sliced(arrays, dim), arrays[0]
         scale = (scale * 2.0 ** (2 - 2 * BITS)).astype(lines.scale.dtype)
@@ -183,7 +169,7 @@ def _of_doubles(arrays: Terms, axis: int, slices: int, digits: Callable[..., Ter
 
 
 def _of_pairs(arrays: Terms, axis: int, slices: int, digits: Callable[..., Terms | Array]) -> Slices:
-    """The same by pairs. Powers of two are made of bits: of float64 the compiler for TPUs takes no frexp."""
+    """The same by pairs, with powers of two made of bits: the compiler for TPUs takes no frexp of float64."""
     pairs, room = [singles(x, 2) for x in arrays], jnp.float32(ROOM)
     largest = functools.reduce(jnp.maximum, (_largest(pair[0], axis) for pair in pairs)) * room
     exponent = (lax.bitcast_convert_type(largest, jnp.int32) >> 23) - 126
@@ -199,12 +185,11 @@ def _largest(x: Array, axis: int) -> Array:
 
 
 def _stacked(digits: Terms | Array) -> Array:
-    """Slices as one array (S, ...)."""
     return digits if isinstance(digits, Array) else jnp.stack(digits)
 
 
 def _of_all_weights(digits: Array) -> Array:
-    """Of a matrix in slices (S, rows, n), smallest first, one that makes sums of all weights: (S, rows, S n)."""
+    """A matrix (S, rows, S n) that makes sums of all weights, of slices (S, rows, n), smallest first."""
     slices, rows, n = digits.shape
     row = jnp.pad(digits.swapaxes(0, 1).reshape(rows, slices * n), ((0, 0), (0, slices * n)))
     first = ((slices - pairs) * n for pairs in range(1, slices + 1))

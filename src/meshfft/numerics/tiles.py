@@ -1,10 +1,8 @@
-"""`product` of arrays, complex ones as they come, for machines with caches.
+"""`product` of arrays, complex ones as they come, for machines with caches; and the memory that it takes.
 
-A tile is split, multiplied, added up over all matrices and joined again while it is in the cache, so that memory is
-read and written once; a result as large as a block replaces the last one.
-
-Where more than SINGLE sums are added one after the other, by runs of COLUMNS and round a ring, the result is two
-floats, the second what the first has lost (Kahan): it is off by no more than one run is, however many there are.
+A tile is split, multiplied, summed over all matrices and joined while it is in the cache, so memory is read and written
+once; a result as large as a block replaces the last one. Sums of more than SINGLE runs of COLUMNS are kept in two
+floats, the second what the first has lost (Kahan): the error is that of one run, however many there are.
 """
 
 import functools
@@ -17,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from .chunks import in_runs, varied
+from .chunks import in_runs, runs, varied
 from .dtypes import Dot, added_error, unit_of
 from .products import GROUP, TERMS, Maker, RealProduct, Sums, Terms, complex_sums, forms_of, planes_of
 from .split_complex import Planes, join, split
@@ -30,9 +28,9 @@ Total = tuple[Array, ...]  # a sum in one float or in two
 
 
 class Run(NamedTuple):
-    """Columns of a matrix that one sum takes in: their real forms, and the block and the index where they meet it.
+    """Columns of a matrix that one sum takes in: their real forms, and the block and index that they meet.
 
-    Stacked, re and im are one matrix, the one above the other, as both meet every part of the block.
+    Stacked, re and im are one matrix, re above im, since both meet every part of the block.
     """
 
     forms: tuple[Terms, ...]
@@ -42,7 +40,6 @@ class Run(NamedTuple):
     start: Array | int
 
     def of(self, planes: Planes, times: Callable[[Terms, Array], Array], real: bool) -> Sums:
-        """Their product with a part of a block."""
         if not self.stacked:
             return complex_sums(self.forms, planes, times, real)
         (a, b), *rest = (jnp.split(times(self.forms[0], plane), 2, axis=1) for plane in planes)
@@ -50,15 +47,15 @@ class Run(NamedTuple):
 
 
 def in_two_floats(n: int, parts: int = 1) -> bool:
-    """Whether sums of n columns from each of some blocks are added up in two floats."""
+    """Whether sums of n columns from each of some blocks are kept in two floats."""
     return parts * math.ceil(n / COLUMNS) > SINGLE
 
 
 def equal_error(n: int, dot: Dot, itemsize: int) -> float:
-    """The largest relative error of a sum of n equal terms, complex numbers of `itemsize` bytes.
+    """The largest relative error of a sum of n equal complex terms.
 
     A group loses most; groups, runs and shards of different sizes lose up to two roundings more. Gauss's three products
-    have x, y - x and x + y for the parts x and y, whose errors come to 2.42 times as much at most.
+    have x, y - x and x + y for the parts x and y, with at most 2.42 times the error.
     """
     lost = added_error(min(n, GROUP), itemsize) + 2 * unit_of(itemsize)
     return lost * {4: 1.0, 3: 2.42}[dot.multiplications]
@@ -74,9 +71,7 @@ def product_in_tiles(
     wide: bool = False,
     two: bool = False,
 ) -> Total:
-    """`product` of real or complex arrays: the sum itself, added to `total`, in `two` floats or in one; `wide` where
-    one device has all cores.
-    """
+    """`product` of arrays, added to `total`, in `two` floats or one; `wide`: one device has all cores."""
     way, like = RealProduct(lax.Precision.HIGHEST, dot.terms, GROUP), terms[0][1]
     before, n, after = math.prod(like.shape[:dim]), like.shape[dim], math.prod(like.shape[dim + 1 :])
     blocks = [block.reshape(before, n, after) for _, block in terms]
@@ -128,7 +123,7 @@ def _by_tiles(
     positions: int,
     added: bool = False,
 ) -> Total:
-    """The products of all runs, added to what is in `out` or written over it, which is the block after the last."""
+    """The products of all runs, added to `out` or written over it, which is the block after the last."""
 
     def tile(line: Array | int, start: Array | int, lines: int, width: int, out: Total) -> Total:
         sums = []
@@ -164,3 +159,36 @@ def _over_tiles(tile: Callable[..., Total], out: Total, positions: int) -> Total
     if half:
         out = lax.fori_loop(0, 2 * times, lambda i, out: one(i // 2, full * width + i % 2 * half, half, out), out)
     return out
+
+
+def bytes_at_once(
+    shape: tuple[int, int], lines: int, terms: Sequence[int], planes: int, itemsize: int, real: int, wide: bool
+) -> int:
+    """Bytes of matrices and tiles of `product_in_tiles`, by what XLA makes of it on CPUs.
+
+        bytes = 2 * (columns of matrices at once * rows + slices of a tile + their products)
+
+    XLA makes all matrices outside loops at once, and one more in a loop; tiles share their memory. All is there twice.
+
+    Args:
+        shape: rows and columns of each matrix.
+        lines: positions beside the dimension.
+        terms: how many matrices each call multiplies by.
+        planes: real matrices that one is made of.
+        itemsize, real: bytes of the larger of a block's and a result's elements, and of its real part.
+        wide: one device has all cores.
+    """
+    rows, columns = shape
+    width, at_once = min(lines, WIDE_TILE if wide else TILE), columns_at_once(columns, terms)
+    cut = at_once if lines < 2 * width else min(max(terms) * columns, 2 * COLUMNS)  # else tiles are in loops
+    tile = width * (cut + math.ceil(cut / GROUP) * rows) * itemsize
+    return 2 * (planes * real * rows * at_once + tile)
+
+
+def columns_at_once(columns: int, terms: Sequence[int]) -> int:
+    unrolled, looped = 0, 0
+    for many in terms:
+        first, single, _ = runs(columns, COLUMNS // many, together=False)
+        unrolled += many * math.ceil(first / GROUP) * GROUP + COLUMNS * (single == 1)
+        looped = max(looped, COLUMNS * (single > 1))
+    return unrolled + looped

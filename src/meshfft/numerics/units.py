@@ -27,6 +27,6 @@ def plain(value: float, digits: int = 2) -> str:
 
 
 def bound(value: float, digits: int = 2) -> str:
-    """The least number of some digits that is not below a value which is never to be exceeded: 0.00025 for 2.44e-4."""
+    """The least number of some digits that is not below an upper bound: 0.00025 for 2.44e-4."""
     upward = decimal.Context(prec=digits, rounding=decimal.ROUND_CEILING)
     return plain(float(upward.create_decimal_from_float(value)), digits)

@@ -2,20 +2,15 @@
 
     V[k, n] = z_k^-n = exp(-n (log_radius_k + 2 pi i turns_k)),   phase and magnitude on their own, never by products
 
-A factor of n is split so that its product with n < MAX_LENGTH = 2^29 fits in 53 bits: n t mod 1 loses nothing before
-the last addition, below an eighth of a turn, whatever n is. So phases are right to 2e-17 of a turn, entries on the
-circle to 4e-16, and off it to a relative 1e-15 even where n log_radius is 700. (A plain n * t loses 4e-12 of a turn at
-n = 65,536.)
+A factor of n is split so that its product with n < 2^29 fits in 53 bits: phases are right to 2e-17 of a turn, entries
+on the circle to 4e-16, and off it to a relative 1e-15. (A plain n * t loses 4e-12 of a turn at n = 65,536.)
 
-For the inverse V = Vs D with D = diag(rho^-n) and rho the geometric mean of the radii: points on one circle of any
-radius become points on the unit circle, and only Vs, of the points z / rho, is inverted. With W the inverse of Vs the
-answer is D^-1 W. The invariant: W Vs = I up to eps times the condition number of Vs, which is what is reported, for it
-is what the data's errors grow by (in y = D x; x_n = rho^n y_n).
+For the inverse V = Vs D with D = diag(rho^-n) and rho the geometric mean of the radii; only Vs, of the points z / rho,
+is inverted. Invariant: W Vs = I up to eps times the condition number of Vs, which is reported; the answer is D^-1 W.
 
-Points equal in number to the samples: the better, by ||W Vs - I||, of LU and of Newton interpolation through the points
-(Björck and Pereyra 1970), for row k of V x = b says that the polynomial with coefficients x takes the value b_k at
-1 / z_k. More points than samples: least squares by QR. Fewer, or too close together: no inverse, unless one asks for
-the minimiser of ||Vs y - b||^2 + (tikhonov sigma_max)^2 ||y||^2, or for no singular value below truncation sigma_max.
+As many points as samples: the better, by ||W Vs - I||, of LU and of Newton interpolation (Björck and Pereyra 1970).
+More points: least squares by QR. Fewer, or too close together: no inverse, unless a weight asks for the minimiser of
+||Vs y - b||^2 + (tikhonov sigma_max)^2 ||y||^2, or for no singular value below truncation sigma_max.
 """
 
 from typing import NamedTuple
@@ -35,10 +30,9 @@ _ITERATIONS, _VECTORS = 30, 4  # of the power iteration: its norms are at most a
 
 
 def vandermonde(turns: Floats, log_radius: Floats | None, columns: int, stride: int = 1) -> np.ndarray:
-    """V in complex128, for n < MAX_LENGTH; `log_radius` is None where all points lie on the unit circle.
+    """V in complex128, of the columns n = 0, stride, 2 stride ... < MAX_LENGTH; `log_radius` None is the unit circle.
 
-    The columns are those of n = 0, stride, 2 stride ... Entries that float64 cannot hold are zero, or not finite; there
-    is no warning.
+    Entries that float64 cannot hold are zero, or not finite; there is no warning.
     """
     turns, n = np.asarray(turns, np.float64), stride * np.arange(columns, dtype=np.float64)
     matrix = np.empty((len(turns), columns), np.complex128)
@@ -52,7 +46,7 @@ def vandermonde(turns: Floats, log_radius: Floats | None, columns: int, stride: 
 
 
 def _phasors(turns: np.ndarray, n: np.ndarray) -> np.ndarray:
-    """exp(-2 pi i n turns): two digits of `turns` times n, mod 1 exactly; what is left is below 2^-49."""
+    """exp(-2 pi i n turns): two digits of `turns` times n, mod 1 exactly; the rest is below 2^-49."""
     rest = turns - np.rint(turns)
     fraction = np.zeros(np.broadcast_shapes(turns.shape, n.shape))
     for unit in (_DIGITS, _DIGITS**2):
@@ -77,10 +71,9 @@ class Inverse(NamedTuple):
     """The inverse of V, of M points and N samples.
 
     Attributes:
-        matrix: N x M, complex128; NaN where there is no inverse.
-        condition: the condition number of the scaled matrix in the 2-norm, at most 10 % too small (exact where
-            regularised: then it is sigma_max ||W||); infinite where there is no inverse. Above 1e15 it only says that
-            no digit can be trusted.
+        matrix: N x M, complex128; NaN if there is no inverse.
+        condition: of the scaled matrix in the 2-norm, at most 10 % too small; exact if regularised (sigma_max ||W||);
+            infinite if there is no inverse. Above 1e15 no digit can be trusted.
         method: how it was computed, or "none".
     """
 
@@ -100,8 +93,8 @@ def invert(
 ) -> Inverse:
     """The matrix that takes values at the points back to the samples.
 
-    There is none where M < N, where fewer than N points differ, or where float64 cannot hold the powers, unless one of
-    the weights, relative to the largest singular value, makes up for it.
+    There is none if M < N, if fewer than N points differ, or if float64 cannot hold the powers, unless one of the
+    weights, relative to the largest singular value, makes up for it.
 
     Raises:
         ValueError: both regularisations are given, or one is not a positive number (truncation: not below 1).
@@ -135,14 +128,14 @@ def _check_weights(tikhonov: float | None, truncation: float | None) -> None:
 
 
 def _distinct(turns: np.ndarray, logs: np.ndarray) -> int:
-    """How many different points there are: angles that differ by full turns are one."""
+    """The number of different points: angles that differ by full turns are one."""
     angle = turns - np.rint(turns)
     points = np.stack([np.where(angle == 0.5, -0.5, angle), logs], axis=1)
     return len(np.unique(points + 0.0, axis=0))  # -0.0 + 0.0 is 0.0
 
 
 def _solve(matrix: np.ndarray, tikhonov: float | None, truncation: float | None) -> Inverse:
-    """The inverse of the scaled matrix by the method that fits; LinAlgError where a pivot is zero."""
+    """The inverse of the scaled matrix by the method that fits; LinAlgError if a pivot is zero."""
     if tikhonov is not None or truncation is not None:
         return _regularised(matrix, tikhonov, truncation)
     if len(matrix) == matrix.shape[1]:
@@ -154,7 +147,7 @@ def _solve(matrix: np.ndarray, tikhonov: float | None, truncation: float | None)
 
 
 def _square(matrix: np.ndarray) -> tuple[np.ndarray, str]:
-    """LU, or Newton interpolation where LU is not accurate and interpolation is nearer to the inverse."""
+    """LU, or Newton interpolation if that is nearer to the inverse."""
     inverse = _left_inverse(matrix)
     residual = _residual(inverse, matrix)
     if residual > _ACCURATE and len(matrix) <= _INTERPOLATION:
@@ -168,14 +161,13 @@ def _square(matrix: np.ndarray) -> tuple[np.ndarray, str]:
 def _left_inverse(matrix: np.ndarray) -> np.ndarray:
     """The inverse by LU with row exchanges, solved row by row from V^T W^T = I.
 
-    LU makes the residual of what it solves small, so W V = I to eps times the condition number. Solved column by
-    column V W = I would hold so well instead, and W V be off by up to the square: 2e6 times more on a spiral of 256.
+    So W V = I to eps times the condition number. Solved column by column, V W = I would hold so well instead, and W V
+    be off by up to the square: 2e6 times more on a spiral of 256.
     """
     return np.linalg.inv(matrix.T).T
 
 
 def _residual(inverse: np.ndarray, matrix: np.ndarray) -> float:
-    """||W V - I||, Frobenius; infinite where a sum overflowed."""
     residual = float(np.linalg.norm(inverse @ matrix - np.eye(len(inverse))))
     return residual if residual < np.inf else np.inf
 
@@ -193,7 +185,7 @@ def _leja(points: np.ndarray) -> np.ndarray:
 def _bjorck_pereyra(points: np.ndarray, order: np.ndarray) -> np.ndarray:
     """The inverse of points[k]^n: divided differences of the identity's columns, then Newton's form to powers.
 
-    The order decides the accuracy: along the circle the differences grow beyond any use, in Leja's order they do not.
+    Along the circle the differences grow without bound, in Leja's order they do not.
     """
     points, table = points[order], np.eye(len(points), dtype=np.complex128)[order]
     for k in range(1, len(points)):

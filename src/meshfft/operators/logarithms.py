@@ -1,23 +1,23 @@
-"""Logarithms of numbers as they are given, in two float64: a power z^-n multiplies what one float loses by n.
+"""Logarithms of numbers in two float64: a power z^-n multiplies by n what one float loses.
 
     log z = a + (z exp(-a) - 1),   a the logarithm in one float64
 
-where the power is made in two floats: by its series at a / 2^9, squared nine times. What is left out is the square of
-the term in brackets, below 1e-31. NumPy's longdouble would be shorter, but is float64 on ARM and Windows, and has 11
-bits more elsewhere, too few for n = 65536.
+exp(-a) is made in two floats: by its series at a / 2^9, squared nine times. The square of the term in brackets, left
+out, is below 1e-31. NumPy's longdouble is float64 on ARM and Windows, and has 11 bits more elsewhere: too few.
 
 Source: Dekker, A floating-point technique for extending the available precision, Numer. Math. 18, 1971.
 """
 
 import math
 from fractions import Fraction
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from jax import Array
 
 Two = tuple[np.ndarray, np.ndarray]  # a number in two floats, the second at most half a unit of the first
 Complex = tuple[Two, Two]  # real and imaginary part
+F = TypeVar("F")
 _SQUARINGS, _TERMS = 9, 13  # of the series at numbers below 3.3 / 2^9: the next term is below 1e-37
 _LOG_2: Two = np.array(0.6931471805599453), np.array(2.3190468138462996e-17)
 
@@ -38,8 +38,8 @@ def logarithm(z: np.ndarray) -> tuple[Two, Two]:
     return _plus(whole, _two_sum(radius, (one - 1) + low)), _two_sum(angle, high + rest)
 
 
-def finite(values: Any) -> Any:
-    """The values; raises ValueError where the host knows that one is not finite."""
+def finite(values: F) -> F:
+    """The values; raises ValueError if the host knows that one is not finite."""
     if isinstance(values, np.ndarray) and not np.isfinite(values).all():
         raise ValueError(f"point {np.argmin(np.isfinite(values))} is not finite: give finite points")
     return values
@@ -58,7 +58,7 @@ def of_radii(radii: np.ndarray) -> Two:
 
 
 def spiral(a: complex | Array, w: complex | Array, m: int) -> tuple[Two, Two]:
-    """The same of a w^-k for k < m."""
+    """The logarithms of a w^-k for k < m."""
     k = np.arange(m, dtype=float)
     radius, angle = (
         _plus((high[:1], low[:1]), _product((-high[1:], -low[1:]), (k, 0 * k)))
@@ -73,14 +73,12 @@ def snapped(log_radius: np.ndarray) -> np.ndarray | None:
 
 
 def _plus(a: Two, b: Two) -> Two:
-    """a + b."""
     high, low = _two_sum(a[0], b[0])
     return _two_sum(high, low + (a[1] + b[1]))
 
 
 def _exp(re: np.ndarray, im: np.ndarray) -> Complex:
-    """exp(re + i im)."""
-    x = tuple((part * 2.0**-_SQUARINGS, 0 * part) for part in (re, im))
+    x = (re * 2.0**-_SQUARINGS, 0 * re), (im * 2.0**-_SQUARINGS, 0 * im)
     power = _constant(_TERMS, re), (0 * re, 0 * re)
     for term in reversed(range(_TERMS)):
         real, imaginary = _times(power, x)
@@ -91,13 +89,11 @@ def _exp(re: np.ndarray, im: np.ndarray) -> Complex:
 
 
 def _constant(term: int, like: np.ndarray) -> Two:
-    """1 / term!"""
     value = Fraction(1, math.factorial(term))
     return np.full_like(like, float(value)), np.full_like(like, float(value - Fraction(float(value))))
 
 
-def _times(a: Any, b: Any) -> Complex:
-    """The product of complex numbers."""
+def _times(a: Complex, b: Complex) -> Complex:
     (ar, ai), (br, bi) = a, b
     minus = -ai[0], -ai[1]
     return _plus(_product(ar, br), _product(minus, bi)), _plus(_product(ar, bi), _product(ai, br))

@@ -1,7 +1,7 @@
-"""Matrices that a ring multiplies by: what each is, and how a device makes the block it needs.
+"""Matrices that a ring multiplies by, and the blocks of them that a device makes.
 
 A matrix is a static description; `block(operand, rows, columns, real)` is its block in split complex, at index vectors
-of some rows and some successive columns. What a matrix cannot make from indices is its operand, and lies with the rows:
+of some rows and some successive columns. An operand, with the rows, has what indices do not tell:
 
     Roots      V[k, n] = exp(sign 2 pi i k n / N)    uniform samples, from exact integer phases; no operand
     HalfRoots  the same for k = 0 ... N // 2, between real lines and their half spectra; no operand
@@ -10,7 +10,7 @@ of some rows and some successive columns. What a matrix cannot make from indices
     Dense      any matrix; operand: its rows
     Blocks     any matrix; a function makes its blocks; no operand
 
-Outside rows x columns a matrix counts as zero; a ring sees to that.
+Outside rows x columns a ring counts a matrix as zero.
 """
 
 import abc
@@ -40,9 +40,9 @@ class Matrix(abc.ABC):
 
     Attributes:
         rows, columns: its size.
-        row_axis: of its operand's leaves; None where there is no operand.
+        row_axis: of its operand's leaves; None if there is no operand.
         conjugated: its entries are the conjugates of those described.
-        planes: real arrays of a block, 1 where all entries are known to be real.
+        planes: real arrays of a block, 1 if all entries are known to be real.
     """
 
     row_axis: ClassVar[int | None] = None
@@ -58,27 +58,27 @@ class Matrix(abc.ABC):
 
     @property
     def becomes(self) -> str | None:
-        """The numbers it makes of others, "complex" of real ones or "real" of complex; None where it makes the same."""
+        """What it makes of numbers: "complex" of real ones, "real" of complex ones, or None for the same."""
         return None
 
     @property
     def denominator(self) -> int:
-        """D, where its phases are integers over D of a turn; they are exact for D below MAX_LENGTH."""
+        """D, if its phases are integers over D of a turn; they are exact for D below MAX_LENGTH."""
         return max(self.rows, self.columns)
 
     @property
     def period(self) -> float | None:
-        """L, where `inverse` times the matrix is L; None where no matrix of these kinds is its inverse."""
+        """L, the matrix times `inverse`; None if no matrix of these kinds is its inverse."""
         return None
 
     @property
-    def spread(self) -> float:
-        """Its largest singular value over its least, where it is known; else 1, that of a unitary matrix."""
+    def condition(self) -> float:
+        """The condition number, if it is known; else 1, that of a unitary matrix."""
         return 1.0
 
     @property
     def has_fft(self) -> bool:
-        """Whether an FFT can do it: those that have an inverse are transforms of all their uniform samples."""
+        """Whether an FFT can do it: all matrices with an inverse are transforms of all their uniform samples."""
         return self.period is not None
 
     @property
@@ -87,7 +87,7 @@ class Matrix(abc.ABC):
         return None
 
     def prepare(self, operand: Operand, real: DTypeLike) -> Operand:
-        """What blocks are made of: the operand, or what is computed from it once for all blocks."""
+        """The operand as blocks need it, computed once for all of them."""
         return operand
 
     @abc.abstractmethod
@@ -130,11 +130,11 @@ class Roots(Matrix):
 
 @dataclasses.dataclass(frozen=True)
 class HalfRoots(Matrix):
-    """Real lines of `length` points to their half spectra, X[k] = w_k sum_n x[n] exp(sign 2 pi i k n / N), or the
-    transpose of that, x[n] = Re sum_k w_k X[k] exp(sign 2 pi i k n / N).
+    """Real lines of `length` points to their half spectra, X[k] = w_k sum_n x[n] exp(sign 2 pi i k n / N), or its
+    transpose.
 
-    All weights are 1, or 2 for a k that stands for N - k as well: N is the product of the one with those and the other
-    without, with signs opposed.
+    The transpose is x[n] = Re sum_k w_k X[k] exp(sign 2 pi i k n / N). All weights are 1; or, if `weighted`, 2 for a k
+    that stands for N - k as well. N is the product of the one with weights and the other without, with opposite signs.
     """
 
     length: int
@@ -163,8 +163,8 @@ class HalfRoots(Matrix):
         return self.length
 
     @property
-    def spread(self) -> float:
-        """All numbers of a half spectrum but one or two stand for two of the spectrum."""
+    def condition(self) -> float:
+        """Most numbers of a half spectrum stand for two of the spectrum."""
         return math.sqrt(2)
 
     @property
@@ -177,7 +177,6 @@ class HalfRoots(Matrix):
         return tuple(weights * plane for plane in vandermonde(rows, columns, self.length, self.sign, real))
 
     def weights(self, k: Array) -> Array:
-        """w_k at integer k."""
         return 1 + ((k > 0) & (2 * k < self.length) & self.weighted).astype(k.dtype)
 
     def conjugate(self) -> "HalfRoots":
@@ -207,7 +206,7 @@ def limbs_of(floats: Logarithm[Floats], unit: str, real: DTypeLike) -> Logarithm
 
 @dataclasses.dataclass(frozen=True)
 class Samples(Matrix):
-    """Any samples of the z-plane: z_k^-n, or its conjugate. `unit` is that of the operand's angles, None for limbs."""
+    """Any samples of the z-plane: z_k^-n, or its conjugate. `unit`: of the operand's angles, None for limbs."""
 
     rows: int
     columns: int

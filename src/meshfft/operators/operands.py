@@ -1,15 +1,15 @@
-"""What callers give for the matrices of axes, points and arrays: read, and made into operands.
+"""The matrices that callers give for axes, points and arrays: read, and made into operands.
 
-An operand is what a device's block of a matrix is made of: of Points their limbs, of an array its rows. Where products
-are made of bfloat16 terms (see `numerics.products`), a matrix that is known on the host and not too large becomes a
-table: computed in float64 and split once. A larger one is made block by block on the devices, and split there.
+An operand is what a device's block of a matrix is made of: the limbs of Points, the rows of an array. For products of
+bfloat16 terms, a matrix that is known on the host and not too large becomes a table, computed in float64 and split
+once.
 """
 
 import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,7 @@ from .matrices import Blocks, Dense, Matrix, Roots
 from .points import SCATTERED, Points
 from .transform import Transform, factor
 
+Tables = TypeVar("Tables")
 TABLE_BYTES = 2**24
 _GIVE = "say what the numbers are, as mf.Points.turns(t) for each axis, or None for uniform ones"
 
@@ -55,9 +56,9 @@ def entries(points: object, dims: tuple[int, ...]) -> tuple[Points | None, ...]:
 
 
 def _check_grid(given: dict[int, Points]) -> None:
-    """Raises ValueError where the points of several axes, side by side, are all combinations of fewer: a raveled grid.
+    """Raises ValueError if the points of several axes, side by side, are all combinations of fewer: a raveled grid.
 
-    Their own combinations, of all with all, would be another transform in silence.
+    Their own combinations, of all with all, would silently be another transform.
     """
     if len(given) < 2 or len({one.size for one in given.values()}) > 1 or not all(one.known for one in given.values()):
         return
@@ -95,10 +96,10 @@ def sampled(
     return Transform(dims, tuple(matrices), factor(math.prod(shape[d] for d in dims), norm, False))
 
 
-class Held:
-    """Tables of all devices, stacked along their first dimension: on the host, and on the devices that they are for."""
+class Held(Generic[Tables]):
+    """Tables of all devices, stacked along their first dimension: on the host, and on their devices."""
 
-    def __init__(self, tables: Any, mesh: AnyMesh | None, axes: tuple[str, ...]) -> None:
+    def __init__(self, tables: Tables, mesh: AnyMesh | None, axes: tuple[str, ...]) -> None:
         self.host, self.tables = tables, tables
         if isinstance(mesh, Mesh):
             put = functools.partial(_put, sharding=NamedSharding(mesh, PartitionSpec(axes or None)))
@@ -107,19 +108,19 @@ class Held:
             with jax.ensure_compile_time_eval():
                 self.tables = jax.tree.map(jnp.asarray, tables)
 
-    def operand(self, real: DTypeLike) -> Any:
-        """The tables as steps take them.
+    def operand(self, real: DTypeLike) -> Tables:
+        """The tables as steps take them: those of the host inside a caller's shard_map, where each device takes its
+        own.
 
-        Inside a caller's shard_map the host's, of which each device takes its own; and inside a `jit` on several
-        processes, whose programs may hold no arrays of other processes but as arguments.
+        And inside a `jit` on several processes, whose programs may hold no arrays of other processes but as arguments.
         """
-        if mapped_axes(jax.sharding.get_abstract_mesh()) or (self._spread and isinstance(jnp.zeros(()), Tracer)):
+        if mapped_axes(jax.sharding.get_abstract_mesh()) or (self._on_several and isinstance(jnp.zeros(()), Tracer)):
             return self.host
         return self.tables
 
     @functools.cached_property
-    def _spread(self) -> bool:
-        """Whether the devices are those of several processes."""
+    def _on_several(self) -> bool:
+        """Whether the devices belong to several processes."""
         return not all(leaf.is_fully_addressable for leaf in jax.tree.leaves(self.tables) if isinstance(leaf, Array))
 
 
@@ -135,7 +136,7 @@ class Source(Protocol):
     def operand(self, real: DTypeLike) -> Any: ...
 
 
-def operand_of(source: object, real: DTypeLike) -> Any:
+def operand_of(source: object, real: DTypeLike) -> object:
     """The operand made from Points or another Source, a matrix, or None, of numbers of a real type."""
     if isinstance(source, Source):
         return source.operand(real)
@@ -147,7 +148,7 @@ def operand_of(source: object, real: DTypeLike) -> Any:
 
 
 def table(source: object, matrix: Matrix, dot: Dot) -> np.ndarray | None:
-    """The matrix in bfloat16 terms, (forms, terms, rows, columns); None where it is traced, too large or not split."""
+    """The matrix in bfloat16 terms, (forms, terms, rows, columns); None if it is traced, too large or not split."""
     if not dot.terms or 2 * 3 * dot.terms * matrix.rows * matrix.columns > TABLE_BYTES:
         return None
     if isinstance(source, Roots) or (isinstance(source, Points) and source.known):
@@ -176,7 +177,7 @@ def _split(matrix: np.ndarray, dot: Dot) -> np.ndarray:
 
 
 def rows_of(leaf: Array | np.ndarray, axis: int, rows: np.ndarray, reach: int) -> Array | np.ndarray:
-    """A leaf of an operand with the given rows along `axis`, and as many columns as shards reach, zeros beyond."""
+    """A leaf of an operand with the given rows along `axis`, and `reach` columns, zeros beyond its own."""
     xp = np if isinstance(leaf, np.ndarray) else jnp
     if not np.array_equal(rows, np.arange(leaf.shape[axis])):
         leaf = xp.take(leaf, np.minimum(rows, leaf.shape[axis] - 1), axis)
@@ -236,13 +237,12 @@ def _source(matrix: ArrayLike | BlockMatrix | Points, dim: int) -> Given:
 
 
 def _sketch(matrix: BlockMatrix) -> jax.ShapeDtypeStruct:
-    """Shape and type of a block of two rows and three columns."""
     sketch: jax.ShapeDtypeStruct = jax.eval_shape(matrix.block, *(np.arange(n, dtype=np.int32) for n in (2, 3)))
     return sketch
 
 
 def matrix_of(source: Given, size: int, dim: int, real: np.dtype) -> Matrix:
-    """What the steps multiply the dimension by."""
+    """The matrix that the steps multiply the dimension by."""
     if isinstance(source, Points):
         source.check_range(size, real, f"points of axis {dim}")
         return source.matrix(size)

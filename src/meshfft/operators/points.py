@@ -2,15 +2,14 @@
 
     X[k] = sum_n x[n] z_k^-n,   z_k = r_k exp(2 pi i t_k)
 
-A point is kept as its logarithm, an angle and log r_k, so that powers neither overflow early nor lose phase. What is
-given as NumPy arrays, lists or concrete JAX arrays is kept in float64, logarithms of it in two; what JAX is
-differentiating or compiling stays traced, in its own type.
+A point is kept as its logarithm, an angle and log r_k, so that powers neither overflow early nor lose phase. NumPy
+arrays, lists and concrete JAX arrays are kept in float64, their logarithms in two; traced ones in their own type.
 """
 
 import dataclasses
 import operator
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -19,13 +18,14 @@ from jax import Array
 from jax.core import Tracer
 from jax.typing import ArrayLike, DTypeLike
 
-from ..layout.gathering import to_host
 from ..layout.memory import check_held
+from ..layout.placement import to_host
 from ..numerics.phases import Floats, Limbs, add, of_radians
 from .logarithms import finite, logarithm, of_radii, snapped, spiral
 from .matrices import Logarithm, Matrix, Roots, Samples, limbs_of
 from .transform import is_integer
 
+F = TypeVar("F", bound=Floats | None)
 Unit = Literal["turns", "radians"]
 Numbers = ArrayLike | Sequence[complex]
 SCATTERED = (
@@ -38,13 +38,10 @@ SCATTERED = (
 @dataclasses.dataclass(frozen=True, eq=False)
 class Points:
     """The samples of one dimension; made by `uniform`, `turns`, `radians`,
-    `z`, `zoom` or `chirp`.
-
-    A pytree, so that it can be an argument of `jit` and `grad`.
+    `z`, `zoom` or `chirp`. A pytree.
 
     Attributes:
-        angle: the angles of the samples, of shape (M,); None where they are
-            uniform.
+        angle: the angles of the samples, of shape (M,); None if uniform.
         log_radius: natural logarithms of their radii, of shape (M,); None on
             the unit circle.
         unit: of the angles, "turns" or "radians".
@@ -63,9 +60,7 @@ class Points:
 
     @staticmethod
     def uniform(n: int) -> "Points":
-        """The n-th roots of unity, exp(2 pi i k / n); more or fewer of them
-        than there are inputs.
-        """
+        """The n-th roots of unity, exp(2 pi i k / n), for any number of inputs."""
         return Points(None, None, "turns", _count("uniform has n", n))
 
     @staticmethod
@@ -87,8 +82,7 @@ class Points:
         """Any points but zero, on the unit circle or off it.
 
         Rounding of z itself, 1e-16 in complex128, is multiplied by n: give
-        turns or radians where they are known. Radii within that of 1 are 1.
-        Nothing else is lost, but where z is traced.
+        turns or radians if they are known. Radii within that of 1 are 1.
         """
         values = _received(z, complex_too=True)
         if not isinstance(values, np.ndarray):
@@ -126,9 +120,7 @@ class Points:
 
     @property
     def settled(self) -> "Points":
-        """The points as numbers on the host, where they came back from JAX as
-        concrete arrays.
-        """
+        """The points as numbers on the host, if JAX has them as concrete arrays."""
         leaves = (self.angle, self.log_radius)
         if self.known or any(isinstance(leaf, Tracer) for leaf in leaves):
             return self
@@ -138,12 +130,10 @@ class Points:
 
     @property
     def known(self) -> bool:
-        """True where the points are uniform or numbers on the host."""
         return all(leaf is None or isinstance(leaf, np.ndarray) for leaf in (self.angle, self.log_radius))
 
     @property
     def in_turns(self) -> Floats:
-        """The angles in turns."""
         if self.angle is None:
             return np.arange(self.size) / self.size
         if self.unit == "turns":
@@ -152,14 +142,13 @@ class Points:
         return high * 2.0**-32 + middle * 2.0**-64 + low * 2.0**-96
 
     def matrix(self, columns: int) -> Matrix:
-        """The Vandermonde matrix of these points."""
         if self.angle is None:
             return Roots(self.size, -1, self.size, max(columns, self.size))
         return Samples(self.size, columns, None if self.known else self.unit)
 
     def operand(self, real: DTypeLike) -> Logarithm[Floats] | Logarithm[Limbs] | None:
-        """What the matrix needs of them: nothing, limbs made on the host, or
-        the traced floats themselves.
+        """The matrix's operand: nothing, limbs made on the host, or the traced
+        floats themselves.
         """
         if self.angle is None:
             return None
@@ -174,9 +163,7 @@ class Points:
         return Logarithm(add(limbs.angle, rest.angle), radius)
 
     def check_range(self, columns: int, real: DTypeLike, name: str) -> None:
-        """Raises ValueError where a power z^-n leaves the type, naming the
-        worst point.
-        """
+        """Raises ValueError if a power z^-n leaves the type, for the worst point."""
         if self.log_radius is None or not self.known or columns < 2:
             return
         limit, reach = float(np.log(jnp.finfo(real).max)), np.abs(self.log_radius) * (columns - 1)
@@ -228,32 +215,31 @@ def _kept(angle: Floats, log_radius: Floats | None, unit: Unit, rest: Logarithm[
     """Points of flat arrays, which nobody can change under a plan."""
     if angle.size < 1:
         raise ValueError(_not_flat(angle.shape))
-    kept = Logarithm(*(finite(_frozen(part)) for part in rest)) if rest else None
+    kept = rest and Logarithm(finite(_frozen(rest.angle)), finite(_frozen(rest.radius)))
     return Points(_frozen(finite(angle)), _frozen(log_radius), unit, int(angle.shape[0]), kept)
 
 
 def _extent(values: object) -> str:
-    """From where to where numbers go; those that JAX holds are not looked at."""
+    """The range of numbers; those that JAX holds are not looked at."""
     return f"{values.min():.6g} to {values.max():.6g}" if isinstance(values, np.ndarray) else "unknown"
 
 
-def _frozen(values: Floats | None) -> Floats | None:
-    """Host numbers that nobody can change under a plan."""
-    if isinstance(values, np.ndarray):
-        values = values.copy()
-        values.setflags(write=False)
-    return values
+def _frozen(values: F) -> F:
+    if not isinstance(values, np.ndarray):
+        return values
+    kept = values.copy()
+    kept.setflags(write=False)
+    return cast(F, kept)
 
 
-def _count(name: str, many: Any) -> int:
-    """A number of points, at least one."""
-    if not is_integer(many) or many < 1:
+def _count(name: str, many: object) -> int:
+    if not is_integer(many) or operator.index(many) < 1:
         raise ValueError(f"{name} = {many!r}: give the number of points, at least 1")
     return operator.index(many)
 
 
 def _check_line(name: str, m: int, **numbers: complex | Array) -> int:
-    """The number of points of a line between numbers, which are finite or traced, where memory can hold them."""
+    """The number of points of a line between numbers, which are finite or traced, if memory can hold them."""
     m = _count(f"{name} has m", m)
     for key, value in numbers.items():
         if isinstance(value, Tracer):
@@ -267,11 +253,14 @@ def _check_line(name: str, m: int, **numbers: complex | Array) -> int:
 
 
 def _logarithm(radius: Numbers | None) -> tuple[Floats | None, np.ndarray | None]:
-    """The natural logarithm of radii, and what that has lost as one float; None where there are none."""
+    """The natural logarithm of radii, and what that has lost as one float; None if there are none."""
     if radius is None:
         return None, None
     values = _received(radius, complex_too=False)
-    return of_radii(values) if isinstance(values, np.ndarray) else (jnp.log(values), None)
+    if not isinstance(values, np.ndarray):
+        return jnp.log(values), None
+    high, low = of_radii(values)
+    return np.asarray(high), low  # of a single radius NumPy makes a number
 
 
 def _received(values: Numbers, complex_too: bool) -> Floats:

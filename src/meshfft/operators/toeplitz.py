@@ -3,8 +3,8 @@
     T = V^H V,   T[m, n] = t_{m - n},   t_j = sum_k z_k^j,   |z_k| = 1
 
 T is the corner of a circulant matrix of P >= 2 N - 1 columns, whose eigenvalues are 2 Re FFT_P(t_0 ... t_{N-1}) - t_0.
-With j = a B + b the moments are one product, t = A^T B, of 2 sqrt(N) exact phases a sample. Of known points they are
-made on the host in float64, and so is the condition, by conjugate gradients on random numbers.
+With j = a B + b the moments are one product, t = A^T B, of 2 sqrt(N) exact phases a sample. The condition number is
+that of Lanczos' tridiagonal matrix, which conjugate gradients on random numbers build.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ _CONVERGED = 1e-8  # of a residual that leaves the extreme eigenvalues right to 
 
 
 def scaled(points: Points) -> tuple[Points, Floats | float]:
-    """Points about the unit circle, and the logarithm of the mean radius that their own had."""
+    """Points about the unit circle, and the logarithm of the mean radius of the given ones."""
     if points.log_radius is None:
         return points, 0.0
     logs = points.log_radius
@@ -46,7 +46,7 @@ def scaled(points: Points) -> tuple[Points, Floats | float]:
 
 
 def growth(mean: Floats | float, size: int, real: DTypeLike) -> Array | np.ndarray:
-    """rho^n for n < size, of the logarithm of rho."""
+    """rho^n for n < size, from the logarithm of rho."""
     if isinstance(mean, float):
         return vandermonde(np.zeros(1), np.full(1, -mean), size)[0].real
     words = tuple(word[None] for word in of_logarithm(jnp.asarray(mean), 3))
@@ -54,14 +54,13 @@ def growth(mean: Floats | float, size: int, real: DTypeLike) -> Array | np.ndarr
 
 
 def embedding(size: int, multiple: int) -> int:
-    """The least P >= 2 size - 1 that is a multiple of some number, with no other prime factor above 5."""
+    """The least P >= 2 size - 1 that is a multiple of a number, with no other prime factor above 5."""
     from scipy import fft  # imported by those who solve only
 
     return multiple * int(fft.next_fast_len(-(-(2 * size - 1) // multiple), real=True))
 
 
 def eigenvalues(moments: Array | np.ndarray, length: int) -> Array | np.ndarray:
-    """Those of the circulant matrix."""
     xp = np if isinstance(moments, np.ndarray) else jnp
     values: Array = 2 * xp.fft.fft(moments, length).real - moments[0].real
     return values
@@ -78,7 +77,7 @@ def moments(points: Points, size: int) -> np.ndarray:
 
 
 def moments_of(points: Points, size: int, real: DTypeLike) -> Array:
-    """The same of traced points: exact phases times exp(i n d), d = 0 the change that they are differentiated in."""
+    """The same of traced points: exact phases times exp(i n d), d = 0 the change to differentiate in."""
     width, angles = math.isqrt(size - 1) + 1, jnp.asarray(points.angle)
     fixed = lax.stop_gradient(angles)
     samples = Samples(points.size, size, points.unit, conjugated=True)
@@ -97,9 +96,7 @@ def moments_of(points: Points, size: int, real: DTypeLike) -> Array:
 
 @functools.lru_cache(maxsize=64)
 def condition_number(points: Points, size: int) -> float:
-    """That of V in the 2-norm, of known points about the unit circle, found before any work; infinite where it does not
-    settle.
-    """
+    """The condition number of V in the 2-norm, of known points; infinite if it does not settle."""
     if points.log_radius is None:
         length = embedding(size, 1)
         symbol = eigenvalues(moments(points, size), length)
@@ -147,7 +144,7 @@ def gram(points: Points, size: int, real: DTypeLike) -> Callable[[Array], Array]
 
 
 def condition_of(normal: Callable[[Array], Array], size: int, real: DTypeLike) -> Array:
-    """The condition number of V of traced points, from V^H V; infinite where TRACED_STEPS do not settle it."""
+    """The condition number of V of traced points, from V^H V; infinite if TRACED_STEPS do not settle it."""
     start = jnp.asarray(np.random.default_rng(0).standard_normal(size), real)
     vector = lax.complex(start, start * 0)
     first = Iterate(vector * 0, vector, vector, jnp.vdot(start, start))

@@ -9,12 +9,11 @@ Host integers only.
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex, TypeGuard
 
 import jax
-import numpy as np
 
 from .matrices import HalfRoots, Matrix, Roots
 from .trig import FAMILIES, TYPES, Trig, trig
@@ -42,12 +41,11 @@ class Transform(NamedTuple):
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Positions of the result along each dimension."""
         return tuple(matrix.rows for matrix in self.matrices)
 
     @property
     def inverse_scale(self) -> float | None:
-        """The factor of the inverse matrices that makes them the inverse; None where there are none."""
+        """The factor of the inverse matrices that makes them the inverse; None if there are none."""
         if any(matrix.period is None for matrix in self.matrices):
             return None
         return 1.0 / (self.scale * math.prod(matrix.period or 1 for matrix in self.matrices))
@@ -60,7 +58,6 @@ class Transform(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is, in a few words."""
         for matrix in self.matrices:
             if isinstance(matrix, HalfRoots):
                 forward = "real" if (matrix.sign > 0) == matrix.onto_real else "Hermitian"
@@ -70,66 +67,70 @@ class Transform(NamedTuple):
         return "inverse transform" if any(getattr(m, "sign", -1) > 0 for m in self.matrices) else "transform"
 
 
+def check_known(name: str, value: object, known: Iterable[object]) -> None:
+    if value not in known:
+        raise ValueError(f"{name} {value!r} is unknown: use one of " + ", ".join(map(repr, known)))
+
+
 def factor(points: int, norm: str | None, inverse: bool) -> float:
-    """The factor of a transform of some points; ValueError where the norm is unknown."""
-    if norm not in (None, *NORMS):
-        raise ValueError(f"norm {norm!r} is unknown: use 'backward', 'ortho' or 'forward'")
+    if norm is not None:
+        check_known("norm", norm, NORMS)
     if norm == "ortho":
         return points**-0.5 if points else 1.0
     return 1.0 / max(points, 1) if inverse == (norm != "forward") else 1.0
 
 
-def integers(values: Any, name: str) -> tuple[int, ...]:
-    """One integer or any iterable of them, NumPy's and JAX's arrays among them, or an error that names the argument."""
+def integers(values: object, name: str) -> tuple[int, ...]:
+    """One integer or an iterable of them, NumPy's and JAX's arrays included, or an error that names the argument."""
     listed = (values,) if is_integer(values) else _listed(values)
     if listed is None or not all(map(is_integer, listed)):
-        large = np.ndim(values) > (name != "shape") and hasattr(values, "shape")
-        given = f"an array of shape {values.shape}" if large else repr(values)
+        shape = getattr(values, "shape", ())
+        large = len(shape) > (name != "shape")
+        given = f"an array of shape {shape}" if large else repr(values)
         remedy = "its shape, x.shape" if large and name == "shape" else "a sequence of integers, such as (0, 1)"
         raise TypeError(f"{name} is {given}: give {remedy}")
     return tuple(map(operator.index, listed))
 
 
-def integer(value: Any, name: str) -> int:
-    """An integer, or an error that names the argument: ValueError for several numbers, as JAX has it."""
+def integer(value: object, name: str) -> int:
+    """An integer, or an error that names the argument: ValueError for several numbers, as in JAX."""
     if not is_integer(value):
-        error = ValueError if np.ndim(value) and _listed(value) is not None else TypeError
+        error = TypeError if _listed(value) is None else ValueError
         raise error(f"{name} is {value!r}: give an integer")
     return operator.index(value)
 
 
-def lengths_of(s: Any) -> tuple[int, ...] | None:
-    """The argument `s` of a transform, where None and -1 stand for the array's own length; None if none is given."""
+def lengths_of(s: object) -> tuple[int, ...] | None:
+    """The argument `s` of a transform, in which None and -1 stand for the array's own length."""
     listed = None if s is None or is_integer(s) else _listed(s)
     return None if s is None else integers(s if listed is None else [-1 if n is None else n for n in listed], "s")
 
 
-def is_integer(value: Any) -> bool:
-    """Whether it is one integer, known before tracing, and no bool."""
-    if not hasattr(value, "__index__") or isinstance(value, bool | jax.core.Tracer) or np.shape(value) != ():
+def is_integer(value: object) -> TypeGuard[SupportsIndex]:
+    if isinstance(value, bool | jax.core.Tracer) or getattr(value, "shape", ()) != ():
         return False
     try:
-        return operator.index(value) is not None
-    except TypeError:  # an array without dimensions, but of floats
+        return operator.index(value) is not None  # type: ignore[arg-type]
+    except TypeError:
         return False
 
 
 def reals(values: object) -> tuple[float, ...] | None:
-    """An iterable of real numbers, NumPy's and JAX's among them, as floats; None of anything else."""
+    """An iterable of real numbers, NumPy's and JAX's included, as floats; None for anything else."""
     listed = _listed(values)
     return tuple(map(float, listed)) if listed is not None and all(map(_is_real, listed)) else None
 
 
-def _is_real(value: Any) -> bool:
+def _is_real(value: object) -> bool:
     """Whether it is a real number known before tracing, or an array without dimensions that holds one."""
     kind = getattr(getattr(value, "dtype", None), "kind", "")
-    held = kind in ("i", "u", "f") and value.shape == () and not isinstance(value, jax.core.Tracer)
+    held = kind in ("i", "u", "f") and getattr(value, "shape", None) == () and not isinstance(value, jax.core.Tracer)
     return isinstance(value, Real) or held
 
 
-def _listed(values: Any) -> tuple[Any, ...] | None:
-    """The values of an iterable, known before tracing; None of what is none, or of text."""
-    if isinstance(values, str | bytes | jax.core.Tracer):
+def _listed(values: object) -> tuple[Any, ...] | None:
+    """The values of an iterable, known before tracing; None for anything else, and for text."""
+    if not isinstance(values, Iterable) or isinstance(values, str | bytes | jax.core.Tracer):
         return None
     try:
         return tuple(values)
@@ -138,12 +139,11 @@ def _listed(values: Any) -> tuple[Any, ...] | None:
 
 
 def becomes(kind: str, inverse: bool) -> str | None:
-    """What a transform makes of the numbers along its last axis: "complex" of real, "real" of complex, or neither."""
+    """What a transform makes of numbers along its last axis: "complex" of real ones, "real" of complex ones."""
     return None if kind not in ("rfft", "hfft") else "complex" if (kind == "rfft") != inverse else "real"
 
 
 def natural_dtype(kind: str) -> str:
-    """The type of arrays that a kind of transform is mostly for."""
     return "complex64" if kind in ("fft", "hfft") else "float32"
 
 
@@ -153,7 +153,7 @@ def resolve(
     """Dimensions and lengths as numpy.fft.fftn reads them: no axes means all, or the last len(s).
 
     A half spectrum of m numbers stands for 2 (m - 1) points unless `s` says otherwise. A dimension of no points may
-    keep its length, if it is not the one along which numbers become real or complex.
+    keep its length, if numbers do not become real or complex along it.
 
     Raises:
         TypeError: s or axes is no sequence of integers.
@@ -187,7 +187,7 @@ def resolve(
 
 
 def dims_of(ndim: int, axes: int | Sequence[int]) -> tuple[int, ...]:
-    """Axes as dimensions, none negative; TypeError or ValueError where they are no integers, or out of range."""
+    """Axes as dimensions, none negative; TypeError or ValueError if they are no integers, or out of range."""
     axes = integers(axes, "axes")
     for axis in axes:
         if not -ndim <= axis < ndim:
@@ -199,14 +199,13 @@ def dims_of(ndim: int, axes: int | Sequence[int]) -> tuple[int, ...]:
 def resolve_once(
     shape: Sequence[int], s: Sequence[int] | None, axes: Sequence[int] | None
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """`resolve`, for transforms that take no dimension twice."""
     dims, lengths = resolve(shape, s, axes)
     check_once(dims)
     return dims, lengths
 
 
 def check_once(dims: tuple[int, ...], remedy: str = "transform it in two calls") -> None:
-    """Raises ValueError where a dimension is given twice."""
+    """Raises ValueError if a dimension is given twice."""
     for dim in dims:
         if dims.count(dim) != 1:
             raise ValueError(f"axis {dim} is given twice in axes: {remedy}")
@@ -222,14 +221,13 @@ def transform_of(
 ) -> Transform:
     """The transform of one of KINDS, or its inverse, that numpy.fft or scipy.fft does along these dimensions.
 
-    Cosines and sines are orthogonalized (see `trig`) by default where the norm is "ortho".
+    Cosines and sines are orthogonalized (see `trig`) by default if the norm is "ortho".
 
     Raises:
         ValueError: a dimension is given twice, the norm or the kind is unknown, or a length is too short for it.
     """
     check_once(dims)
-    if kind not in KINDS:
-        raise ValueError(f"kind {kind!r} is unknown: use one of " + ", ".join(map(repr, KINDS)))
+    check_known("kind", kind, KINDS)
     if kind not in FOURIER:
         family, type = FAMILIES[kind.startswith("dst")], int(kind[-1])
         orthogonal = norm == "ortho" if orthogonalize is None else bool(orthogonalize)

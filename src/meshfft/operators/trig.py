@@ -8,10 +8,9 @@
     III  the transpose of II                                                   2 N
     IV   2 cos(pi (2k+1)(2n+1) / 4N)      2 sin(pi (2k+1)(2n+1) / 4N)          2 N
 
-Rows of II, columns of III, and both of I are frequencies. The first of cosines, and the last of cosines I and of sines
-II and III, is its own image and counts twice; W, a half there, makes up for it: L K^-1 = W K^T W, with W where K^T has
-frequencies. SciPy's matrix is K W with W on the columns, or, orthogonalised, sqrt(W) K sqrt(W). A single row is first
-and last at once: both ends are its factors.
+Frequencies (rows of II, columns of III, both of I) that are their own image, the first of cosines, the last of cosines
+I and of sines II and III, count twice; W, a half there, makes up for it: L K^-1 = W K^T W, with W where K^T has
+frequencies. SciPy's matrix is K W with W on the columns, or, orthogonalised, sqrt(W) K sqrt(W).
 """
 
 import dataclasses
@@ -57,7 +56,6 @@ class Trig(Matrix):
 
     @property
     def name(self) -> str:
-        """The family in a word, and the type as a Roman numeral."""
         return f"{_word(self.family)} {('I', 'II', 'III', 'IV')[self.type - 1]}"
 
     @property
@@ -85,8 +83,8 @@ class Trig(Matrix):
         return halves if self.type in (1, 2) else one, halves if self.type in (1, 3) else one
 
     @property
-    def spread(self) -> float:
-        """Between ends sqrt(W) on both sides it is orthogonal: what its own differ from those by."""
+    def condition(self) -> float:
+        """With ends sqrt(W) on both sides it is orthogonal: the ratio of its own ends to those."""
         factors = 1.0
         for ends, weights in zip((self.row_ends, self.column_ends), self.weights, strict=True):
             each = (1.0, *(end / math.sqrt(weight) for end, weight in zip(ends, weights, strict=True)))
@@ -101,7 +99,7 @@ class Trig(Matrix):
         return dataclasses.replace(back, row_ends=ends[0], column_ends=ends[1])
 
     def block(self, operand: Operand, rows: Array, columns: Array, real: DTypeLike) -> Planes:
-        """The block, its phases exact; whatever lies beyond N is finite, and no more."""
+        """The block, its phases exact; entries beyond N are finite."""
         shift = int(self.family == "sin")
         k = 2 * rows + 1 if self.type in (3, 4) else rows + shift
         n = 2 * columns + 1 if self.type in (2, 4) else columns + shift
@@ -110,7 +108,6 @@ class Trig(Matrix):
         return (left * wave * self._factors(columns, self.column_ends, real)[None, :],)
 
     def _factors(self, index: Array, ends: Ends, real: DTypeLike) -> Array:
-        """The diagonal at some indices; of a single one both ends are factors."""
         first, last = jnp.where(index == 0, ends[0], 1.0), jnp.where(index == self.length - 1, ends[1], 1.0)
         return (first * last).astype(real)
 
@@ -144,7 +141,6 @@ def trig(family: str, type: int, length: int, orthogonalize: bool, inverse: bool
 
 
 def divided(ends: Ends, by: Ends) -> Ends:
-    """The ends of a diagonal over another."""
     return ends[0] / by[0], ends[1] / by[1]
 
 

@@ -21,8 +21,8 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from ..kept_verdicts import Trial, check_alike, failing
 from ..layout.in_flight import in_turn
 from ..layout.layout import AnyMesh, Spec, axis_sizes, mapped_axes
-from ..layout.padded_array import AnyArray, padded, stored_of
-from ..layout.placement import brought, without_padding
+from ..layout.padded_array import AnyArray, AnyStored, padded, stored_of
+from ..layout.placement import reshard, without_padding
 from ..machine.chip import Chip
 from ..machine.machine import Machine, device_of
 from ..numerics.dtypes import complex_dtype, dots_of, real_dtype
@@ -31,7 +31,7 @@ from ..steps.problem import Problem
 from ..walks.choice import NOTHING, find_walk, goal_of, moves
 from ..walks.walk import Walk
 from .primitive import Operands, bind
-from .request import AnyStored, formed, read
+from .request import formed, read
 
 PROGRAMS = 256  # kept, each for one walk on one mesh
 LOG = logging.getLogger("meshfft")
@@ -197,7 +197,7 @@ def _on_mesh(operand: object, mesh: AnyMesh | None) -> object:
 
     def replicated(leaf: Any) -> Any:
         hidden = isinstance(leaf, jax.core.Tracer) and jax.typeof(leaf).sharding.mesh.empty
-        return brought(leaf, mesh, PartitionSpec()) if hidden else leaf
+        return reshard(leaf, mesh, PartitionSpec()) if hidden else leaf
 
     return jax.tree.map(replicated, operand)
 

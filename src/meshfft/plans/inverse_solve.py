@@ -19,7 +19,7 @@ from jax import Array
 
 from ..layout.layout import AnyMesh, Layout, mapped_axes
 from ..layout.memory import check_held
-from ..layout.padded_array import padded, stored_of
+from ..layout.padded_array import AnyStored, padded, stored_of
 from ..machine.machine import Machine
 from ..numerics.dtypes import Dot, real_dtype
 from ..operators.inverses import Inverse, invert
@@ -30,7 +30,7 @@ from ..operators.transform import Transform
 from ..steps.problem import Problem
 from .execute import applied, sound_walk
 from .iterative_solve import ATTAINABLE, solved_line
-from .request import AnyStored, formed
+from .request import formed
 
 Arrays = tuple[AnyStored, ...]
 SOLVERS = ("direct", "iterative", "auto")

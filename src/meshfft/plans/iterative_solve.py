@@ -22,7 +22,7 @@ from jax import Array, lax
 
 from ..layout.in_flight import in_turn
 from ..layout.layout import AnyMesh, Layout, axis_sizes, even_cuts, line_shape, mapped_axes
-from ..layout.placement import brought, own
+from ..layout.placement import local_slice, reshard
 from ..machine.machine import Machine
 from ..numerics.dtypes import Dot, real_dtype
 from ..numerics.split_complex import Planes, scaled
@@ -165,6 +165,6 @@ def _times(x: Array, values: Array, layout: Layout, line: Line) -> Array:
     if not np.array_equal(positions, np.arange(values.shape[0])):
         values = values[positions]
     mapped, cuts = mapped_axes(line.mesh), layout.cuts[line.dim]
-    values = jnp.asarray(own(values, 0, cuts, mapped)).reshape(line_shape(line.dim, x.ndim))
+    values = jnp.asarray(local_slice(values, 0, cuts, mapped)).reshape(line_shape(line.dim, x.ndim))
     spec = [part if d == line.dim else None for d, part in enumerate(layout.spec)]
-    return scaled(x, brought(values, line.mesh, jax.sharding.PartitionSpec(*spec)))
+    return scaled(x, reshard(values, line.mesh, jax.sharding.PartitionSpec(*spec)))

@@ -1,9 +1,8 @@
 """Pictures of a walk: how the blocks of the devices lie in the array, as it comes and after every step.
 
 The array is a box of its first three dimensions, or of those that are cut: the first goes down, the second to the
-right, the third into the depth; a single one goes to the right. Its front, top and right side are drawn. A block has
-the colour of the device that holds it: shard i of a dimension is at i's digits along the mesh axes that cut it,
-outermost first.
+right, the third into the depth; a single one goes to the right. A block has the colour of its device: shard i of a
+dimension is at i's digits along the mesh axes that cut it, outermost first.
 """
 
 import colorsys
@@ -90,7 +89,6 @@ def colour(device: int, count: int, light: float = 0.0) -> str:
 
 
 def check_drawable(shape: tuple[int, ...], sizes: Mapping[str, int]) -> None:
-    """Raises ValueError where there is nothing to draw, or too much."""
     count = math.prod(sizes.values())
     if not count <= MOST_DEVICES:
         raise ValueError(f"{count} devices are more than a picture shows: plan for at most {MOST_DEVICES}")
@@ -136,7 +134,7 @@ def draw(figure: Any, walk: Walk, sizes: Mapping[str, int]) -> None:
 
 
 def show(walk: Walk, sizes: Mapping[str, int], title: str) -> Any:
-    """A figure of pyplot with the pictures of a walk, in a window where matplotlib has one.
+    """A figure of pyplot with the pictures of a walk, in a window if matplotlib has one.
 
     Raises:
         ImportError: matplotlib is missing.
@@ -153,7 +151,7 @@ def show(walk: Walk, sizes: Mapping[str, int], title: str) -> Any:
 
 
 def _stations(walk: Walk) -> Iterator[tuple[str, Layout, frozenset[int]]]:
-    """Each layout of a walk with what led to it, and the dimensions that are transformed there."""
+    """Each layout of a walk with the step before it, and the dimensions that are transformed there."""
     done: frozenset[int] = frozenset()
     yield "as it comes", walk.start, done
     for at, ((step, before), after) in enumerate(zip(walk.pairs, walk.layouts[1:], strict=True), 1):
@@ -162,7 +160,6 @@ def _stations(walk: Walk) -> Iterator[tuple[str, Layout, frozenset[int]]]:
 
 
 def _name(spot: Any, layout: Layout, done: frozenset[int]) -> None:
-    """Names of the dimensions, with the mesh axes that cut them, along the edges."""
     dims, edges = shown(layout), [(-0.04, 0.5), (0.5, 1.06), (1.1 + DEPTH / 2, 1.06 - DEPTH / 2)]
     for dim, (x, y) in zip(dims, edges[len(dims) < 2 :], strict=False):
         axes = join_axes(layout.axes[dim])
@@ -171,7 +168,6 @@ def _name(spot: Any, layout: Layout, done: frozenset[int]) -> None:
 
 
 def _parts(layout: Layout, dim: int) -> list[Part]:
-    """The shards of a dimension that hold any positions, on a line from 0 to 1."""
     size, places = layout.shape[dim], zip(layout.starts(dim), layout.counts(dim), strict=True)
     return [Part(start / size, (start + count) / size, at) for at, (start, count) in enumerate(places) if count > 0]
 

@@ -13,7 +13,7 @@ import numpy as np
 from ..collectives.wire import EXACT, Wire
 from ..layout.layout import AnyMesh, Layout, axis_sizes, hashed_once
 from ..layout.memory import check_blocks, room_of
-from ..layout.padded_array import AnyArray, stored_of
+from ..layout.padded_array import AnyArray, AnyStored, Transformed, stored_of
 from ..layout.placement import mesh_here, needs_anchor
 from ..machine.machine import Machine, Seconds
 from ..machine.work import Work
@@ -26,7 +26,7 @@ from ..walks.walk import Walk
 from .execute import applied, check_donated
 from .inverse_solve import Solution, System, solution
 from .picture import show, svg
-from .request import AnyStored, Request, fitted, formed, is_planes, parts
+from .request import Request, fitted, formed, is_planes, method_on_arrays, parts
 from .table import plan_html, plan_text, plan_values, title
 
 
@@ -88,17 +88,13 @@ class Plan:
 
     @property
     def margin(self) -> tuple[int, ...]:
-        """Ghost cells on both sides of every block along each transformed
-        dimension, which are left out.
-        """
+        """Ghost cells on either side of every block, by dimension."""
         pairs = zip(self.transform.dims, self.transform.lengths, strict=True)
         return tuple((self.out_shape[d] - n) // (2 * self.out_layout.parts[d]) for d, n in pairs)
 
     @property
     def in_dtype(self) -> np.dtype:
-        """The type of the input: the complex one, or the real one of its
-        planes.
-        """
+        """The type of the input."""
         return real_dtype(self.dtype) if self.walk.real else self.dtype
 
     @property
@@ -118,60 +114,49 @@ class Plan:
 
     @property
     def peak_bytes(self) -> int:
-        """Modelled bytes alive on one device at the worst moment, input and
-        output included.
-        """
+        """Modelled bytes of one device at the peak, input and output too."""
         return self.work.peak_bytes
 
     @property
     def seconds(self) -> float | None:
-        """Modelled seconds; None where no rates are known for the devices."""
+        """Modelled seconds; None if no rates are known for the devices."""
         return None if self.machine.chip.rough else self.seconds_by_resource.total
 
     @property
     def seconds_by_resource(self) -> Seconds:
-        """Modelled seconds of products, of other arithmetic, of memory and of
-        links, and in all.
-        """
+        """Modelled seconds of arithmetic, memory and links, and in all."""
         works = self.walk.works(self.dtype.itemsize, self.machine.chip)
         each = [Seconds(0, 0, 0, 0, 0), *map(self.machine.seconds, works)]
         return Seconds(*map(sum, zip(*each, strict=True)))
 
     @property
     def fits(self) -> bool | None:
-        """Whether the modelled peak is within a device's memory; None where
-        that is not known.
-        """
+        """Whether the peak is within a device's memory, if that is known."""
         capacity = self.machine.chip.capacity
         return None if capacity is None else self.peak_bytes <= capacity.value
 
     @property
     def error(self) -> float:
-        """The relative L2 error of the result, at most. No error measured on CPUs
-        exceeds it (docs/accuracy.md); on TPUs and GPUs equal numbers may.
+        """The relative L2 error of the result, at most. No error measured on
+        CPUs exceeds it (docs/accuracy.md); on TPUs and GPUs equal numbers may.
 
-        Samples at points of any kind may all lie where the spectrum is small.
-        Their error is then at most this part of the samples that noise of the
-        array's norm would have.
+        Of samples at points it is relative to those of noise of the array's
+        norm, if their own are smaller.
         """
         return self.walk.error(self.dtype.itemsize)
 
     @property
     def compiler_options(self) -> dict[str, str | bool]:
-        """Options with which a program sends while it computes (TPUs) or asks
-        for memory that is kept (CPUs), for a `jax.jit` of the caller's own
-        around the plan.
+        """Options for a `jax.jit` of the caller's own around the plan, to send
+        while it computes (TPUs) or to keep memory (CPUs).
 
-        Calls outside `jit` have them already. Chunks hold a block, for planes
-        and what the caller computes besides.
+        Calls outside `jit` have them already.
         """
         return dict(self.walk.compiler_options(self.dtype.itemsize, self.machine.chip, plain=False))
 
     @property
     def collectives(self) -> dict[str, int]:
-        """How many collectives one run on an array does, each hop of a ring
-        counted.
-        """
+        """The number of collectives of a run, each hop of a ring counted."""
         return self.walk.collectives
 
     @property
@@ -187,23 +172,24 @@ class Plan:
             stages.append(dataclasses.replace(self, walk=walk, transform=part, points=points))
         return tuple(stages)
 
-    def execute(self, request: Request, sources: tuple[object, ...] = (), donate: bool = False) -> Any:
-        """The transform of what was asked for, in the form it came; `sources`
-        are points or matrices of its own.
-        """
+    def execute(self, request: Request, sources: tuple[object, ...] = (), donate: bool = False) -> Transformed:
+        """The transform of a request; `sources` are points or matrices."""
         where = (self.mesh, self.machine.chip, self.dtype, request.planes)
-        return formed(applied(request.arrays, self.walk, sources or self.points, *where, donate=donate))
+        result: Transformed = formed(applied(request.arrays, self.walk, sources or self.points, *where, donate=donate))
+        return result
 
-    def __call__(self, x: AnyArray, *, donate: bool = False) -> Any:
+    @method_on_arrays
+    def __call__(self, x: AnyArray, *, donate: bool = False) -> Transformed:
         """The transform of an array in `in_layout`; a NumPy array of `shape`
         is put on the mesh first.
 
-        Where sizes do not divide, arrays are PaddedArrays, as `mf.shard` makes
-        them. `donate` is as for `fftn`.
+        If sizes do not divide, arrays are PaddedArrays, as `mf.shard` makes
+        them; `donate` as for `fftn`.
         """
         return self._run(self.walk, x, donate)
 
-    def inverse(self, y: AnyArray, *, donate: bool = False) -> Any:
+    @method_on_arrays
+    def inverse(self, y: AnyArray, *, donate: bool = False) -> Transformed:
         """The input whose transform is y, by the walk reversed; what `s`
         cropped away comes back as zeros.
 
@@ -241,7 +227,8 @@ class Plan:
         where = (self._mesh_of(arrays[0]), self.machine, self.dtype, self.dots)
         return solution(arrays, System(*what, *where, tikhonov, truncation, method, tol, iterations))
 
-    def adjoint(self, y: AnyArray, *, donate: bool = False) -> Any:
+    @method_on_arrays
+    def adjoint(self, y: AnyArray, *, donate: bool = False) -> Transformed:
         """The conjugate transpose: <plan(x), y> = <x, plan.adjoint(y)>."""
         return self._run(_adjoint(self.walk), y, donate)
 
@@ -254,8 +241,7 @@ class Plan:
         after every step, with matplotlib.
 
         Returns:
-            The figure, which a notebook shows; where matplotlib has windows,
-            it opens in one.
+            The figure, which opens in a window if matplotlib has one.
 
         Raises:
             ImportError: matplotlib is missing.
@@ -275,7 +261,7 @@ class Plan:
         sent, peak = quantity(self.work.sent_bytes, "B"), quantity(self.peak_bytes, "B")
         return f"<Plan: {title(self)}; {len(self.walk.steps)} steps, {sent} sent, {peak} at the peak>"
 
-    def _run(self, walk: Walk, x: AnyArray, donate: bool) -> Any:
+    def _run(self, walk: Walk, x: AnyArray, donate: bool) -> Transformed:
         mesh_here(self.mesh, walk.start, walk.end)
         arrays = self._fitted(walk.start, x)
         if walk.real and (len(arrays) == 2 or arrays[0].dtype.kind == "c"):
@@ -283,15 +269,17 @@ class Plan:
             raise TypeError(f"the plan takes a real array, this is {given}: give its real part")
         if donate:
             check_donated(arrays, walk, self.dtype, is_planes(x))
-        mesh, chip = self._mesh_of(arrays[0]), self.machine.chip
+        mesh = self._mesh_of(arrays[0])
         check_blocks(walk.end, real_dtype(self.dtype).itemsize, room_of(stored_of(arrays[0]), mesh), "the result")
-        return formed(applied(arrays, walk, self.points, mesh, chip, self.dtype, is_planes(x), self.mesh, donate))
+        where = (mesh, self.machine.chip, self.dtype, is_planes(x), self.mesh)
+        result: Transformed = formed(applied(arrays, walk, self.points, *where, donate))
+        return result
 
     def _fitted(self, layout: Layout, x: AnyArray) -> tuple[AnyStored, ...]:
         return tuple(fitted(part, layout, self.mesh) for part in parts(x))
 
     def _mesh_of(self, x: AnyStored) -> AnyMesh | None:
-        """The plan's mesh, as it stands inside a caller's shard_map; where it is only described, that of the array."""
+        """The plan's mesh, inside a caller's shard_map too; if it is only described, that of the array."""
         mesh = mesh_here(self.mesh)
         return jax.typeof(stored_of(x)).sharding.mesh if needs_anchor(mesh) else mesh
 

@@ -3,11 +3,9 @@
 import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Unpack
 
-import numpy as np
 from jax.sharding import PartitionSpec
-from jax.typing import DTypeLike
 
 from ..collectives.wire import wire_of
 from ..layout.layout import AXES, AnyMesh, Layout, Spec, axis_sizes, from_spec, mapped_axes, meshes
@@ -16,83 +14,49 @@ from ..layout.placement import mesh_here
 from ..machine.machine import ORDERS as DEVICE_ORDERS
 from ..machine.machine import Machine, Topology, device_of, machine_of, placed
 from ..machine.machine import topology as named
-from ..numerics.dtypes import Precision, check_reached, complex_dtype, dots_of, real_dtype
+from ..numerics.dtypes import check_reached, real_dtype
 from ..operators.operands import entries, sampled
 from ..operators.points import Points
-from ..operators.transform import (
-    Transform,
-    check_once,
-    integers,
-    is_integer,
-    lengths_of,
-    natural_dtype,
-    resolve,
-    transform_of,
-)
+from ..operators.transform import Transform, check_once, integers, is_integer, resolve, transform_of
+from ..steps import Margin
 from ..steps.problem import Problem
 from ..walks.choice import NOTHING, find_within, goal_of, moves, natural_end
 from ..walks.walk import Walk
 from .execute import tried
-from .margins import framed, widths_of, without
+from .options import Definition, Options, PlanHow, Widths, records_of, spelled, widths_of
 from .plan import Plan
 from .request import Setting
 
 STAYING = ("kdft", "cooley-tukey")  # methods that leave dimensions cut as they are
-PointsLike = Points | Sequence[Points | None] | None
 
 
-class Options(NamedTuple):
-    """How a transform is to be done: see `fftn`; from `s` to `margin` it is for `plan`, and says what is transformed.
+def plan_for(setting: Setting, transform: Transform, options: Options, evades: bool = True) -> Plan:
+    """The plan of a transform of an array in some setting, kept.
 
-    `evades`: mesh axes may move where a result does not divide, as functions do it.
+    `evades`: mesh axes may move if they do not divide the result, as in functions.
     """
-
-    method: str = "auto"
-    order: str = "natural"
-    precision: Precision = None
-    out_spec: Spec | None = None
-    multiplications: int | None = None
-    ring: str = "auto"
-    engine: str = "auto"
-    wire: str = "exact"
-    evades: bool = True
-    s: Sequence[int] | None = None
-    axes: Sequence[int] | None = None
-    dtype: DTypeLike | None = None
-    norm: str | None = None
-    kind: str = "fft"
-    inverse: bool = False
-    points: PointsLike = None
-    margin: int | Sequence[int] = 0
-    donate: bool = False  # of functions; a plan is told where it is called
-
-
-def plan_for(setting: Setting, transform: Transform, options: Options) -> Plan:
-    """The plan of a transform of an array in some setting, kept."""
-    start, mesh, sizes = setting.start, setting.mesh, axis_sizes(setting.mesh)
-    method, order, precision, out_spec, multiplications, ring, engine, wire_name, evades, *_ = options
-    dtype, unit = complex_dtype(setting.dtype, precision), setting.machine.chip.unit
-    dots = dots_of(setting.dtype, precision, multiplications, unit)
-    after, stays = natural_end(start, transform), method in STAYING and out_spec is not None
+    options.check()
+    start, mesh, machine, sizes = setting.start, setting.mesh, setting.machine, axis_sizes(setting.mesh)
+    dtype, dots = options.dtype(setting.dtype), options.dots(setting.dtype, machine.chip.unit)
+    after, stays = natural_end(start, transform), options.method in STAYING and options.out_spec is not None
     check_blocks(after, real_dtype(dtype).itemsize, setting.room, "the result")
     if evades:
-        _check_known(start, options, mesh)
-    there, how = None if stays else out_spec, (setting.machine, dtype.itemsize, dots)
+        _check_known(start, options.order, mesh)
+    there, how = None if stays else options.out_spec, (machine, dtype.itemsize, dots)
     may_move = evades and not mapped_axes(mesh) & start.mesh_axes  # shard_map has fixed which axes cut what
-    goal = goal_of(start, transform, order, there, sizes) if may_move or there is not None else None
-    even = may_move and start.even and goal is None and not (after.even and order == "natural")
-    real = transform.takes_real(setting.real)
-    wire = wire_of(wire_name, real_dtype(dtype))
-    problem = Problem(start, transform, *how, method, goal, even, real, ring, engine, wire)
-    walk = find_within(problem, order, precision)
+    goal = goal_of(start, transform, options.order, there, sizes) if may_move or there is not None else None
+    even = may_move and start.even and goal is None and not (after.even and options.order == "natural")
+    wire, real = wire_of(options.wire, real_dtype(dtype)), transform.takes_real(setting.real)
+    problem = Problem(start, transform, *how, options.method, goal, even, real, options.ring, options.engine, wire)
+    walk = find_within(problem, options.order, options.precision)
     if stays:  # the method leaves dimensions where they are: exchanges follow
-        last = goal_of(after, NOTHING, "natural", out_spec, sizes)
+        last = goal_of(after, NOTHING, "natural", options.out_spec, sizes)
         walk = _followed(walk, moves(walk.end, last, *how, real=walk.reals[-1], wire=wire))
-    if (machine := tried(walk, setting.machine, dtype.itemsize)) is not setting.machine:
-        return plan_for(dataclasses.replace(setting, machine=machine), transform, options)
+    if (sound := tried(walk, machine, dtype.itemsize)) is not machine:
+        return plan_for(dataclasses.replace(setting, machine=sound), transform, options, evades)
     mesh_here(mesh, walk.end)
-    check_reached(precision, walk.error(dtype.itemsize), ", or wire='exact'" * wire.lossy)
-    return _kept(walk, transform, mesh, dtype, method, order, setting.machine, dots, wire=wire)
+    check_reached(options.precision, walk.error(dtype.itemsize), ", or wire='exact'" * wire.lossy)
+    return _kept(walk, transform, mesh, dtype, options.method, options.order, machine, dots, wire=wire)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -103,38 +67,22 @@ def _followed(walk: Walk, move: Walk) -> Walk:
 _kept = functools.lru_cache(maxsize=1024)(Plan)
 
 
-def _check_known(start: Layout, options: Options, mesh: AnyMesh | None) -> None:
-    """Raises ValueError where the result would be cut as neither the array nor out_spec= says, which is all that
-    out_specs can know."""
-    if mapped_axes(mesh) & start.mesh_axes and options.order == "any":
+def _check_known(start: Layout, order: str, mesh: AnyMesh | None) -> None:
+    if mapped_axes(mesh) & start.mesh_axes and order == "any":
         raise ValueError(
             "order 'any' inside shard_map leaves a layout that out_specs cannot know: call a mf.plan(...) inside, "
             "whose out_layout tells them, or give out_spec="
         )
 
 
+@spelled
 def plan(
     shape: Sequence[int],
     *,
     mesh: AnyMesh | None = None,
     spec: Spec | None = None,
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
-    dtype: DTypeLike | None = None,
-    norm: str | None = None,
-    kind: str = "fft",
-    method: str = "auto",
-    order: str = "natural",
-    inverse: bool = False,
-    points: PointsLike = None,
-    precision: Precision = None,
-    multiplications: int | None = None,
-    ring: str = "auto",
-    engine: str = "auto",
-    wire: str = "exact",
-    out_spec: Spec | None = None,
-    margin: int | Sequence[int] = 0,
     topology: str | Topology | None = None,
+    **how: Unpack[PlanHow],
 ) -> Plan:
     """Finds the cheapest walk for a transform, without an array and without a
     device.
@@ -170,13 +118,17 @@ def plan(
     >>> mf.plan((256, 256), kind="rfft").out_shape
     (256, 129)
     """
-    what = (s, axes, dtype, norm, kind, inverse, points, margin)
-    options = Options(method, order, precision, out_spec, multiplications, ring, engine, wire, False, *what)
-    return _plans(shape, mesh, spec, topology, options)[0]
+    return _plans(shape, mesh, spec, topology, *records_of(how))[0]
 
 
+@spelled
 def out_spec(
-    shape: Sequence[int], *, mesh: AnyMesh | None = None, spec: Spec | None = None, **options: Any
+    shape: Sequence[int],
+    *,
+    mesh: AnyMesh | None = None,
+    spec: Spec | None = None,
+    topology: str | Topology | None = None,
+    **how: Unpack[PlanHow],
 ) -> PartitionSpec:
     """The PartitionSpec that a function gives its result: for code under Auto
     mesh axes, where JAX hides it.
@@ -187,8 +139,8 @@ def out_spec(
     Args:
         shape: the array's shape.
         mesh, spec: the mesh, and the array's spec on it.
-        options: as `plan`: kind="rfft" says `rfftn`, inverse=True with it
-            `irfftn`; `s`, `axes`, `method` and so on.
+        topology, ..., out_spec: as `plan`: kind="rfft" says `rfftn`,
+            inverse=True with it `irfftn`.
 
     Raises:
         ValueError, TypeError: as `plan`.
@@ -198,40 +150,44 @@ def out_spec(
     >>> tuple(mf.out_spec((8, 8, 8), mesh=mesh, spec=cut, kind="rfft"))
     (('y', 'x'), None, None)
     """
-    kept = plan(shape, mesh=mesh, spec=spec, **options)
+    definition, options = records_of(how)
+    kept = _plans(shape, mesh, spec, topology, definition, options)[0]
     if any(kept.margin):
         raise ValueError(f"functions have no margins, as {kept.margin}: mf.plan(...).out_layout.spec tells a plan's")
     setting = Setting(kept.in_layout, mesh, kept.machine, kept.in_dtype)
-    asked = Options(**{name: value for name, value in options.items() if name != "topology"})
-    return plan_for(setting, kept.transform, asked).out_layout.spec
+    return plan_for(setting, kept.transform, options).out_layout.spec
 
 
-def ranked(shape: Sequence[int], topology: str | Topology, **options: Any) -> list[Plan]:
-    """Plans for every mesh of a machine that is only named, the best first; options as `plan`, but for mesh, spec."""
-    return _plans(shape, None, None, topology, Options(evades=False, **options))
+def ranked(shape: Sequence[int], topology: str | Topology, **how: Unpack[PlanHow]) -> list[Plan]:
+    """Plans for every mesh of a machine that is only named, the best first."""
+    return _plans(shape, None, None, topology, *records_of(how))
 
 
 def _plans(
-    shape: Sequence[int], mesh: AnyMesh | None, spec: Spec | None, topology: str | Topology | None, options: Options
+    shape: Sequence[int],
+    mesh: AnyMesh | None,
+    spec: Spec | None,
+    topology: str | Topology | None,
+    definition: Definition,
+    options: Options,
 ) -> list[Plan]:
-    """Plans for a mesh, or for all of a machine that is only named, the best first."""
-    s, axes = lengths_of(options.s), None if options.axes is None else integers(options.axes, "axes")
-    options = options._replace(s=s, axes=axes)  # an iterator can be read once
     if topology is None or mesh is not None:
-        return [_plan(shape, mesh, spec, topology, options)]
+        return [_plan(shape, mesh, spec, topology, definition, options)]
     axes_named = spec if options.out_spec is None else options.out_spec
     if axes_named is not None:
         raise ValueError(f"spec {axes_named} names mesh axes: give a mesh too, or leave both free")
-    if not is_integer(options.margin) or options.margin:
-        raise ValueError(f"margin {options.margin} is that of each block: give a mesh, which says how many there are")
+    if not is_integer(definition.margin) or definition.margin:
+        raise ValueError(
+            f"margin {definition.margin} is that of each block: give a mesh, which says how many there are"
+        )
     shape, count = laid_out(shape, None, None).shape, named(topology).devices
     if not 0 < len(shape) <= len(AXES):
         raise ValueError(f"shape {shape} has {len(shape)} dimensions: give a mesh for that many")
     plans, refusal = [], f"{count} devices cannot be laid over shape {shape}: give a mesh and a spec"
-    alike = options.axes is None and options.points is None and options.s is None
+    alike = definition.axes is None and definition.points is None and definition.s is None
     for mesh, spec in meshes(shape, count, alike):
         try:
-            plans.append(_plan(shape, mesh, spec, topology, options))
+            plans.append(_plan(shape, mesh, spec, topology, definition, options))
         except ValueError as error:
             refusal = str(error)
     if not plans:
@@ -240,22 +196,26 @@ def _plans(
 
 
 def _plan(
-    shape: Sequence[int], mesh: AnyMesh | None, spec: Spec | None, topology: str | Topology | None, options: Options
+    shape: Sequence[int],
+    mesh: AnyMesh | None,
+    spec: Spec | None,
+    topology: str | Topology | None,
+    definition: Definition,
+    options: Options,
 ) -> Plan:
     """The plan for a mesh; on a torus, for its best order of devices."""
-    start, dtype = laid_out(shape, mesh, spec), _dtype(options)
-    dims, _ = resolve(start.shape, options.s, options.axes, options.kind, options.inverse)
-    widths = widths_of(options.margin, start, dims)
-    start = without(start, widths)
-    transform, samples = _transform(start.shape, options)
-    settings = (Setting(start, mesh, machine, dtype) for machine in machines(mesh, topology))
-    best = min((plan_for(setting, transform, options) for setting in settings), key=_rank)
-    best = dataclasses.replace(best, walk=framed(best.walk, widths)) if widths else best
+    start = laid_out(shape, mesh, spec)
+    dims, _ = resolve(start.shape, definition.s, definition.axes, definition.kind, definition.inverse)
+    widths = widths_of(definition.margin, start, dims)
+    start = Margin(widths, onto=False).after(start) if widths else start
+    transform, samples = _transform(start.shape, definition, options)
+    settings = (Setting(start, mesh, machine, definition.in_dtype) for machine in machines(mesh, topology))
+    best = min((plan_for(setting, transform, options, evades=False) for setting in settings), key=_rank)
+    best = dataclasses.replace(best, walk=_framed(best.walk, widths)) if widths else best
     return dataclasses.replace(best, points=samples) if samples else best
 
 
 def _rank(plan: Plan) -> tuple[bool, float]:
-    """Those that fit come first, then by seconds."""
     return plan.fits is False, plan.seconds or 0.0
 
 
@@ -270,22 +230,34 @@ def laid_out(shape: Sequence[int], mesh: AnyMesh | None, spec: Spec | None) -> L
     return from_spec(shape, sizes, tuple(sizes) if spec is None else spec)
 
 
-def _dtype(options: Options) -> np.dtype:
-    """The type of the input."""
-    return np.dtype(options.dtype or natural_dtype(options.kind))
-
-
-def _transform(shape: tuple[int, ...], options: Options) -> tuple[Transform, tuple[Points | None, ...]]:
-    """What is computed: a transform of uniform samples, or of any."""
-    *_, s, axes, _, norm, kind, inverse, points, _, _ = options
-    dims, lengths = resolve(shape, s, axes, kind, inverse)
+def _transform(
+    shape: tuple[int, ...], definition: Definition, options: Options
+) -> tuple[Transform, tuple[Points | None, ...]]:
+    """A transform of uniform samples, or of any, with their points."""
+    norm, kind, inverse, points = definition.norm, definition.kind, definition.inverse, definition.points
+    dims, lengths = resolve(shape, definition.s, definition.axes, kind, inverse)
     if points is None:
         return transform_of(dims, lengths, norm, inverse, kind), ()
-    if s is not None or inverse or kind != "fft":
+    if definition.s is not None or inverse or kind != "fft":
         raise ValueError("points cannot go with s, kind or inverse: give as many points as are wanted")
     check_once(dims)
     samples = entries(points, dims)
-    return sampled(shape, dims, samples, norm, complex_dtype(_dtype(options), options.precision)), samples
+    return sampled(shape, dims, samples, norm, options.dtype(definition.in_dtype)), samples
+
+
+@functools.lru_cache(maxsize=1024)
+def _framed(walk: Walk, widths: Widths) -> Walk:
+    """The walk of arrays with margins, which are left out first, and put on as zeros in the end."""
+    for dim, width in widths:
+        size, parts = walk.end.shape[dim], walk.end.parts[dim]
+        if size % parts or walk.end.block[dim] * parts != size:
+            raise ValueError(
+                f"the result has {size} points along axis {dim}, which {parts} blocks do not divide, so margin {width} "
+                "does not fit: give an out_spec= that cuts it evenly or not at all, or margin 0 along it"
+            )
+    before = Margin(widths, onto=True).after(walk.start)
+    steps = (Margin(widths, onto=False), *walk.steps, Margin(widths, onto=True))
+    return dataclasses.replace(walk, start=before, steps=steps)
 
 
 def machines(mesh: AnyMesh | None, topology: str | Topology | None) -> Iterator[Machine]:

@@ -21,7 +21,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from ..collectives.wire import EXACT
 from ..layout.in_flight import in_turn
 from ..layout.layout import AnyMesh, Layout, axis_sizes, even_cuts, mapped_axes
-from ..layout.placement import Anchor, anchor, anchors, brought, explicit_axes, needs_anchor, only, varies_over, varying
+from ..layout.placement import Anchor, anchor, anchors, explicit_axes, needs_anchor, only, reshard, varies_over, varying
 from ..numerics.dtypes import real_dtype
 from ..numerics.split_complex import Planes, scaled
 from ..steps import Step
@@ -113,7 +113,7 @@ def _placed(values: Sequence[Array], job: Job) -> tuple[tuple[Array, ...], tuple
         if step.slot is not None:
             specs[step.slot] = step.operand_spec(operands[step.slot], layout)
     every = (*[job.walk.start.spec] * job.arrays, *jax.tree.leaves(specs))
-    return tuple(brought(value, job.mesh, spec) for value, spec in zip(values, every, strict=True)), every
+    return tuple(reshard(value, job.mesh, spec) for value, spec in zip(values, every, strict=True)), every
 
 
 def _abstract(x: jax.core.ShapedArray, *_: jax.core.ShapedArray, job: Job) -> list[jax.core.ShapedArray]:
@@ -223,7 +223,7 @@ def _pulled(values: tuple[Array, ...], cts: tuple[Array, ...], at: int, job: Job
         return jax.lax.psum(pulled, others) if others else pulled
 
     before = (*specs, *[job.walk.end.spec] * job.results)
-    return brought(_mapped(pull, (*values, *cts), before, specs[at], job), job.mesh, came)
+    return reshard(_mapped(pull, (*values, *cts), before, specs[at], job), job.mesh, came)
 
 
 def _batch(axis_data, values, dims, *, job: Job):  # type: ignore[no-untyped-def]

@@ -1,4 +1,4 @@
-"""Requests: an array as a caller gave it, looked at once: where it lies, and what would compute there.
+"""Requests: an array as a caller gave it, looked at once: where it is, and what would compute there.
 
 An array is anything NumPy takes, a PaddedArray, or a tuple of two planes (re, im). All but its numbers is a `Setting`:
 hashable host data, by which plans are cached. A plan takes one shape and sharding: `fitted` refuses others by name.
@@ -6,7 +6,8 @@ hashable host data, by which plans are cached. A plan takes one shape and shardi
 
 import dataclasses
 import functools
-from typing import Any, NamedTuple, TypeGuard
+from collections.abc import Callable
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeGuard, TypeVar, cast, overload
 
 import jax
 import jax.numpy as jnp
@@ -17,28 +18,23 @@ from jax.typing import ArrayLike
 
 from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, from_block, from_spec, hashed_once, mapped_axes
 from ..layout.memory import Room, room, room_of
-from ..layout.padded_array import AnyArray, PaddedArray, stored_of
+from ..layout.padded_array import AnyArray, AnyStored, OnePlane, PaddedArray, PlanePair, Transformed, stored_of
 from ..layout.placement import check_context, concrete_placement, mesh_here, placement, settled
 from ..layout.storage import stored_on, zeros_beside
 from ..machine.machine import Machine, machine_of
 from ..numerics.dtypes import check_numeric, real_dtype, wide_types
 
-AnyStored = Array | PaddedArray  # one array, or one plane
+P = ParamSpec("P")
+S = TypeVar("S", covariant=True)
+Function = Callable[Concatenate[AnyArray, P], Transformed]
 DESCRIBED = "the plan's mesh is only described: plan with a jax.sharding.Mesh of real devices to run it"
 FOR_ONE = "the array is sharded, the plan is for one device: plan with mesh="
-
-
-class PlanePair(NamedTuple):
-    """The real and imaginary planes of a complex array."""
-
-    re: AnyStored
-    im: AnyStored
 
 
 @hashed_once
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """Where an array lies, and what computes there."""
+    """Where an array is, and what computes there."""
 
     start: Layout  # the layout it comes in
     mesh: AnyMesh | None  # None on one device
@@ -50,7 +46,6 @@ class Setting:
 
     @property
     def real(self) -> bool:
-        """Whether the array is of real numbers."""
         return self.many == 1 and self.dtype.kind != "c"
 
 
@@ -63,18 +58,17 @@ class Request(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The logical shape; inside a caller's shard_map what is given is a block of it."""
+        """The logical shape; inside a caller's shard_map the argument is a block of it."""
         return self.setting.start.shape
 
     def zeros(self, layout: Layout, dtype: np.dtype) -> Any:
-        """A result to which nothing adds up, as points do where there are none."""
+        """A result of zeros, as at no points."""
         kinds = [real_dtype(dtype)] * 2 if self.planes else [dtype]
         x, mesh = stored_of(self.arrays[0]), self.setting.mesh
         return formed(tuple(zeros_beside(x, mesh, layout, kind) for kind in kinds))
 
 
 def read(a: AnyArray, spec: Spec | None = None) -> Request:
-    """The request that an argument makes."""
     arrays, planes = received(a), is_planes(a)
     setting = _setting(arrays[0], spec)
     if len(arrays) == 1:
@@ -86,7 +80,7 @@ def read(a: AnyArray, spec: Spec | None = None) -> Request:
 
 
 def received(a: AnyArray) -> tuple[AnyStored, ...]:
-    """The argument as one array or two planes, refused by name where it is no array of numbers."""
+    """The argument as one array or two planes, refused by name if it is no array of numbers."""
     if hasattr(type(a), "turns"):  # Points, or Scattered, which nufft/ has
         raise TypeError(f"the array is {a!r}, which are points: give the array first and the points second")
     return (_array(a),) if isinstance(a, jax.Array) else tuple(map(_array, parts(a)))
@@ -112,7 +106,7 @@ def is_planes(a: object) -> TypeGuard[tuple[Any, ...]]:
 
 
 def formed(arrays: tuple[AnyStored, ...]) -> Any:
-    """What a caller gets: an array, or a pair of planes."""
+    """The caller's form of a result: an array, or a pair of planes."""
     return arrays[0] if len(arrays) == 1 else PlanePair(*arrays)
 
 
@@ -127,7 +121,6 @@ def _array(a: ArrayLike | PaddedArray) -> AnyStored:
 
 
 def _check_kept(x: AnyStored) -> None:
-    """Raises ValueError for an array that its owner has given away."""
     stored = stored_of(x)
     if isinstance(stored, jax.Array) and not isinstance(stored, jax.core.Tracer) and stored.is_deleted():
         raise ValueError(
@@ -137,7 +130,7 @@ def _check_kept(x: AnyStored) -> None:
 
 
 def _setting(x: AnyStored, spec: Spec | None) -> Setting:
-    """Looked at once for all arrays that are alike, where JAX shows the sharding."""
+    """Looked at once for all arrays that are alike, if JAX shows the sharding."""
     if isinstance(x, PaddedArray):
         return _padded(x, spec)
     inside = jax.sharding.get_abstract_mesh()
@@ -150,7 +143,6 @@ def _setting(x: AnyStored, spec: Spec | None) -> Setting:
 
 
 def is_hashable(value: object) -> bool:
-    """Whether a cache can take it."""
     try:
         hash(value)
     except TypeError:
@@ -239,7 +231,7 @@ def _check_shape(shape: tuple[int, ...], wanted: tuple[int, ...], where: str = "
 
 @functools.lru_cache(maxsize=1024)
 def _check_sharded(sharding: Sharding, layout: Layout, mesh: AnyMesh | None) -> None:
-    """Raises ValueError unless a concrete array of this sharding lies as a plan takes it."""
+    """Raises ValueError unless a concrete array of this sharding is cut as a plan takes it."""
     if mesh is None:
         if not isinstance(sharding, SingleDeviceSharding) and sharding.shard_shape(layout.shape) != layout.shape:
             raise ValueError(FOR_ONE)
@@ -264,3 +256,24 @@ def _fitted_padded(x: PaddedArray, layout: Layout, mesh: AnyMesh | None) -> Padd
             f"the array lies on mesh {axis_sizes(x.mesh)}, the plan is for {axis_sizes(mesh)}: use one mesh"
         )
     return x
+
+
+class OnArrays(Protocol[P, S]):
+    """A function of arrays; S is its result of planes. Of a jax.Array it is one, if the mesh divides the result."""
+
+    @overload
+    def __call__(self, a: ArrayLike, /, *args: P.args, **kwargs: P.kwargs) -> Array: ...
+    @overload
+    def __call__(self, a: PaddedArray, /, *args: P.args, **kwargs: P.kwargs) -> AnyStored: ...
+    @overload
+    def __call__(self, a: tuple[OnePlane, ...], /, *args: P.args, **kwargs: P.kwargs) -> S: ...
+
+
+def on_arrays(function: Function[P]) -> OnArrays[P, PlanePair]:
+    """The function, with the type of its result by that of its argument."""
+    return cast(OnArrays[P, PlanePair], function)
+
+
+def method_on_arrays(method: Callable[Concatenate[Any, AnyArray, P], Transformed]) -> OnArrays[P, Array | PlanePair]:
+    """The same of a method whose result may be real."""
+    return cast(OnArrays[P, Array | PlanePair], method)

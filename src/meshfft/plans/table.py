@@ -1,10 +1,7 @@
 """Plans as text, one line a step, in at most 80 columns; as HTML for notebooks; and as values for JSON.
 
-A table that is too wide is shortened: mesh axes to a letter, which the title explains, steps to their kinds and
-dimensions, as the layouts show what moves. A sentence below has the steps in full. What is still too wide is cut, and
-ends in "...".
-
-A plan is taken as Any here, for plans are made of this.
+A table that is too wide is shortened: mesh axes to a letter, which the title explains, and steps to their kinds and
+dimensions; a sentence below has the steps in full. What is still too wide is cut, and ends in "...".
 """
 
 import math
@@ -28,7 +25,6 @@ HEADS = ("step", "layout after", "sent", "hops", "flops", "peak")
 
 
 def plan_text(plan: Any) -> str:
-    """The plan as it prints."""
     keys = letters_for(axis_sizes(plan.mesh))
     full, short = (_rows_of(plan, one) for one in (None, keys))
     least = [(*map(packed, row[:2]), *row[2:]) for row in short]
@@ -44,7 +40,6 @@ def filled(text: str) -> str:
 
 
 def plan_html(plan: Any, pictures: Sequence[str]) -> str:
-    """The plan as a table for notebooks, with a picture of each layout."""
     heads, *steps, sums = _rows_of(plan)
     body = "".join(_html_row("td", row, picture) for row, picture in zip(steps, pictures, strict=True))
     table = f"<table>{_html_row('th', heads)}{body}{_html_row('th', sums)}</table>"
@@ -52,7 +47,6 @@ def plan_html(plan: Any, pictures: Sequence[str]) -> str:
 
 
 def plan_values(plan: Any) -> dict[str, object]:
-    """The plan as plain values."""
     steps = zip(plan.walk.pairs, plan.walk.layouts[1:], _works(plan), strict=True)
     return {
         "shape": list(plan.shape),
@@ -113,7 +107,7 @@ def walk_rows(walk: Walk, itemsize: int, chip: Chip, keys: Mapping[str, str] | N
 def ruled(rows: Sequence[Sequence[str]]) -> str:
     """Rows of two words and some numbers as a table in WIDTH columns, with rules below the first and above the last.
 
-    Words are to the left, numbers to the right. The longer column of words is cut if the table is too wide.
+    The longer column of words is cut if the table is too wide.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     room = WIDTH - sum(widths[2:]) - 2 * (len(widths) - 1)
@@ -126,7 +120,6 @@ def ruled(rows: Sequence[Sequence[str]]) -> str:
 
 
 def fits(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the table is at most WIDTH columns wide."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return sum(widths) + 2 * (len(widths) - 1) <= WIDTH
 
@@ -165,7 +158,7 @@ def brief(step: str) -> str:
 
 
 def machine_words(machine: Machine) -> str:
-    """The devices, on a torus how they stand on the mesh, and what their prices leave out."""
+    """The devices, their order on a torus, and what their prices leave out."""
     kind, network = f"{machine.chip.name} devices", machine.network
     orders = {"ring": " ordered in rings of neighbours", "jax": " in JAX's order"}
     failed = f"XLA's engine, as kernels failed here: {', '.join(machine.failed)}" if machine.failed else None
@@ -174,7 +167,7 @@ def machine_words(machine: Machine) -> str:
 
 
 def memory_words(peak_bytes: int, machine: Machine) -> str:
-    """The peak, and where the device's memory is known whether it fits, by how much, and what would."""
+    """The peak, and if the device's memory is known whether it fits, by how much, and what would."""
     capacity, peak = machine.chip.capacity, quantity(peak_bytes, "B")
     if capacity is None:
         return f"{peak} per device at the peak"
@@ -189,13 +182,11 @@ def memory_words(peak_bytes: int, machine: Machine) -> str:
 
 
 def time_words(spent: Seconds) -> str:
-    """Modelled seconds, and those of each resource."""
     parts = ", ".join(f"{name} {plain(value)}" for name, value in spent._asdict().items() if value and name != "total")
     return f"{plain(spent.total)} s modelled ({parts})"
 
 
 def work_values(work: Work, per: str = "") -> dict[str, int]:
-    """What work costs one device, as plain values for JSON."""
     return {
         f"bytes{per}": work.sent_bytes,
         f"flops{per}": work.flops,

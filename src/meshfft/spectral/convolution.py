@@ -2,8 +2,8 @@
 
     periodic:  F^-1 (F a  F b),   F^-1 (F a  conj(F b))
 
-For a linear one both are padded with zeros on the way there, and cropped on the way back. The centre of the result is
-reached by a phase in the spectrum, exp(2 pi i j shift / L), so no data moves for it.
+For a linear one both are padded with zeros on the way there, and cropped on the way back. A phase in the spectrum,
+exp(2 pi i j shift / L), centres the result, so no data moves for it.
 """
 
 import functools
@@ -17,24 +17,25 @@ from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
 from ..functions.calls import Ints
-from ..functions.frequencies import next_fast_len
+from ..functions.helpers import next_fast_len
 from ..layout.layout import mapped_axes
-from ..layout.padded_array import AnyArray, PaddedArray, mapped, padded, stored_of
+from ..layout.padded_array import AnyArray, AnyStored, PaddedArray, Transformed, mapped, padded, stored_of
 from ..layout.placement import explicit_axes, varies_over
 from ..layout.storage import cut_replicated
 from ..numerics.dtypes import promoted
 from ..numerics.phases import host_roots
 from ..operators.transform import resolve_once
 from ..plans.plan import Plan
-from ..plans.request import AnyStored, Setting, read, received
+from ..plans.request import Setting, on_arrays, read, received
 from .fields import Where, back, check_all_mapped, field, harmonics, in_one, joined, placed, returned, seen
 
 MODES = ("wrap", "same")
 
 
+@on_arrays
 def convolve(
     a: AnyArray, b: AnyArray, *, axes: Ints = None, spec: Where = None, out_spec: Where = None, mode: str = "wrap"
-) -> Array:
+) -> Transformed:
     """The convolution of two sharded arrays, periodic or linear.
 
         wrap: c[n] = sum_m a[m] b[n - m mod N]
@@ -52,14 +53,13 @@ def convolve(
             smaller array.
         axes: the dimensions to convolve along; None means all. Along all
             others the lines of a and b go in pairs.
-        spec: as `fftn`, of a (and of b, where that is of its shape).
+        spec: as `fftn`, of a (and of b, if that is of its shape).
         out_spec: as `fftn`.
         mode: "wrap" is periodic; "same" linear, its middle as
             scipy.signal.fftconvolve(mode="same") gives it.
 
     Returns:
-        The convolution, of the shape of a and sharded as a; real where both
-        are real.
+        The convolution, of the shape of a and sharded as a; real if both are.
 
     Raises:
         ValueError, TypeError: shapes, shardings, axes, a mode or a spec that
@@ -73,12 +73,13 @@ def convolve(
     >>> mf.convolve(x, jnp.array([1.0, 1.0])).round(4).tolist()
     [5.0, 3.0, 5.0, 7.0]
     """
-    return _called(a, b, axes, spec, out_spec, mode, correlates=False)
+    return _called(a, b, axes, spec, out_spec, mode, conj=False)
 
 
+@on_arrays
 def correlate(
     a: AnyArray, b: AnyArray, *, axes: Ints = None, spec: Where = None, out_spec: Where = None, mode: str = "wrap"
-) -> Array:
+) -> Transformed:
     """The correlation of two sharded arrays, periodic or linear.
 
         wrap: c[n] = sum_m a[n + m mod N] conj(b[m])
@@ -92,10 +93,10 @@ def correlate(
     >>> mf.correlate(x, jnp.array([1.0, 1.0])).round(4).tolist()
     [3.0, 5.0, 7.0, 5.0]
     """
-    return _called(a, b, axes, spec, out_spec, mode, correlates=True)
+    return _called(a, b, axes, spec, out_spec, mode, conj=True)
 
 
-def _called(a: AnyArray, b: AnyArray, axes: Ints, spec: Where, out_spec: Where, mode: str, correlates: bool) -> Array:
+def _called(a: AnyArray, b: AnyArray, axes: Ints, spec: Where, out_spec: Where, mode: str, conj: bool) -> Transformed:
     if mode not in MODES:
         raise ValueError(f"mode {mode!r} is unknown: use 'wrap' or 'same'")
     arrays, setting, _ = read(a, spec)
@@ -111,10 +112,10 @@ def _called(a: AnyArray, b: AnyArray, axes: Ints, spec: Where, out_spec: Where, 
     if mode == "same":
         parts, sizes = [start.parts[dim] for dim in dims], [shape[dim] for dim in dims]
         s = [next_fast_len(n + m // 2, True, parts=p) for n, m, p in zip(lengths, sizes, parts, strict=True)]
-        middles = [-(m // 2) if correlates else (m - 1) // 2 for m in sizes]
+        middles = [-(m // 2) if conj else (m - 1) // 2 for m in sizes]
     array, plan = field(first.astype(dtype), dims, spec, s=s)
     values = (array, _beside(second, setting).astype(dtype), _shifts(plan, middles))
-    return returned(in_one(_correlated if correlates else _convolved, plan, *values), a, out_spec, spec)
+    return returned(in_one(_correlated if conj else _convolved, plan, *values), a, out_spec, spec)
 
 
 def _check_sizes(a: tuple[int, ...], b: tuple[int, ...], dims: tuple[int, ...]) -> None:
@@ -154,7 +155,7 @@ def _is_block(b: AnyStored, a: AnyStored, setting: Setting) -> bool:
 
 
 def _beside(b: AnyStored, setting: Setting) -> AnyStored:
-    """The array sharded as a where it has its shape, and on every device where it is smaller."""
+    """The array sharded as a if it has its shape, and on every device if it is smaller."""
     start, mesh = setting.start, setting.mesh
     same, stored = b.shape == start.shape, stored_of(b)
     known = not isinstance(stored, jax.core.Tracer)
@@ -172,7 +173,7 @@ def _beside(b: AnyStored, setting: Setting) -> AnyStored:
     return b
 
 
-def _shifts(plan: Plan, middles: Sequence[int]) -> tuple[np.ndarray, ...]:
+def _shifts(plan: Plan, middles: Sequence[int]) -> tuple[Array | np.ndarray, ...]:
     """The phase along each dimension that brings position `middle` to the front."""
     phases = []
     for dim, (j, n), middle in zip(plan.transform.dims, harmonics(plan), middles, strict=True):
@@ -191,7 +192,6 @@ def _correlated(plan: Plan, a: AnyStored, b: AnyStored, shifts: tuple[Array, ...
 
 
 def _padded(plan: Plan, b: AnyStored) -> AnyStored:
-    """The array in the plan's shape, with zeros where it is smaller."""
     layout = plan.in_layout
     manual = mapped_axes(plan.mesh)
     if isinstance(b, PaddedArray):

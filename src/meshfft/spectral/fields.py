@@ -2,15 +2,15 @@
 
     k_j = 2 pi j / length,   j = 0, 1, ..., -2, -1 in FFT order; along a halved dimension j = 0 ... N // 2
 
-The walk is of any order: the spectrum stays in the layout that is cheapest to reach, and is multiplied there by numbers
-that lie as it does, made in float64 on the host, rounded once, and 0 in the padding. Real arrays go through half
-spectra. Invariant: between the two walks nothing is sent.
+The walk is of any order: the spectrum stays in the cheapest layout, and is multiplied there by numbers that are cut as
+it is, made in float64 on the host, rounded once, and 0 in the padding. Real arrays go through half spectra. Invariant:
+between the two walks nothing is sent.
 """
 
 import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +23,8 @@ from ..functions.calls import Ints
 from ..layout.in_flight import in_turn
 from ..layout.layout import AnyMesh, Layout, Spec, axis_sizes, line_shape, mapped_axes
 from ..layout.memory import check_blocks, check_held, room_of
-from ..layout.padded_array import AnyArray, PaddedArray, mapped, stored_of
-from ..layout.placement import mesh_here, own
+from ..layout.padded_array import AnyArray, AnyStored, PaddedArray, PlanePair, Transformed, mapped, stored_of
+from ..layout.placement import local_slice, mesh_here
 from ..layout.storage import put, stored_on
 from ..machine.chip import CompilerOptions
 from ..numerics.dtypes import complex_dtype, real_dtype
@@ -32,9 +32,10 @@ from ..numerics.split_complex import join
 from ..operators.matrices import HalfRoots, Roots
 from ..operators.transform import integers, reals
 from ..plans.execute import moved
+from ..plans.options import PlanHow
 from ..plans.plan import Plan
 from ..plans.planning import plan
-from ..plans.request import AnyStored, PlanePair, is_planes, read
+from ..plans.request import is_planes, read
 
 PROGRAMS = 64  # kept, each for one kind of work with one set of options
 T = TypeVar("T")
@@ -42,7 +43,7 @@ Lengths = Sequence[float] | None
 Where = Spec | None  # how mesh axes cut an array; None where JAX shows it, or it is to stay
 
 
-def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tuple[Array, ...]:
+def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tuple[AnyStored, ...]:
     """The angular wavenumbers of a plan's spectrum, one array for each
     transformed dimension, to multiply it by.
 
@@ -60,24 +61,21 @@ def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tu
             the waves of N / 2 and -N / 2 periods are one, so an odd function
             has no value there: with the plain k, 1j * k makes a spectrum of no
             real array, and derivatives of white noise through "rfft" and "fft"
-            differ by about sqrt(3 / N), several per cent. So it is with
-            NumPy's fftfreq.
+            differ by about sqrt(3 / N).
 
     Returns:
         Arrays in the order of the plan's axes, 1 long along all dimensions but
         their own, so that they broadcast against the plan's result; cut as it
-        is, 0 in its margins, and PaddedArrays where it is one. Of the real
-        type the plan computes in. Where the plan's mesh is only described, as
-        inside `jit`, every device has all of them, and JAX cuts them where
-        they meet the spectrum.
+        is, 0 in its margins, and PaddedArrays if it is one. Of the real type
+        the plan computes in. If the plan's mesh is only described, as inside
+        `jit`, every device has all of them.
 
     Raises:
         ValueError: the plan is of an inverse transform, at points or a cosine
             one; or lengths that do not fit.
         TypeError: no plan; lengths that are no numbers.
 
-    Costs nothing on the devices: each number is computed once on the host,
-    shard by shard, as j * (2 pi / length): integers where length is 2 pi.
+    Each number is computed once on the host, as j * (2 pi / length).
 
     >>> plan = mf.plan((2, 4), kind="rfft")
     >>> box = (6.283185307179586, 6.283185307179586)
@@ -97,13 +95,13 @@ def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tu
 
 
 def in_radians(plan: Plan, lengths: Lengths, odd: Iterable[bool]) -> list[np.ndarray]:
-    """The wavenumbers along each transformed dimension in float64, 0 at the Nyquist frequency where they are `odd`."""
+    """The wavenumbers along each transformed dimension in float64, 0 at the Nyquist frequency if `odd`."""
     parts = zip(harmonics(plan), periods(plan, lengths), odd, strict=True)
     return [np.where(zero & (2 * abs(j) == n), 0, j) * (2 * np.pi / period) for (j, n), period, zero in parts]
 
 
 def harmonics(plan: Plan) -> list[tuple[np.ndarray, int]]:
-    """Along each transformed dimension: the periods each index of the spectrum stands for, and the number of points."""
+    """Along each transformed dimension: the periods of each index of the spectrum, and the number of points."""
     lines = []
     for matrix in plan.transform.matrices:
         if not isinstance(matrix, Roots | HalfRoots):
@@ -138,21 +136,18 @@ def in_storage(layout: Layout, dim: int, values: np.ndarray) -> np.ndarray:
 
 
 def along(plan: Plan, dim: int, values: np.ndarray, dtype: DTypeLike) -> Array | np.ndarray:
-    """Values along a dimension of the spectrum as they are stored, 0 in its margins; inside a caller's shard_map those
-    of the block."""
+    """Values along a dimension of the stored spectrum, 0 in its margins; in a shard_map those of the block."""
     layout, width = plan.out_layout, dict(zip(plan.transform.dims, plan.margin, strict=True)).get(dim, 0)
     if width:
         values = np.pad(values.reshape(layout.parts[dim], -1), [(0, 0), (width, width)]).ravel()
-    line: Array | np.ndarray = seen(layout, dim, values.astype(dtype), plan.mesh)
-    return line
+    return seen(layout, dim, values.astype(dtype), plan.mesh)
 
 
 def _spec_along(layout: Layout, dim: int) -> PartitionSpec:
-    """The spec of what `in_storage` makes."""
     return PartitionSpec(*(part if d == dim else None for d, part in enumerate(layout.spec)))
 
 
-def _on_mesh(line: Array | np.ndarray, plan: Plan, dim: int) -> Any:
+def _on_mesh(line: Array | np.ndarray, plan: Plan, dim: int) -> AnyStored:
     """Each device's part of the line, put there by itself."""
     layout, mesh = plan.out_layout, plan.mesh
     if isinstance(mesh, Mesh) and isinstance(line, np.ndarray):
@@ -172,7 +167,7 @@ def grids(plan: Plan, lengths: Lengths, odd: bool = False) -> tuple[Array, ...]:
 
 
 def field(x: AnyArray, axes: Ints, spec: Where, *, s: Ints = None, norm: str | None = None) -> tuple[AnyStored, Plan]:
-    """An array, with the plan of its spectrum of any order: half of it where the array is real.
+    """An array, with the plan of its spectrum of any order: half of it if the array is real.
 
     Raises:
         ValueError, TypeError: as `fftn`.
@@ -180,7 +175,7 @@ def field(x: AnyArray, axes: Ints, spec: Where, *, s: Ints = None, norm: str | N
     arrays, setting, _ = read(x, spec)
     start, mesh, array = setting.start, setting.mesh, joined(arrays)
     if isinstance(mesh, AbstractMesh) and start.even and jax.typeof(array).sharding.mesh.empty:
-        array = placed(array, mesh, start.spec)  # a constant, whose mesh only the context shows
+        array = placed(stored_of(array), mesh, start.spec)  # a constant, whose mesh only the context shows
     axes = None if axes is None else integers(axes, "axes")
     if axes == ():
         raise ValueError("axes is empty: give one axis at least, or None for all")
@@ -189,8 +184,8 @@ def field(x: AnyArray, axes: Ints, spec: Where, *, s: Ints = None, norm: str | N
     kind = "fft" if array.dtype.kind == "c" else "rfft"
     # Where some mesh axes are mapped and others not, the mapped ones cut first, which not every layout has.
     order = "natural" if mapped_axes(mesh) and mapped_axes(mesh) != set(axis_sizes(mesh)) else "any"
-    where: dict[str, Any] = {"mesh": mesh, "spec": start.spec, "dtype": array.dtype}
-    return array, plan(start.shape, s=s, axes=axes, norm=norm, kind=kind, order=order, **where)
+    how: PlanHow = {"s": s, "axes": axes, "norm": norm, "kind": kind, "order": order, "dtype": array.dtype}
+    return array, plan(start.shape, mesh=mesh, spec=start.spec, **how)
 
 
 def check_all_mapped(mesh: AnyMesh | None, layout: Layout, what: str) -> None:
@@ -201,9 +196,9 @@ def check_all_mapped(mesh: AnyMesh | None, layout: Layout, what: str) -> None:
         raise NotImplementedError(f"{what} inside a shard_map that maps only some mesh axes are not there: {remedy}")
 
 
-def seen(layout: Layout, dim: int, values: np.ndarray, mesh: AnyMesh | None) -> Any:
-    """`in_storage`, or inside a caller's shard_map what it has for the block."""
-    return own(in_storage(layout, dim, values), dim, layout.cuts[dim], mapped_axes(mesh_here(mesh)))
+def seen(layout: Layout, dim: int, values: np.ndarray, mesh: AnyMesh | None) -> Array | np.ndarray:
+    """`in_storage`, or inside a caller's shard_map the part of the block."""
+    return local_slice(in_storage(layout, dim, values), dim, layout.cuts[dim], mapped_axes(mesh_here(mesh)))
 
 
 def same_mesh(a: AnyMesh | None, b: AnyMesh | None) -> bool:
@@ -214,7 +209,6 @@ def same_mesh(a: AnyMesh | None, b: AnyMesh | None) -> bool:
 
 
 def placed(x: Array, mesh: AnyMesh, spec: PartitionSpec) -> Array:
-    """The array with this sharding, within `jit` or outside."""
     sharding = NamedSharding(mesh, spec)
     if isinstance(mesh, Mesh):  # gradients stay on the mesh: inside `jit` none of its arrays may lie elsewhere
         return jax.device_put(x, sharding, src=sharding) if isinstance(x, jax.core.Tracer) else put(x, sharding)
@@ -223,30 +217,30 @@ def placed(x: Array, mesh: AnyMesh, spec: PartitionSpec) -> Array:
     return y
 
 
-def joined(arrays: tuple[AnyStored, ...]) -> Any:
+def joined(arrays: tuple[AnyStored, ...]) -> AnyStored:
     """An array, or the complex one that has these real and imaginary parts."""
     if len(arrays) == 1:
         return arrays[0]
     real = real_dtype(complex_dtype(arrays[0].dtype, None))
-    return mapped(lambda *planes: join(tuple(plane.astype(real) for plane in planes)), *arrays)
+    y: AnyStored = mapped(lambda *planes: join(tuple(plane.astype(real) for plane in planes)), *arrays)
+    return y
 
 
 def back(plan: Plan, function: Callable[..., Array], *spectra: AnyStored) -> AnyStored:
-    """The field whose spectrum is an elementwise function of spectra."""
     y: AnyStored = plan.inverse(mapped(function, *spectra))
     return y
 
 
-def returned(y: AnyStored, x: AnyArray, out_spec: Where, spec: Where) -> Array:
-    """A result in the form that an argument came in, split where that was, and sharded as `out_spec` says."""
-    z: Array = moved(PlanePair(y.real, y.imag) if is_planes(x) and len(x) == 2 else y, out_spec, spec)
+def returned(y: AnyStored, x: AnyArray, out_spec: Where, spec: Where) -> Transformed:
+    """A result in the form that an argument came in, split if that was, and sharded as `out_spec` says."""
+    z: Transformed = moved(PlanePair(y.real, y.imag) if is_planes(x) and len(x) == 2 else y, out_spec, spec)
     return z
 
 
 def in_one(work: Callable[..., T], plan: Plan, *values: object, beside: int = 0) -> T:
     """work(plan, *values) as one program; JAX finds the devices of constants in it, under `grad` too.
 
-    `beside` are the bytes of the largest array that it makes besides blocks of samples and of the spectrum.
+    `beside`: bytes of the largest array that it makes besides blocks of samples and of the spectrum.
     """
     leaves = jax.tree.leaves(values)
     check_blocks(plan.out_layout, real_dtype(plan.dtype).itemsize, room_of(leaves[0], plan.mesh), "the spectrum")

@@ -2,11 +2,11 @@
 
     pad:       Y[k] = X[k] for |k| < N / 2, else 0        truncate:   Y[k] = X[k] for |k| < M / 2
 
-along every axis, from N points to M; multiplied by M / N, so that the wave keeps its size. The waves of N / 2 and
--N / 2 periods are one on an even grid and two on a finer one: padding gives each a half, truncating adds them.
+along every axis, from N points to M; multiplied by M / N, so that the wave keeps its size. The waves of N / 2 and -N /
+2 periods are one on an even grid and two on a finer one: padding gives each a half, truncating adds them.
 
 A walk of bands: only rows that change devices are sent. In half a spectrum the wave of -M / 2 periods is the conjugate
-of that of M / 2 with all other wavenumbers negative, which one more walk brings: of this one plane alone.
+of that of M / 2 with all other wavenumbers negative, which one more walk, of this plane alone, brings.
 """
 
 import functools
@@ -20,10 +20,10 @@ from jax import Array
 from ..functions.calls import Ints
 from ..layout.in_flight import in_turn
 from ..layout.layout import AnyMesh, Layout
-from ..layout.padded_array import AnyArray, padded, stored_of
+from ..layout.padded_array import AnyArray, Transformed, padded, stored_of
 from ..operators.transform import factor, integers, is_integer, resolve_once
 from ..plans.execute import moved, walked
-from ..plans.request import formed, read
+from ..plans.request import formed, on_arrays, read
 from ..steps import Band, Bands
 from ..walks.walk import Walk
 from .fields import Where
@@ -32,6 +32,7 @@ KINDS = ("fft", "rfft")
 EITHER = "kind='fft' if X is a whole spectrum, as fftn makes, or kind='rfft' if it is half of one, as rfftn makes"
 
 
+@on_arrays
 def pad_spectrum(
     X: AnyArray,
     s: Sequence[int],
@@ -42,7 +43,7 @@ def pad_spectrum(
     norm: str | None = None,
     spec: Where = None,
     out_spec: Where = None,
-) -> Array:
+) -> Transformed:
     """The spectrum on a finer grid of the function that a sharded spectrum
     stands for.
 
@@ -67,20 +68,19 @@ def pad_spectrum(
             stands for; -1 for as many.
         axes: the dimensions that were transformed; None means all, or the last
             len(s).
-        kind: has to be given, because the numbers do not show it: "fft" if X is
-            a whole spectrum, as `fftn` makes; "rfft" if X is half a spectrum
-            along the last axis, as `rfftn` makes.
+        kind: "fft" if X is a whole spectrum, as `fftn` makes; "rfft" if X is
+            half a spectrum along the last axis, as `rfftn` makes. Required:
+            the numbers do not show it.
         n: with "rfft" the points along the last axis that half a spectrum
-            stands for. By default 2 (m - 1) of m numbers, as `irfftn`; an odd
-            number has to be given.
+            stands for; by default 2 (m - 1) of m numbers, as `irfftn`.
         norm: of the transforms around it: the factor is M / N for "backward",
             sqrt(M / N) for "ortho", 1 for "forward".
         spec, out_spec: as `fftn`.
 
     Returns:
         The spectrum with s points along the axes, or s // 2 + 1 along a halved
-        one, of the same type and cut by the same mesh axes; a PaddedArray
-        where these do not divide it.
+        one, of the same type and cut by the same mesh axes; a PaddedArray if
+        these do not divide it.
 
     Raises:
         TypeError: kind is missing.
@@ -98,6 +98,7 @@ def pad_spectrum(
     return _resampled(X, s, axes, kind, n, norm, spec, out_spec, pads=True)
 
 
+@on_arrays
 def truncate_spectrum(
     X: AnyArray,
     s: Sequence[int],
@@ -108,7 +109,7 @@ def truncate_spectrum(
     norm: str | None = None,
     spec: Where = None,
     out_spec: Where = None,
-) -> Array:
+) -> Transformed:
     """The spectrum on a coarser grid: what it has of waves that the grid
     resolves.
 
@@ -139,7 +140,7 @@ def _resampled(
     spec: Where,
     out_spec: Where,
     pads: bool,
-) -> Array:
+) -> Transformed:
     if kind is None:
         raise TypeError(f"kind is missing: give {EITHER}")
     if kind not in KINDS:
@@ -161,7 +162,7 @@ def _resampled(
     walk = Walk(start, _steps(start, dims, points, sizes, half), scale)
     mirror = _mirror(walk.end, dims) if half and not pads and sizes[-1] < points[-1] and sizes[-1] % 2 == 0 else None
     results = in_turn(_run, tuple(map(stored_of, arrays)), walk, mirror, mesh, len(arrays) == 2)
-    y: Array = moved(formed(tuple(padded(y, walk.end, mesh, arrays[0]) for y in results)), out_spec, spec)
+    y: Transformed = moved(formed(tuple(padded(y, walk.end, mesh, arrays[0]) for y in results)), out_spec, spec)
     return y
 
 
@@ -177,7 +178,6 @@ def _changes(
 
 
 def _points(start: Layout, dims: tuple[int, ...], half: bool, n: int | None) -> tuple[int, ...]:
-    """How many points the spectrum stands for along each axis."""
     points = [start.shape[dim] for dim in dims]
     if not half and n is not None:
         raise ValueError(f"n is {n}: give it only with kind='rfft', for half a spectrum")
@@ -223,7 +223,7 @@ def bands_of(old: int, new: int, half: bool) -> tuple[Band, ...]:
 
 
 def _mirror(end: Layout, dims: tuple[int, ...]) -> tuple[Walk, Walk]:
-    """What half a spectrum of M points lacks when it is truncated, the wave of -M / 2 periods: there and back."""
+    """The missing wave of -M / 2 periods of a truncated half spectrum of M points: there and back."""
     *others, dim = dims
     size = end.shape[dim]
     last, plane = Band(size - 1, 0, 1), end.resize(dim, 1)
@@ -232,7 +232,6 @@ def _mirror(end: Layout, dims: tuple[int, ...]) -> tuple[Walk, Walk]:
 
 
 def _negative(layout: Layout, dim: int) -> Bands:
-    """y[k] = x[-k mod n]."""
     n = layout.shape[dim]
     bands = (Band(0, 0, 1), Band(1, 1, n - 1, reverse=True))
     return Bands(dim, n, layout.cuts[dim], tuple(band for band in bands if band.rows))

@@ -17,13 +17,13 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from ..functions.calls import Ints
-from ..layout.padded_array import AnyArray, PaddedArray, stored_of
+from ..layout.padded_array import AnyArray, AnyStored, PaddedArray, Transformed, stored_of
 from ..layout.placement import mesh_here
 from ..numerics.dtypes import real_dtype
 from ..numerics.split_complex import scaled
 from ..operators.transform import integers, is_integer
 from ..plans.plan import Plan
-from ..plans.request import AnyStored
+from ..plans.request import on_arrays
 from .fields import Lengths, Where, along, back, field, grids, harmonics, in_one, in_radians, periods, placed, returned
 
 POWERS_OF_I = (1, 1j, -1, -1j)
@@ -39,7 +39,7 @@ def multiply_spectrum(
     odd: bool = False,
     spec: Where = None,
     out_spec: Where = None,
-) -> Array:
+) -> Any:
     """A periodic sharded array with its spectrum multiplied by a function of
     the wavenumbers.
 
@@ -51,8 +51,8 @@ def multiply_spectrum(
         f: called with the wavenumbers of each axis, which broadcast against
             one another, 0 in padding; returns a factor that broadcasts to the
             spectrum, or a pytree of them. For a real array f(-k) must be the
-            conjugate of f(k): nothing checks that; make the array complex
-            where it is not. Differentiable in arrays that f uses.
+            conjugate of f(k): nothing checks that; make the array complex if
+            it is not. Differentiable in arrays that f uses.
         axes: the dimensions to transform; None means all. f is called with
             their wavenumbers in this order.
         lengths: the period along each axis; None means as many as there are
@@ -62,7 +62,7 @@ def multiply_spectrum(
         spec, out_spec: as `fftn`.
 
     Returns:
-        The product, sharded as the array came; real where it is real. One for
+        The product, sharded as the array came; real if it is real. One for
         each of several factors, in their tree.
 
     Raises:
@@ -70,9 +70,8 @@ def multiply_spectrum(
             or a spec do not fit, with what would.
 
     Costs a transform, of any order, and one back for each result. Outside
-    `jit` f runs op by op, which compiles nothing for a new function and holds
-    a few arrays of the spectrum's size; inside `jit` it is fused with the
-    rest.
+    `jit` f runs op by op, which compiles nothing for a new function; inside
+    `jit` it is fused with the rest.
 
     >>> x = jnp.array([1.0, 2.0, 1.0, 0.0])
     >>> box = (6.283185307179586,)
@@ -85,12 +84,10 @@ def multiply_spectrum(
     array, plan = field(x, axes, spec)
     factors = f(*grids(plan, lengths), **({"odd": grids(plan, lengths, odd=True)} if odd else {}))
     products = _products(plan, array, factors)
-    results: Array = jax.tree.map(lambda y: returned(y, x, out_spec, spec), products, is_leaf=_is_padded)
-    return results
+    return jax.tree.map(lambda y: returned(y, x, out_spec, spec), products, is_leaf=_is_padded)
 
 
 def _products(plan: Plan, array: AnyStored, factors: object) -> object:
-    """A result for each factor, in the tree of the factors."""
     if not jax.tree.leaves(factors):
         raise TypeError(f"f made {factors!r}: let it return a factor, or a tuple of factors")
     spectrum = plan(array)
@@ -105,6 +102,7 @@ def _is_padded(part: object) -> bool:
     return isinstance(part, PaddedArray)
 
 
+@on_arrays
 def derivative(
     x: AnyArray,
     axis: int | Sequence[int],
@@ -113,7 +111,7 @@ def derivative(
     lengths: float | Sequence[float] | None = None,
     spec: Where = None,
     out_spec: Where = None,
-) -> Array:
+) -> Transformed:
     """The derivative of a periodic sharded array along an axis, or a mixed one
     along several, through its spectrum.
 
@@ -157,16 +155,17 @@ def derivative(
     return returned(y, x, out_spec, spec)
 
 
+@on_arrays
 def poisson(
     f: AnyArray, lengths: Lengths = None, *, axes: Ints = None, spec: Where = None, out_spec: Where = None
-) -> Array:
+) -> Transformed:
     """The periodic solution u of the Poisson equation, laplacian u = f, whose
     mean is zero.
 
         u = F^-1 (-F f / |k|^2),   and 0 at k = 0
 
-    No periodic u has a Laplacian with a mean, so that of f is dropped: the
-    Laplacian of u is f minus its mean.
+    The Laplacian of a periodic function has zero mean, so the mean of f is
+    dropped.
 
     Args:
         f, lengths, spec, out_spec: as x, lengths, spec and out_spec of
@@ -175,7 +174,7 @@ def poisson(
             each index has an equation, and a mean, of its own.
 
     Returns:
-        The solution, sharded as the array came; real where it is real. It is
+        The solution, sharded as the array came; real if it is real. It is
         exact for what the grid resolves.
 
     Raises:
@@ -197,7 +196,7 @@ def poisson(
 
 
 def squares(plan: Plan, lengths: Sequence[float]) -> Lines:
-    """The squared wavenumbers along each dimension, in units of the least: integers in a cube, so rounded to none."""
+    """The squared wavenumbers along each dimension, in units of the least: exact integers in a cube."""
     real, parts = real_dtype(plan.dtype), zip(plan.transform.dims, harmonics(plan), lengths, strict=True)
     return tuple(along(plan, dim, (j * (max(lengths) / length)) ** 2, real) for dim, (j, _), length in parts)
 
@@ -212,7 +211,6 @@ def _differentiators(plan: Plan, lengths: Lengths, orders: tuple[int, ...]) -> L
 
 
 def _multiplied(plan: Plan, x: AnyStored, lines: tuple[Array, ...]) -> AnyStored:
-    """The array whose spectrum is that of x times a line along each dimension."""
     return back(plan, lambda y: functools.reduce(scaled, lines, y), plan(x))
 
 
@@ -224,7 +222,6 @@ def _solved(plan: Plan, f: AnyStored, squares: tuple[Array, ...], unit: Array) -
 
 
 def _times(spectrum: Array, factor: ArrayLike, plan: Plan) -> Array:
-    """The spectrum times a factor, in its own type and layout."""
     factor = jnp.asarray(factor)
     sizes = zip(factor.shape[::-1], spectrum.shape[::-1], strict=False)
     fits = factor.ndim <= spectrum.ndim and all(n in (1, many) for n, many in sizes)

@@ -2,7 +2,7 @@
 
     power[b] = sum over modes with edges[b] <= |k| < edges[b+1] of X[k] conj(Y[k]) / counts[b],   X = fftn(x) / N
 
-Invariant: where the bins hold all modes, sum(power * counts) is the mean of x conj(y) (Parseval).
+Invariant: if the bins hold all modes, sum(power * counts) is the mean of x conj(y) (Parseval).
 """
 
 import math
@@ -18,12 +18,12 @@ from jax import Array, lax
 from ..collectives.bins import Lines, binned
 from ..functions.calls import Ints
 from ..layout.memory import Room, check_held, host, room
-from ..layout.padded_array import AnyArray, stored_of
+from ..layout.padded_array import AnyArray, AnyStored, stored_of
 from ..numerics.dtypes import promoted, real_dtype
 from ..numerics.split_complex import scaled
 from ..operators.transform import is_integer, reals
 from ..plans.plan import Plan
-from ..plans.request import AnyStored, received
+from ..plans.request import received
 from .fields import Lengths, Where, check_all_mapped, field, harmonics, in_one, joined, periods, same_mesh, seen
 from .multipliers import squares
 
@@ -37,9 +37,8 @@ class PowerSpectrum(NamedTuple):
     """Power by wavenumber, all of it on every device.
 
     Attributes:
-        k: the mean wavenumber of each bin's modes; the middle of a bin that
-            has none.
-        power: the mean of |X|^2, or of X conj(Y), over them; 0 where there are
+        k: the mean wavenumber of each bin's modes; the middle of an empty bin.
+        power: the mean of |X|^2, or of X conj(Y), over them; 0 if there are
             none.
         counts: how many they are.
 
@@ -72,11 +71,11 @@ def power_spectrum(
             lines along all others are counted together.
 
     Returns:
-        A PowerSpectrum. Where the bins hold all modes, sum(power * counts) is
-        the mean of |x|^2 along the axes, summed over all other dimensions.
-        Modes that half a spectrum leaves out are counted. A bin has its lower
-        edge, the last one both. |k| is worked out in the precision of the
-        array: a mode that near an edge may be on either side.
+        A PowerSpectrum. If the bins hold all modes, sum(power * counts) is the
+        mean of |x|^2 along the axes, summed over all other dimensions. Modes
+        that half a spectrum leaves out are counted. A bin has its lower edge,
+        the last one both. |k| has the precision of the array: a mode near an
+        edge may be on either side.
 
     Raises:
         ValueError, TypeError: lengths, bins, axes or a spec that do not fit,
@@ -84,8 +83,7 @@ def power_spectrum(
 
     Costs half a transform's traffic, of any order, a few real arrays of a
     block's size, and a sum over devices of the bins alone. Differentiable in
-    x. For a density in wavenumber space multiply the power by the box's
-    volume.
+    x. For a density in wavenumber space multiply by the box's volume.
 
     >>> x = jnp.array([1.0, 0.0, -1.0, 0.0])
     >>> mf.power_spectrum(x, (6.283185307179586,)).power.round(4).tolist()
@@ -104,9 +102,8 @@ def cross_spectrum(
         power = mean of X[k] conj(Y[k]) over the modes of a bin,
         X[k] = 1/N sum_n x[n] exp(-i k n)
 
-    Of two real arrays it is real: the modes k and -k are each other's
-    conjugates, so the imaginary part is 0 in every shell. Of complex ones it
-    is complex. The correlation of two fields, scale by scale, is
+    Of two real arrays it is real, because the modes k and -k are each other's
+    conjugates. The correlation of two fields, scale by scale, is
 
         r = power of (x, y) / sqrt(power of x times power of y), bin by bin
 
@@ -115,9 +112,9 @@ def cross_spectrum(
         y: an array of the same shape, sharded alike.
 
     Returns:
-        A PowerSpectrum, its `k` and `counts` those of `power_spectrum`. Where
-        the bins hold all modes, sum(power * counts) is the mean of x conj(y)
-        along the axes, summed over all other dimensions.
+        A PowerSpectrum, its `k` and `counts` those of `power_spectrum`. If the
+        bins hold all modes, sum(power * counts) is the mean of x conj(y) along
+        the axes, summed over all other dimensions.
 
     Raises:
         ValueError, TypeError: as `power_spectrum`; arrays of two shapes or
@@ -144,7 +141,6 @@ def cross_spectrum(
 
 
 def _spectrum(plan: Plan, arrays: tuple[AnyStored, ...], lengths: Lengths, bins: Bins) -> PowerSpectrum:
-    """The spectrum of one array, or of two."""
     check_all_mapped(plan.mesh, plan.in_layout, "power spectra")
     lengths = periods(plan, lengths)
     unit, real = 2 * np.pi / max(lengths), real_dtype(plan.dtype)
@@ -161,9 +157,8 @@ def _spectrum(plan: Plan, arrays: tuple[AnyStored, ...], lengths: Lengths, bins:
     return PowerSpectrum(k * real.type(unit), power, counts)
 
 
-def _multiplicities(plan: Plan) -> tuple[np.ndarray, ...]:
-    """How many modes each index of every stored dimension stands for: 2 where half a spectrum leaves one out, 0 in the
-    padding."""
+def _multiplicities(plan: Plan) -> tuple[Array | np.ndarray, ...]:
+    """The number of modes of each index: 2 where half a spectrum leaves one out, 0 in the padding."""
     counts = [np.ones(n, np.int32) for n in plan.out_shape]
     for dim, matrix, (j, n) in zip(*plan.transform[:2], harmonics(plan), strict=True):
         if matrix.becomes == "complex":

@@ -2,7 +2,7 @@
 
     search     offers, exact, least, dims, after, work, becomes
     fusion     sent, in_chunks, grids, fuse
-    walk       transpose, conjugate, invert, insert, error, lost, spread, wired, planar, joint, held, trials, name
+    walk       transpose, conjugate, invert, insert, error, lost, condition, wired, planar, joint, held, trials, name
     executor   apply, apply_pieces; of a step that takes an operand: slot, operand, operand_spec, tabled, linear, slopes
 
 A new step is a file with a subclass of Step, and a place in METHODS (walks/search.py) if a search is to use it.
@@ -113,11 +113,11 @@ class Step(abc.ABC):
         return Error()
 
     def lost(self, layout: Layout) -> float:
-        """The largest relative L2 error of what it sends; `spread` is that of its result over that of its block."""
+        """The largest relative L2 error of what it sends; `condition` is that of its result over that of its block."""
         return 0.0
 
     @property
-    def spread(self) -> float:
+    def condition(self) -> float:
         """The largest singular value of what it computes over the least."""
         return 1.0
 
@@ -244,8 +244,8 @@ class MatrixStep(Step, Generic[M]):
         return self.matrix.becomes
 
     @property
-    def spread(self) -> float:
-        return self.matrix.spread
+    def condition(self) -> float:
+        return self.matrix.condition
 
     def after(self, layout: Layout) -> Layout:
         return resized(layout, self.dims, self.sizes)

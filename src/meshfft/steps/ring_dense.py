@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec
 from ..collectives.ring import ring_fold, ring_scatter, shards_added, shards_held
 from ..collectives.wire import EXACT, Wire
 from ..layout.layout import Cuts, Layout, line_shape
-from ..layout.placement import own
+from ..layout.placement import local_slice
 from ..machine.chip import Chip, padded
 from ..machine.work import Move, Work
 from ..numerics.chunks import CHUNK
@@ -24,8 +24,7 @@ from ..numerics.phases import MAX_LENGTH
 from ..numerics.products import LONG_TERMS, TERMS, Factors, Maker, masked, planes_of, product
 from ..numerics.slices import HELD, RUN, cost
 from ..numerics.split_complex import Block, Planes, in_complex, in_planes
-from ..numerics.tile_memory import bytes_at_once
-from ..numerics.tiles import COLUMNS, equal_error, in_two_floats, product_in_tiles
+from ..numerics.tiles import COLUMNS, bytes_at_once, equal_error, in_two_floats, product_in_tiles
 from ..operators.matrices import Dense, Logarithm, Matrix, Samples
 from ..operators.operands import rows_of, table
 from .base import Least, MatrixStep, Slope, cleared, names, positions
@@ -164,7 +163,7 @@ class RingDense(MatrixStep[Matrix]):
 
         def stored(leaf: Array) -> Array | np.ndarray:
             axis = leaf.ndim + (self.matrix.row_axis or 0)
-            return own(rows_of(leaf, axis, positions, reach), axis, rows.cuts[self.dim], mapped)
+            return local_slice(rows_of(leaf, axis, positions, reach), axis, rows.cuts[self.dim], mapped)
 
         return jax.tree.map(stored, given)
 
@@ -198,8 +197,8 @@ class RingDense(MatrixStep[Matrix]):
         assert isinstance(self.matrix, Samples) and isinstance(change, Logarithm)
         (_, columns), shape = self._ends(layout), line_shape(self.dim, layout.ndim)
         slope = tuple(part.reshape(shape) for part in self.matrix.slope(change))
-        n = jnp.asarray(own(columns.positions(self.dim).astype(slope[0].dtype), 0, columns.cuts[self.dim], mapped))
-        n = n.reshape(shape)
+        positions = columns.positions(self.dim).astype(slope[0].dtype)
+        n = jnp.asarray(local_slice(positions, 0, columns.cuts[self.dim], mapped)).reshape(shape)
         return [(slope, self, (n,)) if self.transposed else ((n,), self, slope)]
 
     def transpose(self, layout: Layout) -> "RingDense":

@@ -18,9 +18,8 @@ from ..operators.trig import Trig
 from ..steps import Bands, Problem
 from ..steps.base import resized
 from ..steps.phase_fft import line_length
-from ..steps.problem import ENGINES, RINGS
 from ..steps.rows import Band
-from .search import METHODS, search
+from .search import search
 from .walk import Walk, fused
 
 ORDERS = ("natural", "any")
@@ -35,9 +34,8 @@ def find_walk(problem: Problem, order: str = "natural") -> Walk:
     order is "any". With an ending, the search prices it together with the walk.
 
     Raises:
-        ValueError: a method, order, ring or engine is unknown, or the method has no walk here; says what has.
+        ValueError: the method has no walk here; says what has.
     """
-    _check(problem, order)
     start, transform, machine, itemsize = problem.start, problem.transform, problem.machine, problem.itemsize
     natural = problem.goal or natural_end(start, transform)
     goals: list[Layout | None] = [natural, None] if order == "any" else [natural]
@@ -89,21 +87,6 @@ def _unread(start: Layout, transform: Transform, wire: Wire) -> Iterator[Bands]:
     for dim, matrix in zip(transform.dims, transform.matrices, strict=True):
         if wire.lossy and start.mesh_axes and matrix.columns < start.shape[dim]:
             yield Bands(dim, start.shape[dim], start.cuts[dim], (Band(0, 0, matrix.columns),))
-
-
-def _check(problem: Problem, order: str) -> None:
-    """Raises ValueError where a name is unknown, or a ring is asked for where there is none."""
-    method, ring, engine = problem.method, problem.ring, problem.engine
-    if method not in METHODS:
-        raise ValueError(f"method {method!r} is unknown: use one of " + ", ".join(map(repr, METHODS)))
-    if order not in ORDERS:
-        raise ValueError(f"order {order!r} is unknown: use 'natural' or 'any'")
-    if ring not in RINGS:
-        raise ValueError(f"ring {ring!r} is unknown: use one of " + ", ".join(map(repr, RINGS)))
-    if engine not in ENGINES:
-        raise ValueError(f"engine {engine!r} is unknown: use one of " + ", ".join(map(repr, ENGINES)))
-    if ring != "auto" and method == "transpose":
-        raise ValueError(f"method 'transpose' has no ring to go {ring}: drop ring=, or use method='kdft'")
 
 
 def natural_end(layout: Layout, transform: Transform) -> Layout:

@@ -122,22 +122,22 @@ class Walk:
     def error(self, itemsize: int) -> float:
         """The relative L2 error, at most: of the steps' arithmetic (see Error), and of all that wires lose.
 
-            error = max(sqrt(sum noise_i^2 + scaled^2), sum equal_i + scaled) + spread (prod (1 + lost_i) - 1)
+            error = max(sqrt(sum noise_i^2 + scaled^2), sum equal_i + scaled) + condition (prod (1 + lost_i) - 1)
 
         where a factor that is no power of two is rounded, and so is every product with it.
 
         What a wire loses is a bound (see collectives.wire), so it is added up, not taken for independent: a step that
         keeps every norm but for a factor, as unitary ones do, hands a relative error on as it is. Others multiply it by
-        the largest over the smallest of their singular values, at most: `spread`, sqrt(2) where half spectra come or
+        the largest over the smallest of their singular values, at most: `condition`, sqrt(2) where half spectra come or
         go and what its ends make of a cosine transform. Where a result is cropped, or points are any, that is not
         known and taken for 1: the error is then relative to what a unitary matrix would have left of the array. Nor are
         imaginary parts known that a real result leaves out.
         """
         lost = math.expm1(sum(math.log1p(step.lost(layout)) for step, layout in self.pairs))
-        spread = math.prod(step.spread for step in self.steps)
+        condition = math.prod(step.condition for step in self.steps)
         scaled = 0.0 if math.frexp(self.scale)[0] == 0.5 else 2 * unit_of(itemsize)
         error = Error.of_all(step.error(itemsize) for step in self.steps)
-        return max(math.hypot(error.noise, scaled), error.equal + scaled) + spread * lost
+        return max(math.hypot(error.noise, scaled), error.equal + scaled) + condition * lost
 
     def trials(self) -> tuple[Trial, ...]:
         """Of all kernels that it has on a TPU."""

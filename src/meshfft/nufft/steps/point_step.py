@@ -21,7 +21,7 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec
 
 from ...layout.layout import Cuts, Layout
-from ...layout.placement import own
+from ...layout.placement import local_slice
 from ...numerics import phases
 from ...numerics.phases import Limbs
 from ...numerics.split_complex import Block, Planes, in_complex
@@ -119,7 +119,7 @@ class CoordinateStep(PointStep):
                 if size != extent:
                     at = np.minimum(points.positions(dim), size - 1)
                     leaf = (np if isinstance(leaf, np.ndarray) else jnp).take(leaf, at, dim + 1)
-                leaf = own(leaf, dim + 1, points.cuts[dim], mapped)
+                leaf = local_slice(leaf, dim + 1, points.cuts[dim], mapped)
             return leaf
 
         return jax.tree.map(stored, given)
@@ -217,7 +217,7 @@ def grid_back(block: Array, layout: Layout, along: tuple[int, ...]) -> Array:
 
 def own_tables(given: T, cuts: Cuts, mapped: frozenset[str]) -> T:
     """Tables of all devices, first of all by device, or of those that are seen here."""
-    tables: T = jax.tree.map(lambda leaf: own(leaf, 0, cuts, mapped), given)
+    tables: T = jax.tree.map(lambda leaf: local_slice(leaf, 0, cuts, mapped), given)
     return tables
 
 

@@ -21,7 +21,7 @@ from jax import Array, lax
 
 from ...collectives.ring import one_shuffle, ring_scatter
 from ...layout.layout import Layout, line_shape
-from ...layout.placement import own
+from ...layout.placement import local_slice
 from ...machine.chip import Chip, padded
 from ...machine.work import Move, Work
 from ...numerics.chunks import RUNS, in_runs
@@ -170,7 +170,7 @@ class RingPoints(CoordinateStep):
         image, values = self.ends(layout)
         turn, pairs = self.sign * (2 * np.pi if self.unit == "turns" else 1.0), list[Slope]()
         for j, dim in enumerate(self.along):
-            n = own(image.positions(dim).astype(change.dtype), 0, image.cuts[dim], mapped)
+            n = local_slice(image.positions(dim).astype(change.dtype), 0, image.cuts[dim], mapped)
             along: Planes = (jnp.asarray(n).reshape(line_shape(dim, image.ndim)),)
             angle = jnp.expand_dims(change[j] * turn, tuple(range(values.ndim - self.points.ndim)))
             slope = (jnp.zeros_like(angle), angle)

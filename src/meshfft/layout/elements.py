@@ -1,28 +1,105 @@
-"""Basic slices of a padded array: rows of a dimension, moved to the blocks of a shorter one.
+"""Reductions and basic slices of stored arrays with padding.
 
-    y[t] = x[start + step t],   t = 0 ... count - 1
+    sum, mean, max, min along dimensions,   y[t] = x[start + step t],   t = 0 ... count - 1
 
-The shorter dimension is cut by the same mesh axes into equal blocks. A device receives whole blocks, in one permute for
-each distance between source and target that occurs, and takes its rows. Invariant: padding is zero, nothing is
-gathered.
+A reduction works on each block, with padding replaced by its neutral number, and combines partial results over the mesh
+axes that cut the dimensions. The result of a slice is cut by the same mesh axes into equal blocks: a device receives
+whole blocks, in one permute for each distance of source and target, and takes its rows.
+
+Invariant: NaN among the elements makes NaN, as in NumPy; padding stays zero; nothing is gathered.
 """
 
+import functools
+import math
 import operator
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.typing import DTypeLike
 
 from .layout import AnyMesh, Layout, line_shape
-from .placement import brought, devices_along
-from .reductions import reduced
+from .placement import devices_along, reshard, varying, without_padding
+
+Dims = tuple[int, ...]
+
+
+def reduced(
+    stored: Array, layout: Layout, mapped: frozenset[str], how: str, dims: Dims, dtype: DTypeLike | None
+) -> Array:
+    """A stored array reduced along dimensions, which stay, one element long.
+
+    Args:
+        stored: the array, or inside shard_map a block of it.
+        layout: the array's.
+        mapped: the mesh axes that a caller's shard_map has mapped.
+        how: "sum", "mean", "max" or "min".
+        dims: the dimensions.
+        dtype: of sums, that of the result; None as `jax.numpy` has it.
+    """
+    over = tuple(sorted(mapped & {axis for dim in dims for axis in layout.axes[dim]}))
+    if how in ("sum", "mean"):
+        y = _added(without_padding(stored, layout, mapped), layout, how, dims, over, dtype)
+    else:
+        y = _farthest(without_padding(stored, layout, mapped, _end(stored.dtype, how)), how, dims, over)
+    return without_padding(y, emptied(layout, dims), mapped)
+
+
+def emptied(layout: Layout, dims: Dims) -> Layout:
+    """The layout with one element along some dimensions, which nothing cuts."""
+    for dim in dims:
+        layout = layout.replace(dim, 1, ())
+    return layout
+
+
+def without(y: Array, layout: Layout, dims: Dims) -> tuple[Array, Layout]:
+    """A stored array and its layout without dimensions of one element."""
+    kept = [d for d in range(layout.ndim) if d not in dims]
+    left = Layout(tuple(layout.shape[d] for d in kept), tuple(layout.cuts[d] for d in kept))
+    return lax.squeeze(y, dims), left
+
+
+def _added(x: Array, layout: Layout, how: str, dims: Dims, over: tuple[str, ...], dtype: DTypeLike | None) -> Array:
+    if how == "sum":
+        return _summed(jnp.sum(x, dims, dtype, keepdims=True), over)
+    result = jax.eval_shape(functools.partial(jnp.mean, dtype=dtype), jax.ShapeDtypeStruct((1,), x.dtype)).dtype
+    half = jnp.issubdtype(result, jnp.floating) and result.itemsize < 4  # summed in single, as jax.numpy.mean does
+    total = _summed(jnp.sum(x, dims, np.float32 if half else result, keepdims=True), over)
+    return (total / math.prod(float(layout.shape[dim]) for dim in dims)).astype(result)
+
+
+def _summed(y: Array, over: tuple[str, ...]) -> Array:
+    if not over:
+        return y
+    total: Array = lax.psum(varying([y.astype(jnp.int32) if y.dtype == bool else y], frozenset(over))[0], over)
+    return total.astype(y.dtype)
+
+
+def _farthest(x: Array, how: str, dims: Dims, over: tuple[str, ...]) -> Array:
+    """The largest or smallest; NaN is looked for separately, since CPUs lose it between devices."""
+    most, over_devices = (jnp.max, lax.pmax) if how == "max" else (jnp.min, lax.pmin)
+    floats = jnp.issubdtype(x.dtype, jnp.floating)
+    lost = jnp.isnan(x) if floats else lax.full_like(x, False, bool)
+    y = most(jnp.where(lost, jnp.asarray(_end(x.dtype, how), x.dtype), x), dims, keepdims=True)
+    if over:
+        y = over_devices(varying([y], frozenset(over))[0], over)
+    lost = _summed(jnp.any(lost, dims, keepdims=True), over)
+    return jnp.where(lost, jnp.asarray(jnp.nan, y.dtype), y) if floats else y
+
+
+def _end(dtype: np.dtype, how: str) -> float:
+    if jnp.issubdtype(dtype, jnp.bool_):
+        return how == "min"
+    if jnp.issubdtype(dtype, jnp.integer):
+        return jnp.iinfo(dtype).min if how == "max" else jnp.iinfo(dtype).max
+    return -jnp.inf if how == "max" else jnp.inf
+
 
 Entry = range | int | None  # rows of a dimension, one of them, or a new dimension
 
 
-def entries_of(index: Any, shape: tuple[int, ...]) -> tuple[Entry, ...]:
+def entries_of(index: object, shape: tuple[int, ...]) -> tuple[Entry, ...]:
     """An index of every dimension, and None for each new one.
 
     Raises:
@@ -42,13 +119,13 @@ def entries_of(index: Any, shape: tuple[int, ...]) -> tuple[Entry, ...]:
     return tuple(entries)
 
 
-def _entry(one: Any, n: int) -> range | int:
+def _entry(one: object, n: int) -> range | int:
     if isinstance(one, slice):
         return range(*one.indices(n))
     try:
         if isinstance(one, bool | np.bool_):
             raise TypeError
-        at = operator.index(one)
+        at = operator.index(one)  # type: ignore[arg-type]
     except TypeError:
         raise TypeError(
             f"index {one!r} is no integer, slice, '...' or None, the indices that a padded array takes: use "
@@ -99,7 +176,6 @@ def sliced(stored: Array, layout: Layout, mapped: frozenset[str], entries: tuple
 
 
 def _moved(stored: Array, layout: Layout, dim: int, rows: range, mapped: frozenset[str], mesh: AnyMesh) -> Array:
-    """Some rows of a dimension, in equal blocks."""
     after, axes = layout.resize(dim, len(rows)), layout.axes[dim]
     tables = layout.starts(dim), layout.counts(dim), after.starts(dim), after.counts(dim)
     starts, counts, targets, kept = (jnp.asarray(table, jnp.int32) for table in tables)
@@ -125,9 +201,8 @@ def _moved(stored: Array, layout: Layout, dim: int, rows: range, mapped: frozens
 
     if mapped or mesh is None:
         return body(stored)
-    where: dict[str, Any] = {"in_specs": layout.spec, "out_specs": after.spec, "check_vma": False}
-    moved: Array = jax.shard_map(body, mesh=mesh, **where)(brought(stored, mesh, layout.spec))
-    return moved
+    moved = jax.shard_map(body, mesh=mesh, in_specs=layout.spec, out_specs=after.spec, check_vma=False)
+    return moved(reshard(stored, mesh, layout.spec))
 
 
 def _hops(before: Layout, after: Layout, dim: int, rows: range) -> dict[int, list[tuple[int, int]]]:

@@ -1,14 +1,15 @@
-"""Frequencies of a transform's outputs, made shard by shard on a mesh, and lengths at which transforms are fast.
+"""numpy.fft's helper routines on a mesh: frequencies, made shard by shard, shifts, and lengths of fast transforms.
 
-    fftfreq:   f_k = k / (n d)         for k < n / 2, (k - n) / (n d) behind
-    rfftfreq:  f_k = k / (n d)         for k <= n / 2
+    fftfreq:   f_k = k / (n d)  for k < n / 2, (k - n) / (n d) behind       rfftfreq:   f_k = k / (n d)  for k <= n / 2
+    fftshift:  y[i] = x[(i - n // 2) mod n]                                 ifftshift:  y[i] = x[(i + n // 2) mod n]
 
-Made in float64 by NumPy's own arithmetic and rounded once; no device, and no host, makes more than its shards.
+Frequencies are made in float64 by NumPy's own arithmetic and rounded once; no device, and no host, makes more than its
+shards. A shift is a walk of rolls, without arithmetic: values come back bit for bit, in their type.
 """
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -17,9 +18,15 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding, Sharding, SingleDeviceSharding
 from jax.typing import ArrayLike, DTypeLike
 
-from ..layout.layout import axis_sizes, from_spec
+from ..layout.layout import Layout, Spec, axis_sizes, from_spec
 from ..layout.memory import check_held, room
-from ..operators.transform import integer
+from ..layout.padded_array import AnyArray, Transformed, mapped
+from ..operators.transform import dims_of, integer
+from ..plans.execute import as_stored, moved
+from ..plans.request import formed, on_arrays, read
+from ..steps import Roll
+from ..walks.walk import Walk
+from .calls import Ints
 
 Place: TypeAlias = jax.Device | Sharding | None  # where frequencies go
 
@@ -46,8 +53,6 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: P
             float64 while 64-bit types are off.
         TypeError: n is no integer, d no number, the type not a real floating
             one, or `device` neither a device nor a NamedSharding.
-
-    Costs n products on the host, and sends each device its shard.
 
     >>> mf.fftfreq(4).tolist()
     [0.0, 0.25, -0.5, -0.25]
@@ -83,8 +88,8 @@ def next_fast_len(target: int, real: bool = False, *, parts: int = 1) -> int:
         target: the least length wanted.
         real: the transform is of real samples: m has no prime factor above 5,
             else none above 11.
-        parts: the shards of the dimension. With p of them, give p^2 for method
-            "cooley-tukey" at its fastest.
+        parts: the shards p of the dimension; p^2 for method "cooley-tukey" at
+            its fastest.
 
     Raises:
         ValueError: target or parts is less than 1, or the length too large for
@@ -127,11 +132,7 @@ def _step(n: int, d: ArrayLike) -> tuple[int, float]:
 
 
 def _made(
-    count: int,
-    values: Callable[[np.ndarray], np.ndarray],
-    dtype: DTypeLike | None,
-    device: Any,
-    name: str,
+    count: int, values: Callable[[np.ndarray], np.ndarray], dtype: DTypeLike | None, device: Place, name: str
 ) -> Array:
     """The values at positions 0 to count - 1, on a device or as a sharded array."""
     kind, remedy = _floating(dtype), "give a smaller n, or a NamedSharding as device="
@@ -149,8 +150,8 @@ def _made(
     return jax.make_array_from_callback((count,), device, block, dtype=kind)
 
 
-def _shards(count: int, sharding: NamedSharding, name: str) -> int:
-    """How many there are, or an error that says how to give them."""
+def _shards(count: int, sharding: Sharding, name: str) -> int:
+    """The number of shards, or an error that says how to give them."""
     if not isinstance(sharding, NamedSharding) or not isinstance(sharding.mesh, Mesh):
         wanted = "a device or a jax.sharding.NamedSharding over a mesh of devices, such as NamedSharding(mesh, P('x'))"
         raise TypeError(f"device is {sharding!r}: give {wanted}")
@@ -176,10 +177,79 @@ def _rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def _floating(dtype: DTypeLike | None) -> np.dtype:
-    """The type asked for, or JAX's own."""
     kind = np.dtype(jnp.result_type(float) if dtype is None else dtype)
     if not jnp.issubdtype(kind, jnp.floating) or kind.itemsize > 8:
         raise TypeError(f"dtype is {kind}: frequencies are real, give float32 or another floating type")
     if jax.dtypes.canonicalize_dtype(kind) != kind:
         raise ValueError(f"{kind} needs 64-bit types, which are off: call jax.config.update('jax_enable_x64', True)")
     return kind
+
+
+@on_arrays
+def fftshift(
+    x: AnyArray, axes: int | Ints = None, *, spec: Spec | None = None, out_spec: Spec | None = None
+) -> Transformed:
+    """Moves zero frequency to the middle of a sharded spectrum, as
+    numpy.fft.fftshift.
+
+        y[i] = x[(i - n // 2) mod n]   along every dimension in `axes`
+
+    Args:
+        x: a sharded, replicated or single-device array of any type, or its
+            real and imaginary part (re, im).
+        axes: a dimension or several; None means all. One given twice is
+            shifted twice.
+        spec, out_spec: as `fftn`.
+
+    Returns:
+        The shifted array, of the same type; as (re, im) if it came so.
+
+    Raises:
+        ValueError: an axis is out of range, or the spec does not fit or does
+            not divide the array.
+        TypeError: the array is not numeric, or axes are no integers.
+
+    Sends at most one block per device for each dimension that is cut, in at
+    most two permutes; twice as much if sizes do not divide. No gather.
+
+    >>> mf.fftshift(jnp.arange(5)).tolist()
+    [3, 4, 0, 1, 2]
+    """
+    return _shifted(x, axes, spec, out_spec, 1)
+
+
+@on_arrays
+def ifftshift(
+    x: AnyArray, axes: int | Ints = None, *, spec: Spec | None = None, out_spec: Spec | None = None
+) -> Transformed:
+    """Moves zero frequency back from the middle, as numpy.fft.ifftshift: the
+    inverse of `fftshift`, with its arguments.
+
+        y[i] = x[(i + n // 2) mod n]   along every dimension in `axes`
+
+    Costs as `fftshift`.
+
+    >>> mf.ifftshift(mf.fftshift(jnp.arange(5))).tolist()
+    [0, 1, 2, 3, 4]
+    """
+    return _shifted(x, axes, spec, out_spec, -1)
+
+
+def shift_walk(start: Layout, dims: tuple[int, ...], sign: int) -> Walk:
+    """Rolls by n // 2, or back, once for every time that a dimension is named; none where nothing moves."""
+    named = sorted({*dims}) if 0 not in start.shape else []
+    rolls = (Roll(d, sign * dims.count(d) * (start.shape[d] // 2) % start.shape[d]) for d in named)
+    return Walk(start, tuple(roll for roll in rolls if roll.by))
+
+
+def _shifted(x: AnyArray, axes: int | Ints, spec: Spec | None, out_spec: Spec | None, sign: int) -> Transformed:
+    arrays, setting, _ = read(x, spec)
+    start = setting.start
+    dims = dims_of(start.ndim, range(start.ndim) if axes is None else axes)
+    if not start.tail:
+        raise ValueError(f"the array has padding within {start.label()}: shift it in natural order")
+    walk = shift_walk(start, dims, sign)
+    if walk.steps:
+        arrays = tuple(mapped(lambda one: as_stored((one,), walk, setting.mesh, False)[0], x) for x in arrays)
+    y: Transformed = moved(formed(arrays), out_spec, spec)
+    return y

@@ -1,0 +1,208 @@
+"""What a caller may say of a transform, in two records: `Definition`, what is transformed, and `Options`, how."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, ParamSpec, TypedDict, TypeVar, cast, get_args, get_type_hints
+
+import numpy as np
+from jax import Array
+from jax.typing import DTypeLike
+
+from ..layout.layout import Layout, Spec
+from ..layout.padded_array import PlanePair
+from ..numerics.dtypes import Dot, Precision, complex_dtype, dots_of
+from ..operators.points import Points
+from ..operators.transform import check_known, check_once, integers, is_integer, lengths_of, natural_dtype
+from ..steps.problem import ENGINES, RINGS
+from ..walks.choice import ORDERS
+from ..walks.search import METHODS
+from .request import Function, OnArrays, on_arrays
+
+F = TypeVar("F", bound=Callable[..., object])
+P = ParamSpec("P")
+PointsLike = Points | Sequence[Points | None] | None
+Widths = tuple[tuple[int, int], ...]  # dimensions, and the margins of their blocks
+
+
+class Definition(NamedTuple):
+    """What is transformed: `plan` says what each means."""
+
+    s: Sequence[int] | None = None
+    axes: Sequence[int] | None = None
+    dtype: DTypeLike | None = None
+    norm: str | None = None
+    kind: str = "fft"
+    inverse: bool = False
+    points: PointsLike = None
+    margin: int | Sequence[int] = 0
+
+    @property
+    def in_dtype(self) -> np.dtype:
+        return np.dtype(self.dtype or natural_dtype(self.kind))
+
+
+class Options(NamedTuple):
+    """How a transform is done: `fftn` says what each means."""
+
+    method: str = "auto"
+    order: str = "natural"
+    precision: Precision = None
+    multiplications: int | None = None
+    ring: str = "auto"
+    engine: str = "auto"
+    wire: str = "exact"
+    out_spec: Spec | None = None
+    donate: bool = False  # of functions; a plan is told when it is called
+
+    def check(self) -> None:
+        """Raises ValueError for names that are unknown, and for a ring that the method does not have."""
+        check_known("method", self.method, METHODS)
+        check_known("order", self.order, ORDERS)
+        check_known("ring", self.ring, RINGS)
+        check_known("engine", self.engine, ENGINES)
+        if self.ring != "auto" and self.method == "transpose":
+            raise ValueError(f"method 'transpose' has no ring to go {self.ring}: drop ring=, or use method='kdft'")
+
+    def dtype(self, given: np.dtype) -> np.dtype:
+        return complex_dtype(given, self.precision)
+
+    def dots(self, given: np.dtype, unit: str) -> tuple[Dot, ...]:
+        """The ways to multiply that the plan may choose from."""
+        return dots_of(given, self.precision, self.multiplications, unit)
+
+
+class DenseHow(TypedDict, total=False):
+    """The options of dense products: `kdftn` says what they are."""
+
+    spec: Spec | None
+    out_spec: Spec | None
+    precision: Precision
+    multiplications: int | None
+
+
+class RingHow(DenseHow, total=False):
+    """The options of dense products that go round rings."""
+
+    ring: str
+    wire: str
+
+
+class How(TypedDict, total=False):
+    """The options of NumPy's and SciPy's functions: `fftn` says what they are."""
+
+    method: str
+    order: str
+    spec: Spec | None
+    out_spec: Spec | None
+    precision: Precision
+    ring: str
+    engine: str
+    wire: str
+    donate: bool
+
+
+class PlanHow(TypedDict, total=False):
+    """The arguments of plans but for shape, mesh, spec and topology: `plan` says what they are."""
+
+    s: Sequence[int] | None
+    axes: Sequence[int] | None
+    dtype: DTypeLike | None
+    norm: str | None
+    kind: str
+    inverse: bool
+    points: PointsLike
+    margin: int | Sequence[int]
+    method: str
+    order: str
+    precision: Precision
+    multiplications: int | None
+    ring: str
+    engine: str
+    wire: str
+    out_spec: Spec | None
+
+
+PLAIN = Options()
+
+
+def options_of(how: Mapping[str, Any], known: type) -> Options:
+    """The options of a call, `spec` left out.
+
+    Raises:
+        TypeError: an option that the TypedDict `known` does not name.
+    """
+    if not how:
+        return PLAIN
+    _check_named(how, known)
+    return PLAIN._replace(**{name: value for name, value in how.items() if name in Options._fields})
+
+
+def records_of(arguments: Mapping[str, Any]) -> tuple[Definition, Options]:
+    """The arguments of a plan as records; raises TypeError for those that it does not have."""
+    _check_named(arguments, PlanHow)
+    what = {name: value for name, value in arguments.items() if name in Definition._fields}
+    how = {name: value for name, value in arguments.items() if name not in what}
+    given = Definition(**what)
+    axes = None if given.axes is None else integers(given.axes, "axes")
+    return given._replace(s=lengths_of(given.s), axes=axes), Options(**how)  # an iterator is read once
+
+
+def _check_named(given: Mapping[str, object], known: type) -> None:
+    if unknown := ", ".join(sorted(given.keys() - known.__annotations__.keys())):
+        raise TypeError(f"{unknown}: no such option, use one of {', '.join(known.__annotations__)}")
+
+
+def with_options(function: Function[P]) -> OnArrays[P, PlanePair]:
+    """`on_arrays`, with `**how` spelled out in the signature that `help` shows."""
+    return on_arrays(spelled(function))
+
+
+def onto_real(function: Function[P]) -> OnArrays[P, Array]:
+    """`with_options` of a function whose result is real."""
+    return cast(OnArrays[P, Array], spelled(function))
+
+
+def spelled(function: F) -> F:
+    """The function with its `**how` spelled out in the signature that `help` shows."""
+    signature = inspect.signature(function)
+    *named, how = signature.parameters.values()
+    (options,), defaults = get_args(how.annotation), Options._field_defaults | Definition._field_defaults
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=defaults.get(name))
+        for name, kind in get_type_hints(options).items()
+    ]
+    function.__signature__ = signature.replace(parameters=[*named, *parameters])  # type: ignore[attr-defined]
+    return function
+
+
+def widths_of(margin: int | Sequence[int], start: Layout, dims: tuple[int, ...]) -> Widths:
+    """The dimensions that have margins, and their widths; none of width 0.
+
+    Raises:
+        TypeError, ValueError: a margin is no integer or negative, does not fit the blocks, or leaves none of their
+            cells.
+    """
+    given = integers(margin, "margin")
+    each = given * len(dims) if is_integer(margin) else given
+    if len(each) != len(dims):
+        raise ValueError(f"margin {given} has {len(each)} widths for {len(dims)} axes: give one, or one for each axis")
+    check_once(dims)
+    for dim, width in zip(dims, each, strict=True):
+        if width < 0:
+            raise ValueError(f"margin {width} of axis {dim} is negative: give the number of cells, 0 or more")
+        if width:
+            _check_blocks(dim, width, start.shape[dim], start.parts[dim])
+    return tuple(sorted((dim, width) for dim, width in zip(dims, each, strict=True) if width))
+
+
+def _check_blocks(dim: int, width: int, size: int, parts: int) -> None:
+    block, rest = divmod(size, parts)
+    if rest:
+        whole, over = f"p (n + 2 m) with p = {parts} and m = {width}", f"{block * parts} or {(block + 1) * parts}"
+        raise ValueError(f"axis {dim} has {size} cells over {parts} blocks: with margins it has {whole}, as {over}")
+    if block <= 2 * width:
+        most = max(block - 1, 0) // 2
+        raise ValueError(
+            f"margin {width} on both sides leaves nothing of the blocks of axis {dim}, which have {block} cells: give "
+            f"at most {most}, or larger blocks (shape counts the margins of every block)"
+        )
