@@ -136,7 +136,7 @@ def run_in(files: Files, ask: Callable[[], T], count: Callable[[T], int], run: C
         jax.distributed.shutdown()  # when all are here: the service of process 0 ends with it
     except BaseException as error:
         _fail(error)
-    os._exit(ended(0))  # Python's own way would have JAX wait for the others again
+    os._exit(ended(0))  # a normal exit would make JAX wait for the other processes again
 
 
 def _share(cluster: Cluster, count: int) -> int | None:

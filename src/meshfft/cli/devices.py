@@ -29,7 +29,7 @@ TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # the numbers of glibc's mallopt
 
 
 def start_mesh(sizes: dict[str, int]) -> Mesh:
-    """A mesh of running devices, as many of each process; has to come before any other use of JAX."""
+    """A mesh of running devices, as many of each process; call it before any other use of JAX."""
     count = math.prod(sizes.values())
     devices, processes = running_devices(count, "--mesh"), jax.process_count()
     there = f"there are {len(devices)} {devices[0].platform} devices" + f" of {processes} processes" * (processes > 1)

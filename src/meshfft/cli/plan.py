@@ -1,4 +1,4 @@
-"""`meshfft plan`: what a transform would take on a mesh, without its devices."""
+"""`meshfft plan`: steps, seconds, memory and traffic of a transform on a mesh, without its devices."""
 
 import contextlib
 import functools
@@ -94,7 +94,7 @@ def plan(
 
 
 def use_tpu_compiler() -> None:
-    """Lets the TPU compiler load without a TPU; has to come before JAX starts."""
+    """Lets the TPU compiler load without a TPU; call it before JAX starts."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     jax.config.update("jax_enable_compilation_cache", False)  # without its devices nothing can be read back

@@ -1,4 +1,4 @@
-"""`meshfft profile`: where the time of a transform goes, step by step, measured on the devices that are here."""
+"""`meshfft profile`: the time of each step of a transform by kind of work, measured on the devices here."""
 
 import json
 import tempfile

@@ -1,10 +1,9 @@
 """What `transform` and `plan` are asked for: points of axes in a file of NumPy, and the record of a file.
 
-    axes    of arrays axis0, axis2, ... those of their names; of others, arr_0, arr_1, ... by number, the ones of --axes
-    unit    turns or radians of real numbers, z of the z-plane; of real numbers never guessed
+    axes    the numbers in the names axis0, axis2, ...; for other names, arr_0, arr_1, ... in order, those of --axes
+    unit    turns or radians of real numbers, never guessed; complex numbers are on the z-plane
 
-The way back needs no flags if meshfft wrote the file. No more is read than a file has, and no array whose header does
-not say what it is.
+The inverse needs no flags if meshfft wrote the file. No file is read past its end, and no array without a valid header.
 """
 
 import hashlib
@@ -29,7 +28,7 @@ from .cluster import deciding
 from .devices import MOST_VIRTUAL
 from .flags import Files, Keywords, check_choice, read_mesh, read_sizes, read_spec
 
-KNOWN = ("kind", "axes", "s", "norm", "order", "precision")  # what the way back takes from the file
+KNOWN = ("kind", "axes", "s", "norm", "order", "precision")  # options that the inverse takes from the file
 FREE = ("source", "target", "files", "given", "sampling")  # compared otherwise, or without effect on the result
 UNITS = ("turns", "radians", "z")
 EXCLUDED = {
@@ -211,11 +210,11 @@ class Flags(NamedTuple):
         return deciding(self.target, self.files, values)
 
     def plan_options(self, array: Source) -> Keywords:
-        """The arguments of `meshfft.plan` but for the mesh, of the flags or of a file that is transformed back."""
+        """The arguments of `meshfft.plan` but for the mesh, from the flags or from the record in the file."""
         record = _record(array) if self.inverse else None
         recorded = {} if record is None or record.inverse else inverse_options(record)
         given = {name: value for name, value in self.given.items() if value is not None}
-        other = given.keys() & {"kind", "axes"}  # of another transform the file says the scale alone
+        other = given.keys() & {"kind", "axes"}  # only the scale of another transform is known
         known = {name: recorded[name] for name in (("norm",) if other else KNOWN) if name in recorded}
         if recorded and not (self.mesh or self.spec):
             spec = recorded["spec"]

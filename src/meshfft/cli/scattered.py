@@ -81,7 +81,7 @@ class Asked(NamedTuple):
         return {"the command": kind, **deciding(self.target, self.files, values)}
 
 
-Opened = tuple[Asked, Source, Scattered]  # the data, the points, and the flags with what the file adds to them
+Opened = tuple[Asked, Source, Scattered]  # the flags, completed from the file; the data; the points
 
 
 class Command(NamedTuple):
@@ -208,7 +208,7 @@ def _of_unit(coords: np.ndarray, unit: str | None, sizes: tuple[int, ...]) -> Sc
 
 
 def _check_unit(path: Path, unit: str | None, points: Scattered, coords: np.ndarray) -> None:
-    """Refuses points beyond a turn, and notes points in another unit that would be likely as turns."""
+    """Refuses points beyond one turn; prints a note if points in another unit fit within half a turn."""
     most, turns = float(np.abs(coords).max()), float(np.abs(points.in_turns).max())
     if turns > TURN:
         far = f"{path} reaches {most:.4g} {unit}, {turns:.4g} turns, and a spectrum repeats with every turn"

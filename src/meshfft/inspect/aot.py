@@ -149,7 +149,7 @@ def _repeated(items: tuple[Item, ...]) -> Iterator[Instruction]:
     """Every instruction as often as it is executed."""
     for item in items:
         yield item.instruction
-        for _ in range(item.turns if item.body else 0):
+        for _ in range(item.trips if item.body else 0):
             yield from _repeated(item.body)
 
 

@@ -2,7 +2,7 @@
 
     cycles(step, unit) = sum over the instructions of the step on the unit of estimated cycles * times
 
-An instruction in a loop counts once for each turn. The compiler has no estimate for Pallas kernels: FFT kernels, found
+An instruction in a loop counts once for each trip. The compiler has no estimate for Pallas kernels: FFT kernels, found
 by name, are priced by tpu/price.py for a chip. The kinds of work follow from opcodes and scopes:
 
     products     matrix products

@@ -1,9 +1,9 @@
 """The text of a compiled program: its computations, and the instructions of one run, in order, with their times.
 
-    times(instruction in a loop) = turns of the loop * times(the loop)
+    times(instruction in a loop) = trips of the loop * times(the loop)
 
-The turns of a loop are in the text, or its integers are followed from turn to turn. A loop that sends and cannot be
-followed raises. A loop whose turns depend on data, and which sends nothing, counts once.
+The trip count of a loop is in the text, or its integers are followed from trip to trip. A loop that sends and cannot be
+followed raises. A loop whose trip count depends on data, and which sends nothing, counts once.
 """
 
 import functools
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-LONGEST = 2**15  # turns to follow; a ring over the largest pod has fewer
+LONGEST = 2**15  # trips to follow; a ring over the largest pod has fewer
 
 _HEADER = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{$")
 _LINE = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = (.*?) ([a-z][a-z0-9\-]*)\((.*?)\)(?:, (.*)|$)")
@@ -96,10 +96,10 @@ class Executed(NamedTuple):
 
 
 class Item(NamedTuple):
-    """An instruction; a loop or a call has a body, which runs `turns` times in a row."""
+    """An instruction; a loop or a call has a body, which runs `trips` times in a row."""
 
     instruction: Instruction
-    turns: int
+    trips: int
     body: tuple["Item", ...]
 
 
@@ -128,7 +128,7 @@ def nested(program: Program) -> tuple[Item, ...]:
     """The instructions of one run, in order, each loop and call with its body, a conditional with all branches.
 
     A fusion, a reduction or an asynchronous wrapper is one instruction (see `Program.inside`). Conditions of loops are
-    left out. Raises ValueError for a loop that sends if its turns depend on data.
+    left out. Raises ValueError for a loop that sends if its trip count depends on data.
     """
     return _items(program, program.computations[program.entry], ())
 
@@ -136,39 +136,39 @@ def nested(program: Program) -> tuple[Item, ...]:
 def _flat(items: tuple[Item, ...], times: int) -> Iterator[Executed]:
     for item in items:
         yield Executed(item.instruction, times)
-        yield from _flat(item.body, times * item.turns)
+        yield from _flat(item.body, times * item.trips)
 
 
 def _items(program: Program, computation: Computation, arguments: Sequence[Value]) -> tuple[Item, ...]:
     values, items = _values(program, computation, arguments), list[Item]()
     for instruction in computation.values():
-        turns, inputs = 1, [values.get(name) for name in instruction.operands if instruction.opcode != "conditional"]
+        trips, inputs = 1, [values.get(name) for name in instruction.operands if instruction.opcode != "conditional"]
         if instruction.opcode == "while":
-            turns, *inputs = _loop(program, instruction, inputs[0])[:2]
+            trips, *inputs = _loop(program, instruction, inputs[0])[:2]
         called = [name for role in _RUN.get(instruction.opcode, ()) for name in instruction.calls.get(role, ())]
         bodies = (_items(program, program.computations[name], inputs) for name in called)
-        items.append(Item(instruction, turns, tuple(itertools.chain(*bodies))))
+        items.append(Item(instruction, trips, tuple(itertools.chain(*bodies))))
     return tuple(items)
 
 
 def _loop(program: Program, loop: Instruction, state: Value) -> tuple[int, Value, Value]:
-    """The turns of a loop, the values of its tuple that stay the same, and its tuple at the end."""
-    if trips := loop.attribute(r'"known_trip_count":\{"n":"(\d+)"\}'):
-        return int(trips), None, None
+    """The trip count of a loop, the values of its tuple that stay the same, and its tuple at the end."""
+    if known := loop.attribute(r'"known_trip_count":\{"n":"(\d+)"\}'):
+        return int(known), None, None
     condition, body = (program.computations[loop.calls[role][0]] for role in ("condition", "body"))
     kept = state
-    for turns in range(LONGEST):
+    for trips in range(LONGEST):
         goes_on = _result(program, condition, [state])
         if goes_on is None:
             break
         if not goes_on:
-            return turns, kept, state
+            return trips, kept, state
         if isinstance(kept, tuple) and isinstance(state, tuple):
             kept = tuple(a if a == b else None for a, b in zip(kept, state, strict=True))
         state = _result(program, body, [state])
     if any(inner.opcode.removesuffix("-start") in COLLECTIVES for inner in program.inside(loop)):
-        raise ValueError(f"loop {loop.name}: cannot tell how often it turns, its condition compares no counter")
-    return 1, None, None  # its turns depend on data, and it sends nothing
+        raise ValueError(f"loop {loop.name}: cannot tell its trip count, its condition compares no counter")
+    return 1, None, None  # its trip count depends on data, and it sends nothing
 
 
 def _result(program: Program, computation: Computation, arguments: Sequence[Value]) -> Value:
