@@ -37,8 +37,10 @@ LEFT_OUT = {
     **{19: "noise", 20: "calibration", 23: "navigator", 24: "phase correction", 26: "feedback", 27: "dummy"},
     **{28: "feedback", 29: "surface coil correction", 30: "phase stabilization", 31: "phase stabilization"},
 }
-HEAD = "flags number_of_samples active_channels discard_pre discard_post center_sample encoding_space_ref"
-HEAD_NAMES = (*HEAD.split(), "trajectory_dimensions", "idx")
+HEAD = (
+    *("flags", "number_of_samples", "active_channels", "discard_pre", "discard_post", "center_sample"),
+    *("encoding_space_ref", "trajectory_dimensions", "idx"),
+)
 
 
 class Mixed(Refused):
@@ -182,8 +184,8 @@ def _heads(path: Path, data: "h5py.Dataset") -> np.ndarray:
     filters = data.id.get_create_plist().get_nfilters()
     if data.ndim != 1 or data.external or data.is_virtual or filters:
         raise Refused(f"{path} packs its readouts, or keeps them elsewhere: copy it with the ismrmrd package")
-    names = data.dtype["head"].names or ()
-    missing = [name for name in HEAD_NAMES if name not in names] + [*({"traj", "data"} - {*data.dtype.names})]
+    names = {*(data.dtype["head"].names or ()), *data.dtype.names}
+    missing = [name for name in (*HEAD, "traj", "data") if name not in names]
     if missing:
         raise Refused(f"{path} has readouts without {', '.join(missing)}: convert it to ISMRMRD 1.x")
     needed = len(data) * data.id.get_type().get_size()
