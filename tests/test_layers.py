@@ -34,7 +34,7 @@ spectral: fields picture / convolution modes multipliers / power
 inspect: schedule / hlo / aot / trace
 io: grid refusals / source / flat processes record / labels nifti / hdf5 zarr / hdf5_writer
     ismrmrd zarr_writer / writing
-out_of_core: partition tiles / journal passes transfer / run
+out_of_core: partition / tiles / journal passes transfer / run
 cli: devices output / flags / cluster / request scattered / mri plan profile transform / nufft / app
 """
 

@@ -7,7 +7,6 @@ output gets its name when all of it is on the disk, and not before.
 
 import contextlib
 import gzip
-import itertools
 import math
 import os
 import shutil
@@ -76,16 +75,9 @@ def write_array(
         PeerError: another process failed.
     """
     path, layout, stored = Path(path), _layout(array), stored_of(array)
-    if stored.dtype not in DTYPES:
-        raise ValueError(f"the array is of {stored.dtype}: give one of integers, real or complex numbers")
-    if affine is not None:
-        affine = checked_affine(affine, "the affine given")
-    if record is not None and record.out_shape != layout.shape:
-        shapes = f"the array has shape {layout.shape} and the record is of one of {record.out_shape}"
-        raise ValueError(f"{shapes}: give the record of its plan")
     shape, dtype, kind = layout.shape, stored.dtype, kind_of(path)
-    if kind == ".nc" and dtype.char in "?e":
-        raise ValueError(f"the array is of {dtype}, which NetCDF has not: give int8 or float32, or write .h5")
+    _check_array(shape, dtype, kind, record)
+    affine = None if affine is None else checked_affine(affine, "the affine given")
     owners = {device.process_index for device in stored.sharding.device_set}
     grid = grid_of(layout, dtype.itemsize, len(owners)) if kind == ".zarr" else Grid(shape)
     check = partial(check_output, path, overwrite, math.prod(shape) * dtype.itemsize, OUTPUTS)
@@ -99,6 +91,16 @@ def write_array(
     elif len(owners) > 1:
         together(check)
         _write_together(path, overwrite, create, fill)
+
+
+def _check_array(shape: tuple[int, ...], dtype: np.dtype, kind: str, record: Record | None) -> None:
+    if dtype not in DTYPES:
+        raise ValueError(f"the array is of {dtype}: give one of integers, real or complex numbers")
+    if record is not None and record.out_shape != shape:
+        shapes = f"the array has shape {shape} and the record is of one of {record.out_shape}"
+        raise ValueError(f"{shapes}: give the record of its plan")
+    if kind == ".nc" and dtype.char in "?e":
+        raise ValueError(f"the array is of {dtype}, which NetCDF has not: give int8 or float32, or write .h5")
 
 
 def create_sink(
@@ -117,14 +119,18 @@ def create_sink(
     Arguments are those of `write_array`; `kind` is one of `WRITTEN`, whatever the path's suffix.
     """
     _check_kind(kind)
-    names = _names(record, len(shape))
-    labels = record.labels if record is not None and record.labels is not None else Labels("", names)
+    if record is None:
+        labels = Labels("", tuple(dim_name(dim, len(shape)) for dim in range(len(shape))))
+    else:
+        labels = record.labels or Labels("", tuple(dimension.name for dimension in record.dimensions))
     coordinates = tuple(one for one in labels.coordinates if kind == ".zarr" or one.values is not None)
-    free = next(name for n in itertools.count() if (name := DATA + "_" * n) not in names)  # not one of its dimensions'
+    name = labels.name or DATA
+    while not labels.name and name in labels.dims:  # xarray would take it for a coordinate
+        name += "_"
     more = [one.name for one in coordinates if one.dims != (one.name,)]
     beside = {"coordinates": " ".join(more)} if more else {}
     attributes = {**labels.attributes, **beside, **about, KEY: {} if record is None else record.to_dict()}
-    labels = labels._replace(name=labels.name or free, coordinates=coordinates)
+    labels = labels._replace(name=name, coordinates=coordinates)
     number = np.dtype(dtype).newbyteorder("=")
     return FORMATS[kind].create(path, Header(tuple(shape), number, grid, labels, attributes, affine))
 
@@ -138,12 +144,6 @@ def open_sink(path: Path, kind: str) -> Sink:
 def _check_kind(kind: str) -> None:
     if kind not in WRITTEN:
         raise ValueError(f"kind {kind!r} cannot be written: use {' or '.join(WRITTEN)}")
-
-
-def _names(record: Record | None, ndim: int) -> tuple[str, ...]:
-    if record is None:
-        return tuple(dim_name(dim, ndim) for dim in range(ndim))
-    return tuple(dimension.name for dimension in record.dimensions)
 
 
 def _write_together(path: Path, overwrite: bool, create: Callable[[Path], Sink], fill: Callable[[Sink], None]) -> None:

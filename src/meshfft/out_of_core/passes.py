@@ -21,8 +21,8 @@ from ..numerics.dtypes import Precision
 from ..operators.transform import FOURIER, becomes, integer, integers, natural_dtype, resolve, transform_of
 from ..plans.plan import Plan
 from ..plans.planning import plan
-from .partition import alike, cut, least, partitions, runs
-from .tiles import Pass, Passes, Shape, buffer_bytes, covered, held_bytes
+from .partition import Shape, alike, cut, least, partitions, runs
+from .tiles import Pass, Passes, buffer_bytes, covered, held_bytes
 
 Steps = tuple[Pass, ...]
 

@@ -21,10 +21,10 @@ from ..numerics.units import quantity
 from ..operators.transform import Transform
 from ..plans.plan import Plan
 from ..plans.table import WIDTH, ruled
+from .partition import Shape
 
 TRANSFER_BYTES = 2**25  # larger ones are no faster
 HEADS = ("pass", "layout after", "tiles", "a tile", "reads", "writes", "on disk")
-Shape = tuple[int, ...]
 
 
 def transfer_bytes(budget: int) -> int:

@@ -28,7 +28,8 @@ from ..layout.layout import Layout
 from ..layout.padded_array import PaddedArray, padded, stored_of
 from ..layout.storage import Sliceable
 from ..plans.plan import Plan
-from .tiles import Shape, given_dtype
+from .partition import Shape
+from .tiles import given_dtype
 
 PLAIN = (".npy", ".nii", ".gz")  # files of which any part can be read by itself
 Values = jax.Array | PaddedArray | np.ndarray  # of a tile, on devices or on the host
