@@ -8,7 +8,7 @@ Every dimension goes over its own one-shuffle ring.
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any, Unpack, overload
+from typing import Unpack, overload
 
 from jax import Array
 from jax.typing import ArrayLike
@@ -16,15 +16,15 @@ from jax.typing import ArrayLike
 from ..layout.padded_array import AnyArray, AnyStored, OnePlane, PaddedArray, PlanePair, Transformed
 from ..nufft.planning import at_points
 from ..nufft.points import Scattered
-from ..numerics.dtypes import complex_dtype, dots_of, real_dtype
+from ..numerics.dtypes import real_dtype
 from ..operators.operands import BlockMatrix, entries, matrix_of, sampled, sources_of
 from ..operators.points import Points
 from ..operators.transform import Transform, resolve_once
 from ..plans.execute import moved
 from ..plans.inverse_solve import Solution, System, solution
-from ..plans.options import DenseHow, Options, PointsLike, RingHow, options_of, spelled, with_options
+from ..plans.options import DenseHow, PointsLike, RingHow, options_of, spelled, with_options
 from ..plans.planning import plan_for
-from ..plans.request import Setting, read
+from ..plans.request import read
 from .calls import Ints
 
 Matrices = Sequence[ArrayLike | BlockMatrix | Points | None]
@@ -97,11 +97,7 @@ def kdftn(
     """
     options, request = options_of(how, RingHow), read(x, how.get("spec"))
     if isinstance(points, Scattered):
-        if options.wire != "exact":
-            raise ValueError(f"wire is {options.wire!r}, and Scattered points send exactly: leave it out")
-        ways = (options.out_spec, options.precision, options.multiplications, options.ring)
-        values: Transformed = at_points(request, points, axes, norm, *ways)
-        return values
+        return at_points(request, points, axes, norm, options)
     dims, _ = resolve_once(request.shape, None, axes)
     chosen = entries(points, dims)
     transform = sampled(request.shape, dims, chosen, norm, options.dtype(request.setting.dtype))
@@ -169,22 +165,15 @@ def ikdftn(
     """
     options, spec = options_of(how, DenseHow), how.get("spec")
     arrays, setting, _ = read(X, spec)
-    way = (tikhonov, truncation, method, tol, iterations)
-    solved = solution(arrays, _system(setting, points, (s, axes, norm), options, way))
-    return dataclasses.replace(solved, value=moved(solved.value, options.out_spec, spec))
-
-
-def _system(
-    setting: Setting, points: PointsLike, what: tuple[Ints, Ints, str | None], options: Options, way: tuple[Any, ...]
-) -> System:
-    s, axes, norm = what
-    dtype, start = complex_dtype(setting.dtype, options.precision), setting.start
+    start, dtype = setting.start, options.dtype(setting.dtype)
     dims, sizes = resolve_once(start.shape, s, axes)
     chosen = _all_points(entries(points, dims), dims, start.shape)
     goal = functools.reduce(lambda layout, to: layout.resize(*to), zip(dims, sizes, strict=True), start)
-    dots = dots_of(setting.dtype, options.precision, options.multiplications, setting.machine.chip.unit)
     forward = sampled(goal.shape, dims, chosen, norm, dtype)
-    return System(goal, start, forward, chosen, "kdft", setting.mesh, setting.machine, dtype, dots, *way)
+    where = (setting.mesh, setting.machine, dtype, options.dots(setting.dtype, setting.machine.chip.unit))
+    system = System(goal, start, forward, chosen, "kdft", *where, tikhonov, truncation, method, tol, iterations)
+    solved = solution(arrays, system)
+    return dataclasses.replace(solved, value=moved(solved.value, options.out_spec, spec))
 
 
 def _all_points(given: tuple[Points | None, ...], dims: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Points, ...]:

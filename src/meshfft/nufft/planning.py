@@ -18,14 +18,15 @@ import numpy as np
 
 from ..layout.layout import Layout, Spec, axis_sizes, mapped_axes
 from ..layout.memory import check_blocks
-from ..numerics.dtypes import Precision, check_reached, complex_dtype, dots_of, real_dtype
+from ..layout.padded_array import Transformed
+from ..numerics.dtypes import check_reached, real_dtype
 from ..operators.operands import Held
 from ..operators.transform import factor, resolve_once
 from ..plans.execute import tried
+from ..plans.options import Options
 from ..plans.plan import Plan
 from ..plans.request import Request, Setting
 from ..steps.base import Step
-from ..steps.problem import RINGS
 from ..walks.choice import NOTHING, goal_of, moves
 from ..walks.walk import Walk
 from .grid.balance import lend
@@ -187,23 +188,16 @@ def no_values(request: Request, dims: Sequence[int], shape: tuple[int, ...], dty
 
 
 def at_points(
-    request: Request,
-    points: Scattered,
-    axes: Sequence[int] | None,
-    norm: str | None,
-    spec: Spec | None,
-    precision: Precision,
-    multiplications: int | None,
-    ring: str,
-) -> Any:
-    """The values of a transform at scattered points, sharded as `spec` says: `kdftn`."""
+    request: Request, points: Scattered, axes: Sequence[int] | None, norm: str | None, options: Options
+) -> Transformed:
+    """The values of a transform at scattered points: `kdftn`."""
+    options.check()
+    if options.wire != "exact":
+        raise ValueError(f"wire is {options.wire!r}, and Scattered points send exactly: leave it out")
     setting, points = request.setting, points.settled
-    start, machine = setting.start, setting.machine
+    start, machine, spec = setting.start, setting.machine, options.out_spec
     dims = _dims(start.shape, points, axes)
-    dtype = complex_dtype(setting.dtype, precision)
-    dots = dots_of(setting.dtype, precision, multiplications, machine.chip.unit)
-    if ring not in RINGS:
-        raise ValueError(f"ring {ring!r} is unknown: use one of " + ", ".join(map(repr, RINGS)))
+    dtype, dots = options.dtype(setting.dtype), options.dots(setting.dtype, machine.chip.unit)
     if 0 in (start.shape[d] for d in dims):
         raise ValueError(f"shape {start.shape} has a size of 0: give images with samples")
     if points.size == 0:
@@ -211,8 +205,8 @@ def at_points(
     factor(1, norm, False)
     problem = ScatteredProblem(start, dims, points, setting.mesh, machine, dtype, dots, norm=norm, method="kdft")
     natural, sizes = _batch(start, dims) + _points_of(problem), axis_sizes(setting.mesh)
-    plan = _ring_plan(problem, goal_of(natural, NOTHING, "natural", spec, sizes), ring)
-    check_reached(precision, plan.error)
+    plan = _ring_plan(problem, goal_of(natural, NOTHING, "natural", spec, sizes), options.ring)
+    check_reached(options.precision, plan.error)
     check_blocks(plan.out_layout, real_dtype(dtype).itemsize, setting.room, "the result")
     _check_known(setting, plan.out_layout, spec)
     return plan.execute(request)
