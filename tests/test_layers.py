@@ -18,11 +18,9 @@ collectives: bins dimensions words / wire / messages / all_to_all ring / pieces
 operators: conjugate_gradients logarithms matrices / trig inverses / transform / points / operands toeplitz
 kernels: bluestein / engine / trig xla / batches real sliced stockham / engines
 nufft.grid: window / form / binning / balance point_grid / gridding
-tpu.lines: radices butterflies ends / sources / along / calls / parted
-tpu.long: ends lanes / columns
-tpu.real: along / half
-tpu.gridding: strips / chunks / interpolating spreading / kernels
-tpu: columns lanes plane price wire_price wires / engine / parts / trials / fft / chirp
+tpu.lines: radices / memory / along / blocks real / long_lanes opened half / long_columns short
+tpu.gridding: chunks / bodies / kernels
+tpu: price wires / engine / parts / trials / fft
 steps: problem / base / axis_moves comb / exchange local_fft margin ring_dense rows / in_place six_step /
     phase_fft pipeline / real_fft
 walks: walk / search / choice

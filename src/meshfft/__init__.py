@@ -100,7 +100,7 @@ from .spectral.multipliers import poisson as poisson
 from .spectral.power import PowerSpectrum as PowerSpectrum
 from .spectral.power import cross_spectrum as cross_spectrum
 from .spectral.power import power_spectrum as power_spectrum
-from .tpu import chirp as _chirp  # noqa: F401 - TPUs: this line and the next two register their kernels
+from .tpu import fft as _fft  # noqa: F401 - TPUs: this line and the next two register their kernels
 from .tpu import wires as _wires  # noqa: F401
 from .tpu.gridding import kernels as _kernels  # noqa: F401
 

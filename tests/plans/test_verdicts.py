@@ -38,9 +38,9 @@ from meshfft.machine.machine import device_of, machine_of, placed, topology
 from meshfft.nufft.grid.form import chosen
 from meshfft.nufft.grid.window import window
 from meshfft.plans import execute, planning, request
-from meshfft.tpu import columns
 from meshfft.tpu.gridding import kernels as gridding
-from meshfft.tpu.lines.ends import Came, Ends, Rows
+from meshfft.tpu.lines import short
+from meshfft.tpu.lines.blocks import Came, Ends, Rows
 from meshfft.tpu.trials import RealTrial, of_lines, of_rows
 from meshfft.tpu.wires import wire_trials
 
@@ -222,11 +222,11 @@ def test_good_kernels_stay(tpus: None, caplog: pytest.LogCaptureFixture) -> None
     assert not [one for one in caplog.records if one.levelno >= logging.WARNING] and "failed" not in str(plan)
 
 
-@pytest.mark.parametrize("broken", [wrong(columns.transform), raising])
+@pytest.mark.parametrize("broken", [wrong(short.transform_columns), raising])
 def test_a_broken_kernel_is_left_to_xla(tpus: None, broken: Any, caplog: pytest.LogCaptureFixture) -> None:
     """Catches a plan by a kernel that is wrong, or cannot be compiled; a plan that does not say so; and values."""
     x = noise(SHAPE, seed=1)
-    with mock.patch.object(columns, "transform", broken):
+    with mock.patch.object(short, "transform_columns", broken):
         plan = _plan()
         again = _plan(inverse=True)
     assert "vector" not in plan.name + again.name
@@ -260,7 +260,7 @@ def test_first_use_while_jax_traces(tpus: None) -> None:
         with tried() as trials, jax.set_mesh(where):
             text = jax.jit(traced).lower(given).as_text()
         assert trials.call_count and "callback" not in text
-    with mock.patch.object(columns, "transform", wrong(columns.transform)), jax.set_mesh(where):
+    with mock.patch.object(short, "transform_columns", wrong(short.transform_columns)), jax.set_mesh(where):
         forget()
         assert error(jax.jit(transform)(xs), np.fft.fft(x, axis=0)) <= 2e-7
         assert any("fft_first_16" in name for name in _plan().machine.failed)
@@ -279,7 +279,7 @@ def test_broken_kernels_of_scattered_points_are_left_to_xla(tpus: None) -> None:
     def at_traced(x: Array, turns: Array) -> Array:
         return mf.nufftn(x, mf.Scattered.turns(turns), tol=1e-3, spec=P("x"))
 
-    with mock.patch.object(columns, "transform", raising), mock.patch.object(gridding, "interpolated", raising):
+    with mock.patch.object(short, "transform_columns", raising), mock.patch.object(gridding, "interpolated", raising):
         plan = mf.scattered_plan(x.shape, points, mesh=where, topology=POD, tol=1e-3)
         there = jax.jit(lambda x: mf.nufftn(x, points, tol=1e-3, spec=P("x")))(xs)
         traced = jax.jit(at_traced)(xs, turns)
@@ -299,7 +299,7 @@ def test_a_plan_of_a_described_mesh_is_refused_where_its_kernels_fail(tpus: None
         plan = mf.plan(SHAPE, mesh=described, topology=POD, **PLANS)
     assert "(vector)" in plan.name
     with (
-        mock.patch.object(columns, "transform", wrong(columns.transform)),
+        mock.patch.object(short, "transform_columns", wrong(short.transform_columns)),
         pytest.raises(RuntimeError, match=r"failed their trials on v5e: fft_first_16 .*: plan on a Mesh"),
     ):
         plan(jax.device_put(noise(SHAPE), NamedSharding(where, spec)))

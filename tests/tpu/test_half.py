@@ -9,7 +9,7 @@ from marks import slow_but
 from reference import error, noise
 
 from meshfft.tpu.engine import ROOM
-from meshfft.tpu.real import half
+from meshfft.tpu.lines import half
 
 SMALL = 15 * 2**20  # bytes of fast memory of older TPUs, whose registers are not turned upside down
 CASES: dict[str, tuple[tuple[int, ...], int]] = {

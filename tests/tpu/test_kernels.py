@@ -10,9 +10,8 @@ from marks import slow_but
 from reference import error, noise
 
 from meshfft.tpu import engine
-from meshfft.tpu.chirp import VectorChirp
-from meshfft.tpu.lines.butterflies import Pair, dft
-from meshfft.tpu.lines.radices import radices
+from meshfft.tpu.fft import VectorChirp
+from meshfft.tpu.lines.radices import Pair, dft, radices
 
 SMALL = 31 * 2**19  # bytes of fast memory that older TPUs give to kernels
 FEW = 14 * 2**20  # too little for 128 rows or columns of 2048

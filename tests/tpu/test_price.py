@@ -5,7 +5,7 @@ import math
 import pytest
 
 from meshfft.machine.chip import CHIPS, TPUS, Chip
-from meshfft.tpu.lines.butterflies import dft, times
+from meshfft.tpu.lines.radices import dft, times
 from meshfft.tpu.price import OPERATIONS, bundles, cycles, is_real, table
 
 

@@ -28,7 +28,7 @@ from meshfft.plans.primitive import bind
 from meshfft.steps import AxisMove, Exchange, LocalFFT, Pipeline
 from meshfft.tpu import engine, parts
 from meshfft.tpu.fft import VectorFFT
-from meshfft.tpu.real import half
+from meshfft.tpu.lines import half
 from meshfft.walks.walk import Walk, fused
 
 POD = "v3:2x2"  # eight devices

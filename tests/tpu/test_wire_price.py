@@ -5,7 +5,7 @@ import pytest
 from meshfft.collectives.words import BITS
 from meshfft.inspect.hlo import Kernels, kernels, parse, priced
 from meshfft.machine.chip import CHIPS, TPUS, Chip
-from meshfft.tpu.wire_price import cycles, table
+from meshfft.tpu.price import wire_cycles, wire_table
 
 
 @pytest.mark.parametrize("chip", TPUS, ids=lambda chip: chip.name)
@@ -16,9 +16,9 @@ def test_every_tpu_has_prices_above_memory(chip: Chip) -> None:
         for bits in (n + 1 for n in BITS.values()):
             memory = (4 + bits / 8) * chip.clock.value / chip.memory.value
             for rows in (2, 4, 8):
-                bundles = table()[chip.name][f"{way}{bits}"][str(rows)]
-                assert 10**6 * max(bundles, memory) <= cycles(chip, way, bits, rows, 10**6) + 1
-                assert cycles(chip, way, bits, rows, 10**6) <= 1.01e6 * max(bundles, memory)
+                bundles = wire_table()[chip.name][f"{way}{bits}"][str(rows)]
+                assert 10**6 * max(bundles, memory) <= wire_cycles(chip, way, bits, rows, 10**6) + 1
+                assert wire_cycles(chip, way, bits, rows, 10**6) <= 1.01e6 * max(bundles, memory)
 
 
 def test_kernels_are_priced_by_name_and_bytes() -> None:
@@ -32,6 +32,9 @@ ENTRY %main (x: f32[64,64,4,128]) -> f32[64,64,4,128] {
 }
 """  # noqa: E501
     chip, reals = CHIPS["v3"], 64 * 64 * 4 * 128
-    found, both = kernels(priced(parse(text), chip)), [cycles(chip, way, 16, 4, reals) for way in ("encode", "decode")]
+    found, both = (
+        kernels(priced(parse(text), chip)),
+        [wire_cycles(chip, way, 16, 4, reals) for way in ("encode", "decode")],
+    )
     assert found.times == 2 and sum(both) <= found.cycles <= 1.02 * sum(both)
     assert kernels(parse(text)) == Kernels(0, 0)

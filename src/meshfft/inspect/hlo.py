@@ -25,7 +25,6 @@ import jax
 
 from ..machine.chip import Chip
 from ..tpu import price as kernel_price
-from ..tpu import wire_price
 from .schedule import COLLECTIVES, Executed, Instruction, Program, executed, parse
 
 UNITS = ("matrix", "vector", "copy")
@@ -120,8 +119,9 @@ def _priced(instruction: Instruction, chip: Chip) -> Instruction:
         return instruction
     if found := _WIRE.search(instruction.op_name):
         bits, size = int(found[2]), bytes_of(instruction.type)
-        reals = round(size / (wire_price.written(bits) if found[1] == "encode" else wire_price.REAL_BYTES))
-        return dataclasses.replace(instruction, price=wire_price.cycles(chip, found[1], bits, int(found[3]), reals))
+        reals = round(size / (kernel_price.word_bytes(bits) if found[1] == "encode" else kernel_price.REAL_BYTES))
+        price = kernel_price.wire_cycles(chip, found[1], bits, int(found[3]), reals)
+        return dataclasses.replace(instruction, price=price)
     if (found := _KERNEL.search(instruction.op_name)) is None:
         return instruction
     kind, lengths = found[1], tuple(map(int, found[2].split("x")))

@@ -1,12 +1,10 @@
-"""Which kernels a transform takes, and running them one after the other; host integers but for `fft`.
+"""Which kernels a transform takes, and running them one after the other; host integers but for `fft` and `run`.
 
-The fewest passes over memory: the last two dimensions at once where fast memory holds a plane, then the others. A
-dimension that has no kernel where it lies is brought to where it has one by a transposed copy (`in_orders`). The price
-of a pass is in tpu/price.py.
+The fewest passes over memory: the last two dimensions at once if fast memory holds a plane, then the others. A
+dimension that has no kernel where it lies is brought to where it has one by a transposed copy (`in_orders`).
 """
 
 import functools
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -17,22 +15,30 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from ..numerics.split_complex import Planes
-from . import columns, lanes, plane
+from .lines import long_columns, short
+from .lines.blocks import Job, on_tpu, rounded
 from .lines.radices import LANES, SUBLANES, radices
-from .long import columns as long
 
 Tangent = Array | ad.Zero
-ROOM = 100 * 2**20  # bytes of fast memory, where a caller does not say
+ROOM = 100 * 2**20  # bytes of fast memory, if a caller does not say
 RESERVED = 2**19  # bytes of it that are left to the compiler
+LONG, SECOND = ("twisted", "subtwisted"), ("second", "subsecond")  # the first of two kernels runs the second too
 
 
 class Pass(NamedTuple):
-    """One pass over memory: "plane", "lane", "sublane", "first", or the two of long lines, "twisted" and "second", or
-    "subtwisted" and "subsecond" along sublanes; the lengths that it transforms, and the dimensions."""
+    """One pass over memory: its kind as in lines/short.py, or one of the two of long lines (lines/long_columns.py)."""
 
     kind: str
     lengths: tuple[int, ...]
     dims: tuple[int, ...]
+
+    def job(self, shape: tuple[int, ...], sign: int, room: int, alone: bool = False, flat: bool = True) -> Job | None:
+        """The kernel of one pass; `alone` and `flat` as in lines/short.py."""
+        if self.kind == "plane":
+            return short.plane_job(shape, sign, room, alone)
+        if self.kind == "lane":
+            return short.lane_job(shape, sign, room, flat)
+        return short.column_job(shape, self.dims[0], sign, room)
 
 
 class Taken(NamedTuple):
@@ -43,16 +49,16 @@ class Taken(NamedTuple):
 
 
 def supports(shape: Sequence[int], dim: int, room: int = ROOM) -> bool:
-    """True where lines of a dimension have kernels that fit in fast memory: of lengths without prime factors above 7,
-    in the last two dimensions multiples of 8."""
+    """Whether lines of a dimension have kernels that fit in fast memory: of lengths without prime factors above 7, in
+    the last two dimensions multiples of 8."""
     return shape[dim] == 1 or bool(_of_lines(tuple(shape), dim, room))
 
 
 def passes(shape: Sequence[int], dims: Sequence[int], room: int = ROOM) -> tuple[Pass, ...]:
-    """The kernels that transform some dimensions of planes, in order; only of lines that have some."""
+    """The kernels that transform some dimensions of planes, in order; all must have some."""
     left, last = sorted(d for d in dims if shape[d] > 1), len(shape) - 1
     done = []
-    if left[-2:] == [last - 1, last] and plane.job_of(shape, -1, room) is not None:
+    if left[-2:] == [last - 1, last] and short.plane_job(shape, -1, room) is not None:
         done.append(Pass("plane", (shape[-2], shape[-1]), (last - 1, last)))
         left = left[:-2]
     for dim in reversed(left):
@@ -62,25 +68,33 @@ def passes(shape: Sequence[int], dims: Sequence[int], room: int = ROOM) -> tuple
     return tuple(done)
 
 
-def in_kept_order(shape: Sequence[int], dims: Sequence[int], room: int = ROOM) -> tuple[int, ...]:
-    """The order of dimensions in which kernels take an array: that in which a TPU keeps it, where there are kernels.
-
-    A register holds 8 positions of one dimension and 128 of another. Those two are the ones that are padded least, by
-    default the last two: (2048, 64, 64) is kept as (64, 64, 2048). Kernels that take it so need no copy.
-    """
-    order = kept_order(tuple(shape))
-    kept = tuple(shape[d] for d in order)
-    pays = kept[-1] >= LANES and all(supports(kept, order.index(d), room) for d in dims)
-    return order if pays else tuple(range(len(shape)))
+@functools.lru_cache(maxsize=1024)
+def _of_lines(shape: tuple[int, ...], dim: int, room: int) -> tuple[Pass, ...]:
+    """The kernels that transform lines of a dimension; () if there are none."""
+    length, behind = shape[dim], len(shape) - 1 - dim
+    tiled = behind < 2
+    kinds: tuple[str, ...] = ()
+    if (tiled and length % SUBLANES) or not radices(length // SUBLANES if tiled else length):
+        return ()
+    if not behind:
+        kinds = ("lane",) if short.lane_job(shape, -1, room) is not None else ()
+    elif short.column_job(shape, dim, -1, room) is not None:
+        kinds = ("sublane",) if tiled else ("first",)
+    elif long_columns.jobs_of(shape, dim, -1, room) is not None:
+        kinds = long_columns.kinds(tiled)
+    return tuple(Pass(kind, (length,), (dim,)) for kind in kinds)
 
 
 @functools.lru_cache(maxsize=1024)
 def in_orders(shape: tuple[int, ...], dims: tuple[int, ...], room: int = ROOM) -> tuple[Taken, ...]:
-    """In which orders an array is taken, one after the other, so that every dimension has a kernel; () where there are
-    none. The first is the one in which it lies; where there are more, there is a copy to each, and one back.
+    """The orders in which an array is taken, one after the other, so that every dimension has a kernel; () if there are
+    none. The first needs no copy; if there are more, there is a copy to each, and one back.
     """
-    home = in_kept_order(shape, [d for d in dims if supports(shape, d, room)], room)
-    done = [_taken(shape, dims, home, room)]
+    supported = [d for d in dims if supports(shape, d, room)]
+    home = _taken(shape, dims, kept_order(shape), room)
+    if shape[home.order[-1]] < LANES or not set(supported) <= set(home.dims):
+        home = Taken(tuple(range(len(shape))), tuple(supported))
+    done = [home]
     while left := tuple(d for d in dims if not any(d in one.dims for one in done)):
         others = (_taken(shape, left, _ending(len(shape), ends), room) for ends in _ends(len(shape)))
         best = max(others, key=lambda one: (len(one.dims), -waste(shape, one.order)), default=None)
@@ -97,13 +111,17 @@ def copies(shape: tuple[int, ...], dims: tuple[int, ...], room: int) -> int:
 
 
 def waste(shape: Sequence[int], order: Sequence[int]) -> float:
-    """Numbers of registers for each of an array whose dimensions lie in that order."""
-    (rows, lanes), tiles = (shape[d] for d in order[-2:]), (SUBLANES, LANES)
-    return math.prod(columns.rounded(n, tile) / max(n, 1) for n, tile in zip((rows, lanes), tiles, strict=True))
+    """Numbers in registers for each number of an array whose dimensions are in that order."""
+    rows, lanes = (shape[d] for d in order[-2:])
+    return _padding(rows, SUBLANES) * _padding(lanes, LANES)
+
+
+def _padding(size: int, tile: int) -> float:
+    return rounded(size, tile) / max(size, 1)
 
 
 def _taken(shape: tuple[int, ...], dims: Sequence[int], order: tuple[int, ...], room: int) -> Taken:
-    """Those of the dimensions that have kernels in an order."""
+    """The dimensions among `dims` that have kernels in an order."""
     there = tuple(shape[d] for d in order)
     return Taken(order, tuple(d for d in dims if supports(there, order.index(d), room)))
 
@@ -120,15 +138,18 @@ def _ending(ndim: int, ends: Sequence[int]) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def kept_order(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The dimensions in the order in which a TPU keeps an array of its own choice (libtpu 0.0.52)."""
-    ndim = len(shape)
+    """The dimensions in the order in which a TPU keeps an array of its own choice (libtpu 0.0.52).
+
+    A register holds 8 positions of one dimension and 128 of another: the two that are padded least, by default the last
+    two. (2048, 64, 64) is kept as (64, 64, 2048).
+    """
 
     def padded(ends: Sequence[int]) -> float:
         rows, lanes = shape[ends[0]], shape[ends[1]]
         tile = SUBLANES if rows > SUBLANES // 2 else 1 << max(rows - 1, 0).bit_length()
-        return columns.rounded(rows, tile) / max(rows, 1) * columns.rounded(lanes, LANES) / max(lanes, 1)
+        return _padding(rows, tile) * _padding(lanes, LANES)
 
-    return _ending(ndim, min(_ends(ndim), key=padded) if ndim > 1 else ())  # the first of equals
+    return _ending(len(shape), min(_ends(len(shape)), key=padded, default=()))  # the first of equals
 
 
 def fft(planes: Planes, dims: Sequence[int], sign: int, room: int = ROOM, interpret: bool = False) -> Planes:
@@ -160,51 +181,28 @@ def run_in_orders(re: Array, im: Array, dims: Sequence[int], sign: int, room: in
 
 
 def run_one(one: Pass, planes: Planes, sign: int, room: int, interpret: bool) -> Planes:
-    """One kernel; of long lines the first runs the second too."""
-    if one.kind == "plane":
-        return plane.fft_plane(planes, sign, room, interpret)
-    if one.kind == "lane":
-        return lanes.fft_lanes(planes, sign, room, interpret)
-    if one.kind in ("twisted", "subtwisted"):
-        re, im = long.fft_long_columns(planes, planes[0].shape, one.dims[0], sign, room, interpret)
-        return re, im
-    if one.kind in ("second", "subsecond"):
+    """One kernel, or the two of long lines."""
+    shape = planes[0].shape
+    if one.kind in SECOND:
         return planes
-    return columns.fft_columns(planes, one.dims[0], sign, room, interpret)
+    if one.kind in LONG:
+        return tuple(long_columns.fft_long_columns(planes, shape, one.dims[0], sign, room, interpret))
+    job = one.job(shape, sign, room)
+    assert job is not None, f"lines of {one.lengths} do not fit in {room} bytes"
+    return tuple(x.reshape(shape) for x in job.run([x.reshape(job.source.shape) for x in planes], interpret))
 
 
 def _by_xla(re: Array, im: Array, dims: Sequence[int], sign: int) -> Planes:
-    block = lax.complex(re, im)
-    axes = tuple(dims)
+    block, axes = lax.complex(re, im), tuple(dims)
     block = jnp.fft.fftn(block, axes=axes) if sign < 0 else jnp.fft.ifftn(block, axes=axes, norm="forward")
     return block.real, block.imag
-
-
-@functools.lru_cache(maxsize=1024)
-def _of_lines(shape: tuple[int, ...], dim: int, room: int) -> tuple[Pass, ...]:
-    """The kernels that transform lines of a dimension; none where none does."""
-    length, behind = shape[dim], len(shape) - 1 - dim
-    tiled = behind < 2
-    kinds: tuple[str, ...] = ()
-    if (tiled and length % SUBLANES) or not radices(length // SUBLANES if tiled else length):
-        return ()
-    if not behind:
-        kinds = ("lane",) if lanes.job_of(shape, -1, room) is not None else ()
-    elif columns.job_of(shape, dim, -1, room) is not None:
-        kinds = ("sublane",) if tiled else ("first",)
-    elif long.jobs_of(shape, dim, -1, room) is not None:
-        kinds = long.kinds(shape, dim)
-    return tuple(Pass(kind, (length,), (dim,)) for kind in kinds)
 
 
 def _by_platform(re: Array, im: Array, *, axes: tuple[int, ...], sign: int, room: int, interpret: bool) -> Planes:
     by_xla = functools.partial(_by_xla, dims=axes, sign=sign)
     by_kernels = functools.partial(run_in_orders, dims=axes, sign=sign, room=room, interpret=interpret)
-    by_kernels = by_kernels if in_orders(re.shape, axes, room) else by_xla  # a chunk may have none where a block has
-    elsewhere = by_kernels if interpret else by_xla
-    with jax.named_scope("fft"):  # profiles know it by its name, as they know XLA's
-        re, im = lax.platform_dependent(re, im, tpu=by_kernels, default=elsewhere)
-    return re, im
+    by_kernels = by_kernels if in_orders(re.shape, axes, room) else by_xla  # a chunk may have none, and the block some
+    return on_tpu(by_kernels, by_xla, re, im, interpret=interpret)
 
 
 def _transpose(cts: Sequence[Tangent], *planes: object, sign: int, **how: Any) -> list[Array]:

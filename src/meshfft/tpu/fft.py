@@ -1,33 +1,44 @@
-"""The FFT engine of a TPU: kernels for its vector unit, where lines have some and their planes are float32."""
+"""The FFT engines of a TPU: kernels for its vector unit, in float32, for complex lines, real lines, and other lengths.
+
+A length without kernels is a convolution with a chirp, by FFTs of a length that has some. The even and the odd bins of
+the convolution are two transforms of L points each (kernels/bluestein.py), side by side in a new leading dimension.
+Elementwise products around the kernels are XLA's.
+"""
 
 import dataclasses
 from collections.abc import Iterator
 from typing import ClassVar
 
+import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from ..collectives.all_to_all import Grid
+from ..collectives.dimensions import resize
 from ..collectives.pieces import Came, Pieces, Rows
 from ..collectives.wire import SUBLANES, Wire
 from ..collectives.words import BITS
 from ..kept_verdicts import Trial
 from ..kernels import real
-from ..kernels.engine import Lines, Offer, RealEngine, Sender, Site, flops_of
+from ..kernels.bluestein import fft_tables, padded_length
+from ..kernels.engine import Engine, Lines, Offer, RealEngine, Sender, Site, fft_error, flops_of
 from ..kernels.engines import register
 from ..kernels.xla import XLA
+from ..layout.layout import line_shape
 from ..machine.chip import Chip
 from ..machine.work import Work
-from ..numerics.split_complex import Block, Planes, like, split
-from . import engine, price, trials, wire_price, wires
+from ..numerics.dtypes import Error
+from ..numerics.split_complex import Block, Planes, like, split, times
+from . import engine, price, trials, wires
 from . import parts as pieces
-from .lines.ends import PLANES, Ends
-from .real import half
+from .lines import half
+from .lines.blocks import PLANES, Ends
 
 COPIES = 3  # reads and writes of a block copied to another order of its dimensions: half as much again as in order
 
 
 def room_of(site: Site) -> int:
-    """Bytes of fast memory that kernels work in; 0 where there are none, or one has failed."""
+    """Bytes of fast memory that kernels work in; 0 if there are none, or one has failed."""
     scratch = site.machine.chip.scratch
     if scratch is None or site.xla or site.itemsize != 8 or site.machine.has_failed("fft", "wire"):
         return 0
@@ -37,7 +48,7 @@ def room_of(site: Site) -> int:
 @register
 @dataclasses.dataclass(frozen=True)
 class VectorFFT(Sender):
-    """Kernels for most lengths where they lie, and for more where a copy moves the dimension."""
+    """Kernels for most lengths where they lie, and for more if a copy moves the dimension."""
 
     room: int
     planar: ClassVar[bool] = True
@@ -114,7 +125,70 @@ class VectorFFT(Sender):
 
     def wire_cycles(self, share: tuple[int, ...], wire: Wire, reals: int, chip: Chip) -> int:
         bits, rows = BITS[wire.name] + 1, min(share[-2], SUBLANES)
-        return sum(wire_price.cycles(chip, way, bits, rows, reals) for way in ("encode", "decode"))
+        return sum(price.wire_cycles(chip, way, bits, rows, reals) for way in ("encode", "decode"))
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class VectorChirp(Engine[Planes]):
+    """One dimension of a length without kernels, by two passes of kernels over twice its points or a little more."""
+
+    room: int
+    planar: ClassVar[bool] = True
+
+    @classmethod
+    def offers(cls, lines: Lines, site: Site) -> Iterator[Offer]:
+        room = room_of(site)
+        for dim in lines.dims if room else ():
+            inner = _inner(lines.only((dim,)))
+            if not engine.in_orders(lines.shape, (dim,), room) and engine.in_orders(inner.shape, inner.dims, room):
+                yield cls(room), (dim,)
+
+    @property
+    def name(self) -> str:
+        return "vector chirp"
+
+    def error(self, length: int, itemsize: int) -> Error:
+        """Two transforms, of the even and odd bins of a convolution."""
+        return Error(2 * fft_error(2 * padded_length(length), itemsize).noise)
+
+    def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
+        """The kernels there and back; the products read and write the lines once, and their halves twice."""
+        inner = _inner(lines)
+        one = VectorFFT(self.room).work(inner, itemsize, chip)
+        beside = (2 * lines.points + 4 * inner.points) * itemsize
+        return dataclasses.replace(
+            one,
+            kernel_flops=2 * one.kernel_flops,
+            kernel_cycles=2 * one.kernel_cycles,
+            memory_bytes=2 * one.memory_bytes + beside,
+            peak_bytes=one.peak_bytes + lines.points * itemsize,
+        )
+
+    def apply(self, block: Planes, dims: tuple[int, ...], sign: int, grid: Grid = (), first: bool = False) -> Planes:
+        (dim,) = dims
+        length, ndim = block[0].shape[dim], block[0].ndim
+        size = padded_length(length)
+
+        def planes(table: np.ndarray) -> Planes:
+            return tuple(jnp.asarray(part.reshape(2, *line_shape(dim, ndim))) for part in (table.real, table.imag))
+
+        into, spectrum, out = map(planes, fft_tables(length, sign, np.dtype("complex64")))
+        halves = times(tuple(plane[None] for plane in block), into)
+        halves = tuple(resize(plane, dim + 1, size) for plane in halves)
+        halves = times(engine.fft(halves, (dim + 1,), -1, self.room), spectrum)
+        halves = tuple(resize(plane, dim + 1, length) for plane in engine.fft(halves, (dim + 1,), 1, self.room))
+        return tuple(plane.sum(0) / size for plane in times(halves, out))
+
+    def trials(self, lines: Lines, came: Came | None) -> tuple[Trial, ...]:
+        return VectorFFT(self.room).trials(_inner(lines), None)
+
+
+def _inner(lines: Lines) -> Lines:
+    """The lines of both halves that kernels transform, for one dimension."""
+    ((dim,), (length,)), block = (lines.dims, lines.lengths), lines.shape
+    size = padded_length(length)
+    return Lines((2, *block[:dim], size, *block[dim + 1 :]), (dim + 1,), (size,))
 
 
 @real.register

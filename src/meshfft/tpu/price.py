@@ -1,13 +1,13 @@
-"""What the FFT kernels of a TPU's vector unit cost: bundles of their compiled schedules, or memory if that is longer.
+"""What a TPU's kernels cost: bundles of their compiled schedules, or memory if that takes longer.
 
-    cycles of a pass = max(bundles a point, bytes a point / bytes a cycle) * points
+    cycles = max(bundles a number, bytes a number / bytes a cycle) * numbers
 
-Points of kernels between real lines and half spectra are real numbers, of others complex ones; a last dimension is
-stored padded to 128.
+Bundles are VLIW instructions of the final schedule, loops multiplied out; nothing ran on a TPU. Those of FFTs are in
+kernel_cycles.json (`python -m benchmarks kernels --table FILE`), those of wires in wire_cycles.json (`python -m
+benchmarks wire_kernels --table FILE`), each with the versions it was made by. A number is complex, but real in kernels
+of wires and between real lines and half spectra; a last dimension is stored padded to 128.
 
-Bundles are VLIW instructions of the final schedule, loops times turns; nothing ran on a TPU. They are in
-kernel_cycles.json, which `python -m benchmarks kernels --table` makes and which names the versions it was made by.
-Lengths that it does not have take the bundles of the nearest that it has, times the operations a point of their radices
+Lengths that a table does not have take the bundles of the nearest that it has, times the operations of their radices
 over those of its: an estimate.
 """
 
@@ -15,11 +15,14 @@ import functools
 import json
 import math
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from ..collectives.wire import RUN
 from ..machine.chip import Chip
+from .lines.blocks import rounded
+from .lines.radices import LANES
 
-PLANE_BYTES = 4  # of a number in a plane of float32
+REAL_BYTES = 4  # of a number in a plane of float32
 OPERATIONS = {2: 4.2, 3: 10.3, 5: 15.6, 7: 20.1}  # of butterflies and twiddles, a point and factor; a third of radix 8
 NEAREST = {  # kinds that cost about as much; else sublane
     "twisted": "first",
@@ -32,8 +35,6 @@ NEAREST = {  # kinds that cost about as much; else sublane
     "halfplane": "plane",
     "realplane": "plane",
 }
-
-Rows = dict[str, dict[str, dict[tuple[int, ...], float]]]
 
 
 class Price(NamedTuple):
@@ -51,15 +52,18 @@ def bundles(chip_name: str, kind: str, lengths: tuple[int, ...]) -> Price:
     near = min(known, key=lambda row: abs(math.log(math.prod(row) / math.prod(lengths))))
     if near == lengths and kind in rows and chip_name in table():
         return Price(known[near], False)
-    return Price(known[near] * _operations(kind, lengths) / _operations(kind, near), True)
+    return Price(known[near] * sum(map(operations, lengths)) / sum(map(operations, near)), True)
 
 
 def cycles(chip: Chip, kind: str, lengths: tuple[int, ...], points: int) -> int:
     """Cycles of one pass of a kernel over `points` points; only for a chip whose clock is known."""
-    clock = chip.clock
-    assert clock is not None, "kernels are for chips whose clock is known"
-    memory = _bytes(kind, lengths) * clock.value / chip.memory.value
-    return round(max(bundles(chip.name, kind, lengths).bundles, memory) * points)
+    last = lengths[-1]
+    nbytes = 4.0 * REAL_BYTES  # read and written once
+    if is_real(kind):
+        nbytes = REAL_BYTES * (rounded(last, LANES) + 2 * rounded(last // 2 + 1, LANES)) / last
+    elif kind in ("lane", "plane"):
+        nbytes *= rounded(last, LANES) / last
+    return _cycles(chip, bundles(chip.name, kind, lengths).bundles, nbytes, points)
 
 
 def is_real(kind: str) -> bool:
@@ -71,35 +75,44 @@ def written(kind: str, lengths: tuple[int, ...]) -> float:
     """Bytes of a point that a kernel writes, not padded."""
     last = lengths[-1]
     if kind.startswith("half"):
-        return 2 * PLANE_BYTES * (last // 2 + 1) / last
-    return PLANE_BYTES * (1 if is_real(kind) else 2)
+        return 2 * REAL_BYTES * (last // 2 + 1) / last
+    return REAL_BYTES * (1 if is_real(kind) else 2)
 
 
-def _bytes(kind: str, lengths: tuple[int, ...]) -> float:
-    """Of a point, read and written once, in planes whose last dimension is padded."""
-    last = lengths[-1]
-    if is_real(kind):
-        return PLANE_BYTES * (_padded(last) + 2 * _padded(last // 2 + 1)) / last
-    return 2 * 2 * PLANE_BYTES * (_padded(last) / last if kind in ("lane", "plane") else 1.0)
+def wire_cycles(chip: Chip, way: str, bits: int, rows: int, reals: int) -> int:
+    """Cycles to "encode" or "decode" real numbers as words, in tiles of some rows."""
+    known = wire_table().get(chip.name, wire_table()["v3"])[f"{way}{bits}"]
+    return _cycles(chip, known[str(rows)], REAL_BYTES + word_bytes(bits), reals)
 
 
-def _padded(last: int) -> int:
-    return -(-last // 128) * 128
+def word_bytes(bits: int) -> float:
+    """Bytes of a real number in words, its share of the exponent among them."""
+    return (bits + 16 / RUN) / 8
+
+
+def _cycles(chip: Chip, bundles: float, nbytes: float, numbers: int) -> int:
+    assert chip.clock is not None, "kernels are for chips whose clock is known"
+    return round(max(bundles, nbytes * chip.clock.value / chip.memory.value) * numbers)
 
 
 @functools.lru_cache(maxsize=1)
-def table() -> Rows:
+def table() -> dict[str, dict[str, dict[tuple[int, ...], float]]]:
     """Bundles a point by chip, kind and lengths."""
-    text = Path(__file__).with_name("kernel_cycles.json").read_text()
     return {
         chip: {kind: {tuple(map(int, row.split("x"))): n for row, n in rows.items()} for kind, rows in kinds.items()}
-        for chip, kinds in json.loads(text)["bundles"].items()
+        for chip, kinds in _read("kernel_cycles.json").items()
     }
 
 
-def _operations(kind: str, lengths: tuple[int, ...]) -> float:
-    """Operations a point along all of these lengths."""
-    return sum(map(operations, lengths))
+@functools.lru_cache(maxsize=1)
+def wire_table() -> dict[str, dict[str, dict[str, float]]]:
+    """Bundles a real number by chip, way with bits, and rows of a tile."""
+    return _read("wire_cycles.json")
+
+
+def _read(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path(__file__).with_name(name).read_text())["bundles"]
+    return found
 
 
 def operations(length: int) -> float:

@@ -1,13 +1,13 @@
 """Trials of FFT kernels before their first use (kept_verdicts.py): which there are, and the small block of each.
 
-A block is as small as leaves the kernel the same: lines as long as they are, and so many beside them that blocks of the
-kernel's grid are as wide as in the whole, and reach over the end where they do there. Truth is NumPy's, in float64.
+A block is as small as leaves the kernel the same: lines keep their length, blocks of the kernel's grid their width, and
+the last block reaches over the end if it does in the whole. Truth is NumPy's, in float64.
 """
 
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import jax
 import numpy as np
@@ -17,9 +17,9 @@ from ..collectives.pieces import Pieces, Rows
 from ..kernels.engine import fft_error
 from ..numerics.dtypes import Error
 from . import engine, parts
-from .lines.ends import PLANES, Ends
+from .lines import half
+from .lines.blocks import PLANES, Ends
 from .lines.radices import LANES, SUBLANES
-from .real import half
 
 SIGNS = (-1, 1)  # the inverse, and gradients, take the other
 WIDE = 4 * LANES  # columns of a block, at most
@@ -45,17 +45,17 @@ class LineTrial:
 
     @property
     def bound(self) -> float:
-        return Error.of_all(fft_error(self.shape[d], COMPLEX) for d in self.one.dims).noise
+        return _noise(self.shape[d] for d in self.one.dims)
 
     def given(self) -> list[np.ndarray]:
         rows, came, sizes = self.ends.rows, self.ends.came, list(self.shape)
         if rows is not None:
             sizes[rows.dim] = rows.start + rows.size
         if came is None:
-            return _noise([tuple(sizes)] * 2)
+            return _random([tuple(sizes)] * 2)
         sizes[came.source] //= came.parts
         sizes[came.dim] //= came.pieces
-        return _noise([(came.parts, 2, *sizes)] * came.pieces)
+        return _random([(came.parts, 2, *sizes)] * came.pieces)
 
     def found(self, *arrays: Array, interpret: bool) -> list[Array]:
         run = functools.partial(parts.by_kernels, *arrays, shape=self.shape, dims=self.one.dims, room=self.room)
@@ -64,7 +64,7 @@ class LineTrial:
     def exact(self, *arrays: Array) -> list[np.ndarray]:
         rows, came, done = self.ends.rows, self.ends.came, list[np.ndarray]()
         joined = jax.jit(lambda *own: Pieces(own, came.source, came.dim).joined())(*arrays) if came else arrays
-        re, im = (np.asarray(jax.device_get(x), float) for x in joined)
+        re, im = map(_in_float64, joined)
         if rows is not None:
             re, im = (x.take(range(rows.start, rows.start + rows.size), rows.dim) for x in (re, im))
         for sign in SIGNS:
@@ -83,16 +83,15 @@ class RealTrial:
 
     @property
     def name(self) -> str:
-        kind = "plane" if self.many == 2 else "lane"
-        lengths = _by(self.shape[-self.many :])
+        kind, lengths = ("plane" if self.many == 2 else "lane"), _by(self.shape[-self.many :])
         return f"fft_half{kind}_{lengths} and fft_real{kind}_{lengths} of {_by(self.shape)} in {self.room} bytes"
 
     @property
     def bound(self) -> float:
-        return Error.of_all(fft_error(n, COMPLEX) for n in self.shape[-self.many :]).noise
+        return _noise(self.shape[-self.many :])
 
     def given(self) -> list[np.ndarray]:
-        return _noise([self.shape, *[(*self.shape[:-1], self.shape[-1] // 2 + 1)] * 2])
+        return _random([self.shape, *[(*self.shape[:-1], self.shape[-1] // 2 + 1)] * 2])
 
     def found(self, *arrays: Array, interpret: bool) -> list[Array]:
         (x, *planes), how, done = arrays, (self.room, interpret), list[Array]()
@@ -102,7 +101,7 @@ class RealTrial:
         return done
 
     def exact(self, *arrays: Array) -> list[np.ndarray]:
-        x, re, im = (np.asarray(jax.device_get(one), float) for one in arrays)
+        x, re, im = map(_in_float64, arrays)
         axes, bins, done = tuple(range(x.ndim - self.many, x.ndim)), re.shape[-1], list[np.ndarray]()
         padded = np.concatenate([re + 1j * im, np.zeros((*x.shape[:-1], x.shape[-1] - bins))], -1)
         for sign in SIGNS:
@@ -116,9 +115,13 @@ Trials = tuple[LineTrial | RealTrial, ...]
 
 def of_lines(shape: tuple[int, ...], dims: tuple[int, ...], room: int, ends: Ends = PLANES) -> Trials:
     """The kernels that transform dimensions of such a block, or of some rows of it, with these ends."""
-    if ends != PLANES and parts.direct(shape, dims, -1, room, ends):
+    if ends != PLANES and parts.is_direct(shape, dims, room, ends):
         return tuple(_small(one, shape, room, own) for one, own in parts.passes_of(shape, dims, room, ends))
-    return tuple(_of_planes(shape, dims, room))
+    done = list[LineTrial]()
+    for order, own in engine.in_orders(shape, dims, room):
+        there, places = tuple(shape[d] for d in order), [order.index(d) for d in own]
+        done += [_small(one, there, room, PLANES) for one, _ in parts.passes_of(there, places, room, PLANES)]
+    return tuple(done)
 
 
 def of_rows(block: tuple[int, ...], dims: tuple[int, ...], room: int, ends: Ends) -> Trials:
@@ -136,16 +139,8 @@ def of_reals(shape: Sequence[int], many: int, room: int) -> Trials:
     return (RealTrial((*lead, *shape[-many:]), many, room),)
 
 
-def _of_planes(shape: tuple[int, ...], dims: tuple[int, ...], room: int) -> Iterator[LineTrial]:
-    """Those of every order in which kernels take the dimensions."""
-    for order, own in engine.in_orders(shape, dims, room):
-        there, places = tuple(shape[d] for d in order), [order.index(d) for d in own]
-        for one, _ in parts.passes_of(there, places, room, PLANES):
-            yield _small(one, there, room, PLANES)
-
-
 def _small(one: engine.Pass, shape: tuple[int, ...], room: int, ends: Ends) -> LineTrial:
-    """The trial of one kernel, with every other dimension as short as it may be."""
+    """The trial of one kernel, with every other dimension as short as leaves it the same."""
     came, sent = ends.came, ends.sent
     fixed = {*one.dims, *(() if came is None else (came.source, came.dim))}
     for dim in (d for d in range(len(shape)) if d not in fixed):
@@ -172,22 +167,31 @@ def _sizes(one: engine.Pass, shape: tuple[int, ...], dim: int, multiple: int) ->
 
 
 def _least(size: int, unit: int) -> int:
-    """A smaller size with as many blocks as can differ: a whole one, and what remains."""
+    """A smaller size with as many blocks as can differ: a whole one, and the rest."""
     return size if size < 2 * unit else unit + size % unit
 
 
 def _is_same(one: engine.Pass, shape: tuple[int, ...], room: int, ends: Ends) -> bool:
-    """Whether the kernel is that of such a block too."""
-    if ends != PLANES and not parts.direct(shape, one.dims, -1, room, ends):
+    """Whether such a block has the same kernel."""
+    if ends != PLANES and not parts.is_direct(shape, one.dims, room, ends):
         return False
     if not all(engine.supports(shape, dim, room) for dim in one.dims):
         return False
     return [own for own, _ in parts.passes_of(shape, one.dims, room, ends)] == [one]
 
 
-def _noise(shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
+def _noise(lengths: Iterable[int]) -> float:
+    """The relative error that plans print for these lengths."""
+    return Error.of_all(fft_error(n, COMPLEX) for n in lengths).noise
+
+
+def _random(shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
     rng = np.random.default_rng(0)
     return [rng.standard_normal(shape, np.float32) for shape in shapes]
+
+
+def _in_float64(x: Array) -> np.ndarray:
+    return np.asarray(jax.device_get(x), float)
 
 
 def _transformed(x: np.ndarray, axes: tuple[int, ...], sign: int) -> np.ndarray:

@@ -1,9 +1,18 @@
-"""What the kernels do chunk by chunk: weights of 128 points, a point to each lane, and products of float32 numbers.
+"""Chunks of 128 points in a kernel, a point to each lane: their weights, and products of float32 numbers.
+
+A tile is T_1 x .. x T_d lowest cells, whose points touch A_i = T_i + W - 1 cells. All tiles that differ in the last
+dimension alone share a strip: A_1 x .. x A_(d-1) cells by the whole last dimension. It is copied once, while the strip
+before is worked on, and transposed, so that the last dimension is on sublanes, where any first cell will do, and the
+D = A_1 .. A_(d-1) cells of the others on the lanes, which a product sums over:
+
+    raw (planes, A_1, lane tiles, rows, 128)  ->  transposed (factor, plane, last dimension, 128 x wide)
 
 A float32 number is the sum of three bfloat16 ones, cut off and not rounded, which is exact. Of the nine products of two
-such sums six count (`strips.TERMS`); what is left out is 2^-24 of the whole.
+such sums six count (`TERMS`); the others add 2^-24 of the whole. If D is small several of them are side by side on the
+lanes: one product sums them all.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,29 +24,80 @@ from jax.experimental.pallas import tpu as pltpu
 
 from ...nufft.grid.form import Form
 from ...nufft.grid.window import phi
-from .strips import LANES, MANY, SUBLANES, Strip
+from ..lines.blocks import rounded
+from ..lines.memory import Ref
+from ..lines.radices import LANES, SUBLANES
 
-Ref = Any  # memory that a kernel reads and writes; Pallas names no type for it
-
+MANY = 128  # chunks whose points are copied in one go
+TERMS = ((0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (2, 0))  # parts of the strip and of the weights, largest first
 T = TypeVar("T")
 
 
-class Work(NamedTuple):
-    """What a kernel works on.
+class Strip(NamedTuple):
+    """The sizes of a strip.
 
     Attributes:
-        strip: its sizes.
-        form: the window.
-        along: the dimension whose window is replaced by its derivative.
-        d: dimensions.
-        coils: worked on at a time; of each there are a real and an imaginary plane.
+        lead: cells of the first dimension, 1 in two dimensions.
+        rows: cells of the last but one, a multiple of 8.
+        cells: of a chunk's tile in the last dimension, a multiple of 8.
+        lane_tiles: 128 cells of the last dimension each.
     """
+
+    lead: int
+    rows: int
+    cells: int
+    lane_tiles: int
+
+    @property
+    def depth(self) -> int:
+        """D, which products sum over."""
+        return self.lead * self.rows
+
+    @property
+    def fetched(self) -> int:
+        """Rows that a copy takes, from a multiple of 8 on."""
+        return self.rows + SUBLANES
+
+    @property
+    def wide(self) -> int:
+        """Registers across the depth."""
+        return -(-self.depth // LANES)
+
+    @property
+    def copies(self) -> int:
+        """Parts that fit side by side on the lanes."""
+        return min(3, max(1, LANES // self.depth))
+
+    @property
+    def passes(self) -> list[tuple[tuple[int, int], ...]]:
+        """The terms of each product, side by side."""
+        beside = max(1, LANES // self.depth)
+        return [TERMS[i : i + beside] for i in range(0, len(TERMS), beside)]
+
+    @property
+    def factors(self) -> list[tuple[int, ...]]:
+        """The different left factors: which parts of the strip are side by side."""
+        return list(dict.fromkeys(tuple(i for i, _ in one) for one in self.passes))
+
+
+def strip_of(form: Form, shape: tuple[int, ...]) -> Strip:
+    """The strip of a form in a block (B_1, .., B_d)."""
+    cells = [tile + form.reach - 1 for tile in form.tile]
+    rows, last = (rounded(n, SUBLANES) for n in cells[-2:])
+    return Strip(math.prod(cells[:-2]), rows, last, -(-(shape[-1] + last) // LANES))
+
+
+class Task(NamedTuple):
+    """What a kernel works on: a strip, a window, and coils at a time, each with a real and an imaginary plane."""
 
     strip: Strip
     form: Form
-    along: int | None
-    d: int
     coils: int
+
+    @property
+    def d(self) -> int:
+        """Dimensions."""
+        return len(self.form.tile)
 
     @property
     def unrolled(self) -> int:
@@ -46,7 +106,7 @@ class Work(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """What the table says of a chunk (see `strips.chunk_table`)."""
+    """A chunk's column of the table: see `kernels.chunk_table`."""
 
     last: Array
     following: Array
@@ -59,7 +119,7 @@ class Chunk(NamedTuple):
 
 
 def chunk_at(table: Ref, i: Array) -> Chunk:
-    """A chunk's column of the table."""
+    """The chunk of a number."""
     return Chunk(*(table[k, i & (MANY - 1)] for k in range(8)))
 
 
@@ -90,12 +150,10 @@ class Copies(NamedTuple):
     both: list[Any]
 
     def start(self) -> None:
-        """Starts both."""
         for one in self.both:
             one.start()
 
     def wait(self) -> None:
-        """Waits for both."""
         for one in self.both:
             one.wait()
 
@@ -115,24 +173,21 @@ def copies(
     return Copies(both)
 
 
-def weights(first: Ref, offset: Ref, i: Array, work: Work) -> tuple[Array, Array]:
-    """Of a chunk's points the products of the leading windows, (depth, 128), and the last, (cells, 128)."""
-    strip, at = work.strip, pl.ds(i & (MANY - 1), 1)
-    sizes = (-(-strip.lead // SUBLANES) * SUBLANES, strip.rows, strip.cells)[-work.d :]
-    tables = [
-        _window(first[j, at, :], offset[j, at, :], size, work.form, work.along == j) for j, size in enumerate(sizes)
-    ]
-    if work.d == 2:
+def weights(first: Ref, offset: Ref, i: Array, task: Task) -> tuple[Array, Array]:
+    """A chunk's products of the leading windows, (depth, 128), and its last windows, (cells, 128)."""
+    strip, at = task.strip, pl.ds(i & (MANY - 1), 1)
+    sizes = (rounded(strip.lead, SUBLANES), strip.rows, strip.cells)[-task.d :]
+    tables = [_window(first[j, at, :], offset[j, at, :], size, task.form) for j, size in enumerate(sizes)]
+    if task.d == 2:
         return tables[0], tables[1]
     return jnp.concatenate([tables[0][a : a + 1] * tables[1] for a in range(strip.lead)]), tables[2]
 
 
-def _window(first: Array, offset: Array, cells: int, form: Form, slope: bool) -> Array:
-    """phi, or its derivative in the offset, of `cells` cells (sublanes) about points (lanes) that may touch cells from
-    `first` on; both (1, 128)."""
+def _window(first: Array, offset: Array, cells: int, form: Form) -> Array:
+    """phi of `cells` cells (sublanes) about points (lanes) that may touch cells from `first` on; both (1, 128)."""
     cell = lax.broadcasted_iota(jnp.int32, (cells, LANES), 0).astype(jnp.float32)
     x = cell - (first.astype(jnp.float32) + np.float32((form.reach - 1) / 2)) - offset
-    return phi(x, form.width, form.coefficients, int(slope))
+    return phi(x, form.width, form.coefficients)
 
 
 def parts(x: Array) -> tuple[Array, Array, Array]:
@@ -164,14 +219,14 @@ def product(left: Array, right: Array, over: int) -> Array:
 def every_tile(strip: Strip, body: Callable[[Array, Ref], None]) -> None:
     """Calls body(t, lanes) for each 128 cells of the last dimension."""
 
-    def turn(t: Array, _: None) -> None:
+    def tile(t: Array, _: None) -> None:
         body(t, pl.ds(pl.multiple_of(t * LANES, LANES), LANES))
 
-    lax.fori_loop(0, strip.lane_tiles, turn, None)
+    lax.fori_loop(0, strip.lane_tiles, tile, None)
 
 
 def when(condition: Array | bool, action: Callable[[], object]) -> None:
-    """Does something where a condition holds."""
+    """Does something if a condition holds."""
 
     @pl.when(condition)
     def _() -> None:

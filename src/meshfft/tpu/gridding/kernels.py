@@ -3,34 +3,14 @@
 Operands and results are those of nufft/grid/gridding.py; tiles are those of `form.tpu_form`, chunks have 128 points.
 The program around the kernels takes complex numbers apart and puts them together, as TPUs have none. A chunk costs the
 weights of its points (vector unit: 16 to 28 operations for each row of its tables), and 12 depth x cells x 128 products
-a coil (matrix units). Bundles of the compiled schedule for 128 points, and cycles a point where all chunks are full
-(libtpu 0.0.52, modelled: nothing ran on a TPU):
-
-                         v5e, one coil              four coils, each    v4, one coil
-                         bundles  cycles  binds     cycles              cycles
-    2-D w 4 interpolate     70     0.55   vector    0.33                1.15
-    2-D w 4 spread          99     0.77   vector    0.56                1.42
-    2-D w 7 interpolate     87     0.68   vector                        1.46
-    2-D w 7 spread         119     0.93   vector                        1.71
-    3-D w 4 interpolate    145     1.13   matrix    0.84                1.70
-    3-D w 4 spread         152     1.19   both      0.96                1.81
-    3-D w 7 interpolate    208     1.63   both                          2.72
-    3-D w 7 spread         204     1.59   both                          2.63
-
-To turn a strip takes about 1,000 cycles in two dimensions (512 cells long) and 350 in three (64 long). Random points,
-w 4, all loops of interpolation counted: 2-D, 512 x 512 cells, 65,536 points 0.96 and 10^6 points 0.57 cycles a point;
-3-D, 64^3 cells and 65,536 points 1.70, 128^3 and 10^6 points 1.41. The program around the kernel takes 57,000 to 70,000
-cycles more where there are 131,072 slots, as the compiler estimates: half of that starts twenty small operations.
-
-To read them: LIBTPU_INIT_ARGS="--xla_jf_dump_to=DIR --xla_jf_dump_llo_text=true" before jax is imported, compile for a
-described topology, and take from the kernel's *-final_bundles.txt in DIR the length of the loop over chunks, over the
-chunks in its body. No wait for a copy is in that: a strip is copied while the one before is worked on.
+a coil (matrix units): 0.55 to 1.7 cycles a point of a full chunk on v5e, by the compiled schedules (libtpu 0.0.52,
+modelled: nothing ran on a TPU).
 """
 
 import dataclasses
 import functools
 import math
-from types import ModuleType
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -42,74 +22,193 @@ from jax.experimental.pallas import tpu as pltpu
 from ...layout.placement import varies_over, varying
 from ...nufft.grid import gridding
 from ...nufft.grid.form import Form, Slots
-from . import interpolating, spreading
-from .chunks import Work
-from .strips import LANES, MANY, brought_back, chunk_table, laid_out, points_of, slow_shape, strip_of
+from ..lines.blocks import rounded
+from ..lines.radices import LANES, SUBLANES
+from .bodies import INTERPOLATING, SPREADING, Body
+from .chunks import MANY, Strip, Task, strip_of
 
 SMALL = 12 * 2**20  # bytes of fast memory that every TPU has to give; larger strips want one with more
 COILS = 4  # at a time, at most
 TRIED = 16  # chunks of a trial
+EMPTY = -(2**20)  # where a slot without a point seems to lie: out of every window
+OnSlots = Callable[[Array, Slots], Array]
 
 
 def interpolate(block: Array, slots: Slots, form: Form) -> Array:
     """Values (C, slots) at a device's points as nufft/grid/gridding.py; a TPU has a kernel for strips."""
-    if block.dtype != jnp.complex64:
-        return gridding.interpolate(block, slots, form)
 
     def by_kernel(block: Array, slots: Slots) -> Array:
         values = jnp.zeros((block.shape[0], slots.cell.shape[0]), block.dtype)
-        out = varying([values, block, *jax.tree.leaves(slots)], frozenset())[0]
-        return interpolated(block, slots, form, None, out)
+        return interpolated(block, slots, form, _varying(values, block, slots))
 
     def elsewhere(block: Array, slots: Slots) -> Array:
         return gridding.interpolate(block, slots, form)
 
-    return lax.platform_dependent(block, slots, tpu=by_kernel, default=elsewhere)
+    return _on_tpu(by_kernel, elsewhere, block, slots)
 
 
 def spread(values: Array, slots: Slots, form: Form, shape: tuple[int, ...]) -> Array:
     """The block (C, *shape) of values (C, slots) as nufft/grid/gridding.py; a TPU has a kernel for strips."""
-    if values.dtype != jnp.complex64:
-        return gridding.spread(values, slots, form, shape)
 
     def by_kernel(values: Array, slots: Slots) -> Array:
         block = jnp.zeros((values.shape[0], *shape), values.dtype)
-        out = varying([block, values, *jax.tree.leaves(slots)], frozenset())[0]
-        return spread_out(values, slots, form, None, out)
+        return spread_out(values, slots, form, _varying(block, values, slots))
 
     def elsewhere(values: Array, slots: Slots) -> Array:
         return gridding.spread(values, slots, form, shape)
 
-    return lax.platform_dependent(values, slots, tpu=by_kernel, default=elsewhere)
+    return _on_tpu(by_kernel, elsewhere, values, slots)
 
 
-def interpolated(
-    block: Array, slots: Slots, form: Form, along: int | None, out: Array, interpret: bool = False
-) -> Array:
+def _on_tpu(by_kernel: OnSlots, elsewhere: OnSlots, x: Array, slots: Slots) -> Array:
+    if x.dtype != jnp.complex64:
+        return elsewhere(x, slots)
+    return lax.platform_dependent(x, slots, tpu=by_kernel, default=elsewhere)
+
+
+def _varying(x: Array, *given: Array | Slots) -> Array:
+    """Zeros that vary over all mesh axes over which the given arrays do."""
+    return varying([x, *jax.tree.leaves(given)], frozenset())[0]
+
+
+def interpolated(block: Array, slots: Slots, form: Form, out: Array, interpret: bool = False) -> Array:
     """Values (C, slots) at the points from a block (C, B_1, .., B_d); `out` says what the result is like."""
-    work = _work(block.shape[0], block.shape[1:], form, along)
-    points = points_of(slots.cell, slots.offset, slots.start)
-    planes = [laid_out(plane, work.strip) for plane in (block.real, block.imag)]
+    task = _task(block.shape[0], block.shape[1:], form)
+    points = _points(slots)
+    planes = [_opened(plane, task.strip) for plane in (block.real, block.imag)]
     shape = (out.shape[0], *points[0].shape[1:])
-    real, imag = _run(interpolating, work, slots, [*points, *planes], shape, out, interpret)
+    real, imag = _run(INTERPOLATING, task, slots, [*points, *planes], shape, out, interpret)
     values = jnp.where(points[0][:1] >= 0, lax.complex(real, imag), 0)
     return values.reshape(out.shape[0], -1)[:, : out.shape[1]]
 
 
-def spread_out(
-    values: Array, slots: Slots, form: Form, along: int | None, block: Array, interpret: bool = False
-) -> Array:
+def spread_out(values: Array, slots: Slots, form: Form, block: Array, interpret: bool = False) -> Array:
     """The block (C, B_1, .., B_d) that values (C, slots) add up to; `block` says what it is like."""
     coils, *shape = block.shape
-    work = _work(coils, tuple(shape), form, along)
-    points = points_of(slots.cell, slots.offset, slots.start)
+    task = _task(coils, tuple(shape), form)
+    points = _points(slots)
     chunks = values.shape[1] // LANES
-    given = jnp.pad(values.reshape(coils, chunks, LANES), ((0, 0), (0, _filled(chunks) - chunks), (0, 0)))
+    given = jnp.pad(values.reshape(coils, chunks, LANES), ((0, 0), (0, -chunks % MANY), (0, 0)))
     given = jnp.where(points[0][:1] >= 0, given, 0)
-    zeros = [jnp.zeros((coils, *slow_shape(tuple(shape), work.strip)), jnp.float32)] * 2
+    zeros = [jnp.zeros((coils, *_slow_shape(tuple(shape), task.strip)), jnp.float32)] * 2
     operands = [*points, given.real, given.imag, *zeros]
-    planes = _run(spreading, work, slots, operands, zeros[0].shape, block, interpret)
-    return lax.complex(*(brought_back(plane, tuple(shape)) for plane in planes))
+    planes = _run(SPREADING, task, slots, operands, zeros[0].shape, block, interpret)
+    return lax.complex(*(_closed(plane, tuple(shape)) for plane in planes))
+
+
+def _opened(plane: Array, strip: Strip) -> Array:
+    """A real plane (C, B_1, .., B_d) as (C, B_1, lane tiles, B_2, 128), filled up with zeros."""
+    plane = plane.reshape(-1, *_three(plane.shape[1:]))
+    lead, tiles, rows, _ = _slow_shape(plane.shape[1:], strip)
+    fill = [(0, n - b) for n, b in zip((lead, rows, tiles * LANES), plane.shape[1:], strict=True)]
+    return jnp.pad(plane, [(0, 0), *fill]).reshape(-1, lead, rows, tiles, LANES).transpose(0, 1, 3, 2, 4)
+
+
+def _closed(plane: Array, shape: tuple[int, ...]) -> Array:
+    """The real plane (C, B_1, .., B_d) of what `_opened` makes."""
+    lead, rows, last = _three(shape)
+    plane = plane.transpose(0, 1, 3, 2, 4).reshape(*plane.shape[:2], plane.shape[3], -1)
+    return plane[:, :lead, :rows, :last].reshape(-1, *shape)
+
+
+def _slow_shape(shape: tuple[int, ...], strip: Strip) -> tuple[int, int, int, int]:
+    """A plane of a block in the slow memory: strips are copied from a row that is a multiple of 8 on."""
+    lead, rows, _ = _three(shape)
+    return max(lead, strip.lead), strip.lane_tiles, rounded(rows + strip.fetched, SUBLANES), LANES
+
+
+def _three(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (1,) * (3 - len(shape)) + tuple(shape)
+
+
+def chunk_table(start: Array, count: Array) -> Array:
+    """Eight integers for each chunk, (8, chunks), filled up to a multiple of MANY: see `chunks.Chunk`.
+
+    First cell in the last dimension; the chunk that the next strip begins with, or `count`; parity of the strip; first
+    cells of the strip in the first dimension and in the second; of the next strip; whether the strip begins here.
+    """
+    chunks, d = start.shape
+    number = jnp.arange(chunks, dtype=jnp.int32)
+    lead = start[:, 0] if d == 3 else jnp.zeros_like(start[:, 0])
+    strip = jnp.stack([lead, start[:, -2]])
+    fresh = (number == 0) | jnp.any(strip != jnp.roll(strip, 1, axis=1), axis=0)
+    begins = jnp.where(fresh & (number < count), number, count)
+    following = lax.cummin(jnp.concatenate([begins[1:], jnp.reshape(count, 1).astype(jnp.int32)]), reverse=True)
+    parity = (jnp.cumsum(fresh.astype(jnp.int32), dtype=jnp.int32) - 1) % 2
+    then = strip[:, jnp.minimum(following, chunks - 1)]
+    table = jnp.stack([start[:, -1], following, parity, *strip, *then, fresh.astype(jnp.int32)])
+    return jnp.pad(table, ((0, 0), (0, -chunks % MANY)))
+
+
+def _points(slots: Slots) -> tuple[Array, Array]:
+    """First cells from those of the chunk's tile, and offsets, as (d, chunks, 128); empty slots are far away."""
+    (chunks, d), fill = slots.start.shape, ((0, 0), (0, -slots.start.shape[0] % MANY), (0, 0))
+    cell, offset = (x.T.reshape(d, chunks, LANES) for x in (slots.cell, slots.offset))
+    first = jnp.where(cell < 0, EMPTY, cell - slots.start.T[:, :, None])
+    return jnp.pad(first, fill), jnp.pad(jnp.where(cell < 0, 0, offset), fill)
+
+
+def _task(coils: int, shape: tuple[int, ...], form: Form) -> Task:
+    """As many coils at a time as a small fast memory holds."""
+    strip = strip_of(form, shape)
+    tasks = [Task(strip, form, n) for n in range(1, COILS + 1) if coils % n == 0]
+    return max([task for task in tasks if _bytes(task) <= SMALL], default=tasks[0], key=lambda task: task.coils)
+
+
+def _bytes(task: Task) -> int:
+    """Fast memory of a kernel: its scratch, twice its blocks, and some for what does not stay in registers."""
+    numbers = max(sum(map(math.prod, body.scratch(task))) for body in (INTERPOLATING, SPREADING))
+    return 4 * (numbers + 2 * MANY * LANES * (2 * task.d + 2 * task.coils)) + 2 * 2**20
+
+
+def _run(
+    body: Body,
+    task: Task,
+    slots: Slots,
+    operands: list[Array],
+    shape: tuple[int, ...],
+    like: Array,
+    interpret: bool,
+) -> list[Array]:
+    """One kernel over all chunks, MANY of them in a step, and some coils after the others: two planes of a shape."""
+    count = jnp.minimum(slots.count, slots.start.shape[0]).astype(jnp.int32)
+    operands = [jnp.reshape(count, 1), chunk_table(slots.start, count), *operands]
+    adds = body is SPREADING
+    out = jax.ShapeDtypeStruct(shape, jnp.float32, manual_axis_type=jax.typeof(like).manual_axis_type)
+    scratch = [pltpu.VMEM(one, jnp.float32) for one in body.scratch(task)]
+    integers, point, coil, anywhere = _blocks(task)
+    call = pl.pallas_call(
+        functools.partial(body.run, task=task),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=1,
+            grid=(shape[0] // task.coils, operands[1].shape[1] // MANY),
+            in_specs=[integers, point, point, *[coil] * (2 * adds), anywhere, anywhere],
+            out_specs=[anywhere if adds else coil] * 2,
+            scratch_shapes=[*scratch, pltpu.SemaphoreType.DMA((2, 2))],
+        ),
+        out_shape=[out] * 2,
+        input_output_aliases={len(operands) - 2: 0, len(operands) - 1: 1} if adds else {},
+        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=max(_bytes(task), SMALL) + 2 * 2**20),
+        interpret=interpret,
+        name=body.name,
+    )
+    with jax.enable_x64(False):  # Pallas takes Python's integers for 64 bits otherwise, and refuses them
+        return list(call(*varying(operands, varies_over(like))))
+
+
+def _blocks(task: Task) -> tuple[pl.BlockSpec, ...]:
+    """What a step copies of the table, of points, of values; and what stays in slow memory."""
+
+    def at(step: Array, count: Array) -> Array:
+        # a step without points stays at the last that has some, so that nothing is copied
+        return jnp.minimum(step, lax.div(jnp.maximum(count[0] - 1, 0), MANY))
+
+    return (
+        pl.BlockSpec((8, MANY), lambda c, i, n: (0, at(i, n)), memory_space=pltpu.SMEM),
+        pl.BlockSpec((task.d, MANY, LANES), lambda c, i, n: (0, at(i, n), 0)),
+        pl.BlockSpec((task.coils, MANY, LANES), lambda c, i, n: (c, at(i, n), 0)),
+        pl.BlockSpec(memory_space=pl.ANY),
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,9 +239,8 @@ class GriddingTrial:
 
     def found(self, *arrays: Array, interpret: bool) -> list[Array]:
         block, values, *given = arrays
-        slots, how = Slots(*given), (self.form, None)
-        there = interpolated(block, slots, *how, jnp.zeros_like(values), interpret)
-        return _reals(there, spread_out(values, slots, *how, jnp.zeros_like(block), interpret))
+        there = interpolated(block, Slots(*given), self.form, jnp.zeros_like(values), interpret)
+        return _reals(there, spread_out(values, Slots(*given), self.form, jnp.zeros_like(block), interpret))
 
     def exact(self, *arrays: Array) -> list[Array]:
         def by_xla(block: Array, values: Array, *given: Array) -> list[Array]:
@@ -155,78 +253,11 @@ class GriddingTrial:
 def trials(coils: int, block: tuple[int, ...], form: Form) -> tuple[GriddingTrial, ...]:
     """What is to be tried of a form, in a block as small as leaves the kernels the same."""
     least = (2 * tile + form.reach - 1 for tile in form.tile[:-1])
-    return (GriddingTrial(form, (_work(coils, block, form, None).coils, *map(min, block[:-1], least), block[-1])),)
+    return (GriddingTrial(form, (_task(coils, block, form).coils, *map(min, block[:-1], least), block[-1])),)
 
 
 def _reals(*arrays: Array) -> list[Array]:
     return [part for x in arrays for part in (x.real, x.imag)]
-
-
-def _filled(chunks: int) -> int:
-    return -(-chunks // MANY) * MANY
-
-
-def _work(coils: int, shape: tuple[int, ...], form: Form, along: int | None) -> Work:
-    """As many coils at a time as a small fast memory holds."""
-    strip = strip_of(form, shape)
-    works = [Work(strip, form, along, len(shape), n) for n in range(1, COILS + 1) if coils % n == 0]
-    return max([w for w in works if _bytes(w) <= SMALL], default=works[0], key=lambda work: work.coils)
-
-
-def _bytes(work: Work) -> int:
-    """Fast memory of a kernel: its scratch, twice its blocks, and some for what does not stay in registers."""
-    numbers = max(sum(math.prod(s) for s in module.scratch(work)) for module in (interpolating, spreading))
-    return 4 * (numbers + 2 * MANY * LANES * (2 * work.d + 2 * work.coils)) + 2 * 2**20
-
-
-def _run(
-    module: ModuleType,
-    work: Work,
-    slots: Slots,
-    operands: list[Array],
-    shape: tuple[int, ...],
-    like: Array,
-    interpret: bool,
-) -> list[Array]:
-    """One kernel over all chunks, MANY of them in a step, and some coils after the others: two planes of a shape."""
-    count = jnp.minimum(slots.count, slots.start.shape[0]).astype(jnp.int32)
-    operands = [jnp.reshape(count, 1), chunk_table(slots.start, count), *operands]
-    adds = module is spreading
-    out = jax.ShapeDtypeStruct(shape, jnp.float32, manual_axis_type=jax.typeof(like).manual_axis_type)
-    scratch = [pltpu.VMEM(one, jnp.float32) for one in module.scratch(work)]
-    integers, point, coil, anywhere = _blocks(work)
-    call = pl.pallas_call(
-        functools.partial(module.kernel, work=work),
-        grid_spec=pltpu.PrefetchScalarGridSpec(
-            num_scalar_prefetch=1,
-            grid=(shape[0] // work.coils, operands[1].shape[1] // MANY),
-            in_specs=[integers, point, point, *[coil] * (2 * adds), anywhere, anywhere],
-            out_specs=[anywhere if adds else coil] * 2,
-            scratch_shapes=[*scratch, pltpu.SemaphoreType.DMA((2, 2))],
-        ),
-        out_shape=[out] * 2,
-        input_output_aliases={len(operands) - 2: 0, len(operands) - 1: 1} if adds else {},
-        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=max(_bytes(work), SMALL) + 2 * 2**20),
-        interpret=interpret,
-        name=module.__name__.rpartition(".")[2],
-    )
-    with jax.enable_x64(False):  # Pallas takes Python's integers for 64 bits otherwise, and refuses them
-        return list(call(*varying(operands, varies_over(like))))
-
-
-def _blocks(work: Work) -> tuple[pl.BlockSpec, ...]:
-    """What a step copies of the table, of points, of values; and what is left where it lies."""
-
-    def at(step: Array, count: Array) -> Array:
-        # a step without points stays at the last that has some, so that nothing is copied
-        return jnp.minimum(step, lax.div(jnp.maximum(count[0] - 1, 0), MANY))
-
-    return (
-        pl.BlockSpec((8, MANY), lambda c, i, n: (0, at(i, n)), memory_space=pltpu.SMEM),
-        pl.BlockSpec((work.d, MANY, LANES), lambda c, i, n: (0, at(i, n), 0)),
-        pl.BlockSpec((work.coils, MANY, LANES), lambda c, i, n: (c, at(i, n), 0)),
-        pl.BlockSpec(memory_space=pl.ANY),
-    )
 
 
 gridding.KERNELS["strips"] = gridding.Kernels(interpolate, spread, trials)

@@ -1,17 +1,14 @@
-"""The one routine of all kernels: FFTs of lines that lie in a TPU's fast memory, over whole registers.
+"""FFTs of lines in a TPU's fast memory, over whole registers: the one routine of all kernels.
 
-A register holds 8 rows (sublanes) of 128 columns (lanes). Where lines lie along the rows, N = 8 M and row n = 8 v + s
-is sublane s of register v: Stockham passes transform the M registers, eight rows at once, and the last pass transforms
-the sublanes. It brings rows s of eight registers into one by a strided load, so that nothing is shuffled:
+A register holds 8 rows (sublanes) of 128 columns (lanes). If lines lie along the rows, N = 8 M and row n = 8 v + s is
+sublane s of register v: Stockham passes transform the M registers, eight rows at once, and the last pass transforms the
+sublanes. It loads row s of eight registers with a stride into one, so nothing is shuffled:
 
     passes    y[b r + c] = w^(b c) sum_a exp(.. a c / r) x[a left + b]       for each radix r, in registers
     last      X[k + M q] = sum_s exp(.. s q / 8) w_N^(s k) y_s[k]            eight k in a register
 
-Where lines are untiled, dimensions of 8 rows and 128 columns lie behind them, every position has registers of its own,
-and there is no last pass.
-
-Registers stand 9 rows apart for the last pass: eight apart the banks of the memory would have to serve one load several
-times.
+If lines are untiled, two dimensions lie behind theirs, every position has registers of its own, and there is no last
+pass. Registers are 9 rows apart for the last pass: eight apart, a load would hit one bank of the memory several times.
 """
 
 import dataclasses
@@ -24,13 +21,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import pallas as pl
 
-from .butterflies import Pair, Whole, dft, times
-from .radices import LANES, SUBLANES, last_twiddles, radices, twiddles
-from .sources import Apart, Arrived, Planes, Ref, Together, loop, register, start
+from . import memory
+from .memory import Arrived, Index, Ref, Refs, loop, register, start
+from .radices import LANES, SUBLANES, Pair, Weight, Whole, dft, last_twiddles, radices, times, twiddles
 
 PITCH = 9  # rows between registers that the last pass reads
-Load = Callable[[int, Any, int], Pair]  # what pass p reads of register i, tile t
-Store = Callable[[int, Any, int, Pair], None]
+Source = Refs | Arrived
+Load = Callable[[int, Any, Index], Pair]  # what pass p reads of register i, tile t
+Store = Callable[[int, Any, Index, Pair], None]
+Weights = list[tuple[Weight, Weight]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,12 +42,12 @@ class Line:
 
     @property
     def registers(self) -> int:
-        """Of one line, or of eight rows of it."""
+        """M: registers of a line, or of eight rows of it."""
         return self.length if self.untiled else self.length // SUBLANES
 
     @property
     def bins(self) -> int:
-        """The k < M that the last pass takes."""
+        """The k < M that the last pass computes."""
         return self.registers
 
     @property
@@ -57,15 +56,15 @@ class Line:
 
     @property
     def rows(self) -> int:
-        """Rows of scratch memory: of what the last pass reads, and of whole tiles."""
+        """Rows of scratch memory: those that the last pass reads, and whole tiles."""
         return max(max(self.registers, SUBLANES) * PITCH, -(-self.length // LANES) * LANES)
 
     @property
     def table_bytes(self) -> int:
-        """Of the last pass's twiddles."""
+        """Bytes of the last pass's twiddles."""
         return 0 if self.untiled else 8 * SUBLANES * max(self.registers, SUBLANES) * LANES
 
-    def row_of(self, q: int, k: Any) -> Any:
+    def row_of(self, q: int, k: Index) -> Index:
         """Row k + M q, of eight k."""
         row, aligned = self.registers * q + k, self.registers % SUBLANES == 0 == self.bins % SUBLANES
         return pl.multiple_of(row, SUBLANES) if aligned else row
@@ -77,29 +76,24 @@ class Line:
         return [twiddles(self.radices, self.sign)[1], last]
 
 
-Source = Planes | Arrived | Apart | Together
-
-
 def along_untiled(
     line: Line,
     table: Ref,
     source: Source,
-    scratch: Planes,
-    target: Planes,
-    weigh: Callable[[Any], tuple[Any, Any]] | None = None,
+    scratch: Refs,
+    target: Refs,
+    weigh: Callable[[Index], tuple[Weight, Weight]] | None = None,
 ) -> None:
     """FFTs of the first dimension of (N, 8, columns), result k times weigh(k)."""
     buffers, last = buffers_of(len(line.radices), source, scratch, target), len(line.radices) - 1
 
-    def load(p: int, i: Any, tile: int) -> Pair:
+    def load(p: int, i: Any, tile: Index) -> Pair:
         if p == 0 and isinstance(source, Arrived):
             return source.load(i, slice(None), start(tile, LANES))
-        if p == 0 and isinstance(source, (Apart, Together)):
-            return source.load(i, tile)
         re, im = (ref[i, :, start(tile, LANES)] for ref in buffers[p])
         return re, im
 
-    def store(p: int, i: Any, tile: int, value: Pair) -> None:
+    def store(p: int, i: Index, tile: Index, value: Pair) -> None:
         value = times(value, weigh(i)) if weigh is not None and p == last else value
         for ref, part in zip(buffers[p + 1], value, strict=True):
             ref[i, :, start(tile, LANES)] = part
@@ -108,58 +102,57 @@ def along_untiled(
 
 
 def along_rows(
-    line: Line, tables: Sequence[Ref], source: Source, scratch: Planes, target: Planes, tiles: int, at_once: int
+    line: Line, tables: Sequence[Ref], source: Source, scratch: Refs, target: Refs, tiles: int, at_once: int
 ) -> None:
     """FFTs of the rows of (N, columns), `at_once` of the tiles of 128 columns in one body of a loop.
 
-    Where `source` is one of the two others, `order` says which.
+    If `source` is one of the two others, `order` says which.
     """
     last = len(line.radices) - 1
     buffers = buffers_of(last + 1, source, target, scratch)
 
-    def run(first: Any, number: int) -> None:
-        def load(p: int, i: Any, tile: int) -> Pair:
-            if p == 0 and isinstance(source, Arrived):
-                return source.load((*i[:2], start(i[2], SUBLANES)), start(first + tile, LANES))
-            re, im = (register(ref, start(i, SUBLANES), first + tile)[...] for ref in buffers[p])
-            return re, im
+    def load(p: int, i: Any, tile: Index) -> Pair:
+        if p == 0 and isinstance(source, Arrived):
+            return source.load((*i[:2], start(i[2], SUBLANES)), start(tile, LANES))
+        return memory.load(buffers[p], start(i, SUBLANES), tile)
 
-        def store(p: int, i: Any, tile: int, value: Pair) -> None:
-            rows = pl.ds(i * PITCH, SUBLANES) if p == last else start(i, SUBLANES)
-            for ref, part in zip(buffers[p + 1], value, strict=True):
-                register(ref, rows, first + tile)[...] = part
+    def store(p: int, i: Index, tile: Index, value: Pair) -> None:
+        memory.store(buffers[p + 1], pl.ds(i * PITCH, SUBLANES) if p == last else start(i, SUBLANES), tile, value)
 
-        def read(rows: Any, tile: int) -> Pair:
-            at = pl.ds(rows, SUBLANES, stride=PITCH)
-            re, im = (register(ref, at, first + tile)[...] for ref in scratch)
-            return re, im
+    def read(rows: Index, tile: Index) -> Pair:
+        return memory.load(scratch, pl.ds(rows, SUBLANES, stride=PITCH), tile)
 
-        def put(q: int, k: Any, tile: int, value: Whole) -> None:
-            for ref, part in zip(target, value, strict=True):
-                register(ref, pl.ds(line.row_of(q, k), part.shape[0]), first + tile)[...] = part
+    def put(q: int, k: Index, tile: Index, value: Whole) -> None:
+        memory.store(target, pl.ds(line.row_of(q, k), value[0].shape[0]), tile, value)
 
-        passes(line, tables[0], load, store, range(number), source)
-        last_pass(line, tables[1], read, put, range(number))
+    def run(tiles: Sequence[Index]) -> None:
+        passes(line, tables[0], load, store, tiles, source)
+        last_pass(line, tables[1], read, put, tiles)
 
-    groups, rest = divmod(tiles, at_once)
-    loop(groups, lambda g: run(g * at_once, at_once))
+    by_tiles(tiles, at_once, run)
+
+
+def by_tiles(tiles: int, at_once: int, run: Callable[[Sequence[Index]], None]) -> None:
+    """Calls run for `at_once` tiles at a time, and for the rest."""
+    full, rest = divmod(tiles, at_once)
+    loop(full, lambda g: run([g * at_once + tile for tile in range(at_once)]))
     if rest:
-        run(groups * at_once, rest)
+        run([full * at_once + tile for tile in range(rest)])
 
 
-def order(line: Line, memories: Sequence[Planes]) -> tuple[Planes, Planes]:
-    """Which of two memories is scratch and which the target of `along_rows`, where the source is the second."""
+def order(line: Line, memories: Sequence[Refs]) -> tuple[Refs, Refs]:
+    """Which of two memories is scratch and which the target of `along_rows`, if the source is the second."""
     first, second = memories
     return (first, second) if len(line.radices) % 2 else (second, first)
 
 
-def buffers_of(passes: int, source: Source, between: Planes, last: Planes) -> list[Any]:
+def buffers_of(passes: int, source: Source, between: Refs, last: Refs) -> list[Any]:
     """What each pass reads, and what the last one writes; before it the two by turns."""
     return [source, *((last, between)[(passes - p) % 2] for p in range(1, passes + 1))]
 
 
 def passes(
-    line: Line, table: Ref, load: Load, store: Store, tiles: Sequence[int], source: Source | None = None
+    line: Line, table: Ref, load: Load, store: Store, tiles: Sequence[Index], source: Source | None = None
 ) -> None:
     """All radices over registers, but the last pass of tiled lines."""
     left, done = line.registers, 1
@@ -177,26 +170,26 @@ def one_pass(
     table: Ref,
     load: Load,
     store: Store,
-    tiles: Sequence[Any],
+    tiles: Sequence[Index],
     *,
-    each: Callable[[Callable[[Any, Callable[[int], Any]], None]], None] | None = None,
+    each: Callable[[Callable[[Index, Callable[[int], Any]], None]], None] | None = None,
     kept: int | None = None,
-    some: Callable[[int, Callable[[Any], None]], None] = loop,
+    some: Callable[[int, Callable[[Index], None]], None] = loop,
 ) -> None:
     """One radix: `left` twiddled butterflies, each of `done` registers that earlier passes have transformed.
 
     `kept` results of each butterfly are stored, or all; `some` calls a body for those of `done` that are transformed.
-    `each` calls a body for every butterfly of the first pass, and says which register it reads for each a < radix.
+    `each` calls a body for every butterfly of the first pass, with the register that it reads for each a < radix.
     """
     (left, done), radix = sizes, line.radices[p]
 
-    def butterfly(b: Any, d: Any, weights: list[tuple[Any, Any]], where: Callable[[int], Any]) -> None:
+    def butterfly(b: Index, d: Index, weights: Weights, where: Callable[[int], Any]) -> None:
         for tile in tiles:
             x = [load(p, where(a), tile) for a in range(radix)]
             for c, y in enumerate(dft(x, line.sign)[:kept]):
                 store(p, (b * radix + c) * done + d, tile, times(y, weights[c - 1]) if c and weights else y)
 
-    def twiddled(b: Any) -> None:
+    def twiddled(b: Index) -> None:
         weights = weights_of(line, p, table, b)
         some(done, lambda d: butterfly(b, d, weights, lambda a: (a * left + b) * done + d))
 
@@ -206,27 +199,30 @@ def one_pass(
         each(lambda b, where: butterfly(b, 0, weights_of(line, p, table, b), where))
 
 
-def weights_of(line: Line, p: int, table: Ref, b: Any) -> list[tuple[Any, Any]]:
+def weights_of(line: Line, p: int, table: Ref, b: Index) -> Weights:
     """Twiddles of butterfly b of a pass but for the first, which is 1; none in the last pass over registers."""
-    radix, at = line.radices[p], twiddles(line.radices, line.sign)[0][p] + b * (2 * line.radices[p])
-    return [(table[at + 2 * c], table[at + 2 * c + 1]) for c in range(1, radix)] if p < len(line.radices) - 1 else []
+    if p == len(line.radices) - 1:
+        return []
+    radix = line.radices[p]
+    at = twiddles(line.radices, line.sign)[0][p] + b * (2 * radix)
+    return [(table[at + 2 * c], table[at + 2 * c + 1]) for c in range(1, radix)]
 
 
 def last_pass(
     line: Line,
     table: Ref,
-    read: Callable[[Any, Any], Pair],
-    put: Callable[[int, Any, Any, Whole], None],
-    tiles: Sequence[Any],
+    read: Callable[[Index, Index], Pair],
+    put: Callable[[int, Index, Index, Whole], None],
+    tiles: Sequence[Index],
 ) -> None:
     """The radix over the sublanes, of eight k at a time.
 
-    read(row, tile) is a register from that row of scratch memory on, PITCH rows apart; put(q, k, tile, value) takes
-    results of rows k + M q and on.
+    read(row, tile) is a register of scratch memory from that row on, PITCH rows apart; put(q, k, tile, value) stores
+    results from row k + M q on.
     """
     rows = min(line.registers, SUBLANES)
 
-    def group(k: Any) -> None:
+    def group(k: Index) -> None:
         weights = sublane_weights(table, k)
         for tile in tiles:
             x = [read(k * PITCH + s, tile) for s in range(SUBLANES)]
@@ -238,34 +234,34 @@ def last_pass(
     by_eights(line.bins, group)
 
 
-def by_eights(many: int, body: Callable[[Any], None]) -> None:
+def by_eights(many: int, body: Callable[[Index], None]) -> None:
     """Calls body(k) for eight k < many at a time; the last eight may overlap those before."""
-    last = max(many - SUBLANES, 0)
-    loop(
-        -(-many // SUBLANES), lambda g: body(g * SUBLANES if many % SUBLANES == 0 else jnp.minimum(g * SUBLANES, last))
-    )
+    if many % SUBLANES == 0:
+        loop(many // SUBLANES, lambda g: body(g * SUBLANES))
+    else:
+        loop(-(-many // SUBLANES), lambda g: body(jnp.minimum(g * SUBLANES, max(many - SUBLANES, 0))))
 
 
-def sublane_weights(table: Ref, k: Any) -> list[tuple[Any, Any]]:
+def sublane_weights(table: Ref, k: Index) -> Weights:
     """w_N^(s k) of eight k, for each s."""
     return [(table[0, s, pl.ds(k, SUBLANES), :], table[1, s, pl.ds(k, SUBLANES), :]) for s in range(SUBLANES)]
 
 
 def transpose(source: Sequence[Ref], target: Sequence[Ref], rows: int, columns: int, planes: int = 1) -> None:
-    """target[c, r] = source[r, c], by tiles of 128 x 128, and of what is left by eights; those may reach beyond it.
+    """target[c, r] = source[r, c], by tiles of 128 x 128, and the rest by eights, which may reach beyond it.
 
-    Where there are some planes, they are beside each other on both sides.
+    Several planes are beside each other on both sides.
     """
     (full, rest), across = divmod(rows, LANES), -(-columns // LANES)
     down = full + (rest > 0)
 
-    def turn(t: Any, high: int = LANES) -> None:
+    def tiles_of(t: Index, high: int = LANES) -> None:
         for plane, c in itertools.product(range(planes), range(across)):
             wide = min(LANES, -(-(columns - c * LANES) // SUBLANES) * SUBLANES)
             for one, other in zip(source, target, strict=True):
                 tile = register(one, pl.ds(start(t, LANES).start, high), plane * across + c, wide)[...].T
                 register(other, pl.ds(c * LANES, wide), plane * down + t, high)[...] = tile
 
-    loop(full, turn)
+    loop(full, tiles_of)
     if rest:
-        turn(full, -(-rest // SUBLANES) * SUBLANES)
+        tiles_of(full, -(-rest // SUBLANES) * SUBLANES)

@@ -1,22 +1,31 @@
-"""Host numbers of the kernels: radices of a length, and tables of twiddles.
+"""Radices of a length, their butterflies in split complex, and the tables of their twiddles.
 
-A length is the product of radices 16, 8, 7, 5, 4, 3 and 2. Tables are made in float64, of angles that integers reduce
-to a turn, and rounded once.
+    X[k] = sum_n x[n] exp(sign 2 pi i k n / radix)
+
+Additions and products of real vectors, for each vector of a butterfly: 2 for radix 2, 4 for 4, 6.5 for 8, 9 for 16. A
+part that is None is zero and costs nothing. Tables are made in float64 and rounded once.
 """
 
 import functools
 import math
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+from jax import Array
 
 from ...numerics.phases import host_roots
 
 SUBLANES, LANES = 8, 128
+HALF = math.sqrt(0.5)
+Part = Array | None
+Pair = tuple[Part, Part]  # real and imaginary parts
+Whole = tuple[Array, Array]
+Weight = Array | float | None
 
 
 @functools.lru_cache(maxsize=1024)
 def radices(length: int) -> tuple[int, ...]:
-    """The radices of a length, largest of 2 first; (1,) for 1, and () where a factor above 7 is left."""
+    """The radices of a length, powers of 2 first; (1,) for 1, and () if a prime factor is above 7."""
     twos = (length & -length).bit_length() - 1 if length else 0
     rest, odd = length >> twos, list[int]()
     for prime in (7, 5, 3):
@@ -27,17 +36,16 @@ def radices(length: int) -> tuple[int, ...]:
         return ()
     eights, left = divmod(twos, 3)
     if left == 1 and eights:  # 16 is cheaper than 8 and 2
-        twos_of = (16, *(8,) * (eights - 1))
+        even = [16] + [8] * (eights - 1)
     else:
-        twos_of = (*(8,) * eights, *((2**left,) if left else ()))
-    return (*twos_of, *odd) or (1,)
+        even = [8] * eights + [2**left] * (left > 0)
+    return (*even, *odd) or (1,)
 
 
 @functools.lru_cache(maxsize=256)
 def twiddles(factors: tuple[int, ...], sign: int) -> tuple[tuple[int, ...], np.ndarray]:
-    """Of each Stockham pass exp(sign 2 pi i b c / (left radix)), b < left, c < radix: where they begin, and all of
-    them, real and imaginary parts by turns.
-    """
+    """Where each Stockham pass begins in a table, and the table: exp(sign 2 pi i b c / (left radix)), b < left,
+    c < radix, real and imaginary parts by turns."""
     left, begins, parts, size = math.prod(factors), list[int](), list[np.ndarray](), 0
     for radix in factors:
         left //= radix
@@ -51,19 +59,114 @@ def twiddles(factors: tuple[int, ...], sign: int) -> tuple[tuple[int, ...], np.n
 
 @functools.lru_cache(maxsize=32)
 def last_twiddles(registers: int, sign: int) -> np.ndarray:
-    """exp(sign 2 pi i s k / (8 registers)), s < 8: (2, 8, registers, 128), as they meet what a strided load brings."""
+    """exp(sign 2 pi i s k / (8 registers)), s < 8, on all lanes: (2, 8, registers, 128)."""
     k = np.minimum(np.arange(max(registers, SUBLANES)), registers - 1)
-    w = host_roots(np.outer(np.arange(SUBLANES), k), SUBLANES * registers, sign)
-    return np.repeat(np.stack([w.real, w.imag])[..., None], LANES, -1).astype(np.float32)
+    return on_all_lanes(host_roots(np.outer(np.arange(SUBLANES), k), SUBLANES * registers, sign))
 
 
-@functools.lru_cache(maxsize=32)
-def twist(length: int, columns: int, sign: int) -> np.ndarray:
-    """exp(sign 2 pi i n k / length), k < columns: (length / columns, 2, columns)."""
-    w = host_roots(np.outer(np.arange(length // columns), np.arange(columns)), length, sign)
-    return scalars(w)
+def on_all_lanes(w: np.ndarray) -> np.ndarray:
+    """The planes of a table, each number repeated 128 times."""
+    return np.repeat(in_planes(w)[..., None], LANES, -1)
 
 
-def scalars(w: np.ndarray) -> np.ndarray:
-    """Rows of weights as `Job.twist` has them: of each the real parts, and the imaginary ones."""
-    return np.stack([w.real, w.imag], 1).astype(np.float32)
+def in_planes(w: np.ndarray, axis: int = 0) -> np.ndarray:
+    """The planes of a table in float32, on a new axis."""
+    return np.stack([w.real, w.imag], axis).astype(np.float32)
+
+
+def dft(x: Sequence[Pair], sign: int) -> list[Pair]:
+    """The DFT of as many vectors as there are."""
+    radix = len(x)
+    if radix == 1:
+        return list(x)
+    if radix == 2:
+        return [_add(*x), _sub(*x)]
+    if radix == 4:
+        return _dft4(x, sign)
+    return _dft_even(x, sign) if radix in (8, 16) else _dft_odd(x, sign)
+
+
+def times(a: Pair, w: tuple[Weight, Weight]) -> Pair:
+    """The product of a vector and a number, or of two vectors."""
+    (re, im), (cos, sin) = a, w
+    return _minus(_by(re, cos), _by(im, sin)), _plus(_by(re, sin), _by(im, cos))
+
+
+def _plus(a: Part, b: Part) -> Part:
+    return b if a is None else a if b is None else a + b
+
+
+def _minus(a: Part, b: Part) -> Part:
+    return a if b is None else -b if a is None else a - b
+
+
+def _by(a: Part, w: Weight) -> Part:
+    return None if a is None or w is None else a * w
+
+
+def _add(a: Pair, b: Pair) -> Pair:
+    return _plus(a[0], b[0]), _plus(a[1], b[1])
+
+
+def _sub(a: Pair, b: Pair) -> Pair:
+    return _minus(a[0], b[0]), _minus(a[1], b[1])
+
+
+def _times_i(a: Pair, sign: int) -> Pair:
+    """sign i a."""
+    return (a[1], _minus(None, a[0])) if sign < 0 else (_minus(None, a[1]), a[0])
+
+
+def _rotated(a: Pair, eighths: int, sign: int) -> Pair:
+    """exp(sign 2 pi i eighths / 8) a, for 1 and 3 by two additions and two products."""
+    if eighths == 0:
+        return a
+    if eighths == 2:
+        return _times_i(a, sign)
+    plus, minus = _plus(*a), _minus(*a)
+    first, second = (plus, minus) if (sign < 0) == (eighths == 1) else (minus, plus)
+    return _by(first, HALF if eighths == 1 else -HALF), _by(second, sign * HALF)
+
+
+def _dft4(x: Sequence[Pair], sign: int) -> list[Pair]:
+    a, b, c, d = _add(x[0], x[2]), _sub(x[0], x[2]), _add(x[1], x[3]), _times_i(_sub(x[1], x[3]), sign)
+    return [_add(a, c), _add(b, d), _sub(a, c), _sub(b, d)]
+
+
+def _dft_even(x: Sequence[Pair], sign: int) -> list[Pair]:
+    """8 as 4 x 2, 16 as 4 x 4: DFTs of 4 over the high digit, twiddles, and DFTs over the low one."""
+    radix = len(x)
+    low = radix // 4
+    columns = [_dft4(x[i::low], sign) for i in range(low)]
+    real = all(im is None for _, im in x)  # then X[3 + 4 k] = conj X[1 + 4 (low - 1 - k)]
+    rows = [[_twiddled(columns[i][c], i * c, radix, sign) for i in range(low)] for c in range(3 if real else 4)]
+    done = [dft(row, sign) for row in rows]
+    done += [[(re, _minus(None, im)) for re, im in reversed(done[1])]] if real else []
+    return [done[c][k] for k in range(low) for c in range(4)]
+
+
+def _twiddled(a: Pair, power: int, radix: int, sign: int) -> Pair:
+    """exp(sign 2 pi i power / radix) a."""
+    eighths, rest = divmod(8 * power, radix)
+    if rest:
+        angle = 2 * math.pi * power / radix
+        return times(a, (math.cos(angle), sign * math.sin(angle)))
+    return _rotated(a, eighths, sign) if eighths < 4 else _sub((None, None), _rotated(a, eighths - 4, sign))
+
+
+def _dft_odd(x: Sequence[Pair], sign: int) -> list[Pair]:
+    """By sums and differences of x[j] and x[radix - j]: half the products."""
+    radix, half = len(x), (len(x) - 1) // 2
+    sums = [_add(x[j], x[radix - j]) for j in range(1, half + 1)]
+    differences = [_times_i(_sub(x[j], x[radix - j]), sign) for j in range(1, half + 1)]
+    out: list[Pair] = [functools.reduce(_add, sums, x[0])] * radix
+    for k in range(1, half + 1):
+        angles = [2 * math.pi * (j * k % radix) / radix for j in range(1, half + 1)]
+        even, odd = _weighted(sums, map(math.cos, angles)), _weighted(differences, map(math.sin, angles))
+        out[k], out[radix - k] = _add(_add(x[0], even), odd), _sub(_add(x[0], even), odd)
+    return out
+
+
+def _weighted(vectors: Sequence[Pair], weights: Iterable[float]) -> Pair:
+    """The sum of some vectors times weights."""
+    return functools.reduce(_add, [(_by(re, w), _by(im, w)) for (re, im), w in zip(vectors, weights, strict=True)])

@@ -1,4 +1,4 @@
-"""The kernel of a last dimension too long for `lanes`: N = 128 M, all of it over a few rows at a time, in one pass.
+"""The kernel of a last dimension too long for blocks of 128 rows: N = 128 M, a few rows at a time, in one pass.
 
 A register holds 128 consecutive n of eight lines, so that M registers are a dimension that needs no transposition:
 
@@ -9,7 +9,7 @@ A register holds 128 consecutive n of eight lines, so that M registers are a dim
     transposed       X[k] = sum_j exp(.. j w / L) Y[i + M u, j]                 128 of i + M u are the lanes
 
 q is the least with q M a multiple of 128, so that lanes are full after the only transposition. Between the three,
-registers stand one row more apart than a block has rows, so that strided loads and stores meet no bank twice.
+registers are one row further apart than a block has rows, so that strided loads and stores hit no bank twice.
 """
 
 import dataclasses
@@ -24,12 +24,10 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from ...numerics.phases import host_roots
-from ..lines.along import PITCH, Line, last_pass, passes
-from ..lines.butterflies import Pair, Whole, dft, times
-from ..lines.calls import MANY_REGISTERS, Job, Side
-from ..lines.radices import LANES, SUBLANES, radices
-from ..lines.sources import Planes as Refs
-from ..lines.sources import Ref, loop, start
+from .along import PITCH, Line, last_pass, passes
+from .blocks import MANY_REGISTERS, Blocks, Job, rounded
+from .memory import Index, Ref, Refs, loop, start
+from .radices import LANES, SUBLANES, Pair, Whole, dft, in_planes, radices, times
 
 AT_ONCE = 2  # tiles that are transposed and transformed together
 
@@ -64,26 +62,26 @@ class LongLine:
 
     @property
     def rows(self) -> int:
-        """Of a scratch memory."""
-        return -(-max(self.registers * self.apart, AT_ONCE * 2 * LANES) // SUBLANES) * SUBLANES
+        """Rows of a scratch memory."""
+        return rounded(max(self.registers * self.apart, AT_ONCE * 2 * LANES), SUBLANES)
 
     def tables(self) -> tuple[np.ndarray, np.ndarray]:
         """w_N^(l i): (2, M, 128), and w_128^(j u) in each of q groups of lanes: (2, q, 128)."""
         lanes = np.arange(LANES)
         first = host_roots(np.outer(np.arange(self.registers), lanes), self.length, self.sign)
         second = host_roots(np.outer(np.arange(self.groups), lanes % (LANES // self.groups)), LANES, self.sign)
-        return _planes(first), _planes(second)
+        return in_planes(first), in_planes(second)
 
 
-def job_of(shape: Sequence[int], sign: int, room: int) -> Job | None:
+def job_of(name: str, shape: Sequence[int], sign: int, room: int) -> Job | None:
     """Blocks of 16 or 32 rows, if lines have such factors and fit in fast memory."""
     length = shape[-1]
     block = 4 * SUBLANES if room >= MANY_REGISTERS else 2 * SUBLANES
     line = LongLine(length, sign, block)
     if length % (LANES * SUBLANES) or not radices(line.registers):
         return None
-    side = Side(tuple(shape), (*[None] * (len(shape) - 2), block, length))
-    job = Job(line.lines, side, side, (line.rows, LANES), memories=3, fixed=line.tables())
+    blocks = Blocks(tuple(shape), (*[None] * (len(shape) - 2), block, length))
+    job = Job(name, transform, line.lines, blocks, blocks, (line.rows, LANES), memories=3, fixed=line.tables())
     return job if job.bytes <= room else None
 
 
@@ -94,30 +92,29 @@ def transform(job: Job, tables: Sequence[Ref], source: Refs, memories: list[Refs
     _over_registers(line, tables[0], tables[4], source, far, near)
     _over_lanes(line, tables[5], near, far)
     _over_rows(line, tables[2:4], far, tiles, near)
-    _out(line, near, target)
+    _copy_out(line, near, target)
 
 
 def _over_registers(line: LongLine, table: Ref, weights: Ref, source: Refs, between: Refs, target: Refs) -> None:
-    """Untiled passes over the registers of a block, to registers that stand apart."""
+    """Untiled passes over the registers of a block, to registers that are apart."""
     over = line.lines[0]
     last = len(over.radices) - 1
 
-    def at(p: int, i: Any, eight: int) -> tuple[Refs, tuple[Any, Any]]:
+    def at(p: int, i: Index, eight: int) -> tuple[Refs, tuple[Any, Any]]:
         if p == 0:
             return source, (pl.ds(SUBLANES * eight, SUBLANES), start(i, LANES))
         memory, rows = (target, between)[(last + 1 - p) % 2], i * (line.block if p <= last else line.apart)
         return memory, (pl.ds(rows + SUBLANES * eight, SUBLANES), slice(None))
 
-    def load(p: int, i: Any, eight: int) -> Pair:
+    def load(p: int, i: Index, eight: int) -> Pair:
         refs, place = at(p, i, eight)
         return refs[0][place], refs[1][place]
 
-    def store(p: int, i: Any, eight: int, value: Pair) -> None:
+    def store(p: int, i: Index, eight: int, value: Pair) -> None:
         if p == last:
-            value = times(value, (weights[0, pl.ds(i, 1), :], weights[1, pl.ds(i, 1), :]))
+            value = times(value, _row(weights, i))
         refs, place = at(p + 1, i, eight)
-        for ref, part in zip(refs, value, strict=True):
-            ref[place] = part
+        _put(refs, place, value)
 
     passes(over, table, load, store, range(line.block // SUBLANES))
 
@@ -126,14 +123,13 @@ def _over_lanes(line: LongLine, table: Ref, source: Refs, target: Refs) -> None:
     """The radix q across groups of lanes, of eight registers and q lines at a time; rows of the result are i + M u."""
     groups, many = line.groups, line.registers
 
-    def eight(g: Any) -> None:
+    def eight(g: Index) -> None:
         for begin in range(0, line.block, groups):
             x = [_strided(source, g * SUBLANES * line.apart + r, line.apart) for r in range(begin, begin + groups)]
             for u, y in enumerate(dft(_swapped(x, LANES // groups), line.sign)):
-                y = times(y, (table[0, pl.ds(u, 1), :], table[1, pl.ds(u, 1), :])) if u else y
-                rows = pl.ds(pl.multiple_of(begin * many + u * many + g * SUBLANES, SUBLANES), SUBLANES)
-                for ref, part in zip(target, y, strict=True):
-                    ref[rows, :] = part
+                y = times(y, _row(table, u)) if u else y
+                first = pl.multiple_of(begin * many + u * many + g * SUBLANES, SUBLANES)
+                _put(target, (pl.ds(first, SUBLANES), slice(None)), y)
 
     loop(many // SUBLANES, lambda g: eight(jnp.int32(g)))
 
@@ -143,9 +139,9 @@ def _over_rows(line: LongLine, tables: Sequence[Ref], source: Refs, tiles: Refs,
     over, per_set = line.lines[1], line.registers * line.groups // LANES  # T tiles have the same q lines
     every = line.block * line.registers // LANES
     many = math.gcd(every, AT_ONCE)
-    apart = max(over.registers, SUBLANES) * PITCH
+    apart, pitched = max(over.registers, SUBLANES) * PITCH, many * LANES
 
-    def some(first: Any) -> None:
+    def some(first: Index) -> None:
         for j in range(many):
             for ref, tile in zip(source, tiles, strict=True):
                 rows = pl.ds(pl.multiple_of((first * many + j) * LANES, LANES), LANES)
@@ -153,26 +149,23 @@ def _over_rows(line: LongLine, tables: Sequence[Ref], source: Refs, tiles: Refs,
         for r in range(line.groups):
             line_of(first, r)
 
-    def line_of(first: Any, r: int) -> None:
-        pitched = many * LANES
-
-        def load(p: int, i: Any, j: int) -> Pair:
+    def line_of(first: Index, r: int) -> None:
+        def load(p: int, i: Index, j: int) -> Pair:
             rows = pl.ds(pl.multiple_of(j * LANES + r * over.length + i * SUBLANES, SUBLANES), SUBLANES)
             return tiles[0][rows, :], tiles[1][rows, :]
 
-        def store(p: int, i: Any, j: int, value: Pair) -> None:
-            for ref, part in zip(tiles, value, strict=True):
-                ref[pl.ds(pitched + j * apart + i * PITCH, SUBLANES), :] = part
+        def store(p: int, i: Index, j: int, value: Pair) -> None:
+            _put(tiles, (pl.ds(pitched + j * apart + i * PITCH, SUBLANES), slice(None)), value)
 
-        def read(rows: int, j: int) -> Pair:
+        def read(rows: Index, j: int) -> Pair:
             return _strided(tiles, rows + pitched + j * apart, PITCH)
 
-        def put(q: int, k: Any, j: int, value: Whole) -> None:
+        def put(q: int, k: Index, j: int, value: Whole) -> None:
             index = first * many + j
             own, tile = lax.div(index, np.int32(per_set)), lax.rem(index, np.int32(per_set))
             begin = (over.row_of(q, k) * per_set + tile) * line.apart + own * line.groups + r
-            for ref, part in zip(target, value, strict=True):
-                ref[pl.ds(begin, part.shape[0], stride=per_set * line.apart), :] = part
+            rows = pl.ds(begin, value[0].shape[0], stride=per_set * line.apart)
+            _put(target, (rows, slice(None)), value)
 
         passes(over, tables[0], load, store, range(many))
         last_pass(over, tables[1], read, put, range(many))
@@ -180,10 +173,10 @@ def _over_rows(line: LongLine, tables: Sequence[Ref], source: Refs, tiles: Refs,
     loop(every // many, lambda first: some(jnp.int32(first)))
 
 
-def _out(line: LongLine, source: Refs, target: Refs) -> None:
-    """Registers that stand apart to a block."""
+def _copy_out(line: LongLine, source: Refs, target: Refs) -> None:
+    """Copies registers that are apart to a block."""
 
-    def eight(g: Any) -> None:
+    def eight(g: Index) -> None:
         for at in range(SUBLANES):
             for row in range(0, line.block, SUBLANES):
                 for ref, out in zip(source, target, strict=True):
@@ -209,10 +202,15 @@ def _swapped(x: Sequence[Pair], width: int) -> list[Pair]:
     return list(zip(*planes, strict=True))
 
 
-def _strided(refs: Refs, begin: Any, stride: int) -> Pair:
+def _strided(refs: Refs, begin: Index, stride: int) -> Pair:
     rows = pl.ds(begin, SUBLANES, stride=stride)
     return refs[0][rows, :], refs[1][rows, :]
 
 
-def _planes(w: np.ndarray) -> np.ndarray:
-    return np.stack([w.real, w.imag]).astype(np.float32)
+def _row(table: Ref, k: Index) -> Whole:
+    return table[0, pl.ds(k, 1), :], table[1, pl.ds(k, 1), :]
+
+
+def _put(refs: Refs, place: tuple[Any, Any], value: Pair) -> None:
+    for ref, part in zip(refs, value, strict=True):
+        ref[place] = part

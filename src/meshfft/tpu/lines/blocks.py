@@ -1,0 +1,250 @@
+"""How a kernel is called: the blocks of arrays that each step of its grid reads and writes, tables, scratch memory."""
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from ...collectives.pieces import Came, Rows
+from ...layout.placement import varies_over, varying
+from .along import Line
+from .memory import Arrived, Index, Parted, Ref, Refs, div, rem
+from .radices import LANES, SUBLANES
+
+BUFFERS = 2  # of a block: one is worked on while another is copied
+MARGIN = 2**20  # bytes for what does not stay in registers
+WIDE = (512, 256, 128)  # columns of a block
+MANY_REGISTERS = 2**25  # bytes of fast memory that only TPUs with 64 registers have
+Sizes = tuple[int | None, ...]
+Place = Callable[..., tuple[Index, ...]]  # of a step of the grid: which block
+T = TypeVar("T")
+
+
+class Ends(NamedTuple):
+    """What is read: rows of planes, or of pieces that came; and what is written: a dimension in parts."""
+
+    rows: Rows | None = None
+    came: Came | None = None
+    sent: tuple[int, int] | None = None
+
+
+PLANES = Ends()  # whole planes on both sides
+
+
+@dataclasses.dataclass(frozen=True)
+class Blocks:
+    """Arrays of one shape in blocks; a size of None is one position of a dimension that the kernel does not see.
+
+    The last block may reach over the end. `place` says which block a step of the grid has, by default the next, and
+    `views` what a kernel sees of the arrays.
+    """
+
+    shape: tuple[int, ...]
+    sizes: Sizes
+    arrays: int = 2
+    place: Place = lambda *step: step
+    grid: tuple[int, ...] | None = None
+    views: Callable[[Sequence[Ref]], Any] = tuple
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the blocks in fast memory."""
+        return 4 * self.arrays * BUFFERS * math.prod(size or 1 for size in self.sizes)
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Steps along each dimension of the grid."""
+        return self.grid or steps_of(self.shape, self.sizes)
+
+    def specs(self) -> list[pl.BlockSpec]:
+        return [pl.BlockSpec(self.sizes, self.place)] * self.arrays
+
+    def begun(self, dim: int, position: int) -> "Blocks":
+        """The same blocks of longer arrays, which are read from a position on."""
+        shift = position // (self.sizes[dim] or 1)
+
+        def place(*step: Index) -> tuple[Index, ...]:
+            at = self.place(*step)
+            return (*at[:dim], at[dim] + shift, *at[dim + 1 :])
+
+        return dataclasses.replace(self, place=place) if shift else self
+
+    def read(self, refs: Sequence[Ref], line: Line) -> Any:
+        return self.views(refs)
+
+    def written(self, refs: Sequence[Ref]) -> Any:
+        return self.views(refs)
+
+
+@dataclasses.dataclass(frozen=True)
+class Divided:
+    """Arrays (parts, planes, ..), with a dimension in parts: one array that is sent, or the pieces that arrived."""
+
+    plane: Blocks  # of a plane that is not divided
+    dim: int
+    parts: int
+    arrays: int = 1
+
+    @property
+    def whole(self) -> bool:
+        """Whether a block has all parts, and not a share of one."""
+        size = self.plane.sizes[self.dim]
+        return size is not None and size >= self.plane.shape[self.dim]
+
+    @property
+    def rows(self) -> int:
+        """Rows of a part."""
+        return self.plane.shape[self.dim] // self.parts // self.arrays
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.parts, 2, *self._divided(self.plane.shape))
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the blocks in fast memory."""
+        return dataclasses.replace(self.plane, arrays=2).bytes
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        return self.plane.steps
+
+    def specs(self) -> list[pl.BlockSpec]:
+        if self.whole:
+            sizes = (self.parts, 2, *self._divided(self.plane.sizes))
+            return [pl.BlockSpec(sizes, lambda *step: (0, 0, *self.plane.place(*step)))] * self.arrays
+        each = self.rows // (self.plane.sizes[self.dim] or 1)
+
+        def place(*step: Index) -> tuple[Index, ...]:
+            at = list(self.plane.place(*step))
+            part, at[self.dim] = div(at[self.dim], each), rem(at[self.dim], each)
+            return (part, 0, *at)
+
+        return [pl.BlockSpec((None, 2, *self.plane.sizes), place)] * self.arrays
+
+    def read(self, refs: Sequence[Ref], line: Line) -> Arrived:
+        """The pieces that arrived, as one block."""
+        return Arrived(refs, self.rows // (1 if line.untiled else SUBLANES))
+
+    def written(self, refs: Sequence[Ref]) -> Refs:
+        """The two planes of a block."""
+        if not self.whole:
+            return refs[0].at[0], refs[0].at[1]
+        dim = sum(size is not None for size in self.plane.sizes[: self.dim])
+        return Parted(refs[0], 0, dim), Parted(refs[0], 1, dim)
+
+    def _divided(self, sizes: tuple[T, ...]) -> tuple[T | int, ...]:
+        return (*sizes[: self.dim], self.rows, *sizes[self.dim + 1 :])
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A kernel: its name, what it does, lines, blocks that it reads and writes, scratch memories of two planes each.
+
+    `twist` is a table of scalar weights, and which row of it a step of the grid has. `fixed` are more tables, the same
+    for every step; `more` are sizes of more scratch memories.
+    """
+
+    name: str
+    transform: Callable[..., None]  # of the job, tables, source, scratch memories and target
+    lines: tuple[Line, ...]
+    source: Blocks | Divided
+    target: Blocks | Divided
+    scratch: tuple[int, ...]
+    memories: int = 1
+    at_once: int = 2  # tiles in one body of a loop: independent work for the compiler to interleave
+    twist: tuple[np.ndarray, Callable[..., Index]] | None = None
+    fixed: tuple[np.ndarray, ...] = ()
+    more: tuple[tuple[int, ...], ...] = ()
+
+    @functools.cached_property
+    def bytes(self) -> int:
+        """Bytes of fast memory."""
+        tables = sum(line.table_bytes for line in self.lines) + sum(table.nbytes for table in self.fixed)
+        scratch = 8 * sum(map(math.prod, self._scratches))
+        return self.source.bytes + self.target.bytes + scratch + tables + MARGIN
+
+    @property
+    def _scratches(self) -> tuple[tuple[int, ...], ...]:
+        return (self.scratch,) * self.memories + self.more
+
+    def run(self, arrays: Sequence[Array], interpret: bool) -> list[Array]:
+        """Runs the kernel over all blocks."""
+        tables, specs = zip(*self._tables(), strict=True)
+        like, target = arrays[0], self.target
+        out = jax.ShapeDtypeStruct(target.shape, like.dtype, manual_axis_type=jax.typeof(like).manual_axis_type)
+        ends = list(itertools.accumulate((len(tables), self.source.arrays, target.arrays)))
+
+        def body(*refs: Ref) -> None:
+            source, written = (refs[begin:end] for begin, end in itertools.pairwise(ends))
+            scratch = [(refs[j], refs[j + 1]) for j in range(ends[2], len(refs), 2)]
+            read = self.source.read(source, self.lines[0])
+            self.transform(self, refs[: ends[0]], read, scratch, target.written(written))
+
+        call = pl.pallas_call(
+            body,
+            grid=self.source.steps,
+            in_specs=[*specs, *self.source.specs()],
+            out_specs=target.specs(),
+            out_shape=[out] * target.arrays,
+            scratch_shapes=[pltpu.VMEM(sizes, jnp.float32) for sizes in self._scratches for _ in range(2)],
+            compiler_params=pltpu.CompilerParams(
+                vmem_limit_bytes=self.bytes, dimension_semantics=(pltpu.PARALLEL,) * len(self.source.steps)
+            ),
+            interpret=interpret,
+            name=self.name,
+        )
+        with jax.enable_x64(False):  # Pallas takes Python's integers for 64 bits otherwise, and refuses them
+            return list(call(*varying([*map(jnp.asarray, tables), *arrays], varies_over(like))))
+
+    def _tables(self) -> Iterator[tuple[np.ndarray, pl.BlockSpec]]:
+        """For each line the twiddles of its passes, as scalars, and of the last, as registers; then the weights."""
+        for line in self.lines:
+            passes, last = line.tables()
+            yield passes, pl.BlockSpec(memory_space=pltpu.SMEM)
+            yield last, _copied_once(last)
+        for table in self.fixed:
+            yield table, _copied_once(table)
+        if self.twist is not None:
+            table, row = self.twist
+            sizes = (None, *table.shape[1:])
+            yield table, pl.BlockSpec(sizes, lambda *step: (row(*step), 0, 0), memory_space=pltpu.SMEM)
+
+
+def _copied_once(table: np.ndarray) -> pl.BlockSpec:
+    return pl.BlockSpec(table.shape, lambda *step: (0,) * table.ndim, pipeline_mode=pl.Buffered(1))
+
+
+def on_tpu(kernels: Callable[..., T], elsewhere: Callable[..., T], *given: Any, interpret: bool) -> T:
+    """By kernels on a TPU, or everywhere as Pallas interprets them; else by XLA."""
+    with jax.named_scope("fft"):  # profiles know it by its name, as they know XLA's
+        return kernels(*given) if interpret else lax.platform_dependent(*given, tpu=kernels, default=elsewhere)
+
+
+def tiles_at_once(room: int) -> int:
+    """Tiles of 128 columns in one body of a loop: those whose registers fit."""
+    return 4 if room >= MANY_REGISTERS else 2
+
+
+def scratch_of(tiles: int, *lines: Line) -> tuple[int, ...]:
+    """Sizes of a scratch memory for tiles of lines along the rows."""
+    return tiles, rounded(max(line.rows for line in lines), SUBLANES), LANES
+
+
+def steps_of(shape: Sequence[int], sizes: Sequence[int | None]) -> tuple[int, ...]:
+    """Blocks along each dimension."""
+    return tuple(-(-n // (size or 1)) for n, size in zip(shape, sizes, strict=True))
+
+
+def rounded(size: int, to: int) -> int:
+    """The size, up to a multiple."""
+    return -(-size // to) * to

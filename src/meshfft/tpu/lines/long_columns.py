@@ -1,0 +1,184 @@
+"""Kernels of lines that fast memory does not hold, of a dimension with others behind it: two passes over memory.
+
+    N = A B,  n = B a + b,  k = i + A j
+    twisted   Z[i, b] = w_N^(b i) sum_a exp(.. a i / A) x[B a + b]
+    second    X[i + A j] = sum_b exp(.. b j / B) Z[i, b]                written where it belongs
+
+Both are untiled: positions of A, or of B, have registers of their own. In the last dimension but one eight b lie along
+the sublanes, and eight i have to in the result: the second kernel brings them there by strided loads.
+
+Pieces that came from L A devices are taken one at a time, each as soon as it is there: b is (part, piece, row). Between
+the two kernels lies an array (.., A, L, planes, rows, ..) for each piece.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jax import Array
+from jax.experimental import pallas as pl
+
+from ...numerics.phases import host_roots
+from .along import Line, Source, along_untiled
+from .blocks import PLANES, WIDE, Blocks, Divided, Ends, Job, Sizes, rounded, steps_of
+from .memory import Apart, Arrived, Index, Ref, Refs, loop, register
+from .opened import Opened, both, opened, result_of, target_of
+from .radices import LANES, SUBLANES, Weight, in_planes, on_all_lanes, times
+
+
+class LongJobs(NamedTuple):
+    """A first kernel for each piece, the second, and the shape of what it writes."""
+
+    firsts: list[Job]
+    second: Job
+    result: tuple[int, ...]
+
+
+@functools.lru_cache(maxsize=256)
+def jobs_of(shape: tuple[int, ...], dim: int, sign: int, room: int, ends: Ends = PLANES) -> LongJobs | None:
+    """The kernels of lines along a dimension that is not the last, from and to what the ends say."""
+    of = opened(shape, dim, ends)
+    if of is None:
+        return None
+    for wide in (n for n in WIDE if n == LANES or n < 2 * shape[-1]):
+        rest = (*[None] * (len(of.rest) - 2), *(() if of.tiled else (SUBLANES,)), wide)
+        inside = ends.rows is None or ends.rows.dim < dim or ends.rows.start % (rest[ends.rows.dim - dim - 1] or 1) == 0
+        target = target_of(of, rest, ends.sent)
+        if not inside or target is None:
+            continue
+        firsts = [_first(of, sign, rest, piece, ends) for piece in range(of.pieces)]
+        second = _second(of, sign, rest, target)
+        if max(job.bytes for job in (*firsts, second)) <= room:
+            return LongJobs(firsts, second, result_of(shape, ends.sent))
+    return None
+
+
+def fft_long_columns(
+    arrays: Sequence[Array],
+    shape: tuple[int, ...],
+    dim: int,
+    sign: int,
+    room: int,
+    interpret: bool = False,
+    ends: Ends = PLANES,
+) -> list[Array]:
+    """The FFT of a dimension that is not the last, in two passes over memory, from and to what the ends say."""
+    jobs = jobs_of(shape, dim, sign, room, ends)
+    assert jobs is not None, f"lines of {shape[dim]} do not fit in {room} bytes"
+    between = []
+    for job, planes in zip(jobs.firsts, [[x] for x in arrays] if ends.came else [arrays], strict=True):
+        between += job.run([_opened(x, job.source.shape, dim, ends) for x in planes], interpret)
+    return [x.reshape(jobs.result) for x in jobs.second.run(between, interpret)]
+
+
+def kinds(tiled: bool) -> tuple[str, str]:
+    """The names of the two kernels."""
+    return ("subtwisted", "subsecond") if tiled else ("twisted", "second")
+
+
+def _opened(x: Array, shape: tuple[int, ...], dim: int, ends: Ends) -> Array:
+    """With the dimension opened; others may be longer than those of the block."""
+    if ends.came:
+        return x.reshape(*shape[:2], *x.shape[1:])
+    return x.reshape(*x.shape[:dim], *shape[dim : dim + 3], *x.shape[dim + 1 :])
+
+
+def _first(of: Opened, sign: int, rest: Sizes, piece: int, ends: Ends) -> Job:
+    """Lines of A, of one piece, to an array with both planes."""
+    line, ndim = Line(of.first, sign, untiled=True), len(of.lead)
+    none: Sizes = (None,) * ndim
+    tall = of.rows // (of.eight or 1)  # steps along the rows of a piece
+    steps = (*of.lead, 1, of.parts, tall, *steps_of(of.rest, rest))
+
+    def read(*step: Index) -> tuple[Index, ...]:
+        lead, (_, part, row), behind = step[:ndim], step[ndim : ndim + 3], step[ndim + 3 :]
+        return (0, part, 0, *lead, row, *behind) if of.came else (*lead, 0, part, row, *behind)
+
+    def written(*step: Index) -> tuple[Index, ...]:
+        return (*step[:ndim], 0, step[ndim + 1], 0, *step[ndim + 2 :])
+
+    if of.came:
+        shape: tuple[int, ...] = (of.first, of.parts, 2, *of.lead, of.rows, *of.rest)
+        source = Blocks(shape, (of.first, None, 2, *none, of.eight, *rest), 1, read, steps, both)
+    else:
+        shape = (*of.lead, of.first, of.parts, of.rows, *of.rest)
+        source = Blocks(shape, (*none, of.first, None, of.eight, *rest), 2, read, steps)
+    if ends.rows is not None:
+        dim = ends.rows.dim
+        source = source.begun(dim + (3 if of.came else 2 * (dim > ndim)), ends.rows.start)
+    between = (*of.lead, of.first, of.parts, 2, of.rows, *of.rest)
+    target = Blocks(between, (*none, of.first, None, 2, of.eight, *rest), 1, written, steps, both)
+    twist = _twist(of, sign, piece), lambda *step: step[ndim + 1] * tall + step[ndim + 2]
+    fixed = (_sublane_twist(of.first, of.length, sign),) if of.tiled else ()
+    name, scratch = f"fft_{kinds(of.tiled)[0]}_{of.length}", (of.first, SUBLANES, rest[-1] or 1)
+    return Job(name, _twisted, (line,), source, target, scratch, twist=twist, fixed=fixed)
+
+
+def _second(of: Opened, sign: int, rest: Sizes, target: Blocks | Divided) -> Job:
+    """Lines of B, of all pieces, to where results belong."""
+    line, ndim, wide = Line(of.second, sign, untiled=True), len(of.lead), rest[-1] or 1
+    shape = (*of.lead, of.first, of.parts, 2, of.rows, *of.rest)
+    sizes = (*[None] * ndim, of.eight, of.parts, 2, of.rows, *rest)
+
+    def read(*step: Index) -> tuple[Index, ...]:
+        return (*step[: ndim + 1], 0, 0, 0, *step[ndim + 1 :])
+
+    source = Blocks(shape, sizes, of.pieces, read, target.steps)
+    apart = rounded(SUBLANES * (line.length + 1), SUBLANES)
+    more = ((wide // LANES, apart, LANES),) * of.tiled
+    name = f"fft_{kinds(of.tiled)[1]}_{of.length}"
+    return Job(name, _second_kernel, (line,), source, target, (line.length, SUBLANES, wide), more=more)
+
+
+def _twisted(job: Job, tables: Sequence[Ref], source: Source, scratch: list[Refs], target: Refs) -> None:
+    """Lines of A from a block to another, weighted."""
+
+    def weigh(k: Index) -> tuple[Weight, Weight]:
+        whole = tables[-1][0, k], tables[-1][1, k]
+        return times((tables[2][0, k], tables[2][1, k]), whole) if job.fixed else whole
+
+    along_untiled(job.lines[0], tables[0], source, scratch[0], target, weigh)
+
+
+def _second_kernel(job: Job, tables: Sequence[Ref], source: Sequence[Ref], scratch: list[Refs], target: Refs) -> None:
+    """Lines of B from blocks of all pieces to where results belong."""
+    (line,) = job.lines
+    lines: Source = Arrived(source, source[0].shape[2])
+    if job.more:
+        _interleave(source, line.length, scratch[-1])
+        re, im = scratch[-1]
+        lines = Apart(re, line.length + 1), Apart(im, line.length + 1)
+    along_untiled(line, tables[0], lines, scratch[0], target)
+
+
+def _interleave(source: Sequence[Ref], length: int, target: Refs) -> None:
+    """Eight lines of rows, in pieces (8, parts, planes, rows, columns), a row further apart than they are long."""
+    _, parts, _, rows, _ = source[0].shape
+
+    def line(i: Index) -> None:
+        for piece, ref in enumerate(source):
+            loop(parts, functools.partial(some, i, piece, ref))
+
+    def some(i: Index, piece: int, ref: Ref, part: Index) -> None:
+        for tile in range(target[0].shape[0]):
+            for plane, out in enumerate(target):
+                for at in range(0, rows, SUBLANES):
+                    begin = i * (length + 1) + (part * len(source) + piece) * rows + at
+                    value = ref[i, part, plane, pl.ds(at, SUBLANES), pl.ds(tile * LANES, LANES)]
+                    register(out, pl.ds(begin, SUBLANES), tile)[...] = value
+
+    loop(SUBLANES, line)
+
+
+def _twist(of: Opened, sign: int, piece: int) -> np.ndarray:
+    """exp(sign 2 pi i b k / N) of one piece, for every b, or every eighth: (steps, 2, A)."""
+    rows, length = (n // (of.eight or 1) for n in (of.second, of.length))
+    table = in_planes(host_roots(np.outer(np.arange(rows), np.arange(of.first)), length, sign), 1)
+    return table.reshape(of.parts, of.pieces, -1, 2, of.first)[:, piece].reshape(-1, 2, of.first)
+
+
+@functools.lru_cache(maxsize=32)
+def _sublane_twist(first: int, length: int, sign: int) -> np.ndarray:
+    """exp(sign 2 pi i s k / length), of sublanes s < 8: (2, A, 8, 128)."""
+    return on_all_lanes(host_roots(np.outer(np.arange(first), np.arange(SUBLANES)), length, sign))

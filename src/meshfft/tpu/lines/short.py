@@ -1,0 +1,112 @@
+"""Kernels of complex lines that fast memory holds: one pass over memory, for one dimension or for the last two.
+
+plane     along the rows, transposed, along the rows, which were the columns, transposed back
+lane      the last dimension: transposed, along the rows, transposed back
+sublane   the last but one, along the rows
+first     any other: every position has registers of its own
+"""
+
+import math
+from collections.abc import Sequence
+
+from . import long_lanes
+from .along import Line, Source, along_rows, along_untiled, order, transpose
+from .blocks import WIDE, Blocks, Job, rounded, scratch_of, tiles_at_once
+from .memory import Beside, Ref, Refs
+from .radices import LANES, SUBLANES, radices
+
+FULL = 1.25  # rows of blocks for each row of an array, at most
+
+
+def plane_job(shape: Sequence[int], sign: int, room: int, alone: bool = False) -> Job | None:
+    """One plane, or several small ones, if their lines have radices and they fit in fast memory; `alone` only one."""
+    *lead, rows, columns = shape
+    if any(n % SUBLANES or not radices(n // SUBLANES) for n in (rows, columns)):
+        return None
+    lines, tiles = (Line(rows, sign), Line(columns, sign)), [-(-n // LANES) for n in (rows, columns)]
+    planes = math.gcd(max(1, tiles_at_once(room) // min(tiles)), lead[-1]) if lead and not alone else 1
+    none = [None] * (len(lead) - 1)
+    outside = [*none, planes if planes > 1 else None] if lead else []
+    blocks = Blocks(tuple(shape), (*outside, rows, rounded(columns, LANES)))
+    scratch, at_once = scratch_of(planes * max(tiles), *lines), tiles_at_once(room)
+    name = f"fft_plane_{rows}x{columns}"
+    job = Job(name, transform_planes, lines, blocks, blocks, scratch, memories=2, at_once=at_once)
+    if job.bytes <= room:
+        return job
+    return plane_job(shape, sign, room, alone=True) if planes > 1 else None
+
+
+def lane_job(shape: Sequence[int], sign: int, room: int, flat: bool = True) -> Job | None:
+    """As many rows as fit in fast memory; long lines a few at a time. `flat` takes the array as in `flattened`."""
+    *lead, rows, length = flattened(shape) if flat else shape
+    line, name = Line(length, sign), f"fft_lane_{length}"
+    for many in (n for n in WIDE if n == LANES or n < 2 * rows):
+        blocks = Blocks((*lead, rows, length), (*[None] * len(lead), many, rounded(length, LANES)))
+        scratch, at_once = scratch_of(many // LANES, line), tiles_at_once(room)
+        job = Job(name, transform_lanes, (line,), blocks, blocks, scratch, memories=2, at_once=at_once)
+        if job.bytes <= room:
+            return job
+    return long_lanes.job_of(name, (*lead, rows, length), sign, room)
+
+
+def column_job(shape: Sequence[int], dim: int, sign: int, room: int) -> Job | None:
+    """The widest blocks that fit in fast memory, of lines along a dimension that is not the last."""
+    line = Line(shape[dim], sign, untiled=dim < len(shape) - 2)
+    name = f"fft_{'first' if line.untiled else 'sublane'}_{line.length}"
+    partial = not line.untiled and line.registers % SUBLANES  # tiles, which need narrow blocks
+    for wide in (n for n in WIDE if n == LANES or (n < 2 * shape[-1] and not partial)):
+        sizes: list[int | None] = [None] * len(shape)
+        sizes[dim], sizes[-1], scratch = line.length, wide, scratch_of(wide // LANES, line)
+        if line.untiled:
+            sizes[-2], scratch = SUBLANES, (line.length, SUBLANES, wide)
+        blocks = Blocks(tuple(shape), tuple(sizes))
+        job = Job(name, transform_columns, (line,), blocks, blocks, scratch, at_once=tiles_at_once(room))
+        if job.bytes <= room:
+            return job
+    return None
+
+
+def flattened(shape: Sequence[int]) -> tuple[int, ...]:
+    """An array as one of lines, which is a copy unless tiles of eight rows are full."""
+    tiled = len(shape) > 1 and shape[-2] >= LANES and shape[-2] % SUBLANES
+    return tuple(shape) if tiled else (math.prod(shape[:-1]), shape[-1])
+
+
+def is_full(job: Job) -> bool:
+    """Whether few rows of a lane kernel's blocks are empty."""
+    assert isinstance(job.source, Blocks)
+    rows, many = job.source.shape[-2], job.source.sizes[-2] or 1
+    return rounded(rows, many) <= rows * FULL
+
+
+def transform_planes(job: Job, tables: Sequence[Ref], source: Source, memories: list[Refs], target: Refs) -> None:
+    """A plane, or several beside each other: their tiles are worked on together."""
+    rows, columns = job.lines
+    first, second = memories
+    down, across = (-(-line.length // LANES) for line in job.lines)
+    planes = job.scratch[0] // max(down, across)
+    if planes > 1 and isinstance(source, tuple):
+        source, target = (Beside(source[0]), Beside(source[1])), (Beside(target[0]), Beside(target[1]))
+    along_rows(rows, tables[:2], source, second, first, planes * across, job.at_once)
+    transpose(first, second, rows.length, columns.length, planes)
+    scratch, done = order(columns, memories)
+    along_rows(columns, tables[2:], second, scratch, done, planes * down, job.at_once)
+    transpose(done, target, columns.length, rows.length, planes)
+
+
+def transform_lanes(job: Job, tables: Sequence[Ref], source: Refs, memories: list[Refs], target: Refs) -> None:
+    """Rows from a block to another."""
+    (line,), tiles = job.lines, job.scratch[0]
+    scratch, done = order(line, memories)
+    transpose(source, memories[1], tiles * LANES, line.length)
+    along_rows(line, tables, memories[1], scratch, done, tiles, job.at_once)
+    transpose(done, target, line.length, tiles * LANES)
+
+
+def transform_columns(job: Job, tables: Sequence[Ref], source: Source, memories: list[Refs], target: Refs) -> None:
+    """Columns from a block to another."""
+    (line,), (scratch,) = job.lines, memories
+    if line.untiled:
+        along_untiled(line, tables[0], source, scratch, target)
+    else:
+        along_rows(line, tables, source, scratch, target, job.scratch[0], job.at_once)

@@ -1,1 +1,0 @@
-"""Lines that fast memory does not hold as they lie."""

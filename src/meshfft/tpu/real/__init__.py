@@ -1,1 +1,0 @@
-"""Real lines and half spectra."""
