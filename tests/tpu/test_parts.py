@@ -11,7 +11,8 @@ from marks import slow_but
 from reference import error, noise
 
 from meshfft.collectives.pieces import Came, Pieces, Rows
-from meshfft.tpu.parts import fft_of_pieces, fft_to_parts, reads, writes
+from meshfft.tpu.fft import VectorFFT
+from meshfft.tpu.parts import fft_of_pieces, fft_to_parts
 
 ROOM = 100 * 2**20
 # shape, transformed dimensions, rows and the dimension that is sent in parts, how many; source and dimension of pieces,
@@ -81,9 +82,9 @@ def test_values_of_parts_and_pieces(name: str) -> None:
 
     if isinstance(given, Pieces):
         assert error(np.asarray(given.joined()[0]), x.real) == 0
-        assert target is not None or reads(shape, dims, room, Came(*came))
+        assert target is not None or VectorFFT(room).reads(shape, dims, Came(*came))
     else:
-        assert writes(shape, dims, room, rows, target, parts)
+        assert VectorFFT(room).writes(shape, dims, rows, target, parts)
     result = jax.jit(run)(*leaves)
     if target is None:
         found = np.asarray(result[0]) + 1j * np.asarray(result[1])

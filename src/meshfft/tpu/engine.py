@@ -121,18 +121,15 @@ def _padding(size: int, tile: int) -> float:
 
 
 def _taken(shape: tuple[int, ...], dims: Sequence[int], order: tuple[int, ...], room: int) -> Taken:
-    """The dimensions among `dims` that have kernels in an order."""
     there = tuple(shape[d] for d in order)
     return Taken(order, tuple(d for d in dims if supports(there, order.index(d), room)))
 
 
 def _ends(ndim: int) -> list[tuple[int, int]]:
-    """All pairs of last dimensions, the natural one first."""
     return [(b, a) for a in reversed(range(ndim)) for b in reversed(range(ndim)) if a != b]
 
 
 def _ending(ndim: int, ends: Sequence[int]) -> tuple[int, ...]:
-    """The order with some dimensions last."""
     return (*(d for d in range(ndim) if d not in ends), *ends)
 
 
@@ -181,7 +178,6 @@ def run_in_orders(re: Array, im: Array, dims: Sequence[int], sign: int, room: in
 
 
 def run_one(one: Pass, planes: Planes, sign: int, room: int, interpret: bool) -> Planes:
-    """One kernel, or the two of long lines."""
     shape = planes[0].shape
     if one.kind in SECOND:
         return planes

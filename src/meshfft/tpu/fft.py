@@ -99,10 +99,10 @@ class VectorFFT(Sender):
         return trials.of_lines(lines.shape, lines.dims, self.room, PLANES if came is None else Ends(came=came))
 
     def writes(self, block: tuple[int, ...], dims: tuple[int, ...], rows: Rows, target: int, parts: int) -> bool:
-        return pieces.writes(block, dims, self.room, rows, target, parts)
+        return pieces.is_direct(pieces.chunk_of(block, rows), dims, self.room, Ends(rows, None, (target, parts)))
 
     def reads(self, block: tuple[int, ...], dims: tuple[int, ...], came: Came) -> bool:
-        return pieces.reads(block, dims, self.room, came)
+        return pieces.is_direct(block, dims, self.room, Ends(came=came))
 
     def keeps_order(self, block: tuple[int, ...]) -> bool:
         return engine.kept_order(block) == tuple(range(len(block)))

@@ -7,7 +7,6 @@ nothing is copied between kernels and collectives. If it cannot, copies are made
 """
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -18,7 +17,7 @@ from ..collectives.pieces import Came, Pieces, Rows, in_parts
 from ..numerics.split_complex import Planes
 from . import engine
 from .engine import LONG, SECOND, Pass
-from .lines.blocks import PLANES, Blocks, Divided, Ends, Job, on_tpu
+from .lines.blocks import PLANES, Blocks, Divided, Ends, Job, linear_on_tpu
 from .lines.long_columns import fft_long_columns, jobs_of
 from .lines.memory import legible
 from .lines.opened import result_of
@@ -52,22 +51,11 @@ def fft_to_parts(
 
 
 def fft_of_pieces(pieces: Pieces, dims: Sequence[int], sign: int, room: int, interpret: bool = False) -> Planes:
-    """Transforms a block that lies in pieces."""
 
     def plain(*arrays: Array) -> list[Array]:
         return list(engine.fft(_planes(pieces, arrays), dims, sign, room, interpret))
 
     return tuple(_linear(plain, pieces, Ends(came=_came(pieces)), dims, sign, room, interpret))
-
-
-def writes(block: tuple[int, ...], dims: Sequence[int], room: int, rows: Rows, target: int, parts: int) -> bool:
-    """Whether a kernel reads some rows of a block and writes the parts itself."""
-    return is_direct(_chunk(block, rows), dims, room, Ends(rows, None, (target, parts)))
-
-
-def reads(block: tuple[int, ...], dims: Sequence[int], room: int, came: Came) -> bool:
-    """Whether a kernel reads a block in such pieces as they lie."""
-    return is_direct(block, dims, room, Ends(came=came))
 
 
 def is_direct(shape: tuple[int, ...], dims: Sequence[int], room: int, ends: Ends) -> bool:
@@ -126,21 +114,18 @@ def _linear(
     """By kernels that read and write as the ends lie, if there are any; the transpose is that of `plain`."""
     arrays = given.arrays if isinstance(given, Pieces) else given
     shape = given.shape if isinstance(given, Pieces) else given[0].shape
-    shape = shape if ends.rows is None else _chunk(shape, ends.rows)
+    shape = shape if ends.rows is None else chunk_of(shape, ends.rows)
     if not is_direct(shape, dims, room, ends):
         return plain(*arrays)
-    kernels = functools.partial(
-        by_kernels, shape=shape, dims=dims, sign=sign, room=room, ends=ends, interpret=interpret
-    )
     likes = [jax.ShapeDtypeStruct(x.shape, x.dtype, manual_axis_type=jax.typeof(x).manual_axis_type) for x in arrays]
 
-    def there(_: None, arrays: tuple[Array, ...]) -> list[Array]:
-        return on_tpu(kernels, plain, *arrays, interpret=interpret)
+    def kernels(arrays: tuple[Array, ...]) -> list[Array]:
+        return by_kernels(*arrays, shape=shape, dims=dims, sign=sign, room=room, ends=ends, interpret=interpret)
 
-    def back(_: None, cts: list[Array]) -> tuple[Array, ...]:
+    def transpose(cts: list[Array]) -> tuple[Array, ...]:
         return tuple(jax.linear_transpose(plain, *likes)(cts))
 
-    return list(jax.custom_derivatives.linear_call(there, back, None, tuple(arrays)))
+    return linear_on_tpu(kernels, lambda arrays: plain(*arrays), transpose, tuple(arrays), interpret)
 
 
 def _has_kernel(one: Pass, shape: tuple[int, ...], room: int, ends: Ends) -> bool:
@@ -206,7 +191,8 @@ def _is_flat(one: Pass, shape: Sequence[int], ends: Ends) -> bool:
     return one.kind == "lane" and len(flattened(shape)) == 2 and rows and sent
 
 
-def _chunk(shape: Sequence[int], rows: Rows) -> tuple[int, ...]:
+def chunk_of(shape: Sequence[int], rows: Rows) -> tuple[int, ...]:
+    """The shape of some rows of a block."""
     return (*shape[: rows.dim], rows.size, *shape[rows.dim + 1 :])
 
 
@@ -217,7 +203,6 @@ def _came(given: Planes | Pieces) -> Came | None:
 
 
 def _planes(given: Planes | Pieces, arrays: Sequence[Array]) -> Planes:
-    """The planes of a block with such arrays."""
     if isinstance(given, Pieces):
         return Pieces(tuple(arrays), given.source, given.dim).joined()
     return tuple(arrays)

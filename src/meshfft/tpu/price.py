@@ -46,7 +46,6 @@ class Price(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def bundles(chip_name: str, kind: str, lengths: tuple[int, ...]) -> Price:
-    """Bundles a point of one pass of a kernel."""
     rows = table().get(chip_name, table()["v3"])
     known = rows.get(kind) or rows.get(NEAREST.get(kind, "sublane")) or rows["sublane"]
     near = min(known, key=lambda row: abs(math.log(math.prod(row) / math.prod(lengths))))
@@ -97,7 +96,6 @@ def _cycles(chip: Chip, bundles: float, nbytes: float, numbers: int) -> int:
 
 @functools.lru_cache(maxsize=1)
 def table() -> dict[str, dict[str, dict[tuple[int, ...], float]]]:
-    """Bundles a point by chip, kind and lengths."""
     return {
         chip: {kind: {tuple(map(int, row.split("x"))): n for row, n in rows.items()} for kind, rows in kinds.items()}
         for chip, kinds in _read("kernel_cycles.json").items()
@@ -116,7 +114,6 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def operations(length: int) -> float:
-    """Operations a point of a length."""
     total, rest = 0.0, max(length, 2)
     for factor, operations in OPERATIONS.items():
         while rest % factor == 0:

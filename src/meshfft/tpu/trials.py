@@ -130,11 +130,10 @@ def of_rows(block: tuple[int, ...], dims: tuple[int, ...], room: int, ends: Ends
     assert rows is not None
     if came is not None and came.dim == rows.dim != came.source and block[rows.dim] == came.pieces * rows.size:
         ends = Ends(rows._replace(start=0), came._replace(dim=came.source, pieces=1), ends.sent)
-    return of_lines((*block[: rows.dim], rows.size, *block[rows.dim + 1 :]), dims, room, ends)
+    return of_lines(parts.chunk_of(block, rows), dims, room, ends)
 
 
 def of_reals(shape: Sequence[int], many: int, room: int) -> Trials:
-    """The kernels of real arrays of that shape."""
     lead = tuple(min(n, 2) for n in shape[:-2]) if many == 2 else (_least(math.prod(shape[:-1]), WIDE),)
     return (RealTrial((*lead, *shape[-many:]), many, room),)
 
@@ -172,7 +171,6 @@ def _least(size: int, unit: int) -> int:
 
 
 def _is_same(one: engine.Pass, shape: tuple[int, ...], room: int, ends: Ends) -> bool:
-    """Whether such a block has the same kernel."""
     if ends != PLANES and not parts.is_direct(shape, one.dims, room, ends):
         return False
     if not all(engine.supports(shape, dim, room) for dim in one.dims):

@@ -1,10 +1,9 @@
-"""Kernels of a TPU's vector unit that write and read words: one pass over memory each way.
+"""Kernels of a TPU's vector unit that write numbers as words and read them: one pass over memory each way.
 
     planes, tile by tile -> the largest of each run -> integers -> words      (and back)
 
-A step of the grid has some shares, a group of runs (wire.Tiled) and some rows. What a run or a word is made of lies in
-the same place of several tiles, so that all is elementwise. Cost: the planes read once and the words written once, or
-the other way round.
+A step of the grid has some shares, a group of runs (wire.Tiled) and some rows. The numbers of a run or a word are in
+the same place of several tiles, so that all is elementwise.
 """
 
 import dataclasses
@@ -25,20 +24,19 @@ from ..collectives.messages import KERNELS
 from ..collectives.wire import LANES, LEAST_ROOM, SUBLANES, Tiled, Wire, form_of
 from ..layout.placement import varies_over, varying
 from ..numerics.split_complex import Planes
+from .lines.memory import Index, Ref
 
 BLOCK = 2**21  # bytes of planes that a step of the grid has, at most: two are held, and two of words
-
-Ref = Any  # memory that a kernel reads and writes; Pallas names no type for it
-Kernel = Callable[[Sequence[Ref], Sequence[Ref], Any, Any], None]  # sources, targets, share, rows
+Kernel = Callable[[Tiled, Sequence[Ref], Sequence[Ref], Index, Any], None]  # form, sources, targets, share, rows
 
 
 def encode(form: Tiled, first: int, *planes: Array, interpret: bool = False) -> Array:
     """The words of planes whose shares are their dimensions from `first` on: the bits of `form.encode`."""
     lead = planes[0].shape[:first]
     grid = _Grid(form, math.prod(lead))
-    target = (jax.ShapeDtypeStruct((grid.shares, *form.message), jnp.uint32), grid.message)
-    sources = [(plane.reshape(grid.plane_shape), grid.plane) for plane in planes]
-    (message,) = _run(grid, functools.partial(_encode, form), "encode", sources, [target], interpret)
+    sources = [plane.reshape(grid.plane_shape) for plane in planes]
+    message = jax.ShapeDtypeStruct((grid.shares, *form.message), jnp.uint32)
+    (message,) = _run(grid, _encode, "encode", sources, [message], interpret)
     return message.reshape(*lead, *form.message)
 
 
@@ -46,10 +44,9 @@ def decode(form: Tiled, first: int, message: Array, interpret: bool = False) -> 
     """The planes that such words stand for: the bits of `form.decode`."""
     lead = message.shape[:first]
     grid = _Grid(form, math.prod(lead))
-    target = (jax.ShapeDtypeStruct(grid.plane_shape, jnp.float32), grid.plane)
-    source = (message.reshape(grid.shares, *form.message), grid.message)
-    planes = _run(grid, functools.partial(_decode, form), "decode", [source], [target] * form.form.planes, interpret)
-    return tuple(plane.reshape(*lead, *form.shape) for plane in planes)
+    planes = [jax.ShapeDtypeStruct(grid.plane_shape, jnp.float32)] * form.form.planes
+    found = _run(grid, _decode, "decode", [message.reshape(grid.shares, *form.message)], planes, interpret)
+    return tuple(plane.reshape(*lead, *form.shape) for plane in found)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +94,6 @@ class _Grid(NamedTuple):
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
-        """Of a block of a plane."""
         _, _, rows, last = self.plane_shape
         _, group, _, _ = self.form.form.shape
         across = min(group, last // LANES)
@@ -109,8 +105,11 @@ class _Grid(NamedTuple):
     def steps(self) -> tuple[int, int, int]:
         return (self.shares // self.sizes[0], self.form.form.shape[0], self.plane_shape[2] // self.sizes[2])
 
-    @property
-    def plane(self) -> pl.BlockSpec:
+    def spec(self, x: Array | jax.ShapeDtypeStruct) -> pl.BlockSpec:
+        """The blocks of a plane, or of a message of words."""
+        if x.dtype == jnp.uint32:
+            sizes = (self.sizes[0], None, self.form.message[1], self.sizes[2], LANES)
+            return pl.BlockSpec(sizes, lambda share, group, row: (share, group, 0, row, 0))
         beside = self.plane_shape[3] // self.sizes[3]
         if beside == 1:
             return pl.BlockSpec(self.sizes, lambda share, group, row: (share, group, row, 0))
@@ -118,40 +117,32 @@ class _Grid(NamedTuple):
             self.sizes, lambda share, group, row: (share, lax.div(group, beside), row, lax.rem(group, beside))
         )
 
-    @property
-    def message(self) -> pl.BlockSpec:
-        sizes = (self.sizes[0], None, self.form.message[1], self.sizes[2], LANES)
-        return pl.BlockSpec(sizes, lambda share, group, row: (share, group, 0, row, 0))
-
 
 def _run(
     grid: _Grid,
     kernel: Kernel,
     name: str,
-    sources: Sequence[tuple[Array, pl.BlockSpec]],
-    targets: Sequence[tuple[jax.ShapeDtypeStruct, pl.BlockSpec]],
+    sources: list[Array],
+    targets: list[jax.ShapeDtypeStruct],
     interpret: bool,
 ) -> list[Array]:
-    """Runs a kernel over all blocks, for a share and a tile's rows at a time."""
-    arrays, (shares, _, rows, _) = [array for array, _ in sources], grid.sizes
-    high = min(rows, SUBLANES)
-    type_of = jax.typeof(arrays[0]).manual_axis_type
-    shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype, manual_axis_type=type_of) for x, _ in targets]
+    (shares, _, rows, _), many = grid.sizes, len(sources)
+    high, bits = min(rows, SUBLANES), words.BITS[grid.form.form.wire.name] + 1
+    varies = jax.typeof(sources[0]).manual_axis_type
 
     def body(*refs: Ref) -> None:
-        def one(j: Any, _: None) -> None:
+        def one(j: Array, _: None) -> None:
             share, row = lax.div(j, rows // high), lax.rem(j, rows // high)
-            kernel(refs[: len(arrays)], refs[len(arrays) :], share, pl.ds(pl.multiple_of(row * high, high), high))
+            kernel(grid.form, refs[:many], refs[many:], share, pl.ds(pl.multiple_of(row * high, high), high))
 
         lax.fori_loop(0, shares * rows // high, one, None)
 
-    bits = words.BITS[grid.form.form.wire.name] + 1
     call = pl.pallas_call(
         body,
         grid=grid.steps,
-        in_specs=[spec for _, spec in sources],
-        out_specs=[spec for _, spec in targets],
-        out_shape=shapes,
+        in_specs=list(map(grid.spec, sources)),
+        out_specs=list(map(grid.spec, targets)),
+        out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype, manual_axis_type=varies) for x in targets],
         compiler_params=pltpu.CompilerParams(
             vmem_limit_bytes=LEAST_ROOM, dimension_semantics=(pltpu.PARALLEL,) * len(grid.steps)
         ),
@@ -159,23 +150,26 @@ def _run(
         name=f"wire_{name}{bits}_{high}",
     )
     with jax.enable_x64(False):  # Pallas takes Python's integers for 64 bits otherwise, and refuses them
-        return list(call(*varying(arrays, varies_over(arrays[0]))))
+        return list(call(*varying(sources, varies_over(sources[0]))))
 
 
-def _encode(form: Tiled, sources: Sequence[Ref], targets: Sequence[Ref], share: Any, rows: Any) -> None:
+def _encode(form: Tiled, sources: Sequence[Ref], targets: Sequence[Ref], share: Index, rows: Any) -> None:
     (target,), bits, exponents = targets, words.BITS[form.form.wire.name], list[Array]()
+
+    def tile(plane: int, at: int) -> Array:  # read once for the largest and once for the integers: registers are few
+        return sources[plane][(share, *_place(sources[plane], rows, at))]
+
     for begin, places in _runs(form):
-        tiles = [[_tile(sources[plane], share, rows, at) for plane, at in together] for together in places]
-        largest = functools.reduce(jnp.maximum, (words.finite(tile()) for together in tiles for tile in together))
+        largest = functools.reduce(jnp.maximum, (words.finite(tile(*at)) for together in places for at in together))
         exponents.append(words.exponent(largest))
         scale = words.scale(bits - exponents[-1], jnp.float32)
-        for j, together in enumerate(tiles):
-            for k, word in enumerate(words.pack([words.code(tile(), scale, bits) for tile in together])):
-                target[share, begin + k * len(tiles) + j, rows, :] = word
+        for j, together in enumerate(places):
+            for k, word in enumerate(words.pack([words.code(tile(*at), scale, bits) for at in together])):
+                target[share, begin + k * len(places) + j, rows, :] = word
     (target[share, form.message[1] - 1, rows, :],) = words.pack([*exponents, jnp.zeros_like(exponents[0])][:2])
 
 
-def _decode(form: Tiled, sources: Sequence[Ref], targets: Sequence[Ref], share: Any, rows: Any) -> None:
+def _decode(form: Tiled, sources: Sequence[Ref], targets: Sequence[Ref], share: Index, rows: Any) -> None:
     (source,), bits = sources, words.BITS[form.form.wire.name]
     exponents = words.unpack([source[share, form.message[1] - 1, rows, :]])
     for (begin, places), exponent in zip(_runs(form), exponents, strict=False):
@@ -183,11 +177,11 @@ def _decode(form: Tiled, sources: Sequence[Ref], targets: Sequence[Ref], share: 
         for j, together in enumerate(places):
             codes = words.unpack([source[share, begin + k * len(places) + j, rows, :] for k in range(many)])
             for (plane, at), code in zip(together, codes, strict=True):
-                _set(targets[plane], share, rows, at, words.value(code, scale, bits))
+                targets[plane][(share, *_place(targets[plane], rows, at))] = words.value(code, scale, bits)
 
 
 def _runs(form: Tiled) -> Iterator[tuple[int, list[list[tuple[int, int]]]]]:
-    """Of each run of a group its first word, and the planes and positions that are packed together."""
+    """The first word of each run of a group, and the planes and positions that are packed together."""
     inner = form.form
     step = inner.parts // inner.planes
     size = inner.length // step
@@ -196,22 +190,12 @@ def _runs(form: Tiled) -> Iterator[tuple[int, list[list[tuple[int, int]]]]]:
         yield run * inner.rows, [[(plane, at + j) for plane, at in parts] for j in range(size)]
 
 
-def _tile(ref: Ref, share: Any, rows: Any, position: int) -> Callable[[], Array]:
-    """Reads a tile when it is called: once for the largest and once for the integers, as registers are few."""
-    return lambda: ref[(share, *_place(ref, rows, position))]
-
-
-def _set(ref: Ref, share: Any, rows: Any, position: int, value: Array) -> None:
-    ref[(share, *_place(ref, rows, position))] = value
-
-
 def _place(ref: Ref, rows: Any, position: int) -> tuple[Any, ...]:
     lead, tile = divmod(position, ref.shape[3] // LANES)
     return lead, rows, pl.ds(tile * LANES, LANES)
 
 
 def _divisor(number: int, most: int) -> int:
-    """The largest divisor up to a bound."""
     return max(d for d in range(1, max(1, min(number, most)) + 1) if number % d == 0)
 
 

@@ -32,7 +32,6 @@ from .chunks import (
     runs,
     stacked,
     weights,
-    when,
 )
 
 
@@ -44,22 +43,9 @@ class Body(NamedTuple):
     scratch: Callable[[Task], list[tuple[int, ...]]]
 
 
-def _interpolate(
-    count: Ref,
-    table: Ref,
-    first: Ref,
-    offset: Ref,
-    real: Ref,
-    imag: Ref,
-    real_out: Ref,
-    imag_out: Ref,
-    raw: Ref,
-    transposed: Ref,
-    done: Ref,
-    *,
-    task: Task,
-) -> None:
+def _interpolate(*refs: Ref, task: Task) -> None:
     """Values (coils, MANY, 128), in two planes."""
+    count, table, first, offset, real, imag, real_out, imag_out, raw, transposed, done = refs
     coil = pl.program_id(0)
 
     def fetched(lead: Array, row: Array, parity: Array) -> Copies:
@@ -70,8 +56,8 @@ def _interpolate(
 
         def begin() -> None:
             this = fetched(now.lead, now.row, now.parity)
-            when(i == 0, this.start)
-            when(now.following < count[0], fetched(now.then_lead, now.then_row, 1 - now.parity).start)
+            pl.when(i == 0)(this.start)
+            pl.when(now.following < count[0])(fetched(now.then_lead, now.then_row, 1 - now.parity).start)
             this.wait()
             _transpose(raw.at[now.parity], transposed, now.row & (SUBLANES - 1), task.strip)
 
@@ -82,7 +68,7 @@ def _interpolate(
             for part, out in enumerate((real_out, imag_out)):
                 out[:, pl.ds(i & (MANY - 1), 1), :] = made[part * task.coils : (part + 1) * task.coils]
 
-        when(now.fresh == 1, begin)
+        pl.when(now.fresh == 1)(begin)
         stop = jnp.minimum(now.following, end)
         each(i, stop, task.unrolled, values, store)
         return stop
@@ -129,24 +115,9 @@ def _values(transposed: Ref, at: Array, tables: tuple[Array, Array], task: Task)
     return jnp.sum(total, axis=1, keepdims=True)
 
 
-def _spread(
-    count: Ref,
-    table: Ref,
-    first: Ref,
-    offset: Ref,
-    real_in: Ref,
-    imag_in: Ref,
-    _: Ref,
-    __: Ref,
-    real: Ref,
-    imag: Ref,
-    raw: Ref,
-    sums: Ref,
-    done: Ref,
-    *,
-    task: Task,
-) -> None:
+def _spread(*refs: Ref, task: Task) -> None:
     """Adds values (coils, MANY, 128), in two planes, to planes of zeros."""
+    count, table, first, offset, real_in, imag_in, _, _, real, imag, raw, sums, done = refs
     coil, strip = pl.program_id(0), task.strip
 
     def run(i: Array, end: Array) -> Array:
@@ -172,19 +143,19 @@ def _spread(
                     sums[w, plane, at, :] += made[w][plane * size : (plane + 1) * size]
 
         def fetch() -> None:
-            when(i > 0, back.wait)  # the strip before: all are of one size
+            pl.when(i > 0)(back.wait)  # the strip before: all are of one size
             fetched.start()
 
         def finish() -> None:
             fetched.wait()
             _add(sums, raw, now.row & (SUBLANES - 1), strip)
             back.start()
-            when(stop == count[0], back.wait)
+            pl.when(stop == count[0])(back.wait)
 
-        when(fresh, clear)
+        pl.when(fresh)(clear)
         each(i, stop, task.unrolled, cells, store)
-        when(fresh, fetch)
-        when(stop == now.following, finish)
+        pl.when(fresh)(fetch)
+        pl.when(stop == now.following)(finish)
         return stop
 
     runs(count, run)

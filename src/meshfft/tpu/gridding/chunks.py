@@ -81,7 +81,6 @@ class Strip(NamedTuple):
 
 
 def strip_of(form: Form, shape: tuple[int, ...]) -> Strip:
-    """The strip of a form in a block (B_1, .., B_d)."""
     cells = [tile + form.reach - 1 for tile in form.tile]
     rows, last = (rounded(n, SUBLANES) for n in cells[-2:])
     return Strip(math.prod(cells[:-2]), rows, last, -(-(shape[-1] + last) // LANES))
@@ -96,7 +95,6 @@ class Task(NamedTuple):
 
     @property
     def d(self) -> int:
-        """Dimensions."""
         return len(self.form.tile)
 
     @property
@@ -119,7 +117,6 @@ class Chunk(NamedTuple):
 
 
 def chunk_at(table: Ref, i: Array) -> Chunk:
-    """The chunk of a number."""
     return Chunk(*(table[k, i & (MANY - 1)] for k in range(8)))
 
 
@@ -145,8 +142,6 @@ def each(
 
 
 class Copies(NamedTuple):
-    """Copies of a strip's real and imaginary planes."""
-
     both: list[Any]
 
     def start(self) -> None:
@@ -203,7 +198,6 @@ def _cut(x: Array) -> Array:
 
 
 def stacked(rows: Sequence[Array], height: int) -> Array:
-    """Arrays one below the other, filled up with zeros."""
     missing = height - sum(one.shape[0] for one in rows)
     filled = [*rows, jnp.zeros((missing, LANES), jnp.float32)] if missing else list(rows)
     return jnp.concatenate(filled) if len(filled) > 1 else filled[0]
@@ -223,11 +217,3 @@ def every_tile(strip: Strip, body: Callable[[Array, Ref], None]) -> None:
         body(t, pl.ds(pl.multiple_of(t * LANES, LANES), LANES))
 
     lax.fori_loop(0, strip.lane_tiles, tile, None)
-
-
-def when(condition: Array | bool, action: Callable[[], object]) -> None:
-    """Does something if a condition holds."""
-
-    @pl.when(condition)
-    def _() -> None:
-        action()

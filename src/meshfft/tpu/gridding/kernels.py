@@ -105,7 +105,6 @@ def _opened(plane: Array, strip: Strip) -> Array:
 
 
 def _closed(plane: Array, shape: tuple[int, ...]) -> Array:
-    """The real plane (C, B_1, .., B_d) of what `_opened` makes."""
     lead, rows, last = _three(shape)
     plane = plane.transpose(0, 1, 3, 2, 4).reshape(*plane.shape[:2], plane.shape[3], -1)
     return plane[:, :lead, :rows, :last].reshape(-1, *shape)

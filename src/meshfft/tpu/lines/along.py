@@ -61,16 +61,13 @@ class Line:
 
     @property
     def table_bytes(self) -> int:
-        """Bytes of the last pass's twiddles."""
         return 0 if self.untiled else 8 * SUBLANES * max(self.registers, SUBLANES) * LANES
 
     def row_of(self, q: int, k: Index) -> Index:
-        """Row k + M q, of eight k."""
         row, aligned = self.registers * q + k, self.registers % SUBLANES == 0 == self.bins % SUBLANES
         return pl.multiple_of(row, SUBLANES) if aligned else row
 
     def tables(self) -> list[np.ndarray]:
-        """The twiddles of the passes, and of the last."""
         none = np.zeros((1, 1, SUBLANES, LANES), np.float32)
         last = none if self.untiled else last_twiddles(self.registers, self.sign)
         return [twiddles(self.radices, self.sign)[1], last]

@@ -27,6 +27,7 @@ MANY_REGISTERS = 2**25  # bytes of fast memory that only TPUs with 64 registers 
 Sizes = tuple[int | None, ...]
 Place = Callable[..., tuple[Index, ...]]  # of a step of the grid: which block
 T = TypeVar("T")
+X = TypeVar("X")
 
 
 class Ends(NamedTuple):
@@ -57,12 +58,10 @@ class Blocks:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the blocks in fast memory."""
         return 4 * self.arrays * BUFFERS * math.prod(size or 1 for size in self.sizes)
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """Steps along each dimension of the grid."""
         return self.grid or steps_of(self.shape, self.sizes)
 
     def specs(self) -> list[pl.BlockSpec]:
@@ -102,7 +101,6 @@ class Divided:
 
     @property
     def rows(self) -> int:
-        """Rows of a part."""
         return self.plane.shape[self.dim] // self.parts // self.arrays
 
     @property
@@ -111,7 +109,6 @@ class Divided:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the blocks in fast memory."""
         return dataclasses.replace(self.plane, arrays=2).bytes
 
     @property
@@ -132,11 +129,9 @@ class Divided:
         return [pl.BlockSpec((None, 2, *self.plane.sizes), place)] * self.arrays
 
     def read(self, refs: Sequence[Ref], line: Line) -> Arrived:
-        """The pieces that arrived, as one block."""
         return Arrived(refs, self.rows // (1 if line.untiled else SUBLANES))
 
     def written(self, refs: Sequence[Ref]) -> Refs:
-        """The two planes of a block."""
         if not self.whole:
             return refs[0].at[0], refs[0].at[1]
         dim = sum(size is not None for size in self.plane.sizes[: self.dim])
@@ -168,7 +163,6 @@ class Job:
 
     @functools.cached_property
     def bytes(self) -> int:
-        """Bytes of fast memory."""
         tables = sum(line.table_bytes for line in self.lines) + sum(table.nbytes for table in self.fixed)
         scratch = 8 * sum(map(math.prod, self._scratches))
         return self.source.bytes + self.target.bytes + scratch + tables + MARGIN
@@ -178,7 +172,6 @@ class Job:
         return (self.scratch,) * self.memories + self.more
 
     def run(self, arrays: Sequence[Array], interpret: bool) -> list[Array]:
-        """Runs the kernel over all blocks."""
         tables, specs = zip(*self._tables(), strict=True)
         like, target = arrays[0], self.target
         out = jax.ShapeDtypeStruct(target.shape, like.dtype, manual_axis_type=jax.typeof(like).manual_axis_type)
@@ -230,8 +223,19 @@ def on_tpu(kernels: Callable[..., T], elsewhere: Callable[..., T], *given: Any, 
         return kernels(*given) if interpret else lax.platform_dependent(*given, tpu=kernels, default=elsewhere)
 
 
+def linear_on_tpu(
+    kernels: Callable[[X], T], elsewhere: Callable[[X], T], transpose: Callable[[T], X], given: X, interpret: bool
+) -> T:
+    """`on_tpu` for a linear function, with its transpose: a kernel has no rule for one."""
+
+    def forward(_: None, given: X) -> T:
+        return on_tpu(kernels, elsewhere, given, interpret=interpret)
+
+    made: T = jax.custom_derivatives.linear_call(forward, lambda _, cts: transpose(cts), None, given)
+    return made
+
+
 def tiles_at_once(room: int) -> int:
-    """Tiles of 128 columns in one body of a loop: those whose registers fit."""
     return 4 if room >= MANY_REGISTERS else 2
 
 
@@ -241,10 +245,8 @@ def scratch_of(tiles: int, *lines: Line) -> tuple[int, ...]:
 
 
 def steps_of(shape: Sequence[int], sizes: Sequence[int | None]) -> tuple[int, ...]:
-    """Blocks along each dimension."""
     return tuple(-(-n // (size or 1)) for n, size in zip(shape, sizes, strict=True))
 
 
 def rounded(size: int, to: int) -> int:
-    """The size, up to a multiple."""
     return -(-size // to) * to

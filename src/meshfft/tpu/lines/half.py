@@ -9,13 +9,12 @@ Onto real lines they do the same backwards.
 import math
 from collections.abc import Sequence
 
-import jax
 from jax import Array
 
 from ...kernels import real
 from ...numerics.split_complex import Planes, join, split
 from .along import Line, along_rows, transpose
-from .blocks import MANY_REGISTERS, WIDE, Blocks, Job, on_tpu, rounded, scratch_of, tiles_at_once
+from .blocks import MANY_REGISTERS, WIDE, Blocks, Job, linear_on_tpu, rounded, scratch_of, tiles_at_once
 from .memory import Ref, Refs
 from .radices import LANES, SUBLANES, radices
 from .real import RealLine, half_along_rows, real_along_rows, real_plane
@@ -61,13 +60,10 @@ def half_spectrum(x: Array, many: int, sign: int, room: int, interpret: bool = F
     def by_xla(x: Array) -> Planes:
         return split(real.XLA_REAL.half(x, dims=dims, sign=sign))
 
-    def forward(_: None, x: Array) -> Planes:
-        return on_tpu(by_kernel, by_xla, x, interpret=interpret)
-
-    def back(_: None, planes: Planes) -> Array:
+    def transpose(planes: Planes) -> Array:
         return from_half_spectrum(planes, many, length, -sign, room, interpret)
 
-    return jax.custom_derivatives.linear_call(forward, back, None, x)
+    return linear_on_tpu(by_kernel, by_xla, transpose, x, interpret)
 
 
 def from_half_spectrum(planes: Planes, many: int, length: int, sign: int, room: int, interpret: bool = False) -> Array:
@@ -82,13 +78,10 @@ def from_half_spectrum(planes: Planes, many: int, length: int, sign: int, room: 
         (x,) = split(real.XLA_REAL.real(join(planes), dims=dims, length=length, sign=sign))
         return x
 
-    def forward(_: None, planes: Planes) -> Array:
-        return on_tpu(by_kernel, by_xla, planes, interpret=interpret)
-
-    def back(_: None, x: Array) -> Planes:
+    def transpose(x: Array) -> Planes:
         return half_spectrum(x, many, -sign, room, interpret)
 
-    return jax.custom_derivatives.linear_call(forward, back, None, planes)
+    return linear_on_tpu(by_kernel, by_xla, transpose, planes, interpret)
 
 
 def _run(
@@ -100,7 +93,6 @@ def _run(
 
 
 def _to_half(job: Job, tables: Sequence[Ref], source: Sequence[Ref], memories: list[Refs], target: Refs) -> None:
-    """Real rows from a block to half spectra in another."""
     line, *others = job.lines
     assert isinstance(line, RealLine)
     (block,), (scratch, done), rows = source, memories, source[0].shape[-2]
@@ -113,7 +105,6 @@ def _to_half(job: Job, tables: Sequence[Ref], source: Sequence[Ref], memories: l
 
 
 def _to_real(job: Job, tables: Sequence[Ref], source: Refs, memories: list[Refs], target: Sequence[Ref]) -> None:
-    """Half spectra from a block to real rows in another."""
     line, *others = job.lines
     assert isinstance(line, RealLine)
     (scratch, half), rows = memories, source[0].shape[-2]

@@ -73,7 +73,6 @@ def fft_long_columns(
 
 
 def kinds(tiled: bool) -> tuple[str, str]:
-    """The names of the two kernels."""
     return ("subtwisted", "subsecond") if tiled else ("twisted", "second")
 
 
@@ -116,7 +115,6 @@ def _first(of: Opened, sign: int, rest: Sizes, piece: int, ends: Ends) -> Job:
 
 
 def _second(of: Opened, sign: int, rest: Sizes, target: Blocks | Divided) -> Job:
-    """Lines of B, of all pieces, to where results belong."""
     line, ndim, wide = Line(of.second, sign, untiled=True), len(of.lead), rest[-1] or 1
     shape = (*of.lead, of.first, of.parts, 2, of.rows, *of.rest)
     sizes = (*[None] * ndim, of.eight, of.parts, 2, of.rows, *rest)
@@ -132,7 +130,6 @@ def _second(of: Opened, sign: int, rest: Sizes, target: Blocks | Divided) -> Job
 
 
 def _twisted(job: Job, tables: Sequence[Ref], source: Source, scratch: list[Refs], target: Refs) -> None:
-    """Lines of A from a block to another, weighted."""
 
     def weigh(k: Index) -> tuple[Weight, Weight]:
         whole = tables[-1][0, k], tables[-1][1, k]

@@ -62,7 +62,6 @@ class LongLine:
 
     @property
     def rows(self) -> int:
-        """Rows of a scratch memory."""
         return rounded(max(self.registers * self.apart, AT_ONCE * 2 * LANES), SUBLANES)
 
     def tables(self) -> tuple[np.ndarray, np.ndarray]:
@@ -86,7 +85,6 @@ def job_of(name: str, shape: Sequence[int], sign: int, room: int) -> Job | None:
 
 
 def transform(job: Job, tables: Sequence[Ref], source: Refs, memories: list[Refs], target: Refs) -> None:
-    """Rows from a block to another."""
     line = LongLine(target[0].shape[-1], job.lines[0].sign, target[0].shape[-2])
     near, far, tiles = memories
     _over_registers(line, tables[0], tables[4], source, far, near)
@@ -174,7 +172,6 @@ def _over_rows(line: LongLine, tables: Sequence[Ref], source: Refs, tiles: Refs,
 
 
 def _copy_out(line: LongLine, source: Refs, target: Refs) -> None:
-    """Copies registers that are apart to a block."""
 
     def eight(g: Index) -> None:
         for at in range(SUBLANES):

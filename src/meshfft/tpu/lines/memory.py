@@ -32,13 +32,11 @@ def register(ref: Ref, rows: Any, tile: Index, wide: int = LANES) -> Ref:
 
 
 def load(refs: Refs, rows: Any, tile: Index) -> Pair:
-    """A register of each plane."""
     re, im = (register(ref, rows, tile)[...] for ref in refs)
     return re, im
 
 
 def store(refs: Refs, rows: Any, tile: Index, value: Pair) -> None:
-    """Writes a register of each plane."""
     for ref, part in zip(refs, value, strict=True):
         register(ref, rows, tile)[...] = jnp.zeros((SUBLANES, LANES), jnp.float32) if part is None else part
 
@@ -169,7 +167,6 @@ class Arrived:
             loop(span, functools.partial(of_part, begin=begin))
 
     def load(self, where: tuple[Index, int, Index], *behind: Any) -> Pair:
-        """The register of a row; `behind` says where in it, or for tiled lines which columns."""
         part, piece, row = where
         re, im = (self.refs[piece][part, plane, row, *behind] for plane in (0, 1))
         return re, im
@@ -182,7 +179,6 @@ def legible(radix: int, parts: int, pieces: int) -> bool:
 
 
 def start(number: Index, size: int) -> Any:
-    """A slice of `size` that begins at a multiple of it."""
     return pl.ds(number * size if isinstance(number, int) else pl.multiple_of(number * size, size), size)
 
 
@@ -195,14 +191,12 @@ def loop(many: int, body: Callable[[Index], None]) -> None:
 
 
 def div(number: Index, by: int) -> Index:
-    """Integer quotient of a nonnegative number."""
     if isinstance(number, int):
         return number // by
     return number >> (by.bit_length() - 1) if by & (by - 1) == 0 else lax.div(number, np.int32(by))
 
 
 def rem(number: Index, by: int) -> Index:
-    """Remainder of a nonnegative number."""
     if isinstance(number, int):
         return number % by
     return number & (by - 1) if by & (by - 1) == 0 else lax.rem(number, np.int32(by))

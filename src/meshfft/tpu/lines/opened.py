@@ -98,7 +98,6 @@ def target_of(of: Opened, rest: Sizes, sent: tuple[int, int] | None) -> Blocks |
 
 
 def result_of(shape: tuple[int, ...], sent: tuple[int, int] | None) -> tuple[int, ...]:
-    """The shape of what is written."""
     if sent is None:
         return shape
     dim, parts = sent

@@ -75,7 +75,6 @@ def in_planes(w: np.ndarray, axis: int = 0) -> np.ndarray:
 
 
 def dft(x: Sequence[Pair], sign: int) -> list[Pair]:
-    """The DFT of as many vectors as there are."""
     radix = len(x)
     if radix == 1:
         return list(x)
@@ -168,5 +167,4 @@ def _dft_odd(x: Sequence[Pair], sign: int) -> list[Pair]:
 
 
 def _weighted(vectors: Sequence[Pair], weights: Iterable[float]) -> Pair:
-    """The sum of some vectors times weights."""
     return functools.reduce(_add, [(_by(re, w), _by(im, w)) for (re, im), w in zip(vectors, weights, strict=True)])

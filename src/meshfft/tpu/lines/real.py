@@ -240,12 +240,10 @@ def _upside_down(line: RealLine, q: int, k: Index) -> slice | pl.Slice:
 
 
 def _flipped(x: Array) -> Array:
-    """Eight rows upside down."""
     sublane = lax.broadcasted_iota(jnp.int32, x.shape, 0)
     return jnp.take_along_axis(x, SUBLANES - 1 - sublane, axis=0, mode="promise_in_bounds")
 
 
 def _alternating() -> Array:
-    """(-1)^s in every sublane."""
     sublane = lax.broadcasted_iota(jnp.int32, (SUBLANES, LANES), 0)
     return jnp.where(sublane % 2 == 0, np.float32(1), np.float32(-1))

@@ -95,7 +95,6 @@ def transform_planes(job: Job, tables: Sequence[Ref], source: Source, memories: 
 
 
 def transform_lanes(job: Job, tables: Sequence[Ref], source: Refs, memories: list[Refs], target: Refs) -> None:
-    """Rows from a block to another."""
     (line,), tiles = job.lines, job.scratch[0]
     scratch, done = order(line, memories)
     transpose(source, memories[1], tiles * LANES, line.length)
@@ -104,7 +103,6 @@ def transform_lanes(job: Job, tables: Sequence[Ref], source: Refs, memories: lis
 
 
 def transform_columns(job: Job, tables: Sequence[Ref], source: Source, memories: list[Refs], target: Refs) -> None:
-    """Columns from a block to another."""
     (line,), (scratch,) = job.lines, memories
     if line.untiled:
         along_untiled(line, tables[0], source, scratch, target)
