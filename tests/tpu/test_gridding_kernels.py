@@ -108,8 +108,8 @@ def test_values_and_their_transpose(
     empty = np.asarray(tables.cell)[:, 0] < 0
     true_out, true_block = by_loops(x, values, tables, form)
     given = jnp.where(empty[None], jnp.nan, values)
-    out = interpolated(jnp.asarray(x), tables, form, jnp.zeros_like(given), interpret=True)
-    back = spread_out(given, tables, form, jnp.zeros_like(x), interpret=True)
+    out = interpolated(jnp.asarray(x), tables, form, interpret=True)
+    back = spread_out(given, tables, form, block, interpret=True)
     assert not np.asarray(out)[:, empty].any()
     assert error(out, true_out) <= limit
     assert error(back, true_block) <= limit

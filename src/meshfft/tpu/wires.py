@@ -35,8 +35,8 @@ def encode(form: Tiled, first: int, *planes: Array, interpret: bool = False) -> 
     lead = planes[0].shape[:first]
     grid = _Grid(form, math.prod(lead))
     sources = [plane.reshape(grid.plane_shape) for plane in planes]
-    message = jax.ShapeDtypeStruct((grid.shares, *form.message), jnp.uint32)
-    (message,) = _run(grid, _encode, "encode", sources, [message], interpret)
+    target = jax.ShapeDtypeStruct((grid.shares, *form.message), jnp.uint32)
+    (message,) = _run(grid, _encode, "encode", sources, [target], interpret)
     return message.reshape(*lead, *form.message)
 
 

@@ -19,7 +19,7 @@ from jax import Array, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from ...layout.placement import varies_over, varying
+from ...layout.placement import varying
 from ...nufft.grid import gridding
 from ...nufft.grid.form import Form, Slots
 from ..lines.blocks import rounded
@@ -36,28 +36,14 @@ OnSlots = Callable[[Array, Slots], Array]
 
 def interpolate(block: Array, slots: Slots, form: Form) -> Array:
     """Values (C, slots) at a device's points as nufft/grid/gridding.py; a TPU has a kernel for strips."""
-
-    def by_kernel(block: Array, slots: Slots) -> Array:
-        values = jnp.zeros((block.shape[0], slots.cell.shape[0]), block.dtype)
-        return interpolated(block, slots, form, _varying(values, block, slots))
-
-    def elsewhere(block: Array, slots: Slots) -> Array:
-        return gridding.interpolate(block, slots, form)
-
-    return _on_tpu(by_kernel, elsewhere, block, slots)
+    ways = (functools.partial(way, form=form) for way in (interpolated, gridding.interpolate))
+    return _on_tpu(*ways, block, slots)
 
 
 def spread(values: Array, slots: Slots, form: Form, shape: tuple[int, ...]) -> Array:
     """The block (C, *shape) of values (C, slots) as nufft/grid/gridding.py; a TPU has a kernel for strips."""
-
-    def by_kernel(values: Array, slots: Slots) -> Array:
-        block = jnp.zeros((values.shape[0], *shape), values.dtype)
-        return spread_out(values, slots, form, _varying(block, values, slots))
-
-    def elsewhere(values: Array, slots: Slots) -> Array:
-        return gridding.spread(values, slots, form, shape)
-
-    return _on_tpu(by_kernel, elsewhere, values, slots)
+    ways = (functools.partial(way, form=form, shape=shape) for way in (spread_out, gridding.spread))
+    return _on_tpu(*ways, values, slots)
 
 
 def _on_tpu(by_kernel: OnSlots, elsewhere: OnSlots, x: Array, slots: Slots) -> Array:
@@ -66,34 +52,28 @@ def _on_tpu(by_kernel: OnSlots, elsewhere: OnSlots, x: Array, slots: Slots) -> A
     return lax.platform_dependent(x, slots, tpu=by_kernel, default=elsewhere)
 
 
-def _varying(x: Array, *given: Array | Slots) -> Array:
-    """Zeros that vary over all mesh axes over which the given arrays do."""
-    return varying([x, *jax.tree.leaves(given)], frozenset())[0]
-
-
-def interpolated(block: Array, slots: Slots, form: Form, out: Array, interpret: bool = False) -> Array:
-    """Values (C, slots) at the points from a block (C, B_1, .., B_d); `out` says what the result is like."""
+def interpolated(block: Array, slots: Slots, form: Form, interpret: bool = False) -> Array:
+    """Values (C, slots) at the points from a block (C, B_1, .., B_d)."""
     task = _task(block.shape[0], block.shape[1:], form)
     points = _points(slots)
     planes = [_opened(plane, task.strip) for plane in (block.real, block.imag)]
-    shape = (out.shape[0], *points[0].shape[1:])
-    real, imag = _run(INTERPOLATING, task, slots, [*points, *planes], shape, out, interpret)
+    shape = (block.shape[0], *points[0].shape[1:])
+    real, imag = _run(INTERPOLATING, task, slots, [*points, *planes], shape, interpret)
     values = jnp.where(points[0][:1] >= 0, lax.complex(real, imag), 0)
-    return values.reshape(out.shape[0], -1)[:, : out.shape[1]]
+    return values.reshape(block.shape[0], -1)[:, : slots.cell.shape[0]]
 
 
-def spread_out(values: Array, slots: Slots, form: Form, block: Array, interpret: bool = False) -> Array:
-    """The block (C, B_1, .., B_d) that values (C, slots) add up to; `block` says what it is like."""
-    coils, *shape = block.shape
-    task = _task(coils, tuple(shape), form)
+def spread_out(values: Array, slots: Slots, form: Form, shape: tuple[int, ...], interpret: bool = False) -> Array:
+    """The block (C, B_1, .., B_d) that values (C, slots) add up to."""
+    coils, task = values.shape[0], _task(values.shape[0], shape, form)
     points = _points(slots)
     chunks = values.shape[1] // LANES
     given = jnp.pad(values.reshape(coils, chunks, LANES), ((0, 0), (0, -chunks % MANY), (0, 0)))
     given = jnp.where(points[0][:1] >= 0, given, 0)
-    zeros = [jnp.zeros((coils, *_slow_shape(tuple(shape), task.strip)), jnp.float32)] * 2
+    zeros = [jnp.zeros((coils, *_slow_shape(shape, task.strip)), jnp.float32)] * 2
     operands = [*points, given.real, given.imag, *zeros]
-    planes = _run(SPREADING, task, slots, operands, zeros[0].shape, block, interpret)
-    return lax.complex(*(_closed(plane, tuple(shape)) for plane in planes))
+    planes = _run(SPREADING, task, slots, operands, zeros[0].shape, interpret)
+    return lax.complex(*(_closed(plane, shape) for plane in planes))
 
 
 def _opened(plane: Array, strip: Strip) -> Array:
@@ -166,14 +146,13 @@ def _run(
     slots: Slots,
     operands: list[Array],
     shape: tuple[int, ...],
-    like: Array,
     interpret: bool,
 ) -> list[Array]:
     """One kernel over all chunks, MANY of them in a step, and some coils after the others: two planes of a shape."""
     count = jnp.minimum(slots.count, slots.start.shape[0]).astype(jnp.int32)
-    operands = [jnp.reshape(count, 1), chunk_table(slots.start, count), *operands]
+    operands = varying([jnp.reshape(count, 1), chunk_table(slots.start, count), *operands], frozenset())
     adds = body is SPREADING
-    out = jax.ShapeDtypeStruct(shape, jnp.float32, manual_axis_type=jax.typeof(like).manual_axis_type)
+    out = jax.ShapeDtypeStruct(shape, jnp.float32, manual_axis_type=jax.typeof(operands[0]).manual_axis_type)
     scratch = [pltpu.VMEM(one, jnp.float32) for one in body.scratch(task)]
     integers, point, coil, anywhere = _blocks(task)
     call = pl.pallas_call(
@@ -192,7 +171,7 @@ def _run(
         name=body.name,
     )
     with jax.enable_x64(False):  # Pallas takes Python's integers for 64 bits otherwise, and refuses them
-        return list(call(*varying(operands, varies_over(like))))
+        return list(call(*operands))
 
 
 def _blocks(task: Task) -> tuple[pl.BlockSpec, ...]:
@@ -238,8 +217,8 @@ class GriddingTrial:
 
     def found(self, *arrays: Array, interpret: bool) -> list[Array]:
         block, values, *given = arrays
-        there = interpolated(block, Slots(*given), self.form, jnp.zeros_like(values), interpret)
-        return _reals(there, spread_out(values, Slots(*given), self.form, jnp.zeros_like(block), interpret))
+        there = interpolated(block, Slots(*given), self.form, interpret)
+        return _reals(there, spread_out(values, Slots(*given), self.form, self.shape[1:], interpret))
 
     def exact(self, *arrays: Array) -> list[Array]:
         def by_xla(block: Array, values: Array, *given: Array) -> list[Array]:

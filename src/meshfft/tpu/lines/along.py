@@ -12,8 +12,8 @@ pass. Registers are 9 rows apart for the last pass: eight apart, a load would hi
 """
 
 import dataclasses
-import functools
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -58,6 +58,15 @@ class Line:
     def rows(self) -> int:
         """Rows of scratch memory: those that the last pass reads, and whole tiles."""
         return max(max(self.registers, SUBLANES) * PITCH, -(-self.length // LANES) * LANES)
+
+    @property
+    def kept(self) -> int:
+        """Results of each butterfly of the first pass that are stored."""
+        return self.radices[0]
+
+    def each_transformed(self, done: int, body: Callable[[Index], None]) -> None:
+        """Calls body for each register of `done` that a later pass transforms."""
+        loop(done, body)
 
     @property
     def table_bytes(self) -> int:
@@ -149,36 +158,38 @@ def buffers_of(passes: int, source: Source, between: Refs, last: Refs) -> list[A
 
 
 def passes(
-    line: Line, table: Ref, load: Load, store: Store, tiles: Sequence[Index], source: Source | None = None
-) -> None:
-    """All radices over registers, but the last pass of tiled lines."""
-    left, done = line.registers, 1
-    for p, radix in enumerate(line.radices):
-        left //= radix
-        each = functools.partial(source.each, radix, left) if p == 0 and isinstance(source, Arrived) else None
-        one_pass(line, p, (left, done), table, load, store, tiles, each=each)
-        done *= radix
-
-
-def one_pass(
     line: Line,
-    p: int,
-    sizes: tuple[int, int],
     table: Ref,
     load: Load,
     store: Store,
     tiles: Sequence[Index],
-    *,
-    each: Callable[[Callable[[Index, Callable[[int], Any]], None]], None] | None = None,
-    kept: int | None = None,
-    some: Callable[[int, Callable[[Index], None]], None] = loop,
+    source: Source | None = None,
+    begin: int = 0,
 ) -> None:
-    """One radix: `left` twiddled butterflies, each of `done` registers that earlier passes have transformed.
+    """All radices over registers from one on, but the last pass of tiled lines."""
+    done = math.prod(line.radices[:begin])
+    for p, radix in list(enumerate(line.radices))[begin:]:
+        each = source.each if p == 0 and isinstance(source, Arrived) else None
+        _one_pass(line, p, done, table, load, store, tiles, each)
+        done *= radix
 
-    `kept` results of each butterfly are stored, or all; `some` calls a body for those of `done` that are transformed.
+
+def _one_pass(
+    line: Line,
+    p: int,
+    done: int,
+    table: Ref,
+    load: Load,
+    store: Store,
+    tiles: Sequence[Index],
+    each: Callable[[int, int, Callable[[Index, Callable[[int], Any]], None]], None] | None,
+) -> None:
+    """One radix: twiddled butterflies, each of `done` registers that earlier passes have transformed.
+
     `each` calls a body for every butterfly of the first pass, with the register that it reads for each a < radix.
     """
-    (left, done), radix = sizes, line.radices[p]
+    radix = line.radices[p]
+    left, kept = line.registers // (done * radix), line.kept if p == 0 else radix
 
     def butterfly(b: Index, d: Index, weights: Weights, where: Callable[[int], Any]) -> None:
         for tile in tiles:
@@ -188,12 +199,12 @@ def one_pass(
 
     def twiddled(b: Index) -> None:
         weights = weights_of(line, p, table, b)
-        some(done, lambda d: butterfly(b, d, weights, lambda a: (a * left + b) * done + d))
+        line.each_transformed(done, lambda d: butterfly(b, d, weights, lambda a: (a * left + b) * done + d))
 
     if each is None:
         loop(left, twiddled)
     else:
-        each(lambda b, where: butterfly(b, 0, weights_of(line, p, table, b), where))
+        each(radix, left, lambda b, where: butterfly(b, 0, weights_of(line, p, table, b), where))
 
 
 def weights_of(line: Line, p: int, table: Ref, b: Index) -> Weights:

@@ -22,7 +22,7 @@ from jax import Array, lax
 from jax.experimental import pallas as pl
 
 from . import memory
-from .along import PITCH, Line, buffers_of, by_eights, by_tiles, last_pass, one_pass, sublane_weights, weights_of
+from .along import PITCH, Line, buffers_of, by_eights, by_tiles, last_pass, passes, sublane_weights, weights_of
 from .memory import Index, Ref, Refs, loop, register, start
 from .radices import LANES, SUBLANES, Pair, Whole, dft, radices, times
 
@@ -64,10 +64,13 @@ class RealLine(Line):
         """Rows of scratch memory, with a register for the mirror image of the first."""
         return max((max(self.registers, SUBLANES) + 1) * PITCH, -(-self.length // LANES) * LANES)
 
-    def some(self, done: int, body: Callable[[Index], None]) -> None:
+    def each_transformed(self, done: int, body: Callable[[Index], None]) -> None:
         """Calls body for each register of `done` that is not another's mirror image."""
         first = self.radices[0]
-        loop(done // first, lambda j: loop(self.kept, lambda c: body(j * first + c)))
+        if done == 1:
+            body(0)
+        else:
+            loop(done // first, lambda j: loop(self.kept, lambda c: body(j * first + c)))
 
     def places(self, k: Index) -> list[tuple[Index, Index]]:
         """Where the register of k is stored, and its mirror image, each with the sign of its imaginary part."""
@@ -114,12 +117,7 @@ def half_along_rows(
             memory.store(target, _upside_down(line, q, k), tile, (_flipped(re), -_flipped(im)))
 
     def run(tiles: Sequence[Index]) -> None:
-        left, done = line.registers, 1
-        for p, radix in enumerate(line.radices):
-            left //= radix
-            kept, some = (None, line.some) if p else (line.kept, loop)
-            one_pass(line, p, (left, done), tables[0], load, store, tiles, kept=kept, some=some)
-            done *= radix
+        passes(line, tables[0], load, store, tiles)
         last_pass(line, tables[1], read, put, tiles)
         if not line.mirrored:
             _middle(line, scratch, target, tiles)
@@ -131,7 +129,7 @@ def real_along_rows(
     line: RealLine, tables: Sequence[Ref], scratch: Refs, source: Refs, tiles: int, at_once: int
 ) -> None:
     """Real lines of (N, columns) of half spectra; they are left in `real_plane`, and `source` is lost."""
-    last, many = len(line.radices) - 1, line.registers
+    last = len(line.radices) - 1
     buffers = [scratch, *((source, scratch)[p % 2] for p in range(last))]
     target = real_plane(line, (scratch, source))
 
@@ -153,11 +151,7 @@ def real_along_rows(
 
     def run(tiles: Sequence[Index]) -> None:
         _from_sublanes(line, tables[1], source, scratch, tiles)
-        left, done = many // line.radices[0], line.radices[0]
-        for p, radix in list(enumerate(line.radices))[1:]:
-            left //= radix
-            one_pass(line, p, (left, done), tables[0], load, store, tiles, some=line.some)
-            done *= radix
+        passes(line, tables[0], load, store, tiles, begin=1)
         _last_onto_real(line, tables[0], lambda i, tile: load(last + 1, i, tile), target, tiles)
 
     by_tiles(tiles, at_once, run)
