@@ -202,7 +202,8 @@ def _by_platform(re: Array, im: Array, *, axes: tuple[int, ...], sign: int, room
 
 
 def _transpose(cts: Sequence[Tangent], *planes: object, sign: int, **how: Any) -> list[Array]:
-    return fft_p.bind(*map(ad.instantiate_zeros, cts), sign=-sign, **how)
+    made: list[Array] = fft_p.bind(*map(ad.instantiate_zeros, cts), sign=-sign, **how)
+    return made
 
 
 def _batch(planes: Sequence[Array], at: Sequence[int | None], *, axes: tuple[int, ...], **how: Any) -> Any:

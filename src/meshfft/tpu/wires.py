@@ -22,8 +22,8 @@ from jax.experimental.pallas import tpu as pltpu
 from ..collectives import words
 from ..collectives.messages import KERNELS
 from ..collectives.wire import LANES, LEAST_ROOM, SUBLANES, Tiled, Wire, form_of
-from ..layout.placement import varies_over, varying
 from ..numerics.split_complex import Planes
+from .lines.blocks import call
 from .lines.memory import Index, Ref
 
 BLOCK = 2**21  # bytes of planes that a step of the grid has, at most: two are held, and two of words
@@ -128,7 +128,6 @@ def _run(
 ) -> list[Array]:
     (shares, _, rows, _), many = grid.sizes, len(sources)
     high, bits = min(rows, SUBLANES), words.BITS[grid.form.form.wire.name] + 1
-    varies = jax.typeof(sources[0]).manual_axis_type
 
     def body(*refs: Ref) -> None:
         def one(j: Array, _: None) -> None:
@@ -137,27 +136,27 @@ def _run(
 
         lax.fori_loop(0, shares * rows // high, one, None)
 
-    call = pl.pallas_call(
+    return call(
         body,
+        sources,
+        targets,
+        name=f"wire_{name}{bits}_{high}",
+        interpret=interpret,
         grid=grid.steps,
         in_specs=list(map(grid.spec, sources)),
         out_specs=list(map(grid.spec, targets)),
-        out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype, manual_axis_type=varies) for x in targets],
         compiler_params=pltpu.CompilerParams(
             vmem_limit_bytes=LEAST_ROOM, dimension_semantics=(pltpu.PARALLEL,) * len(grid.steps)
         ),
-        interpret=interpret,
-        name=f"wire_{name}{bits}_{high}",
     )
-    with jax.enable_x64(False):  # Pallas takes Python's integers for 64 bits otherwise, and refuses them
-        return list(call(*varying(sources, varies_over(sources[0]))))
 
 
 def _encode(form: Tiled, sources: Sequence[Ref], targets: Sequence[Ref], share: Index, rows: Any) -> None:
     (target,), bits, exponents = targets, words.BITS[form.form.wire.name], list[Array]()
 
     def tile(plane: int, at: int) -> Array:  # read once for the largest and once for the integers: registers are few
-        return sources[plane][(share, *_place(sources[plane], rows, at))]
+        value: Array = sources[plane][(share, *_place(sources[plane], rows, at))]
+        return value
 
     for begin, places in _runs(form):
         largest = functools.reduce(jnp.maximum, (words.finite(tile(*at)) for together in places for at in together))

@@ -19,10 +19,9 @@ from jax import Array, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from ...layout.placement import varying
 from ...nufft.grid import gridding
 from ...nufft.grid.form import Form, Slots
-from ..lines.blocks import rounded
+from ..lines.blocks import call, rounded
 from ..lines.radices import LANES, SUBLANES
 from .bodies import INTERPOLATING, SPREADING, Body
 from .chunks import MANY, Strip, Task, strip_of
@@ -36,20 +35,21 @@ OnSlots = Callable[[Array, Slots], Array]
 
 def interpolate(block: Array, slots: Slots, form: Form) -> Array:
     """Values (C, slots) at a device's points as nufft/grid/gridding.py; a TPU has a kernel for strips."""
-    ways = (functools.partial(way, form=form) for way in (interpolated, gridding.interpolate))
-    return _on_tpu(*ways, block, slots)
+    by_kernel, elsewhere = (functools.partial(way, form=form) for way in (interpolated, gridding.interpolate))
+    return _on_tpu(by_kernel, elsewhere, block, slots)
 
 
 def spread(values: Array, slots: Slots, form: Form, shape: tuple[int, ...]) -> Array:
     """The block (C, *shape) of values (C, slots) as nufft/grid/gridding.py; a TPU has a kernel for strips."""
-    ways = (functools.partial(way, form=form, shape=shape) for way in (spread_out, gridding.spread))
-    return _on_tpu(*ways, values, slots)
+    by_kernel, elsewhere = (functools.partial(way, form=form, shape=shape) for way in (spread_out, gridding.spread))
+    return _on_tpu(by_kernel, elsewhere, values, slots)
 
 
 def _on_tpu(by_kernel: OnSlots, elsewhere: OnSlots, x: Array, slots: Slots) -> Array:
     if x.dtype != jnp.complex64:
         return elsewhere(x, slots)
-    return lax.platform_dependent(x, slots, tpu=by_kernel, default=elsewhere)
+    made: Array = lax.platform_dependent(x, slots, tpu=by_kernel, default=elsewhere)
+    return made
 
 
 def interpolated(block: Array, slots: Slots, form: Form, interpret: bool = False) -> Array:
@@ -150,13 +150,16 @@ def _run(
 ) -> list[Array]:
     """One kernel over all chunks, MANY of them in a step, and some coils after the others: two planes of a shape."""
     count = jnp.minimum(slots.count, slots.start.shape[0]).astype(jnp.int32)
-    operands = varying([jnp.reshape(count, 1), chunk_table(slots.start, count), *operands], frozenset())
+    operands = [jnp.reshape(count, 1), chunk_table(slots.start, count), *operands]
     adds = body is SPREADING
-    out = jax.ShapeDtypeStruct(shape, jnp.float32, manual_axis_type=jax.typeof(operands[0]).manual_axis_type)
     scratch = [pltpu.VMEM(one, jnp.float32) for one in body.scratch(task)]
     integers, point, coil, anywhere = _blocks(task)
-    call = pl.pallas_call(
+    return call(
         functools.partial(body.run, task=task),
+        operands,
+        [jax.ShapeDtypeStruct(shape, jnp.float32)] * 2,
+        name=body.name,
+        interpret=interpret,
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=1,
             grid=(shape[0] // task.coils, operands[1].shape[1] // MANY),
@@ -164,14 +167,9 @@ def _run(
             out_specs=[anywhere if adds else coil] * 2,
             scratch_shapes=[*scratch, pltpu.SemaphoreType.DMA((2, 2))],
         ),
-        out_shape=[out] * 2,
         input_output_aliases={len(operands) - 2: 0, len(operands) - 1: 1} if adds else {},
         compiler_params=pltpu.CompilerParams(vmem_limit_bytes=max(_bytes(task), SMALL) + 2 * 2**20),
-        interpret=interpret,
-        name=body.name,
     )
-    with jax.enable_x64(False):  # Pallas takes Python's integers for 64 bits otherwise, and refuses them
-        return list(call(*operands))
 
 
 def _blocks(task: Task) -> tuple[pl.BlockSpec, ...]:

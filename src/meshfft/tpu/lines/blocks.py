@@ -15,7 +15,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from ...collectives.pieces import Came, Rows
-from ...layout.placement import varies_over, varying
+from ...layout.placement import varying
 from .along import Line
 from .memory import Arrived, Index, Parted, Ref, Refs, div, rem
 from .radices import LANES, SUBLANES
@@ -173,8 +173,7 @@ class Job:
 
     def run(self, arrays: Sequence[Array], interpret: bool) -> list[Array]:
         tables, specs = zip(*self._tables(), strict=True)
-        like, target = arrays[0], self.target
-        out = jax.ShapeDtypeStruct(target.shape, like.dtype, manual_axis_type=jax.typeof(like).manual_axis_type)
+        target, steps = self.target, self.source.steps
         ends = list(itertools.accumulate((len(tables), self.source.arrays, target.arrays)))
 
         def body(*refs: Ref) -> None:
@@ -183,21 +182,20 @@ class Job:
             read = self.source.read(source, self.lines[0])
             self.transform(self, refs[: ends[0]], read, scratch, target.written(written))
 
-        call = pl.pallas_call(
+        return call(
             body,
-            grid=self.source.steps,
+            [*map(jnp.asarray, tables), *arrays],
+            [jax.ShapeDtypeStruct(target.shape, jnp.float32)] * target.arrays,
+            name=self.name,
+            interpret=interpret,
+            grid=steps,
             in_specs=[*specs, *self.source.specs()],
             out_specs=target.specs(),
-            out_shape=[out] * target.arrays,
             scratch_shapes=[pltpu.VMEM(sizes, jnp.float32) for sizes in self._scratches for _ in range(2)],
             compiler_params=pltpu.CompilerParams(
-                vmem_limit_bytes=self.bytes, dimension_semantics=(pltpu.PARALLEL,) * len(self.source.steps)
+                vmem_limit_bytes=self.bytes, dimension_semantics=(pltpu.PARALLEL,) * len(steps)
             ),
-            interpret=interpret,
-            name=self.name,
         )
-        with jax.enable_x64(False):  # Pallas takes Python's integers for 64 bits otherwise, and refuses them
-            return list(call(*varying([*map(jnp.asarray, tables), *arrays], varies_over(like))))
 
     def _tables(self) -> Iterator[tuple[np.ndarray, pl.BlockSpec]]:
         """For each line the twiddles of its passes, as scalars, and of the last, as registers; then the weights."""
@@ -215,6 +213,24 @@ class Job:
 
 def _copied_once(table: np.ndarray) -> pl.BlockSpec:
     return pl.BlockSpec(table.shape, lambda *step: (0,) * table.ndim, pipeline_mode=pl.Buffered(1))
+
+
+def call(
+    body: Callable[..., None],
+    arrays: Sequence[Array],
+    results: Sequence[jax.ShapeDtypeStruct],
+    *,
+    name: str,
+    interpret: bool,
+    **how: Any,
+) -> list[Array]:
+    """Calls a kernel; arrays and results vary over all mesh axes over which any of the arrays does."""
+    arrays = varying(arrays, frozenset())
+    varies = jax.typeof(arrays[0]).manual_axis_type
+    shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype, manual_axis_type=varies) for x in results]
+    run = pl.pallas_call(body, shapes, interpret=interpret, name=name, **how)
+    with jax.enable_x64(False):  # Pallas takes Python's integers for 64 bits otherwise, and refuses them
+        return list(run(*arrays))
 
 
 def on_tpu(kernels: Callable[..., T], elsewhere: Callable[..., T], *given: Any, interpret: bool) -> T:
