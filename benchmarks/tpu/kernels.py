@@ -21,7 +21,7 @@ from meshfft.atomic import replacing
 from meshfft.machine.chip import CHIPS, Chip
 from meshfft.numerics.split_complex import Planes
 from meshfft.tpu import engine
-from meshfft.tpu.real import half
+from meshfft.tpu.lines import half
 
 from ..common import numbers
 from ..common import table as print_table

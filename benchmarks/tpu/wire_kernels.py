@@ -1,6 +1,6 @@
 """What the kernels that write and read words (meshfft/tpu/wires.py) cost by compiled schedules, in cycles a number.
 
-Nothing runs. The larger of `bundles` and `memory` is the cost. `--table` writes what meshfft/tpu/wire_price.py reads.
+Nothing runs. The larger of `bundles` and `memory` is the cost. `--table` writes what meshfft/tpu/price.py reads.
 """
 
 import itertools
