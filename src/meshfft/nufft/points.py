@@ -163,7 +163,7 @@ class Scattered:
 
     @functools.cached_property
     def _key(self) -> tuple[object, ...]:
-        """What tells points apart: of many, a digest of their bits."""
+        """The identity of traced points, or a digest of the bits of known ones."""
         if not isinstance(self.coords, np.ndarray):
             known = isinstance(self.coords, jax.ShapeDtypeStruct)
             return (self.coords if known else id(self.coords), self.unit)

@@ -62,7 +62,7 @@ class Problem(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Where ADMM stands: image, its gradient as shrunk, and the scaled multiplier; the last two (dims, *image)."""
+    """State of ADMM: image, its gradient as shrunk, and the scaled multiplier; the last two (dims, *image)."""
 
     image: Array
     shrunk: Array

@@ -18,7 +18,7 @@ from ..numerics.split_complex import Planes, scaled
 
 
 class Iterate(NamedTuple):
-    """Where conjugate gradients stand: image, residual b - N x, direction, |residual|^2."""
+    """State of conjugate gradients: image, residual b - N x, direction, |residual|^2."""
 
     image: Any
     residual: Any

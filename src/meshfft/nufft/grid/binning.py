@@ -25,7 +25,7 @@ SPLIT = 2.0**26  # a turn's first bits: their product with G is exact
 class Tables(NamedTuple):
     """The points of every device, in slots; stacked over devices, or of one of them.
 
-    Chunks of one tile lie together, tiles in C order, and chunks that hold points come first.
+    Chunks of one tile are side by side, tiles in C order; chunks that hold points come first.
     """
 
     cell: Any  # int32 (devices, slots, d): lowest cell touched, in the block with halo; -1 in an empty slot
@@ -116,7 +116,7 @@ def _placed(
     cell: np.ndarray,
     offset: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Owners, tiles there and phases in radians of some points; cells and offsets are written where they belong."""
+    """Owners of points, tiles there and phases in radians; cells and offsets are written into the arrays given."""
     owner, inside, late = np.zeros(len(turns), np.int64), np.zeros(len(turns), np.int64), np.zeros(len(turns))
     grid, odd = tiles.grid, form.width % 2
     for dim, (cells, block, tile) in enumerate(zip(grid.shape, grid.block, tiles.tile, strict=True)):
@@ -187,7 +187,9 @@ def _filled(
     chunks = -(-points // chunk)
     count = np.bincount(owner, chunks, devices).astype(np.int32)
     most = int(count.max())
-    base = np.arange(devices) * most - (np.cumsum(count) - count)  # what empty chunks of others move a device's by
+    base = np.arange(devices) * most - (
+        np.cumsum(count) - count
+    )  # shift of a device's chunks by the empty ones of others
     first = np.cumsum(chunks) - chunks + base[owner]
     at = np.arange(many) + np.repeat(first * chunk - begin, points)
     start = np.zeros((devices * most, tiles.grid.ndim), np.int32)
@@ -206,7 +208,7 @@ def _filled(
 
 
 def _in_slots(at: np.ndarray, values: np.ndarray, devices: int, slots: int, empty: int) -> np.ndarray:
-    """What slots of all devices hold."""
+    """Values in the slots of all devices."""
     shape = devices * slots, *values.shape[1:]
     table = np.full(shape, empty, values.dtype) if empty else np.zeros(shape, values.dtype)  # zeros cost no writing
     table[at] = values

@@ -49,7 +49,7 @@ class Deconvolve(_Factor):
     window: Window
 
     def error(self, itemsize: int) -> Error:
-        """That of gridding with the window, for the point and the mode that it is largest for."""
+        """The error of gridding with the window, at the worst point and mode."""
         return Error(len(self.along) * self.window.worst)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:

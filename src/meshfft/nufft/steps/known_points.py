@@ -239,15 +239,11 @@ def _way(
 
 
 def _homes(points: Layout, cuts: Cuts) -> tuple[np.ndarray, np.ndarray]:
-    """Of each point, raveled, the device that holds it, numbered by the ring of the slots, and its position there."""
+    """The device that holds each point, raveled, by its number on the ring of the slots; and the position there."""
     axes, sizes = [axis for by in points.axes for axis in by], {cut.axis: cut.parts for cut in cuts}
     ring = np.arange(math.prod(sizes.values())).reshape([cut.parts for cut in cuts])
     numbers = ring.transpose([[cut.axis for cut in cuts].index(axis) for axis in axes]).ravel()
-    holder, place = np.zeros(points.shape, np.int64), np.zeros(points.shape, np.int64)
-    for dim, (size, block) in enumerate(zip(points.shape, points.block, strict=True)):
-        shards = np.repeat(np.arange(points.parts[dim]), points.counts(dim))
-        inside = np.arange(size) - points.starts(dim)[shards]
-        shape = [size if d == dim else 1 for d in range(points.ndim)]
-        holder = holder * points.parts[dim] + shards.reshape(shape)
-        place = place * block + inside.reshape(shape)
+    stored = [np.flatnonzero(points.logical(dim)) for dim in range(points.ndim)]
+    shards, inside = (np.ix_(*parts) for parts in zip(*map(np.divmod, stored, points.block), strict=True))
+    holder, place = np.ravel_multi_index(shards, points.parts), np.ravel_multi_index(inside, points.block)
     return numbers[holder.ravel()], place.ravel()

@@ -1,4 +1,4 @@
-"""What steps between an array and values at scattered points share: both layouts, both directions, and coordinates.
+"""Base of steps between an array and values at scattered points: both layouts, both directions, and coordinates.
 
     block (batch, along)  <->  values (batch, points)
     V_m[j, n] = exp(sign 2 pi i k_jm n)          rows of Vandermonde matrices, k in fixed-point turns

@@ -117,7 +117,7 @@ class RingPoints(CoordinateStep):
         return flat.reshape([image.block[d] for d in order]).transpose(np.argsort(order))
 
     def _values(self, shard: Block, position: Array, points: Coordinates) -> Block:
-        """What the points have of the block at a position of the ring: (points, batch)."""
+        """Sums (points, batch) over the block at a position of the ring."""
         planes, starts = split(shard), self._starts(position)
         chunk = self._chunk(planes[0].size // max(math.prod(self.grid.block), 1))
 
@@ -138,7 +138,7 @@ class RingPoints(CoordinateStep):
         return like(shard, tuple(y.reshape(-1, y.shape[-1])[: points.size] for y in chunks))
 
     def _sums(self, values: Block, points: Coordinates, position: Array) -> Block:
-        """What the values here add to the block at a position of the ring: (first side, other sides and batch)."""
+        """Sums of the values here for the block at a position of the ring: (first side, other sides and batch)."""
         planes, starts = split(values), self._starts(position)
         first, *others = self._order
 
