@@ -21,7 +21,7 @@ class Docstrings(griffe.Extension):
 
     def on_function_instance(self, *, func: griffe.Function, **kwargs: Any) -> None:
         """Spells out `**how`, as `help` does."""
-        if "how" in func.parameters:
+        if "how" in func.parameters and func.parameters["how"].kind is griffe.ParameterKind.var_keyword:
             module = importlib.import_module(func.module.path)
             shown = inspect.signature(getattr(module, func.name)).parameters.values()
             known = {one.name: one.annotation for one in func.parameters}

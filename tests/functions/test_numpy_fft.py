@@ -204,7 +204,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "empty": (lambda: mf.rfft(np.zeros(0)), ValueError, "length 0 along axis 0"),
     "norm": (lambda: mf.fft(np.zeros(4), norm="unit"), ValueError, "norm 'unit' is unknown.*'ortho'"),
     "method": (lambda: mf.fft(np.zeros(4), method="fast"), ValueError, "method 'fast' is unknown.*'cooley-tukey'"),
-    "order": (lambda: mf.fft(np.zeros(4), order="C"), ValueError, "order 'C' is unknown.*'natural' or 'any'"),
+    "order": (lambda: mf.fft(np.zeros(4), order="C"), ValueError, "order 'C' is unknown.*'natural', 'any'"),
     "precision": (lambda: mf.fft(np.zeros(4), precision="half"), ValueError, "precision 'half' is unknown"),
     "float64 off": (lambda: mf.fft(np.zeros(4), precision="float64"), ValueError, "jax_enable_x64"),
     "objects": (lambda: mf.fft(np.array([{}, None])), TypeError, "dtype object is not numeric"),
