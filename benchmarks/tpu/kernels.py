@@ -111,7 +111,7 @@ def _real(by: str, kind: str, shape: Sequence[int], room: int) -> tuple[Callable
     """Between real arrays of that shape and half spectra."""
     many, onto = 2 if REAL[kind] == "plane" else 1, kind.startswith("real")
     axes = tuple(range(-many, 0))
-    if by == "kernel" and half.job_of(shape, many, -1, room, onto) is None:
+    if by == "kernel" and half.kernel_of(shape, many, -1, room, onto) is None:
         raise ValueError(f"no kernel of {tuple(shape[-many:])}")
     if not onto:
         to_half = partial(half.half_spectrum, many=many, sign=-1, room=room)

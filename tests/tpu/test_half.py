@@ -82,6 +82,6 @@ def test_each_is_the_others_transpose(interpret: bool) -> None:
 
 def test_which_lines_have_kernels() -> None:
     """Catches a kernel offered for lines that no radix divides, or that fast memory does not hold."""
-    assert half.job_of((4, 100), 1, -1, ROOM) is None and half.job_of((4, 88), 1, -1, ROOM) is None
-    assert half.job_of((4, 12, 64), 2, -1, ROOM) is None and half.job_of((4, 12, 64), 1, -1, ROOM) is not None
-    assert half.job_of((4, 2048, 2048), 2, -1, SMALL) is None
+    assert half.kernel_of((4, 100), 1, -1, ROOM) is None and half.kernel_of((4, 88), 1, -1, ROOM) is None
+    assert half.kernel_of((4, 12, 64), 2, -1, ROOM) is None and half.kernel_of((4, 12, 64), 1, -1, ROOM) is not None
+    assert half.kernel_of((4, 2048, 2048), 2, -1, SMALL) is None

@@ -16,7 +16,7 @@ from jax.interpreters import ad, batching, mlir
 
 from ..numerics.split_complex import Planes
 from .lines import long_columns, short
-from .lines.blocks import Job, on_tpu, rounded
+from .lines.blocks import Kernel, on_tpu, rounded
 from .lines.radices import LANES, SUBLANES, radices
 
 Tangent = Array | ad.Zero
@@ -25,20 +25,22 @@ RESERVED = 2**19  # bytes of it that are left to the compiler
 LONG, SECOND = ("twisted", "subtwisted"), ("second", "subsecond")  # the first of two kernels runs the second too
 
 
-class Pass(NamedTuple):
+class KernelPass(NamedTuple):
     """One pass over memory: its kind as in lines/short.py, or one of the two of long lines (lines/long_columns.py)."""
 
     kind: str
     lengths: tuple[int, ...]
     dims: tuple[int, ...]
 
-    def job(self, shape: tuple[int, ...], sign: int, room: int, alone: bool = False, flat: bool = True) -> Job | None:
+    def kernel(
+        self, shape: tuple[int, ...], sign: int, room: int, alone: bool = False, flat: bool = True
+    ) -> Kernel | None:
         """The kernel of one pass; `alone` and `flat` as in lines/short.py."""
         if self.kind == "plane":
-            return short.plane_job(shape, sign, room, alone)
+            return short.plane_kernel(shape, sign, room, alone)
         if self.kind == "lane":
-            return short.lane_job(shape, sign, room, flat)
-        return short.column_job(shape, self.dims[0], sign, room)
+            return short.lane_kernel(shape, sign, room, flat)
+        return short.column_kernel(shape, self.dims[0], sign, room)
 
 
 class Taken(NamedTuple):
@@ -54,12 +56,12 @@ def supports(shape: Sequence[int], dim: int, room: int = ROOM) -> bool:
     return shape[dim] == 1 or bool(_of_lines(tuple(shape), dim, room))
 
 
-def passes(shape: Sequence[int], dims: Sequence[int], room: int = ROOM) -> tuple[Pass, ...]:
+def passes(shape: Sequence[int], dims: Sequence[int], room: int = ROOM) -> tuple[KernelPass, ...]:
     """The kernels that transform some dimensions of planes, in order; all must have some."""
     left, last = sorted(d for d in dims if shape[d] > 1), len(shape) - 1
     done = []
-    if left[-2:] == [last - 1, last] and short.plane_job(shape, -1, room) is not None:
-        done.append(Pass("plane", (shape[-2], shape[-1]), (last - 1, last)))
+    if left[-2:] == [last - 1, last] and short.plane_kernel(shape, -1, room) is not None:
+        done.append(KernelPass("plane", (shape[-2], shape[-1]), (last - 1, last)))
         left = left[:-2]
     for dim in reversed(left):
         own = _of_lines(tuple(shape), dim, room)
@@ -69,7 +71,7 @@ def passes(shape: Sequence[int], dims: Sequence[int], room: int = ROOM) -> tuple
 
 
 @functools.lru_cache(maxsize=1024)
-def _of_lines(shape: tuple[int, ...], dim: int, room: int) -> tuple[Pass, ...]:
+def _of_lines(shape: tuple[int, ...], dim: int, room: int) -> tuple[KernelPass, ...]:
     """The kernels that transform lines of a dimension; () if there are none."""
     length, behind = shape[dim], len(shape) - 1 - dim
     tiled = behind < 2
@@ -77,12 +79,12 @@ def _of_lines(shape: tuple[int, ...], dim: int, room: int) -> tuple[Pass, ...]:
     if (tiled and length % SUBLANES) or not radices(length // SUBLANES if tiled else length):
         return ()
     if not behind:
-        kinds = ("lane",) if short.lane_job(shape, -1, room) is not None else ()
-    elif short.column_job(shape, dim, -1, room) is not None:
+        kinds = ("lane",) if short.lane_kernel(shape, -1, room) is not None else ()
+    elif short.column_kernel(shape, dim, -1, room) is not None:
         kinds = ("sublane",) if tiled else ("first",)
-    elif long_columns.jobs_of(shape, dim, -1, room) is not None:
+    elif long_columns.kernels_of(shape, dim, -1, room) is not None:
         kinds = long_columns.kinds(tiled)
-    return tuple(Pass(kind, (length,), (dim,)) for kind in kinds)
+    return tuple(KernelPass(kind, (length,), (dim,)) for kind in kinds)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -177,15 +179,15 @@ def run_in_orders(re: Array, im: Array, dims: Sequence[int], sign: int, room: in
     return re, im
 
 
-def run_one(one: Pass, planes: Planes, sign: int, room: int, interpret: bool) -> Planes:
+def run_one(one: KernelPass, planes: Planes, sign: int, room: int, interpret: bool) -> Planes:
     shape = planes[0].shape
     if one.kind in SECOND:
         return planes
     if one.kind in LONG:
         return tuple(long_columns.fft_long_columns(planes, shape, one.dims[0], sign, room, interpret))
-    job = one.job(shape, sign, room)
-    assert job is not None, f"lines of {one.lengths} do not fit in {room} bytes"
-    return tuple(x.reshape(shape) for x in job.run([x.reshape(job.source.shape) for x in planes], interpret))
+    kernel = one.kernel(shape, sign, room)
+    assert kernel is not None, f"lines of {one.lengths} do not fit in {room} bytes"
+    return tuple(x.reshape(shape) for x in kernel.run([x.reshape(kernel.source.shape) for x in planes], interpret))
 
 
 def _by_xla(re: Array, im: Array, dims: Sequence[int], sign: int) -> Planes:

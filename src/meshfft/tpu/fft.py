@@ -203,8 +203,8 @@ class VectorReal(RealEngine):
         last, room = len(lines.block) - 1, room_of(site)
         for dims in ((last - 1, last), (last,)) if room and lines.dims[-1] == last else ():
             if set(lines.dims) >= set(dims):
-                job = half.job_of(lines.only(dims).shape, len(dims), -1, room, onto_real)
-                if job is not None:
+                kernel = half.kernel_of(lines.only(dims).shape, len(dims), -1, room, onto_real)
+                if kernel is not None:
                     yield cls(room), dims
 
     @property

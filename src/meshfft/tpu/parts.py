@@ -16,9 +16,9 @@ from jax import Array, lax
 from ..collectives.pieces import Came, Pieces, Rows, in_parts
 from ..numerics.split_complex import Planes
 from . import engine
-from .engine import LONG, SECOND, Pass
-from .lines.blocks import PLANES, Blocks, Divided, Ends, Job, linear_on_tpu
-from .lines.long_columns import fft_long_columns, jobs_of
+from .engine import LONG, SECOND, KernelPass
+from .lines.blocks import PLANES, Blocked, Divided, Ends, Kernel, linear_on_tpu
+from .lines.long_columns import fft_long_columns, kernels_of
 from .lines.memory import legible
 from .lines.opened import result_of
 from .lines.radices import LANES, SUBLANES
@@ -66,7 +66,7 @@ def is_direct(shape: tuple[int, ...], dims: Sequence[int], room: int, ends: Ends
     return bool(passes) and all(_has_kernel(one, shape, room, own) for one, own in passes)
 
 
-def passes_of(shape: tuple[int, ...], dims: Sequence[int], room: int, ends: Ends) -> list[tuple[Pass, Ends]]:
+def passes_of(shape: tuple[int, ...], dims: Sequence[int], room: int, ends: Ends) -> list[tuple[KernelPass, Ends]]:
     """Kernels with their own ends: the first transforms what is in pieces, the last what is in parts."""
     came, sent = (None if end is None else end[0] for end in (ends.came, ends.sent))
     own = [one for one in engine.passes(shape, dims, room) if one.kind not in SECOND]
@@ -95,10 +95,10 @@ def by_kernels(
         elif one.kind in LONG:
             left = fft_long_columns(left, shape, one.dims[0], sign, room, interpret, own)
         else:
-            job = _job(one, shape, sign, room, own)
-            assert job is not None, "such a kernel reads and writes otherwise"
+            kernel = _kernel(one, shape, sign, room, own)
+            assert kernel is not None, "such a kernel reads and writes otherwise"
             left = [x.reshape(-1, shape[-1]) for x in left] if _is_flat(one, shape, own) else left
-            left = [x.reshape(result_of(shape, own.sent)) for x in job.run(left, interpret)]
+            left = [x.reshape(result_of(shape, own.sent)) for x in kernel.run(left, interpret)]
     return left
 
 
@@ -128,34 +128,36 @@ def _linear(
     return linear_on_tpu(kernels, lambda arrays: plain(*arrays), transpose, tuple(arrays), interpret)
 
 
-def _has_kernel(one: Pass, shape: tuple[int, ...], room: int, ends: Ends) -> bool:
+def _has_kernel(one: KernelPass, shape: tuple[int, ...], room: int, ends: Ends) -> bool:
     if one.kind in LONG:
-        return jobs_of(shape, one.dims[0], -1, room, ends) is not None
-    return _job(one, shape, -1, room, ends) is not None
+        return kernels_of(shape, one.dims[0], -1, room, ends) is not None
+    return _kernel(one, shape, -1, room, ends) is not None
 
 
-def _job(one: Pass, shape: tuple[int, ...], sign: int, room: int, ends: Ends, alone: bool = False) -> Job | None:
+def _kernel(
+    one: KernelPass, shape: tuple[int, ...], sign: int, room: int, ends: Ends, alone: bool = False
+) -> Kernel | None:
     """The kernel of a pass with these ends; None if there is none.
 
     Small planes go by several if the ends allow it, otherwise each `alone`.
     """
     flat, rows, sent = _is_flat(one, shape, ends), ends.rows, ends.sent
-    job = one.job(shape, sign, room, alone or ends.came is not None, flat)
-    if job is None or (one.kind == "lane" and not is_full(job)):
+    kernel = one.kernel(shape, sign, room, alone or ends.came is not None, flat)
+    if kernel is None or (one.kind == "lane" and not is_full(kernel)):
         return None
     if flat:
         behind = math.prod(shape[1:-1])
         rows = None if rows is None else Rows(rows.dim, rows.start * behind, rows.size * behind)
         sent = None if sent is None else (1, sent[1])
-    source, target = _source(job, one, rows, ends.came), _target(job, one, sent)
+    source, target = _source(kernel, one, rows, ends.came), _target(kernel, one, sent)
     if source is not None and target is not None:
-        return dataclasses.replace(job, source=source, target=target)
-    return None if alone or one.kind != "plane" else _job(one, shape, sign, room, ends, alone=True)
+        return dataclasses.replace(kernel, source=source, target=target)
+    return None if alone or one.kind != "plane" else _kernel(one, shape, sign, room, ends, alone=True)
 
 
-def _source(job: Job, one: Pass, rows: Rows | None, came: Came | None) -> Blocks | Divided | None:
-    blocks = job.source
-    assert isinstance(blocks, Blocks)
+def _source(kernel: Kernel, one: KernelPass, rows: Rows | None, came: Came | None) -> Blocked | Divided | None:
+    blocks = kernel.source
+    assert isinstance(blocks, Blocked)
     if rows is not None:
         size = blocks.sizes[rows.dim] or 1
         if rows.dim in one.dims or rows.start % size or (rows.size % size and rows.size != blocks.shape[rows.dim]):
@@ -163,29 +165,29 @@ def _source(job: Job, one: Pass, rows: Rows | None, came: Came | None) -> Blocks
         blocks = blocks.begun(rows.dim, rows.start)
     if came is None:
         return blocks
-    line, divided = job.lines[0], Divided(blocks, came.source, came.parts, came.pieces)
+    line, divided = kernel.lines[0], Divided(blocks, came.source, came.parts, came.pieces)
     if one.kind == "lane" or came.source != one.dims[0] or came.dim != came.source:
         return None
     whole = divided.rows % (1 if line.untiled else SUBLANES) == 0
     return divided if whole and legible(line.radices[0], came.parts, came.pieces) else None
 
 
-def _target(job: Job, one: Pass, sent: tuple[int, int] | None) -> Blocks | Divided | None:
-    blocks = job.target
+def _target(kernel: Kernel, one: KernelPass, sent: tuple[int, int] | None) -> Blocked | Divided | None:
+    blocks = kernel.target
     if sent is None:
         return blocks
-    assert isinstance(blocks, Blocks)
+    assert isinstance(blocks, Blocked)
     dim, parts = sent
     divided, behind = Divided(blocks, dim, parts), len(blocks.shape) - 1 - dim
     tile = blocks.sizes[dim] or 1
     if divided.whole:
         tile = (LANES, SUBLANES)[behind] if behind < 2 else 1
-        if one.kind == "sublane" and job.lines[0].registers % SUBLANES:
+        if one.kind == "sublane" and kernel.lines[0].registers % SUBLANES:
             return None  # its last pass does not store whole tiles
     return divided if divided.rows % tile == 0 else None
 
 
-def _is_flat(one: Pass, shape: Sequence[int], ends: Ends) -> bool:
+def _is_flat(one: KernelPass, shape: Sequence[int], ends: Ends) -> bool:
     """Whether the array is one of lines, as are the ends: whole leading rows, and parts of lines."""
     rows, sent = ends.rows is None or ends.rows.dim == 0, ends.sent is None or ends.sent[0] == len(shape) - 1
     return one.kind == "lane" and len(flattened(shape)) == 2 and rows and sent

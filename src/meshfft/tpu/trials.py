@@ -32,7 +32,7 @@ COMPLEX = 8  # bytes
 class LineTrial:
     """A kernel of complex lines, or the two or three of long ones; `shape` is that of the rows that it transforms."""
 
-    one: engine.Pass
+    one: engine.KernelPass
     shape: tuple[int, ...]
     room: int
     ends: Ends = PLANES
@@ -138,7 +138,7 @@ def of_reals(shape: Sequence[int], many: int, room: int) -> Trials:
     return (RealTrial((*lead, *shape[-many:]), many, room),)
 
 
-def _small(one: engine.Pass, shape: tuple[int, ...], room: int, ends: Ends) -> LineTrial:
+def _small(one: engine.KernelPass, shape: tuple[int, ...], room: int, ends: Ends) -> LineTrial:
     """The trial of one kernel, with every other dimension as short as leaves it the same."""
     came, sent = ends.came, ends.sent
     fixed = {*one.dims, *(() if came is None else (came.source, came.dim))}
@@ -153,7 +153,7 @@ def _small(one: engine.Pass, shape: tuple[int, ...], room: int, ends: Ends) -> L
     return LineTrial(one, shape, room, ends)
 
 
-def _sizes(one: engine.Pass, shape: tuple[int, ...], dim: int, multiple: int) -> Iterator[int]:
+def _sizes(one: engine.KernelPass, shape: tuple[int, ...], dim: int, multiple: int) -> Iterator[int]:
     """Sizes to be tried instead of a dimension's own, least first."""
     behind, size = len(shape) - 1 - dim, shape[dim]
     wide = WIDE if math.prod(shape[d] for d in one.dims) * SUBLANES * WIDE <= MANY else LANES
@@ -170,7 +170,7 @@ def _least(size: int, unit: int) -> int:
     return size if size < 2 * unit else unit + size % unit
 
 
-def _is_same(one: engine.Pass, shape: tuple[int, ...], room: int, ends: Ends) -> bool:
+def _is_same(one: engine.KernelPass, shape: tuple[int, ...], room: int, ends: Ends) -> bool:
     if ends != PLANES and not parts.is_direct(shape, one.dims, room, ends):
         return False
     if not all(engine.supports(shape, dim, room) for dim in one.dims):

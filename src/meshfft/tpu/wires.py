@@ -27,7 +27,7 @@ from .lines.blocks import call
 from .lines.memory import Index, Ref
 
 BLOCK = 2**21  # bytes of planes that a step of the grid has, at most: two are held, and two of words
-Kernel = Callable[[Tiled, Sequence[Ref], Sequence[Ref], Index, Any], None]  # form, sources, targets, share, rows
+TileKernel = Callable[[Tiled, Sequence[Ref], Sequence[Ref], Index, Any], None]  # form, sources, targets, share, rows
 
 
 def encode(form: Tiled, first: int, *planes: Array, interpret: bool = False) -> Array:
@@ -120,7 +120,7 @@ class _Grid(NamedTuple):
 
 def _run(
     grid: _Grid,
-    kernel: Kernel,
+    kernel: TileKernel,
     name: str,
     sources: list[Array],
     targets: list[jax.ShapeDtypeStruct],

@@ -33,7 +33,7 @@ Weights = list[tuple[Weight, Weight]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Line:
+class FFTLine:
     """A length, the sign of the exponent, and whether lines are untiled."""
 
     length: int
@@ -83,7 +83,7 @@ class Line:
 
 
 def along_untiled(
-    line: Line,
+    line: FFTLine,
     table: Ref,
     source: Source,
     scratch: Refs,
@@ -108,7 +108,7 @@ def along_untiled(
 
 
 def along_rows(
-    line: Line, tables: Sequence[Ref], source: Source, scratch: Refs, target: Refs, tiles: int, at_once: int
+    line: FFTLine, tables: Sequence[Ref], source: Source, scratch: Refs, target: Refs, tiles: int, at_once: int
 ) -> None:
     """FFTs of the rows of (N, columns), `at_once` of the tiles of 128 columns in one body of a loop.
 
@@ -146,7 +146,7 @@ def by_tiles(tiles: int, at_once: int, run: Callable[[Sequence[Index]], None]) -
         run([full * at_once + tile for tile in range(rest)])
 
 
-def order(line: Line, memories: Sequence[Refs]) -> tuple[Refs, Refs]:
+def order(line: FFTLine, memories: Sequence[Refs]) -> tuple[Refs, Refs]:
     """Which of two memories is scratch and which the target of `along_rows`, if the source is the second."""
     first, second = memories
     return (first, second) if len(line.radices) % 2 else (second, first)
@@ -158,7 +158,7 @@ def buffers_of(passes: int, source: Source, between: Refs, last: Refs) -> list[A
 
 
 def passes(
-    line: Line,
+    line: FFTLine,
     table: Ref,
     load: Load,
     store: Store,
@@ -175,7 +175,7 @@ def passes(
 
 
 def _one_pass(
-    line: Line,
+    line: FFTLine,
     p: int,
     done: int,
     table: Ref,
@@ -207,7 +207,7 @@ def _one_pass(
         each(radix, left, lambda b, where: butterfly(b, 0, weights_of(line, p, table, b), where))
 
 
-def weights_of(line: Line, p: int, table: Ref, b: Index) -> Weights:
+def weights_of(line: FFTLine, p: int, table: Ref, b: Index) -> Weights:
     """Twiddles of butterfly b of a pass but for the first, which is 1; none in the last pass over registers."""
     if p == len(line.radices) - 1:
         return []
@@ -217,7 +217,7 @@ def weights_of(line: Line, p: int, table: Ref, b: Index) -> Weights:
 
 
 def last_pass(
-    line: Line,
+    line: FFTLine,
     table: Ref,
     read: Callable[[Index, Index], Pair],
     put: Callable[[int, Index, Index, Whole], None],

@@ -16,7 +16,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 from ...collectives.pieces import Came, Rows
 from ...layout.placement import varying
-from .along import Line
+from .along import FFTLine
 from .memory import Arrived, Index, Parted, Ref, Refs, div, rem
 from .radices import LANES, SUBLANES
 
@@ -42,7 +42,7 @@ PLANES = Ends()  # whole planes on both sides
 
 
 @dataclasses.dataclass(frozen=True)
-class Blocks:
+class Blocked:
     """Arrays of one shape in blocks; a size of None is one position of a dimension that the kernel does not see.
 
     The last block may reach over the end. `place` says which block a step of the grid has, by default the next, and
@@ -67,7 +67,7 @@ class Blocks:
     def specs(self) -> list[pl.BlockSpec]:
         return [pl.BlockSpec(self.sizes, self.place)] * self.arrays
 
-    def begun(self, dim: int, position: int) -> "Blocks":
+    def begun(self, dim: int, position: int) -> "Blocked":
         """The same blocks of longer arrays, which are read from a position on."""
         shift = position // (self.sizes[dim] or 1)
 
@@ -77,7 +77,7 @@ class Blocks:
 
         return dataclasses.replace(self, place=place) if shift else self
 
-    def read(self, refs: Sequence[Ref], line: Line) -> Any:
+    def read(self, refs: Sequence[Ref], line: FFTLine) -> Any:
         return self.views(refs)
 
     def written(self, refs: Sequence[Ref]) -> Any:
@@ -88,7 +88,7 @@ class Blocks:
 class Divided:
     """Arrays (parts, planes, ..), with a dimension in parts: one array that is sent, or the pieces that arrived."""
 
-    plane: Blocks  # of a plane that is not divided
+    plane: Blocked  # of a plane that is not divided
     dim: int
     parts: int
     arrays: int = 1
@@ -128,7 +128,7 @@ class Divided:
 
         return [pl.BlockSpec((None, 2, *self.plane.sizes), place)] * self.arrays
 
-    def read(self, refs: Sequence[Ref], line: Line) -> Arrived:
+    def read(self, refs: Sequence[Ref], line: FFTLine) -> Arrived:
         return Arrived(refs, self.rows // (1 if line.untiled else SUBLANES))
 
     def written(self, refs: Sequence[Ref]) -> Refs:
@@ -142,7 +142,7 @@ class Divided:
 
 
 @dataclasses.dataclass(frozen=True)
-class Job:
+class Kernel:
     """A kernel: its name, what it does, lines, blocks that it reads and writes, scratch memories of two planes each.
 
     `twist` is a table of scalar weights, and which row of it a step of the grid has. `fixed` are more tables, the same
@@ -150,10 +150,10 @@ class Job:
     """
 
     name: str
-    transform: Callable[..., None]  # of the job, tables, source, scratch memories and target
-    lines: tuple[Line, ...]
-    source: Blocks | Divided
-    target: Blocks | Divided
+    transform: Callable[..., None]  # of the kernel, tables, source, scratch memories and target
+    lines: tuple[FFTLine, ...]
+    source: Blocked | Divided
+    target: Blocked | Divided
     scratch: tuple[int, ...]
     memories: int = 1
     at_once: int = 2  # tiles in one body of a loop: independent work for the compiler to interleave
@@ -255,7 +255,7 @@ def tiles_at_once(room: int) -> int:
     return 4 if room >= MANY_REGISTERS else 2
 
 
-def scratch_of(tiles: int, *lines: Line) -> tuple[int, ...]:
+def scratch_of(tiles: int, *lines: FFTLine) -> tuple[int, ...]:
     """Sizes of a scratch memory for tiles of lines along the rows."""
     return tiles, rounded(max(line.rows for line in lines), SUBLANES), LANES
 

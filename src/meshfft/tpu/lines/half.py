@@ -13,20 +13,20 @@ from jax import Array
 
 from ...kernels import real
 from ...numerics.split_complex import Planes, join, split
-from .along import Line, along_rows, transpose
-from .blocks import MANY_REGISTERS, WIDE, Blocks, Job, linear_on_tpu, rounded, scratch_of, tiles_at_once
+from .along import FFTLine, along_rows, transpose
+from .blocks import MANY_REGISTERS, WIDE, Blocked, Kernel, linear_on_tpu, rounded, scratch_of, tiles_at_once
 from .memory import Ref, Refs
 from .radices import LANES, SUBLANES, radices
 from .real import RealLine, half_along_rows, real_along_rows, real_plane
 
 
-def job_of(shape: Sequence[int], many: int, sign: int, room: int, onto: bool = False) -> Job | None:
+def kernel_of(shape: Sequence[int], many: int, sign: int, room: int, onto: bool = False) -> Kernel | None:
     """The kernel of the last dimension, or the last two, of real arrays of that shape; None if there is none."""
     if any(n % SUBLANES or not radices(n // SUBLANES) for n in shape[-many:]):
         return None
     line = RealLine(shape[-1], sign, flips=room >= MANY_REGISTERS)
     if many == 2:
-        lines: tuple[Line, ...] = (line, Line(shape[-2], sign))
+        lines: tuple[FFTLine, ...] = (line, FFTLine(shape[-2], sign))
         lead, none, rows = tuple(shape[:-1]), [None] * (len(shape) - 2), [rounded(shape[-2], LANES)]
     else:
         lines, lead, none = (line,), (math.prod(shape[:-1]),), []
@@ -35,13 +35,13 @@ def job_of(shape: Sequence[int], many: int, sign: int, room: int, onto: bool = F
     name, transform = f"fft_{kind}_{'x'.join(map(str, shape[-many:]))}", _to_real if onto else _to_half
     for high in rows:
         tiles = rounded(max(high, line.half * (many - 1)), LANES) // LANES
-        spatial = Blocks((*lead, line.length), (*none, high, rounded(line.length, LANES)), arrays=1)
-        half = Blocks((*lead, line.half), (*none, high, rounded(line.half, LANES)))
+        spatial = Blocked((*lead, line.length), (*none, high, rounded(line.length, LANES)), arrays=1)
+        half = Blocked((*lead, line.half), (*none, high, rounded(line.half, LANES)))
         source, target = (half, spatial) if onto else (spatial, half)
         scratch, at_once = scratch_of(tiles, *lines), tiles_at_once(room)
-        job = Job(name, transform, lines, source, target, scratch, memories=2, at_once=at_once)
-        if job.bytes <= room:
-            return job
+        kernel = Kernel(name, transform, lines, source, target, scratch, memories=2, at_once=at_once)
+        if kernel.bytes <= room:
+            return kernel
     return None
 
 
@@ -87,30 +87,30 @@ def from_half_spectrum(planes: Planes, many: int, length: int, sign: int, room: 
 def _run(
     shape: tuple[int, ...], many: int, sign: int, room: int, onto: bool, arrays: Sequence[Array], interpret: bool
 ) -> list[Array]:
-    job = job_of(shape, many, sign, room, onto)
-    assert job is not None, f"real lines of {shape[-many:]} have no kernel in {room} bytes"
-    return job.run([x.reshape(*job.source.shape[:-1], x.shape[-1]) for x in arrays], interpret)
+    kernel = kernel_of(shape, many, sign, room, onto)
+    assert kernel is not None, f"real lines of {shape[-many:]} have no kernel in {room} bytes"
+    return kernel.run([x.reshape(*kernel.source.shape[:-1], x.shape[-1]) for x in arrays], interpret)
 
 
-def _to_half(job: Job, tables: Sequence[Ref], source: Sequence[Ref], memories: list[Refs], target: Refs) -> None:
-    line, *others = job.lines
+def _to_half(kernel: Kernel, tables: Sequence[Ref], source: Sequence[Ref], memories: list[Refs], target: Refs) -> None:
+    line, *others = kernel.lines
     assert isinstance(line, RealLine)
     (block,), (scratch, done), rows = source, memories, source[0].shape[-2]
     transpose((block,), (real_plane(line, memories),), rows, line.length)
-    half_along_rows(line, tables, scratch, done, -(-rows // LANES), job.at_once)
+    half_along_rows(line, tables, scratch, done, -(-rows // LANES), kernel.at_once)
     if not others:
         return transpose(done, target, line.half, rows)
     transpose(done, scratch, line.half, rows)
-    along_rows(others[0], tables[2:], scratch, done, target, -(-line.half // LANES), job.at_once)
+    along_rows(others[0], tables[2:], scratch, done, target, -(-line.half // LANES), kernel.at_once)
 
 
-def _to_real(job: Job, tables: Sequence[Ref], source: Refs, memories: list[Refs], target: Sequence[Ref]) -> None:
-    line, *others = job.lines
+def _to_real(kernel: Kernel, tables: Sequence[Ref], source: Refs, memories: list[Refs], target: Sequence[Ref]) -> None:
+    line, *others = kernel.lines
     assert isinstance(line, RealLine)
     (scratch, half), rows = memories, source[0].shape[-2]
     if others:
-        along_rows(others[0], tables[2:], source, half, scratch, -(-line.half // LANES), job.at_once)
+        along_rows(others[0], tables[2:], source, half, scratch, -(-line.half // LANES), kernel.at_once)
         source = scratch
     transpose(source, half, rows, line.half)
-    real_along_rows(line, tables, scratch, half, -(-rows // LANES), job.at_once)
+    real_along_rows(line, tables, scratch, half, -(-rows // LANES), kernel.at_once)
     transpose((real_plane(line, memories),), target, line.length, rows)

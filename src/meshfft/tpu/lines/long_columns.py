@@ -20,23 +20,23 @@ from jax import Array
 from jax.experimental import pallas as pl
 
 from ...numerics.phases import host_roots
-from .along import Line, Source, along_untiled
-from .blocks import PLANES, WIDE, Blocks, Divided, Ends, Job, Sizes, rounded, steps_of
+from .along import FFTLine, Source, along_untiled
+from .blocks import PLANES, WIDE, Blocked, Divided, Ends, Kernel, Sizes, rounded, steps_of
 from .memory import Apart, Arrived, Index, Ref, Refs, loop, register
 from .opened import Opened, both, opened, result_of, target_of
 from .radices import LANES, SUBLANES, Weight, in_planes, on_all_lanes, times
 
 
-class LongJobs(NamedTuple):
+class LongKernels(NamedTuple):
     """A first kernel for each piece, the second, and the shape of what it writes."""
 
-    firsts: list[Job]
-    second: Job
+    firsts: list[Kernel]
+    second: Kernel
     result: tuple[int, ...]
 
 
 @functools.lru_cache(maxsize=256)
-def jobs_of(shape: tuple[int, ...], dim: int, sign: int, room: int, ends: Ends = PLANES) -> LongJobs | None:
+def kernels_of(shape: tuple[int, ...], dim: int, sign: int, room: int, ends: Ends = PLANES) -> LongKernels | None:
     """The kernels of lines along a dimension that is not the last, from and to what the ends say."""
     of = opened(shape, dim, ends)
     if of is None:
@@ -49,8 +49,8 @@ def jobs_of(shape: tuple[int, ...], dim: int, sign: int, room: int, ends: Ends =
             continue
         firsts = [_first(of, sign, rest, piece, ends) for piece in range(of.pieces)]
         second = _second(of, sign, rest, target)
-        if max(job.bytes for job in (*firsts, second)) <= room:
-            return LongJobs(firsts, second, result_of(shape, ends.sent))
+        if max(kernel.bytes for kernel in (*firsts, second)) <= room:
+            return LongKernels(firsts, second, result_of(shape, ends.sent))
     return None
 
 
@@ -64,12 +64,12 @@ def fft_long_columns(
     ends: Ends = PLANES,
 ) -> list[Array]:
     """The FFT of a dimension that is not the last, in two passes over memory, from and to what the ends say."""
-    jobs = jobs_of(shape, dim, sign, room, ends)
-    assert jobs is not None, f"lines of {shape[dim]} do not fit in {room} bytes"
+    kernels = kernels_of(shape, dim, sign, room, ends)
+    assert kernels is not None, f"lines of {shape[dim]} do not fit in {room} bytes"
     between = []
-    for job, planes in zip(jobs.firsts, [[x] for x in arrays] if ends.came else [arrays], strict=True):
-        between += job.run([_opened(x, job.source.shape, dim, ends) for x in planes], interpret)
-    return [x.reshape(jobs.result) for x in jobs.second.run(between, interpret)]
+    for kernel, planes in zip(kernels.firsts, [[x] for x in arrays] if ends.came else [arrays], strict=True):
+        between += kernel.run([_opened(x, kernel.source.shape, dim, ends) for x in planes], interpret)
+    return [x.reshape(kernels.result) for x in kernels.second.run(between, interpret)]
 
 
 def kinds(tiled: bool) -> tuple[str, str]:
@@ -83,9 +83,9 @@ def _opened(x: Array, shape: tuple[int, ...], dim: int, ends: Ends) -> Array:
     return x.reshape(*x.shape[:dim], *shape[dim : dim + 3], *x.shape[dim + 1 :])
 
 
-def _first(of: Opened, sign: int, rest: Sizes, piece: int, ends: Ends) -> Job:
+def _first(of: Opened, sign: int, rest: Sizes, piece: int, ends: Ends) -> Kernel:
     """Lines of A, of one piece, to an array with both planes."""
-    line, ndim = Line(of.first, sign, untiled=True), len(of.lead)
+    line, ndim = FFTLine(of.first, sign, untiled=True), len(of.lead)
     none: Sizes = (None,) * ndim
     tall = of.rows // (of.eight or 1)  # steps along the rows of a piece
     steps = (*of.lead, 1, of.parts, tall, *steps_of(of.rest, rest))
@@ -99,50 +99,52 @@ def _first(of: Opened, sign: int, rest: Sizes, piece: int, ends: Ends) -> Job:
 
     if of.came:
         shape: tuple[int, ...] = (of.first, of.parts, 2, *of.lead, of.rows, *of.rest)
-        source = Blocks(shape, (of.first, None, 2, *none, of.eight, *rest), 1, read, steps, both)
+        source = Blocked(shape, (of.first, None, 2, *none, of.eight, *rest), 1, read, steps, both)
     else:
         shape = (*of.lead, of.first, of.parts, of.rows, *of.rest)
-        source = Blocks(shape, (*none, of.first, None, of.eight, *rest), 2, read, steps)
+        source = Blocked(shape, (*none, of.first, None, of.eight, *rest), 2, read, steps)
     if ends.rows is not None:
         dim = ends.rows.dim
         source = source.begun(dim + (3 if of.came else 2 * (dim > ndim)), ends.rows.start)
     between = (*of.lead, of.first, of.parts, 2, of.rows, *of.rest)
-    target = Blocks(between, (*none, of.first, None, 2, of.eight, *rest), 1, written, steps, both)
+    target = Blocked(between, (*none, of.first, None, 2, of.eight, *rest), 1, written, steps, both)
     twist = _twist(of, sign, piece), lambda *step: step[ndim + 1] * tall + step[ndim + 2]
     fixed = (_sublane_twist(of.first, of.length, sign),) if of.tiled else ()
     name, scratch = f"fft_{kinds(of.tiled)[0]}_{of.length}", (of.first, SUBLANES, rest[-1] or 1)
-    return Job(name, _twisted, (line,), source, target, scratch, twist=twist, fixed=fixed)
+    return Kernel(name, _twisted, (line,), source, target, scratch, twist=twist, fixed=fixed)
 
 
-def _second(of: Opened, sign: int, rest: Sizes, target: Blocks | Divided) -> Job:
-    line, ndim, wide = Line(of.second, sign, untiled=True), len(of.lead), rest[-1] or 1
+def _second(of: Opened, sign: int, rest: Sizes, target: Blocked | Divided) -> Kernel:
+    line, ndim, wide = FFTLine(of.second, sign, untiled=True), len(of.lead), rest[-1] or 1
     shape = (*of.lead, of.first, of.parts, 2, of.rows, *of.rest)
     sizes = (*[None] * ndim, of.eight, of.parts, 2, of.rows, *rest)
 
     def read(*step: Index) -> tuple[Index, ...]:
         return (*step[: ndim + 1], 0, 0, 0, *step[ndim + 1 :])
 
-    source = Blocks(shape, sizes, of.pieces, read, target.steps)
+    source = Blocked(shape, sizes, of.pieces, read, target.steps)
     apart = rounded(SUBLANES * (line.length + 1), SUBLANES)
     more = ((wide // LANES, apart, LANES),) * of.tiled
     name = f"fft_{kinds(of.tiled)[1]}_{of.length}"
-    return Job(name, _second_kernel, (line,), source, target, (line.length, SUBLANES, wide), more=more)
+    return Kernel(name, _second_kernel, (line,), source, target, (line.length, SUBLANES, wide), more=more)
 
 
-def _twisted(job: Job, tables: Sequence[Ref], source: Source, scratch: list[Refs], target: Refs) -> None:
+def _twisted(kernel: Kernel, tables: Sequence[Ref], source: Source, scratch: list[Refs], target: Refs) -> None:
 
     def weigh(k: Index) -> tuple[Weight, Weight]:
         whole = tables[-1][0, k], tables[-1][1, k]
-        return times((tables[2][0, k], tables[2][1, k]), whole) if job.fixed else whole
+        return times((tables[2][0, k], tables[2][1, k]), whole) if kernel.fixed else whole
 
-    along_untiled(job.lines[0], tables[0], source, scratch[0], target, weigh)
+    along_untiled(kernel.lines[0], tables[0], source, scratch[0], target, weigh)
 
 
-def _second_kernel(job: Job, tables: Sequence[Ref], source: Sequence[Ref], scratch: list[Refs], target: Refs) -> None:
+def _second_kernel(
+    kernel: Kernel, tables: Sequence[Ref], source: Sequence[Ref], scratch: list[Refs], target: Refs
+) -> None:
     """Lines of B from blocks of all pieces to where results belong."""
-    (line,) = job.lines
+    (line,) = kernel.lines
     lines: Source = Arrived(source, source[0].shape[2])
-    if job.more:
+    if kernel.more:
         _interleave(source, line.length, scratch[-1])
         re, im = scratch[-1]
         lines = Apart(re, line.length + 1), Apart(im, line.length + 1)

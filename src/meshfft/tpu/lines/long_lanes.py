@@ -24,8 +24,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from ...numerics.phases import host_roots
-from .along import PITCH, Line, last_pass, passes
-from .blocks import MANY_REGISTERS, Blocks, Job, rounded
+from .along import PITCH, FFTLine, last_pass, passes
+from .blocks import MANY_REGISTERS, Blocked, Kernel, rounded
 from .memory import Index, Ref, Refs, loop, start
 from .radices import LANES, SUBLANES, Pair, Whole, dft, in_planes, radices, times
 
@@ -51,9 +51,9 @@ class LongLine:
         return LANES // math.gcd(self.registers, LANES)
 
     @property
-    def lines(self) -> tuple[Line, Line]:
+    def lines(self) -> tuple[FFTLine, FFTLine]:
         """Over registers, and over what is left of the lanes."""
-        return Line(self.registers, self.sign, untiled=True), Line(LANES // self.groups, self.sign)
+        return FFTLine(self.registers, self.sign, untiled=True), FFTLine(LANES // self.groups, self.sign)
 
     @property
     def apart(self) -> int:
@@ -72,20 +72,20 @@ class LongLine:
         return in_planes(first), in_planes(second)
 
 
-def job_of(name: str, shape: Sequence[int], sign: int, room: int) -> Job | None:
+def kernel_of(name: str, shape: Sequence[int], sign: int, room: int) -> Kernel | None:
     """Blocks of 16 or 32 rows, if lines have such factors and fit in fast memory."""
     length = shape[-1]
     block = 4 * SUBLANES if room >= MANY_REGISTERS else 2 * SUBLANES
     line = LongLine(length, sign, block)
     if length % (LANES * SUBLANES) or not radices(line.registers):
         return None
-    blocks = Blocks(tuple(shape), (*[None] * (len(shape) - 2), block, length))
-    job = Job(name, transform, line.lines, blocks, blocks, (line.rows, LANES), memories=3, fixed=line.tables())
-    return job if job.bytes <= room else None
+    blocks = Blocked(tuple(shape), (*[None] * (len(shape) - 2), block, length))
+    kernel = Kernel(name, transform, line.lines, blocks, blocks, (line.rows, LANES), memories=3, fixed=line.tables())
+    return kernel if kernel.bytes <= room else None
 
 
-def transform(job: Job, tables: Sequence[Ref], source: Refs, memories: list[Refs], target: Refs) -> None:
-    line = LongLine(target[0].shape[-1], job.lines[0].sign, target[0].shape[-2])
+def transform(kernel: Kernel, tables: Sequence[Ref], source: Refs, memories: list[Refs], target: Refs) -> None:
+    line = LongLine(target[0].shape[-1], kernel.lines[0].sign, target[0].shape[-2])
     near, far, tiles = memories
     _over_registers(line, tables[0], tables[4], source, far, near)
     _over_lanes(line, tables[5], near, far)

@@ -58,7 +58,7 @@ class Beside:
 
 
 @dataclasses.dataclass(frozen=True)
-class Plane:
+class PlaneView:
     """A plane of a block (positions, planes, ..)."""
 
     ref: Ref

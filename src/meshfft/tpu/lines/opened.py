@@ -4,8 +4,8 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from .blocks import PLANES, Blocks, Divided, Ends, Sizes, steps_of
-from .memory import Index, Parted, Plane, Ref, Refs, div, legible, rem
+from .blocks import PLANES, Blocked, Divided, Ends, Sizes, steps_of
+from .memory import Index, Parted, PlaneView, Ref, Refs, div, legible, rem
 from .radices import SUBLANES, radices
 
 
@@ -57,7 +57,7 @@ def opened(shape: Sequence[int], dim: int, ends: Ends = PLANES) -> Opened | None
     return made if rows % tile == 0 and readable else None
 
 
-def target_of(of: Opened, rest: Sizes, sent: tuple[int, int] | None) -> Blocks | Divided | None:
+def target_of(of: Opened, rest: Sizes, sent: tuple[int, int] | None) -> Blocked | Divided | None:
     """Where X[i + A j] is written, for all j and one i, or eight: planes, or parts that consist of whole blocks.
 
     Part p of the dimension itself has rows p R ... p R + R - 1:
@@ -69,7 +69,7 @@ def target_of(of: Opened, rest: Sizes, sent: tuple[int, int] | None) -> Blocks |
     none: Sizes = (None,) * ndim
     steps = (*of.lead, -(-of.first // eight), *steps_of(of.rest, rest))
     whole, sizes = (*of.lead, of.second, of.first, *of.rest), (*none, of.second, of.eight, *rest)
-    planes = Blocks(whole, sizes, place=lambda *at: (*at[:ndim], 0, *at[ndim:]), grid=steps)
+    planes = Blocked(whole, sizes, place=lambda *at: (*at[:ndim], 0, *at[ndim:]), grid=steps)
     if sent is None:
         return planes
     dim, parts = sent
@@ -88,13 +88,13 @@ def target_of(of: Opened, rest: Sizes, sent: tuple[int, int] | None) -> Blocks |
     shape = (of.second, of.first // rows, 2, *of.lead, rows, *of.rest)
     if rows < eight:
         block: Sizes = (of.second, eight // rows, 2, *none, rows, *rest)
-        return Blocks(shape, block, 1, lambda *at: (0, at[ndim], 0, *at[:ndim], 0, *at[ndim + 1 :]), steps, _shared)
+        return Blocked(shape, block, 1, lambda *at: (0, at[ndim], 0, *at[:ndim], 0, *at[ndim + 1 :]), steps, _shared)
     each = rows // eight
 
     def within(*at: Index) -> tuple[Index, ...]:
         return (0, div(at[ndim], each), 0, *at[:ndim], rem(at[ndim], each), *at[ndim + 1 :])
 
-    return Blocks(shape, (of.second, None, 2, *none, of.eight, *rest), 1, within, steps, both)
+    return Blocked(shape, (of.second, None, 2, *none, of.eight, *rest), 1, within, steps, both)
 
 
 def result_of(shape: tuple[int, ...], sent: tuple[int, int] | None) -> tuple[int, ...]:
@@ -106,7 +106,7 @@ def result_of(shape: tuple[int, ...], sent: tuple[int, int] | None) -> tuple[int
 
 def both(refs: Sequence[Ref]) -> Refs:
     """The planes of a block (N, planes, ..)."""
-    return Plane(refs[0], 0), Plane(refs[0], 1)
+    return PlaneView(refs[0], 0), PlaneView(refs[0], 1)
 
 
 def _shared(refs: Sequence[Ref]) -> Refs:

@@ -22,7 +22,7 @@ from jax import Array, lax
 from jax.experimental import pallas as pl
 
 from . import memory
-from .along import PITCH, Line, buffers_of, by_eights, by_tiles, last_pass, passes, sublane_weights, weights_of
+from .along import PITCH, FFTLine, buffers_of, by_eights, by_tiles, last_pass, passes, sublane_weights, weights_of
 from .memory import Index, Ref, Refs, loop, register, start
 from .radices import LANES, SUBLANES, Pair, Whole, dft, radices, times
 
@@ -30,7 +30,7 @@ QUARTERS = 4  # of the eight parts of a spectrum, those of k < N / 2
 
 
 @dataclasses.dataclass(frozen=True)
-class RealLine(Line):
+class RealLine(FFTLine):
     """A length of real lines, and whether registers can be turned upside down."""
 
     flips: bool = False

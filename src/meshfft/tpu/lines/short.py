@@ -10,48 +10,48 @@ import math
 from collections.abc import Sequence
 
 from . import long_lanes
-from .along import Line, Source, along_rows, along_untiled, order, transpose
-from .blocks import WIDE, Blocks, Job, rounded, scratch_of, tiles_at_once
+from .along import FFTLine, Source, along_rows, along_untiled, order, transpose
+from .blocks import WIDE, Blocked, Kernel, rounded, scratch_of, tiles_at_once
 from .memory import Beside, Ref, Refs
 from .radices import LANES, SUBLANES, radices
 
 FULL = 1.25  # rows of blocks for each row of an array, at most
 
 
-def plane_job(shape: Sequence[int], sign: int, room: int, alone: bool = False) -> Job | None:
+def plane_kernel(shape: Sequence[int], sign: int, room: int, alone: bool = False) -> Kernel | None:
     """One plane, or several small ones, if their lines have radices and they fit in fast memory; `alone` only one."""
     *lead, rows, columns = shape
     if any(n % SUBLANES or not radices(n // SUBLANES) for n in (rows, columns)):
         return None
-    lines, tiles = (Line(rows, sign), Line(columns, sign)), [-(-n // LANES) for n in (rows, columns)]
+    lines, tiles = (FFTLine(rows, sign), FFTLine(columns, sign)), [-(-n // LANES) for n in (rows, columns)]
     planes = math.gcd(max(1, tiles_at_once(room) // min(tiles)), lead[-1]) if lead and not alone else 1
     none = [None] * (len(lead) - 1)
     outside = [*none, planes if planes > 1 else None] if lead else []
-    blocks = Blocks(tuple(shape), (*outside, rows, rounded(columns, LANES)))
+    blocks = Blocked(tuple(shape), (*outside, rows, rounded(columns, LANES)))
     scratch, at_once = scratch_of(planes * max(tiles), *lines), tiles_at_once(room)
     name = f"fft_plane_{rows}x{columns}"
-    job = Job(name, transform_planes, lines, blocks, blocks, scratch, memories=2, at_once=at_once)
-    if job.bytes <= room:
-        return job
-    return plane_job(shape, sign, room, alone=True) if planes > 1 else None
+    kernel = Kernel(name, transform_planes, lines, blocks, blocks, scratch, memories=2, at_once=at_once)
+    if kernel.bytes <= room:
+        return kernel
+    return plane_kernel(shape, sign, room, alone=True) if planes > 1 else None
 
 
-def lane_job(shape: Sequence[int], sign: int, room: int, flat: bool = True) -> Job | None:
+def lane_kernel(shape: Sequence[int], sign: int, room: int, flat: bool = True) -> Kernel | None:
     """As many rows as fit in fast memory; long lines a few at a time. `flat` takes the array as in `flattened`."""
     *lead, rows, length = flattened(shape) if flat else shape
-    line, name = Line(length, sign), f"fft_lane_{length}"
+    line, name = FFTLine(length, sign), f"fft_lane_{length}"
     for many in (n for n in WIDE if n == LANES or n < 2 * rows):
-        blocks = Blocks((*lead, rows, length), (*[None] * len(lead), many, rounded(length, LANES)))
+        blocks = Blocked((*lead, rows, length), (*[None] * len(lead), many, rounded(length, LANES)))
         scratch, at_once = scratch_of(many // LANES, line), tiles_at_once(room)
-        job = Job(name, transform_lanes, (line,), blocks, blocks, scratch, memories=2, at_once=at_once)
-        if job.bytes <= room:
-            return job
-    return long_lanes.job_of(name, (*lead, rows, length), sign, room)
+        kernel = Kernel(name, transform_lanes, (line,), blocks, blocks, scratch, memories=2, at_once=at_once)
+        if kernel.bytes <= room:
+            return kernel
+    return long_lanes.kernel_of(name, (*lead, rows, length), sign, room)
 
 
-def column_job(shape: Sequence[int], dim: int, sign: int, room: int) -> Job | None:
+def column_kernel(shape: Sequence[int], dim: int, sign: int, room: int) -> Kernel | None:
     """The widest blocks that fit in fast memory, of lines along a dimension that is not the last."""
-    line = Line(shape[dim], sign, untiled=dim < len(shape) - 2)
+    line = FFTLine(shape[dim], sign, untiled=dim < len(shape) - 2)
     name = f"fft_{'first' if line.untiled else 'sublane'}_{line.length}"
     partial = not line.untiled and line.registers % SUBLANES  # tiles, which need narrow blocks
     for wide in (n for n in WIDE if n == LANES or (n < 2 * shape[-1] and not partial)):
@@ -59,10 +59,10 @@ def column_job(shape: Sequence[int], dim: int, sign: int, room: int) -> Job | No
         sizes[dim], sizes[-1], scratch = line.length, wide, scratch_of(wide // LANES, line)
         if line.untiled:
             sizes[-2], scratch = SUBLANES, (line.length, SUBLANES, wide)
-        blocks = Blocks(tuple(shape), tuple(sizes))
-        job = Job(name, transform_columns, (line,), blocks, blocks, scratch, at_once=tiles_at_once(room))
-        if job.bytes <= room:
-            return job
+        blocks = Blocked(tuple(shape), tuple(sizes))
+        kernel = Kernel(name, transform_columns, (line,), blocks, blocks, scratch, at_once=tiles_at_once(room))
+        if kernel.bytes <= room:
+            return kernel
     return None
 
 
@@ -72,39 +72,41 @@ def flattened(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(shape) if tiled else (math.prod(shape[:-1]), shape[-1])
 
 
-def is_full(job: Job) -> bool:
+def is_full(kernel: Kernel) -> bool:
     """Whether few rows of a lane kernel's blocks are empty."""
-    assert isinstance(job.source, Blocks)
-    rows, many = job.source.shape[-2], job.source.sizes[-2] or 1
+    assert isinstance(kernel.source, Blocked)
+    rows, many = kernel.source.shape[-2], kernel.source.sizes[-2] or 1
     return rounded(rows, many) <= rows * FULL
 
 
-def transform_planes(job: Job, tables: Sequence[Ref], source: Source, memories: list[Refs], target: Refs) -> None:
+def transform_planes(kernel: Kernel, tables: Sequence[Ref], source: Source, memories: list[Refs], target: Refs) -> None:
     """A plane, or several beside each other: their tiles are worked on together."""
-    rows, columns = job.lines
+    rows, columns = kernel.lines
     first, second = memories
-    down, across = (-(-line.length // LANES) for line in job.lines)
-    planes = job.scratch[0] // max(down, across)
+    down, across = (-(-line.length // LANES) for line in kernel.lines)
+    planes = kernel.scratch[0] // max(down, across)
     if planes > 1 and isinstance(source, tuple):
         source, target = (Beside(source[0]), Beside(source[1])), (Beside(target[0]), Beside(target[1]))
-    along_rows(rows, tables[:2], source, second, first, planes * across, job.at_once)
+    along_rows(rows, tables[:2], source, second, first, planes * across, kernel.at_once)
     transpose(first, second, rows.length, columns.length, planes)
     scratch, done = order(columns, memories)
-    along_rows(columns, tables[2:], second, scratch, done, planes * down, job.at_once)
+    along_rows(columns, tables[2:], second, scratch, done, planes * down, kernel.at_once)
     transpose(done, target, columns.length, rows.length, planes)
 
 
-def transform_lanes(job: Job, tables: Sequence[Ref], source: Refs, memories: list[Refs], target: Refs) -> None:
-    (line,), tiles = job.lines, job.scratch[0]
+def transform_lanes(kernel: Kernel, tables: Sequence[Ref], source: Refs, memories: list[Refs], target: Refs) -> None:
+    (line,), tiles = kernel.lines, kernel.scratch[0]
     scratch, done = order(line, memories)
     transpose(source, memories[1], tiles * LANES, line.length)
-    along_rows(line, tables, memories[1], scratch, done, tiles, job.at_once)
+    along_rows(line, tables, memories[1], scratch, done, tiles, kernel.at_once)
     transpose(done, target, line.length, tiles * LANES)
 
 
-def transform_columns(job: Job, tables: Sequence[Ref], source: Source, memories: list[Refs], target: Refs) -> None:
-    (line,), (scratch,) = job.lines, memories
+def transform_columns(
+    kernel: Kernel, tables: Sequence[Ref], source: Source, memories: list[Refs], target: Refs
+) -> None:
+    (line,), (scratch,) = kernel.lines, memories
     if line.untiled:
         along_untiled(line, tables[0], source, scratch, target)
     else:
-        along_rows(line, tables, source, scratch, target, job.scratch[0], job.at_once)
+        along_rows(line, tables, source, scratch, target, kernel.scratch[0], kernel.at_once)
