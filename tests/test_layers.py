@@ -14,14 +14,14 @@ HOUSE = """
 numerics: units / chunks digits dtypes split_complex / phases slices / products / tiles
 layout: in_flight layout / memory placement / elements / padded_numpy / padded_array / storage
 machine: chip torus work / device_order / machine
-collectives: bins dimensions words / wire / messages / all_to_all ring / pieces
+collectives: bins dimensions words / wire / messages / all_to_all ring / comb pieces
 operators: conjugate_gradients logarithms matrices / trig inverses / transform / points / operands toeplitz
 kernels: bluestein / engine / trig xla / batches real sliced stockham / engines
 nufft.grid: window / form / binning / balance point_grid / gridding
 tpu.lines: radices / memory / along / blocks real / long_lanes opened half / long_columns short
 tpu.gridding: chunks / bodies / kernels
 tpu: price wires / engine / parts / trials / fft
-steps: problem / base / axis_moves comb / exchange local_fft margin ring_dense rows / in_place six_step /
+steps: problem / base / axis_moves / exchange local_fft margin ring_dense rows / in_place six_step /
     phase_fft pipeline / real_fft
 walks: walk / search / choice
 plans: picture primitive request table / execute options / iterative_solve / inverse_solve / plan / planning

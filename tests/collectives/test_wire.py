@@ -65,7 +65,7 @@ def test_errors_stay_under_the_bound(
 @pytest.mark.parametrize("name", LOSSY)
 def test_the_bound_is_reached_but_for_little(name: str) -> None:
     """Catches a bound so loose that it says nothing: one large number, all others off by nearly half a step."""
-    wire = Wire(name)
+    wire = WIRES[name]()
     x = np.full(RUN, 0.49 * 2.0 ** (1 - (15 if name == "int16" else 23)), np.float32)
     x[0] = 1 if name != "bfloat16" else 1 + 2.0**-8 - 2.0**-20
     x[1:] *= name != "bfloat16"
@@ -80,7 +80,7 @@ def test_float64_travels_in_as_few_bytes(name: str, low: float, x64: None) -> No
     wire = wire_of(name, np.dtype("f8"))
     x = _spread((3, 70), low, low + 15, np.dtype("f8"), 1) + 1j * _spread((3, 70), low, low + 15, np.dtype("f8"), 2)
     assert np.linalg.norm((_carried(x, wire) - x) / 10**low) <= wire.error * np.linalg.norm(x / 10**low)
-    assert wire.nbytes(x.shape, 16) == Wire(name).nbytes(x.shape, 8)
+    assert wire.nbytes(x.shape, 16) == WIRES[name]().nbytes(x.shape, 8)
 
 
 @pytest.mark.parametrize("name", LOSSY)
@@ -91,7 +91,7 @@ def test_zeros_infinities_nan_and_denormals(name: str) -> None:
     x = np.zeros(128, np.float32)
     special = [np.inf, -np.inf, np.nan, 0.0, -0.0, 1e-40, -1e-45, 0.75, -0.5, 1e-3]
     x[: len(special)] = special
-    found = _carried(x, Wire(name))
+    found = _carried(x, WIRES[name]())
     np.testing.assert_array_equal(found[:5], [np.inf, -np.inf, np.nan, 0.0, 0.0])
     np.testing.assert_array_equal(found[5:7], 0)
     np.testing.assert_array_equal(found[7:9], [0.75, -0.5])
@@ -100,14 +100,14 @@ def test_zeros_infinities_nan_and_denormals(name: str) -> None:
     alone = np.zeros(128, np.complex64)
     alone[[3, 100]] = [3e-38, 1e38j]
     if name != "bfloat16":
-        assert np.linalg.norm((_carried(alone, Wire(name)) - alone)[:64]) <= 2.0**-14 * 3e-38, "runs have own scales"
+        assert np.linalg.norm((_carried(alone, WIRES[name]()) - alone)[:64]) <= 2.0**-14 * 3e-38, "runs have own scales"
 
 
 def test_tiny_runs_are_rounded_to_the_least_normal_number() -> None:
     """Catches a scale that is lost where it leaves the type: near 2^-126 what is lost are denormals alone."""
     x = np.array([1.2e-38, 3e-38, 5e-37, -7e-36] * 16, np.float32)
     for name in LOSSY:
-        off = np.abs(_carried(x, Wire(name)) - x)
+        off = np.abs(_carried(x, WIRES[name]()) - x)
         assert off.max() <= max(2.0**-126 if name != "bfloat16" else 0, 2.0**-8 * 7e-36), name
 
 
@@ -118,8 +118,8 @@ def test_bytes_are_half_or_three_quarters_and_the_scales(name: str, part: float,
     for shape in ((64, 64, 64), (256, 8, 16), (2**20,)):
         count = int(np.prod(shape)) * itemsize
         scales = 0 if name == "bfloat16" else count / (RUN // 4 * WORD)
-        assert part * count <= Wire(name).nbytes(shape, itemsize) <= part * count + 1.01 * scales + 0.026 * count
-    assert Wire(name).nbytes((2**20,), 8) <= (part + 0.008) * 2**23
+        assert part * count <= WIRES[name]().nbytes(shape, itemsize) <= part * count + 1.01 * scales + 0.026 * count
+    assert WIRES[name]().nbytes((2**20,), 8) <= (part + 0.008) * 2**23
     assert EXACT.nbytes((3, 5), 8) == 120
 
 
@@ -129,7 +129,7 @@ def test_one_collective_carries_planes_and_scales(name: str, planes: bool) -> No
     """Catches scales or planes in messages of their own, bytes that are not those that are said, and shares that are
     sent elsewhere or joined otherwise than exact ones.
     """
-    x, where, wire = noise((16, 24, 40)), mesh((8,)), Wire(name)
+    x, where, wire = noise((16, 24, 40)), mesh((8,)), WIRES[name]()
     block: Any = (x.real.copy(), x.imag.copy()) if planes else x
 
     def both(block: Any) -> Any:

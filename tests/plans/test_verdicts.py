@@ -30,7 +30,7 @@ from reference import at_points, error, mesh, noise
 
 import meshfft as mf
 from meshfft import kept_verdicts
-from meshfft.collectives.wire import Wire
+from meshfft.collectives.wire import Int16
 from meshfft.functions import calls
 from meshfft.kept_verdicts import Trial, failing
 from meshfft.machine.chip import CHIPS
@@ -345,7 +345,7 @@ TRIALS: dict[str, Callable[[], Sequence[Trial]]] = {
     "to parts": lambda: of_rows((2, 8, 16), (1,), ROOM, Ends(Rows(0, 1, 1), None, (1, 2))),
     "from pieces": lambda: of_lines((16, 8, 128), (0,), ROOM, Ends(came=Came(0, 0, 2, 1))),
     "real lines": lambda: [RealTrial((3, 8), 1, ROOM)],
-    "wire": lambda: wire_trials((32, 8, 128), Wire("int16", room=ROOM)),
+    "wire": lambda: wire_trials((32, 8, 128), Int16(room=ROOM)),
     "points": lambda: gridding.trials(
         1, (60, 70), chosen(window(1e-3, 2.0, 2, np.dtype("complex64")), 0, (57, 67), "tpu")
     ),

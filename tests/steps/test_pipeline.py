@@ -107,7 +107,7 @@ def test_chunks_of_float64_by_slices(x64: None, name: str) -> None:
     """
     case, dot = CASES[name], Dot("int8x7", 4)
     plain, chunked = _walks(case, planes=True, dot=dot)
-    assert chunked.steps[0].dots == (dot,) and chunked.error(16) == plain.error(16)
+    assert chunked.steps[0].numbers.dots == (dot,) and chunked.error(16) == plain.error(16)
     on_tpu = _walks(case, planes=True, dot=dot._replace(unit="int8"))[1]
     assert on_tpu.collectives == {name: 2 * many for name, many in chunked.collectives.items()}
     x, where = noise(case.shape, "complex128"), mesh(case.sizes)

@@ -13,7 +13,7 @@ from marks import slow_case
 from reference import chips_without_caches, dft, error, mesh, noise
 
 import meshfft as mf
-from meshfft.collectives.wire import EXACT, LEAST_ROOM, WIRES, Tiled, Wire, form_of
+from meshfft.collectives.wire import EXACT, LEAST_ROOM, WIRES, Tiled, form_of
 from meshfft.inspect.aot import compile_plan
 from meshfft.inspect.hlo import counts, every_collective, program_of
 
@@ -78,7 +78,7 @@ def test_int16_halves_what_is_sent_and_int24_takes_a_quarter_off(name: str) -> N
     """Catches a wire that saves less than it is for: of 64^3 scales are a thirtieth at most."""
     plan, _ = _plan(name, "exact")
     for wire, part in (("int16", 0.5), ("int24", 0.75), ("bfloat16", 0.5)):
-        sent = plan.walk.wired(Wire(wire)).work(8, plan.machine.chip).sent_bytes / plan.work.sent_bytes
+        sent = plan.walk.wired(WIRES[wire]()).work(8, plan.machine.chip).sent_bytes / plan.work.sent_bytes
         assert part <= sent <= part + (0 if wire == "bfloat16" else 0.035), wire
 
 
@@ -90,7 +90,7 @@ def test_words_in_tiles_between_kernels(wire: str = "int24") -> None:
     shape, where = (16, 64, 1024), mesh((8,))
     how: dict[str, Any] = {"mesh": where, "spec": P("x"), "topology": "v3:2x2", "wire": wire}
     plan, exact = mf.plan(shape, **how), mf.plan(shape, **how | {"wire": "exact"})
-    tiled = [isinstance(form_of((2, 1, 8, 1024), 1, Wire(wire, room=room)), Tiled) for room in (LEAST_ROOM, 0)]
+    tiled = [isinstance(form_of((2, 1, 8, 1024), 1, WIRES[wire](room=room)), Tiled) for room in (LEAST_ROOM, 0)]
     assert tiled == [True, False] and "vector" in plan.name
     assert plan.work.kernel_cycles > exact.work.kernel_cycles
     plain, apart = (mf.plan(shape, **how | {"engine": "xla", "wire": name}) for name in ("exact", wire))
@@ -203,7 +203,7 @@ def test_split_complex_travels_in_one_message() -> None:
     with chips_without_caches():
         for method in ("transpose", "kdft"):
             plan = mf.plan((32, 32, 32), mesh=mesh((2, 2)), spec=P("x", "y"), method=method, wire="int24")
-            assert all(step.planar for step in plan.walk.steps) or method == "transpose"
+            assert all(step.numbers.planar for step in plan.walk.steps) or method == "transpose"
             sent = every_collective(program_of(compile_plan(plan, mesh((2, 2)), planes=True)))
             assert counts(sent) == plan.collectives
             assert sum(one.bytes * one.times for one in sent) == _bytes(plan, {"x": 2, "y": 2})

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from meshfft.collectives.words import BITS
+from meshfft.collectives.wire import Int16, Int24
 from meshfft.inspect.hlo import Kernels, kernels, parse, priced
 from meshfft.machine.chip import CHIPS, TPUS, Chip
 from meshfft.tpu.lines.radices import dft, times
@@ -63,7 +63,7 @@ def test_every_tpu_has_prices_of_words_above_memory(chip: Chip) -> None:
     """Catches a chip, a way, a width or a tile left out, and a price below what memory or bundles take."""
     assert chip.clock is not None
     for way in ("encode", "decode"):
-        for bits in (n + 1 for n in BITS.values()):
+        for bits in (kind.bits + 1 for kind in (Int16, Int24)):
             memory = (4 + bits / 8) * chip.clock.value / chip.memory.value
             for rows in (2, 4, 8):
                 bundles = wire_table()[chip.name][f"{way}{bits}"][str(rows)]

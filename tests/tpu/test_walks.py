@@ -125,7 +125,7 @@ def test_pieces_are_handed_from_exchange_to_kernel() -> None:
     )
     walk = Walk(start, fused(start, steps, 8), planes=True)
     assert isinstance(walk.steps[0], Pipeline) and walk.steps[0].hands == (0,)
-    assert all(step.joint(layout) for step, layout in walk.pairs)
+    assert all(step.sends and step.sends.joint(layout) for step, layout in walk.pairs)
     assert walk.collectives == {"all-to-all": 4} and walk.end == start
     x, w = noise(shape, seed=4), noise(shape, seed=5)
     for way, given in ((walk, x), (walk.adjoint(), w)):

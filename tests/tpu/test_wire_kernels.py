@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from meshfft.collectives.wire import LEAST_ROOM, Form, Tiled, Wire, form_of
-from meshfft.collectives.words import BITS
+from meshfft.collectives.wire import LEAST_ROOM, Bfloat16, Form, Int16, Int24, Tiled, form_of
 from meshfft.tpu import wires as wire_kernels
 
+KINDS = {"int16": Int16, "int24": Int24}
 # dimensions before those of a share, the share, planes, positions of a run and runs of a group
 CASES = {
     "rows of 8, twice": ((3,), (4, 16, 128), 1, 4, 1),
@@ -34,7 +34,7 @@ def _planes(shape: tuple[int, ...], many: int) -> list[jax.Array]:
     return planes
 
 
-@pytest.mark.parametrize("wire", BITS)
+@pytest.mark.parametrize("wire", KINDS)
 @pytest.mark.parametrize("name", CASES)
 def test_kernels_write_and_read_the_bits_of_xla(name: str, wire: str) -> None:
     """Catches a tile of another run, share, group or plane, a scale in another's place, rounding otherwise than by XLA,
@@ -42,7 +42,7 @@ def test_kernels_write_and_read_the_bits_of_xla(name: str, wire: str) -> None:
     """
     lead, share, many, length, runs = CASES[name]
     groups = math.prod(share) // (length * runs * share[-2] * 128)
-    form = Tiled(share, Form(Wire(wire), (groups, length * runs, share[-2], 128), many, 1, length))
+    form = Tiled(share, Form(KINDS[wire](), (groups, length * runs, share[-2], 128), many, 1, length))
     planes, first = _planes((*lead, *share), many), len(lead)
     message = jax.jit(lambda *planes: form.encode(planes, first))(*planes)
     by_kernel = jax.jit(functools.partial(wire_kernels.encode, form, first, interpret=True))(*planes)
@@ -54,28 +54,28 @@ def test_kernels_write_and_read_the_bits_of_xla(name: str, wire: str) -> None:
         np.testing.assert_array_equal(~np.isfinite(true), ~np.isfinite(plane))
         off = np.where(np.isfinite(plane), np.asarray(true, float) - plane, 0.0) / 1e20
         whole = np.where(np.isfinite(plane), plane, 0.0).astype(float) / 1e20
-        assert np.linalg.norm(off) <= Wire(wire).error * np.linalg.norm(whole) * 2**0.5
+        assert np.linalg.norm(off) <= KINDS[wire]().error * np.linalg.norm(whole) * 2**0.5
 
 
-@pytest.mark.parametrize("wire", BITS)
+@pytest.mark.parametrize("wire", KINDS)
 def test_runs_of_tiles_lose_no_more_than_those_of_lines(wire: str) -> None:
     """Catches scales of runs that are not those of their numbers: each tile is of another size."""
     share = (4, 8, 2048)
-    form = form_of(share, 1, Wire(wire, room=LEAST_ROOM))
+    form = form_of(share, 1, KINDS[wire](room=LEAST_ROOM))
     sizes = 10.0 ** np.linspace(-30, 30, 1024).reshape(1, 8, 1, 128)
     x = (np.random.default_rng(3).standard_normal((4, 8, 16, 128)) * sizes).astype(np.float32)
     message = jax.jit(form.encode)(jnp.asarray(x.reshape(share)))
-    assert message.shape == form.message and message.size <= 1.1 * x.size * (BITS[wire] + 1) / 32
+    assert message.shape == form.message and message.size <= 1.1 * x.size * (KINDS[wire].bits + 1) / 32
     (found,) = jax.jit(lambda words: form.decode(words, jnp.float32))(message)
     off = np.linalg.norm(np.asarray(found).reshape(x.shape) - x.astype(float), axis=(0, 2))
-    assert (off <= Wire(wire).error * np.linalg.norm(x.astype(float), axis=(0, 2))).all()
+    assert (off <= KINDS[wire]().error * np.linalg.norm(x.astype(float), axis=(0, 2))).all()
 
 
 def test_only_whole_tiles_go_by_kernels() -> None:
     """Catches a form in tiles where a kernel has no room, or rows and lanes are padded, or words are many more."""
-    room = Wire("int16", room=LEAST_ROOM)
+    room = Int16(room=LEAST_ROOM)
     assert isinstance(form_of((64, 16, 128), 1, room), Tiled)
     for share in ((64, 12, 128), (64, 1, 128), (64, 16, 130), (8, 8, 128), (97,), (0, 8, 128)):
         assert isinstance(form_of(share, 1, room), Form), share
-    for wire in (Wire("int16"), Wire("int16", room=2**20), Wire("bfloat16", room=LEAST_ROOM)):
+    for wire in (Int16(), Int16(room=2**20), Bfloat16(room=LEAST_ROOM)):
         assert isinstance(form_of((64, 16, 128), 1, wire), Form), wire

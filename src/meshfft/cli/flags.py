@@ -33,7 +33,7 @@ CHOICES = {
     "dtype": DTYPES,
     "ring": RINGS,
     "engine": ENGINES,
-    "wire": WIRES,
+    "wire": tuple(WIRES),
 }
 MESH_AXES = ("x", "y", "z", "w")
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}

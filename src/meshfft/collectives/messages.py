@@ -11,7 +11,7 @@ import jax
 from jax import Array, lax
 
 from ..numerics.split_complex import Block, Planes, like, split
-from .wire import Form, Tiled, Wire, form_like
+from .wire import Coded, Form, Tiled, Wire, form_like
 
 B = TypeVar("B", bound=Block)
 # By platform, what encodes planes and what decodes a message of a Tiled form. A folder for a kind of device adds them.
@@ -25,7 +25,7 @@ def carried(send: Callable[[Array], Array], block: B, wire: Wire, first: int = 0
         send: of an array with the same first dimensions, which are all that it looks at.
         first: how many dimensions come before those of a share.
     """
-    if not wire.lossy:
+    if not isinstance(wire, Coded):
         return jax.tree.map(send, block)
     form = form_like(block, wire, first)
     arrived: Any = like(block, _read(form, send(_written(form, block, first)), split(block)[0], first))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ..numerics.split_complex import Planes
+from ..numerics.split_complex import B, Planes
 from .dimensions import folded, unfolded
 from .messages import carried
 from .wire import EXACT, Wire
@@ -88,6 +88,11 @@ class Pieces:
         at[self.source] = part * sizes[self.source] * (len(self.arrays) if self.source == self.dim else 1)
         at[self.dim] += chunk * sizes[self.dim]
         return at
+
+
+def joined(block: B | Pieces) -> B | Planes:
+    """The block itself, or put together from its pieces."""
+    return block.joined() if isinstance(block, Pieces) else block
 
 
 def in_parts(planes: Planes, dim: int, parts: int) -> Array:

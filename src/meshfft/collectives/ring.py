@@ -20,7 +20,7 @@ from jax import Array, lax
 from ..layout.placement import devices_along
 from ..numerics.split_complex import like, split
 from .messages import carried
-from .wire import EXACT, Wire, form_like
+from .wire import EXACT, Coded, Wire, form_like
 
 Shard = TypeVar("Shard")
 Total = TypeVar("Total")
@@ -170,7 +170,7 @@ def permuted(shard: Shard, axis_name: AxisName, sources: Sequence[int | None], w
 
 def _written(shard: Any, wire: Wire) -> tuple[Any, Callable[[Any], Any]]:
     """A shard as it travels round a ring, and what reads it."""
-    if not wire.lossy:
+    if not isinstance(wire, Coded):
         return shard, lambda held: held
     form, dtype = form_like(shard, wire), split(shard)[0].dtype
     return form.encode(shard), lambda words: like(shard, form.decode(words, dtype))

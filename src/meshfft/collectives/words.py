@@ -1,8 +1,8 @@
 """Words: numbers as integers that share a power of two, and those packed into words of 32 bits; all elementwise.
 
-    q = round(x 2^(b - e)),   x ~ q 2^(e - b),   |q| < 2^b,   b = BITS
+    q = round(x 2^(b - e)),   x ~ q 2^(e - b),   |q| < 2^b
 
-Invariant: XLA (wire.py) and kernels of a TPU (wire_kernels.py) run these very functions, so that words have the same
+Invariant: XLA (wire.py) and kernels of a TPU (tpu/wires.py) run these very functions, so that words have the same
 bits.
 """
 
@@ -14,7 +14,6 @@ from jax import Array, lax
 from jax.typing import DTypeLike
 
 WORD = 4  # bytes of a word
-BITS = {"int16": 15, "int24": 23}  # of an integer, without its sign
 LOW, TOP = 0xFFFFFF, -(2**24)  # the lower 24 bits of a word, and the upper 8
 Scale = tuple[Array, Array]  # a power of two in two factors, as one may leave the type
 

@@ -15,7 +15,7 @@ from jax import Array
 
 from ..collectives.all_to_all import Grid
 from ..collectives.pieces import Came, Pieces, Rows
-from ..collectives.wire import Wire
+from ..collectives.wire import Coded, Wire
 from ..kept_verdicts import Trial
 from ..machine.chip import Chip
 from ..machine.machine import Machine
@@ -208,7 +208,7 @@ class Sender(Engine[Planes]):
         """The kernels that write and read the words of such shares, both planes in one message."""
 
     @abc.abstractmethod
-    def wire_cycles(self, share: tuple[int, ...], wire: Wire, reals: int, chip: Chip) -> int:
+    def wire_cycles(self, share: tuple[int, ...], wire: Coded, reals: int, chip: Chip) -> int:
         """Cycles of these kernels for as many real numbers."""
 
 

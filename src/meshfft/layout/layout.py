@@ -228,6 +228,11 @@ def dim_name(dim: int, ndim: int) -> str:
     return "XYZWUV"[dim] if ndim <= 6 else f"D{dim}"
 
 
+def resized(layout: Layout, dims: tuple[int, ...], sizes: tuple[int, ...]) -> Layout:
+    """The layout with other sizes of some dimensions."""
+    return functools.reduce(lambda at, pair: at.resize(*pair), zip(dims, sizes, strict=True), layout)
+
+
 def line_shape(dim: int, ndim: int) -> tuple[int, ...]:
     """The shape of numbers along one dimension that broadcast over the others."""
     return tuple(-1 if d == dim else 1 for d in range(ndim))

@@ -28,6 +28,7 @@ from ..numerics.dtypes import real_dtype
 from ..numerics.split_complex import scaled
 from ..operators.operands import Source
 from ..plans.plan import Plan
+from ..steps.base import at_slot
 from ..walks.walk import Walk
 from .points import Scattered
 from .steps.known_points import Moved
@@ -125,7 +126,7 @@ def _in_slots(plan: Planned, numbers: Array) -> Any:
     """Real numbers (d, points), as they are stored, in the plan's order."""
     caller = plan.caller
     step, after = caller.walk.pairs[-1]
-    walk = Walk(_layout(plan), (step.transpose(after).at_slot(0),), real=True)
+    walk = Walk(_layout(plan), (at_slot(step.transpose(after), 0),), real=True)
     return dataclasses.replace(caller, walk=walk, points=caller.points[-1:])(padded(numbers, walk.start, caller.mesh))
 
 

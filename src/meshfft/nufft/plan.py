@@ -24,7 +24,7 @@ from ..numerics.dtypes import real_dtype
 from ..operators.transform import is_integer
 from ..plans.plan import Plan
 from ..plans.table import WIDTH
-from ..steps.base import Step
+from ..steps.base import Step, at_slot
 from ..walks.walk import Walk
 from .grid.window import LEAST_TOL, Window
 from .moving import Planned, at_moved
@@ -189,7 +189,7 @@ class ScatteredPlan:
         if np.ndim(values) == tail:
             layout = sub_layout(layout, range(layout.ndim - tail, layout.ndim))
         given = values.dtype if hasattr(values, "dtype") else np.asarray(values).dtype
-        walk = Walk(layout, (step.at_slot(0),), real=np.dtype(given).kind != "c")
+        walk = Walk(layout, (at_slot(step, 0),), real=np.dtype(given).kind != "c")
         return dataclasses.replace(self.caller, walk=walk, points=self.caller.points[-1:])(values)
 
     def density(self, iterations: int = 12) -> Array:

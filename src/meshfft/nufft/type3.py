@@ -26,6 +26,7 @@ from ..operators.operands import Held
 from ..plans.execute import moved, tried
 from ..plans.plan import Plan
 from ..plans.request import read
+from ..steps.base import at_slot, slot_of
 from ..walks.walk import Walk
 from .grid.binning import Tables
 from .grid.window import LEAST_TOL, Window, window
@@ -182,7 +183,7 @@ def _joined(
     back = dataclasses.replace(walk, steps=(*walk.steps, last)).transpose()
     every = (_factored(placed.tables, placed.order, before), routes)
     held = [Held(one, problem.mesh, in_slots.axes[0]) for one in every]
-    on = tuple(step if step.slot is None else step.at_slot(step.slot + 2) for step in there.walk.steps)
+    on = tuple(at_slot(step, 2 + (slot_of(step) or 0)) for step in there.walk.steps)
     first, *others = there.caller.points
     assert isinstance(first, Held)
     tables = Held(_factored(first.host, there.order, behind), problem.mesh, there.placed_layout.axes[-1])

@@ -47,17 +47,20 @@ class Tier(NamedTuple):
 
 
 class Error(NamedTuple):
-    """The largest relative L2 errors of steps: independent for noise; for equal numbers, which round alike, they add
-    up.
-    """
+    """Bounds on the relative L2 error of a step."""
 
-    noise: float = 0.0
-    equal: float = 0.0
+    noise: float = 0.0  # rounding of noise: errors of several steps are independent
+    equal: float = 0.0  # rounding of equal numbers, all the same way: errors of several steps add up
+    lost: float = 0.0  # by what it sends
+    condition: float = 1.0  # largest over smallest singular value, by which it may multiply what was lost before it
 
     @staticmethod
     def of_all(errors: Iterable["Error"]) -> "Error":
+        """The error of several steps, or dimensions, in sequence."""
         every = tuple(errors)
-        return Error(math.hypot(*(error.noise for error in every)), sum(error.equal for error in every))
+        noise, equal = math.hypot(*(error.noise for error in every)), sum(error.equal for error in every)
+        lost = math.expm1(sum(math.log1p(error.lost) for error in every))
+        return Error(noise, equal, lost, math.prod(error.condition for error in every))
 
 
 LONGEST = 65536  # terms up to which a tier's error is stated

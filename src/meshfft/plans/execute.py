@@ -133,7 +133,7 @@ def furnish(walk: Walk, sources: tuple[object, ...], platform: str, dtype: np.dt
     """The walk with tables for matrices where they pay, and its operands by slot."""
     operands, steps = [operand_of(source, real_dtype(dtype)) for source in sources], []
     for step in walk.steps:
-        if platform in OWN_SPLIT and (tabled := step.tabled(sources, len(operands))) is not None:
+        if platform in OWN_SPLIT and step.takes and (tabled := step.takes.tabled(sources, len(operands))) is not None:
             step, table = tabled
             operands.append(table)
         steps.append(step)
@@ -182,12 +182,11 @@ def walked(
         arrays = jax.lax.with_sharding_constraint(arrays, NamedSharding(mesh, walk.start.spec))
     mapped = mapped_axes(mesh)
     arrays = tuple(without_padding(x, walk.start, mapped) for x in arrays)  # nor in what a gradient brings back
-    linear = all(step.linear for step in walk.steps)
+    linear = all(step.linear for _, step, _ in walk.taking)
     for part in (walk,) if linear else walk.stages():
         stored: list[object] = [None] * len(operands)  # as the steps of this walk take them
-        for step, layout in part.pairs:
-            if step.slot is not None:
-                stored[step.slot] = step.operand(_on_mesh(operands[step.slot], mesh), layout, mapped)
+        for slot, step, layout in part.taking:
+            stored[slot] = step.operand(_on_mesh(operands[slot], mesh), layout, mapped)
         arrays = tuple(bind(arrays, part, mesh, planes, tuple(stored)))
     return tuple(without_padding(y, walk.end, mapped) for y in arrays)
 

@@ -22,6 +22,7 @@ from ..numerics.units import quantity
 from ..operators.operands import Source
 from ..operators.points import Points
 from ..operators.transform import Transform
+from ..steps.base import at_slot, slot_of
 from ..walks.walk import Walk
 from .execute import applied, check_donated
 from .inverse_solve import Solution, System, solution
@@ -167,8 +168,8 @@ class Plan:
             (step,) = walk.steps
             dims = tuple(d for d in step.dims if d in matrices)
             part = Transform(dims, tuple(matrices[d] for d in dims), walk.scale)
-            points = (None,) * len(step.dims) if step.slot is None else (self.points[step.slot],)
-            walk = dataclasses.replace(walk, steps=(step.at_slot(0),))
+            points = (None,) * len(step.dims) if (slot := slot_of(step)) is None else (self.points[slot],)
+            walk = dataclasses.replace(walk, steps=(at_slot(step, 0),))
             stages.append(dataclasses.replace(self, walk=walk, transform=part, points=points))
         return tuple(stages)
 

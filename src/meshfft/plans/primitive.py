@@ -24,7 +24,7 @@ from ..layout.layout import AnyMesh, Layout, axis_sizes, even_cuts, mapped_axes
 from ..layout.placement import Anchor, anchor, anchors, explicit_axes, needs_anchor, only, reshard, varies_over, varying
 from ..numerics.dtypes import real_dtype
 from ..numerics.split_complex import Planes, scaled
-from ..steps import Step
+from ..steps.base import Takes
 from ..walks.walk import Walk
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ class Job(NamedTuple):
 def bind(
     arrays: Sequence[Array], walk: Walk, mesh: AnyMesh | None, planes: bool = False, operands: Operands = ()
 ) -> list[Array]:
-    """The walk as one equation of JAX; operands are stored as their steps take them (see Step.operand)."""
+    """The walk as one equation of JAX; operands are stored as their steps take them (see Takes.operand)."""
     if not any(isinstance(operand, Anchor) for operand in operands):
         operands = (*operands, *anchors(arrays, mesh))
     leaves, tree = jax.tree.flatten(operands)
@@ -109,9 +109,8 @@ def _placed(values: Sequence[Array], job: Job) -> tuple[tuple[Array, ...], tuple
     """The values and their specs, sharded as the walk and its steps take them where the type of an array says how."""
     operands = job.operands(values)
     specs = [jax.tree.map(lambda leaf: PartitionSpec(), operand) for operand in operands]
-    for step, layout in job.walk.pairs:
-        if step.slot is not None:
-            specs[step.slot] = step.operand_spec(operands[step.slot], layout)
+    for slot, step, layout in job.walk.taking:
+        specs[slot] = step.operand_spec(operands[slot], layout)
     every = (*[job.walk.start.spec] * job.arrays, *jax.tree.leaves(specs))
     return tuple(reshard(value, job.mesh, spec) for value, spec in zip(values, every, strict=True)), every
 
@@ -135,13 +134,14 @@ def _jvp(primals: Sequence[Array], tangents: Sequence[Tangent], *, job: Job) -> 
         primals, job = [*primals[: job.arrays], *leaves], job._replace(tree=tree)
     operands = job.operands(primals)
     along = [_along(primals, tangents, slice(0, job.arrays), job)]
-    for step, layout in job.walk.pairs:
-        if step.slot is not None and _moves(change := changes[step.slot]):
-            if step.linear:
-                at = job.arrays + len(jax.tree.leaves(operands[: step.slot]))
-                along.append(_along(primals, tangents, slice(at, at + 1), job))
-            else:
-                along.append(_along_operand(primals[: job.arrays], operands, change, step, layout, job))
+    for slot, step, layout in job.walk.taking:
+        if not _moves(change := changes[slot]):
+            continue
+        if step.linear:
+            at = job.arrays + len(jax.tree.leaves(operands[:slot]))
+            along.append(_along(primals, tangents, slice(at, at + 1), job))
+        else:
+            along.append(_along_operand(primals[: job.arrays], operands, change, step, layout, job))
     return out, [functools.reduce(ad.add_tangents, parts) for parts in zip(*filter(None, along), strict=True)]
 
 
@@ -155,9 +155,9 @@ def _along(primals: Sequence[Array], tangents: Sequence[Tangent], at: slice, job
 
 
 def _along_operand(
-    arrays: Sequence[Array], operands: Operands, change: object, step: Step, layout: Layout, job: Job
+    arrays: Sequence[Array], operands: Operands, change: object, step: Takes, layout: Layout, job: Job
 ) -> list[Array]:
-    """The change with an operand that a step is not linear in: walks between two factors (see Step.slopes)."""
+    """The change with an operand that a step is not linear in: walks between two factors (see Takes.slopes)."""
     assert len(job.walk.steps) == 1, "a walk over traced samples is bound step by step"
     change = jax.tree.map(ad.instantiate_zeros, change, is_leaf=_is_zero)
     changes = []

@@ -197,7 +197,7 @@ def work_values(work: Work, per: str = "") -> dict[str, int]:
 
 
 def _choice(plan: Any) -> str:
-    dots = {dot for step in plan.walk.steps for dot in step.dots}
+    dots = {dot for step in plan.walk.steps for dot in step.numbers.dots}
     tier = (
         ", ".join(f"{d.tier} with {d.multiplications} products for a complex one" for d in sorted(dots))
         or plan.dots[0].tier

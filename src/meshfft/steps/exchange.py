@@ -11,16 +11,17 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..collectives.all_to_all import Chunks, Grid, count, cut, divided, exchange, exchange_packed, exchange_shares, join
-from ..collectives.dimensions import folded, resize, split, unfolded
-from ..collectives.wire import EXACT, Wire
+from ..collectives.dimensions import folded, resize, resize_each, split, unfolded
+from ..collectives.wire import Wire
 from ..layout.layout import Layout
 from ..machine.chip import Chip
 from ..machine.work import Move, Work
+from ..numerics.dtypes import Error
 from ..numerics.split_complex import Block, in_complex
 from ..operators.matrices import Matrix
 from .axis_moves import AxisMove, axis_moves
-from .base import Held, Least, Step, resize_each, shift
-from .problem import LARGE_BYTES, Problem
+from .base import Chunked, Wired, shift
+from .problem import LARGE_BYTES, Held, Least, Problem
 
 PASSES = 4  # sending reads and writes the block; so does packing or unpacking where no step beside it works on chunks,
 # and the one transposition between what a GPU's FFT leaves or takes and what is sent (docs/speed.md)
@@ -33,7 +34,7 @@ MOST_CHUNKS = 16  # that an exchange sends to as many devices: each is an array 
 
 
 @dataclasses.dataclass(frozen=True)
-class Exchange(Step):
+class Exchange(Wired, Chunked):
     """A redistribution: each device sends a share of its block to every other in the product of the axes that move.
 
     Packed, all shares are one array, as one large message is better than many. Where devices share a memory, they are
@@ -43,7 +44,6 @@ class Exchange(Step):
     moves: tuple[AxisMove, ...]  # in order. No axis moves twice, and none arrives in a dimension that another left
     chunks: Grid = ()  # how each share is cut, to what all exchanges of a walk can send; each chunk in an all-to-all
     packed: bool = False  # all shares are sent as one array
-    wire: Wire = EXACT
     dims: ClassVar[tuple[int, ...]] = ()
 
     @classmethod
@@ -79,14 +79,8 @@ class Exchange(Step):
         move = problem.bound(Work(memory_bytes=passes * nbytes, sent_bytes=nbytes // 2, all_to_alls=1))
         return Least(move=move, strided=problem.bound(Work(memory_bytes=more * nbytes)))
 
-    def wired(self, wire: Wire) -> "Exchange":
-        return dataclasses.replace(self, wire=wire)
-
-    def lost(self, layout: Layout) -> float:
-        return self.wire.error * (self.parts > 1)
-
-    def joint(self, layout: Layout) -> bool:
-        return self.wire.lossy
+    def error(self, layout: Layout, itemsize: int) -> Error:
+        return Error(lost=self.wire.error * (self.parts > 1))
 
     @property
     def axes(self) -> tuple[str, ...]:

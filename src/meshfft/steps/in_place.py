@@ -10,10 +10,9 @@ Invariant: all that lies beside the block is of a chunk's size, whatever program
 
 import dataclasses
 import functools
-import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, cast
+from typing import cast
 
 from jax import Array, lax
 
@@ -26,10 +25,10 @@ from ..numerics.dtypes import Error
 from ..numerics.split_complex import Block, in_complex
 from ..operators.matrices import Matrix, Roots
 from .axis_moves import AxisMove
-from .base import Least, Step, names, shift
+from .base import Sends, Step, names, shift
 from .exchange import MOST_CHUNKS, PASSES, Exchange
 from .local_fft import LocalFFT
-from .problem import Problem, ready
+from .problem import Least, Problem, ready
 
 CHUNK_BYTES = 2**20  # of a chunk at least: small ones have slower columns, large ones leave the caches
 LARGEST = 4  # a chunk may be this many times as large, so that all are equal
@@ -38,14 +37,15 @@ CACHED = 2  # how many times cheaper it is to read and write a chunk, which lies
 
 
 @dataclasses.dataclass(frozen=True)
-class InPlace(Step):
+class InPlace(Sends):
     """An exchange, a LocalFFT and the exchange back, a chunk of dimension `dim` at a time.
 
     It is offered only where blocks are equal and chunks are. No step transforms `dim`, so that all chunks are alike.
     """
 
-    by_slices: ClassVar[bool] = False
-    steps: tuple[Step, ...]  # of a chunk
+    there: Exchange
+    local: LocalFFT
+    back: Exchange
     dim: int  # that is cut into chunks
     chunks: int
 
@@ -53,7 +53,7 @@ class InPlace(Step):
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["InPlace"]:
         """All cut dimensions but the one that chunks are of, or each of them, with the whole ones or without."""
         itemsize = problem.bytes_at(todo)
-        if not (problem.large(layout) and layout.even and problem.engine == "auto"):
+        if problem.sliced or not (problem.large(layout) and layout.even and problem.engine == "auto"):
             return
         roots = {d: m for d, m in ready(todo).items() if isinstance(m, Roots) and m.has_fft}
         roots = {d: m for d, m in roots.items() if m.length == m.rows == m.columns == layout.shape[d]}
@@ -83,7 +83,7 @@ class InPlace(Step):
         back = there.transpose(inner)
         for local in LocalFFT.offers(problem, at, lines):
             if local.engine.chunked and local.dims == tuple(lines):
-                yield cls((there, local.fuse(there, back), back), dim, chunks)
+                yield cls(there, local.fuse(there, back), back, dim, chunks)
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
@@ -99,16 +99,13 @@ class InPlace(Step):
 
     @property
     def dims(self) -> tuple[int, ...]:
-        return tuple(d for step in self.steps for d in step.dims)
+        return self.local.dims
 
-    def error(self, itemsize: int) -> Error:
-        return Error.of_all(step.error(itemsize) for step in self.steps)
+    def error(self, layout: Layout, itemsize: int) -> Error:
+        return Error.of_all(step.error(at, itemsize) for step, at in self._pairs(layout))
 
     def wired(self, wire: Wire) -> "InPlace":
-        return dataclasses.replace(self, steps=tuple(step.wired(wire) for step in self.steps))
-
-    def lost(self, layout: Layout) -> float:
-        return math.prod(1 + step.lost(at) for step, at in self._pairs(layout)) - 1
+        return dataclasses.replace(self, there=self.there.wired(wire), back=self.back.wired(wire))
 
     def joint(self, layout: Layout) -> bool:
         return True  # planes are made one complex array
@@ -132,7 +129,7 @@ class InPlace(Step):
 
     def _apply(self, block: Array, layout: Layout) -> Array:
         """The shares that came back are put into the block one by one: joined first, they would be copied."""
-        rows, grid = layout.block[self.dim] // self.chunks, self.steps[-1].grids[1]
+        rows, grid = layout.block[self.dim] // self.chunks, self.back.grids[1]
 
         def chunk(i: Array, block: Array) -> Array:
             part = lax.dynamic_slice_in_dim(block, i * rows, rows, self.dim)
@@ -147,26 +144,27 @@ class InPlace(Step):
         return lax.fori_loop(0, self.chunks, chunk, block)
 
     def transpose(self, layout: Layout) -> "InPlace":
-        steps = tuple(step.transpose(at) for step, at in self._pairs(layout))
-        return dataclasses.replace(self, steps=steps[::-1])
+        inner, opened, closed = (at for _, at in self._pairs(layout))
+        there, back = self.back.transpose(closed), self.there.transpose(inner)
+        return dataclasses.replace(self, there=there, local=self.local.transpose(opened), back=back)
 
     def conjugate(self) -> "InPlace":
-        return dataclasses.replace(self, steps=tuple(step.conjugate() for step in self.steps))
+        return dataclasses.replace(self, local=self.local.conjugate())
 
     def insert(self, dim: int) -> "InPlace":
-        steps = tuple(step.insert(dim) for step in self.steps)
-        return dataclasses.replace(self, steps=steps, dim=shift(self.dim, dim))
+        there, local, back = self.there.insert(dim), self.local.insert(dim), self.back.insert(dim)
+        return InPlace(there, local, back, shift(self.dim, dim), self.chunks)
 
     def name(self, layout: Layout) -> str:
-        (there, at), (local, opened), _ = self._pairs(layout)
+        (_, at), (_, opened), _ = self._pairs(layout)
         chunks = f"{self.chunks} chunks of {names((self.dim,), layout)}"
-        return f"{there.name(at)}, {local.name(opened)}, and back, in place in {chunks}"
+        return f"{self.there.name(at)}, {self.local.name(opened)}, and back, in place in {chunks}"
 
     def _pairs(self, layout: Layout) -> tuple[tuple[Step, Layout], ...]:
         """The steps of a chunk, each with the layout it starts from."""
         inner = _chunk(layout, self.dim, self.chunks)
-        layouts = itertools.accumulate(self.steps[:-1], lambda at, step: step.after(at), initial=inner)
-        return tuple(zip(self.steps, layouts, strict=True))
+        opened = self.there.after(inner)
+        return (self.there, inner), (self.local, opened), (self.back, self.local.after(opened))
 
 
 def _chunk(layout: Layout, dim: int, chunks: int) -> Layout:

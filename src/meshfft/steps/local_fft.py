@@ -3,32 +3,31 @@
 import dataclasses
 import math
 from collections.abc import Iterator
-from typing import ClassVar
 
 from ..collectives.all_to_all import Grid, count, divided, fits
-from ..collectives.dimensions import resize
+from ..collectives.dimensions import resize, resize_each
 from ..collectives.pieces import Came, Pieces
 from ..kept_verdicts import Trial
 from ..kernels.engine import Engine, Lines, Sender, fft_error
 from ..kernels.engines import least, offered
 from ..kernels.trig import transform
 from ..kernels.xla import XLA
-from ..layout.layout import Layout
+from ..layout.layout import Layout, resized
 from ..machine.chip import Chip
 from ..machine.work import Work
-from ..numerics.dtypes import Dot, Error, unit_of
-from ..numerics.split_complex import Block, Planes, in_complex, in_planes
+from ..numerics.dtypes import Error, unit_of
+from ..numerics.split_complex import B, Block, Planes, in_complex, in_planes
 from ..operators.matrices import Matrix, Roots
 from ..operators.trig import Trig
-from .base import B, Held, Least, MatrixStep, Step, names, resize_each, resized, shift
-from .problem import Problem, ready
+from .base import Chunked, Kernels, MatrixStep, Step, names, shift
+from .problem import Held, Least, Numbers, Problem, ready
 
 TRIG_ROUNDINGS = 2.5  # of an FFT that is one of cosines: two products before it, and one or two behind
 TRIG_PASSES = 8  # beside the FFT: samples are reordered and weighted before it, rotated and weighted after it
 
 
 @dataclasses.dataclass(frozen=True)
-class LocalFFT(Step):
+class LocalFFT(Chunked, Kernels):
     """The FFT of dimensions that no mesh axis cuts, by an engine."""
 
     dims: tuple[int, ...]
@@ -61,18 +60,14 @@ class LocalFFT(Step):
         return Least(local=local)
 
     @property
-    def planar(self) -> bool:
-        return self.engine.slices
-
-    @property
-    def dots(self) -> tuple[Dot, ...]:
-        return self.engine.dots
+    def numbers(self) -> Numbers:
+        return Numbers(planar=self.engine.slices, dots=self.engine.dots)
 
     @property
     def sender(self) -> Sender | None:
         return self.engine.sender
 
-    def error(self, itemsize: int) -> Error:
+    def error(self, layout: Layout, itemsize: int) -> Error:
         return Error.of_all(self.engine.error(length, itemsize) for length in self.lengths)
 
     def after(self, layout: Layout) -> Layout:
@@ -82,7 +77,8 @@ class LocalFFT(Step):
         """A chunked engine works on the smaller chunks of those that its neighbours join and cut."""
         if not self.engine.chunked:
             return self
-        finest = max(before.grids[1] if before else (), after.grids[0] if after else (), key=count)
+        joined, cut = (step.chunked.grids if step and step.chunked else ((), ()) for step in (before, after))
+        finest = max(joined[1], cut[0], key=count)
         many = {dim: math.prod(parts for d, parts in finest if d == dim) for dim, _ in finest}  # most: joined last
         grid = tuple(sorted(finest, key=lambda cut: (-many[cut[0]], cut[0])))
         return dataclasses.replace(self, grid=grid, first=before is None and bool(grid))
@@ -148,21 +144,22 @@ def local_roots(layout: Layout, todo: dict[int, Matrix]) -> dict[int, Roots]:
 class LocalTrig(MatrixStep[Trig]):
     """The cosine or sine transform of a dimension that no mesh axis cuts; of complex numbers, of both parts."""
 
-    by_slices: ClassVar[bool] = False
     real: bool  # the block is
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["LocalTrig"]:
         """The first such dimension: in which order they come does not matter."""
-        for dim, matrix in sorted(todo.items()):
+        for dim, matrix in sorted(todo.items()) if not problem.sliced else ():
             if isinstance(matrix, Trig) and layout.parts[dim] == 1:
                 yield cls((dim,), matrix, (matrix.rows,), problem.real_at(todo))
                 return
 
-    def error(self, itemsize: int) -> Error:
+    def error(self, layout: Layout, itemsize: int) -> Error:
         """That of the FFT, and of phases and ends around it."""
         ends = TRIG_ROUNDINGS * unit_of(itemsize)
-        return Error.of_all((fft_error(int(self.matrix.period), itemsize), Error(ends, ends)))
+        return Error.of_all(
+            (fft_error(int(self.matrix.period), itemsize), Error(ends, ends, 0.0, self.matrix.condition))
+        )
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """A real FFT for each part, half of a complex one, and the passes around it; type I has twice the points."""

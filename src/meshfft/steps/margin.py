@@ -14,15 +14,16 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ..layout.layout import Layout
+from ..layout.layout import Layout, resized
 from ..machine.chip import Chip
 from ..machine.work import Work
 from ..numerics.split_complex import Block
-from .base import Held, Step, names, resized, shift
+from .base import Chunked, names, shift
+from .problem import Held
 
 
 @dataclasses.dataclass(frozen=True)
-class Margin(Step):
+class Margin(Chunked):
     """Leaves out the margins of every block along some dimensions, whose blocks are equal, or puts them on."""
 
     widths: tuple[tuple[int, int], ...]  # dimension, and cells on either side of each of its blocks

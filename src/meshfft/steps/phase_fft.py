@@ -27,8 +27,10 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
+from ..collectives.comb import gathered, is_comb
+from ..collectives.dimensions import cleared, positions
 from ..collectives.ring import one_shuffle
-from ..collectives.wire import EXACT, Wire
+from ..collectives.wire import EXACT
 from ..kernels import sliced
 from ..kernels.bluestein import chirp_spectrum, padded_length
 from ..kernels.engine import Engine, Lines, fft_error
@@ -43,10 +45,9 @@ from ..numerics.phases import MAX_LENGTH, mulmod, roots
 from ..numerics.slices import HELD
 from ..numerics.split_complex import B, Block, Planes, in_complex, in_planes, like, scaled, split, times
 from ..operators.matrices import HalfRoots, Matrix, Roots
-from .base import Least, MatrixStep, cleared, names, positions
-from .comb import gathered, is_comb
+from .base import MatrixStep, Wired, names
 from .local_fft import LocalFFT
-from .problem import Problem, ready
+from .problem import Least, Numbers, Problem, ready
 from .ring_dense import LONG_PHASE_FLOPS, SLICED_PHASES, RingDense
 
 UNIT_PASSES = 4  # of a phase ring on a matrix unit: gathering, and the first phase
@@ -58,14 +59,13 @@ UNROLLED = 5  # shards of the longest ring whose hops XLA writes out one by one,
 
 
 @dataclasses.dataclass(frozen=True)
-class PhaseFFT(MatrixStep[Roots | HalfRoots]):
+class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
     """The paper's FFT: gathering, local transform, phase adjustment through the one-shuffle scheme."""
 
     line: int  # points of the transforms that are cut: N, or those of the convolution
     two_way: bool = False  # what is summed travels both ways round at once
     dot: Dot | None = None  # how to multiply, in float64 by slices
     parts: int = 1  # shards of the line, by which the error by slices goes
-    wire: Wire = EXACT
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["PhaseFFT"]:
@@ -89,36 +89,27 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
         return Least(cut={dim: min(dense[dim], local) + ring for dim, local in LocalFFT.least(problem).local.items()})
 
     @property
-    def planar(self) -> bool:
-        return self.dot is not None
+    def numbers(self) -> Numbers:
+        return Numbers(self.matrix.becomes, self.dot is not None, () if self.dot is None else (self.dot,))
 
-    @property
-    def dots(self) -> tuple[Dot, ...]:
-        return () if self.dot is None else (self.dot,)
+    def error(self, layout: Layout, itemsize: int) -> Error:
+        """Of the sums of p terms each sum so far is rounded, p / 2 of the mean square; and twice a phase.
 
-    def error(self, itemsize: int) -> Error:
-        """Of the sums of p terms each sum so far is rounded, p / 2 of the mean square; and twice a phase."""
-        times = 1 if self.line == self.matrix.length else 2
+        What gathering and the ring send is lost twice by a convolution, whose chirp's spectrum is up to 1.4 times its
+        mean.
+        """
+        times, lost = (1, 2 * self.wire.error) if self.line == self.matrix.length else (2, 6 * self.wire.error)
         if self.dot is not None:
             rounding = ROUNDING[self.dot.unit] * math.sqrt(2 + self.parts / 2)
-            return Error(times * math.hypot(self._engine.error(self.line // self.parts, itemsize).noise, rounding))
-        (noise, equal), added = fft_error(self.line, itemsize), added_error(self.parts, itemsize)
-        equal += math.hypot(added, 2 * unit_of(itemsize)) if added else 0.0  # and each phase and each frequency rounds
-        return Error(times * noise, times * equal)
-
-    def wired(self, wire: Wire) -> "PhaseFFT":
-        return dataclasses.replace(self, wire=wire)
-
-    def lost(self, layout: Layout) -> float:
-        """Gathering and the ring; of a convolution twice, and its chirp's spectrum is up to 1.4 times its mean."""
-        return self.wire.error * (2 if self.line == self.matrix.length else 6)
-
-    def joint(self, layout: Layout) -> bool:
-        return self.wire.lossy
+            noise, equal = math.hypot(self._engine.error(self.line // self.parts, itemsize).noise, rounding), 0.0
+        else:
+            (noise, equal, *_), added = fft_error(self.line, itemsize), added_error(self.parts, itemsize)
+            equal += math.hypot(added, 2 * unit_of(itemsize)) if added else 0.0  # each phase and frequency rounds
+        return Error(times * noise, times * equal, lost, self.matrix.condition)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """Of each transform a local FFT, and for each shard a phase and a sum."""
-        size = 2 * itemsize if self.becomes == "complex" else itemsize
+        size = 2 * itemsize if self.matrix.becomes == "complex" else itemsize
         line = self._padded(layout)
         stages = [(layout, self.after(layout))]
         if self.line != self.matrix.length:
@@ -188,7 +179,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots]):
         block = self._weighted(block, layout, onto_real=True)
         block = block if jnp.iscomplexobj(block) else lax.complex(block, jnp.zeros_like(block))
         result = self._weighted(self._line(block, layout), self.after(layout), onto_real=False)
-        return result.real if self.becomes == "real" else result
+        return result.real if self.matrix.becomes == "real" else result
 
     def _line(self, block: B, layout: Layout) -> B:
         """Complex lines, in either form."""

@@ -10,20 +10,20 @@ from jax import lax
 
 from ..collectives.dimensions import resize, unfolded
 from ..collectives.pieces import Came, Pieces, Rows, assembled, exchange_parts, taken
-from ..collectives.wire import Wire, is_tiled
+from ..collectives.wire import Coded, Wire, is_tiled
 from ..kept_verdicts import Trial
 from ..kernels.engine import Sender
 from ..layout.layout import Layout
 from ..machine.chip import Chip
 from ..machine.work import Move, Work, total
-from ..numerics.dtypes import Dot, Error
+from ..numerics.dtypes import Error
 from ..numerics.split_complex import Block, Planes, in_planes
 from ..operators.matrices import Matrix
 from .axis_moves import AxisMove, axis_moves
-from .base import Step, names, shift
+from .base import Kernels, Sends, Step, names, shift, wired
 from .exchange import Exchange, wire_passes
 from .local_fft import LocalFFT
-from .problem import Problem
+from .problem import Numbers, Problem
 
 COPIES = 2  # reads and writes of a block that is packed or joined
 STRIDED = 6  # more where parts are of the last dimension
@@ -32,7 +32,7 @@ CHUNKS = 8  # the first is computed while nothing travels, and each costs a mess
 
 
 @dataclasses.dataclass(frozen=True)
-class Pipeline(Step):
+class Pipeline(Sends, Kernels):
     """Steps taken one after the other, but a chunk of dimension `dim` at a time.
 
     No step transforms `dim`. The exchange may leave it alone; or axes leave it, and a chunk is some rows of every
@@ -71,11 +71,11 @@ class Pipeline(Step):
         return move
 
     @property
-    def dots(self) -> tuple[Dot, ...]:
-        return self._first.dots
+    def numbers(self) -> Numbers:
+        return Numbers(dots=self._local.numbers.dots)
 
-    def error(self, itemsize: int) -> Error:
-        return Error.of_all(step.error(itemsize) for step in self.steps)
+    def error(self, layout: Layout, itemsize: int) -> Error:
+        return Error.of_all(step.error(at, itemsize) for step, at in self._pairs(layout))
 
     def after(self, layout: Layout) -> Layout:
         return functools.reduce(lambda reached, step: step.after(reached), self.steps, layout)
@@ -116,13 +116,13 @@ class Pipeline(Step):
     def _coded(self, layout: Layout, itemsize: int, chip: Chip) -> tuple[int, int]:
         """Passes over the block that XLA makes to write words and read them, or the cycles of kernels that do it."""
         wire, shares = self._wire, self._shares(layout)
-        if not wire.lossy or not is_tiled((itemsize // wire.real, *shares[0]), 1, wire):
+        if not isinstance(wire, Coded) or not is_tiled((itemsize // wire.real, *shares[0]), 1, wire):
             return wire_passes(wire, chip), 0
         reals = math.prod(layout.block) * itemsize // wire.real
         return 0, self._sender.wire_cycles(shares[0], wire, reals, chip)
 
     @property
-    def _first(self) -> LocalFFT:
+    def _local(self) -> LocalFFT:
         (local,) = (step for step in self.steps if isinstance(step, LocalFFT))
         return local
 
@@ -134,20 +134,17 @@ class Pipeline(Step):
     @property
     def _wire(self) -> Wire:
         """With room for kernels where local FFTs have it."""
-        sender = self._first.sender
-        return self._exchange.wire._replace(room=sender.room if sender else 0)
+        sender = self._local.sender
+        return dataclasses.replace(self._exchange.wire, room=sender.room if sender else 0)
 
     @property
     def _sender(self) -> Sender:
-        sender = self._first.sender
+        sender = self._local.sender
         assert sender is not None, "only of engines that write what is sent"
         return sender
 
     def wired(self, wire: Wire) -> "Pipeline":
-        return dataclasses.replace(self, steps=tuple(step.wired(wire) for step in self.steps))
-
-    def lost(self, layout: Layout) -> float:
-        return self._exchange.lost(layout)
+        return dataclasses.replace(self, steps=tuple(wired(step, wire) for step in self.steps))
 
     def joint(self, layout: Layout) -> bool:
         return self._exchange.wire.lossy or self._by_kernels(layout)
@@ -157,8 +154,8 @@ class Pipeline(Step):
         after, rows, parts = self.after(layout).block, self._rows(layout), self.move.parts
         source, target = self.move.source, self.move.target
         even = after[source] == layout.block[source] * parts and layout.block[target] == after[target] * parts
-        plain = self._first.after(layout).block == layout.block and self.dim != target and rows > 0
-        return bool(self.steps[0].takes_pieces) and even and plain and rows % -(-rows // self.chunks) == 0
+        plain = self._local.after(layout).block == layout.block and self.dim != target and rows > 0
+        return bool(self.takes_pieces) and even and plain and rows % -(-rows // self.chunks) == 0
 
     def _copies(self, layout: Layout) -> int:
         """How often the block is read or written beside its kernels: what they do not write or read as it is sent."""
@@ -176,26 +173,27 @@ class Pipeline(Step):
 
     def _writes(self, layout: Layout) -> bool:
         """Where kernels read chunks and write the parts themselves."""
-        local, rows = self._first, self._rows(layout)
+        local, rows = self._local, self._rows(layout)
         chunk = Rows(self.dim, 0, -(-rows // self.chunks))
         return self._sender.writes(layout.block, local.dims, chunk, self.move.target, self.move.parts)
 
     @property
     def takes_pieces(self) -> tuple[int, ...]:
-        return self.steps[0].takes_pieces
+        first = self.steps[0].kernels
+        return first.takes_pieces if first else ()
 
     def fuse(self, before: Step | None, after: Step | None) -> "Pipeline":
-        return dataclasses.replace(self, hands=after.takes_pieces if after else ())
+        return dataclasses.replace(self, hands=after.kernels.takes_pieces if after and after.kernels else ())
 
     def apply_pieces(self, pieces: Pieces, layout: Layout) -> Block | Pieces:
         if not self._by_kernels(layout):
-            return self.apply(pieces.joined(), layout)
+            return self._by_steps(pieces.joined(), layout)
         left = self._in_pieces(pieces, layout)
         return left if self.hands else left.joined()
 
     def _in_pieces(self, given: Planes | Pieces, layout: Layout) -> Pieces:
         """By kernels: what they write is sent, a chunk after another, and left as it arrives."""
-        local, move, rows = self._first, self.move, self._rows(layout)
+        local, move, rows = self._local, self.move, self._rows(layout)
         size, arrays = -(-rows // self.chunks), []
         for start in range(0, rows, size):
             chunk = Rows(self.dim, start, size)
@@ -228,10 +226,10 @@ class Pipeline(Step):
         return jax.tree.map(lambda part: resize(part, dim, self.after(layout).block[dim]), joined)
 
     def trials(self, layout: Layout, came: Came | None) -> tuple[tuple[Trial, ...], Came | None]:
-        size, local, move = -(-self._rows(layout) // self.chunks), self._first, self.move
+        size, local, move = -(-self._rows(layout) // self.chunks), self._local, self.move
         if not self._by_kernels(layout):
             chunks = ((one, at.resize(self.dim, at.shape[self.dim] // self.chunks)) for one, at in self._pairs(layout))
-            return tuple(trial for one, at in chunks for trial in one.trials(at, None)[0]), None
+            return tuple(trial for one, at in chunks if one.kernels for trial in one.kernels.trials(at, None)[0]), None
         rows = Rows(self.dim, size, size)
         own = (
             *self._sender.trials_of_rows(layout.block, local.dims, rows, came, move.target, move.parts),

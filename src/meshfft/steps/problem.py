@@ -1,10 +1,14 @@
-"""The problem of a walk: from which layout to which, which matrices along which dimensions, on what machine."""
+"""The problem of a walk: from which layout to which, which matrices along which dimensions, on what machine.
+
+Below it, the records in which steps answer what the search and the walk ask.
+"""
 
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from ..collectives.wire import EXACT, Wire
 from ..kernels.engine import Site
@@ -114,6 +118,35 @@ class Problem:
         elif self.wire.lossy:
             work = dataclasses.replace(work, sent_bytes=work.sent_bytes * LEAST_BITS // (8 * self.wire.real))
         return self.machine.price(dataclasses.replace(work, tier=self.dots[0].tier))
+
+
+class Least(NamedTuple):
+    """Lower bounds on the seconds of one kind of step, from which the search bounds what lies ahead."""
+
+    move: float = math.inf  # moving mesh axes from one dimension to another
+    strided: float = 0.0  # additional, if they leave or reach the last dimension
+    local: Mapping[int, float] = MappingProxyType({})  # transforming each dimension while no mesh axis cuts it
+    cut: Mapping[int, float] = MappingProxyType({})  # transforming each dimension while it stays cut
+
+
+class Numbers(NamedTuple):
+    """The numbers that a step works on."""
+
+    becomes: str | None = None  # type of the result, "real" or "complex"; None if it is that of the block
+    planar: bool = False  # blocks are split complex
+    dots: tuple[Dot, ...] = ()  # matrix products
+
+    def bytes_after(self, nbytes: int) -> int:
+        """Bytes of an element of the result."""
+        return {"real": nbytes // 2, "complex": 2 * nbytes}.get(self.becomes or "", nbytes)
+
+
+class Held(NamedTuple):
+    """The arrays that a step makes."""
+
+    largest: int  # numbers in the largest
+    chunk: tuple[int, ...]  # shape
+    scratch: int = 0  # bytes of temporaries
 
 
 def ready(todo: dict[int, Matrix]) -> dict[int, Matrix]:

@@ -4,17 +4,15 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterator
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from ..collectives.dimensions import resize
+from ..collectives.dimensions import cleared, positions, resize, resize_each
 from ..collectives.pieces import Came
 from ..collectives.ring import permuted
-from ..collectives.wire import EXACT, Wire
 from ..kept_verdicts import Trial
 from ..kernels.engine import Lines, RealEngine, fft_error
 from ..kernels.real import XLA_REAL, offered
@@ -25,7 +23,7 @@ from ..numerics.dtypes import Error
 from ..numerics.phases import MAX_LENGTH, roots
 from ..numerics.split_complex import Block, in_complex, join, scaled, split
 from ..operators.matrices import HalfRoots, Matrix, Roots
-from .base import MatrixStep, cleared, names, positions, resize_each
+from .base import Kernels, MatrixStep, Wired, names
 from .local_fft import local_roots
 from .phase_fft import PhaseFFT
 from .problem import Problem, ready
@@ -35,7 +33,7 @@ UNTANGLE_PASSES = 6
 
 
 @dataclasses.dataclass(frozen=True)
-class RealFFT(MatrixStep[HalfRoots]):
+class RealFFT(MatrixStep[HalfRoots], Kernels):
     """The FFT of dimensions that no mesh axis cuts between real lines and half spectra, in half the work of a complex
     one.
 
@@ -44,14 +42,13 @@ class RealFFT(MatrixStep[HalfRoots]):
     or the transpose of that, real part taken, as the matrix says. The sign of the last dimension is that of all.
     """
 
-    by_slices: ClassVar[bool] = False
     lengths: tuple[int, ...]  # points of each dimension
     engine: RealEngine = XLA_REAL
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["RealFFT"]:
         """The halved dimension with all others that are not cut, or with some of them, by every engine."""
-        for dim, matrix in todo.items():
+        for dim, matrix in todo.items() if not problem.sliced else ():
             if isinstance(matrix, HalfRoots) and layout.parts[dim] == 1:
                 lengths = {**{d: m.length for d, m in local_roots(layout, todo).items()}, dim: matrix.length}
                 lines = Lines(layout.block, tuple(lengths), tuple(lengths.values()))
@@ -60,8 +57,10 @@ class RealFFT(MatrixStep[HalfRoots]):
                         points = tuple(lengths[d] for d in dims)
                         yield cls(dims, matrix, (*points[:-1], matrix.rows), points, engine)
 
-    def error(self, itemsize: int) -> Error:
-        return Error.of_all(fft_error(length, itemsize) for length in self.lengths)
+    def error(self, layout: Layout, itemsize: int) -> Error:
+        return Error.of_all(fft_error(length, itemsize) for length in self.lengths)._replace(
+            condition=self.matrix.condition
+        )
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         size = itemsize // 2 if self.matrix.onto_real else itemsize
@@ -97,7 +96,7 @@ class RealFFT(MatrixStep[HalfRoots]):
 
 
 @dataclasses.dataclass(frozen=True)
-class PackedFFT(MatrixStep[HalfRoots]):
+class PackedFFT(MatrixStep[HalfRoots], Wired):
     """The FFT of real lines of N points cut into p shards, through the paper's FFT of N / 2 complex ones.
 
         z[l] = x[2 l] + i x[2 l + 1],   Z its transform,   Z'[k] = conj Z[N/2 - k],   k = 0 ... N / 2
@@ -106,16 +105,12 @@ class PackedFFT(MatrixStep[HalfRoots]):
     Z' comes from the mirrored device, and as the half spectrum has one number more than there were pairs, each device
     hands its first few on to the one before it. The transpose is the same steps backwards.
 
-    Needs p^2 to divide N / 2. Sends half of what the paper's FFT of the complex line does, and one block of reals.
+    Needs p^2 to divide N / 2. Wired half of what the paper's FFT of the complex line does, and one block of reals.
     """
-
-    by_slices: ClassVar[bool] = False
-    wire: Wire = EXACT
-    exact: ClassVar[bool] = True
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["PackedFFT"]:
-        for dim, matrix in ready(todo).items():
+        for dim, matrix in ready(todo).items() if not problem.sliced else ():
             if isinstance(matrix, HalfRoots) and layout.parts[dim] > 1 and matrix.length < MAX_LENGTH:
                 lines = layout.resize(dim, matrix.length)
                 stored = layout == lines.resize(dim, matrix.columns) and nested(lines.cuts[dim])
@@ -128,18 +123,10 @@ class PackedFFT(MatrixStep[HalfRoots]):
         pairs = self.matrix.length // 2
         return PhaseFFT(self.dims, Roots(pairs, self.matrix.sign, pairs, pairs), (pairs,), pairs, wire=self.wire)
 
-    def wired(self, wire: Wire) -> "PackedFFT":
-        return dataclasses.replace(self, wire=wire)
-
-    def lost(self, layout: Layout) -> float:
-        """Of pairs, which mirrored numbers add up to half as much again; the mirror image, and the first few rows."""
-        return 1.5 * self.packed.lost(layout) + 2 * self.wire.error
-
-    def joint(self, layout: Layout) -> bool:
-        return self.wire.lossy
-
-    def error(self, itemsize: int) -> Error:
-        return Error(*(1.5 * error for error in self.packed.error(itemsize)))  # sums and differences round again
+    def error(self, layout: Layout, itemsize: int) -> Error:
+        """1.5 times that of the packed transform, as mirrored numbers are added; the wire also sends them twice."""
+        noise, equal, lost, _ = self.packed.error(layout, itemsize)
+        return Error(1.5 * noise, 1.5 * equal, 1.5 * lost + 2 * self.wire.error, self.matrix.condition)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """That of the transform of pairs, and the mirror image."""

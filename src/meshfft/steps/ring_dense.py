@@ -12,8 +12,8 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import PartitionSpec
 
+from ..collectives.dimensions import cleared, positions
 from ..collectives.ring import ring_fold, ring_scatter, shards_added, shards_held
-from ..collectives.wire import EXACT, Wire
 from ..layout.layout import Cuts, Layout, line_shape
 from ..layout.placement import local_slice
 from ..machine.chip import Chip, padded
@@ -27,8 +27,8 @@ from ..numerics.split_complex import Block, Planes, in_complex, in_planes
 from ..numerics.tiles import COLUMNS, bytes_at_once, equal_error, in_two_floats, product_in_tiles
 from ..operators.matrices import Dense, Logarithm, Matrix, Samples
 from ..operators.operands import rows_of, table
-from .base import Least, MatrixStep, Slope, cleared, names, positions
-from .problem import Problem, ready
+from .base import MatrixStep, Slope, Takes, Wired, names
+from .problem import Least, Numbers, Problem, ready
 
 PHASE_FLOPS, LONG_PHASE_FLOPS = 40, 400  # one root of unity on the CPU; elsewhere, where cos and sin are written out
 WIRE_PASSES = 2  # each shard is decoded where it is multiplied
@@ -37,7 +37,7 @@ GAUSS_PASSES = 2  # for each shard the sum and the difference of its planes are 
 
 
 @dataclasses.dataclass(frozen=True)
-class RingDense(MatrixStep[Matrix]):
+class RingDense(MatrixStep[Matrix], Wired, Takes):
     """A dense matrix along one dimension, over a ring; for the paper's KDFT it is the Vandermonde matrix of that
     dimension (section III-A, Algorithm 1).
 
@@ -53,7 +53,6 @@ class RingDense(MatrixStep[Matrix]):
     two_way: bool = False  # blocks travel both ways round at once
     real: bool = False  # the block is real, and travels as such
     tiled: bool = False  # multiply a tile at a time, as caches like it; blocks travel as arrays, else as split complex
-    wire: Wire = EXACT
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["RingDense"]:
@@ -79,35 +78,26 @@ class RingDense(MatrixStep[Matrix]):
         return Least(local=local, cut=cut)
 
     @property
-    def planar(self) -> bool:
-        return not self.tiled
-
-    @property
-    def dots(self) -> tuple[Dot, ...]:
-        return (self.dot,)
+    def numbers(self) -> Numbers:
+        return Numbers(self.matrix.becomes, not self.tiled, (self.dot,))
 
     @property
     def products(self) -> int:
         """Real products that make one of the matrix's entries and an element of the block."""
         planes = self.matrix.planes * (1 if self.real else 2)
-        return planes // 2 if self.becomes == "real" else self.dot.multiplications if planes == 4 else planes
+        return planes // 2 if self.matrix.becomes == "real" else self.dot.multiplications if planes == 4 else planes
 
-    def error(self, itemsize: int) -> Error:
+    def error(self, layout: Layout, itemsize: int) -> Error:
         """Equal numbers lose the same bfloat16 terms; what they lose in sums on TPUs and GPUs was not measured."""
         n, noise = self.matrix.columns, self.dot.error_over(self.matrix.columns)
-        return Error(noise, noise if self.dot.terms else equal_error(n, self.dot, itemsize) * self.tiled)
+        equal = noise if self.dot.terms else equal_error(n, self.dot, itemsize) * self.tiled
+        return Error(noise, equal, self._lost(layout.parts[self.dim]), self.matrix.condition)
 
-    def wired(self, wire: Wire) -> "RingDense":
-        return dataclasses.replace(self, wire=wire)
-
-    def lost(self, layout: Layout) -> float:
-        """Of sums that travel, in one float, every hop rounds what t devices have added up: sqrt(t) blocks at most."""
-        parts, added = layout.parts[self.dim], added_error(layout.parts[self.dim], 16 if self.dot.tier in WIDE else 8)
+    def _lost(self, parts: int) -> float:
+        """What travels loses on the wire; of partial sums each hop rounds a sum over t devices, sqrt(t) blocks."""
+        added = added_error(parts, 16 if self.dot.tier in WIDE else 8)
         hops = sum(map(math.sqrt, range(1, parts))) if self.transposed else parts > 1
         return self.wire.error * hops + added * self.transposed
-
-    def joint(self, layout: Layout) -> bool:
-        return self.wire.lossy
 
     def after(self, layout: Layout) -> Layout:
         return layout.replace(self.dim, self.sizes[0], self.cuts)
@@ -117,7 +107,7 @@ class RingDense(MatrixStep[Matrix]):
         parts, after, block = layout.parts[self.dim], self.after(layout), math.prod(layout.block)
         rows, columns = after.block[self.dim], layout.block[self.dim]
         others = block // max(columns, 1)
-        out, size = others * rows, self.bytes_after(itemsize)
+        out, size = others * rows, self.numbers.bytes_after(itemsize)
         shape, each = (after.block, size) if self.transposed else (layout.block, itemsize)
         travels = self.wire.nbytes(shape, each)
         both = self._both(layout)
@@ -177,7 +167,7 @@ class RingDense(MatrixStep[Matrix]):
         return (layout, self.after(layout)) if self.transposed else (self.after(layout), layout)
 
     def at_slot(self, slot: int) -> "RingDense":
-        return self if self.slot is None else dataclasses.replace(self, slot=slot)
+        return dataclasses.replace(self, slot=slot)
 
     def tabled(self, sources: tuple[object, ...], slot: int) -> tuple["RingDense", np.ndarray] | None:
         source = self.matrix if self.slot is None else sources[self.slot]
@@ -202,7 +192,8 @@ class RingDense(MatrixStep[Matrix]):
         return [(slope, self, (n,)) if self.transposed else ((n,), self, slope)]
 
     def transpose(self, layout: Layout) -> "RingDense":
-        real = {"real": True, "complex": False}.get(self.becomes or "", self.real)  # after this step, before that one
+        becomes = self.matrix.becomes
+        real = self.real if becomes is None else becomes == "real"  # after this step, before the transposed one
         back = dataclasses.replace(self, sizes=(layout.shape[self.dim],), cuts=layout.cuts[self.dim], real=real)
         if self.matrix.row_axis is None:
             return dataclasses.replace(back, matrix=self.matrix.transpose())
@@ -232,7 +223,7 @@ class RingDense(MatrixStep[Matrix]):
         rows, lines = after.block[self.dim], math.prod(layout.block) // max(columns, 1)
         element = max(block // max(lines * columns, 1), out // max(lines * rows, 1))
         planes = self.matrix.planes * max(self.dot.terms, 1) + (self.products == 3)
-        real = element // (1 if self.real and self.becomes is None else 2)
+        real = element // (1 if self.real and self.matrix.becomes is None else 2)
         terms = (1,) * min(parts, 2) if self.transposed else shards_added(parts, self.two_way)
         wide = math.prod(layout.parts) == 1
         read = block * (2 if parts == 2 else 1) * (not self._whole(layout, self.matrix.columns))
@@ -285,7 +276,7 @@ class RingDense(MatrixStep[Matrix]):
         return ring_scatter(term, axes, self.wire)
 
     def _product(self, terms: Sequence[tuple[Maker, Any]], layout: Layout, total: Any = None, parts: int = 1) -> Any:
-        real, wide = self.becomes == "real", math.prod(layout.parts) == 1
+        real, wide = self.matrix.becomes == "real", math.prod(layout.parts) == 1
         if not self.tiled:
             return product(terms, self.dim, self.dot, total, real=real)
         two = in_two_floats(layout.block[self.dim], parts)

@@ -4,14 +4,12 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterator
-from typing import ClassVar
 
 import jax.numpy as jnp
 from jax import Array, lax
 
 from ..collectives.all_to_all import exchange
 from ..collectives.dimensions import split
-from ..collectives.wire import EXACT, Wire
 from ..kernels.engine import fft_error, flops_of
 from ..kernels.stockham import LARGEST, in_place, radices
 from ..layout.layout import Layout, nested
@@ -21,7 +19,7 @@ from ..numerics.dtypes import Error, unit_of
 from ..numerics.phases import MAX_LENGTH, mulmod, roots, table
 from ..numerics.split_complex import Block, in_complex, join
 from ..operators.matrices import Matrix, Roots
-from .base import MatrixStep, names
+from .base import MatrixStep, Wired, names
 from .exchange import MOST_CHUNKS
 from .exchange import PASSES as EXCHANGE_PASSES
 from .problem import Problem, ready
@@ -32,7 +30,7 @@ NEAR = 32  # columns whose phases come from a table
 
 
 @dataclasses.dataclass(frozen=True)
-class SixStep(MatrixStep[Roots]):
+class SixStep(MatrixStep[Roots], Wired):
     """The FFT of one dimension of N = N1 N2 positions over p shards, where p divides N1 and N2, in order.
 
     With n = N2 n1 + n2 and k = k1 + N1 k2,
@@ -45,30 +43,18 @@ class SixStep(MatrixStep[Roots]):
     Source: Bailey, FFTs in external or hierarchical memory, 1990.
     """
 
-    by_slices: ClassVar[bool] = False
-    wire: Wire = EXACT
-    exact: ClassVar[bool] = True
-
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["SixStep"]:
         """Where exchanges are cheap and a cache takes a few lines at a time."""
-        worth = problem.machine.chip.cached and math.prod(layout.block) * problem.itemsize >= SMALLEST_BYTES
+        fast = problem.machine.chip.cached and not problem.sliced
+        worth = fast and math.prod(layout.block) * problem.itemsize >= SMALLEST_BYTES
         for dim, matrix in _evenly_cut(layout, todo).items() if worth else ():
             if layout.parts[dim] <= MOST_CHUNKS and sides(matrix.length, layout.parts[dim]) is not None:
                 yield cls((dim,), matrix, (matrix.rows,))
 
-    def error(self, itemsize: int) -> Error:
+    def error(self, layout: Layout, itemsize: int) -> Error:
         unit = unit_of(itemsize)
-        return Error.of_all((fft_error(self.matrix.length, itemsize), Error(unit, unit)))
-
-    def wired(self, wire: Wire) -> "SixStep":
-        return dataclasses.replace(self, wire=wire)
-
-    def lost(self, layout: Layout) -> float:
-        return 3 * self.wire.error
-
-    def joint(self, layout: Layout) -> bool:
-        return self.wire.lossy
+        return Error.of_all((fft_error(self.matrix.length, itemsize), Error(unit, unit, 3 * self.wire.error)))
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
         """Two local FFTs and three exchanges of (p - 1)/p of the block."""

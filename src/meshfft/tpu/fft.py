@@ -16,8 +16,7 @@ from jax import Array
 from ..collectives.all_to_all import Grid
 from ..collectives.dimensions import resize
 from ..collectives.pieces import Came, Pieces, Rows
-from ..collectives.wire import SUBLANES, Wire
-from ..collectives.words import BITS
+from ..collectives.wire import SUBLANES, Coded, Wire
 from ..kept_verdicts import Trial
 from ..kernels import real
 from ..kernels.bluestein import fft_tables, padded_length
@@ -123,8 +122,8 @@ class VectorFFT(Sender):
     def wire_trials(self, share: tuple[int, ...], wire: Wire) -> tuple[Trial, ...]:
         return wires.wire_trials(share, wire)
 
-    def wire_cycles(self, share: tuple[int, ...], wire: Wire, reals: int, chip: Chip) -> int:
-        bits, rows = BITS[wire.name] + 1, min(share[-2], SUBLANES)
+    def wire_cycles(self, share: tuple[int, ...], wire: Coded, reals: int, chip: Chip) -> int:
+        bits, rows = wire.bits + 1, min(share[-2], SUBLANES)
         return sum(price.wire_cycles(chip, way, bits, rows, reals) for way in ("encode", "decode"))
 
 

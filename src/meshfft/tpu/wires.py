@@ -21,7 +21,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 from ..collectives import words
 from ..collectives.messages import KERNELS
-from ..collectives.wire import LANES, LEAST_ROOM, SUBLANES, Tiled, Wire, form_of
+from ..collectives.wire import LANES, LEAST_ROOM, SUBLANES, Coded, Tiled, Wire, form_of
 from ..numerics.split_complex import Planes
 from .lines.blocks import call
 from .lines.memory import Index, Ref
@@ -77,7 +77,7 @@ class WireTrial:
 
 def wire_trials(share: tuple[int, ...], wire: Wire) -> tuple[WireTrial, ...]:
     """What is to be tried where such shares are sent, both planes in one message."""
-    form = form_of((2, *share), 1, wire) if wire.lossy else None
+    form = form_of((2, *share), 1, wire) if isinstance(wire, Coded) else None
     return (WireTrial(form, shares=2),) if isinstance(form, Tiled) else ()
 
 
@@ -127,7 +127,7 @@ def _run(
     interpret: bool,
 ) -> list[Array]:
     (shares, _, rows, _), many = grid.sizes, len(sources)
-    high, bits = min(rows, SUBLANES), words.BITS[grid.form.form.wire.name] + 1
+    high, bits = min(rows, SUBLANES), grid.form.form.wire.bits + 1
 
     def body(*refs: Ref) -> None:
         def one(j: Array, _: None) -> None:
@@ -152,7 +152,7 @@ def _run(
 
 
 def _encode(form: Tiled, sources: Sequence[Ref], targets: Sequence[Ref], share: Index, rows: Any) -> None:
-    (target,), bits, exponents = targets, words.BITS[form.form.wire.name], list[Array]()
+    (target,), bits, exponents = targets, form.form.wire.bits, list[Array]()
 
     def tile(plane: int, at: int) -> Array:  # read once for the largest and once for the integers: registers are few
         value: Array = sources[plane][(share, *_place(sources[plane], rows, at))]
@@ -169,7 +169,7 @@ def _encode(form: Tiled, sources: Sequence[Ref], targets: Sequence[Ref], share: 
 
 
 def _decode(form: Tiled, sources: Sequence[Ref], targets: Sequence[Ref], share: Index, rows: Any) -> None:
-    (source,), bits = sources, words.BITS[form.form.wire.name]
+    (source,), bits = sources, form.form.wire.bits
     exponents = words.unpack([source[share, form.message[1] - 1, rows, :]])
     for (begin, places), exponent in zip(_runs(form), exponents, strict=False):
         scale, many = words.scale(exponent - bits, jnp.float32), form.form.rows // len(places)
@@ -182,7 +182,7 @@ def _decode(form: Tiled, sources: Sequence[Ref], targets: Sequence[Ref], share: 
 def _runs(form: Tiled) -> Iterator[tuple[int, list[list[tuple[int, int]]]]]:
     """The first word of each run of a group, and the planes and positions that are packed together."""
     inner = form.form
-    step = inner.parts // inner.planes
+    step = inner.wire.group // inner.planes
     size = inner.length // step
     for run in range(inner.runs):
         parts = [(plane, run * inner.length + part * size) for plane in range(inner.planes) for part in range(step)]

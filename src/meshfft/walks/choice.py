@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from ..collectives.wire import EXACT, Wire
-from ..layout.layout import Cut, Layout, Spec, even_cuts, from_spec
+from ..layout.layout import Cut, Layout, Spec, even_cuts, from_spec, resized
 from ..machine.machine import Machine
 from ..numerics.dtypes import Dot, Precision
 from ..numerics.phases import MAX_LENGTH
@@ -16,7 +16,6 @@ from ..operators.matrices import Roots
 from ..operators.transform import Transform
 from ..operators.trig import Trig
 from ..steps import Bands, Problem
-from ..steps.base import resized
 from ..steps.phase_fft import line_length
 from ..steps.rows import Band
 from .search import search

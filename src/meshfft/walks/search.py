@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from ..layout.layout import Layout, even_cuts, real_cuts
 from ..operators.matrices import Matrix
 from ..steps import Exchange, InPlace, LocalFFT, LocalTrig, PackedFFT, PhaseFFT, Pipeline, RealFFT, RingDense, SixStep
-from ..steps.base import Step
+from ..steps.base import Step, wired
 from ..steps.problem import Problem
 from ..steps.rows import pads
 
@@ -28,6 +28,7 @@ METHODS: dict[str, tuple[type[Step], ...]] = {
     "cooley-tukey": (LocalFFT, RealFFT, LocalTrig, PhaseFFT, PackedFFT),
     "kdft": (RingDense, Exchange),
 }
+WHOLE = (SixStep, PackedFFT)  # need a dimension as long as its matrix, so that it may be padded or cropped first
 BUDGET = 50_000  # edges, about a second
 Node = tuple[Layout, frozenset[int]]
 
@@ -100,18 +101,13 @@ def _renamed(node: Node) -> object:
     return layout.shape, tuple(map(tuple, cuts)), done
 
 
-def kinds(problem: Problem) -> tuple[type[Step], ...]:
-    """The steps that the method has; in float64 by slices those that have such a form."""
-    return tuple(kind for kind in METHODS[problem.method] if kind.by_slices or not problem.sliced)
-
-
 def offered(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Step]:
     """The steps that may be taken from a layout: of a dimension that was padded or cropped, those it was done for."""
     waiting = {dim: matrix for dim, matrix in todo.items() if layout.shape[dim] != problem.start.shape[dim]}
-    for kind in kinds(problem):
-        if not waiting or kind.exact:
-            yield from (step.wired(problem.wire) for step in kind.offers(problem, layout, waiting or todo))
-        if not waiting and kind.exact:
+    for kind in METHODS[problem.method]:
+        if not waiting or kind in WHOLE:
+            yield from (wired(step, problem.wire) for step in kind.offers(problem, layout, waiting or todo))
+        if not waiting and kind in WHOLE:
             yield from pads(kind, problem, layout, todo)
 
 

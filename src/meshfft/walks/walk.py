@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import jax
 
 from ..collectives.all_to_all import count, halfway
-from ..collectives.pieces import Pieces
+from ..collectives.pieces import Pieces, joined
 from ..collectives.wire import Wire
 from ..kept_verdicts import Trial
 from ..layout.layout import Cuts, Layout, hashed_once
@@ -22,6 +22,7 @@ from ..machine.work import Work, total
 from ..numerics.dtypes import Error, unit_of
 from ..numerics.split_complex import Block, in_planes, split
 from ..steps import Step
+from ..steps.base import Chunked, Takes, slot_of, wired
 
 FINEST = 8  # how many times smaller than those that are kept chunks may be; small ones are found more often
 MATCHED_BYTES = 2**21  # of a block whose exchanges all send chunks of one size: below it more messages cost more
@@ -60,11 +61,17 @@ class Walk:
         """The layout the result is in."""
         return self.layouts[-1]
 
+    @property
+    def taking(self) -> tuple[tuple[int, Takes, Layout], ...]:
+        """Each step that takes an operand, after its slot and before the layout it starts from."""
+        slots = ((slot_of(step), step.takes, layout) for step, layout in self.pairs)
+        return tuple((slot, step, layout) for slot, step, layout in slots if step and slot is not None)
+
     @functools.cached_property
     def reals(self) -> tuple[bool, ...]:
         """Whether the array is real before each step, and at the end."""
         sizes = itertools.accumulate(
-            self.steps, lambda size, step: step.bytes_after(size), initial=1 if self.real else 2
+            self.steps, lambda size, step: step.numbers.bytes_after(size), initial=1 if self.real else 2
         )
         return tuple(size == 1 for size in sizes)
 
@@ -95,13 +102,14 @@ class Walk:
         that is computed in comes and goes, chunk by chunk: split complex, another type or arithmetic before or behind
         take a block. `beside` are the bytes of the largest array that such arithmetic makes.
         """
-        each = [step.held(layout, itemsize) for step, layout in self.pairs]
+        each = [step.chunked.held(layout, itemsize) if step.chunked else None for step, layout in self.pairs]
         held = [one for one in each if one is not None]
         if len(held) < len(each) or len({len(step.dims) > 0 for step in self.steps}) < 2:  # or all is done in place
             return chip.options
         largest, shapes = max(one.largest for one in held), {one.chunk for one in held}
-        if plain and len(shapes) == 1 and self.start.block not in shapes:
-            chunk = math.prod(*shapes) * halfway(self.steps[-1].grids[1], self.end.ndim)
+        last = self.steps[-1].chunked
+        if plain and last and len(shapes) == 1 and self.start.block not in shapes:
+            chunk = math.prod(*shapes) * halfway(last.grids[1], self.end.ndim)
             largest = chunk or largest
         nbytes = max(largest * itemsize, beside, *(one.scratch for one in held))
         chunks = (("xla_multiheap_size_constraint_per_heap", str(max(nbytes, chip.chunk // FINEST))),)
@@ -111,10 +119,10 @@ class Walk:
     def collectives(self) -> dict[str, int]:
         """How many collectives one run does, each hop of a ring counted; a TPU's float64 is two arrays of float32."""
         counts = {"all-to-all": 0, "collective-permute": 0}
-        halves = 2 if any(dot.unit for step in self.steps for dot in step.dots) else 1
+        halves = 2 if any(dot.unit for step in self.steps for dot in step.numbers.dots) else 1
         for (step, layout), real, work in zip(self.pairs, self.reals, self.works(2, GENERIC), strict=False):
-            planes = 2 if (self.planes or step.planar) and not real else 1
-            arrays = 1 if step.joint(layout) else planes * halves
+            planes = 2 if (self.planes or step.numbers.planar) and not real else 1
+            arrays = 1 if step.sends and step.sends.joint(layout) else planes * halves
             counts["all-to-all"] += arrays * work.all_to_alls
             counts["collective-permute"] += arrays * work.hops
         return {name: count for name, count in counts.items() if count}
@@ -133,23 +141,21 @@ class Walk:
         known and taken for 1: the error is then relative to what a unitary matrix would have left of the array. Nor are
         imaginary parts known that a real result leaves out.
         """
-        lost = math.expm1(sum(math.log1p(step.lost(layout)) for step, layout in self.pairs))
-        condition = math.prod(step.condition for step in self.steps)
         scaled = 0.0 if math.frexp(self.scale)[0] == 0.5 else 2 * unit_of(itemsize)
-        error = Error.of_all(step.error(itemsize) for step in self.steps)
-        return max(math.hypot(error.noise, scaled), error.equal + scaled) + condition * lost
+        error = Error.of_all(step.error(layout, itemsize) for step, layout in self.pairs)
+        return max(math.hypot(error.noise, scaled), error.equal + scaled) + error.condition * error.lost
 
     def trials(self) -> tuple[Trial, ...]:
         """Of all kernels that it has on a TPU."""
         every, came = list[Trial](), None
         for step, layout in self.pairs:
-            own, came = step.trials(layout, came)
+            own, came = step.kernels.trials(layout, came) if step.kernels else ((), None)
             every += own
         return tuple(dict.fromkeys(every))
 
     def wired(self, wire: Wire) -> "Walk":
         """The walk, sending numbers by a wire."""
-        return dataclasses.replace(self, steps=tuple(step.wired(wire) for step in self.steps))
+        return dataclasses.replace(self, steps=tuple(wired(step, wire) for step in self.steps))
 
     def apply(self, block: Block, *operands: object) -> Block:
         """One device's block, from the first layout to the last; `operands` are the steps', by slot."""
@@ -157,14 +163,15 @@ class Walk:
         def run(block: Block | Pieces) -> Block:
             for j, (step, layout) in enumerate(self.pairs):
                 with jax.named_scope(f"step{j}_{type(step).__name__}"):
-                    if isinstance(block, Pieces):
-                        block = step.apply_pieces(block, layout)
+                    if isinstance(block, Pieces) and step.kernels:
+                        block = step.kernels.apply_pieces(block, layout)
                     else:
-                        block = step.apply(block, layout, None if step.slot is None else operands[step.slot])
-            block = block.joined() if isinstance(block, Pieces) else block
+                        slot = slot_of(step)
+                        block = step.apply(joined(block), layout, None if slot is None else operands[slot])
+            block = joined(block)
             return block if self.scale == 1 else jax.tree.map(lambda part: part * self.scale, block)
 
-        if self.steps and (self.planes or all(step.planar for step in self.steps)):
+        if self.steps and (self.planes or all(step.numbers.planar for step in self.steps)):
             return in_planes(lambda planes: split(run(planes)), block)
         return run(block)
 
@@ -206,14 +213,15 @@ def fused(start: Layout, steps: tuple[Step, ...], itemsize: int) -> tuple[Step, 
     them does: what one step joins the next need not cut again, and the compiler drops both.
     """
     pairs = Walk(start, steps).pairs
-    sending = [(step, at) for step, at in pairs if step.sent(at) is not None]
-    chunks = iter(_chunks(sending, itemsize) if sending else ())
-    steps = tuple(step if step.sent(at) is None else step.in_chunks(at, next(chunks)) for step, at in pairs)
+    sending = [(step.chunked, at) for step, at in pairs if step.chunked and step.chunked.sent(at) is not None]
+    shapes = _chunks(sending, itemsize) if sending else ()
+    chunks = iter([one.in_chunks(at, shape) for (one, at), shape in zip(sending, shapes, strict=True)])
+    steps = tuple(next(chunks) if step.chunked and step.chunked.sent(at) is not None else step for step, at in pairs)
     beside = zip((None, *steps), steps, (*steps[1:], None), strict=False)
     return tuple(step.fuse(before, after) for before, step, after in beside)
 
 
-def _chunks(sending: Sequence[tuple[Step, Layout]], itemsize: int) -> list[tuple[int, ...]]:
+def _chunks(sending: Sequence[tuple[Chunked, Layout]], itemsize: int) -> list[tuple[int, ...]]:
     """What each exchange sends to a device at a time.
 
     All the same where that leaves few chunks. Half of it where blocks are large: while one half travels, the other is

@@ -17,13 +17,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...collectives.dimensions import positions
 from ...layout.layout import Layout, line_shape
 from ...machine.chip import Chip
 from ...machine.work import Work
 from ...numerics.dtypes import Error, real_dtype
 from ...numerics.phases import mulmod, roots
 from ...numerics.split_complex import Block, Planes, in_planes, scaled
-from ...steps.base import Step, names, positions, shift
+from ...steps.base import Step, names, shift
 from ..grid.window import Window
 
 
@@ -48,7 +49,7 @@ class Deconvolve(_Factor):
     grid: tuple[int, ...]  # cells of the fine grid along each
     window: Window
 
-    def error(self, itemsize: int) -> Error:
+    def error(self, layout: Layout, itemsize: int) -> Error:
         """The error of gridding with the window, at the worst point and mode."""
         return Error(len(self.along) * self.window.worst)
 

@@ -25,12 +25,12 @@ import numpy as np
 from jax import Array, lax
 
 from ...collectives.ring import handed_on, permuted
-from ...layout.layout import Layout
+from ...layout.layout import Layout, resized
 from ...machine.chip import Chip
 from ...machine.work import Move, Work
 from ...numerics.split_complex import Block
-from ...steps.base import names, resized, shift
-from .point_step import Reversible, grid_back, grid_last, own_tables, table_specs
+from ...steps.base import names, shift
+from .point_step import Reversible, TakesTables, grid_back, grid_last, own_tables, table_specs
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -97,7 +97,7 @@ class Halo(Reversible):
 
 
 @dataclasses.dataclass(frozen=True)
-class TileBalance(Reversible):
+class TileBalance(TakesTables):
     """Puts lent tiles behind blocks, or adds them up where they belong."""
 
     along: tuple[int, ...]  # dimensions of the grid, whose mesh axes are the ring of devices

@@ -29,10 +29,11 @@ from ...layout.layout import Cuts, Layout
 from ...machine.chip import Chip
 from ...machine.work import Move, Work
 from ...numerics.split_complex import Block
+from ...steps.base import Kernels
 from ..grid.binning import Tables, radix_order
 from ..grid.form import Form, Slots, cost
 from ..grid.gridding import kernels_of
-from .point_step import PointStep, Reversible, grid_back, grid_last, own_tables, table_specs
+from .point_step import PointStep, TakesTables, grid_back, grid_last, own_tables, table_specs
 
 NEAR = 1e-4  # of the slack: rounding of points that moved by all of it
 GATHER_PASSES = 4  # passes over memory that a gather of single numbers costs
@@ -46,7 +47,7 @@ class Moved(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Interpolate(PointStep):
+class Interpolate(PointStep, Kernels):
     """Values in slots from the grid around their points; `sign` is 0 without the phases e_j."""
 
     cells: tuple[int, ...]  # of the fine grid along each dimension
@@ -125,7 +126,7 @@ class Ways(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class ValueExchange(Reversible):
+class ValueExchange(TakesTables):
     """Values from slots to the caller's dimensions, or with `transposed` back."""
 
     slots: Layout  # of values in the plan's order, without batch dimensions

@@ -20,12 +20,13 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import PartitionSpec
 
+from ...collectives.dimensions import cleared
 from ...layout.layout import Cuts, Layout
 from ...layout.placement import local_slice
 from ...numerics import phases
 from ...numerics.phases import Limbs
-from ...numerics.split_complex import Block, Planes, in_complex
-from ...steps.base import B, Step, cleared, names, shift
+from ...numerics.split_complex import B, Block, Planes, in_complex
+from ...steps.base import Step, Takes, names, shift
 
 T = TypeVar("T")
 
@@ -36,18 +37,25 @@ class Reversible(Step):
 
     _: dataclasses.KW_ONLY
     transposed: bool = False
-    slot: int | None = None  # which of the walk's operands it takes
     dims: ClassVar[tuple[int, ...]] = ()
-
-    def at_slot(self, slot: int) -> Self:
-        return self if self.slot is None else dataclasses.replace(self, slot=slot)
 
     def transpose(self, layout: Layout) -> Self:
         return dataclasses.replace(self, transposed=not self.transposed)
 
 
 @dataclasses.dataclass(frozen=True)
-class PointStep(Reversible):
+class TakesTables(Reversible, Takes):
+    """A reversible step that takes an operand. Abstract."""
+
+    _: dataclasses.KW_ONLY
+    slot: int | None = 0
+
+    def at_slot(self, slot: int) -> Self:
+        return dataclasses.replace(self, slot=slot)
+
+
+@dataclasses.dataclass(frozen=True)
+class PointStep(TakesTables):
     """Values at points from dimensions of an array, or with `transposed` the array from values. Abstract."""
 
     along: tuple[int, ...]  # dimensions of the array, one for each coordinate

@@ -30,6 +30,7 @@ from ...numerics.products import TERMS, Sums, planes_of, product
 from ...numerics.split_complex import Block, Planes, like, split
 from ...numerics.tiles import equal_error
 from ...steps.base import Slope, names
+from ...steps.problem import Numbers
 from .point_step import Coordinates, CoordinateStep, clear, fixed
 
 NUMBERS = 2**18  # complex numbers that a chunk of points works on, at most
@@ -47,10 +48,10 @@ class RingPoints(CoordinateStep):
     two_way: bool = False  # blocks travel both ways round at once
 
     @property
-    def dots(self) -> tuple[Dot, ...]:
-        return (self.dot,)
+    def numbers(self) -> Numbers:
+        return Numbers(dots=(self.dot,))
 
-    def error(self, itemsize: int) -> Error:
+    def error(self, layout: Layout, itemsize: int) -> Error:
         """Equal numbers are added up in products, whose runs are added up, then along each other side, then p sums."""
         first, *others = (self.grid.block[j] for j in self._order)
         terms, others = (math.prod(self.points.block), []) if self.transposed else (first, others)

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ..collectives.all_to_all import exchange_packed
-from ..collectives.wire import Wire
 from ..layout.layout import Layout
 from ..numerics.split_complex import B
-from .base import cleared
+from .all_to_all import exchange_packed
+from .dimensions import cleared
+from .wire import Wire
 
 
 def gathered(block: B, dim: int, source: Layout, limit: int, many: int, wire: Wire) -> B:
