@@ -19,6 +19,7 @@ COMMANDS = {
     "float64": "Float64 from products of slices: errors by the number of slices.",
     "inverse": "The inverse at nonuniform points: direct and by conjugate gradients.",
     "kernels": "FFT kernels of a TPU by their compiled schedules, beside XLA's FFT.",
+    "overhead": "What an eager call costs over its compiled program.",
     "passes": "Several GPUs: passes over memory between cuFFT and the all-to-alls.",
     "programs": "Alone, inside jit and in a scan, beside mpi4py-fft.",
     "ring": "The modes of a ring: one way, both ways, and in the paper's order.",

@@ -107,7 +107,6 @@ def _positive(numbers: list[float]) -> list[float]:
 
 
 def sections(rows: Rows) -> Iterator[Section]:
-    """The chapters for which there are rows."""
     groups = list(runs(rows.cases))
     compiled = [row for row in rows.evaluation if row.compiled]
     against = [Table("Compute seconds on TPUs", RATIO_HEADS, ratio_cells(compiled))] if compiled else []
@@ -157,7 +156,6 @@ def curves_of(run: Sequence[Row]) -> Iterator[list[Row]]:
 
 
 def is_weak(rows: Sequence[Row]) -> bool:
-    """True where arrays grow with their devices, and their blocks do not."""
     blocks = {(len(row.case.shape), math.prod(row.case.shape) / max(row.case.devices, 1)) for row in rows}
     return len(blocks) == 1 and len({row.case.shape for row in rows}) > 1
 
@@ -197,7 +195,6 @@ def _scaling(rows: Sequence[Row]) -> Table:
 
 
 def _profile(rows: Sequence[Values]) -> Table:
-    """Seconds of each step by kind of work."""
     first, (steps, kinds) = rows[0], (list(dict.fromkeys(row[name] for row in rows)) for name in ("step", "kind"))
     spent = {(row["step"], row["kind"]): row["seconds"] for row in rows}
     lines = [[step, *(f"{spent.get((step, kind), 0.0):.3g}" for kind in kinds)] for step in steps]
@@ -209,7 +206,6 @@ def _profile(rows: Sequence[Values]) -> Table:
 
 
 def _other(rows: Sequence[Values]) -> Table:
-    """Fields that differ as columns; those that all rows share, in the note."""
     fields = list(dict.fromkeys(field for row in rows for field in row if field not in ABOUT))
     words = {field: [_cell(row.get(field)) for row in rows] for field in fields}
     same = [field for field in fields if len(rows) > 1 and len(set(words[field])) == 1]
@@ -221,7 +217,6 @@ def _other(rows: Sequence[Values]) -> Table:
 
 
 def _cell(value: Any) -> str:
-    """A value in few letters; of several numbers the median and the quartiles."""
     if isinstance(value, list) and value and all(isinstance(one, float) for one in value):
         low, middle, high = spread(value)
         return f"{middle:.3g} ({low:.3g} to {high:.3g})" if len(value) > 1 else f"{middle:.3g}"

@@ -75,7 +75,6 @@ def _values(line: bytes, place: str) -> Values:
 
 
 def _flat(row: Values) -> Values:
-    """A row whose circumstances are fields of their own."""
     made, facts = row.pop("made_by", {}), row.pop("facts", {})
     if isinstance(made, dict) and made:
         row = {**row, "versions": {k: v for k, v in made.items() if k != "commit"}, "commit": made.get("commit", "")}
@@ -95,7 +94,6 @@ def commit() -> str:
 
 
 def cores() -> int:
-    """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

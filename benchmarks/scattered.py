@@ -151,7 +151,6 @@ def _finufft(k: np.ndarray, x: np.ndarray, c: np.ndarray, tol: float) -> list[Ca
 
 
 def _type2(k: np.ndarray, x: np.ndarray, rng: np.random.Generator) -> tuple[Any, np.ndarray]:
-    """Drawn points, and the sums there: one dimension after the other, the last one first."""
     at = rng.integers(0, len(k), min(DRAWN, len(k)))
     waves = [np.exp(-2j * np.pi * np.outer(k[at, d], np.arange(n) - n // 2)) for d, n in enumerate(x.shape)]
     sums = np.einsum("...n,jn->j...", x, waves[-1], optimize=True)
@@ -161,7 +160,6 @@ def _type2(k: np.ndarray, x: np.ndarray, rng: np.random.Generator) -> tuple[Any,
 
 
 def _type1(k: np.ndarray, shape: tuple[int, ...], c: np.ndarray, rng: np.random.Generator) -> tuple[Any, np.ndarray]:
-    """Drawn samples of the image, and the sums there."""
     at = tuple(rng.integers(0, n, DRAWN if len(k) <= MANY else FEWER) for n in shape)
     modes = np.stack([i - n // 2 for i, n in zip(at, shape, strict=True)], -1)
     sums = [np.exp(2j * np.pi * ((k @ mode) % 1)) @ c.astype(np.complex128) for mode in modes]

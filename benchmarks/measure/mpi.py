@@ -85,7 +85,6 @@ def _answer(run: subprocess.Popen[str], log: Path, asked: str = "") -> Any:
 
 
 def _stop(run: subprocess.Popen[str]) -> None:
-    """Closes their input, and waits until they have ended."""
     try:
         run.communicate(timeout=PATIENCE)
     except (subprocess.TimeoutExpired, ValueError):  # ValueError: its input is closed already

@@ -67,7 +67,6 @@ def prepare_finufft(case: Case, data: Data, place: Place) -> Prepared:
 
 
 def _along(plan: Any, phase: np.ndarray, axis: int, n: int) -> Callable[[np.ndarray], np.ndarray]:
-    """One dimension of n numbers: lines in rows, as finufft wants them."""
 
     def step(y: np.ndarray) -> np.ndarray:
         rows = np.ascontiguousarray(np.moveaxis(y, axis, -1))

@@ -97,7 +97,6 @@ class Case:
 def cases(
     scalings: Sequence[Scaling] = SCALINGS, tables: dict[str, str] = TABLES, sizes: Sequence[int] = SIZES
 ) -> Iterator[Case]:
-    """Every case of the figures of strong scaling, and of the tables, whose topologies go by their names."""
     for scaling in scalings:
         yield from _scaling_cases(scaling)
     for (name, topology), algorithm, n in itertools.product(tables.items(), ALGORITHMS, sizes):

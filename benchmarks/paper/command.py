@@ -66,7 +66,6 @@ def paper(
 
 
 def _collected(compiling: bool) -> Iterator[Row]:
-    """All rows, with a bar; what is compiled comes last."""
     with bar(count() * (1 + compiling), in_bytes=False) as report:
 
         def told(words: str) -> None:

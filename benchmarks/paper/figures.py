@@ -45,7 +45,6 @@ def draw_all(rows: Sequence[Row], folder: Path) -> list[Path]:
 
 
 def _drawings(rows: Sequence[Row]) -> Iterator[tuple[str, str, Callable[[Any, Sequence[Row]], None]]]:
-    """The names of figures, their titles, and what draws them."""
     for one in SCALINGS:
         if find(rows, figure=one.name):
             yield one.name, f"{one.title}: strong scaling on TPU v3, modelled", functools.partial(_scaling, scaling=one)
@@ -62,7 +61,6 @@ def _drawings(rows: Sequence[Row]) -> Iterator[tuple[str, str, Callable[[Any, Se
 
 
 def _scaling(figure: Any, rows: Sequence[Row], scaling: Scaling) -> None:
-    """Seconds on cores: the paper's algorithm and meshfft's walk, each with its ideal line."""
     spot, rows = figure.subplots(), find(rows, figure=scaling.name)
     names = list(dict.fromkeys(row.algorithm for row in rows))
     first = scaling.cores[0]
@@ -83,13 +81,11 @@ def _scaling(figure: Any, rows: Sequence[Row], scaling: Scaling) -> None:
 
 
 def _einsums(spot: Any, rows: Sequence[Row], colour: str) -> None:
-    """The products alone, which the paper draws beside the total."""
     alone = [dataclasses.replace(row, seconds=row.parts["products"]) for row in rows]
     _line(spot, alone, color=colour, linestyle=":", marker="^", markersize=5, label="its einsum alone, modelled")
 
 
 def _measured(spot: Any, scaling: Scaling) -> None:
-    """The paper's one number of this array, where the figure reaches the full pod."""
     n = scaling.shape[0]
     if len(set(scaling.shape)) == 1 and len(scaling.shape) == 3 and scaling.cores[-1] == 2048 and n in MEASURED:
         label = "paper, measured (Table I)"
@@ -97,7 +93,6 @@ def _measured(spot: Any, scaling: Scaling) -> None:
 
 
 def _single(figure: Any, rows: Sequence[Row]) -> None:
-    """One permute and one einsum of the third dimension."""
     spot = figure.subplots()
     permutes, einsums = (find(rows, quantity=f"single {name}") for name in ("permute", "einsum"))
     linked = [row for row in permutes if row.mesh["z"] > 2]
@@ -110,7 +105,6 @@ def _single(figure: Any, rows: Sequence[Row]) -> None:
 
 
 def _breakdown(figure: Any, rows: Sequence[Row]) -> None:
-    """Where the time of the paper's FFT goes, in shares; seconds above the bars."""
     made = [row for row in find(rows, figure="fft-3d", algorithm=PAPER_FFT.name, quantity="total") if row.parts]
     made = [row for row in made if not is_compiled(row)]
     spot, below = figure.subplots(), [0.0] * len(made)
@@ -139,7 +133,6 @@ def _table(figure: Any, rows: Sequence[Row], name: str) -> None:
 
 
 def _bars(spot: Any, lines: Sequence[Entry], looser: Sequence[Entry]) -> None:
-    """Bars for each array, a cross where meshfft's walk was compiled, and a line at the floor."""
     bars = (
         ("paper, measured on v3:32x32", [one.measured for one in lines], "black"),
         ("paper's way on (4, 4, 128), modelled", [one.own for one in lines], OWN),

@@ -25,7 +25,6 @@ BY_LINK = {"ring": "permutes", "two-way ring": "permutes", "all-to-all": "all-to
 
 
 def modelled_rows(cases: Iterable[Case]) -> Iterator[Row]:
-    """A row for every case, and after those of one figure by one algorithm its ideal line."""
     for (figure, _), group in itertools.groupby(cases, key=lambda case: (case.figure, case.algorithm.name)):
         rows = []
         for case in group:
@@ -83,7 +82,6 @@ def about(case: Case) -> dict[str, Any]:
 
 
 def _parts(case: Case) -> dict[str, float]:
-    """Seconds of products, other arithmetic and memory, and of the links by the kind of collective."""
     made, spent = case.plan, case.seconds
     parts = {"products": spent.products, "vector": spent.vector, "memory": spent.memory}
     for work in made.walk.works(made.dtype.itemsize, made.machine.chip):

@@ -54,7 +54,6 @@ class Table(NamedTuple):
 
 
 def tables(rows: Sequence[Row]) -> Iterator[Table]:
-    """Every table of which there are rows, but for the compiler's."""
     for name, topology in TABLES.items():
         found = [one for family in WAYS for one in entries(rows, name, family)]
         first = [one for one in found if one.way in (KDFT.name, FFT.name)]
@@ -96,7 +95,6 @@ def is_compiled(row: Row) -> bool:
 
 
 def _entry(rows: Sequence[Row], family: str, way: str, n: int) -> Entry:
-    """The line of one algorithm among the rows of one array; the paper did only what the first does."""
     paper, first, _ = WAYS[family]
     totals = find(rows, quantity="total")
     planned = [row for row in totals if not is_compiled(row)]
@@ -142,7 +140,6 @@ def _bounds(one: Entry) -> list[str]:
 
 
 def _scaling(rows: Sequence[Row]) -> list[list[str]]:
-    """Under SCALING_HEADS: a line for each number of cores."""
     made = [row for row in find(rows, quantity="total") if not is_compiled(row)]
     its = [row for row in made if row.algorithm.startswith("paper")]
     ours = {row.cores: row for row in made if row not in its}
@@ -157,7 +154,6 @@ def _scaling(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def _scaled(row: Row, first: Row) -> tuple[str, str, str, str]:
-    """Seconds, of which products and links, and the efficiency from the fewest cores."""
     links = sum(row.parts.get(name, 0.0) for name in LINKS)
     ideal = None if first.seconds is None else first.seconds * first.cores / row.cores
     return _number(row.seconds), _number(row.parts.get("products")), _number(links), _times(ideal, row.seconds, 2)
@@ -192,7 +188,6 @@ def _times(one: Seconds, other: Seconds, digits: int = 1) -> str:
 
 
 def _number(value: Seconds) -> str:
-    """Three digits, and never an exponent."""
     if value is None:
         return NONE
     text = f"{value:#.3g}".rstrip(".")

@@ -68,7 +68,6 @@ class Schedule:
         return self._span(0, len(self.bundles), self.loops)
 
     def _span(self, first: int, end: int, loops: Sequence[Loop]) -> Spent:
-        """Bundles first ... end - 1 with the loops that lie in them."""
         inside = {at for loop in loops for at in range(loop.first, loop.last + 1)}
         own = [at for at in range(first, end) if at not in inside]
         used: collections.Counter[str] = collections.Counter()
@@ -83,7 +82,6 @@ class Schedule:
         return total
 
     def _loops(self) -> Iterator[Loop]:
-        """A loop is a branch back to where a region starts."""
         starts = {number: at for at, one in enumerate(self.bundles) for number in _REGION.findall(one)}
         for at, one in enumerate(self.bundles):
             for condition, region in _BRANCH.findall(one):
@@ -110,7 +108,6 @@ class Schedule:
         return turns - 2 if brought and turns > 2 else turns
 
     def _number(self, name: str, depth: int = 8) -> int | None:
-        """The constant that a register holds."""
         if re.fullmatch(r"-?\d+", name):
             return int(name) - (1 << 32) * (int(name) >= 1 << 31)
         moved = re.match(r"smov(?:\.u32)? ([^\s,]+)", self._defined.get(name, ""))

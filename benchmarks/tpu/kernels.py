@@ -133,7 +133,6 @@ def _planes(block: jax.Array) -> Planes:
 
 
 def lines(recorded: Sequence[Row], rows: Sequence[Row], topology: str) -> Iterator[list[str]]:
-    """A line for each kernel, beside what is recorded of XLA's FFT."""
     xla = {(row["kind"], *row["lengths"]): _each(row) for row in recorded if row["by"] == "xla" and _good(row)}
     for row in rows:
         if row["topology"] == topology and row["by"] != "xla":

@@ -69,7 +69,7 @@ class ScatteredProblem(NamedTuple):
     def plan(self, walk: Walk, sources: tuple[Source | None, ...]) -> Plan:
         """The plan of a walk from the image to values; its transform has no matrices along dimensions."""
         how = (self.mesh, self.dtype, self.method, self.order, self.machine, self.dots)
-        return Plan(walk, Transform((), (), walk.scale), *how, sources)
+        return Plan(walk, Transform((), (), walk.scale, whole=False), *how, sources)
 
 
 def problem_of(

@@ -32,12 +32,14 @@ class Transform(NamedTuple):
         matrices: the matrix of each, as many rows as the result has positions; input beyond its columns is cropped.
         scale: the factor of the result.
         onto_complex: the result is complex though there are no dimensions.
+        whole: the matrices are all that the walk does; not at scattered points.
     """
 
     dims: tuple[int, ...]
     matrices: tuple[Matrix, ...]
     scale: float
     onto_complex: bool = False
+    whole: bool = True
 
     @property
     def lengths(self) -> tuple[int, ...]:

@@ -199,7 +199,7 @@ class Plan:
                 of equations, for `solve`.
         """
         scale = self.transform.inverse_scale
-        if scale is None:
+        if scale is None or not self.transform.whole:
             raise ValueError("the samples are not the uniform ones: solve for the input with plan.solve(y)")
         return self._run(_inverse(self.walk, scale), y, donate)
 
