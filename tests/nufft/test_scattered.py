@@ -358,6 +358,7 @@ def test_what_does_not_fit_is_refused() -> None:
         (lambda: still.check(k), "mf.Scattered.turns"),  # type: ignore[arg-type]
         (lambda: jax.jit(lambda k: still.check(mf.Scattered.turns(k)).farthest)(k), "call it outside of jit"),
         (lambda: still.density(-1), "iterations is -1"),
+        (lambda: still.caller.inverse(np.ones(9)), "the samples are not the uniform ones"),
     ):
         with pytest.raises((TypeError, ValueError, MemoryError), match=said):
             call()
