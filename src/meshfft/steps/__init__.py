@@ -1,26 +1,24 @@
-"""The steps that a walk is made of. Each is a pure function on one device's block and knows the layout it leaves.
+"""The steps of a walk. Each is a pure function of one device's block that knows the layout it leaves (`Step` in base).
 
-| step            | needs                             | leaves           | sends per device (V a block, p the ring)    |
-|-----------------|-----------------------------------|------------------|---------------------------------------------|
-| LocalFFT(dims)  | dims that no mesh axis cuts       | the same axes    | nothing                                     |
-| RealFFT(dims)   | dims that no mesh axis cuts       | the same axes    | nothing                                     |
-| LocalTrig(dim)  | a dim that no mesh axis cuts      | the same axes    | nothing                                     |
-| Exchange(moves) | axes that are innermost of theirs | them elsewhere   | (p-1)/p V, one all-to-all, or one a chunk   |
-| RingDense(dim)  | any                               | the same axes    | (p-1) V in p-1 hops, under the products     |
-| PhaseFFT(dim)   | a dim that is cut                 | the same axes    | (p-1)/p V gathered, then (p-1) V ring       |
-| SixStep(dim)    | p^2 divides n                     | the same layout  | 3 (p-1)/p V in three all-to-alls            |
-| PackedFFT(dim)  | p^2 divides n / 2                 | the same axes    | of a complex line half, and a block         |
-| InPlace(...)    | equal blocks and chunks           | the same layout  | 2 (p-1)/p V in two all-to-alls a chunk      |
-| Pipeline(...)   | a dimension to cut into chunks    | as its steps     | as its exchange, under its local steps      |
-| Margin(widths)  | equal blocks                      | another size     | nothing                                     |
-| Roll(dim, by)   | equal blocks                      | the same layout  | at most V, in two permutes                  |
-| Bands(dim, ..)  | any                               | another size     | rows that change devices, in a few permutes |
+| step            | needs                        | leaves          | sends per device (V a block, p shards)      |
+|-----------------|------------------------------|-----------------|---------------------------------------------|
+| LocalFFT(dims)  | uncut dims                   | the same axes   | nothing                                     |
+| RealFFT(dims)   | uncut dims                   | the same axes   | nothing                                     |
+| LocalTrig(dim)  | an uncut dim                 | the same axes   | nothing                                     |
+| Exchange(moves) | innermost axes of dims       | moved axes      | (p-1)/p V in one all-to-all per chunk       |
+| RingDense(dim)  | any                          | the same axes   | (p-1) V in p-1 hops, overlapped by products |
+| PhaseFFT(dim)   | a cut dim                    | the same axes   | (p-1)/p V gathered, then (p-1) V ring       |
+| SixStep(dim)    | p^2 divides n                | the same layout | 3 (p-1)/p V in three all-to-alls            |
+| PackedFFT(dim)  | p^2 divides n / 2            | the same axes   | as PhaseFFT, plus V                         |
+| InPlace(...)    | equal blocks and chunks      | the same layout | 2 (p-1)/p V in two all-to-alls per chunk    |
+| Pipeline(...)   | a dimension to cut in chunks | as its steps    | as its exchange, overlapped by local steps  |
+| Margin(widths)  | equal blocks                 | another size    | nothing                                     |
+| Roll(dim, by)   | equal blocks                 | the same layout | at most V in two permutes; twice if padded  |
+| Bands(dim, ..)  | any                          | another size    | rows that change devices, in a few permutes |
 
-What a step answers is the contract, `Step` in base.
-
-A Fourier step multiplies one dimension by V[k, n] = exp(sign 2 pi i k n / N), unscaled: `length` is N, it reads the
-first N positions and leaves `size` of them. So its transpose is the same step with the sizes exchanged, its adjoint has
-the other sign too, and its inverse is the adjoint over N. None of them is written twice.
+A Fourier step multiplies one dimension by V[k, n] = exp(sign 2 pi i k n / N), unscaled. It reads the first N positions
+(`length`) and leaves `size`. The transpose swaps the sizes, the adjoint also flips the sign, and the inverse is the
+adjoint over N.
 """
 
 from .axis_moves import AxisMove as AxisMove

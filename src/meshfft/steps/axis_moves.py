@@ -1,4 +1,4 @@
-"""Moves of mesh axes from one dimension to another, and those that may be made from a layout."""
+"""Moves of mesh axes between dimensions."""
 
 import itertools
 import math
@@ -12,7 +12,7 @@ from .problem import Problem
 
 
 class AxisMove(NamedTuple):
-    """Mesh axes leave dimension `source` and make `cuts` in `target`, padded at its end where they do not divide."""
+    """Mesh axes leave dimension `source` and make `cuts` in `target`, padded at its end if they do not divide it."""
 
     source: int
     target: int
@@ -42,7 +42,7 @@ class AxisMove(NamedTuple):
 
 
 def axis_moves(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[AxisMove]:
-    """Axes leave a dimension that is still to be transformed, or where the goal does not want them."""
+    """Moves out of dimensions that still need their transform, or whose cuts differ from the goal's."""
     for source, cuts in enumerate(layout.cuts):
         for first in range(0 if source in todo else _settled(problem, source, cuts), len(cuts)):
             if nested(cuts[first:]) and real_cuts(cuts[first:]):
@@ -51,8 +51,7 @@ def axis_moves(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Ite
 
 
 def _targets(problem: Problem, layout: Layout, source: int, todo: dict[int, Matrix]) -> list[int]:
-    """Where axes may go. A plain transpose sends least, unless copies cost more than sending: axes that need not come
-    back move once, so not onto a cut dimension that is still to be opened."""
+    """Candidate targets. In a plain transpose, axes avoid dimensions still to be opened, so that each moves once."""
     others = [d for d in range(layout.ndim) if d != source]
     free = [d for d in others if d not in todo or layout.parts[d] == 1]
     least = problem.goal is None and problem.method == "transpose" and not problem.machine.chip.cached
@@ -60,7 +59,7 @@ def _targets(problem: Problem, layout: Layout, source: int, todo: dict[int, Matr
 
 
 def _settled(problem: Problem, dim: int, cuts: Cuts) -> int:
-    """How many outer cuts of a dimension may stay, which are those of the goal, or without one all that nest."""
+    """Number of outer cuts that may stay: the goal's, or without a goal all that nest."""
     if problem.goal is None:
         return max(j for j in range(len(cuts) + 1) if nested(cuts[:j]))
     pairs = zip(cuts, problem.goal.cuts[dim], strict=False)
@@ -68,7 +67,7 @@ def _settled(problem: Problem, dim: int, cuts: Cuts) -> int:
 
 
 def _leaving(problem: Problem, layout: Layout, source: int, target: int, moved: Cuts) -> Iterator[AxisMove]:
-    """Equal blocks in the target, or the very cuts the goal has there: they differ where sizes do not divide."""
+    """Moves to equal blocks, and to the goal's own cuts if those differ."""
     equal = even_cuts(layout.block[target], [(cut.axis, cut.parts) for cut in moved])
     yield AxisMove(source, target, equal)
     if problem.goal is not None:

@@ -1,13 +1,11 @@
-"""The contract of a step: what every step answers, and what only some have.
+"""The contract of a step: members of every step, and protocols of some.
 
     search     offers, least, dims, after, work
     walk       error, numbers, fuse, transpose, conjugate, invert, insert, name
     executor   apply
 
-`sends`, `chunked`, `takes` and `kernels` are the step itself if it also has that protocol (Sends, Chunked, Takes,
-Kernels), else None. `layout` is always the one that the step starts from.
-
-A new step is a file with a subclass of Step, and a place in METHODS (walks/search.py) if a search is to use it.
+`sends`, `chunked`, `takes` and `kernels` return the step itself if it has that protocol (Sends, Chunked, Takes,
+Kernels), else None. `layout` is always the layout before the step.
 """
 
 import abc
@@ -34,22 +32,16 @@ M = TypeVar("M", Roots, HalfRoots, Roots | HalfRoots, Trig, Matrix)
 
 
 class Step(abc.ABC):
-    """One step of a walk: a pure function of one device's block, which knows the layout it leaves.
-
-    Steps are frozen dataclasses.
-    """
+    """A pure function of one device's block that knows the layout it leaves. Subclasses are frozen dataclasses."""
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["Step"]:
-        """The steps of this kind that can start from a layout while the dimensions in `todo` are not transformed."""
+        """Steps of this kind that apply to a layout; the dimensions in `todo` are not transformed yet."""
         return iter(())
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
-        """Bounds on the cost of this kind of step, wherever it is offered. Too high a bound loses walks.
-
-        A kind needs none if the bounds of another kind hold for it.
-        """
+        """Lower bounds on the cost of this kind; none if another kind's bounds hold. Too high a bound loses walks."""
         return Least()
 
     if TYPE_CHECKING:  # a field of some steps: dataclasses would take a property here for the field's default
@@ -59,15 +51,14 @@ class Step(abc.ABC):
             """The dimensions it transforms."""
 
     def after(self, layout: Layout) -> Layout:
-        """The layout it leaves."""
         return layout
 
     @abc.abstractmethod
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """What it costs one device, for elements of `itemsize` bytes before it."""
+        """Cost on one device, for input elements of `itemsize` bytes."""
 
     def error(self, layout: Layout, itemsize: int) -> Error:
-        """Relative L2 errors of its arithmetic and of what it sends; `itemsize` is that of complex numbers."""
+        """Relative L2 errors of arithmetic and of messages; `itemsize` is that of complex numbers."""
         return Error()
 
     @property
@@ -76,22 +67,21 @@ class Step(abc.ABC):
 
     @abc.abstractmethod
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block | Pieces:
-        """One device's new block, in the form of the old one; in pieces if the next step takes them."""
+        """Returns the new block in the form of the old one, or in pieces if the next step takes them."""
 
     def fuse(self, before: "Step | None", after: "Step | None") -> "Step":
-        """The step adapted to its neighbours."""
+        """Adapts the step to its neighbours."""
         return self
 
     @abc.abstractmethod
     def transpose(self, layout: Layout) -> "Step":
-        """The step from `after(layout)` to `layout` by the transposed matrix."""
+        """The step from `after(layout)` back to `layout` by the transposed matrix."""
 
     def conjugate(self) -> "Step":
-        """The step by the conjugate matrix."""
         return self
 
     def invert(self, layout: Layout) -> "Step":
-        """The step back whose product with this one is a scalar."""
+        """The step back that inverts this one up to a scalar."""
         return self.transpose(layout).conjugate()
 
     @abc.abstractmethod
@@ -100,7 +90,7 @@ class Step(abc.ABC):
 
     @abc.abstractmethod
     def name(self, layout: Layout) -> str:
-        """A few words for tables."""
+        """A short name for tables."""
 
     @property
     def sends(self) -> "Sends | None":
@@ -120,7 +110,7 @@ class Step(abc.ABC):
 
 
 class Sends(Step):
-    """A step that sends numbers over a wire."""
+    """A step that sends data over a wire."""
 
     @property
     def sends(self) -> "Sends":
@@ -128,16 +118,16 @@ class Sends(Step):
 
     @abc.abstractmethod
     def wired(self, wire: Wire) -> Step:
-        """The step, sending over another wire."""
+        """The step over another wire."""
 
     @abc.abstractmethod
     def joint(self, layout: Layout) -> bool:
-        """Whether one message has both planes."""
+        """Whether both planes share one message."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Wired(Sends):
-    """A step that sends over one wire, both planes in one message if that is lossy."""
+    """A step over one wire; a lossy wire sends both planes in one message."""
 
     wire: Wire = dataclasses.field(default=EXACT, kw_only=True)
 
@@ -149,7 +139,7 @@ class Wired(Sends):
 
 
 class Chunked(Step):
-    """A step whose block is cut into equal chunks, or joined from them."""
+    """A step that cuts its block into equal chunks, or joins it from them."""
 
     @property
     def chunked(self) -> "Chunked":
@@ -157,34 +147,34 @@ class Chunked(Step):
 
     @property
     def grids(self) -> tuple[Grid, Grid]:
-        """The chunks that its block is cut into, and those that its result is joined from."""
+        """The grids that cut its block and that join its result."""
         return (), ()
 
     @abc.abstractmethod
     def held(self, layout: Layout, itemsize: int) -> Held | None:
-        """The arrays that it makes; None if they may be larger than the blocks on either side."""
+        """Arrays that it makes; None if they may exceed the blocks before and after it."""
 
     def sent(self, layout: Layout) -> tuple[int, ...] | None:
-        """Shape of the arrays that it sends without packing; None if it sends none or packs them."""
+        """Shape sent without packing; None if it sends nothing or packs."""
         return None
 
     def in_chunks(self, layout: Layout, chunk: tuple[int, ...]) -> Step:
-        """The step, sending one chunk of this shape at a time."""
+        """The step, sending chunks of this shape."""
         return self
 
 
-# Planes of a factor before a step, the step, planes of a factor after it. They broadcast to the array; () is none.
+# Factor before a step, the step, factor after it; factors are planes that broadcast, () means 1.
 Slope = tuple[Planes, Step, Planes]
 
 
 class Takes(Step):
-    """A step that takes an operand besides the array."""
+    """A step that takes an operand."""
 
     if TYPE_CHECKING:  # a field
 
         @property
         def slot(self) -> int | None:
-            """Which of the walk's operands it takes; None if its matrix needs none."""
+            """Index of its operand in the walk; None if its matrix needs none."""
 
     @property
     def takes(self) -> "Takes":
@@ -196,14 +186,14 @@ class Takes(Step):
 
     @abc.abstractmethod
     def operand(self, given: object, layout: Layout, mapped: frozenset[str] = frozenset()) -> object:
-        """The operand as devices store it; over mesh axes that are mapped already, each device's own part."""
+        """The operand as devices store it; only the local part along axes that are mapped already."""
 
     @abc.abstractmethod
     def operand_spec(self, operand: object, layout: Layout) -> object:
-        """How the leaves of the stored operand are sharded."""
+        """Shardings of the stored operand's leaves."""
 
     def tabled(self, sources: tuple[object, ...], slot: int) -> tuple[Step, np.ndarray] | None:
-        """The step with a table, computed on the host, as its operand in `slot`; None if that does not pay."""
+        """The step with a table from the host as operand `slot`; None if that does not pay."""
         return None
 
     @property
@@ -212,12 +202,12 @@ class Takes(Step):
         return True
 
     def slopes(self, change: object, layout: Layout, mapped: frozenset[str]) -> list[Slope]:
-        """The derivative along a change of the operand: a sum of the step between two factors."""
+        """Derivative along a change of the operand: a sum of the step between two factors."""
         raise NotImplementedError("linear in its operand")
 
 
 class Kernels(Step):
-    """A step that may have kernels of its own on some devices."""
+    """A step that may have its own kernels on some devices."""
 
     @property
     def kernels(self) -> "Kernels":
@@ -225,29 +215,27 @@ class Kernels(Step):
 
     @property
     def takes_pieces(self) -> tuple[int, ...]:
-        """The dimensions that it transforms of a block in the pieces that an exchange left; () if it takes none."""
+        """Dimensions that it transforms in received pieces; () if it takes none."""
         return ()
 
     def apply_pieces(self, pieces: Pieces, layout: Layout) -> Block | Pieces:
-        """`apply` for a block in pieces."""
         return self.apply(pieces.joined(), layout)
 
     @abc.abstractmethod
     def trials(self, layout: Layout, came: Came | None) -> tuple[tuple[Trial, ...], Came | None]:
-        """Trials of its kernels, given the pieces that it takes; and the pieces that it leaves."""
+        """Trials of its kernels for the pieces it takes, and the pieces it leaves."""
 
 
 @dataclasses.dataclass(frozen=True)
 class MatrixStep(Step, Generic[M]):
-    """A step that multiplies one dimension by a matrix, or several at once. Abstract."""
+    """A step that multiplies one or several dimensions by a matrix. Abstract."""
 
     dims: tuple[int, ...]
     matrix: M  # of the last dimension
-    sizes: tuple[int, ...]  # of the result along each; beyond the matrix it is zero
+    sizes: tuple[int, ...]  # of the result; zero beyond the matrix
 
     @property
     def dim(self) -> int:
-        """The only dimension, or the last."""
         return self.dims[-1]
 
     @property
@@ -273,25 +261,21 @@ class MatrixStep(Step, Generic[M]):
 
 
 def wired(step: Step, wire: Wire) -> Step:
-    """The step, sending over a wire if it sends."""
     return step.sends.wired(wire) if step.sends else step
 
 
 def slot_of(step: Step) -> int | None:
-    """Which of the walk's operands the step takes, if any."""
     return step.takes.slot if step.takes else None
 
 
 def at_slot(step: Step, slot: int) -> Step:
-    """The step with its operand, if it takes one, in another slot."""
     return step.takes.at_slot(slot) if step.takes and slot_of(step) is not None else step
 
 
 def shift(dim: int, inserted: int) -> int:
-    """The index of a dimension once another was inserted before `inserted`."""
+    """Index of a dimension after another is inserted before `inserted`."""
     return dim + (dim >= inserted)
 
 
 def names(dims: tuple[int, ...], layout: Layout) -> str:
-    """The dimensions as tables name them."""
     return ", ".join(dim_name(d, layout.ndim) for d in dims)

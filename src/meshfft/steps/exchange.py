@@ -1,4 +1,4 @@
-"""Exchange: mesh axes leave dimensions and cut others, in one all-to-all; nothing is computed."""
+"""Exchange: mesh axes leave dimensions and cut others, in one all-to-all without arithmetic."""
 
 import dataclasses
 import functools
@@ -23,36 +23,29 @@ from .axis_moves import AxisMove, axis_moves
 from .base import Chunked, Wired, shift
 from .problem import LARGE_BYTES, Held, Least, Problem
 
-PASSES = 4  # sending reads and writes the block; so does packing or unpacking where no step beside it works on chunks,
-# and the one transposition between what a GPU's FFT leaves or takes and what is sent (docs/speed.md)
-STRIDED = 8  # passes more where chunks are parts of the last dimension: short runs, one beside the other
+PASSES = 4  # passes over the block: to send it, and to pack, unpack or (GPU) transpose it once (docs/speed.md)
+STRIDED = 8  # more passes if chunks cut the last dimension: runs are short
 PACKED_PASSES = 6  # packing, exchanging and unpacking each read and write the block
-WIRE_PASSES = 2  # more, of encoding and decoding: the largest of each run is found first
-TILED_WIRE_PASSES = 22  # the same where memory is tiled, by XLA: 22.4 of int16, 23.5 of int24, 8192^3 on v3
-TILED_PASSES = 8  # where memory is tiled, packing and unpacking also transpose tiles
-MOST_CHUNKS = 16  # that an exchange sends to as many devices: each is an array of its own in the program
+WIRE_PASSES = 2  # more, to encode and decode; encoding first finds the largest number of each run
+TILED_WIRE_PASSES = 22  # the same by XLA in tiled memory: 22.4 for int16, 23.5 for int24, 8192^3 on v3
+TILED_PASSES = 8  # in tiled memory, packing and unpacking also transpose tiles
+MOST_CHUNKS = 16  # most devices that receive a chunk each: every chunk is an array in the program
 
 
 @dataclasses.dataclass(frozen=True)
 class Exchange(Wired, Chunked):
-    """A redistribution: each device sends a share of its block to every other in the product of the axes that move.
+    """Each device sends a share of its block to every other along the axes that move. Packed shares form one array,
+    since one large message is better than many. With a shared memory, shares are separate arrays without packing."""
 
-    Packed, all shares are one array, as one large message is better than many. Where devices share a memory, they are
-    arrays of their own (see collectives.all_to_all), and need neither packing nor unpacking.
-    """
-
-    moves: tuple[AxisMove, ...]  # in order. No axis moves twice, and none arrives in a dimension that another left
-    chunks: Grid = ()  # how each share is cut, to what all exchanges of a walk can send; each chunk in an all-to-all
-    packed: bool = False  # all shares are sent as one array
+    moves: tuple[AxisMove, ...]  # in order; no axis moves twice, or into a dimension that another left
+    chunks: Grid = ()  # of each share; one all-to-all per chunk
+    packed: bool = False
     dims: ClassVar[tuple[int, ...]] = ()
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["Exchange"]:
-        """Single moves, packed; where devices share a memory or a switch, several at once, onto one dimension or from
-        one.
-
-        With "kdft" any dimension may stay cut: axes leave only where the result would not divide as the array came.
-        """
+        """Single packed moves; with a shared memory or a switch, also several at once. With "kdft" axes move only if
+        the result would not divide otherwise."""
         stays = problem.goal is not None and problem.goal.axes == problem.start.axes
         if problem.method == "kdft" and (stays or not problem.even):
             return
@@ -61,7 +54,7 @@ class Exchange(Wired, Chunked):
             yield from (cls((move,), packed=True) for move in axis_moves(problem, layout, todo))
             return
         reached, queue = set[Layout](), [(cls(()), layout)]
-        for done, at in queue:  # which grows: the exchanges of few shares, one to each layout that can be reached
+        for done, at in queue:  # grows: one exchange of few shares per reachable layout
             for move in axis_moves(problem, at, todo):
                 step, after = cls((*done.moves, move)), move.after(at)
                 few = switched or step.parts <= MOST_CHUNKS
@@ -100,7 +93,6 @@ class Exchange(Wired, Chunked):
         return None if self.packed else self.share(layout)
 
     def share(self, layout: Layout) -> tuple[int, ...]:
-        """Shape of what goes to one device, all chunks together."""
         shape, after = list(layout.block), self.after(layout).block
         for move in self.moves:
             shape[move.target] = after[move.target]
@@ -111,7 +103,6 @@ class Exchange(Wired, Chunked):
         return dataclasses.replace(self, chunks=tuple((dim, n // size) for dim, (n, size) in sizes if n > size))
 
     def held(self, layout: Layout, itemsize: int) -> Held | None:
-        """In shares no array is larger than the block, padded as it is sent."""
         if self.packed or self.wire.lossy:
             return None
         share, blocks = self.share(layout), (layout.block, self.after(layout).block)
@@ -121,7 +112,6 @@ class Exchange(Wired, Chunked):
         return functools.reduce(lambda reached, move: move.after(reached), self.moves, layout)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """All of the padded block leaves but one share, as the wire carries it."""
         parts, many, share = self.parts, count(self.chunks), self.share(layout)
         padded = math.prod(share) * parts * itemsize
         sent = many * self.wire.nbytes(divided(share, self.chunks), itemsize)
@@ -146,7 +136,7 @@ class Exchange(Wired, Chunked):
         return in_complex(apply, block) if self.wire.lossy else jax.tree.map(apply, block)
 
     def apply_to_rows(self, block: Block, layout: Layout, kept: int | None = None) -> Block:
-        """The packed exchange of a block, or of a part of it that holds some rows of dimension `kept`."""
+        """The packed exchange of a block, or of a part with some rows of dimension `kept`."""
         ((source, target, _),), after = self.moves, self.after(layout).block
 
         if target != kept:
@@ -155,7 +145,7 @@ class Exchange(Wired, Chunked):
         return block if source == kept else resize_each(block, (source,), (after[source],))
 
     def _apply_at_once(self, block: Block, layout: Layout) -> Block:
-        """The packed exchange of several moves: shares lie along dimensions of their own, one for each move, first."""
+        """The packed exchange of several moves: each adds a leading dimension for its shares."""
         stages, share = list(self._stages(layout)), self.share(layout)
         counts = tuple(move.parts for move in self.moves)
 
@@ -205,18 +195,16 @@ class Exchange(Wired, Chunked):
         return "all-to-all " + ", ".join(move.name(before) for move, before, _ in self._stages(layout))
 
     def _stages(self, layout: Layout) -> Iterator[tuple[AxisMove, Layout, Layout]]:
-        """Each move, the layout it starts from, and the one it leaves."""
         for move in self.moves:
             yield move, layout, (layout := move.after(layout))
 
 
 def wire_passes(wire: Wire, chip: Chip) -> int:
-    """Passes over a block to encode and to decode it."""
     return wire.lossy * (TILED_WIRE_PASSES if chip.planes else WIRE_PASSES)
 
 
 def _at_once(moves: tuple[AxisMove, ...]) -> bool:
-    """True where moves may be done together: all onto one dimension or all from one, no axis twice."""
+    """Whether one exchange can do all moves: onto one dimension or from one, no axis twice."""
     axes = [axis for move in moves for axis in move.axes]
     ends = {move.source for move in moves}, {move.target for move in moves}
     return len(set(axes)) == len(axes) and 1 in map(len, ends)

@@ -1,11 +1,11 @@
-"""InPlace: FFTs of cut dimensions in a loop over chunks of the block, which leaves each chunk where it was.
+"""InPlace: FFTs of cut dimensions in a loop over chunks of the block, each written back where it was.
 
     for each chunk of rows of dimension `dim`:
-        the axes that cut the dimensions to transform move to `dim`     one all-to-all
-        lines that are whole now are transformed, in a cache
+        the axes that cut the transformed dimensions move to `dim`      one all-to-all
+        whole lines are transformed in cache
         the axes move back                                              one all-to-all
 
-Invariant: all that lies beside the block is of a chunk's size, whatever program the loop stands in.
+Invariant: every temporary has the size of a chunk, whatever program surrounds the loop.
 """
 
 import dataclasses
@@ -30,28 +30,25 @@ from .exchange import MOST_CHUNKS, PASSES, Exchange
 from .local_fft import LocalFFT
 from .problem import Least, Problem, ready
 
-CHUNK_BYTES = 2**20  # of a chunk at least: small ones have slower columns, large ones leave the caches
-LARGEST = 4  # a chunk may be this many times as large, so that all are equal
-COPIES = 2  # a chunk is taken out of the block and put back
-CACHED = 2  # how many times cheaper it is to read and write a chunk, which lies in a cache
+CHUNK_BYTES = 2**20  # least bytes of a chunk: small ones have slower columns, large ones leave the caches
+LARGEST = 4  # a chunk may be this many times larger, so that all are equal
+COPIES = 2  # a chunk is copied out of the block and back
+CACHED = 2  # a pass over a chunk in cache is this many times cheaper
 
 
 @dataclasses.dataclass(frozen=True)
 class InPlace(Sends):
-    """An exchange, a LocalFFT and the exchange back, a chunk of dimension `dim` at a time.
-
-    It is offered only where blocks are equal and chunks are. No step transforms `dim`, so that all chunks are alike.
-    """
+    """An exchange, a LocalFFT and the exchange back per equal chunk of `dim`, which no step transforms."""
 
     there: Exchange
     local: LocalFFT
     back: Exchange
-    dim: int  # that is cut into chunks
+    dim: int  # cut into chunks
     chunks: int
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["InPlace"]:
-        """All cut dimensions but the one that chunks are of, or each of them, with the whole ones or without."""
+        """Transforms all cut dimensions but `dim`, or one of them, with or without the uncut ones."""
         itemsize = problem.bytes_at(todo)
         if problem.sliced or not (problem.large(layout) and layout.even and problem.engine == "auto"):
             return
@@ -69,7 +66,6 @@ class InPlace(Sends):
     def _of(
         cls, problem: Problem, layout: Layout, dim: int, opened: Sequence[int], lines: dict[int, Matrix], itemsize: int
     ) -> Iterator["InPlace"]:
-        """With the axes of some dimensions moved to `dim`, where chunks are equal and their lines fit in a cache."""
         parts = math.prod(layout.parts[d] for d in opened)
         chunks = _count(layout, dim, parts, itemsize)
         if chunks < 2 or parts > MOST_CHUNKS:
@@ -87,7 +83,7 @@ class InPlace(Sends):
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
-        """Arithmetic, and of what one step moves, which may be for all dimensions, a share."""
+        """Arithmetic, and a share of one step's traffic, since one step may serve all dimensions."""
         if not problem.machine.chip.cached:
             return Least()
         moved = (COPIES + 2 * PASSES // CACHED) * problem.least_bytes // problem.start.ndim
@@ -108,10 +104,9 @@ class InPlace(Sends):
         return dataclasses.replace(self, there=self.there.wired(wire), back=self.back.wired(wire))
 
     def joint(self, layout: Layout) -> bool:
-        return True  # planes are made one complex array
+        return True  # planes are joined into one complex array
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """That of its steps for every chunk, in a cache, and the copies of a chunk."""
         block = math.prod(layout.block) * itemsize
         one = total(step.work(at, itemsize, chip) for step, at in self._pairs(layout))
         return dataclasses.replace(
@@ -128,7 +123,7 @@ class InPlace(Sends):
         return in_complex(functools.partial(self._apply, layout=layout), block)
 
     def _apply(self, block: Array, layout: Layout) -> Array:
-        """The shares that came back are put into the block one by one: joined first, they would be copied."""
+        """Received shares are written into the block one by one: joining them first would copy them."""
         rows, grid = layout.block[self.dim] // self.chunks, self.back.grids[1]
 
         def chunk(i: Array, block: Array) -> Array:
@@ -161,19 +156,17 @@ class InPlace(Sends):
         return f"{self.there.name(at)}, {self.local.name(opened)}, and back, in place in {chunks}"
 
     def _pairs(self, layout: Layout) -> tuple[tuple[Step, Layout], ...]:
-        """The steps of a chunk, each with the layout it starts from."""
         inner = _chunk(layout, self.dim, self.chunks)
         opened = self.there.after(inner)
         return (self.there, inner), (self.local, opened), (self.back, self.local.after(opened))
 
 
 def _chunk(layout: Layout, dim: int, chunks: int) -> Layout:
-    """The layout of one chunk of every block."""
     return layout.resize(dim, layout.shape[dim] // chunks)
 
 
 def _count(layout: Layout, dim: int, parts: int, itemsize: int) -> int:
-    """How many chunks: the most that are large enough, of as many rows each, which axes of some parts can cut."""
+    """The most equal chunks that are large enough and that `parts` divides; 0 if none is."""
     most = math.prod(layout.block) * itemsize // CHUNK_BYTES
     fewest = max(most // LARGEST, 1)
     return next((n for n in range(most, fewest, -1) if layout.block[dim] % (n * parts) == 0), 0)

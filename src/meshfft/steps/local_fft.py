@@ -1,4 +1,4 @@
-"""LocalFFT and LocalTrig: the FFT, and cosine and sine transforms, of dimensions that no mesh axis cuts."""
+"""LocalFFT and LocalTrig: FFTs, and cosine and sine transforms, of dimensions that no mesh axis cuts."""
 
 import dataclasses
 import math
@@ -22,25 +22,24 @@ from ..operators.trig import Trig
 from .base import Chunked, Kernels, MatrixStep, Step, names, shift
 from .problem import Held, Least, Numbers, Problem, ready
 
-TRIG_ROUNDINGS = 2.5  # of an FFT that is one of cosines: two products before it, and one or two behind
-TRIG_PASSES = 8  # beside the FFT: samples are reordered and weighted before it, rotated and weighted after it
+TRIG_ROUNDINGS = 2.5  # around the FFT of a cosine transform: two products before, one or two after
+TRIG_PASSES = 8  # besides the FFT: samples are reordered and weighted before, rotated and weighted after
 
 
 @dataclasses.dataclass(frozen=True)
 class LocalFFT(Chunked, Kernels):
-    """The FFT of dimensions that no mesh axis cuts, by an engine."""
+    """The FFT of uncut dimensions by one engine."""
 
     dims: tuple[int, ...]
     sign: int
     lengths: tuple[int, ...]  # N of each dimension
-    sizes: tuple[int, ...]  # positions that are left of each
+    sizes: tuple[int, ...]  # of the result
     engine: Engine = XLA
-    grid: Grid = ()  # the chunks that a chunked engine works on, those of the exchanges beside it
-    first: bool = False  # the block is the array that came, and not what an exchange joined
+    grid: Grid = ()  # chunks for a chunked engine: those of a neighbouring exchange
+    first: bool = False  # the block is the input array, not joined by an exchange
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["LocalFFT"]:
-        """All such dimensions, or those of them that an engine takes, by every engine."""
         if roots := local_roots(layout, ready(todo)):
             sign, lengths = roots[min(roots)].sign, {dim: matrix.length for dim, matrix in roots.items()}
             lines = Lines(layout.block, tuple(lengths), tuple(lengths.values()))
@@ -50,7 +49,7 @@ class LocalFFT(Chunked, Kernels):
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
-        """The bound of every local FFT, RealFFT's and LocalTrig's too: a line is as long as the transform."""
+        """A bound for RealFFT and LocalTrig too: every line has the length of its transform."""
         local, site = dict[int, float](), problem.site(problem.start)
         for dim in (dim for dim, matrix in problem.todo().items() if matrix.has_fft):
             rows = problem.least_rows[dim]
@@ -74,7 +73,7 @@ class LocalFFT(Chunked, Kernels):
         return resized(layout, self.dims, self.sizes)
 
     def fuse(self, before: Step | None, after: Step | None) -> "LocalFFT":
-        """A chunked engine works on the smaller chunks of those that its neighbours join and cut."""
+        """A chunked engine works on the finer grid of its two neighbours."""
         if not self.engine.chunked:
             return self
         joined, cut = (step.chunked.grids if step and step.chunked else ((), ()) for step in (before, after))
@@ -88,7 +87,6 @@ class LocalFFT(Chunked, Kernels):
         return (), self.grid
 
     def held(self, layout: Layout, itemsize: int) -> Held | None:
-        """In place no array is larger than the block, padded to the lengths."""
         lines = self._lines(layout)
         if (scratch := self.engine.scratch(lines, itemsize)) is None:
             return None
@@ -136,33 +134,30 @@ class LocalFFT(Chunked, Kernels):
 
 
 def local_roots(layout: Layout, todo: dict[int, Matrix]) -> dict[int, Roots]:
-    """The dimensions of a complex FFT that no mesh axis cuts."""
     return {d: m for d, m in sorted(todo.items()) if isinstance(m, Roots) and m.has_fft and layout.parts[d] == 1}
 
 
 @dataclasses.dataclass(frozen=True)
 class LocalTrig(MatrixStep[Trig]):
-    """The cosine or sine transform of a dimension that no mesh axis cuts; of complex numbers, of both parts."""
+    """The cosine or sine transform of an uncut dimension; complex blocks transform both parts."""
 
     real: bool  # the block is
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["LocalTrig"]:
-        """The first such dimension: in which order they come does not matter."""
         for dim, matrix in sorted(todo.items()) if not problem.sliced else ():
             if isinstance(matrix, Trig) and layout.parts[dim] == 1:
                 yield cls((dim,), matrix, (matrix.rows,), problem.real_at(todo))
                 return
 
     def error(self, layout: Layout, itemsize: int) -> Error:
-        """That of the FFT, and of phases and ends around it."""
         ends = TRIG_ROUNDINGS * unit_of(itemsize)
         return Error.of_all(
             (fft_error(int(self.matrix.period), itemsize), Error(ends, ends, 0.0, self.matrix.condition))
         )
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """A real FFT for each part, half of a complex one, and the passes around it; type I has twice the points."""
+        """A real FFT per part, at half a complex one, and the passes around it; type I has twice the points."""
         length = self.matrix.length
         points = int(self.matrix.period) if self.matrix.type == 1 else length
         fft = XLA.work(Lines(layout.block, self.dims, (points,)), itemsize, chip)

@@ -1,8 +1,8 @@
-"""Margin: cells on both sides of every block, halo or ghost cells, that are left out, or put on as zeros.
+"""Margin: trims the halo cells on both sides of every block, or pads blocks with zeros there.
 
     block of n + 2 m cells  ->  its n inner ones  ->  n + 2 m with m zeros on either side
 
-Local: each device slices or pads its own block. Invariant: what lies in a margin reaches no result, NaN included.
+Local. Invariant: margin cells, NaN included, reach no result.
 """
 
 import dataclasses
@@ -24,10 +24,8 @@ from .problem import Held
 
 @dataclasses.dataclass(frozen=True)
 class Margin(Chunked):
-    """Leaves out the margins of every block along some dimensions, whose blocks are equal, or puts them on."""
-
-    widths: tuple[tuple[int, int], ...]  # dimension, and cells on either side of each of its blocks
-    onto: bool  # zeros are put on
+    widths: tuple[tuple[int, int], ...]  # (dimension, cells on either side of a block)
+    onto: bool  # pads instead of trimming
     dims: ClassVar[tuple[int, ...]] = ()
 
     def after(self, layout: Layout) -> Layout:
@@ -36,7 +34,6 @@ class Margin(Chunked):
         return resized(layout, tuple(d for d, _ in self.widths), tuple(grown))
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """Inner cells are read and written, and zeros written; the caller's array, or the result, stays beside them."""
         inner, wide = sorted(itemsize * math.prod(one.block) for one in (layout, self.after(layout)))
         return Work(
             memory_bytes=inner + (wide if self.onto else inner), peak_bytes=2 * inner, beside_bytes=wide - inner
@@ -50,7 +47,7 @@ class Margin(Chunked):
         return jax.tree.map(functools.partial(self._apply, ndim=layout.ndim), block)
 
     def _apply(self, block: Array, ndim: int) -> Array:
-        widths, sign = dict(self.widths), 1 if self.onto else -1  # a negative width is left out
+        widths, sign = dict(self.widths), 1 if self.onto else -1  # negative widths crop
         around = [(sign * widths.get(d, 0), sign * widths.get(d, 0), 0) for d in range(ndim)]
         return lax.pad(block, jnp.zeros((), block.dtype), around)
 

@@ -1,17 +1,17 @@
-"""PhaseFFT: the paper's FFT of one dimension that stays cut, for any number of points on any number of shards.
+"""PhaseFFT: the paper's FFT of one dimension that stays cut, for any number of points and shards.
 
-Over N points and p shards, p dividing N, with n = p l + b and M = N / p (paper, section III-B):
+For N points over p shards, p dividing N, with n = p l + b and M = N / p (paper, section III-B):
 
     X[k] = sum_b exp(sign 2 pi i b k / N) X_b[k mod M],   X_b the transform of x[p l + b] over l
 
-Device b gathers x[p l + b], in chunks padded to one length, and transforms it. Then X_b goes round a ring and phases
-are summed, in order. With k = m + M u the phase is two exact factors: that of b m / N is applied once, before the ring,
-that of b u / p in it. Where p does not divide N, the transform is a convolution with a chirp c (see kernels.bluestein),
+Device b gathers x[p l + b] and transforms it. X_b then travels round a ring, and each device sums it with phases. With
+k = m + M u the phase has two exact factors: b m / N, applied before the ring, and b u / p, applied in it. If p does not
+divide N, the transform is a convolution with a chirp c (kernels.bluestein),
 
     X[k] = c[k] sum_n conj(c)[k - n] c[n] x[n],   by two such transforms of p M' >= 2 N - 1 points.
 
-In float64 by slices (`dot`) blocks are planes, the local transform is by products (kernels.sliced), and M too long a
-prime for it takes the chirp as well. Invariant: what lies beyond the points of a shard is never read.
+In float64 by slices (`dot`) blocks are planes, the local transform uses products (kernels.sliced), and an M with too
+long a prime also takes the chirp. Invariant: values beyond the points of a shard are never read.
 """
 
 import dataclasses
@@ -50,26 +50,23 @@ from .local_fft import LocalFFT
 from .problem import Least, Numbers, Problem, ready
 from .ring_dense import LONG_PHASE_FLOPS, SLICED_PHASES, RingDense
 
-UNIT_PASSES = 4  # of a phase ring on a matrix unit: gathering, and the first phase
-RING_PASSES = 18  # over two shards: exchange, FFT and phases ten, and four for each shard summed
-GATHER_PASSES = 10  # more, where the chunks that are gathered are padded: rolled on one side, put together on the other
-CHIRP_PASSES = 6  # the chirp before and behind, and its spectrum
-TABLE = 2**20  # points of a chirp's spectrum that is made on the host in float64
-UNROLLED = 5  # shards of the longest ring whose hops XLA writes out one by one, and adds all blocks up at the end
+UNIT_PASSES = 4  # on a matrix unit: gathering, and the first phase
+RING_PASSES = 18  # for two shards: ten for exchange, FFT and phases, four per shard summed
+GATHER_PASSES = 10  # more if gathered chunks are padded: the sender rolls, the receiver assembles
+CHIRP_PASSES = 6  # the chirp before and after, and its spectrum
+TABLE = 2**20  # most points of a chirp's spectrum that the host computes in float64
+UNROLLED = 5  # most shards of a ring that XLA unrolls, adding all blocks at the end
 
 
 @dataclasses.dataclass(frozen=True)
 class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
-    """The paper's FFT: gathering, local transform, phase adjustment through the one-shuffle scheme."""
-
-    line: int  # points of the transforms that are cut: N, or those of the convolution
-    two_way: bool = False  # what is summed travels both ways round at once
-    dot: Dot | None = None  # how to multiply, in float64 by slices
-    parts: int = 1  # shards of the line, by which the error by slices goes
+    line: int  # points of the cut transforms: N, or the convolution's
+    two_way: bool = False  # send both ways round the ring at once
+    dot: Dot | None = None  # products, in float64 by slices
+    parts: int = 1  # shards of the line, which set the error by slices
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["PhaseFFT"]:
-        """Any dimension of a Fourier transform that is cut; by slices not of half spectra."""
         kinds, dots = (Roots, problem.dots) if problem.sliced else (Roots | HalfRoots, (None,))
         for dim, matrix in ready(todo).items():
             parts = layout.parts[dim]
@@ -80,9 +77,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
-        """The bound of every FFT of a dimension that stays cut, SixStep's and PackedFFT's too: over two shards, on top
-        of the cheapest local transform.
-        """
+        """A bound for SixStep and PackedFFT too: a ring of two shards and the cheapest local transform."""
         passes, nbytes = RING_PASSES - 2 if problem.machine.chip.side == 1 else 2 * UNIT_PASSES, problem.least_bytes
         ring = problem.bound(Work(memory_bytes=passes * nbytes, sent_bytes=nbytes // 2 + nbytes, hops=1))
         dense = RingDense.least(problem).local
@@ -93,11 +88,8 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
         return Numbers(self.matrix.becomes, self.dot is not None, () if self.dot is None else (self.dot,))
 
     def error(self, layout: Layout, itemsize: int) -> Error:
-        """Of the sums of p terms each sum so far is rounded, p / 2 of the mean square; and twice a phase.
-
-        What gathering and the ring send is lost twice by a convolution, whose chirp's spectrum is up to 1.4 times its
-        mean.
-        """
+        """Rounds each partial sum of p terms (p / 2 in mean square) and two phases. Gathering and the ring each pass
+        the wire once; a convolution does so twice, times the chirp spectrum's maximum over its mean, up to 1.4."""
         times, lost = (1, 2 * self.wire.error) if self.line == self.matrix.length else (2, 6 * self.wire.error)
         if self.dot is not None:
             rounding = ROUNDING[self.dot.unit] * math.sqrt(2 + self.parts / 2)
@@ -108,7 +100,6 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
         return Error(times * noise, times * equal, lost, self.matrix.condition)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """Of each transform a local FFT, and for each shard a phase and a sum."""
         size = 2 * itemsize if self.matrix.becomes == "complex" else itemsize
         line = self._padded(layout)
         stages = [(layout, self.after(layout))]
@@ -123,7 +114,6 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
         return dataclasses.replace(work, memory_bytes=work.memory_bytes + chirps)
 
     def _stage(self, source: Layout, target: Layout, itemsize: int, chip: Chip) -> Work:
-        """What one transform on the way costs."""
         dim = min(self.dim, source.ndim - 1)
         parts, axes, behind = source.parts[dim], source.axes[dim], source.ndim - 1 - dim
         others, many = math.prod(source.block) // max(source.block[dim], 1), self.line // source.parts[dim]
@@ -136,7 +126,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
         local = self._engine.work(Lines(lines.block, (dim,), (many,)), itemsize, chip)
         padded = 0 if is_comb(source, dim, many) else gathered
         kind, times = ("two-way ring", parts // 2) if self.two_way and parts > 2 else ("ring", parts - 1)
-        # what XLA holds, by memory_analysis of programs for 8 CPU devices and for v3:32x32 (8192^3 on (4, 4, 128))
+        # live arrays, by memory_analysis for 8 CPU devices and v3:32x32 (8192^3 on (4, 4, 128))
         whole = _is_whole(target, dim, many)
         alive = max((5 if whole else 7) * largest, 3 * padded)
         if chip.side == 1:
@@ -150,7 +140,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
             passes = RING_PASSES + 10 * behind + 4 * (parts - 2)
             work = Work(vector_flops=local.vector_flops, memory_bytes=passes * largest * itemsize)
         phases, held = 6 * block + 8 * parts * out, 0
-        if self.dot:  # in pairs of float32, and of one line roots are as many as its points
+        if self.dot:  # in pairs of float32; roots are made once for all lines
             made = many + (0 if whole else parts * target.block[dim])
             phases = TWIDDLE_FLOPS * (block + parts * out) + SLICED_PHASES * LONG_PHASE_FLOPS * made
             held = sliced.scratch(lines.block, (dim,))
@@ -175,14 +165,12 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
         return in_complex(lambda array: self._apply(array, layout), block)
 
     def _apply(self, block: Array, layout: Layout) -> Array:
-        """Complex or half spectra, which have weights."""
         block = self._weighted(block, layout, onto_real=True)
         block = block if jnp.iscomplexobj(block) else lax.complex(block, jnp.zeros_like(block))
         result = self._weighted(self._line(block, layout), self.after(layout), onto_real=False)
         return result.real if self.matrix.becomes == "real" else result
 
     def _line(self, block: B, layout: Layout) -> B:
-        """Complex lines, in either form."""
         dim, target, real = self.dim, self.after(layout), _real(block)
         length, sign = self.matrix.length, self.matrix.sign
         if self.line == length:
@@ -194,14 +182,14 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
         return result if target.shape[dim] <= self.matrix.rows else cleared(result, target, dim, self.matrix.rows)
 
     def _convolved(self, block: B, layout: Layout, target: Layout) -> B:
-        """The sum over n of conj(c)[k - n] times a block x[n], by transforms of a longer line."""
+        """sum_n conj(c)[k - n] x[n] by transforms of a longer line."""
         dim, line = self.dim, self._padded(layout)
         spectrum = self._transformed(block, dim, layout, line, -1, self.matrix.columns)
         factor = _along(self._factor(line, block), dim, layout.ndim)
         return self._transformed(times(spectrum, factor), dim, line, target, 1, self.line)
 
     def _factor(self, line: Layout, block: Block) -> Planes:
-        """This device's part of the spectrum of conj(c) over its length; a long one is made on the mesh."""
+        """This device's part of the spectrum of conj(c), over its length; a long one is computed on the mesh."""
         size, length, sign, real = self.line, self.matrix.length, self.matrix.sign, _real(block)
         alone = Layout((size,), (line.cuts[self.dim],))
         n = _at(alone, 0)
@@ -216,7 +204,7 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
         return tuple(plane / size for plane in split(made))
 
     def _transformed(self, block: B, dim: int, source: Layout, target: Layout, sign: int, limit: int) -> B:
-        """The transform of a line, of which a block has the points that are logical and below `limit`."""
+        """Transforms a line, reading only logical points below `limit`."""
         many, parts, axes = self.line // source.parts[dim], source.parts[dim], source.axes[dim]
         real, index, along = _real(block), lax.axis_index(axes), functools.partial(_along, dim=dim, ndim=source.ndim)
         spectra = self._local(gathered(block, dim, source, limit, many, self.wire), dim, sign)
@@ -241,11 +229,9 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
         return Slices(self.dot) if self.dot else XLA
 
     def _padded(self, layout: Layout) -> Layout:
-        """The layout with as many points in the dimension as the transforms on the way have."""
         return layout.resize(self.dim, self.line)
 
     def _weighted(self, block: Array, layout: Layout, onto_real: bool) -> Array:
-        """Times the weights of a half spectrum, on the side where it is."""
         matrix = self.matrix
         if not isinstance(matrix, HalfRoots) or not matrix.weighted or matrix.onto_real != onto_real:
             return block
@@ -259,20 +245,17 @@ class PhaseFFT(MatrixStep[Roots | HalfRoots], Wired):
 
 @functools.lru_cache(maxsize=1024)
 def line_length(length: int, parts: int, by_slices: bool = False) -> int:
-    """Points of the transforms over p shards: N, or where p does not divide it p M' >= 2 N - 1; and where products by
-    slices do not take N / p.
-    """
+    """Points of the transforms: N, or p M' >= 2 N - 1 if p does not divide N or slices cannot take N / p."""
     fits = length % parts == 0 and not (by_slices and sliced.radices(length // parts) is None)
     return length if fits else parts * padded_length(-(-(2 * length - 1) // parts))
 
 
 def _is_whole(target: Layout, dim: int, many: int) -> bool:
-    """True where every shard of the result has all positions modulo `many` once, in order."""
+    """Whether every shard of the result has all positions modulo `many` once, in order."""
     return target.block[dim] == many and not (target.starts(dim) % many).any()
 
 
 def _at(layout: Layout, dim: int) -> Array:
-    """The positions of this device's block."""
     return positions(layout, dim, layout.shape[dim])[0]
 
 
@@ -287,5 +270,4 @@ def _along(line: Planes, dim: int, ndim: int) -> Planes:
 
 
 def _real(block: Block) -> np.dtype:
-    """The type of its reals."""
     return real_dtype(jax.tree.leaves(block)[0].dtype)

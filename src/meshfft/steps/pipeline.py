@@ -1,4 +1,4 @@
-"""Pipeline: local steps and an exchange in chunks, so that one chunk is computed while the last one travels."""
+"""Pipeline: a local FFT and an exchange in chunks; one chunk is computed while the previous one is sent."""
 
 import dataclasses
 import functools
@@ -25,34 +25,28 @@ from .exchange import Exchange, wire_passes
 from .local_fft import LocalFFT
 from .problem import Numbers, Problem
 
-COPIES = 2  # reads and writes of a block that is packed or joined
-STRIDED = 6  # more where parts are of the last dimension
+COPIES = 2  # passes to pack or join a block
+STRIDED = 6  # more if parts cut the last dimension
 SUBLANES = 8  # rows of a tile
-CHUNKS = 8  # the first is computed while nothing travels, and each costs a message more
+CHUNKS = 8  # at most: the first overlaps no message, and each adds one
 
 
 @dataclasses.dataclass(frozen=True)
 class Pipeline(Sends, Kernels):
-    """Steps taken one after the other, but a chunk of dimension `dim` at a time.
+    """Steps in sequence, one chunk of dimension `dim` at a time; no step transforms `dim`.
 
-    No step transforms `dim`. The exchange may leave it alone; or axes leave it, and a chunk is some rows of every
-    shard, which arrive all over the dimension; or, the same backwards, axes come to it.
-
-    A barrier between the chunks' local steps keeps the compiler from batching them, which would leave nothing to do
-    while a chunk travels. Results are written into one array as they arrive.
-
-    Kernels of a vector unit write what is sent themselves, both planes in one message, and `hands` says that the next
-    step reads it as it arrives: then nothing is copied in between.
+    If the exchange moves axes out of `dim`, a chunk has some rows of every shard, which arrive spread over the
+    dimension; moving axes into `dim` is the reverse. Barriers keep the compiler from batching the chunks' local steps,
+    which would leave nothing to overlap. Senders write both planes as one message; with `hands` nothing is copied.
     """
 
-    steps: tuple[Step, ...]  # a LocalFFT, and before or behind it a packed exchange of one move
-    dim: int  # that is cut into chunks
+    steps: tuple[Step, ...]  # a LocalFFT, and a packed exchange of one move before or after it
+    dim: int  # cut into chunks
     chunks: int
-    hands: tuple[int, ...] = ()  # what the next step transforms, where it takes the result in pieces
+    hands: tuple[int, ...] = ()  # dimensions that the next step transforms, if it takes pieces
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["Pipeline"]:
-        """Local transforms and a move of axes, where devices send while they compute."""
         chip = problem.machine.chip
         for local in LocalFFT.offers(problem, layout, todo) if chip.overlaps else ():
             left = {dim: matrix for dim, matrix in todo.items() if dim not in local.dims}
@@ -81,9 +75,8 @@ class Pipeline(Sends, Kernels):
         return functools.reduce(lambda reached, step: step.after(reached), self.steps, layout)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """That of its steps, its exchange in as many parts as there are chunks; a chunk's temporaries are a part."""
         rows = self._rows(layout)
-        many = -(-rows // -(-rows // self.chunks)) if rows else 1  # equal ones may be fewer than asked for
+        many = -(-rows // -(-rows // self.chunks)) if rows else 1  # equal chunks may be fewer than asked for
         works = [step.work(before, itemsize, chip) for step, before in self._pairs(layout)]
         ends = (math.prod(layout.block) + math.prod(self.after(layout).block)) * itemsize
         if self._by_kernels(layout):
@@ -91,7 +84,7 @@ class Pipeline(Sends, Kernels):
             nbytes = (self._copies(layout) + passes) * math.prod(layout.block) * itemsize
             works[1] = dataclasses.replace(works[1], memory_bytes=nbytes, kernel_cycles=cycles)
         peak, summed = ends + 2 * max(work.peak_bytes for work in works) // many, total(works)
-        if self._by_kernels(layout):  # what arrives waits in pieces, or is put together beside them; no copy of a chunk
+        if self._by_kernels(layout):  # received data stays in pieces, or is joined beside them
             peak = ends + ((1 if self.hands else 2) * many + 2) * math.prod(layout.block) * itemsize // many
         sent, parts, exchanges = self._sent(layout, itemsize), self.move.parts, summed.all_to_alls * many
         summed = dataclasses.replace(summed, sent_bytes=sent * (parts - 1), all_to_alls=exchanges)
@@ -99,14 +92,14 @@ class Pipeline(Sends, Kernels):
         return dataclasses.replace(summed, moves=moves, parts=many, peak_bytes=peak)
 
     def _sent(self, layout: Layout, itemsize: int) -> int:
-        """Bytes to each device: of planes that kernels write as of an array of reals."""
+        """Bytes sent to each device; kernels send planes as an array of reals."""
         wire, shares = self._wire, self._shares(layout)
         if not self._by_kernels(layout):
             return sum(wire.nbytes(one, itemsize) for one in shares)
         return sum(wire.nbytes((itemsize // wire.real, *one), wire.real) for one in shares)
 
     def _shares(self, layout: Layout) -> list[tuple[int, ...]]:
-        """Of each chunk what goes to one device."""
+        """Shape sent to one device, per chunk."""
         rows = self._rows(layout)
         (share,) = (step.share(at) for step, at in self._pairs(layout) if isinstance(step, Exchange))
         size = -(-rows // self.chunks) if rows else 1
@@ -114,7 +107,7 @@ class Pipeline(Sends, Kernels):
         return [tuple(many if d == self.dim else n for d, n in enumerate(share)) for many in chunks]
 
     def _coded(self, layout: Layout, itemsize: int, chip: Chip) -> tuple[int, int]:
-        """Passes over the block that XLA makes to write words and read them, or the cycles of kernels that do it."""
+        """XLA's passes over the block to encode and decode words, or the cycles of kernels that do."""
         wire, shares = self._wire, self._shares(layout)
         if not isinstance(wire, Coded) or not is_tiled((itemsize // wire.real, *shares[0]), 1, wire):
             return wire_passes(wire, chip), 0
@@ -133,7 +126,6 @@ class Pipeline(Sends, Kernels):
 
     @property
     def _wire(self) -> Wire:
-        """With room for kernels where local FFTs have it."""
         sender = self._local.sender
         return dataclasses.replace(self._exchange.wire, room=sender.room if sender else 0)
 
@@ -150,7 +142,7 @@ class Pipeline(Sends, Kernels):
         return self._exchange.wire.lossy or self._by_kernels(layout)
 
     def _by_kernels(self, layout: Layout) -> bool:
-        """Where kernels come first, nothing is padded and all chunks are equal."""
+        """Whether kernels run first, nothing is padded and all chunks are equal."""
         after, rows, parts = self.after(layout).block, self._rows(layout), self.move.parts
         source, target = self.move.source, self.move.target
         even = after[source] == layout.block[source] * parts and layout.block[target] == after[target] * parts
@@ -158,21 +150,20 @@ class Pipeline(Sends, Kernels):
         return bool(self.takes_pieces) and even and plain and rows % -(-rows // self.chunks) == 0
 
     def _copies(self, layout: Layout) -> int:
-        """How often the block is read or written beside its kernels: what they do not write or read as it is sent."""
+        """Passes over the block besides its kernels: transposing, packing and joining that they do not do."""
         ends, last = (self.move.target, self.move.source), layout.ndim - 1
         packs, joins = (COPIES + STRIDED * (dim == last) for dim in ends)
         ordered = 0 if self._sender.keeps_order(layout.block) else COPIES
         return ordered + (0 if self._writes(layout) else 2 * packs) + (0 if self._read(layout) else joins)
 
     def _read(self, layout: Layout) -> bool:
-        """Where kernels of the next step read the pieces as they lie, one after another if lines are not in several."""
+        """Whether the next step's kernels read pieces in place, one at a time if no line spans several."""
         source = self.move.source
         chunks = self.chunks if self.dim == source else 1
         came = Came(source, source, self.move.parts, chunks)
         return bool(self.hands) and self._sender.reads(self.after(layout).block, self.hands, came)
 
     def _writes(self, layout: Layout) -> bool:
-        """Where kernels read chunks and write the parts themselves."""
         local, rows = self._local, self._rows(layout)
         chunk = Rows(self.dim, 0, -(-rows // self.chunks))
         return self._sender.writes(layout.block, local.dims, chunk, self.move.target, self.move.parts)
@@ -192,7 +183,7 @@ class Pipeline(Sends, Kernels):
         return left if self.hands else left.joined()
 
     def _in_pieces(self, given: Planes | Pieces, layout: Layout) -> Pieces:
-        """By kernels: what they write is sent, a chunk after another, and left as it arrives."""
+        """Kernels write each chunk's message; received pieces stay as they arrive."""
         local, move, rows = self._local, self.move, self._rows(layout)
         size, arrays = -(-rows // self.chunks), []
         for start in range(0, rows, size):
@@ -253,7 +244,6 @@ class Pipeline(Sends, Kernels):
         return f"{steps}, in {self.chunks} chunks of {names((self.dim,), layout)}"
 
     def _rows(self, layout: Layout) -> int:
-        """The rows that are cut into chunks, of each part."""
         return self.after(layout).block[self.dim] if self.dim == self.move.target else layout.block[self.dim]
 
     def _pairs(self, layout: Layout) -> Iterator[tuple[Step, Layout]]:
@@ -263,9 +253,8 @@ class Pipeline(Sends, Kernels):
 
 
 def _chunked(layout: Layout, local: LocalFFT, move: AxisMove, chip: Chip) -> tuple[int, int]:
-    """The dimension to cut into chunks, and how many: the longest that neither step touches, else the one that axes
-    leave; for kernels, whichever of the two has more equal chunks, of whole tiles if there are.
-    """
+    """The dimension to cut, the longest that neither step touches or the move's source, and the number of chunks.
+    Kernels take whichever has more equal chunks, of whole tiles if possible."""
     free = [d for d in range(layout.ndim) if d not in (*local.dims, move.source, move.target)]
     longest = max(free, key=layout.block.__getitem__, default=move.source)
     dims = [longest if layout.block[longest] >= CHUNKS else move.source]
@@ -281,12 +270,11 @@ def _chunked(layout: Layout, local: LocalFFT, move: AxisMove, chip: Chip) -> tup
 
 
 def _equal(rows: int, tile: int) -> int:
-    """How many equal chunks of whole tiles there are, at most."""
     return max((n for n in range(1, CHUNKS + 1) if rows % (n * tile) == 0), default=0)
 
 
 def _one_by_one(step: LocalFFT, chunks: list[Block], layout: Layout) -> list[Block]:
-    """A step on every chunk, each begun when the one before is done."""
+    """Applies a step to each chunk after the previous one is done."""
     done: list[Block] = []
     for chunk in chunks:
         if done:

@@ -1,7 +1,4 @@
-"""The problem of a walk: from which layout to which, which matrices along which dimensions, on what machine.
-
-Below it, the records in which steps answer what the search and the walk ask.
-"""
+"""The problem of a walk: layouts, the matrix of each dimension, the machine; and the records that steps return."""
 
 import dataclasses
 import functools
@@ -20,99 +17,90 @@ from ..operators.matrices import Matrix
 from ..operators.transform import Transform
 
 RINGS = ("auto", "one-way", "two-way")  # modes of a ring
-ENGINES = ("auto", "xla")  # of local FFTs: the cheapest, or XLA's alone
+ENGINES = ("auto", "xla")  # of local FFTs: the cheapest, or only XLA's
 LEAST_BITS = 16  # of a number on a wire
-LARGE_BYTES = 2**18  # of a block that is worked on chunk by chunk in a cache: a smaller one lies in it anyway
-Ending = Callable[[Layout], tuple[Any, ...]]  # hashable; the steps that follow from a final layout
+LARGE_BYTES = 2**18  # least bytes of a block that is processed in cached chunks; a smaller one fits anyway
+Ending = Callable[[Layout], tuple[Any, ...]]  # hashable; the steps after a final layout
 
 
 @hashed_once
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """What a walk has to do."""
-
-    start: Layout  # in which the array comes
-    transform: Transform  # the dimensions, and the matrix along each
-    machine: Machine  # what prices a step
-    itemsize: int  # bytes of a complex number; a real one has half as many
-    dots: tuple[Dot, ...]  # the ways to multiply that the precision asked for allows
+    start: Layout  # of the input
+    transform: Transform  # dimensions, and the matrix of each
+    machine: Machine  # prices steps
+    itemsize: int  # bytes of a complex number; a real one has half
+    dots: tuple[Dot, ...]  # products that meet the precision
     method: str = "auto"  # a key of METHODS
-    goal: Layout | None = None  # the layout wanted, or None for any whose padding, if it has some, lies at the tail
+    goal: Layout | None = None  # None accepts any layout with padding only at the tail
     even: bool = False  # accept only a final layout without padding
-    real: bool = False  # the array comes real
-    ring: str = "auto"  # the mode of rings, one of RINGS
-    engine: str = "auto"  # of local FFTs, one of ENGINES
-    wire: Wire = EXACT  # what numbers travel as
-    ending: Ending | None = None  # what follows the transform, as the final layout has it
+    real: bool = False  # the input is real
+    ring: str = "auto"  # one of RINGS
+    engine: str = "auto"  # one of ENGINES
+    wire: Wire = EXACT  # encoding of messages
+    ending: Ending | None = None  # steps after the transform, by final layout
 
     def bytes_at(self, todo: dict[int, Matrix]) -> int:
-        """Bytes of an element while these dimensions are still to be transformed."""
         return self.itemsize // (2 if self.real_at(todo) else 1)
 
     def real_at(self, todo: dict[int, Matrix]) -> bool:
-        """Whether the array is real while these dimensions are still to be transformed."""
+        """Whether the array is real before the dimensions in `todo` are transformed."""
         for dim, matrix in zip(self.transform.dims, self.transform.matrices, strict=True):
             if matrix.becomes is not None:
                 return (matrix.becomes == "complex") == (dim in todo)
         return self.real
 
     def todo(self, done: frozenset[int] = frozenset()) -> dict[int, Matrix]:
-        """The dimensions still to be transformed, with their matrices."""
         pairs = zip(self.transform.dims, self.transform.matrices, strict=True)
         return {dim: matrix for dim, matrix in pairs if dim not in done}
 
     def large(self, layout: Layout) -> bool:
-        """True where devices share a memory, and a block is so large that passes over it are what costs."""
+        """Whether devices share a memory and the block is so large that passes over it dominate."""
         return self.machine.chip.cached and math.prod(layout.block) * self.itemsize >= LARGE_BYTES
 
     @property
     def sliced(self) -> bool:
-        """True where products are made of slices of float64 (numerics/slices.py)."""
         return self.dots[0].slices > 0
 
     def site(self, layout: Layout) -> Site:
-        """What engines ask, for a block of this layout."""
         large, alone = self.large(layout), math.prod(layout.parts) == 1
         return Site(self.machine, self.itemsize, self.dots, large, alone, self.engine == "xla")
 
     def ways(self, parts: int, pairs: bool) -> tuple[bool, ...]:
-        """Whether blocks may travel both ways round a ring at once: as is asked, or as the machine sends best.
-
-        `pairs` says that where devices share a memory a step is faster for two blocks than for each of them.
-        """
+        """Values of `two_way` to try: as requested, or as the machine sends best. `pairs`: with a shared memory, a step
+        is faster on two blocks at once."""
         if self.ring != "auto" or parts == 1 or self.machine.chip.cached:
             return (parts > 1 and (self.ring == "two-way" or (self.ring == "auto" and pairs)),)
         return (False, True) if parts > 2 and self.machine.network is not None else (False,)
 
     @functools.cached_property
     def least_rows(self) -> dict[int, int]:
-        """Of each matrix its rows; where it halves a spectrum, in complex numbers on either side."""
+        """Rows of each matrix, counted in complex numbers for half spectra."""
         pairs = self.todo().items()
         return {d: m.rows if m.becomes is None else max(min(m.rows, m.columns) - 1, 1) for d, m in pairs}
 
     @functools.cached_property
     def points(self) -> int:
-        """Numbers of a block, at least, on every walk."""
+        """Lower bound on the numbers of a block."""
         sizes = (min(n, self.least_rows.get(d, n)) for d, n in enumerate(self.start.shape))
         return math.prod(sizes) // math.prod(self.start.parts)
 
     @functools.cached_property
     def halves(self) -> int:
-        """2 where the array is real from beginning to end, so that all costs half as much."""
+        """2 if the array is real throughout, at half the cost."""
         return 2 if self.real and not any(matrix.becomes for matrix in self.transform.matrices) else 1
 
     @property
     def least_bytes(self) -> int:
-        """Bytes of a block, at least."""
         return self.points * self.itemsize // self.halves
 
     @property
     def pass_bytes(self) -> int:
-        """Bytes that a local transform reads and writes, at least: a cache can do two dimensions in one pass."""
+        """Lower bound on the traffic of a local transform; a cache can do two dimensions in one pass."""
         return 2 * self.least_bytes // (2 if self.machine.chip.cached else 1)
 
     def bound(self, work: Work) -> float:
-        """The least seconds of some work; where devices send while they compute, what travels may cost nothing."""
+        """Least seconds of some work; overlapped messages may cost nothing."""
         if self.machine.chip.overlaps:
             work = dataclasses.replace(work, sent_bytes=0, hops=0, all_to_alls=0)
         elif self.wire.lossy:
@@ -121,28 +109,25 @@ class Problem:
 
 
 class Least(NamedTuple):
-    """Lower bounds on the seconds of one kind of step, from which the search bounds what lies ahead."""
+    """Lower bounds on the seconds of one kind of step."""
 
-    move: float = math.inf  # moving mesh axes from one dimension to another
-    strided: float = 0.0  # additional, if they leave or reach the last dimension
-    local: Mapping[int, float] = MappingProxyType({})  # transforming each dimension while no mesh axis cuts it
-    cut: Mapping[int, float] = MappingProxyType({})  # transforming each dimension while it stays cut
+    move: float = math.inf  # moving mesh axes between dimensions
+    strided: float = 0.0  # more if they leave or reach the last dimension
+    local: Mapping[int, float] = MappingProxyType({})  # transforming each dimension while uncut
+    cut: Mapping[int, float] = MappingProxyType({})  # transforming each dimension while cut
 
 
 class Numbers(NamedTuple):
-    """The numbers that a step works on."""
-
-    becomes: str | None = None  # type of the result, "real" or "complex"; None if it is that of the block
+    becomes: str | None = None  # of the result: "real" or "complex"; None if unchanged
     planar: bool = False  # blocks are split complex
     dots: tuple[Dot, ...] = ()  # matrix products
 
     def bytes_after(self, nbytes: int) -> int:
-        """Bytes of an element of the result."""
         return {"real": nbytes // 2, "complex": 2 * nbytes}.get(self.becomes or "", nbytes)
 
 
 class Held(NamedTuple):
-    """The arrays that a step makes."""
+    """Arrays that a step makes."""
 
     largest: int  # numbers in the largest
     chunk: tuple[int, ...]  # shape
@@ -150,7 +135,7 @@ class Held(NamedTuple):
 
 
 def ready(todo: dict[int, Matrix]) -> dict[int, Matrix]:
-    """The dimensions that may come next: real lines become complex first, and complex ones real last."""
+    """Dimensions that may be next: real-to-complex ones first, complex-to-real ones last."""
     changing = {dim: matrix for dim, matrix in todo.items() if matrix.becomes is not None}
     others = {dim: matrix for dim, matrix in todo.items() if matrix.becomes is None}
     last = any(matrix.becomes == "real" for matrix in changing.values())

@@ -1,4 +1,4 @@
-"""RealFFT and PackedFFT: between real lines and half spectra, of dimensions that no mesh axis cuts and of cut ones."""
+"""RealFFT and PackedFFT: between real lines and half spectra, of uncut and of cut dimensions."""
 
 import dataclasses
 import functools
@@ -28,18 +28,17 @@ from .local_fft import local_roots
 from .phase_fft import PhaseFFT
 from .problem import Problem, ready
 
-UNTANGLE_FLOPS = 14  # of one output: two sums, a phase, a sum
+UNTANGLE_FLOPS = 14  # per output: two sums, a phase, a sum
 UNTANGLE_PASSES = 6
 
 
 @dataclasses.dataclass(frozen=True)
 class RealFFT(MatrixStep[HalfRoots], Kernels):
-    """The FFT of dimensions that no mesh axis cuts between real lines and half spectra, in half the work of a complex
-    one.
+    """The FFT of uncut dimensions between real lines and half spectra; `onto_real`, the real part of the transpose.
 
         X[.., k] = w_k sum_n x[n] exp(sign 2 pi i k n / N),   k = 0 ... N // 2 along the last of `dims`
 
-    or the transpose of that, real part taken, as the matrix says. The sign of the last dimension is that of all.
+    All dimensions have the sign of the last.
     """
 
     lengths: tuple[int, ...]  # points of each dimension
@@ -47,7 +46,6 @@ class RealFFT(MatrixStep[HalfRoots], Kernels):
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["RealFFT"]:
-        """The halved dimension with all others that are not cut, or with some of them, by every engine."""
         for dim, matrix in todo.items() if not problem.sliced else ():
             if isinstance(matrix, HalfRoots) and layout.parts[dim] == 1:
                 lengths = {**{d: m.length for d, m in local_roots(layout, todo).items()}, dim: matrix.length}
@@ -78,7 +76,6 @@ class RealFFT(MatrixStep[HalfRoots], Kernels):
         return self.engine.trials(self._lines(layout)), None
 
     def _lines(self, layout: Layout) -> Lines:
-        """The real lines."""
         return Lines((self.after(layout) if self.matrix.onto_real else layout).block, self.dims, self.lengths)
 
     def _weighted(self, block: Block) -> Block:
@@ -97,15 +94,13 @@ class RealFFT(MatrixStep[HalfRoots], Kernels):
 
 @dataclasses.dataclass(frozen=True)
 class PackedFFT(MatrixStep[HalfRoots], Wired):
-    """The FFT of real lines of N points cut into p shards, through the paper's FFT of N / 2 complex ones.
+    """The FFT of real lines of N points over p shards, by the paper's FFT of N / 2 complex ones.
 
         z[l] = x[2 l] + i x[2 l + 1],   Z its transform,   Z'[k] = conj Z[N/2 - k],   k = 0 ... N / 2
         X[k] = (Z[k] + Z'[k]) / 2 + exp(sign 2 pi i k / N) (Z[k] - Z'[k]) / 2i
 
-    Z' comes from the mirrored device, and as the half spectrum has one number more than there were pairs, each device
-    hands its first few on to the one before it. The transpose is the same steps backwards.
-
-    Needs p^2 to divide N / 2. Wired half of what the paper's FFT of the complex line does, and one block of reals.
+    The mirrored device sends Z'. A half spectrum has one number more than there are pairs, so each device sends its
+    first few to the previous one. The transpose runs the same steps backwards. p^2 must divide N / 2.
     """
 
     @classmethod
@@ -119,17 +114,15 @@ class PackedFFT(MatrixStep[HalfRoots], Wired):
 
     @property
     def packed(self) -> PhaseFFT:
-        """The complex transform of pairs."""
         pairs = self.matrix.length // 2
         return PhaseFFT(self.dims, Roots(pairs, self.matrix.sign, pairs, pairs), (pairs,), pairs, wire=self.wire)
 
     def error(self, layout: Layout, itemsize: int) -> Error:
-        """1.5 times that of the packed transform, as mirrored numbers are added; the wire also sends them twice."""
+        """1.5 times the packed transform's, since mirrored numbers are added; they also pass the wire twice more."""
         noise, equal, lost, _ = self.packed.error(layout, itemsize)
         return Error(1.5 * noise, 1.5 * equal, 1.5 * lost + 2 * self.wire.error, self.matrix.condition)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """That of the transform of pairs, and the mirror image."""
         size = itemsize if self.matrix.onto_real else 2 * itemsize
         pairs = layout.resize(self.dim, self.matrix.length // 2)
         packed, block = self.packed.work(pairs, size, chip), math.prod(pairs.block)
@@ -161,7 +154,7 @@ class PackedFFT(MatrixStep[HalfRoots], Wired):
         return self._weighted(self._untangled(transformed, pairs, half), half)
 
     def _untangled(self, z: Array, pairs: Layout, half: Layout) -> Array:
-        """The half spectrum, in its own layout, of the spectrum of pairs."""
+        """The half spectrum, in layout `half`, from the spectrum of pairs."""
         dim, parts, head = self.dim, pairs.parts[self.dim], self._head(pairs)
         mirror, index = self._mirrored(z, pairs), lax.axis_index(pairs.axes[dim])
         even, odd = (z + mirror) / 2, (z - mirror) * -0.5j
@@ -175,7 +168,7 @@ class PackedFFT(MatrixStep[HalfRoots], Wired):
         )
 
     def _tangled(self, x: Array, pairs: Layout, half: Layout) -> Array:
-        """The transpose of `_untangled`, line by line from its last to its first."""
+        """The transpose of `_untangled`, its lines in reverse."""
         dim, parts, head, size = self.dim, pairs.parts[self.dim], self._head(pairs), pairs.block[self.dim]
         empty = jnp.zeros((*x.shape[:dim], size + head, *x.shape[dim + 1 :]), x.dtype)
         rows = lax.dynamic_update_slice_in_dim(
@@ -190,7 +183,7 @@ class PackedFFT(MatrixStep[HalfRoots], Wired):
         return even / 2 - odd * 0.5j + self._mirrored(even / 2 + odd * 0.5j, pairs)
 
     def _mirrored(self, z: Array, pairs: Layout) -> Array:
-        """conj Z[N/2 - k]: of each block the first row from one device, the others backwards from the one before it."""
+        """conj Z[N/2 - k]: device d receives the first row from -d mod p, the rest, reversed, from p - 1 - d."""
         dim, axes, parts = self.dim, pairs.axes[self.dim], pairs.parts[self.dim]
         first, rest = lax.slice_in_dim(z, 0, 1, axis=dim), lax.slice_in_dim(z, 1, z.shape[dim], axis=dim)
         first = permuted(first, axes, [-d % parts for d in range(parts)], self.wire)
@@ -198,22 +191,20 @@ class PackedFFT(MatrixStep[HalfRoots], Wired):
         return jnp.conj(jnp.concatenate([first, jnp.flip(rest, dim)], dim))
 
     def _phases(self, pairs: Layout, real: DTypeLike) -> Array:
-        """exp(sign 2 pi i k / N) for the k of this device's pairs."""
         rows = pairs.block[self.dim]
         k = lax.axis_index(pairs.axes[self.dim]) * rows + jnp.arange(rows, dtype=jnp.int32)
         return join(roots(k, self.matrix.length, self.matrix.sign, real)).reshape(line_shape(self.dim, pairs.ndim))
 
     def _offset(self, pairs: Layout, half: Layout) -> Array:
-        """How many rows after this device's first pair its half spectrum begins."""
         offsets = jnp.asarray(half.starts(self.dim) - pairs.starts(self.dim), jnp.int32)
         return offsets[lax.axis_index(pairs.axes[self.dim])]
 
     def _rows(self, pairs: Layout) -> tuple[int, int, int]:
-        """The rows that are sent: the first of the mirror image, all others, and the head of the next device."""
+        """Rows sent: the first of the mirror image, its rest, and the next device's head."""
         return 1, pairs.block[self.dim] - 1, self._head(pairs)
 
     def _head(self, pairs: Layout) -> int:
-        """Rows that the half spectrum of a device reaches beyond its pairs, at most."""
+        """Rows by which a device's half spectrum extends beyond its pairs, at most."""
         half = pairs.resize(self.dim, self.matrix.half)
         reach = half.starts(self.dim) - pairs.starts(self.dim) + half.block[self.dim]
         return int(reach.max()) - pairs.block[self.dim]
@@ -229,13 +220,12 @@ class PackedFFT(MatrixStep[HalfRoots], Wired):
 
 
 def _paired(block: Array, dim: int) -> Array:
-    """Every two numbers of a dimension as one complex one."""
     shape = (*block.shape[:dim], block.shape[dim] // 2, 2, *block.shape[dim + 1 :])
     pairs = block.reshape(shape)
     return lax.complex(*(lax.index_in_dim(pairs, j, dim + 1, keepdims=False) for j in (0, 1)))
 
 
 def _unpaired(pairs: Array, dim: int) -> Array:
-    """The transpose of that: two real numbers of each complex one."""
+    """The transpose of `_paired`."""
     reals = jnp.stack([pairs.real, -pairs.imag], dim + 1)
     return reals.reshape(*pairs.shape[:dim], -1, *pairs.shape[dim + 1 :])

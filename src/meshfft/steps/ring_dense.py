@@ -1,4 +1,4 @@
-"""RingDense: the paper's KDFT of one dimension, dense products while the blocks go round the ring."""
+"""RingDense: the paper's KDFT of one dimension: dense products while blocks travel round the ring."""
 
 import dataclasses
 import functools
@@ -30,35 +30,30 @@ from ..operators.operands import rows_of, table
 from .base import MatrixStep, Slope, Takes, Wired, names
 from .problem import Least, Numbers, Problem, ready
 
-PHASE_FLOPS, LONG_PHASE_FLOPS = 40, 400  # one root of unity on the CPU; elsewhere, where cos and sin are written out
-WIRE_PASSES = 2  # each shard is decoded where it is multiplied
-SLICED_PHASES = 5  # times as much in pairs of float32, by the operations of one cosine that is compiled for a TPU
-GAUSS_PASSES = 2  # for each shard the sum and the difference of its planes are read and written
+PHASE_FLOPS, LONG_PHASE_FLOPS = 40, 400  # per root of unity on CPUs; elsewhere, where cos and sin are expanded
+WIRE_PASSES = 2  # each shard is decoded before its product
+SLICED_PHASES = 5  # times as much in pairs of float32, counted in a cosine compiled for TPUs
+GAUSS_PASSES = 2  # per shard, the sum and the difference of its planes are read and written
 
 
 @dataclasses.dataclass(frozen=True)
 class RingDense(MatrixStep[Matrix], Wired, Takes):
-    """A dense matrix along one dimension, over a ring; for the paper's KDFT it is the Vandermonde matrix of that
-    dimension (section III-A, Algorithm 1).
+    """A dense matrix along one dimension, over a ring; for the KDFT a Vandermonde matrix (Algorithm 1).
 
-    Blocks travel: a device has the rows of the matrix at the positions it will hold, and meets the columns shard by
-    shard. Of the transpose of a matrix whose operand lies with its rows, sums travel. Either way blocks of the matrix
-    are made, a run of columns at a time, where they are used.
+    Blocks travel: a device has the matrix rows of its result and receives the columns' shards one by one. If
+    `transposed`, sums travel. Blocks of the matrix are made where they are used, a run of columns at a time.
     """
 
     cuts: Cuts  # of the result
     dot: Dot  # how to multiply
-    slot: int | None = None  # which of the walk's operands is the matrix's
-    transposed: bool = False  # apply the transpose of the matrix
-    two_way: bool = False  # blocks travel both ways round at once
-    real: bool = False  # the block is real, and travels as such
-    tiled: bool = False  # multiply a tile at a time, as caches like it; blocks travel as arrays, else as split complex
+    slot: int | None = None  # of the matrix's operand in the walk
+    transposed: bool = False  # apply the transpose
+    two_way: bool = False  # send both ways round the ring at once
+    real: bool = False  # the block is real, and is sent as such
+    tiled: bool = False  # multiply in tiles that fit caches; blocks are arrays, else split complex
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["RingDense"]:
-        """Any dimension, by every way to multiply; where it is not said otherwise both ways round on CPUs, and of
-        one way and both where the links are known.
-        """
         cached, real = problem.machine.chip.cached, problem.real_at(todo)
         for dim, matrix in ready(todo).items():
             slot = None if matrix.row_axis is None else problem.transform.dims.index(dim)
@@ -70,7 +65,6 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
 
     @classmethod
     def least(cls, problem: Problem) -> Least:
-        """One product; and over two shards one hop."""
         each = min(dot.flops for dot in problem.dots) // problem.halves**2 * problem.points
         flops, sent = {dim: each * rows for dim, rows in problem.least_rows.items()}, problem.least_bytes
         local = {d: problem.bound(Work(matrix_flops=n, memory_bytes=problem.pass_bytes)) for d, n in flops.items()}
@@ -83,18 +77,18 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
 
     @property
     def products(self) -> int:
-        """Real products that make one of the matrix's entries and an element of the block."""
+        """Real products per entry of the matrix and element of the block."""
         planes = self.matrix.planes * (1 if self.real else 2)
         return planes // 2 if self.matrix.becomes == "real" else self.dot.multiplications if planes == 4 else planes
 
     def error(self, layout: Layout, itemsize: int) -> Error:
-        """Equal numbers lose the same bfloat16 terms; what they lose in sums on TPUs and GPUs was not measured."""
+        """Equal numbers lose the same bfloat16 terms; their loss in sums on TPUs and GPUs was not measured."""
         n, noise = self.matrix.columns, self.dot.error_over(self.matrix.columns)
         equal = noise if self.dot.terms else equal_error(n, self.dot, itemsize) * self.tiled
         return Error(noise, equal, self._lost(layout.parts[self.dim]), self.matrix.condition)
 
     def _lost(self, parts: int) -> float:
-        """What travels loses on the wire; of partial sums each hop rounds a sum over t devices, sqrt(t) blocks."""
+        """Loss on the wire. If sums travel, hop t rounds a sum over t devices, whose norm is sqrt(t) blocks'."""
         added = added_error(parts, 16 if self.dot.tier in WIDE else 8)
         hops = sum(map(math.sqrt, range(1, parts))) if self.transposed else parts > 1
         return self.wire.error * hops + added * self.transposed
@@ -103,7 +97,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return layout.replace(self.dim, self.sizes[0], self.cuts)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """p products, each of which makes its block of the matrix; tiles read every block and pass over the result."""
+        """Each of the p products makes its block of the matrix; tiles read every block and pass over the result."""
         parts, after, block = layout.parts[self.dim], self.after(layout), math.prod(layout.block)
         rows, columns = after.block[self.dim], layout.block[self.dim]
         others = block // max(columns, 1)
@@ -118,7 +112,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         memory += WIRE_PASSES * parts * block * itemsize * self.wire.lossy
         flops_of_phase = PHASE_FLOPS if chip.cached else LONG_PHASE_FLOPS
         vector = flops_of_phase * parts * rows * columns
-        if self.dot.slices:  # of the block, of the matrix, and of the sums of each run
+        if self.dot.slices:  # slices of the block and the matrix, and sums of each run
             runs = -(-columns // RUN)
             numbers = parts * (block + rows * columns)
             beside = cost(self.dot, numbers, parts * runs * out, reals, chip.fast_bytes)
@@ -147,7 +141,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return in_complex(run, block) if self.tiled else in_planes(run, block)
 
     def operand(self, given: object, layout: Layout, mapped: frozenset[str] = frozenset()) -> object:
-        """Rows where their positions are stored, columns as far as shards reach."""
+        """Each device stores the rows of its positions, with columns as far as shards reach."""
         rows, columns = self._ends(layout)
         positions, reach = rows.positions(self.dim), int(columns.positions(self.dim).max(initial=-1)) + 1
 
@@ -158,12 +152,10 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return jax.tree.map(stored, given)
 
     def operand_spec(self, operand: object, layout: Layout) -> object:
-        """How the leaves of the operand are sharded: their rows as the dimension they stand for."""
         axes, back = self._ends(layout)[0].axes[self.dim] or None, -(self.matrix.row_axis or 0)
         return jax.tree.map(lambda leaf: PartitionSpec(*[None] * (leaf.ndim - back), axes), operand)
 
     def _ends(self, layout: Layout) -> tuple[Layout, Layout]:
-        """The layouts whose cuts the rows and the columns of the matrix have."""
         return (layout, self.after(layout)) if self.transposed else (self.after(layout), layout)
 
     def at_slot(self, slot: int) -> "RingDense":
@@ -179,7 +171,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
 
     @property
     def linear(self) -> bool:
-        """Not in samples, where those are floats."""
+        """False for float samples."""
         return not (isinstance(self.matrix, Samples) and self.matrix.unit is not None)
 
     def slopes(self, change: object, layout: Layout, mapped: frozenset[str]) -> list[Slope]:
@@ -204,21 +196,20 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return f"ring {names(self.dims, layout)} (dense{ways})"
 
     def _both(self, layout: Layout) -> bool:
-        """True where blocks come from both sides at once."""
         return self.two_way and not self.transposed and layout.parts[self.dim] > 2
 
     def _peak(self, block: int, out: int, column: int, layout: Layout, chip: Chip) -> int:
-        """The most bytes at a time: blocks, sums, and columns of the matrix, in bytes each."""
+        """Peak bytes, from the bytes of a block, the sums and one column of the matrix."""
         columns, both = layout.block[self.dim], self._both(layout)
         if self.tiled:
             return self._peak_in_tiles(block, out, layout)
-        read = block * (chip.side == 1 and not layout.even)  # cleared of padding, beside the block
+        read = block * (chip.side == 1 and not layout.even)  # a copy with zeros in its padding
         made = 3 * min(LONG_TERMS if chip.planes else TERMS, columns)
         held = (4 if self.dot.slices else 5) if both else 3
         return read + held * block + (2 if chip.planes else 4) * out + made * column
 
     def _peak_in_tiles(self, block: int, out: int, layout: Layout) -> int:
-        """The same on CPUs, which clear a block of two for its neighbour and for itself, and the result at the end."""
+        """Peak bytes on CPUs: over two shards a block is cleared twice, and an uneven result once at the end."""
         parts, after, columns = layout.parts[self.dim], self.after(layout), layout.block[self.dim]
         rows, lines = after.block[self.dim], math.prod(layout.block) // max(columns, 1)
         element = max(block // max(lines * columns, 1), out // max(lines * rows, 1))
@@ -229,7 +220,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         read = block * (2 if parts == 2 else 1) * (not self._whole(layout, self.matrix.columns))
         two = in_two_floats(columns, 1 if self.transposed else parts)
         sums = out * ((4 if self.transposed else 1 + (not after.even) + (columns > COLUMNS)) + two)
-        placed = parts == 2 and rows == columns <= TERMS and block == out  # the sum is written over what arrived
+        placed = parts == 2 and rows == columns <= TERMS and block == out  # the sum overwrites the received block
         held = block * (min(parts, 2) if self.transposed else shards_held(parts, self.two_way) - placed)
         return read + held + sums + bytes_at_once((rows, columns), lines, terms, planes, element, real, wide)
 
@@ -253,7 +244,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return sums[0] if self.tiled else planes_of(sums)
 
     def _sums_travel(self, block: Block, layout: Layout, operand: object) -> Any:
-        """What every device receives: sum over devices r of M[rows of r, its columns]^T times the block of r."""
+        """Sum over devices r of M[rows of r, my columns]^T times the block of r."""
         after, axes, real = self.after(layout), layout.axes[self.dim], real_dtype(jax.tree.leaves(block)[0].dtype)
         operand = self.matrix.prepare(operand, real)
         rows, _ = positions(layout, self.dim, self.matrix.rows)
@@ -283,7 +274,7 @@ class RingDense(MatrixStep[Matrix], Wired, Takes):
         return product_in_tiles(terms, self.dim, self.dot, total, real=real, wide=wide, two=two)
 
     def _read(self, block: Block, layout: Layout, limit: int) -> Block:
-        """The block with zeros where it is padding, or beyond the matrix."""
+        """The block with zeros in its padding and beyond the matrix."""
         return block if self._whole(layout, limit) else cleared(block, layout, self.dim, limit)
 
     def _whole(self, layout: Layout, limit: int) -> bool:

@@ -1,7 +1,6 @@
-"""Roll and Bands: rows of a dimension that go to other positions of it; only those that change devices are sent.
+"""Roll and Bands: rows move to other positions of a dimension; only rows that change devices are sent.
 
-A band of all rows pads the dimension, or crops it, where a step behind wants it as long as its matrix; one of some
-clears the others.
+A band of all rows pads or crops the dimension to the length of its matrix; a band of some rows clears the rest.
 """
 
 import dataclasses
@@ -26,21 +25,21 @@ from ..operators.matrices import Matrix
 from .base import Step, names, shift
 from .problem import Problem, ready
 
-JOIN_PASSES = 2  # of a roll: the rows are read and written where they are joined
-SENT_PASSES = 4  # of a roll: what travels is sliced before and received
-BAND_PASSES = 2  # of each block and of what travels: the new block is filled with zeros, each row read and written
+JOIN_PASSES = 2  # of a roll: rows are read and written to join them
+SENT_PASSES = 4  # of a roll: sent rows are sliced and received
+BAND_PASSES = 2  # of both blocks and sent rows: zeros are filled in, rows are read and written
 
 
 @dataclasses.dataclass(frozen=True)
 class Roll(Step):
-    """The cyclic shift new[i] = old[(i - by) mod n] of a dimension that is not cut, or padded at its tail alone.
+    """The cyclic shift new[i] = old[(i - by) mod n] of a dimension that is uncut, or padded only at its tail.
 
     With B rows a block and by = q B + r, the new block of device d is
 
         the last r rows of the block of d - q - 1, then the first B - r rows of that of d - q   (mod p, in ring order)
 
-    so at most two permutes, which carry one block together, and none where the source is the device itself. Where the
-    last blocks are padded, positions before `by` are read from a second shift, by `by - n`.
+    A shift sends at most one block, in two permutes. If the last blocks are padded, positions before `by` are read from
+    a second shift, by `by - n`.
     """
 
     dim: int
@@ -48,7 +47,6 @@ class Roll(Step):
     dims: ClassVar[tuple[int, ...]] = ()
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """What travels, and the rows joined; k devices further on loads links as k hops between neighbours do."""
         parts, size, axes = layout.parts[self.dim], math.prod(layout.block) * itemsize, layout.axes[self.dim]
         row, runs = size // max(layout.block[self.dim], 1), itertools.chain(*self._runs(layout))
         moves = [Move("ring", axes, (b - a) * row, min(hops, parts - hops)) for a, b, hops in runs if hops]
@@ -75,9 +73,7 @@ class Roll(Step):
         return lax.select(positions >= self.by % layout.shape[dim], *shifted)
 
     def _runs(self, layout: Layout) -> list[tuple[tuple[int, int, int], ...]]:
-        """The rows of a new block, by first and last row in the old one and how many devices further on that goes; of
-        the stored dimension once, or with padding twice.
-        """
+        """Runs of a new block as (first row, last row, devices ahead); with padding, for both shifts."""
         n, stored, rows, ring = (one[self.dim] for one in (layout.shape, layout.storage, layout.block, layout.parts))
         by, shifts = self.by % max(n, 1), list[tuple[tuple[int, int, int], ...]]()
         for distance in (by,) if n == stored else (by, by - n):
@@ -97,7 +93,7 @@ class Roll(Step):
 
 
 class Band(NamedTuple):
-    """Some rows from `source` on that go to `target` on, the last first where `reverse` says so, times a weight."""
+    """Rows from `source` on, copied to `target` on with a weight, reversed if `reverse`."""
 
     source: int
     target: int
@@ -110,7 +106,7 @@ class Band(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """Rows of a band that one device has and one is to have, counted from the beginning of their blocks."""
+    """Rows of a band from one device to one device, with offsets in their blocks."""
 
     sender: int
     receiver: int
@@ -121,7 +117,6 @@ class Segment(NamedTuple):
 
     @property
     def way(self) -> tuple[bool, bool]:
-        """What the segments of a round have in common."""
         return self.sender != self.receiver, self.band.reverse
 
 
@@ -132,16 +127,15 @@ Round = tuple[Segment, ...]
 class Bands(Step):
     """Bands of rows copied to other positions of a dimension of another size.
 
-        new[target + i] += weight old[source + i],   0 <= i < rows,   for every band; what no band reaches is 0
+        new[target + i] += weight old[source + i],   0 <= i < rows,   for every band; new is 0 elsewhere
 
-    A device's rows of a band may go to several others, and come from several. Such segments go in rounds, in which
-    every device sends one at most and receives one at most: a permute each, or none where rows stay. All devices send
-    as many rows in a round as the longest segment has; the receivers drop what is too much.
+    A device's rows may go to several devices. Each round is one permute, or none if rows stay: every device sends and
+    receives at most one segment. All send as many rows as the longest segment has; receivers drop the excess.
     """
 
     dim: int
-    size: int  # rows afterwards
-    cuts: Cuts  # afterwards, by the same mesh axes as before
+    size: int  # rows of the result
+    cuts: Cuts  # of the result, by the same mesh axes
     bands: tuple[Band, ...]
     dims: ClassVar[tuple[int, ...]] = ()
 
@@ -149,7 +143,7 @@ class Bands(Step):
         return layout.replace(self.dim, self.size, self.cuts)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """What travels, and the rows copied; far ones load links as hops between neighbours do."""
+        """Rows sent and copied; a distant device loads links like as many hops."""
         before, after = (math.prod(one.block) * itemsize for one in (layout, self.after(layout)))
         row, parts = before // max(layout.block[self.dim], 1), layout.parts[self.dim]
         moves = []
@@ -171,7 +165,6 @@ class Bands(Step):
         return jax.tree.map(functools.partial(one, layout=layout), block)
 
     def _on_one(self, block: Array, layout: Layout) -> Array:
-        """Of a dimension that is not cut."""
         parts = []
         for band in self.bands:
             rows = lax.slice_in_dim(block, band.source, band.source + band.rows, axis=self.dim)
@@ -181,7 +174,6 @@ class Bands(Step):
         return functools.reduce(jnp.add, parts)
 
     def _on_ring(self, block: Array, layout: Layout) -> Array:
-        """Round by round, of a block with room where slices reach over its ends."""
         dim, rounds, size = self.dim, _rounds(self, layout), self.after(layout).block[self.dim]
         spans = [span for segments in rounds for span in _spans(segments)]
         before = max((-first for first, _ in spans), default=0)
@@ -198,7 +190,7 @@ class Bands(Step):
         return resize(new, dim, size)
 
     def _received(self, block: Array, segments: Round, layout: Layout, before: int) -> Array:
-        """What a round brings here: rows times their weight, and 0 behind them."""
+        """Rows received in a round, times their weight, with zeros after them."""
         dim, (travels, reverse), most = self.dim, segments[0].way, _most(segments)
         first = [before + first for first, _ in _spans(segments)]
         rows = lax.dynamic_slice_in_dim(block, self._here([s.sender for s in segments], first, layout), most, dim)
@@ -210,12 +202,12 @@ class Bands(Step):
         if any(s.band.weight != 1 for s in segments):
             rows = rows * here([s.band.weight for s in segments]).astype(rows.dtype)
         if travels and all(s.rows == most for s in segments):
-            return rows  # a permute leaves zeros on all others
+            return rows  # a permute leaves zeros on devices that receive nothing
         inside = lax.broadcasted_iota(np.int32, rows.shape, dim) < here([s.rows for s in segments])
         return jnp.where(inside, rows, jnp.zeros_like(rows))
 
     def _here(self, devices: Sequence[int], values: Sequence[float], layout: Layout) -> Array:
-        """This device's number, of those for some devices of the ring; 0 for all others."""
+        """This device's value; 0 if it is not among `devices`."""
         table = np.zeros(layout.parts[self.dim], np.int32 if isinstance(values[0], int) else np.float32)
         table[list(devices)] = values
         return jnp.asarray(table)[lax.axis_index(layout.axes[self.dim])]
@@ -237,10 +229,8 @@ class Bands(Step):
 
 
 def pads(kind: type[Step], problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Bands]:
-    """A cut dimension padded or cropped to the columns of its matrix, where such a step can be taken then.
-
-    Half a spectrum is not: a ring that reads it where it lies was faster on CPUs.
-    """
+    """Bands that pad or crop a cut dimension to its matrix's columns, if a step of this kind then applies. A half
+    spectrum is excluded: a ring that reads it in place was faster on CPUs."""
     for dim, matrix in ready(todo).items():
         old, new = layout.shape[dim], matrix.columns
         if old != new and layout.parts[dim] > 1 and matrix.becomes != "real":
@@ -251,7 +241,7 @@ def pads(kind: type[Step], problem: Problem, layout: Layout, todo: dict[int, Mat
 
 @functools.lru_cache(maxsize=1024)
 def _rounds(step: Bands, layout: Layout) -> tuple[Round, ...]:
-    """The segments in rounds: the longest first, each in the first round where both its devices are free."""
+    """Segments in rounds: the longest first, each in the first round with both devices free."""
     rounds: list[list[Segment]] = []
     for segment in sorted(_segments(step, layout), key=lambda segment: -segment.rows):
         for others in rounds:
@@ -265,7 +255,7 @@ def _rounds(step: Bands, layout: Layout) -> tuple[Round, ...]:
 
 
 def _segments(step: Bands, layout: Layout) -> Iterator[Segment]:
-    """What each device has of each band, and for which others."""
+    """Rows of each band by the device that has them and the device that needs them."""
     after, dim = step.after(layout), step.dim
     held, wanted = (list(zip(one.starts(dim), one.counts(dim), strict=True)) for one in (layout, after))
     for band, (sender, (start, count)) in itertools.product(step.bands, enumerate(held)):
@@ -288,13 +278,12 @@ def _most(segments: Round) -> int:
 
 
 def _spans(segments: Round) -> list[tuple[int, int]]:
-    """Where the rows that each device sends in a round begin in its block, and where they end."""
+    """First and last row of each device's slice in a round."""
     most = _most(segments)
     first = (s.source + (s.rows - most if s.band.reverse else 0) for s in segments)
     return [(at, at + most) for at in first]
 
 
 def _within(rows: Array, dim: int, before: int, behind: int) -> Array:
-    """Rows with zeros before and behind them."""
     around = [(before, behind, 0) if d == dim else (0, 0, 0) for d in range(rows.ndim)]
     return lax.pad(rows, jnp.zeros((), rows.dtype), around)

@@ -25,27 +25,26 @@ from .exchange import PASSES as EXCHANGE_PASSES
 from .problem import Problem, ready
 
 SIX_STEP_PASSES = 2 * 2 + 2 + 6  # two FFTs, phases, and a transpose
-SMALLEST_BYTES = 2**14  # of a block: below it the ring, of which a program compiles in half the time
-NEAR = 32  # columns whose phases come from a table
+SMALLEST_BYTES = 2**14  # least bytes of a block; below it, a ring compiles in half the time
+NEAR = 32  # adjacent columns whose phases are in a table
 
 
 @dataclasses.dataclass(frozen=True)
 class SixStep(MatrixStep[Roots], Wired):
-    """The FFT of one dimension of N = N1 N2 positions over p shards, where p divides N1 and N2, in order.
+    """The FFT of one dimension of N = N1 N2 positions over p shards, in order; p divides N1 and N2.
 
     With n = N2 n1 + n2 and k = k1 + N1 k2,
 
         X[k] = sum_n2 exp(sign 2 pi i n2 k2 / N2) exp(sign 2 pi i n2 k1 / N) sum_n1 exp(sign 2 pi i n1 k1 / N1) x[n].
 
-    A device holds rows n1 of the matrix x[n1, n2]; it exchanges them for columns n2 and transforms over n1; back for
-    rows k1, and transforms over n2; for columns k2, whose transpose is its part of X.
-
-    Source: Bailey, FFTs in external or hierarchical memory, 1990.
+    A device holds rows n1 of the matrix x[n1, n2]. Three exchanges give it columns n2, transformed over n1; rows k1,
+    transformed over n2; and columns k2, whose transpose is its part of X. Source: Bailey, FFTs in external or
+    hierarchical memory, 1990.
     """
 
     @classmethod
     def offers(cls, problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator["SixStep"]:
-        """Where exchanges are cheap and a cache takes a few lines at a time."""
+        """For devices with a shared memory: exchanges are cheap there, and lines stay in cache."""
         fast = problem.machine.chip.cached and not problem.sliced
         worth = fast and math.prod(layout.block) * problem.itemsize >= SMALLEST_BYTES
         for dim, matrix in _evenly_cut(layout, todo).items() if worth else ():
@@ -57,7 +56,6 @@ class SixStep(MatrixStep[Roots], Wired):
         return Error.of_all((fft_error(self.matrix.length, itemsize), Error(unit, unit, 3 * self.wire.error)))
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """Two local FFTs and three exchanges of (p - 1)/p of the block."""
         parts, points = layout.parts[self.dim], math.prod(layout.block)
         size, sent = points * itemsize, self.wire.nbytes(self._lines(layout, parts), itemsize)
         return Work(
@@ -85,7 +83,7 @@ class SixStep(MatrixStep[Roots], Wired):
         return lines.reshape(shape)
 
     def _lines(self, layout: Layout, shares: int = 1) -> tuple[int, ...]:
-        """The shape of this device's rows, or of each share of them: lines before, rows, columns, lines behind."""
+        """Shape of this device's rows, or of one share: lines before, rows, columns, lines behind."""
         parts, length, shape = layout.parts[self.dim], self.matrix.length, layout.block
         rows = sides(length, parts)
         assert rows is not None, "no step is offered for such a length"
@@ -97,7 +95,6 @@ class SixStep(MatrixStep[Roots], Wired):
 
 
 def _evenly_cut(layout: Layout, todo: dict[int, Matrix]) -> dict[int, Roots]:
-    """The dimensions of a complex FFT that are cut into p shards, where p^2 divides their length."""
     evenly = dict[int, Roots]()
     for dim, matrix in ready(todo).items():
         parts, size = layout.parts[dim], layout.shape[dim]
@@ -109,7 +106,7 @@ def _evenly_cut(layout: Layout, todo: dict[int, Matrix]) -> dict[int, Roots]:
 
 @functools.lru_cache(maxsize=1024)
 def sides(length: int, parts: int) -> int | None:
-    """N1: the factor nearest to the root of N that small radices make, where p divides it and N / N1; None without."""
+    """N1: the factor of N with small radices nearest sqrt(N) such that p divides N1 and N / N1, else None."""
     if length % parts**2:
         return None
     many = length // parts**2
@@ -119,7 +116,7 @@ def sides(length: int, parts: int) -> int | None:
 
 
 def _phased(lines: Array, length: int, index: Array, sign: int) -> Array:
-    """Times exp(sign 2 pi i k1 n2 / N): of a few columns n2 side by side a table, and exact phases of the first."""
+    """Times exp(sign 2 pi i k1 n2 / N): exact phases of every few columns n2, times a table for the columns between."""
     _, rows, columns, *behind = lines.shape
     near = math.gcd(columns, NEAR)
     first = (index * columns + jnp.arange(0, columns, near)).astype(jnp.uint32)
