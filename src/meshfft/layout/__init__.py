@@ -1,1 +1,1 @@
-"""Layouts: how mesh axes cut dimensions, read from an array's sharding; arrays with padding."""
+"""Layouts: the cuts of array dimensions by mesh axes, and arrays with padding."""

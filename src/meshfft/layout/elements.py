@@ -2,11 +2,8 @@
 
     sum, mean, max, min along dimensions,   y[t] = x[start + step t],   t = 0 ... count - 1
 
-A reduction works on each block, with padding replaced by its neutral number, and combines partial results over the mesh
-axes that cut the dimensions. The result of a slice is cut by the same mesh axes into equal blocks: a device receives
-whole blocks, in one permute for each distance of source and target, and takes its rows.
-
-Invariant: NaN among the elements makes NaN, as in NumPy; padding stays zero; nothing is gathered.
+A slice is cut by the same mesh axes into equal blocks: one permute per distance sends whole blocks, and each device
+takes its rows. Invariant: NaN makes NaN, as in NumPy; padding stays zero; nothing is gathered.
 """
 
 import functools
@@ -28,15 +25,9 @@ Dims = tuple[int, ...]
 def reduced(
     stored: Array, layout: Layout, mapped: frozenset[str], how: str, dims: Dims, dtype: DTypeLike | None
 ) -> Array:
-    """A stored array reduced along dimensions, which stay, one element long.
+    """A stored array, or its block inside shard_map, reduced by "sum", "mean", "max" or "min" along dimensions.
 
-    Args:
-        stored: the array, or inside shard_map a block of it.
-        layout: the array's.
-        mapped: the mesh axes that a caller's shard_map has mapped.
-        how: "sum", "mean", "max" or "min".
-        dims: the dimensions.
-        dtype: of sums, that of the result; None as `jax.numpy` has it.
+    The dimensions stay, one element long. `dtype` is the type of a sum or mean; None as in `jax.numpy`.
     """
     over = tuple(sorted(mapped & {axis for dim in dims for axis in layout.axes[dim]}))
     if how in ("sum", "mean"):
@@ -47,14 +38,12 @@ def reduced(
 
 
 def emptied(layout: Layout, dims: Dims) -> Layout:
-    """The layout with one element along some dimensions, which nothing cuts."""
     for dim in dims:
         layout = layout.replace(dim, 1, ())
     return layout
 
 
 def without(y: Array, layout: Layout, dims: Dims) -> tuple[Array, Layout]:
-    """A stored array and its layout without dimensions of one element."""
     kept = [d for d in range(layout.ndim) if d not in dims]
     left = Layout(tuple(layout.shape[d] for d in kept), tuple(layout.cuts[d] for d in kept))
     return lax.squeeze(y, dims), left
@@ -64,7 +53,7 @@ def _added(x: Array, layout: Layout, how: str, dims: Dims, over: tuple[str, ...]
     if how == "sum":
         return _summed(jnp.sum(x, dims, dtype, keepdims=True), over)
     result = jax.eval_shape(functools.partial(jnp.mean, dtype=dtype), jax.ShapeDtypeStruct((1,), x.dtype)).dtype
-    half = jnp.issubdtype(result, jnp.floating) and result.itemsize < 4  # summed in single, as jax.numpy.mean does
+    half = jnp.issubdtype(result, jnp.floating) and result.itemsize < 4  # summed in float32, as in jax.numpy.mean
     total = _summed(jnp.sum(x, dims, np.float32 if half else result, keepdims=True), over)
     return (total / math.prod(float(layout.shape[dim]) for dim in dims)).astype(result)
 
@@ -77,7 +66,7 @@ def _summed(y: Array, over: tuple[str, ...]) -> Array:
 
 
 def _farthest(x: Array, how: str, dims: Dims, over: tuple[str, ...]) -> Array:
-    """The largest or smallest; NaN is looked for separately, since CPUs lose it between devices."""
+    """The largest or smallest; NaN is detected separately, since CPUs lose it between devices."""
     most, over_devices = (jnp.max, lax.pmax) if how == "max" else (jnp.min, lax.pmin)
     floats = jnp.issubdtype(x.dtype, jnp.floating)
     lost = jnp.isnan(x) if floats else lax.full_like(x, False, bool)
@@ -96,15 +85,11 @@ def _end(dtype: np.dtype, how: str) -> float:
     return -jnp.inf if how == "max" else jnp.inf
 
 
-Entry = range | int | None  # rows of a dimension, one of them, or a new dimension
+Entry = range | int | None  # rows of a dimension, one row, or a new dimension
 
 
 def entries_of(index: object, shape: tuple[int, ...]) -> tuple[Entry, ...]:
-    """An index of every dimension, and None for each new one.
-
-    Raises:
-        IndexError, TypeError: it is out of range, too long or none that selects a block.
-    """
+    """A range or integer for each dimension, and None for each new one; IndexError or TypeError if invalid."""
     given = list(index) if isinstance(index, tuple) else [index]
     named = sum(one is not None and one is not Ellipsis for one in given)
     if named > len(shape):
@@ -137,7 +122,7 @@ def _entry(one: object, n: int) -> range | int:
 
 
 def check_slices(layout: Layout, mapped: frozenset[str], entries: tuple[Entry, ...]) -> None:
-    """Raises NotImplementedError if rows move along mesh axes of which shard_map has mapped only some."""
+    """Raises NotImplementedError if shard_map maps only some of the mesh axes along which rows move."""
     for dim, entry in enumerate(one for one in entries if one is not None):
         if mapped and entry != range(layout.shape[dim]) and not mapped.issuperset(layout.axes[dim]):
             raise NotImplementedError(
@@ -147,7 +132,7 @@ def check_slices(layout: Layout, mapped: frozenset[str], entries: tuple[Entry, .
 
 
 def layout_of(layout: Layout, entries: tuple[Entry, ...]) -> Layout:
-    """The layout of a slice: an integer leaves one element, which nothing cuts."""
+    """The layout of a slice: an integer leaves one element without cuts."""
     dim = 0
     for entry in entries:
         if entry is None:
@@ -161,7 +146,6 @@ def layout_of(layout: Layout, entries: tuple[Entry, ...]) -> Layout:
 
 
 def sliced(stored: Array, layout: Layout, mapped: frozenset[str], entries: tuple[Entry, ...], mesh: AnyMesh) -> Array:
-    """The stored array of a slice, in the layout of `layout_of`."""
     for dim, entry in enumerate(entries):
         if entry is None:
             stored, layout = jnp.expand_dims(stored, dim), layout.insert(dim, 1, ())
@@ -206,7 +190,7 @@ def _moved(stored: Array, layout: Layout, dim: int, rows: range, mapped: frozens
 
 
 def _hops(before: Layout, after: Layout, dim: int, rows: range) -> dict[int, list[tuple[int, int]]]:
-    """The shards whose rows each shard needs, as (source, target), by their distance."""
+    """The (source, target) pairs of shards with rows to send, by distance."""
     starts, counts = before.starts(dim), before.counts(dim)
     first, many = after.starts(dim), after.counts(dim)
     hops: dict[int, list[tuple[int, int]]] = {}

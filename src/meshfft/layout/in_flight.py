@@ -1,11 +1,10 @@
-"""Programs on virtual CPU devices run one at a time, because XLA locks up when too many are queued.
+"""Launches programs on virtual CPU devices one at a time, because XLA deadlocks when too many are queued.
 
-XLA admits 32 programs at a time to a CPU device. A further launch blocks a thread that the collectives of earlier
-programs need, and after 40 seconds XLA ends the process. So an eager call waits for its input, which finishes what the
-caller has queued, and for the program before it. That costs no throughput: one program keeps all devices busy.
-Accelerators, single devices and traced calls are launched at once.
+XLA admits 32 programs at a time to a CPU device. A further launch blocks a thread that earlier collectives need, and
+after 40 seconds XLA ends the process. So an eager call waits for its input and for the previous program. One program
+keeps all devices busy, so this costs no throughput.
 
-Invariant: when a program is launched, no other launched here is running.
+Invariant: no other program launched here runs when one is launched.
 """
 
 import functools
@@ -19,22 +18,22 @@ from jax import Array
 from jax.sharding import Sharding
 
 T = TypeVar("T")
-SMALL = 2**16  # numbers of a result that may be held until the next launch
+SMALL = 2**16  # size of a result that may be kept until the next launch
 
 
 class _Turn:
-    """Who may launch, and a result of the last program if that may still be running."""
+    """The lock for launching, and a result of the last program if that may still run."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.last: Array | None = None
 
 
-_TURN = _Turn()  # one for the process, as XLA has one pool of threads for all of its CPU devices
+_TURN = _Turn()  # one per process, since all CPU devices share XLA's thread pool
 
 
 def in_turn(program: Callable[..., T], arrays: object, *rest: object) -> T:
-    """Returns program(arrays, *rest) of a compiled program, launched when its turn comes; `arrays` is a pytree."""
+    """program(arrays, *rest) of a compiled program, launched in sequence; `arrays` is a pytree."""
     crowded, values = False, []
     for leaf in jax.tree.leaves(arrays):
         if isinstance(leaf, jax.Array):
@@ -59,17 +58,17 @@ def in_turn(program: Callable[..., T], arrays: object, *rest: object) -> T:
 
 
 def _last_has_ended() -> bool:
-    """Waits for the last program; False if its result was deleted or donated, so nothing tells its end."""
+    """Waits for the last program; False if its result was deleted or donated, so its end is unknown."""
     try:
         if _TURN.last is not None:
             _TURN.last.block_until_ready()
-    except RuntimeError:  # deleted; or it failed, which whoever holds its results is told
+    except RuntimeError:  # deleted, or it failed; whoever holds its results gets that error
         return False
     return True
 
 
 def _concrete(x: object) -> Array | None:
-    """The array, or the one that eager `grad` and `vmap` have wrapped; None inside `jit`."""
+    """The array, unwrapped from eager `grad` and `vmap`; None inside `jit`."""
     while isinstance(x, jax.core.Tracer):
         x = getattr(x, "primal", getattr(x, "val", None))
     return x if isinstance(x, jax.Array) else None
@@ -82,6 +81,6 @@ def _is_small(shape: tuple[int, ...]) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _on_cpus(sharding: Sharding) -> bool:
-    """Whether an array is on several CPU devices, which share the threads of a process."""
+    """Whether an array is on several CPU devices."""
     first, *others = tuple[Any, ...](sharding.device_set)
     return bool(others) and first.platform == "cpu"

@@ -1,10 +1,10 @@
-"""Layouts: which mesh axes cut each array dimension, and which positions every device then holds.
+"""Layouts: the mesh axes that cut each array dimension, and the positions of every device.
 
 A dimension of n positions is cut by mesh axes a_1, a_2, ... (outermost first). Cut j gives each of its p_j parts a span
-of s_j positions; the device with indices i_1, i_2, ... holds the s_last positions from i_1 s_1 + i_2 s_2 + ... on.
+of s_j positions; the device with indices i_1, i_2, ... has the s_last positions from i_1 s_1 + i_2 s_2 + ... on.
 Spans need not divide: p_j s_j >= s_(j-1), with s_0 = n, and positions beyond the span above are padding.
 
-Invariant: in every device's block the logical positions come first and the padding last, and padding is never read.
+Invariant: each block has its logical positions first and padding last, and padding is never read.
 """
 
 import dataclasses
@@ -17,14 +17,14 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
-AXES = "xyzw"  # names of the mesh axes, for the dimensions they cut
+AXES = "xyzw"  # names of the mesh axes for these dimensions
 T = TypeVar("T")
 AnyMesh = Mesh | AbstractMesh
 Spec = PartitionSpec | Sequence[str | tuple[str, ...] | None]
 
 
 def hashed_once(record: type[T]) -> type[T]:
-    """A frozen dataclass that keeps its hash: plans are looked up by records of records, at every call."""
+    """A frozen dataclass that caches its hash: every call looks up plans by nested records."""
     of_fields = record.__hash__
 
     def kept(self: T) -> int:
@@ -32,7 +32,7 @@ def hashed_once(record: type[T]) -> type[T]:
             object.__setattr__(self, "_hash", of_fields(self))
         return int(self.__dict__["_hash"])
 
-    def state(self: T) -> dict[str, object]:  # in another process strings have other hashes
+    def state(self: T) -> dict[str, object]:  # string hashes differ between processes
         return {name: value for name, value in self.__dict__.items() if name != "_hash"}
 
     record.__hash__, record.__getstate__ = kept, state  # type: ignore[method-assign,assignment]
@@ -40,7 +40,7 @@ def hashed_once(record: type[T]) -> type[T]:
 
 
 class Cut(NamedTuple):
-    """One mesh axis cutting one dimension: its name, its size, and the positions of each part."""
+    """A mesh axis that cuts a dimension: its name, its size, and the positions of each part."""
 
     axis: str
     parts: int
@@ -53,7 +53,7 @@ Cuts = tuple[Cut, ...]
 @hashed_once
 @dataclasses.dataclass(frozen=True, repr=False)
 class Layout:
-    """The logical shape of an array and the cuts of each of its dimensions."""
+    """The logical shape of an array and the cuts of each dimension."""
 
     shape: tuple[int, ...]
     cuts: tuple[Cuts, ...]
@@ -64,12 +64,11 @@ class Layout:
 
     @functools.cached_property
     def block(self) -> tuple[int, ...]:
-        """Shape of the block each device stores, padding included."""
+        """Shape of each device's block, padding included."""
         return tuple(cuts[-1].span if cuts else n for n, cuts in zip(self.shape, self.cuts, strict=True))
 
     @functools.cached_property
     def parts(self) -> tuple[int, ...]:
-        """The number of shards of each dimension."""
         return tuple(math.prod(cut.parts for cut in cuts) for cuts in self.cuts)
 
     @functools.cached_property
@@ -90,7 +89,7 @@ class Layout:
 
     @functools.cached_property
     def even(self) -> bool:
-        """True if nothing is padded: the stored array is the logical one."""
+        """True without padding: the stored array is the logical one."""
         return self.storage == self.shape
 
     @property
@@ -99,21 +98,21 @@ class Layout:
         return all(nested(cuts) for cuts in self.cuts)
 
     def within(self, mapped: frozenset[str]) -> tuple[int, ...]:
-        """Shape of the stored array inside a shard_map that maps some mesh axes: one block of each of their cuts."""
+        """Shape of the stored array inside a shard_map over some mesh axes: one block along these."""
         parts = (math.prod(cut.parts for cut in cuts if cut.axis not in mapped) for cuts in self.cuts)
         return tuple(block * many for block, many in zip(self.block, parts, strict=True))
 
     def starts(self, dim: int) -> np.ndarray:
-        """First logical position of every shard of a dimension, in ring order."""
+        """First logical position of every shard, in ring order."""
         index = itertools.product(*(range(cut.parts) for cut in self.cuts[dim]))
         return np.array([sum(i * cut.span for i, cut in zip(at, self.cuts[dim], strict=True)) for at in index])
 
     def positions(self, dim: int) -> np.ndarray:
-        """The position of each index of the stored dimension, padding counted on."""
+        """Position of each index of the stored dimension; padding continues the count."""
         return (self.starts(dim)[:, None] + np.arange(self.block[dim])).ravel()
 
     def counts(self, dim: int) -> np.ndarray:
-        """The number of logical positions in each shard's block."""
+        """Number of logical positions in each shard."""
         counts = np.array([self.shape[dim]])
         for cut in self.cuts[dim]:
             counts = np.clip(counts[:, None] - np.arange(cut.parts) * cut.span, 0, cut.span).ravel()
@@ -131,13 +130,12 @@ class Layout:
         return Layout(tuple(shape), tuple(every))
 
     def resize(self, dim: int, size: int) -> "Layout":
-        """The layout with another size in one dimension, cut by the same axes into equal blocks."""
+        """The layout with another size of one dimension, cut by the same axes into equal blocks."""
         if size == self.shape[dim]:
             return self
         return self.replace(dim, size, even_cuts(size, [cut[:2] for cut in self.cuts[dim]]))
 
     def insert(self, dim: int, size: int, cuts: Cuts) -> "Layout":
-        """The layout with a new dimension before `dim`."""
         return Layout((*self.shape[:dim], size, *self.shape[dim:]), (*self.cuts[:dim], cuts, *self.cuts[dim:]))
 
     def label(self, done: frozenset[int] = frozenset()) -> str:
@@ -153,20 +151,19 @@ class Layout:
 
 
 def axis_sizes(mesh: AnyMesh | None) -> dict[str, int]:
-    """Mesh axis names and sizes, in order; none without a mesh."""
     if mesh is not None and not isinstance(mesh, Mesh | AbstractMesh):
         raise TypeError(f"mesh is {mesh!r}: give a jax.sharding.Mesh, such as jax.make_mesh((2, 2), ('x', 'y'))")
     return {} if mesh is None else dict(zip(mesh.axis_names, mesh.axis_sizes, strict=True))
 
 
 def axes_of(mesh: AnyMesh | None, kind: AxisType) -> frozenset[str]:
-    """The mesh axes of a kind: Explicit ones, whose cuts are part of an array's type, Auto or Manual ones."""
+    """The mesh axes of a kind: Explicit (cuts are part of the type), Auto or Manual."""
     kinds = () if mesh is None else zip(mesh.axis_names, mesh.axis_types, strict=True)
     return frozenset(name for name, one in kinds if one == kind)
 
 
 def mapped_axes(mesh: AnyMesh | None) -> frozenset[str]:
-    """The Manual mesh axes, along which a caller's own shard_map has cut its arrays."""
+    """The Manual mesh axes, along which the caller's shard_map has cut its arrays."""
     return axes_of(mesh, AxisType.Manual)
 
 
@@ -175,7 +172,7 @@ def spec_of(axes: Iterable[tuple[str, ...]]) -> PartitionSpec:
 
 
 def nested(cuts: Cuts) -> bool:
-    """True if each cut divides the span above it, so that shards in ring order are stored without gaps."""
+    """True if each cut divides the span above it, so that shards in ring order have no gaps."""
     return all(outer.span == inner.parts * inner.span for outer, inner in itertools.pairwise(cuts))
 
 
@@ -191,7 +188,6 @@ def even_cuts(size: int, axes: Sequence[tuple[str, int]]) -> Cuts:
 
 
 def from_spec(shape: Sequence[int], sizes: Mapping[str, int], spec: Spec | None) -> Layout:
-    """The layout of an array of logical `shape` under a PartitionSpec on a mesh with the given axis sizes."""
     if isinstance(spec, NamedSharding):
         raise TypeError(f"spec is a NamedSharding: give its spec, {spec.spec}")
     if spec is not None and not isinstance(spec, PartitionSpec | tuple | list):
@@ -216,7 +212,7 @@ def from_spec(shape: Sequence[int], sizes: Mapping[str, int], spec: Spec | None)
 
 
 def from_block(shape: Sequence[int], mesh: AnyMesh | None, spec: Spec | None) -> Layout:
-    """`from_spec` of the array of which `shape` is one block of the cuts by mapped axes."""
+    """`from_spec` for an array whose block along the mapped axes has this `shape`."""
     sizes, mapped = axis_sizes(mesh), mapped_axes(mesh)
     cuts = from_spec(shape, sizes, spec).cuts
     blocks = (math.prod(cut.parts for cut in by if cut.axis in mapped) for by in cuts)
@@ -224,22 +220,20 @@ def from_block(shape: Sequence[int], mesh: AnyMesh | None, spec: Spec | None) ->
 
 
 def dim_name(dim: int, ndim: int) -> str:
-    """X, Y, Z, W, U, V for up to six dimensions, D0, D1, ... beyond."""
+    """X, Y, Z, W, U, V, or D0, D1, ... for more than six dimensions."""
     return "XYZWUV"[dim] if ndim <= 6 else f"D{dim}"
 
 
 def resized(layout: Layout, dims: tuple[int, ...], sizes: tuple[int, ...]) -> Layout:
-    """The layout with other sizes of some dimensions."""
     return functools.reduce(lambda at, pair: at.resize(*pair), zip(dims, sizes, strict=True), layout)
 
 
 def line_shape(dim: int, ndim: int) -> tuple[int, ...]:
-    """The shape of numbers along one dimension that broadcast over the others."""
+    """The shape that makes numbers along one dimension broadcast over the rest."""
     return tuple(-1 if d == dim else 1 for d in range(ndim))
 
 
 def join_axes(axes: Sequence[str]) -> str:
-    """Mesh axes side by side, with commas only if a name is longer than a letter."""
     return "".join(axes) if all(len(a) == 1 for a in axes) else ",".join(axes)
 
 
@@ -251,10 +245,7 @@ def _axes_of(entry: object) -> tuple[str, ...]:
 
 
 def meshes(shape: Sequence[int], count: int, alike: bool) -> Iterator[tuple[AbstractMesh, PartitionSpec]]:
-    """Every mesh of a device count, one factor for each dimension and none larger than its size, with its spec.
-
-    If dimensions of one size are `alike`, only their factoring in falling order.
-    """
+    """Every mesh of `count` devices with its spec; factors fall over dimensions of one size if `alike`."""
     divisors = [[p for p in range(min(n, count), 0, -1) if count % p == 0] for n in shape]
     for factors in itertools.product(*divisors):
         pairs = itertools.combinations(zip(shape, factors, strict=True), 2)

@@ -1,9 +1,8 @@
-"""Memory limits: an array that is larger is refused by name, before any work.
+"""Memory limits: raises MemoryError for an array that is too large, before any work.
 
     bytes of a device's block <= bytes of the device's memory, or of its share of the host's
 
-One array alone is compared with all the memory there is, so nothing that could run is refused; `Plan.peak_bytes` counts
-several. While JAX traces, memory is unknown: only arrays that XLA cannot count are refused.
+One array is compared with all memory; `Plan.peak_bytes` counts several. While JAX traces, memory is unknown.
 """
 
 import functools
@@ -17,11 +16,11 @@ from jax.sharding import AbstractMesh, Mesh
 from ..numerics.units import quantity
 from .layout import AnyMesh, Layout
 
-COUNTED = 2**63 - 1  # bytes of an array, all devices together, beyond which XLA ends the process
+COUNTED = 2**63 - 1  # bytes of an array over all devices, beyond which XLA ends the process
 
 
 class Room(NamedTuple):
-    """Bytes of a memory, or of a share of one, and its owner."""
+    """Bytes of a memory, or of a share of it, and its owner."""
 
     nbytes: float
     owner: str
@@ -29,14 +28,14 @@ class Room(NamedTuple):
 
 @functools.lru_cache(maxsize=1)
 def host() -> Room:
-    """All the memory of this machine; infinite if the system does not tell."""
+    """All memory of this host; infinite if unknown."""
     known = hasattr(os, "sysconf") and {"SC_PAGE_SIZE", "SC_PHYS_PAGES"} <= os.sysconf_names.keys()
     return Room(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if known else float("inf"), "this host")
 
 
 @functools.lru_cache(maxsize=64)
 def room(devices: tuple[jax.Device, ...]) -> Room:
-    """The memory of each of these devices; CPU devices share the host's."""
+    """The memory of each device; CPU devices share the host's."""
     near = [device for device in devices if device.process_index == jax.process_index()]
     if not near:
         return Room(float("inf"), "another process")
@@ -54,7 +53,7 @@ def check_held(nbytes: int, what: str, remedy: str, where: Room | None = None) -
 
 
 def check_blocks(layout: Layout, itemsize: int, where: Room | None, what: str) -> None:
-    """Raises MemoryError for an array whose size, or whose block on each device, is too large."""
+    """Raises MemoryError if an array, or its block on each device, is too large."""
     block, remedy = itemsize * math.prod(layout.block), "make it smaller, or cut it over more devices"
     if (nbytes := block * math.prod(layout.parts)) > COUNTED:
         size = f"{quantity(nbytes, 'B')}, more than XLA can count"
@@ -64,7 +63,7 @@ def check_blocks(layout: Layout, itemsize: int, where: Room | None, what: str) -
 
 
 def room_of(x: object, mesh: AnyMesh | None) -> Room | None:
-    """The memory of each device of an array; None while JAX traces, or if a mesh is only described."""
+    """The memory of each device of an array; None while JAX traces, or for a described mesh."""
     if isinstance(x, jax.core.Tracer) or isinstance(mesh, AbstractMesh):
         return None
     if mesh is None:

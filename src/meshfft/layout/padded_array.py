@@ -1,10 +1,7 @@
-"""Padded arrays: sharded arrays whose sizes the mesh does not divide; and any array brought to the host.
+"""Padded arrays: sharded arrays of any size, and `gather`, which brings any array to the host.
 
-JAX shards a dimension only in equal parts, so such an array is stored with zeros behind its logical positions. From
-outside it has its logical shape, and is a pytree with one leaf, the stored array.
-
-Invariant: padding holds zeros, in values and in gradients, so that a sum, a norm or a dot product of the stored array
-is that of the logical one.
+JAX shards a dimension only in equal parts, so these arrays are stored with zeros after their logical positions.
+Invariant: padding is zero in values and gradients, so sums, norms and dot products of stored and logical arrays agree.
 """
 
 import dataclasses
@@ -60,7 +57,7 @@ class PaddedArray(NumpyFace):
         more, layout = np.ndim(self.stored) - self.full_layout.ndim, self.full_layout
         if more <= 0:
             return Layout(layout.shape[-more:], layout.cuts[-more:])
-        shown = getattr(self.sharding, "spec", ())[:more]  # under Auto axes a traced array shows none
+        shown = getattr(self.sharding, "spec", ())[:more]  # a traced array shows none under Auto axes
         return from_spec(self.stored.shape[:more], axis_sizes(self.home), shown) + layout
 
     @property
@@ -145,7 +142,7 @@ class PaddedArray(NumpyFace):
         return self.map(lambda x, new: new, PaddedArray(stored, self.full_layout, self.home))
 
     def _with(self, stored: Array, layout: Layout) -> "Array | PaddedArray":
-        """A stored array made from this one, as a plain one if the mesh divides it."""
+        """A stored array made from this one, plain if the mesh divides it."""
         return padded(stored, layout, self.home, self)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
@@ -162,14 +159,12 @@ class PaddedArray(NumpyFace):
 
 
 jax.tree_util.register_dataclass(PaddedArray, data_fields=("stored",), meta_fields=("full_layout", "home"))
-AnyStored = Array | PaddedArray  # one array, or one plane
+AnyStored = Array | PaddedArray
 OnePlane = ArrayLike | PaddedArray
 AnyArray = OnePlane | tuple[Any, ...]  # an array, or its planes
 
 
 class PlanePair(NamedTuple):
-    """The real and imaginary planes of a complex array."""
-
     re: AnyStored
     im: AnyStored
 
@@ -203,28 +198,24 @@ def gather(y: ArrayLike | PaddedArray) -> np.ndarray:
 
 
 def stored_of(x: Any) -> Any:
-    """The stored array; of a plain array itself."""
     return x.stored if isinstance(x, PaddedArray) else x
 
 
 def padded(stored: Array, layout: Layout, mesh: AnyMesh | None, source: object = None) -> Array | PaddedArray:
-    """A stored array, whose padding is zero, as a PaddedArray if the layout has padding.
-
-    `source` is what it was made from: its mesh and the dimensions that `vmap` took stay.
-    """
+    """A stored array, as a PaddedArray if it has padding, with the mesh and `vmap` dimensions of `source`."""
     if isinstance(source, PaddedArray):
         layout, mesh = source.lead + layout, source.home
     return stored if layout.even else PaddedArray(stored, layout, mesh)
 
 
 def mapped(function: Callable[..., Array], *arrays: Any) -> Any:
-    """An elementwise function of arrays that are stored alike, plain or padded."""
+    """An elementwise function of plain or padded arrays that are stored alike."""
     first = arrays[0]
     return first.map(function, *arrays[1:]) if isinstance(first, PaddedArray) else function(*arrays)
 
 
 def _around(stored: Array, home: AnyMesh | None) -> AnyMesh | None:
-    """The mesh, outside a caller's shard_map, of an array that was made inside."""
+    """The mesh, outside a caller's shard_map, of an array made inside."""
     for mesh in (jax.typeof(stored).sharding.mesh, jax.sharding.get_abstract_mesh()):
         if not mesh.empty:
             return mesh
@@ -234,7 +225,7 @@ def _around(stored: Array, home: AnyMesh | None) -> AnyMesh | None:
 def _masked(stored: ArrayLike, layout: Layout, mesh: AnyMesh | None) -> Array:
     here = jax.sharding.get_abstract_mesh()
     mapped = mapped_axes(here) if mesh is not None else frozenset[str]()
-    # As a program, in which JAX finds the devices of the mask, where an eager derivative shows a described mesh alone.
+    # Under jit JAX finds the devices of the mask, where an eager derivative shows only an abstract mesh.
     return _without_padding(jnp.asarray(stored), layout, mapped)
 
 
@@ -242,9 +233,9 @@ _without_padding = jax.jit(without_padding, static_argnums=(1, 2))
 
 
 def _stored_as(x: ArrayLike | PaddedArray, layout: Layout) -> ArrayLike:
-    """An operand as the layout stores it, or so that it broadcasts against what the layout stores."""
+    """An operand as the layout stores it, or in a shape that broadcasts against that."""
     if isinstance(x, PaddedArray):
-        return _masked(x.stored, x.layout, x.mesh)  # a gradient may not come back into the padding
+        return _masked(x.stored, x.layout, x.mesh)  # gradients must not reach the padding
     shape, offset = np.shape(x), layout.ndim - np.ndim(x)
     if not shape:
         return x
@@ -259,7 +250,7 @@ def _stored_as(x: ArrayLike | PaddedArray, layout: Layout) -> ArrayLike:
             whole = library.take(whole, np.minimum(layout.positions(dim), n - 1), axis=dim - offset)
     mapped = mapped_axes(jax.sharding.get_abstract_mesh())
     for dim in range(offset, layout.ndim):
-        if whole.shape[dim - offset] != 1:  # every device of a shard_map holds all of it
+        if whole.shape[dim - offset] != 1:  # every device of a shard_map has all of it
             whole = local_slice(whole, dim - offset, layout.cuts[dim], mapped)
     return whole.reshape((1,) * offset + whole.shape)
 

@@ -1,9 +1,4 @@
-"""NumPy's face of a padded array: operators, reductions and slices of its logical elements.
-
-    sum, mean, max, min over y[n] for logical n only,   y[a:b:c], y[i], y[None]
-
-Invariant: padding counts nowhere, and is zero in every result.
-"""
+"""Operators, reductions and slices of padded arrays, as in NumPy; padding affects no result and stays zero."""
 
 import operator
 from collections.abc import Callable
@@ -23,7 +18,7 @@ from .in_flight import in_turn
 from .layout import AnyMesh, Layout, axis_sizes, mapped_axes
 
 Axis = int | tuple[int, ...] | None
-Operator = Callable[..., Any]  # a method
+Operator = Callable[..., Any]
 REMEDY = (
     "a PaddedArray, which functions of jax.numpy do not take, because they would read its padding: use "
     "y.map(jax.numpy.exp) for elementwise functions, its own methods such as y.sum(axis=0), or mf.gather(y), which "
@@ -34,7 +29,7 @@ _sliced = jax.jit(sliced, static_argnums=(1, 2, 3, 4))
 
 
 class Refusal:
-    """What jax.numpy gets instead of an array: any use of it says what to do."""
+    """Stands in for an array in jax.numpy: any use raises TypeError with the remedy."""
 
     def __getattr__(self, name: str) -> object:
         raise TypeError(f"this is {REMEDY}")
@@ -57,11 +52,11 @@ def _operators(function: Callable[..., Array]) -> tuple[Operator, Operator]:
 
 
 class NumpyFace:
-    """Operators, reductions and slices of an array that has `map`, a layout and a stored array."""
+    """Operators, reductions and slices of an array with `map`, a layout and a stored array."""
 
     stored: Array
 
-    if TYPE_CHECKING:  # PaddedArray has them
+    if TYPE_CHECKING:  # members of PaddedArray
 
         @property
         def layout(self) -> Layout: ...
@@ -188,7 +183,7 @@ class NumpyFace:
         check_slices(layout, mapped, entries)
         ended = layout_of(layout, entries)
         if 0 in ended.shape:
-            y = jnp.zeros(ended.within(mapped), self.stored.dtype)  # no shard of it has an element
+            y = jnp.zeros(ended.within(mapped), self.stored.dtype)  # no shard has an element
         else:
             y = in_turn(_sliced, self.stored, layout, mapped, entries, self.mesh)
         return self._with(*without(y, ended, tuple(d for d, one in enumerate(entries) if isinstance(one, int))))
@@ -198,7 +193,7 @@ class NumpyFace:
         return mapped_axes(here) if self.mesh is not None else frozenset()
 
     def _repr_html_(self) -> str:
-        """The array in a table for notebooks: what it is, none of its numbers."""
+        """An HTML table for notebooks: shape, type and layout, no values."""
         if not hasattr(self.stored, "shape"):
             return f"<code>{escape(repr(self))}</code>"
         axes = ", ".join(f"{name}={size}" for name, size in axis_sizes(self.mesh).items())

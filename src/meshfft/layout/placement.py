@@ -1,8 +1,8 @@
-"""Placement: the mesh and spec of an array, read where JAX shows them, checked, and changed if a walk needs others.
+"""Placement: the mesh and spec of an array, read from JAX, checked, and changed if a walk needs another.
 
-Outside `jit` every array shows its sharding. Inside, cuts by Explicit mesh axes are part of an array's type; those by
-Auto axes only the caller can tell. Along Manual axes a caller's own `shard_map` has cut the array: layouts speak of the
-logical array, of which one block of those cuts is seen (`Layout.within`), and all inputs of a walk vary over them.
+Outside `jit` every array shows its sharding. Inside, cuts by Explicit axes are part of its type, and cuts by Auto axes
+are known to the caller only. Manual axes have cut the array in a caller's `shard_map`: layouts describe the logical
+array, and one block of it is seen.
 """
 
 import functools
@@ -19,13 +19,13 @@ from jax.typing import ArrayLike
 
 from .layout import AnyMesh, Cuts, Layout, Spec, axes_of, axis_sizes, from_spec, line_shape, mapped_axes, spec_of
 
-RUN = 2**26  # bytes that all devices receive at once on the way to the host
+RUN = 2**26  # bytes that all devices receive per chunk on the way to the host
 
 
 def placement(x: Array, spec: Spec | None) -> tuple[AnyMesh | None, Spec]:
-    """The mesh and spec of an array; no mesh means that every device holds, or may hold, all of it."""
+    """The mesh and spec of an array; without a mesh every device holds, or may hold, all of it."""
     here = jax.sharding.get_abstract_mesh()
-    if mapped_axes(here):  # there even an array of numbers is one block on every device
+    if mapped_axes(here):  # inside shard_map, even an array of constants is one block per device
         return _traced(x, here, spec)
     if isinstance(x, jax.core.Tracer):
         mesh = jax.typeof(x).sharding.mesh
@@ -34,7 +34,7 @@ def placement(x: Array, spec: Spec | None) -> tuple[AnyMesh | None, Spec]:
 
 
 def concrete_placement(sharding: Sharding, ndim: int, spec: Spec | None) -> tuple[AnyMesh | None, Spec]:
-    """`placement` of an array outside of every `jit` and shard_map, from its sharding alone."""
+    """`placement` from the sharding alone, for an array outside of `jit` and shard_map."""
     if isinstance(sharding, NamedSharding):
         return sharding.mesh, _agreed(ndim, sharding.mesh, sharding.spec, spec)
     if not sharding.is_fully_replicated:
@@ -64,10 +64,7 @@ def check_context(mesh: AnyMesh | None, whose: str = "the array's") -> None:
 
 
 def mesh_here(mesh: AnyMesh | None, *layouts: Layout) -> AnyMesh | None:
-    """The mesh of a plan with these layouts: inside a caller's shard_map, with the axes that are mapped there.
-
-    Refuses another mesh, and layouts that shard_map cannot express.
-    """
+    """The mesh of a plan, inside a caller's shard_map with its mapped axes; ValueError if that is another mesh."""
     here = jax.sharding.get_abstract_mesh()
     if mesh is None or not (mapped := mapped_axes(here)):
         return mesh
@@ -84,7 +81,6 @@ def mesh_here(mesh: AnyMesh | None, *layouts: Layout) -> AnyMesh | None:
 
 
 def explicit_axes(mesh: AnyMesh | None) -> frozenset[str]:
-    """The mesh axes whose cuts are part of an array's type."""
     return axes_of(mesh, AxisType.Explicit)
 
 
@@ -94,7 +90,7 @@ def only(axes: Set[str], spec: PartitionSpec) -> PartitionSpec:
 
 
 def reshard(x: Array, mesh: AnyMesh | None, spec: PartitionSpec) -> Array:
-    """The array cut by the Explicit axes of a mesh as a spec says: arrays that JAX makes itself have no mesh."""
+    """The array cut by the Explicit axes of a spec; arrays that JAX makes itself have no mesh."""
     explicit = explicit_axes(mesh)
     if mesh is None or not explicit:
         return x
@@ -105,7 +101,7 @@ def reshard(x: Array, mesh: AnyMesh | None, spec: PartitionSpec) -> Array:
 
 
 def settled(x: Array, mesh: AnyMesh, spec: PartitionSpec) -> Array:
-    """A traced array on a plan's mesh: one that shows no cuts is brought there."""
+    """A traced array on a plan's mesh; an array without cuts is resharded."""
     shown, here = jax.typeof(x).sharding, jax.sharding.get_abstract_mesh()
     for other, whose in ((shown.mesh, "the array's"), (here, "that of jax.set_mesh")):
         if not other.empty and axis_sizes(other) != axis_sizes(mesh):
@@ -121,10 +117,7 @@ def settled(x: Array, mesh: AnyMesh, spec: PartitionSpec) -> Array:
 
 
 class Anchor(NamedTuple):
-    """An array of size zero on the devices of a mesh.
-
-    A mesh that is only described knows no devices; a transposed walk may have no other array on them.
-    """
+    """An array of size zero that shows the devices of a mesh, which a transposed walk may lack."""
 
     empty: Array
 
@@ -135,7 +128,7 @@ def anchor(values: Sequence[Array]) -> Anchor:
 
 
 def anchors(values: Sequence[Array], mesh: AnyMesh | None) -> tuple[Anchor, ...]:
-    """One for arrays made within `jit`, where nothing else shows the devices of a mesh."""
+    """An anchor for arrays made within `jit`, if nothing else shows the devices of the mesh."""
     hidden = explicit_axes(mesh) and jax.sharding.get_abstract_mesh().empty
     if hidden and isinstance(mesh, Mesh) and any(isinstance(x, jax.core.Tracer) for x in values):
         return (Anchor(jax.device_put(np.zeros(0, np.float32), NamedSharding(mesh, PartitionSpec()))),)
@@ -143,12 +136,12 @@ def anchors(values: Sequence[Array], mesh: AnyMesh | None) -> tuple[Anchor, ...]
 
 
 def needs_anchor(mesh: AnyMesh | None) -> bool:
-    """True if a mesh is only described, and no shard_map around knows its devices."""
+    """True for a described mesh without a shard_map around, which would know its devices."""
     return isinstance(mesh, AbstractMesh) and not mapped_axes(mesh)
 
 
 def local_slice(x: Array | np.ndarray, dim: int, cuts: Cuts, mapped: frozenset[str]) -> Array | np.ndarray:
-    """The local part of an array that every device holds, along a dimension with these cuts."""
+    """The local part of a replicated array, along a dimension with these cuts."""
     if not any(cut.axis in mapped for cut in cuts):
         return x
     before, after, parts = x.shape[:dim], x.shape[dim + 1 :], [cut.parts for cut in cuts]
@@ -160,22 +153,18 @@ def local_slice(x: Array | np.ndarray, dim: int, cuts: Cuts, mapped: frozenset[s
 
 
 def without_padding(stored: Array, layout: Layout, mapped: frozenset[str], fill: float = 0) -> Array:
-    """A stored array with zeros, or `fill`, for its padding, where some mesh axes may be mapped."""
+    """A stored array with `fill` for its padding; some mesh axes may be mapped."""
     for dim, (size, extent) in enumerate(zip(layout.shape, layout.storage, strict=True)):
         if size < extent:
             kept = jnp.asarray(local_slice(layout.logical(dim), 0, layout.cuts[dim], mapped))
-            # Cut as the array is: newer JAX wants both to be cut alike when it transposes.
+            # Newer JAX requires mask and array to be cut alike in a transpose.
             kept = lax.full_like(stored, True, bool) & kept.reshape(line_shape(dim, stored.ndim))
             stored = jnp.where(kept, stored, jnp.asarray(fill, stored.dtype))
     return stored
 
 
 def devices_along(names: Sequence[str]) -> tuple[tuple[str, ...], list[int]]:
-    """Mesh axes in the order of the mesh, as `lax.ppermute` counts devices, and the device at each position along
-    `names`.
-
-    The last of `names` counts fastest. Inside shard_map.
-    """
+    """Mesh axes in mesh order, as `lax.ppermute` counts devices, and the device at each position along `names`."""
     ordered = tuple(sorted(names, key=jax.sharding.get_abstract_mesh().axis_names.index))
     sizes = [lax.axis_size(name) for name in ordered]
     grid = np.arange(math.prod(sizes)).reshape(sizes)
@@ -183,21 +172,17 @@ def devices_along(names: Sequence[str]) -> tuple[tuple[str, ...], list[int]]:
 
 
 def varying(values: Sequence[ArrayLike], axes: frozenset[str]) -> list[Array]:
-    """The values, marked as varying over these Manual axes and over all that any of them varies over."""
+    """The values, marked as varying over these Manual axes and over those of all values."""
     union = axes.union(*map(varies_over, values))
     return [lax.pcast(value, tuple(sorted(union - varies_over(value))), to="varying") for value in values]
 
 
 def varies_over(value: object) -> frozenset[str]:
-    """The Manual axes over which a value varies, if shard_map keeps account of them."""
     return frozenset(jax.typeof(value).manual_axis_type.varying)
 
 
 def to_host(y: ArrayLike) -> np.ndarray:
-    """An array in NumPy's form. If other processes hold shards of it, every process of its mesh must call this.
-
-    Every device then receives the same rows of all blocks, RUN bytes at a time, and its process copies them out.
-    """
+    """A NumPy array; if other processes hold shards, all of them must call this, and get RUN bytes at a time."""
     if not isinstance(y, jax.Array) or isinstance(y, jax.core.Tracer) or y.is_fully_addressable:
         return np.asarray(y)
     if not y.addressable_shards:
@@ -237,7 +222,7 @@ def _rows(y: Array, start: Array, dim: int, rows: int, layout: Layout, mesh: Any
 def _traced(x: Array, mesh: AbstractMesh, spec: Spec | None) -> tuple[AbstractMesh | None, Spec]:
     kinds = {kind for kind, size in zip(mesh.axis_types, mesh.axis_sizes, strict=True) if size > 1}
     sharding = jax.typeof(x).sharding
-    if kinds <= {AxisType.Manual} and not any(spec or ()) and not any(sharding.spec):  # cuts of one part are type too
+    if kinds <= {AxisType.Manual} and not any(spec or ()) and not any(sharding.spec):  # this shows cuts into one part
         return None, ()
     if mesh.empty:
         raise ValueError(
@@ -254,7 +239,7 @@ def _traced(x: Array, mesh: AbstractMesh, spec: Spec | None) -> tuple[AbstractMe
 
 
 def _agreed(ndim: int, mesh: AnyMesh, shown: PartitionSpec | None, spec: Spec | None) -> Spec:
-    """The spec that the array shows, behind the Manual axes that the caller names; else the caller's."""
+    """The spec that the array shows, after the Manual axes that the caller names; else the caller's."""
     mapped, sizes = mapped_axes(mesh), axis_sizes(mesh)
     given, known = (from_spec((0,) * ndim, sizes, one) for one in (spec, shown))
     first = _manual_first(given, mapped)
@@ -271,5 +256,5 @@ def _agreed(ndim: int, mesh: AnyMesh, shown: PartitionSpec | None, spec: Spec | 
 
 
 def _manual_first(layout: Layout, mapped: frozenset[str]) -> PartitionSpec:
-    """The spec as shard_map can say it: the axes that it maps cut before others."""
+    """The spec as shard_map can express it: mapped axes cut first."""
     return spec_of(tuple(sorted(axes, key=lambda axis: axis not in mapped)) for axes in layout.axes)

@@ -1,7 +1,4 @@
-"""Storage: NumPy arrays of any size, and replicated ones, as evenly stored and sharded arrays.
-
-A size that no mesh axis divides is stored with zeros at its tail, as a PaddedArray, which knows the logical size.
-"""
+"""Storage: NumPy arrays of any size, and replicated arrays, as evenly stored and sharded arrays."""
 
 from typing import Any, Protocol
 
@@ -29,7 +26,7 @@ class Sliceable(Protocol):
 
 
 def stored_on(array: Sliceable | Array, mesh: Mesh, spec: Spec) -> Array | PaddedArray:
-    """An array on a mesh: see `shard`. A NumPy array, or anything with slices, goes block by block."""
+    """An array on a mesh, as in `shard`; NumPy arrays and other Sliceables are read block by block."""
     array = array if hasattr(array, "dtype") else np.asarray(array)
     check_numeric(np.dtype(array.dtype))
     layout = from_spec(array.shape, axis_sizes(mesh), spec)
@@ -45,17 +42,13 @@ def stored_on(array: Sliceable | Array, mesh: Mesh, spec: Spec) -> Array | Padde
 def zeros_beside(x: Array, mesh: AnyMesh | None, layout: Layout, dtype: np.dtype) -> Array | PaddedArray:
     if isinstance(mesh, Mesh):
         return stored_on(np.zeros(layout.shape, dtype), mesh, layout.spec)
-    nothing = anchor((x,)).empty.sum().real  # shows JAX the devices
+    nothing = anchor((x,)).empty.sum().real  # shows the devices to JAX
     stored = jnp.zeros(layout.within(mapped_axes(mesh)), dtype) + nothing.astype(dtype)
     return padded(stored if mapped_axes(mesh) else reshard(stored, mesh, layout.spec), layout, mesh)
 
 
 def put(array: Array, sharding: NamedSharding) -> Array:
-    """A JAX array with another sharding.
-
-    Each process takes its blocks from an array that it holds: `device_put` would send all of it to all processes, to
-    check that it is the same.
-    """
+    """A JAX array with another sharding; `device_put` would send all of it to all processes to compare them."""
     if not isinstance(array, jax.core.Tracer) and array.is_fully_addressable and not sharding.is_fully_addressable:
         values = np.asarray(array)
         return jax.make_array_from_callback(array.shape, sharding, lambda at: values[at], dtype=array.dtype)
@@ -63,13 +56,13 @@ def put(array: Array, sharding: NamedSharding) -> Array:
 
 
 def cut_replicated(b: Array, layout: Layout, mesh: AnyMesh | None) -> Array:
-    """A replicated array padded with zeros at its tails to a layout's storage, and cut; nothing is sent."""
+    """A replicated array, zero-padded to a layout's storage, and cut; nothing is sent."""
 
     def block(b: Array) -> Array:
         for dim, (size, axes) in enumerate(zip(layout.block, layout.axes, strict=True)):
             start = lax.axis_index(axes) * size if axes else 0
             b = jnp.pad(b, [(0, size if d == dim else 0) for d in range(b.ndim)])
-            b = lax.dynamic_slice_in_dim(b, start, size, dim)  # which starts at the end at the latest
+            b = lax.dynamic_slice_in_dim(b, start, size, dim)  # the start is clipped so that the slice fits
         return b
 
     if mesh is None or mapped_axes(mesh) & layout.mesh_axes:
@@ -79,7 +72,7 @@ def cut_replicated(b: Array, layout: Layout, mesh: AnyMesh | None) -> Array:
 
 
 def _from_blocks(array: Sliceable, layout: Layout, sharding: NamedSharding) -> Array:
-    """Reads one block after the other, and keeps none on the host once its devices have it."""
+    """Reads block by block, and keeps none on the host once its devices have it."""
     holders: dict[tuple[tuple[int, int], ...], list[jax.Device]] = {}
     for device, index in sharding.addressable_devices_indices_map(layout.storage).items():
         bounds = tuple(s.indices(n)[:2] for s, n in zip(index or (), layout.storage, strict=True))
@@ -93,7 +86,7 @@ def _from_blocks(array: Sliceable, layout: Layout, sharding: NamedSharding) -> A
 
 
 def _on_device(block: np.ndarray, device: jax.Device) -> Array:
-    """One block, at once: `device_put` would wait for the end of a `jit` that it is called in."""
+    """One block, at once: `device_put` would wait for the end of an enclosing `jit`."""
     return jax.make_array_from_callback(block.shape, SingleDeviceSharding(device), lambda _: block).block_until_ready()
 
 

@@ -1,1 +1,1 @@
-"""Machines: chips, links and device orders; counted work in, modelled seconds out."""
+"""Machines: chips, links and device orders, which give modelled seconds for counted work."""

@@ -1,9 +1,8 @@
-"""Chips: what one device computes, moves and holds in a second, each number with its source; one row each.
+"""Chips: rates, memory and links of one device, each number with its source.
 
-A device is what JAX counts as one: a core of TPU v2, v3, v4 and v7x, a chip of the others, a GPU, a virtual CPU device.
-A number is "published" by the maker or in a paper, "measured" on such a device, or "derived" from published numbers or
-the compiler's cycles of one large product and one large copy, times the clock (the published peak over the operations
-of the matrix units in a cycle). Everything made of these numbers is modelled.
+A device is one JAX device: a core of TPU v2, v3, v4 and v7x, a chip of other TPUs, a GPU, a virtual CPU device. A
+number is "published" by the maker or in a paper, "measured" on such a device, or "derived" from published numbers or
+from the compiler's cycles for a large product and a large copy. All results from these numbers are modelled.
 """
 
 import dataclasses
@@ -14,17 +13,16 @@ from ..numerics.dtypes import TIERS
 
 CompilerOptions = tuple[tuple[str, str | bool], ...]
 GIB = 2**30
-CHUNK = 30 * 2**20  # glibc keeps up to 32 MiB, with what it writes beside them (mallopt(3), M_MMAP_THRESHOLD)
-# Without the first three a TPU program waits for each all-to-all, and on v3 for each permute. With the last its
-# scheduler counts on no product to be long: it takes links to be faster than they are, and starts messages late.
+CHUNK = 30 * 2**20  # glibc keeps blocks up to 32 MiB, headers included (mallopt(3), M_MMAP_THRESHOLD)
+# Without the first three a TPU program waits for each all-to-all, and on v3 for each permute. The last sets the
+# latency of products to zero: the scheduler overestimates links, and would start messages late.
 ASYNCHRONOUS: CompilerOptions = (
     ("xla_enable_async_collective_permute", True),
     ("xla_tpu_enable_async_all_to_all", True),
     ("xla_tpu_force_async_all_to_all", True),
     ("xla_lhs_output_fusion_latency_multiplier", "0"),
 )
-# Its compiler gives large copies that change a layout to the sparse cores, and then fails (libtpu 0.0.52: "async-update
-# instruction should have 1 operands but sees 2").
+# The compiler offloads large layout changes to the sparse cores, and then fails (libtpu 0.0.52).
 COPIED: CompilerOptions = (("xla_tpu_enable_offloading_copy_to_sparsecore", False),)
 
 BOOK = "How to Scale Your Model, jax-ml.github.io/scaling-book"
@@ -49,35 +47,34 @@ class Figure(NamedTuple):
 @dataclasses.dataclass(frozen=True)
 class Chip:
     name: str
-    platform: str  # what JAX calls the platform
-    kind: str  # what JAX calls the device, or how that begins
-    products: tuple[tuple[str, Figure], ...]  # operations per second in matrix products, by tier; passes not counted
-    vector: Figure  # operations per second elsewhere
+    platform: str  # JAX's name of the platform
+    kind: str  # JAX's device kind, or its prefix
+    products: tuple[tuple[str, Figure], ...]  # operations per second of matrix products, by tier; passes not counted
+    vector: Figure  # other operations per second
     memory: Figure  # bytes per second of main memory, read and written
-    link: Figure  # bytes per second one way over one link, or without a torus to all other devices together
+    link: Figure  # bytes per second one way over a link, or without a torus to all devices together
     hop: Figure  # seconds from a device to its neighbour
     capacity: Figure | None = None  # bytes of main memory
     clock: Figure | None = None  # cycles per second
     devices: int = 1  # JAX devices that share a chip and its links
-    megacore: bool = False  # JAX makes one device of these, unless it is told otherwise
-    torus: tuple[int, ...] = ()  # the longest axes of a torus of chips, none where every device reaches every other
+    megacore: bool = False  # JAX joins these into one device by default
+    torus: tuple[int, ...] = ()  # longest axes of a torus of chips; empty if every device reaches every other
     side: int = 1  # rows and columns of the matrix unit; products are padded to it
-    scratch: Figure | None = None  # bytes of VMEM, in which kernels of the vector unit work; None where there are none
+    scratch: Figure | None = None  # bytes of VMEM, used by vector-unit kernels; None without it
     cached: bool = False  # columns of a block stay in a cache between the stages of a local FFT
-    # what multiplies slices of float64 (numerics/slices.py) where it has no float64; "long" where sums leave VMEM
+    # unit that multiplies float64 slices (numerics/slices.py); "long" if sums leave VMEM
     unit: str = ""
-    refuses_bfloat16: bool = False  # the compiler takes no products of bfloat16 from a kernel (libtpu 0.0.52)
-    planes: bool = False  # complex numbers are split, real and imaginary parts in two arrays
+    refuses_bfloat16: bool = False  # the compiler takes no bfloat16 products from a kernel (libtpu 0.0.52)
+    planes: bool = False  # complex numbers are stored as two arrays, real and imaginary
     overlaps: bool = False  # sends while it computes
-    domain: Figure | None = None  # devices that usually share one fast network; None where the torus or slice says it
-    switched: bool = False  # every device reaches every other by switches, and its FFTs and exchanges take whole runs
-    rough: bool = False  # the rates only rank; no seconds are printed
-    options: CompilerOptions = ()  # compiler options with which its programs send while they compute
-    chunk: int = 0  # bytes of freed memory that its host keeps for the next program; larger chunks are cleared again
+    domain: Figure | None = None  # devices per fast network; None if the torus or slice determines it
+    switched: bool = False  # devices are connected by switches; FFTs and exchanges take whole runs
+    rough: bool = False  # the rates only rank walks; no seconds are printed
+    options: CompilerOptions = ()  # compiler options for programs that send while they compute
+    chunk: int = 0  # bytes of freed memory that the host keeps; larger blocks are cleared again
 
     @property
     def fast_bytes(self) -> float:
-        """Bytes of VMEM; 0 if there is none, or it is not known."""
         return self.scratch.value if self.scratch else 0.0
 
     def product_rate(self, tier: str) -> float:
@@ -107,7 +104,7 @@ def _tpu(
     refuses_bfloat16: bool = False,
     megacore: bool = False,
 ) -> Chip:
-    """A TPU; `cycle`: operations of products in bf16, bf16x3, bf16x6, vector operations, bytes copied, per cycle."""
+    """A TPU; `cycle` has operations per cycle of bf16, bf16x3, bf16x6 products and vectors, and bytes copied."""
     kinds = (*("operations",) * 3, "vector operations", "bytes copied")
     sources = [f"{rate:g} {what} per cycle, {CYCLES}, times the clock" for rate, what in zip(cycle, kinds, strict=True)]
     rates = [Figure(rate * clock, "derived", source) for rate, source in zip(cycle, sources, strict=True)]
@@ -229,11 +226,10 @@ CHIPS = {chip.name: chip for chip in (CPU, *TPUS, *GPUS)}
 
 
 def chip_for(platform: str | None, kind: str = "") -> Chip:
-    """The row for a device as JAX names it; the generic one if none is known."""
+    """The chip of a JAX device; the generic one if unknown."""
     named = [chip for chip in CHIPS.values() if chip.platform == platform and kind.startswith(chip.kind)]
     return max(named, key=lambda chip: len(chip.kind), default=CPU if platform == "cpu" else GENERIC)
 
 
 def padded(size: int, side: int) -> int:
-    """A size as a matrix unit with `side` rows works on it."""
     return -(-size // side) * side

@@ -1,12 +1,11 @@
-"""Orders of devices on a mesh: as `jax.make_mesh` puts them, or neighbour by neighbour.
+"""Orders of devices on a mesh: those of `jax.make_mesh`, or rings of neighbours.
 
-Every axis of the torus, and the cores of a chip, are split into factors, outermost first, and each factor belongs to
-one mesh axis, which walks the box of its factors. A device is at the sum of its mesh axes' walks:
+Every axis of the torus, and the cores of a chip, are split into factors, outermost first. Each factor belongs to one
+mesh axis, which walks the box of its factors:
 
     coordinates(i_1, i_2, ...) = walk_1[i_1] + walk_2[i_2] + ...
 
-Invariant: every order is a permutation of all devices, and the hop load of a ring depends on its own walk alone. Not
-every mesh has an order of true neighbours, and both cores of a chip share its links.
+Invariant: every order is a permutation of all devices, and the hop load of a ring depends on its own walk alone.
 """
 
 import dataclasses
@@ -21,14 +20,14 @@ from jax.experimental.mesh_utils import create_device_mesh
 
 from .torus import Order, Torus, hops, loads, ring
 
-SPLITS = 20_000  # assignments of factors that a search looks at, those that split the fewest axes first
+SPLITS = 20_000  # most splits that a search tries, fewest split axes first
 Sizes = tuple[int, ...]
 Cost = tuple[float, ...]
 INFINITE: Cost = (math.inf, math.inf, math.inf)
 
 
 class Digit(NamedTuple):
-    """A factor of a torus axis (the axis after the last one holds the cores): its size and its stride."""
+    """A factor of a torus axis, its size and stride; the axis after the last one is that of the cores."""
 
     axis: int
     size: int
@@ -48,19 +47,14 @@ class _Device:
 
 @functools.lru_cache(maxsize=256)
 def jax_order(torus: Torus, sizes: Sizes, kind: str) -> Order:
-    """The order of `jax.make_mesh` on devices of this kind, such as "TPU v3", "TPU v5" (a v5p) or "TPU v5 lite" (a
-    v5e).
-
-    It splits an axis of the torus over several mesh axes on a v5e only. If it refuses, this is what it advises:
-    `create_device_mesh` with allow_split_physical_axes=True; and the order of jax.devices() if that refuses too.
-    """
+    """The order of `jax.make_mesh` on devices of a kind such as "TPU v5" (v5p), or of its remedy if it refuses."""
     numbers = np.arange(torus.size)
     coords = np.pad(torus.coords(numbers), [(0, 0), (0, 3 - len(torus.shape))])  # a TPU has three
     devices = [_Device(n, (*map(int, at),), n % torus.cores, kind) for n, at in enumerate(coords)]
     for split in (kind in ("TPU v5 lite", "TPU v5e"), True):
         try:
             mesh = create_device_mesh(sizes, devices, allow_split_physical_axes=split)
-        except (NotImplementedError, AssertionError):  # it asserts that a v4 or v5p chip is one device
+        except (NotImplementedError, AssertionError):  # asserts that a v4 or v5p chip is one device
             continue
         return Order.of(np.array([device.id for device in mesh.flat]).reshape(sizes))
     return Order.of(numbers.reshape(sizes))
@@ -68,10 +62,10 @@ def jax_order(torus: Torus, sizes: Sizes, kind: str) -> Order:
 
 @functools.lru_cache(maxsize=256)
 def neighbour_order(torus: Torus, sizes: Sizes) -> Order:
-    """The order, among the walks over SPLITS splits at most, whose rings of mesh axes load the links least.
+    """The order whose rings load the links least, among at most SPLITS splits.
 
-    Least is the sum over mesh axes of (p - 1) times the busiest link's blocks in a hop; then the same with both ways at
-    once; then the same for the links that the farthest message passes.
+    Compares the busiest link's load per hop one way, then both ways, then the longest route. Each is summed over mesh
+    axes, times (p - 1).
     """
     best, least = tuple[tuple[Digit, ...], ...](), INFINITE
     for digits in itertools.islice(_splits(torus, sizes), SPLITS):
@@ -85,7 +79,6 @@ def neighbour_order(torus: Torus, sizes: Sizes) -> Order:
 
 
 def _total(torus: Torus, digits: Sequence[tuple[Digit, ...]], least: Cost) -> Cost:
-    """The cost of all mesh axes together; infinite as soon as it cannot be below `least`."""
     costs = [_bound(torus, own) for own in digits]
     for j, own in enumerate(digits):
         if _sum(costs) >= least:
@@ -99,10 +92,7 @@ def _sum(costs: Sequence[Cost]) -> Cost:
 
 
 def _splits(torus: Torus, sizes: Sizes) -> Iterator[tuple[tuple[Digit, ...], ...]]:
-    """The digits of every mesh axis, for every way to split the torus axes over them: fewest digits first.
-
-    A grid has one row of factors a torus axis, and its columns multiply to the mesh sizes.
-    """
+    """The digits of every mesh axis, for every split of the torus axes, fewest digits first."""
     rows = itertools.product(*(_factors(size, sizes) for size in (*torus.shape, torus.cores)))
     grids = [grid for grid in rows if tuple(map(math.prod, zip(*grid, strict=True))) == sizes]
     for grid in sorted(grids, key=lambda grid: sum(f > 1 for row in grid for f in row)):
@@ -118,7 +108,6 @@ def _factors(size: int, sizes: Sizes) -> list[Sizes]:
 
 
 def _digits(grid: Sequence[Sizes], stacks: Sequence[Sequence[int]], count: int) -> tuple[tuple[Digit, ...], ...]:
-    """The digits of every mesh axis if the factors of torus axis a are in the order stacks[a], outermost first."""
     digits: list[list[Digit]] = [[] for _ in range(count)]
     for axis, (row, stack) in enumerate(zip(grid, stacks, strict=True)):
         stride = math.prod(row)
@@ -130,11 +119,10 @@ def _digits(grid: Sequence[Sizes], stacks: Sequence[Sequence[int]], count: int) 
 
 @functools.lru_cache(maxsize=4096)
 def _best_walk(torus: Torus, digits: tuple[Digit, ...]) -> tuple[Cost, np.ndarray]:
-    """The cheapest walk (p, dims + 1) of a mesh axis with these digits, and its cost."""
     sizes = (*torus.shape, torus.cores)
     coords = np.indices(sizes).reshape(len(sizes), -1).T
     first = [coords[:, digit.axis] // digit.stride % digit.size == 0 for digit in digits]
-    starts, bound = coords[np.all(first, axis=0)], _bound(torus, digits)  # of the rings: all digits 0
+    starts, bound = coords[np.all(first, axis=0)], _bound(torus, digits)  # starts of the rings: all digits 0
     least, best = INFINITE, np.zeros((1, len(sizes)), int)
     for walk in _walks(len(torus.shape), digits):
         cost = _cost(torus, starts, walk, least)
@@ -146,11 +134,7 @@ def _best_walk(torus: Torus, digits: tuple[Digit, ...]) -> tuple[Cost, np.ndarra
 
 
 def _bound(torus: Torus, digits: Sequence[Digit]) -> Cost:
-    """A lower bound for walks with these digits, if the ends of no axis of two chips are joined.
-
-    Devices of a chip that the ring does not join load the same links; and the shortest tour of a digit's values, to and
-    fro or once round, made by all rings, loads the links of its axis in the mean.
-    """
+    """A lower bound for walks with these digits, from the mean load by the shortest tours of each digit's values."""
     size = math.prod(digit.size for digit in digits)
     chips = [digit for digit in digits if digit.axis < len(torus.shape)]
     if not chips:
@@ -175,7 +159,6 @@ def _cost(torus: Torus, starts: np.ndarray, walk: np.ndarray, least: Cost) -> Co
 
 
 def _walks(dims: int, digits: Sequence[Digit]) -> Iterator[np.ndarray]:
-    """Walks (p, dims + 1), in steps along the torus axes and the cores, which are free of links and run fastest."""
     chips = [digit for digit in digits if digit.axis < dims]
     core = next((digit for digit in digits if digit.axis == dims), Digit(dims, 1, 1))
     for walk in _box_walks(tuple(digit.size for digit in chips)):
@@ -188,7 +171,7 @@ def _walks(dims: int, digits: Sequence[Digit]) -> Iterator[np.ndarray]:
 
 @functools.lru_cache(maxsize=1024)
 def _box_walks(box: Sizes) -> tuple[np.ndarray, ...]:
-    """Some walks over a box, step by step to neighbours; cycles among them if a side is even."""
+    """Some walks over a box by steps to neighbours, with cycles if a side is even."""
     line = np.arange(math.prod(box))[:, None]
     if len(box) < 2:
         folded = np.concatenate([line[::2], line[1::2][::-1]])  # out over the even numbers, back over the odd
@@ -204,9 +187,9 @@ def _box_walks(box: Sizes) -> tuple[np.ndarray, ...]:
 
 
 def _plane_walks(rows: int, columns: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Walks over rows x columns: along the rows, and, with an even number of columns, a cycle along the columns."""
+    """Along the rows, and, for an even number of columns, a cycle along the columns."""
     yield _snake(rows, columns)
-    if columns % 2 == 0:  # to and fro over all rows but the first, and back along the first
+    if columns % 2 == 0:  # up and down all rows but the first, and back along the first
         column, row = _snake(columns, rows - 1)
         yield np.append(row + 1, np.zeros(columns, int)), np.append(column, np.arange(columns)[::-1])
 

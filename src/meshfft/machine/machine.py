@@ -1,8 +1,8 @@
-"""Machines: a chip, and how its devices are linked, by name, as "v3:32x32", or as a mesh of devices shows them.
+"""Machines: a chip and the links of its devices, by name ("v3:32x32") or from a mesh.
 
 compute = products + vector + memory        links = sum of moves
-seconds = compute + links                   if nothing overlaps, else, in parts computed while the last one travels,
-        = compute / parts + max((1 - 1 / parts) compute, links)
+seconds = compute + links                                             without overlap
+        = compute / parts + max((1 - 1 / parts) compute, links)       if each part is sent during the next
 """
 
 import contextlib
@@ -22,12 +22,12 @@ from .torus import Order, Torus, exchange_load, ring_load
 from .work import Move, Work
 
 ORDERS = ("ring", "jax")
-SWITCHED = 4  # chips along the side of a cube that optical switches join
-EFFICIENCY = 0.7  # of the busiest link that an all-to-all of many messages reaches: assumed, as no figure is published
+SWITCHED = 4  # chips per side of a cube that optical switches join
+EFFICIENCY = 0.7  # assumed share of the busiest link's rate that an all-to-all of many messages reaches
 
 
 class Network(NamedTuple):
-    """A torus, and which of its devices is where on a mesh with these axes; `kind` says by what rule."""
+    """A torus, and the device at each position of a mesh with these axes; `kind` names the rule."""
 
     torus: Torus
     order: Order
@@ -36,7 +36,7 @@ class Network(NamedTuple):
 
 
 class Seconds(NamedTuple):
-    """Modelled seconds by resource, and in all, which is less than their sum if they overlap."""
+    """Modelled seconds by resource, and in total, which is less than their sum if they overlap."""
 
     products: float
     vector: float
@@ -49,15 +49,14 @@ class Seconds(NamedTuple):
 @dataclasses.dataclass(frozen=True)
 class Machine:
     chip: Chip
-    network: Network | None = None  # None where every device reaches every other alike
+    network: Network | None = None  # None if every device reaches every other alike
     devices: int = 1
-    slices: int = 1  # of a TPU, joined by a slower network than their own
-    device: jax.Device | None = None  # of this process, on which kernels are tried; None where there are none to try
-    failed: tuple[str, ...] = ()  # kernels that failed there, so that XLA's engine is taken
+    slices: int = 1  # TPU slices, joined by a slower network
+    device: jax.Device | None = None  # a local device for kernel trials; None without one
+    failed: tuple[str, ...] = ()  # kernels that failed there; XLA's engine replaces them
 
     @property
     def caveat(self) -> str | None:
-        """What the prices leave out if devices of several fast networks are priced as those of one."""
         if self.chip.megacore:
             name = self.chip.name
             what = f"{name} is priced as a device for each core, where JAX makes one of both cores of a chip (megacore)"
@@ -76,20 +75,18 @@ class Machine:
 
     @property
     def most(self) -> int:
-        """The devices of the largest torus of its chips; 0 if these form none."""
         return math.prod(self.chip.torus) * self.chip.devices if self.chip.torus else 0
 
     @property
     def gridding(self) -> str:
-        """Whose form of gridding is taken (nufft/grid/form.py): the platform's, or XLA's alone."""
+        """The form of gridding (nufft/grid/form.py): the platform's, or "xla"."""
         return "xla" if self.chip.refuses_bfloat16 or self.has_failed("points") else self.chip.platform
 
     def has_failed(self, *families: str) -> bool:
-        """Whether a kernel whose name begins with one of these has failed."""
         return any(name.startswith(families) for name in self.failed)
 
     def seconds(self, work: Work) -> Seconds:
-        fed = work.fed_bytes / self.chip.memory.value  # products read and write as they go
+        fed = work.fed_bytes / self.chip.memory.value  # products read and write as they compute
         products = max(work.matrix_flops / self.chip.product_rate(work.tier), fed)
         vector, memory = work.vector_flops / self.chip.vector.value, work.memory_bytes / self.chip.memory.value
         vector += work.kernel_cycles / self.chip.clock.value if self.chip.clock else 0.0
@@ -105,11 +102,10 @@ class Machine:
             return sum(map(self.move_seconds, work.moves))
         starts = work.hops + work.all_to_alls
         if work.matrix_flops:
-            starts += work.hops + work.parts  # of a hop's imaginary part, and of each product
+            starts += work.hops + work.parts  # for a hop's imaginary part, and for each product
         return work.sent_bytes / self.chip.link.value + starts * self.chip.hop.value
 
     def move_seconds(self, move: Move) -> float:
-        """Modelled seconds of a move: the busiest link's blocks, and a latency for each exchange."""
         network = self.network
         if network is None:
             return move.times * (move.nbytes / self.chip.link.value + self.chip.hop.value)
@@ -122,8 +118,6 @@ class Machine:
 
 
 class Topology(NamedTuple):
-    """The devices of one chip in a pod, on a torus if the chip has one."""
-
     name: str
     chip: Chip
     torus: Torus | None
@@ -131,12 +125,7 @@ class Topology(NamedTuple):
 
 
 def topology(name: str | Topology) -> Topology:
-    """The machine of a name: chip, colon, chips along each axis of its torus; or for others how many devices.
-
-    Raises:
-        ValueError: no such chip, or a shape that it does not come in.
-        TypeError: it is no name.
-    """
+    """The machine of a name: chip, colon, chips along each torus axis, or the number of devices."""
     if isinstance(name, Topology):
         return name
     if not isinstance(name, str):
@@ -163,10 +152,9 @@ def topology(name: str | Topology) -> Topology:
 
 
 def torus_of(chip: Chip, shape: tuple[int, ...]) -> Torus:
-    """The torus of a slice with these chips along each axis.
+    """The torus of a slice. An axis wraps if it has the pod's length, or, with optical switches, a multiple of four.
 
-    An axis is joined at its ends if it is as long as the pod's, or, in a pod wired by optical switches, a multiple of
-    four chips (v4, v5p and v7x: How to Scale Your Model, TPUs; v2, v3: Jouppi et al., CACM 63(7), 2020).
+    Source: How to Scale Your Model, TPUs (v4, v5p, v7x); Jouppi et al., CACM 63(7), 2020 (v2, v3).
     """
     switched = len(chip.torus) == 3
     wraps = tuple(n % SWITCHED == 0 if switched else n == most for n, most in zip(shape, chip.torus, strict=True))
@@ -175,11 +163,7 @@ def torus_of(chip: Chip, shape: tuple[int, ...]) -> Torus:
 
 @functools.lru_cache(maxsize=1024)
 def placed(where: Topology, sizes: tuple[int, ...], names: tuple[str, ...], kind: str = "ring") -> Machine:
-    """The machine with its devices on a mesh: rings as cycles of neighbours, or in the order of `jax.make_mesh`.
-
-    Raises:
-        ValueError: the mesh has another number of devices.
-    """
+    """The machine with its devices on a mesh, in rings of neighbours or in the order of `jax.make_mesh`."""
     count = math.prod(sizes)
     if count != where.devices:
         raise ValueError(f"the mesh has {count} devices, {where.name} has {where.devices}: use all of them")
@@ -187,7 +171,7 @@ def placed(where: Topology, sizes: tuple[int, ...], names: tuple[str, ...], kind
         return Machine(where.chip, devices=count)
     if kind == "jax":
         return Machine(where.chip, Network(where.torus, jax_order(where.torus, sizes, where.chip.kind), names, kind))
-    ascending = np.argsort(sizes, kind="stable")  # one search for all orders of the mesh axes
+    ascending = np.argsort(sizes, kind="stable")  # one search serves all orders of the mesh axes
     devices = neighbour_order(where.torus, tuple(sizes[axis] for axis in ascending)).array
     order = Order.of(devices.transpose(np.argsort(ascending)))
     return Machine(where.chip, Network(where.torus, order, names, kind))
@@ -195,7 +179,7 @@ def placed(where: Topology, sizes: tuple[int, ...], names: tuple[str, ...], kind
 
 @functools.lru_cache(maxsize=64)
 def machine_of(mesh: AnyMesh | None, platform: str | None = None) -> Machine:
-    """The machine of a mesh: its chip, and the torus if its devices have coordinates. Without a mesh one device."""
+    """The machine of a mesh: its chip, and the torus if its devices have coordinates; one device without a mesh."""
     if not isinstance(mesh, Mesh):
         kind = getattr(mesh, "abstract_device", None)
         shown = platform if mesh is None else getattr(kind, "platform", None)
@@ -212,17 +196,13 @@ def machine_of(mesh: AnyMesh | None, platform: str | None = None) -> Machine:
     coords = coords - coords.min(0)
     torus = torus_of(chip, tuple(int(n) for n in coords.max(0) + 1))
     if torus.size != mesh.devices.size:
-        return alike  # scattered devices have no torus of their own
+        return alike
     order = Order.of(torus.numbers(coords, cores).reshape(mesh.devices.shape))
     return Machine(chip, Network(torus, order, tuple(mesh.axis_names)), device=tried)
 
 
 def device_of(chip: Chip, mesh: AnyMesh | None, platform: str | None = None) -> jax.Device | None:
-    """The first device of this process on a mesh that kernels of a chip can be tried on, or None.
-
-    For a mesh that is only described, any such device if JAX runs (a `platform` is known); else nothing is started.
-    Devices of a described pod do not count.
-    """
+    """A local device on which kernels of a chip can be tried, or None; devices of a described pod do not count."""
     if chip.scratch is None or not (platform or isinstance(mesh, Mesh)):
         return None
     there = list(mesh.devices.flat) if isinstance(mesh, Mesh) else []

@@ -1,9 +1,9 @@
-"""The load that messages put on the links of a torus of chips: bytes over every link. Host integers and NumPy only.
+"""Bytes over every link of a torus of chips for a set of messages.
 
-A message goes along axis 0 first, then along axis 1, and so on, the shorter way round if the ends of an axis are
-joined; if both ways are equally long, half of it goes each way. Devices of one chip share its links.
+A message follows axis 0 first, then axis 1, and so on, the shorter way round if an axis wraps; half is sent each way if
+both are equally long. Devices of one chip share its links.
 
-Invariant: the loads of all links add up to the sum over all messages of bytes times links passed.
+Invariant: the loads of all links sum to the bytes times the links passed, over all messages.
 """
 
 import functools
@@ -16,12 +16,11 @@ Pairs = tuple[np.ndarray, np.ndarray]
 
 
 class Torus(NamedTuple):
-    """Chips along each axis, whether its ends are joined, and devices per chip.
+    """Chips along each axis, whether each axis wraps, and devices per chip.
 
     Device d = chip * cores + core. JAX lists chips by host, 2 x 2 chips in the plane of axes 0 and 1, axis 0 fastest
-    within a host and among hosts, axes 2 and up slowest: (0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (3, 0), (2, 1), (3,
-    1), (0, 2) ... (seen in `jax.experimental.topologies` for v2 to tpu7x; a device's `id` is another number). An axis
-    of two chips whose ends are joined has two links between them, and a message takes half of each.
+    within a host and among hosts, axes 2 and up slowest: (0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (3, 0) ... (seen in
+    `jax.experimental.topologies` for v2 to tpu7x). A wrapped axis of two chips has two links between them.
     """
 
     shape: tuple[int, ...]
@@ -33,16 +32,14 @@ class Torus(NamedTuple):
         return math.prod(self.shape) * self.cores
 
     def coords(self, devices: np.ndarray) -> np.ndarray:
-        """The coordinates (..., dims) of the chips of these device numbers."""
         return _coords(self.shape)[np.asarray(devices) // self.cores]
 
     def numbers(self, coords: np.ndarray, core: np.ndarray | int = 0) -> np.ndarray:
-        """The inverse of `coords`, for some core of each chip."""
         return _chips(self.shape)[tuple(np.moveaxis(np.asarray(coords), -1, 0))] * self.cores + core
 
 
 class Order(NamedTuple):
-    """Which device is where on a mesh; holds bytes, whose hash Python keeps, so that it is a cheap cache key."""
+    """The device at each position of a mesh; bytes, since Python caches their hash, so it is a cheap cache key."""
 
     sizes: tuple[int, ...]
     devices: bytes
@@ -57,10 +54,9 @@ class Order(NamedTuple):
 
 
 def loads(torus: Torus, sources: np.ndarray, targets: np.ndarray, sizes: np.ndarray | float) -> np.ndarray:
-    """Bytes over every directed link when every source sends its target a message of its size, all at once.
+    """Bytes over every directed link (dims, 2, *torus.shape) for messages sent all at once.
 
-    The result has shape (dims, 2, *torus.shape): [a, 0] at a chip is what it sends along axis a towards higher
-    coordinates, [a, 1] towards lower ones.
+    [a, 0] at a chip is sent along axis a towards higher coordinates, [a, 1] towards lower ones.
     """
     start, end = (torus.coords(devices).reshape(-1, len(torus.shape)) for devices in (sources, targets))
     weights = np.broadcast_to(np.asarray(sizes, float), np.shape(sources)).ravel()
@@ -68,17 +64,13 @@ def loads(torus: Torus, sources: np.ndarray, targets: np.ndarray, sizes: np.ndar
 
 
 def hops(torus: Torus, sources: np.ndarray, targets: np.ndarray) -> int:
-    """Links on the longest way between a source and its target."""
     ahead = torus.coords(targets) - torus.coords(sources)
     around = np.where(torus.wraps, np.minimum(ahead % torus.shape, -ahead % torus.shape), abs(ahead))
     return int(around.sum(-1).max(initial=0))
 
 
 def ring(order: np.ndarray, axes: tuple[int, ...], step: int = 1) -> Pairs:
-    """Sources and targets of one hop of all rings over mesh axes, first slowest.
-
-    Every device receives from the one `step` ahead of it: 1 or -1 for the two ways round.
-    """
+    """Sources and targets of one hop of all rings: a device receives from the one `step` (1 or -1) ahead."""
     rings = _rings(order, axes)
     return np.roll(rings, -step, axis=1).ravel(), rings.ravel()
 
@@ -92,18 +84,15 @@ def exchange(order: np.ndarray, axes: tuple[int, ...]) -> Pairs:
 
 @functools.lru_cache(maxsize=4096)
 def ring_load(torus: Torus, order: Order, axes: tuple[int, ...], two_way: bool = False) -> float:
-    """Busiest link's load, in blocks, of one hop of the ring over mesh axes; `two_way`: one block each way at once.
-
-    Of two devices each needs the block once: both ways are then one.
-    """
+    """Blocks over the busiest link in one hop; `two_way` sends one block each way, in a ring of two only once."""
     ways = [1, -1] if two_way and math.prod(order.sizes[a] for a in axes) > 2 else [1]
     sources, targets = np.concatenate([ring(order.array, axes, way) for way in ways], axis=1)
     return float(loads(torus, sources, targets, 1).max(initial=0))
 
 
 def exchange_load(torus: Torus, order: Order, axes: tuple[int, ...]) -> float:
-    """Busiest link's load, in blocks of one device, of an all-to-all over mesh axes: 1/p of a block to each of p."""
-    if math.prod(order.sizes[a] for a in axes) == torus.size:  # all send to all: where they stand does not matter
+    """Blocks over the busiest link in an all-to-all over mesh axes, which sends 1/p of a block to each of p devices."""
+    if math.prod(order.sizes[a] for a in axes) == torus.size:  # all send to all: positions do not matter
         order, axes = Order.of(np.arange(torus.size)), (0,)
     return _exchange_load(torus, order, tuple(sorted(axes)))
 
@@ -120,11 +109,7 @@ def _rings(order: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
 
 
 def _along(torus: Torus, axis: int, start: np.ndarray, end: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Bytes (2, *shape) over the links of one axis, from the bytes [line, from, to] that move on each of its lines.
-
-    Axes before this one are behind, the others ahead. What leaves a chip is what began before it less what ended before
-    it, and what goes round the joined ends.
-    """
+    """Bytes (2, *shape) over the links of one axis; earlier axes are done, later ones are not."""
     size, others = torus.shape[axis], (*torus.shape[:axis], *torus.shape[axis + 1 :])
     line = np.zeros(len(start), int)
     for other, chips in enumerate(torus.shape):
@@ -142,14 +127,14 @@ def _along(torus: Torus, axis: int, start: np.ndarray, end: np.ndarray, weights:
 
 @functools.lru_cache(maxsize=64)
 def _upward(size: int, wraps: bool) -> np.ndarray:
-    """Share [from, to] of a message on one line that goes towards higher coordinates."""
+    """Share [from, to] of a message on one line that travels towards higher coordinates."""
     ahead = np.subtract.outer(np.arange(size), np.arange(size)).T
     return (np.sign(-ahead % size - ahead % size) + 1) / 2 if wraps else np.where(ahead >= 0, 1.0, 0.0)
 
 
 @functools.lru_cache(maxsize=64)
 def _coords(shape: tuple[int, ...]) -> np.ndarray:
-    """Coordinates (chips, dims) of all chips as JAX lists them: by axes 2 and up, then by hosts of 2 x 2 chips."""
+    """Coordinates (chips, dims) of all chips in JAX's order."""
     coords = np.indices(shape).reshape(len(shape), -1)
     host, within = coords[:2] // 2, coords[:2] % 2
     return coords[:, np.lexsort((*within, *host, *coords[2:]))].T

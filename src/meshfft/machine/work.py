@@ -1,7 +1,6 @@
-"""Work: what a step costs one device, counted and never timed.
+"""Work: the counted cost of a step on one device.
 
-Counts add along a walk; `peak_bytes` is the largest, plus what lies beside all steps. A machine turns counts into
-seconds.
+Counts add along a walk; `peak_bytes` is the largest, plus the bytes held beside all steps.
 """
 
 import dataclasses
@@ -10,33 +9,30 @@ from typing import NamedTuple
 
 
 class Move(NamedTuple):
-    """What a step sends: exchanges of one kind over the ring of some mesh axes.
-
-    By kind: "ring", a block to one neighbour; "two-way ring", one to each; "all-to-all", a part to every device.
-    """
+    """Exchanges over a ring: "ring", a block to a neighbour; "two-way ring", to both; "all-to-all", a part to each."""
 
     kind: str
     axes: tuple[str, ...]
-    nbytes: int  # of the block
+    nbytes: int  # bytes of the block
     times: int
 
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    matrix_flops: int = 0  # real operations in matrix products, with padding to the matrix unit, passes not counted
-    tier: str = "float32"  # of those products
-    vector_flops: int = 0  # real operations elsewhere: an FFT's butterflies, phases
-    kernel_flops: int = 0  # real operations in kernels for a vector unit, which cost their cycles
-    kernel_cycles: int = 0  # of these kernels, or of reading and writing under them where that is longer
-    memory_bytes: int = 0  # read and written beside products and kernels
-    fed_bytes: int = 0  # read and written by the products themselves, at the same time
-    sent_bytes: int = 0  # to other devices
+    matrix_flops: int = 0  # real operations of matrix products, padded to the matrix unit, passes not counted
+    tier: str = "float32"  # precision tier of these products
+    vector_flops: int = 0  # other real operations: FFT butterflies, phases
+    kernel_flops: int = 0  # real operations of vector-unit kernels, which cost their cycles
+    kernel_cycles: int = 0  # cycles of these kernels, or of their memory traffic if that takes longer
+    memory_bytes: int = 0  # bytes read and written outside products and kernels
+    fed_bytes: int = 0  # bytes read and written by the products, at the same time
+    sent_bytes: int = 0  # bytes sent to other devices
     all_to_alls: int = 0
     hops: int = 0  # collective permutes between neighbours
-    moves: tuple[Move, ...] = ()  # all that is sent, by kind and mesh axes
-    parts: int = 1  # computed and sent in turn, each while the one before it travels
-    peak_bytes: int = 0  # alive at the worst moment, input and output included
-    beside_bytes: int = 0  # of its input or output that other steps, which see less of it, do not count
+    moves: tuple[Move, ...] = ()  # everything sent, by kind and mesh axes
+    parts: int = 1  # parts computed in sequence, each sent during the next
+    peak_bytes: int = 0  # bytes alive at the peak, input and output included
+    beside_bytes: int = 0  # bytes of its input or output that steps with a smaller view do not count
 
     @property
     def flops(self) -> int:

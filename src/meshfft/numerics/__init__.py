@@ -1,1 +1,1 @@
-"""Numbers: types and tiers, split complex, exact phases, and products of any precision."""
+"""Number formats: precision tiers, split complex, exact phases and products of any precision."""

@@ -1,4 +1,4 @@
-"""Loops over blocks: a few lines at a time, to bound temporaries, and sums over runs of columns."""
+"""Loops over a block in chunks of lines, which bound temporaries, and sums over runs of columns."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -8,15 +8,15 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-CHUNK = 2**19  # numbers at a time, where they divide
-LANES = 128  # of the last dimension parts are whole registers of a TPU
-RUNS = 16  # runs whose sums are added up one after the other
+CHUNK = 2**19  # numbers per chunk, if the sizes divide
+LANES = 128  # parts of the last dimension are whole TPU registers
+RUNS = 16  # runs summed one by one into a partial sum
 Arrays = tuple[Array, ...]
 Total = TypeVar("Total")
 
 
 def chunks(shape: tuple[int, ...], dim: int) -> tuple[int, int]:
-    """A dimension other than `dim`, and the number of equal parts of it with about CHUNK numbers each."""
+    """A dimension other than `dim`, and its number of equal parts of about CHUNK numbers each."""
     numbers, best = math.prod(shape), (dim, 1)
     for other in (d for d in range(len(shape)) if d != dim):
         whole = LANES if other == len(shape) - 1 else 1
@@ -33,10 +33,7 @@ def in_chunks(
     made: Callable[[Arrays, Arrays | None], Arrays],
     leaves: Iterable[Array] = (),
 ) -> Arrays:
-    """Applies `made` to a chunk of lines along `dim` at a time; the result replaces `out`, or is a new array.
-
-    `leaves` are further inputs of `made`, for the mesh axes that the result varies over.
-    """
+    """Applies `made` to chunks of lines along `dim`; the result replaces `out`, or varies over the axes of `leaves`."""
     shape = (arrays or out or ())[0].shape
     other, many = chunks(shape, dim)
     if many == 1:
@@ -44,8 +41,8 @@ def in_chunks(
     size, given = shape[other] // many, out is not None
 
     def lines(i: Array | int, out: Arrays | None) -> Arrays:
-        # Behind barriers a chunk is cut, and written back, as the block lies: otherwise a TPU's compiler copies the
-        # whole block in every turn to the layout that suits the work on a chunk.
+        # The barriers keep the block's layout. Without them the TPU compiler copies the whole block in every
+        # iteration, to the layout that suits one chunk.
         cut = lambda x: lax.dynamic_slice_in_dim(x, i * size, size, other)  # noqa: E731
         mine = tuple(map(cut, arrays)), tuple(map(cut, out)) if out is not None and given else None
         return lax.optimization_barrier(made(*lax.optimization_barrier(mine)))
@@ -61,7 +58,7 @@ def in_chunks(
         done = tuple(lax.dynamic_update_slice_in_dim(whole, part, i * size, other) for whole, part in pairs)
         return i + 1, done
 
-    # By a counter of 32 bits: one of 64 is a pair on a TPU, whose turns its compiler does not count.
+    # The TPU compiler finds no trip count for a 64-bit counter, which is a pair there.
     return lax.while_loop(lambda state: state[0] < many, turn, (jnp.int32(0), out))[1]
 
 
@@ -72,10 +69,7 @@ def in_runs(
     total: Total | None,
     together: bool = True,
 ) -> Total:
-    """Adds `run(start, size, total)` over n columns: the first run, then single runs, then RUNS at a time.
-
-    Without `together` all runs are added one by one.
-    """
+    """Adds `run(start, size, total)` over n columns: one by one, or `together` in groups of RUNS."""
     first, single, many = runs(n, size, together)
 
     def several(i: Array, total: Total) -> Total:
@@ -90,7 +84,7 @@ def in_runs(
 
 
 def runs(n: int, size: int, together: bool = True) -> tuple[int, int, int]:
-    """Columns of the first run of n, the number of single runs after it, and of groups of RUNS runs."""
+    """Columns of the first run, number of single runs, and number of groups of RUNS runs."""
     first = n % size or min(size, n)
     left = (n - first) // size
     many = max(left - 1, 0) // RUNS if together else 0
@@ -98,7 +92,7 @@ def runs(n: int, size: int, together: bool = True) -> tuple[int, int, int]:
 
 
 def varied(out: Array, leaves: Iterable[Array]) -> Array:
-    """The array, marked as varying over the mesh axes of all leaves, as a loop's carry must; XLA folds this."""
+    """The array, marked as varying over the mesh axes of all leaves, as a loop carry must be; XLA folds this."""
     for leaf in leaves:
         one = jnp.ravel(leaf)[0]
         out = jnp.where(one == one, out, out)

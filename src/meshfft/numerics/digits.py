@@ -1,9 +1,8 @@
-"""Digits to base 256 of real numbers, balanced, as integer products take them, and the numbers of such sums.
+"""Balanced digits to base 256 of real numbers, for integer products.
 
     x = 2^e sum_i d_i 2^(1 - 8 i),   -128 <= d_i <= 127,   i = 1 ... S
 
-Invariant: numbers are scaled by a power of two, to magnitudes below 127 / 128; then all is exact but what is cut off
-behind digit S, and the rounding of a result.
+Invariant: inputs are scaled to magnitudes below 127 / 128; only the digits after S and the final rounding are lost.
 """
 
 import functools
@@ -12,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-BITS = 8  # of a slice, its sign among them
-HIGH = 4  # slices of the first 32-bit integer that a number becomes; the second has the others, three at most
+BITS = 8  # bits of a slice, sign included
+HIGH = 4  # slices in the first 32-bit integer of a number; the second has the rest, at most three
 Terms = tuple[Array, ...]
 
 
@@ -27,9 +26,7 @@ def singles(y: Array, many: int) -> Terms:
 
 
 def limbs(parts: Terms, slices: int) -> list[Array]:
-    """Numbers between -1 and 1, sums of float32, as integers in units of their last slice; slices behind HIGH in a
-    second one.
-    """
+    """Integers in units of the last slice, from sums of float32 in (-1, 1); the second has the slices after HIGH."""
     high, low = BITS * min(slices, HIGH) - 1, BITS * max(slices - HIGH, 0)
     first = jnp.round(parts[0] * jnp.float32(2.0**high))
     rests = (parts[0] - first * jnp.float32(2.0**-high), *parts[1:])
@@ -41,16 +38,15 @@ def limbs(parts: Terms, slices: int) -> list[Array]:
 
 
 def one_by_one(integers: list[Array], slices: int) -> Terms:
-    """The balanced digits to base 256 of integers, largest first."""
     found = _bytes(integers, slices)
     many = (min(slices, HIGH), slices - HIGH)
     each = [(one << (24 - BITS * i)) >> 24 for one, n in zip(found, many, strict=False) for i in reversed(range(n))]
-    # Behind a barrier all are made at once: a TPU's compiler would else go back to the integers for each.
+    # The barrier makes all digits at once; otherwise the TPU compiler recomputes the integers for each.
     return tuple(lax.optimization_barrier([digit.astype(jnp.int8) for digit in each]))
 
 
 def at_once(integers: list[Array], slices: int) -> Array:
-    """The same as one array (S, ...), by few operations."""
+    """The balanced digits as one array (S, ...), in few operations."""
     found, first = _bytes(integers, slices), min(slices, HIGH)
     at = jnp.arange(slices, dtype=jnp.int32).reshape(-1, *[1] * found[0].ndim)
     up = 24 - BITS * (jnp.where(at < first, first, slices) - 1 - at)
@@ -58,11 +54,7 @@ def at_once(integers: list[Array], slices: int) -> Array:
 
 
 def _bytes(integers: list[Array], slices: int) -> list[Array]:
-    """Integers whose bytes are the balanced digits to base 256.
-
-    With 128 added to each digit they are the bytes of the number, and a byte less 128 is the byte with its top bit
-    flipped.
-    """
+    """Integers whose bytes are the digits: digit + 128 is a byte of the number, and - 128 flips its top bit."""
     carry, found = jnp.int32(0), list[Array]()
     for limb, many in reversed(list(zip(integers, (min(slices, HIGH), slices - HIGH), strict=False))):
         each = jnp.uint32(sum(128 << BITS * i for i in range(many))).astype(jnp.int32)
@@ -73,7 +65,7 @@ def _bytes(integers: list[Array], slices: int) -> list[Array]:
 
 
 def carried(orders: list[Array]) -> tuple[Array, list[Array]]:
-    """The sum of int32 numbers, each of 2^-8 the weight of the one before: an int32, and bytes behind it."""
+    """Sum of int32 numbers, each of 2^-8 the weight of the previous one: an int32 and the bytes after it."""
     value, low = orders[-1], list[Array]()
     for order in reversed(orders[:-1]):
         low.insert(0, value & 255)
@@ -82,7 +74,7 @@ def carried(orders: list[Array]) -> tuple[Array, list[Array]]:
 
 
 def joined(value: Array, low: list[Array], dtype: np.dtype) -> Array:
-    """An int32 and bytes behind it, rounded to float64."""
+    """An int32 and the bytes after it, rounded to float64."""
     total = value.astype(dtype)
     for first in range(0, len(low), 3):  # 24 bits, a float32
         group = _grouped(low[first : first + 3])
@@ -91,10 +83,7 @@ def joined(value: Array, low: list[Array], dtype: np.dtype) -> Array:
 
 
 def pair(value: Array, low: list[Array]) -> tuple[Array, Array]:
-    """The same as two float32 numbers, the second below half a unit in the last place of the first.
-
-    Made of three groups of 24 bits, each a float32; the first is zero or larger than the others together.
-    """
+    """`joined` as two float32; the sums need the first group of 24 bits to be zero or larger than the rest."""
     low = [value & 255, *low]
     first, *others = (jnp.asarray(part, jnp.float32) for part in (value >> BITS, *map(_grouped, (low[:3], low[3:6]))))
     second, third = (part * jnp.float32(2.0 ** (-BITS * at)) for part, at in zip(others, (3, 6), strict=True))
@@ -106,12 +95,11 @@ def pair(value: Array, low: list[Array]) -> tuple[Array, Array]:
 
 
 def _grouped(low: list[Array]) -> Array:
-    """Up to three bytes as one integer of 24 bits."""
     return functools.reduce(jnp.add, (part << (BITS * (2 - j)) for j, part in enumerate(low)))
 
 
 def host_slices(matrix: np.ndarray, slices: int) -> np.ndarray:
-    """The slices of a real matrix of magnitudes up to one, in the host's widest float; their power is 2."""
+    """Slices of a real matrix of magnitudes up to one, in the host's widest float; the scale is 2."""
     value = np.rint(matrix * np.asarray(2.0 ** (BITS * slices - 2), matrix.dtype)).astype(np.int64)
     digits = list[np.ndarray]()
     for _ in range(slices - 1):

@@ -1,15 +1,15 @@
-"""Types and tiers of precision: what a transform computes in, how it multiplies, and the error to expect.
+"""Types and precision tiers: the type a transform computes in, its products, and the expected error.
 
-A float32 number is exactly a sum of three bfloat16 numbers, each 2^-8 of the one before. Matrix units make products of
+A float32 is exactly a sum of three bfloat16, each 2^-8 of the previous one. Matrix units compute
 
     bf16     x1 y1                                                     1 pass
     bf16x3   x1 y1 + x1 y2 + x2 y1                                     3 passes
-    bf16x6   x1 y1 + x1 y2 + x2 y1 + x1 y3 + x2 y2 + x3 y1             6 passes, as good as float32
+    bf16x6   x1 y1 + x1 y2 + x2 y1 + x1 y3 + x2 y2 + x3 y1             6 passes, as accurate as float32
 
-int8xS makes a float64 product of S (S + 1) / 2 exact products of 8-bit slices (see slices); int8x7 is "float64" on a
-device whose matrix unit has none.
+int8xS computes a float64 product from S (S + 1) / 2 exact products of 8-bit slices (see slices). int8x7 replaces
+"float64" on devices without it.
 
-Source: Henry, Tang and Heinecke, arXiv:1904.06376, which Lu et al., section II-A, rely on.
+Source: Henry, Tang and Heinecke, arXiv:1904.06376, used by Lu et al., section II-A.
 """
 
 import functools
@@ -26,17 +26,16 @@ from .units import bound
 
 
 class Tier(NamedTuple):
-    """How real factors are multiplied.
+    """A precision tier of real products.
 
     Attributes:
-        terms: bfloat16 terms of each factor; 0 where the type itself is multiplied.
-        passes: products of terms that are added up.
-        error: relative L2 error of a complex product of up to 65536 terms, by real multiplications in each: 4 or 3.
-            Measured by tests/numerics/test_products.py and `python -m benchmarks bounds`. In float32 and float64 equal
-            terms may lose more (RingDense.error). In bf16 and bf16x3 it holds for lines of 5, and for a constant or a
-            spike of the number that rounds worst; noise loses a third of it.
-        limit: the largest error where the plan chooses between 4 and 3.
-        slices: of 8 bits of each float64 factor; 0 where factors are not sliced.
+        terms: bfloat16 terms of each factor; 0 if the type itself is multiplied.
+        passes: products of terms per real product.
+        error: relative L2 error of a complex product of LONGEST terms, by real multiplications (`benchmarks bounds`).
+            In bf16 and bf16x3 it covers constants and spikes; in float32 and float64 equal terms may lose more
+            (RingDense.error).
+        limit: largest error allowed when the plan chooses between 4 and 3.
+        slices: 8-bit slices of each float64 factor; 0 without slicing.
     """
 
     terms: int
@@ -49,54 +48,52 @@ class Tier(NamedTuple):
 class Error(NamedTuple):
     """Bounds on the relative L2 error of a step."""
 
-    noise: float = 0.0  # rounding of noise: errors of several steps are independent
-    equal: float = 0.0  # rounding of equal numbers, all the same way: errors of several steps add up
-    lost: float = 0.0  # by what it sends
-    condition: float = 1.0  # largest over smallest singular value, by which it may multiply what was lost before it
+    noise: float = 0.0  # rounding of noise: independent between steps
+    equal: float = 0.0  # rounding of equal numbers, all the same way: adds up over steps
+    lost: float = 0.0  # of the data sent
+    condition: float = 1.0  # largest over smallest singular value: bounds the growth of earlier `lost`
 
     @staticmethod
     def of_all(errors: Iterable["Error"]) -> "Error":
-        """The error of several steps, or dimensions, in sequence."""
+        """Error of several steps or dimensions in sequence."""
         every = tuple(errors)
         noise, equal = math.hypot(*(error.noise for error in every)), sum(error.equal for error in every)
         lost = math.expm1(sum(math.log1p(error.lost) for error in every))
         return Error(noise, equal, lost, math.prod(error.condition for error in every))
 
 
-LONGEST = 65536  # terms up to which a tier's error is stated
-UNITS = ("int8", "int8 long", "bf16")  # that multiply slices on TPUs
-ROUNDING = {"": 2.0**-52, **dict.fromkeys(UNITS, 2.0**-46)}  # of sums in float64, or in pairs of float32
+LONGEST = 65536  # terms up to which a tier's error is valid
+UNITS = ("int8", "int8 long", "bf16")  # units that multiply slices on TPUs
+ROUNDING = {"": 2.0**-52, **dict.fromkeys(UNITS, 2.0**-46)}  # rounding of sums in float64, or in pairs of float32
 
 
 def unit_of(itemsize: int) -> float:
-    """The largest relative error of rounding to a complex type of `itemsize` bytes."""
     return 2.0**-24 if itemsize == 8 else 2.0**-53
 
 
 def added_error(many: int, itemsize: int) -> float:
-    """The largest relative error of adding `many` equal complex numbers one after the other.
+    """Largest relative error of adding `many` equal complex numbers one by one.
 
-    While the sum grows from one power of two to the next, every addition rounds the same way, by up to half a unit in
-    the last place. So half of all roundings are as large as those of the sum, a quarter half as large, and so on. The
-    worst of 2 million drawn numbers reach many / 4 + 1 / 2 roundings; up to four numbers lose nothing.
+    While the sum stays between two powers of two, all additions round the same way, by up to half a unit in the last
+    place. The worst of 2 million random numbers reach many / 4 + 1 / 2 roundings; up to four numbers are exact.
     """
     return (many / 4 + 0.5) * unit_of(itemsize) if many > 4 else 0.0
 
 
 def sliced_error(slices: int, multiplications: int, n: int) -> float:
-    """The relative L2 error of a complex product of n terms by S slices of 8 bits, roundings of its sums apart.
+    """Relative L2 error of a complex product of n terms by S slices of 8 bits, without the rounding of its sums.
 
     A line of root mean square r is scaled by 2^e, within a factor two of its largest entry, so 2^e <= 2.04 sqrt(n) r
-    (equality for a single nonzero entry; white noise of n = 8192 has 4 to 8 r). Matrices of magnitudes up to one, 0.7
-    in the mean, have e = 1. Slices are as good as random, of mean square (2^8)^2 / 12; those of one large entry may all
-    be 128, 3^(1/2) of that. For each term, in the mean and relative to 0.7 r:
+    (equality for a single nonzero entry; white noise of n = 8192 has 4 to 8 r). Matrices of magnitudes up to one, mean
+    0.7, have e = 1. Slices act as random numbers of mean square (2^8)^2 / 12; those of one large entry may all be 128,
+    3^(1/2) times that. Per term, on average and relative to 0.7 r:
 
-        products left out, slices i + j = S + 2    (S - 1)^(1/2) 2^(16 - 8 (S + 2)) 2^2 2^(1 + e) 3^(1/2) / 12 / (0.7 r)
+        omitted products, slices i + j = S + 2     (S - 1)^(1/2) 2^(16 - 8 (S + 2)) 2^2 2^(1 + e) 3^(1/2) / 12 / (0.7 r)
                                                    = 1.63 (S - 1)^(1/2) 2^(-8 S) (2^e / r)
-        the block, cut off behind slice S          12^(-1/2) 2^(1 - 8 S) (2^e / r) = 0.58 2^(-8 S) (2^e / r)
+        truncation of the block after slice S      12^(-1/2) 2^(1 - 8 S) (2^e / r) = 0.58 2^(-8 S) (2^e / r)
 
-    The rest is below 0.02 of them. The sum is less than (3 S)^(1/2) 2^(-8 S) (2^e / r), and n terms multiply both error
-    and value by n^(1/2). Gauss's three products have factors larger by up to two, 1.5 in the mean.
+    The rest is below 2 % of these. The sum is below (3 S)^(1/2) 2^(-8 S) (2^e / r); n terms multiply error and value by
+    n^(1/2). Gauss's three products have factors up to twice as large, 1.5 times on average.
     """
     return 2.04 * math.sqrt(3 * slices * max(n, 1)) * 2.0 ** (-8 * slices) * {4: 1.0, 3: 1.5}[multiplications]
 
@@ -116,17 +113,16 @@ TIERS = {
 }
 WIDE = ("float64", "int8x7", "int8x6", "int8x5", "int8x4")  # tiers of complex128, and of split complex float64
 PRECISIONS = ("default", *TIERS)
-Precision = str | float | None  # one of PRECISIONS, or an error to stay within
-MOST_DIMENSIONS = 3  # of the transforms that an error is chosen for
+Precision = str | float | None  # one of PRECISIONS, or an error bound
+MOST_DIMENSIONS = 3  # dimensions assumed when an error bound selects a tier
 
 
 class Dot(NamedTuple):
-    """A way to multiply: the tier, and the real multiplications in a complex one.
+    """A precision tier, and the real multiplications per complex one.
 
     Four are (a + ib)(c + id) written out. Three (Gauss) are (a + b) c, a (d - c) and b (c + d): three quarters of the
-    work, 1.4 times the error, and small imaginary parts lose relative accuracy.
-
-    `unit`, one of UNITS, multiplies slices on a device without float64, whose values are pairs of float32.
+    work, 1.4 times the error, and less relative accuracy for small imaginary parts. `unit`, one of UNITS, multiplies
+    slices on a device without float64, where values are pairs of float32.
     """
 
     tier: str
@@ -143,7 +139,6 @@ class Dot(NamedTuple):
 
     @property
     def error(self) -> float:
-        """The relative L2 error of a complex matrix product of LONGEST terms."""
         return self.error_over(LONGEST)
 
     def error_over(self, n: int) -> float:
@@ -153,16 +148,12 @@ class Dot(NamedTuple):
 
     @property
     def flops(self) -> int:
-        """Real operations for one complex multiplication and addition, passes not counted."""
+        """Real operations per complex multiplication and addition, passes not counted."""
         return 2 * self.multiplications
 
 
 def dots_of(dtype: np.dtype, precision: Precision, multiplications: int | None, unit: str = "") -> tuple[Dot, ...]:
-    """The ways to multiply that the plan may choose from: those within the tier's limit, or the one asked for.
-
-    Raises:
-        TypeError, ValueError: as `complex_dtype`, or a number of multiplications that is not 3 or 4.
-    """
+    """The `Dot`s that the plan may choose from: all within the tier's limit, or the requested one."""
     if multiplications not in (None, 3, 4):
         raise ValueError(f"multiplications is {multiplications!r}: use 3 or 4, or None to choose")
     tier = _tier_of(dtype, precision)
@@ -176,15 +167,11 @@ def dots_of(dtype: np.dtype, precision: Precision, multiplications: int | None, 
 
 
 def reaches(tier: str, error: float) -> bool:
-    """Whether the stated error of a transform of MOST_DIMENSIONS dimensions is within `error`."""
     return MOST_DIMENSIONS**0.5 * TIERS[tier].limit <= error
 
 
 def check_reached(precision: Precision, error: float, beside: str = "") -> None:
-    """Raises ValueError if a transform's error exceeds the one to stay within; `beside` is another remedy.
-
-    Tiers are chosen before the walk is known, which may have more dimensions, or less exact sums and wires.
-    """
+    """Raises ValueError if the error exceeds the requested bound: tiers are chosen before the walk is known."""
     if isinstance(precision, float) and not error <= precision:
         raise ValueError(
             f"precision {precision:g} is out of reach of this transform, whose error may be {bound(error)}: "
@@ -193,23 +180,15 @@ def check_reached(precision: Precision, error: float, beside: str = "") -> None:
 
 
 def is_wide(precision: Precision) -> bool:
-    """Whether a precision needs 64-bit types, whatever the input."""
     return not reaches("float32", precision) if isinstance(precision, float) else precision in WIDE
 
 
 def complex_dtype(dtype: np.dtype, precision: Precision) -> np.dtype:
-    """The complex type in which a transform of `dtype` is computed: NumPy's promotion, as far as JAX has it switched
-    on.
-
-    Raises:
-        TypeError: the type is not numeric, or wider than any JAX has.
-        ValueError: an unknown precision, or 64 bits asked for while they are off.
-    """
+    """Complex type in which a transform of `dtype` is computed: NumPy's promotion, within JAX's enabled types."""
     return np.dtype(np.complex128 if _tier_of(dtype, precision) in WIDE else np.complex64)
 
 
 def _tier_of(dtype: np.dtype, precision: Precision) -> str:
-    """The tier of a precision for an array of `dtype`; the default follows NumPy's promotion."""
     check_numeric(dtype)
     said = f"precision {precision:g}" if isinstance(precision, float) else ""
     if isinstance(precision, float):
@@ -233,7 +212,6 @@ def _tier_of(dtype: np.dtype, precision: Precision) -> str:
 
 @functools.lru_cache(maxsize=64)
 def check_numeric(dtype: np.dtype) -> None:
-    """Raises TypeError unless the elements are numbers or truth values of a type that JAX has."""
     if not (jnp.issubdtype(dtype, jnp.number) or jnp.issubdtype(dtype, jnp.bool_)):
         raise TypeError(f"dtype {dtype} is not numeric: give an array of numbers")
     if dtype.itemsize > 16 or (dtype.kind == "f" and dtype.itemsize > 8):
@@ -245,11 +223,10 @@ def wide_types() -> bool:
 
 
 def real_dtype(dtype: np.dtype) -> np.dtype:
-    """The type of a complex number's parts; a real type's own."""
     return np.dtype(np.finfo(dtype).dtype)
 
 
 def promoted(a: DTypeLike, b: DTypeLike) -> np.dtype:
-    """The type that holds both, even if implicit promotion is switched off."""
+    """The promoted type, even if implicit promotion is off."""
     with jax.numpy_dtype_promotion("standard"):
         return np.dtype(jnp.promote_types(a, b))

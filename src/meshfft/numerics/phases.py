@@ -1,12 +1,11 @@
-"""Exact phases: roots of unity n k / N, and multiples of any angle and logarithm as fixed-point numbers.
+"""Exact phases: roots of unity n k / N, and multiples of any angle or logarithm as fixed-point numbers.
 
-A phase is reduced to a fraction of a turn in integers that cannot wrap, then to an eighth of a turn, before cos and
-sin: it is right to one rounding of its last bit for every n k / N below MAX_LENGTH, in float32 as in float64. (In
-float32 without the reduction n k loses 5e-3 at N = 8192.)
+A phase is reduced to an eighth of a turn in integers, before cos and sin: its error is one rounding for every n k / N
+below MAX_LENGTH. (In float32 without the reduction n k loses 5e-3 at N = 8192.)
 
-A fixed-point number is a tuple of uint32 limbs, most significant first, and wraps: the multiple n T of a fraction of a
-turn T is exact modulo a turn. Two limbs hold a turn to 2^-64, and a logarithm to base two, whose point is after 16
-bits, to 2^-48: enough for float32 up to n = 2^21.
+A fixed-point number is a tuple of uint32 limbs, most significant first, and wraps: multiples of a fraction of a turn
+are exact modulo a turn. Two limbs hold a turn to 2^-64, and a base-two logarithm to 2^-48: enough for float32 up to
+n = 2^21.
 """
 
 import functools
@@ -23,14 +22,14 @@ Limbs = tuple[Array, ...]
 Floats = Array | np.ndarray
 MAX_LENGTH = 2**29
 DIGIT = 16  # bits taken from a float at a time
-INTEGER_BITS = 16  # of a logarithm, before the point
-# floor(2^192 c) of c = 1 / (2 pi) and of c = log2(e) / 2
+INTEGER_BITS = 16  # bits of a logarithm before the point
+# floor(2^192 c) for c = 1 / (2 pi) and c = log2(e) / 2
 INVERSE_TURN = 0x28BE60DB9391054A7F09D5F47D4D377036D8A5664F10E410
 HALF_LOG2_E = 0xB8AA3B295C17F0BBBE87FED0691D3E88EB577AA8DD695A58
 
 
 def vandermonde(k: Array, n: Array, length: int, sign: int, real: DTypeLike) -> Planes:
-    """The block V[k, n] = exp(sign 2 pi i k n / length) of integer vectors k and n (paper, dft1d_matrix)."""
+    """Block V[k, n] = exp(sign 2 pi i k n / length) for integer vectors k and n (paper, dft1d_matrix)."""
     return roots(mulmod(k[:, None] % length, n[None, :] % length, length), length, sign, real)
 
 
@@ -41,9 +40,7 @@ def table(rows: int, columns: int, length: int, sign: int, dtype: np.dtype) -> n
 
 
 def host_roots(m: np.ndarray, length: int, sign: int) -> np.ndarray:
-    """exp(sign 2 pi i m / length) for any integers, in the host's widest float: angles in float64 lose up to eight
-    roundings.
-    """
+    """exp(sign 2 pi i m / length) in the host's widest float; float64 angles would lose up to eight roundings."""
     m = m % length
     quarters = (4 * m + length // 2) // length
     angle = (4 * m - quarters * length) / np.longdouble(length) * (2 * np.arctan(np.longdouble(1)))
@@ -51,7 +48,6 @@ def host_roots(m: np.ndarray, length: int, sign: int) -> np.ndarray:
 
 
 def roots(m: Array, length: int, sign: int, real: DTypeLike) -> Planes:
-    """exp(sign 2 pi i m / length) for integers 0 <= m < length."""
     m, unit = m.astype(jnp.uint32), jnp.finfo(real).dtype.type
     quarters = (4 * m + length // 2) // length
     rest = (4 * m - quarters * length).astype(jnp.int32)
@@ -59,7 +55,7 @@ def roots(m: Array, length: int, sign: int, real: DTypeLike) -> Planes:
 
 
 def mulmod(a: Array, b: Array, modulus: int) -> Array:
-    """a b mod `modulus` in uint32, for 0 <= a, b < modulus <= MAX_LENGTH: b a few bits at a time, so nothing wraps."""
+    """a b mod `modulus` in uint32, for 0 <= a, b < modulus <= MAX_LENGTH; takes b a few bits at a time."""
     a, b = a.astype(jnp.uint32), b.astype(jnp.uint32)
     bits = (modulus - 1).bit_length()
     if 2 * bits <= 32:
@@ -73,7 +69,6 @@ def mulmod(a: Array, b: Array, modulus: int) -> Array:
 
 
 def circle(turns: Limbs, sign: int, real: DTypeLike) -> Planes:
-    """exp(sign 2 pi i turns) for fixed-point turns of two limbs or more."""
     unit = jnp.finfo(real).dtype.type
     quarters = (turns[0] + jnp.uint32(2**29)) >> 30
     rest = (turns[0] - (quarters << 30)).astype(jnp.int32).astype(real) + turns[1].astype(real) * unit(2.0**-32)
@@ -89,7 +84,6 @@ def _rotated(angle: Array, quarters: Array, sign: int) -> Planes:
 
 
 def power_of_two(logarithm: Limbs, real: DTypeLike) -> Array:
-    """Two to a signed logarithm: the integer part becomes the exponent, exp2 takes the fraction."""
     unit = jnp.finfo(real).dtype.type
     exponent = logarithm[0].astype(jnp.int32) >> (32 - INTEGER_BITS)
     fraction = (logarithm[0] & jnp.uint32((1 << (32 - INTEGER_BITS)) - 1)).astype(real)
@@ -100,22 +94,20 @@ def power_of_two(logarithm: Limbs, real: DTypeLike) -> Array:
 
 
 def limbs_for(real: DTypeLike) -> int:
-    """Limbs whose last bit no type can see: two for float32, three for float64."""
+    """Limbs that exceed the precision of the type: two for float32, three for float64."""
     return 2 if jnp.finfo(real).bits == 32 else 3
 
 
 def of_turns(turns: Floats, limbs: int) -> Limbs:
-    """A number of turns, modulo one."""
     return _fixed(turns, 0, limbs)
 
 
 def of_radians(radians: Floats, limbs: int) -> Limbs:
-    """An angle over 2 pi, modulo one."""
     return _multiple(radians, INVERSE_TURN, 0, 0, limbs)
 
 
 def of_logarithm(logarithm: Floats, limbs: int) -> Limbs:
-    """A natural logarithm, signed and below 2^15 / log2 e, to base two."""
+    """Base-two logarithm from a signed natural one below 2^15 / log2 e."""
     return _multiple(logarithm, HALF_LOG2_E, 1, INTEGER_BITS, limbs)
 
 
@@ -132,7 +124,7 @@ def _multiple(values: Floats, fraction: int, exponent: int, integer_bits: int, l
 
 
 def _fixed(values: Floats, integer_bits: int, limbs: int) -> Limbs:
-    """Digits of the magnitude by exact floors, then two's complement; bits above the integer bits are dropped."""
+    """Fixed-point digits: exact floors of the magnitude, then two's complement; drops bits above the integer bits."""
     xp = _module(values)
     rest = xp.abs(values) * np.array(2.0**-integer_bits, values.dtype)
     rest, words = rest - xp.floor(rest), []
@@ -147,7 +139,7 @@ def _fixed(values: Floats, integer_bits: int, limbs: int) -> Limbs:
 
 
 def _module(values: Floats) -> ModuleType:
-    """NumPy for host arrays, to keep their float64; jax.numpy for traced ones."""
+    """NumPy for host arrays, which keeps float64; else jax.numpy."""
     return np if isinstance(values, np.ndarray) else jnp
 
 
@@ -167,7 +159,6 @@ def negative(words: Limbs) -> Limbs:
 
 
 def times(n: Array, limbs: Limbs) -> Limbs:
-    """The multiple by uint32 integers n, wrapping."""
     carry, product = jnp.uint32(0), []
     for limb in reversed(limbs):
         low = n * limb

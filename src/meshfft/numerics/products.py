@@ -1,8 +1,7 @@
-"""Products of matrices and blocks in split complex: the only place where the precision of a product is set.
+"""Products of matrices and blocks in split complex; the only place that sets the precision of a product.
 
-A complex product is four real ones, or three (see `Dot`). In the bfloat16 tiers a real product is a sum of products of
-bfloat16 terms, added in float32, by the backend's own algorithm (TPU, GPU) or by splitting here. float64 slices are in
-`slices`; `tiles` has the product of complex arrays for machines with caches.
+A complex product is four real ones, or three (see `Dot`). In the bfloat16 tiers a real product is a float32 sum of
+products of bfloat16 terms, by the backend's algorithm (TPU, GPU) or by splitting here.
 """
 
 import functools
@@ -18,51 +17,49 @@ from .dtypes import Dot
 from .slices import SlicedProduct
 from .split_complex import Planes
 
-TERMS = 128  # columns of a matrix that are multiplied at once on the CPU
-GROUP = 32  # of them one float sum takes in
-LONG_TERMS = 2048  # elsewhere: matrix units add up runs of their own width; bounds the memory for a block of the matrix
+TERMS = 128  # matrix columns multiplied at once on the CPU
+GROUP = 32  # columns of these per float sum
+LONG_TERMS = 2048  # elsewhere: bounds the memory of a matrix block; matrix units sum shorter runs
 PRESETS = {
     "bf16": lax.DotAlgorithmPreset.BF16_BF16_F32,
     "bf16x3": lax.DotAlgorithmPreset.BF16_BF16_F32_X3,
     "bf16x6": lax.DotAlgorithmPreset.BF16_BF16_F32_X6,
 }
 Terms = tuple[Array, ...]
-Sums = tuple[Array, ...]  # (A,), (re, im), or Gauss's three, which stay separate until the last is added
+Sums = tuple[Array, ...]  # (A,), (re, im), or Gauss's three, kept separate until the last addition
 
 
 class Factors(NamedTuple):
-    """A matrix split beforehand, (A,), (re, im) or (re + im, re, im): in bfloat16 terms, or in slices with a scale."""
+    """A presplit matrix, (A,), (re, im) or (re + im, re, im): in bfloat16 terms, or in slices with a scale."""
 
     forms: tuple[Terms, ...]
 
 
-# Makes the columns (rows, size) of a matrix from a start on.
+# Makes `size` columns (rows, size) of a matrix from a start.
 Maker = Callable[[Array | int, int], Planes | Factors]
 
 
 class RealProduct(NamedTuple):
-    """How real products are made: by the backend's algorithm for a precision, or of some terms of both factors.
+    """A way to make real products: by the backend's algorithm for a precision, or from terms of both factors.
 
-    On CPUs XLA adds one term after the other, and n equal terms lose up to (n / 4 + 1 / 2) roundings of their sum: 32
-    for 128 terms, 8.5 for 32. So sums of `group` terms are added in pairs, which is exact for equal sums.
+    XLA on CPUs adds terms one by one, which loses up to (n / 4 + 1 / 2) roundings. Sums of `group` are added in pairs.
     """
 
     precision: lax.Precision | lax.DotAlgorithmPreset
     terms: int
-    group: int = 0  # 0 where all terms are one sum
+    group: int = 0  # 0 if all terms are one sum
 
     def parts(self, matrix: Array) -> Terms:
         return terms_of(matrix, self.terms) if self.terms else (matrix,)
 
     def laid(self, form: Terms) -> Terms:
-        """A matrix (rows, n) as (groups, rows, terms of a group), zeros behind the last."""
+        """A matrix (rows, n) as (groups, rows, terms of a group), zero-padded."""
         return tuple(jnp.moveaxis(_grouped(part, 1, self.group), 1, 0) for part in form) if self.group else form
 
     def along(self, matrix: Terms, x: Array, dim: int) -> Array:
         return self.summed(matrix, x, lambda a, b: jnp.moveaxis(self.dot(a, b, dim), 0, dim))
 
     def of_tile(self, matrix: Terms, x: Array) -> Array:
-        """(rows, n) times a real tile (lines, n, width), as the product of two matrices."""
         lines, n, width = x.shape
         if width == 1:
             return self.summed(matrix, x.reshape(lines, n), functools.partial(self.dot, dim=1, last=True))[..., None]
@@ -70,7 +67,7 @@ class RealProduct(NamedTuple):
         return y.reshape(-1, lines, width).swapaxes(0, 1)
 
     def dot(self, matrix: Array, x: Array, dim: int, last: bool = False) -> Array:
-        """A matrix from `laid` times dimension `dim` of an array; its rows come first, or last."""
+        """A matrix from `laid` times dimension `dim` of an array; its rows become the first or last dimension."""
         both = (matrix, 1 + (self.group > 0)), (_grouped(x, dim, self.group), dim + 1) if self.group else (x, dim)
         (a, of_a), (b, of_b) = reversed(both) if last else both
         if not self.group:
@@ -79,7 +76,6 @@ class RealProduct(NamedTuple):
         return _in_pairs(list(lax.dot_general(a, b, contracted, precision=self.precision)))
 
     def summed(self, matrix: Terms, x: Array, dot: Callable[[Array, Array], Array]) -> Array:
-        """The products of terms that the tier keeps, smallest first."""
         if not self.terms:
             return dot(matrix[0], x)
         parts = terms_of(x, self.terms)
@@ -90,12 +86,10 @@ class RealProduct(NamedTuple):
 def product(
     terms: Sequence[tuple[Maker, Planes]], dim: int, dot: Dot, total: Sums | None = None, *, real: bool = False
 ) -> Sums:
-    """Adds to sums the products of matrices, by their columns, with dimension `dim` of blocks in split complex.
+    """Adds to `total` the products of matrices with dimension `dim` of blocks in split complex.
 
-    Blocks have one shape, each with the maker of its matrix's columns; rows replace the dimension. `real` wants only
-    the real part. `planes_of` turns sums into the result. Costs dot.flops flops for each row and element. Long sums are
-    sums of runs, in two levels, so the error stays near that of one run: below 4e-7 in float32
-    (tests/operators/test_points.py).
+    Blocks have one shape; rows replace the dimension. `real` keeps the real part only. Costs dot.flops per row and
+    element. Sums of runs in two levels keep the error below 4e-7 in float32 (tests/operators/test_points.py).
     """
     makers, blocks = [maker for maker, _ in terms], tuple(planes for _, planes in terms)
     summed = functools.partial(_summed, makers=makers, dim=dim, dot=dot, real=real)
@@ -122,7 +116,7 @@ def _summed(
     size: int,
     way: RealProduct | SlicedProduct,
 ) -> Sums:
-    """The product in runs. A matrix is made first: fused into the products it would be made for every tile."""
+    """The product in runs. The barrier makes the matrix first; fused, XLA would remake it for every tile."""
 
     def run(maker: Maker, planes: Planes, start: Array | int, size: int, total: Sums | None) -> Sums:
         full = size == planes[0].shape[dim]
@@ -146,12 +140,11 @@ def _summed(
 
 
 def planes_of(sums: Sums) -> Planes:
-    """The planes of sums; Gauss's are A = (re + im) x, B = re (y - x), C = im (x + y)."""
+    """Gauss's sums are A = (re + im) x, B = re (y - x), C = im (x + y)."""
     return (sums[0] - sums[2], sums[0] + sums[1]) if len(sums) == 3 else sums
 
 
 def _grouped(x: Array, dim: int, size: int) -> Array:
-    """Dimension `dim` as two: groups, and their members; zeros behind the last."""
     n = x.shape[dim]
     many = max(1, -(-n // size))
     size = min(size, n)
@@ -167,7 +160,7 @@ def _in_pairs(parts: list[Array]) -> Array:
 
 
 def terms_of(x: Array, many: int) -> Terms:
-    """A float32 array as bfloat16 terms, largest first, each the rounded rest of those before it."""
+    """A float32 array as bfloat16 terms, largest first, each the rounded remainder of the previous."""
     parts: list[Array] = []
     for _ in range(many):
         parts.append(lax.reduce_precision(x, exponent_bits=8, mantissa_bits=7))
@@ -178,7 +171,6 @@ def terms_of(x: Array, many: int) -> Terms:
 def complex_sums(
     forms: tuple[Terms, ...], x: Planes, times: Callable[[Terms, Array], Array], real: bool = False
 ) -> Sums:
-    """The sums of a complex product: Gauss's three of three forms, else written out."""
     if len(forms) == 1:
         return tuple(times(forms[0], part) for part in x)
     re, im = forms[-2:]
@@ -194,10 +186,7 @@ def complex_sums(
 def forms_of(
     matrix: Planes | Factors, dot: Dot, way: RealProduct | SlicedProduct, full: bool = False
 ) -> tuple[Terms, ...]:
-    """The real matrices of a product, in parts: re + im is one of them for three multiplications.
-
-    With slices and four multiplications there is one, if block and result are complex (`full`).
-    """
+    """Real matrices of a product, in parts, with re + im for Gauss's; one matrix for complex slices (`full`)."""
     if isinstance(matrix, Factors):
         joined = ((functools.reduce(jnp.add, form).astype(jnp.float32),) for form in matrix.forms)
         return tuple(joined) if isinstance(way, RealProduct) and not way.terms else matrix.forms
@@ -209,5 +198,4 @@ def forms_of(
 
 
 def masked(matrix: Planes | Factors, kept: Array) -> Planes | Factors:
-    """A matrix with zeros in the rows that are not kept."""
     return jax.tree.map(lambda part: jnp.where(kept[:, None], part, jnp.zeros((), part.dtype)), matrix)

@@ -1,14 +1,14 @@
-"""Float64 products of small integers, error-free (Ozaki's scheme): for matrix units that have no float64.
+"""Error-free float64 products from small integers (Ozaki's scheme), for matrix units without float64.
 
 Each row of the matrix and each line of the block is scaled by a power of two and cut into S slices, 8-bit integers
 
     x = 2^e sum_i d_i 2^(1 - 8 i),   -128 <= d_i <= 127,   i = 1 ... S
 
-and the products of slices with i + j <= S + 1 are made, exactly: in int32 below 2^17 terms, or by bfloat16 in float32
-up to 2^10. All are added as integers and rounded once. TPUs keep float64 as pairs of float32, and have no complex128.
+The products of slices with i + j <= S + 1 are exact: in int32 below 2^17 terms, in bfloat16 with float32 sums up to
+2^10. Invariant: the only errors are the truncation after slice S, the omitted products (`dtypes.sliced_error`) and the
+rounding of the sum.
 
-Invariant: all is exact but what is cut off behind slice S and the products left out (`dtypes.sliced_error`). Source:
-Ozaki, Ogita, Oishi and Rump, Numer. Algorithms 59, 2012; Ootomo, Ozaki and Yokota, arXiv:2306.11975.
+Source: Ozaki, Ogita, Oishi and Rump, Numer. Algorithms 59, 2012; Ootomo, Ozaki and Yokota, arXiv:2306.11975.
 """
 
 import functools
@@ -22,50 +22,38 @@ from .chunks import CHUNK
 from .digits import BITS, Terms, at_once, carried, joined, limbs, one_by_one, pair, singles
 from .dtypes import TIERS, Dot
 
-ROOM = 1 + 2.0**-6  # by which lines are scaled down besides, so that the first slice rounds to 127 at most
-LEAST, LEAST_OF_PAIRS = -1000, -100  # exponent of the smallest lines that are scaled up to one
-# Of each number that is sliced, and of each sum of products: operations and bytes beside the products, by the cycles
-# that the compiler for TPU v5e estimates (0.10 and 0.09 a number). Where fast memory does not hold the sums of a chunk,
-# each product reads and writes them; fewer by bfloat16, where several are one longer product (TPU v5p, TPU v3).
+ROOM = 1 + 2.0**-6  # extra downscaling of lines, so that the first slice rounds to at most 127
+LEAST, LEAST_OF_PAIRS = -1000, -100  # smallest exponents of the scale of a line
+# (operations, bytes) per sliced number and per sum of products, from cycles that the TPU v5e compiler estimates. If
+# fast memory does not hold the sums of a chunk, each product reads and writes them.
 SLICE_COST, SUM_COST = (340, 8), (200, 16)
 SPILLED = {"int8": 8, "int8 long": 3, "bf16": 3}
-HELD = 112  # bytes for each complex number of a chunk: its slices, sums and what becomes of them
-TERMS = {**dict.fromkeys(("", "int8", "int8 long"), 2**17 - 1), "bf16": 2**10}  # added exactly, each below 2^14
-RUN = 2048  # columns of a matrix, at most, that one sum takes in
-WHOLE = 2**23  # bytes of a matrix that makes the sums of all weights
+HELD = 112  # bytes per complex number of a chunk: slices, sums and results
+TERMS = {**dict.fromkeys(("", "int8", "int8 long"), 2**17 - 1), "bf16": 2**10}  # terms added exactly, each below 2^14
+RUN = 2048  # most columns of a matrix per sum
+WHOLE = 2**23  # largest matrix for the sums of all weights at once, in bytes
 
 
 def cost(dot: Dot, numbers: int, sums: int, reals: int, fast: float) -> tuple[int, int]:
-    """Operations and bytes of memory beside the products.
-
-    Args:
-        dot: the tier and its unit.
-        numbers: of blocks and matrices, complex where the product is.
-        sums: of the result, likewise.
-        reals: real products that make one of those.
-        fast: bytes of fast memory.
-    """
-    each = 2 if reals == 4 else reals  # four are one real product, of two planes
+    """Operations and bytes besides the products, for `numbers` to slice and `sums`, each of `reals` products."""
+    each = 2 if reals == 4 else reals
     spilled = SPILLED.get(dot.unit, 0) * (reals // each) * TIERS[dot.tier].passes * (fast < HELD * CHUNK)
     flops, nbytes = (each * (numbers * one + sums * two) for one, two in zip(SLICE_COST, SUM_COST, strict=True))
     return flops, nbytes + each * sums * spilled
 
 
 class Slices(NamedTuple):
-    """The int8 slices of the lines of some arrays, largest first, one by one or as one array (S, ...), and their common
-    power of two, NaN where there is none.
-    """
+    """Int8 slices of arrays, largest first, and their shared power of two; NaN for lines without one."""
 
     digits: tuple[Terms | Array, ...]
     scale: Array
 
 
 class SlicedProduct(NamedTuple):
-    """Real products by slices: how many each factor has, the unit that multiplies them, and whether float64 is a pair
-    of float32, as on TPUs.
+    """Real products by slices: slices per factor, their unit, and whether float64 is a pair of float32, as on TPUs.
 
-    Without a unit, on a host, one int8 product makes the sums of all weights, with a matrix that is half zeros: twice
-    the work, but a third of the instructions to compile. A matrix larger than WHOLE takes one product for each weight.
+    Without a unit, one int8 product makes the sums of all weights from a half-zero matrix: twice the work, a third of
+    the instructions to compile. A matrix larger than WHOLE takes one product per weight.
     """
 
     slices: int
@@ -74,12 +62,11 @@ class SlicedProduct(NamedTuple):
 
     @property
     def run(self) -> int:
-        """Columns of a matrix that one sum takes in exactly."""
+        """Columns of a matrix that one sum adds exactly."""
         return min(RUN, TERMS[self.unit] // (1 if self.unit == "bf16" else 2 * self.slices))
 
     @property
     def long(self) -> bool:
-        """Whether the products of one weight are one longer product, which writes their sum once."""
         return self.unit != "int8"
 
     def laid(self, form: Terms) -> Terms:
@@ -90,12 +77,10 @@ class SlicedProduct(NamedTuple):
         return *(jnp.concatenate(list(each), 1) if self.long else each for each in digits), scale
 
     def parts(self, matrix: Array) -> Terms:
-        """The slices of a matrix (rows, n), smallest first, and the powers of its rows."""
         (digits,), scale = self.sliced((matrix,), 1)
         return _stacked(digits)[::-1], scale
 
     def complex_parts(self, re: Array, im: Array) -> Terms:
-        """The parts of (re, im) and of (-im, re), one above the other, for complex blocks."""
         both = jnp.concatenate([re, im]), jnp.concatenate([-im, re])
         digits, scale = self.sliced(both, 1)
         return *(_stacked(each)[::-1] for each in digits), scale
@@ -108,12 +93,10 @@ class SlicedProduct(NamedTuple):
         return self.summed(matrix, (x,), dim)
 
     def complex_along(self, matrix: Terms, planes: Terms, dim: int) -> Terms:
-        """A complex matrix times split complex: one real product, twice as long and as wide."""
         re, im = jnp.split(self.summed(matrix, planes, dim), 2, dim)
         return re, im
 
     def summed(self, matrix: Terms, arrays: Terms, dim: int) -> Array:
-        """The sum of the products of arrays, each with its matrix."""
         *digits, scale = matrix
         lines, x = self.sliced(arrays, dim), arrays[0]
         scale = (scale * 2.0 ** (2 - 2 * BITS)).astype(lines.scale.dtype)
@@ -125,7 +108,6 @@ class SlicedProduct(NamedTuple):
         return jnp.moveaxis(joined(*carried(orders), x.dtype), 0, dim) * (rows * lines.scale)
 
     def _orders(self, matrices: list[Array], lines: tuple[Terms | Array, ...], dim: int) -> list[Array]:
-        """The sums of all products of slice i and slice j, for each i + j."""
         if not self.unit and matrices[0].ndim == 3:
             first = (jnp.moveaxis(_stacked(digits), dim + 1, 1) for digits in lines)
             column = jnp.concatenate([digits.reshape(-1, *digits.shape[2:]) for digits in first])
@@ -136,7 +118,7 @@ class SlicedProduct(NamedTuple):
         return [self._order(pairs, matrices, each, dim, n) for pairs in range(1, self.slices + 1)]
 
     def _order(self, pairs: int, matrices: list[Array], lines: tuple[Terms, ...], dim: int, n: int) -> Array:
-        """The sum of all products of slice i and slice j with i + j = pairs + 1: (rows, ...), as int32."""
+        """Sum of all products of slices i and j with i + j = pairs + 1: (rows, ...), as int32."""
         if not self.long:
             some = (zip(a[self.slices - pairs :], x, strict=False) for a, x in zip(matrices, lines, strict=True))
             return functools.reduce(jnp.add, (self._dot(*one, dim) for each in some for one in each))
@@ -158,18 +140,17 @@ class SlicedProduct(NamedTuple):
 
 
 def _of_doubles(arrays: Terms, axis: int, slices: int, digits: Callable[..., Terms | Array]) -> Slices:
-    """Slices of float64 numbers, by three float32 numbers that add up to each."""
     largest = functools.reduce(jnp.maximum, (_largest(x, axis) for x in arrays))
     exponent = jnp.maximum(jnp.frexp(largest * ROOM)[1], LEAST)
     one = jnp.ones((), largest.dtype)
     down, up = jnp.ldexp(one, -exponent), jnp.ldexp(one, exponent)
-    # In a line with NaN or infinity, or numbers so large that their scale leaves the type, all is NaN.
+    # All is NaN in a line with NaN or infinity, or with numbers so large that the scale overflows.
     up = jnp.where((largest < jnp.inf) & (down * up == 1), up, jnp.nan)
     return Slices(tuple(digits(limbs(singles(x * down, 3), slices), slices) for x in arrays), up)
 
 
 def _of_pairs(arrays: Terms, axis: int, slices: int, digits: Callable[..., Terms | Array]) -> Slices:
-    """The same by pairs, with powers of two made of bits: the compiler for TPUs takes no frexp of float64."""
+    """`_of_doubles` for pairs, with powers of two made from bits: the TPU compiler has no float64 frexp."""
     pairs, room = [singles(x, 2) for x in arrays], jnp.float32(ROOM)
     largest = functools.reduce(jnp.maximum, (_largest(pair[0], axis) for pair in pairs)) * room
     exponent = (lax.bitcast_convert_type(largest, jnp.int32) >> 23) - 126
@@ -189,7 +170,7 @@ def _stacked(digits: Terms | Array) -> Array:
 
 
 def _of_all_weights(digits: Array) -> Array:
-    """A matrix (S, rows, S n) that makes sums of all weights, of slices (S, rows, n), smallest first."""
+    """Matrix (S, rows, S n) that makes the sums of all weights, from slices (S, rows, n), smallest first."""
     slices, rows, n = digits.shape
     row = jnp.pad(digits.swapaxes(0, 1).reshape(rows, slices * n), ((0, 0), (0, slices * n)))
     first = ((slices - pairs) * n for pairs in range(1, slices + 1))

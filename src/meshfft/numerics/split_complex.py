@@ -1,6 +1,6 @@
 """Split complex: a block as separate real and imaginary parts, the form of matrix units and TPUs.
 
-A block is an array, or its planes: (re, im), or (re,) if real. A step returns the form that it was given.
+A block is an array, or its planes: (re, im), or (re,) if real. A step returns the form of its input.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def conjugate(planes: Planes) -> Planes:
 
 
 def scaled(block: Array, factor: Array | np.ndarray | float) -> Array:
-    """A complex or real array times a factor; a real factor meets each plane: two products, not four."""
+    """An array times a factor; a real factor takes two real products, not four."""
     if jnp.iscomplexobj(block) and not jnp.iscomplexobj(factor):
         return lax.complex(block.real * factor, block.imag * factor)
     return block * factor
@@ -48,12 +48,10 @@ def times(block: B, factor: Planes) -> B:
 
 
 def in_planes(step: Callable[[Planes], Planes], block: Block) -> Block:
-    """Applies a step on planes to a block of any form."""
     return like(block, step(split(block)))
 
 
 def in_complex(step: Callable[[Array], Array], block: Block) -> Block:
-    """Applies a step on complex arrays to a block of any form."""
     if not isinstance(block, tuple):
         return step(block)
     return split(step(join(block)))

@@ -1,8 +1,7 @@
-"""`product` of arrays, complex ones as they come, for machines with caches; and the memory that it takes.
+"""`product` of arrays for machines with caches, and its memory.
 
-A tile is split, multiplied, summed over all matrices and joined while it is in the cache, so memory is read and written
-once; a result as large as a block replaces the last one. Sums of more than SINGLE runs of COLUMNS are kept in two
-floats, the second what the first has lost (Kahan): the error is that of one run, however many there are.
+A tile is split, multiplied, summed over all matrices and joined in the cache; a result as large as a block replaces
+the last block. Sums of more than SINGLE runs of COLUMNS use two floats (Kahan), with the error of one run.
 """
 
 import functools
@@ -20,18 +19,15 @@ from .dtypes import Dot, added_error, unit_of
 from .products import GROUP, TERMS, Maker, RealProduct, Sums, Terms, complex_sums, forms_of, planes_of
 from .split_complex import Planes, join, split
 
-COLUMNS = 2 * TERMS  # of each matrix, made at once and multiplied in runs of TERMS
-TILE = 128  # positions of a tile where devices share the cores, each with its own
-WIDE_TILE = 512  # where one device has them all, which work on a tile together
-SINGLE = 4  # sums that are added up in one float: four equal ones round to what they should
-Total = tuple[Array, ...]  # a sum in one float or in two
+COLUMNS = 2 * TERMS  # columns of each matrix made at once and multiplied in runs of TERMS
+TILE = 128  # positions of a tile if each device has its own cores
+WIDE_TILE = 512  # positions if one device has all cores, which share a tile
+SINGLE = 4  # sums added in one float: four equal ones round correctly
+Total = tuple[Array, ...]
 
 
 class Run(NamedTuple):
-    """Columns of a matrix that one sum takes in: their real forms, and the block and index that they meet.
-
-    Stacked, re and im are one matrix, re above im, since both meet every part of the block.
-    """
+    """The columns of a matrix in one sum: real forms, stacked as re above im or not, and the block they multiply."""
 
     forms: tuple[Terms, ...]
     stacked: bool
@@ -47,16 +43,11 @@ class Run(NamedTuple):
 
 
 def in_two_floats(n: int, parts: int = 1) -> bool:
-    """Whether sums of n columns from each of some blocks are kept in two floats."""
     return parts * math.ceil(n / COLUMNS) > SINGLE
 
 
 def equal_error(n: int, dot: Dot, itemsize: int) -> float:
-    """The largest relative error of a sum of n equal complex terms.
-
-    A group loses most; groups, runs and shards of different sizes lose up to two roundings more. Gauss's three products
-    have x, y - x and x + y for the parts x and y, with at most 2.42 times the error.
-    """
+    """Largest relative error of a sum of n equal complex terms; Gauss's products have at most 2.42 times as much."""
     lost = added_error(min(n, GROUP), itemsize) + 2 * unit_of(itemsize)
     return lost * {4: 1.0, 3: 2.42}[dot.multiplications]
 
@@ -71,7 +62,6 @@ def product_in_tiles(
     wide: bool = False,
     two: bool = False,
 ) -> Total:
-    """`product` of arrays, added to `total`, in `two` floats or one; `wide`: one device has all cores."""
     way, like = RealProduct(lax.Precision.HIGHEST, dot.terms, GROUP), terms[0][1]
     before, n, after = math.prod(like.shape[:dim]), like.shape[dim], math.prod(like.shape[dim + 1 :])
     blocks = [block.reshape(before, n, after) for _, block in terms]
@@ -92,7 +82,7 @@ def product_in_tiles(
         rows, complex_matrix = runs[0].shape[0], runs[0].stacked or len(runs[0].forms) > 1
         joined = np.result_type(like.dtype, np.complex64) if complex_matrix else like.dtype
         dtype = like.real.dtype if real else joined
-        # Any number of the block: it is written over, and zeros XLA would make for all rings of a walk at once.
+        # A broadcast element of the block, all overwritten: XLA would make zeros for all rings of a walk at once.
         first = blocks[0].ravel()[:1] if like.size else jnp.zeros(1, like.dtype)
         new = jnp.broadcast_to((first.real if real else first).astype(dtype), (before, rows, after))
         if rows == n and dtype == like.dtype:
@@ -105,7 +95,7 @@ def product_in_tiles(
 
 
 def _added(total: Total, y: Array) -> Total:
-    """A sum with one more number; XLA does not reorder sums of floats."""
+    """The sum plus y; XLA does not reorder float sums."""
     if len(total) == 1:
         return (total[0] + y,)
     high, low = total
@@ -123,7 +113,7 @@ def _by_tiles(
     positions: int,
     added: bool = False,
 ) -> Total:
-    """The products of all runs, added to `out` or written over it, which is the block after the last."""
+    """The products of all runs, added to `out` or replacing it; `out` may be the last block."""
 
     def tile(line: Array | int, start: Array | int, lines: int, width: int, out: Total) -> Total:
         sums = []
@@ -143,12 +133,11 @@ def _by_tiles(
 
 
 def _over_tiles(tile: Callable[..., Total], out: Total, positions: int) -> Total:
-    """All tiles of (before, n, after): some lines of what lies behind n, or a part of one."""
     before, _, after = out[0].shape
     lines = before > 1 and after < positions
     length, times = (before, 1) if lines else (after, before)
     most = min(length, max(1, positions // after) if lines else positions)
-    # What is left over makes two tiles: a loop of one XLA unrolls, and copies the result for everybody who reads it.
+    # The remainder makes two tiles: XLA unrolls a loop of one, and copies the result for each reader.
     width = next(width for width in range(most, 0, -1) if length % width % 2 == 0)
 
     def one(line: Array | int, start: Array | int, width: int, out: Total) -> Total:
@@ -164,23 +153,17 @@ def _over_tiles(tile: Callable[..., Total], out: Total, positions: int) -> Total
 def bytes_at_once(
     shape: tuple[int, int], lines: int, terms: Sequence[int], planes: int, itemsize: int, real: int, wide: bool
 ) -> int:
-    """Bytes of matrices and tiles of `product_in_tiles`, by what XLA makes of it on CPUs.
+    """Bytes of matrices and tiles of `product_in_tiles`, as XLA allocates them on CPUs.
 
         bytes = 2 * (columns of matrices at once * rows + slices of a tile + their products)
 
-    XLA makes all matrices outside loops at once, and one more in a loop; tiles share their memory. All is there twice.
-
-    Args:
-        shape: rows and columns of each matrix.
-        lines: positions beside the dimension.
-        terms: how many matrices each call multiplies by.
-        planes: real matrices that one is made of.
-        itemsize, real: bytes of the larger of a block's and a result's elements, and of its real part.
-        wide: one device has all cores.
+    XLA makes all matrices outside loops at once, and one more in a loop; tiles share memory. Everything exists twice.
+    `shape` is rows and columns of a matrix, made of `planes` real ones; `terms` has the matrices of each call; `lines`
+    counts positions beside the dimension; `itemsize` and `real` are bytes of the larger element and of its real part.
     """
     rows, columns = shape
     width, at_once = min(lines, WIDE_TILE if wide else TILE), columns_at_once(columns, terms)
-    cut = at_once if lines < 2 * width else min(max(terms) * columns, 2 * COLUMNS)  # else tiles are in loops
+    cut = at_once if lines < 2 * width else min(max(terms) * columns, 2 * COLUMNS)
     tile = width * (cut + math.ceil(cut / GROUP) * rows) * itemsize
     return 2 * (planes * real * rows * at_once + tile)
 

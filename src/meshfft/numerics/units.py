@@ -1,10 +1,10 @@
-"""Numbers as people write them: with a prefix, or with some digits, and never as 2e+02."""
+"""Numbers for people: with a prefix or rounded digits, never as 2e+02."""
 
 import decimal
 import math
 
 PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q")
-LEAST = 1e-4  # a smaller number is written with a power of ten
+LEAST = 1e-4  # smaller numbers use a power of ten
 
 
 def quantity(value: float, unit: str = "") -> str:
@@ -27,6 +27,6 @@ def plain(value: float, digits: int = 2) -> str:
 
 
 def bound(value: float, digits: int = 2) -> str:
-    """The least number of some digits that is not below an upper bound: 0.00025 for 2.44e-4."""
+    """An upper bound rounded up to some digits: 0.00025 for 2.44e-4."""
     upward = decimal.Context(prec=digits, rounding=decimal.ROUND_CEILING)
     return plain(float(upward.create_decimal_from_float(value)), digits)

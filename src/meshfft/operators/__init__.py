@@ -1,1 +1,1 @@
-"""What is applied along one dimension: Fourier, samples on the z-plane, cosine and sine, any matrix."""
+"""Operators along one dimension: Fourier, samples of the z-plane, cosine and sine, any matrix."""

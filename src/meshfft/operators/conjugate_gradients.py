@@ -1,8 +1,8 @@
-"""Conjugate gradients on N x = b, of a Hermitian positive N; and their numbers as the tridiagonal matrix of Lanczos.
+"""Conjugate gradients on N x = b for a Hermitian positive N, and the tridiagonal matrix of Lanczos.
 
     a = |r|^2 / p^H N p,   x += a p,   r -= a N p,   c = |r'|^2 / |r|^2,   p <- r + c p
 
-Arrays are JAX's or NumPy's, or tuples of planes. The extreme eigenvalues of Lanczos' matrix are those of N.
+Arrays are JAX's or NumPy's, or tuples of planes. The extreme eigenvalues of Lanczos' matrix approximate those of N.
 """
 
 import functools
@@ -29,7 +29,7 @@ class Iterate(NamedTuple):
 def advanced(
     now: Iterate, product: Any, inner: Callable[[Any, Any], Any], ratio: Callable[[Any, Any], Any]
 ) -> tuple[Iterate, Any, Any]:
-    """One step, given N p, with its numbers a and c."""
+    """One step, given N p, with its coefficients a and c."""
 
     def plus(x: Any, factor: Any, y: Any) -> Any:
         return jax.tree.map(lambda x, y: x + factor.astype(y.dtype) * y, x, y)
@@ -43,7 +43,7 @@ def advanced(
 
 
 def tridiagonal(lengths: Any, ratios: Any) -> tuple[Any, Any]:
-    """The diagonal of Lanczos' matrix and the one beside it, from the numbers a and c of all steps."""
+    """The diagonal and off-diagonal of Lanczos' matrix, from the coefficients a and c of all steps."""
     xp: Any = np if isinstance(lengths, np.ndarray) else jnp
     before = ratios[:-1] / lengths[:-1]
     return 1 / lengths + xp.concatenate([xp.zeros_like(ratios[:1]), before]), xp.sqrt(ratios[:-1]) / lengths[:-1]
@@ -52,9 +52,9 @@ def tridiagonal(lengths: Any, ratios: Any) -> tuple[Any, Any]:
 def solved(
     normal: Callable[[Planes], Planes], b: Planes, mapped: tuple[str, ...], tol: float, iterations: int
 ) -> tuple[Planes, Array]:
-    """The x with normal(x) = b to a relative residual, and the iterations; NaN where the matrix is not positive.
+    """The x with normal(x) = b to a relative residual, and the iterations; NaN if the matrix is not positive.
 
-    Sums are over the mesh axes `mapped` of a caller's shard_map too.
+    Sums include the mesh axes `mapped` of a caller's shard_map.
     """
 
     def inner(p: Planes, q: Planes) -> Array:
@@ -74,10 +74,10 @@ def solved(
     largest = functools.reduce(jnp.maximum, (jnp.max(jnp.abs(part)) for part in b))
     largest = lax.pmax(largest, mapped) if mapped else largest
     size = jnp.where(largest > 0, largest, jnp.ones_like(largest))
-    r = tuple(scaled(part, 1 / size) for part in b)  # squares of tiny numbers would vanish
+    r = tuple(scaled(part, 1 / size) for part in b)  # squares of tiny numbers would underflow
     energy = inner(r, r)
     limit = energy * tol**2
     zero = tuple(part - part for part in r)
     now, count = lax.while_loop(more, step, (Iterate(zero, r, r, energy), jnp.zeros((), jnp.int32)))
-    count = lax.pcast(count, mapped, to="varying") if mapped else count  # as JAX wants what is solved and found alike
+    count = lax.pcast(count, mapped, to="varying") if mapped else count  # JAX requires both results to vary alike
     return tuple(scaled(part, size) for part in now.image), count

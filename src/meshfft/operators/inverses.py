@@ -1,16 +1,14 @@
 """The Fourier matrix of arbitrary points of the z-plane and its inverse, on the host in float64.
 
-    V[k, n] = z_k^-n = exp(-n (log_radius_k + 2 pi i turns_k)),   phase and magnitude on their own, never by products
+    V[k, n] = z_k^-n = exp(-n (log_radius_k + 2 pi i turns_k)),   phase and magnitude separately
 
-A factor of n is split so that its product with n < 2^29 fits in 53 bits: phases are right to 2e-17 of a turn, entries
-on the circle to 4e-16, and off it to a relative 1e-15. (A plain n * t loses 4e-12 of a turn at n = 65,536.)
+A factor of n is split so that its product with n < 2^29 fits in 53 bits. Phases have errors of 2e-17 of a turn, entries
+4e-16 on the circle and a relative 1e-15 off it.
 
-For the inverse V = Vs D with D = diag(rho^-n) and rho the geometric mean of the radii; only Vs, of the points z / rho,
-is inverted. Invariant: W Vs = I up to eps times the condition number of Vs, which is reported; the answer is D^-1 W.
-
-As many points as samples: the better, by ||W Vs - I||, of LU and of Newton interpolation (Björck and Pereyra 1970).
-More points: least squares by QR. Fewer, or too close together: no inverse, unless a weight asks for the minimiser of
-||Vs y - b||^2 + (tikhonov sigma_max)^2 ||y||^2, or for no singular value below truncation sigma_max.
+V = Vs D with D = diag(rho^-n) and rho the geometric mean of the radii; only Vs is inverted. Invariant: W Vs = I up to
+eps times the condition number of Vs, which is reported; the result is D^-1 W. Square Vs: LU, or Newton interpolation
+(Björck and Pereyra 1970) if its residual is smaller. More points: QR. With a weight, the minimiser of ||Vs y - b||^2 +
+(tikhonov sigma_max)^2 ||y||^2, or no singular values below truncation sigma_max.
 """
 
 from typing import NamedTuple
@@ -21,19 +19,16 @@ from ..numerics.phases import Floats
 
 MAX_LENGTH = 2**29
 _DIGITS = 2.0**24  # an integer of 24 bits times one of 29 is exact in float64
-_BLOCK = 2**18  # entries made at a time, to keep the temporaries small
+_BLOCK = 2**18  # entries made at a time, which bounds temporaries
 _QUARTERS = np.array([1, -1j, -1, 1j])
-_INTERPOLATION = 512  # the most points for which Newton interpolation is tried
-_ACCURATE = 1e-12  # LU with a smaller residual is kept without trying it
+_INTERPOLATION = 512  # most points for Newton interpolation
+_ACCURATE = 1e-12  # LU with a smaller residual needs no interpolation
 _RELATIVE = "relative to the largest singular value"
-_ITERATIONS, _VECTORS = 30, 4  # of the power iteration: its norms are at most a few per cent too small
+_ITERATIONS, _VECTORS = 30, 4  # power iteration: norms are at most a few per cent too small
 
 
 def vandermonde(turns: Floats, log_radius: Floats | None, columns: int, stride: int = 1) -> np.ndarray:
-    """V in complex128, of the columns n = 0, stride, 2 stride ... < MAX_LENGTH; `log_radius` None is the unit circle.
-
-    Entries that float64 cannot hold are zero, or not finite; there is no warning.
-    """
+    """V in complex128 for n = 0, stride, 2 stride ..., on the unit circle without radii; entries may overflow."""
     turns, n = np.asarray(turns, np.float64), stride * np.arange(columns, dtype=np.float64)
     matrix = np.empty((len(turns), columns), np.complex128)
     step = max(1, _BLOCK // max(1, columns))
@@ -68,13 +63,13 @@ def _magnitudes(log_radius: np.ndarray, n: np.ndarray) -> np.ndarray:
 
 
 class Inverse(NamedTuple):
-    """The inverse of V, of M points and N samples.
+    """The inverse of V, for M points and N samples.
 
     Attributes:
-        matrix: N x M, complex128; NaN if there is no inverse.
-        condition: of the scaled matrix in the 2-norm, at most 10 % too small; exact if regularised (sigma_max ||W||);
-            infinite if there is no inverse. Above 1e15 no digit can be trusted.
-        method: how it was computed, or "none".
+        matrix: N x M, complex128; NaN without an inverse.
+        condition: 2-norm condition number of the scaled matrix, at most 10 % too small, exact if regularised; infinite
+            without an inverse.
+        method: the algorithm, or "none".
     """
 
     matrix: np.ndarray
@@ -91,13 +86,9 @@ def invert(
     tikhonov: float | None = None,
     truncation: float | None = None,
 ) -> Inverse:
-    """The matrix that takes values at the points back to the samples.
+    """The matrix from values at the points to the samples.
 
-    There is none if M < N, if fewer than N points differ, or if float64 cannot hold the powers, unless one of the
-    weights, relative to the largest singular value, makes up for it.
-
-    Raises:
-        ValueError: both regularisations are given, or one is not a positive number (truncation: not below 1).
+    Without weights there is no inverse if M < N, if fewer than N points differ, or if float64 overflows.
     """
     _check_weights(tikhonov, truncation)
     turns = np.asarray(turns, np.float64)
@@ -128,26 +119,24 @@ def _check_weights(tikhonov: float | None, truncation: float | None) -> None:
 
 
 def _distinct(turns: np.ndarray, logs: np.ndarray) -> int:
-    """The number of different points: angles that differ by full turns are one."""
+    """Number of distinct points, angles modulo one turn."""
     angle = turns - np.rint(turns)
     points = np.stack([np.where(angle == 0.5, -0.5, angle), logs], axis=1)
     return len(np.unique(points + 0.0, axis=0))  # -0.0 + 0.0 is 0.0
 
 
 def _solve(matrix: np.ndarray, tikhonov: float | None, truncation: float | None) -> Inverse:
-    """The inverse of the scaled matrix by the method that fits; LinAlgError if a pivot is zero."""
     if tikhonov is not None or truncation is not None:
         return _regularised(matrix, tikhonov, truncation)
     if len(matrix) == matrix.shape[1]:
         inverse, method = _square(matrix)
     else:
         q, r = np.linalg.qr(matrix)
-        inverse, method = _left_inverse(r) @ q.conj().T, "QR"  # R^-1 Q^H makes the residual's 2-norm least
+        inverse, method = _left_inverse(r) @ q.conj().T, "QR"  # R^-1 Q^H minimises the residual's 2-norm
     return Inverse(inverse, _norm(matrix) * _norm(inverse), method)
 
 
 def _square(matrix: np.ndarray) -> tuple[np.ndarray, str]:
-    """LU, or Newton interpolation if that is nearer to the inverse."""
     inverse = _left_inverse(matrix)
     residual = _residual(inverse, matrix)
     if residual > _ACCURATE and len(matrix) <= _INTERPOLATION:
@@ -159,10 +148,9 @@ def _square(matrix: np.ndarray) -> tuple[np.ndarray, str]:
 
 
 def _left_inverse(matrix: np.ndarray) -> np.ndarray:
-    """The inverse by LU with row exchanges, solved row by row from V^T W^T = I.
+    """The inverse by LU, row by row from V^T W^T = I, so that W V = I to eps times the condition number.
 
-    So W V = I to eps times the condition number. Solved column by column, V W = I would hold so well instead, and W V
-    be off by up to the square: 2e6 times more on a spiral of 256.
+    Solved column by column, W V would be off by up to the square: 2e6 times more on a spiral of 256.
     """
     return np.linalg.inv(matrix.T).T
 
@@ -174,7 +162,7 @@ def _residual(inverse: np.ndarray, matrix: np.ndarray) -> float:
 
 @np.errstate(divide="ignore")
 def _leja(points: np.ndarray) -> np.ndarray:
-    """The points' order in which each is as far as possible, in the product of distances, from those before it."""
+    """Leja order: each point has the largest product of distances from the previous ones."""
     order, distance = [int(np.argmax(np.abs(points)))], np.zeros(len(points))
     while len(order) < len(points):
         distance += np.log(np.abs(points - points[order[-1]]))
@@ -183,10 +171,7 @@ def _leja(points: np.ndarray) -> np.ndarray:
 
 
 def _bjorck_pereyra(points: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """The inverse of points[k]^n: divided differences of the identity's columns, then Newton's form to powers.
-
-    Along the circle the differences grow without bound, in Leja's order they do not.
-    """
+    """The inverse of points[k]^n by divided differences and Newton's form, which grow unless in Leja order."""
     points, table = points[order], np.eye(len(points), dtype=np.complex128)[order]
     for k in range(1, len(points)):
         table[k:] = (table[k:] - table[k - 1 : -1]) / (points[k:] - points[:-k])[:, None]
@@ -196,7 +181,6 @@ def _bjorck_pereyra(points: np.ndarray, order: np.ndarray) -> np.ndarray:
 
 
 def _regularised(matrix: np.ndarray, tikhonov: float | None, truncation: float | None) -> Inverse:
-    """The singular value decomposition inverted through the filter of Tikhonov, or of truncation."""
     u, sigma, v = np.linalg.svd(matrix, full_matrices=False)
     part = sigma / sigma[0]
     if tikhonov is not None:

@@ -1,10 +1,8 @@
-"""Logarithms of numbers in two float64: a power z^-n multiplies by n what one float loses.
+"""Logarithms of numbers in two float64: a power z^-n multiplies the error of one float64 by n.
 
     log z = a + (z exp(-a) - 1),   a the logarithm in one float64
 
-exp(-a) is made in two floats: by its series at a / 2^9, squared nine times. The square of the term in brackets, left
-out, is below 1e-31. NumPy's longdouble is float64 on ARM and Windows, and has 11 bits more elsewhere: too few.
-
+exp(-a) uses two floats: its series at a / 2^9, squared nine times. The omitted square of the bracket is below 1e-31.
 Source: Dekker, A floating-point technique for extending the available precision, Numer. Math. 18, 1971.
 """
 
@@ -18,16 +16,12 @@ from jax import Array
 Two = tuple[np.ndarray, np.ndarray]  # a number in two floats, the second at most half a unit of the first
 Complex = tuple[Two, Two]  # real and imaginary part
 F = TypeVar("F")
-_SQUARINGS, _TERMS = 9, 13  # of the series at numbers below 3.3 / 2^9: the next term is below 1e-37
+_SQUARINGS, _TERMS = 9, 13  # series of exp at numbers below 3.3 / 2^9: the next term is below 1e-37
 _LOG_2: Two = np.array(0.6931471805599453), np.array(2.3190468138462996e-17)
 
 
 def logarithm(z: np.ndarray) -> tuple[Two, Two]:
-    """log |z| and the angle of complex numbers other than zero, in two floats each.
-
-    Raises:
-        ValueError: one is not finite.
-    """
+    """log |z| and the angle of nonzero complex numbers, in two floats each; ValueError if one is not finite."""
     finite(z)
     exponent = np.frexp(np.maximum(np.abs(z.real), np.abs(z.imag)))[1]
     re, im = (np.ldexp(part, -exponent) for part in (z.real, z.imag))
@@ -39,18 +33,14 @@ def logarithm(z: np.ndarray) -> tuple[Two, Two]:
 
 
 def finite(values: F) -> F:
-    """The values; raises ValueError if the host knows that one is not finite."""
+    """The values; raises ValueError if a host array has one that is not finite."""
     if isinstance(values, np.ndarray) and not np.isfinite(values).all():
         raise ValueError(f"point {np.argmin(np.isfinite(values))} is not finite: give finite points")
     return values
 
 
 def of_radii(radii: np.ndarray) -> Two:
-    """log r of real numbers, in two floats.
-
-    Raises:
-        ValueError: one is not positive.
-    """
+    """log r of real numbers in two floats; ValueError if one is not positive."""
     if not (radii > 0).all():
         bad = np.argmin(radii > 0)
         raise ValueError(f"radius {bad} is {radii.ravel()[bad]}: give positive radii")
@@ -58,7 +48,6 @@ def of_radii(radii: np.ndarray) -> Two:
 
 
 def spiral(a: complex | Array, w: complex | Array, m: int) -> tuple[Two, Two]:
-    """The logarithms of a w^-k for k < m."""
     k = np.arange(m, dtype=float)
     radius, angle = (
         _plus((high[:1], low[:1]), _product((-high[1:], -low[1:]), (k, 0 * k)))
@@ -68,7 +57,7 @@ def spiral(a: complex | Array, w: complex | Array, m: int) -> tuple[Two, Two]:
 
 
 def snapped(log_radius: np.ndarray) -> np.ndarray | None:
-    """None for radii that are 1 to rounding."""
+    """None if all radii are 1 to rounding."""
     return log_radius if np.abs(log_radius).max(initial=0.0) > 4 * np.finfo(np.float64).eps else None
 
 
@@ -114,7 +103,7 @@ def _halves(a: np.ndarray) -> Two:
 
 
 def _two_sum(a: np.ndarray, b: np.ndarray) -> Two:
-    """a + b and what it has lost (Knuth)."""
+    """a + b and its rounding error (Knuth)."""
     total = a + b
     of_b = total - a
     return total, (a - (total - of_b)) + (b - of_b)

@@ -1,7 +1,7 @@
-"""Matrices that a ring multiplies by, and the blocks of them that a device makes.
+"""Matrices of a ring, and the blocks of them that a device makes.
 
-A matrix is a static description; `block(operand, rows, columns, real)` is its block in split complex, at index vectors
-of some rows and some successive columns. An operand, with the rows, has what indices do not tell:
+A matrix is a static description; `block(operand, rows, columns, real)` is its block in split complex for index vectors
+of rows and of consecutive columns. An operand, sharded like the rows, has the data:
 
     Roots      V[k, n] = exp(sign 2 pi i k n / N)    uniform samples, from exact integer phases; no operand
     HalfRoots  the same for k = 0 ... N // 2, between real lines and their half spectra; no operand
@@ -10,7 +10,7 @@ of some rows and some successive columns. An operand, with the rows, has what in
     Dense      any matrix; operand: its rows
     Blocks     any matrix; a function makes its blocks; no operand
 
-Outside rows x columns a ring counts a matrix as zero.
+Outside rows x columns a ring takes a matrix to be zero.
 """
 
 import abc
@@ -30,26 +30,25 @@ from ..numerics.products import Factors
 from ..numerics.split_complex import Planes, split
 from ..numerics.split_complex import conjugate as conjugate_of
 
-Operand = Any  # of Samples a Logarithm, of Dense an array, of others nothing
+Operand = Any  # a Logarithm for Samples, an array for Dense, else nothing
 Value = TypeVar("Value")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Matrix(abc.ABC):
-    """What a ring knows of a matrix.
+    """A matrix of a ring.
 
     Attributes:
-        rows, columns: its size.
-        row_axis: of its operand's leaves; None if there is no operand.
+        row_axis: the axis of the rows in its operand's leaves; None without an operand.
         conjugated: its entries are the conjugates of those described.
-        planes: real arrays of a block, 1 if all entries are known to be real.
+        planes: real arrays per block, 1 if all entries are known to be real.
     """
 
     row_axis: ClassVar[int | None] = None
     conjugated: bool = False
     planes: int = 2
 
-    if TYPE_CHECKING:  # fields of some matrices: dataclasses would take properties here for their defaults
+    if TYPE_CHECKING:  # fields of subclasses: dataclasses would take properties here as defaults
 
         @property
         def rows(self) -> int: ...
@@ -58,7 +57,7 @@ class Matrix(abc.ABC):
 
     @property
     def becomes(self) -> str | None:
-        """What it makes of numbers: "complex" of real ones, "real" of complex ones, or None for the same."""
+        """Returns "complex" if it maps real numbers to complex ones, "real" if complex to real, else None."""
         return None
 
     @property
@@ -68,26 +67,23 @@ class Matrix(abc.ABC):
 
     @property
     def period(self) -> float | None:
-        """L, the matrix times `inverse`; None if no matrix of these kinds is its inverse."""
+        """L, the matrix times `inverse`; None without such an inverse."""
         return None
 
     @property
     def condition(self) -> float:
-        """The condition number, if it is known; else 1, that of a unitary matrix."""
         return 1.0
 
     @property
     def has_fft(self) -> bool:
-        """Whether an FFT can do it: all matrices with an inverse are transforms of all their uniform samples."""
+        """Whether an FFT can apply it: invertible matrices transform all their uniform samples."""
         return self.period is not None
 
     @property
     def inverse(self) -> "Matrix | None":
-        """L times the inverse."""
         return None
 
     def prepare(self, operand: Operand, real: DTypeLike) -> Operand:
-        """The operand as blocks need it, computed once for all of them."""
         return operand
 
     @abc.abstractmethod
@@ -97,7 +93,6 @@ class Matrix(abc.ABC):
         return dataclasses.replace(self, conjugated=not self.conjugated)
 
     def transpose(self) -> "Matrix":
-        """The transpose, of a matrix without an operand."""
         raise NotImplementedError("its operand lies with the rows")
 
 
@@ -130,11 +125,10 @@ class Roots(Matrix):
 
 @dataclasses.dataclass(frozen=True)
 class HalfRoots(Matrix):
-    """Real lines of `length` points to their half spectra, X[k] = w_k sum_n x[n] exp(sign 2 pi i k n / N), or its
-    transpose.
+    """Real lines of `length` points to half spectra, X[k] = w_k sum_n x[n] exp(sign 2 pi i k n / N), or the transpose.
 
     The transpose is x[n] = Re sum_k w_k X[k] exp(sign 2 pi i k n / N). All weights are 1; or, if `weighted`, 2 for a k
-    that stands for N - k as well. N is the product of the one with weights and the other without, with opposite signs.
+    that also represents N - k. A weighted and an unweighted one with opposite signs multiply to N.
     """
 
     length: int
@@ -164,7 +158,7 @@ class HalfRoots(Matrix):
 
     @property
     def condition(self) -> float:
-        """Most numbers of a half spectrum stand for two of the spectrum."""
+        """Most numbers of a half spectrum represent two of the spectrum."""
         return math.sqrt(2)
 
     @property
@@ -187,18 +181,13 @@ class HalfRoots(Matrix):
 
 
 class Logarithm(NamedTuple, Generic[Value]):
-    """log z of samples: the angle, and off the unit circle the logarithm of the radius.
-
-    Floats of shape (rows,), the angle in turns or radians and the radius to base e; or (limbs, rows) of fixed-point
-    numbers, the angle in turns and the radius to base two.
-    """
+    """log z: floats (rows,), angles in a unit and radii to base e; or fixed point (limbs, rows), turns and base 2."""
 
     angle: Value
     radius: Value | None
 
 
 def limbs_of(floats: Logarithm[Floats], unit: str, real: DTypeLike) -> Logarithm[Limbs]:
-    """Logarithms of samples as limbs enough for a type; NumPy's float64 keeps all its digits."""
     limbs = phases.limbs_for(real)
     angle = (phases.of_turns if unit == "turns" else phases.of_radians)(floats.angle, limbs)
     return Logarithm(angle, None if floats.radius is None else phases.of_logarithm(floats.radius, limbs))
@@ -206,7 +195,7 @@ def limbs_of(floats: Logarithm[Floats], unit: str, real: DTypeLike) -> Logarithm
 
 @dataclasses.dataclass(frozen=True)
 class Samples(Matrix):
-    """Any samples of the z-plane: z_k^-n, or its conjugate. `unit`: of the operand's angles, None for limbs."""
+    """Any samples of the z-plane: z_k^-n, or its conjugate; `unit` of the operand's angles, None for limbs."""
 
     rows: int
     columns: int
@@ -234,7 +223,7 @@ class Samples(Matrix):
 
 @dataclasses.dataclass(frozen=True)
 class Dense(Matrix):
-    """Any matrix, given by its rows: (planes, rows, columns), or split in terms, (forms, terms, rows, columns)."""
+    """Any matrix, as its rows: (planes, rows, columns), or split in terms, (forms, terms, rows, columns)."""
 
     rows: int
     columns: int
@@ -250,7 +239,7 @@ class Dense(Matrix):
 
 @dataclasses.dataclass(frozen=True)
 class Blocks(Matrix):
-    """Any matrix, of which `function(rows, columns)` makes blocks from int32 index vectors."""
+    """Any matrix whose blocks `function(rows, columns)` makes from int32 index vectors."""
 
     function: Callable[[Array, Array], Array]
     rows: int

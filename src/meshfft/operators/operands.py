@@ -1,8 +1,7 @@
-"""The matrices that callers give for axes, points and arrays: read, and made into operands.
+"""Operands from the matrices that callers give as points, arrays or functions.
 
-An operand is what a device's block of a matrix is made of: the limbs of Points, the rows of an array. For products of
-bfloat16 terms, a matrix that is known on the host and not too large becomes a table, computed in float64 and split
-once.
+An operand has the data of a matrix: the limbs of Points, or the rows of an array. For bfloat16 products, a small
+matrix known on the host becomes a table, computed in float64 and split once.
 """
 
 import dataclasses
@@ -34,11 +33,7 @@ _GIVE = "say what the numbers are, as mf.Points.turns(t) for each axis, or None 
 
 
 def entries(points: object, dims: tuple[int, ...]) -> tuple[Points | None, ...]:
-    """The points given for axes, one entry for each dimension.
-
-    Raises:
-        ValueError, TypeError: another number of entries, entries that are no Points, or a raveled grid.
-    """
+    """The points of each dimension; raises ValueError or TypeError for a wrong number, no Points, or a raveled grid."""
     given = (points,) if isinstance(points, Points) else points
     if given is None:
         return (None,) * len(dims)
@@ -56,13 +51,10 @@ def entries(points: object, dims: tuple[int, ...]) -> tuple[Points | None, ...]:
 
 
 def _check_grid(given: dict[int, Points]) -> None:
-    """Raises ValueError if the points of several axes, side by side, are all combinations of fewer: a raveled grid.
-
-    Their own combinations, of all with all, would silently be another transform.
-    """
+    """Raises ValueError if the points of several axes are a raveled grid; their product would be another transform."""
     if len(given) < 2 or len({one.size for one in given.values()}) > 1 or not all(one.known for one in given.values()):
         return
-    # One number for each point that no other has. Neighbours on a raveled grid differ along one axis alone.
+    # One number per distinct point. Neighbours on a raveled grid differ along one axis only.
     columns = [
         np.asarray(p.angle) + 1j * np.asarray(0.0 if p.log_radius is None else p.log_radius) for p in given.values()
     ]
@@ -80,11 +72,7 @@ def _check_grid(given: dict[int, Points]) -> None:
 def sampled(
     shape: Sequence[int], dims: tuple[int, ...], points: tuple[Points | None, ...], norm: str | None, dtype: np.dtype
 ) -> Transform:
-    """The KDFT of some dimensions at points, one entry for each; None means one uniform point for each input.
-
-    Raises:
-        ValueError: the norm is unknown, or powers of a point leave the type.
-    """
+    """The KDFT of some dimensions at points; None means one uniform point per input."""
     real, matrices = real_dtype(dtype), list[Matrix]()
     for dim, chosen in zip(dims, points, strict=True):
         if chosen is None and shape[dim] == 0:  # as fftn of nothing
@@ -97,7 +85,7 @@ def sampled(
 
 
 class Held(Generic[Tables]):
-    """Tables of all devices, stacked along their first dimension: on the host, and on their devices."""
+    """Tables of all devices, stacked along their first dimension, on the host and on their devices."""
 
     def __init__(self, tables: Tables, mesh: AnyMesh | None, axes: tuple[str, ...]) -> None:
         self.host, self.tables = tables, tables
@@ -109,35 +97,27 @@ class Held(Generic[Tables]):
                 self.tables = jax.tree.map(jnp.asarray, tables)
 
     def operand(self, real: DTypeLike) -> Tables:
-        """The tables as steps take them: those of the host inside a caller's shard_map, where each device takes its
-        own.
-
-        And inside a `jit` on several processes, whose programs may hold no arrays of other processes but as arguments.
-        """
+        """The tables on devices; those of the host if programs may not capture arrays, as in a caller's shard_map."""
         if mapped_axes(jax.sharding.get_abstract_mesh()) or (self._on_several and isinstance(jnp.zeros(()), Tracer)):
             return self.host
         return self.tables
 
     @functools.cached_property
     def _on_several(self) -> bool:
-        """Whether the devices belong to several processes."""
         return not all(leaf.is_fully_addressable for leaf in jax.tree.leaves(self.tables) if isinstance(leaf, Array))
 
 
 def _put(table: np.ndarray, sharding: NamedSharding) -> Array:
-    """A table on its devices, where it stays, whatever is being traced."""
+    """A table on its devices, even while JAX traces."""
     return jax.make_array_from_callback(table.shape, sharding, lambda at: table[at])
 
 
 @runtime_checkable
 class Source(Protocol):
-    """What makes its operand itself, as Points do."""
-
     def operand(self, real: DTypeLike) -> Any: ...
 
 
 def operand_of(source: object, real: DTypeLike) -> object:
-    """The operand made from Points or another Source, a matrix, or None, of numbers of a real type."""
     if isinstance(source, Source):
         return source.operand(real)
     if not isinstance(source, np.ndarray | Array):
@@ -148,7 +128,7 @@ def operand_of(source: object, real: DTypeLike) -> object:
 
 
 def table(source: object, matrix: Matrix, dot: Dot) -> np.ndarray | None:
-    """The matrix in bfloat16 terms, (forms, terms, rows, columns); None if it is traced, too large or not split."""
+    """The matrix in bfloat16 terms, (forms, terms, rows, columns); None if traced, too large or not split."""
     if not dot.terms or 2 * 3 * dot.terms * matrix.rows * matrix.columns > TABLE_BYTES:
         return None
     if isinstance(source, Roots) or (isinstance(source, Points) and source.known):
@@ -165,7 +145,6 @@ def _table_of_points(source: Roots | Points, columns: int, dot: Dot) -> np.ndarr
 
 
 def _split(matrix: np.ndarray, dot: Dot) -> np.ndarray:
-    """Forms of a float64 matrix, each as terms that are rounded rests, largest first."""
     forms = [matrix.real, matrix.imag] if np.iscomplexobj(matrix) else [matrix]
     if len(forms) == 2 and dot.multiplications == 3:
         forms.insert(0, forms[0] + forms[1])
@@ -177,7 +156,7 @@ def _split(matrix: np.ndarray, dot: Dot) -> np.ndarray:
 
 
 def rows_of(leaf: Array | np.ndarray, axis: int, rows: np.ndarray, reach: int) -> Array | np.ndarray:
-    """A leaf of an operand with the given rows along `axis`, and `reach` columns, zeros beyond its own."""
+    """An operand's leaf with the given rows along `axis`, and `reach` columns, zero-padded."""
     xp = np if isinstance(leaf, np.ndarray) else jnp
     if not np.array_equal(rows, np.arange(leaf.shape[axis])):
         leaf = xp.take(leaf, np.minimum(rows, leaf.shape[axis] - 1), axis)
@@ -212,7 +191,6 @@ Given = BlockMatrix | Points | Array | np.ndarray
 
 
 def sources_of(matrices: Sequence[ArrayLike | BlockMatrix | Points | None], dims: tuple[int, ...]) -> dict[int, Given]:
-    """The matrices by dimension, as arrays or as they describe themselves."""
     if not isinstance(matrices, list | tuple):
         kind = type(matrices).__name__
         raise TypeError(f"matrices is of type {kind}: give a list, with one matrix, or None, for each axis")
@@ -242,7 +220,6 @@ def _sketch(matrix: BlockMatrix) -> jax.ShapeDtypeStruct:
 
 
 def matrix_of(source: Given, size: int, dim: int, real: np.dtype) -> Matrix:
-    """The matrix that the steps multiply the dimension by."""
     if isinstance(source, Points):
         source.check_range(size, real, f"points of axis {dim}")
         return source.matrix(size)

@@ -1,9 +1,9 @@
-"""Points: where a transform samples the z-plane along one dimension.
+"""Points: samples of the z-plane along one dimension.
 
     X[k] = sum_n x[n] z_k^-n,   z_k = r_k exp(2 pi i t_k)
 
-A point is kept as its logarithm, an angle and log r_k, so that powers neither overflow early nor lose phase. NumPy
-arrays, lists and concrete JAX arrays are kept in float64, their logarithms in two; traced ones in their own type.
+A point is stored as its logarithm, an angle and log r_k, so that powers do not overflow early or lose phase. Host and
+concrete arrays are stored in float64, their logarithms in two; traced ones in their own type.
 """
 
 import dataclasses
@@ -212,7 +212,7 @@ def _points(angle: Numbers, radius: Numbers | None, unit: Unit) -> Points:
 
 
 def _kept(angle: Floats, log_radius: Floats | None, unit: Unit, rest: Logarithm[Floats] | None = None) -> Points:
-    """Points of flat arrays, which nobody can change under a plan."""
+    """Points from copies of the arrays, so that nobody can change them under a plan."""
     if angle.size < 1:
         raise ValueError(_not_flat(angle.shape))
     kept = rest and Logarithm(finite(_frozen(rest.angle)), finite(_frozen(rest.radius)))
@@ -220,7 +220,6 @@ def _kept(angle: Floats, log_radius: Floats | None, unit: Unit, rest: Logarithm[
 
 
 def _extent(values: object) -> str:
-    """The range of numbers; those that JAX holds are not looked at."""
     return f"{values.min():.6g} to {values.max():.6g}" if isinstance(values, np.ndarray) else "unknown"
 
 
@@ -239,7 +238,7 @@ def _count(name: str, many: object) -> int:
 
 
 def _check_line(name: str, m: int, **numbers: complex | Array) -> int:
-    """The number of points of a line between numbers, which are finite or traced, if memory can hold them."""
+    """The number of points of a line between finite or traced numbers, if they fit in memory."""
     m = _count(f"{name} has m", m)
     for key, value in numbers.items():
         if isinstance(value, Tracer):
@@ -253,18 +252,17 @@ def _check_line(name: str, m: int, **numbers: complex | Array) -> int:
 
 
 def _logarithm(radius: Numbers | None) -> tuple[Floats | None, np.ndarray | None]:
-    """The natural logarithm of radii, and what that has lost as one float; None if there are none."""
+    """The natural logarithm of radii, and its rounding error on the host; None without radii."""
     if radius is None:
         return None, None
     values = _received(radius, complex_too=False)
     if not isinstance(values, np.ndarray):
         return jnp.log(values), None
     high, low = of_radii(values)
-    return np.asarray(high), low  # of a single radius NumPy makes a number
+    return np.asarray(high), low  # NumPy makes a number of a single radius
 
 
 def _received(values: Numbers, complex_too: bool) -> Floats:
-    """Host numbers in 64 bits, traced ones as they are."""
     if isinstance(values, Tracer):
         if not jnp.issubdtype(values.dtype, jnp.inexact if complex_too else jnp.floating):
             raise TypeError(f"points are traced {values.dtype}: give floats")
@@ -276,7 +274,7 @@ def _received(values: Numbers, complex_too: bool) -> Floats:
 
 
 def _line(start: Any, step: Any, m: int) -> Floats:
-    """start + k step for k < m, with the products exact in turns: step's upper half first, modulo one."""
+    """start + k step for k < m, exact in turns: multiplies the upper half of step first."""
     if isinstance(start, Tracer) or isinstance(step, Tracer):
         return start + step * jnp.arange(m, dtype=jnp.result_type(start, step))
     high = float(np.float32(step))

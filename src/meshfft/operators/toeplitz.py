@@ -1,10 +1,9 @@
-"""The normal equations of samples: on a circle a Toeplitz matrix, which two FFTs apply.
+"""Normal equations of samples, which are Toeplitz on a circle and applied by two FFTs.
 
     T = V^H V,   T[m, n] = t_{m - n},   t_j = sum_k z_k^j,   |z_k| = 1
 
 T is the corner of a circulant matrix of P >= 2 N - 1 columns, whose eigenvalues are 2 Re FFT_P(t_0 ... t_{N-1}) - t_0.
-With j = a B + b the moments are one product, t = A^T B, of 2 sqrt(N) exact phases a sample. The condition number is
-that of Lanczos' tridiagonal matrix, which conjugate gradients on random numbers build.
+With j = a B + b the moments are one product, t = A^T B, of 2 sqrt(N) exact phases per sample.
 """
 
 import dataclasses
@@ -27,15 +26,15 @@ from .inverses import vandermonde
 from .matrices import Logarithm, Samples
 from .points import Points
 
-STEPS = 2000  # of conjugate gradients on the host; what needs more is no case for them
-TRACED_STEPS = 256  # where points are traced
-TRACED_ENTRIES = 2**24  # of a matrix that every device makes for the condition of traced points off the circle
-_ENTRIES = 2**22  # phases on the host at a time
-_CONVERGED = 1e-8  # of a residual that leaves the extreme eigenvalues right to a few per cent
+STEPS = 2000  # most conjugate gradient steps on the host
+TRACED_STEPS = 256  # steps for traced points
+TRACED_ENTRIES = 2**24  # largest matrix that every device makes for the condition of traced points off the circle
+_ENTRIES = 2**22  # phases made at a time on the host
+_CONVERGED = 1e-8  # residual that leaves the extreme eigenvalues accurate to a few per cent
 
 
 def scaled(points: Points) -> tuple[Points, Floats | float]:
-    """Points about the unit circle, and the logarithm of the mean radius of the given ones."""
+    """Points about the unit circle, and the logarithm of their mean radius."""
     if points.log_radius is None:
         return points, 0.0
     logs = points.log_radius
@@ -46,7 +45,6 @@ def scaled(points: Points) -> tuple[Points, Floats | float]:
 
 
 def growth(mean: Floats | float, size: int, real: DTypeLike) -> Array | np.ndarray:
-    """rho^n for n < size, from the logarithm of rho."""
     if isinstance(mean, float):
         return vandermonde(np.zeros(1), np.full(1, -mean), size)[0].real
     words = tuple(word[None] for word in of_logarithm(jnp.asarray(mean), 3))
@@ -54,8 +52,8 @@ def growth(mean: Floats | float, size: int, real: DTypeLike) -> Array | np.ndarr
 
 
 def embedding(size: int, multiple: int) -> int:
-    """The least P >= 2 size - 1 that is a multiple of a number, with no other prime factor above 5."""
-    from scipy import fft  # imported by those who solve only
+    """The least P >= 2 size - 1 that is a multiple of `multiple`, with no other prime factor above 5."""
+    from scipy import fft  # imported only when solving
 
     return multiple * int(fft.next_fast_len(-(-(2 * size - 1) // multiple), real=True))
 
@@ -77,7 +75,7 @@ def moments(points: Points, size: int) -> np.ndarray:
 
 
 def moments_of(points: Points, size: int, real: DTypeLike) -> Array:
-    """The same of traced points: exact phases times exp(i n d), d = 0 the change to differentiate in."""
+    """`moments` of traced points: exact phases times exp(i n d), with d = 0 the variable of derivatives."""
     width, angles = math.isqrt(size - 1) + 1, jnp.asarray(points.angle)
     fixed = lax.stop_gradient(angles)
     samples = Samples(points.size, size, points.unit, conjugated=True)
@@ -96,7 +94,7 @@ def moments_of(points: Points, size: int, real: DTypeLike) -> Array:
 
 @functools.lru_cache(maxsize=64)
 def condition_number(points: Points, size: int) -> float:
-    """The condition number of V in the 2-norm, of known points; infinite if it does not settle."""
+    """The 2-norm condition number of V for known points, by Lanczos; infinite if it does not converge."""
     if points.log_radius is None:
         length = embedding(size, 1)
         symbol = eigenvalues(moments(points, size), length)
@@ -125,17 +123,14 @@ def _condition(normal: Callable[[np.ndarray], np.ndarray], size: int) -> float:
 
 
 def _inner(a: Any, b: Any) -> Any:
-    """Re a^H b."""
     return (jnp if isinstance(a, Array) else np).vdot(a, b).real
 
 
 def circulant(symbol: Array, size: int) -> Callable[[Array], Array]:
-    """T, by the eigenvalues of the circulant."""
     return lambda x: jnp.fft.ifft(lax.complex(symbol, symbol * 0) * jnp.fft.fft(x, symbol.shape[0]))[:size]
 
 
 def gram(points: Points, size: int, real: DTypeLike) -> Callable[[Array], Array]:
-    """V^H V of traced points anywhere, by V itself."""
     samples, n = Samples(points.size, size, points.unit), jnp.arange(size, dtype=jnp.int32)
     operand = samples.prepare(Logarithm(jnp.asarray(points.angle), points.log_radius), real)
     matrix = lax.complex(*samples.block(operand, jnp.arange(points.size), n, real))
@@ -144,7 +139,7 @@ def gram(points: Points, size: int, real: DTypeLike) -> Callable[[Array], Array]
 
 
 def condition_of(normal: Callable[[Array], Array], size: int, real: DTypeLike) -> Array:
-    """The condition number of V of traced points, from V^H V; infinite if TRACED_STEPS do not settle it."""
+    """The condition number of V for traced points, from V^H V; infinite if TRACED_STEPS do not suffice."""
     start = jnp.asarray(np.random.default_rng(0).standard_normal(size), real)
     vector = lax.complex(start, start * 0)
     first = Iterate(vector * 0, vector, vector, jnp.vdot(start, start))

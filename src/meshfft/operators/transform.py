@@ -1,10 +1,8 @@
-"""numpy.fft's and scipy.fft's arguments, resolved: which dimensions, by which matrices, with which factor.
+"""The arguments of numpy.fft and scipy.fft as dimensions, matrices and a factor. Host integers only.
 
-A norm says where the factor of a transform of N points goes, forward and inverse:
+The factor of a transform of N points by norm, forward and inverse:
 
     "backward" (1, 1/N)      "ortho" (1/sqrt N, 1/sqrt N)      "forward" (1/N, 1)
-
-Host integers only.
 """
 
 import math
@@ -18,7 +16,7 @@ import jax
 from .matrices import HalfRoots, Matrix, Roots
 from .trig import FAMILIES, TYPES, Trig, trig
 
-# numpy.fft's transforms: complex, of real arrays, of arrays whose spectrum is real; and scipy.fft's, by type.
+# numpy.fft's transforms: complex, of real arrays, of arrays with a real spectrum; and scipy.fft's, by type.
 FOURIER = ("fft", "rfft", "hfft")
 KINDS = (*FOURIER, *(f"{name}-{type}" for name in ("dct", "dst") for type in TYPES))
 NORMS = ("backward", "ortho", "forward")
@@ -28,11 +26,10 @@ class Transform(NamedTuple):
     """A matrix along each of some dimensions.
 
     Attributes:
-        dims: the dimensions, none negative, none twice.
-        matrices: the matrix of each, as many rows as the result has positions; input beyond its columns is cropped.
+        matrices: a matrix per dimension, with a row per result position; input beyond its columns is cropped.
         scale: the factor of the result.
-        onto_complex: the result is complex though there are no dimensions.
-        whole: the matrices are all that the walk does; not at scattered points.
+        onto_complex: the result is complex even without dimensions.
+        whole: the walk applies nothing else; False at scattered points.
     """
 
     dims: tuple[int, ...]
@@ -47,13 +44,12 @@ class Transform(NamedTuple):
 
     @property
     def inverse_scale(self) -> float | None:
-        """The factor of the inverse matrices that makes them the inverse; None if there are none."""
         if any(matrix.period is None for matrix in self.matrices):
             return None
         return 1.0 / (self.scale * math.prod(matrix.period or 1 for matrix in self.matrices))
 
     def takes_real(self, array_is_real: bool) -> bool:
-        """Whether it is computed on real numbers, of an array that is real or not."""
+        """Whether it computes on real numbers, for a real array or not."""
         changes = [matrix.becomes for matrix in self.matrices if matrix.becomes is not None]
         stays = array_is_real and not self.onto_complex and all(matrix.planes == 1 for matrix in self.matrices)
         return changes == ["complex"] or (stays and not changes)
@@ -95,7 +91,6 @@ def integers(values: object, name: str) -> tuple[int, ...]:
 
 
 def integer(value: object, name: str) -> int:
-    """An integer, or an error that names the argument: ValueError for several numbers, as in JAX."""
     if not is_integer(value):
         error = TypeError if _listed(value) is None else ValueError
         raise error(f"{name} is {value!r}: give an integer")
@@ -103,7 +98,7 @@ def integer(value: object, name: str) -> int:
 
 
 def lengths_of(s: object) -> tuple[int, ...] | None:
-    """The argument `s` of a transform, in which None and -1 stand for the array's own length."""
+    """The argument `s` of a transform, with -1 for None, the array's own length."""
     listed = None if s is None or is_integer(s) else _listed(s)
     return None if s is None else integers(s if listed is None else [-1 if n is None else n for n in listed], "s")
 
@@ -118,20 +113,17 @@ def is_integer(value: object) -> TypeGuard[SupportsIndex]:
 
 
 def reals(values: object) -> tuple[float, ...] | None:
-    """An iterable of real numbers, NumPy's and JAX's included, as floats; None for anything else."""
     listed = _listed(values)
     return tuple(map(float, listed)) if listed is not None and all(map(_is_real, listed)) else None
 
 
 def _is_real(value: object) -> bool:
-    """Whether it is a real number known before tracing, or an array without dimensions that holds one."""
     kind = getattr(getattr(value, "dtype", None), "kind", "")
     held = kind in ("i", "u", "f") and getattr(value, "shape", None) == () and not isinstance(value, jax.core.Tracer)
     return isinstance(value, Real) or held
 
 
 def _listed(values: object) -> tuple[Any, ...] | None:
-    """The values of an iterable, known before tracing; None for anything else, and for text."""
     if not isinstance(values, Iterable) or isinstance(values, str | bytes | jax.core.Tracer):
         return None
     try:
@@ -141,7 +133,7 @@ def _listed(values: object) -> tuple[Any, ...] | None:
 
 
 def becomes(kind: str, inverse: bool) -> str | None:
-    """What a transform makes of numbers along its last axis: "complex" of real ones, "real" of complex ones."""
+    """Returns "complex" if the last axis maps real numbers to complex ones, "real" if complex to real, else None."""
     return None if kind not in ("rfft", "hfft") else "complex" if (kind == "rfft") != inverse else "real"
 
 
@@ -152,14 +144,10 @@ def natural_dtype(kind: str) -> str:
 def resolve(
     shape: Sequence[int], s: Sequence[int] | None, axes: Sequence[int] | None, kind: str = "fft", inverse: bool = False
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Dimensions and lengths as numpy.fft.fftn reads them: no axes means all, or the last len(s).
+    """Dimensions and lengths as in numpy.fft.fftn: no axes means all, or the last len(s).
 
-    A half spectrum of m numbers stands for 2 (m - 1) points unless `s` says otherwise. A dimension of no points may
-    keep its length, if numbers do not become real or complex along it.
-
-    Raises:
-        TypeError: s or axes is no sequence of integers.
-        ValueError: an axis is out of range, there are more or fewer lengths than axes, or a length is not positive.
+    A half spectrum of m numbers represents 2 (m - 1) points without `s`. A dimension of no points may keep its length
+    if numbers do not become real or complex along it.
     """
     ndim, sizes = len(shape), lengths_of(s)
     if axes is None:
@@ -189,7 +177,6 @@ def resolve(
 
 
 def dims_of(ndim: int, axes: int | Sequence[int]) -> tuple[int, ...]:
-    """Axes as dimensions, none negative; TypeError or ValueError if they are no integers, or out of range."""
     axes = integers(axes, "axes")
     for axis in axes:
         if not -ndim <= axis < ndim:
@@ -207,7 +194,6 @@ def resolve_once(
 
 
 def check_once(dims: tuple[int, ...], remedy: str = "transform it in two calls") -> None:
-    """Raises ValueError if a dimension is given twice."""
     for dim in dims:
         if dims.count(dim) != 1:
             raise ValueError(f"axis {dim} is given twice in axes: {remedy}")
@@ -221,13 +207,7 @@ def transform_of(
     kind: str = "fft",
     orthogonalize: bool | None = None,
 ) -> Transform:
-    """The transform of one of KINDS, or its inverse, that numpy.fft or scipy.fft does along these dimensions.
-
-    Cosines and sines are orthogonalized (see `trig`) by default if the norm is "ortho".
-
-    Raises:
-        ValueError: a dimension is given twice, the norm or the kind is unknown, or a length is too short for it.
-    """
+    """A transform of KINDS, or its inverse; cosines and sines are orthogonalized by default if the norm is "ortho"."""
     check_once(dims)
     check_known("kind", kind, KINDS)
     if kind not in FOURIER:

@@ -8,9 +8,9 @@
     III  the transpose of II                                                   2 N
     IV   2 cos(pi (2k+1)(2n+1) / 4N)      2 sin(pi (2k+1)(2n+1) / 4N)          2 N
 
-Frequencies (rows of II, columns of III, both of I) that are their own image, the first of cosines, the last of cosines
-I and of sines II and III, count twice; W, a half there, makes up for it: L K^-1 = W K^T W, with W where K^T has
-frequencies. SciPy's matrix is K W with W on the columns, or, orthogonalised, sqrt(W) K sqrt(W).
+Frequencies that are their own image count twice: the first of cosines, the last of cosines I and of sines II and III.
+They are rows of II, columns of III, both of I. W is 1/2 there, so L K^-1 = W K^T W, with W where K^T has frequencies.
+SciPy's matrix is K W with W on the columns, or, orthogonalised, sqrt(W) K sqrt(W).
 """
 
 import dataclasses
@@ -38,14 +38,7 @@ HALVES = {
 
 @dataclasses.dataclass(frozen=True)
 class Trig(Matrix):
-    """The kernel of a cosine or sine transform between two diagonals that differ from 1 at their ends only.
-
-    Attributes:
-        family: "cos" or "sin".
-        type: 1 to 4.
-        length: N, rows and columns.
-        row_ends, column_ends: factors of the first and the last of them.
-    """
+    """The kernel of a cosine or sine transform, with factors for the first and last row and column."""
 
     family: str
     type: int
@@ -68,7 +61,7 @@ class Trig(Matrix):
 
     @property
     def period(self) -> float:
-        """L, the points of the Fourier transform that this is a part of."""
+        """L, the points of the Fourier transform that contains it."""
         shift = 0 if self.type > 1 else 1 if self.family == "sin" else -1
         return 2.0 * (self.length + shift)
 
@@ -84,7 +77,7 @@ class Trig(Matrix):
 
     @property
     def condition(self) -> float:
-        """With ends sqrt(W) on both sides it is orthogonal: the ratio of its own ends to those."""
+        """Orthogonal with ends sqrt(W) on both sides, so the condition is the ratio of its ends to those."""
         factors = 1.0
         for ends, weights in zip((self.row_ends, self.column_ends), self.weights, strict=True):
             each = (1.0, *(end / math.sqrt(weight) for end, weight in zip(ends, weights, strict=True)))
@@ -99,7 +92,7 @@ class Trig(Matrix):
         return dataclasses.replace(back, row_ends=ends[0], column_ends=ends[1])
 
     def block(self, operand: Operand, rows: Array, columns: Array, real: DTypeLike) -> Planes:
-        """The block, its phases exact; entries beyond N are finite."""
+        """The block, with exact phases; entries beyond N are finite."""
         shift = int(self.family == "sin")
         k = 2 * rows + 1 if self.type in (3, 4) else rows + shift
         n = 2 * columns + 1 if self.type in (2, 4) else columns + shift
@@ -119,13 +112,7 @@ class Trig(Matrix):
 
 
 def trig(family: str, type: int, length: int, orthogonalize: bool, inverse: bool) -> Trig:
-    """The matrix of scipy.fft's dct or dst, inverse of idct or idst, unscaled.
-
-    Orthogonalized, first and last terms are weighted so that the rows are orthogonal.
-
-    Raises:
-        ValueError: the type is unknown, the length is below one, or below two for cosines of type I.
-    """
+    """The matrix of scipy.fft's dct, dst, idct or idst, unscaled; if orthogonalized, with orthogonal rows."""
     if type not in TYPES:
         raise ValueError(f"type {type!r} of a {_word(family)} is unknown: use 1, 2, 3 or 4")
     least = 2 if (family, type) == ("cos", 1) else 1
@@ -145,7 +132,7 @@ def divided(ends: Ends, by: Ends) -> Ends:
 
 
 def _transposed(type: int) -> int:
-    """The type of the transpose, which is that of the inverse: II and III are each other's."""
+    """The type of the transpose and of the inverse: II and III are swapped."""
     return {2: 3, 3: 2}.get(type, int(type))
 
 

@@ -1,1 +1,1 @@
-"""Plans: from a request to a walk that runs, as one operator of JAX."""
+"""Plans: from a request to a walk that runs, as one JAX primitive."""

@@ -1,7 +1,6 @@
-"""Execution: a walk on arrays, as one compiled program; transforms run nowhere else.
+"""Execution of a walk on arrays, as one program, compiled once for a walk, a mesh and a type.
 
-A program is compiled once for a walk, a mesh and a type, and kept; the logger "meshfft" says so at level INFO, and the
-seconds where there are any. Invariant: padding is zero before and after.
+The logger "meshfft" reports compiling at level INFO. Invariant: padding is zero before and after.
 """
 
 import dataclasses
@@ -33,11 +32,11 @@ from ..walks.walk import Walk
 from .primitive import Operands, bind
 from .request import formed, read
 
-PROGRAMS = 256  # kept, each for one walk on one mesh
+PROGRAMS = 256  # cached programs, each for one walk on one mesh
 LOG = logging.getLogger("meshfft")
-PLANES = 8  # bytes of a complex number that kernels take
-SLOW = 1.0  # seconds of compiling that are worth a line
-OWN_SPLIT = ("cpu",)  # platforms whose products of bfloat16 terms are made here
+PLANES = 8  # itemsize of the complex type that kernels take
+SLOW = 1.0  # seconds of compiling worth a log line
+OWN_SPLIT = ("cpu",)  # platforms where this package splits bfloat16 products
 
 
 def applied(
@@ -51,10 +50,9 @@ def applied(
     home: AnyMesh | None = None,
     donate: bool = False,
 ) -> tuple[AnyStored, ...]:
-    """A walk with its operands made from their sources, on arrays: two are planes, and one may be.
+    """Applies a walk, with operands made from `sources`, to an array, or to one or two planes.
 
-    Results that have padding say so, and are at `home`: the mesh outside of a caller's shard_map. `donate` gives them
-    the storage of the arrays, which are deleted; what JAX traces is the caller's to donate.
+    Padded results are on `home`, the mesh outside of a caller's shard_map. `donate` reuses the storage of the arrays.
     """
     first, planes = arrays[0], len(arrays) == 2 if planes is None else planes
     stored = tuple([stored_of(x) for x in arrays])
@@ -74,8 +72,7 @@ def applied(
 
 
 def tried(walk: Walk, machine: Machine, itemsize: int) -> Machine:
-    """The machine itself where all kernels of a walk, and of its way back, have passed their trials there, or there are
-    none; else the machine without kernels of those families, for which to search again."""
+    """The machine, without the kernel families of a walk and its transpose that fail their trials there."""
     if machine.device is None or itemsize != PLANES:
         return machine
     failed = tuple(name for name in failing(_trials(walk), machine.device) if name not in machine.failed)
@@ -91,14 +88,12 @@ def sound_walk(problem: Problem, order: str = "natural") -> Walk:
 
 @functools.lru_cache(maxsize=PROGRAMS)
 def _trials(walk: Walk) -> tuple[Trial, ...]:
-    """Of a walk's kernels, and of those of its transpose, which inverses and gradients take."""
     return tuple(dict.fromkeys((*walk.trials(), *walk.transpose().trials())))
 
 
 @functools.lru_cache(maxsize=PROGRAMS)
 def _check_kernels(walk: Walk, mesh: AnyMesh | None, chip: Chip, traced: bool) -> None:
-    """Raises RuntimeError for a kernel that has failed, of a plan that was made before its devices were known, and in
-    every process unless all of them run the same steps."""
+    """Raises RuntimeError for a kernel that has failed, or if processes do not run the same steps."""
     device = device_of(chip, mesh, jax.default_backend())
     failed = failing(walk.trials(), device) if device else ()
     if failed:
@@ -130,7 +125,6 @@ def _is_traced(arrays: Operands) -> bool:
 
 
 def furnish(walk: Walk, sources: tuple[object, ...], platform: str, dtype: np.dtype) -> tuple[Walk, Operands]:
-    """The walk with tables for matrices where they pay, and its operands by slot."""
     operands, steps = [operand_of(source, real_dtype(dtype)) for source in sources], []
     for step in walk.steps:
         if platform in OWN_SPLIT and step.takes and (tabled := step.takes.tabled(sources, len(operands))) is not None:
@@ -147,10 +141,7 @@ _furnished = functools.lru_cache(maxsize=PROGRAMS)(furnish)
 def _program(
     walk: Walk, mesh: AnyMesh | None, dtype: np.dtype, planes: bool, chip: Chip | None, plain: bool, donate: bool
 ) -> tuple[Callable[[tuple[Array, ...], Operands], tuple[Array, ...]], list[float]]:
-    """`run` compiled for a walk, with the options of a chip, which JAX takes only of the outermost program.
-
-    The list has the time at which a call began to compile it, until that call returns.
-    """
+    """`run` compiled for a walk with a chip's options, and the start time of a compilation that still runs."""
     options = () if chip is None else walk.compiler_options(dtype.itemsize, chip, plain)
     begun = list[float]()
 
@@ -165,7 +156,6 @@ def _program(
 
 
 def _tell(seconds: float) -> None:
-    """Says what the first call took to compile, where somebody may have waited for it."""
     if seconds >= SLOW:
         LOG.info("compiled in %.1f s; further calls on such arrays use the same program", seconds)
 
@@ -173,15 +163,12 @@ def _tell(seconds: float) -> None:
 def walked(
     arrays: tuple[Array, ...], walk: Walk, mesh: AnyMesh | None, planes: bool, operands: Operands = ()
 ) -> tuple[Array, ...]:
-    """The walk on a stored array, or its planes, in its first layout; without a mesh, on one device.
-
-    Where samples are traced, step by step, so that the gradient in them costs one more ring for each dimension.
-    """
+    """The walk on a stored array or its planes; step by step for traced samples, whose gradient costs a ring each."""
     if isinstance(mesh, Mesh) and set(mesh.axis_types) == {AxisType.Auto}:
-        # Nothing moves: this shows JAX the mesh, which it does not find inside our operator where x is a constant.
+        # Moves nothing: it shows the mesh to JAX, which does not find it in our primitive if x is a constant.
         arrays = jax.lax.with_sharding_constraint(arrays, NamedSharding(mesh, walk.start.spec))
     mapped = mapped_axes(mesh)
-    arrays = tuple(without_padding(x, walk.start, mapped) for x in arrays)  # nor in what a gradient brings back
+    arrays = tuple(without_padding(x, walk.start, mapped) for x in arrays)  # also zero in gradients
     linear = all(step.linear for _, step, _ in walk.taking)
     for part in (walk,) if linear else walk.stages():
         stored: list[object] = [None] * len(operands)  # as the steps of this walk take them
@@ -192,7 +179,7 @@ def walked(
 
 
 def _on_mesh(operand: object, mesh: AnyMesh | None) -> object:
-    """Traced numbers of no mesh, replicated on this one: with steps that select rows, JAX transposes no others."""
+    """Traced numbers without a mesh, replicated on this one: with steps that select rows, JAX transposes no others."""
 
     def replicated(leaf: Any) -> Any:
         hidden = isinstance(leaf, jax.core.Tracer) and jax.typeof(leaf).sharding.mesh.empty
@@ -201,14 +188,11 @@ def _on_mesh(operand: object, mesh: AnyMesh | None) -> object:
     return jax.tree.map(replicated, operand)
 
 
-as_stored = functools.partial(in_turn, jax.jit(walked, static_argnums=(1, 2, 3)))  # in the type that the array has
+as_stored = functools.partial(in_turn, jax.jit(walked, static_argnums=(1, 2, 3)))  # in the array's own type
 
 
 def moved(y: AnyArray, out_spec: Spec | None, spec: Spec | None = None) -> Any:
-    """A result, or its planes, sharded as `out_spec` says, bit for bit in its own type; as it is without one.
-
-    `spec` says how it lies where JAX hides that.
-    """
+    """A result, or its planes, resharded to `out_spec` in its own type; `spec` if JAX hides its sharding."""
     if out_spec is None:
         return y
     arrays, setting, _ = read(y, spec)
@@ -216,5 +200,5 @@ def moved(y: AnyArray, out_spec: Spec | None, spec: Spec | None = None) -> Any:
     goal = goal_of(start, NOTHING, "natural", out_spec, axis_sizes(mesh))
     itemsize, dots = complex_dtype(setting.dtype, None).itemsize, dots_of(setting.dtype, None, None)
     walk = moves(start, goal, machine, itemsize, dots)
-    walk = dataclasses.replace(walk, planes=False)  # numbers of any type go as they are
+    walk = dataclasses.replace(walk, planes=False)  # any type is sent unchanged
     return formed(tuple(padded(as_stored((stored_of(x),), walk, mesh, False)[0], walk.end, mesh, x) for x in arrays))

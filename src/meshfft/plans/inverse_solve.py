@@ -1,9 +1,8 @@
-"""The inverse of the KDFT: a Vandermonde system for each dimension, solved once on the host, applied over the ring.
+"""The inverse of the KDFT: a Vandermonde system per dimension, solved once on the host, applied over the ring.
 
     x = W X,  then  x += W (X - V x)      W_i the inverse, or pseudo-inverse, of V_i, made in float64
 
-One step of refinement by the forward transform removes the rounding of W. The condition of every V_i and the residual
-say what the answer is worth.
+One step of refinement by the forward transform removes the rounding of W.
 """
 
 import dataclasses
@@ -35,9 +34,9 @@ from .request import formed
 Arrays = tuple[AnyStored, ...]
 SOLVERS = ("direct", "iterative", "auto")
 ITERATIVE = "conjugate gradients"
-ITERATIONS = 1000  # allowed in each round
-DIRECT = 1024  # samples and unknowns up to which "auto" makes an inverse on the host: there 1.5 s, once
-CONJUGATE = "conjugate transform"  # the method of uniform samples, whose inverse has no numbers of its own
+ITERATIONS = 1000  # most iterations per round
+DIRECT = 1024  # samples and unknowns up to which "auto" inverts on the host: takes 1.5 s, once
+CONJUGATE = "conjugate transform"  # method of uniform samples, whose inverse needs no table
 
 
 @functools.partial(
@@ -82,10 +81,7 @@ class Solution:
 
 
 class System(NamedTuple):
-    """What is to be solved: a transform from layout `goal` to layout `start`, and what computes it.
-
-    `tikhonov` or `truncation` make up for a missing inverse: see `ikdftn`.
-    """
+    """A transform from `goal` to `start` to invert; `tikhonov` or `truncation` as in `ikdftn`."""
 
     goal: Layout
     start: Layout
@@ -104,7 +100,7 @@ class System(NamedTuple):
 
 
 def solution(given: Arrays, system: System) -> Solution:
-    """The array in the system's layout `goal` whose transform is stored in its layout `start`."""
+    """The array in layout `goal` whose transform is `given` in layout `start`."""
     mapped = mapped_axes(system.mesh) & system.start.mesh_axes
     given = tuple(x.astype(real_dtype(system.dtype) if len(given) == 2 else system.dtype) for x in given)
     iterative = _iterative(system)
@@ -116,7 +112,6 @@ def solution(given: Arrays, system: System) -> Solution:
 
 
 def _missing(given: Arrays, x: Arrays, system: System) -> Arrays:
-    """X - V x."""
     how = (system.machine, system.dtype.itemsize, system.dots, system.method)
     there = sound_walk(Problem(system.goal, system.forward, *how, system.start))
     found = applied(x, there, system.points, system.mesh, system.machine.chip, system.dtype)
@@ -127,7 +122,6 @@ Answer = tuple[Arrays, tuple[Any, ...], tuple[str, ...], tuple[Any, ...]]
 
 
 def _by_inverses(given: Arrays, system: System) -> Answer:
-    """By the inverse of every dimension, made on the host, and one step of refinement."""
     transform, inverses = _inverted(system)
     sources = tuple(None if inverse.method == CONJUGATE else inverse.matrix for inverse in inverses)
     how = (system.machine, system.dtype.itemsize, system.dots, system.method)
@@ -137,13 +131,13 @@ def _by_inverses(given: Arrays, system: System) -> Answer:
         return applied(y, back, sources, system.mesh, system.machine.chip, system.dtype)
 
     x = solved(given)
-    if system.tikhonov is None:  # which a second step would undo; a truncated W is left as it is: W V W = W
+    if system.tikhonov is None:  # a second step would undo tikhonov; it leaves a truncated W unchanged: W V W = W
         x = tuple(a + b for a, b in zip(x, solved(_missing(given, x, system)), strict=True))
     return x, tuple(i.condition for i in inverses), tuple(i.method for i in inverses), (0,) * len(inverses)
 
 
 def _by_gradients(given: Arrays, system: System, iterative: tuple[bool, ...]) -> Answer:
-    """Dimension by dimension, so that the condition met is that of one; those that need no iterations first."""
+    """Dimension by dimension, so that each solve has the condition of one; dimensions without iterations first."""
     dims, eps = system.forward.dims, float(jnp.finfo(system.dtype).eps)
     direct = [j for j, one in enumerate(iterative) if not one]
     conditions: list[Any] = [_settled(system, j, eps) if one else 1.0 for j, one in enumerate(iterative)]
@@ -175,7 +169,6 @@ def _by_gradients(given: Arrays, system: System, iterative: tuple[bool, ...]) ->
 
 
 def _iterative(system: System) -> tuple[bool, ...]:
-    """Which dimensions conjugate gradients solve."""
     if system.solver not in SOLVERS:
         raise ValueError(f"method {system.solver!r} is unknown: use 'direct', 'iterative' or 'auto'")
     if system.tol is not None and not 0 < system.tol < 1:
@@ -189,8 +182,7 @@ def _iterative(system: System) -> tuple[bool, ...]:
 
 
 def _chosen(system: System, j: int) -> bool:
-    """Whether conjugate gradients solve a dimension: traced points on the circle; of known ones what is large and near
-    enough to uniform."""
+    """Whether conjugate gradients solve a dimension: for traced points, and large well-conditioned systems."""
     points, matrix, size = system.points[j], system.forward.matrices[j], system.goal.shape[system.forward.dims[j]]
     if points is None or points.angle is None or system.solver == "direct":
         return False
@@ -205,7 +197,6 @@ def _chosen(system: System, j: int) -> bool:
 
 
 def _settled(system: System, j: int, eps: float) -> float | None:
-    """The condition number of known points; None of traced ones."""
     dim, matrix = system.forward.dims[j], system.forward.matrices[j]
     points, size = system.points[j], system.goal.shape[dim]
     if matrix.rows < size:
@@ -228,14 +219,14 @@ def _tol(system: System) -> float:
 
 
 def _rounds(condition: float | None, eps: float) -> int:
-    """Rounds after which refinement has gained all that it can, by a factor of eps condition^2 each."""
+    """Rounds until refinement converges, by a factor of eps condition^2 each."""
     if condition is None:
         return 3
     return min(max(math.ceil(math.log(eps * condition) / math.log(eps * condition**2)), 2), 5)
 
 
 def _inverted(system: System) -> tuple[Transform, list[Inverse]]:
-    """The inverse of every dimension, made on the host and kept, and what each is worth."""
+    """The inverse transform, and the inverse of every dimension, made on the host and cached."""
     forward, dtype = system.forward, system.dtype
     if any(points is not None and not points.known for points in system.points):
         raise ValueError(
@@ -262,7 +253,7 @@ def _inverted(system: System) -> tuple[Transform, list[Inverse]]:
 def _invert(
     points: Points | None, matrix: Matrix, size: int, tikhonov: float | None, truncation: float | None
 ) -> tuple[Matrix, Inverse]:
-    """The matrix of the inverse; of all uniform samples it is the conjugate transform, without numbers of its own."""
+    """The inverse and its matrix; for all uniform samples it is the conjugate transform, without a table."""
     if isinstance(matrix, Roots) and size <= matrix.rows and tikhonov is None and truncation is None:
         back = Roots(matrix.length, -matrix.sign, size, matrix.rows)
         return back, Inverse(np.zeros(0), 1.0, CONJUGATE)
@@ -292,6 +283,6 @@ def _check_condition(conditions: Sequence[float], forward: Transform, sizes: tup
 
 
 def _energy(arrays: Arrays, mapped: frozenset[str]) -> Array:
-    """The sum of squares, over all blocks where the arrays are blocks of mapped axes."""
+    """The sum of squares over all blocks of mapped axes."""
     energy = functools.reduce(jnp.add, (jnp.sum(jnp.square(jnp.abs(x))) for x in map(stored_of, arrays)))
     return jax.lax.psum(energy, tuple(sorted(mapped))) if mapped else energy

@@ -2,12 +2,11 @@
 
     T x = V^H X,   T = V^H V (+ weight)      then   x += S(V^H (X - V x)),   S the solve, V the dense transform
 
-On a circle T is Toeplitz: the FFT of the unknowns, padded, times the eigenvalues of a circulant matrix, and back. It is
-applied where the dimension is not cut, if a layout has that. Off the circle T is two dense transforms. All lines of the
-array are solved together, so that what devices tell each other in between are single numbers.
+On a circle T is Toeplitz: an FFT of the padded unknowns times the eigenvalues of a circulant matrix, and back, in a
+layout that does not cut the dimension if possible. All lines are solved together, so devices exchange single numbers.
 
-Derivatives: for any constant x the second formula is T^-1 V^H X exactly, so with the last S differentiated implicitly
-they are those of the answer, of every order, in the samples and in the points.
+For any constant x the second formula is T^-1 V^H X exactly. So with the last S differentiated implicitly, derivatives
+are exact to every order, in the samples and in the points.
 """
 
 import functools
@@ -36,17 +35,15 @@ from ..walks.choice import find_walk, moves
 from ..walks.walk import Walk
 from .execute import furnish, sound_walk, walked
 
-ATTAINABLE = 0.1  # of the precision times the square of the condition: beyond it refinement does not converge
-PADDED = 2  # times the array that a layout may store for the sake of a dimension that is not cut
+ATTAINABLE = 0.1  # limit of precision times the squared condition number: beyond it refinement does not converge
+PADDED = 2  # most storage of an uncut layout, relative to the array
 
 
 class Line(NamedTuple):
-    """What is solved along one dimension; hashable."""
-
     dim: int
     there: Walk  # V, from unknowns to samples
     back: Walk  # V^H
-    away: Walk  # to where T is applied, and home again
+    away: Walk  # to the layout of T, and back
     home: Walk
     fft: Walk | None  # on the circle
     mesh: AnyMesh | None
@@ -66,10 +63,7 @@ def solved_line(
     limits: tuple[float, int, int],
     weight: float = 0.0,
 ) -> tuple[Planes, Array, Array | None]:
-    """The stored unknowns in layout `goal` whose samples along a dimension are those in `start`, and the iterations.
-
-    Of traced points also their condition; where that leaves no digit right, all that is returned is NaN.
-    """
+    """The stored unknowns in layout `goal`, the iterations, and for traced points the condition number."""
     machine, dtype, dots = how
     size, real, (rest, mean) = goal.shape[dim], real_dtype(dtype), about_the_circle(points)
     transform = Transform((dim,), (rest.matrix(size),), 1.0)
@@ -102,10 +96,10 @@ def _cast(values: Array | np.ndarray | None, real: np.dtype) -> Array | None:
 
 
 def _uncut(layout: Layout, dim: int, mesh: AnyMesh | None) -> Layout:
-    """The layout with a dimension's axes moved to others, if one has that without much padding; else as it is."""
+    """The layout with a dimension's axes moved to other dimensions, if that needs little padding."""
     mapped, cuts = mapped_axes(mesh), layout.cuts[dim]
     if layout.parts[dim] == 1 or (mapped and mapped != set(axis_sizes(mesh))):
-        return layout  # where shard_map has mapped some axes, these cut first, which not every layout has
+        return layout  # mapped axes cut first, which not every layout allows
     free, best = layout.replace(dim, layout.shape[dim], ()), layout
     least = PADDED * math.prod(layout.shape) + 1
     for targets in itertools.product([d for d in range(layout.ndim) if d != dim], repeat=len(cuts)):
@@ -120,7 +114,7 @@ def _uncut(layout: Layout, dim: int, mesh: AnyMesh | None) -> Layout:
 
 @functools.partial(jax.jit, static_argnums=2)
 def _solve(given: Planes, numbers: tuple[Any, ...], line: Line) -> tuple[Planes, Array]:
-    """Rounds of refinement whose results are constants, and one that is differentiated."""
+    """Rounds of refinement with constant results, and a last one that is differentiated."""
     fixed, samples = lax.stop_gradient(numbers), lax.stop_gradient(given)
     x, count = _corrected(None, samples, fixed, line)
     for _ in range(line.rounds - 2):
@@ -131,7 +125,6 @@ def _solve(given: Planes, numbers: tuple[Any, ...], line: Line) -> tuple[Planes,
 
 
 def _corrected(x: Planes | None, given: Planes, numbers: tuple[Any, ...], line: Line) -> tuple[Planes, Array]:
-    """x + S(V^H (X - V x)), and the iterations."""
     v, w, symbol, weight, _ = numbers
     go = functools.partial(walked, mesh=line.mesh, planes=len(given) == 2)
     rest = given

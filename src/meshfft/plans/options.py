@@ -1,4 +1,4 @@
-"""What a caller may say of a transform, in two records: `Definition`, what is transformed, and `Options`, how."""
+"""The arguments of a transform: `Definition` of it, and `Options` of its computation."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ Widths = tuple[tuple[int, int], ...]  # dimensions, and the margins of their blo
 
 
 class Definition(NamedTuple):
-    """What is transformed: `plan` says what each means."""
+    """The transform; `plan` documents each field."""
 
     s: Sequence[int] | None = None
     axes: Sequence[int] | None = None
@@ -42,7 +42,7 @@ class Definition(NamedTuple):
 
 
 class Options(NamedTuple):
-    """How a transform is done: `fftn` says what each means."""
+    """The computation of a transform; `fftn` documents each field."""
 
     method: str = "auto"
     order: str = "natural"
@@ -52,10 +52,10 @@ class Options(NamedTuple):
     engine: str = "auto"
     wire: str = "exact"
     out_spec: Spec | None = None
-    donate: bool = False  # of functions; a plan is told when it is called
+    donate: bool = False  # for functions; plans take it as an argument of the call
 
     def check(self) -> None:
-        """Raises ValueError for names that are unknown, and for a ring that the method does not have."""
+        """Raises ValueError for unknown names, and for a ring that the method does not have."""
         check_known("method", self.method, METHODS)
         check_known("order", self.order, ORDERS)
         check_known("ring", self.ring, RINGS)
@@ -67,13 +67,10 @@ class Options(NamedTuple):
         return complex_dtype(given, self.precision)
 
     def dots(self, given: np.dtype, unit: str) -> tuple[Dot, ...]:
-        """The ways to multiply that the plan may choose from."""
         return dots_of(given, self.precision, self.multiplications, unit)
 
 
 class DenseHow(TypedDict, total=False):
-    """The options of dense products: `kdftn` says what they are."""
-
     spec: Spec | None
     out_spec: Spec | None
     precision: Precision
@@ -81,15 +78,11 @@ class DenseHow(TypedDict, total=False):
 
 
 class RingHow(DenseHow, total=False):
-    """The options of dense products that go round rings."""
-
     ring: str
     wire: str
 
 
 class How(TypedDict, total=False):
-    """The options of NumPy's and SciPy's functions: `fftn` says what they are."""
-
     method: str
     order: str
     spec: Spec | None
@@ -102,8 +95,6 @@ class How(TypedDict, total=False):
 
 
 class PlanHow(TypedDict, total=False):
-    """The arguments of plans but for shape, mesh, spec and topology: `plan` says what they are."""
-
     s: Sequence[int] | None
     axes: Sequence[int] | None
     dtype: DTypeLike | None
@@ -126,11 +117,7 @@ PLAIN = Options()
 
 
 def options_of(how: Mapping[str, Any], known: type) -> Options:
-    """The options of a call, `spec` left out.
-
-    Raises:
-        TypeError: an option that the TypedDict `known` does not name.
-    """
+    """The options of a call without `spec`; TypeError for an option that the TypedDict `known` lacks."""
     if not how:
         return PLAIN
     _check_named(how, known)
@@ -138,7 +125,7 @@ def options_of(how: Mapping[str, Any], known: type) -> Options:
 
 
 def records_of(arguments: Mapping[str, Any]) -> tuple[Definition, Options]:
-    """The arguments of a plan as records; raises TypeError for those that it does not have."""
+    """The arguments of a plan as records; TypeError for unknown ones."""
     _check_named(arguments, PlanHow)
     what = {name: value for name, value in arguments.items() if name in Definition._fields}
     how = {name: value for name, value in arguments.items() if name not in what}
@@ -153,12 +140,10 @@ def _check_named(given: Mapping[str, object], known: type) -> None:
 
 
 def with_options(function: Function[P]) -> OnArrays[P, PlanePair]:
-    """`on_arrays`, with `**how` spelled out in the signature that `help` shows."""
     return on_arrays(spelled(function))
 
 
 def onto_real(function: Function[P]) -> OnArrays[P, Array]:
-    """`with_options` of a function whose result is real."""
     return cast(OnArrays[P, Array], spelled(function))
 
 
@@ -176,12 +161,7 @@ def spelled(function: F) -> F:
 
 
 def widths_of(margin: int | Sequence[int], start: Layout, dims: tuple[int, ...]) -> Widths:
-    """The dimensions that have margins, and their widths; none of width 0.
-
-    Raises:
-        TypeError, ValueError: a margin is no integer or negative, does not fit the blocks, or leaves none of their
-            cells.
-    """
+    """The dimensions that have margins, and their nonzero widths; TypeError or ValueError if these do not fit."""
     given = integers(margin, "margin")
     each = given * len(dims) if is_integer(margin) else given
     if len(each) != len(dims):

@@ -1,9 +1,4 @@
-"""Pictures of a walk: how the blocks of the devices lie in the array, as it comes and after every step.
-
-The array is a box of its first three dimensions, or of those that are cut: the first goes down, the second to the
-right, the third into the depth; a single one goes to the right. A block has the colour of its device: shard i of a
-dimension is at i's digits along the mesh axes that cut it, outermost first.
-"""
+"""Pictures of a walk: the blocks of the devices, each in its colour, before and after every step."""
 
 import colorsys
 import itertools
@@ -19,28 +14,26 @@ from ..extras import need
 from ..layout.layout import Layout, dim_name, join_axes
 from ..walks.walk import Walk
 
-# Okabe and Ito's colours, which the colour-blind can tell apart (Color Universal Design, 2008).
+# Okabe and Ito's colours for the colour-blind (Color Universal Design, 2008).
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#F0E442")
 MOST_DEVICES, MOST_NUMBERED = 256, 64
-DEPTH = 0.35  # how far the third dimension leads to the right and up, of a side
+DEPTH = 0.35  # shift of the third dimension to the right and up, relative to a side
 DOWN, RIGHT, BACK = np.array([0, 1.0]), np.array([1.0, 0]), np.array([DEPTH, -DEPTH])
-FRONT, TOP, END = 0.0, 0.3, -0.2  # how much lighter than its colour a side is
+FRONT, TOP, END = 0.0, 0.3, -0.2  # lightening of each side
 PIXELS = 96
-WIDE = 4  # pictures in a row
-LETTERS = 36  # over a picture, in a line
+WIDE = 4  # pictures per row
+LETTERS = 36  # letters per line of a title
 PURPOSE = "a picture of a plan"
 
 
 class Part(NamedTuple):
-    """Where a shard starts and ends along an edge, and its number."""
-
     start: float
     end: float
     shard: int
 
 
 class Face(NamedTuple):
-    """A side of a block towards the viewer: its corners, x to the right and y down, its device, how much lighter."""
+    """A side of a block towards the viewer: its corners, x to the right and y down, its device, and its lightening."""
 
     corners: list[np.ndarray]
     device: int
@@ -51,7 +44,7 @@ ALONE = [Part(0.0, 1.0, 0)]
 
 
 def owners(layout: Layout, sizes: Mapping[str, int]) -> np.ndarray:
-    """The number of the device that holds each block, by shards along the dimensions; of idle axes the first."""
+    """The device of each block, by shards along the dimensions; the first along idle axes."""
     names = list(sizes)
     cutting = [names.index(axis) for axes in layout.axes for axis in axes]
     idle = [at for at in range(len(names)) if at not in cutting]
@@ -60,12 +53,11 @@ def owners(layout: Layout, sizes: Mapping[str, int]) -> np.ndarray:
 
 
 def shown(layout: Layout) -> tuple[int, ...]:
-    """The dimensions to show: the first three, or of more those that are cut."""
     return tuple(sorted(sorted(range(layout.ndim), key=lambda dim: (layout.parts[dim] == 1, dim))[:3]))
 
 
 def faces(layout: Layout, sizes: Mapping[str, int]) -> list[Face]:
-    """The sides to draw of all blocks that hold any positions; dimensions beyond those shown at their first shard."""
+    """The sides to draw of all nonempty blocks; hidden dimensions at their first shard."""
     dims, held = shown(layout), owners(layout, sizes)
     held = held[tuple(slice(None) if dim in dims else 0 for dim in range(layout.ndim))]
     whole, edges = (1,) * (len(dims) < 2), [_parts(layout, dim) for dim in dims]
@@ -79,7 +71,7 @@ def faces(layout: Layout, sizes: Mapping[str, int]) -> list[Face]:
 
 
 def colour(device: int, count: int, light: float = 0.0) -> str:
-    """A colour for each device, as #rrggbb: one of eight that everybody can tell apart, or a hue."""
+    """A colour for each device, as #rrggbb: one of COLOURS, or a hue for more devices."""
     named = COLOURS[device % len(COLOURS)]
     rgb = [int(named[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     if count > len(COLOURS):
@@ -97,7 +89,7 @@ def check_drawable(shape: tuple[int, ...], sizes: Mapping[str, int]) -> None:
 
 
 def svg(layout: Layout, sizes: Mapping[str, int]) -> str:
-    """A small picture of the blocks for a page; resting on a block names its device. Nothing for many devices."""
+    """A small picture of the blocks for a page, with device names as tooltips; empty for many devices."""
     count = math.prod(sizes.values())
     if count > MOST_DEVICES:
         return ""
@@ -114,7 +106,6 @@ def svg(layout: Layout, sizes: Mapping[str, int]) -> str:
 
 
 def draw(figure: Any, walk: Walk, sizes: Mapping[str, int]) -> None:
-    """The array as it comes and after every step, on an empty figure of matplotlib."""
     polygon, count = need("matplotlib.patches", PURPOSE).Polygon, math.prod(sizes.values())
     for at, (title, layout, done) in enumerate(_stations(walk), 1):
         spot = figure.add_subplot(-(-len(walk.layouts) // WIDE), WIDE, at)
@@ -134,12 +125,7 @@ def draw(figure: Any, walk: Walk, sizes: Mapping[str, int]) -> None:
 
 
 def show(walk: Walk, sizes: Mapping[str, int], title: str) -> Any:
-    """A figure of pyplot with the pictures of a walk, in a window if matplotlib has one.
-
-    Raises:
-        ImportError: matplotlib is missing.
-        ValueError: there is nothing to draw, or too much.
-    """
+    """A figure of pyplot with the pictures of a walk, in a window if matplotlib has one."""
     check_drawable(walk.start.shape, sizes)
     pyplot, tall = need("matplotlib.pyplot", PURPOSE), -(-len(walk.layouts) // WIDE)
     figure = pyplot.figure(figsize=(3.0 * WIDE, 3.4 * tall), layout="constrained")
@@ -151,7 +137,6 @@ def show(walk: Walk, sizes: Mapping[str, int], title: str) -> Any:
 
 
 def _stations(walk: Walk) -> Iterator[tuple[str, Layout, frozenset[int]]]:
-    """Each layout of a walk with the step before it, and the dimensions that are transformed there."""
     done: frozenset[int] = frozenset()
     yield "as it comes", walk.start, done
     for at, ((step, before), after) in enumerate(zip(walk.pairs, walk.layouts[1:], strict=True), 1):
@@ -175,7 +160,6 @@ def _parts(layout: Layout, dim: int) -> list[Part]:
 def _side(
     first: list[Part], second: list[Part], u: np.ndarray, v: np.ndarray, held: np.ndarray, light: float, at: Any = 0
 ) -> list[Face]:
-    """The faces on the side of the box that two directions span from a corner."""
     made = list[Face]()
     for a, b in itertools.product(first, second):
         ends = (a.start, b.start), (a.start, b.end), (a.end, b.end), (a.end, b.start)

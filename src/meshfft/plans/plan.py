@@ -1,7 +1,4 @@
-"""Plans: a transform chosen, priced and ready to run, before any array exists.
-
-A Plan is frozen and hashable: printing it teaches what will happen; calling it does it, forward, back and adjoint.
-"""
+"""Plans: a transform chosen and priced before any array exists; calling one runs it, forward, back or adjoint."""
 
 import dataclasses
 import functools
@@ -255,7 +252,6 @@ class Plan:
         return plan_text(self)
 
     def _repr_html_(self) -> str:
-        """The plan as a table for notebooks, with a picture of the blocks beside every step."""
         return plan_html(self, [svg(layout, axis_sizes(self.mesh)) for layout in self.walk.layouts])
 
     def __repr__(self) -> str:
@@ -280,7 +276,7 @@ class Plan:
         return tuple(fitted(part, layout, self.mesh) for part in parts(x))
 
     def _mesh_of(self, x: AnyStored) -> AnyMesh | None:
-        """The plan's mesh, inside a caller's shard_map too; if it is only described, that of the array."""
+        """The plan's mesh, inside a caller's shard_map too; for a described mesh, that of the array."""
         mesh = mesh_here(self.mesh)
         return jax.typeof(stored_of(x)).sharding.mesh if needs_anchor(mesh) else mesh
 

@@ -1,4 +1,4 @@
-"""Planning: from a setting and a transform to a Plan, cached; and from shapes and names alone, without an array."""
+"""Planning: from a setting and a transform to a cached Plan, or from shapes and names without an array."""
 
 import dataclasses
 import functools
@@ -27,14 +27,11 @@ from .options import Definition, Options, PlanHow, Widths, records_of, spelled, 
 from .plan import Plan
 from .request import Setting
 
-STAYING = ("kdft", "cooley-tukey")  # methods that leave dimensions cut as they are
+STAYING = ("kdft", "cooley-tukey")  # methods that leave the cuts of dimensions unchanged
 
 
 def plan_for(setting: Setting, transform: Transform, options: Options, evades: bool = True) -> Plan:
-    """The plan of a transform of an array in some setting, kept.
-
-    `evades`: mesh axes may move if they do not divide the result, as in functions.
-    """
+    """The cached plan of a transform of an array; `evades`: mesh axes that do not divide the result may move."""
     options.check()
     start, mesh, machine, sizes = setting.start, setting.mesh, setting.machine, axis_sizes(setting.mesh)
     dtype, dots = options.dtype(setting.dtype), options.dots(setting.dtype, machine.chip.unit)
@@ -43,13 +40,13 @@ def plan_for(setting: Setting, transform: Transform, options: Options, evades: b
     if evades:
         _check_known(start, options.order, mesh)
     there, how = None if stays else options.out_spec, (machine, dtype.itemsize, dots)
-    may_move = evades and not mapped_axes(mesh) & start.mesh_axes  # shard_map has fixed which axes cut what
+    may_move = evades and not mapped_axes(mesh) & start.mesh_axes  # shard_map has fixed the cuts
     goal = goal_of(start, transform, options.order, there, sizes) if may_move or there is not None else None
     even = may_move and start.even and goal is None and not (after.even and options.order == "natural")
     wire, real = wire_of(options.wire, real_dtype(dtype)), transform.takes_real(setting.real)
     problem = Problem(start, transform, *how, options.method, goal, even, real, options.ring, options.engine, wire)
     walk = find_within(problem, options.order, options.precision)
-    if stays:  # the method leaves dimensions where they are: exchanges follow
+    if stays:  # the method leaves dimensions in place: exchanges follow
         last = goal_of(after, NOTHING, "natural", options.out_spec, sizes)
         walk = _followed(walk, moves(walk.end, last, *how, real=walk.reals[-1], wire=wire))
     if (sound := tried(walk, machine, dtype.itemsize)) is not machine:
@@ -159,7 +156,7 @@ def out_spec(
 
 
 def ranked(shape: Sequence[int], topology: str | Topology, **how: Unpack[PlanHow]) -> list[Plan]:
-    """Plans for every mesh of a machine that is only named, the best first."""
+    """Plans for every mesh of a named machine, the best first."""
     return _plans(shape, None, None, topology, *records_of(how))
 
 
@@ -203,7 +200,6 @@ def _plan(
     definition: Definition,
     options: Options,
 ) -> Plan:
-    """The plan for a mesh; on a torus, for its best order of devices."""
     start = laid_out(shape, mesh, spec)
     dims, _ = resolve(start.shape, definition.s, definition.axes, definition.kind, definition.inverse)
     widths = widths_of(definition.margin, start, dims)
@@ -233,7 +229,6 @@ def laid_out(shape: Sequence[int], mesh: AnyMesh | None, spec: Spec | None) -> L
 def _transform(
     shape: tuple[int, ...], definition: Definition, options: Options
 ) -> tuple[Transform, tuple[Points | None, ...]]:
-    """A transform of uniform samples, or of any, with their points."""
     norm, kind, inverse, points = definition.norm, definition.kind, definition.inverse, definition.points
     dims, lengths = resolve(shape, definition.s, definition.axes, kind, inverse)
     if points is None:
@@ -247,7 +242,7 @@ def _transform(
 
 @functools.lru_cache(maxsize=1024)
 def _framed(walk: Walk, widths: Widths) -> Walk:
-    """The walk of arrays with margins, which are left out first, and put on as zeros in the end."""
+    """The walk of arrays with margins: these are dropped first, and added as zeros last."""
     for dim, width in widths:
         size, parts = walk.end.shape[dim], walk.end.parts[dim]
         if size % parts or walk.end.block[dim] * parts != size:
@@ -261,7 +256,6 @@ def _framed(walk: Walk, widths: Widths) -> Walk:
 
 
 def machines(mesh: AnyMesh | None, topology: str | Topology | None) -> Iterator[Machine]:
-    """The machine of a mesh; of a torus one for each order of its devices."""
     if topology is None:
         yield machine_of(mesh)
         return

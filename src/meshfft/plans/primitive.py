@@ -1,8 +1,7 @@
-"""A walk as one operator of JAX, linear in the array: shape, gradient, batching and lowering of a transform.
+"""A walk as a JAX primitive, linear in the array: shape, gradient, batching and lowering of a transform.
 
-The gradient in the array is the transposed walk, so it has the same collectives as the transform and needs no
-annotation; a batch dimension, sharded or not, is one more dimension that the walk leaves alone. An array is one complex
-or real array, or two planes. The gradient in a matrix is JAX's own of the ring that multiplies by it.
+The gradient in the array is the transposed walk, with the same collectives. A batch dimension, sharded or not, is one
+more dimension of the walk. The gradient in a matrix is JAX's own for its ring.
 """
 
 import dataclasses
@@ -28,17 +27,16 @@ from ..steps.base import Takes
 from ..walks.walk import Walk
 
 T = TypeVar("T")
-Operands = tuple[Any, ...]  # what steps take besides the array, by slot: each a pytree of arrays, or None
+Operands = tuple[Any, ...]  # by slot, the data of steps besides the array: a pytree of arrays, or None
 Tangent = Array | ad.Zero
 walk_p = Primitive("meshfft_walk")
 walk_p.multiple_results = True
 
 
 class Job(NamedTuple):
-    """What an equation does: a walk, on a mesh, of an array or its planes; `tree` is that of the walk's operands.
+    """An equation: a walk on a mesh, of an array or its planes; `tree` is the structure of the operands.
 
-    The mesh says which of its axes are mapped where the equation stands: none, or some or all of them, the manual ones
-    of a caller's shard_map. Values are what is seen there (see layout.placement), and the walk maps the rest.
+    Values are the blocks seen inside a caller's shard_map, and the walk maps the remaining mesh axes.
     """
 
     walk: Walk
@@ -48,26 +46,21 @@ class Job(NamedTuple):
 
     @property
     def arrays(self) -> int:
-        """How many arrays go in: a complex one may be two planes."""
         return 2 if self.planes and not self.walk.real else 1
 
     @property
     def results(self) -> int:
-        """How many come out."""
         return 2 if self.planes and not self.walk.reals[-1] else 1
 
     @property
     def rest(self) -> frozenset[str]:
-        """The mesh axes that are not mapped yet."""
         return frozenset() if self.mesh is None else frozenset(self.mesh.axis_names) - mapped_axes(self.mesh)
 
     def operands(self, values: Sequence[object]) -> Operands:
-        """The operands among the values of the equation, or what stands for them."""
         return jax.tree.unflatten(self.tree, values[self.arrays :])
 
     @property
     def anchored(self) -> bool:
-        """Whether the last value is an anchor (see layout.placement)."""
         operands = jax.tree.unflatten(self.tree, range(self.tree.num_leaves))
         return len(operands) > 0 and isinstance(operands[-1], Anchor)
 
@@ -89,14 +82,12 @@ def _run(*values: Array, job: Job) -> list[Array]:
 
 
 def _inside(*values: Array, job: Job) -> list[Array]:
-    """One device's blocks, from the first layout to the last."""
     block = values[: job.arrays] if job.planes else values[0]
     block = job.walk.apply(block, *job.operands(values))
     return list(block) if isinstance(block, tuple) else [block]
 
 
 def _mapped(function: Callable[..., T], values: Sequence[Array], before: object, after: object, job: Job) -> T:
-    """A function of blocks, mapped over the mesh axes that are not mapped already."""
     if not job.rest:
         return function(*values)
     before, after = jax.tree.map(lambda spec: only(job.rest, spec), (before, after))
@@ -106,7 +97,6 @@ def _mapped(function: Callable[..., T], values: Sequence[Array], before: object,
 
 
 def _placed(values: Sequence[Array], job: Job) -> tuple[tuple[Array, ...], tuple[PartitionSpec, ...]]:
-    """The values and their specs, sharded as the walk and its steps take them where the type of an array says how."""
     operands = job.operands(values)
     specs = [jax.tree.map(lambda leaf: PartitionSpec(), operand) for operand in operands]
     for slot, step, layout in job.walk.taking:
@@ -127,9 +117,9 @@ def _abstract(x: jax.core.ShapedArray, *_: jax.core.ShapedArray, job: Job) -> li
 
 
 def _jvp(primals: Sequence[Array], tangents: Sequence[Tangent], *, job: Job) -> tuple[list[Array], list[Tangent]]:
-    """The walk is linear in the array and in matrices; in samples see `_along_operand`."""
+    """The walk is linear in the array and in matrices; `_along_operand` is for samples."""
     out, changes = walk_p.bind(*primals, job=job), job.operands(tangents)
-    if needs_anchor(job.mesh) and not job.anchored:  # for the walk back, where nothing else knows the devices
+    if needs_anchor(job.mesh) and not job.anchored:  # the transposed walk has no other array with the devices
         leaves, tree = jax.tree.flatten((*job.operands(primals), anchor(primals)))
         primals, job = [*primals[: job.arrays], *leaves], job._replace(tree=tree)
     operands = job.operands(primals)
@@ -146,7 +136,7 @@ def _jvp(primals: Sequence[Array], tangents: Sequence[Tangent], *, job: Job) -> 
 
 
 def _along(primals: Sequence[Array], tangents: Sequence[Tangent], at: slice, job: Job) -> list[Array]:
-    """The walk with the change of what it is linear in, instead of that."""
+    """The walk with a tangent in place of the input that it is linear in."""
     if not _moves(tangents[at]):
         return []
     values = list(primals)
@@ -157,7 +147,7 @@ def _along(primals: Sequence[Array], tangents: Sequence[Tangent], at: slice, job
 def _along_operand(
     arrays: Sequence[Array], operands: Operands, change: object, step: Takes, layout: Layout, job: Job
 ) -> list[Array]:
-    """The change with an operand that a step is not linear in: walks between two factors (see Takes.slopes)."""
+    """The tangent by an operand that a step is not linear in: walks between two factors (see Takes.slopes)."""
     assert len(job.walk.steps) == 1, "a walk over traced samples is bound step by step"
     change = jax.tree.map(ad.instantiate_zeros, change, is_leaf=_is_zero)
     changes = []
@@ -168,7 +158,7 @@ def _along_operand(
 
 
 def _scaled(arrays: Sequence[Array], factor: Planes) -> list[Array]:
-    """An array or planes times the planes of a factor that broadcasts to it, if there is one."""
+    """An array or planes times the planes of a factor that broadcasts to it, if any."""
     if not factor:
         return list(arrays)
     re, *rest = (part.astype(real_dtype(arrays[0].dtype)) for part in factor)
@@ -189,7 +179,7 @@ def _is_zero(change: object) -> bool:
 
 
 def _transpose(cts: Sequence[Tangent], *values: Any, job: Job) -> list[Any]:
-    """In the array the walk back; of planes, the adjoint. In an operand, JAX's transpose of the mapped ring."""
+    """In the array the transposed walk; for planes, the adjoint. In an operand, JAX's transpose of the mapped ring."""
     if all(map(_is_zero, cts)):
         return [ad.Zero(v.aval) if ad.is_undefined_primal(v) else None for v in values]
     dense: list[Array] = [ad.instantiate_zeros(ct) for ct in cts]
@@ -205,10 +195,7 @@ def _transpose(cts: Sequence[Tangent], *values: Any, job: Job) -> list[Any]:
 
 @functools.partial(jax.jit, static_argnums=(2, 3))
 def _pulled(values: tuple[Array, ...], cts: tuple[Array, ...], at: int, job: Job) -> Array:
-    """What the change of a result makes of an operand: on every device of its rows, summed where others have them.
-
-    Rounding on a wire has no slope: the change goes straight through, by the walk that sends all as it is.
-    """
+    """The cotangent of an operand, summed over the devices that share its rows, by a walk with an exact wire."""
     job = job._replace(walk=job.walk.wired(EXACT))
     came = jax.typeof(values[at]).sharding.spec
     values, specs = _placed(values, job)
@@ -244,13 +231,12 @@ def _batch(axis_data, values, dims, *, job: Job):  # type: ignore[no-untyped-def
 
 
 def _keeps(walk: Walk, dim: int) -> bool:
-    """Whether a batch dimension stays where it is; walks to scattered points have it first on both ends."""
+    """Whether a batch dimension keeps its position; walks to scattered points have it first on both ends."""
     size = 1 + max(walk.end.shape, default=0)
     return walk.insert(dim, size, ()).end == walk.end.insert(dim, size, ())
 
 
 def _one_by_one(values: Sequence[Array], dims: Sequence[int | None], job: Job) -> list[Array]:
-    """A batch of operands: one walk after the other."""
     first = [jax.numpy.moveaxis(v, d, 0) for v, d in zip(values, dims, strict=True) if d is not None]
 
     def one(batched: list[Array]) -> list[Array]:

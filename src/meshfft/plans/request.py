@@ -1,7 +1,7 @@
-"""Requests: an array as a caller gave it, looked at once: where it is, and what would compute there.
+"""Requests: an array as given by a caller, with its placement and machine.
 
 An array is anything NumPy takes, a PaddedArray, or a tuple of two planes (re, im). All but its numbers is a `Setting`:
-hashable host data, by which plans are cached. A plan takes one shape and sharding: `fitted` refuses others by name.
+hashable host data, the cache key of plans.
 """
 
 import dataclasses
@@ -34,15 +34,15 @@ FOR_ONE = "the array is sharded, the plan is for one device: plan with mesh="
 @hashed_once
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """Where an array is, and what computes there."""
+    """The placement of an array, and its machine."""
 
-    start: Layout  # the layout it comes in
+    start: Layout  # layout of the array
     mesh: AnyMesh | None  # None on one device
-    machine: Machine  # what prices steps
-    dtype: np.dtype  # the array's, or that of its planes
-    many: int = 1  # arrays it comes as: one, or two planes
-    room: Room | None = None  # the memory of each device; None where it is not known, as while JAX traces
-    wide: bool = False  # 64-bit types are on: integers are then computed in them
+    machine: Machine  # prices steps
+    dtype: np.dtype  # type of the array or its planes
+    many: int = 1  # one array, or two planes
+    room: Room | None = None  # memory of each device; None if unknown, as while JAX traces
+    wide: bool = False  # 64-bit types are on: integers are computed in them
 
     @property
     def real(self) -> bool:
@@ -50,7 +50,7 @@ class Setting:
 
 
 class Request(NamedTuple):
-    """An array, or its planes, and their setting; `planes` says that planes are returned."""
+    """An array, or its planes, and their setting; `planes` if planes are returned."""
 
     arrays: tuple[AnyStored, ...]
     setting: Setting
@@ -62,7 +62,6 @@ class Request(NamedTuple):
         return self.setting.start.shape
 
     def zeros(self, layout: Layout, dtype: np.dtype) -> Any:
-        """A result of zeros, as at no points."""
         kinds = [real_dtype(dtype)] * 2 if self.planes else [dtype]
         x, mesh = stored_of(self.arrays[0]), self.setting.mesh
         return formed(tuple(zeros_beside(x, mesh, layout, kind) for kind in kinds))
@@ -80,14 +79,14 @@ def read(a: AnyArray, spec: Spec | None = None) -> Request:
 
 
 def received(a: AnyArray) -> tuple[AnyStored, ...]:
-    """The argument as one array or two planes, refused by name if it is no array of numbers."""
-    if hasattr(type(a), "turns"):  # Points, or Scattered, which nufft/ has
+    """The argument as one array or two planes; raises TypeError if it is no array of numbers."""
+    if hasattr(type(a), "turns"):  # Points, or Scattered in nufft/
         raise TypeError(f"the array is {a!r}, which are points: give the array first and the points second")
     return (_array(a),) if isinstance(a, jax.Array) else tuple(map(_array, parts(a)))
 
 
 def parts(a: AnyArray) -> tuple[Any, ...]:
-    """The argument as it came, or its planes, which must match: a tuple. A list of arrays is an array, as in NumPy."""
+    """The argument as a tuple of one array or its matching planes. A list of arrays is an array, as in NumPy."""
     if not is_planes(a):
         return (a,)
     re, im = a[0], a[-1]
@@ -106,7 +105,6 @@ def is_planes(a: object) -> TypeGuard[tuple[Any, ...]]:
 
 
 def formed(arrays: tuple[AnyStored, ...]) -> Any:
-    """The caller's form of a result: an array, or a pair of planes."""
     return arrays[0] if len(arrays) == 1 else PlanePair(*arrays)
 
 
@@ -130,7 +128,7 @@ def _check_kept(x: AnyStored) -> None:
 
 
 def _setting(x: AnyStored, spec: Spec | None) -> Setting:
-    """Looked at once for all arrays that are alike, if JAX shows the sharding."""
+    """The setting, cached for all similar arrays if JAX shows the sharding."""
     if isinstance(x, PaddedArray):
         return _padded(x, spec)
     inside = jax.sharding.get_abstract_mesh()
@@ -189,7 +187,7 @@ def _padded(x: PaddedArray, spec: Spec | None) -> Setting:
 
 
 def fitted(x: ArrayLike | PaddedArray, layout: Layout, mesh: AnyMesh | None) -> AnyStored:
-    """An array for a plan that takes this layout, a NumPy one put on the mesh first."""
+    """An array for a plan with this layout; a NumPy array is put on the mesh first."""
     if not isinstance(stored_of(x), jax.core.Tracer):
         check_context(mesh, "the plan's")
     if isinstance(x, jax.Array | PaddedArray):
@@ -231,7 +229,7 @@ def _check_shape(shape: tuple[int, ...], wanted: tuple[int, ...], where: str = "
 
 @functools.lru_cache(maxsize=1024)
 def _check_sharded(sharding: Sharding, layout: Layout, mesh: AnyMesh | None) -> None:
-    """Raises ValueError unless a concrete array of this sharding is cut as a plan takes it."""
+    """Raises ValueError unless an array of this sharding is cut as a plan takes it."""
     if mesh is None:
         if not isinstance(sharding, SingleDeviceSharding) and sharding.shard_shape(layout.shape) != layout.shape:
             raise ValueError(FOR_ONE)
@@ -259,7 +257,7 @@ def _fitted_padded(x: PaddedArray, layout: Layout, mesh: AnyMesh | None) -> Padd
 
 
 class OnArrays(Protocol[P, S]):
-    """A function of arrays; S is its result of planes. Of a jax.Array it is one, if the mesh divides the result."""
+    """A function of arrays, with result S for planes; for a jax.Array a jax.Array, if the mesh divides the result."""
 
     @overload
     def __call__(self, a: ArrayLike, /, *args: P.args, **kwargs: P.kwargs) -> Array: ...
@@ -270,10 +268,8 @@ class OnArrays(Protocol[P, S]):
 
 
 def on_arrays(function: Function[P]) -> OnArrays[P, PlanePair]:
-    """The function, with the type of its result by that of its argument."""
     return cast(OnArrays[P, PlanePair], function)
 
 
 def method_on_arrays(method: Callable[Concatenate[Any, AnyArray, P], Transformed]) -> OnArrays[P, Array | PlanePair]:
-    """The same of a method whose result may be real."""
     return cast(OnArrays[P, Array | PlanePair], method)

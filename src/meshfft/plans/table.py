@@ -1,7 +1,6 @@
-"""Plans as text, one line a step, in at most 80 columns; as HTML for notebooks; and as values for JSON.
+"""Plans as text, one line per step, in at most 80 columns; as HTML for notebooks; and as values for JSON.
 
-A table that is too wide is shortened: mesh axes to a letter, which the title explains, and steps to their kinds and
-dimensions; a sentence below has the steps in full. What is still too wide is cut, and ends in "...".
+A table that is too wide has one letter per mesh axis and short names of steps, with the full ones below.
 """
 
 import math
@@ -30,7 +29,7 @@ def plan_text(plan: Any) -> str:
     least = [(*map(packed, row[:2]), *row[2:]) for row in short]
     rows = next((one for one in (full, short) if fits(one)), least)
     lines = [title(plan, {} if rows is full else keys), _choice(plan)]
-    names = dict.fromkeys(row[0] for row in full[2:-1])  # with how, and with what kernels
+    names = dict.fromkeys(row[0] for row in full[2:-1])  # with options and kernels
     note = [] if rows is full else [filled(f"The steps in full: {'; '.join(names)}.")]
     return "\n".join([*map(filled, lines), "", ruled(rows), *note, filled(_account(plan))])
 
@@ -79,7 +78,6 @@ def plan_values(plan: Any) -> dict[str, object]:
 
 
 def title(plan: Any, keys: Mapping[str, str] = MappingProxyType({})) -> str:
-    """What is transformed, to what, and where: mesh axes with their letters, if any."""
     mesh = mesh_words(axis_sizes(plan.mesh), keys)
     retyped = plan.in_dtype != plan.out_dtype
     there = " x ".join(map(str, plan.shape)) + f" {plan.in_dtype.name}" * retyped
@@ -89,10 +87,9 @@ def title(plan: Any, keys: Mapping[str, str] = MappingProxyType({})) -> str:
 
 
 def walk_rows(walk: Walk, itemsize: int, chip: Chip, keys: Mapping[str, str] | None) -> list[tuple[str, ...]]:
-    """The steps of a walk with the layout each leaves, and per device: bytes sent, hops, flops, peak memory.
+    """The steps of a walk with the layout after each, and per device: bytes sent, hops, flops, peak memory.
 
-    Under hops, "all" is one all-to-all and a number counts hops to a neighbour. Heads first, sums last. With `keys`
-    steps are brief, and mesh axes have these letters.
+    "all" is one all-to-all. Headings first, sums last. With `keys` steps are brief, and mesh axes have these letters.
     """
     done: frozenset[int] = frozenset()
     start = relabelled(walk.start, keys or {})
@@ -105,10 +102,7 @@ def walk_rows(walk: Walk, itemsize: int, chip: Chip, keys: Mapping[str, str] | N
 
 
 def ruled(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of two words and some numbers as a table in WIDTH columns, with rules below the first and above the last.
-
-    The longer column of words is cut if the table is too wide.
-    """
+    """Rows of two words and some numbers as a table in WIDTH columns, which cuts the longer column of words."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     room = WIDTH - sum(widths[2:]) - 2 * (len(widths) - 1)
     if widths[0] + widths[1] > room:
@@ -125,7 +119,7 @@ def fits(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def letters_for(names: Iterable[str]) -> dict[str, str]:
-    """A letter for each mesh axis: its first one if these differ, else a, b, c, ...; the name itself beyond z."""
+    """A letter for each mesh axis: its first one if distinct, else a, b, c, ...; the name itself beyond z."""
     names = tuple(names)
     first = [name[:1] for name in names]
     letters = first if len({*first}) == len(names) else string.ascii_lowercase
@@ -133,32 +127,29 @@ def letters_for(names: Iterable[str]) -> dict[str, str]:
 
 
 def mesh_words(sizes: Mapping[str, int], keys: Mapping[str, str]) -> str:
-    """The mesh axes and their sizes, each with the letter that stands for it if that is another word."""
     letters = {name: f" ({keys[name]})" * (keys[name] != name) for name in sizes if name in keys}
     return ", ".join(f"{name}={size}{letters.get(name, '')}" for name, size in sizes.items()) or "none"
 
 
 def relabelled(layout: Layout, keys: Mapping[str, str]) -> Layout:
-    """The layout with letters for mesh axes."""
     cuts = (tuple(cut._replace(axis=keys.get(cut.axis, cut.axis)) for cut in one) for one in layout.cuts)
     return Layout(layout.shape, tuple(cuts))
 
 
 def packed(words: str) -> str:
-    """A step or a layout without brackets, and dimensions of one letter side by side: X_x Y' Z', fft YZ."""
+    """A step or layout without brackets, with one-letter dimensions joined: X_x Y' Z', fft YZ."""
     inside = re.sub(r"^A\[(.*)\]$", lambda found: found[1].replace(", ", " "), words)
     return re.sub(r"(?<=\b[A-Z]), (?=[A-Z]\b)", "", inside)
 
 
 def brief(step: str) -> str:
-    """A step's kinds and dimensions, without how and what moves: "fft Y, Z, all-to-all"."""
+    """A step's kinds and dimensions only: "fft Y, Z, all-to-all"."""
     parts = re.sub(r" \([^()]*\)|, in (place in )?\d+ chunks of \w+$", "", step).split(", ")
     kept = (re.sub(r"^all-to-all .*", "all-to-all", part) for part in parts)
     return ", ".join(part for part in kept if not re.search(r": [A-Z]\d* -> [A-Z]\d*$", part))
 
 
 def machine_words(machine: Machine) -> str:
-    """The devices, their order on a torus, and what their prices leave out."""
     kind, network = f"{machine.chip.name} devices", machine.network
     orders = {"ring": " ordered in rings of neighbours", "jax": " in JAX's order"}
     failed = f"XLA's engine, as kernels failed here: {', '.join(machine.failed)}" if machine.failed else None
@@ -167,7 +158,6 @@ def machine_words(machine: Machine) -> str:
 
 
 def memory_words(peak_bytes: int, machine: Machine) -> str:
-    """The peak, and if the device's memory is known whether it fits, by how much, and what would."""
     capacity, peak = machine.chip.capacity, quantity(peak_bytes, "B")
     if capacity is None:
         return f"{peak} per device at the peak"
@@ -212,7 +202,7 @@ def _account(plan: Any) -> str:
 
 
 def _error(plan: Any) -> str:
-    """The error that is not exceeded; of samples where a spectrum is small it is a part of those of noise."""
+    """The error bound; for samples of small spectra it is relative to those of noise."""
     beside = "" if plan.transform.inverse_scale is not None else ", relative to samples of noise where those are larger"
     return f"relative L2 error at most {bound(plan.error)}{beside}"
 

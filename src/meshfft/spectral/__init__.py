@@ -1,1 +1,1 @@
-"""Through the spectrum: derivatives, Poisson's equation, convolutions, power spectra."""
+"""Spectral methods: derivatives, Poisson's equation, convolutions, power spectra."""

@@ -2,8 +2,8 @@
 
     periodic:  F^-1 (F a  F b),   F^-1 (F a  conj(F b))
 
-For a linear one both are padded with zeros on the way there, and cropped on the way back. A phase in the spectrum,
-exp(2 pi i j shift / L), centres the result, so no data moves for it.
+Linear ones zero-pad both before the transform, and crop the result. A phase in the spectrum, exp(2 pi i j shift / L),
+centres the result, so no data moves for it.
 """
 
 import functools
@@ -130,11 +130,7 @@ def _check_sizes(a: tuple[int, ...], b: tuple[int, ...], dims: tuple[int, ...]) 
 
 
 def _is_block(b: AnyStored, a: AnyStored, setting: Setting) -> bool:
-    """Whether b is, as a is, a block that a caller's shard_map has cut; a smaller b is the same on every device.
-
-    Raises:
-        ValueError: shard_map's account of what varies over devices says otherwise.
-    """
+    """Whether b is a block of a caller's shard_map, as a is; a smaller b is the same on every device."""
     mapped = mapped_axes(setting.mesh) & setting.start.mesh_axes
     if not mapped or isinstance(b, PaddedArray):
         return False
@@ -155,11 +151,11 @@ def _is_block(b: AnyStored, a: AnyStored, setting: Setting) -> bool:
 
 
 def _beside(b: AnyStored, setting: Setting) -> AnyStored:
-    """The array sharded as a if it has its shape, and on every device if it is smaller."""
+    """b sharded as a if it has its shape, else replicated."""
     start, mesh = setting.start, setting.mesh
     same, stored = b.shape == start.shape, stored_of(b)
     known = not isinstance(stored, jax.core.Tracer)
-    nowhere = known and jax.sharding.get_abstract_mesh().empty  # as under Auto axes, XLA places it where it is used
+    nowhere = known and jax.sharding.get_abstract_mesh().empty  # as under Auto axes, XLA places b where it is used
     if b is not stored or any(jax.typeof(b).sharding.spec) or (known and not b.sharding.is_fully_replicated):
         layout, replicated = read(b).setting.start, "jax.device_put(b, NamedSharding(mesh, P()))"
         if not same:
@@ -174,7 +170,7 @@ def _beside(b: AnyStored, setting: Setting) -> AnyStored:
 
 
 def _shifts(plan: Plan, middles: Sequence[int]) -> tuple[Array | np.ndarray, ...]:
-    """The phase along each dimension that brings position `middle` to the front."""
+    """The phase along each dimension that moves position `middle` to the front."""
     phases = []
     for dim, (j, n), middle in zip(plan.transform.dims, harmonics(plan), middles, strict=True):
         if middle:

@@ -1,10 +1,9 @@
-"""Periodic fields: an array with the plan of its spectrum, its wavenumbers, and programs that go there and back in one.
+"""Periodic fields: an array with the plan of its spectrum, its wavenumbers, and programs for both walks.
 
     k_j = 2 pi j / length,   j = 0, 1, ..., -2, -1 in FFT order; along a halved dimension j = 0 ... N // 2
 
-The walk is of any order: the spectrum stays in the cheapest layout, and is multiplied there by numbers that are cut as
-it is, made in float64 on the host, rounded once, and 0 in the padding. Real arrays go through half spectra. Invariant:
-between the two walks nothing is sent.
+The spectrum stays in the cheapest layout. Its factors are cut like it, made in float64 on the host, rounded once, and 0
+in the padding. Real arrays use half spectra. Invariant: nothing is sent between the two walks.
 """
 
 import functools
@@ -37,10 +36,10 @@ from ..plans.plan import Plan
 from ..plans.planning import plan
 from ..plans.request import is_planes, read
 
-PROGRAMS = 64  # kept, each for one kind of work with one set of options
+PROGRAMS = 64  # programs kept, each for one kind of work and set of options
 T = TypeVar("T")
 Lengths = Sequence[float] | None
-Where = Spec | None  # how mesh axes cut an array; None where JAX shows it, or it is to stay
+Where = Spec | None  # cuts of an array by mesh axes; None if JAX shows them, or they stay
 
 
 def wavenumbers(plan: Plan, lengths: Lengths = None, *, odd: bool = False) -> tuple[AnyStored, ...]:
@@ -101,7 +100,7 @@ def in_radians(plan: Plan, lengths: Lengths, odd: Iterable[bool]) -> list[np.nda
 
 
 def harmonics(plan: Plan) -> list[tuple[np.ndarray, int]]:
-    """Along each transformed dimension: the periods of each index of the spectrum, and the number of points."""
+    """For each transformed dimension, the harmonic j of each index of the spectrum, and the number of points."""
     lines = []
     for matrix in plan.transform.matrices:
         if not isinstance(matrix, Roots | HalfRoots):
@@ -115,7 +114,6 @@ def harmonics(plan: Plan) -> list[tuple[np.ndarray, int]]:
 
 
 def periods(plan: Plan, lengths: Lengths) -> tuple[float, ...]:
-    """The period along each transformed dimension, or an error that says which do not fit."""
     many = len(plan.transform.dims)
     numbers = reals([n for _, n in harmonics(plan)] if lengths is None else lengths)
     if numbers is None:
@@ -136,7 +134,6 @@ def in_storage(layout: Layout, dim: int, values: np.ndarray) -> np.ndarray:
 
 
 def along(plan: Plan, dim: int, values: np.ndarray, dtype: DTypeLike) -> Array | np.ndarray:
-    """Values along a dimension of the stored spectrum, 0 in its margins; in a shard_map those of the block."""
     layout, width = plan.out_layout, dict(zip(plan.transform.dims, plan.margin, strict=True)).get(dim, 0)
     if width:
         values = np.pad(values.reshape(layout.parts[dim], -1), [(0, 0), (width, width)]).ravel()
@@ -148,7 +145,7 @@ def _spec_along(layout: Layout, dim: int) -> PartitionSpec:
 
 
 def _on_mesh(line: Array | np.ndarray, plan: Plan, dim: int) -> AnyStored:
-    """Each device's part of the line, put there by itself."""
+    """Each device's part of the line, put there alone."""
     layout, mesh = plan.out_layout, plan.mesh
     if isinstance(mesh, Mesh) and isinstance(line, np.ndarray):
         line = stored_of(stored_on(line, mesh, _spec_along(layout, dim)))
@@ -158,7 +155,7 @@ def _on_mesh(line: Array | np.ndarray, plan: Plan, dim: int) -> AnyStored:
 
 
 def grids(plan: Plan, lengths: Lengths, odd: bool = False) -> tuple[Array, ...]:
-    """`wavenumbers` as they are stored, cut as the spectrum is within `jit` too, so that products of them are cut."""
+    """`wavenumbers` as stored, cut like the spectrum within `jit` too, so that their products are cut."""
     mesh, lines = mesh_here(plan.mesh), tuple(map(stored_of, wavenumbers(plan, lengths, odd=odd)))
     if mesh is None or isinstance(mesh, Mesh) or mapped_axes(mesh) or not isinstance(lines[0], jax.core.Tracer):
         return lines
@@ -167,11 +164,7 @@ def grids(plan: Plan, lengths: Lengths, odd: bool = False) -> tuple[Array, ...]:
 
 
 def field(x: AnyArray, axes: Ints, spec: Where, *, s: Ints = None, norm: str | None = None) -> tuple[AnyStored, Plan]:
-    """An array, with the plan of its spectrum of any order: half of it if the array is real.
-
-    Raises:
-        ValueError, TypeError: as `fftn`.
-    """
+    """An array, with the plan of its spectrum in any order: half of it if the array is real."""
     arrays, setting, _ = read(x, spec)
     start, mesh, array = setting.start, setting.mesh, joined(arrays)
     if isinstance(mesh, AbstractMesh) and start.even and jax.typeof(array).sharding.mesh.empty:
@@ -182,14 +175,14 @@ def field(x: AnyArray, axes: Ints, spec: Where, *, s: Ints = None, norm: str | N
     if array.ndim == 0:
         raise ValueError("the array is a single number: give one with a dimension at least")
     kind = "fft" if array.dtype.kind == "c" else "rfft"
-    # Where some mesh axes are mapped and others not, the mapped ones cut first, which not every layout has.
+    # If only some mesh axes are mapped, these cut first, which not every layout allows.
     order = "natural" if mapped_axes(mesh) and mapped_axes(mesh) != set(axis_sizes(mesh)) else "any"
     how: PlanHow = {"s": s, "axes": axes, "norm": norm, "kind": kind, "order": order, "dtype": array.dtype}
     return array, plan(start.shape, mesh=mesh, spec=start.spec, **how)
 
 
 def check_all_mapped(mesh: AnyMesh | None, layout: Layout, what: str) -> None:
-    """Raises NotImplementedError for blocks that a caller's shard_map has cut along some mesh axes only."""
+    """Raises NotImplementedError if a caller's shard_map has mapped only some of the mesh axes that cut the array."""
     mapped = mapped_axes(mesh)
     if mapped and (others := layout.mesh_axes - mapped):
         remedy = f"map {', '.join(sorted(others))} too, or call it outside of shard_map"
@@ -197,12 +190,11 @@ def check_all_mapped(mesh: AnyMesh | None, layout: Layout, what: str) -> None:
 
 
 def seen(layout: Layout, dim: int, values: np.ndarray, mesh: AnyMesh | None) -> Array | np.ndarray:
-    """`in_storage`, or inside a caller's shard_map the part of the block."""
     return local_slice(in_storage(layout, dim, values), dim, layout.cuts[dim], mapped_axes(mesh_here(mesh)))
 
 
 def same_mesh(a: AnyMesh | None, b: AnyMesh | None) -> bool:
-    """True for one mesh, or for one and its description, which is all that eager `grad` and `vmap` show."""
+    """True for one mesh, or for a mesh and its description, which is all that eager `grad` and `vmap` show."""
     if isinstance(a, Mesh) == isinstance(b, Mesh):
         return a == b
     return getattr(a, "abstract_mesh", a) == getattr(b, "abstract_mesh", b)
@@ -210,7 +202,7 @@ def same_mesh(a: AnyMesh | None, b: AnyMesh | None) -> bool:
 
 def placed(x: Array, mesh: AnyMesh, spec: PartitionSpec) -> Array:
     sharding = NamedSharding(mesh, spec)
-    if isinstance(mesh, Mesh):  # gradients stay on the mesh: inside `jit` none of its arrays may lie elsewhere
+    if isinstance(mesh, Mesh):  # gradients stay on the mesh: inside `jit` no array may be elsewhere
         return jax.device_put(x, sharding, src=sharding) if isinstance(x, jax.core.Tracer) else put(x, sharding)
     place = jax.reshard if AxisType.Explicit in mesh.axis_types else jax.lax.with_sharding_constraint
     y: Array = place(x, sharding)
@@ -218,7 +210,6 @@ def placed(x: Array, mesh: AnyMesh, spec: PartitionSpec) -> Array:
 
 
 def joined(arrays: tuple[AnyStored, ...]) -> AnyStored:
-    """An array, or the complex one that has these real and imaginary parts."""
     if len(arrays) == 1:
         return arrays[0]
     real = real_dtype(complex_dtype(arrays[0].dtype, None))
@@ -232,13 +223,13 @@ def back(plan: Plan, function: Callable[..., Array], *spectra: AnyStored) -> Any
 
 
 def returned(y: AnyStored, x: AnyArray, out_spec: Where, spec: Where) -> Transformed:
-    """A result in the form that an argument came in, split if that was, and sharded as `out_spec` says."""
+    """A result in the form of an argument, split if that was, and sharded as `out_spec`."""
     z: Transformed = moved(PlanePair(y.real, y.imag) if is_planes(x) and len(x) == 2 else y, out_spec, spec)
     return z
 
 
 def in_one(work: Callable[..., T], plan: Plan, *values: object, beside: int = 0) -> T:
-    """work(plan, *values) as one program; JAX finds the devices of constants in it, under `grad` too.
+    """work(plan, *values) as one program, in which JAX finds the devices of constants, under `grad` too.
 
     `beside`: bytes of the largest array that it makes besides blocks of samples and of the spectrum.
     """
@@ -252,6 +243,6 @@ def in_one(work: Callable[..., T], plan: Plan, *values: object, beside: int = 0)
 
 @functools.lru_cache(maxsize=PROGRAMS)
 def _program(work: Callable[..., T], options: CompilerOptions) -> Callable[..., T]:
-    """`work` compiled with options, which JAX takes only of the outermost program."""
+    """`work` compiled with options, which JAX takes only for the outermost program."""
     named = dict(options) or None
     return jax.jit(lambda values, plan: work(plan, *values), static_argnums=1, compiler_options=named)

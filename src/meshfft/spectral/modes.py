@@ -1,12 +1,12 @@
-"""Spectra on finer and coarser grids: the same waves with zeros between them, or without the fastest ones.
+"""Spectra on finer and coarser grids: padded with zeros between the waves, or without the fastest waves.
 
     pad:       Y[k] = X[k] for |k| < N / 2, else 0        truncate:   Y[k] = X[k] for |k| < M / 2
 
-along every axis, from N points to M; multiplied by M / N, so that the wave keeps its size. The waves of N / 2 and -N /
-2 periods are one on an even grid and two on a finer one: padding gives each a half, truncating adds them.
+along every axis, from N points to M, times M / N, which keeps the amplitudes. The waves of N / 2 and -N / 2 periods are
+one on an even grid and two on a finer one: padding splits it in halves, truncating adds them.
 
-A walk of bands: only rows that change devices are sent. In half a spectrum the wave of -M / 2 periods is the conjugate
-of that of M / 2 with all other wavenumbers negative, which one more walk, of this plane alone, brings.
+Only rows that change devices are sent. In half a spectrum the wave of -M / 2 periods is the conjugate of that of M / 2
+at the negative of all other wavenumbers; one more walk, of this plane alone, fetches it.
 """
 
 import functools
@@ -169,7 +169,7 @@ def _resampled(
 def _changes(
     dims: tuple[int, ...], points: tuple[int, ...], sizes: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The points before and after along the axes that change, whose ratio is the factor."""
+    """The points before and after along the axes that change; their ratio is the factor."""
     changes = [change for change in zip(points, sizes, dims, strict=True) if change[0] != change[1]]
     for old, new, dim in changes:
         if old == 0:
@@ -197,7 +197,7 @@ def _points(start: Layout, dims: tuple[int, ...], half: bool, n: int | None) -> 
 def _steps(
     start: Layout, dims: tuple[int, ...], points: tuple[int, ...], sizes: tuple[int, ...], half: bool
 ) -> tuple[Bands, ...]:
-    """Bands along each axis that changes; nothing is sent that another step will drop, or has made of zeros."""
+    """Bands along each axis that changes, ordered so that no step sends rows that another drops or makes of zeros."""
     steps = []
     for dim, old, new in zip(dims, points, sizes, strict=True):
         if new != old:
@@ -209,9 +209,9 @@ def _steps(
 
 
 def bands_of(old: int, new: int, half: bool) -> tuple[Band, ...]:
-    """The waves that two grids share along one dimension: those of no and positive wavenumbers, then the negative ones.
+    """The waves that two grids share along one dimension: first nonnegative wavenumbers, then negative ones.
 
-    The last of them, at half of an even number of points, is split in two or added up.
+    The last band, at half of an even number of points, is split in two or added.
     """
     few, many = min(old, new), max(old, new)
     above, below = (few + 1) // 2, 0 if half else (few - 1) // 2
@@ -223,7 +223,7 @@ def bands_of(old: int, new: int, half: bool) -> tuple[Band, ...]:
 
 
 def _mirror(end: Layout, dims: tuple[int, ...]) -> tuple[Walk, Walk]:
-    """The missing wave of -M / 2 periods of a truncated half spectrum of M points: there and back."""
+    """Walks that fetch and add the missing wave of -M / 2 periods of a truncated half spectrum of M points."""
     *others, dim = dims
     size = end.shape[dim]
     last, plane = Band(size - 1, 0, 1), end.resize(dim, 1)

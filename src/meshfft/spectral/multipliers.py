@@ -1,8 +1,8 @@
-"""A spectrum times functions of the wavenumbers: filters, derivatives, the Poisson equation; a walk there and one back.
+"""A spectrum times functions of the wavenumbers: filters, derivatives, the Poisson equation.
 
     y = F^-1 (f(k) F x),   f = (i k)^order for d/dx,   -1 / |k|^2 for the inverse of the Laplacian
 
-Invariant: the factors are made for the indices of the spectrum as it is stored, so nothing is sent between the walks.
+Invariant: factors are made for the spectrum as stored, so nothing is sent between the two walks.
 """
 
 import functools
@@ -27,7 +27,7 @@ from ..plans.request import on_arrays
 from .fields import Lengths, Where, along, back, field, grids, harmonics, in_one, in_radians, periods, placed, returned
 
 POWERS_OF_I = (1, 1j, -1, -1j)
-Lines = tuple[Array | np.ndarray, ...]  # numbers along each transformed dimension, that broadcast to the spectrum
+Lines = tuple[Array | np.ndarray, ...]  # numbers along each transformed dimension, which broadcast to the spectrum
 
 
 def multiply_spectrum(
@@ -202,7 +202,6 @@ def squares(plan: Plan, lengths: Sequence[float]) -> Lines:
 
 
 def _differentiators(plan: Plan, lengths: Lengths, orders: tuple[int, ...]) -> Lines:
-    """(i k)^order along each dimension, real for even orders; for odd ones 0 at the Nyquist frequency."""
     lines, real = in_radians(plan, lengths, [order % 2 == 1 for order in orders]), real_dtype(plan.dtype)
     return tuple(
         along(plan, dim, POWERS_OF_I[order % 4] * k**order, plan.dtype if order % 2 else real)
@@ -215,7 +214,7 @@ def _multiplied(plan: Plan, x: AnyStored, lines: tuple[Array, ...]) -> AnyStored
 
 
 def _solved(plan: Plan, f: AnyStored, squares: tuple[Array, ...], unit: Array) -> AnyStored:
-    """The solution for squared wavenumbers in units of 1 / unit, by which it is multiplied twice lest it overflow."""
+    """The solution for squared wavenumbers in units of 1 / unit; multiplies twice by unit to avoid overflow."""
     square = functools.reduce(operator.add, squares)
     response = jnp.where(square > 0, -1 / jnp.where(square > 0, square, 1), 0)
     return back(plan, lambda y: scaled(scaled(scaled(y, unit), response), unit), plan(f))

@@ -1,7 +1,6 @@
-"""A figure of a spectrum: log10 |X| on the planes through zero frequency, which is drawn in the middle.
+"""A figure of a spectrum: log10 |X| on the planes through zero frequency, in the middle of the figure.
 
-A 3-D spectrum gives three planes, one for each pair of its dimensions, a 2-D one a single plane, a 1-D one a curve; all
-share one scale. The magnitudes are in memory already.
+A 3-D spectrum has three planes, one for each pair of dimensions, a 2-D one a plane, a 1-D one a curve, on one scale.
 """
 
 import itertools
@@ -18,14 +17,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 KINDS = (".png", ".pdf", ".svg")
-PIXELS = 1024  # a side; a panel shows no more
-DECADES = 10  # depth of the scale below the largest magnitude, at most
-INCHES = 3.6  # a panel's side
+PIXELS = 1024  # most pixels per side of a panel
+DECADES = 10  # most decades below the largest magnitude
+INCHES = 3.6  # side of a panel
 
 
 class Plane(NamedTuple):
-    """A plane, or a line, through a spectrum: the dimensions it shows, its index, the dimensions transformed."""
-
     dims: tuple[int, ...]
     at: tuple[int | slice, ...]
     transformed: tuple[int, ...]
@@ -39,14 +36,9 @@ class Plane(NamedTuple):
 
 
 def central_planes(shape: Sequence[int], axes: Sequence[int] | None = None) -> list[Plane]:
-    """The planes through zero frequency that a picture of a spectrum shows.
+    """The planes through zero frequency in a picture: three, one for two dimensions, or one line.
 
-    Args:
-        shape: the shape of the spectrum, its frequencies in FFT order.
-        axes: the transformed dimensions, all by default; the first three of more than one value are shown.
-
-    Returns:
-        Three planes, or one if two dimensions are shown, or one line. Other dimensions are fixed at index 0.
+    Shows the first three of the transformed `axes` with more than one value; other dimensions are fixed at index 0.
     """
     chosen = tuple(sorted({axis % len(shape) for axis in (range(len(shape)) if axes is None else axes)}))
     shown = [axis for axis in chosen if shape[axis] > 1][:3] or chosen[:1]
@@ -55,13 +47,7 @@ def central_planes(shape: Sequence[int], axes: Sequence[int] | None = None) -> l
 
 
 def check_picture(path: str | Path, overwrite: bool = False) -> None:
-    """Refuses a picture that could not be drawn, before any work is done for it.
-
-    Raises:
-        ImportError: matplotlib is missing.
-        ValueError: the suffix is not .png, .pdf or .svg.
-        OSError: the picture exists and may not be overwritten, or its folder does not exist.
-    """
+    """Raises ImportError, ValueError or OSError if a picture could not be drawn, before any work."""
     path = Path(path)
     if path.suffix not in KINDS:
         raise ValueError(f"{path} is no kind of picture that can be drawn: end it in {', '.join(KINDS)}")
@@ -74,11 +60,7 @@ def check_picture(path: str | Path, overwrite: bool = False) -> None:
 def save_spectrum(
     path: str | Path, magnitudes: Sequence[np.ndarray], planes: Sequence[Plane], *, overwrite: bool = False
 ) -> None:
-    """Draws |X| on some planes, as `central_planes` gives them, as a row of panels on one scale.
-
-    Raises:
-        ImportError, ValueError, OSError: as `check_picture`.
-    """
+    """Draws |X| on the planes of `central_planes`, as a row of panels on one scale."""
     path = Path(path)
     check_picture(path, overwrite)
     size = INCHES * len(planes) + 0.9, INCHES + 0.4
@@ -112,16 +94,15 @@ def _draw_curve(figure: "Figure", magnitude: np.ndarray, plane: Plane) -> None:
 
 
 def _panel(magnitude: np.ndarray) -> np.ndarray:
-    """log10 of the largest magnitude in each of at most PIXELS cells a side, zero frequency in the middle."""
+    """log10 of the largest magnitude in each of at most PIXELS cells per side, zero frequency in the middle."""
     cells: np.ndarray = np.fft.fftshift(magnitude)
     for axis, size in enumerate(cells.shape):
         cells = np.maximum.reduceat(cells, np.arange(0, size, -(-size // PIXELS)), axis=axis)
-    with np.errstate(divide="ignore"):  # the log of a zero is drawn at the bottom of the scale
+    with np.errstate(divide="ignore"):  # log of zero is drawn at the bottom of the scale
         return np.asarray(np.log10(cells))
 
 
 def _limits(panels: Sequence[np.ndarray]) -> tuple[float, float]:
-    """The scale: from nearly the smallest magnitude, but no more than DECADES deep, to the largest."""
     values = np.concatenate([panel[np.isfinite(panel)] for panel in panels])
     if values.size == 0:
         return -1.0, 0.0
@@ -131,5 +112,5 @@ def _limits(panels: Sequence[np.ndarray]) -> tuple[float, float]:
 
 
 def _ends(n: int) -> tuple[float, float]:
-    """The outer edges of the first and last of n frequencies once shifted: half a cell beyond their middles."""
+    """The outer edges of the first and last of n shifted frequencies: half a cell beyond their middles."""
     return -(n // 2) - 0.5, (n - 1) // 2 + 0.5

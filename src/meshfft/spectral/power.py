@@ -27,9 +27,9 @@ from ..plans.request import received
 from .fields import Lengths, Where, check_all_mapped, field, harmonics, in_one, joined, periods, same_mesh, seen
 from .multipliers import squares
 
-MOST = 2**20  # bins by default
-BIN_BYTES = 32  # of a bin on each device: its edge, middle and three sums, and what they are worked out from
-ROUNDING = 8 * 2.0**-52  # of an edge that was worked out from lengths in float64
+MOST = 2**20  # most bins by default
+BIN_BYTES = 32  # bytes of a bin on each device: edge, middle, three sums and temporaries
+ROUNDING = 8 * 2.0**-52  # rounding of an edge computed from lengths in float64
 Bins = int | Sequence[float] | None
 
 
@@ -158,7 +158,7 @@ def _spectrum(plan: Plan, arrays: tuple[AnyStored, ...], lengths: Lengths, bins:
 
 
 def _multiplicities(plan: Plan) -> tuple[Array | np.ndarray, ...]:
-    """The number of modes of each index: 2 where half a spectrum leaves one out, 0 in the padding."""
+    """The number of modes of each index: 2 if half a spectrum omits one, 0 in the padding."""
     counts = [np.ones(n, np.int32) for n in plan.out_shape]
     for dim, matrix, (j, n) in zip(*plan.transform[:2], harmonics(plan), strict=True):
         if matrix.becomes == "complex":
@@ -167,11 +167,7 @@ def _multiplicities(plan: Plan) -> tuple[Array | np.ndarray, ...]:
 
 
 def _edges(bins: Bins, unit: float, largest: float, where: Room) -> np.ndarray:
-    """The edges of the bins; like the largest wavenumber in units of the least.
-
-    Raises:
-        ValueError, TypeError: bins that are none.
-    """
+    """The edges of the bins, in units of the least wavenumber, as `largest` is."""
     if bins is None:
         if largest >= MOST:
             raise ValueError(
@@ -204,7 +200,7 @@ def _binned(
 
 
 def _product(spectra: Sequence[Array], half: bool) -> Array:
-    """|x|^2, whose gradient at 0 is 0; or x conj(y), of half spectra the real part: modes left out cancel the other."""
+    """|x|^2, with gradient 0 at 0; or x conj(y), real for half spectra: the omitted modes cancel the imaginary part."""
     if len(spectra) == 1:
         return jnp.square(spectra[0].real) + jnp.square(spectra[0].imag)
     x, y = spectra
