@@ -49,7 +49,7 @@ class _Device:
 def jax_order(torus: Torus, sizes: Sizes, kind: str) -> Order:
     """The order of `jax.make_mesh` on devices of a kind such as "TPU v5" (v5p), or of its remedy if it refuses."""
     numbers = np.arange(torus.size)
-    coords = np.pad(torus.coords(numbers), [(0, 0), (0, 3 - len(torus.shape))])  # a TPU has three
+    coords = np.pad(torus.coords(numbers), [(0, 0), (0, 3 - len(torus.shape))])
     devices = [_Device(n, (*map(int, at),), n % torus.cores, kind) for n, at in enumerate(coords)]
     for split in (kind in ("TPU v5 lite", "TPU v5e"), True):
         try:
@@ -187,7 +187,6 @@ def _box_walks(box: Sizes) -> tuple[np.ndarray, ...]:
 
 
 def _plane_walks(rows: int, columns: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Along the rows, and, for an even number of columns, a cycle along the columns."""
     yield _snake(rows, columns)
     if columns % 2 == 0:  # up and down all rows but the first, and back along the first
         column, row = _snake(columns, rows - 1)

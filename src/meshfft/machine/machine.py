@@ -207,7 +207,7 @@ def device_of(chip: Chip, mesh: AnyMesh | None, platform: str | None = None) -> 
         return None
     there = list(mesh.devices.flat) if isinstance(mesh, Mesh) else []
     if platform:
-        with contextlib.suppress(RuntimeError):  # no such devices
+        with contextlib.suppress(RuntimeError):
             there = there or jax.local_devices(backend=chip.platform)
     near = (d for d in there if d.platform == chip.platform and d.device_kind.startswith(chip.kind))
     return next((d for d in near if isinstance(d, jax.Device) and d in d.client.local_devices()), None)

@@ -134,7 +134,6 @@ def _upward(size: int, wraps: bool) -> np.ndarray:
 
 @functools.lru_cache(maxsize=64)
 def _coords(shape: tuple[int, ...]) -> np.ndarray:
-    """Coordinates (chips, dims) of all chips in JAX's order."""
     coords = np.indices(shape).reshape(len(shape), -1)
     host, within = coords[:2] // 2, coords[:2] % 2
     return coords[:, np.lexsort((*within, *host, *coords[2:]))].T

@@ -33,7 +33,7 @@ def in_chunks(
     made: Callable[[Arrays, Arrays | None], Arrays],
     leaves: Iterable[Array] = (),
 ) -> Arrays:
-    """Applies `made` to chunks of lines along `dim`; the result replaces `out`, or varies over the axes of `leaves`."""
+    """Applies `made` to chunks of lines along `dim`, into `out` or an array that varies over the axes of `leaves`."""
     shape = (arrays or out or ())[0].shape
     other, many = chunks(shape, dim)
     if many == 1:

@@ -55,7 +55,6 @@ class Error(NamedTuple):
 
     @staticmethod
     def of_all(errors: Iterable["Error"]) -> "Error":
-        """Error of several steps or dimensions in sequence."""
         every = tuple(errors)
         noise, equal = math.hypot(*(error.noise for error in every)), sum(error.equal for error in every)
         lost = math.expm1(sum(math.log1p(error.lost) for error in every))

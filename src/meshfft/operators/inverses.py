@@ -19,7 +19,7 @@ from ..numerics.phases import Floats
 
 MAX_LENGTH = 2**29
 _DIGITS = 2.0**24  # an integer of 24 bits times one of 29 is exact in float64
-_BLOCK = 2**18  # entries made at a time, which bounds temporaries
+_BLOCK = 2**18  # entries made at a time
 _QUARTERS = np.array([1, -1j, -1, 1j])
 _INTERPOLATION = 512  # most points for Newton interpolation
 _ACCURATE = 1e-12  # LU with a smaller residual needs no interpolation
@@ -119,7 +119,6 @@ def _check_weights(tikhonov: float | None, truncation: float | None) -> None:
 
 
 def _distinct(turns: np.ndarray, logs: np.ndarray) -> int:
-    """Number of distinct points, angles modulo one turn."""
     angle = turns - np.rint(turns)
     points = np.stack([np.where(angle == 0.5, -0.5, angle), logs], axis=1)
     return len(np.unique(points + 0.0, axis=0))  # -0.0 + 0.0 is 0.0

@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 
 Two = tuple[np.ndarray, np.ndarray]  # a number in two floats, the second at most half a unit of the first
-Complex = tuple[Two, Two]  # real and imaginary part
+Complex = tuple[Two, Two]
 F = TypeVar("F")
 _SQUARINGS, _TERMS = 9, 13  # series of exp at numbers below 3.3 / 2^9: the next term is below 1e-37
 _LOG_2: Two = np.array(0.6931471805599453), np.array(2.3190468138462996e-17)
