@@ -1,8 +1,8 @@
-"""meshfft as the `fft` extension of the array API standard, 2024.12: its functions, signatures and types, no more.
+"""The `fft` extension of the array API standard, 2024.12: its functions, signatures and types, no more.
 
     y = meshfft.array_api.fft.fftn(x, axes=(0, 1))          # x positional, the rest by name
 
-Real input to complex transforms, integers and `s` without `axes` are taken too, as NumPy takes them. Source:
+Real input to complex transforms, integers, and `s` without `axes` are accepted, as in NumPy. Source:
 https://data-apis.org/array-api/2024.12/extensions/fourier_transform_functions.html
 """
 
@@ -19,7 +19,7 @@ Device: TypeAlias = helpers.Place
 
 
 class fft:
-    """The functions of the extension, on sharded arrays: meshfft's of that name. `device` may be a sharding."""
+    """The functions of the extension, on sharded arrays. `device` may be a sharding."""
 
     @staticmethod
     def fft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:

@@ -1,6 +1,6 @@
-"""Calls of NumPy's and SciPy's names: arguments resolved, the plan for them looked up, and run.
+"""Calls by NumPy's and SciPy's names: arguments are resolved, and the plan for them is looked up and run.
 
-A dimension that is given twice is transformed twice, as NumPy does, by one plan after the other.
+A dimension that is given twice is transformed twice, as in NumPy, by successive plans.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ Ints = Sequence[int] | None
 
 
 def without_types(function: Callable[..., object]) -> None:
-    """Leaves the types out of the signature that `help` shows; unions fill ten lines."""
+    """Removes types from the signature that `help` shows, because unions fill ten lines."""
     signature, none = inspect.signature(function), inspect.Parameter.empty
     shown = [one.replace(annotation=none) for one in signature.parameters.values()]
     function.__signature__ = signature.replace(parameters=shown, return_annotation=none)  # type: ignore[attr-defined]
@@ -41,8 +41,7 @@ def over(
 ) -> Transformed:
     """The transform of one of KINDS (see operators.transform) over several dimensions, with the options of `known`.
 
-    Raises:
-        ValueError, TypeError: as `fftn`; a complex array where a real one is transformed.
+    Raises as `fftn`, or TypeError for a complex array if the transform is real.
     """
     options = options_of(how, known)
     request = read(a, how.get("spec"))
@@ -78,7 +77,7 @@ def _plans(
     options: Options,
     orthogonalize: bool | None,
 ) -> tuple[Plan, ...]:
-    """One plan, or one for each time that a dimension is given."""
+    """One plan, or one for each repetition of a dimension."""
     change = becomes(kind, inverse)
     if change == "complex" and not setting.real:
         given = f"{setting.dtype}" if setting.many == 1 else "two planes"

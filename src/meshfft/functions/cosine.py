@@ -9,7 +9,7 @@ from .calls import Ints, line, over
 
 
 class TrigHow(How, total=False):
-    """The options of cosine and sine transforms: `dctn` says what they are."""
+    """The options of cosine and sine transforms; `dctn` documents them."""
 
     orthogonalize: bool | None
 

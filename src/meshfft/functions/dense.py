@@ -1,8 +1,8 @@
-"""Dense operators, one matrix for each dimension: the paper's KDFT at any points, its inverse, and any matrices.
+"""Dense operators, one matrix for each dimension: the KDFT at any points, its inverse, and any matrices.
 
     Y = (M_1 x M_2 x ...) vec(x)   (x: the Kronecker product)
 
-Every dimension goes over its own one-shuffle ring.
+Every dimension is multiplied on a separate one-shuffle ring.
 """
 
 import dataclasses
@@ -177,7 +177,7 @@ def ikdftn(
 
 
 def _all_points(given: tuple[Points | None, ...], dims: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Points, ...]:
-    """The points of every axis, as many as it has samples."""
+    """One Points for each axis, as many points as samples."""
     chosen = tuple(points or Points.uniform(shape[dim]) for points, dim in zip(given, dims, strict=True))
     for points, dim in zip(chosen, dims, strict=True):
         if points.size != shape[dim]:

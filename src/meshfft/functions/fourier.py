@@ -1,10 +1,10 @@
-"""numpy.fft's transforms of sharded arrays, and those that only scipy.fft has: complex, halved and of halves.
+"""numpy.fft's transforms of sharded arrays, and those of scipy.fft alone: complex, real, and Hermitian.
 
-Arrays have NumPy's shapes, and in natural order the sharding that they came with. If the mesh axes do not divide the
-result, they move to dimensions that they do; if there are none, and for a PaddedArray, the result is a PaddedArray.
+Arrays have NumPy's shapes and, in natural order, the sharding of the input. If the mesh axes do not divide the result,
+they move to dimensions that they divide; without one, and for a PaddedArray, the result is a PaddedArray.
 
-Real transforms take half the work of complex ones: the halved dimension, the last of `axes`, comes first on the way
-there and last on the way back, so that exchanges before or after it are real.
+Real transforms take half the work of complex ones: the halved dimension, the last of `axes`, is transformed first on
+the way there and last on the way back, so that exchanges before or after it are real.
 """
 
 from typing import Unpack

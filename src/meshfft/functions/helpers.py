@@ -1,10 +1,10 @@
-"""numpy.fft's helper routines on a mesh: frequencies, made shard by shard, shifts, and lengths of fast transforms.
+"""numpy.fft's helpers on a mesh: frequencies, computed shard by shard, shifts, and lengths of fast transforms.
 
     fftfreq:   f_k = k / (n d)  for k < n / 2, (k - n) / (n d) behind       rfftfreq:   f_k = k / (n d)  for k <= n / 2
     fftshift:  y[i] = x[(i - n // 2) mod n]                                 ifftshift:  y[i] = x[(i + n // 2) mod n]
 
-Frequencies are made in float64 by NumPy's own arithmetic and rounded once; no device, and no host, makes more than its
-shards. A shift is a walk of rolls, without arithmetic: values come back bit for bit, in their type.
+Frequencies are computed in float64 by NumPy's arithmetic and rounded once; no device or host computes more than its
+shards. A shift is a walk of rolls without arithmetic: values are unchanged, bit for bit.
 """
 
 import math
@@ -28,7 +28,7 @@ from ..steps import Roll
 from ..walks.walk import Walk
 from .calls import Ints
 
-Place: TypeAlias = jax.Device | Sharding | None  # where frequencies go
+Place: TypeAlias = jax.Device | Sharding | None  # device or sharding of frequencies
 
 
 def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: Place = None) -> Array:
@@ -99,7 +99,7 @@ def next_fast_len(target: int, real: bool = False, *, parts: int = 1) -> int:
     >>> mf.next_fast_len(97), mf.next_fast_len(97, parts=8)
     (98, 112)
     """
-    from scipy import fft  # a fifth of a second that only those who ask for a length should wait
+    from scipy import fft  # importing takes 0.2 s
 
     target, parts = integer(target, "target"), integer(parts, "parts")
     if target < 1:
@@ -116,12 +116,12 @@ def next_fast_len(target: int, real: bool = False, *, parts: int = 1) -> int:
 
 
 def _step(n: int, d: ArrayLike) -> tuple[int, float]:
-    """The number of samples, and the distance of two frequencies."""
+    """The number of samples, and the distance of successive frequencies."""
     size = integer(n, "n")
     if size < 1:
         raise ValueError(f"n is {size}: a transform needs at least one point")
     if not hasattr(d, "__float__") or np.iscomplexobj(d) or isinstance(d, jax.core.Tracer) or np.ndim(d):
-        error = ValueError if np.ndim(d) else TypeError  # several numbers are a wrong value, as JAX has it
+        error = ValueError if np.ndim(d) else TypeError  # several numbers are a wrong value, as in JAX
         raise error(f"d is {d!r}: give the spacing of samples as one real number, known before tracing")
     d = float(d)
     if not math.isfinite(d) or d == 0 or math.isinf(1.0 / (size * d)):
@@ -134,7 +134,7 @@ def _step(n: int, d: ArrayLike) -> tuple[int, float]:
 def _made(
     count: int, values: Callable[[np.ndarray], np.ndarray], dtype: DTypeLike | None, device: Place, name: str
 ) -> Array:
-    """The values at positions 0 to count - 1, on a device or as a sharded array."""
+    """Values at positions 0 to count - 1, on a device or as a sharded array."""
     kind, remedy = _floating(dtype), "give a smaller n, or a NamedSharding as device="
     if device is None or isinstance(device, jax.Device | SingleDeviceSharding):
         check_held(3 * 8 * count, f"np.fft.{name}, with what it is worked out from,", remedy)
@@ -151,7 +151,7 @@ def _made(
 
 
 def _shards(count: int, sharding: Sharding, name: str) -> int:
-    """The number of shards, or an error that says how to give them."""
+    """The number of shards; raises an error if it does not divide the frequencies."""
     if not isinstance(sharding, NamedSharding) or not isinstance(sharding.mesh, Mesh):
         wanted = "a device or a jax.sharding.NamedSharding over a mesh of devices, such as NamedSharding(mesh, P('x'))"
         raise TypeError(f"device is {sharding!r}: give {wanted}")
@@ -165,9 +165,9 @@ def _shards(count: int, sharding: Sharding, name: str) -> int:
 
 
 def _rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """float64 in another type, rounded once.
+    """Converts float64 to another type with one rounding.
 
-    Narrow types are reached by way of float32, which must then be odd where it is not exact, or ties come out wrong.
+    Narrow types are converted from float32, rounded to odd if inexact, so that ties are rounded correctly.
     """
     if dtype.itemsize >= 4:
         return values.astype(dtype)
@@ -236,7 +236,7 @@ def ifftshift(
 
 
 def shift_walk(start: Layout, dims: tuple[int, ...], sign: int) -> Walk:
-    """Rolls by n // 2, or back, once for every time that a dimension is named; none where nothing moves."""
+    """Rolls by n // 2, or back, once for each occurrence of a dimension; no step if nothing moves."""
     named = sorted({*dims}) if 0 not in start.shape else []
     rolls = (Roll(d, sign * dims.count(d) * (start.shape[d] // 2) % start.shape[d]) for d in named)
     return Walk(start, tuple(roll for roll in rolls if roll.by))

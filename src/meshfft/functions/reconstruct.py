@@ -2,8 +2,8 @@
 
     min |A S x - d|^2,      N = S^H A^H A S,    b = S^H A^H d
 
-A is a plan at scattered points, S multiplies by the map of every coil. N is Toeplitz and needs no points: an FFT of
-twice the size there and back for each coil. As in solvers.py no program starts before the last one has ended.
+A is a plan at scattered points, S multiplies by the map of every coil. N is Toeplitz and needs no points: two FFTs of
+twice the size for each coil. As in solvers.py, each program ends before the next one starts.
 """
 
 import functools
@@ -31,8 +31,8 @@ from ..numerics.dtypes import complex_dtype
 from ..operators.transform import integers, is_integer, reals
 from .shard import shard
 
-FAINT = 1e-6  # of the largest sum of squares of the maps; fainter pixels stay 0
-MOST_EXPONENT = 100  # a power of two that has an inverse in single precision
+FAINT = 1e-6  # relative to the largest sum of squares of the maps; fainter pixels stay 0
+MOST_EXPONENT = 100  # of a power of two that has an inverse in single precision
 Report = Callable[[str, int, float], None]
 
 
@@ -159,7 +159,7 @@ def _sizes(shape: Sequence[int] | None, points: Scattered) -> tuple[int, ...]:
 
 
 def _check_plan(plan: ScatteredPlan, values: tuple[int, ...], tv: bool) -> None:
-    """Refuses a plan that the values do not fit, and meshes that the method cannot use."""
+    """Refuses a plan that does not fit the values, and meshes that the method cannot use."""
     if tv and isinstance(plan.caller.mesh, Mesh) and AxisType.Explicit in plan.caller.mesh.axis_types:
         raise ValueError(
             "tv takes slopes across the blocks of Auto mesh axes, and this mesh has Explicit ones: make "
@@ -201,7 +201,7 @@ def _check_numbers(iterations: int, density: int, l2: float, tv: float) -> None:
 
 
 def _placed(plan: ScatteredPlan, maps: AnyArray | None) -> Any:
-    """Maps cut as the plan's images, if there are any."""
+    """Maps cut as the plan's images, or None."""
     if maps is None:
         return None
     check_maps(tuple(np.shape(maps)), plan.in_layout.shape, len(plan.dims))
@@ -211,7 +211,7 @@ def _placed(plan: ScatteredPlan, maps: AnyArray | None) -> Any:
 
 
 def _solved(problem: Problem, iterations: int, l2: float, tv: float, report: Report) -> Reconstruction:
-    """The image after all steps, with the residuals at the start and after each."""
+    """The image after all steps, with the residuals at the start and after each step."""
     size = INNER if tv else 1
     found, residuals = variation(problem, tv, l2) if tv else descent(problem, l2), list[float]()
     for count, now in enumerate(itertools.islice(found, -(-iterations // size) + 1)):
@@ -225,10 +225,11 @@ def _solved(problem: Problem, iterations: int, l2: float, tv: float, report: Rep
 def _problem(
     plan: ScatteredPlan, values: AnyArray, maps: Array | None, *, density: int, unit: bool, report: Report
 ) -> Problem:
-    """The least-squares problem, with weights relative to the largest eigenvalue of N if `unit`.
+    """The least-squares problem; if `unit`, weights are relative to the largest eigenvalue of N.
 
-    It starts from the adjoint of compensated samples over the sum of squares of the maps, in the scale that fits the
-    samples best; from zero if `density` is 0.
+    It starts from the adjoint of compensated samples over the sum of squares of the maps, scaled to fit the samples;
+    from
+    zero if `density` is 0.
     """
     report("normal operator", 0, math.nan)
     toeplitz = plan.normal()
@@ -254,7 +255,7 @@ def _problem(
 
 
 def _of_size_one(x: Array) -> tuple[Array, float]:
-    """x / u of size about 1, and u, a power of two: squares of 1e-20 or 1e20 overflow in single precision."""
+    """x / u of size about 1, and the power of two u: squares of 1e-20 or 1e20 leave single precision."""
     size = float(jnp.max(jnp.maximum(jnp.abs(x.real), jnp.abs(x.imag)), initial=0))
     unit = 2.0 ** max(-MOST_EXPONENT, min(MOST_EXPONENT, math.frexp(size)[1]))
     return ended(x * (1 / unit)), unit
@@ -279,7 +280,6 @@ def _combined(maps: Array | None, images: Array) -> Array:
 
 @jax.jit
 def _bare(maps: Array | None, image: Array) -> Array:
-    """An image over the sum of squares of the maps."""
     if maps is None:
         return image
     power = jnp.sum(jnp.abs(maps) ** 2, 0)

@@ -1,10 +1,10 @@
-"""scipy.fft's calls handed to meshfft, by the protocol with which SciPy changes backends.
+"""meshfft as a backend of scipy.fft, by SciPy's protocol for backends.
 
     with scipy.fft.set_backend(meshfft.scipy_backend):
         y = scipy.fft.fftn(x)        # x sharded: y sharded; x of NumPy: y of NumPy
 
-Invariant: no call loses digits that SciPy would keep. A NumPy array is computed in SciPy's own precision, and if JAX
-does not have that, by SciPy's own functions.
+Invariant: no call loses digits that SciPy would keep. A NumPy array is computed in SciPy's precision; if JAX does not
+have that, SciPy computes it.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ TRANSFORMS: dict[str, Callable[..., jax.Array]] = {
     **{name: getattr(fourier, name) for name in COMPLEX + HALVED},
     **{name: getattr(cosine, name) for name in COSINES},
 }
-# What SciPy makes of a NumPy array before it transforms it; of those that JAX may have.
+# The type in which SciPy transforms a NumPy array, for types that JAX may have.
 WORKING = {np.dtype(a): np.dtype(b) for a, b in zip("efdFD?bhilqBHILQ", "ffdFD" + 11 * "d", strict=True)}
 Arguments = dict[str, Any]
 
@@ -60,22 +60,17 @@ class ScipyBackend:
 
     @staticmethod
     def __ua_function__(method: Callable[..., Any], args: tuple[object, ...], kwargs: dict[str, object]) -> object:
-        """A call of scipy.fft, by meshfft or by SciPy's own functions.
-
-        Raises:
-            ValueError, TypeError, NotImplementedError: where SciPy raises
-                them, and as `fftn`.
-        """
+        """Runs a call of scipy.fft by meshfft or by SciPy's functions. Raises what SciPy raises, and as `fftn`."""
         found = _computed(method, args, kwargs)
         if found is not NotImplemented:
             return found
         from scipy import fft
 
-        with fft.set_backend("scipy", only=True):  # no call comes back here, however deep `fht` calls
+        with fft.set_backend("scipy", only=True):  # no nested call of `fht` returns here
             return method(*args, **kwargs)
 
     def __reduce__(self) -> str:
-        """Pickled by name: SciPy keeps on it what it cannot pickle."""
+        """Pickles by name, because SciPy stores on it what it cannot pickle."""
         return "scipy_backend"
 
 
@@ -83,7 +78,7 @@ scipy_backend = ScipyBackend()
 
 
 def _computed(method: Callable[..., Any], args: tuple[object, ...], kwargs: dict[str, object]) -> object:
-    """The result of a call; NotImplemented if it is SciPy's to answer."""
+    """The result of a call; NotImplemented if SciPy has to compute it."""
     if (transform := TRANSFORMS.get(method.__name__)) is None:
         return NotImplemented
     call = inspect.signature(method).bind(*args, **kwargs).arguments
@@ -95,28 +90,28 @@ def _computed(method: Callable[..., Any], args: tuple[object, ...], kwargs: dict
     x = x if ours else np.asarray(x)
     call = _resolved(call, x.ndim)
     if call.get("axes") == () and method.__name__ not in HALVED:
-        return x  # as it is, of whatever type
+        return x  # unchanged, of any type
     return transform(x, **call) if ours else _on_host(transform, x, call)
 
 
 def _on_host(transform: Callable[..., jax.Array], x: np.ndarray, call: Arguments) -> object:
-    """The transform of a NumPy array as one that may be written to; NotImplemented if it would lose digits."""
+    """The transform of a NumPy array, as a writable one; NotImplemented if it would lose digits."""
     working = WORKING.get(x.dtype.newbyteorder("="))
     if working is None or jax.dtypes.canonicalize_dtype(working) != working:
         return NotImplemented
     if working.name in ("float64", "complex128") and jax.default_backend() == "tpu":
         return NotImplemented
-    # Inside `jit` too a NumPy array is a constant, and its transform one.
+    # Inside `jit` too, a NumPy array is a constant, and so is its transform.
     with jax.ensure_compile_time_eval():
         return np.array(transform(x.astype(working, copy=False), **call))
 
 
 def _resolved(call: Arguments, ndim: int) -> Arguments:
-    """The arguments that meshfft takes, as it takes them; refused if SciPy refuses and meshfft does not."""
+    """Arguments in meshfft's form; refuses what SciPy refuses and meshfft accepts."""
     if call.get("workers") is not None:
         from scipy import fft
 
-        with fft.set_workers(call["workers"]):  # which refuses what SciPy's functions refuse
+        with fft.set_workers(call["workers"]):  # refuses what SciPy's functions refuse
             pass
     call = {name: value for name, value in call.items() if name not in ("workers", "overwrite_x")}
     call |= {name: _integers(call[name], name) for name in ("s", "axes") if name in call}

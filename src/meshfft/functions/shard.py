@@ -1,4 +1,4 @@
-"""Any array in a layout of a mesh: put there, or, a padded one of that mesh, moved there.
+"""Arrays in a layout of a mesh: placed there, or, for a padded array of that mesh, moved there.
 
 shard(shard(x, mesh, a), mesh, b) = shard(x, mesh, b)
 """
@@ -55,7 +55,7 @@ def shard(array: Sliceable | Array | PaddedArray, mesh: Mesh | NamedSharding, sp
 
 
 def _resharded(array: PaddedArray, mesh: Mesh, spec: Spec) -> AnyStored:
-    """A padded array in the layout of a spec: itself if it is there."""
+    """A padded array in the layout of a spec; itself if it has that layout."""
     remedy = "bring it to the host, mf.shard(mf.gather(y), mesh, spec)"
     if array.mesh not in (mesh, mesh.abstract_mesh):
         raise ValueError(f"the padded array is on {array.mesh}, not on {mesh}: {remedy}")

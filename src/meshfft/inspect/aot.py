@@ -1,13 +1,13 @@
 """Plans compiled ahead of time for described devices: bytes, collectives, cycles, and a modelled timeline.
 
-The TPU compiler runs on any machine. The timeline plays a program through in its scheduled order:
+The TPU compiler runs on any machine. The timeline replays a program in its scheduled order:
 
     an instruction takes its estimated cycles / clock, an FFT kernel those of tpu/price.py
-    a collective takes the links from its start, or when they are free, for as long as the torus model says
+    a collective takes the links from its start, or when they are free, for the time of the torus model
     its done waits for that; instructions in between hide it
     total = compute + the waits for all collectives
 
-Nothing here runs a program.
+No program is run.
 """
 
 import dataclasses
@@ -30,12 +30,12 @@ from ..plans.plan import Plan
 from .hlo import Collective, Kernels, Spent, cycles, every_collective, kernels, program_of
 from .schedule import Instruction, Item, Program, nested
 
-# Seconds of one core, least and most in benchmarks/results/compile-pod.jsonl: of the paper's KDFT, and of others.
+# Seconds of one core, least and most in benchmarks/results/compile-pod.jsonl, of the KDFT (True) and other methods.
 COMPILING = {True: (118.0, 118.0), False: (7.0, 33.0)}
 
 
 class Report(NamedTuple):
-    """Bytes, collectives in order and cycles of a compiled program on each device; cycles include those of kernels."""
+    """Bytes, collectives in order and cycles (kernels included) of a compiled program on each device."""
 
     memory: dict[str, int]
     collectives: tuple[Collective, ...]
@@ -58,11 +58,7 @@ class Timeline(NamedTuple):
 
 
 def devices_of(topology: str) -> list[jax.Device]:
-    """The devices of a described TPU pod, in the runtime's order.
-
-    Args:
-        topology: the generation and the chips along each dimension, such as "v3:32x32", "v5e:4x4" or "v5p:2x2x4".
-    """
+    """The devices of a described TPU pod, in the runtime's order; `topology` is such as "v3:32x32" or "v5p:2x2x4"."""
     if not installed("libtpu"):
         raise ValueError(f"describing TPUs needs their compiler, libtpu: {install('tpu')}")
     try:
@@ -85,7 +81,7 @@ def mesh_for(plan: Plan, topology: str) -> Mesh:
 
 
 def compile_plan(plan: Plan, mesh: Mesh, *, planes: bool = False, donate: bool = False) -> jax.stages.Compiled:
-    """The program of a plan for a mesh of the same axes and sizes, whose devices may be described.
+    """Compiles a plan for a mesh of the same axes and sizes, whose devices may be described.
 
     With `planes` its arrays are split complex, pairs of real arrays. With `donate` the result replaces the input.
     """
@@ -103,7 +99,7 @@ def compile_plan(plan: Plan, mesh: Mesh, *, planes: bool = False, donate: bool =
 
 
 def compile_seconds(plan: Plan) -> tuple[float, float] | None:
-    """The range of seconds of one core that compiling a plan for TPUs took in measurements; None for other machines."""
+    """Measured range of seconds of one core for compiling a plan for TPUs; None for other machines."""
     return COMPILING[plan.method == "kdft"] if plan.machine.chip.planes else None
 
 
@@ -128,7 +124,7 @@ def timeline(compiled: jax.stages.Compiled, plan: Plan) -> Timeline:
 
 
 def play(program: Program, cycle: float, lasting: Mapping[str, float]) -> Timeline:
-    """Plays a program through, with the seconds of a cycle, and of each collective by the name of its start."""
+    """Replays a program, given the seconds of a cycle, and of each collective by the name of its start."""
     now = free = compute = links = 0.0  # two clocks: of the device, and of its links
     arrivals, waits = dict[str, float](), defaultdict[str, float](float)
     for instruction in _repeated(nested(program)):
@@ -146,7 +142,7 @@ def play(program: Program, cycle: float, lasting: Mapping[str, float]) -> Timeli
 
 
 def _repeated(items: tuple[Item, ...]) -> Iterator[Instruction]:
-    """Every instruction as often as it is executed."""
+    """Every instruction, repeated as it is executed."""
     for item in items:
         yield item.instruction
         for _ in range(item.trips if item.body else 0):
@@ -154,7 +150,7 @@ def _repeated(items: tuple[Item, ...]) -> Iterator[Instruction]:
 
 
 def _seconds(one: Collective, moves: list[dict[bool, Move]], plan: Plan) -> float:
-    """Modelled seconds of one collective; a two-way ring has two, which take half of its seconds each."""
+    """Modelled seconds of one collective; the two of a two-way ring take half of its seconds each."""
     move = moves[one.step or 0][one.kind == "all-to-all"]
     halves = 2 if move.kind == "two-way ring" else 1
     return plan.machine.move_seconds(move._replace(nbytes=one.bytes, times=1)) / halves

@@ -38,19 +38,19 @@ _ARRAY = re.compile(r"\b([a-z]+\d*)[a-z0-9]*\[([\d,]*)\]")
 _STEP = re.compile(r"\bstep(\d+)")
 _PACK_CALL = re.compile(r'custom_call_target="X64')
 _PRODUCT_CALL = re.compile(r'custom_call_target="[^"]*(?:gemm|matmul|dot)', re.IGNORECASE)
-# A scope of ours, JAX's scope of XLA's FFT, or a kernel.
+# A scope of meshfft, JAX's scope of XLA's FFT, or a kernel.
 _FFT = re.compile(r"(?:^|/)(?:fft|jit\(fft\)|fft_\w+/pallas_call)(?:/|$)")
 _KERNEL = re.compile(r"/fft_([a-z]+)_(\d+(?:x\d+)*)\w*/pallas_call")  # its kind and lengths
 _WIRE = re.compile(r"/wire_(encode|decode)(\d+)_(\d+)/pallas_call")  # the direction, bits and rows
 
 
 class Collective(NamedTuple):
-    """A collective of one run, named by the instruction that starts it.
+    """A collective of one run, named by its first instruction.
 
     Attributes:
-        bytes: the size of its result on a device in one execution.
+        bytes: size of its result on a device in one execution.
         asynchronous: whether other instructions may run between its start and its done.
-        covered: their estimated cycles.
+        covered: estimated cycles of these.
     """
 
     name: str
@@ -63,15 +63,13 @@ class Collective(NamedTuple):
 
 
 class Op(NamedTuple):
-    """The step of an instruction, from 1, 0 before the first; and its kind of work, one of KINDS."""
+    """Step of an instruction, from 1, 0 before the first; and its kind of work, one of KINDS."""
 
     step: int
     kind: str
 
 
 class Kernels(NamedTuple):
-    """How many FFT kernels one run executes, and their cycles."""
-
     times: int
     cycles: int
 
@@ -85,11 +83,7 @@ class Spent(NamedTuple):
 
 
 def collectives(compiled: jax.stages.Compiled) -> dict[str, int]:
-    """How many collectives of each kind one run of a compiled program does on each device.
-
-    Raises:
-        ValueError: a loop that cannot be followed.
-    """
+    """Collectives of each kind in one run on each device. Raises ValueError for a loop that cannot be followed."""
     return counts(every_collective(program_of(compiled)))
 
 
@@ -109,7 +103,6 @@ def program_of(compiled: jax.stages.Compiled, chip: Chip | None = None) -> Progr
 
 
 def priced(program: Program, chip: Chip) -> Program:
-    """The program with a price for each FFT kernel."""
     made = {name: {key: _priced(one, chip) for key, one in body.items()} for name, body in program.computations.items()}
     return program._replace(computations=made)
 
@@ -130,13 +123,11 @@ def _priced(instruction: Instruction, chip: Chip) -> Instruction:
 
 
 def kernels(program: Program) -> Kernels:
-    """The priced kernels of one run."""
     run = [one for one in executed(program) if one.instruction.price is not None]
     return Kernels(sum(one.times for one in run), sum(one.times * (one.instruction.price or 0) for one in run))
 
 
 def every_collective(program: Program) -> tuple[Collective, ...]:
-    """The collectives of one run, in order."""
     run, sent = executed(program), []
     steps = steps_of(program, run)
     for at, (instruction, times) in enumerate(run):
@@ -150,7 +141,6 @@ def every_collective(program: Program) -> tuple[Collective, ...]:
 
 
 def cycles(program: Program) -> tuple[Spent, ...]:
-    """Estimated cycles of one run, by step and unit; collectives have none."""
     run, total = executed(program), collections.Counter[tuple[int | None, str]]()
     for (instruction, times), step in zip(run, steps_of(program, run), strict=True):
         if instruction.cycles:
@@ -160,7 +150,7 @@ def cycles(program: Program) -> tuple[Spent, ...]:
 
 
 def ops_of(program: Program) -> dict[str, Op | None]:
-    """The step and kind of each instruction of a run, by its name; None if it is no work."""
+    """Step and kind of each instruction of a run, by its name; None if it is no work."""
     run = executed(program)
     ops: dict[str, Op | None] = {}
     for (instruction, _), step in zip(run, steps_of(program, run), strict=True):
@@ -236,7 +226,7 @@ def _arrays(type_text: str) -> Iterator[tuple[int, str]]:
 
 
 def steps_of(program: Program, run: Sequence[Executed]) -> list[int | None]:
-    """The step of each instruction: the one in its scopes, else that of the last instruction at work before it.
+    """Step of each instruction: the one in its scopes, else that of the last instruction at work before it.
 
     At work is an instruction with an estimate, or in a text without estimates any that is not free.
     """

@@ -74,7 +74,7 @@ Computation = dict[str, Instruction]
 
 
 class Program(NamedTuple):
-    """The computations of a compiled program by name; each has its instructions by name, in the order of the text."""
+    """The computations of a compiled program by name, each with its instructions in text order."""
 
     computations: dict[str, Computation]
     entry: str
@@ -89,8 +89,6 @@ class Program(NamedTuple):
 
 
 class Executed(NamedTuple):
-    """An instruction, and how many times one run executes it."""
-
     instruction: Instruction
     times: int
 
@@ -177,7 +175,6 @@ def _result(program: Program, computation: Computation, arguments: Sequence[Valu
 
 
 def _values(program: Program, computation: Computation, arguments: Sequence[Value]) -> dict[str, Value]:
-    """The integers of a computation, for these arguments."""
     values: dict[str, Value] = {}
     for name, instruction in computation.items():
         if "[]" in instruction.type:  # a scalar, or a tuple with one

@@ -2,11 +2,11 @@
 
     sum over steps and kinds = last end - first begin of any device, exactly: times are integers, in picoseconds
 
-If several instructions are at work, the moment belongs to the first of WORK: a message counts only while nothing hides
-it. If none is, the device is idle, for the step of its next instruction, or of its last one at the end.
+Time with several instructions at work belongs to the first of WORK: a message counts only while nothing hides it. Idle
+time belongs to the step of the next instruction, or of the last one at the end.
 
 On CPUs an event names its device, all devices share the threads, and waiting in a collective is idle. A GPU or TPU has
-its events on a plane of its own, and waiting counts as sending.
+a separate plane of events, and waiting counts as sending.
 """
 
 import dataclasses
@@ -44,7 +44,7 @@ _PLANE = re.compile(r"/device:\w+:(\d+)")
 
 @dataclasses.dataclass(frozen=True)
 class Breakdown:
-    """Where the time goes.
+    """Seconds of a run by device, step and kind of work.
 
     Attributes:
         steps: names; the first is "start", before the first step of the walk.
@@ -61,7 +61,6 @@ class Breakdown:
 
     @property
     def wall(self) -> float:
-        """Mean seconds of a run."""
         return sum(self.walls) / len(self.walls)
 
     @property
@@ -82,8 +81,6 @@ class Breakdown:
 
 
 class Span(NamedTuple):
-    """An instruction at work, in picoseconds."""
-
     begin: int
     end: int
     op: Op
@@ -151,7 +148,6 @@ def measured(data: ProfileData, ops: Mapping[str, Op | None], steps: Sequence[st
 
 
 def share(spans: Sequence[Span], begin: int, end: int) -> Counter[Op]:
-    """A device's time by step and kind, which adds up to end - begin."""
     cuts = sorted({begin, end, *(edge for span in spans for edge in span[:2])})
     owners: list[Op | None] = [None] * (len(cuts) - 1)
     for span in sorted(spans, key=lambda span: (WORK.index(span.op.kind), span.op.step), reverse=True):
@@ -165,7 +161,7 @@ def share(spans: Sequence[Span], begin: int, end: int) -> Counter[Op]:
 
 
 def _hidden(spans: Sequence[Span], shared: Counter[Op]) -> Counter[str]:
-    """Time of messages beyond what `share` gives them, by kind."""
+    """Time of messages in addition to that in `share`, by kind."""
     hidden = Counter[str]()
     for kind in SENT.values():
         own = [span for span in spans if span.op.kind == kind]
@@ -225,7 +221,6 @@ def unit_for(seconds: float) -> tuple[str, float]:
 
 
 def figure_of(breakdown: Breakdown, title: str) -> Any:
-    """A matplotlib figure with a bar for each step, stacked by kind of work."""
     (unit, size), (steps, kinds) = unit_for(breakdown.wall), breakdown.used
     sides = (7.6, 1.9 + 0.55 * len(steps))
     figure = need("matplotlib.figure", "drawing a picture").Figure(sides, layout="constrained", dpi=150)

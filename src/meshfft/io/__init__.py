@@ -1,4 +1,4 @@
-"""Sharded array files: read by slices, written shard by shard. Each format registers itself as it is imported."""
+"""Sharded array files, read by slices and written shard by shard. Importing the module of a format registers it."""
 
 from . import flat as flat
 from . import hdf5_writer as hdf5_writer

@@ -1,8 +1,7 @@
-"""Numbers one behind the other in a file, read and written by position: .npy files, and what else is stored so.
+"""Contiguous arrays in files, such as .npy, read and written by position.
 
-No file is mapped: a map of one that is cut short meanwhile ends the process, processes on a network file system would
-lose each other's pages, and pages count as memory of the process. Invariant: nothing is taken for numbers that the file
-does not have.
+Files are not mapped: truncating a mapped file ends the process, processes on a network file system would lose each
+other's pages, and pages count as memory of the process. Invariant: only bytes of the file become numbers.
 """
 
 import contextlib
@@ -21,17 +20,18 @@ from .grid import BOX_BYTES, Box, starts, subboxes, within
 from .refusals import check_numbers, unchanged
 from .source import FORMATS, Format, Header, Source, source_of
 
-READ_BYTES = 4096  # a page: what a disk reads at least, and little beside what it costs to ask for a run
+READ_BYTES = 4096  # a page: the least that a disk reads, and cheap beside a request
 REST: Any = (...,)  # of an index
 NumbersHeader = tuple[tuple[int, ...], bool, np.dtype, int]  # shape, whether in Fortran order, dtype, offset
 
 
 class Numbers(NamedTuple):
-    """An array in C order in an open file, from `offset` on.
+    """An array in C order in an open file, starting at `offset`.
 
-    A read spans, for one position of the dimensions before `dim`, the box from its first number to its last, with the
-    gaps between. `dim` is the one that costs least, by  bytes of all reads + READ_BYTES a read.  So long runs are read
-    without their gaps, and single numbers not one by one.
+    A read covers, for one position of the dimensions before `dim`, the box from its first number to its last, gaps
+    included. `dim` minimises  bytes of all reads + READ_BYTES a read:  long runs are read without gaps, and single
+    numbers
+    are not read one by one.
     """
 
     file: int
@@ -40,7 +40,7 @@ class Numbers(NamedTuple):
     dtype: np.dtype
 
     def read(self, box: Box, out: np.ndarray) -> None:
-        """Reads a box into an array of its shape, converted to its dtype; ValueError if the file ends before."""
+        """Reads a box into `out`, converted to its dtype; raises ValueError if the file ends before."""
         sides, size = [s.stop - s.start for s in box], self.dtype.itemsize
         if 0 in sides:
             return
@@ -56,7 +56,7 @@ class Numbers(NamedTuple):
                 run[...] = part
 
     def write(self, box: Box, values: np.ndarray) -> None:
-        """Writes the runs of a box, each as long as there is no gap in the file."""
+        """Writes the contiguous runs of a box."""
         sides = [s.stop - s.start for s in box]
         cut = [dim for dim, (side, n) in enumerate(zip(sides, self.shape, strict=True)) if side != n]
         dim = max(cut, default=0)
@@ -72,7 +72,7 @@ class Numbers(NamedTuple):
         return [math.prod(self.shape[dim + 1 :]) for dim in range(len(self.shape))]
 
     def _runs(self, box: Box, dim: int) -> Iterator[tuple[tuple[int, ...], int]]:
-        """The indices in a box of each position of the dimensions before `dim`, and where in the file it starts."""
+        """Index in a box of each position of the dimensions before `dim`, and its offset in the file."""
         strides, size = self._strides, self.dtype.itemsize
         begin = self.offset + size * sum(s.start * stride for s, stride in zip(box, strides, strict=True))
         for index in itertools.product(*(range(s.stop - s.start) for s in box[:dim])):
@@ -88,7 +88,7 @@ class Numbers(NamedTuple):
 
 
 def _cheapest(sides: Sequence[int], strides: Sequence[int], size: int) -> tuple[int, int]:
-    """The dimension from which on a read spans the box, and how many numbers it then reads."""
+    """The dimension from which on a read covers the box, and the size of that read."""
     dims = range(len(sides) + 1)
     spans = [sum((n - 1) * stride for n, stride in zip(sides[d:], strides[d:], strict=True)) + 1 for d in dims]
     costs = [math.prod(sides[:d]) * (spans[d] * size + READ_BYTES) for d in dims]
@@ -99,7 +99,7 @@ def _cheapest(sides: Sequence[int], strides: Sequence[int], size: int) -> tuple[
 
 @dataclasses.dataclass(frozen=True)
 class FlatSink:
-    """A file whose array starts at `offset`, in Fortran order in NIfTI."""
+    """A file whose array starts at `offset`; NIfTI has Fortran order."""
 
     path: Path
     shape: tuple[int, ...]
@@ -124,7 +124,7 @@ class FlatSink:
 
 
 def checked_sink(path: Path, shape: tuple[int, ...], fortran: bool, dtype: np.dtype, offset: int) -> FlatSink:
-    """A file that was made before; OSError if it was cut short: a write behind its end would leave zeros before."""
+    """Reopens a file; raises OSError if it is truncated, because writing past its end would leave zeros."""
     have, nbytes = path.stat().st_size, offset + math.prod(shape) * dtype.itemsize
     if have < nbytes:
         raise OSError(f"{path} was cut short, it has {have} bytes of {nbytes}: make it again")
@@ -134,7 +134,7 @@ def checked_sink(path: Path, shape: tuple[int, ...], fortran: bool, dtype: np.dt
 def sink_behind(
     path: Path, file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype, fortran: bool = False
 ) -> FlatSink:
-    """A file that has its header, and from here on room for all numbers."""
+    """A file with a complete header, extended by space for all numbers."""
     file.flush()
     offset = file.tell()
     file.truncate(offset + dtype.itemsize * math.prod(shape))
@@ -143,13 +143,13 @@ def sink_behind(
 
 
 def reserve(file: IO[bytes]) -> None:
-    """Takes all of a file's room on the disk now, so that it is not found missing hours later."""
+    """Allocates a file's disk space now, so that it cannot run out hours later."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size)
 
 
 def npy_header(path: Path, file: IO[bytes]) -> NumbersHeader:
-    """Shape, whether in Fortran order, dtype, and where the numbers start; ValueError if it is no array."""
+    """Shape, Fortran order, dtype and offset of the numbers; raises ValueError if it is no array."""
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0), (3, 0)):
         raise ValueError(f"format {version}")
@@ -168,7 +168,7 @@ def _open_npy(path: Path, _: str | None) -> Iterator[Source]:
         have = os.fstat(file.fileno()).st_size - offset
         if have < math.prod(shape) * dtype.itemsize:
             raise ValueError(f"{have} bytes of numbers for shape {shape}")
-        order = slice(None, None, -1 if fortran else 1)  # the first dimension is then the last on the disk
+        order = slice(None, None, -1 if fortran else 1)  # in Fortran order the first dimension is the last on the disk
         stored = shape[order]
         numbers = Numbers(file.fileno(), offset, stored, dtype)
 

@@ -1,9 +1,9 @@
-"""How a stored array is cut into files: chunks that no two blocks share, small enough to be read by slices.
+"""The grid of a stored array: chunks that no two blocks share, small enough to be read by slices.
 
     chunk = an even part, of at most 8 MiB, of a box whose sides are   gcd of the starts of all blocks
 
-If that makes very many files, a file is a shard of several chunks. Host integers only. Invariant: blocks start on
-multiples of the sides of their files, so whoever owns a block owns complete files (but see `grid_of`).
+Instead of very many files, a file is a shard of several chunks. Host integers only. Invariant: blocks start on
+multiples of the sides of their files, so the owner of a block owns complete files (except as in `grid_of`).
 """
 
 import itertools
@@ -13,18 +13,18 @@ from typing import NamedTuple
 
 from ..layout.layout import Layout
 
-CHUNK_BYTES = 8 * 2**20  # larger ones wait for one core to sum and copy them, smaller ones for the file system
+CHUNK_BYTES = 8 * 2**20  # larger chunks wait for one core to sum and copy them, smaller ones for the file system
 SHARD_BYTES = 256 * 2**20
-LEAST_BYTES = 64 * 2**10  # below, a file costs more to open than to read
-MANY_TINY = 1024  # more are too many, if they are that small
+LEAST_BYTES = 64 * 2**10  # smaller files cost more to open than to read
+MANY_TINY = 1024  # most files of less than that
 MANY_FILES = 8192
-BOX_BYTES = 32 * 2**20  # of what is read or written at once; for each of them as much again is on its way
+BOX_BYTES = 32 * 2**20  # of one read or write; as much again is in flight for each
 
 Box = tuple[slice, ...]
 
 
 class Grid(NamedTuple):
-    """The shape of the chunks, and of the files if these are shards of several chunks each."""
+    """Shape of the chunks, and of the files if these are shards of several chunks."""
 
     chunk: tuple[int, ...]
     shard: tuple[int, ...] | None = None
@@ -44,11 +44,10 @@ class Side(NamedTuple):
 def grid_of(layout: Layout, itemsize: int, processes: int = 1) -> Grid:
     """The grid of an array that several processes write in the blocks of a layout.
 
-    No two blocks share a file, unless a single process writes blocks whose starts have no large common divisor: its
-    chunks follow the block, and some are read again to be written.
+    No two blocks share a file, with one exception. If block starts have no large common divisor, the chunks of a single
+    process follow its block, and some are read again to be written.
 
-    Raises:
-        ValueError: several processes would share files, or write thousands that are too small.
+    Raises ValueError if several processes would share files, or write thousands that are too small.
     """
     shape = layout.shape
     grid = _grid(shape, _sides(layout), itemsize, CHUNK_BYTES, SHARD_BYTES)
@@ -62,12 +61,13 @@ def grid_of(layout: Layout, itemsize: int, processes: int = 1) -> Grid:
 
 
 def grid_of_tiles(layout: Layout, itemsize: int, most: int) -> Grid:
-    """The grid of an array that is written a tile of this layout at a time, by a process that holds little.
+    """The grid of an array that is written one tile of this layout at a time, with little memory.
 
         bytes of a file <= max(most, 64 KiB),   bytes of a chunk <= max(min(8 MiB, most / 2), 64 KiB)
 
-    A chunk has at most a quarter of a cut side of a tile, so that a few make a tile of about the same size, as the way
-    back reads; and it divides the dimension, as what exceeds the array is written too.
+    A chunk has at most a quarter of a cut side of a tile, so that the way back can read tiles of about the same size.
+    It
+    divides the dimension, because padding is written too.
     """
     shape, file = layout.shape, max(most, LEAST_BYTES)
     limits = max(LEAST_BYTES, min(CHUNK_BYTES, file // 2)), min(file, SHARD_BYTES)
@@ -80,9 +80,9 @@ def grid_of_tiles(layout: Layout, itemsize: int, most: int) -> Grid:
 
 
 def subboxes(box: Box, file: Sequence[int], itemsize: int, most: int, *, fortran: bool = False) -> Iterator[Box]:
-    """Parts of a box, of complete files if these are inside it: of at most `most` bytes, or one file.
+    """Parts of a box, made of complete files inside it: at most `most` bytes, or one file.
 
-    The first dimension is cut before others, the last if `fortran`, so that the parts have long runs.
+    The first dimension is cut first, the last if `fortran`, so that the parts have long runs.
     """
     first = [s.start // f for s, f in zip(box, file, strict=True)]
     last = [-(-s.stop // f) for s, f in zip(box, file, strict=True)]
@@ -97,7 +97,7 @@ def subboxes(box: Box, file: Sequence[int], itemsize: int, most: int, *, fortran
 
 
 def within(box: Box, start: Sequence[int]) -> Box:
-    """The box counted from `start`."""
+    """The box relative to `start`."""
     return tuple(slice(s.start - a, s.stop - a) for s, a in zip(box, start, strict=True))
 
 
@@ -109,7 +109,7 @@ def boxes_of(layout: Layout) -> Iterator[Box]:
 
 
 def block_index(layout: Layout, at: Box) -> tuple[int, ...]:
-    """The index of the block that a part of the stored array is."""
+    """Index of the block at a part of the stored array."""
     return tuple((side.start or 0) // size for side, size in zip(at, layout.block, strict=True))
 
 
@@ -122,7 +122,7 @@ def shape_of(box: Box) -> tuple[int, ...]:
 
 
 def _sides(layout: Layout) -> list[Side]:
-    """The largest even part of each dimension on whose multiples all blocks start."""
+    """The largest side along each dimension on whose multiples all blocks start."""
     inner = ([int(start) for start in layout.starts(dim) if 0 < start < n] for dim, n in enumerate(layout.shape))
     return [Side(math.gcd(*at), True) if at else Side(max(1, n)) for at, n in zip(inner, layout.shape, strict=True)]
 
@@ -137,14 +137,14 @@ def _grid(shape: tuple[int, ...], sides: Sequence[Side], itemsize: int, chunk_mo
 
 
 def _part(sides: Sequence[Side], unit: int, most: int) -> tuple[int, ...]:
-    """An even part of the box: all of the inner dimensions if that leaves enough, as then it is one run."""
+    """An even part of the box, which cuts outer dimensions only if that leaves enough, as then it is one run."""
     dims = range(len(sides))
     outer, inner = _fit(sides, unit, most, dims), _fit(sides, unit, most, reversed(dims))
     return outer if unit * math.prod(outer) >= LEAST_BYTES else max(outer, inner, key=math.prod)
 
 
 def _fit(sides: Sequence[Side], unit: int, most: int, order: Iterable[int]) -> tuple[int, ...]:
-    """The box with its sides divided, one after the other, until it has at most `most` bytes."""
+    """The box with its sides divided in `order` until it has at most `most` bytes."""
     part = [side.size for side in sides]
     for dim in order:
         rest = unit * math.prod(part) // part[dim]
@@ -165,5 +165,5 @@ def _count(shape: Sequence[int], chunk: Sequence[int]) -> int:
 
 
 def _tiny(shape: Sequence[int], grid: Grid, itemsize: int) -> bool:
-    """Whether there are many chunks that are too small to be worth a file of their own."""
+    """Whether there are many chunks that are too small for separate files."""
     return itemsize * math.prod(grid.chunk) < LEAST_BYTES and _count(shape, grid.chunk) > MANY_TINY

@@ -1,8 +1,8 @@
-"""HDF5 and NetCDF-4 files, read by h5py once what HDF5 does not check is checked here.
+"""HDF5 and NetCDF-4 files, read by h5py after the checks that HDF5 does not make.
 
-HDF5 follows links to other files, unpacks a chunk without a bound, and takes what a short one leaves of its buffer for
-numbers. So a dataset is looked up link by link, and the length of each unpacked chunk is checked before it is read.
-Invariant: no number is returned that the file does not hold: what was never written is the fill value, or refused.
+HDF5 follows links to other files, unpacks a chunk without a bound, and reads what a short chunk leaves of its buffer as
+numbers. So datasets are looked up link by link, and the length of each unpacked chunk is checked before it is read.
+Invariant: every number is stored in the file; unwritten ones are the fill value, or refused.
 """
 
 import contextlib
@@ -25,13 +25,13 @@ from .source import Coordinate, Labels, Read, Source, assigning, source_of
 if TYPE_CHECKING:
     import h5py
 
-MOST_OBJECTS = 10_000  # of a file whose dataset is to be found without its name
-DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000  # HDF5's numbers for filters
+MOST_OBJECTS = 10_000  # most objects that are searched for a dataset without a name
+DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000  # HDF5's filter numbers
 SUM_BYTES = 4  # of Fletcher's checksum
 INTERNAL = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST")  # attributes of HDF5's dimension scales
 ONLY_A_DIMENSION = b"This is a netCDF dimension but not a netCDF variable"
-NETCDF = ("_Netcdf4", "_NC", "_nc3")  # how the names of its own attributes begin
-HIDDEN = "_nc4_non_coord_"  # before the name of an array that has the name of a dimension
+NETCDF = ("_Netcdf4", "_NC", "_nc3")  # prefixes of NetCDF's own attributes
+HIDDEN = "_nc4_non_coord_"  # prefix of an array with the name of a dimension
 
 
 @contextlib.contextmanager
@@ -60,7 +60,7 @@ def _chosen(path: Path, file: "h5py.File", dataset: str | None) -> "h5py.Dataset
 
 
 def named(path: Path, group: "h5py.Group", name: str) -> "h5py.Dataset | None":
-    """The dataset at the end of a path of names, each a link within the file."""
+    """The dataset at a path of names, each a link within the file; None without one."""
     import h5py
 
     at = group.id
@@ -98,7 +98,7 @@ def _datasets(path: Path, file: "h5py.File") -> "dict[str, h5py.Dataset]":
 
 
 def members(group: "h5py.h5g.GroupID") -> "Iterator[tuple[str, h5py.h5g.GroupID | h5py.h5d.DatasetID]]":
-    """What a group itself holds, by name: other links lead elsewhere."""
+    """Hard links of a group, by name; other links may leave the file."""
     import h5py
 
     for part in group:
@@ -107,7 +107,7 @@ def members(group: "h5py.h5g.GroupID") -> "Iterator[tuple[str, h5py.h5g.GroupID 
 
 
 def _reader(path: Path, array: "h5py.Dataset") -> Read:
-    """Reads boxes of a dataset that is stored in its own file: a file could name any other that its reader may read."""
+    """Reader of a dataset; refuses data in other files, because a link can name any file that the user may read."""
     if array.external:
         raise Refused(f"{path} keeps {array.name} in other files, which are not read: copy it")
     if array.is_virtual:
@@ -123,7 +123,7 @@ def _reader(path: Path, array: "h5py.Dataset") -> Read:
 
 
 def _check_fill(path: Path, array: "h5py.Dataset") -> None:
-    """Refuses numbers that were never written if no value stands for them."""
+    """Refuses numbers that were never written and have no fill value."""
     import h5py
 
     made = array.id.get_create_plist()
@@ -166,12 +166,12 @@ def _chunked(path: Path, array: "h5py.Dataset") -> Read:
 
 
 def most_bytes(nbytes: int) -> int:
-    """What a chunk takes on the disk, or between two filters, at most: none of them makes numbers much longer."""
+    """Most bytes of a chunk on the disk or between filters: no filter lengthens numbers much."""
     return nbytes + nbytes // 16 + 1024
 
 
 def _unpacked(raw: bytes, used: Sequence[int], most: int) -> bytes:
-    """What HDF5 makes of a stored chunk, but for shuffling, which keeps its length; HDF5 checks sums itself."""
+    """Undoes the filters of a chunk except shuffling, which keeps its length; HDF5 checks sums itself."""
     for code in reversed(used):
         if code == FLETCHER32:
             raw = raw[:-SUM_BYTES]
@@ -191,22 +191,22 @@ def _inflated(raw: bytes, most: int) -> bytes:
 
 
 def _lzf_unpacked(raw: bytes, most: int) -> bytes:
-    """What h5py unpacks before a mark that is put behind the chunk: 32 bytes that stand for themselves."""
+    """Unpacks by h5py up to a random mark, 32 literal bytes appended to the chunk."""
     import h5py
 
     mark, size = secrets.token_bytes(32), most + 32
     with h5py.File("memory", "w", driver="core", backing_store=False) as file:
         one = file.create_dataset("chunk", (size,), "u1", chunks=(size,), compression="lzf")
         one.id.write_direct_chunk((0,), raw + bytes([len(mark) - 1]) + mark)
-        return bytes(one[...].tobytes().partition(mark)[0])  # without the mark all of it, which is too much
+        return bytes(one[...].tobytes().partition(mark)[0])  # all of it, and so too much, without the mark
 
 
-UNPACKED = {DEFLATE: _inflated, LZF: _lzf_unpacked}  # by filters that change the length
+UNPACKED = {DEFLATE: _inflated, LZF: _lzf_unpacked}  # filters that change the length
 KNOWN = (*UNPACKED, SHUFFLE, FLETCHER32)
 
 
 def _labels(path: Path, array: "h5py.Dataset") -> Labels | None:
-    """Dimensions and coordinates as NetCDF-4 keeps them, None if some dimension has no scale."""
+    """Dimensions and coordinates as in NetCDF-4; None if some dimension has no scale."""
     dims, attributes = _dims(array), _attributes(array)
     if dims is None or array.is_scale:
         return None
@@ -219,7 +219,7 @@ def _labels(path: Path, array: "h5py.Dataset") -> Labels | None:
 
 
 def _coordinate(path: Path, one: "h5py.Dataset", dims: tuple[str, ...]) -> Coordinate | None:
-    """The numbers of a dataset along some of the dimensions, if it is stored in this file."""
+    """A coordinate along some of the dimensions, if it is small, numeric and stored in this file."""
     own, text = _dims(one), one.attrs.get("NAME", b"") if one.is_scale else b""
     empty = (text.encode() if isinstance(text, str) else bytes(text)).startswith(ONLY_A_DIMENSION)
     few = one.dtype.kind in "iuf" and 0 < math.prod(one.shape) * one.dtype.itemsize <= MOST_COORDINATE
@@ -240,7 +240,7 @@ def _dims(array: "h5py.Dataset") -> tuple[str, ...] | None:
 
 
 def _attributes(item: "h5py.Dataset | h5py.Group") -> dict[str, object]:
-    """The attributes of a dataset or group that are text or few numbers, as plain values."""
+    """Attributes that are text or few numbers, as plain values."""
     import h5py
 
     found = dict[str, object]()

@@ -1,12 +1,11 @@
-"""HDF5 files to be written by position: here everything but the numbers is made, as NetCDF-4 wants it.
+"""HDF5 files in the form of NetCDF-4, complete but for the numbers, which are written by position.
 
-    /data                 the array, in one run, whose room in the file is taken at once; its attribute "meshfft" is the
-                          record, as JSON
+    /data                 the array in one run, allocated at once; its attribute "meshfft" is the record, as JSON
     /X, /Y, ...           a dimension scale for each dimension: its coordinate, or its name alone
     attribute "meshfft"   of the file: the name of the array
 
-So NetCDF's libraries and xarray open the file, with names and coordinates, and several processes write the numbers.
-Complex numbers are h5py's compound type {r, i}, under the name that these libraries know.
+NetCDF's libraries and xarray read names and coordinates, and several processes can write the numbers. Complex numbers
+are h5py's compound type {r, i}, under the name that these libraries know.
 """
 
 import json
@@ -28,14 +27,14 @@ if TYPE_CHECKING:
     import h5py
 
 SUFFIXES = (".h5", ".hdf5", ".nc")
-COMPLEX = {"F": "_PFNC_FLOAT_COMPLEX_TYPE", "D": "_PFNC_DOUBLE_COMPLEX_TYPE"}  # as nc-complex and netCDF4 call them
-WIDER = {"?": "i1", "e": "f4"}  # of types that NetCDF has not
-MOST_NUMBERS = 4096  # of an attribute: HDF5 has no room for 64 KiB
-LOST = re.compile("[\0\ud800-\udfff]")  # what HDF5's texts have not: they end at a zero, and have no halves of letters
+COMPLEX = {"F": "_PFNC_FLOAT_COMPLEX_TYPE", "D": "_PFNC_DOUBLE_COMPLEX_TYPE"}  # the names of nc-complex and netCDF4
+WIDER = {"?": "i1", "e": "f4"}  # replacements of types that NetCDF lacks
+MOST_NUMBERS = 4096  # of an attribute: HDF5 limits it to 64 KiB
+LOST = re.compile("[\0\ud800-\udfff]")  # not storable as HDF5 text: zeros and surrogates
 
 
 def create_hdf5(path: Path, header: Header) -> FlatSink:
-    """Makes a file with room for the numbers of an array, and with all there is besides."""
+    """Makes a file with space for the numbers of an array, and with everything else."""
     h5py, labels = need("h5py", "writing HDF5"), header.labels
     dims, name = labels.dims, _stored_name(labels.name, labels.dims)
     own = {one.name: one for one in labels.coordinates if one.dims == (one.name,)}
@@ -52,7 +51,7 @@ def create_hdf5(path: Path, header: Header) -> FlatSink:
 
 
 def reopen_hdf5(path: Path) -> FlatSink:
-    """A file that `create_hdf5` made, with room for all of it."""
+    """Reopens a file of `create_hdf5`, and allocates all of it."""
     h5py = need("h5py", "writing HDF5")
     with h5py.File(path, "r") as file:
         array = file[file.attrs[KEY]]
@@ -63,7 +62,7 @@ def reopen_hdf5(path: Path) -> FlatSink:
 
 
 def _stored_name(name: str, dims: Sequence[str]) -> str:
-    """The name in the file, where that of a dimension belongs to its scale."""
+    """Name in the file; the name of a dimension belongs to its scale."""
     return HIDDEN + name if name in dims else name
 
 
@@ -92,7 +91,7 @@ def _attach(array: "h5py.Dataset", dims: Sequence[str]) -> None:
 
 
 def _contiguous(file: "h5py.File", name: str, shape: Sequence[int], dtype: np.dtype) -> "h5py.Dataset":
-    """A dataset whose place in the file is fixed, and to which nothing is written."""
+    """A dataset at a fixed place in the file, without data."""
     import h5py
 
     made = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -103,7 +102,7 @@ def _contiguous(file: "h5py.File", name: str, shape: Sequence[int], dtype: np.dt
 
 
 def _type(file: "h5py.File", dtype: np.dtype) -> Any:
-    """The type of a dataset: NetCDF opens a compound type only by its name in the file."""
+    """Type of a dataset: NetCDF opens a compound type only by its name in the file."""
     if dtype.char not in COMPLEX:
         return dtype
     if COMPLEX[dtype.char] not in file:
@@ -118,7 +117,7 @@ def _annotate(item: "h5py.Dataset | h5py.File", attributes: Mapping[str, object]
 
 
 def _attribute(value: object) -> Any:
-    """Text, numbers, or lists of them as HDF5 has them, anything else as JSON."""
+    """Text, numbers, or lists of them as HDF5 types, anything else as JSON."""
     parts = value if isinstance(value, list) and 0 < len(value) <= MOST_NUMBERS else [value]
     if all(isinstance(part, str) and not LOST.search(part) for part in parts):
         return value

@@ -1,12 +1,12 @@
-"""ISMRMRD files, in which a scanner's readouts are stored one by one: all those of one image, as two arrays.
+"""ISMRMRD files, which store a scanner's readouts one by one: all readouts of one image, as two arrays.
 
     GROUP/xml     the header: the encoded matrix, its field of view, and the kind of trajectory
     GROUP/data    for each readout a head, a trajectory (samples, d), and values (coils, samples)
 
     Cartesian     k_x = (sample - center_sample) / N_x,   k_y = (step_1 - center_1) / N_y,   k_z likewise, in turns
 
-Noise, navigators and samples to be discarded are left out. Trajectories have no unit in the standard. Invariant:
-readouts of two images are never mixed, and what the file leaves open is refused.
+Noise, navigators and discarded samples are left out. The standard gives trajectories no unit. Invariant: readouts of
+two images are never mixed, and an ambiguous file is refused.
 """
 
 import contextlib
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 SUFFIXES = (".h5", ".hdf5", ".mrd")
 MOST_XML = 2**24
 TOGETHER = 64  # readouts read at once
-INDICES = ("slice", "contrast", "phase", "repetition", "set")  # by which the readouts of two images differ
-ALL = "all"  # of an index: the readouts of all its values are of one image
+INDICES = ("slice", "contrast", "phase", "repetition", "set")  # indices that separate the readouts of images
+ALL = "all"  # index value: the readouts of all its values form one image
 CALIBRATES_TOO, REVERSED, COMPRESSED = 21, 22, (53, 54, 55, 56)  # flags, counted from 1
 LEFT_OUT = {
     **{19: "noise", 20: "calibration", 23: "navigator", 24: "phase correction", 26: "feedback", 27: "dummy"},
@@ -44,18 +44,16 @@ HEAD = (
 
 
 class Mixed(Refused):
-    """Readouts of several images; a command line puts its own word for `argument`."""
+    """Readouts of several images; a command line sets `argument` to its own flag."""
 
     argument = "select="
 
 
 class Encoding(NamedTuple):
-    """One encoding of a header."""
-
     trajectory: str  # "cartesian", "radial", ...
     matrix: tuple[int, ...]  # pixels along x, y and z
     field_of_view: tuple[float, ...]  # in mm
-    centres: tuple[int, ...]  # steps 1 and 2 in the middle of k-space
+    centres: tuple[int, ...]  # steps 1 and 2 at the middle of k-space
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -63,17 +61,17 @@ class Encoding(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """The readouts of one image, and words about those that were left out."""
+    """The readouts of one image, and a text about the omitted ones."""
 
     values: Source  # of shape (coils, samples)
     points: np.ndarray  # of shape (samples, 2 or 3)
-    cartesian: bool  # whether the points were computed, in turns; else they are the file's, in its unit
+    cartesian: bool  # the points were computed, in turns; else they are the file's, in its unit
     encoding: Encoding
     words: str
 
 
 def is_scan(path: Path, group: str | None = None) -> bool:
-    """Whether a file is of ISMRMRD, with readouts in a group (of that name)."""
+    """Whether a file is ISMRMRD, with readouts in a group (of that name)."""
     if path.suffix.lower() not in SUFFIXES or not path.is_file():
         return False
     h5py = need("h5py", "reading ISMRMRD")
@@ -92,13 +90,12 @@ def read_scan(path: str | Path, group: str | None = None, select: str = "", *, t
     """Reads all readouts of one image.
 
     Args:
-        path, group: the file, and the group in it, which may be left out if only one has readouts.
-        select: which slice, contrast, phase, repetition, set or encoding to read, as "slice=2,phase=0"; "phase=all"
-            takes the readouts of all phases for those of one image, which slices and encodings never are.
-        trajectory: whether the points are wanted; a caller may have others.
+        path, group: the file and a group in it, optional if only one has readouts.
+        select: slice, contrast, phase, repetition, set or encoding to read, as "slice=2,phase=0"; "phase=all" combines
+        the readouts of all phases, which is impossible for slices and encodings.
+        trajectory: whether to read the points.
 
-    Raises:
-        ValueError: the file is damaged; the readouts are of several images, or not of what can be reconstructed.
+    Raises ValueError if the file is damaged, has several images, or cannot be reconstructed.
     """
     path, wanted = Path(path), selected(select)
     check = unchanged(path)
@@ -119,7 +116,7 @@ def read_scan(path: str | Path, group: str | None = None, select: str = "", *, t
 
 
 def selected(text: str) -> dict[str, int | str]:
-    """The readouts to select, by index: "slice=2,phase=all"."""
+    """Parses a selection of readouts by index, as "slice=2,phase=all"."""
     found = dict[str, int | str]()
     for part in filter(None, text.split(",")):
         name, _, value = part.partition("=")
@@ -144,7 +141,7 @@ def _opened(path: Path, group: str | None) -> Iterator[tuple[list[Encoding], "h5
 
 
 def _groups(path: Path, file: "h5py.File", group: str | None) -> list[str]:
-    """The groups of a file, or the one of that name, that hold a header and readouts."""
+    """The groups of a file (of that name) with a header and readouts."""
     found = list[str]()
     for name in (name for name, _ in members(file.id) if group in (None, name)):
         with contextlib.suppress(Refused):  # links to other files
@@ -155,7 +152,7 @@ def _groups(path: Path, file: "h5py.File", group: str | None) -> list[str]:
 
 
 def _encodings(path: Path, xml: "h5py.Dataset") -> list[Encoding]:
-    """The header; a document that defines entities could be made to fill the memory, and no header does."""
+    """Parses the header; refuses entity definitions, which could fill the memory."""
     text = np.ravel(xml[()])[0]
     text = text.encode() if isinstance(text, str) else bytes(text)
     if len(text) > MOST_XML or b"<!DOCTYPE" in text or b"<!ENTITY" in text:
@@ -199,7 +196,7 @@ def _flagged(heads: np.ndarray, *flags: int) -> np.ndarray:
 
 
 def _kept(path: Path, heads: np.ndarray, select: Mapping[str, int | str]) -> tuple[np.ndarray, str]:
-    """The numbers of the readouts of one image, and words about the others."""
+    """The numbers of the readouts of one image, and a text about the omitted ones."""
     kept, words = np.ones(len(heads), bool), list[str]()
     for name in dict.fromkeys(LEFT_OUT.values()):
         out = kept & _flagged(heads, *(flag for flag, one in LEFT_OUT.items() if one == name))
@@ -232,7 +229,7 @@ def _same(path: Path, values: np.ndarray, what: str) -> int:
 
 
 def _encoding(path: Path, header: Sequence[Encoding], heads: np.ndarray, *, computed: bool) -> Encoding:
-    """The encoding of these readouts, once what the file says of them is complete; of computed points also that."""
+    """The encoding of these readouts, checked for completeness; for computed points more strictly."""
     index = int(heads["encoding_space_ref"][0])
     if index >= len(header):
         raise Refused(f"{path} has readouts of encoding {index} and {len(header)} in its header: complete its header")
@@ -252,7 +249,7 @@ def _encoding(path: Path, header: Sequence[Encoding], heads: np.ndarray, *, comp
 def _samples(
     data: "h5py.Dataset", kept: np.ndarray, heads: np.ndarray, used: list[np.ndarray], coils: int, dims: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Values (coils, samples) and trajectories (samples, dims) of the samples that are used of these readouts."""
+    """Values (coils, samples) and trajectories (samples, dims) of the used samples of these readouts."""
     ends = np.cumsum([len(one) for one in used])
     values, points = np.empty((coils, ends[-1]), np.complex64), np.empty((ends[-1], dims))
     for first in range(0, len(data), TOGETHER):
@@ -267,7 +264,7 @@ def _samples(
 
 
 def _used(path: Path, heads: np.ndarray, numbers: int) -> list[np.ndarray]:
-    """The samples of each readout that are used, each of so many numbers, once there is room for them."""
+    """The used samples of each readout, once `numbers` for each sample fit in memory."""
     firsts, ends = heads["discard_pre"], heads["number_of_samples"].astype(int) - heads["discard_post"]
     if (ends <= firsts).any() or not heads["active_channels"].all():
         raise Refused(f"{path} has readouts without samples, or of no coil: leave them out of the file")
@@ -279,7 +276,6 @@ def _used(path: Path, heads: np.ndarray, numbers: int) -> list[np.ndarray]:
 
 
 def _cartesian(encoding: Encoding, heads: np.ndarray, used: list[np.ndarray]) -> np.ndarray:
-    """The points of a Cartesian scan, in turns."""
     counts, idx = [len(own) for own in used], heads["idx"]
     x = (np.concatenate(used) - np.repeat(heads["center_sample"].astype(float), counts)) / encoding.matrix[0]
     steps = np.stack([idx["kspace_encode_step_1"], idx["kspace_encode_step_2"]], -1).astype(float)
@@ -289,7 +285,7 @@ def _cartesian(encoding: Encoding, heads: np.ndarray, used: list[np.ndarray]) ->
 
 
 def _coordinates(path: Path, encoding: Encoding, points: np.ndarray) -> np.ndarray:
-    """As many coordinates as the image has dimensions; a third may be zero, or a weight that some keep there."""
+    """One coordinate for each dimension of the image; drops a third if it is zero, and refuses a weight."""
     dims = len(encoding.sizes)
     if points.shape[1] == 3 and dims == 2 and not points[:, 2].any():
         return points[:, :2]

@@ -1,11 +1,10 @@
-"""What an array's dimensions mean, as xarray keeps it: names, coordinates and attributes, before and after a transform.
+"""Names, coordinates and attributes of an array's dimensions, as in xarray, before and after a transform.
 
     positions   x0 + n dx       become       frequencies   k / (L dx),   in the order of the transform
     m           seconds since 2000-01-01     1/m           1/seconds
 
-Stored numbers are read by CF's conventions:  value = stored * scale_factor + add_offset,  missing where stored =
-_FillValue. Invariant: a coordinate of positions is never left on a dimension of frequencies, and missing values are
-refused.
+Stored numbers follow CF's conventions:  value = stored * scale_factor + add_offset,  missing if stored = _FillValue.
+Invariant: a dimension of frequencies never has a coordinate of positions, and missing values are refused.
 """
 
 import base64
@@ -24,25 +23,25 @@ from .record import KEY, LONGEST, SHORTEST, Dimension, Record, is_text, recorded
 from .refusals import Refused
 from .source import Coordinate, Labels, Source
 
-BEFORE = "meshfft_before"  # the attribute of a coordinate of frequencies that has what is needed to go back
-MOST_COORDINATE = 2**26  # bytes of a coordinate that is held in memory
+BEFORE = "meshfft_before"  # attribute of a coordinate of frequencies, with the data that the inverse needs
+MOST_COORDINATE = 2**26  # bytes of a coordinate held in memory
 MOST_ATTRIBUTE = 2**16
-NEAR = 1e-3  # of a spacing: how far positions may be from where they should be
-# The first frequency of a trigonometric transform, in units of their spacing; and which kind undoes which.
+NEAR = 1e-3  # allowed deviation of positions, relative to the spacing
+# First frequency of a trigonometric transform, in units of the spacing; and its inverse kind.
 FIRST = {"dct-1": 0, "dct-2": 0, "dct-3": 0.5, "dct-4": 0.5, "dst-1": 1, "dst-2": 1, "dst-3": 0.5, "dst-4": 0.5}
 UNDONE_BY = {"dct-2": "dct-3", "dct-3": "dct-2", "dst-2": "dst-3", "dst-3": "dst-2"}
 NAMING = ("coordinates", "grid_mapping", "bounds", "ancillary_variables")  # attributes that name other arrays
 PACKED = ("scale_factor", "add_offset")
 MISSING = ("_FillValue", "missing_value")
 UNSIGNED = "_Unsigned"
-ENCODING = (  # says how numbers were stored, or what range they had
+ENCODING = (  # attributes of the storage or the range of numbers
     *(*MISSING, *PACKED, UNSIGNED, *NAMING[:3], "dtype", "_ARRAY_DIMENSIONS"),
     *("valid_range", "valid_min", "valid_max", "actual_range", "cell_methods"),
 )
 
 
 def described(source: Source, labels: Labels | None, attributes: Mapping[str, object]) -> Source:
-    """A source with the record that its attributes hold; or with its labels, decoded by CF's conventions."""
+    """A source with the record in its attributes; or with its labels, decoded by CF's conventions."""
     found = recorded(source, attributes.get(KEY))
     if labels is None or len(labels.dims) != source.ndim:
         return found
@@ -56,7 +55,7 @@ def described(source: Source, labels: Labels | None, attributes: Mapping[str, ob
 
 
 def step_of(one: Coordinate) -> float | None:
-    """The distance of successive values if it is regular, or in the order of frequencies; negative if falling."""
+    """Spacing of values that are regular, also in FFT order; negative if falling, None if irregular."""
     if one.values is None or one.values.ndim != 1 or one.values.size < 2 or one.values.dtype.kind not in "iuf":
         return None
     plain = one.values.astype(float)
@@ -71,7 +70,7 @@ def step_of(one: Coordinate) -> float | None:
 
 
 def labelled(record: Record, labels: Labels | None) -> Record:
-    """The record of the transform of an array, with the labels that the result has."""
+    """The record of an array's transform, with the labels of the result."""
     if labels is None:
         return record
     pairs = zip(labels.dims, record.dimensions, strict=True)
@@ -105,7 +104,7 @@ def _transformed(one: Coordinate, record: Record, axis: int) -> Coordinate | Non
 
 
 def _indices(record: Record, axis: int, n: int) -> np.ndarray:
-    """The frequencies in units of their spacing, in the order in which they are stored."""
+    """Frequencies in units of their spacing, in the order of storage."""
     if record.kind in FIRST:
         kind = UNDONE_BY.get(record.kind, record.kind) if record.inverse else record.kind
         return FIRST[kind] + np.arange(n)
@@ -114,9 +113,9 @@ def _indices(record: Record, axis: int, n: int) -> np.ndarray:
 
 
 def _before(one: Coordinate) -> tuple[float, float, dict[str, object]] | None:
-    """First position, spacing and attributes of the positions that these frequencies come from."""
+    """First position, spacing and attributes of the positions behind these frequencies."""
     found = one.attributes.get(BEFORE)
-    if isinstance(found, str):  # as HDF5 keeps it
+    if isinstance(found, str):  # as stored by HDF5
         with contextlib.suppress(ValueError, RecursionError):
             found = json.loads(found)
     match found:
@@ -131,18 +130,17 @@ def _without(attributes: Mapping[str, object], names: Iterable[str]) -> dict[str
 
 
 def _unit(one: Coordinate) -> str:
-    """The unit of a coordinate: for times that are counted from some day, the unit of counting."""
+    """The unit of a coordinate; for times since a date, the unit of counting."""
     unit = str(one.attributes.get("units", "")).split(" since ")[0]
     return unit if is_text(unit) else ""
 
 
 def words(value: object) -> list[str]:
-    """The names in an attribute that lists some."""
     return value.split() if isinstance(value, str) and len(value) <= MOST_ATTRIBUTE else []
 
 
 def data_among(arrays: Mapping[str, tuple[tuple[str, ...] | None, Mapping[str, object]]]) -> list[str]:
-    """The names of those that are no coordinates of others, given names with their dimensions and attributes."""
+    """Names of the arrays that are no coordinates of another, by names, dimensions and attributes."""
     named = {word for _, attributes in arrays.values() for name in NAMING for word in words(attributes.get(name))}
     last = {name: name.rpartition("/")[2] for name in arrays}
     data = [name for name, (dims, _) in arrays.items() if dims not in ((last[name],), ()) and last[name] not in named]
@@ -150,7 +148,7 @@ def data_among(arrays: Mapping[str, tuple[tuple[str, ...] | None, Mapping[str, o
 
 
 def plain_json(attributes: Mapping[str, object], without: Iterable[str] = (KEY,)) -> dict[str, object]:
-    """Attributes that any reader of JSON takes, and no large ones."""
+    """Small attributes that are valid JSON."""
     return {name: value for name, value in attributes.items() if name not in without and _is_plain(value)}
 
 
@@ -162,9 +160,9 @@ def _is_plain(value: object) -> bool:
 
 
 class _Packing(NamedTuple):
-    """How numbers are stored: the type that they are meant to have, their scale and offset, the marks of missing ones.
+    """Storage of numbers: their intended type, scale and offset, and marks of missing values.
 
-    xarray decodes the same, but needs pandas for it.
+    xarray decodes the same way, but needs pandas for it.
     """
 
     meant: np.dtype
@@ -188,7 +186,7 @@ class _Packing(NamedTuple):
 
 
 def coordinate_of(name: str, dims: tuple[str, ...], attributes: Mapping[str, object], stored: np.ndarray) -> Coordinate:
-    """A coordinate of what stored numbers stand for, not a number where they are missing."""
+    """A coordinate with decoded values; missing ones are NaN."""
     packing = _packing(stored.dtype, attributes)
     wide = stored.dtype if stored.dtype.kind == "c" else np.dtype("f8")
     missing, values = packing.missing(stored), packing.unpacked(stored, wide)
@@ -197,7 +195,7 @@ def coordinate_of(name: str, dims: tuple[str, ...], attributes: Mapping[str, obj
 
 
 def _decoded(source: Source, attributes: Mapping[str, object]) -> Source:
-    """The array of what the stored numbers of a source stand for; xarray gives them the same dtype."""
+    """A source of decoded numbers, with the dtype that xarray gives them."""
     stored, packing = source.dtype, _packing(source.dtype, attributes)
     short = stored.kind == "f" or (stored.kind in "iu" and stored.itemsize <= 2 and packing.offset == 0)
     real = np.dtype("f4" if short and stored.itemsize <= 4 else "f8")
@@ -228,7 +226,7 @@ def _packing(stored: np.dtype, attributes: Mapping[str, object]) -> _Packing:
 
 
 def _factor(attributes: Mapping[str, object], name: str, default: float) -> float:
-    """A scale or an offset; one that is no number must not be passed over."""
+    """A scale or an offset; raises ValueError if it is no number."""
     given = attributes.get(name)
     value = default if given is None else given
     number = _number(value[0] if isinstance(value, list) and len(value) == 1 else value)
@@ -238,7 +236,7 @@ def _factor(attributes: Mapping[str, object], name: str, default: float) -> floa
 
 
 def _number(value: object) -> float | None:
-    """A finite number; in Zarr of format 3 xarray keeps some as the bytes of one, in base64."""
+    """A finite number, or None. In Zarr format 3, xarray stores some as base64."""
     if isinstance(value, str):
         try:
             value = struct.unpack("<d", base64.b64decode(value, validate=True))[0]

@@ -1,4 +1,4 @@
-"""NIfTI files: nibabel reads the header and the voxels; here what is packed, made up or moved is refused.
+"""NIfTI files: nibabel reads the header and the voxels, after checks of sizes and offsets.
 
 Invariant: a .nii.gz file is unpacked to no more than its header needs.
 """
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 HEAD_BYTES = 540  # of the longer of the two headers
 MOST_OFFSET = 2**26  # of extensions between header and voxels
-TRAILING = 2**20  # what may follow the voxels
+TRAILING = 2**20  # bytes allowed behind the voxels
 COPY_BYTES = 2**20
 MOST_DIMENSIONS, MOST_SIZE, NO_EXTENSION = 7, 2**15 - 1, bytes(4)  # of a file of NIfTI-1
-SCANNER = 1  # the code of positions in the scanner
+SCANNER = 1  # code of scanner coordinates
 
 
 def checked_affine(affine: np.ndarray, what: str) -> np.ndarray:
-    """An affine; ValueError if it is none, or puts all voxels into a plane."""
+    """Checks an affine; raises ValueError if it is none, or has no inverse."""
     with np.errstate(over="ignore"):
-        stored = np.asarray(affine, np.float32).astype(float)  # as NIfTI keeps it
+        stored = np.asarray(affine, np.float32).astype(float)  # the precision of NIfTI
     if stored.shape != (4, 4) or not np.isfinite(stored).all() or (stored[3] != (0, 0, 0, 1)).any():
         raise ValueError(f"{what} is no affine: give 4 x 4 numbers, the last row 0 0 0 1")
     if np.linalg.matrix_rank(stored[:3, :3]) < 3:
@@ -44,11 +44,7 @@ def checked_affine(affine: np.ndarray, what: str) -> np.ndarray:
 
 
 def nifti_affine(path: Path) -> np.ndarray:
-    """The affine of a NIfTI file, from indices of voxels to positions in mm, as nibabel chooses it.
-
-    Raises:
-        ValueError: it is no NIfTI file.
-    """
+    """Affine of a NIfTI file, from voxel indices to mm, as nibabel chooses it. Raises ValueError for other files."""
     packed = path.name.lower().endswith(".gz")
     with readable(path), gzip.open(path) if packed else open(path, "rb") as file:
         return np.asarray(_header(file.read(HEAD_BYTES)).get_best_affine(), float)
@@ -64,16 +60,16 @@ def _open(path: Path, _: str | None) -> Iterator[Source]:
         needed = proxy.offset + math.prod(proxy.shape) * proxy.dtype.itemsize
         if os.path.getsize(plain) < needed:
             raise ValueError(f"{os.path.getsize(plain)} bytes, its header needs {needed}")
-        dtype = proxy[tuple(slice(0, 1) for _ in proxy.shape)].dtype  # the proxy's own is that before scaling
+        dtype = proxy[tuple(slice(0, 1) for _ in proxy.shape)].dtype  # the proxy's dtype is that before scaling
         units, spacing = _scales(image.header, len(proxy.shape))
         still = check if plain == path else lambda: None
         yield source_of(path, proxy.shape, dtype, assigning(proxy), still, fortran=True, units=units, spacing=spacing)
 
 
 def _scales(header: "nibabel.Nifti1Header", ndim: int) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """Units and sizes of voxels; a size that is none counts as 1 without a unit."""
+    """Units and sizes of voxels; an invalid size is 1 without a unit."""
     units = ("unknown",) * ndim
-    with contextlib.suppress(KeyError):  # a code of no unit
+    with contextlib.suppress(KeyError):  # an unknown code
         space, time = header.get_xyzt_units()
         units = (*(space,) * 3, time, *units)[:ndim]
     known = [math.isfinite(size) and size > 0 for size in header.get_zooms()]
@@ -84,7 +80,7 @@ def _scales(header: "nibabel.Nifti1Header", ndim: int) -> tuple[tuple[str, ...],
 
 @contextlib.contextmanager
 def _unpacked(path: Path) -> Iterator[Path]:
-    """The file without gzip: each slice of that would be unpacked again, and none would see its checksum."""
+    """The file without gzip, as each slice would be unpacked again, and no checksum would be verified."""
     if path.suffix.lower() != ".gz":
         yield path
         return
@@ -101,7 +97,7 @@ def _unpacked(path: Path) -> Iterator[Path]:
 
 
 def _needed(path: Path) -> int:
-    """The bytes that the header of a packed file needs."""
+    """Bytes of an unpacked file, by its header."""
     with gzip.open(path) as packed:
         header = _header(packed.read(HEAD_BYTES))
     shape, dtype, offset = header.get_data_shape(), header.get_data_dtype(), int(header.get_data_offset())
@@ -112,7 +108,6 @@ def _needed(path: Path) -> int:
 
 
 def _header(head: bytes) -> "nibabel.Nifti1Header":
-    """The header of a file of NIfTI-1 or NIfTI-2."""
     package = need("nibabel", "reading NIfTI")
     kinds = [kind for kind in (package.Nifti1Header, package.Nifti2Header) if kind.may_contain_header(head)]
     if len(kinds) != 1:

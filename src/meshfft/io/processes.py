@@ -1,4 +1,4 @@
-"""Several processes that run one program: what each has to say, heard by all.
+"""Exchange of small values between processes that run one program.
 
 Every process must make the same calls in the same order. With a single process they cost nothing and touch no device.
 """
@@ -18,17 +18,17 @@ from .source import Source
 T = TypeVar("T")
 HEAD_BYTES = 2**16
 METADATA = ("zarr.json", ".zgroup", ".zarray", ".zattrs")
-LEAST = 1024  # bytes of a message, padded to a power of two: each length is a program of its own
+LEAST = 1024  # bytes of a message, padded to a power of two, as each length compiles a program
 
 
 class PeerError(RuntimeError):
-    """Another process failed; the text names it and says why."""
+    """Another process failed; the text has its number and the reason."""
 
 
 def exchange(value: object) -> list[Any]:
-    """Every process's value, in the order of the processes: plain values, as JSON has them, of any length.
+    """Every process's value, in the order of the processes: plain JSON values of any length.
 
-    A device of each process holds what all have to say, so keep it short.
+    A device of each process holds all values, so keep them short.
     """
     if jax.process_count() == 1:
         return [value]
@@ -39,10 +39,9 @@ def exchange(value: object) -> list[Any]:
 
 
 def together(work: Callable[[], T]) -> T:
-    """The result of `work`, run in every process at once; if it fails in one, it fails in all.
+    """Runs `work` in every process at once; if it fails in one, it fails in all.
 
-    Raises:
-        PeerError: it failed in another process; what fails here is raised as it is.
+    Raises PeerError if it failed in another process; a failure here is raised unchanged.
     """
     if jax.process_count() == 1:
         return work()
@@ -61,7 +60,7 @@ def together(work: Callable[[], T]) -> T:
 
 
 def check_alike(facts: Mapping[str, object]) -> None:
-    """Raises ValueError in every process unless all of them give the same plain values, by name."""
+    """Raises ValueError in every process unless all give the same plain values, by name."""
     first, *others = exchange(facts)
     for index, other in enumerate(others, 1):
         for name in first:
@@ -71,10 +70,11 @@ def check_alike(facts: Mapping[str, object]) -> None:
 
 
 def identity(source: Source) -> dict[str, object]:
-    """What shows that processes were given the same file: its size, when it changed, how it begins; plain values.
+    """Identity of a file, compared between processes: size, time of change and first bytes, as plain values.
 
-    A copy of a file is the same if its time was kept. Only beginnings are read: of a file its header and first values,
-    of a Zarr store what describes it and the array.
+    A copy of a file with the same time is the same. Only the header and first values of a file are read, or the
+    metadata of
+    a Zarr store.
     """
     folders = dict.fromkeys([source.path, source.path / source.name])
     metadata = [folder / name for folder in folders for name in METADATA if (folder / name).is_file()]
@@ -93,7 +93,7 @@ def identity(source: Source) -> dict[str, object]:
 
 
 def _heard(row: np.ndarray) -> np.ndarray:
-    """The rows of all processes, sent by the first device of each, as they may have any number."""
+    """The rows of all processes, each sent by the first of its devices, whose numbers may differ."""
     firsts = {device.process_index: device for device in reversed(jax.devices())}
     mesh = Mesh(np.array([firsts[process] for process in sorted(firsts)]), ("process",))
     rows = jax.make_array_from_process_local_data(NamedSharding(mesh, PartitionSpec("process")), row[None])

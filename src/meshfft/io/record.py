@@ -1,9 +1,9 @@
-"""The record of a stored result, so that its inverse needs no flags: a Plan's arguments, axes, units and versions.
+"""The record of a stored result, which plans its inverse: a Plan's arguments, axes, units and versions.
 
     unit of a transformed dimension  1/mm,   spacing  1 / (L dx)   for a transform of period L of samples dx apart
 
-The inverse undoes it, as L is its period too. Invariant: a Record that was read is one that a plan could have made; no
-check takes work or memory in proportion to a number it is given.
+The inverse restores both, as its period is L too. Invariant: a Record that was read is one that a plan could have made;
+no check takes work or memory in proportion to a number in it.
 """
 
 import dataclasses
@@ -23,12 +23,12 @@ from ..walks.search import METHODS
 from .refusals import Refused
 from .source import Labels, Source
 
-KEY = "meshfft"  # the attribute of what is written here: of an array its record, of a group the name of its array
+KEY = "meshfft"  # attribute of what is written here: an array's record, or the name of a group's array
 FORMAT = 1
 PACKAGES = ("meshfft", "jax", "numpy")
 MOST_DIMENSIONS = 32
 MOST_TEXT = 100
-SHORTEST, LONGEST = 1e-100, 1e100  # a spacing must have an inverse
+SHORTEST, LONGEST = 1e-100, 1e100  # limits of a spacing, which must have an inverse
 
 Size = Annotated[int, range(1, 2**60 + 1)]
 Dtype = Annotated[str, ("float32", "float64", "complex64", "complex128")]
@@ -36,7 +36,7 @@ Axes = tuple[tuple[str, ...], ...]
 
 
 class Dimension(NamedTuple):
-    """One dimension of the stored array: its name, and the unit and the spacing of its positions."""
+    """Name, unit and spacing of one dimension of the stored array."""
 
     name: str
     unit: str
@@ -45,19 +45,17 @@ class Dimension(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """Where a stored array came from.
+    """The origin of a stored array.
 
     Attributes:
-        kind, inverse, axes, norm: the arguments of `plan`; the first that do, if several make the same transform.
-        lengths: its `s`, always given: half a spectrum of an odd line comes back odd.
-        shape, dtype: of the array that was transformed.
-        out_shape, out_dtype: of the stored array, its transform.
-        order, method, precision: how it was planned.
+        kind, inverse, axes, norm: arguments of `plan`; the first that fit, if several make the same transform.
+        lengths: its `s`, always given, because half a spectrum does not determine an odd length.
+        shape, dtype: of the input of the transform.
+        out_shape, out_dtype: of the stored array.
         mesh: the mesh axes and their sizes.
         in_spec, out_spec: the mesh axes that cut each dimension before and after.
-        dimensions: name, unit and spacing of each dimension of the stored array.
         versions: of the packages that made it.
-        labels: names, coordinates and attributes that are stored beside the array; no part of `to_dict`.
+        labels: names, coordinates and attributes stored beside the array; not in `to_dict`.
     """
 
     kind: Annotated[str, KINDS]
@@ -81,30 +79,19 @@ class Record:
 
     @property
     def units(self) -> tuple[str, ...]:
-        """Unit of each dimension of the stored array."""
         return tuple(dimension.unit for dimension in self.dimensions)
 
     @property
     def spacing(self) -> tuple[float, ...]:
-        """Distance of successive positions along each dimension of the stored array."""
         return tuple(dimension.spacing for dimension in self.dimensions)
 
     def to_dict(self) -> dict[str, object]:
-        """The record as plain values, for JSON."""
         plain = {name: _lists(getattr(self, name)) for name in FIELDS}
         return {"format": FORMAT, **plain, "dimensions": [dimension._asdict() for dimension in self.dimensions]}
 
     @staticmethod
     def from_dict(value: object, where: str) -> "Record":
-        """The record that plain values stand for, which anybody may have written.
-
-        Args:
-            value: what was read.
-            where: the file's name, for the refusal.
-
-        Raises:
-            ValueError: it is no record, or one that no plan makes; the text names the file and the field.
-        """
+        """Builds a record from untrusted values; raises ValueError, which names the file `where` and the field."""
         again = f"transform it again, or remove the attribute from {where}"
         form = value.get("format") if isinstance(value, dict) else None
         if not isinstance(value, dict) or type(form) is not int:
@@ -132,12 +119,10 @@ def record_of(plan: Plan, units: Sequence[str] | None = None, spacing: Sequence[
     """The record of a plan's result.
 
     Args:
-        plan: a transform of uniform samples.
-        units: of each dimension of its input, empty if it is not known; None if none is.
+        units: of each dimension of the plan's input, empty if unknown; None if all are unknown.
         spacing: of the positions along each dimension of its input; None means 1.
 
-    Raises:
-        ValueError: the samples are not uniform, there are margins, or units or spacing do not fit the dimensions.
+    Raises ValueError if samples are not uniform, there are margins, or units or spacing do not fit the dimensions.
     """
     ndim = len(plan.shape)
     if any(plan.margin):
@@ -169,8 +154,8 @@ def record_of(plan: Plan, units: Sequence[str] | None = None, spacing: Sequence[
 
 
 def recorded(source: Source, stored: object) -> Source:
-    """A source with the record that its attribute holds, if any, and the units and spacing of that."""
-    found = json.loads(stored) if isinstance(stored, str) else stored  # HDF5 keeps it as text
+    """A source with the record in its attribute, if any, and the units and spacing of that."""
+    found = json.loads(stored) if isinstance(stored, str) else stored  # as stored by HDF5
     if found is not None and not isinstance(found, dict):
         raise ValueError(f"attribute {KEY!r} is no record")
     if not found:
@@ -183,10 +168,10 @@ def recorded(source: Source, stored: object) -> Source:
 
 
 def inverse_options(record: Record) -> dict[str, Any]:
-    """What `meshfft.plan` needs, beside a mesh of `record.mesh`, to plan the way back: its shape and its keywords.
+    """Arguments of `meshfft.plan` for the inverse, besides a mesh of `record.mesh`.
 
-    The inverse gives `record.lengths` points along each axis, whatever of `record.shape` was cropped or padded. On
-    another mesh leave out `spec`. The method is free: what can be done one way cannot always be undone that way.
+    The inverse has `record.lengths` points along each axis, whatever was cropped or padded. Leave out `spec` on another
+    mesh. The method is free, because not every method can undo itself.
     """
     return {
         "shape": record.out_shape,
@@ -205,7 +190,7 @@ def inverse_options(record: Record) -> dict[str, Any]:
 def _arguments(transform: Transform) -> tuple[str, bool, str, tuple[int, ...]]:
     """The kind, inverse, norm and lengths that make this transform."""
     lengths = tuple(getattr(matrix, "length", 0) for matrix in transform.matrices)
-    for inverse, kind, norm in itertools.product((False, True), KINDS, NORMS):  # a dct-3 undoes a dct-2, and is itself
+    for inverse, kind, norm in itertools.product((False, True), KINDS, NORMS):  # a dct-3 is also the inverse dct-2
         try:
             if all(lengths) and transform_of(transform.dims, lengths, norm, inverse, kind) == transform:
                 return kind, inverse, norm, lengths
@@ -231,7 +216,6 @@ def _inverse_unit(unit: str) -> str:
 
 
 def _possible(record: Record) -> bool:
-    """Whether a plan could have made it."""
     try:
         dims, lengths = resolve(record.shape, record.lengths, record.axes, record.kind, record.inverse)
         transform = transform_of(dims, lengths, record.norm, record.inverse, record.kind)
@@ -269,7 +253,7 @@ PLAIN: dict[type, Callable[[Any], bool]] = {
 
 
 def conformed(kind: Any, value: object) -> Any:
-    """A value as one of a type, or ValueError; lists become tuples, objects become dictionaries or NamedTuples."""
+    """Converts a value to a type; lists become tuples, objects become dictionaries or NamedTuples."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if kind in PLAIN and PLAIN[kind](value):
         return kind(value)

@@ -1,6 +1,6 @@
-"""What a file may hold: anybody may have written it, so whatever is no array of numbers is refused in one line.
+"""Refusals: files are not trusted, and anything but an array of numbers is refused in one line.
 
-Invariant: whatever a reader raises on a damaged file becomes one ValueError that names the file.
+Invariant: any error of a reader on a damaged file becomes one ValueError that names the file.
 """
 
 import contextlib
@@ -15,31 +15,31 @@ import numpy as np
 
 DTYPES = tuple(np.dtype(code) for code in "?bBhHiIlLqQefdFD")
 MOST_BYTES = 2**60  # no file system holds a larger array
-CHUNK_LIMIT = 2**30  # a chunk is decoded as one
-CHUNK_BEYOND = 2**26  # up to here a chunk may have any size, whatever its array has
+CHUNK_LIMIT = 2**30  # a chunk is decoded whole
+CHUNK_BEYOND = 2**26  # up to here a chunk may be larger than its array
 CHUNK_LEAST, MANY_CHUNKS = 2**12, 2**17  # more chunks than that, if they are smaller, take seconds to look up
-SYSTEM = re.compile(r"(?:os_error_code='|OS error |errno = )(\d+)")  # as tensorstore, older ones and HDF5 say it
+SYSTEM = re.compile(r"(?:os_error_code='|OS error |errno = )(\d+)")  # in texts of tensorstore, old versions and HDF5
 
 
 class Refused(ValueError):
-    """A line that is clear already: `readable` adds nothing to it."""
+    """A complete message, which `readable` passes on unchanged."""
 
 
 class Unnamed(Refused):
-    """One of several datasets has to be named; a command line puts its own word for `argument`."""
+    """One of several datasets has to be named; a command line sets `argument` to its own flag."""
 
     argument = "dataset="
 
 
 @contextlib.contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Turns whatever a reader raises on a damaged file into one ValueError that names the file."""
+    """Turns any error of a reader on a damaged file into one ValueError that names the file."""
     try:
         yield
     except (Refused, ImportError):
         raise
-    except Exception as error:  # readers of other packages, given bytes that anyone may have made
-        if isinstance(error, OSError) and error.errno:  # the system's own word: no permission, no room, a failing disk
+    except Exception as error:  # readers of other packages, on untrusted bytes
+        if isinstance(error, OSError) and error.errno:  # a system error: no permission, no space, a failing disk
             raise
         reason = " ".join(str(error).split(" [")[0].split())[:300] or type(error).__name__
         raise ValueError(
@@ -49,7 +49,7 @@ def readable(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def system_errors() -> Iterator[None]:
-    """Turns the error of a library into an OSError with the system's number, if its text has one."""
+    """Turns a library's error into an OSError if its text has a system error number."""
     try:
         yield
     except (OSError, RuntimeError, ValueError) as error:
@@ -60,9 +60,9 @@ def system_errors() -> Iterator[None]:
 
 
 def unchanged(path: Path, file: Path | None = None) -> Callable[[], None]:
-    """A check that a file is what it was, by device, inode, size and time of the last change.
+    """A check that a file is unchanged, by device, inode, size and time of the last change.
 
-    Make it before the file is opened and call it after every read. `file` is the one to look at, if another.
+    Make it before the file is opened and call it after every read. It looks at `file` if that is given.
     """
 
     def state() -> tuple[int, ...] | None:
@@ -83,7 +83,7 @@ def unchanged(path: Path, file: Path | None = None) -> Callable[[], None]:
 
 
 def check_numbers(path: Path, shape: tuple[int, ...] | None, dtype: np.dtype) -> None:
-    """Refuses what is no array of numbers, or has a size that no array has."""
+    """Refuses anything but an array of numbers of a possible size."""
     wanted = "give an array of integers, or of real or complex numbers of at most 64 bits a part"
     if dtype.hasobject:
         raise Refused(f"{path} holds Python objects or strings, which are not loaded: {wanted}")
@@ -98,7 +98,7 @@ def check_numbers(path: Path, shape: tuple[int, ...] | None, dtype: np.dtype) ->
 
 
 def check_chunk(path: Path, chunk: tuple[int, ...], itemsize: int, shape: tuple[int, ...]) -> None:
-    """Refuses chunks that are too large to be unpacked in memory, much larger than their array, or too many."""
+    """Refuses chunks that are too large for memory, much larger than their array, or too many."""
     nbytes, rewrite = itemsize * math.prod(chunk), "rewrite it with chunks of"
     has = f"{path} has chunks of shape {chunk}, {nbytes / 1e9:.3g} GB"
     if min(chunk) <= 0 or nbytes > CHUNK_LIMIT:
@@ -111,7 +111,7 @@ def check_chunk(path: Path, chunk: tuple[int, ...], itemsize: int, shape: tuple[
 
 
 def choose(path: Path, names: list[str], dataset: str | None) -> str:
-    """The dataset asked for, or the only one there is."""
+    """The requested dataset, or the only one."""
     if not names:
         raise Refused(f"{path} has no dataset of its own: give a file that has one")
     listed = ", ".join(map(_short, names[:20])) + ", ..." * (len(names) > 20)

@@ -1,7 +1,7 @@
-"""An array in a file: a `Source` reads a box of it, a `Sink` writes one, and each format registers how it makes them.
+"""Arrays in files: a `Source` reads boxes, a `Sink` writes them, and each format registers how it makes both.
 
-`source[slices]` reads those positions and no others, at most 32 MiB at a time, or one chunk if chunks are larger.
-Invariant: only what was asked for is in memory at its own size.
+`source[slices]` reads only these positions, at most 32 MiB at a time, or one chunk if chunks are larger. Invariant:
+only the requested values are in memory at full size.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ Read = Callable[[Box, np.ndarray], None]
 
 
 class Coordinate(NamedTuple):
-    """Values along some dimensions; or, unread, the folder of a Zarr array of format 3 that has them."""
+    """Values along some dimensions, or the folder of an unread Zarr array of format 3."""
 
     name: str
     dims: tuple[str, ...]
@@ -35,7 +35,7 @@ class Coordinate(NamedTuple):
 
 
 class Labels(NamedTuple):
-    """Name of an array, empty without one; its dimensions and attributes; attributes of its dataset (`about`)."""
+    """Name of an array (may be empty), its dimensions and attributes, and those of its dataset (`about`)."""
 
     name: str
     dims: tuple[str, ...]
@@ -50,17 +50,16 @@ class Source:
 
     Attributes:
         path: the file, or the folder of a Zarr store.
-        shape: of the array.
-        dtype: of what slices give, in native byte order.
-        read: reads a box of it into an array of the same shape.
-        check: refuses the file if it was written to since it was opened; called after every read.
-        chunk: what the file can give at once; boxes are made of complete ones if they can be.
-        fortran: whether the first dimension is the one in one run.
-        units: of each dimension, empty if the file gives none.
-        spacing: of the positions along each dimension, in these units; 1.0 if the file gives none.
+        dtype: of slices, in native byte order.
+        read: reads a box into an array of the same shape.
+        check: raises if the file was written to since it was opened; called after every read.
+        chunk: unit of reading; boxes have complete chunks if they can.
+        fortran: whether the first dimension is contiguous.
+        units: of each dimension, empty if unknown.
+        spacing: of the positions along each dimension, in these units; 1.0 if unknown.
         record: that of a store written here, as `Record.to_dict` makes it; else None.
-        labels: names, coordinates and attributes; None if its dimensions have no names.
-        name: of the array within its file, empty if such files have one array only.
+        labels: names, coordinates and attributes; None if dimensions have no names.
+        name: of the array within its file; empty if such files have one array only.
     """
 
     path: Path
@@ -92,7 +91,6 @@ class Source:
         return out[tuple(0 if one else slice(None) for one in single)]
 
     def into(self, out: np.ndarray, box: Box) -> None:
-        """Reads a box into an array of its shape, which may be a part of a larger one."""
         with readable(self.path):
             try:
                 for part in subboxes(box, self.chunk, self.dtype.itemsize, BOX_BYTES, fortran=self.fortran):
@@ -101,12 +99,11 @@ class Source:
                 self.check()
 
     def astype(self, dtype: DTypeLike) -> "Source":
-        """The same array, every slice converted to `dtype` as it is read."""
         return dataclasses.replace(self, dtype=np.dtype(dtype))
 
 
 class Header(NamedTuple):
-    """What a new file has besides numbers."""
+    """The parts of a new file other than numbers."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -117,8 +114,6 @@ class Header(NamedTuple):
 
 
 class Sink(Protocol):
-    """An array on the disk, open for writing."""
-
     @property
     def path(self) -> Path: ...
     @property
@@ -127,17 +122,17 @@ class Sink(Protocol):
     def dtype(self) -> np.dtype: ...
 
     def boxes(self, at: Box, most: int) -> Iterator[Box]:
-        """The parts of a box to be written at a time: of complete files, and of at most `most` bytes or one file."""
+        """Parts of a box to write at once: complete files, of at most `most` bytes or one file."""
 
     def write(self, at: Box, block: np.ndarray) -> None:
-        """Writes a block to a box; it may be changed once this returns."""
+        """Writes a block to a box; the block may be changed afterwards."""
 
     def flush(self) -> None:
-        """Returns when all that this process wrote would outlast a loss of power."""
+        """Returns when all data of this process would survive a loss of power."""
 
 
 class Format(NamedTuple):
-    """How files of a kind are opened, made, and opened again to be written to; whether they hold several arrays."""
+    """Functions that open, create and reopen files of a kind; `named` if these hold several arrays."""
 
     open: Callable[[Path, str | None], contextlib.AbstractContextManager[Source]]
     create: Callable[[Path, Header], Sink]
@@ -208,7 +203,7 @@ def source_of(
     spacing: tuple[float, ...] | None = None,
     name: str = "",
 ) -> Source:
-    """A Source, once shape and dtype are seen to be right; without chunks any part can be read by itself."""
+    """A Source with checked shape and dtype; without chunks any part can be read alone."""
     check_numbers(path, shape, dtype)
     ndim, plain = len(shape), dtype.newbyteorder("=")
     units, spacing = units or ("",) * ndim, spacing or (1.0,) * ndim
@@ -216,7 +211,7 @@ def source_of(
 
 
 def aligned(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
-    """An empty array that starts where JAX's arrays on CPUs do: it becomes one of them without being copied."""
+    """An empty array that is aligned for JAX on CPUs, which then uses it without a copy."""
     nbytes = math.prod(shape) * dtype.itemsize
     buffer = np.empty(nbytes + ALIGNMENT, np.uint8)
     first = -buffer.ctypes.data % ALIGNMENT
@@ -224,8 +219,6 @@ def aligned(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
 
 
 def assigning(array: Sliceable) -> Read:
-    """Reads by slices of something that gives arrays for them."""
-
     def read(box: Box, out: np.ndarray) -> None:
         out[...] = array[box]
 
@@ -233,7 +226,7 @@ def assigning(array: Sliceable) -> Read:
 
 
 def _box(index: Any, shape: tuple[int, ...]) -> tuple[Box, list[bool]]:
-    """The positions that an index stands for, and which dimensions it takes a single one of."""
+    """The box of an index, and which dimensions have a single position."""
     entries = list(index) if isinstance(index, tuple) else [index]
     at = entries.index(Ellipsis) if Ellipsis in entries else len(entries)
     rest = len(shape) - len(entries[:at]) - len(entries[at + 1 :])

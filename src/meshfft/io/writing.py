@@ -1,8 +1,7 @@
 """Sharded arrays, written shard by shard: one .npy, .nii or HDF5 file, or a Zarr array whose chunks follow the shards.
 
-Every process brings the blocks of its own devices to the host, one at a time, crops each to its logical positions and
-writes it in its place. A .nii.gz file is packed from a .nii file beside it, once that is complete. Invariant: the
-output gets its name when all of it is on the disk, and not before.
+Every process copies the blocks of its devices to the host, one at a time, crops their padding and writes them. A
+.nii.gz file is packed from a complete .nii file. Invariant: the output gets its name only when it is on the disk.
 """
 
 import contextlib
@@ -37,9 +36,9 @@ WRITTEN = (*KINDS, ".nii")
 PACKED = ".nii.gz"
 OUTPUTS = (*WRITTEN, PACKED)
 NEEDED = {".nii": ("nibabel", "NIfTI"), ".zarr": ("tensorstore", "Zarr"), **dict.fromkeys(SUFFIXES, ("h5py", "HDF5"))}
-FAST = 1  # of gzip's levels, nibabel's own: the noise in an image packs hardly better at any other
+FAST = 1  # nibabel's gzip level: the noise in an image packs hardly better at any other
 COPY_BYTES = 2**20
-DATA = "data"  # the name of an array that has none
+DATA = "data"  # name of an array without one
 
 Report = Callable[[int], None]
 
@@ -56,21 +55,21 @@ def write_array(
 ) -> None:
     """Writes a sharded array, without its padding: .npy, .zarr, HDF5 (.h5, .hdf5), NetCDF-4 (.nc), NIfTI-1 (.nii[.gz]).
 
-    Holds one device's block in host memory at a time, and 128 MiB besides. If anything fails, `path` holds afterwards
-    what it held before. If several processes hold the array, all call this; each writes its own blocks.
+    Holds one device's block in host memory at a time, plus 128 MiB. If anything fails, `path` is unchanged. If several
+    processes hold the array, all call this, and each writes its own blocks.
 
     Args:
         path: the file to write, on a file system that all processes share; its suffix chooses the format.
         array: a jax.Array, or a PaddedArray, whose padding is left out.
-        overwrite: whether a file already there may be replaced.
-        record: where the array came from (`record_of(plan)`), kept beside it in a .zarr store or HDF5 file.
-        report: called with the bytes that this process has written.
-        about: plain values that a .zarr store or HDF5 file keeps as further attributes.
-        affine: 4 x 4, from indices to positions in mm, of a .nii or .nii.gz file; None says size 1 in no unit.
+        overwrite: replaces an existing file.
+        record: origin of the array (`record_of(plan)`), stored in a .zarr store or HDF5 file.
+        report: called with the number of bytes of each write of this process.
+        about: plain values, stored as further attributes of a .zarr store or HDF5 file.
+        affine: 4 x 4, from indices to mm, for a .nii or .nii.gz file; None means size 1 without a unit.
 
     Raises:
-        ValueError: the suffix is unknown, files cannot have the array's type, the record is of another array, or
-            several processes would share the chunks of a .zarr store.
+        ValueError: an unknown suffix, an unsupported type, a record of another array, or shared chunks of a .zarr
+        store.
         OSError: `path` exists and `overwrite` is false, it cannot be written, or the disk is full.
         PeerError: another process failed.
     """
@@ -114,9 +113,9 @@ def create_sink(
     about: Mapping[str, object] = {},
     affine: np.ndarray | None = None,
 ) -> Sink:
-    """Makes a plain file of its full size, or an empty Zarr array in a group, under a path where nothing is yet.
+    """Creates a plain file of full size, or an empty Zarr array in a group, at a new path.
 
-    Arguments are those of `write_array`; `kind` is one of `WRITTEN`, whatever the path's suffix.
+    Arguments are as for `write_array`; `kind` is one of `WRITTEN`, whatever the path's suffix.
     """
     _check_kind(kind)
     if record is None:
@@ -136,7 +135,7 @@ def create_sink(
 
 
 def open_sink(path: Path, kind: str) -> Sink:
-    """The array that another process made, or this one before it was ended, for writing; OSError if it is gone."""
+    """Reopens an existing array for writing; raises OSError if it is gone."""
     _check_kind(kind)
     return FORMATS[kind].reopen(path)
 
@@ -147,7 +146,7 @@ def _check_kind(kind: str) -> None:
 
 
 def _write_together(path: Path, overwrite: bool, create: Callable[[Path], Sink], fill: Callable[[Sink], None]) -> None:
-    """The first process makes the file and gives it its name in the end; all write to it."""
+    """Process 0 creates the file and names it in the end; all processes write to it."""
     with contextlib.ExitStack() as stack:
 
         def begin() -> str | None:
@@ -165,7 +164,7 @@ def _write_together(path: Path, overwrite: bool, create: Callable[[Path], Sink],
 
 @contextlib.contextmanager
 def _complete(path: Path, overwrite: bool) -> Iterator[Path]:
-    """Yields a temporary path; what is written there becomes `path` if the block ends well, packed if named so."""
+    """Yields a temporary path, which becomes `path` if the block succeeds, packed for .nii.gz."""
     with replacing(path, overwrite) as final:
         if suffix_of(path) != PACKED:
             yield final
@@ -204,7 +203,7 @@ def _shared(temporary: Path, kind: str) -> Sink:
 
 
 def shards_of(stored: jax.Array, layout: Layout) -> Iterator[tuple[Box, np.ndarray]]:
-    """The box of each shard of this process, and its block on the host without padding; of replicas the first."""
+    """Box and unpadded host block of each shard of this process, one for each set of replicas."""
     boxes = dict(zip(np.ndindex(*layout.parts), boxes_of(layout), strict=True))
     for shard in (shard for shard in stored.addressable_shards if shard.replica_id == 0):
         box = boxes[block_index(layout, shard.index)]
@@ -219,12 +218,11 @@ def _fill(sink: Sink, stored: jax.Array, layout: Layout, report: Report) -> None
 
 
 def check_output(path: str | Path, overwrite: bool, nbytes: int, kinds: Sequence[str] = KINDS) -> None:
-    """Refuses an output of so many bytes that could not be written, before any work is done for it.
+    """Refuses an output that could not be written, before any work is done for it.
 
-    What it replaces, if `overwrite` allows that, still takes its room on the disk while it is written.
-
-    Raises:
-        ValueError, OSError: as `write_array`; what would be replaced is of another kind.
+    A file to be replaced still takes space on the disk meanwhile. Raises as `write_array`, or ValueError if that file
+    is of
+    another kind.
     """
     path = Path(path)
     if suffix_of(path) not in kinds:
@@ -242,7 +240,7 @@ def check_output(path: str | Path, overwrite: bool, nbytes: int, kinds: Sequence
 
 
 def check_names(record: Record, path: Path) -> Record:
-    """The record, unless its array, dimensions or coordinates have a name that an HDF5 file would take for a path."""
+    """Returns the record; raises ValueError if a name in it would be a path in an HDF5 file."""
     labels = record.labels
     names = [dimension.name for dimension in record.dimensions]
     names += [labels.name, *(one.name for one in labels.coordinates)] if labels else []
@@ -253,12 +251,9 @@ def check_names(record: Record, path: Path) -> Record:
 
 
 def check_disjoint(source: str | Path, target: str | Path) -> None:
-    """Refuses an output inside the array it is made of, the other way round, or that array under another name.
+    """Refuses an output inside its source, around it, or equal to it under another name.
 
-    A file may be replaced by its own transform if both are named alike: it is read before it is replaced.
-
-    Raises:
-        ValueError: as above.
+    A file may be replaced by its own transform under the same name, because it is read first.
     """
     source, target, elsewhere = Path(source), Path(target), "write elsewhere"
     if source.suffix == ".zarr" and _holds(source, target):  # any other folder is refused when it is opened
@@ -271,12 +266,12 @@ def check_disjoint(source: str | Path, target: str | Path) -> None:
 
 
 def _holds(folder: Path, path: Path) -> bool:
-    """Whether an existing folder is one of those above a path."""
+    """Whether a path is inside an existing folder."""
     return folder.is_dir() and any(above.exists() and above.samefile(folder) for above in path.resolve().parents)
 
 
 def check_room(path: Path, nbytes: int) -> None:
-    """Raises OSError unless the folder of `path` exists, can be written to and has room for `nbytes`."""
+    """Raises OSError unless the folder of `path` exists, is writable and has space for `nbytes`."""
     folder = path.resolve().parent
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is not a folder: make it first, or write elsewhere")

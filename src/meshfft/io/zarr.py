@@ -1,8 +1,8 @@
 """Zarr stores, read in formats 2 and 3 and written in 3, by tensorstore.
 
-tensorstore ends the process if a chunk does not fit in memory, and follows links: so sizes are checked as soon as a
-store is open, and files before they are read. Invariant: no file outside the store is read, and nothing is allocated
-for a chunk that is larger than a gigabyte.
+tensorstore ends the process if a chunk does not fit in memory, and follows links. So sizes are checked when a store is
+opened, and files before they are read. Invariant: no file outside the store is read, and no chunk larger than a
+gigabyte is allocated.
 """
 
 import contextlib
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 NAMES = ("zarr.json", ".zarray", ".zgroup")
 JSON_BYTES = 2**22
-INNER_CHUNKS = 2**22  # of a shard, whose index is read as one
+INNER_CHUNKS = 2**22  # most chunks in a shard, whose index is read whole
 
 
 class Metadata(NamedTuple):
-    """Of an array or group: whether it is of format 3; the names of dimensions, None if not all have one."""
+    """Metadata of an array or group: whether the format is 3, and dimension names, None if any is missing."""
 
     third: bool
     is_array: bool
@@ -40,7 +40,7 @@ class Metadata(NamedTuple):
 
 
 class Node(NamedTuple):
-    """An array or a group in a store: the store as the user named it, its folder without links, and its own folder."""
+    """An array or group: the store as named by the user, the store's resolved folder, and the node's folder."""
 
     path: Path
     root: Path
@@ -64,7 +64,7 @@ class Node(NamedTuple):
             array = (self.folder / ".zarray").exists()
             found = self._json(".zarray") if array else {}
             attributes = self._json(".zattrs") if (self.folder / ".zattrs").exists() else {}
-            if found.get("fill_value"):  # as xarray; 0 is there for no reason
+            if found.get("fill_value"):  # as xarray does; 0 is a default
                 attributes = {"_FillValue": found["fill_value"], **attributes}
             names = attributes.get("_ARRAY_DIMENSIONS")
             found |= {"node_type": "array" if array else "group", "attributes": attributes, "dimension_names": names}
@@ -83,7 +83,7 @@ class Node(NamedTuple):
         return found
 
     def arrays(self) -> "Iterator[tuple[Node, Metadata]]":
-        """All arrays of a group, through groups that are folders of their own."""
+        """All arrays of a group and of its subgroups."""
         for folder in sorted(self.folder.iterdir()):
             self.check_inside(folder)
             if is_zarr(folder) and not folder.is_symlink():
@@ -96,12 +96,11 @@ class Node(NamedTuple):
 
 
 def is_zarr(path: Path) -> bool:
-    """True for the folder of a Zarr array or group, of format 2 or 3."""
     return path.is_dir() and any((path / name).is_file() for name in NAMES)
 
 
 def _dims(given: object) -> tuple[str, ...] | None:
-    """Names that can be those of dimensions: short lines, all different."""
+    """Valid names of dimensions, short and distinct, or None."""
     try:
         names: tuple[str, ...] = conformed(tuple[str, ...], given)
     except ValueError:
@@ -135,7 +134,7 @@ def _opened(node: Node) -> Source:
     third, _, _, attributes = node.metadata()
     spec: dict[str, object] = {"driver": "zarr3" if third else "zarr"}
     if KEY in attributes:
-        spec["fill_missing_data_reads"] = False  # all of it was written
+        spec["fill_missing_data_reads"] = False  # such a store is complete
     handle = opened_zarr(node.folder, spec, open=True, read=True)
     shape, dtype = tuple(handle.shape), np.dtype(handle.dtype.numpy_dtype)
     chunk, inside = sides_of(handle.chunk_layout.read_chunk), sides_of(handle.chunk_layout.write_chunk)
@@ -161,12 +160,12 @@ def _opened(node: Node) -> Source:
 
 
 def sides_of(grid: "tensorstore.ChunkLayout.Grid") -> tuple[int, ...]:
-    """The shape of chunks, or of files; a single value has none."""
+    """The shape of chunks or files; empty for a single value."""
     return tuple(n or 1 for n in grid.shape or ())
 
 
 def _file_names(handle: "tensorstore.TensorStore", third: bool) -> Callable[[tuple[int, ...]], str]:
-    """The name of the file of some indices, below the folder of the array."""
+    """Maps indices of a file to its name below the array's folder."""
     metadata = handle.spec().to_json()["metadata"]
     if not third:
         return lambda index: metadata["dimension_separator"].join(map(str, index))
@@ -177,14 +176,14 @@ def _file_names(handle: "tensorstore.TensorStore", third: bool) -> Callable[[tup
 
 
 def _check_file(node: Node, chunk: Path) -> None:
-    """Refuses a chunk that is no plain file of this store; one that is not there is tensorstore's business."""
+    """Refuses a chunk that is no plain file of this store; tensorstore handles a missing one."""
     node.check_inside(chunk)
     if chunk.exists() and not chunk.is_file():
         raise Refused(f"{node.path} has {chunk.relative_to(node.root)}, which is no file: make it again")
 
 
 def _labels(node: Node, about: Metadata) -> Labels | None:
-    """What xarray knows of an array: its coordinates are other arrays of its group."""
+    """Labels as in xarray: coordinates are further arrays of the group."""
     dims, attributes = about.dims, about.attributes
     if dims is None:
         return None
@@ -200,7 +199,7 @@ def _labels(node: Node, about: Metadata) -> Labels | None:
 
 
 def _coordinate(node: Node, dims: tuple[str, ...]) -> Coordinate | None:
-    """An array of the group along some of the dimensions; what cannot be read here is copied if it is of format 3."""
+    """An array of the group along some of the dimensions; an unreadable one is copied if it has format 3."""
     node.check_inside(node.folder)
     if not is_zarr(node.folder):
         return None
@@ -219,7 +218,7 @@ def _coordinate(node: Node, dims: tuple[str, ...]) -> Coordinate | None:
 
 
 def plain_files(folder: Path) -> list[Path]:
-    """The files in a folder; ValueError if it has anything else, a link or a pipe."""
+    """The files in a folder; raises ValueError for a link or a pipe."""
     found = [path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir()]
     for path in found:
         if path.is_symlink() or not path.is_file():
@@ -228,13 +227,13 @@ def plain_files(folder: Path) -> list[Path]:
 
 
 def check_name(path: Path) -> None:
-    """Refuses the name of a store in which tensorstore would find another one, or none."""
+    """Refuses the name of a store for which tensorstore would open another one, or none."""
     if any(letter == "\\" or "\ud800" <= letter <= "\udfff" for letter in str(path.absolute())):
         raise ValueError(f"{path} has a backslash, or bytes that are no text, in its name: rename it, or its folder")
 
 
 def opened_zarr(folder: Path, spec: Mapping[str, object], **how: bool) -> "tensorstore.TensorStore":
-    """An array of a store, of which tensorstore keeps no chunk that it is not working on."""
+    """Opens an array of a store, without a chunk cache."""
     check_name(folder)
     files = {"driver": "file", "path": f"{folder.absolute()}/"}
     limits = {"cache_pool": {"total_bytes_limit": 0}}

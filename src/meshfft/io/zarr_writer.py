@@ -1,6 +1,6 @@
-"""Zarr arrays of format 3, written a file at a time, each in a group that xarray opens as a dataset with coordinates.
+"""Zarr arrays of format 3, written one file at a time, each in a group that xarray opens as a dataset with coordinates.
 
-Each file has a checksum, and a write buffers at most 128 MiB, or one shard, beyond the block that it is given.
+Each file has a checksum. A write buffers at most 128 MiB, or one shard, besides its block.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import tensorstore
 
 IN_FLIGHT = 2
-# A chunk of zeros is written too, so that one that is not there is one that was lost.
+# Chunks of zeros are written too, so that a missing chunk is a lost one.
 SPEC: dict[str, object] = {"driver": "zarr3", "store_data_equal_to_fill_value": True}
 BYTES: dict[str, object] = {"name": "bytes", "configuration": {"endian": "little"}}
 CRC32C: dict[str, object] = {"name": "crc32c"}
@@ -31,8 +31,6 @@ CRC32C: dict[str, object] = {"name": "crc32c"}
 
 @dataclasses.dataclass(frozen=True)
 class ZarrSink:
-    """A Zarr array, opened by tensorstore."""
-
     path: Path
     handle: "tensorstore.TensorStore"
 
@@ -61,10 +59,10 @@ class ZarrSink:
                     started.pop(0).result()
         finally:
             for write in started:
-                write.exception()  # one that is still under way would make the folder again that is now removed
+                write.exception()  # a pending write would recreate the folder that is now removed
 
     def flush(self) -> None:
-        """Every file is on the disk when its write ends, and all are in one folder: this makes their names last."""
+        """Makes file names durable; each file is on the disk when its write ends."""
         synced(self.path)
         synced(self.path.parent)
 
@@ -83,7 +81,7 @@ def _reopen(path: Path) -> ZarrSink:
 
 
 def _create_array(path: Path, header: Header) -> "tensorstore.TensorStore":
-    """An array of format 3, uncompressed: to a compressor a spectrum is noise that takes longer than the transform."""
+    """An uncompressed array: spectra are noise, and packing them takes longer than the transform."""
     codecs: list[dict[str, object]] = [BYTES, CRC32C] if header.dtype.itemsize > 1 else [{"name": "bytes"}, CRC32C]
     if header.grid.shard is not None:
         inner = {"chunk_shape": list(header.grid.chunk), "codecs": codecs, "index_codecs": [BYTES, CRC32C]}

@@ -1,9 +1,9 @@
-"""Nonuniform transforms: samples of a spectrum at points anywhere, and images from such samples.
+"""Nonuniform FFTs between an image and samples of its spectrum at scattered points.
 
     c_j = sum_n x[n] exp(-2 pi i k_j . n)        nufftn, type 2
     x[n] = sum_j c_j exp(2 pi i k_j . n)         nufftn_adjoint, type 1, its conjugate transpose
 
-They gather and scatter on a fine grid of the spectrum; the image and the values are sharded, and neither is gathered.
+Both interpolate on a fine grid of the spectrum. Images and values stay sharded.
 """
 
 from collections.abc import Sequence
@@ -241,7 +241,7 @@ def _transformed(
     specs: tuple[Spec | None, Spec | None],
     options: dict[str, Any],
 ) -> Any:
-    """The values of an image, or with `sizes` the image that values add up to."""
+    """Values of an image, or with `sizes` the adjoint of values."""
     request, points = read(a, specs[0]), known_kind(points)
     setting, out_spec = request.setting, specs[1]
     if sizes is not None:
@@ -265,5 +265,5 @@ def _transformed(
 
 
 def _of_points(values: Layout, points: Scattered) -> Layout:
-    """The part of a layout of values that is of the points, not of a batch."""
+    """The dimensions of the points in a layout of values, without batch dimensions."""
     return sub_layout(values, range(max(values.ndim - len(points.shape), 0), values.ndim))

@@ -1,10 +1,10 @@
-"""Points that move while JAX traces them: a plan made with `slack`, its values at them, and its derivatives in them.
+"""Moving traced points: values at points displaced from a plan with `slack`, and derivatives in the points.
 
     d c_j = sum over dimensions of -2 pi i dk_jm (A(n_m x))_j        A the transform, n_m positions along dimension m
     d x   = sum over dimensions of n_m A^H(2 pi i dk_m c)
 
-Displacements are relative to the planned positions, in cells, and are sent to the owners of points as values are. A
-gradient costs one more transform for each dimension, and has the accuracy of a transform.
+Displacements are relative to the planned positions, in cells, and are sent to the owners as values are. A gradient
+costs one transform per dimension and has the accuracy of a transform.
 """
 
 import dataclasses
@@ -36,10 +36,10 @@ from .steps.point_step import sub_layout
 
 
 class Planned(NamedTuple):
-    """A plan of points that may move; hashable."""
+    """Hashable plan of points that may move."""
 
-    caller: Plan  # to values as the caller has them
-    run: Plan  # this, or the plan to values in the plan's order
+    caller: Plan  # to values in the caller's layout
+    run: Plan  # `caller`, or the plan to values in the plan's order
     points: Scattered  # as planned
     grid: tuple[int, ...]
     dims: tuple[int, ...]
@@ -48,7 +48,7 @@ class Planned(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Moving:
-    """The tables of a plan, with how far points have moved, as the operand of interpolation."""
+    """A plan's tables and displacements, as the operand of interpolation."""
 
     held: Source
     shift: Array
@@ -59,7 +59,7 @@ class _Moving:
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
 def at_moved(plan: Planned, unit: str, back: bool, a: AnyArray, coords: Array) -> Any:
-    """The values of an image at points that have moved to `coords` (points, d); or `back`, the adjoint in the image."""
+    """Values of an image at points moved to `coords` (points, d); with `back`, the adjoint in the image."""
     first, *others = plan.run.points
     assert first is not None
     sources = (_Moving(first, _in_slots(plan, _cells(plan, unit, coords))), *others)
@@ -87,7 +87,7 @@ def _is_zero(change: Any) -> bool:
 
 
 def _cells(plan: Planned, unit: str, coords: Array) -> Array:
-    """Cells (d, points) by which each point has moved; no digit is lost to the planned position."""
+    """Displacement of each point in cells, (d, points), free of the rounding of planned positions."""
     real = real_dtype(plan.caller.dtype)
     turns = coords.astype(real) if unit == "turns" else coords.astype(real) / (2 * np.pi)
     high, low = _positions(plan)
@@ -98,7 +98,7 @@ def _cells(plan: Planned, unit: str, coords: Array) -> Array:
 
 @functools.lru_cache(maxsize=8)
 def _positions(plan: Planned) -> tuple[Array, ...]:
-    """The planned positions of the points, stored as their values, in two terms."""
+    """Planned positions in the layout of values, as a sum of two floats."""
     real, mesh, spec = real_dtype(plan.caller.dtype), plan.caller.mesh, _layout(plan).spec
     turns = plan.points.in_turns.T.reshape(-1, *plan.points.shape)
     high = turns.astype(real)
@@ -110,20 +110,20 @@ def _positions(plan: Planned) -> tuple[Array, ...]:
 
 
 def _layout(plan: Planned) -> Layout:
-    """The layout of coordinates, one dimension of them before those of the points."""
+    """Layout of coordinates: the coordinate, then the dimensions of the points."""
     end = plan.caller.out_layout
     return Layout((len(plan.grid),), ((),)) + sub_layout(end, range(end.ndim - len(plan.points.shape), end.ndim))
 
 
 def _points_first(plan: Planned, turns: Array) -> Array:
-    """Coordinates (d, points) as they are stored."""
+    """Coordinates (d, points), padded and sharded as stored."""
     layout = _layout(plan)
     around = [(0, stored - n) for stored, n in zip(layout.storage, layout.shape, strict=True)]
     return reshard(jnp.pad(turns, around), plan.caller.mesh, layout.spec)
 
 
 def _in_slots(plan: Planned, numbers: Array) -> Any:
-    """Real numbers (d, points), as they are stored, in the plan's order."""
+    """Real numbers (d, points), as stored, permuted to the plan's order."""
     caller = plan.caller
     step, after = caller.walk.pairs[-1]
     walk = Walk(_layout(plan), (at_slot(step.transpose(after), 0),), real=True)
@@ -131,7 +131,7 @@ def _in_slots(plan: Planned, numbers: Array) -> Any:
 
 
 def _turned(plan: Planned, unit: str, change: Array, sign: int) -> list[Any]:
-    """sign 2 pi i dk of every dimension, where the values are."""
+    """sign 2 pi i dk of every dimension, in the layout of the values."""
     radians = change if unit == "radians" else change * (2 * math.pi)
     numbers = _points_first(plan, jnp.moveaxis(radians.astype(real_dtype(plan.caller.dtype)), -1, 0))
     numbers = numbers if plan.run is plan.caller else _in_slots(plan, numbers)
@@ -143,7 +143,7 @@ def _turned(plan: Planned, unit: str, change: Array, sign: int) -> list[Any]:
 
 
 def _weighted(plan: Planned, x: AnyArray, j: int) -> Any:
-    """An image times its positions along a transformed dimension."""
+    """An image times its positions along one transformed dimension."""
     dim, start = plan.dims[j], plan.caller.in_layout
     middle = start.shape[dim] // 2 if plan.origin == "centre" else 0
     positions = np.asarray(start.positions(dim) - middle, real_dtype(plan.caller.dtype))

@@ -1,9 +1,9 @@
-"""Plans at scattered points: an image on one side, values at points on the other, both sharded.
+"""Plans at scattered points, between a sharded image and sharded values.
 
     c_j = scale sum_n x[n] exp(-2 pi i k_j . n)          (type 2; type 1 is its adjoint)
 
-Values are laid out as the caller has them, or in the plan's order: in slots of the devices that own their points, where
-only halos are sent.
+Values have the caller's layout or the plan's order: slots on the devices that own their points, where only halos are
+sent.
 """
 
 import dataclasses
@@ -35,10 +35,10 @@ from .steps.point_step import sub_layout
 
 
 class Checked(NamedTuple):
-    """How far points are from where a plan has them."""
+    """Displacement of points from their planned positions."""
 
-    farthest: float  # cells of the fine grid, along the dimension where it is most
-    beyond: int  # points farther than the plan's slack
+    farthest: float  # cells of the fine grid, along the worst dimension
+    beyond: int  # points beyond the plan's slack
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -185,7 +185,7 @@ class ScatteredPlan:
         return self._exchanged(values, *self.walk.pairs[-1], tail=1)
 
     def _exchanged(self, values: AnyArray, step: Step, layout: Layout, tail: int) -> Any:
-        """Values of the batch, or of the points alone, which have the last `tail` dimensions."""
+        """Exchanges values of the batch, or of the points alone, which have the last `tail` dimensions."""
         if np.ndim(values) == tail:
             layout = sub_layout(layout, range(layout.ndim - tail, layout.ndim))
         given = values.dtype if hasattr(values, "dtype") else np.asarray(values).dtype
@@ -210,7 +210,7 @@ class ScatteredPlan:
         ones = np.ones(self.points.shape, real_dtype(self.caller.dtype))
         weights, gram = mapped(jnp.abs, self.place(ones)), dataclasses.replace(self.owner, walk=self.window_alone)
         for _ in range(iterations):
-            # Waited for: on CPUs programs of several rounds in flight hold threads that the first still needs.
+            # On CPUs, programs of several iterations in flight may deadlock over threads.
             weights = jax.block_until_ready(mapped(_lessened, weights, jax.block_until_ready(gram(weights))))
         volume = np.prod([float(self.window.transform(np.array(0.0))) ** 2 / cells for cells in self.grid])
         return weights * float(volume)
@@ -287,6 +287,6 @@ class ScatteredPlan:
 
 
 def _lessened(weights: Array, there_and_back: Array) -> Array:
-    """The weights over their sums around each point; 0 in empty slots."""
+    """Weights over their sums around each point; 0 in empty slots."""
     size = jnp.abs(there_and_back)
     return jnp.where(size > 0, weights / jnp.where(size > 0, size, 1), 0)

@@ -1,9 +1,9 @@
-"""Planning of transforms at scattered points, kept: the one place that builds a plan, and chooses between two.
+"""Planning of transforms at scattered points, and the choice between two methods. Plans are cached.
 
-fine grid    one transform of a fine grid, W^d cells a point, and their exchange
-ring         the sum itself, 8 M N flops for M points and N samples, in which only the image travels
+fine grid    one transform of a fine grid, W^d cells per point, and the exchange of values
+ring         the sum itself: 8 M N flops for M points and N samples; only the image is sent
 
-Known points are placed on the devices that own their cells, once; a plan of traced points knows their shape alone.
+The host places concrete points on the devices that own their cells. A plan of traced points depends on their shape.
 """
 
 import dataclasses
@@ -43,24 +43,23 @@ LOG = logging.getLogger("meshfft")
 
 
 def plan_to_points(problem: ScatteredProblem) -> Plan:
-    """The plan from an image to values as the caller has them: by the method asked for, or the cheaper."""
+    """Plan from an image to values in the caller's layout, by the requested method or the cheaper one."""
     if problem.method == "kdft":
         return dense_plan(problem)
     gridded = scattered_plan_for(problem).caller if problem.points.known else _traced_plan(problem)
     if problem.method != "auto" or problem.origin != "corner" or problem.machine.chip.side == 1:
-        return gridded  # without matrix units no image is so small that its ring is faster
+        return gridded  # without matrix units the ring is never faster
     dense = dense_plan(problem)
     return min(gridded, dense, key=_price) if dense.error <= problem.tol else gridded
 
 
 def _price(plan: Plan) -> float:
-    """Modelled seconds, of unknown machines too."""
+    """Modelled seconds, also of unknown machines."""
     return sum(map(plan.machine.price, plan.walk.works(plan.dtype.itemsize, plan.machine.chip)))
 
 
 @functools.lru_cache(maxsize=32)
 def scattered_plan_for(problem: ScatteredProblem) -> ScatteredPlan:
-    """The plan of known points."""
     points = problem.points
     if not points.known:
         raise ValueError("the points are traced, and a plan places them on the host: make it outside, or use nufftn")
@@ -87,7 +86,7 @@ def scattered_plan_for(problem: ScatteredProblem) -> ScatteredPlan:
 
 
 def _working(post: PostTransform, layout: Layout) -> tuple[Tables, np.ndarray, tuple[TileBalance, np.ndarray] | None]:
-    """Points on the devices that work on them, the slot of each, and how tiles are lent, if they are."""
+    """Tables of points by working device, the slot of each point, and the tile exchange if tiles are lent."""
     placed, dims, halo = post.placed(layout), post.problem.dims, post.reach - 1
     if not post.balanced:
         return placed.tables, placed.order, None
@@ -101,7 +100,7 @@ def _working(post: PostTransform, layout: Layout) -> tuple[Tables, np.ndarray, t
 
 
 def _window_alone(post: PostTransform, layout: Layout, slots: int, most: int, balance: TileBalance | None) -> Walk:
-    """From points to the fine grid and back, without phases and batch dimensions."""
+    """Walk from points to the fine grid and back, without phases and batch dimensions."""
     bare, dims = sub_layout(layout, post.problem.dims), tuple(range(len(post.grid)))
     balance = None if balance is None else dataclasses.replace(balance, along=dims)
     start = sub_layout(post.problem.start, post.problem.dims)
@@ -112,7 +111,7 @@ def _window_alone(post: PostTransform, layout: Layout, slots: int, most: int, ba
 
 
 def _from_image(walk: Walk, post: PostTransform, behind: tuple[Step, ...]) -> Walk:
-    """The walk to a fine grid with what comes before and after it."""
+    """The walk to the fine grid with deconvolution before it and the steps `behind` after it."""
     problem = post.problem
     steps = (Deconvolve(problem.dims, post.grid, post.window), *walk.steps, *behind)
     return Walk(walk.start, steps, problem.scale, walk.planes)
@@ -123,7 +122,7 @@ def _remade(problem: ScatteredProblem, **changes: object) -> ScatteredPlan:
 
 
 def _traced_plan(problem: ScatteredProblem) -> Plan:
-    """The plan of traced points, of which all but these is kept."""
+    """Plan of traced points; its walk is cached."""
     walk = _traced_walk(problem._replace(points=anywhere(problem.points)))
     if (machine := tried(walk, problem.machine, problem.dtype.itemsize)) is not problem.machine:
         return _traced_plan(problem._replace(machine=machine))
@@ -137,7 +136,7 @@ def _traced_walk(problem: ScatteredProblem) -> Walk:
 
 
 def dense_plan(problem: ScatteredProblem) -> Plan:
-    """The plan of the sum itself, on one ring, to values as the caller wants them if its mesh axes can cut them so."""
+    """Plan of the dense sum on one ring. Values have the caller's layout if its mesh axes allow."""
     start, dims, values = problem.start, problem.dims, problem.values
     if problem.origin != "corner":
         raise ValueError(f"method 'kdft' has origin 'corner', this is {problem.origin!r}: use method='auto'")
@@ -155,7 +154,7 @@ def _ring_plan(problem: ScatteredProblem, goal: Layout | None, ring: str) -> Pla
 
 @functools.lru_cache(maxsize=256)
 def _ring_walk(problem: ScatteredProblem, unit: str | None, goal: Layout | None, ring: str) -> Walk:
-    """The cheapest ring from an image to points of some shape, and exchanges from there to `goal`."""
+    """The cheapest ring from an image to points, followed by exchanges to `goal`."""
     start, machine, dims, itemsize = problem.start, problem.machine, problem.dims, problem.dtype.itemsize
     image, batch = sub_layout(start, dims), start.ndim - len(dims)
     points = _points_of(problem)
@@ -173,7 +172,7 @@ def _ring_walk(problem: ScatteredProblem, unit: str | None, goal: Layout | None,
 
 
 def _points_of(problem: ScatteredProblem) -> Layout:
-    """The points cut by the mesh axes of the image, in their order."""
+    """Layout of points cut by the image's mesh axes, in their order."""
     cuts = [problem.start.cuts[d] for d in problem.dims]
     return points_layout(problem.points.shape, [cut[:2] for by in cuts for cut in by], problem.mesh)
 
@@ -183,14 +182,14 @@ def _batch(start: Layout, dims: Sequence[int]) -> Layout:
 
 
 def no_values(request: Request, dims: Sequence[int], shape: tuple[int, ...], dtype: np.dtype) -> Any:
-    """The values of an image, or of a batch of them, at no points: an empty array."""
+    """Empty result for no points."""
     return request.zeros(_batch(request.setting.start, dims) + Layout(shape, ((),) * len(shape)), dtype)
 
 
 def at_points(
     request: Request, points: Scattered, axes: Sequence[int] | None, norm: str | None, options: Options
 ) -> Transformed:
-    """The values of a transform at scattered points: `kdftn`."""
+    """Implements `kdftn` at scattered points."""
     options.check()
     if options.wire != "exact":
         raise ValueError(f"wire is {options.wire!r}, and Scattered points send exactly: leave it out")
@@ -213,7 +212,7 @@ def at_points(
 
 
 def _dims(shape: tuple[int, ...], points: Scattered, axes: Sequence[int] | None) -> tuple[int, ...]:
-    """The transformed dimensions, in the order of the coordinates; by default the last."""
+    """Transformed dimensions in the order of the coordinates; by default the last."""
     if axes is None and points.dims <= len(shape):
         return tuple(range(len(shape) - points.dims, len(shape)))
     dims, _ = resolve_once(shape, None, axes)
@@ -226,7 +225,7 @@ def _dims(shape: tuple[int, ...], points: Scattered, axes: Sequence[int] | None)
 
 
 def _check_known(setting: Setting, end: Layout, spec: Spec | None) -> None:
-    """Raises ValueError where values inside a caller's shard_map would not be cut as its out_specs can know."""
+    """Raises ValueError if values inside a caller's shard_map have a layout that its out_specs cannot describe."""
     if not mapped_axes(setting.mesh) & setting.start.mesh_axes:
         return
     if spec is not None:

@@ -1,9 +1,8 @@
-"""Scattered points: samples of a spectrum that lie anywhere, each with coordinates of its own.
+"""Scattered points: coordinates of samples of a spectrum.
 
     X_j = sum_n x[n] exp(-2 pi i k_j . n)        n over d dimensions, k_j in turns (cycles per sample)
 
-A spectrum of uniform samples repeats with period 1 in every coordinate, and so do these. What is given as NumPy arrays,
-lists or concrete JAX arrays is kept in float64; what JAX is differentiating or compiling stays traced, in its own type.
+Coordinates have period 1. NumPy arrays, lists and concrete JAX arrays are stored in float64; tracers keep their type.
 """
 
 import dataclasses
@@ -28,7 +27,7 @@ from ..operators.transform import integers
 Unit = Literal["turns", "radians"]
 UNITS = ("turns", "radians")
 Numbers = ArrayLike | Sequence[Any]
-NEAR = 64 * math.pi  # radians whose quotient by 2 pi is exact enough: an error of 1e-14 turns at the most
+NEAR = 64 * math.pi  # radians up to which division by 2 pi errs by at most 1e-14 turns
 
 
 @jax.tree_util.register_dataclass
@@ -163,7 +162,7 @@ class Scattered:
 
     @functools.cached_property
     def _key(self) -> tuple[object, ...]:
-        """The identity of traced points, or a digest of the bits of known ones."""
+        """Identity of traced points, or a digest of the bits of concrete ones."""
         if not isinstance(self.coords, np.ndarray):
             known = isinstance(self.coords, jax.ShapeDtypeStruct)
             return (self.coords if known else id(self.coords), self.unit)
@@ -174,14 +173,14 @@ class Scattered:
 
 
 def known_kind(points: object) -> Scattered:
-    """The points, if they are any; TypeError where they are bare numbers."""
+    """Returns `points`; raises TypeError if they are not Scattered."""
     if not isinstance(points, Scattered):
         raise TypeError(f"points is a {type(points).__name__}: say what the coordinates are, as mf.Scattered.turns(k)")
     return points
 
 
 def anywhere(points: Scattered) -> Scattered:
-    """Points of the same shape and unit, of which nothing else is known: what plans are kept by."""
+    """Points of the same shape and unit without coordinates: the cache key of plans."""
     shaped: Any = jax.ShapeDtypeStruct(points.coords.shape, np.float32)
     return Scattered(shaped, points.unit)
 
@@ -193,7 +192,7 @@ def _limbs(points: Scattered, real: np.dtype) -> Limbs:
 
 
 def _received(coords: Numbers) -> Floats:
-    """Coordinates as float64 numbers of our own, or as JAX traces them."""
+    """Coordinates as a read-only float64 array, or as a tracer."""
     if isinstance(coords, Scattered):
         raise TypeError("coords is a Scattered: give its coordinates, coords.coords, or use it as it is")
     held = to_host(coords) if isinstance(coords, Array) and not isinstance(coords, Tracer) else coords
@@ -221,6 +220,6 @@ def _frozen(values: Floats) -> Floats:
 
 
 def _like_radians(values: np.ndarray) -> bool:
-    """Whether numbers fill -pi to pi, which no list of turns has a reason to."""
+    """Whether values fill -pi to pi, which is unlikely for turns."""
     low, high, limit = float(values.min(initial=0.0)), float(values.max(initial=0.0)), np.pi * (1 + 1e-6)
     return -limit <= low < -2.5 and 2.5 < high <= limit

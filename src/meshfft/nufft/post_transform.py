@@ -1,12 +1,12 @@
-"""From an image to a fine grid, and from there to values at points: both are chosen together.
+"""The steps from an image to a fine grid and on to values at points, chosen together.
 
     Deconvolve -> a transform to the fine grid -> PhaseShift -> Halo of every dimension -> the points
 
-    known points    TileBalance, where owners are crowded -> Interpolate
+    known points    TileBalance, if owners are crowded -> Interpolate
     traced points   RingGrid, or with a capacity PointExchange
 
-The search prices the steps after the transform in every layout that the grid may end in: halos are cheap in blocks and
-dear in thin slabs, and the time is that of the device which owns the most points.
+The search prices the steps after the transform for each layout of the grid: halos are cheap in blocks and expensive in
+thin slabs. The device with the most points sets the time.
 """
 
 import contextlib
@@ -31,24 +31,24 @@ from .problem import ScatteredProblem, points_layout
 from .steps import Halo, Interpolate, PhaseShift, PointExchange, RingGrid, TileBalance
 from .steps.point_step import sub_layout
 
-GROWTH = 1.07  # of a grid that more devices can share
+GROWTH = 1.07  # allowed growth of a grid that more devices can share
 SIGMA = 2.0
-LOOSE = 1e-3  # the least tolerance for which a coarser grid may do: it magnifies rounding
-SIGMAS = (SIGMA, 1.5, 1.25)  # a coarser grid is a smaller transform and a wider window: what pays in 3-D
-MOST_CELLS = 2**31 - 1  # along a dimension: cells are integers of 32 bits
+LOOSE = 1e-3  # least tolerance for a coarser grid, which magnifies rounding
+SIGMAS = (SIGMA, 1.5, 1.25)  # a coarser grid has a smaller transform and a wider window, which pays in 3-D
+MOST_CELLS = 2**31 - 1  # along a dimension: cells are 32-bit integers
 Post = TypeVar("Post", bound=Ending)
 
 
 @dataclasses.dataclass(frozen=True)
 class PostTransform:
-    """The steps after the transform to a fine grid, by the layout that the grid ends in."""
+    """The steps after the transform to a fine grid, for each layout of the grid."""
 
     problem: ScatteredProblem
     grid: tuple[int, ...]  # cells along each transformed dimension
     window: Window
 
     def __call__(self, layout: Layout) -> tuple[Step, ...]:
-        """The steps in a layout, by the points that its devices would own."""
+        """Steps for a layout, by the points that its devices would own."""
         problem = self.problem
         if not problem.points.known:
             return self._traced(layout)
@@ -58,7 +58,7 @@ class PostTransform:
         return self.steps(layout, most, most)
 
     def least(self, layout: Layout) -> tuple[Step, ...]:
-        """The steps if all devices owned as many points; none of traced points."""
+        """Steps if points were distributed evenly; none for traced points."""
         if not self.problem.points.known:
             return ()
         mean = self.problem.points.size // math.prod(sub_layout(layout, self.problem.dims).parts)
@@ -77,19 +77,18 @@ class PostTransform:
         return self.window.width + 2 * self.problem.slack
 
     def form(self, layout: Layout) -> Form:
-        """The local form in the blocks of a layout."""
         block = sub_layout(layout, self.problem.dims).block
         return chosen(self.window, self.problem.slack, block, self.problem.machine.gridding)
 
     def placed(self, layout: Layout) -> Placed:
-        """The points in the slots of their owners."""
+        """Points in the slots of their owners."""
         problem, cells = self.problem, sub_layout(layout, self.problem.dims)
         return place(problem.points.in_turns, problem.middles, cells, self.form(layout), problem.dtype)
 
     def steps(
         self, layout: Layout, slots: int, most: int, balance: TileBalance | None = None, sign: int = -1
     ) -> tuple[Step, ...]:
-        """The steps to `slots` of known points on each device, `most` of them full; with `sign` 0 without phases."""
+        """Steps to `slots` of known points per device, `most` of them full; `sign` 0 leaves out the phases."""
         before, grid = self._onto_halos(layout, balance)
         cuts = [cut[:2] for by in grid.cuts for cut in by]
         total = slots * math.prod(grid.parts)
@@ -110,7 +109,7 @@ class PostTransform:
         return (*before, PointExchange(*what, slots=slots, unit=problem.points.unit))
 
     def _onto_halos(self, layout: Layout, *balance: TileBalance | None) -> tuple[tuple[Step, ...], Layout]:
-        """The steps to blocks with halos, and tiles of others; and the layout of the grid after them."""
+        """Steps to blocks with halos and lent tiles, and the layout of the grid after them."""
         dims = self.problem.dims
         shift = PhaseShift(dims, tuple(n // 2 for n in self.problem.modes), 1)
         steps = (shift, *(Halo(dim, self.reach - 1) for dim in dims), *filter(None, balance))
@@ -120,7 +119,7 @@ class PostTransform:
 
 
 def values_layout(problem: ScatteredProblem, grid: Layout) -> Layout:
-    """The values as the caller wants them, if the axes that cut the grid can cut them so; else along the points."""
+    """The caller's layout of values if the grid's mesh axes allow it, else a cut along the points."""
     axes = [cut[:2] for by in grid.cuts for cut in by]
     if problem.values is not None and problem.values.mesh_axes == grid.mesh_axes:
         return problem.values
@@ -128,11 +127,11 @@ def values_layout(problem: ScatteredProblem, grid: Layout) -> Layout:
 
 
 def to_grid(problem: ScatteredProblem, post: Callable[[tuple[int, ...], Window], Post]) -> tuple[Walk, Post]:
-    """The cheapest walk from the image to a fine grid, and what follows there: of three sigmas if none is given."""
+    """The cheapest walk to a fine grid and its `post`; tries up to three sigmas if none is given."""
     sigma, dims, dtype = SIGMA if problem.sigma is None else problem.sigma, len(problem.dims), problem.dtype
     windows = [window(problem.tol, sigma, dims, dtype)]
     for coarser in SIGMAS[1:] if problem.sigma is None and problem.tol >= LOOSE else ():
-        with contextlib.suppress(ValueError):  # its rounding misses the tolerance
+        with contextlib.suppress(ValueError):  # rounding on the grid misses the tolerance
             windows.append(window(problem.tol, coarser, dims, dtype))
     return min((_on_grid(problem, post, one) for one in windows), key=lambda found: _price(problem, *found))
 
@@ -140,7 +139,7 @@ def to_grid(problem: ScatteredProblem, post: Callable[[tuple[int, ...], Window],
 def _on_grid(
     problem: ScatteredProblem, post: Callable[[tuple[int, ...], Window], Post], one: Window
 ) -> tuple[Walk, Post]:
-    """The cheapest walk to the fine grid of a window: at least sigma times the modes, and twice the window."""
+    """The cheapest walk to the fine grid of a window, of at least sigma N and 2 width cells."""
     follows: dict[tuple[int, ...], Post] = {}
 
     def ending(grid: tuple[int, ...]) -> Post:
@@ -161,7 +160,7 @@ def _on_grid(
 
 
 def _price(problem: ScatteredProblem, walk: Walk, follows: Ending) -> float:
-    """Modelled seconds from an image to its values, in the plan's order."""
+    """Modelled seconds from an image to its values in the plan's order."""
     whole = dataclasses.replace(walk, steps=(*walk.steps, *follows(walk.end)))
     return sum(map(problem.machine.price, whole.works(problem.dtype.itemsize, problem.machine.chip)))
 
@@ -175,7 +174,7 @@ def even_walk(
     order: str,
     find: Callable[[Problem, str], Walk],
 ) -> tuple[Walk, tuple[int, ...]]:
-    """The cheapest FFT of some dimensions, padded to fast lengths from `least` on that its last layout divides."""
+    """The cheapest FFT of some dimensions, padded from `least` to fast lengths that its last layout divides."""
     devices = math.prod(start.parts)
     for growth in (1, GROWTH, math.inf):
         sizes = tuple(fast_length(n, devices, growth) for n in least)
@@ -191,8 +190,8 @@ def _divided(walk: Walk, dims: tuple[int, ...]) -> bool:
 
 
 def fast_length(least: int, devices: int, growth: float) -> int:
-    """A fast length from `least` on, divided by as many of the devices as make it at most `growth` times as long."""
-    from scipy import fft  # a fifth of a second that only those who ask for a length should wait
+    """A fast length from `least` on, divisible by as many devices as lengthen it by at most `growth`."""
+    from scipy import fft  # importing takes 0.2 s
 
     lengths = {m: m * int(fft.next_fast_len(-(-least // m))) for m in range(1, devices + 1) if devices % m == 0}
     return lengths[max(m for m, length in lengths.items() if length <= growth * lengths[1])]

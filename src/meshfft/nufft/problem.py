@@ -1,6 +1,6 @@
-"""The problem of a transform at scattered points: an image, points, where it is computed, and how. Checked.
+"""The problem of a transform at scattered points: image, points, devices and options, checked.
 
-Values are laid out along the dimensions of the points, cut by the mesh axes that cut the transformed dimensions.
+Values have the dimensions of the points, cut by the mesh axes that cut the transformed dimensions.
 """
 
 import math
@@ -31,10 +31,10 @@ ORIGINS = ("corner", "centre")
 
 
 class ScatteredProblem(NamedTuple):
-    """A transform between an image and values at points; hashable, if the points are."""
+    """A transform between an image and values at points; hashable if the points are."""
 
-    start: Layout  # of the image, batch dimensions among it
-    dims: tuple[int, ...]  # that are transformed
+    start: Layout  # of the image, with batch dimensions
+    dims: tuple[int, ...]  # transformed dimensions
     points: Scattered
     mesh: AnyMesh | None
     machine: Machine
@@ -47,9 +47,9 @@ class ScatteredProblem(NamedTuple):
     origin: str = "corner"
     slack: int = 0
     method: str = "auto"
-    balance: bool | None = None  # crowded owners lend tiles; by default where devices have memories of their own
-    values: Layout | None = None  # of the points, as the caller has or wants them
-    capacity: float | None = None  # of traced points: they go to the grid's owners, see PointExchange
+    balance: bool | None = None  # crowded owners lend tiles; by default if devices have separate memories
+    values: Layout | None = None  # layout of the values that the caller has or wants
+    capacity: float | None = None  # for traced points: slots of PointExchange over the mean
 
     @property
     def modes(self) -> tuple[int, ...]:
@@ -58,16 +58,15 @@ class ScatteredProblem(NamedTuple):
 
     @property
     def middles(self) -> tuple[int, ...]:
-        """How far the phase shift of the grid moves the origin from where samples are counted."""
+        """Distance from sample 0 to the origin of the shifted phases, along each dimension."""
         return tuple(0 if self.origin == "centre" else n // 2 for n in self.modes)
 
     @property
     def scale(self) -> float:
-        """The factor of the norm."""
         return factor(math.prod(self.modes), self.norm, False)
 
     def plan(self, walk: Walk, sources: tuple[Source | None, ...]) -> Plan:
-        """The plan of a walk from the image to values; its transform has no matrices along dimensions."""
+        """Plan of a walk from the image to values; its transform has no matrices along dimensions."""
         how = (self.mesh, self.dtype, self.method, self.order, self.machine, self.dots)
         return Plan(walk, Transform((), (), walk.scale, whole=False), *how, sources)
 
@@ -82,7 +81,7 @@ def problem_of(
     dots: tuple[Dot, ...],
     options: Mapping[str, Any],
 ) -> ScatteredProblem:
-    """The problem, checked; coordinates are in the order of the dimensions."""
+    """Returns the checked problem; coordinates are in the order of the dimensions."""
     points = known_kind(points).settled
     dims = dims_of(start.ndim, tuple(range(-min(points.dims, start.ndim), 0)) if axes is None else axes)
     check_once(dims, "name one dimension for each coordinate")
@@ -102,13 +101,13 @@ def problem_of(
 
 
 def plain_number(value: Any) -> Any:
-    """A number of NumPy or JAX as one of Python; all else as it is."""
+    """Converts a NumPy or JAX scalar to a Python number; returns anything else unchanged."""
     numeric = isinstance(value, np.generic | np.ndarray | Array) and not isinstance(value, Tracer)
     return value.item() if numeric and value.ndim == 0 else value
 
 
 def _check(problem: ScatteredProblem) -> None:
-    """Refuses names that are unknown, and numbers out of range."""
+    """Refuses unknown names and numbers out of range."""
     for name, value, known in (("order", problem.order, ORDERS), ("origin", problem.origin, ORIGINS)):
         if value not in known:
             raise ValueError(f"{name} {value!r} is unknown: use " + " or ".join(map(repr, known)))
@@ -138,7 +137,7 @@ def points_layout(
 ) -> Layout:
     """Points cut by mesh axes, each along the first dimension that it divides; all along the first if one divides none.
 
-    `ordered` takes them in the mesh's order. Those that a caller's shard_map has mapped come first, as it cuts first.
+    With `ordered`, axes are in the mesh's order. Axes that a caller's shard_map maps are first, as it cuts first.
     """
     mapped, rank = mapped_axes(mesh), list(axis_sizes(mesh))
     axes = sorted(axes, key=lambda axis: (axis[0] not in mapped, rank.index(axis[0]) if ordered else 0))
@@ -156,7 +155,7 @@ def points_layout(
 def image_layout(
     setting: Setting, points: Scattered, sizes: tuple[int, ...], axes: Sequence[int] | None, out_spec: Spec | None
 ) -> Layout:
-    """The layout of the image that values add up to."""
+    """The layout of the adjoint's image."""
     values = setting.start
     rest = values.ndim - len(points.shape)
     if rest < 0 or values.shape[rest:] != points.shape:
@@ -179,7 +178,7 @@ def image_layout(
 
 
 def _cut_evenly(layout: Layout, dims: Sequence[int], moving: Sequence[tuple[str, int]]) -> Layout:
-    """The layout with each of some mesh axes on a dimension, evenly where that can be, the least cut first."""
+    """The layout with each of some mesh axes on a dimension, evenly if possible, the least cut first."""
     axes: dict[int, list[tuple[str, int]]] = {dim: [] for dim in dims}
     for name, size in moving:
         cut = {dim: math.prod(parts for _, parts in by) for dim, by in axes.items()}
@@ -191,7 +190,7 @@ def _cut_evenly(layout: Layout, dims: Sequence[int], moving: Sequence[tuple[str,
 
 
 def brought(values: AnyArray, layout: Layout, setting: Setting | None = None) -> Any:
-    """Values of the points in a layout of them, wherever they are."""
+    """Values of the points, moved to `layout`."""
     there = read(values).setting if setting is None else setting
     if there.start == layout:
         return values

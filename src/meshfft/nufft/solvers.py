@@ -1,15 +1,14 @@
-"""The normal operator of scattered samples, and solvers of its equations or any other's: ridge, total variation.
+"""Normal operator of scattered samples, and solvers for any normal operator: ridge and total variation.
 
     A^H W A x = crop F^-1 lambda F pad x,    lambda = F q,    q[m] = sum_j w_j exp(2 pi i k_j . m)
     (N + l2) x = b                                            min |A x - d|^2 + l2 |x|^2,  N = A^H A,  b = A^H d
     ADMM (split Bregman)                                      min |A x - d|^2 / 2 + tv sum |grad x|
 
-A^H W A depends on differences of positions alone: it is a convolution, and those of fewer than N positions either way
-fit on a circle of 2 N - 1 or more. q is one adjoint transform, lambda is real, and no point is touched.
+A^H W A depends on differences of positions only, so it is a convolution on a circle of 2 N - 1 or more. q is one
+adjoint transform, lambda is real, and applications need no points.
 
-Arrays of the solvers may be cut in any way: sums of whole arrays are scalars, slopes send the faces of blocks.
-Invariant: no program starts before the last one has ended. Of two that do not wait for each other each may hold threads
-that the other needs, on CPUs for ever.
+Arrays of the solvers may be sharded in any way. Invariant: each program ends before the next one starts. On CPUs two
+independent programs can deadlock, because each may hold threads that the other needs.
 """
 
 import dataclasses
@@ -38,20 +37,20 @@ from .steps import PhaseShift
 from .steps.point_step import sub_layout
 
 Operator = Callable[[Array], Array]
-POWERS = 10  # of the normal operator, for its largest eigenvalue
-INNER = 5  # conjugate gradients in a round of ADMM
-STIFF = 10  # rho over tv: a slope shorter than a tenth of the brightest pixel is shrunk to none in the first round
+POWERS = 10  # iterations of the power method
+INNER = 5  # conjugate gradient steps per ADMM round
+STIFF = 10  # rho / tv: the first round shrinks slopes below a tenth of the brightest pixel to zero
 
 
 class Problem(NamedTuple):
     """Find x with normal(x) = right.
 
     Attributes:
-        normal: N, or of `of_unit` N over its largest eigenvalue.
-        right: b, alike.
-        start: an image already, or zero.
-        dims: the last dimensions of the image, those of its pixels.
-        units: factors of the image found: the unit of the data, and one over that of the maps.
+        normal: N; after `of_unit`, N over its largest eigenvalue.
+        right: b, scaled as `normal`.
+        start: initial image, or zero.
+        dims: number of pixel dimensions, which are the last.
+        units: factors of the image: the unit of the data, and one over that of the maps.
     """
 
     normal: Operator
@@ -62,7 +61,7 @@ class Problem(NamedTuple):
 
 
 class Split(NamedTuple):
-    """State of ADMM: image, its gradient as shrunk, and the scaled multiplier; the last two (dims, *image)."""
+    """ADMM state: the image, its shrunk gradient and the scaled multiplier; the last two are (dims, *image)."""
 
     image: Array
     shrunk: Array
@@ -70,10 +69,9 @@ class Split(NamedTuple):
 
 
 def descent(problem: Problem, l2: float = 0.0) -> Iterator[Iterate]:
-    """Conjugate gradients from the start on, step by step: one application of N each.
+    """Yields conjugate gradient iterates, one application of N each.
 
-    Args:
-        l2: weight of |x|^2, of the largest eigenvalue where the problem is `of_unit`.
+    After `of_unit`, l2 is relative to the largest eigenvalue of N.
     """
     normal = _ridged(problem.normal, l2)
     now = begin(normal, problem.right, problem.start)
@@ -83,12 +81,9 @@ def descent(problem: Problem, l2: float = 0.0) -> Iterator[Iterate]:
 
 
 def variation(problem: Problem, tv: float, l2: float = 0.0) -> Iterator[Iterate]:
-    """Total variation from the start on, round by round: INNER + 2 applications of N each, one for the residual.
+    """Yields iterates of total variation, INNER + 2 applications of N each.
 
-    Args:
-        problem: as `of_unit` makes it.
-        tv: weight of |grad x| where the brightest pixel of the start is 1.
-        l2: as `descent`.
+    `problem` is scaled by `of_unit`; tv weights |grad x| for a start whose brightest pixel is 1.
     """
     normal, peak = _ridged(problem.normal, l2), float(jnp.max(jnp.abs(problem.start)))
     now = split(problem.start, problem.dims)
@@ -102,32 +97,32 @@ def _ridged(normal: Operator, l2: float) -> Operator:
 
 
 def relative(problem: Problem, now: Iterate) -> float:
-    """|b - N x| / |b|; 0 where b is."""
+    """|b - N x| / |b|; 0 if b is 0."""
     return float(jnp.sqrt(over(now.square, dot(problem.right, problem.right))))
 
 
 def begin(normal: Operator, b: Array, start: Array | None = None) -> Iterate:
-    """Conjugate gradients before the first step, from `start` or from zero."""
+    """Conjugate gradients before the first step, from `start` or zero."""
     image = jnp.zeros_like(b) if start is None else start
     residual = b if start is None else b - normal(start)
     return Iterate(image, residual, residual, ended(dot(residual, residual)))
 
 
 def step(normal: Operator, now: Iterate) -> Iterate:
-    """One step of conjugate gradients; at the solution it stays there."""
+    """One step of conjugate gradients; the solution is a fixed point."""
     return ended(_advanced(now, normal(now.direction)))
 
 
 def split(image: Array, dims: int | None = None) -> Split:
-    """ADMM before the first round, over the last dimensions or all."""
+    """ADMM before the first round, over the last `dims` dimensions or all."""
     shrunk = ended(gradient(image, dims))
     return Split(image, shrunk, jnp.zeros_like(shrunk))
 
 
 def round_(normal: Operator, b: Array, now: Split, strength: float, rho: float, inner: int = INNER) -> Split:
-    """One round of ADMM: `inner` applications of `normal`, and one more.
+    """One ADMM round: `inner` + 1 applications of `normal`.
 
-    x <- the minimum of x^H N x / 2 - Re b^H x + rho |grad x - z + u|^2 / 2, nearly; z <- grad x + u, every slope
+    x <- the approximate minimum of x^H N x / 2 - Re b^H x + rho |grad x - z + u|^2 / 2; z <- grad x + u, every slope
     shortened by strength / rho over all dimensions and re, im together; u <- u + grad x - z.
 
     Source: Goldstein and Osher, "The split Bregman method for L1-regularized problems", SIAM J. Imaging Sci. 2009.
@@ -144,7 +139,7 @@ def round_(normal: Operator, b: Array, now: Split, strength: float, rho: float, 
 
 @functools.partial(jax.jit, static_argnums=1)
 def gradient(x: Array, dims: int | None = None) -> Array:
-    """Differences to the next pixel along the last dimensions or all, round the edge: (dims, *x.shape)."""
+    """Periodic differences to the next pixel along the last dimensions or all: (dims, *x.shape)."""
     first = 0 if dims is None else x.ndim - dims
     return jnp.stack([jnp.roll(x, -1, dim) - x for dim in range(first, x.ndim)])
 
@@ -157,7 +152,7 @@ def divergence(slopes: Array) -> Array:
 
 
 def largest(normal: Operator, like: Array, rounds: int = POWERS) -> Array:
-    """The largest eigenvalue of `normal`, by the power method from `like`: a scale for weights; 1 where it is 0."""
+    """Largest eigenvalue of `normal` by the power method from `like`; 1 if it is 0."""
 
     def turn(_: int, at: tuple[Array, Array]) -> tuple[Array, Array]:
         image = normal(at[0] / at[1].astype(like.dtype))
@@ -167,13 +162,13 @@ def largest(normal: Operator, like: Array, rounds: int = POWERS) -> Array:
 
 
 def of_unit(problem: Problem) -> Problem:
-    """The problem over the largest eigenvalue of N."""
+    """Divides the problem by the largest eigenvalue of N."""
     scale = ended(largest(problem.normal, problem.right)).astype(problem.right.dtype)
     return problem._replace(normal=lambda x: problem.normal(x) / scale, right=problem.right / scale)
 
 
 def _length(x: Array) -> Array:
-    """|x|, or 1 where that is 0."""
+    """|x|, or 1 if that is 0."""
     size = jnp.sqrt(dot(x, x))
     return ended(jnp.where(size > 0, size, 1))
 
@@ -190,7 +185,7 @@ def _steeper(product: Array, x: Array, rho: float, dims: int) -> Array:
 
 @jax.jit
 def _shrunk(image: Array, multiplier: Array, least: float) -> tuple[Array, Array]:
-    """The slopes and the multiplier shortened, and what is left of them."""
+    """Shrinks gradient plus multiplier; returns the result and the remainder."""
     slope = gradient(image, len(multiplier)) + multiplier
     size = jnp.sqrt(jnp.sum(jnp.abs(slope) ** 2, 0, keepdims=True))
     shorter = slope * over(jnp.maximum(size - least, 0), size).astype(slope.dtype)
@@ -203,19 +198,19 @@ def dot(a: Array, b: Array) -> Array:
 
 
 def over(a: Array, b: Array) -> Array:
-    """a / b, and 0 where b is 0."""
+    """a / b, or 0 if b is 0."""
     return jnp.where(b != 0, a / jnp.where(b != 0, b, 1), 0)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class NormalPlan:
-    """A^H W A of a plan at scattered points; made by its `normal`."""
+    """A^H W A of a plan at scattered points, made by its `normal`."""
 
-    forward: Plan  # the transform to the circle, padded on its way
-    kernel: Array  # lambda, in the last layout of `forward` without its batch dimensions; real
+    forward: Plan  # transform to the circle, with padding
+    kernel: Array  # lambda, real, in the last layout of `forward` without batch dimensions
 
     def __call__(self, x: AnyArray) -> Any:
-        """A^H W A x, of an image in the layout that the plan takes; Hermitian, and differentiable in x."""
+        """A^H W A x of an image in the plan's layout; Hermitian, and differentiable in x."""
         batch = tuple(d for d in range(self.forward.in_layout.ndim) if d not in self.forward.transform.dims)
         with jax.ensure_compile_time_eval():
             kernel = jnp.expand_dims(self.kernel, batch)
@@ -227,7 +222,7 @@ class NormalPlan:
 
 
 def circle(plan: Plan, dims: tuple[int, ...]) -> Plan:
-    """The transform of a plan's images to circles that hold all their differences."""
+    """Transform of a plan's images to circles that hold all their differences."""
     start, how = plan.in_layout, (plan.machine, plan.dtype.itemsize, plan.dots, "auto")
     walk, sizes = even_walk(start, dims, [2 * start.shape[d] for d in dims], how, lambda _: _nothing, "any", sound_walk)
     transform = transform_of(dims, sizes, None, False, "fft")
@@ -235,12 +230,12 @@ def circle(plan: Plan, dims: tuple[int, ...]) -> Plan:
 
 
 def _nothing(layout: Layout) -> tuple[()]:
-    """No steps follow on a circle: any layout will do, and the search need not look for the image's own."""
+    """No steps follow on a circle, so the search may end in any layout."""
     return ()
 
 
 def transformed(forward: Plan, q: Array, scale: float) -> Array:
-    """lambda of a kernel whose differences are counted from the middle, in its own layout."""
+    """lambda, in its own layout, of a kernel whose differences are counted from the middle."""
     layout = sub_layout(forward.out_layout, forward.transform.dims)
     dims = tuple(range(layout.ndim))
     transform = transform_of(dims, layout.shape, None, False, "fft")

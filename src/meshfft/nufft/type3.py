@@ -1,11 +1,11 @@
-"""Type 3: from values at positions anywhere to sums at frequencies anywhere.
+"""Type 3: sums at scattered frequencies of values at scattered positions.
 
     c_j = sum_i b_i exp(-2 pi i s_j . x_i)
 
-Values are spread to a grid of positions, fine enough that the window's transform is far from 0 at all frequencies. The
-grid is then an image, whose spectrum is wanted at scattered points: the walk of type 1 without its transform, and a
-walk of type 2. With |x - x0| <= X and |s - s0| <= S along a dimension, cells of the grid are 1 / (2 sigma S) wide and
-it has 4 sigma X S of them, and a window. A factor for each value and one for each sum, of float64, make up the rest.
+Values are spread to a grid of positions, which is the image of a type 2 transform to the frequencies. The walk is that
+of type 1 without its transform, then that of type 2. With |x - x0| <= X and |s - s0| <= S along a dimension, the grid
+has 4 sigma X S cells of width 1 / (2 sigma S), plus a window, so that the window's transform is far from 0 at all
+frequencies. Factors for each value and each sum, in float64, complete the formula.
 """
 
 import dataclasses
@@ -116,12 +116,12 @@ def nufftn_type3(
 
 
 class Scales(NamedTuple):
-    """Middles of the positions and frequencies along each dimension, and the grid between them."""
+    """Midpoints of positions and frequencies along each dimension, and the grid between them."""
 
     x0: np.ndarray
     s0: np.ndarray
-    cell: np.ndarray  # width of one
-    cells: np.ndarray  # at least
+    cell: np.ndarray  # cell width
+    cells: np.ndarray  # least number of cells
 
 
 def scales(positions: np.ndarray, frequencies: np.ndarray, one: Window) -> Scales:
@@ -140,9 +140,9 @@ def scales(positions: np.ndarray, frequencies: np.ndarray, one: Window) -> Scale
 
 @functools.lru_cache(maxsize=32)
 def type3_plan(values: Layout, positions: Scattered, problem: ScatteredProblem) -> Plan:
-    """The plan from values in a layout at positions to sums at the frequencies of `problem`.
+    """Plan from values at positions to sums at the frequencies of `problem`.
 
-    `problem` has no image yet: its first layout is that of the values, whose mesh axes are to cut the image.
+    `problem` has no image yet: its start is the layout of the values, whose mesh axes will cut the image.
     """
     d, tol = positions.dims, _half(problem)
     one = window(tol, SIGMA, d, problem.dtype)
@@ -171,7 +171,7 @@ def _joined(
     behind: np.ndarray,
     problem: ScatteredProblem,
 ) -> Plan:
-    """The walk from values to the image, and on by another plan with a factor for every sum."""
+    """Joins the walk from values to the image with the walk of `there`, and adds a factor for each sum."""
     turns, one, before = sources
     dims = tuple(range(image.ndim - turns.shape[1], image.ndim))
     given = problem._replace(start=image, dims=dims, points=Scattered.turns(turns), origin="centre", balance=False)
@@ -192,18 +192,14 @@ def _joined(
 
 
 def _factored(tables: Tables, order: np.ndarray, factors: np.ndarray) -> Tables:
-    """Tables whose phases have a factor for each point more."""
+    """Tables with phases multiplied by a factor for each point."""
     phase = tables.phase.copy()
     phase.reshape(-1)[order] *= factors.astype(phase.dtype)
     return tables._replace(phase=phase)
 
 
 def _half(problem: ScatteredProblem) -> float:
-    """The tolerance of each of the two windows: their errors add up.
-
-    Raises:
-        ValueError: a tolerance that the precision does not have twice, or none.
-    """
+    """Half the tolerance, for each of two windows. Raises ValueError if it is invalid or too small."""
     name = problem.dtype.name
     if not isinstance(problem.tol, int | float) or not 0 < problem.tol < 1:
         raise ValueError(f"tol is {problem.tol!r}: give a relative error, such as 1e-6")
@@ -217,13 +213,13 @@ def _half(problem: ScatteredProblem) -> float:
 
 
 def _cycles(points: Scattered) -> np.ndarray:
-    """Frequencies (M, d) in turns for each unit of position, which have no period."""
+    """Frequencies (M, d) in turns per unit of position; they have no period."""
     flat = np.asarray(points.coords).reshape(-1, points.dims)
     return flat if points.unit == "turns" else flat / (2 * np.pi)
 
 
 def _image(values: Layout, ndim: int, cells: np.ndarray) -> Layout:
-    """The layout of the grid of positions, batch dimensions first, cut by the axes that cut the points."""
+    """Layout of the grid of positions, batch dimensions first, cut by the axes that cut the points."""
     lead = values.ndim - ndim
     by: list[list[tuple[str, int]]] = [[] for _ in cells]
     for cut in itertools.chain(*values.cuts[lead:]):

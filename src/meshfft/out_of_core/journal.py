@@ -1,11 +1,11 @@
-"""The working folder of a run in passes: which run it is, and which tiles of which pass are on the disk for good.
+"""The working folder of a run in passes: the identity of the run, and the finished tiles of each pass.
 
-    .NAME.passes/run.json     what must be the same for a run to be resumed; in the end the inode of its result
-    .NAME.passes/done         a byte for each tile of all passes: 1 if it is finished
-    .NAME.passes/pass-J.zarr  what pass J writes
+    .NAME.passes/run.json     values that must agree for a run to be resumed; in the end the inode of its result
+    .NAME.passes/done         one byte for each tile of all passes: 1 if it is finished
+    .NAME.passes/pass-J.npy   output of pass J; the last one has the suffix of NAME
 
-beside the output NAME. Invariant: a byte is set when its tile would outlast a loss of power. What is read back is not
-trusted: it names no path, and what no run can have written is refused, and never removed.
+beside the output NAME. Invariant: a byte is set once its tile would survive a loss of power. Contents of the folder are
+not trusted: they name no path, and a file that no run can have written is refused and never removed.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ AGAIN = "overwrite=True starts again"
 
 
 class Left(NamedTuple):
-    """Tiles that are done, and all of them; bytes that are still to be read, and to be written."""
+    """Finished tiles and all tiles; bytes still to be read and to be written."""
 
     done: int
     tiles: int
@@ -48,7 +48,7 @@ class Left(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Journal:
-    """The working folder of runs to one output, and how many tiles each pass has."""
+    """The working folder of runs to one output, and the number of tiles of each pass."""
 
     target: Path
     tiles: tuple[int, ...] = ()
@@ -59,7 +59,7 @@ class Journal:
         return final.with_name(f".{final.name}.passes")
 
     def begin(self, run: Mapping[str, object], *, resume: bool, overwrite: bool) -> None:
-        """Continues the journal of the same run, or begins one."""
+        """Continues the journal of the same run, or starts one."""
         path, done = self.folder / RUN, self._done()
         if path.is_file() and (not done or done.strip(b"\0")):
             if resume:
@@ -73,7 +73,7 @@ class Journal:
         synced(self.folder.parent)
 
     def run(self) -> dict[str, object]:
-        """What an unfinished run wrote of itself, nothing without one; ValueError if it is damaged."""
+        """Record of an unfinished run, empty without one; raises ValueError if it is damaged."""
         path = self.folder / RUN
         if not path.is_file():
             return {}
@@ -86,23 +86,23 @@ class Journal:
         return values
 
     def finished(self) -> list[np.ndarray]:
-        """Whether each tile of each pass is finished; ValueError if no run of these wrote that."""
+        """Whether each tile of each pass is finished; raises ValueError if the file is damaged."""
         done = self._done() if (self.folder / RUN).is_file() else bytes(sum(self.tiles))
         if len(done) != sum(self.tiles) or not set(done) <= {0, 1}:
             raise ValueError(f"{self.folder / DONE} is damaged, it is not of {sum(self.tiles)} tiles: {AGAIN}")
         return np.split(np.frombuffer(done, bool), np.cumsum(self.tiles)[:-1])
 
     def add(self, step: int, tile: int) -> None:
-        """Notes a tile whose data are durable. Without O_DSYNC an NFS client may write old bytes around it."""
+        """Marks a tile whose data are durable. Without O_DSYNC an NFS client may write old bytes around it."""
         with opened(self.folder / DONE, os.O_WRONLY | os.O_DSYNC) as file:
             os.pwrite(file, b"\1", sum(self.tiles[:step]) + tile)
 
     def move(self, store: Path) -> None:
-        """Notes which store is about to become the result."""
+        """Records the inode of the store that is about to become the result."""
         write(self.folder / RUN, json.dumps({**self.run(), INODE: store.stat().st_ino}).encode())
 
     def moved(self) -> bool:
-        """Whether the result has its name already: the run was ended after that."""
+        """Whether the result already has its name, because the run ended after the rename."""
         found = self.run().get(INODE)
         return found is not None and self.target.exists() and self.target.stat().st_ino == found
 
@@ -112,12 +112,11 @@ class Journal:
 
 
 def journal_of(made: Passes, target: str | Path) -> Journal:
-    """The journal of passes to an output, begun or not."""
     return Journal(Path(target), tuple(len(step.tiles) for step in made.steps))
 
 
 def recorded_budgets(target: str | Path) -> dict[str, int | None] | None:
-    """The budgets of an unfinished run to an output, as `passes` takes them; None without; ValueError if damaged."""
+    """Budgets of an unfinished run to an output, as for `passes`, or None. Raises ValueError if damaged."""
     journal = Journal(Path(target))
     if not (journal.folder / RUN).is_file():
         return None
@@ -128,14 +127,14 @@ def recorded_budgets(target: str | Path) -> dict[str, int | None] | None:
 
 
 def recorded_devices(target: str | Path) -> int | None:
-    """On how many devices each process of an unfinished run to an output ran; None if nothing says it."""
+    """Devices per process of an unfinished run to an output; None if unknown."""
     mesh = Journal(Path(target)).run().get("transform mesh")
     sizes = list(mesh.values()) if isinstance(mesh, dict) else []
     return math.prod(sizes) if sizes and all(type(n) is int and 0 < n < 2**20 for n in sizes) else None
 
 
 def left_of(made: Passes, target: str | Path, source: Sliceable | None = None) -> Left:
-    """What is left of passes to an output; ValueError if its journal is damaged, or of another run or source."""
+    """Work left for an output; raises ValueError if its journal is damaged, or of another run or source."""
     journal = journal_of(made, target)
     if source is not None and (journal.folder / RUN).is_file():
         _check_same(journal.run(), described(made, source))
@@ -146,7 +145,7 @@ def left_of(made: Passes, target: str | Path, source: Sliceable | None = None) -
 
 
 def described(made: Passes, source: Sliceable) -> dict[str, object]:
-    """What two runs must have in common for tiles of both to make one result, by name; and the budgets."""
+    """Named values that must agree for tiles of two runs to form one result; and the budgets."""
     transform = {
         "shape": made.shape,
         "kind": made.transform.name,
@@ -171,7 +170,7 @@ def described(made: Passes, source: Sliceable) -> dict[str, object]:
 
 
 def described_source(source: Sliceable) -> dict[str, object]:
-    """A source as plain values, which differ if any of its files is another or was written to."""
+    """A source as plain values, which differ if any of its files was replaced or written to."""
     path = getattr(source, "path", None)
     files = [] if path is None else [(str(file), file.stat()) for file in sorted(files_in(Path(path)))]
     each = [(name, status.st_size, status.st_mtime_ns) for name, status in files]
@@ -185,7 +184,7 @@ def described_source(source: Sliceable) -> dict[str, object]:
 
 @contextlib.contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Makes a working folder, or takes one that only runs wrote to, and locks it if the system has locks."""
+    """Creates a working folder, or opens one with files of runs only; locks it if the file system has locks."""
     import fcntl
 
     other = f"{folder} is not the working folder of a run: move it away"
@@ -206,13 +205,12 @@ def held(folder: Path) -> Iterator[None]:
 
 
 def write(path: Path, data: bytes) -> None:
-    """Writes a small file, all of it or nothing."""
+    """Writes a small file atomically."""
     with replacing(path, overwrite=True) as new:
         new.write_bytes(data)
 
 
 def clear(path: Path) -> None:
-    """Removes a file or folder, if it is there."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -220,7 +218,7 @@ def clear(path: Path) -> None:
 
 
 def _check_same(old: Mapping[str, object], run: Mapping[str, object]) -> None:
-    """Raises ValueError if two runs differ, with both values. Budgets may: what they led to must be the same."""
+    """Raises ValueError if two runs differ, with both values. Budgets may differ if the passes are the same."""
     for name in {**run, **old}:
         had, has = old.get(name), run.get(name)
         if name not in (*BUDGETS, INODE) and had != has:

@@ -1,7 +1,7 @@
-"""How an array is cut into tiles that fit, and which of its dimensions are transformed together.
+"""Partition of an array into tiles that fit, and of its dimensions into sets that are transformed together.
 
-Tiles are devices in time: a layout over a mesh of tiles says which positions each has. A file is written in one layout
-and read in any other, so it does every redistribution. Host integers only. Invariant: no tile is empty.
+Tiles are devices in time: a layout over a mesh of tiles gives the positions of each. A file that is written in one
+layout and read in another does the redistribution. Host integers only. Invariant: no tile is empty.
 """
 
 import bisect
@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ..layout.layout import Cut, Layout
 
-AXES = "pqrstuvw"  # names of the axes of a mesh of tiles; no more dimensions can be cut
+AXES = "pqrstuvw"  # axes of a mesh of tiles; no more dimensions can be cut
 Shape = tuple[int, ...]
 
 
 def partitions(items: Shape, many: int) -> Iterator[tuple[Shape, ...]]:
-    """The ways to put items into `many` sets, none of them empty."""
+    """All partitions of items into `many` nonempty sets."""
     if not items:
         if many == 0:
             yield ()
@@ -39,11 +39,13 @@ def cut(
     strict: bool = False,
     fortran: bool = False,
 ) -> Layout | None:
-    """The layout that cuts the fewest dimensions, none of `uncut`, into the fewest parts whose blocks fit, if any do.
+    """The layout with blocks that fit, and the fewest cut dimensions, none of `uncut`, and parts; None if none fits.
 
-    Several are cut into about as many parts each, so that a block of one pass and one of the next have much in common.
-    Of sets of as many dimensions it cuts the one with the longest runs, as `runs`. A block has a multiple of `unit` if
-    one fits in, or always if `strict`. What is smaller than a block that fits must fit too.
+    Several dimensions are cut into similar numbers of parts, so that blocks of successive passes overlap in large
+    boxes.
+    Among equal numbers of dimensions, the set with the longest runs wins. Block sides are multiples of `unit` if one
+    fits,
+    or always if `strict`. Invariant: a block smaller than one that fits must fit.
     """
     free = [d for d in range(len(shape)) if d not in uncut and shape[d] > 1]
     for many in range(min(len(free), len(AXES)) + 1):
@@ -54,7 +56,7 @@ def cut(
 
 
 def runs(layout: Layout, *, fortran: bool = False) -> int:
-    """The number of runs on the disk of all blocks of an array that is stored in C order, or in Fortran order."""
+    """Number of contiguous runs on disk of all blocks of an array in C order, or in Fortran order."""
     order = slice(None, None, -1 if fortran else 1)
     shape, parts = layout.shape[order], layout.parts[order]
     last = max((d for d, count in enumerate(parts) if count > 1), default=None)
@@ -62,19 +64,19 @@ def runs(layout: Layout, *, fortran: bool = False) -> int:
 
 
 def alike(layouts: Sequence[Layout]) -> tuple[Layout, ...]:
-    """The layouts with the least block of all along each dimension that they cut, so that they have much in common."""
+    """The layouts with the smallest block of all along each cut dimension, so that blocks overlap in large boxes."""
     blocks = [{d: one.block[d] for d in range(one.ndim) if one.parts[d] > 1} for one in layouts]
     smallest = {d: min(block[d] for block in blocks if d in block) for d in itertools.chain(*blocks)}
     return tuple(_of_blocks(one.shape, {d: smallest[d] for d in of}) for one, of in zip(layouts, blocks, strict=True))
 
 
 def least(most: int, right: Callable[[int], bool]) -> int:
-    """The least number for which something holds, that holds for `most` and all between."""
+    """The smallest number for which `right` holds; `right` is monotonic and holds for `most`."""
     return bisect.bisect_left(range(1, most), True, key=right) + 1
 
 
 def _cut(shape: Shape, dims: Shape, fits: Callable[[Shape], bool], unit: Shape, strict: bool) -> Layout | None:
-    """The fewest parts of all of these dimensions alike, and then the fewest of each."""
+    """The fewest parts if all dimensions have as many, then the fewest along each one."""
 
     def fitting(parts: Sequence[int]) -> Layout | None:
         sides = {d: -(-shape[d] // min(p, shape[d])) for d, p in zip(dims, parts, strict=True)}
@@ -92,7 +94,7 @@ def _cut(shape: Shape, dims: Shape, fits: Callable[[Shape], bool], unit: Shape, 
 
 
 def _of_blocks(shape: Shape, blocks: dict[int, int]) -> Layout:
-    """The layout of blocks that have at most as many positions of some dimensions as `blocks` gives."""
+    """The layout of blocks with at most `blocks[dim]` positions along each dimension."""
     counts = {dim: -(-shape[dim] // block) for dim, block in blocks.items() if block < shape[dim]}
     cuts = {dim: (Cut(name, counts[dim], blocks[dim]),) for dim, name in zip(counts, AXES, strict=False)}
     return Layout(shape, tuple(cuts.get(dim, ()) for dim in range(len(shape))))

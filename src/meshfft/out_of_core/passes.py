@@ -1,10 +1,10 @@
-"""Out of core: a transform in passes over the disk, each of some dimensions, a tile at a time.
+"""Out of core: a transform in passes over the disk, each of some dimensions, one tile at a time.
 
     pass 1   fft Y, Z   of tiles of A[X_p, Y, Z]     read from the source, written to a file
     pass 2   fft X      of tiles of A[X, Y'_p, Z']   read from there, written to the result
 
-A tile is an array of its own, and its plan one for the devices there are. Host integers only. Invariant: what the
-devices hold of a tile at their peak and the host's copies of what comes and goes are within the budget.
+A tile is an array with its own plan for the available devices. Host integers only. Invariant: the devices' peak for a
+tile, plus the host's copies of incoming and outgoing tiles, are within the budget.
 """
 
 import dataclasses
@@ -86,7 +86,7 @@ def passes(
 
 
 def _checked(shape: Sequence[int], chunk: Sequence[int] | None, **budgets: int | None) -> tuple[Shape, Shape]:
-    """The shape, and that of the chunks of the source, no larger; all ones without."""
+    """The checked shape, and the shape of the source's chunks, clipped to it; all ones without chunks."""
     sizes = integers(shape, "shape")
     if min(sizes, default=0) <= 0:
         raise ValueError(f"shape {sizes} holds nothing: give sizes of at least 1")
@@ -101,9 +101,9 @@ def _checked(shape: Sequence[int], chunk: Sequence[int] | None, **budgets: int |
 
 @dataclasses.dataclass(frozen=True)
 class _Search:
-    """What `passes` was asked: the points along each dimension, and how a tile is to be planned.
+    """Arguments of `passes`: the points along each dimension, and how to plan a tile.
 
-    Sets of dimensions that a pass transforms are tuples; None is a pass that only copies.
+    Sets of dimensions of a pass are tuples; None is a pass that only copies.
     """
 
     points: dict[int, int]
@@ -117,9 +117,9 @@ class _Search:
     known: dict[object, Layout | None] = dataclasses.field(default_factory=dict)
 
     def steps(self, shape: Shape, given: DTypeLike | None) -> Steps:
-        """The passes that move the fewest bytes; of those, the ones whose tiles have the fewest runs.
+        """The passes that move the fewest bytes, and among these the ones with the fewest runs.
 
-        Another pass, which may only copy, is worth its bytes if fewer would read chunks of the source several times.
+        Another pass, which may only copy, pays if fewer passes would read chunks of the source several times.
         """
         dtype = np.dtype(
             given or {"complex": "float32", "real": "complex64"}.get(self.onto or "", natural_dtype(self.kind))
@@ -142,20 +142,20 @@ class _Search:
         return tuple(dataclasses.replace(step, plans=of) for step, of in zip(best, plans, strict=True))
 
     def _orders(self, sets: Sequence[Shape]) -> list[tuple[Shape, ...]]:
-        """The usual order, or any if the source has chunks or Fortran order; real lines keep their place."""
+        """The usual order, or all orders if the source has chunks or Fortran order; real lines keep their place."""
         usual = self._ordered(sets)
         fixed = {None: slice(0), "complex": slice(0, 1), "real": slice(-1, None)}[self.onto]
         orders = itertools.permutations(usual) if self.fortran or math.prod(self.chunk) > 1 else [usual]
         return [order for order in orders if order[fixed] == usual[fixed]]
 
     def _ordered(self, sets: Sequence[Shape]) -> tuple[Shape, ...]:
-        """Inner dimensions first, as outer ones are cut then; but real lines become complex first, and real last."""
+        """Orders inner dimensions first, so that outer ones are cut; real lines become complex first, and real last."""
         last, rank = tuple(self.points)[-1:], {None: 0, "complex": -1, "real": 1}[self.onto]
         ordered = sorted(sets, key=lambda dims: (rank * (last[0] in dims), -max(dims))) if last else sets
         return tuple(tuple(sorted(dims, key=lambda dim: (dim in last, dim))) for dims in ordered)
 
     def _passes(self, order: Sequence[Shape | None], shape: Shape, dtype: np.dtype) -> Steps:
-        """A pass for each set of dimensions; none if the tiles of one cannot fit."""
+        """One pass for each set of dimensions, or no passes if the tiles of one cannot fit."""
         steps, chunk = list[Pass](), self.chunk
         for dims in order:
             before = self._cut(dims, shape, dtype, chunk, self.fortran and not steps)
@@ -164,13 +164,13 @@ class _Search:
             plans = () if dims is None else (self._plan(dims, dtype, before.block),)
             steps.append(Pass(dims or (), before, dtype, plans, chunk))
             shape, dtype, chunk = steps[-1].after.shape, steps[-1].out_dtype, (1,) * len(shape)
-        free = 1 if math.prod(self.chunk) > 1 else 0  # the first keeps its multiples of chunks
-        layouts = alike([step.before for step in steps[free:]])  # so that what two passes have in common is large
+        free = 1 if math.prod(self.chunk) > 1 else 0  # the first pass keeps its multiples of chunks
+        layouts = alike([step.before for step in steps[free:]])  # so that successive passes overlap in large boxes
         rest = zip(steps[free:], layouts, strict=True)
         return (*steps[:free], *(dataclasses.replace(step, before=before) for step, before in rest))
 
     def _cut(self, dims: Shape | None, shape: Shape, dtype: np.dtype, chunk: Shape, fortran: bool) -> Layout | None:
-        """The layout for a set of dimensions, sought once."""
+        """The layout for a set of dimensions, cached."""
         buffers = buffer_bytes(self.budget, math.prod(chunk) * dtype.itemsize)
 
         def fits(block: Shape) -> bool:
@@ -187,14 +187,14 @@ class _Search:
         return self.known[key]
 
     def _cost(self, steps: Steps) -> tuple[int, int, int]:
-        """Bytes read and written; runs of the source and of the result, which is in C order; of the source alone."""
+        """Bytes read and written; runs of the source and of the result (in C order); runs of the source."""
         first = runs(steps[0].before, fortran=self.fortran)
         return sum(step.read_bytes + step.written_bytes for step in steps), first + runs(steps[-1].after), first
 
     def _plan(self, dims: Shape, dtype: np.dtype, block: Shape) -> Plan:
-        """The plan of a tile; a real transform's other dimensions are complex.
+        """Plan of a tile. In a real transform, dimensions other than the real one are complex.
 
-        All mesh axes cut the longest dimension that stays as it is, if it is long enough.
+        All mesh axes cut the longest dimension that is not transformed, if it is long enough.
         """
         half, mesh = self.kind in FOURIER and tuple(self.points)[-1:] != dims[-1:], axis_sizes(self.how["mesh"])
         devices = math.prod(mesh.values())
@@ -204,7 +204,6 @@ class _Search:
         return plan(block, spec=spec, s=lengths, axes=dims, kind=kind, dtype=dtype, order="any", **self.how)
 
     def _too_long(self, shape: Shape, dtype: np.dtype) -> str:
-        """Which line is too long for which budget."""
         plans, held, chunk_bytes = dict[int, Plan](), dict[int, int](), math.prod(self.chunk) * dtype.itemsize
         for (dim,) in self._ordered([(dim,) for dim in self.points]):
             plans[dim] = self._plan((dim,), dtype, tuple(n if d == dim else 1 for d, n in enumerate(shape)))
@@ -224,11 +223,10 @@ class _Search:
 
     @property
     def shared(self) -> bool:
-        """Whether the budget is for all that a process holds: its devices have none of their own."""
         return self.device_budget is None
 
 
 def _blocks(step: Pass) -> list[Shape]:
-    """The shapes of the tiles to be planned for, the largest first: the last of a dimension may be smaller."""
+    """Shapes of tiles to plan for, the largest first: the last tile of a dimension may be smaller."""
     sides = ({int(count) for count in step.before.counts(dim)} for dim in range(step.before.ndim))
     return sorted(itertools.product(*sides), reverse=True) if step.plans else []

@@ -1,10 +1,10 @@
-"""Out of core: passes run over the disk, from an array that is read by slices to a file, a tile at a time.
+"""Out of core: passes run over the disk, from a sliceable array to a file, one tile at a time.
 
     for each pass, for each of its tiles:   read, transform on the devices, write, flush, note in the journal
 
-Invariant: the output gets its name when all of it is on the disk; until then what is done lies beside it, in a working
-folder, and a run that was ended is resumed after the last tile that its journal has. Where several processes run, each
-takes every n-th tile on its own devices, and they meet between passes.
+Invariant: the output gets its name once all of it is on the disk. Until then finished tiles are in a working folder
+beside it, and an interrupted run is resumed after the last tile of its journal. With n processes, each takes every n-th
+tile on its own devices, and all wait for each other between passes.
 """
 
 import contextlib
@@ -52,24 +52,24 @@ def run_passes(
     report: Report = lambda nbytes: None,
     begin: Callable[[str], None] = lambda part: None,
 ) -> None:
-    """Transforms an array of any size into a file, in passes that hold one tile of it at a time.
+    """Transforms an array of any size into a file, in passes that hold one tile at a time.
 
     Reads `made.read_bytes`, writes `made.written_bytes`, needs `made.extra_bytes` of disk besides the output.
 
     Args:
-        made: the passes, planned for a mesh of the devices of one process, or for one that is described.
-        source: the array: a `Source` of `open_array`, or anything with a shape, a dtype and slices.
+        made: the passes, planned for a mesh of the devices of one process, or for a described one.
+        source: a `Source` of `open_array`, or anything with a shape, a dtype and slices.
         target: the file to write; its suffix, .npy, .zarr, .h5 or .nc, chooses the format.
-        overwrite: whether a file already there may be replaced, and an unfinished run forgotten.
-        resume: whether such a run is resumed, if there is one.
-        record: what is kept beside a Zarr array.
-        report: called with bytes, as they have been read and written.
-        begin: called with "compile", and when all programs are made with each pass as it begins.
+        overwrite: replaces an existing file, and discards an unfinished run.
+        resume: resumes an unfinished run, if there is one.
+        record: stored beside a Zarr array.
+        report: called with the number of bytes of each read or write.
+        begin: called with "compile", then with the name of each pass as it starts.
 
     Raises:
-        ValueError: the source is not what was planned for; the run to be resumed was another, or had another source.
-        FileExistsError: the output exists, or a run to it was not finished, and no argument says what to do.
-        OSError: a file cannot be read or written, or the disk is full; what is done is kept for `resume`.
+        ValueError: the source does not match the plan, or the unfinished run differs.
+        FileExistsError: the output or an unfinished run exists, and no argument allows that.
+        OSError: a file cannot be read or written, or the disk is full; finished tiles are kept for `resume`.
         PeerError: another process failed.
     """
     agreed, most = _agreed(made, source), max(LEAST_BYTES, transfer_bytes(made.budget))
@@ -81,13 +81,13 @@ def run_passes(
 
 
 def _on_first(work: Callable[[], object]) -> None:
-    """Does in one process what it does for all."""
+    """Runs `work` in process 0; all processes wait for it, and fail if it fails."""
     together(lambda: work() if jax.process_index() == 0 else None)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Run:
-    """A run as one process sees it; `most` bytes are read or written at a time."""
+    """A run in one process; `most` bytes are read or written at a time."""
 
     made: Passes
     source: Sliceable
@@ -99,7 +99,7 @@ class _Run:
 
     @contextlib.contextmanager
     def begun(self, *, resume: bool, overwrite: bool) -> Iterator[None]:
-        """Holds the working folder, with a journal of this run; refuses an output that could not be written."""
+        """Holds the working folder with a journal of this run; refuses an output that could not be written."""
         if not (resume and self.journal.moved()):
             check_output(self.journal.target, overwrite, 0)
             used = sum(file.lstat().st_size for file in files_in(self.journal.folder))
@@ -109,7 +109,7 @@ class _Run:
             yield
 
     def passes(self, begin: Callable[[str], None]) -> None:
-        """What is missing of each pass; a store is removed once all that was made of it is there."""
+        """Runs the missing tiles of each pass; removes a store once the pass that reads it is complete."""
         finished = together(self.journal.finished)
         begin("compile")
         programs = ((plan, given_dtype(plan, step.dtype)) for step in self.made.steps for plan in step.plans)
@@ -140,18 +140,17 @@ class _Run:
         clear(self.journal.folder)
 
     def _check_source(self) -> None:
-        """Refuses a source of which some files were written to while others were read."""
+        """Refuses a source whose files were written to during the run."""
         now = described_source(self.source)
         if any(self.described[f"source {name}"] != value for name, value in now.items()):
             raise ValueError(f"{now['path']} was written to while it was read: {AGAIN} when nothing writes to it")
 
     def _path(self, number: int) -> Path:
-        """What a pass writes."""
         kind = ".npy" if number < len(self.made.steps) - 1 else self.journal.target.suffix
         return self.journal.folder / f"pass-{number}{kind}"
 
     def _create(self, number: int) -> None:
-        """The store that a pass writes to, cut along its tiles; or a plain file of scratch."""
+        """Creates the store of a pass, cut along its tiles; a flat file between passes."""
         step, path = self.made.steps[number], self._path(number)
         shape, grid = step.after.shape, grid_of_tiles(step.after, step.out_dtype.itemsize, self.most)
         if number < len(self.made.steps) - 1:
@@ -160,7 +159,7 @@ class _Run:
         create_sink(path, shape, step.out_dtype, grid, self.record, kind=path.suffix)
 
     def _opened(self, number: int) -> Sink:
-        """What a pass writes; OSError where it is gone or cut short."""
+        """Opens the output of a pass; raises OSError if it is missing or truncated."""
         path = self._path(number)
         if not path.exists():
             raise FileNotFoundError(f"{path} is gone, or not on a file system that all processes share: {AGAIN}")
@@ -170,7 +169,7 @@ class _Run:
         return scratch_of(self._opened(number), self.made.steps[number].after, self.made.steps[number + 1].before)
 
     def _tiles(self, number: int, mine: list[int]) -> None:
-        """This process's share of the tiles of a pass; one is written while the next is read and transformed."""
+        """Runs this process's tiles of a pass; one is written while the next is read and transformed."""
         step = self.made.steps[number]
         array = self._scratch(number - 1) if number > 0 else self.source
         store = self._scratch(number) if number < len(self.made.steps) - 1 else self._opened(number)
@@ -197,7 +196,6 @@ class _Run:
 
 @functools.lru_cache(maxsize=64)
 def _program(plan: Plan, dtype: np.dtype) -> jax.stages.Compiled:
-    """A plan compiled, for an array of that type as it is given."""
     sharding = NamedSharding(plan.mesh, plan.in_layout.spec) if isinstance(plan.mesh, Mesh) else None
     stored: Any = jax.ShapeDtypeStruct(plan.in_layout.storage, dtype, sharding=sharding)
     given = padded(stored, plan.in_layout, plan.mesh)
@@ -206,7 +204,7 @@ def _program(plan: Plan, dtype: np.dtype) -> jax.stages.Compiled:
 
 
 def _agreed(made: Passes, source: Sliceable) -> dict[str, object]:
-    """What the journal says of the run, once the source fits and all processes have the same."""
+    """The journal's entry for the run, once the source fits and all processes agree."""
     if tuple(source.shape) != made.shape or source.dtype != made.dtype:
         raise ValueError(
             f"the source is {source.dtype} of shape {tuple(source.shape)}, the passes take {made.dtype} of "

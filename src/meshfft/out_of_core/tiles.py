@@ -1,9 +1,9 @@
-"""Tiles: what a pass over the disk reads, transforms and writes at a time, counted and as text.
+"""Tiles, which a pass over the disk reads, transforms and writes one at a time: their bytes, and a table.
 
-    bytes of a process = a tile as it comes + one as it goes + devices x Plan.peak_bytes + 3 transfers in + 3 out
+    bytes of a process = incoming tile + outgoing tile + devices x Plan.peak_bytes + 3 transfers in + 3 out
 
-A pass transforms some dimensions of an array in tiles that cut others. Host integers only. Invariant: the tiles of a
-pass hold every position of the array once, where they are read and where they are written.
+A pass transforms some dimensions in tiles that cut the rest. Host integers only. Invariant: the tiles of a pass cover
+every position of its input and of its output once.
 """
 
 import dataclasses
@@ -23,29 +23,28 @@ from ..plans.plan import Plan
 from ..plans.table import WIDTH, ruled
 from .partition import Shape
 
-TRANSFER_BYTES = 2**25  # larger ones are no faster
+TRANSFER_BYTES = 2**25  # larger transfers are no faster
 HEADS = ("pass", "layout after", "tiles", "a tile", "reads", "writes", "on disk")
 
 
 def transfer_bytes(budget: int) -> int:
-    """How much a process with a budget reads or writes at a time."""
     return min(budget // 16, TRANSFER_BYTES)
 
 
 def buffer_bytes(budget: int, chunk_bytes: int = 1) -> int:
-    """Bytes of its buffers: a transfer, of one chunk at least, as part of a tile, in chunks, and as a file's bytes."""
+    """Bytes of buffers: a transfer (at least one chunk) as part of a tile, in chunks, and as a file's bytes."""
     return min(3 * budget // 8, 6 * TRANSFER_BYTES) + 3 * max(0, chunk_bytes - transfer_bytes(budget))
 
 
 def given_dtype(plan: Plan, dtype: np.dtype) -> np.dtype:
-    """The type in which a plan is given numbers that are stored as `dtype`: a real one if they are real."""
+    """Type of a plan's input for numbers stored as `dtype`: real if they are real."""
     return plan.in_dtype if dtype.kind == "c" else real_dtype(plan.dtype)
 
 
 def held_bytes(plan: Plan, dtype: np.dtype, shared: bool) -> int:
-    """Bytes of the host's copies of a tile stored as `dtype`; with all devices at their peak if they share its memory.
+    """Host bytes for tiles stored as `dtype`, plus the devices' peaks if they share the host's memory.
 
-    A tile comes, and is converted if it has to be; the one before it may still be on its way out.
+    The incoming tile may be converted while the one before it is still being written.
     """
     given = given_dtype(plan, dtype)
     comes = math.prod(plan.shape) * (dtype.itemsize + (given.itemsize if given != dtype else 0))
@@ -54,7 +53,7 @@ def held_bytes(plan: Plan, dtype: np.dtype, shared: bool) -> int:
 
 
 def covered(layout: Layout, chunk: Shape) -> int:
-    """How many positions are read if every block is read in whole chunks: a chunk in two blocks counts twice."""
+    """Positions read if every block is read in whole chunks: a chunk in two blocks counts twice."""
     sides = []
     for dim, (size, side) in enumerate(zip(layout.shape, chunk, strict=True)):
         firsts = layout.starts(dim)
@@ -64,7 +63,7 @@ def covered(layout: Layout, chunk: Shape) -> int:
 
 
 class Tile(NamedTuple):
-    """The box of a tile in the array that a pass reads, and in the one that it writes."""
+    """The boxes of a tile in the arrays that a pass reads and writes."""
 
     source: Box
     target: Box
@@ -72,13 +71,13 @@ class Tile(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Pass:
-    """One pass over the disk: it reads an array in the tiles of one layout and writes one in those of another."""
+    """One pass over the disk, from an array in tiles of one layout to an array in tiles of another."""
 
-    dims: tuple[int, ...]  # that it transforms
+    dims: tuple[int, ...]  # transformed dimensions
     before: Layout
-    dtype: np.dtype  # of the numbers it reads
-    plans: tuple[Plan, ...]  # one for each shape of tiles, the largest first; none if it only copies
-    chunk: Shape  # of what it reads, all of it for every tile that has some; all ones if any part can be read by itself
+    dtype: np.dtype  # of the input
+    plans: tuple[Plan, ...]  # one for each shape of tiles, the largest first; none for a copy
+    chunk: Shape  # chunk shape of the input, read whole; all ones if any part can be read alone
 
     @functools.cached_property
     def after(self) -> Layout:
@@ -97,12 +96,10 @@ class Pass:
         return tuple(map(Tile, boxes_of(self.before), boxes_of(self.after)))
 
     def plan_of(self, tile: Tile) -> Plan | None:
-        """The plan for a tile; None if it is only copied."""
         return next(plan for plan in self.plans if plan.shape == shape_of(tile.source)) if self.plans else None
 
     @property
     def read_bytes(self) -> int:
-        """Bytes read from the disk, whole chunks at a time."""
         return covered(self.before, self.chunk) * self.dtype.itemsize
 
     @property
@@ -110,18 +107,16 @@ class Pass:
         return math.prod(self.after.shape) * self.out_dtype.itemsize
 
     def bytes_of(self, tile: Tile) -> tuple[int, int]:
-        """Bytes read and written for a tile."""
         sides = zip(tile.source, self.chunk, self.before.shape, strict=True)
         read = math.prod(min(n, -(-at.stop // c) * c) - at.start // c * c for at, c, n in sides)
         return read * self.dtype.itemsize, math.prod(shape_of(tile.target)) * self.out_dtype.itemsize
 
     @property
     def tile_bytes(self) -> int:
-        """Bytes of the largest tile as it is stored."""
         return math.prod(self.before.block) * self.dtype.itemsize
 
     def held_bytes(self, shared: bool) -> int:
-        """Modelled bytes of a process at the peak: the host's copies, and its devices if these share memory."""
+        """Modelled peak bytes of a process: the host's copies, plus the devices if they share memory."""
         return max((held_bytes(plan, self.dtype, shared) for plan in self.plans), default=2 * self.tile_bytes)
 
 
@@ -256,7 +251,6 @@ class Passes:
         return f"<Passes: {self.transform.name} of {self.shape}, {many} tiles, {peak} at the peak>"
 
     def _table(self) -> str:
-        """A row for each pass, and the sums."""
         rows, done = list[tuple[str, ...]]([HEADS]), frozenset[int]()
         for number, (step, disk) in enumerate(zip(self.steps, self.disk_bytes, strict=True), 1):
             done = done.union(step.dims)

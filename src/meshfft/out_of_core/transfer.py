@@ -1,10 +1,10 @@
-"""Carrying tiles between files and devices, a transfer at a time: part of a chunk, a chunk, or a few of them.
+"""Transfers of tiles between files and devices, each of a part of a chunk, one chunk or a few.
 
-    read:    each box of chunks in a tile   into a buffer, from there into the blocks of the devices
-    write:   each box of chunks in a tile   from the blocks that have some of it, by a buffer, to the file
+    read:    each box of chunks in a tile   into a buffer, then into the blocks of the devices
+    write:   each box of chunks in a tile   from the blocks that overlap it, through a buffer, to the file
 
-Invariant: every chunk of a tile is read once or written once, however many devices share the tile; and beside the tile
-there is one buffer of a transfer.
+Invariant: every chunk of a tile is read or written once, however many devices share the tile. Beside the tile there is
+one buffer of a transfer.
 """
 
 import bisect
@@ -31,19 +31,19 @@ from ..plans.plan import Plan
 from .partition import Shape
 from .tiles import given_dtype
 
-PLAIN = (".npy", ".nii", ".gz")  # files of which any part can be read by itself
+PLAIN = (".npy", ".nii", ".gz")  # any part of these files can be read alone
 Values = jax.Array | PaddedArray | np.ndarray  # of a tile, on devices or on the host
 
 
 @dataclasses.dataclass(frozen=True)
 class Scratch:
-    """The store between two passes: a plain file, in which each box that tiles of both have in common is one run."""
+    """The store between two passes: a flat file in which each box common to tiles of both passes is one run."""
 
     file: FlatSink
-    sides: tuple[Shape, ...]  # the starts of the tiles of both passes along each dimension, and its size
+    sides: tuple[Shape, ...]  # the starts of tiles of both passes along each dimension, and its size
 
     def boxes(self, at: Box, most: int) -> Iterator[Box]:
-        """What is read or written at a time: parts of `at` of at most `most` bytes, each in one box of the file."""
+        """Parts of `at` to read or write at once: at most `most` bytes, each in one box of the file."""
         cuts = []
         for side, firsts in zip(at, self.sides, strict=True):
             inner = firsts[bisect.bisect_right(firsts, side.start) : bisect.bisect_left(firsts, side.stop)]
@@ -67,7 +67,7 @@ class Scratch:
         self.file.flush()
 
     def _box(self, file: int, at: Box) -> tuple[Numbers, Box]:
-        """The box that holds a part, as an array of its own, and the part as a box of that."""
+        """The box that contains a part, as a separate array, and the part's place in it."""
         indices = [bisect.bisect_right(firsts, side.start) - 1 for firsts, side in zip(self.sides, at, strict=True)]
         ends = [(firsts[i], firsts[i + 1]) for firsts, i in zip(self.sides, indices, strict=True)]
         shape = tuple(end - start for start, end in ends)
@@ -78,7 +78,7 @@ class Scratch:
 
 
 def scratch_of(file: Sink, *layouts: Layout) -> Scratch:
-    """The store of an array that is written in tiles of one layout and read in those of another."""
+    """The store of an array that is written in tiles of one layout and read in tiles of another."""
     assert isinstance(file, FlatSink)
     shape = layouts[0].shape
     firsts = ({int(start) for layout in layouts for start in layout.starts(dim)} for dim in range(len(shape)))
@@ -86,12 +86,12 @@ def scratch_of(file: Sink, *layouts: Layout) -> Scratch:
 
 
 def chunk_of(source: Source) -> Shape | None:
-    """The chunks that a file can be read in; None if any part of it can be read by itself."""
+    """Chunk shape in which a file is read; None if any part can be read alone."""
     return None if source.path.suffix.lower() in PLAIN or math.prod(source.chunk) == 1 else source.chunk
 
 
 def read_tile(array: Sliceable | Scratch, plan: Plan | None, at: Box, dtype: np.dtype, most: int) -> Values:
-    """A tile on the devices of its plan, or without one on the host; `dtype` is what is stored, `most` are bytes."""
+    """A tile on the devices of its plan, or on the host without one; `dtype` is stored, `most` counts bytes."""
     layout = Layout(shape_of(at), ((),) * len(at)) if plan is None else plan.in_layout
     given = dtype if plan is None else given_dtype(plan, dtype)
     blocks = {index: aligned(layout.block, given) for index in np.ndindex(*layout.parts)}
@@ -111,16 +111,14 @@ def read_tile(array: Sliceable | Scratch, plan: Plan | None, at: Box, dtype: np.
     def stored_block(part: Box | None) -> np.ndarray:
         return blocks[block_index(layout, part or ())]
 
-    stored = jax.make_array_from_callback(
-        layout.storage, sharding, stored_block
-    )  # copies nothing if devices are the host
+    stored = jax.make_array_from_callback(layout.storage, sharding, stored_block)  # no copy on the host
     return padded(stored.block_until_ready(), layout, mesh)
 
 
 def write_tile(
     sink: Sink | Scratch, y: Values, plan: Plan | None, at: Box, most: int, report: Callable[[int], None]
 ) -> None:
-    """Writes a tile as `read_tile` gives it, and returns when it is on the disk; `report` is called with bytes."""
+    """Writes a tile from `read_tile` and returns when it is on the disk; calls `report` with bytes."""
     if plan is None:
         parts = [_Part(within(at, starts(at)), np.asarray(y))]
     else:
@@ -140,7 +138,6 @@ class _Part(NamedTuple):
 
 
 def _boxes(array: Sliceable | Scratch, at: Box, itemsize: int, most: int) -> Iterator[Box]:
-    """What is read at a time."""
     if isinstance(array, Scratch):
         return array.boxes(at, most)
     chunk, fortran = (chunk_of(array), array.fortran) if isinstance(array, Source) else (None, False)
@@ -148,7 +145,7 @@ def _boxes(array: Sliceable | Scratch, at: Box, itemsize: int, most: int) -> Ite
 
 
 def _gathered(parts: Sequence[_Part], box: Box, dtype: np.dtype) -> np.ndarray:
-    """The numbers of a box, from all blocks that have some; those of a single one are not copied."""
+    """The values of a box, from all blocks that overlap it; those of a single block are not copied."""
     overlaps = list(_overlaps(parts, box))
     if len(overlaps) == 1:
         return overlaps[0][0]
@@ -159,7 +156,7 @@ def _gathered(parts: Sequence[_Part], box: Box, dtype: np.dtype) -> np.ndarray:
 
 
 def _overlaps(parts: Sequence[_Part], box: Box) -> Iterator[tuple[np.ndarray, Box]]:
-    """Each block's numbers in a box, and which part of the box they are."""
+    """Each block's part in the box, and its place there."""
     for part in parts:
         both = tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(part.box, box, strict=True))
         if all(side.start < side.stop for side in both):

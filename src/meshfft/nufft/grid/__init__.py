@@ -1,1 +1,1 @@
-"""Points on a grid: the window, in which order points are taken, and both directions on one device."""
+"""Windows, placement of points, and gridding on one device."""

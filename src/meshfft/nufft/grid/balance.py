@@ -1,13 +1,12 @@
-"""Lending: tiles of devices that own too many points are interpolated by devices that own too few.
+"""Load balancing: devices with too many points lend tiles of the grid to devices with too few.
+
+    every round:     tiles[i] = block[start[i] : start[i] + tile + reach - 1], in one permute
+    every device:    block' = block, followed in its first dimension by rows of all received tiles
 
 A radial trajectory leaves 64 devices with up to seven times the mean load. A crowded owner lends chunks: it cuts the
-tiles under them out of its block, with halo, and sends them; the helper interpolates there and holds the values.
-
-    in every round:     tiles[i] = block[start[i] : start[i] + tile + reach - 1], in one permute
-    on every device:    block' = block, and behind it in its first dimension rows of all tiles received
-
-So one table of chunks holds what a device owns and what it borrows. Type 1 runs the other way: tiles are sent home and
-added at `start`. Invariant: a tile that only pads a message has no points, so it adds nothing. Host only, O(M).
+tiles under them out of its block, with halo, and sends them. The helper interpolates there and holds the values, so one
+table has owned and borrowed chunks. Type 1 runs in reverse: tiles are returned and added at `start`. Invariant: tiles
+that pad a message have no points, so they add nothing. Host only, O(M).
 """
 
 import dataclasses
@@ -19,46 +18,45 @@ import numpy as np
 
 from .binning import Placed, Tables
 
-GOAL = 1.1  # of the mean load: what an owner keeps, and a helper takes on
+GOAL = 1.1  # load over the mean that an owner keeps and a helper accepts
 
 
 class Round(NamedTuple):
-    """One permute: a device sends one message at most and receives one, all of the same size."""
+    """One permute: each device sends and receives at most one message, all of one size."""
 
-    pairs: tuple[tuple[int, int], ...]  # sender, receiver
-    start: np.ndarray  # first cells (devices, tiles, d) of the tiles sent, in the block with halo; 0 for padding
+    pairs: tuple[tuple[int, int], ...]  # (sender, receiver)
+    start: np.ndarray  # first cells (devices, tiles, d) of sent tiles, in the block with halo; 0 for padding
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Lent:
-    """Points on the devices that work on them."""
+    """Points on the devices that process them."""
 
-    tables: Tables  # the chunks that each device keeps, then those it borrows
-    rounds: tuple[Round, ...]  # tile i of a round is received behind those of all rounds before
-    order: np.ndarray  # for each point its slot among those of all devices
-    load: np.ndarray  # chunks that each device works on
-    rows: int  # of the first dimension, which the tiles take behind a block
-    at: np.ndarray  # first cell (tiles, d) of each tile received, in the block with halo and tiles
+    tables: Tables  # chunks that each device keeps, then borrowed ones
+    rounds: tuple[Round, ...]  # tile i of a round is received behind the tiles of earlier rounds
+    order: np.ndarray  # slot of each point among those of all devices
+    load: np.ndarray  # chunks per device
+    rows: int  # first-dimension rows for tiles, behind a block
+    at: np.ndarray  # first cell (tiles, d) of each received tile, in the block with halo and tiles
 
 
 class _Loan(NamedTuple):
-    """Chunks that one device works on for another."""
+    """Chunks that one device processes for another."""
 
     owner: int
     helper: int
-    chunk: np.ndarray  # among those of the owner
-    tile: np.ndarray  # under every chunk, from 0
-    start: np.ndarray  # first cells (tiles, d) of the tiles, in the owner's block
+    chunk: np.ndarray  # numbers among the owner's chunks
+    tile: np.ndarray  # tile of every chunk, from 0
+    start: np.ndarray  # first cells (tiles, d), in the owner's block
 
 
 def lend(placed: Placed, reach: int, block: tuple[int, ...], goal: float = GOAL) -> Lent:
-    """A plan by which no device has much more than the mean number of chunks; without rounds if that is so already.
+    """Lends chunks until no device has much more than the mean number; no rounds if none has.
 
     Args:
-        placed: points with their owners.
         reach: cells that a point may touch along each dimension; the halo has one less.
         block: cells of a device's block with its halo.
-        goal: the load that is allowed, over the mean.
+        goal: allowed load over the mean.
     """
     tables, devices = placed.tables, len(placed.tables.count)
     each, chunk = tables.start.shape[1], placed.chunk
@@ -86,7 +84,7 @@ def lend(placed: Placed, reach: int, block: tuple[int, ...], goal: float = GOAL)
 
 
 def _behind(tiles: int, cells: tuple[int, ...], block: tuple[int, ...]) -> tuple[int, np.ndarray]:
-    """Rows behind a block that hold some tiles, side by side along its other dimensions, and where each begins."""
+    """Rows behind a block that hold the tiles side by side, and the first cell of each tile."""
     beside = [size // cell for size, cell in zip(block[1:], cells[1:], strict=True)]
     bands = -(-tiles // max(math.prod(beside), 1))
     index = np.stack(np.unravel_index(np.arange(tiles), (max(bands, 1), *beside)), 1)
@@ -94,7 +92,7 @@ def _behind(tiles: int, cells: tuple[int, ...], block: tuple[int, ...]) -> tuple
 
 
 def _loans(tables: Tables, goal: float) -> list[_Loan]:
-    """Who lends what to whom: the most crowded owner to the device with the most room, its fullest tiles first."""
+    """Loans from the most crowded owner to the least loaded device, fullest tiles first."""
     mean = tables.count.mean()
     top = max(math.ceil(mean), int(goal * mean))
     rooms = [(int(load) - top, device) for device, load in enumerate(tables.count) if load < top]
@@ -114,7 +112,7 @@ def _loans(tables: Tables, goal: float) -> list[_Loan]:
 
 
 def _fullest_first(start: np.ndarray) -> np.ndarray:
-    """Chunks of a device in the order of how many their tile has; those of a tile stay together."""
+    """Chunks sorted by the number in their tile, descending; chunks of a tile stay together."""
     tile = np.cumsum(_changes(start)) - 1
     return np.argsort(-np.bincount(tile)[tile], kind="stable")
 
@@ -126,12 +124,12 @@ def _loan(tables: Tables, owner: int, helper: int, chunk: np.ndarray) -> _Loan:
 
 
 def _changes(start: np.ndarray) -> np.ndarray:
-    """Which chunks begin another tile."""
+    """Whether each chunk starts another tile."""
     return np.concatenate([[True], (start[1:] != start[:-1]).any(1)])[: len(start)]
 
 
 def _rounds(loans: list[_Loan]) -> list[list[_Loan]]:
-    """Loans in rounds, of similar sizes: the largest first, each into the first round in which both are free."""
+    """Rounds of loans of similar size: largest first, each in the first round with both devices free."""
     rounds: list[list[_Loan]] = []
     busy: list[set[int]] = []
     for loan in sorted(loans, key=lambda loan: -len(loan.start)):
@@ -153,7 +151,7 @@ def _round(loans: list[_Loan], devices: int, tiles: int) -> Round:
 
 
 def _ragged(rows: list[np.ndarray], least: int) -> np.ndarray:
-    """Rows of integers beside each other, filled up with -1."""
+    """Stacks rows of integers, padded with -1."""
     table = np.full((len(rows), max(least, *map(len, rows))), -1, np.int64)
     for line, row in zip(table, rows, strict=True):
         line[: len(row)] = row
@@ -161,7 +159,7 @@ def _ragged(rows: list[np.ndarray], least: int) -> np.ndarray:
 
 
 def _chosen(tables: Tables, source: np.ndarray, chunk: int) -> Tables:
-    """Tables of the chunks `source` (devices, chunks), numbered through all devices; -1 is an empty one."""
+    """Tables of the chunks `source` (devices, chunks), numbered over all devices; -1 is empty."""
 
     def rows(values: np.ndarray, slots: int, empty: int) -> np.ndarray:
         width = values.shape[2:]
@@ -179,7 +177,7 @@ def _chosen(tables: Tables, source: np.ndarray, chunk: int) -> Tables:
 
 
 def _moved_to(tables: Tables, tile: np.ndarray, at: np.ndarray, chunk: int) -> Tables:
-    """Tables with the chunks of borrowed tiles (-1: not borrowed) at the places where these are received."""
+    """Tables with the chunks of borrowed tiles at the received places; tile -1 is not borrowed."""
     borrowed = tile >= 0
     start = tables.start.copy()
     start[borrowed] = at[tile[borrowed]]
@@ -188,7 +186,7 @@ def _moved_to(tables: Tables, tile: np.ndarray, at: np.ndarray, chunk: int) -> T
 
 
 def _moved(order: np.ndarray, source: np.ndarray, each: int, chunk: int) -> np.ndarray:
-    """The new slot of every point."""
+    """The new slot of each point."""
     now = np.empty(len(source) * each, np.int64)
     full = source.ravel() >= 0
     now[source.ravel()[full]] = np.flatnonzero(full)

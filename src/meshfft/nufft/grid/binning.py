@@ -1,10 +1,10 @@
-"""Placing: which device owns which scattered points, and their places in its block of the fine grid.
+"""Placement: the device that owns each scattered point, and the place of the point in its block of the fine grid.
 
     u = G k mod G,   c = ceil(u - width / 2),   offset = u - c - (width - 1) / 2      in [-1/2, 1/2]
 
-The device that holds the lowest cell that a point may touch, c - slack, owns the point. Its points are sorted by tiles
-of its block, and those of a tile fill chunks of slots. Host only. k is split in two before it is multiplied by G, so
-that offsets and phases are those of the points as given, to one rounding, whatever G.
+The device with the lowest cell that a point may touch, c - slack, owns the point. Its points are sorted by tile, and
+the points of a tile fill chunks of slots. Host only. k is split in two before it is multiplied by G, so that offsets
+and phases have one rounding for any G.
 """
 
 import dataclasses
@@ -17,21 +17,21 @@ import numpy as np
 from ...layout.layout import Layout
 from .form import Form
 
-BATCH = 2**14  # points worked on at a time: what a core's cache holds
-SAMPLE = 2**14  # points that a load is estimated from
-SPLIT = 2.0**26  # a turn's first bits: their product with G is exact
+BATCH = 2**14  # points per batch, which fits in a core's cache
+SAMPLE = 2**14  # points that estimate a load
+SPLIT = 2.0**26  # leading bits of a turn, whose product with G is exact
 
 
 class Tables(NamedTuple):
-    """The points of every device, in slots; stacked over devices, or of one of them.
+    """The points of every device, or of one, in slots.
 
-    Chunks of one tile are side by side, tiles in C order; chunks that hold points come first.
+    Chunks of a tile are contiguous, tiles are in C order, and chunks with points are first.
     """
 
-    cell: Any  # int32 (devices, slots, d): lowest cell touched, in the block with halo; -1 in an empty slot
+    cell: Any  # int32 (devices, slots, d): lowest touched cell, in the block with halo; -1 in an empty slot
     offset: Any  # real (devices, slots, d)
-    start: Any  # int32 (devices, chunks, d): first cell of the tile of each chunk of slots
-    count: Any  # int32 (devices,): chunks that hold points
+    start: Any  # int32 (devices, chunks, d): first cell of each chunk's tile
+    count: Any  # int32 (devices,): chunks with points
     phase: Any  # complex (devices, slots): exp(-2 pi i k . middles); 0 in empty slots
 
 
@@ -40,10 +40,10 @@ class Placed:
     """Points on their devices."""
 
     tables: Tables
-    order: np.ndarray  # for each point its slot among those of all devices, int64
-    load: np.ndarray  # points of each device
-    chunk: int  # slots of a chunk
-    tile: tuple[int, ...]  # cells of a tile
+    order: np.ndarray  # slot of each point among those of all devices, int64
+    load: np.ndarray  # points per device
+    chunk: int  # slots per chunk
+    tile: tuple[int, ...]  # cells per tile
 
 
 class _Tiles(NamedTuple):
@@ -64,14 +64,14 @@ class _Tiles(NamedTuple):
 
 
 def place(turns: np.ndarray, middles: tuple[int, ...], grid: Layout, form: Form, dtype: np.dtype) -> Placed:
-    """The points of all devices, tile by tile, in O(M): some 0.15 s for a million in two dimensions.
+    """Places points on all devices by tile, in O(M): about 0.15 s for a million in two dimensions.
 
     Args:
-        turns: the points (M, d), float64, in cycles per sample.
-        middles: of the phases, mostly N // 2 of the N samples of the image.
-        grid: the fine grid in equal blocks; devices are numbered in C order of these.
-        form: the window, tiles and chunks; tiles are cut to the block where that is smaller.
-        dtype: complex, of values.
+        turns: points (M, d), float64, in cycles per sample.
+        middles: origin of the phases, mostly N // 2 for N samples of the image.
+        grid: fine grid in equal blocks; devices are numbered in C order of blocks.
+        form: window, tiles and chunks; tiles are clipped to the block.
+        dtype: complex type of the values.
     """
     tiles = _Tiles(grid, tuple(min(t, b) for t, b in zip(form.tile, grid.block, strict=True)))
     many = len(turns)
@@ -88,7 +88,7 @@ def place(turns: np.ndarray, middles: tuple[int, ...], grid: Layout, form: Form,
 
 
 def loads(turns: np.ndarray, grid: Layout, width: int, slack: int) -> np.ndarray:
-    """Points that each device would own, from a sample of them: within a tenth where 64 devices share them evenly."""
+    """Points per device, estimated from a sample: within 10 % if 64 devices share them evenly."""
     many = len(turns)
     if many > SAMPLE:
         turns = turns[_sample(many)]
@@ -104,7 +104,7 @@ def loads(turns: np.ndarray, grid: Layout, width: int, slack: int) -> np.ndarray
 
 @functools.lru_cache(maxsize=8)
 def _sample(many: int) -> np.ndarray:
-    """Points drawn by golden steps: a stride would meet the same samples of every spoke."""
+    """Golden-ratio sample of points; a stride would pick the same samples of every spoke."""
     return (np.arange(SAMPLE) * (math.sqrt(5) - 1) / 2 % 1 * many).astype(np.int64)
 
 
@@ -116,7 +116,7 @@ def _placed(
     cell: np.ndarray,
     offset: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Owners of points, tiles there and phases in radians; cells and offsets are written into the arrays given."""
+    """Owners of points, their tiles, and phases in radians. Writes cells and offsets into the given arrays."""
     owner, inside, late = np.zeros(len(turns), np.int64), np.zeros(len(turns), np.int64), np.zeros(len(turns))
     grid, odd = tiles.grid, form.width % 2
     for dim, (cells, block, tile) in enumerate(zip(grid.shape, grid.block, tiles.tile, strict=True)):
@@ -139,7 +139,7 @@ def _placed(
 
 
 def _split(turns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Turns within half a turn of 0, as the sum of their first bits and what is left; exact."""
+    """Turns reduced to [-1/2, 1/2], as the exact sum of leading bits and a remainder."""
     f = turns - np.rint(turns)
     first = np.rint(f * SPLIT)
     first /= SPLIT
@@ -148,7 +148,7 @@ def _split(turns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _multiple(first: np.ndarray, rest: np.ndarray, times: int) -> tuple[np.ndarray, np.ndarray]:
-    """A multiple of split turns: whole ones, and a rest near 0 that has only its own rounding."""
+    """A multiple of split turns: the integer part, and a remainder near 0 with one rounding."""
     product = first * times
     whole = np.rint(product)
     product -= whole
@@ -157,13 +157,13 @@ def _multiple(first: np.ndarray, rest: np.ndarray, times: int) -> tuple[np.ndarr
 
 
 def _wrapped(cell: np.ndarray, cells: int) -> np.ndarray:
-    """Cells modulo the grid; NumPy divides by a scalar several times faster than it takes remainders."""
+    """Cells modulo the grid. NumPy divides by a scalar several times faster than it takes remainders."""
     cell -= cell // cells * cells
     return cell
 
 
 def radix_order(key: np.ndarray) -> np.ndarray:
-    """The stable order of integers from 0, 16 bits at a time: NumPy has a radix sort for those."""
+    """Stable order of nonnegative integers, 16 bits at a time, because NumPy has a radix sort for 16 bits."""
     order = np.argsort((key & 0xFFFF).astype(np.uint16), kind="stable")
     for bits in range(16, int(key.max(initial=0)).bit_length(), 16):
         order = order[np.argsort((key.take(order) >> bits & 0xFFFF).astype(np.uint16), kind="stable")]
@@ -179,7 +179,7 @@ def _filled(
     offset: np.ndarray,
     phase: np.ndarray,
 ) -> Placed:
-    """Slots filled with sorted points. A run is the points of one tile; the tables only know of those that have any."""
+    """Fills slots with sorted points. A run has the points of one tile; tables only have tiles with points."""
     devices, many = math.prod(tiles.grid.parts), len(key)
     begin = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
     points = np.diff(begin, append=many)
@@ -189,7 +189,7 @@ def _filled(
     most = int(count.max())
     base = np.arange(devices) * most - (
         np.cumsum(count) - count
-    )  # shift of a device's chunks by the empty ones of others
+    )  # offset of a device's chunks by other devices' empty ones
     first = np.cumsum(chunks) - chunks + base[owner]
     at = np.arange(many) + np.repeat(first * chunk - begin, points)
     start = np.zeros((devices * most, tiles.grid.ndim), np.int32)
@@ -208,8 +208,7 @@ def _filled(
 
 
 def _in_slots(at: np.ndarray, values: np.ndarray, devices: int, slots: int, empty: int) -> np.ndarray:
-    """Values in the slots of all devices."""
     shape = devices * slots, *values.shape[1:]
-    table = np.full(shape, empty, values.dtype) if empty else np.zeros(shape, values.dtype)  # zeros cost no writing
+    table = np.full(shape, empty, values.dtype) if empty else np.zeros(shape, values.dtype)  # zeros are not written
     table[at] = values
     return table.reshape(devices, slots, *values.shape[1:])

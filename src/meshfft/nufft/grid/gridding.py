@@ -1,12 +1,12 @@
-"""From a block of the fine grid to the scattered points over it, and back: one device's part.
+"""Gridding on one device, between a block of the fine grid and the scattered points over it.
 
     interpolate   r[j] = sum_l prod_i phi(l_i; v_j) Y[cell_j + l]
     spread        Y[g] = sum_j prod_i phi(g_i - cell_j,i; v_j) r[j],   its exact transpose: nothing is conjugated
 
 over the W = width + 2 slack cells of each dimension from a point's lowest one. All coils share the weights. Slots
-beyond the `count` chunks that hold points take memory, but no time. The form says how: as point_grid.py, or by
+beyond the `count` chunks with points take memory, but no time. The form selects point_grid.py or
 
-gather  many points at a time, one cell after the other: 4 W^d flops a point and coil, and as many scattered accesses.
+gather  many points at a time, one cell after another: 4 W^d flops a point and coil, with as many scattered accesses.
         The loop over the W^d cells is not unrolled: 343 gathers took minutes to compile.
 tiles   with A_i = tile_i + W - 1 cells that a chunk may touch, L[k, (l_1 .. l_(d-1))] = prod_(i<d) phi_i(l_i; k) and
         R[k, l_d] = phi_d(l_d; k): r[k] = sum_(l_d) R[k, l_d] (L Y)[k, l_d], or Y += L^T (R c), by matrix units, in
@@ -29,43 +29,42 @@ from ...layout.placement import varying
 from . import point_grid
 from .form import Form, Slots, group_at, groups, weights
 
-GROUP = 2**16  # points whose weights are gathered at a time
+GROUP = 2**16  # points whose weights are gathered at once
 
 
 class Kernels(NamedTuple):
-    """`interpolate` and `spread` without `along`, on a kind of device; elsewhere as below."""
+    """`interpolate` and `spread` without `along`, for one kind of device."""
 
     interpolate: Callable[[Array, Slots, Form], Array]
     spread: Callable[[Array, Slots, Form, tuple[int, ...]], Array]
-    trials: Callable[[int, tuple[int, ...], Form], tuple[Trial, ...]]  # of coils, a block and a form
+    trials: Callable[[int, tuple[int, ...], Form], tuple[Trial, ...]]  # for coils, a block and a form
 
 
-KERNELS: dict[str, Kernels] = {}  # by the kind of a form; a folder for a kind of device adds its own
+KERNELS: dict[str, Kernels] = {}  # by the kind of a form; device folders add theirs
 
 
 def kernels_of(form: Form) -> Kernels:
-    """The kernels of a form."""
     return KERNELS.get(form.kind, Kernels(interpolate, spread, lambda *_: ()))
 
 
 def interpolate(block: Array, slots: Slots, form: Form, along: tuple[int, ...] = ()) -> Array:
     """Values (C, slots) at a device's points from its block (C, B_1, .., B_d) with halo; 0 in empty slots.
 
-    `along` has the dimensions whose window is replaced by its derivative in the offset, of the second order if one is
-    named twice: for derivatives in the points.
+    `along` lists dimensions whose window is replaced by its derivative in the offset; a repeated one has the second
+    order.
     """
     zeros = _zeros((block.shape[0], slots.cell.shape[0]), block, slots)
     return KINDS[form.kind][0](block, slots, form, along, zeros)
 
 
 def spread(values: Array, slots: Slots, form: Form, shape: tuple[int, ...], along: tuple[int, ...] = ()) -> Array:
-    """The transpose of `interpolate`: the block (C, *shape) of values (C, slots); what empty slots hold is not read."""
+    """Transpose of `interpolate`: the block (C, *shape) of values (C, slots). Empty slots are not read."""
     zeros = _zeros((values.shape[0], *shape), values, slots)
     return KINDS[form.kind][1](values, slots, form, along, zeros)
 
 
 def _zeros(shape: tuple[int, ...], given: Array, slots: Slots) -> Array:
-    """The carry of a loop at its start: it varies over all mesh axes over which its turns do."""
+    """Initial carry of a loop, which varies over the same mesh axes as its iterations."""
     zeros = jnp.zeros(shape, given.dtype)
     return varying([zeros, given, slots.cell, slots.offset, slots.start, slots.count], frozenset())[0]
 
@@ -103,8 +102,7 @@ def _scattered(values: Array, slots: Slots, form: Form, along: tuple[int, ...], 
 
 
 class _Group(NamedTuple):
-    """A group of slots: the first, their lowest cells, which hold points that no other group has, and the weights
-    (reach, slots) of every dimension."""
+    """First slot, lowest cells, slots with a point of no other group, and weights (reach, slots)."""
 
     at: Array
     base: Array
@@ -121,7 +119,7 @@ def _group(turn: Array, slots: Slots, form: Form, along: tuple[int, ...]) -> _Gr
 def _over(
     group: _Group, form: Form, shape: tuple[int, ...], add: Callable[[Array, Array, Array], Array], carry: Array
 ) -> Array:
-    """A loop over the cells that a point may touch: their places in a block of a shape, and their weights."""
+    """Loops over the cells that a point may touch, with their places in the block and their weights."""
     dims = range(len(shape))
     strides = [math.prod(shape[i + 1 :]) for i in dims]
     steps = np.array(list(itertools.product(range(form.reach), repeat=len(shape))), np.int32)
@@ -169,7 +167,7 @@ def _cells(form: Form) -> tuple[int, ...]:
 
 
 def _chunk(i: Array, slots: Slots, form: Form, along: tuple[int, ...]) -> tuple[list[Array], Array, Array, Array]:
-    """The first cell of a chunk's tile in the block, which of its slots hold points, L and R."""
+    """First cell of a chunk's tile in the block, which of its slots have points, L and R."""
     start = lax.dynamic_slice_in_dim(slots.start, i, 1, 0)[0]
     cell = lax.dynamic_slice_in_dim(slots.cell, i * form.chunk, form.chunk, 0)
     offset = lax.dynamic_slice_in_dim(slots.offset, i * form.chunk, form.chunk, 0)

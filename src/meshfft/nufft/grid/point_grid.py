@@ -1,15 +1,15 @@
-"""Interpolate and spread one point after the other, as a CPU does best: a point's W^d cells are a slice of the block.
+"""Point-by-point gridding for CPUs: the W^d cells of a point are a slice of the block.
 
     t = Y[cell : cell + W];   r = sum_(l_d) phi_d .. sum_(l_1) phi_1(l_1) t(l_1, .., l_d),   and its transpose
     Y[cell : cell + W] += c phi_1 x .. x phi_d
 
-The weights of a group of points are made first, all points of one cell together, so that they fill vector registers;
-then a loop goes over the points. XLA compiles it into one function if its turns touch less than 1024 bytes, or if asked
-to (`xla_cpu_small_call`): else every turn costs about 60 ns more, for its calls. Asked where it would have done so
-itself, or with constants in the loop, XLA's compiler may end the process (jaxlib 0.10.2).
+The weights of a group of points are computed first, all points of one cell together to fill vector registers; then a
+loop runs over the points. XLA compiles the loop into one function if an iteration touches less than 1024 bytes, or if
+`xla_cpu_small_call` asks for it; otherwise an iteration costs 60 ns more. Asking when XLA would do so anyway, or with
+constants in the loop, may crash its compiler (jaxlib 0.10.2).
 
-Costs 4 W^d flops a point and coil. The first dimension is summed first: the rest is contiguous, and vectorised. Points
-should be sorted by place: then cells stay in cache.
+Costs 4 W^d flops a point and coil. The first dimension is summed first: the rest is contiguous and vectorised. Points
+should be sorted by place, so that cells stay in cache.
 """
 
 from collections.abc import Callable
@@ -22,12 +22,12 @@ from jax.experimental.xla_metadata import set_xla_metadata
 
 from .form import Form, Slots, group_at, groups
 
-SMALL = 1024  # bytes: a function in which XLA makes another of the loop may fail
-GROUP = 1024  # points whose weights are made in one go: they stay in a core's cache
+SMALL = 1024  # bytes below which XLA makes the loop a function unasked
+GROUP = 1024  # points whose weights are computed at once, to stay in cache
 
 
 def interpolate(block: Array, slots: Slots, form: Form, along: tuple[int, ...], out: Array) -> Array:
-    """Values (C, slots) at the points from a block (C, B_1, .., B_d), put where `out` holds zeros."""
+    """Values (C, slots) at the points from a block (C, B_1, .., B_d), written into the zeros `out`."""
     coils = block.shape[0]
     cells = (1, *[form.reach] * (block.ndim - 1))
     block, slots = _opaque(block, slots)
@@ -51,7 +51,7 @@ def interpolate(block: Array, slots: Slots, form: Form, along: tuple[int, ...], 
 
 
 def spread(values: Array, slots: Slots, form: Form, along: tuple[int, ...], block: Array) -> Array:
-    """A block of zeros (C, B_1, .., B_d) with values (C, slots) added to it."""
+    """Adds values (C, slots) to a block of zeros (C, B_1, .., B_d)."""
     values, slots = _opaque(values, slots)
 
     def group(turn: Array, block: Array) -> Array:
@@ -74,14 +74,14 @@ def spread(values: Array, slots: Slots, form: Form, along: tuple[int, ...], bloc
 
 
 def _opaque(array: Array, slots: Slots) -> tuple[Array, Slots]:
-    """As they are, but no constants: XLA on a CPU would put these inside the function of a turn, and fail."""
+    """Hides constants: XLA on a CPU would put them inside the function of the loop, and fail."""
     return lax.optimization_barrier((array, slots))
 
 
 def _over(
     coils: int, touched: int, first: Array, last: Array, point: Callable[[Array, Array, Array], Array], carry: Array
 ) -> Array:
-    """A loop over the points of a group, for every coil; each turn touches `touched` bytes."""
+    """Loops over the points of a group, for every coil; an iteration touches `touched` bytes."""
 
     def coil(c: Array, carry: Array) -> Array:
         def points(c: Array, carry: Array) -> Array:
@@ -95,17 +95,17 @@ def _over(
 
 
 def _bytes(slots: Slots, block: Array, form: Form) -> int:
-    """Bytes of a point's cells; 0 for a single point, as XLA then takes the turn out of the loop."""
+    """Bytes of a point's cells; 0 for a single point, whose loop XLA removes."""
     return form.reach ** (block.ndim - 1) * block.dtype.itemsize * (slots.cell.shape[0] > 1)
 
 
 def _group(turn: Array, slots: Slots, form: Form, along: tuple[int, ...]) -> tuple[Array, Array, Array, list[Array]]:
-    """The first slot of a group, from which to which of them no other group works, and the weights (reach, group)."""
+    """First slot of a group, the range of its slots that no other group has, and the weights (reach, group)."""
     at, cell, tables = group_at(turn, slots, form, along, GROUP)
     return at, turn * len(cell) - at, jnp.minimum(slots.count * form.chunk - at, len(cell)), tables
 
 
 def _point(at: Array, i: Array, slots: Slots, tables: list[Array]) -> tuple[list[Array], list[Array]]:
-    """The lowest cell of a point, negative where the slot is empty, and its weights in every dimension."""
+    """Lowest cell of a point, negative if the slot is empty, and its weights in every dimension."""
     row = lax.dynamic_slice(slots.cell, [at + i, jnp.zeros_like(i)], (1, len(tables)))[0]
     return [row[j] for j in range(len(tables))], [lax.dynamic_slice_in_dim(t, i, 1, 1)[:, 0] for t in tables]

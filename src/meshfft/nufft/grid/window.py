@@ -1,11 +1,11 @@
-"""Windows: what is gridded with, one polynomial fitted to the prolate spheroidal function of order zero.
+"""Gridding windows: one polynomial fitted to the prolate spheroidal function of order zero.
 
     phi(z) = s q(t),   s = max(1 - z^2, 0),   t = s - 1/2         |z| <= 1 spans `width` cells of the fine grid
     phihat(xi) = width / 2 int_-1^1 phi(z) cos(pi width xi z) dz
 
-Among functions that vanish outside of |z| <= 1 the prolate one has the most of its spectrum within a band, so that its
-aliases, the error of gridding, are least. The polynomial has no table, no branch and exact derivatives: s is 0 outside,
-which is the mask. q is a polynomial in t = s - 1/2, which is evaluated without cancellation.
+Among functions that vanish for |z| > 1, the prolate one has the most of its spectrum within a band, so that its
+aliases, the error of gridding, are least. The polynomial has no table, no branch and exact derivatives; s = 0 outside
+is the mask. A polynomial in t = s - 1/2 is evaluated without cancellation.
 
 Source: Osipov, Rokhlin, Xiao, "Prolate Spheroidal Wave Functions of Order Zero", 2013; finufft 2.5.
 """
@@ -23,10 +23,10 @@ from numpy.polynomial import Polynomial, chebyshev, legendre
 
 WIDTHS = range(2, 17)
 LEAST_TOL = {"complex64": 1e-6, "complex128": 1e-12}
-QUADRATURE = 200  # Gauss points of a window's transform
-ENDS, BETWEEN = 121, 1.02  # modes at which the largest error is sought, and by how much it may be larger between them
-# By oversampling, for widths from 2 on: the bandwidth over the width at which the error of a transform is least (where
-# `best_bandwidth` finds it), and the degree of q.
+QUADRATURE = 200  # Gauss points for a window's transform
+ENDS, BETWEEN = 121, 1.02  # modes tested for the largest error, and its allowed growth between them
+# By oversampling, for widths from 2: bandwidth / width with the least error of a transform (by `best_bandwidth`), and
+# the degree of q.
 BEST = {
     2.0: (
         (2.245, 2.302, 2.320, 2.329, 2.334, 2.337, 2.340, 2.342, 2.344, 2.346, 2.347, 2.349, 2.350, 2.350, 2.350),
@@ -47,32 +47,32 @@ X = TypeVar("X", np.ndarray, Array)
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-    """A window for an oversampling of the grid."""
+    """A window for one oversampling."""
 
-    width: int  # cells that it spans
-    sigma: float  # cells of the fine grid for each sample
+    width: int  # cells spanned
+    sigma: float  # cells of the fine grid per sample
     coefficients: tuple[float, ...]  # of q in t, the lowest first
-    error: float  # relative root mean square error of a transform in one dimension, over points and modes
-    worst: float  # the largest relative error of any point and mode
+    error: float  # relative RMS error of a 1-D transform, over points and modes
+    worst: float  # largest relative error of any point and mode
 
     def values(self, z: np.ndarray) -> np.ndarray:
         """phi(z)."""
         return np.asarray(phi(z * (self.width / 2), self.width, self.coefficients))
 
     def transform(self, xi: np.ndarray) -> np.ndarray:
-        """phihat at frequencies in cycles per cell: integrals at few of them, the rest by Chebyshev's interpolation."""
+        """phihat at frequencies in cycles per cell, by quadrature at few nodes and Chebyshev interpolation."""
         z, weights = _gauss()
         largest = float(np.abs(xi).max(initial=0.0)) or 1.0
-        nodes = chebyshev.chebpts1(24 + math.ceil(math.pi * self.width * largest))  # more than half waves in the window
+        nodes = chebyshev.chebpts1(24 + math.ceil(math.pi * self.width * largest))  # more than its half waves
         there = _transform(self.values(z) * weights, z, self.width, largest * np.sqrt((1 + nodes) / 2))
         series = chebyshev.chebfit(nodes, there, len(nodes) - 1)
         return np.asarray(chebyshev.chebval(2 * np.square(np.asarray(xi) / largest) - 1, series))
 
 
 def phi(x: X, width: int, coefficients: tuple[float, ...], order: int = 0) -> X:
-    """The window of some cells at x cells from its middle, or its derivative of some order by -x.
+    """The window at x cells from its middle, or its derivative of some order in -x.
 
-    t is computed at once, not by way of s, which would round once more and make the error half as large again.
+    t is computed directly: by way of s it would be rounded once more, with an error half as large again.
     """
     xp: Any = jnp if isinstance(x, Array) else np
     z = x * (2 / width)
@@ -104,18 +104,16 @@ def _polynomial(coefficients: tuple[float, ...], t: X) -> X:
 
 
 def window(tol: float, sigma: float, dims: int, dtype: np.dtype) -> Window:
-    """The narrowest window whose error in some dimensions is at most `tol` for every point and mode.
+    """The narrowest window whose error in `dims` dimensions is at most `tol` for every point and mode.
 
-    Raises:
-        ValueError: the tolerance is out of what a type can hold, at all or at such an oversampling, or this is not
-            between 1.1 and 4.
+    Raises ValueError if the type cannot hold the tolerance at this oversampling, or if sigma is not in [1.1, 4].
     """
     least = LEAST_TOL[np.dtype(dtype).name]
     if not isinstance(sigma, int | float) or not 1.1 <= sigma <= 4:
         raise ValueError(f"sigma is {sigma!r}: give cells of the fine grid for each sample, from 1.1 to 4, mostly 2")
     if not isinstance(tol, int | float) or not 0 < tol < 1:
         raise ValueError(f"tol is {tol!r}: give a relative error, such as 1e-6")
-    if tol < least * (1 - 1e-6):  # as a number of float32 may be
+    if tol < least * (1 - 1e-6):  # tolerates a float32
         other = "precision='float64'" if least > 1e-12 else "method='kdft'"
         raise ValueError(f"tol={tol:g} is below what {np.dtype(dtype).name} holds: use tol >= {least:g}, or {other}")
     return _window(float(tol), float(sigma), dims, np.dtype(dtype).name)
@@ -123,7 +121,7 @@ def window(tol: float, sigma: float, dims: int, dtype: np.dtype) -> Window:
 
 @functools.lru_cache(maxsize=256)
 def gain(made: Window) -> float:
-    """How much the window and the division by phihat magnify rounding of the fine grid, in one dimension."""
+    """Factor by which the window and the division by phihat magnify fine-grid rounding, in one dimension."""
     xi = np.linspace(-0.5, 0.5, 101)
     grid, modes = made.transform(xi), made.transform(xi / made.sigma)
     return math.sqrt(np.mean(grid**2) * np.mean(modes**-2.0))
@@ -131,7 +129,7 @@ def gain(made: Window) -> float:
 
 @functools.lru_cache(maxsize=256)
 def _window(tol: float, sigma: float, dims: int, name: str) -> Window:
-    """The narrowest window that leaves room for rounding; a coarse grid's magnify it the more, the wider they are."""
+    """The narrowest window that leaves room for rounding, which wide windows of coarse grids magnify."""
     rounding = math.inf
     for one in (fitted(width, sigma) for width in WIDTHS):
         if one.worst * dims <= tol:
@@ -148,7 +146,7 @@ def _window(tol: float, sigma: float, dims: int, name: str) -> Window:
 
 @functools.lru_cache(maxsize=256)
 def fitted(width: int, sigma: float) -> Window:
-    """The window of some cells: the prolate function of the best bandwidth, by a polynomial nearly as good."""
+    """Polynomial window of a width, fitted to the prolate function of the best bandwidth."""
     ratios, degrees = BEST.get(sigma, ((), ()))
     ratio = ratios[width - WIDTHS[0]] if ratios else best_bandwidth(width, sigma)
     best = prolate(width * ratio)
@@ -168,8 +166,8 @@ def fitted(width: int, sigma: float) -> Window:
 
 
 def prolate(bandwidth: float) -> Function:
-    """The prolate spheroidal function of order zero, 1 in the middle, by its Legendre coefficients."""
-    from scipy import linalg  # a quarter of a second that only those who grid should wait
+    """Prolate spheroidal function of order zero, 1 in the middle, by its Legendre coefficients."""
+    from scipy import linalg  # importing takes 0.25 s
 
     k = np.arange(0, 120, 2).astype(float)
     diagonal = k * (k + 1) + (2 * k * (k + 1) - 1) / ((2 * k + 3) * (2 * k - 1)) * bandwidth**2
@@ -182,9 +180,9 @@ def prolate(bandwidth: float) -> Function:
 
 
 def errors(phi: Function, width: int, sigma: float) -> tuple[float, float]:
-    """Relative errors of a transform in one dimension: root mean square over points and modes, and the largest."""
+    """Relative errors of a 1-D transform: root mean square over points and modes, and maximum."""
     z, weights = _gauss()
-    # Points and modes for the mean; then the cell's edges, and modes that lie close at the end of the band.
+    # Points and modes for the mean, then cell edges, and modes clustered at the end of the band.
     t = np.append((np.arange(40) + 0.5) / 40, [0, 1])
     xi = np.append(np.linspace(-0.5, 0.5, 61), np.sin(np.linspace(0, np.pi / 2, ENDS)) / 2) / sigma
     from_point = np.arange(width) - (width / 2 - 1 + t[:, None])
@@ -200,12 +198,11 @@ def _transform(weighted: np.ndarray, z: np.ndarray, width: int, xi: np.ndarray) 
 
 @functools.lru_cache(maxsize=1)
 def _gauss() -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights of the quadrature."""
     return legendre.leggauss(QUADRATURE)
 
 
 def best_bandwidth(width: int, sigma: float) -> float:
-    """The bandwidth over the width at which the error is least, by search."""
+    """Bandwidth / width with the least error, by search."""
     from scipy import optimize
 
     def log_error(ratio: float) -> float:

@@ -1,19 +1,19 @@
-"""Steps of nonuniform transforms: a fine grid of a spectrum, and points between its cells.
+"""Steps of nonuniform transforms, between a fine grid of a spectrum and scattered points.
 
-| step                 | needs                  | leaves                        | sends per device                     |
-|----------------------|------------------------|-------------------------------|--------------------------------------|
-| Deconvolve(along)    | any layout             | the same                      | nothing                              |
-| PhaseShift(along)    | any layout             | the same                      | nothing                              |
-| Halo(dim, cells)     | equal blocks           | blocks with cells of the next | those cells, in a few permutes       |
-| TileBalance(along)   | blocks with their halo | tiles of others behind them   | those tiles, in a few permutes       |
-| Interpolate(along)   | blocks with their halo | values at points, by owner    | nothing                              |
-| ValueExchange        | values by owner        | values as the caller has them | values, in one all-to-all            |
-| RingGrid(along)      | blocks with their halo | values at points              | (p-1) blocks and halos, p-1 hops     |
-| PointExchange(along) | blocks with their halo | values at points              | points, values, in two all-to-alls   |
-| RingPoints(along)    | any layout             | values at points              | (p-1) blocks in p-1 hops             |
+ step                 | needs                  | leaves                        | sends per device                     |
+----------------------|------------------------|-------------------------------|--------------------------------------|
+ Deconvolve(along)    | any layout             | the same                      | nothing                              |
+ PhaseShift(along)    | any layout             | the same                      | nothing                              |
+ Halo(dim, cells)     | equal blocks           | blocks with cells of the next | those cells, in a few permutes       |
+ TileBalance(along)   | blocks with their halo | lent tiles behind them        | those tiles, in a few permutes       |
+ Interpolate(along)   | blocks with their halo | values at points, by owner    | nothing                              |
+ ValueExchange        | values by owner        | values in the caller's layout | values, in one all-to-all            |
+ RingGrid(along)      | blocks with their halo | values at points              | (p-1) blocks and halos, p-1 hops     |
+ PointExchange(along) | blocks with their halo | values at points              | points, values, in two all-to-alls   |
+ RingPoints(along)    | any layout             | values at points              | (p-1) blocks in p-1 hops             |
 
-The walk of a transform at scattered points (type 2) transforms the image to the fine grid between Deconvolve and
-PhaseShift. The way back (type 1) is the adjoint of each step: halos are added to the blocks they came from.
+Type 2 transforms the image to the fine grid between Deconvolve and PhaseShift. Type 1 is the adjoint of each step:
+halos are added to the blocks they were copied from.
 """
 
 from .factors import Deconvolve as Deconvolve

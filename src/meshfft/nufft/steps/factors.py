@@ -1,11 +1,11 @@
-"""Factors along dimensions before and after the transform to a fine grid: Deconvolve and PhaseShift.
+"""Factors along dimensions, around the transform to a fine grid: Deconvolve and PhaseShift.
 
     y[n] = x[n] / product over dimensions of phihat((n - N // 2) / G)                     Deconvolve
     Y[g] -> Y[g] product over dimensions of exp(sign 2 pi i g (N // 2) / G)               PhaseShift
 
-Deconvolve divides N modes by the transform of the window, which gridding multiplies by; n - N // 2 is at most N / 2
-away from 0, where phihat is far from 0. That transform is even, so modes are counted from -N // 2; the FFT counts them
-from 0, and PhaseShift makes up for it. With G = 2 N its factors are powers of i.
+Deconvolve divides N modes by the transform of the window; n - N // 2 is at most N / 2 from 0, where phihat is large.
+phihat is even, so modes are counted from -N // 2. The FFT counts from 0, and PhaseShift makes up for it. With G = 2 N
+its factors are powers of i.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ from ..grid.window import Window
 
 @dataclasses.dataclass(frozen=True)
 class _Factor(Step):
-    """Multiplies by one factor for each position along some dimensions, which is its own transpose. Abstract."""
+    """Multiplies by a factor for each position along some dimensions; its own transpose. Abstract."""
 
     along: tuple[int, ...]
     dims: ClassVar[tuple[int, ...]] = ()
@@ -50,7 +50,7 @@ class Deconvolve(_Factor):
     window: Window
 
     def error(self, layout: Layout, itemsize: int) -> Error:
-        """The error of gridding with the window, at the worst point and mode."""
+        """Gridding error at the worst point and mode."""
         return Error(len(self.along) * self.window.worst)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
@@ -86,7 +86,7 @@ class PhaseShift(_Factor):
     sign: int
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """One pass with the halo after it, which XLA fuses."""
+        """One pass, which XLA fuses with the halo."""
         size = math.prod(layout.block)
         nbytes = size * itemsize
         return Work(vector_flops=6 * len(self.along) * size, memory_bytes=nbytes, peak_bytes=2 * nbytes)

@@ -1,16 +1,16 @@
-"""Steps that bring cells of the fine grid from other devices: Halo and TileBalance.
+"""Steps that copy cells of the fine grid from other devices: Halo and TileBalance.
 
-    Halo          block of b cells  ->  b + h cells, the last h from the next device, or from several where h > b
-    TileBalance   block             ->  block, and behind it in its first dimension rows with the tiles that others lend
+    Halo          block of b cells  ->  b + h cells, the last h from the next device, or from several if h > b
+    TileBalance   block             ->  block, followed in its first dimension by rows with lent tiles
 
-Points whose windows reach over the end of a block need its halo. The dimension is a ring: the last block has the first
-one's cells. Points belong to the block with the lowest cell of their window, so halos are on one side only. Halos of
-one dimension after the other bring corners along.
+Windows that cross the end of a block need its halo. The dimension is a ring: the last block has cells of the first.
+Points belong to the block with the lowest cell of their window, so halos are on one side only. Halos of successive
+dimensions include the corners.
 
-Tiles go from devices that own too many points to devices that own too few. In a round every device sends and receives
-one message of tiles at most, by one permute (nufft/grid/balance.py plans them). The starts of tiles are an operand.
+In a round, every device sends and receives at most one message of tiles, by one permute; nufft/grid/balance.py plans
+the rounds. The starts of tiles are an operand.
 
-The transposes add what lies in a halo, or in the rows, to the blocks that it came from, and drop it.
+The transposes add the halo or the rows to the blocks they were copied from, and drop them.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 @dataclasses.dataclass(frozen=True)
 class Halo(Reversible):
-    """Puts a halo behind the blocks of a dimension, or adds it up where it belongs and drops it."""
+    """Appends a halo to the blocks of a dimension, or adds it back and drops it."""
 
     dim: int
     cells: int
@@ -47,7 +47,7 @@ class Halo(Reversible):
         return resized(layout, (self.dim,), (layout.shape[self.dim] + sign * self.cells * layout.parts[self.dim],))
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """The block is read and written once; what travels goes to a neighbour, or hops further."""
+        """The block is read and written once; halos are sent one hop or more."""
         before, after = (math.prod(one.block) * itemsize for one in (layout, self.after(layout)))
         rows = max(before, after) // max(self._bare(layout) + self.cells, 1)
         parts, axes = layout.parts[self.dim], layout.axes[self.dim]
@@ -69,7 +69,7 @@ class Halo(Reversible):
         return layout.block[self.dim] - (self.cells if self.transposed else 0)
 
     def _hops(self, layout: Layout) -> Iterator[tuple[int, int, int]]:
-        """How far the cells of a halo come from, the first of them and the last."""
+        """Hops, first cell and last cell of each part of a halo."""
         bare = self._bare(layout)
         for hops, first in enumerate(range(0, self.cells, max(bare, 1)), 1):
             yield hops, first, min(first + bare, self.cells)
@@ -98,13 +98,13 @@ class Halo(Reversible):
 
 @dataclasses.dataclass(frozen=True)
 class TileBalance(TakesTables):
-    """Puts lent tiles behind blocks, or adds them up where they belong."""
+    """Appends lent tiles to blocks, or adds them back."""
 
-    along: tuple[int, ...]  # dimensions of the grid, whose mesh axes are the ring of devices
-    rounds: tuple[tuple[Pairs, int], ...]  # who sends to whom, and how many tiles each
+    along: tuple[int, ...]  # dimensions of the grid, whose mesh axes form the ring
+    rounds: tuple[tuple[Pairs, int], ...]  # (sender, receiver) pairs, and tiles per message
     tile: tuple[int, ...]  # cells of a tile, with halo
-    rows: int  # behind a block
-    places: tuple[tuple[int, ...], ...]  # of each tile received, in the block with rows
+    rows: int  # appended to a block
+    places: tuple[tuple[int, ...], ...]  # first cells of received tiles, in the block with rows
     _: dataclasses.KW_ONLY
     slot: int | None = 1
 
@@ -113,7 +113,7 @@ class TileBalance(TakesTables):
         return resized(layout, (first,), (layout.shape[first] + rows * layout.parts[first],))
 
     def axes(self, layout: Layout) -> tuple[str, ...]:
-        """The ring of all devices that own points."""
+        """Axes of the ring of devices."""
         return tuple(axis for d in self.along for axis in layout.axes[d])
 
     def operand(self, given: object, layout: Layout, mapped: frozenset[str] = frozenset()) -> object:
@@ -167,11 +167,11 @@ class TileBalance(TakesTables):
         return grid_back(kept, self.after(layout), self.along)
 
     def _behind(self, layout: Layout) -> np.ndarray:
-        """First cells of the tiles in the rows alone."""
+        """First cells of the tiles, from the first appended row."""
         return np.array(self.places, np.int32) - np.array([layout.block[self.along[0]], *[0] * (len(self.tile) - 1)])
 
     def _cut(self, block: Array, start: Array) -> Array:
-        """A tile, all coils of it."""
+        """One tile, with all coils."""
         zero = jnp.zeros((), start.dtype)
         return lax.dynamic_slice(block, (zero, *start), (block.shape[0], *self.tile))
 
@@ -183,13 +183,13 @@ class TileBalance(TakesTables):
 
 
 def _sources(pairs: Pairs, layout: Layout, along: tuple[int, ...]) -> list[int | None]:
-    """From where each device of the ring receives."""
+    """The sender to each device of the ring, or None."""
     senders = {receiver: sender for sender, receiver in pairs}
     return [senders.get(device) for device in range(math.prod(layout.parts[d] for d in along))]
 
 
 def _added(block: Array, tiles: Array, starts: Array | np.ndarray) -> Array:
-    """The block with tiles (tiles, coils, cells) added where they begin, one after the other: they may overlap."""
+    """Adds tiles (tiles, coils, cells) to the block one by one, as they may overlap."""
     starts = jnp.asarray(starts, jnp.int32)
 
     def add(i: Array, block: Array) -> Array:

@@ -2,14 +2,13 @@
 
     r_j = e_j sum over cells l of the window of point j of Y[l] product over dimensions of phi(l - u_j)
 
-Interpolate: e_j = exp(-2 pi i k_j . middles) undoes the phase shift of the grid; the host makes it in float64. Points
-are operands: tables of where they are in the block of their device, halo included. Values are in the plan's order: the
-same number of slots on every device, of which some are empty and hold 0. Points may have moved since they were placed
-by up to `slack` cells; the value of one that is farther is NaN.
+Interpolate: e_j = exp(-2 pi i k_j . middles) undoes the phase shift of the grid; the host computes it in float64. The
+operand has tables of points in the block of their device, with halo. Values are in the plan's order: the same number
+of slots on every device, with 0 in empty ones. Points may move by up to `slack` cells; beyond, their value is NaN.
 
-ValueExchange: from slots to the caller's dimensions, cut in any way by the same mesh axes. Every device gathers its
-values for each other one, all send in one all-to-all, and every device picks its values from those received. All pairs
-send as many values as the fullest pair. Both ways are gathers: a permutation is transposed by its inverse.
+ValueExchange: from slots to the caller's dimensions, sharded in any way over the same mesh axes. Every device gathers
+values for each receiver, exchanges them in one all-to-all, and gathers its own from the received ones. All pairs send
+as many values as the fullest pair. Both ways are gathers, as the transpose of a permutation is its inverse.
 """
 
 import dataclasses
@@ -35,12 +34,12 @@ from ..grid.form import Form, Slots, cost
 from ..grid.gridding import kernels_of
 from .point_step import PointStep, TakesTables, grid_back, grid_last, own_tables, table_specs
 
-NEAR = 1e-4  # of the slack: rounding of points that moved by all of it
-GATHER_PASSES = 4  # passes over memory that a gather of single numbers costs
+NEAR = 1e-4  # tolerance relative to the slack, for rounding
+GATHER_PASSES = 4  # passes over memory of a gather of single numbers
 
 
 class Moved(NamedTuple):
-    """Tables of points, and how many cells each has moved along every dimension: (d, slots of all devices)."""
+    """Tables of points, and their displacements in cells: (d, slots of all devices)."""
 
     tables: Tables
     shift: Any
@@ -48,12 +47,12 @@ class Moved(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Interpolate(PointStep, Kernels):
-    """Values in slots from the grid around their points; `sign` is 0 without the phases e_j."""
+    """Values in slots from the grid around their points; `sign` 0 leaves out the phases e_j."""
 
     cells: tuple[int, ...]  # of the fine grid along each dimension
     middles: tuple[int, ...]  # of e_j
     form: Form
-    most: int  # points of the device that has the most
+    most: int  # points of the fullest device
 
     def operand(self, given: Any, layout: Layout, mapped: frozenset[str] = frozenset()) -> object:
         tables, *shift = given if isinstance(given, Moved) else (given,)
@@ -66,7 +65,7 @@ class Interpolate(PointStep, Kernels):
         return table_specs(operand, self.axes)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """The window's cells of every point; the block is read once, and values are written."""
+        """The window of every point; the block is read once, and values are written."""
         d, coils = len(self.along), self.batch(layout)
         grid, slots = math.prod(self.grid.block), math.prod(self.points.block)
         flops, nbytes = cost(self.form, self.most, d, coils, itemsize, chip.name)
@@ -86,7 +85,7 @@ class Interpolate(PointStep, Kernels):
         return self._phased(values, tables).reshape(self.after(layout).block)
 
     def _here(self, operand: Any) -> Tables:
-        """The tables of this device, with points where they are now."""
+        """The tables of this device, with points at their current positions."""
         moved = isinstance(operand, Moved)
         tables = Tables(*(leaf[0] for leaf in (operand.tables if moved else operand)))
         if not moved:
@@ -112,14 +111,14 @@ class Interpolate(PointStep, Kernels):
 
 
 class Way(NamedTuple):
-    """Tables of one way, by device: an index beyond the end stands for 0."""
+    """Tables of one direction, by device; an index beyond the end reads 0."""
 
-    send: np.ndarray | Array  # (devices, devices * most): for each receiver positions among the values here
-    take: np.ndarray | Array  # (devices, values there): positions among what came
+    send: np.ndarray | Array  # (devices, devices * most): positions among local values, for each receiver
+    take: np.ndarray | Array  # (devices, values there): positions among received values
 
 
 class Ways(NamedTuple):
-    """Tables of both ways."""
+    """Tables of both directions."""
 
     home: Way
     back: Way
@@ -129,15 +128,15 @@ class Ways(NamedTuple):
 class ValueExchange(TakesTables):
     """Values from slots to the caller's dimensions, or with `transposed` back."""
 
-    slots: Layout  # of values in the plan's order, without batch dimensions
-    points: Layout  # of values as the caller has them
-    most: int  # values that a pair of devices exchanges at most
+    slots: Layout  # layout of values in the plan's order, without batch dimensions
+    points: Layout  # layout of the caller's values
+    most: int  # most values that a pair of devices exchanges
     _: dataclasses.KW_ONLY
     slot: int | None = 0
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """The ring of all devices that own points."""
+        """Axes of the ring of devices."""
         return self.slots.axes[0]
 
     def after(self, layout: Layout) -> Layout:
@@ -145,7 +144,7 @@ class ValueExchange(TakesTables):
         return Layout(layout.shape[:rest], layout.cuts[:rest]) + (self.slots if self.transposed else self.points)
 
     def _batch(self, layout: Layout) -> int:
-        """Batch dimensions."""
+        """Number of batch dimensions."""
         return layout.ndim - (self.points if self.transposed else self.slots).ndim
 
     def operand(self, given: object, layout: Layout, mapped: frozenset[str] = frozenset()) -> object:
@@ -155,7 +154,7 @@ class ValueExchange(TakesTables):
         return table_specs(operand, self.axes)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """Two gathers, and values that travel."""
+        """Two gathers, and the values sent."""
         before, after, parts = math.prod(layout.block), math.prod(self.after(layout).block), self.slots.parts[0]
         each = self.most * math.prod(layout.block[: self._batch(layout)])
         sent = each * parts * itemsize if parts > 1 else 0
@@ -187,18 +186,18 @@ class ValueExchange(TakesTables):
 
 
 def _picked(values: Array, at: Array) -> Array:
-    """The values at some positions, 0 beyond the last."""
+    """Values at some positions, 0 beyond the last."""
     return jnp.take(values, at, axis=1, mode="fill", fill_value=0)
 
 
 def exchange_of(order: np.ndarray, slots: Layout, points: Layout, slot: int) -> tuple[ValueExchange, Ways]:
-    """The step from slots to the points as a caller has them, and the tables of both ways.
+    """The step from slots to the caller's points, and its tables.
 
     Args:
-        order: for each point, raveled as the caller has them, its slot among those of all devices.
-        slots: the layout of the slots, whose ring numbers the devices.
-        points: the layout of the points as the caller has them, cut by the axes of the slots.
-        slot: of the tables among the walk's operands.
+        order: slot of each point, raveled in the caller's order, among those of all devices.
+        slots: layout of the slots, whose ring numbers the devices.
+        points: the caller's layout, cut by the same mesh axes.
+        slot: index of the tables among the walk's operands.
     """
     parts, each, here = slots.parts[0], slots.block[0], math.prod(points.block)
     holder, place = _homes(points, slots.cuts[0])
@@ -231,7 +230,7 @@ def _way(
     most: int,
     parts: int,
 ) -> Way:
-    """One way: value i of a pair travels at position `rank`; a target is numbered through all devices."""
+    """One direction: value i of a pair is sent at position `rank`; targets are numbered over all devices."""
     send = np.full(parts * parts * most, sources, np.int32)
     send[(sender * parts + receiver) * most + rank] = source
     take = np.full(parts * targets, parts * most, np.int32)
@@ -240,7 +239,7 @@ def _way(
 
 
 def _homes(points: Layout, cuts: Cuts) -> tuple[np.ndarray, np.ndarray]:
-    """The device that holds each point, raveled, by its number on the ring of the slots; and the position there."""
+    """Ring number of the device that holds each point, raveled, and the position there."""
     axes, sizes = [axis for by in points.axes for axis in by], {cut.axis: cut.parts for cut in cuts}
     ring = np.arange(math.prod(sizes.values())).reshape([cut.parts for cut in cuts])
     numbers = ring.transpose([[cut.axis for cut in cuts].index(axis) for axis in axes]).ravel()

@@ -1,10 +1,10 @@
-"""Base of steps between an array and values at scattered points: both layouts, both directions, and coordinates.
+"""Base of steps between an array and values at scattered points: layouts, directions and coordinates.
 
     block (batch, along)  <->  values (batch, points)
     V_m[j, n] = exp(sign 2 pi i k_jm n)          rows of Vandermonde matrices, k in fixed-point turns
     u = G k mod G                                the place on a grid of G cells: integer cell, and offset
 
-The values are cut by the mesh axes that cut the dimensions `along`; batch dimensions come first, in their order.
+The values are cut by the mesh axes that cut the dimensions `along`; batch dimensions are first, in their order.
 Invariant: a multiple n k is exact modulo a turn. Phases of a coordinate that is not finite are NaN.
 """
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Reversible(Step):
-    """A step whose transpose is of its kind. Abstract."""
+    """A step whose transpose has the same class. Abstract."""
 
     _: dataclasses.KW_ONLY
     transposed: bool = False
@@ -59,8 +59,8 @@ class PointStep(TakesTables):
     """Values at points from dimensions of an array, or with `transposed` the array from values. Abstract."""
 
     along: tuple[int, ...]  # dimensions of the array, one for each coordinate
-    grid: Layout  # of these alone: samples of an image, or cells of a fine grid with its halos
-    points: Layout  # of the values, without batch dimensions
+    grid: Layout  # layout of these alone: image samples, or cells of a fine grid with halos
+    points: Layout  # layout of the values, without batch dimensions
     _: dataclasses.KW_ONLY
     sign: int = -1  # of the exponent of phases
     slot: int | None = 0
@@ -69,7 +69,7 @@ class PointStep(TakesTables):
         return self.ends(layout)[0 if self.transposed else 1]
 
     def ends(self, layout: Layout) -> tuple[Layout, Layout]:
-        """The layouts of the array and of the values, one of which is `layout`."""
+        """Layouts of the array and of the values; one of them is `layout`."""
         if not self.transposed:
             return layout, sub_layout(layout, [d for d in range(layout.ndim) if d not in self.along]) + self.points
         many = layout.ndim - self.points.ndim
@@ -79,7 +79,7 @@ class PointStep(TakesTables):
         return array, layout
 
     def batch(self, layout: Layout) -> int:
-        """Images in a block, as of several coils."""
+        """Images in a block, such as coils."""
         return math.prod(self.ends(layout)[1].block[: -self.points.ndim])
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
@@ -95,31 +95,31 @@ class PointStep(TakesTables):
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """The ring of all devices that hold points."""
+        """Axes of the ring of devices."""
         return tuple(axis for axes in self.grid.axes for axis in axes)
 
     def conjugate(self) -> Self:
         return dataclasses.replace(self, sign=-self.sign)
 
     def insert(self, dim: int) -> Self:
-        """A batch dimension comes first on both ends."""
+        """The new batch dimension is the first of both layouts."""
         return dataclasses.replace(self, along=tuple(shift(d, dim) for d in self.along))
 
 
 @dataclasses.dataclass(frozen=True)
 class CoordinateStep(PointStep):
-    """A step whose operand are the points' coordinates, which are stored where their values are. Abstract."""
+    """A step whose operand is the points' coordinates, stored with their values. Abstract."""
 
     _: dataclasses.KW_ONLY
-    unit: str | None = None  # of coordinates that are floats, "turns" or "radians"; None of fixed-point turns
+    unit: str | None = None  # "turns" or "radians" of float coordinates; None for fixed-point turns
 
     @property
     def linear(self) -> bool:
-        """It is not linear in coordinates that are floats."""
+        """False for float coordinates, because the step is not linear in them."""
         return self.unit is None
 
     def operand(self, given: object, layout: Layout, mapped: frozenset[str] = frozenset()) -> object:
-        """Coordinates (d, ...) where the values at their points are stored."""
+        """Coordinates (d, ...) in the layout of the values."""
         points = self.points
 
         def stored(leaf: Array | np.ndarray) -> Array | np.ndarray:
@@ -136,15 +136,13 @@ class CoordinateStep(PointStep):
         return jax.tree.map(lambda leaf: PartitionSpec(None, *self.points.spec), operand)
 
     def clear_points(self, block: B, values: Layout) -> B:
-        """A block of values with zeros for points that are padding."""
+        """Zeros the padding of points in a block of values."""
         return clear(block, values, range(values.ndim - self.points.ndim, values.ndim))
 
 
 class Coordinates(NamedTuple):
-    """Coordinates of some points."""
-
     limbs: Limbs  # each (coordinates, points)
-    lost: Array  # NaN where a coordinate is not finite, else 0
+    lost: Array  # NaN if a coordinate is not finite, else 0
 
     @property
     def size(self) -> int:
@@ -172,7 +170,7 @@ class Coordinates(NamedTuple):
 
 
 def fixed(operand: object, unit: str | None, dims: int, real: np.dtype) -> Coordinates:
-    """Floats (dims, ...) in some unit, or limbs of that shape if there is none, for phases of a real type."""
+    """Coordinates from floats (dims, ...) in `unit`, or from limbs if it is None, for phases of type `real`."""
     flat = jax.tree.map(lambda leaf: leaf.reshape(dims, -1), operand)
     if unit is None:
         return Coordinates(flat, jnp.zeros(flat[0].shape[1:], real))
@@ -183,10 +181,10 @@ def fixed(operand: object, unit: str | None, dims: int, real: np.dtype) -> Coord
 
 
 def located(limbs: Limbs, cells: int, width: int, real: np.dtype) -> tuple[Array, Array]:
-    """The lowest cell that a window touches on a ring of cells, and the offset in it, from -1/2 to 1/2."""
+    """Lowest cell that a window touches on a ring of cells, and the offset in it, from -1/2 to 1/2."""
     whole, high, *low = phases.times(jnp.uint32(cells), (jnp.zeros_like(limbs[0]), *limbs))
     ahead = high ^ np.uint32(2**31) if width % 2 == 0 else high
-    nearest = ahead.astype(jnp.int32)  # of even windows the cell's middle counts, of odd ones its lower end
+    nearest = ahead.astype(jnp.int32)  # from the cell's middle for even windows, from its lower end for odd ones
     offset = nearest.astype(real) * real.type(2.0**-32)
     for j, limb in enumerate(low, 2):
         offset = offset + limb.astype(real) * real.type(2.0 ** (-32 * j))
@@ -202,7 +200,7 @@ def sub_layout(layout: Layout, dims: Iterable[int]) -> Layout:
 
 
 def clear(block: B, layout: Layout, dims: Iterable[int]) -> B:
-    """The block with zeros for the padding of some dimensions."""
+    """Zeros the padding of some dimensions."""
     for dim in dims:
         if layout.storage[dim] != layout.shape[dim]:
             block = cleared(block, layout, dim, layout.shape[dim])
@@ -210,7 +208,7 @@ def clear(block: B, layout: Layout, dims: Iterable[int]) -> B:
 
 
 def grid_last(block: Array, along: tuple[int, ...]) -> Array:
-    """(batch, *cells) of a block."""
+    """A block as (batch, *cells)."""
     rest = [d for d in range(block.ndim) if d not in along]
     block = jnp.transpose(block, (*rest, *along))
     return block.reshape(-1, *block.shape[len(rest) :])
@@ -224,11 +222,11 @@ def grid_back(block: Array, layout: Layout, along: tuple[int, ...]) -> Array:
 
 
 def own_tables(given: T, cuts: Cuts, mapped: frozenset[str]) -> T:
-    """Tables of all devices, first of all by device, or of those that are seen here."""
+    """Tables by device, cut to the devices visible here."""
     tables: T = jax.tree.map(lambda leaf: local_slice(leaf, 0, cuts, mapped), given)
     return tables
 
 
 def table_specs(operand: object, axes: tuple[str, ...]) -> Any:
-    """How such tables are sharded."""
+    """PartitionSpecs of such tables."""
     return jax.tree.map(lambda leaf: PartitionSpec(axes) if axes else PartitionSpec(), operand)

@@ -1,13 +1,13 @@
-"""RingPoints: the paper's equation itself at scattered points, by dense products while the image goes round one ring.
+"""RingPoints: the dense sum at scattered points, with the image circulating on one ring.
 
     c_j = sum_n x[n] V_1[j, n_1] V_2[j, n_2] ...     V_m[j, n] = exp(sign 2 pi i k_jm n), n = 0 ... N_m - 1
 
-Points stay on their devices and blocks of the image travel, over all mesh axes that cut it as one ring. A device takes
-its points a chunk at a time: V_1 times a block is a product of matrices, and the result meets V_2, V_3, ... row by row.
-So V_1 x V_2 x ... is never stored. In the transpose values stay, and sums of blocks of the image travel.
+Points stay on their devices. Blocks of the image are sent around one ring of all mesh axes that cut it. A device takes
+its points in chunks: V_1 times a block is a matrix product, and V_2, V_3, ... are applied row by row, so that
+V_1 x V_2 x ... is never stored. In the transpose values stay, and sums of blocks of the image are sent.
 
-Invariant: a phase n k is reduced to a fraction of a turn as a fixed-point number. A point with a coordinate that is not
-finite has the value NaN.
+Invariant: a phase n k is reduced modulo a turn in fixed point. A point with a coordinate that is not finite has the
+value NaN.
 """
 
 import dataclasses
@@ -33,26 +33,26 @@ from ...steps.base import Slope, names
 from ...steps.problem import Numbers
 from .point_step import Coordinates, CoordinateStep, clear, fixed
 
-NUMBERS = 2**18  # complex numbers that a chunk of points works on, at most
-CHUNK = 512  # points of a chunk, at most
-LEAST = 32  # and at least: each reads the block
-TOGETHER = RUNS * CHUNK // TERMS  # runs of terms that one float adds up
-PHASE_FLOPS = 60  # one root of unity: two products of limbs, cos and sin
+NUMBERS = 2**18  # most complex numbers for a chunk of points
+CHUNK = 512  # most points in a chunk
+LEAST = 32  # fewest points in a chunk, as each reads the block
+TOGETHER = RUNS * CHUNK // TERMS  # runs of terms that one float accumulates
+PHASE_FLOPS = 60  # per root of unity: two products of limbs, cos and sin
 
 
 @dataclasses.dataclass(frozen=True)
 class RingPoints(CoordinateStep):
     """An image to its transform at scattered points."""
 
-    dot: Dot  # how to multiply
-    two_way: bool = False  # blocks travel both ways round at once
+    dot: Dot  # multiplication method
+    two_way: bool = False  # blocks are sent in both directions at once
 
     @property
     def numbers(self) -> Numbers:
         return Numbers(dots=(self.dot,))
 
     def error(self, layout: Layout, itemsize: int) -> Error:
-        """Equal numbers are added up in products, whose runs are added up, then along each other side, then p sums."""
+        """Errors of sums within products, over their runs, along each other dimension, and over p devices."""
         first, *others = (self.grid.block[j] for j in self._order)
         terms, others = (math.prod(self.points.block), []) if self.transposed else (first, others)
         runs = -(-terms // TERMS)
@@ -62,16 +62,16 @@ class RingPoints(CoordinateStep):
 
     @property
     def _order(self) -> list[int]:
-        """The dimensions of the image, the longest first, which products of matrices contract."""
+        """Dimensions of the image, longest first; matrix products contract the first."""
         return sorted(range(self.grid.ndim), key=lambda j: -self.grid.block[j])
 
     def _chunk(self, batch: int) -> int:
-        """Points that are taken at a time."""
+        """Points in a chunk."""
         beside = math.prod(self.grid.block) // max(*self.grid.block, 1) * batch
         return min(max(NUMBERS // max(beside, 1), LEAST), CHUNK, max(math.prod(self.points.block), 1))
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """p products of the chunks' first factors with a block, and what the other factors do row by row."""
+        """p products of the chunks' first factors with a block, and row-by-row work for the other factors."""
         parts, count, batch = math.prod(self.grid.parts), math.prod(self.points.block), self.batch(layout)
         image, values = (math.prod(one.block) for one in self.ends(layout))
         sides = [self.grid.block[j] for j in self._order]
@@ -105,7 +105,7 @@ class RingPoints(CoordinateStep):
         return self.clear_points(jax.tree.map(lambda x: x.T.reshape(values.block), y), values)
 
     def _turned(self, ndim: int) -> list[int]:
-        """All dimensions of the image as products take them: batch dimensions last."""
+        """Dimensions of the image in the order of products, batch dimensions last."""
         return [*(self.along[j] for j in self._order), *(d for d in range(ndim) if d not in self.along)]
 
     def _flat(self, block: Array, image: Layout) -> Array:
@@ -113,12 +113,12 @@ class RingPoints(CoordinateStep):
         return block.transpose(self._turned(image.ndim)).reshape(self.grid.block[self._order[0]], -1)
 
     def _folded(self, flat: Array, image: Layout) -> Array:
-        """The block of the image again."""
+        """Inverse of `_flat`."""
         order = self._turned(image.ndim)
         return flat.reshape([image.block[d] for d in order]).transpose(np.argsort(order))
 
     def _values(self, shard: Block, position: Array, points: Coordinates) -> Block:
-        """Sums (points, batch) over the block at a position of the ring."""
+        """Sums (points, batch) over the block at a ring position."""
         planes, starts = split(shard), self._starts(position)
         chunk = self._chunk(planes[0].size // max(math.prod(self.grid.block), 1))
 
@@ -139,7 +139,7 @@ class RingPoints(CoordinateStep):
         return like(shard, tuple(y.reshape(-1, y.shape[-1])[: points.size] for y in chunks))
 
     def _sums(self, values: Block, points: Coordinates, position: Array) -> Block:
-        """Sums of the values here for the block at a position of the ring: (first side, other sides and batch)."""
+        """Sums of local values for the block at a ring position: (first side, other sides and batch)."""
         planes, starts = split(values), self._starts(position)
         first, *others = self._order
 
@@ -158,7 +158,7 @@ class RingPoints(CoordinateStep):
         return like(values, planes_of(in_runs(points.size, self._chunk(planes[0].shape[-1]), run, None)))
 
     def _starts(self, position: Array) -> list[Array]:
-        """The first position along each dimension of the block that lies at some position of the ring."""
+        """First position along each dimension of the block at a ring position."""
         starts, parts = [], self.grid.parts
         for j, many in enumerate(parts):
             index = position // math.prod(parts[j + 1 :]) % many

@@ -4,14 +4,13 @@
 
 e_j = exp(-2 pi i k_j . middles) undoes the phase shift of the grid.
 
-RingGrid: points stay on their devices, the grid goes round one ring. Every device sorts its points by the block that
-they need, and interpolates them as that block comes by, halo included. So nothing need be known beforehand and nothing
-can overflow, wherever the points are. In the transpose values stay and sums of blocks travel.
+RingGrid: points stay on their devices, and the grid circulates on one ring. Every device sorts its points by block and
+interpolates them when that block arrives, with halo. Nothing can overflow, wherever the points are. In the transpose
+values stay and sums of blocks are sent.
 
-PointExchange: the grid stays, points go to the owners of their cells. Every device sends each other one as many points
-as there are slots, filled or not, in one all-to-all; values travel back in another. The cost does not grow with the
-grid. But how many points a pair of devices needs is not known beforehand: those without a slot have the value NaN. If
-their values are to be spread, the sums are NaN too, so that no error is silent.
+PointExchange: the grid stays, and points are sent to the owners of their cells. Each pair of devices exchanges `slots`
+points, filled or not, in one all-to-all; values return in another. Messages do not grow with the grid. Points without a
+slot have the value NaN. In the transpose all sums are then NaN, so that no error is silent.
 
 Invariant: u = G k mod G is a fixed-point number, which splits into cell and offset exactly. A point with a coordinate
 that is not finite has the value NaN.
@@ -39,16 +38,16 @@ from ..grid.gridding import interpolate, spread
 from .known_points import GATHER_PASSES
 from .point_step import Coordinates, CoordinateStep, fixed, grid_back, grid_last, located
 
-SORT_PASSES = 2  # over keys and numbers, for each bit of the number of points
+SORT_PASSES = 2  # over keys and numbers, per bit of the number of points
 
 
 class Sorted(NamedTuple):
-    """The points of a device, by the block of the grid that they need."""
+    """The points of a device, sorted by the block of the grid that they need."""
 
-    order: Array  # the point at each place
-    cell: Array  # (2 points, d), the lowest cell touched, in the block; as many empty places behind
+    order: Array  # point at each place
+    cell: Array  # (2 points, d): lowest touched cell, in the block; the second half is empty
     offset: Array  # (2 points, d)
-    first: Array  # place of the first point of every block, and the number of points
+    first: Array  # place of the first point of every block, then the number of points
 
     @property
     def size(self) -> int:
@@ -57,15 +56,15 @@ class Sorted(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class RingGrid(CoordinateStep):
-    """Values at points from blocks of a fine grid with their halos."""
+    """Values at points from circulating blocks of a fine grid with halos."""
 
     cells: tuple[int, ...]  # of the fine grid along each dimension
-    middles: tuple[int, ...]  # of e_j; zeros where there is none
-    form: Form  # "points" or "gather", without slack, in chunks of 1, of which any may be empty
-    slope: tuple[int, ...] = ()  # dimensions whose window is replaced by its derivative in the offset, see gridding
+    middles: tuple[int, ...]  # of e_j; zeros for none
+    form: Form  # "points" or "gather", without slack, in chunks of 1 that may be empty
+    slope: tuple[int, ...] = ()  # dimensions whose window is replaced by its derivative, see gridding
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """Windows of all points, a sort, tables and values once for each block; blocks travel, halos too."""
+        """Windows of all points, one sort, and tables, values and a block for each ring position."""
         parts, count, d = math.prod(self.grid.parts), math.prod(self.points.block), len(self.along)
         coils = self.batch(layout)
         flops, nbytes = cost(self.form, count, d, coils, itemsize, chip.name)
@@ -114,7 +113,7 @@ class RingGrid(CoordinateStep):
         return jnp.zeros_like(values).at[:, points.order].set(values, unique_indices=True)
 
     def _sums(self, values: Array, points: Sorted) -> Array:
-        """This device's block (batch, *cells) of what values (batch, points) on all devices add up to."""
+        """This device's block (batch, *cells) of the sum over values (batch, points) on all devices."""
         mine = jnp.pad(jnp.take(values, points.order, 1), ((0, 0), (0, points.size)))
 
         def term(at: Array) -> Array:
@@ -124,14 +123,14 @@ class RingGrid(CoordinateStep):
         return ring_scatter(term, self.axes)
 
     def _phase(self, coordinates: Coordinates) -> Array:
-        """e_j, and NaN of points that are lost."""
+        """e_j, or NaN if a coordinate is not finite."""
         limbs = (tuple(limb[j] for limb in coordinates.limbs) for j in range(len(self.middles)))
         parts = (phases.times(jnp.uint32(n), one) for n, one in zip(self.middles, limbs, strict=True))
         re, im = phases.circle(functools.reduce(phases.add, parts), self.sign, coordinates.lost.dtype)
         return lax.complex(re + coordinates.lost, im)[None]
 
     def _sorted(self, coordinates: Coordinates) -> Sorted:
-        """The points by the block that they need, and in it by cell."""
+        """Points sorted by block, then by cell."""
         cells, offsets, at = [], [], jnp.zeros(coordinates.size, jnp.int32)
         for j, (size, block, parts) in enumerate(zip(self.cells, self.grid.block, self.grid.parts, strict=True)):
             limbs = tuple(limb[j] for limb in coordinates.limbs)
@@ -147,8 +146,10 @@ class RingGrid(CoordinateStep):
         return Sorted(order, jnp.pad(cell, more), jnp.pad(offset, more), first)
 
     def _order(self, at: Array, cells: list[Array]) -> Array:
-        """Points by block, then by cell as far as bits are left: one number holds both and the point's own, as XLA
-        sorts single numbers five times as fast as pairs."""
+        """Order by block, then by cell as far as bits allow.
+
+        One uint32 has block, cell and point number, because XLA sorts single numbers five times as fast as pairs.
+        """
         number, block = (at.shape[0] - 1).bit_length(), (math.prod(self.grid.parts) - 1).bit_length()
         free = 32 - number - block
         if free < 0:
@@ -163,7 +164,7 @@ class RingGrid(CoordinateStep):
         return (packed & np.uint32(2**number - 1)).astype(jnp.int32)
 
     def _of_block(self, points: Sorted, at: Array) -> Slots:
-        """The points of one block, before others that count as none."""
+        """The points of one block, followed by empty slots."""
         first = points.first[at]
         cell, offset = (lax.dynamic_slice_in_dim(part, first, points.size) for part in (points.cell, points.offset))
         count = points.first[at + 1] - first
@@ -191,12 +192,12 @@ class RingGrid(CoordinateStep):
 
 @dataclasses.dataclass(frozen=True)
 class PointExchange(RingGrid):
-    """Values at points from blocks of a fine grid with their halos."""
+    """Values at points from a fine grid with halos, computed by the owners of its blocks."""
 
-    slots: int = 1  # of each pair of devices
+    slots: int = 1  # per pair of devices
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
-        """Windows of all slots, a sort, and gathers on both sides of what travels: tables, and values."""
+        """Windows of all slots, one sort, and gathers of tables and values on both sides."""
         parts, d, coils = math.prod(self.grid.parts), len(self.along), self.batch(layout)
         many, count = parts * self.slots, math.prod(self.points.block)
         flops, nbytes = cost(self.form, many, d, coils, itemsize, chip.name)
@@ -224,13 +225,13 @@ class PointExchange(RingGrid):
         return spread(sent, self._came(points, at), self.form, self.grid.block, self.slope)
 
     def _at(self, points: Sorted) -> tuple[Array, Array]:
-        """The place of the point in every slot, or one behind the last; and which devices have more than slots."""
+        """The place of the point in every slot, `size` if it is empty; and which devices need more slots."""
         first, last = points.first[:-1, None], points.first[1:, None]
         at = first + lax.iota(jnp.int32, self.slots)[None]
         return jnp.where(at < last, at, points.size).ravel(), last[:, 0] - first[:, 0] > self.slots
 
     def _came(self, points: Sorted, at: Array) -> Slots:
-        """The points that all devices sent here, cells and offsets in one message of integers."""
+        """Slots received from all devices; cells and offsets are one message of integers."""
         mine = (at < points.size)[:, None]
         cell, offset = jnp.where(mine, points.cell[at], -1), points.offset[at]
         bits = lax.bitcast_convert_type(offset, jnp.int32).reshape(len(at), -1)
@@ -241,5 +242,5 @@ class PointExchange(RingGrid):
         return Slots(cell, offset, jnp.zeros_like(cell), jnp.int32(len(at)))
 
     def _sent(self, rows: Array) -> Array:
-        """Slots of all devices from slots for all devices, along the last dimension."""
+        """Exchanges slots with all devices, along the last dimension."""
         return exchange_packed(rows, self.axes, 1, 1)
