@@ -1,1 +1,1 @@
-"""What a TPU has of its own, in Pallas: engines of FFTs, wires, gridding. They register with those who look them up."""
+"""Pallas kernels for TPUs: engines of FFTs, wires, gridding. Importing a module registers its kernels."""

@@ -1,7 +1,7 @@
-"""Which kernels a transform takes, and running them one after the other; host integers but for `fft` and `run`.
+"""Selection and execution of FFT kernels; host integers except in `fft` and `run`.
 
-The fewest passes over memory: the last two dimensions at once if fast memory holds a plane, then the others. A
-dimension that has no kernel where it lies is brought to where it has one by a transposed copy (`in_orders`).
+The choice needs the fewest passes over memory: the last two dimensions at once if fast memory holds a plane, then the
+rest. A dimension without a kernel in its place is transposed to one that has a kernel (`in_orders`).
 """
 
 import functools
@@ -20,13 +20,13 @@ from .lines.blocks import Kernel, on_tpu, rounded
 from .lines.radices import LANES, SUBLANES, radices
 
 Tangent = Array | ad.Zero
-ROOM = 100 * 2**20  # bytes of fast memory, if a caller does not say
-RESERVED = 2**19  # bytes of it that are left to the compiler
-LONG, SECOND = ("twisted", "subtwisted"), ("second", "subsecond")  # the first of two kernels runs the second too
+ROOM = 100 * 2**20  # default bytes of fast memory
+RESERVED = 2**19  # bytes of it left to the compiler
+LONG, SECOND = ("twisted", "subtwisted"), ("second", "subsecond")  # the first of two kernels also runs the second
 
 
 class KernelPass(NamedTuple):
-    """One pass over memory: its kind as in lines/short.py, or one of the two of long lines (lines/long_columns.py)."""
+    """One pass over memory: its kind as in lines/short.py, or one of the two of lines/long_columns.py."""
 
     kind: str
     lengths: tuple[int, ...]
@@ -35,7 +35,7 @@ class KernelPass(NamedTuple):
     def kernel(
         self, shape: tuple[int, ...], sign: int, room: int, alone: bool = False, flat: bool = True
     ) -> Kernel | None:
-        """The kernel of one pass; `alone` and `flat` as in lines/short.py."""
+        """The kernel of the pass; `alone` and `flat` as in lines/short.py."""
         if self.kind == "plane":
             return short.plane_kernel(shape, sign, room, alone)
         if self.kind == "lane":
@@ -44,20 +44,22 @@ class KernelPass(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """The order in which kernels take the dimensions of an array, and those that they transform so."""
+    """An order of an array's dimensions for kernels, and the dimensions transformed in that order."""
 
     order: tuple[int, ...]
     dims: tuple[int, ...]
 
 
 def supports(shape: Sequence[int], dim: int, room: int = ROOM) -> bool:
-    """Whether lines of a dimension have kernels that fit in fast memory: of lengths without prime factors above 7, in
-    the last two dimensions multiples of 8."""
+    """Whether lines of a dimension have kernels that fit in fast memory.
+
+    Lengths have no prime factor above 7 and are multiples of 8 in the last two dimensions.
+    """
     return shape[dim] == 1 or bool(_of_lines(tuple(shape), dim, room))
 
 
 def passes(shape: Sequence[int], dims: Sequence[int], room: int = ROOM) -> tuple[KernelPass, ...]:
-    """The kernels that transform some dimensions of planes, in order; all must have some."""
+    """The kernels that transform some dimensions of planes, in order; each dimension must have one."""
     left, last = sorted(d for d in dims if shape[d] > 1), len(shape) - 1
     done = []
     if left[-2:] == [last - 1, last] and short.plane_kernel(shape, -1, room) is not None:
@@ -72,7 +74,7 @@ def passes(shape: Sequence[int], dims: Sequence[int], room: int = ROOM) -> tuple
 
 @functools.lru_cache(maxsize=1024)
 def _of_lines(shape: tuple[int, ...], dim: int, room: int) -> tuple[KernelPass, ...]:
-    """The kernels that transform lines of a dimension; () if there are none."""
+    """The kernels that transform lines of a dimension, or ()."""
     length, behind = shape[dim], len(shape) - 1 - dim
     tiled = behind < 2
     kinds: tuple[str, ...] = ()
@@ -89,8 +91,9 @@ def _of_lines(shape: tuple[int, ...], dim: int, room: int) -> tuple[KernelPass, 
 
 @functools.lru_cache(maxsize=1024)
 def in_orders(shape: tuple[int, ...], dims: tuple[int, ...], room: int = ROOM) -> tuple[Taken, ...]:
-    """The orders in which an array is taken, one after the other, so that every dimension has a kernel; () if there are
-    none. The first needs no copy; if there are more, there is a copy to each, and one back.
+    """Successive orders of an array in which every dimension has a kernel, or ().
+
+    A single order needs no copy; several need one copy each, and one back.
     """
     supported = [d for d in dims if supports(shape, d, room)]
     home = _taken(shape, dims, kept_order(shape), room)
@@ -107,13 +110,13 @@ def in_orders(shape: tuple[int, ...], dims: tuple[int, ...], room: int = ROOM) -
 
 
 def copies(shape: tuple[int, ...], dims: tuple[int, ...], room: int) -> int:
-    """How often kernels have an array copied: to other orders, and back."""
+    """Number of copies of an array for kernels: to other orders, and back."""
     orders = in_orders(shape, dims, room)
     return len(orders) if len(orders) > 1 else 0
 
 
 def waste(shape: Sequence[int], order: Sequence[int]) -> float:
-    """Numbers in registers for each number of an array whose dimensions are in that order."""
+    """Register elements per array element, for dimensions in that order."""
     rows, lanes = (shape[d] for d in order[-2:])
     return _padding(rows, SUBLANES) * _padding(lanes, LANES)
 
@@ -137,10 +140,11 @@ def _ending(ndim: int, ends: Sequence[int]) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def kept_order(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The dimensions in the order in which a TPU keeps an array of its own choice (libtpu 0.0.52).
+    """The order of dimensions that a TPU chooses for an array (libtpu 0.0.52).
 
-    A register holds 8 positions of one dimension and 128 of another: the two that are padded least, by default the last
-    two. (2048, 64, 64) is kept as (64, 64, 2048).
+    A register holds 8 positions of one dimension and 128 of another: the two with the least padding, by default the
+    last
+    two. (2048, 64, 64) is stored as (64, 64, 2048).
     """
 
     def padded(ends: Sequence[int]) -> float:
@@ -152,9 +156,9 @@ def kept_order(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def fft(planes: Planes, dims: Sequence[int], sign: int, room: int = ROOM, interpret: bool = False) -> Planes:
-    """Transforms dimensions of float32 planes by kernels on a TPU, or as `interpret` says; elsewhere by XLA.
+    """Transforms dimensions of float32 planes by kernels on a TPU or with `interpret`, elsewhere by XLA.
 
-    X[k] = sum_n x[n] exp(sign 2 pi i k n / N), unscaled. Costs a pass over memory for each of `passes`. Linear: the
+    X[k] = sum_n x[n] exp(sign 2 pi i k n / N), unscaled. Costs one pass over memory for each of `passes`. Linear: the
     transpose, for which a kernel has no rule, is the transform with the other sign.
     """
     re, im = fft_p.bind(*planes, axes=tuple(dims), sign=sign, room=room, interpret=interpret)
@@ -162,7 +166,7 @@ def fft(planes: Planes, dims: Sequence[int], sign: int, room: int = ROOM, interp
 
 
 def run(re: Array, im: Array, dims: Sequence[int], sign: int, room: int, interpret: bool = False) -> Planes:
-    """The kernels, whatever the platform."""
+    """Runs the kernels on any platform."""
     planes: Planes = (re, im)
     for one in passes(re.shape, dims, room):
         planes = run_one(one, planes, sign, room, interpret)
@@ -170,7 +174,7 @@ def run(re: Array, im: Array, dims: Sequence[int], sign: int, room: int, interpr
 
 
 def run_in_orders(re: Array, im: Array, dims: Sequence[int], sign: int, room: int, interpret: bool = False) -> Planes:
-    """The kernels, of the dimensions in orders in which they have some."""
+    """Runs the kernels of each order on transposed copies."""
     for order, own in in_orders(re.shape, tuple(dims), room):
         back = sorted(range(re.ndim), key=order.__getitem__)
         places = [order.index(d) for d in own]
@@ -199,7 +203,9 @@ def _by_xla(re: Array, im: Array, dims: Sequence[int], sign: int) -> Planes:
 def _by_platform(re: Array, im: Array, *, axes: tuple[int, ...], sign: int, room: int, interpret: bool) -> Planes:
     by_xla = functools.partial(_by_xla, dims=axes, sign=sign)
     by_kernels = functools.partial(run_in_orders, dims=axes, sign=sign, room=room, interpret=interpret)
-    by_kernels = by_kernels if in_orders(re.shape, axes, room) else by_xla  # a chunk may have none, and the block some
+    by_kernels = (
+        by_kernels if in_orders(re.shape, axes, room) else by_xla
+    )  # a chunk may have none although the block has some
     return on_tpu(by_kernels, by_xla, re, im, interpret=interpret)
 
 
@@ -214,7 +220,7 @@ def _batch(planes: Sequence[Array], at: Sequence[int | None], *, axes: tuple[int
     return fft_p.bind(*first, axes=tuple(d + 1 for d in axes), **how), [0, 0]
 
 
-fft_p = Primitive("meshfft_vector_fft")  # a kernel has no transpose of its own
+fft_p = Primitive("meshfft_vector_fft")  # because a kernel has no transpose rule
 fft_p.multiple_results = True
 fft_p.def_impl(jax.jit(_by_platform, static_argnames=("axes", "sign", "room", "interpret")))
 fft_p.def_abstract_eval(lambda re, im, **_: [re, im])

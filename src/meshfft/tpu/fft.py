@@ -1,8 +1,8 @@
-"""The FFT engines of a TPU: kernels for its vector unit, in float32, for complex lines, real lines, and other lengths.
+"""The FFT engines of a TPU, in float32: vector kernels for complex lines, for real lines, and for chirps.
 
-A length without kernels is a convolution with a chirp, by FFTs of a length that has some. The even and the odd bins of
-the convolution are two transforms of L points each (kernels/bluestein.py), side by side in a new leading dimension.
-Elementwise products around the kernels are XLA's.
+A length without kernels is a convolution with a chirp, by FFTs of a length with kernels. The even and odd bins of the
+convolution are two transforms of L points (kernels/bluestein.py), stacked in a new leading dimension. XLA computes the
+elementwise products.
 """
 
 import dataclasses
@@ -33,11 +33,11 @@ from . import parts as pieces
 from .lines import half
 from .lines.blocks import PLANES, Ends
 
-COPIES = 3  # reads and writes of a block copied to another order of its dimensions: half as much again as in order
+COPIES = 3  # reads and writes of a block copied to another order: half as many again as in order
 
 
 def room_of(site: Site) -> int:
-    """Bytes of fast memory that kernels work in; 0 if there are none, or one has failed."""
+    """Bytes of fast memory for kernels; 0 if there is none, or if a kernel has failed."""
     scratch = site.machine.chip.scratch
     if scratch is None or site.xla or site.itemsize != 8 or site.machine.has_failed("fft", "wire"):
         return 0
@@ -47,7 +47,7 @@ def room_of(site: Site) -> int:
 @register
 @dataclasses.dataclass(frozen=True)
 class VectorFFT(Sender):
-    """Kernels for most lengths where they lie, and for more if a copy moves the dimension."""
+    """Kernels for most lengths in place, and for more lengths if a copy moves the dimension."""
 
     room: int
     planar: ClassVar[bool] = True
@@ -74,7 +74,7 @@ class VectorFFT(Sender):
         return self
 
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
-        """The price of each pass over registers that may not be full, and of the copies around them."""
+        """Passes over registers that may be partly empty, and the copies around them."""
         plain = XLA.work(lines, itemsize, chip)
         if chip.scratch is None:
             return plain
@@ -130,7 +130,7 @@ class VectorFFT(Sender):
 @register
 @dataclasses.dataclass(frozen=True)
 class VectorChirp(Engine[Planes]):
-    """One dimension of a length without kernels, by two passes of kernels over twice its points or a little more."""
+    """One dimension of a length without kernels, by two passes of kernels over at least twice its points."""
 
     room: int
     planar: ClassVar[bool] = True
@@ -152,7 +152,7 @@ class VectorChirp(Engine[Planes]):
         return Error(2 * fft_error(2 * padded_length(length), itemsize).noise)
 
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
-        """The kernels there and back; the products read and write the lines once, and their halves twice."""
+        """The kernels there and back; products read and write the lines once, and their halves twice."""
         inner = _inner(lines)
         one = VectorFFT(self.room).work(inner, itemsize, chip)
         beside = (2 * lines.points + 4 * inner.points) * itemsize

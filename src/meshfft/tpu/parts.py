@@ -1,9 +1,9 @@
-"""FFTs beside all-to-alls: sent in parts, and read in pieces as they arrived (collectives/pieces.py).
+"""FFTs beside all-to-alls: results are sent in parts, and operands are read in pieces (collectives/pieces.py).
 
     planes or pieces -> kernels -> (parts, planes, *sizes) -> all-to-all -> pieces -> kernels
 
-If a kernel can, it writes the parts itself, and reads the pieces as they lie, or some rows of a larger array: then
-nothing is copied between kernels and collectives. If it cannot, copies are made around it.
+If possible, kernels write the parts and read the pieces, or some rows of a larger array, without copies. Otherwise
+copies are made around them.
 """
 
 import dataclasses
@@ -59,7 +59,7 @@ def fft_of_pieces(pieces: Pieces, dims: Sequence[int], sign: int, room: int, int
 
 
 def is_direct(shape: tuple[int, ...], dims: Sequence[int], room: int, ends: Ends) -> bool:
-    """Whether kernels read what is given as it lies, and write what is sent."""
+    """Whether kernels read the operand and write the result of an exchange without copies."""
     if not all(engine.supports(shape, dim, room) for dim in dims):
         return False
     passes = [(one, own) for one, own in passes_of(shape, dims, room, ends) if own != PLANES]
@@ -67,7 +67,7 @@ def is_direct(shape: tuple[int, ...], dims: Sequence[int], room: int, ends: Ends
 
 
 def passes_of(shape: tuple[int, ...], dims: Sequence[int], room: int, ends: Ends) -> list[tuple[KernelPass, Ends]]:
-    """Kernels with their own ends: the first transforms what is in pieces, the last what is in parts."""
+    """Kernels and their ends: the first transforms the dimension in pieces, the last the dimension in parts."""
     came, sent = (None if end is None else end[0] for end in (ends.came, ends.sent))
     own = [one for one in engine.passes(shape, dims, room) if one.kind not in SECOND]
     order = sorted(own, key=lambda one: (sent in one.dims) - (came in one.dims))
@@ -87,7 +87,7 @@ def by_kernels(
     ends: Ends,
     interpret: bool = False,
 ) -> list[Array]:
-    """One kernel after the other: the first reads what is given, and the last writes what is sent."""
+    """Runs kernels in sequence: the first reads the operand, the last writes the parts."""
     left = list(arrays)
     for one, own in passes_of(shape, dims, room, ends):
         if own == PLANES:
@@ -111,7 +111,7 @@ def _linear(
     room: int,
     interpret: bool,
 ) -> list[Array]:
-    """By kernels that read and write as the ends lie, if there are any; the transpose is that of `plain`."""
+    """Runs kernels with these ends if there are any, else `plain`, whose transpose is used for both."""
     arrays = given.arrays if isinstance(given, Pieces) else given
     shape = given.shape if isinstance(given, Pieces) else given[0].shape
     shape = shape if ends.rows is None else chunk_of(shape, ends.rows)
@@ -137,9 +137,9 @@ def _has_kernel(one: KernelPass, shape: tuple[int, ...], room: int, ends: Ends) 
 def _kernel(
     one: KernelPass, shape: tuple[int, ...], sign: int, room: int, ends: Ends, alone: bool = False
 ) -> Kernel | None:
-    """The kernel of a pass with these ends; None if there is none.
+    """The kernel of a pass with these ends, or None.
 
-    Small planes go by several if the ends allow it, otherwise each `alone`.
+    Several small planes are taken at once if the ends allow it, otherwise each `alone`.
     """
     flat, rows, sent = _is_flat(one, shape, ends), ends.rows, ends.sent
     kernel = one.kernel(shape, sign, room, alone or ends.came is not None, flat)
@@ -188,13 +188,12 @@ def _target(kernel: Kernel, one: KernelPass, sent: tuple[int, int] | None) -> Bl
 
 
 def _is_flat(one: KernelPass, shape: Sequence[int], ends: Ends) -> bool:
-    """Whether the array is one of lines, as are the ends: whole leading rows, and parts of lines."""
+    """Whether array and ends are flat lines: whole leading rows, and parts of lines."""
     rows, sent = ends.rows is None or ends.rows.dim == 0, ends.sent is None or ends.sent[0] == len(shape) - 1
     return one.kind == "lane" and len(flattened(shape)) == 2 and rows and sent
 
 
 def chunk_of(shape: Sequence[int], rows: Rows) -> tuple[int, ...]:
-    """The shape of some rows of a block."""
     return (*shape[: rows.dim], rows.size, *shape[rows.dim + 1 :])
 
 

@@ -1,14 +1,13 @@
-"""What a TPU's kernels cost: bundles of their compiled schedules, or memory if that takes longer.
+"""The cost of a TPU's kernels: bundles of their compiled schedules, or memory traffic if that takes longer.
 
     cycles = max(bundles a number, bytes a number / bytes a cycle) * numbers
 
-Bundles are VLIW instructions of the final schedule, loops multiplied out; nothing ran on a TPU. Those of FFTs are in
-kernel_cycles.json (`python -m benchmarks kernels --table FILE`), those of wires in wire_cycles.json (`python -m
-benchmarks wire_kernels --table FILE`), each with the versions it was made by. A number is complex, but real in kernels
-of wires and between real lines and half spectra; a last dimension is stored padded to 128.
+Bundles are VLIW instructions of the final schedule, with loops multiplied out; nothing ran on a TPU. FFTs are in
+kernel_cycles.json (`python -m benchmarks kernels --table FILE`), wires in wire_cycles.json (`python -m benchmarks
+wire_kernels --table FILE`), each with the versions that made it. A number is complex, but real in kernels of wires and
+between real lines and half spectra; the last dimension is padded to 128.
 
-Lengths that a table does not have take the bundles of the nearest that it has, times the operations of their radices
-over those of its: an estimate.
+A length that a table lacks is estimated: bundles of the nearest length, times the ratio of operations of their radices.
 """
 
 import functools
@@ -24,7 +23,7 @@ from .lines.radices import LANES
 
 REAL_BYTES = 4  # of a number in a plane of float32
 OPERATIONS = {2: 4.2, 3: 10.3, 5: 15.6, 7: 20.1}  # of butterflies and twiddles, a point and factor; a third of radix 8
-NEAREST = {  # kinds that cost about as much; else sublane
+NEAREST = {  # kinds of similar cost; else sublane
     "twisted": "first",
     "second": "first",
     "subtwisted": "twisted",
@@ -55,7 +54,7 @@ def bundles(chip_name: str, kind: str, lengths: tuple[int, ...]) -> Price:
 
 
 def cycles(chip: Chip, kind: str, lengths: tuple[int, ...], points: int) -> int:
-    """Cycles of one pass of a kernel over `points` points; only for a chip whose clock is known."""
+    """Cycles of one kernel pass over `points` points; only for a chip with a known clock."""
     last = lengths[-1]
     nbytes = 4.0 * REAL_BYTES  # read and written once
     if is_real(kind):
@@ -66,12 +65,12 @@ def cycles(chip: Chip, kind: str, lengths: tuple[int, ...], points: int) -> int:
 
 
 def is_real(kind: str) -> bool:
-    """True of a kernel between real lines and half spectra."""
+    """True for kernels between real lines and half spectra."""
     return kind.startswith(("half", "real"))
 
 
 def written(kind: str, lengths: tuple[int, ...]) -> float:
-    """Bytes of a point that a kernel writes, not padded."""
+    """Bytes that a kernel writes for each point, without padding."""
     last = lengths[-1]
     if kind.startswith("half"):
         return 2 * REAL_BYTES * (last // 2 + 1) / last
@@ -85,7 +84,7 @@ def wire_cycles(chip: Chip, way: str, bits: int, rows: int, reals: int) -> int:
 
 
 def word_bytes(bits: int) -> float:
-    """Bytes of a real number in words, its share of the exponent among them."""
+    """Bytes of a real number in words, with its share of the exponent."""
     return (bits + 16 / RUN) / 8
 
 

@@ -1,7 +1,7 @@
-"""Trials of FFT kernels before their first use (kept_verdicts.py): which there are, and the small block of each.
+"""Trials of FFT kernels before their first use (kept_verdicts.py), each on a small block.
 
-A block is as small as leaves the kernel the same: lines keep their length, blocks of the kernel's grid their width, and
-the last block reaches over the end if it does in the whole. Truth is NumPy's, in float64.
+A block is as small as leaves the kernel the same: lines keep their length, and blocks of the kernel's grid their width.
+The last block reaches over the end if it does so in the whole. The reference is NumPy in float64.
 """
 
 import dataclasses
@@ -21,16 +21,16 @@ from .lines import half
 from .lines.blocks import PLANES, Ends
 from .lines.radices import LANES, SUBLANES
 
-SIGNS = (-1, 1)  # the inverse, and gradients, take the other
-WIDE = 4 * LANES  # columns of a block, at most
-PLANES_AT_ONCE = 4  # that a kernel of small ones takes, at most
+SIGNS = (-1, 1)  # inverses and gradients take the other sign
+WIDE = 4 * LANES  # most columns of a block
+PLANES_AT_ONCE = 4  # most small planes that a kernel takes at once
 MANY = 2**22  # numbers of a block that is wider than LANES
 COMPLEX = 8  # bytes
 
 
 @dataclasses.dataclass(frozen=True)
 class LineTrial:
-    """A kernel of complex lines, or the two or three of long ones; `shape` is that of the rows that it transforms."""
+    """A kernel of complex lines, or the two or three of long ones; `shape` has the rows that it transforms."""
 
     one: engine.KernelPass
     shape: tuple[int, ...]
@@ -75,7 +75,7 @@ class LineTrial:
 
 @dataclasses.dataclass(frozen=True)
 class RealTrial:
-    """The kernels of the last dimension of real lines, or of the last two, to half spectra and back."""
+    """The kernels of the last one or two dimensions of real lines, to half spectra and back."""
 
     shape: tuple[int, ...]
     many: int
@@ -125,7 +125,7 @@ def of_lines(shape: tuple[int, ...], dims: tuple[int, ...], room: int, ends: End
 
 
 def of_rows(block: tuple[int, ...], dims: tuple[int, ...], room: int, ends: Ends) -> Trials:
-    """The kernels of some rows of a block, as `fft_to_parts` takes them: of pieces that are such rows, one whole."""
+    """The kernels for some rows of a block, as in `fft_to_parts`: pieces equal to these rows are read whole."""
     rows, came = ends.rows, ends.came
     assert rows is not None
     if came is not None and came.dim == rows.dim != came.source and block[rows.dim] == came.pieces * rows.size:
@@ -139,7 +139,7 @@ def of_reals(shape: Sequence[int], many: int, room: int) -> Trials:
 
 
 def _small(one: engine.KernelPass, shape: tuple[int, ...], room: int, ends: Ends) -> LineTrial:
-    """The trial of one kernel, with every other dimension as short as leaves it the same."""
+    """The trial of one kernel, with every other dimension as short as leaves the kernel the same."""
     came, sent = ends.came, ends.sent
     fixed = {*one.dims, *(() if came is None else (came.source, came.dim))}
     for dim in (d for d in range(len(shape)) if d not in fixed):
@@ -154,7 +154,7 @@ def _small(one: engine.KernelPass, shape: tuple[int, ...], room: int, ends: Ends
 
 
 def _sizes(one: engine.KernelPass, shape: tuple[int, ...], dim: int, multiple: int) -> Iterator[int]:
-    """Sizes to be tried instead of a dimension's own, least first."""
+    """Smaller sizes to try for a dimension, least first."""
     behind, size = len(shape) - 1 - dim, shape[dim]
     wide = WIDE if math.prod(shape[d] for d in one.dims) * SUBLANES * WIDE <= MANY else LANES
     across = behind == 0 or (behind == 1 and one.kind == "lane")
@@ -166,7 +166,7 @@ def _sizes(one: engine.KernelPass, shape: tuple[int, ...], dim: int, multiple: i
 
 
 def _least(size: int, unit: int) -> int:
-    """A smaller size with as many blocks as can differ: a whole one, and the rest."""
+    """The smallest size with every kind of block: a whole one, and the rest."""
     return size if size < 2 * unit else unit + size % unit
 
 

@@ -1,9 +1,9 @@
-"""Kernels of a TPU's vector unit that write numbers as words and read them: one pass over memory each way.
+"""TPU kernels that encode planes as words and decode them, each in one pass over memory.
 
     planes, tile by tile -> the largest of each run -> integers -> words      (and back)
 
-A step of the grid has some shares, a group of runs (wire.Tiled) and some rows. The numbers of a run or a word are in
-the same place of several tiles, so that all is elementwise.
+A grid step takes some shares, one group of runs (wire.Tiled) and some rows. The numbers of a run or a word have the
+same place in several tiles, so that all operations are elementwise.
 """
 
 import dataclasses
@@ -26,12 +26,12 @@ from ..numerics.split_complex import Planes
 from .lines.blocks import call
 from .lines.memory import Index, Ref
 
-BLOCK = 2**21  # bytes of planes that a step of the grid has, at most: two are held, and two of words
+BLOCK = 2**21  # most bytes of planes in a grid step: two are held, and two of words
 TileKernel = Callable[[Tiled, Sequence[Ref], Sequence[Ref], Index, Any], None]  # form, sources, targets, share, rows
 
 
 def encode(form: Tiled, first: int, *planes: Array, interpret: bool = False) -> Array:
-    """The words of planes whose shares are their dimensions from `first` on: the bits of `form.encode`."""
+    """Words of planes with shares in the dimensions from `first` on: the bits of `form.encode`."""
     lead = planes[0].shape[:first]
     grid = _Grid(form, math.prod(lead))
     sources = [plane.reshape(grid.plane_shape) for plane in planes]
@@ -41,7 +41,7 @@ def encode(form: Tiled, first: int, *planes: Array, interpret: bool = False) -> 
 
 
 def decode(form: Tiled, first: int, message: Array, interpret: bool = False) -> Planes:
-    """The planes that such words stand for: the bits of `form.decode`."""
+    """Planes of such words: the bits of `form.decode`."""
     lead = message.shape[:first]
     grid = _Grid(form, math.prod(lead))
     planes = [jax.ShapeDtypeStruct(grid.plane_shape, jnp.float32)] * form.form.planes
@@ -51,7 +51,7 @@ def decode(form: Tiled, first: int, message: Array, interpret: bool = False) -> 
 
 @dataclasses.dataclass(frozen=True)
 class WireTrial:
-    """The kernels of a form, tried before their first use (kept_verdicts.py): their bits, and those of XLA."""
+    """Trial of a form's kernels before their first use (kept_verdicts.py): their bits against XLA's."""
 
     form: Tiled
     shares: int
@@ -76,13 +76,13 @@ class WireTrial:
 
 
 def wire_trials(share: tuple[int, ...], wire: Wire) -> tuple[WireTrial, ...]:
-    """What is to be tried where such shares are sent, both planes in one message."""
+    """Trials for sending such shares, both planes in one message."""
     form = form_of((2, *share), 1, wire) if isinstance(wire, Coded) else None
     return (WireTrial(form, shares=2),) if isinstance(form, Tiled) else ()
 
 
 class _Grid(NamedTuple):
-    """How shares are cut into the blocks of steps: shares, groups of runs, rows."""
+    """Blocks of shares for grid steps: shares, groups of runs, rows."""
 
     form: Tiled
     shares: int
@@ -106,7 +106,6 @@ class _Grid(NamedTuple):
         return (self.shares // self.sizes[0], self.form.form.shape[0], self.plane_shape[2] // self.sizes[2])
 
     def spec(self, x: Array | jax.ShapeDtypeStruct) -> pl.BlockSpec:
-        """The blocks of a plane, or of a message of words."""
         if x.dtype == jnp.uint32:
             sizes = (self.sizes[0], None, self.form.message[1], self.sizes[2], LANES)
             return pl.BlockSpec(sizes, lambda share, group, row: (share, group, 0, row, 0))
@@ -154,7 +153,7 @@ def _run(
 def _encode(form: Tiled, sources: Sequence[Ref], targets: Sequence[Ref], share: Index, rows: Any) -> None:
     (target,), bits, exponents = targets, form.form.wire.bits, list[Array]()
 
-    def tile(plane: int, at: int) -> Array:  # read once for the largest and once for the integers: registers are few
+    def tile(plane: int, at: int) -> Array:  # read twice, for the largest and for the integers, to save registers
         value: Array = sources[plane][(share, *_place(sources[plane], rows, at))]
         return value
 
@@ -180,7 +179,7 @@ def _decode(form: Tiled, sources: Sequence[Ref], targets: Sequence[Ref], share: 
 
 
 def _runs(form: Tiled) -> Iterator[tuple[int, list[list[tuple[int, int]]]]]:
-    """The first word of each run of a group, and the planes and positions that are packed together."""
+    """First word of each run of a group, and the planes and positions that are packed together."""
     inner = form.form
     step = inner.wire.group // inner.planes
     size = inner.length // step

@@ -1,12 +1,11 @@
 """The kernels that interpolate and spread, chunk by chunk of a strip (chunks.py).
 
     interpolate   r[k] = sum_b R[b, k] sum_a strip[b, a] L[a, k]
-    spread        sums[b, a] = sum_k R[b, k] r[k] L[a, k],   which a strip is copied in to be added to, and copied back
+    spread        sums[b, a] = sum_k R[b, k] r[k] L[a, k],   added to a strip that is copied in and back
 
-for points k on lanes, cells b of the last dimension on sublanes, and the cells a of the others, which a product sums
-over. While one strip is interpolated from the next is copied. Strips overlap, so when spreading each is copied in only
-after the one before has been copied back: the copy starts when half of the chunks are done, and that back goes on under
-the next strip's.
+for points k on lanes, cells b of the last dimension on sublanes, and cells a of the other dimensions, which a product
+sums over. The next strip is copied while one is interpolated. Strips overlap, so spreading copies one in only after the
+previous one is copied back. The copy in starts when half of the chunks are done; the copy back overlaps the next strip.
 """
 
 from collections.abc import Callable
@@ -36,7 +35,7 @@ from .chunks import (
 
 
 class Body(NamedTuple):
-    """A kernel: its name, what a step of the grid (coils, chunks) does, and sizes of fast memory."""
+    """A kernel: its name, the work of a grid step (coils, chunks), and sizes of fast memory."""
 
     name: str
     run: Callable[..., None]
@@ -77,14 +76,14 @@ def _interpolate(*refs: Ref, task: Task) -> None:
 
 
 def _interpolate_scratch(task: Task) -> list[tuple[int, ...]]:
-    """A strip as it comes, twice, and transposed, in the parts that products take."""
+    """A raw strip, twice, and the transposed strip, in the parts for products."""
     strip = task.strip
     raw = (2, 2 * task.coils, strip.lead, strip.lane_tiles, strip.fetched, LANES)
     return [raw, (len(strip.factors), strip.wide, 2 * task.coils, strip.lane_tiles * LANES, LANES)]
 
 
 def _transpose(raw: Ref, transposed: Ref, row: Array, strip: Strip) -> None:
-    """Puts the last dimension on sublanes; the parts stay in float32, so that any sublane can come first."""
+    """Moves the last dimension to sublanes; parts stay in float32, so that any sublane can be the first."""
     copies, lane = max(1, LANES // strip.depth), lax.broadcasted_iota(jnp.int32, (LANES, LANES), 1)
 
     def tile(t: Array, lanes: Ref) -> None:
@@ -143,7 +142,7 @@ def _spread(*refs: Ref, task: Task) -> None:
                     sums[w, plane, at, :] += made[w][plane * size : (plane + 1) * size]
 
         def fetch() -> None:
-            pl.when(i > 0)(back.wait)  # the strip before: all are of one size
+            pl.when(i > 0)(back.wait)  # the previous strip: all have one size
             fetched.start()
 
         def finish() -> None:
@@ -162,14 +161,14 @@ def _spread(*refs: Ref, task: Task) -> None:
 
 
 def _spread_scratch(task: Task) -> list[tuple[int, ...]]:
-    """A strip as it comes, and what is to be added to it, transposed."""
+    """A raw strip, and the transposed sums to add to it."""
     strip = task.strip
     raw = (2 * task.coils, strip.lead, strip.lane_tiles, strip.fetched, LANES)
     return [raw, (strip.wide, 2 * task.coils, strip.lane_tiles * LANES, LANES)]
 
 
 def _cells(rows: Array, left: Array, strip: Strip) -> list[Array]:
-    """What a chunk adds: (planes x cells, 128) for each 128 of the depth, parts of the weights side by side."""
+    """Sums of a chunk: (planes x cells, 128) for each 128 of the depth, with parts of the weights side by side."""
     of_rows, of_left, size = parts(rows), parts(left), rows.shape[0]
     totals = [jnp.zeros((size, LANES), jnp.float32)] * strip.wide
     for j in range(0, 3, strip.copies):
@@ -182,7 +181,7 @@ def _cells(rows: Array, left: Array, strip: Strip) -> list[Array]:
 
 
 def _add(sums: Ref, raw: Ref, row: Array, strip: Strip) -> None:
-    """Adds the sums of a strip, transposed back and the parts together, to the strip itself."""
+    """Adds the transposed sums, with their parts together, to the strip."""
 
     def tile(t: Array, lanes: Ref) -> None:
         for plane in range(raw.shape[0]):

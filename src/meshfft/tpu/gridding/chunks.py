@@ -1,15 +1,14 @@
-"""Chunks of 128 points in a kernel, a point to each lane: their weights, and products of float32 numbers.
+"""Chunks of 128 points in a kernel, one point to a lane: their weights, and products of float32 numbers.
 
-A tile is T_1 x .. x T_d lowest cells, whose points touch A_i = T_i + W - 1 cells. All tiles that differ in the last
+A tile is T_1 x .. x T_d lowest cells, whose points touch A_i = T_i + W - 1 cells. Tiles that differ in the last
 dimension alone share a strip: A_1 x .. x A_(d-1) cells by the whole last dimension. It is copied once, while the strip
-before is worked on, and transposed, so that the last dimension is on sublanes, where any first cell will do, and the
-D = A_1 .. A_(d-1) cells of the others on the lanes, which a product sums over:
+before is processed, and transposed. Then the last dimension is on sublanes, where any cell can be the first, and the
+D = A_1 .. A_(d-1) cells of the other dimensions are on the lanes, which a product sums over:
 
     raw (planes, A_1, lane tiles, rows, 128)  ->  transposed (factor, plane, last dimension, 128 x wide)
 
-A float32 number is the sum of three bfloat16 ones, cut off and not rounded, which is exact. Of the nine products of two
-such sums six count (`TERMS`); the others add 2^-24 of the whole. If D is small several of them are side by side on the
-lanes: one product sums them all.
+A float32 number is the exact sum of three truncated bfloat16 ones. Of the nine products of two such sums, six count
+(`TERMS`); the rest are 2^-24 of the whole. If D is small, several are side by side on the lanes in one product.
 """
 
 import math
@@ -28,7 +27,7 @@ from ..lines.blocks import rounded
 from ..lines.memory import Ref
 from ..lines.radices import LANES, SUBLANES
 
-MANY = 128  # chunks whose points are copied in one go
+MANY = 128  # chunks whose points are copied at once
 TERMS = ((0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (2, 0))  # parts of the strip and of the weights, largest first
 T = TypeVar("T")
 
@@ -55,12 +54,11 @@ class Strip(NamedTuple):
 
     @property
     def fetched(self) -> int:
-        """Rows that a copy takes, from a multiple of 8 on."""
+        """Rows of a copy, from a multiple of 8 on."""
         return self.rows + SUBLANES
 
     @property
     def wide(self) -> int:
-        """Registers across the depth."""
         return -(-self.depth // LANES)
 
     @property
@@ -76,7 +74,6 @@ class Strip(NamedTuple):
 
     @property
     def factors(self) -> list[tuple[int, ...]]:
-        """The different left factors: which parts of the strip are side by side."""
         return list(dict.fromkeys(tuple(i for i, _ in one) for one in self.passes))
 
 
@@ -87,7 +84,7 @@ def strip_of(form: Form, shape: tuple[int, ...]) -> Strip:
 
 
 class Task(NamedTuple):
-    """What a kernel works on: a strip, a window, and coils at a time, each with a real and an imaginary plane."""
+    """The work of a kernel: a strip, a window, and coils at a time, each with a real and an imaginary plane."""
 
     strip: Strip
     form: Form
@@ -99,7 +96,7 @@ class Task(NamedTuple):
 
     @property
     def unrolled(self) -> int:
-        """Chunks in one body of a loop, for the compiler to interleave."""
+        """Chunks in one loop body, for the compiler to interleave."""
         return max(4, 8 // self.coils) if self.d == 2 else max(2, 4 // self.coils)
 
 
@@ -121,7 +118,7 @@ def chunk_at(table: Ref, i: Array) -> Chunk:
 
 
 def runs(count: Ref, run: Callable[[Array, Array], Array]) -> None:
-    """Calls run(first, end) for the chunks of this step of the grid, each from where the one before says it ended."""
+    """Calls run(first, end) over the chunks of this grid step; each call returns where the next begins."""
     begin = pl.program_id(1) * MANY
     end = jnp.minimum(begin + MANY, count[0])
     lax.while_loop(lambda i: i < end, lambda i: run(i, end), begin)
@@ -130,7 +127,7 @@ def runs(count: Ref, run: Callable[[Array, Array], Array]) -> None:
 def each(
     first: Array, stop: Array, at_once: int, make: Callable[[Array], T], store: Callable[[Array, T], None]
 ) -> None:
-    """Makes and stores chunks; those of one body are all made before the first is stored."""
+    """Makes and stores chunks; those of one loop body are all made before the first is stored."""
 
     def some(i: Array, number: int) -> None:
         for u, made in enumerate([make(i + u) for u in range(number)]):
@@ -156,7 +153,7 @@ class Copies(NamedTuple):
 def copies(
     slow: Sequence[Ref], fast: Ref, done: Ref, where: tuple[Array, Array, Array], strip: Strip, back: bool = False
 ) -> Copies:
-    """The copies of a strip, from the coil, lead and row that it begins with, to fast memory or back."""
+    """Copies of a strip, which starts at a coil, lead and row, to fast memory or back."""
     coil, lead, row = where
     number = fast.shape[0] // 2
     rows = pl.ds(pl.multiple_of(row & -SUBLANES, SUBLANES), strip.fetched)
@@ -186,7 +183,7 @@ def _window(first: Array, offset: Array, cells: int, form: Form) -> Array:
 
 
 def parts(x: Array) -> tuple[Array, Array, Array]:
-    """Three numbers of eight bits each that add up to float32 ones."""
+    """Three numbers of eight bits each, with the sum x."""
     high = _cut(x)
     middle = _cut(x - high)
     return high, middle, x - high - middle

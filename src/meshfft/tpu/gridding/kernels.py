@@ -1,10 +1,10 @@
-"""Interpolate and spread scattered points on a TPU, in two and three dimensions, float32.
+"""Interpolation and spreading of scattered points on a TPU, in two and three dimensions, float32.
 
 Operands and results are those of nufft/grid/gridding.py; tiles are those of `form.tpu_form`, chunks have 128 points.
-The program around the kernels takes complex numbers apart and puts them together, as TPUs have none. A chunk costs the
-weights of its points (vector unit: 16 to 28 operations for each row of its tables), and 12 depth x cells x 128 products
-a coil (matrix units): 0.55 to 1.7 cycles a point of a full chunk on v5e, by the compiled schedules (libtpu 0.0.52,
-modelled: nothing ran on a TPU).
+The surrounding program splits and joins complex numbers, which TPUs lack. A chunk costs the weights of its points
+(vector unit: 16 to 28 operations for each row of its tables), and 12 depth x cells x 128 products a coil (matrix
+units): 0.55 to 1.7 cycles a point of a full chunk on v5e, by the compiled schedules (libtpu 0.0.52, modelled: nothing
+ran on a TPU).
 """
 
 import dataclasses
@@ -26,10 +26,10 @@ from ..lines.radices import LANES, SUBLANES
 from .bodies import INTERPOLATING, SPREADING, Body
 from .chunks import MANY, Strip, Task, strip_of
 
-SMALL = 12 * 2**20  # bytes of fast memory that every TPU has to give; larger strips want one with more
-COILS = 4  # at a time, at most
+SMALL = 12 * 2**20  # bytes of fast memory that every TPU can give; larger strips need more
+COILS = 4  # most coils at a time
 TRIED = 16  # chunks of a trial
-EMPTY = -(2**20)  # where a slot without a point seems to lie: out of every window
+EMPTY = -(2**20)  # place of a slot without a point, outside every window
 OnSlots = Callable[[Array, Slots], Array]
 
 
@@ -64,7 +64,7 @@ def interpolated(block: Array, slots: Slots, form: Form, interpret: bool = False
 
 
 def spread_out(values: Array, slots: Slots, form: Form, shape: tuple[int, ...], interpret: bool = False) -> Array:
-    """The block (C, B_1, .., B_d) that values (C, slots) add up to."""
+    """The block (C, B_1, .., B_d) of values (C, slots)."""
     coils, task = values.shape[0], _task(values.shape[0], shape, form)
     points = _points(slots)
     chunks = values.shape[1] // LANES
@@ -77,7 +77,7 @@ def spread_out(values: Array, slots: Slots, form: Form, shape: tuple[int, ...], 
 
 
 def _opened(plane: Array, strip: Strip) -> Array:
-    """A real plane (C, B_1, .., B_d) as (C, B_1, lane tiles, B_2, 128), filled up with zeros."""
+    """A real plane (C, B_1, .., B_d) as (C, B_1, lane tiles, B_2, 128), padded with zeros."""
     plane = plane.reshape(-1, *_three(plane.shape[1:]))
     lead, tiles, rows, _ = _slow_shape(plane.shape[1:], strip)
     fill = [(0, n - b) for n, b in zip((lead, rows, tiles * LANES), plane.shape[1:], strict=True)]
@@ -91,7 +91,7 @@ def _closed(plane: Array, shape: tuple[int, ...]) -> Array:
 
 
 def _slow_shape(shape: tuple[int, ...], strip: Strip) -> tuple[int, int, int, int]:
-    """A plane of a block in the slow memory: strips are copied from a row that is a multiple of 8 on."""
+    """Shape of a block's plane in slow memory: copies of strips start at a row that is a multiple of 8."""
     lead, rows, _ = _three(shape)
     return max(lead, strip.lead), strip.lane_tiles, rounded(rows + strip.fetched, SUBLANES), LANES
 
@@ -101,10 +101,11 @@ def _three(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def chunk_table(start: Array, count: Array) -> Array:
-    """Eight integers for each chunk, (8, chunks), filled up to a multiple of MANY: see `chunks.Chunk`.
+    """Eight integers for each chunk, (8, chunks), padded to a multiple of MANY: see `chunks.Chunk`.
 
-    First cell in the last dimension; the chunk that the next strip begins with, or `count`; parity of the strip; first
-    cells of the strip in the first dimension and in the second; of the next strip; whether the strip begins here.
+    First cell in the last dimension; the first chunk of the next strip, or `count`; parity of the strip; first cells of
+    the
+    strip in the first dimension and in the second; of the next strip; whether the strip begins here.
     """
     chunks, d = start.shape
     number = jnp.arange(chunks, dtype=jnp.int32)
@@ -128,14 +129,14 @@ def _points(slots: Slots) -> tuple[Array, Array]:
 
 
 def _task(coils: int, shape: tuple[int, ...], form: Form) -> Task:
-    """As many coils at a time as a small fast memory holds."""
+    """The most coils at a time that fit in a small fast memory."""
     strip = strip_of(form, shape)
     tasks = [Task(strip, form, n) for n in range(1, COILS + 1) if coils % n == 0]
     return max([task for task in tasks if _bytes(task) <= SMALL], default=tasks[0], key=lambda task: task.coils)
 
 
 def _bytes(task: Task) -> int:
-    """Fast memory of a kernel: its scratch, twice its blocks, and some for what does not stay in registers."""
+    """Fast memory of a kernel: scratch, blocks twice, and a margin for values outside registers."""
     numbers = max(sum(map(math.prod, body.scratch(task))) for body in (INTERPOLATING, SPREADING))
     return 4 * (numbers + 2 * MANY * LANES * (2 * task.d + 2 * task.coils)) + 2 * 2**20
 
@@ -148,7 +149,7 @@ def _run(
     shape: tuple[int, ...],
     interpret: bool,
 ) -> list[Array]:
-    """One kernel over all chunks, MANY of them in a step, and some coils after the others: two planes of a shape."""
+    """One kernel over all chunks, MANY in a step, and groups of coils in sequence: two planes of a shape."""
     count = jnp.minimum(slots.count, slots.start.shape[0]).astype(jnp.int32)
     operands = [jnp.reshape(count, 1), chunk_table(slots.start, count), *operands]
     adds = body is SPREADING
@@ -173,10 +174,10 @@ def _run(
 
 
 def _blocks(task: Task) -> tuple[pl.BlockSpec, ...]:
-    """What a step copies of the table, of points, of values; and what stays in slow memory."""
+    """Blocks of a grid step: table, points, values; and an operand in slow memory."""
 
     def at(step: Array, count: Array) -> Array:
-        # a step without points stays at the last that has some, so that nothing is copied
+        # a step without points repeats the last block, so that nothing is copied
         return jnp.minimum(step, lax.div(jnp.maximum(count[0] - 1, 0), MANY))
 
     return (
@@ -189,11 +190,11 @@ def _blocks(task: Task) -> tuple[pl.BlockSpec, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class GriddingTrial:
-    """Both kernels of a form, tried before their first use (kept_verdicts.py) in a block (C, B_1, .., B_d)."""
+    """Trial of both kernels of a form before their first use (kept_verdicts.py), in a block (C, B_1, .., B_d)."""
 
     form: Form
     shape: tuple[int, ...]
-    bound = 1e-6  # these and XLA's err by up to 3e-7
+    bound = 1e-6  # the kernels and XLA err by up to 3e-7
 
     @property
     def name(self) -> str:
@@ -201,9 +202,9 @@ class GriddingTrial:
         return f"points_interpolate and points_spread of {self.form.reach} cells in tiles of {tile}, of {self.shape}"
 
     def given(self) -> list[np.ndarray]:
-        """A block, values, and tables: chunks of points in tiles anywhere, some slots of which are empty."""
+        """A block, values, and tables: chunks of points in tiles anywhere, with some empty slots."""
         rng, (coils, *block), tile = np.random.default_rng(0), self.shape, np.array(self.form.tile)
-        last = np.array(block) - (self.form.reach - 1) - tile  # where a tile begins, at most
+        last = np.array(block) - (self.form.reach - 1) - tile  # last start of a tile
         start = np.unique(np.minimum(rng.integers(0, last + 1, (TRIED, len(tile))) // tile * tile, last), axis=0)
         slots = (len(start) * LANES, len(tile))
         cell = np.repeat(start, LANES, 0) + rng.integers(0, tile, slots)
@@ -227,7 +228,7 @@ class GriddingTrial:
 
 
 def trials(coils: int, block: tuple[int, ...], form: Form) -> tuple[GriddingTrial, ...]:
-    """What is to be tried of a form, in a block as small as leaves the kernels the same."""
+    """Trials of a form, in a block as small as leaves the kernels the same."""
     least = (2 * tile + form.reach - 1 for tile in form.tile[:-1])
     return (GriddingTrial(form, (_task(coils, block, form).coils, *map(min, block[:-1], least), block[-1])),)
 

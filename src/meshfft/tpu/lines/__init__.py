@@ -1,1 +1,1 @@
-"""What all kernels of the vector unit share: lines over registers, and how kernels are called."""
+"""FFTs of lines over registers, and calls of kernels."""

@@ -1,14 +1,14 @@
-"""FFTs of lines in a TPU's fast memory, over whole registers: the one routine of all kernels.
+"""FFTs of lines in a TPU's fast memory, over whole registers; all kernels use this routine.
 
-A register holds 8 rows (sublanes) of 128 columns (lanes). If lines lie along the rows, N = 8 M and row n = 8 v + s is
-sublane s of register v: Stockham passes transform the M registers, eight rows at once, and the last pass transforms the
-sublanes. It loads row s of eight registers with a stride into one, so nothing is shuffled:
+A register holds 8 rows (sublanes) of 128 columns (lanes). For lines along the rows, N = 8 M and row n = 8 v + s is
+sublane s of register v. Stockham passes transform the M registers, eight rows at once, and the last pass transforms the
+sublanes. It loads row s of eight registers with a stride into one register, without shuffles:
 
     passes    y[b r + c] = w^(b c) sum_a exp(.. a c / r) x[a left + b]       for each radix r, in registers
     last      X[k + M q] = sum_s exp(.. s q / 8) w_N^(s k) y_s[k]            eight k in a register
 
-If lines are untiled, two dimensions lie behind theirs, every position has registers of its own, and there is no last
-pass. Registers are 9 rows apart for the last pass: eight apart, a load would hit one bank of the memory several times.
+Untiled lines have two dimensions behind theirs: each position has separate registers, and there is no last pass.
+Registers are 9 rows apart for the last pass: at a distance of eight, a load would hit one memory bank several times.
 """
 
 import dataclasses
@@ -25,9 +25,9 @@ from . import memory
 from .memory import Arrived, Index, Ref, Refs, loop, register, start
 from .radices import LANES, SUBLANES, Pair, Weight, Whole, dft, last_twiddles, radices, times, twiddles
 
-PITCH = 9  # rows between registers that the last pass reads
+PITCH = 9  # rows between registers for the last pass
 Source = Refs | Arrived
-Load = Callable[[int, Any, Index], Pair]  # what pass p reads of register i, tile t
+Load = Callable[[int, Any, Index], Pair]  # the operand of pass p: register i, tile t
 Store = Callable[[int, Any, Index, Pair], None]
 Weights = list[tuple[Weight, Weight]]
 
@@ -56,12 +56,12 @@ class FFTLine:
 
     @property
     def rows(self) -> int:
-        """Rows of scratch memory: those that the last pass reads, and whole tiles."""
+        """Rows of scratch memory: those of the last pass, in whole tiles."""
         return max(max(self.registers, SUBLANES) * PITCH, -(-self.length // LANES) * LANES)
 
     @property
     def kept(self) -> int:
-        """Results of each butterfly of the first pass that are stored."""
+        """Stored results of each butterfly of the first pass."""
         return self.radices[0]
 
     def each_transformed(self, done: int, body: Callable[[Index], None]) -> None:
@@ -90,7 +90,7 @@ def along_untiled(
     target: Refs,
     weigh: Callable[[Index], tuple[Weight, Weight]] | None = None,
 ) -> None:
-    """FFTs of the first dimension of (N, 8, columns), result k times weigh(k)."""
+    """FFTs of the first dimension of (N, 8, columns), with result k times weigh(k)."""
     buffers, last = buffers_of(len(line.radices), source, scratch, target), len(line.radices) - 1
 
     def load(p: int, i: Any, tile: Index) -> Pair:
@@ -110,9 +110,9 @@ def along_untiled(
 def along_rows(
     line: FFTLine, tables: Sequence[Ref], source: Source, scratch: Refs, target: Refs, tiles: int, at_once: int
 ) -> None:
-    """FFTs of the rows of (N, columns), `at_once` of the tiles of 128 columns in one body of a loop.
+    """FFTs of the rows of (N, columns), with `at_once` tiles of 128 columns in one loop body.
 
-    If `source` is one of the two others, `order` says which.
+    `source` may be `scratch` or `target`; `order` assigns them.
     """
     last = len(line.radices) - 1
     buffers = buffers_of(last + 1, source, target, scratch)
@@ -147,13 +147,13 @@ def by_tiles(tiles: int, at_once: int, run: Callable[[Sequence[Index]], None]) -
 
 
 def order(line: FFTLine, memories: Sequence[Refs]) -> tuple[Refs, Refs]:
-    """Which of two memories is scratch and which the target of `along_rows`, if the source is the second."""
+    """Scratch and target of `along_rows` among two memories, if the source is the second."""
     first, second = memories
     return (first, second) if len(line.radices) % 2 else (second, first)
 
 
 def buffers_of(passes: int, source: Source, between: Refs, last: Refs) -> list[Any]:
-    """What each pass reads, and what the last one writes; before it the two by turns."""
+    """Operands of each pass, then the result of the last; passes before it alternate between two memories."""
     return [source, *((last, between)[(passes - p) % 2] for p in range(1, passes + 1))]
 
 
@@ -166,7 +166,7 @@ def passes(
     source: Source | None = None,
     begin: int = 0,
 ) -> None:
-    """All radices over registers from one on, but the last pass of tiled lines."""
+    """All radices over registers from `begin` on, without the last pass of tiled lines."""
     done = math.prod(line.radices[:begin])
     for p, radix in list(enumerate(line.radices))[begin:]:
         each = source.each if p == 0 and isinstance(source, Arrived) else None
@@ -184,9 +184,9 @@ def _one_pass(
     tiles: Sequence[Index],
     each: Callable[[int, int, Callable[[Index, Callable[[int], Any]], None]], None] | None,
 ) -> None:
-    """One radix: twiddled butterflies, each of `done` registers that earlier passes have transformed.
+    """One radix: twiddled butterflies, for each of `done` registers that earlier passes have transformed.
 
-    `each` calls a body for every butterfly of the first pass, with the register that it reads for each a < radix.
+    `each` calls a body for every butterfly of the first pass, with the register to read for each a < radix.
     """
     radix = line.radices[p]
     left, kept = line.registers // (done * radix), line.kept if p == 0 else radix
@@ -208,7 +208,7 @@ def _one_pass(
 
 
 def weights_of(line: FFTLine, p: int, table: Ref, b: Index) -> Weights:
-    """Twiddles of butterfly b of a pass but for the first, which is 1; none in the last pass over registers."""
+    """Twiddles of butterfly b of a pass, except the first, which is 1; none in the last pass over registers."""
     if p == len(line.radices) - 1:
         return []
     radix = line.radices[p]
@@ -223,9 +223,9 @@ def last_pass(
     put: Callable[[int, Index, Index, Whole], None],
     tiles: Sequence[Index],
 ) -> None:
-    """The radix over the sublanes, of eight k at a time.
+    """The radix over the sublanes, for eight k at a time.
 
-    read(row, tile) is a register of scratch memory from that row on, PITCH rows apart; put(q, k, tile, value) stores
+    read(row, tile) is a register of scratch memory from that row on, PITCH rows apart. put(q, k, tile, value) stores
     results from row k + M q on.
     """
     rows = min(line.registers, SUBLANES)
@@ -256,9 +256,9 @@ def sublane_weights(table: Ref, k: Index) -> Weights:
 
 
 def transpose(source: Sequence[Ref], target: Sequence[Ref], rows: int, columns: int, planes: int = 1) -> None:
-    """target[c, r] = source[r, c], by tiles of 128 x 128, and the rest by eights, which may reach beyond it.
+    """target[c, r] = source[r, c], by tiles of 128 x 128; the rest in eights, which may reach beyond the end.
 
-    Several planes are beside each other on both sides.
+    Several planes are side by side in both.
     """
     (full, rest), across = divmod(rows, LANES), -(-columns // LANES)
     down = full + (rest > 0)

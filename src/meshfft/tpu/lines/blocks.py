@@ -1,4 +1,4 @@
-"""How a kernel is called: the blocks of arrays that each step of its grid reads and writes, tables, scratch memory."""
+"""Calls of kernels: blocks of arrays that each grid step reads and writes, tables, and scratch memory."""
 
 import dataclasses
 import functools
@@ -20,18 +20,18 @@ from .along import FFTLine
 from .memory import Arrived, Index, Parted, Ref, Refs, div, rem
 from .radices import LANES, SUBLANES
 
-BUFFERS = 2  # of a block: one is worked on while another is copied
-MARGIN = 2**20  # bytes for what does not stay in registers
+BUFFERS = 2  # of a block: one is used while another is copied
+MARGIN = 2**20  # bytes for values that do not stay in registers
 WIDE = (512, 256, 128)  # columns of a block
-MANY_REGISTERS = 2**25  # bytes of fast memory that only TPUs with 64 registers have
+MANY_REGISTERS = 2**25  # bytes of fast memory of TPUs with 64 registers
 Sizes = tuple[int | None, ...]
-Place = Callable[..., tuple[Index, ...]]  # of a step of the grid: which block
+Place = Callable[..., tuple[Index, ...]]  # maps a grid step to a block
 T = TypeVar("T")
 X = TypeVar("X")
 
 
 class Ends(NamedTuple):
-    """What is read: rows of planes, or of pieces that came; and what is written: a dimension in parts."""
+    """Operand: rows of planes or of received pieces; result: a dimension in parts."""
 
     rows: Rows | None = None
     came: Came | None = None
@@ -43,10 +43,10 @@ PLANES = Ends()  # whole planes on both sides
 
 @dataclasses.dataclass(frozen=True)
 class Blocked:
-    """Arrays of one shape in blocks; a size of None is one position of a dimension that the kernel does not see.
+    """Blocks of arrays of one shape; a size of None is one position of a dimension hidden from the kernel.
 
-    The last block may reach over the end. `place` says which block a step of the grid has, by default the next, and
-    `views` what a kernel sees of the arrays.
+    The last block may reach over the end. `place` maps a grid step to a block, by default the next. `views` makes the
+    kernel's view of the arrays.
     """
 
     shape: tuple[int, ...]
@@ -68,7 +68,7 @@ class Blocked:
         return [pl.BlockSpec(self.sizes, self.place)] * self.arrays
 
     def begun(self, dim: int, position: int) -> "Blocked":
-        """The same blocks of longer arrays, which are read from a position on."""
+        """The same blocks of longer arrays, read from a position on."""
         shift = position // (self.sizes[dim] or 1)
 
         def place(*step: Index) -> tuple[Index, ...]:
@@ -86,16 +86,16 @@ class Blocked:
 
 @dataclasses.dataclass(frozen=True)
 class Divided:
-    """Arrays (parts, planes, ..), with a dimension in parts: one array that is sent, or the pieces that arrived."""
+    """Arrays (parts, planes, ..) with a divided dimension: one array to send, or received pieces."""
 
-    plane: Blocked  # of a plane that is not divided
+    plane: Blocked  # of an undivided plane
     dim: int
     parts: int
     arrays: int = 1
 
     @property
     def whole(self) -> bool:
-        """Whether a block has all parts, and not a share of one."""
+        """Whether a block has all parts, not a share of one."""
         size = self.plane.sizes[self.dim]
         return size is not None and size >= self.plane.shape[self.dim]
 
@@ -143,20 +143,21 @@ class Divided:
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """A kernel: its name, what it does, lines, blocks that it reads and writes, scratch memories of two planes each.
+    """A kernel: its name, function, lines, blocks to read and write, and scratch memories of two planes each.
 
-    `twist` is a table of scalar weights, and which row of it a step of the grid has. `fixed` are more tables, the same
-    for every step; `more` are sizes of more scratch memories.
+    `twist` is a table of scalar weights, and the row for each grid step. `fixed` are tables for all steps, `more` the
+    sizes
+    of further scratch memories.
     """
 
     name: str
-    transform: Callable[..., None]  # of the kernel, tables, source, scratch memories and target
+    transform: Callable[..., None]  # takes the kernel, tables, source, scratch memories and target
     lines: tuple[FFTLine, ...]
     source: Blocked | Divided
     target: Blocked | Divided
     scratch: tuple[int, ...]
     memories: int = 1
-    at_once: int = 2  # tiles in one body of a loop: independent work for the compiler to interleave
+    at_once: int = 2  # tiles in one loop body: independent work for the compiler to interleave
     twist: tuple[np.ndarray, Callable[..., Index]] | None = None
     fixed: tuple[np.ndarray, ...] = ()
     more: tuple[tuple[int, ...], ...] = ()
@@ -198,7 +199,7 @@ class Kernel:
         )
 
     def _tables(self) -> Iterator[tuple[np.ndarray, pl.BlockSpec]]:
-        """For each line the twiddles of its passes, as scalars, and of the last, as registers; then the weights."""
+        """For each line, the twiddles of its passes as scalars and of the last as registers; then the weights."""
         for line in self.lines:
             passes, last = line.tables()
             yield passes, pl.BlockSpec(memory_space=pltpu.SMEM)
@@ -224,25 +225,25 @@ def call(
     interpret: bool,
     **how: Any,
 ) -> list[Array]:
-    """Calls a kernel; arrays and results vary over all mesh axes over which any of the arrays does."""
+    """Calls a kernel; arrays and results vary over all mesh axes over which any array varies."""
     arrays = varying(arrays, frozenset())
     varies = jax.typeof(arrays[0]).manual_axis_type
     shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype, manual_axis_type=varies) for x in results]
     run = pl.pallas_call(body, shapes, interpret=interpret, name=name, **how)
-    with jax.enable_x64(False):  # Pallas takes Python's integers for 64 bits otherwise, and refuses them
+    with jax.enable_x64(False):  # otherwise Pallas takes Python's integers for 64 bits and refuses them
         return list(run(*arrays))
 
 
 def on_tpu(kernels: Callable[..., T], elsewhere: Callable[..., T], *given: Any, interpret: bool) -> T:
-    """By kernels on a TPU, or everywhere as Pallas interprets them; else by XLA."""
-    with jax.named_scope("fft"):  # profiles know it by its name, as they know XLA's
+    """Runs kernels on a TPU, or anywhere if Pallas interprets them; else XLA."""
+    with jax.named_scope("fft"):  # profiles find it by the name of XLA's FFT
         return kernels(*given) if interpret else lax.platform_dependent(*given, tpu=kernels, default=elsewhere)
 
 
 def linear_on_tpu(
     kernels: Callable[[X], T], elsewhere: Callable[[X], T], transpose: Callable[[T], X], given: X, interpret: bool
 ) -> T:
-    """`on_tpu` for a linear function, with its transpose: a kernel has no rule for one."""
+    """`on_tpu` for a linear function with its transpose, because kernels have no rule for it."""
 
     def forward(_: None, given: X) -> T:
         return on_tpu(kernels, elsewhere, given, interpret=interpret)

@@ -1,9 +1,9 @@
-"""Kernels between real lines and half spectra, of the last dimension (lane) and of the last two at once (plane).
+"""Kernels between real lines and half spectra, for the last dimension (lane) or the last two (plane).
 
     lane    transposed -> half along the rows -> transposed back
     plane   transposed -> half along the rows, which are the columns -> transposed back -> along the rows
 
-Onto real lines they do the same backwards.
+Kernels onto real lines do the reverse.
 """
 
 import math
@@ -21,7 +21,7 @@ from .real import RealLine, half_along_rows, real_along_rows, real_plane
 
 
 def kernel_of(shape: Sequence[int], many: int, sign: int, room: int, onto: bool = False) -> Kernel | None:
-    """The kernel of the last dimension, or the last two, of real arrays of that shape; None if there is none."""
+    """The kernel for the last one or two dimensions of real arrays of a shape, or None."""
     if any(n % SUBLANES or not radices(n // SUBLANES) for n in shape[-many:]):
         return None
     line = RealLine(shape[-1], sign, flips=room >= MANY_REGISTERS)
@@ -46,10 +46,11 @@ def kernel_of(shape: Sequence[int], many: int, sign: int, room: int, onto: bool 
 
 
 def half_spectrum(x: Array, many: int, sign: int, room: int, interpret: bool = False) -> Planes:
-    """The last dimension, or the last two, of a real array to half of its spectrum, as kernels/real.py has it.
+    """Transforms the last one or two dimensions of a real array to half of its spectrum, as kernels/real.py.
 
-    By a kernel on a TPU, or as `interpret` says; elsewhere by XLA. Linear: the transpose, for which a kernel has no
-    rule, is the kernel onto real lines with the other sign.
+    By a kernel on a TPU or with `interpret`, elsewhere by XLA. Linear: the transpose, for which a kernel has no rule,
+    is
+    the kernel onto real lines with the other sign.
     """
     length, dims = x.shape[-1], tuple(range(x.ndim - many, x.ndim))
 

@@ -1,14 +1,14 @@
-"""Kernels of lines that fast memory does not hold, of a dimension with others behind it: two passes over memory.
+"""Kernels of lines too long for fast memory, in a dimension that is not the last: two passes over memory.
 
     N = A B,  n = B a + b,  k = i + A j
     twisted   Z[i, b] = w_N^(b i) sum_a exp(.. a i / A) x[B a + b]
-    second    X[i + A j] = sum_b exp(.. b j / B) Z[i, b]                written where it belongs
+    second    X[i + A j] = sum_b exp(.. b j / B) Z[i, b]                written to its final place
 
-Both are untiled: positions of A, or of B, have registers of their own. In the last dimension but one eight b lie along
-the sublanes, and eight i have to in the result: the second kernel brings them there by strided loads.
+Both are untiled: each position of A, or of B, has separate registers. In the last dimension but one, eight b are on the
+sublanes, and eight i are there in the result: the second kernel moves them by strided loads.
 
-Pieces that came from L A devices are taken one at a time, each as soon as it is there: b is (part, piece, row). Between
-the two kernels lies an array (.., A, L, planes, rows, ..) for each piece.
+Pieces from L A devices are processed one at a time, as they arrive: b is (part, piece, row). Each piece has an
+intermediate array (.., A, L, planes, rows, ..).
 """
 
 import functools
@@ -28,7 +28,7 @@ from .radices import LANES, SUBLANES, Weight, in_planes, on_all_lanes, times
 
 
 class LongKernels(NamedTuple):
-    """A first kernel for each piece, the second, and the shape of what it writes."""
+    """A first kernel for each piece, the second kernel, and the shape of its result."""
 
     firsts: list[Kernel]
     second: Kernel
@@ -37,7 +37,7 @@ class LongKernels(NamedTuple):
 
 @functools.lru_cache(maxsize=256)
 def kernels_of(shape: tuple[int, ...], dim: int, sign: int, room: int, ends: Ends = PLANES) -> LongKernels | None:
-    """The kernels of lines along a dimension that is not the last, from and to what the ends say."""
+    """The kernels of lines along a dimension that is not the last, with these ends."""
     of = opened(shape, dim, ends)
     if of is None:
         return None
@@ -63,7 +63,7 @@ def fft_long_columns(
     interpret: bool = False,
     ends: Ends = PLANES,
 ) -> list[Array]:
-    """The FFT of a dimension that is not the last, in two passes over memory, from and to what the ends say."""
+    """The FFT of a dimension that is not the last, in two passes over memory, with these ends."""
     kernels = kernels_of(shape, dim, sign, room, ends)
     assert kernels is not None, f"lines of {shape[dim]} do not fit in {room} bytes"
     between = []
@@ -77,14 +77,14 @@ def kinds(tiled: bool) -> tuple[str, str]:
 
 
 def _opened(x: Array, shape: tuple[int, ...], dim: int, ends: Ends) -> Array:
-    """With the dimension opened; others may be longer than those of the block."""
+    """Splits the dimension; further dimensions may be longer than the block's."""
     if ends.came:
         return x.reshape(*shape[:2], *x.shape[1:])
     return x.reshape(*x.shape[:dim], *shape[dim : dim + 3], *x.shape[dim + 1 :])
 
 
 def _first(of: Opened, sign: int, rest: Sizes, piece: int, ends: Ends) -> Kernel:
-    """Lines of A, of one piece, to an array with both planes."""
+    """Lines of A in one piece, to an array with both planes."""
     line, ndim = FFTLine(of.first, sign, untiled=True), len(of.lead)
     none: Sizes = (None,) * ndim
     tall = of.rows // (of.eight or 1)  # steps along the rows of a piece
@@ -141,7 +141,7 @@ def _twisted(kernel: Kernel, tables: Sequence[Ref], source: Source, scratch: lis
 def _second_kernel(
     kernel: Kernel, tables: Sequence[Ref], source: Sequence[Ref], scratch: list[Refs], target: Refs
 ) -> None:
-    """Lines of B from blocks of all pieces to where results belong."""
+    """Lines of B, from blocks of all pieces to the result."""
     (line,) = kernel.lines
     lines: Source = Arrived(source, source[0].shape[2])
     if kernel.more:
@@ -152,7 +152,7 @@ def _second_kernel(
 
 
 def _interleave(source: Sequence[Ref], length: int, target: Refs) -> None:
-    """Eight lines of rows, in pieces (8, parts, planes, rows, columns), a row further apart than they are long."""
+    """Copies eight lines of rows from pieces (8, parts, planes, rows, columns), with a gap of one row."""
     _, parts, _, rows, _ = source[0].shape
 
     def line(i: Index) -> None:

@@ -5,11 +5,11 @@ A register holds 128 consecutive n of eight lines, so that M registers are a dim
     n = 128 v + l,  l = L m + j,  L = 128 / q;     k = i + M (u + q w),  i < M,  u < q,  w < L
 
     over registers   Z[i, l] = w_N^(l i) sum_v exp(.. v i / M) x[n]             untiled passes
-    over lanes       Y[i + M u, j] = w_128^(j u) sum_m exp(.. m u / q) Z[i, l]  rows of q lines and lanes change places
+    over lanes       Y[i + M u, j] = w_128^(j u) sum_m exp(.. m u / q) Z[i, l]  rows of q lines and lanes are swapped
     transposed       X[k] = sum_j exp(.. j w / L) Y[i + M u, j]                 128 of i + M u are the lanes
 
 q is the least with q M a multiple of 128, so that lanes are full after the only transposition. Between the three,
-registers are one row further apart than a block has rows, so that strided loads and stores hit no bank twice.
+registers are one row further apart than a block has rows, so that strided accesses hit no bank twice.
 """
 
 import dataclasses
@@ -47,17 +47,17 @@ class LongLine:
 
     @property
     def groups(self) -> int:
-        """q: groups of lanes that change places with as many lines."""
+        """q: groups of lanes that are swapped with as many lines."""
         return LANES // math.gcd(self.registers, LANES)
 
     @property
     def lines(self) -> tuple[FFTLine, FFTLine]:
-        """Over registers, and over what is left of the lanes."""
+        """Over registers, and over the remaining lanes."""
         return FFTLine(self.registers, self.sign, untiled=True), FFTLine(LANES // self.groups, self.sign)
 
     @property
     def apart(self) -> int:
-        """Rows from a register to the next."""
+        """Rows from one register to the next."""
         return self.block + 1
 
     @property
@@ -94,7 +94,7 @@ def transform(kernel: Kernel, tables: Sequence[Ref], source: Refs, memories: lis
 
 
 def _over_registers(line: LongLine, table: Ref, weights: Ref, source: Refs, between: Refs, target: Refs) -> None:
-    """Untiled passes over the registers of a block, to registers that are apart."""
+    """Untiled passes over the registers of a block, to registers with a gap."""
     over = line.lines[0]
     last = len(over.radices) - 1
 
@@ -118,7 +118,7 @@ def _over_registers(line: LongLine, table: Ref, weights: Ref, source: Refs, betw
 
 
 def _over_lanes(line: LongLine, table: Ref, source: Refs, target: Refs) -> None:
-    """The radix q across groups of lanes, of eight registers and q lines at a time; rows of the result are i + M u."""
+    """The radix q across groups of lanes, for eight registers and q lines at a time; result rows are i + M u."""
     groups, many = line.groups, line.registers
 
     def eight(g: Index) -> None:
@@ -133,7 +133,7 @@ def _over_lanes(line: LongLine, table: Ref, source: Refs, target: Refs) -> None:
 
 
 def _over_rows(line: LongLine, tables: Sequence[Ref], source: Refs, tiles: Refs, target: Refs) -> None:
-    """Tiles transposed, and lines of L along their rows, q of them in a tile; result w to row r of register w T + t."""
+    """Transposes tiles and transforms their rows, q lines of L a tile; result w is row r of register w T + t."""
     over, per_set = line.lines[1], line.registers * line.groups // LANES  # T tiles have the same q lines
     every = line.block * line.registers // LANES
     many = math.gcd(every, AT_ONCE)
@@ -184,7 +184,7 @@ def _copy_out(line: LongLine, source: Refs, target: Refs) -> None:
 
 
 def _swapped(x: Sequence[Pair], width: int) -> list[Pair]:
-    """y[m] has in group r of lanes what x[r] has in group m: transposed, a bit of m and r after another."""
+    """Swaps groups of lanes: y[m] in group r is x[r] in group m, one bit of m and r after another."""
     planes = [list(part) for part in zip(*x, strict=True)]
     lanes = lax.broadcasted_iota(jnp.int32, (SUBLANES, LANES), 1)
     for plane in planes:

@@ -1,6 +1,6 @@
-"""A TPU's fast memory as kernels see it: registers of 8 rows and 128 columns, and views of blocks in parts or pieces.
+"""A TPU's fast memory in kernels: registers of 8 rows and 128 columns, and views of blocks in parts or pieces.
 
-A view stands for a plane of a block, (rows, columns) or (positions, rows, columns), and knows where each row is stored.
+A view is a plane of a block, (rows, columns) or (positions, rows, columns), that knows where each row is stored.
 """
 
 import dataclasses
@@ -16,14 +16,14 @@ from jax.experimental import pallas as pl
 
 from .radices import LANES, SUBLANES, Pair
 
-Ref = Any  # memory that a kernel reads and writes, or a view of it; Pallas names no type for it
-Index = Any  # an integer, known or traced
+Ref = Any  # memory or a view of it; Pallas names no type for it
+Index = Any  # an integer, concrete or traced
 Refs = tuple[Ref, Ref]  # of split complex numbers
 Where = Callable[[int], tuple[Index, int, Index]]  # part, piece and row that a butterfly reads for each a < radix
 
 
 def register(ref: Ref, rows: Any, tile: Index, wide: int = LANES) -> Ref:
-    """Some rows of 128 columns, or less; of scratch memory (tiles, rows, 128), or of a block (rows, columns)."""
+    """Some rows of up to 128 columns, in scratch memory (tiles, rows, 128) or in a block (rows, columns)."""
     if isinstance(ref, Beside):
         return ref.register(rows, tile, wide)
     if not isinstance(ref, Parted) and len(ref.shape) == 3:
@@ -47,12 +47,12 @@ def _at(ref: Ref, *index: Any) -> Ref:
 
 @dataclasses.dataclass(frozen=True)
 class Beside:
-    """A plane of a block (planes, rows, columns) as one of rows, the planes beside each other."""
+    """A plane of a block (planes, rows, columns) as one plane, with the planes side by side."""
 
     ref: Ref
 
     def register(self, rows: Any, tile: Index, wide: int) -> Ref:
-        """Some rows of 128 columns, or less, of one of them."""
+        """Some rows of up to 128 columns, in one of the planes."""
         tiles = self.ref.shape[2] // LANES
         return _at(self.ref, div(tile, tiles), rows, pl.ds(start(rem(tile, tiles), LANES).start, wide))
 
@@ -73,7 +73,7 @@ class PlaneView:
 
 @dataclasses.dataclass(frozen=True)
 class Apart:
-    """A plane of eight lines, each `rows` after the one before in scratch memory: a register has a row of each line."""
+    """A plane of eight lines at intervals of `rows` in scratch memory; a register has one row of each line."""
 
     ref: Ref
     rows: int
@@ -85,20 +85,20 @@ class Apart:
 
 @dataclasses.dataclass(frozen=True)
 class Parted:
-    """A plane of a block (*lead, parts, planes, *sizes) as if dimension `dim` of the sizes were whole.
+    """A plane of a block (*lead, parts, planes, *sizes) with dimension `dim` of the sizes joined.
 
-    Rows that are read or written together are within a part, or where they begin is known when the kernel is traced.
+    Rows that are accessed together are within a part, or their start is known at trace time.
     """
 
     ref: Ref
     plane: int
     dim: int
     lead: int = 0
-    some: tuple[Any, ...] = ()  # an index that was chosen before
+    some: tuple[Any, ...] = ()  # an index chosen before
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the plane; only without dimensions before the parts."""
+        """Shape of the plane; only without dimensions before the parts."""
         parts, _, *sizes = self.ref.shape
         sizes[self.dim] *= parts
         return tuple(sizes)
@@ -116,11 +116,11 @@ class Parted:
             self.ref[place] = lax.slice_in_dim(value, n * size, (n + 1) * size, axis=axis) if size else value
 
     def _axis(self, index: tuple[Any, ...]) -> int:
-        """The axis of a value that lies along the divided dimension."""
+        """The axis of a value along the divided dimension."""
         return sum(hasattr(at, "start") for at in index[: self.lead + self.dim])
 
     def _places(self, index: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        """The indices of what lies within one part each."""
+        """Indices of the access, each within one part."""
         at, rows = index[self.lead + self.dim], self.ref.shape[self.lead + 2 + self.dim]
         if not hasattr(at, "start"):
             return [self._place(index, div(at, rows), rem(at, rows))]
@@ -140,11 +140,13 @@ class Parted:
 
 @dataclasses.dataclass(frozen=True)
 class Arrived:
-    """A block in pieces as exchanges left it, each (parts, planes, rows, ..); of tiled lines rows count in registers.
+    """A block in pieces from exchanges, each (parts, planes, rows, ..); rows of tiled lines count in registers.
 
-    Row n = (part P + piece) m + j, of P pieces of m rows from each part. Each piece is an array of its own, so which
-    one a row is in has to be known when the kernel is traced; the part and j need not. The first radix r of N = r L
-    reads rows a L + b, a < r: see `legible`.
+    Row n = (part P + piece) m + j, for P pieces of m rows from each part. A piece is a separate array, so the piece of
+    a
+    row must be known at trace time; the part and j need not. The first radix r of N = r L reads rows a L + b, a < r:
+    see
+    `legible`.
     """
 
     refs: Sequence[Ref]
@@ -173,7 +175,7 @@ class Arrived:
 
 
 def legible(radix: int, parts: int, pieces: int) -> bool:
-    """True if a first radix leaves known from which piece each row comes."""
+    """Whether the piece of each row is known at trace time for a first radix."""
     inside, rest = divmod(radix, parts)
     return parts % radix == 0 or (rest == 0 and (pieces % inside == 0 or inside % pieces == 0))
 
@@ -183,7 +185,6 @@ def start(number: Index, size: int) -> Any:
 
 
 def loop(many: int, body: Callable[[Index], None]) -> None:
-    """Calls body(i) for every i < many."""
     if many == 1:
         body(0)
     else:

@@ -1,4 +1,4 @@
-"""A long dimension taken in two, N = A B: how it is read, and where X[i + A j] is written."""
+"""A long dimension split in two, N = A B: how it is read, and where X[i + A j] is written."""
 
 import dataclasses
 import math
@@ -11,7 +11,7 @@ from .radices import SUBLANES, radices
 
 @dataclasses.dataclass(frozen=True)
 class Opened:
-    """An array whose dimension of N positions is (A, L, pieces, rows), and what is before and behind."""
+    """An array whose dimension of N positions is (A, L, pieces, rows), with the dimensions before and behind."""
 
     lead: tuple[int, ...]
     first: int  # A
@@ -42,7 +42,7 @@ class Opened:
 
 
 def opened(shape: Sequence[int], dim: int, ends: Ends = PLANES) -> Opened | None:
-    """How a dimension is taken in two, if there are factors and what came fits them."""
+    """How a dimension is split in two, or None if there are no factors or they do not fit the pieces."""
     lead, rest, came = tuple(shape[:dim]), tuple(shape[dim + 1 :]), ends.came
     tile = SUBLANES if len(rest) == 1 else 1
     first = _factor(shape[dim], tile, came.parts if came else shape[dim])
@@ -58,7 +58,7 @@ def opened(shape: Sequence[int], dim: int, ends: Ends = PLANES) -> Opened | None
 
 
 def target_of(of: Opened, rest: Sizes, sent: tuple[int, int] | None) -> Blocked | Divided | None:
-    """Where X[i + A j] is written, for all j and one i, or eight: planes, or parts that consist of whole blocks.
+    """Target of X[i + A j], for all j and one i, or eight: planes, or parts that consist of whole blocks.
 
     Part p of the dimension itself has rows p R ... p R + R - 1:
 
@@ -105,17 +105,18 @@ def result_of(shape: tuple[int, ...], sent: tuple[int, int] | None) -> tuple[int
 
 
 def both(refs: Sequence[Ref]) -> Refs:
-    """The planes of a block (N, planes, ..)."""
     return PlaneView(refs[0], 0), PlaneView(refs[0], 1)
 
 
 def _shared(refs: Sequence[Ref]) -> Refs:
-    """The planes of a block (N, parts, planes, ..), of registers that several parts share."""
+    """The planes of a block (N, parts, planes, ..), with registers that several parts share."""
     return Parted(refs[0], 0, 0, lead=1), Parted(refs[0], 1, 0, lead=1)
 
 
 def _factor(length: int, multiple: int, parts: int) -> int:
-    """A: the divisor nearest to the root from below such that both factors have radices, and that divides the parts
-    that came; 0 if there is none."""
+    """A: the largest divisor up to the root for which both factors have radices, or 0.
+
+    A divides the number of received parts, and B is a multiple of `multiple`.
+    """
     divisors = (d for d in range(math.isqrt(length), 0, -1) if length % d == 0 and length // d % multiple == 0)
     return next((d for d in divisors if radices(d) and radices(length // d) and parts % d == 0), 0)

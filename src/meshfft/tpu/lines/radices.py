@@ -3,7 +3,7 @@
     X[k] = sum_n x[n] exp(sign 2 pi i k n / radix)
 
 Additions and products of real vectors, for each vector of a butterfly: 2 for radix 2, 4 for 4, 6.5 for 8, 9 for 16. A
-part that is None is zero and costs nothing. Tables are made in float64 and rounded once.
+part that is None is zero and costs nothing. Tables are computed in float64 and rounded once.
 """
 
 import functools
@@ -44,8 +44,10 @@ def radices(length: int) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=256)
 def twiddles(factors: tuple[int, ...], sign: int) -> tuple[tuple[int, ...], np.ndarray]:
-    """Where each Stockham pass begins in a table, and the table: exp(sign 2 pi i b c / (left radix)), b < left,
-    c < radix, real and imaginary parts by turns."""
+    """Start of each Stockham pass in a table, and the table.
+
+    It has exp(sign 2 pi i b c / (left radix)), b < left, c < radix, with real and imaginary parts interleaved.
+    """
     left, begins, parts, size = math.prod(factors), list[int](), list[np.ndarray](), 0
     for radix in factors:
         left //= radix
@@ -65,12 +67,10 @@ def last_twiddles(registers: int, sign: int) -> np.ndarray:
 
 
 def on_all_lanes(w: np.ndarray) -> np.ndarray:
-    """The planes of a table, each number repeated 128 times."""
     return np.repeat(in_planes(w)[..., None], LANES, -1)
 
 
 def in_planes(w: np.ndarray, axis: int = 0) -> np.ndarray:
-    """The planes of a table in float32, on a new axis."""
     return np.stack([w.real, w.imag], axis).astype(np.float32)
 
 
@@ -112,12 +112,11 @@ def _sub(a: Pair, b: Pair) -> Pair:
 
 
 def _times_i(a: Pair, sign: int) -> Pair:
-    """sign i a."""
     return (a[1], _minus(None, a[0])) if sign < 0 else (_minus(None, a[1]), a[0])
 
 
 def _rotated(a: Pair, eighths: int, sign: int) -> Pair:
-    """exp(sign 2 pi i eighths / 8) a, for 1 and 3 by two additions and two products."""
+    """exp(sign 2 pi i eighths / 8) a; 1 and 3 take two additions and two products."""
     if eighths == 0:
         return a
     if eighths == 2:
@@ -154,7 +153,7 @@ def _twiddled(a: Pair, power: int, radix: int, sign: int) -> Pair:
 
 
 def _dft_odd(x: Sequence[Pair], sign: int) -> list[Pair]:
-    """By sums and differences of x[j] and x[radix - j]: half the products."""
+    """Uses sums and differences of x[j] and x[radix - j], which halves the products."""
     radix, half = len(x), (len(x) - 1) // 2
     sums = [_add(x[j], x[radix - j]) for j in range(1, half + 1)]
     differences = [_times_i(_sub(x[j], x[radix - j]), sign) for j in range(1, half + 1)]

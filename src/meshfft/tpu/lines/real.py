@@ -1,16 +1,16 @@
-"""FFTs of real lines along rows of registers, to half of their spectra, and the transpose of that.
+"""FFTs of real lines along rows of registers, to half of their spectra, and the transpose.
 
 As in along.py a line of N = 8 M is eight of M, one to a sublane, and then the last pass. Spectra of the eight are
-Hermitian, so where M = r L the first butterflies keep c <= r / 2 of their r results, and later passes only those:
+Hermitian. For M = r L the first butterflies keep c <= r / 2 of their r results, and later passes transform only these:
 
     half       t_c[b] = w_M^(b c) sum_a exp(.. a c / r) x[a L + b],   Y[r j + c] = FFT_L(t_c)[j],   Y[M - k] = conj Y[k]
                X[k + M q] = sum_s exp(.. s q / 8) w_N^(s k) Y_s[k],   k <= M / 2,   X[N - k] = conj X[k]
-    onto real  the same backwards: x[n] = Re sum_{k <= N / 2} X[k] exp(.. k n / N)
+    onto real  the same in reverse: x[n] = Re sum_{k <= N / 2} X[k] exp(.. k n / N)
 
-Mirror images of eight k are eight rows upside down, for which older TPUs have no instruction: there all k < M are done
-for q < 4 alone, and X[N / 2] = sum_s (-1)^s Y_s[0].
+Mirror images of eight k are eight rows in reverse order, for which older TPUs have no instruction. There all k < M are
+computed for q < 4 alone, and X[N / 2] = sum_s (-1)^s Y_s[0].
 
-Lines are not mixed with each other: a NaN stays in its own, and a small one keeps its digits beside a large one.
+Lines are not mixed: a NaN does not spread, and a small line keeps its digits beside a large one.
 """
 
 import dataclasses
@@ -26,12 +26,12 @@ from .along import PITCH, FFTLine, buffers_of, by_eights, by_tiles, last_pass, p
 from .memory import Index, Ref, Refs, loop, register, start
 from .radices import LANES, SUBLANES, Pair, Whole, dft, radices, times
 
-QUARTERS = 4  # of the eight parts of a spectrum, those of k < N / 2
+QUARTERS = 4  # of the eight parts of a spectrum, those with k < N / 2
 
 
 @dataclasses.dataclass(frozen=True)
 class RealLine(FFTLine):
-    """A length of real lines, and whether registers can be turned upside down."""
+    """A length of real lines, and whether rows of registers can be reversed."""
 
     flips: bool = False
 
@@ -41,18 +41,18 @@ class RealLine(FFTLine):
 
     @property
     def radices(self) -> tuple[int, ...]:
-        """The first is as large as it can be: it keeps the least."""
+        """The first is as large as possible, as it keeps the fewest results."""
         rest, odd = divmod(self.registers, 16)
         return radices(self.registers) if odd or rest == 1 else (16, *radices(rest))
 
     @property
     def kept(self) -> int:
-        """Results of the first butterflies that the others mirror."""
+        """Results of the first butterflies; the rest are mirror images."""
         return self.radices[0] // 2 + 1
 
     @property
     def mirrored(self) -> bool:
-        """Whether the last pass makes mirror images."""
+        """Whether the last pass computes mirror images."""
         return self.flips and self.registers // 2 + 1 >= SUBLANES
 
     @property
@@ -65,7 +65,7 @@ class RealLine(FFTLine):
         return max((max(self.registers, SUBLANES) + 1) * PITCH, -(-self.length // LANES) * LANES)
 
     def each_transformed(self, done: int, body: Callable[[Index], None]) -> None:
-        """Calls body for each register of `done` that is not another's mirror image."""
+        """Calls body for each register of `done` that is not a mirror image."""
         first = self.radices[0]
         if done == 1:
             body(0)
@@ -73,7 +73,7 @@ class RealLine(FFTLine):
             loop(done // first, lambda j: loop(self.kept, lambda c: body(j * first + c)))
 
     def places(self, k: Index) -> list[tuple[Index, Index]]:
-        """Where the register of k is stored, and its mirror image, each with the sign of its imaginary part."""
+        """Places of the register of k and of its mirror image, each with the sign of the imaginary part."""
         if not self.mirrored:
             return [(k, 1.0), (self.registers - k, -1.0)]
         beyond = 2 * k > self.registers
@@ -83,7 +83,7 @@ class RealLine(FFTLine):
 
 
 def real_plane(line: RealLine, memories: Sequence[Refs]) -> Ref:
-    """Where real lines are beside (scratch, half spectra): in the plane that the pass next to them does not use."""
+    """The plane of real lines beside (scratch, half spectra), which the adjacent pass does not use."""
     return memories[len(line.radices) % 2][0]
 
 
@@ -128,13 +128,13 @@ def half_along_rows(
 def real_along_rows(
     line: RealLine, tables: Sequence[Ref], scratch: Refs, source: Refs, tiles: int, at_once: int
 ) -> None:
-    """Real lines of (N, columns) of half spectra; they are left in `real_plane`, and `source` is lost."""
+    """Real lines of (N, columns) of half spectra, written to `real_plane`; `source` is overwritten."""
     last = len(line.radices) - 1
     buffers = [scratch, *((source, scratch)[p % 2] for p in range(last))]
     target = real_plane(line, (scratch, source))
 
     def load(p: int, i: Index, tile: Index) -> Pair:
-        """What pass p reads; the first adds mirror images."""
+        """Operand of pass p; the first adds mirror images."""
         if p > 1:
             return memory.load(buffers[p - 1], start(i, SUBLANES), tile)
         (re, im), *mirrored = [signed(at, sign, tile) for at, sign in line.places(i)]
@@ -198,7 +198,7 @@ def _double_ends(line: RealLine, source: Refs, tiles: Sequence[Index]) -> None:
 
 
 def _add_middle(line: RealLine, source: Refs, target: Refs, tiles: Sequence[Index]) -> None:
-    """Adds (-1)^s X[N / 2] to a_s[0], of which a[M] is a copy."""
+    """Adds (-1)^s X[N / 2] to a_s[0], and to its copy a_s[M]."""
     for tile in tiles:
         for ref, other in zip(target, source, strict=True):
             first, middle = register(ref, pl.ds(0, SUBLANES), tile), register(other, pl.ds(line.length // 2, 1), tile)
@@ -210,7 +210,7 @@ def _add_middle(line: RealLine, source: Refs, target: Refs, tiles: Sequence[Inde
 def _last_onto_real(
     line: RealLine, table: Ref, load: Callable[[Index, Index], Pair], target: Ref, tiles: Sequence[Index]
 ) -> None:
-    """x[a L + b] = Re sum_c w_M^(b c) exp(.. a c / r) g_c[b], half of those c that are their own mirror images."""
+    """x[a L + b] = Re sum_c w_M^(b c) exp(.. a c / r) g_c[b], with half of each c that is its own mirror image."""
     radix = line.radices[0]
     left = line.registers // radix
 

@@ -1,9 +1,9 @@
-"""Kernels of complex lines that fast memory holds: one pass over memory, for one dimension or for the last two.
+"""Kernels of complex lines that fit in fast memory: one pass over memory, for one dimension or for the last two.
 
 plane     along the rows, transposed, along the rows, which were the columns, transposed back
 lane      the last dimension: transposed, along the rows, transposed back
 sublane   the last but one, along the rows
-first     any other: every position has registers of its own
+first     any other: every position has separate registers
 """
 
 import math
@@ -15,11 +15,11 @@ from .blocks import WIDE, Blocked, Kernel, rounded, scratch_of, tiles_at_once
 from .memory import Beside, Ref, Refs
 from .radices import LANES, SUBLANES, radices
 
-FULL = 1.25  # rows of blocks for each row of an array, at most
+FULL = 1.25  # most rows of blocks for each row of an array
 
 
 def plane_kernel(shape: Sequence[int], sign: int, room: int, alone: bool = False) -> Kernel | None:
-    """One plane, or several small ones, if their lines have radices and they fit in fast memory; `alone` only one."""
+    """A kernel of one plane, or of several small ones unless `alone`, if lines have radices and fit in fast memory."""
     *lead, rows, columns = shape
     if any(n % SUBLANES or not radices(n // SUBLANES) for n in (rows, columns)):
         return None
@@ -37,7 +37,7 @@ def plane_kernel(shape: Sequence[int], sign: int, room: int, alone: bool = False
 
 
 def lane_kernel(shape: Sequence[int], sign: int, room: int, flat: bool = True) -> Kernel | None:
-    """As many rows as fit in fast memory; long lines a few at a time. `flat` takes the array as in `flattened`."""
+    """A kernel of as many rows as fit, or a few long lines; `flat` takes the array as in `flattened`."""
     *lead, rows, length = flattened(shape) if flat else shape
     line, name = FFTLine(length, sign), f"fft_lane_{length}"
     for many in (n for n in WIDE if n == LANES or n < 2 * rows):
@@ -67,7 +67,7 @@ def column_kernel(shape: Sequence[int], dim: int, sign: int, room: int) -> Kerne
 
 
 def flattened(shape: Sequence[int]) -> tuple[int, ...]:
-    """An array as one of lines, which is a copy unless tiles of eight rows are full."""
+    """Shape of an array as lines in one leading dimension, if tiles of eight rows allow it without a copy."""
     tiled = len(shape) > 1 and shape[-2] >= LANES and shape[-2] % SUBLANES
     return tuple(shape) if tiled else (math.prod(shape[:-1]), shape[-1])
 
@@ -80,7 +80,7 @@ def is_full(kernel: Kernel) -> bool:
 
 
 def transform_planes(kernel: Kernel, tables: Sequence[Ref], source: Source, memories: list[Refs], target: Refs) -> None:
-    """A plane, or several beside each other: their tiles are worked on together."""
+    """A plane, or several side by side, whose tiles are processed together."""
     rows, columns = kernel.lines
     first, second = memories
     down, across = (-(-line.length // LANES) for line in kernel.lines)
