@@ -1,10 +1,9 @@
-"""XLA's FFT on one batch of lines at a time, in place, where memory is short.
+"""XLA's FFT on one batch of lines at a time, in place, if memory is short.
 
-XLA's FFT on a GPU writes beside its input (openxla/xla, xla/backends/gpu/runtime/fft_thunk.cc), and cuFFT takes a
-workspace besides. In a loop that updates one array only the batch has such copies: 2048^3 complex64, 64 GiB, take 64.1
-GiB where the input is donated and 128.1 else, by what XLA's compiler says of a program for an H200 (jax 0.10.2 and
-0.11.2; the workspace, here of a batch, is not in that). Invariant: the array keeps its row-major layout. XLA on a GPU
-would else carry it through the loop transposed, as the FFT wants its lines, which takes one or two arrays more.
+XLA's FFT on a GPU writes to a second array (openxla/xla, xla/backends/gpu/runtime/fft_thunk.cc), and cuFFT needs a
+workspace. In a loop only the batch is copied: 2048^3 complex64, 64 GiB, takes 64.1 GiB if the input is donated, else
+128.1 (XLA's compiler for an H200, jax 0.10.2 and 0.11.2, without the workspace). Invariant: the array keeps its
+row-major layout. Otherwise XLA on a GPU transposes it for the whole loop, at one or two arrays more.
 """
 
 import dataclasses
@@ -21,14 +20,14 @@ from ..machine.work import Work
 from .engine import Engine, Lines, Offer, Site
 from .xla import XLA, fft
 
-BATCH_BYTES = 2**25  # a batch and its transform are about what the second-level cache of an H100 or H200 holds
-COPIES = 5  # of a batch: as it lies, in lines, transformed, as it is to lie, and a workspace
-LIMIT = 2**31  # of positions, which a loop counts in 32 bits
+BATCH_BYTES = 2**25  # a batch and its transform about fill the second-level cache of an H100 or H200
+COPIES = 5  # of a batch: sliced, in lines, transformed, transposed back, and a workspace
+LIMIT = 2**31  # bound on positions, which a loop counts in 32 bits
 
 
 @dataclasses.dataclass(frozen=True)
 class Batched(Engine[Array]):
-    """Batches of lines. They cost more passes, so that a search takes them only where all at once does not fit."""
+    """FFTs in batches. They cost more passes, so a search takes them only if one call exceeds memory."""
 
     @classmethod
     def offers(cls, lines: Lines, site: Site) -> Iterator[Offer]:
@@ -51,7 +50,6 @@ class Batched(Engine[Array]):
 
 
 def in_batches(block: Array, dims: tuple[int, ...], sign: int) -> Array:
-    """Transforms dimensions of a complex block, unscaled, one batch after the other."""
     dims = tuple(d for d in dims if block.shape[d] > 1)
     for run in _runs(block.shape, dims, block.dtype.itemsize) if block.size else ():
         block = _in_batches(block, *run, sign)
@@ -59,24 +57,20 @@ def in_batches(block: Array, dims: tuple[int, ...], sign: int) -> Array:
 
 
 def fits(shape: Sequence[int], dims: Sequence[int], itemsize: int) -> bool:
-    """True where every position that a loop counts has 32 bits."""
     return all(max(_sides(shape, *run)) < LIMIT for run in _runs(shape, dims, itemsize))
 
 
 def batch_bytes(lengths: Sequence[int], itemsize: int) -> int:
-    """Bytes that the copies of a batch take."""
     return COPIES * max(BATCH_BYTES, max(lengths) * itemsize)
 
 
 def passes(shape: Sequence[int], dims: Sequence[int], itemsize: int) -> int:
-    """How often the array is read and written: batches are taken out (transposed on the way), transformed, perhaps
-    transposed back, and put back.
-    """
+    """Reads and writes of the array: batches are taken out, transformed and put back, transposed if needed."""
     return sum(2 * (2 + many + (first + many < len(shape))) for first, many in _runs(shape, dims, itemsize))
 
 
 def _runs(shape: Sequence[int], dims: Sequence[int], itemsize: int) -> list[tuple[int, int]]:
-    """Dimensions, or neighbours together where a batch holds both: the first and the number of each run, last first."""
+    """(first, number) of neighbouring dimensions that a batch holds together, last first."""
     runs: list[tuple[int, int]] = []
     for dim in sorted(dims, reverse=True):
         first, many = runs[-1] if runs else (-1, 0)
@@ -88,12 +82,11 @@ def _runs(shape: Sequence[int], dims: Sequence[int], itemsize: int) -> list[tupl
 
 
 def _sides(shape: Sequence[int], first: int, many: int) -> tuple[int, int]:
-    """Positions before and behind some dimensions."""
     return math.prod(shape[:first]), math.prod(shape[first + many :])
 
 
 def _in_batches(block: Array, first: int, many: int, sign: int) -> Array:
-    """Some rows with all that is behind the lines, or one row and some columns; then what remains of either."""
+    """Batches of rows with all columns, or of columns of one row; then the remainders."""
     shape, (before, after) = block.shape, _sides(block.shape, first, many)
     lines = shape[first : first + many]
     room = max(1, BATCH_BYTES // (math.prod(lines) * block.dtype.itemsize))

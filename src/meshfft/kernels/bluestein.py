@@ -2,17 +2,15 @@
 
     X[k] = c[k] sum_n conj(c)[k - n] c[n] x[n],   c[n] = exp(sign pi i n^2 / N),   for 2 n k = n^2 + k^2 - (k - n)^2
 
-The sum is a cyclic convolution of M >= 2 N - 1 points, with half of the input zero and half of the output unwanted:
+The sum is a cyclic convolution of M >= 2 N - 1 points, with half of the input zero and half of the output unused:
 
 - "ffts": M = 2 L. The even bins of M are the FFT of c x over L points, the odd ones that of c x w with
-  w[n] = exp(-pi i n / L): zeros are never transformed. "lines": the same, a few lines at a time, which stay in cache.
-- "products": M = R S, n = a S + b, k = c + R d, for matrix units. Bins stay in (c, d), where the products leave them:
+  w[n] = exp(-pi i n / L): zeros are never transformed. "lines": the same, a few lines at a time in cache.
+- "products": M = R S, n = a S + b, k = c + R d, for matrix units. Bins stay in the products' order (c, d):
 
       Z[c, d] = sum_b w_S^(b d) w_M^(b c) sum_a w_R^(a c) z[a, b],   and back by the conjugates, d before c.
 
-N = 8191 costs 2.8 to 3.2 times 8192 by products on TPUs (compiled cycles), 3.0 to 3.5 by lines on eight CPU devices
-that share two cores, and there 7 to 8 by XLA (rows: awkward-xeon-2cores.jsonl). Invariant: n^2 is reduced modulo 2 N in
-integers.
+Invariant: n^2 is reduced modulo 2 N in integers.
 """
 
 import functools
@@ -25,18 +23,18 @@ from jax import Array, lax
 
 from ..numerics.phases import host_roots, table
 
-PRIME = 800  # no factor up to this one makes a length awkward
-LONG = 2000  # nor is a length up to this one: one dense product costs a TPU less
-CACHED_LONG = 3200  # on a CPU: XLA's own FFT takes eight lines at a time while these stay in cache
-CACHED_PARTS = 4  # or this many equal parts of a line
-CACHE_BYTES = 2**16  # the lines worked on at a time
-NARROWEST = 16  # elements that lie together, and are taken together where lines do not
+PRIME = 800  # a length is awkward only with a larger prime factor
+LONG = 2000  # and only if it is longer: up to here one dense product costs a TPU less
+CACHED_LONG = 3200  # the same on CPUs: XLA's FFT takes eight lines at a time while these stay in cache
+CACHED_PARTS = 4  # or while this many equal parts of a line do
+CACHE_BYTES = 2**16  # of the lines transformed at a time
+NARROWEST = 16  # fewest columns at a time: they are adjacent in memory
 SIDE = 128  # rows of a matrix unit; larger units take the same factors
 
 
 @functools.lru_cache(maxsize=1024)
 def is_awkward(length: int, cached: bool = False) -> bool:
-    """True if the largest prime factor is so large that the chirp is cheaper; `cached` as chips are."""
+    """Whether the largest prime factor is so large that a chirp is cheaper; `cached` is the chip's."""
     long = length > CACHED_LONG and length % CACHED_PARTS > 0 if cached else length > LONG
     return long and max(prime_factors(length)) > PRIME
 
@@ -54,13 +52,12 @@ def prime_factors(n: int) -> tuple[int, ...]:
 
 
 def folds(length: int) -> tuple[int, int]:
-    """The factors R and S of "products"."""
     return 2 * -(-length // SIDE), SIDE
 
 
 @functools.lru_cache(maxsize=16)
 def chirp_spectrum(length: int, size: int, sign: int) -> np.ndarray:
-    """The spectrum over M of the conjugate of the chirp, with the scale of the way back."""
+    """Spectrum of the conjugate chirp over M points, divided by M."""
     chirp, kernel = _chirp(length, sign).conj(), np.zeros(size, np.complex128)
     kernel[:length] = chirp
     kernel[size - length + 1 :] = chirp[1:][::-1]
@@ -68,10 +65,8 @@ def chirp_spectrum(length: int, size: int, sign: int) -> np.ndarray:
 
 
 def chirp_fft(block: Array, dim: int, sign: int, way: str) -> Array:
-    """Transforms one dimension of a complex block, unscaled, by one of the ways.
-
-    Costs about 20 L log2 L flops a line by FFTs, L < 1.3 N, and 4 (R + S) M complex multiplications by products.
-    """
+    """Transforms one dimension of a complex block, unscaled, by "ffts", "lines" or "products". Costs about 20 L log2 L
+    flops a line by FFTs, L < 1.3 N, and 4 (R + S) M complex multiplications by products."""
     if way == "lines":
         return _in_cache(block, dim, sign)
     convolved = _by_products if way == "products" else _by_ffts
@@ -101,7 +96,6 @@ def _in_cache(block: Array, dim: int, sign: int) -> Array:
 
 
 def _looped(lines: Array, many: int, width: int, work: Callable[..., Array]) -> Array:
-    """Work on all of `many` lines, `width` at a time, then on the rest."""
     width = min(width, many)
     full = many // width if width else 0
     lines = lax.fori_loop(0, full, lambda i, lines: work(lines, start=i * width, width=width), lines)
@@ -110,7 +104,7 @@ def _looped(lines: Array, many: int, width: int, work: Callable[..., Array]) -> 
 
 
 def _by_ffts(lines: Array, sign: int) -> Array:
-    """The FFT along the last axis: even bins of the convolution in one row, odd ones in another."""
+    """FFT along the last axis; even and odd bins of the convolution are two rows."""
     length = lines.shape[-1]
     into, spectrum, out = _expanded(fft_tables(length, sign, lines.dtype), lines)
     widths = [(0, 0)] * lines.ndim + [(0, padded_length(length) - length)]
@@ -120,7 +114,6 @@ def _by_ffts(lines: Array, sign: int) -> Array:
 
 
 def _by_products(lines: Array, sign: int) -> Array:
-    """The FFT along the last axis, by four products."""
     length = lines.shape[-1]
     folded, rows, roots, columns, over = _product_tables(length, sign, lines.dtype)
     chirp, twiddles, spectrum = _expanded((folded, roots, over), lines)
@@ -145,7 +138,7 @@ def _chirp(length: int, sign: int) -> np.ndarray:
 
 @functools.lru_cache(maxsize=16)
 def fft_tables(length: int, sign: int, dtype: np.dtype) -> tuple[np.ndarray, ...]:
-    """For even and odd bins: the chirp, of odd ones times w; the spectrum; the chirp, of odd ones times conj(w)."""
+    """Tables for even and odd bins: the chirp times (1, w), the spectrum, the chirp times (1, conj(w))."""
     chirp, size = _chirp(length, sign), padded_length(length)
     half = host_roots(np.arange(length), 2 * size, -1)
     into, out = (np.stack([chirp, chirp * part]) for part in (half, half.conj()))

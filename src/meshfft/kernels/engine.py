@@ -2,8 +2,7 @@
 
     X[k] = sum_n x[n] exp(sign 2 pi i k n / N)     along each dimension, unscaled
 
-An engine says which dimensions it takes, what they cost and how large their error is, and transforms them. Engines are
-frozen records, which plans keep and compare. A new engine is a file with a subclass of Engine that is registered.
+Engines are frozen records, which plans keep and compare.
 """
 
 import abc
@@ -24,42 +23,37 @@ from ..numerics.dtypes import Dot, Error, unit_of
 from ..numerics.split_complex import Block, Planes
 from .bluestein import is_awkward, padded_length, prime_factors
 
-SUMMED, LARGEST_SUM = 0.14, 131  # roundings for each term of a sum that is all of one sign; terms, at most
+SUMMED, LARGEST_SUM = 0.14, 131  # roundings per term of a sum of one sign; most terms
 ODD = 1.2  # roundings of equal numbers by odd radices: at most 4.1 at N = 121, 3.6 at 105, 2.8 at 1000
 
 
 class Lines(NamedTuple):
-    """Dimensions of one device's block that are to be transformed."""
+    """Dimensions of one device's block to transform."""
 
-    block: tuple[int, ...]  # as it arrives: its dimensions may be longer or shorter than the transforms
+    block: tuple[int, ...]  # shape; dimensions may be longer or shorter than the transforms
     dims: tuple[int, ...]
     lengths: tuple[int, ...]  # N of each
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The block with every dimension as long as its transform."""
         lengths = dict(zip(self.dims, self.lengths, strict=True))
         return tuple(lengths.get(d, n) for d, n in enumerate(self.block))
 
     @property
     def points(self) -> int:
-        """Numbers of that block."""
         return math.prod(self.shape)
 
     def only(self, dims: tuple[int, ...]) -> "Lines":
-        """The same for some of the dimensions."""
         lengths = dict(zip(self.dims, self.lengths, strict=True))
         return Lines(self.block, dims, tuple(lengths[d] for d in dims))
 
 
 class Site(NamedTuple):
-    """What an engine may ask before it offers itself."""
-
     machine: Machine
     itemsize: int  # bytes of a complex number
-    dots: tuple[Dot, ...]  # the ways to multiply that the precision allows
-    large: bool  # the block exceeds the caches that devices share
-    alone: bool  # one device, which has all cores of its host
+    dots: tuple[Dot, ...]  # products that meet the precision
+    large: bool  # the block exceeds the shared caches
+    alone: bool  # one device has all cores of its host
     xla: bool  # only XLA's engines are wanted
 
 
@@ -67,26 +61,21 @@ F = TypeVar("F", Array, Planes)  # the form of a block that an engine takes
 
 
 class Engine(abc.ABC, Generic[F]):
-    """One way to transform lines. `lines` are those that it was given, or some of those that it offered to take."""
+    """One way to transform lines. Except for `offers`, `lines` has only dimensions that the engine takes."""
 
-    planar: ClassVar[bool] = False  # it transforms split complex blocks
-    chunked: ClassVar[bool] = False  # it works on the chunks that exchanges beside it cut and join
-    slices: ClassVar[bool] = False  # it multiplies float64 by slices, where matrix units have no float64
+    planar: ClassVar[bool] = False  # transforms split complex blocks
+    chunked: ClassVar[bool] = False  # works on the chunks of neighbouring exchanges
+    slices: ClassVar[bool] = False  # multiplies float64 by slices, if matrix units have no float64
 
     @classmethod
     @abc.abstractmethod
     def offers(cls, lines: Lines, site: Site) -> "Iterator[Offer]":
-        """Engines of this kind, each with the dimensions that it takes."""
+        """Engines of this kind, each with the dimensions it takes."""
 
     @classmethod
     def least(cls, rows: int, points: float, nbytes: int, site: Site) -> Work | None:
-        """A lower bound on the work of one dimension in any block of a walk; None where other engines' are below it.
-
-        Args:
-            rows: N.
-            points: complex numbers along the dimension, at least; a real number is half of one.
-            nbytes: bytes of the block, at least.
-            site: for the array as it came.
+        """A lower bound on the work of one dimension of N = `rows` in any block of a walk; None if another engine's is
+        lower. Its lines have at least `points` complex numbers in all, a real one counted half, and the block `nbytes`.
         """
         return None
 
@@ -97,47 +86,40 @@ class Engine(abc.ABC, Generic[F]):
 
     @property
     def dots(self) -> tuple[Dot, ...]:
-        """How it multiplies matrices, if it does."""
         return ()
 
     @property
     def sender(self) -> "Sender | None":
-        """The engine, if it writes what is sent and reads what arrived itself."""
+        """The engine, if it writes messages and reads received pieces itself."""
         return None
 
     def error(self, length: int, itemsize: int) -> Error:
-        """The relative L2 error of one dimension, in complex numbers of `itemsize` bytes."""
+        """Relative L2 error of one dimension, for complex numbers of `itemsize` bytes."""
         return fft_error(length, itemsize)
 
     @abc.abstractmethod
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
-        """What it costs one device."""
+        """Cost on one device."""
 
     def scratch(self, lines: Lines, itemsize: int) -> int | None:
-        """Bytes that it works on at a time, if it needs no second block."""
+        """Bytes that it works on at a time; None if it needs a second block."""
         return None
 
     @abc.abstractmethod
     def apply(self, block: F, dims: tuple[int, ...], sign: int, grid: Grid = (), first: bool = False) -> F:
-        """Transforms a block whose dimensions are as long as the transforms.
-
-        Args:
-            block: planes for a planar engine, else one complex array.
-            dims, sign: as above.
-            grid: the chunks for a chunked engine.
-            first: the block is one array, and not joined from such chunks.
-        """
+        """Transforms a block, an array or planes, whose dimensions have the transforms' lengths. `grid` has the chunks
+        for a chunked engine; `first`: the block is one array, not joined from such chunks."""
 
     def trials(self, lines: Lines, came: Came | None) -> tuple[Trial, ...]:
-        """Its kernels, to be tried before they are used; `came` says which pieces they read."""
+        """Its kernels to try before use; `came` describes the pieces they read."""
         return ()
 
 
-Offer = tuple[Engine[Any], tuple[int, ...]]  # an engine, and the dimensions that it takes
+Offer = tuple[Engine[Any], tuple[int, ...]]  # an engine and its dimensions
 
 
 class RealEngine(abc.ABC):
-    """One way to transform between real lines and half spectra, of which the last of the dimensions has half.
+    """One way to transform between real lines and half spectra; the last dimension is halved.
 
     half   X[k] = sum_n x[n] exp(sign 2 pi i k n / N),   0 <= k <= N // 2 along that dimension
     real   x[n] = Re sum_{k=0}^{N // 2} X[k] exp(sign 2 pi i k n / N),   its transpose: nothing is doubled
@@ -146,7 +128,7 @@ class RealEngine(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def offers(cls, lines: Lines, onto_real: bool, site: Site) -> Iterator[tuple["RealEngine", tuple[int, ...]]]:
-        """Engines of this kind for real lines, each with the dimensions that it takes; the last is among them."""
+        """Engines of this kind for real lines, each with its dimensions, the last among them."""
 
     @property
     @abc.abstractmethod
@@ -155,23 +137,22 @@ class RealEngine(abc.ABC):
 
     @abc.abstractmethod
     def work(self, lines: Lines, onto_real: bool, itemsize: int, chip: Chip) -> Work:
-        """What it costs one device; `itemsize` is that of the real numbers."""
+        """Cost on one device; `itemsize` is that of real numbers."""
 
     @abc.abstractmethod
     def half(self, block: Block, dims: tuple[int, ...], sign: int) -> Block:
-        """Half spectra of a real block, an array or its one plane, in the same form."""
+        """Half spectra of a real block, an array or one plane, in the same form."""
 
     @abc.abstractmethod
     def real(self, block: Block, dims: tuple[int, ...], length: int, sign: int) -> Block:
-        """Real lines of `length` points of half spectra, an array or two planes, in the same form."""
+        """Real lines of `length` points from half spectra, an array or two planes, in the same form."""
 
     def trials(self, lines: Lines) -> tuple[Trial, ...]:
-        """Its kernels, to be tried before they are used."""
         return ()
 
 
 class Sender(Engine[Planes]):
-    """An engine beside all-to-alls: it writes the parts that are sent and reads the pieces that arrived."""
+    """An engine that writes the parts all-to-alls send and reads the pieces they leave."""
 
     room: int  # bytes of fast memory for its kernels
 
@@ -181,45 +162,41 @@ class Sender(Engine[Planes]):
 
     @abc.abstractmethod
     def reads(self, block: tuple[int, ...], dims: tuple[int, ...], came: Came) -> bool:
-        """Whether it reads a block in pieces as they lie; else it joins them first."""
+        """Whether it reads a block in pieces; else it joins them first."""
 
     @abc.abstractmethod
     def keeps_order(self, block: tuple[int, ...]) -> bool:
-        """Whether such a block is stored in the order of its dimensions, in which parts are written."""
+        """Whether such a block is stored in the order of its dimensions, like parts."""
 
     @abc.abstractmethod
     def to_parts(
         self, given: Planes | Pieces, dims: tuple[int, ...], sign: int, rows: Rows, target: int, parts: int
     ) -> Array:
-        """Transforms some rows of a block, and divides dimension `target` into parts: (parts, planes, *sizes)."""
+        """Transforms some rows and splits dimension `target`: (parts, planes, *sizes)."""
 
     @abc.abstractmethod
     def of_pieces(self, given: Pieces, dims: tuple[int, ...], sign: int) -> Planes:
-        """Transforms a block that lies in pieces."""
+        """Transforms a block in pieces."""
 
     @abc.abstractmethod
     def trials_of_rows(
         self, block: tuple[int, ...], dims: tuple[int, ...], rows: Rows, came: Came | None, target: int, parts: int
     ) -> tuple[Trial, ...]:
-        """The kernels of `to_parts`."""
+        """Trials of `to_parts`."""
 
     @abc.abstractmethod
     def wire_trials(self, share: tuple[int, ...], wire: Wire) -> tuple[Trial, ...]:
-        """The kernels that write and read the words of such shares, both planes in one message."""
+        """Trials of the kernels that encode and decode such shares, both planes in one message."""
 
     @abc.abstractmethod
     def wire_cycles(self, share: tuple[int, ...], wire: Coded, reals: int, chip: Chip) -> int:
-        """Cycles of these kernels for as many real numbers."""
+        """Cycles of these kernels for `reals` numbers."""
 
 
 def fft_error(length: int, itemsize: int) -> Error:
-    """The relative L2 error of one dimension: of noise half a bit of rounding for each of log2 N stages, in the mean.
-    Equal numbers are rounded by odd radices alone.
-
-    Lengths with large primes go through longer transforms, and have twice as much. XLA on a CPU adds up the terms of a
-    prime up to 131 one after the other. Of a constant line, or a wave, they grow to a sum p times as large, and 0.14 p
-    roundings are the most that was measured.
-    """
+    """Relative L2 error of one dimension. Noise is half a bit for each of log2 N stages, in mean square, and twice that
+    for large primes, whose transforms are longer. Equal numbers are rounded by odd radices only. XLA on a CPU adds the
+    terms of a prime p up to 131 one by one; on a constant line or a wave at most 0.14 p roundings were measured."""
     if length == 1:
         return Error()
     prime, odd = max(prime_factors(length)), length // (length & -length)
@@ -231,7 +208,7 @@ def fft_error(length: int, itemsize: int) -> Error:
 
 
 def flops_of(length: int) -> float:
-    """Flops for each point of a line: 5 log2 N, and more where it goes through a longer one."""
+    """Flops per point of a line: 5 log2 N, and more through a longer line."""
     if not is_awkward(length):
         return 5 * math.log2(max(length, 1))
     size = padded_length(length)

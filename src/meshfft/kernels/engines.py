@@ -1,4 +1,4 @@
-"""The engines that there are, in the order in which a search tries them; a folder for a kind of device adds its own."""
+"""The registered engines, in search order."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,13 +14,13 @@ ENGINES: list[type[Engine[Any]]] = [Cached, Xla, Batched, Slices]
 
 
 def register(kind: type[Engine[Any]]) -> type[Engine[Any]]:
-    """Adds a kind of engine, in front of those that run everywhere."""
+    """Registers a kind of engine, before those that run everywhere."""
     ENGINES.insert(0, kind)
     return kind
 
 
 def offered(lines: Lines, site: Site) -> Iterator[Offer]:
-    """Every engine that takes some of the dimensions, with these; in float64 by slices only those that slice."""
+    """Every engine with the dimensions it takes; only slicing engines in float64 by slices."""
     sliced = site.dots[0].slices > 0
     for kind in ENGINES:
         if kind.slices == sliced:
@@ -28,5 +28,5 @@ def offered(lines: Lines, site: Site) -> Iterator[Offer]:
 
 
 def least(rows: int, points: float, nbytes: int, site: Site) -> list[Work]:
-    """Lower bounds on the work of one dimension, of which the least holds: see Engine.least."""
+    """Lower bounds on the work of one dimension; the lowest holds (Engine.least)."""
     return [work for kind in ENGINES if (work := kind.least(rows, points, nbytes, site)) is not None]

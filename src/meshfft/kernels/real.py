@@ -1,11 +1,7 @@
-"""One device's FFT of a real block, of dimensions that are not cut: half of the spectrum, and back, unscaled.
+"""One device's FFT of a real block along uncut dimensions: half spectra, and back (formulas: RealEngine in engine.py).
 
-    half_spectrum        X[k] = sum_n x[n] exp(sign 2 pi i k n / N),   0 <= k <= N // 2 in the last of the dimensions
-    from_half_spectrum   x[n] = Re sum_{k=0}^{N // 2} X[k] exp(sign 2 pi i k n / N),   its transpose: nothing is doubled
-
-XlaReal is XLA's own. On a TPU it costs 0.9 of a complex one, and its transpose 1.35, by the compiler's cycles.
-Products, for matrix units, have half of a complex transform's work. Up to DENSE points they are one product with the N
-columns
+XLA's own costs 0.9 of a complex one on a TPU, its transpose 1.35, by the compiler's cycles. Products, for matrix units,
+have half of a complex transform's work. Up to DENSE points they are one product with the N columns
 
     cos(2 pi k n / N), 0 <= k <= N // 2,      sign sin(2 pi k n / N), 0 < k < N / 2.
 
@@ -30,14 +26,14 @@ from ..numerics.split_complex import Block, Planes, join, like, scaled, split
 from .engine import Lines, RealEngine, Site
 from .xla import XLA, balanced, fft
 
-# What products read and write, in blocks of reals: around one product, around two stages, and in them; and the real
-# products of two stages. Fitted to the cycles of TPU v3 and v5e.
+# Passes over a block of reals around one product, around two stages, and inside these; and
+# the real products of two stages. Fitted to the cycles of TPU v3 and v5e.
 DENSE_PASSES, STAGE_PASSES, FED_PASSES = 3, 8, 20
 STAGE_PRODUCTS = 5
-XLA_DIMS = 3  # of one call of XLA's real FFT
+XLA_DIMS = 3  # most dimensions of one call of XLA's real FFT
 SIDE = 128  # rows of a matrix unit; larger units take the same factors
 DENSE = 4 * SIDE  # points up to which one product is cheaper than two stages, by the TPU compiler's cycles
-RUN = 32  # terms of one float sum on the CPU, whose products add up one after the other
+RUN = 32  # terms of one float sum on CPUs, whose products add one term after another
 HostPlanes = tuple[np.ndarray, np.ndarray]
 
 
@@ -61,12 +57,12 @@ class XlaReal(RealEngine):
 
     def half(self, block: Block, dims: tuple[int, ...], sign: int) -> Block:
         (x,) = split(block)
-        y = jnp.fft.rfftn(x, axes=dims[-XLA_DIMS:])  # of sign -1: with the other it is the conjugate
+        y = jnp.fft.rfftn(x, axes=dims[-XLA_DIMS:])  # has sign -1; the other sign is its conjugate
         y = fft(jnp.conj(y) if sign > 0 else y, dims[:-XLA_DIMS], sign)
         return split(y) if isinstance(block, tuple) else y
 
     def real(self, block: Block, dims: tuple[int, ...], length: int, sign: int) -> Block:
-        """XLA's has sign +1 and doubles all bins but 0 and N / 2; an inverse transform multiplies by that first."""
+        """XLA's irfftn has sign +1 and doubles all bins but 0 and N / 2, so these bins are halved first."""
         y = fft(join(split(block)), dims[:-XLA_DIMS], sign)
         shape = [y.shape[d] for d in dims[-XLA_DIMS:-1]] + [length]
         halves = np.where(_inner(length), 0.5, 1.0).astype(y.real.dtype)
@@ -77,8 +73,6 @@ class XlaReal(RealEngine):
 
 @dataclasses.dataclass(frozen=True)
 class Products(RealEngine):
-    """Products on a matrix unit along the last of the dimensions."""
-
     @classmethod
     def offers(cls, lines: Lines, onto_real: bool, site: Site) -> Iterator[tuple[RealEngine, tuple[int, ...]]]:
         if site.machine.chip.side > 1 and factors(lines.lengths[-1]):
@@ -113,20 +107,18 @@ REAL_ENGINES: list[type[RealEngine]] = [XlaReal, Products]
 
 
 def register(kind: type[RealEngine]) -> type[RealEngine]:
-    """Adds a kind of engine, in front of the products."""
     REAL_ENGINES.insert(1, kind)
     return kind
 
 
 def offered(lines: Lines, onto_real: bool, site: Site) -> Iterator[tuple[RealEngine, tuple[int, ...]]]:
-    """Every engine that takes some of the dimensions, the last among them, with these."""
     for kind in REAL_ENGINES:
         yield from kind.offers(lines, onto_real, site)
 
 
 @functools.lru_cache(maxsize=1024)
 def factors(length: int) -> tuple[int, ...]:
-    """The stages of "matmul": (N,), or (N2, N1); none if it has no product of its own."""
+    """Stages of "matmul": (N,) or (N2, N1); () if it has no product."""
     if length <= DENSE:
         return (length,)
     low = balanced(length, SIDE)[0]
@@ -146,11 +138,11 @@ def _to_half(x: Array, dim: int, sign: int) -> Planes:
 
 
 def _from_half(planes: Planes, dim: int, length: int, sign: int) -> Array:
-    """The same stages backwards, by the transposed tables."""
+    """The stages of `_to_half` backwards, by transposed tables."""
     columns, *rest = factors(length)
     if not rest:
         cosines, sines = planes
-        sines = lax.slice_in_dim(sines, 1, 1 + length - cosines.shape[dim], axis=dim)  # the others are zero
+        sines = lax.slice_in_dim(sines, 1, 1 + length - cosines.shape[dim], axis=dim)  # the rest is zero
         return _times(lax.concatenate([cosines, sines], dim), _packed(length, -sign).T, dim)
     (rows,) = rest
     kept = _kept(length)
@@ -161,30 +153,28 @@ def _from_half(planes: Planes, dim: int, length: int, sign: int) -> Array:
 
 
 def _kept(length: int) -> int:
-    """The values of k1 that hold k <= N // 2."""
     return length // 2 // factors(length)[0] + 1
 
 
 def _inner(length: int) -> np.ndarray:
-    """True for the bins of half of a spectrum that stand for two of all: 0 < k < N / 2."""
+    """True for the bins that stand for two: 0 < k < N / 2."""
     k = np.arange(length // 2 + 1)
     return (k > 0) & (2 * k < length)
 
 
 def _roots(rows: int, columns: int, length: int, sign: int) -> HostPlanes:
-    """exp(sign 2 pi i r c / length) in split complex, not yet rounded."""
     roots = table(rows, columns, length, sign, np.dtype(complex))
     return roots.real, roots.imag
 
 
 def _packed(length: int, sign: int) -> np.ndarray:
-    """The cosines and sines of the dense product, (n, packed k)."""
+    """Cosines and sines of the dense product, (n, packed k)."""
     re, im = _roots(length, length // 2 + 1, length, sign)
     return np.concatenate([re, im[:, _inner(length)]], axis=1)
 
 
 def _unpacked(y: Array, dim: int) -> Planes:
-    """The planes that were packed: the imaginary one is the tail, moved by one, zero where it has no sines."""
+    """Planes from packed columns: the imaginary one is the tail, shifted by one, zero where it has no sines."""
     length = y.shape[dim]
     half, zero = length // 2 + 1, jnp.zeros((), y.dtype)
     moved = [(1 - half, 2 * half - 1 - length, 0) if d == dim else (0, 0, 0) for d in range(y.ndim)]
@@ -193,24 +183,20 @@ def _unpacked(y: Array, dim: int) -> Planes:
 
 
 def _twiddled(a: Planes, dim: int, sign: int) -> Planes:
-    """a[k2, n1] w_N^(n1 k2), in dimension `dim` and the next."""
+    """a[k2, n1] w_N^(n1 k2) along `dim` and the next dimension."""
     columns, rows = a[0].shape[dim : dim + 2]
     re, im = (_along(part, dim, a[0].ndim).astype(a[0].dtype) for part in _roots(columns, rows, columns * rows, sign))
     return a[0] * re - a[1] * im, a[0] * im + a[1] * re
 
 
 def _product(a: Planes, matrix: HostPlanes, dim: int, to: int) -> Planes:
-    """Dimension `dim` times a complex matrix, as three real products (Gauss), moved to `to`."""
     (x, y), (re, im) = a, matrix
     both = _times(x + y, re, dim, to)
     return both - _times(y, re + im, dim, to), both + _times(x, im - re, dim, to)
 
 
 def _times(x: Array, matrix: np.ndarray, dim: int, to: int | None = None) -> Array:
-    """Contracts dimension `dim` with the rows of a matrix; its columns are at `to`, or replace it.
-
-    On the CPU it is the sum of short float sums.
-    """
+    """Contracts `dim` with the rows of a matrix; its columns are at `to`, or replace it. CPUs add short float sums."""
     rounded, to = matrix.astype(x.dtype), dim if to is None else to
 
     def contracted(x: Array, matrix: np.ndarray) -> Array:
@@ -234,5 +220,4 @@ def _flat(x: Array, dim: int) -> Array:
 
 
 def _along(values: np.ndarray, dim: int, ndim: int) -> np.ndarray:
-    """Values that vary along `dim`, and the dimensions that follow it if they have more."""
     return values.reshape(*(1,) * dim, *values.shape, *(1,) * (ndim - dim - values.ndim))

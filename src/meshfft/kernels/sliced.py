@@ -4,9 +4,8 @@ With N = R M, n = M a + b and k = c + R d,
 
     X[c + R d] = sum_b w_M^(b d) w_N^(b c) sum_a w_R^(a c) x[M a + b],   w_N = exp(sign 2 pi i / N),
 
-where the inner sum is a product by slices (numerics/slices.py) and the outer one the same transform of M points.
-Invariant: a block is split complex; the slices of a factor come from the widest float of the host, and twiddle factors
-are rounded to float64 once.
+where the inner sum is a product by slices (numerics/slices.py), the outer one the same transform of M points.
+Invariant: blocks are split complex, and twiddle factors are rounded to float64 once.
 """
 
 import dataclasses
@@ -33,24 +32,21 @@ from .engine import Engine, Lines, Offer, Site
 from .xla import balanced
 
 SIDE = 128  # rows of a matrix unit
-LONGEST = 1024  # points of a prime factor; a dense step makes longer ones where it multiplies
-LONG_HELD = 160  # bytes for each number of a line that is longer than a chunk, by what TPU v5e's compiler takes
-TWIDDLE_FLOPS = 200  # of a complex number: four products and two sums, in pairs of float32
-TWIDDLE_PASSES = 4  # a transpose reads and writes besides
-TABLE = 2**16  # points up to which twiddle factors are a table of the host
+LONGEST = 1024  # most points of a prime factor; a dense step makes longer matrices as it multiplies
+LONG_HELD = 160  # bytes per number of a line longer than a chunk, by TPU v5e's compiler
+TWIDDLE_FLOPS = 200  # per complex number: four products and two sums, in pairs of float32
+TWIDDLE_PASSES = 4  # with a transpose
+TABLE = 2**16  # most points whose twiddle factors are a host table
 
 
 @dataclasses.dataclass(frozen=True)
 class Slices(Engine[Planes]):
-    """Dense factors by integer products of slices of float64."""
-
     dot: Dot
     planar: ClassVar[bool] = True
     slices: ClassVar[bool] = True
 
     @classmethod
     def offers(cls, lines: Lines, site: Site) -> Iterator[Offer]:
-        """The dimensions without a long prime factor, by every way to multiply."""
         pairs = zip(lines.dims, lines.lengths, strict=True)
         if dims := tuple(d for d, n in pairs if radices(n) is not None):
             yield from ((cls(dot), dims) for dot in site.dots)
@@ -67,7 +63,7 @@ class Slices(Engine[Planes]):
         return Error(fft_error(length, self.dot))
 
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
-        """Of each factor a product; between two of them twiddle factors and a transpose."""
+        """A product per factor; twiddle factors and a transpose between two factors."""
         points = lines.points
         factors = [radix for length in lines.lengths for radix in balanced(length, SIDE)]
         flops, nbytes = cost(self.dot, points, points, self.dot.multiplications, chip.fast_bytes)
@@ -77,7 +73,7 @@ class Slices(Engine[Planes]):
             tier=self.dot.tier,
             vector_flops=len(factors) * flops + between * TWIDDLE_FLOPS * points,
             memory_bytes=len(factors) * nbytes + TWIDDLE_PASSES * between * points * itemsize,
-            # the block, what is worked on in place, and as TPUs keep float64, in two arrays, one copy
+            # the block, the array worked on in place, and a copy, as TPUs keep float64 in two arrays
             peak_bytes=(math.prod(lines.block) + 2 * points) * itemsize + scratch(lines.shape, lines.dims),
         )
 
@@ -87,15 +83,13 @@ class Slices(Engine[Planes]):
 
 @functools.lru_cache(maxsize=1024)
 def radices(length: int) -> tuple[int, ...] | None:
-    """The factors of a length, one product each; None where one is too long."""
+    """Factors of a length, one product each; None if one is too long."""
     factors = balanced(length, SIDE)
     return factors if max(factors) <= LONGEST else None
 
 
 def fft(planes: Planes, dims: tuple[int, ...], sign: int, dot: Dot) -> Planes:
-    """Transforms dimensions of a block of float64 planes, unscaled: for each factor R a product of 8 R flops a point,
-    as often as the tier has passes.
-    """
+    """Transforms dimensions of float64 planes, unscaled: 8 R flops a point for each factor R and pass of the tier."""
     for dim in dims:
         if planes[0].shape[dim] > 1:
             planes = in_chunks((), planes, dim, functools.partial(_lines, dim=dim, sign=sign, dot=dot))
@@ -108,16 +102,14 @@ def _lines(_: Planes, lines: Planes | None, dim: int, sign: int, dot: Dot) -> Pl
 
 
 def fft_error(length: int, dot: Dot) -> float:
-    """The relative L2 error to expect of one dimension: its products', and of rounding twiddle factors and products."""
+    """Expected relative L2 error of one dimension: of products, and of rounding twiddle factors and their products."""
     factors = balanced(length, SIDE)
     squares = sum(dot.error_over(radix) ** 2 for radix in factors) + (len(factors) - 1) * ROUNDING[dot.unit] ** 2
     return float(squares**0.5) if length > 1 else 0.0
 
 
 def scratch(block: tuple[int, ...], dims: tuple[int, ...]) -> int:
-    """Bytes that transforming some dimensions takes beside the block, a chunk at a time; a line that is longer than a
-    chunk is worked on as a whole, and then copies of it and its twiddle factors lie in memory too.
-    """
+    """Temporary bytes besides the block: for a chunk, or for a longer line as a whole with its twiddle factors."""
     largest = max((math.prod(block) // chunks(block, dim)[1] for dim in dims), default=0)
     return (HELD if largest <= CHUNK else LONG_HELD) * largest
 
@@ -135,8 +127,6 @@ def _transformed(planes: Planes, dim: int, factors: tuple[int, ...], sign: int, 
 
 
 def _columns(length: int, sign: int, dot: Dot, start: Array | int, size: int) -> Factors:
-    """Columns of the matrix of a factor, in slices, smallest first."""
-
     def cut(leaf: np.ndarray) -> Array:
         return lax.dynamic_slice_in_dim(jnp.asarray(leaf), start, size, 2)
 
@@ -146,11 +136,11 @@ def _columns(length: int, sign: int, dot: Dot, start: Array | int, size: int) ->
 
 @functools.lru_cache(maxsize=64)
 def _factor(length: int, sign: int, slices: int, multiplications: int) -> tuple[tuple[np.ndarray, ...], ...]:
-    """exp(sign 2 pi i k n / N) in slices, with their powers of two: of the real forms, or as one real product."""
+    """exp(sign 2 pi i k n / N) in slices with powers of two: three real forms, or one real product."""
     entries = host_roots(np.outer(np.arange(length), np.arange(length)), length, sign)
     re, im = entries.real, entries.imag
     scale = np.full((1, 1), 2.0)
-    if multiplications == 3:  # re + im is up to the root of two
+    if multiplications == 3:  # |re + im| is up to sqrt(2)
         forms = (((re + im) / 2, 2 * scale), (re, scale), (im, scale))
         return tuple((host_slices(form, slices)[::-1], by) for form, by in forms)
     both = np.concatenate([re, im]), np.concatenate([-im, re])
@@ -158,7 +148,6 @@ def _factor(length: int, sign: int, slices: int, multiplications: int) -> tuple[
 
 
 def _twiddled(lines: Planes, dim: int, sign: int) -> Planes:
-    """Times w_N^(b c) at (c, b), which are two neighbouring dimensions."""
     rows, columns = lines[0].shape[dim : dim + 2]
     shape = tuple(n if d in (dim, dim + 1) else 1 for d, n in enumerate(lines[0].shape))
     return times(lines, tuple(part.reshape(shape) for part in _twiddles(rows, columns, sign, lines[0].dtype)))

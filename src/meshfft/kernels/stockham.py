@@ -1,11 +1,11 @@
 """FFTs in place, a few lines at a time: they stay in a core's cache, and memory is read and written once.
 
-Along the last dimension XLA does a few lines. Along another, radices N = r_1 r_2 ... r_L do a few columns without a
-transpose: with n = a M + b and k = c + r k', by stages
+Lines of the last dimension use XLA. Columns use radices N = r_1 r_2 ... r_L without a transpose, by stages
 
-    y[b, c] = exp(sign 2 pi i b c / N) sum_a exp(sign 2 pi i a c / r) x[a, b],   then the same over b with N <- M.
+    y[b, c] = exp(sign 2 pi i b c / N) sum_a exp(sign 2 pi i a c / r) x[a, b],   then the same over b with N <- M,
 
-A stage leaves its r outputs behind one another, before the k that are done (Stockham), so that the last is in order.
+with n = a M + b and k = c + r k'. A stage stores its r outputs as a dimension before the k that are done (Stockham), so
+the result is in order.
 """
 
 import dataclasses
@@ -27,25 +27,25 @@ from .bluestein import is_awkward, prime_factors
 from .engine import Engine, Lines, Offer, Site
 from .xla import XLA
 
-COLUMN_BYTES = 2**17  # columns worked on at a time
-ROW_BYTES = 2**17  # lines worked on at a time
-PLANE_BYTES = 2**19  # a plane whose two dimensions are done at once: a quarter of a second cache of 2 MiB
-SMALL_BYTES = 2**20  # of a block below which a program that is compiled sooner is worth more than the fastest columns
-NARROWEST = 16  # elements behind the dimension, below which vector units idle
+COLUMN_BYTES = 2**17  # of the columns transformed at a time
+ROW_BYTES = 2**17  # of the lines transformed at a time
+PLANE_BYTES = 2**19  # of a plane whose two dimensions are done at once: a quarter of a 2 MiB second-level cache
+SMALL_BYTES = 2**20  # of a block; below it, a short compilation is worth more than the fastest columns
+NARROWEST = 16  # fewest elements behind the dimension; fewer leave vector units idle
 LARGEST = 7  # radix
-# Reads lines: of the chunks, from where each begins, with an extent along each dimension.
+# Reads lines from chunks, at an offset, with an extent along each dimension.
 Reader = Callable[[Sequence[Array], Sequence[Array], Sequence[int]], Array]
 
 
 @dataclasses.dataclass(frozen=True)
 class Cached(Engine[Array]):
-    """A few lines at a time, on CPUs whose devices share a memory."""
+    """For CPUs whose devices share a memory."""
 
     chunked: ClassVar[bool] = True
 
     @classmethod
     def offers(cls, lines: Lines, site: Site) -> Iterator[Offer]:
-        """The dimensions that can be done so; one device by itself has all cores for many lines."""
+        """The dimensions it takes; a single device uses all cores for many lines instead."""
         if site.large and not site.alone and not site.xla:
             pairs, last = zip(lines.dims, lines.lengths, strict=True), len(lines.block) - 1
             near = (d for d, n in pairs if (not is_awkward(n, True) if d == last else by_columns(lines.block, d, n)))
@@ -64,15 +64,13 @@ class Cached(Engine[Array]):
         return max(PLANE_BYTES, NARROWEST * max(lines.lengths) * itemsize)
 
     def apply(self, block: Array, dims: tuple[int, ...], sign: int, grid: Grid = (), first: bool = False) -> Array:
-        with jax.named_scope("fft"):  # profiles know it by its name, as they know XLA's
+        with jax.named_scope("fft"):  # profiles find it by this name, like XLA's
             return in_place(block, tuple(d for d in dims if block.shape[d] > 1), sign, grid, first)
 
 
 def in_place(block: Array, dims: Sequence[int], sign: int, grid: Grid = (), plain: bool = False) -> Array:
-    """Transforms dimensions of a complex block, unscaled, the block divided along a grid if that fits.
-
-    `plain`: the block is one array, not joined from chunks by the step before, and lines are read there.
-    """
+    """Transforms dimensions of a complex block, unscaled, divided along a grid if that fits. If `plain`, the block is
+    one array, not joined from chunks, and lines are read from it."""
     grid = grid if fits(block.shape, grid) else ()
     chunks, small = cut(block, grid), block.nbytes < SMALL_BYTES
     for near in together(block.shape, block.dtype.itemsize, dims):
@@ -82,12 +80,11 @@ def in_place(block: Array, dims: Sequence[int], sign: int, grid: Grid = (), plai
 
 
 def by_columns(block: Sequence[int], dim: int, length: int) -> bool:
-    """True if columns are worth it: radices of at most LARGEST, and full vectors behind the dimension."""
     return math.prod(block[dim + 1 :]) >= NARROWEST and max(radices(length), default=1) <= LARGEST
 
 
 def together(block: Sequence[int], itemsize: int, dims: Sequence[int]) -> list[tuple[int, ...]]:
-    """The dimensions done at once: the last two if a plane of them fits in the cache, others one by one."""
+    """Groups of dimensions done at once: the last two if their plane fits in the cache, else one by one."""
     left, pair = sorted(dims), [len(block) - 2, len(block) - 1]
     if left[-2:] == pair and math.prod(block[-2:]) * itemsize <= PLANE_BYTES:
         return [tuple(pair), *((dim,) for dim in left[:-2])]
@@ -96,7 +93,7 @@ def together(block: Sequence[int], itemsize: int, dims: Sequence[int]) -> list[t
 
 @functools.lru_cache(maxsize=1024)
 def radices(length: int) -> tuple[int, ...]:
-    """Fours first, then the prime factors that are left, in rising order."""
+    """Fours first, then the remaining prime factors in rising order."""
     fours, rest = 0, length
     while rest % 4 == 0:
         fours, rest = fours + 1, rest // 4
@@ -106,7 +103,7 @@ def radices(length: int) -> tuple[int, ...]:
 def _transformed(
     chunks: Chunks, grid: Grid, dims: tuple[int, ...], lines: Callable[[Array], Array], block: Array | None
 ) -> Chunks:
-    """Some dimensions, of all chunks that together hold full lines at a time; read from the block, if given."""
+    """Transforms dimensions of all chunks that together hold full lines, read from the block if given."""
     inner = [j for j, (dim, _) in enumerate(grid) if dim in dims]
     families: dict[tuple[int, ...], Chunks] = {}
     for key, chunk in chunks.items():
@@ -124,15 +121,13 @@ def _transformed(
         if block is not None and len(dims) > 1:
             key, chunk = next(iter(family.items()))
             read = functools.partial(from_block, first=corner(key, grid, chunk.shape))
-            # To be written only, and with different numbers: of equal ones the compiler would make copies.
+            # Only written to. With equal numbers the compiler would make copies.
             family = {key: jnp.full_like(chunk, j) for j, (key, chunk) in enumerate(family.items())}
         done |= _swept(family, subgrid, dims, lines, read)
     return done
 
 
 def _swept(family: Chunks, grid: Grid, dims: tuple[int, ...], lines: Callable[[Array], Array], read: Reader) -> Chunks:
-    """A few lines after the other: read, transformed, and divided among the chunks."""
-
     def few(i: Array, chunks: tuple[Array, ...], sweep: Sweep) -> tuple[Array, ...]:
         at = sweep.start(i)
         done = cut(lines(read(chunks, at, sweep.extents)), grid).values()
@@ -151,8 +146,6 @@ def _from_chunks(chunks: Sequence[Array], at: Sequence[Array], extents: Sequence
 
 
 class Sweep(NamedTuple):
-    """A loop over a chunk: by dimension where it starts, how many steps it takes, and the extent of each."""
-
     starts: tuple[int, ...]
     counts: tuple[int, ...]
     extents: tuple[int, ...]
@@ -166,7 +159,7 @@ class Sweep(NamedTuple):
 
 
 def _sweeps(chunk: Array, grid: Grid, dims: tuple[int, ...]) -> Iterator[Sweep]:
-    """The loops: one dimension a few positions at a time, and what remains of it."""
+    """Loops over a few positions of one dimension at a time, and over the remainder."""
     parts = {dim: math.prod(p for d, p in grid if d == dim) for dim in dims}
     nbytes = math.prod(chunk.shape[d] * parts[d] for d in dims) * chunk.dtype.itemsize
     rows = chunk.ndim - 1 in dims
@@ -186,11 +179,8 @@ def _sweeps(chunk: Array, grid: Grid, dims: tuple[int, ...]) -> Iterator[Sweep]:
 
 
 def _lines(part: Array, dims: tuple[int, ...], sign: int, small: bool) -> Array:
-    """Full lines of a part of the block: the last dimension by XLA, another by columns.
-
-    Columns of a small block are transposed, so that no stages of them are compiled; the barriers keep their
-    surroundings from being made one kernel with a transpose.
-    """
+    """Transforms full lines: the last dimension by XLA, another by columns. A small block transposes its columns, so
+    that no stages are compiled; barriers keep XLA from fusing the transposes."""
     if dims[-1] == part.ndim - 1:
         part, dims = _rows(part, sign), dims[:-1]
     for dim in dims:
@@ -208,10 +198,8 @@ def _rows(part: Array, sign: int) -> Array:
 
 
 def _columns(lines: Array, sign: int) -> Array:
-    """The FFT along dimension 0 of (N, columns): stages of (left, done, columns).
-
-    The barrier has the lines brought into the cache first: gathered by the first stage, they are not read as vectors.
-    """
+    """FFT along dimension 0 of (N, columns), in stages of (left, done, columns). The barrier loads lines into the cache
+    first: the first stage would not read them as vectors."""
     shape, left = lines.shape, lines.shape[0]
     lines = lax.optimization_barrier(lines)[:, None]
     for radix in radices(left):
@@ -225,7 +213,6 @@ def _columns(lines: Array, sign: int) -> Array:
 
 
 def _butterfly(x: Sequence[Array], sign: int) -> list[Array]:
-    """The DFT of a list of arrays, whose number is the radix."""
     if (radix := len(x)) == 4:
         even, odd, rotated = x[0] + x[2], x[1] + x[3], _quarter(x[1] - x[3], sign)
         return [even + odd, x[0] - x[2] + rotated, even - odd, x[0] - x[2] - rotated]
@@ -239,5 +226,5 @@ def _butterfly(x: Sequence[Array], sign: int) -> list[Array]:
 
 
 def _quarter(x: Array, sign: int) -> Array:
-    """A quarter turn, without a product."""
+    """sign i x, without a product."""
     return lax.complex(-sign * jnp.imag(x), sign * jnp.real(x))

@@ -1,16 +1,16 @@
-"""One device's cosine or sine transform of a dimension that is not cut, by one FFT of real numbers.
+"""One device's cosine or sine transform of an uncut dimension, by one FFT of real numbers.
 
-Cosines. "Folded" is the even samples rising, then the odd ones falling: x_0 x_2 x_4 ... x_5 x_3 x_1.
+"Folded" is the even samples rising, then the odd ones falling: x_0 x_2 x_4 ... x_5 x_3 x_1. Cosines:
 
     I    the real FFT of x_0 ... x_N-1 ... x_1, of 2(N-1) points
     II   y_k - i y_(N-k) = 2 exp(-i pi k / 2N) V_k, for k <= N/2, V the real FFT of folded x      Makhoul 1980
     III  its transpose: the inverse real FFT of exp(i pi k / 2N) (x_k - i x_(N-k)), unfolded; x_0 counts half
-    IV   even N: folded x in two halves is the real and imaginary part of N/2 points; folded y likewise
-         odd N: (2k+1)(2n+1) / 8N of a turn is, by Chinese remainders, an odd number of eighths, which are signs, and
-         a phase of N points: a real FFT of folded x, reversed                                    Chan and Ho 1990
+    IV   even N: the two halves of folded x are the real and imaginary part of N/2 points; folded y likewise
+         odd N: by Chinese remainders the phase (2k+1)(2n+1) / 8N is odd eighths, which are signs, and a phase of N
+         points: a real FFT of folded x, reversed                                                 Chan and Ho 1990
 
-Sines of types II to IV are cosines of (-1)^n x_n, in the other order; of type III, with the two exchanged. Of type I
-they are the imaginary part of the real FFT of 0 x_0 ... x_N-1 0 -x_N-1 ... -x_0, of 2(N+1) points.
+Sines of types II to IV are cosines of (-1)^n x_n in the other order; type III exchanges the two. Sines of type I are
+the imaginary part of the real FFT of 0 x_0 ... x_N-1 0 -x_N-1 ... -x_0, of 2(N+1) points.
 """
 
 import jax.numpy as jnp
@@ -24,13 +24,10 @@ from ..operators.trig import Ends, Trig, divided
 
 
 def transform(block: Array, dim: int, matrix: Trig) -> Array:
-    """M x along a dimension of a real block, unscaled.
-
-    Costs about 2.5 N log2 N flops a line, of type I twice that; memory for one complex spectrum. Source: J. Makhoul, "A
-    fast cosine transform in one and two dimensions" (1980); S. C. Chan and K. L. Ho, "Direct methods for computing
-    discrete sinusoidal transforms" (1990).
-    """
-    columns = divided(matrix.column_ends, matrix.weights[1])  # the FFTs make K W as it is
+    """M x along a dimension of a real block, unscaled. Costs about 2.5 N log2 N flops a line, twice that for type I,
+    and memory for one complex spectrum. Sources: J. Makhoul, "A fast cosine transform in one and two dimensions"
+    (1980); S. C. Chan and K. L. Ho, "Direct methods for computing discrete sinusoidal transforms" (1990)."""
+    columns = divided(matrix.column_ends, matrix.weights[1])  # the FFTs compute K W
     kernel = _cosines if matrix.family == "cos" else _sines
     lines = kernel(_times(block, dim, _diagonal(matrix.length, columns)), dim, matrix.type)
     return _times(lines, dim, _diagonal(matrix.length, matrix.row_ends))
@@ -88,10 +85,10 @@ def _cosines_4_even(x: Array, dim: int) -> Array:
 
 
 def _cosines_4_odd(x: Array, dim: int) -> Array:
-    """With odd a = 2k+1 and b = 2n+1, and signs that turn both to 1 mod 8: cos 2 pi a b / 8N = s_a s_b cos 2 pi c.
+    """For odd a = 2k+1 and b = 2n+1, cos 2 pi a b / 8N = s_a s_b cos 2 pi c with signs s that make both 1 mod 8.
 
-    c = u/8 + q p / N, where u N = 1 mod 8, p = b/4 and q = a/2 mod N, and s is + - - + as a is 1 3 5 7 mod 8. Such p
-    follow one another in folded x, from 1/4 on; such q lie |(N-1)/2 - k| from 0, on either side of it in turn.
+    c = u/8 + q p / N, where u N = 1 mod 8, p = b/4 and q = a/2 mod N, and s is + - - + for a = 1 3 5 7 mod 8. In folded
+    x, p rises by one, from 1/4 on; q is |(N-1)/2 - k| away from 0, on alternating sides.
     """
     n = x.shape[dim]
     k, half = np.arange(n), n // 2
@@ -121,7 +118,6 @@ def _cut(x: Array, dim: int, part: slice) -> Array:
 
 
 def _diagonal(length: int, ends: Ends) -> np.ndarray:
-    """The factors of first and last; of a single one both."""
     factors = np.ones(length)
     factors[0] *= ends[0]
     factors[-1] *= ends[1]
@@ -129,7 +125,7 @@ def _diagonal(length: int, ends: Ends) -> np.ndarray:
 
 
 def _times(x: Array, dim: int, factors: np.ndarray) -> Array:
-    """A diagonal along a dimension, rounded to the block's type."""
+    """Multiplies a dimension by factors, rounded to the block's type."""
     if (factors == 1).all():
         return x
     return x * factors.astype(x.dtype).reshape(line_shape(dim, x.ndim))

@@ -1,8 +1,5 @@
-"""XLA's own FFT of dimensions that no mesh axis cuts.
-
-It is fastest along the last dimensions; along others it transposes there and back. Long lengths with a large prime are
-convolved with a chirp, by platform in one of three ways (bluestein.py).
-"""
+"""XLA's own FFT of dimensions that no mesh axis cuts, fastest along the last ones; others are transposed there and
+back. Long lengths with a large prime use a chirp, by platform in one of three ways (bluestein.py)."""
 
 import dataclasses
 import functools
@@ -18,18 +15,16 @@ from ..machine.work import Work
 from .bluestein import chirp_fft, folds, is_awkward
 from .engine import Engine, Lines, Offer, Site, flops_of
 
-# What it reads and writes on a matrix unit, in blocks: for each dimension beside its products (transposes), and for
-# each stage in them: three real products, each reading and writing planes. Fitted to the cycles of TPU v3 and v5p.
+# Passes over a block on a matrix unit: per dimension for transposes, and per stage for three real products,
+# which read and write planes. Fitted to the cycles of TPU v3 and v5p.
 UNIT_PASSES = 3
 STAGE_PASSES = 5
-MOVED_PASSES = 4  # on a GPU, where dimensions are behind the lines: all is transposed there and back
+MOVED_PASSES = 4  # on a GPU, if dimensions are behind the lines: all is transposed there and back
 
 
 @dataclasses.dataclass(frozen=True)
 class Xla(Engine[Array]):
-    """XLA's FFT of all dimensions in one call."""
-
-    chirp: bool = False  # a length has so large a prime that it goes through longer lines
+    chirp: bool = False  # a length has a large prime and uses longer lines
 
     @classmethod
     def offers(cls, lines: Lines, site: Site) -> Iterator[Offer]:
@@ -37,7 +32,7 @@ class Xla(Engine[Array]):
 
     @classmethod
     def least(cls, rows: int, points: float, nbytes: int, site: Site) -> Work:
-        """Its arithmetic, and one pass over memory; in a cache two dimensions share a pass."""
+        """Arithmetic and one pass over memory; in a cache two dimensions share a pass."""
         chip = site.machine.chip
         if chip.side > 1:
             return Work(int(6 * sum(stages(rows, chip.side)) * points), "bf16x6", memory_bytes=2 * nbytes)
@@ -49,7 +44,7 @@ class Xla(Engine[Array]):
         return "chirp" if self.chirp else "xla"
 
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:
-        """Products on a matrix unit, else 5 N log2 N flops a line; XLA transposes each dimension behind, and back."""
+        """Products on a matrix unit, else 5 N log2 N flops a line; dimensions behind are transposed there and back."""
         points, wide = lines.points, 2 if self.chirp and not chip.cached else 1
         alive = (math.prod(lines.block) + 3 * wide * points) * itemsize
         if chip.side > 1:
@@ -92,7 +87,7 @@ def _with_chirps(block: Array, dims: tuple[int, ...], sign: int, way: str) -> Ar
 
 
 def _by_xla(block: Array, dims: tuple[int, ...], sign: int) -> Array:
-    """XLA takes three dimensions at a time. Backward it divides by N, which norm="forward" undoes."""
+    """Three dimensions per call. Backward XLA divides by N, which norm="forward" undoes."""
     while dims:
         last, dims = dims[-3:], dims[:-3]
         block = jnp.fft.fftn(block, axes=last) if sign < 0 else jnp.fft.ifftn(block, axes=last, norm="forward")
@@ -101,10 +96,8 @@ def _by_xla(block: Array, dims: tuple[int, ...], sign: int) -> Array:
 
 @functools.lru_cache(maxsize=1024)
 def balanced(length: int, side: int) -> tuple[int, ...]:
-    """Two or three factors of at most `side` for the stages of a transform by products; a large prime stands alone.
-
-    Up to twice the side one product is cheaper than two stages.
-    """
+    """Factors of at most `side` for the stages of a transform by products; a large prime is one factor. Up to twice the
+    side one product is cheaper than two stages."""
     if length <= 2 * side:
         return (length,)
     low = max((d for d in range(2, side + 1) if length % d == 0), default=1)
@@ -113,9 +106,6 @@ def balanced(length: int, side: int) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def stages(length: int, side: int) -> tuple[int, ...]:
-    """The factors of the products that a transform takes on a matrix unit, each over all points of a line.
-
-    A chirp goes there and back over twice the points.
-    """
+    """Factors of the products of a transform on a matrix unit; a chirp takes both directions over twice the points."""
     rows, columns = folds(length)
     return (rows, columns, columns, rows) * 2 if is_awkward(length) else balanced(length, side)
