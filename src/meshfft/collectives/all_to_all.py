@@ -1,9 +1,8 @@
-"""All-to-alls: a block divided into equal chunks along some dimensions, sent around, and joined again.
+"""All-to-alls of a block that is cut into equal chunks along some dimensions.
 
-Where one step joins chunks and the next cuts the same ones, the compiler drops both, and chunks pass from step to step
-as arrays of their own: what an exchange sends needs no packing, and what it receives no unpacking.
-
-A grid is (dimension, parts) pairs, outermost first; the key of a chunk has an index for each.
+If one step joins chunks and the next cuts the same ones, the compiler drops both. Chunks then pass between steps as
+separate arrays, and exchanges do not pack or unpack. A grid is (dimension, parts) pairs, outermost first; the key of a
+chunk has an index for each.
 """
 
 import itertools
@@ -20,14 +19,14 @@ from .dimensions import folded, split, unfolded
 from .messages import carried
 from .wire import EXACT, Wire
 
-UNFUSED = 8  # chunks of a join that is made alone
+UNFUSED = 8  # least chunks of a join that XLA does not fuse
 B = TypeVar("B", bound=Block)
 Grid = tuple[tuple[int, int], ...]
 Chunks = dict[tuple[int, ...], Array]
 
 
 def fits(shape: Sequence[int], grid: Grid) -> bool:
-    """True where the chunks are equal, and none is empty."""
+    """Whether the chunks are equal and not empty."""
     sizes = list(shape)
     for dim, parts in grid:
         if sizes[dim] % parts or not sizes[dim]:
@@ -37,27 +36,22 @@ def fits(shape: Sequence[int], grid: Grid) -> bool:
 
 
 def count(grid: Grid) -> int:
-    """The number of chunks of a grid."""
     return math.prod(parts for _, parts in grid)
 
 
 def divided(shape: Sequence[int], grid: Grid) -> tuple[int, ...]:
-    """The shape of equal chunks."""
     return tuple(size // count(tuple(cut for cut in grid if cut[0] == dim)) for dim, size in enumerate(shape))
 
 
 def halfway(grid: Grid, ndim: int) -> int:
-    """How many chunks the largest array holds that `join` makes on its way.
-
-    XLA's CPU backend fuses a join with its neighbours where it is of few chunks and not along the last dimension.
-    """
+    """Chunks in the largest intermediate array of `join`. XLA's CPU backend fuses a join with its neighbours if it has
+    few chunks and is not along the last dimension."""
     joins = [(dim, count(tuple(same))) for dim, same in itertools.groupby(grid, lambda cut: cut[0])]
     alone = any(parts >= UNFUSED or dim == ndim - 1 for dim, parts in joins)
     return count(tuple(joins[1:])) if alone else 1
 
 
 def corner(key: Sequence[int], grid: Grid, shape: Sequence[int]) -> list[int]:
-    """Where a chunk of some shape begins in the block."""
     at, sizes = [0] * len(shape), list(shape)
     for index, (dim, parts) in reversed(list(zip(key, grid, strict=True))):
         at[dim] += index * sizes[dim]
@@ -66,7 +60,6 @@ def corner(key: Sequence[int], grid: Grid, shape: Sequence[int]) -> list[int]:
 
 
 def cut(block: Array, grid: Grid) -> Chunks:
-    """The chunks of a block, by key."""
     chunks: Chunks = {(): block}
     for dim, parts in grid:
         chunks = {(*key, j): part for key, chunk in chunks.items() for j, part in enumerate(split(chunk, dim, parts))}
@@ -74,7 +67,6 @@ def cut(block: Array, grid: Grid) -> Chunks:
 
 
 def join(chunks: Chunks, grid: Grid) -> Array:
-    """The block of these chunks."""
     for dim, parts in reversed(grid):
         keys = dict.fromkeys(key[:-1] for key in chunks)
         chunks = {key: jnp.concatenate([chunks[*key, j] for j in range(parts)], dim) for key in keys}
@@ -82,7 +74,7 @@ def join(chunks: Chunks, grid: Grid) -> Array:
 
 
 def exchange(chunks: Sequence[Array], axis_names: tuple[str, ...], wire: Wire = EXACT) -> list[Array]:
-    """Sends a chunk to each device of the ring of mesh axes, in ring order, and returns what came from each."""
+    """Sends a chunk to each device of the ring of mesh axes and returns the chunks received, both in ring order."""
     if ring_size(axis_names) == 1:
         return list(chunks)
     received = exchange_shares(jnp.stack(chunks), axis_names, wire)
@@ -90,18 +82,14 @@ def exchange(chunks: Sequence[Array], axis_names: tuple[str, ...], wire: Wire = 
 
 
 def exchange_shares(shares: B, axis_names: tuple[str, ...], wire: Wire = EXACT) -> B:
-    """Sends row j of a block to device j of the ring of mesh axes; row j of the result came from there."""
     if ring_size(axis_names) == 1:
         return shares
     return carried(lambda rows: lax.all_to_all(rows, axis_names, 0, 0), shares, wire, first=1)
 
 
 def exchange_packed(block: B, axis_names: tuple[str, ...], split_dim: int, concat_dim: int, wire: Wire = EXACT) -> B:
-    """Splits `split_dim` over the ring of mesh axes and joins the chunks received along `concat_dim`, in ring order.
-
-    Each device sends (p - 1)/p of its block, as one message; of split complex one of each plane, or both together where
-    the wire is lossy.
-    """
+    """Splits `split_dim` over the ring of mesh axes and joins received chunks along `concat_dim`, in ring order. Each
+    device sends (p - 1)/p of its block, as one message per plane, or as one in all if the wire is lossy."""
     parts = ring_size(axis_names)
     if parts == 1:
         return block
@@ -113,5 +101,4 @@ def exchange_packed(block: B, axis_names: tuple[str, ...], split_dim: int, conca
 
 
 def ring_size(axis_names: tuple[str, ...]) -> int:
-    """How many devices are on the ring of mesh axes."""
     return math.prod(lax.axis_size(name) for name in axis_names)

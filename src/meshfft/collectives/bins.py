@@ -1,10 +1,10 @@
-"""Binned sums of a sharded array: every device sums its own block, and only the bins are summed over devices.
+"""Binned sums of a sharded array: every device sums its block, and only bins are summed over devices.
 
     sums[b] = sum of weight * value,   counts[b] = sum of weight    where edges[b] <= coordinate < edges[b+1]
 
-A coordinate is the sum of one number for each dimension, a weight the product of one integer for each. A block is
-summed in runs of RUN elements, and then run by run, so that float32 sums do not stand still at 2^24 terms.
-Invariant: counts are exact integers up to 2^32 in a block, and are rounded once.
+A coordinate is the sum of one number per dimension, a weight the product of one integer per dimension. Blocks are
+summed in runs of RUN elements, since float32 sums stall at 2^24 terms. Invariant: counts are exact integers up to 2^32
+in a block, and are rounded once.
 """
 
 import functools
@@ -27,14 +27,10 @@ Lines = tuple[Array, ...]
 def binned(
     x: Array, coordinates: Lines, weights: Lines, edges: Array, layout: Layout, mesh: AnyMesh | None
 ) -> tuple[Array, Array, Array]:
-    """The sums over bins of x and of the root of the coordinate, and the counts, replicated.
+    """Replicated sums over bins of x and of the root of the coordinate, and the counts; x is stored in `layout`.
 
-    Args:
-        x: an array stored in `layout`, real or complex.
-        coordinates: for some dimensions, the numbers along each, as long as stored and 1 in all other dimensions;
-            inside a caller's shard_map, which has mapped all axes that cut x, those of the block.
-        weights: for every dimension, its integers in the same form.
-        edges: ascending; what lies outside of all bins counts nowhere.
+    `coordinates`, for some dimensions, and integer `weights`, for all, have the stored size along their dimension and
+    size 1 along the rest; inside a shard_map over all axes that cut x, the block's size. `edges` are ascending.
     """
     parts = functools.partial(_parts, bins=edges.shape[0] - 1)
     mapped = mapped_axes(mesh) & layout.mesh_axes
@@ -58,7 +54,7 @@ def _spec(line: Array, layout: Layout) -> PartitionSpec:
 
 
 def _parts(x: Array, coordinates: Lines, weights: Lines, edges: Array, bins: int) -> tuple[Array, Array, Array]:
-    """One device's sums (1, bins), and its counts as two limbs (1, 2, bins)."""
+    """Sums (1, bins) of one device, and its counts as two limbs (1, 2, bins)."""
     coordinate = jnp.broadcast_to(functools.reduce(operator.add, coordinates), x.shape).ravel()
     weight = jnp.broadcast_to(functools.reduce(operator.mul, weights), x.shape).ravel()
     index = jnp.searchsorted(edges, coordinate, side="right") - 1
@@ -70,7 +66,7 @@ def _parts(x: Array, coordinates: Lines, weights: Lines, edges: Array, bins: int
 
 
 def _summed(values: Array, index: Array, bins: int) -> Array:
-    """The values of each bin summed, run by run; those outside of all bins are dropped."""
+    """Sums values by bin, run by run, and drops values outside all bins."""
     many = values.shape[0]
     runs = max(1, min(-(-many // RUN), many // bins))
     run = jnp.arange(many, dtype=jnp.int32) // -(-many // runs)

@@ -1,6 +1,6 @@
-"""Every p-th point of a line that is cut into p shards, gathered on one device: x[p l + b] on device b.
+"""Every p-th point of a line over p shards, gathered on one device: x[p l + b] on device b.
 
-One all-to-all, of chunks padded to one length. Invariant: what lies beyond the points of a shard is never read.
+One all-to-all of chunks padded to one length. Invariant: values beyond the points of a shard are never read.
 """
 
 import functools
@@ -17,7 +17,7 @@ from .wire import Wire
 
 
 def gathered(block: B, dim: int, source: Layout, limit: int, many: int, wire: Wire) -> B:
-    """x[p l + b] for l < many, on device b: zeros where there is no such point."""
+    """x[p l + b] for l < many, on device b; missing points are zero."""
     parts, axes, size = source.parts[dim], source.axes[dim], source.block[dim]
     if is_comb(source, dim, many) and limit >= source.shape[dim]:
         combed = jax.tree.map(functools.partial(_columns, dim=dim, parts=parts), block)
@@ -30,7 +30,7 @@ def gathered(block: B, dim: int, source: Layout, limit: int, many: int, wire: Wi
     received = exchange_packed(combed, axes, dim, dim, wire)
 
     def put(shard: Array, lines: B) -> B:
-        first = (starts[shard] - index + parts - 1) // parts  # where the first of its points that are ours belongs
+        first = (starts[shard] - index + parts - 1) // parts  # target of the first of its points that is ours
 
         def add(line: Array, arrived: Array) -> Array:
             chunk = lax.dynamic_slice_in_dim(arrived, shard * rows, rows, dim)
@@ -40,7 +40,7 @@ def gathered(block: B, dim: int, source: Layout, limit: int, many: int, wire: Wi
         return jax.tree.map(add, lines, received)
 
     def empty(arrived: Array) -> Array:
-        none = lax.slice_in_dim(arrived, 0, 0, axis=dim)  # varies over the mesh axes that what is received does
+        none = lax.slice_in_dim(arrived, 0, 0, axis=dim)  # varies over the same mesh axes as the received array
         return jnp.pad(none, [(0, many + rows if d == dim else 0) for d in range(source.ndim)])
 
     lines = lax.fori_loop(0, parts, put, jax.tree.map(empty, received))
@@ -48,7 +48,7 @@ def gathered(block: B, dim: int, source: Layout, limit: int, many: int, wire: Wi
 
 
 def _columns(block: Array, dim: int, parts: int, start: Array | int = 0) -> Array:
-    """The block with what belongs to one residue of p together: position l p + b goes to b M / p + l."""
+    """The block grouped by residue modulo p: position l p + b moves to b M / p + l."""
     shape = (*block.shape[:dim], block.shape[dim] // parts, parts, *block.shape[dim + 1 :])
     table = block.reshape(shape)
     table = table if isinstance(start, int) else jnp.roll(table, start % parts, dim + 1)
@@ -56,6 +56,6 @@ def _columns(block: Array, dim: int, parts: int, start: Array | int = 0) -> Arra
 
 
 def is_comb(source: Layout, dim: int, many: int) -> bool:
-    """True where every shard has as many points of each residue, and all are there."""
+    """Whether every shard has equally many points of each residue, with no point missing."""
     size, parts = source.block[dim], source.parts[dim]
     return size == many and size % parts == 0 and size * parts == source.shape[dim]

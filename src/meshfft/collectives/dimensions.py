@@ -1,4 +1,4 @@
-"""Dimensions of a block: split, merged, cropped, padded, cleared of what is no data."""
+"""Dimensions of a block: split, merged, cropped, padded, cleared."""
 
 import functools
 
@@ -11,18 +11,16 @@ from ..numerics.split_complex import B
 
 
 def split(block: Array, dim: int, parts: int) -> list[Array]:
-    """Equal parts of one dimension."""
     size = block.shape[dim] // parts
     return [lax.slice_in_dim(block, j * size, (j + 1) * size, axis=dim) for j in range(parts)]
 
 
 def unfolded(block: Array, dim: int, parts: int) -> Array:
-    """A dimension as two, the first of some parts."""
+    """Splits a dimension into two, the first of size `parts`."""
     return block.reshape(*block.shape[:dim], parts, block.shape[dim] // parts, *block.shape[dim + 1 :])
 
 
 def folded(block: Array, dim: int) -> Array:
-    """A dimension and the next as one."""
     return block.reshape(*block.shape[:dim], block.shape[dim] * block.shape[dim + 1], *block.shape[dim + 2 :])
 
 
@@ -34,13 +32,12 @@ def resize(block: Array, dim: int, size: int) -> Array:
 
 
 def resize_each(block: B, dims: tuple[int, ...], sizes: tuple[int, ...]) -> B:
-    """The block, an array or planes, with several dimensions cropped or padded."""
     pairs = [*zip(dims, sizes, strict=True)]
     return jax.tree.map(lambda part: functools.reduce(lambda x, pair: resize(x, *pair), pairs, part), block)
 
 
 def positions(layout: Layout, dim: int, limit: int) -> tuple[Array, Array]:
-    """Global indices of this device's block along a dimension, and which are data and below `limit`."""
+    """Global indices of this device's block along a dimension, and which are data below `limit`."""
     index = lax.axis_index(layout.axes[dim]) if layout.axes[dim] else 0
     offsets = jnp.arange(layout.block[dim], dtype=jnp.int32)
     at = jnp.asarray(layout.starts(dim), jnp.int32)[index] + offsets
@@ -48,6 +45,6 @@ def positions(layout: Layout, dim: int, limit: int) -> tuple[Array, Array]:
 
 
 def cleared(block: B, layout: Layout, dim: int, limit: int) -> B:
-    """The block, an array or planes, with zeros in its padding and from index `limit` on."""
+    """The block with zeros in its padding and from index `limit` on."""
     data = positions(layout, dim, limit)[1].reshape(line_shape(dim, layout.ndim))
     return jax.tree.map(lambda part: jnp.where(data, part, 0), block)

@@ -1,6 +1,6 @@
-"""Messages: blocks written as words, sent, and read where they arrive; by kernels where these have room on a TPU.
+"""Messages: blocks encoded as words, sent and decoded, by TPU kernels if these have enough memory.
 
-Invariant: words have the same bits whatever wrote them, so that devices of all kinds read them.
+Invariant: words have the same bits whatever encoded them, so devices of all kinds can decode them.
 """
 
 import functools
@@ -14,17 +14,12 @@ from ..numerics.split_complex import Block, Planes, like, split
 from .wire import Coded, Form, Tiled, Wire, form_like
 
 B = TypeVar("B", bound=Block)
-# By platform, what encodes planes and what decodes a message of a Tiled form. A folder for a kind of device adds them.
+# (encoder, decoder) of a Tiled form by platform; a folder for a kind of device adds them.
 KERNELS: dict[str, tuple[Callable[..., Array], Callable[..., Planes]]] = {}
 
 
 def carried(send: Callable[[Array], Array], block: B, wire: Wire, first: int = 0) -> B:
-    """What arrives of a block, in its form, where `send` takes a message to another device.
-
-    Args:
-        send: of an array with the same first dimensions, which are all that it looks at.
-        first: how many dimensions come before those of a share.
-    """
+    """The received block, in its form. `send` gets arrays with the block's `first` leading dimensions."""
     if not isinstance(wire, Coded):
         return jax.tree.map(send, block)
     form = form_like(block, wire, first)

@@ -1,7 +1,6 @@
-"""Pieces: a block of planes as all-to-alls of one chunk after another left it, for a kernel that reads it as it lies.
+"""Pieces: a block of planes as received from several all-to-alls, for a kernel that reads it in place.
 
-A kernel writes what is sent as (parts, planes, *sizes): one part for each device, both planes in one message. What is
-received has the same form, one part from each device, and is a piece of the block.
+Kernels write messages (parts, planes, *sizes), a part for each device; a received one is a piece of the block.
 """
 
 import dataclasses
@@ -17,20 +16,16 @@ from .dimensions import folded, unfolded
 from .messages import carried
 from .wire import EXACT, Wire
 
-MOST_PARTS = 16  # that are written into the block each by itself
+MOST_PARTS = 16  # most parts that are copied into the block one by one
 
 
 class Rows(NamedTuple):
-    """Some rows of a dimension: those that are transformed and sent at a time."""
-
     dim: int
     start: int
     size: int
 
 
 class Came(NamedTuple):
-    """Where pieces lie: see Pieces."""
-
     source: int
     dim: int
     parts: int
@@ -39,11 +34,8 @@ class Came(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Pieces:
-    """A block of planes in pieces, each (parts, planes, *sizes).
-
-    The positions of dimension `source` are (part, row), and those of `dim`, which chunks cut, (chunk, row); where both
-    are one dimension (part, chunk, row).
-    """
+    """A block of planes in pieces, each (parts, planes, *sizes). Positions of `source` are (part, row), those of `dim`,
+    which chunks cut, (chunk, row); if both are one dimension, (part, chunk, row)."""
 
     arrays: tuple[Array, ...]
     source: int
@@ -51,7 +43,6 @@ class Pieces:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the block."""
         parts, _, *sizes = self.arrays[0].shape
         sizes[self.source] *= parts
         sizes[self.dim] *= len(self.arrays)
@@ -59,16 +50,14 @@ class Pieces:
 
     @property
     def piece(self) -> int:
-        """Positions of `dim` in a piece."""
         return int(self.arrays[0].shape[2 + self.dim])
 
     @property
     def parts(self) -> int:
-        """How many devices each piece came from."""
         return self.arrays[0].shape[0]
 
     def joined(self) -> Planes:
-        """The planes of the block: a copy, of one part after another where they are few."""
+        """Copies the pieces into planes, part by part if parts are few."""
         if self.parts > MOST_PARTS:
             parts = self.parts if self.dim == self.source else 1
             planes = range(self.arrays[0].shape[1])
@@ -82,7 +71,6 @@ class Pieces:
         return tuple(whole)
 
     def _corner(self, part: int, chunk: int) -> list[int]:
-        """Where a part of a chunk begins in the block."""
         _, _, *sizes = self.arrays[0].shape
         at = [0] * len(sizes)
         at[self.source] = part * sizes[self.source] * (len(self.arrays) if self.source == self.dim else 1)
@@ -91,29 +79,26 @@ class Pieces:
 
 
 def joined(block: B | Pieces) -> B | Planes:
-    """The block itself, or put together from its pieces."""
     return block.joined() if isinstance(block, Pieces) else block
 
 
 def in_parts(planes: Planes, dim: int, parts: int) -> Array:
-    """The planes as one array (parts, planes, *sizes), with a dimension divided into parts: a copy."""
+    """Copies planes into one array (parts, planes, *sizes), with a dimension split into parts."""
     return jnp.moveaxis(unfolded(jnp.stack(planes), dim + 1, parts), dim + 1, 0)
 
 
 def exchange_parts(sent: Array, axis_names: tuple[str, ...], wire: Wire = EXACT) -> Array:
-    """Sends a part to each device of the ring of mesh axes, in ring order, and returns what came from each, in one
-    message.
-    """
+    """Sends a part to each device of the ring of mesh axes and returns the parts received, as one message."""
     return carried(lambda parts: lax.all_to_all(parts, axis_names, 0, 0), sent, wire, first=1)
 
 
 def taken(block: Array, dim: int, start: int, size: int) -> Array:
-    """Some rows of every part, as one dimension."""
+    """Some rows of every part, merged into one dimension."""
     return folded(lax.slice_in_dim(block, start, start + size, axis=dim + 1), dim)
 
 
 def assembled(chunks: Sequence[Array], dim: int, parts: int) -> Array:
-    """The dimension from chunks of rows of every part, each written to its rows when it arrives."""
+    """Joins chunks of rows of every part, each written when it arrives."""
     rows = [unfolded(chunk, dim, parts) for chunk in chunks]
     shape, many = rows[0].shape, sum(chunk.shape[dim + 1] for chunk in rows)
     result, start = lax.empty((*shape[: dim + 1], many, *shape[dim + 2 :]), chunks[0].dtype), 0
@@ -124,5 +109,4 @@ def assembled(chunks: Sequence[Array], dim: int, parts: int) -> Array:
 
 
 def _brought(piece: Array, source: int) -> Array:
-    """The parts of one plane one after the other along their dimension."""
     return folded(jnp.moveaxis(piece, 0, source), source)

@@ -1,10 +1,9 @@
-"""The one-shuffle ring (paper, Algorithm 1): every device sums a term over all shards, handing on the one it holds.
+"""The one-shuffle ring (paper, Algorithm 1): every device sums a term over all shards and passes on the shard it holds.
 
-Invariant: after t hops a device with index i holds shard i + t (mod p): the paper's source-target pairs (c1, c0),
-(c2, c1), ..., (c0, c_(p-1)). The first term needs no hop and the last needs no fetch: p - 1 hops in all. The next shard
-is fetched before the held one is used, so that a hop can run under the product; a barrier ends every iteration, so that
-no hop is put off to a later one's product. The paper's own order, a hop and then the product with what arrived, is
-there to compare with.
+Invariant: after t hops device i holds shard i + t (mod p): the paper's source-target pairs (c1, c0), (c2, c1), ...,
+(c0, c_(p-1)). There are p - 1 hops. The next shard is fetched before the held one is used, so that a hop overlaps a
+product. A barrier ends every iteration, so that no hop is delayed to a later product. The paper's order, a hop and then
+its product, remains for comparison.
 """
 
 import functools
@@ -95,9 +94,8 @@ def ring_fold(
     wire: Wire = EXACT,
 ) -> Total:
     """`one_shuffle` for terms that are added where they are made: add(total, (shard_s, s), ...), total None at first.
-
-    With `two_way` shards are added as they come, two at a time: all of them of a ring of two, the middle one alone.
-    """
+    With `two_way`, shards are added in pairs as they arrive; a ring of two adds both at once, a larger even ring the
+    middle one alone."""
     names, size = _ring(axis_name)
     if size == 1:
         return add(None, (shard, jnp.int32(0)))
@@ -112,7 +110,7 @@ def ring_fold(
 
 
 def shards_added(size: int, two_way: bool) -> tuple[int, ...]:
-    """How many shards each `add` of `ring_fold` takes, those of a loop as often as XLA may unroll it."""
+    """Shards in each `add` of `ring_fold`; loops are repeated as XLA may unroll them."""
     if not two_way or size == 1:
         return (1,) * min(size, 5)
     pairs = (size - 1) // 2
@@ -120,7 +118,7 @@ def shards_added(size: int, two_way: bool) -> tuple[int, ...]:
 
 
 def shards_held(size: int, two_way: bool) -> int:
-    """How many shards a device has at a time: XLA unrolls loops of one turn, and fetches all of theirs at once."""
+    """Shards on a device at a time. XLA unrolls loops of one iteration and fetches all their shards at once."""
     if size < 3:
         return size
     if two_way:
@@ -129,16 +127,11 @@ def shards_held(size: int, two_way: bool) -> int:
 
 
 def ring_scatter(term: Callable[[Array], Total], axis_name: AxisName, wire: Wire = EXACT) -> Total:
-    """Sums over the p devices of a ring what each has for each: the transpose of `one_shuffle`, sums travel.
+    """The transpose of `one_shuffle`: sums travel, in p - 1 hops of one total, while devices compute their next terms.
 
         total on device j = term_0(j) + ... + term_(p-1)(j)   with device r's own term_r
 
-    A sum is handed on while the device works out what it will add to the next: p - 1 hops of one total.
-
-    Args:
-        term: what this device has for the device at int32 position j on the ring; returns a pytree of arrays.
-        axis_name: the mesh axis, or several as one ring (the last runs fastest).
-        wire: what a total, an array or its planes, travels as; every hop rounds it.
+    `term` takes an int32 position j and returns a pytree of arrays; every hop rounds the total on a lossy wire.
     """
     names, size = _ring(axis_name)
     if size == 1:
@@ -152,14 +145,13 @@ def ring_scatter(term: Callable[[Array], Total], axis_name: AxisName, wire: Wire
 
 
 def handed_on(shard: Shard, axis_name: AxisName, by: int, wire: Wire = EXACT) -> Shard:
-    """Every device's shard to the device `by` positions ahead on the ring, or behind where that is negative."""
+    """Sends every shard to the device `by` positions ahead on the ring, or behind if negative."""
     _, size = _ring(axis_name)
     return permuted(shard, axis_name, [(i - by) % size for i in range(size)], wire) if by % size else shard
 
 
 def permuted(shard: Shard, axis_name: AxisName, sources: Sequence[int | None], wire: Wire = EXACT) -> Shard:
-    """On every position i of a ring the shard of position sources[i], in one collective permute for each array; zeros
-    where that is None."""
+    """Position i of the ring receives the shard of sources[i], or zeros if that is None; one permute for each array."""
     names, _ = _ring(axis_name)
     ordered, device = devices_along(names)  # device at each position of the ring
     pairs = [(device[source], device[i]) for i, source in enumerate(sources) if source is not None]
@@ -169,7 +161,6 @@ def permuted(shard: Shard, axis_name: AxisName, sources: Sequence[int | None], w
 
 
 def _written(shard: Any, wire: Wire) -> tuple[Any, Callable[[Any], Any]]:
-    """A shard as it travels round a ring, and what reads it."""
     if not isinstance(wire, Coded):
         return shard, lambda held: held
     form, dtype = form_like(shard, wire), split(shard)[0].dtype
@@ -182,12 +173,12 @@ def _one_way(add: Callable[..., Total], shard: Shard, names: tuple[str, ...], si
         return lax.optimization_barrier((handed_on(held, names, -1), add(total, (held, t))))
 
     held, total = handed_on(shard, names, -1), add(None, (shard, 0))
-    held, total = lax.fori_loop(1, size - 1, body, (held, total), unroll=2)  # two iterations hand on without a copy
+    held, total = lax.fori_loop(1, size - 1, body, (held, total), unroll=2)  # two iterations avoid a copy
     return add(total, (held, size - 1))
 
 
 def _in_turn(add: Callable[..., Total], shard: Shard, names: tuple[str, ...], size: int) -> Total:
-    """The while loop of Algorithm 1, with barriers where XLA would start a hop before the product is done."""
+    """The loop of Algorithm 1; barriers keep XLA from starting a hop before the product is done."""
 
     def body(t: Array, carry: tuple) -> tuple:
         held, total = lax.optimization_barrier(carry)
@@ -215,7 +206,6 @@ def _both_ways(add: Callable[..., Total], shard: Shard, names: tuple[str, ...], 
 
 
 def _ring(axis_name: AxisName) -> tuple[tuple[str, ...], int]:
-    """The mesh axes of a ring, and how many devices are on it."""
     names = (axis_name,) if isinstance(axis_name, str) else tuple(axis_name)
     return names, math.prod(lax.axis_size(name) for name in names)
 

@@ -1,21 +1,19 @@
-"""Wires: what travels instead of floats: integers that share a power of two, or bfloat16. A class for each.
+"""Wires, a class for each encoding of messages: integers that share a power of two, or bfloat16.
 
     x ~ q 2^(e - b),   |q| < 2^b,   2^e above the largest finite number of the run,   b = 15 (int16) or 23 (int24)
 
-A run is at most RUN reals of one line, both planes of a complex one, or, if kernels of a TPU write it, of the same
-place in tiles of lines (Tiled). A message is one array of 32-bit words: two integers of 16 bits in one word, four of 24
-in three, then the exponents of two runs in one, so that scales travel with the data and both planes in one collective.
-Invariant: every word is made of rows that are neighbours along one dimension, so that packing is elementwise, and no
-share reads another's scale.
+A run is at most RUN reals of one line, both planes of a complex one; TPU kernels take one place of several tiles
+(Tiled). A message is one array of 32-bit words: two 16-bit integers in one word or four 24-bit ones in three, then
+exponents, two in a word. Invariant: a word is made of neighbouring rows of one dimension, so packing is elementwise,
+and no share reads another's scale.
 
-Zeros, padding among them, do not affect the scale and arrive as zeros (-0 as 0); infinities and NaN arrive as such and
-do not affect the scale of their run. Numbers below 2^-126 (2^-1022 in float64) arrive as zero if the device flushes
-denormals, as CPUs and TPUs do, and are rounded to the scale of their run elsewhere. Bfloat16 has no scale: a number
-above its largest, 3.39e38, arrives as its largest.
+Zeros arrive as zeros (-0 as 0), infinities and NaN as such; none affects the scale of its run. Numbers below 2^-126
+(2^-1022 in float64) arrive as zero if the device flushes denormals, as CPUs and TPUs do. Bfloat16 has no scale: numbers
+above its largest, 3.39e38, are clamped to it.
 
-Error bound of one passage, relative in L2: the largest number of a run is at least 2^(e - 1), and every number is off
-by at most half a step, 2^(e - b - 1), so that a run of n numbers is off by sqrt(n) 2^-b of its own norm at most.
-Numbers that are clamped to the largest integer, by up to two steps, are so near 2^e that the bound holds for them too.
+Relative L2 error of one passage: the largest number of a run is at least 2^(e - 1), and each error at most half a step,
+2^(e - b - 1), so a run of n numbers is off by at most sqrt(n) 2^-b of its norm. This also holds for numbers clamped to
+the largest integer, by up to two steps, since they are near 2^e.
 """
 
 import abc
@@ -34,30 +32,30 @@ from ..numerics.split_complex import Block, Planes, split
 from . import words
 from .dimensions import folded, unfolded
 
-RUN = 64  # reals that share a scale, at most
+RUN = 64  # most reals that share a scale
 SUBLANES, LANES = 8, 128  # of a register
 LEAST_ROOM = 10 * 2**20  # bytes of fast memory that kernels need
-SLACK = 1.05  # how much longer a message may be whose runs are along an earlier dimension, which needs no shuffles
-TILED_SLACK = 1.125  # the same for one that kernels write and read, which take a fifth of the time of XLA
+SLACK = 1.05  # a message may be this much longer with runs along an earlier dimension: no shuffles
+TILED_SLACK = 1.125  # the same for kernels, which take a fifth of XLA's time
 
 
 @dataclasses.dataclass(frozen=True)
 class Wire:
-    """Numbers travel as they are."""
+    """Sends numbers unchanged."""
 
     name: ClassVar[str] = "exact"
     lossy: ClassVar[bool] = False
-    error: ClassVar[float] = 0.0  # the largest relative L2 error of one passage
-    real: int = 4  # bytes of a real number where they are computed
-    room: int = 0  # bytes of fast memory for kernels that write and read words (Tiled); 0 if there are none
+    error: ClassVar[float] = 0.0  # bound on the relative L2 error of one passage
+    real: int = 4  # bytes of a real number in the block
+    room: int = 0  # bytes of fast memory for kernels (Tiled); 0 without kernels
 
     def nbytes(self, share: Sequence[int], itemsize: int) -> int:
-        """Bytes of a message of this many numbers along each dimension, of `itemsize` bytes each."""
+        """Bytes of a message of this shape, for elements of `itemsize` bytes."""
         return math.prod(share) * itemsize
 
 
 class Coded(Wire):
-    """Numbers travel as words of 32 bits: every `group` of them in `group_words`."""
+    """Sends 32-bit words: every `group` numbers in `group_words`."""
 
     lossy = True
     bits: ClassVar[int] = 15  # of a number, without its sign
@@ -74,7 +72,7 @@ class Coded(Wire):
 
     @abc.abstractmethod
     def encode(self, pieces: Sequence[Array], at: int) -> Array:
-        """The words of `group` pieces, whose dimensions `at` and `at + 1` are runs and positions in a run."""
+        """Words of `group` pieces; dimensions `at` and `at + 1` are runs and positions in a run."""
 
     @abc.abstractmethod
     def decode(self, codes: Sequence[Array], scales: Array, at: int, dtype: DTypeLike) -> list[Array]:
@@ -82,8 +80,6 @@ class Coded(Wire):
 
 
 class Integers(Coded):
-    """Integers of `bits` bits and a sign, which share the exponent of their run."""
-
     tiled = True
 
     def scales(self, runs: int) -> int:
@@ -133,11 +129,7 @@ WIRES: dict[str, type[Wire]] = {kind.name: kind for kind in (Wire, Int24, Int16,
 
 
 def wire_of(name: str, dtype: np.dtype) -> Wire:
-    """The wire of a name, for planes of a real type.
-
-    Raises:
-        ValueError: no such wire, or bfloat16 for float64, whose range it lacks.
-    """
+    """The wire of this name for planes of a real type. Raises ValueError if unknown or without float64's range."""
     if name not in WIRES:
         raise ValueError(f"wire {name!r} is unknown: use one of " + ", ".join(map(repr, WIRES)))
     if WIRES[name] is Bfloat16 and dtype.itemsize > words.WORD:
@@ -147,13 +139,11 @@ def wire_of(name: str, dtype: np.dtype) -> Wire:
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-    """How a share of some shape is written as words."""
-
     wire: Coded
     shape: tuple[int, ...]  # of the share
     planes: int
-    dim: int  # along which runs are
-    length: int  # positions of a run; the last is filled up with zeros
+    dim: int  # of the runs
+    length: int  # positions of a run; the last is padded with zeros
 
     @property
     def runs(self) -> int:
@@ -161,23 +151,19 @@ class Form:
 
     @property
     def rows(self) -> int:
-        """Words of a run, without its scale."""
         return self.planes * self.length * self.wire.group_words // self.wire.group
 
     @property
     def message(self) -> tuple[int, ...]:
-        """The shape in words."""
         words = self.runs * self.rows + self.wire.scales(self.runs)
         return (*self.shape[: self.dim], words, *self.shape[self.dim + 1 :])
 
     def encode(self, block: Block, first: int = 0) -> Array:
-        """The words of a block whose shares are its dimensions from `first` on."""
         at, step = first + self.dim, self.wire.group // self.planes
         each = [unfolded(_padded(plane, at, self.runs * self.length), at, self.runs) for plane in split(block)]
         return self.wire.encode([part for plane in each for part in jnp.split(plane, step, at + 1)], at)
 
     def decode(self, message: Array, dtype: DTypeLike, first: int = 0) -> Planes:
-        """The planes, of a real type, that such words stand for."""
         at, many, group = first + self.dim, self.runs * self.rows, self.wire.group
         data, scales = (lax.slice_in_dim(message, a, b, axis=at) for a, b in ((0, many), (many, None)))
         codes = words.unpack(jnp.split(unfolded(data, at, self.runs), self.wire.group_words, at + 1))
@@ -188,8 +174,8 @@ class Form:
 
 @dataclasses.dataclass(frozen=True)
 class Tiled:
-    """How a share is written whose last two dimensions are tiles of a TPU's memory, (rows, 128): runs go from tile to
-    tile, so that what shares a word or a scale lies in the same place of several registers.
+    """The encoding of a share whose last two dimensions are TPU tiles (rows, 128). Runs extend over tiles, so numbers
+    that share a word or a scale have the same place in several registers.
 
         (.., rows, 128 T) -> (groups, positions, rows, 128), positions and groups over (.., T) -> words of positions
 
@@ -201,15 +187,12 @@ class Tiled:
 
     @property
     def message(self) -> tuple[int, ...]:
-        """The shape in words."""
         return self.form.message
 
     def encode(self, block: Block, first: int = 0) -> Array:
-        """The words of a block whose shares are its dimensions from `first` on."""
         return self.form.encode(tuple(self._opened(plane, first) for plane in split(block)), first)
 
     def decode(self, message: Array, dtype: DTypeLike, first: int = 0) -> Planes:
-        """The planes, of a real type, that such words stand for."""
         return tuple(self._closed(plane, first) for plane in self.form.decode(message, dtype, first))
 
     def _opened(self, plane: Array, first: int) -> Array:
@@ -225,7 +208,7 @@ class Tiled:
 
 @functools.lru_cache(maxsize=4096)
 def form_of(share: tuple[int, ...], planes: int, wire: Coded) -> Form | Tiled:
-    """The form of a share with the fewest words, or few enough in tiles or along an earlier dimension."""
+    """The form with the fewest words, or with few enough in tiles or along an earlier dimension."""
     share, least = share or (1,), wire.group // planes
     lengths = range(least, RUN // planes + 1, least)
     forms = [Form(wire, share, planes, dim, length) for dim in range(len(share)) for length in lengths]
@@ -239,18 +222,15 @@ def form_of(share: tuple[int, ...], planes: int, wire: Coded) -> Form | Tiled:
 
 
 def is_tiled(share: tuple[int, ...], planes: int, wire: Coded) -> bool:
-    """Whether kernels write and read the words of such a share."""
     return isinstance(form_of(share, planes, wire), Tiled)
 
 
 def form_like(block: Block, wire: Coded, first: int = 0) -> Form | Tiled:
-    """The form of the shares of a block, which are its dimensions from `first` on."""
     planes = split(block)
     return form_of(planes[0].shape[first:], len(planes), wire)
 
 
 def _tiled(share: tuple[int, ...], planes: int, wire: Coded, lengths: Sequence[int]) -> Tiled | None:
-    """The form in tiles with the longest runs, where kernels write and read it."""
     *lead, rows, last = (1, 1, *share)
     whole = last % LANES == 0 and (rows % SUBLANES == 0 or rows in (2, 4))
     if wire.room < LEAST_ROOM or not wire.tiled or not whole:
@@ -265,7 +245,6 @@ def _tiled(share: tuple[int, ...], planes: int, wire: Coded, lengths: Sequence[i
 
 
 def _padded(values: Array, dim: int, size: int) -> Array:
-    """The values with zeros behind them along a dimension."""
     if values.shape[dim] == size:
         return values
     around = [(0, size - n, 0) if d == dim else (0, 0, 0) for d, n in enumerate(values.shape)]

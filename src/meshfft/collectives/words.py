@@ -1,9 +1,8 @@
-"""Words: numbers as integers that share a power of two, and those packed into words of 32 bits; all elementwise.
+"""Words: numbers as integers that share a power of two, packed into 32 bits; all elementwise.
 
     q = round(x 2^(b - e)),   x ~ q 2^(e - b),   |q| < 2^b
 
-Invariant: XLA (wire.py) and kernels of a TPU (tpu/wires.py) run these very functions, so that words have the same
-bits.
+Invariant: XLA (wire.py) and TPU kernels (tpu/wires.py) run the same functions, so their words have the same bits.
 """
 
 from collections.abc import Sequence
@@ -15,29 +14,28 @@ from jax.typing import DTypeLike
 
 WORD = 4  # bytes of a word
 LOW, TOP = 0xFFFFFF, -(2**24)  # the lower 24 bits of a word, and the upper 8
-Scale = tuple[Array, Array]  # a power of two in two factors, as one may leave the type
+Scale = tuple[Array, Array]  # a power of two in two factors, since one may exceed the type's range
 
 
 def finite(values: Array) -> Array:
-    """The sizes of numbers, of infinities and NaN zero."""
+    """Magnitudes, with infinities and NaN as zero."""
     magnitude = _magnitude(values)
     return jnp.where(magnitude < _layout(values.dtype)[0], lax.bitcast_convert_type(magnitude, values.dtype), 0)
 
 
 def exponent(most: Array) -> Array:
-    """The exponent e of a run whose largest finite size is given: all are below 2^e."""
+    """The exponent e of a run, from its largest finite magnitude: all are below 2^e."""
     _, digits, bias = _layout(most.dtype)
     return (_magnitude(most) >> digits).astype(jnp.int32) - (bias - 1)
 
 
 def scale(by: Array, dtype: DTypeLike) -> Scale:
-    """2^by."""
     half = by >> 1
     return _power(half, dtype), _power(by - half, dtype)
 
 
 def code(values: Array, scale: Scale, bits: int) -> Array:
-    """The nearest integers, halves to even; the largest two stand for infinity, the least for NaN."""
+    """Nearest integers, halves to even; the largest two encode infinity, the least NaN."""
     (infinite, digits, _), magnitude = _layout(values.dtype), _magnitude(values)
     scaled = values * scale[0] * scale[1]
     limit = jnp.where(magnitude == infinite, 2.0**bits - 1, 2.0**bits - 2).astype(values.dtype)
@@ -50,21 +48,20 @@ def code(values: Array, scale: Scale, bits: int) -> Array:
 
 
 def value(code: Array, scale: Scale, bits: int) -> Array:
-    """The numbers that integers of a run stand for."""
     number = code.astype(scale[0].dtype)
     value = jnp.where(jnp.abs(number) == 2.0**bits - 1, number * np.inf, number * scale[0] * scale[1])
     return jnp.where(number == -(2.0**bits), np.nan, value).astype(scale[0].dtype)
 
 
 def half_bits(values: Array) -> Array:
-    """The bits of bfloat16 numbers, of which none becomes infinite."""
+    """Bits of bfloat16 numbers; finite ones do not become infinite."""
     top = float(jnp.finfo(jnp.bfloat16).max)
     kept = jnp.where(jnp.isinf(values), values, jnp.clip(values, -top, top))
     return lax.bitcast_convert_type(kept.astype(jnp.bfloat16), jnp.uint16).astype(jnp.int32)
 
 
 def pack(parts: Sequence[Array]) -> list[Array]:
-    """Words of integers: two of 16 bits in one, four of 24 bits in three, the last in the upper bytes of the others."""
+    """Packs two integers of 16 bits into a word, or four of 24 into three, the last in the upper bytes."""
     if len(parts) == 2:
         words = [(parts[0] & 0xFFFF) | (parts[1] << 16)]
     else:
@@ -74,7 +71,6 @@ def pack(parts: Sequence[Array]) -> list[Array]:
 
 
 def unpack(words: Sequence[Array]) -> list[Array]:
-    """The integers in one word, or in three."""
     given = [lax.bitcast_convert_type(word, jnp.int32) for word in words]
     if len(given) == 1:
         return [(given[0] << 16) >> 16, given[0] >> 16]
@@ -84,21 +80,19 @@ def unpack(words: Sequence[Array]) -> list[Array]:
 
 
 def _nearest(values: Array, large: float) -> Array:
-    """Integers by adding a number so large that no digits behind the point are left: jnp.round takes a TPU thrice the
-    operations."""
+    """Rounds by adding a number so large that no fraction is left; jnp.round takes a TPU three times the operations."""
     added = np.asarray(large, values.dtype)
     return (_bits(values + added) - int(added.view(f"i{added.itemsize}"))).astype(jnp.int32)
 
 
 def _power(exponent: Array, dtype: DTypeLike) -> Array:
-    """2^exponent, exactly."""
     _, digits, bias = _layout(dtype)
     integer = jnp.int32 if digits < 32 else jnp.int64
     return lax.bitcast_convert_type((exponent.astype(integer) + bias) << digits, dtype)
 
 
 def _magnitude(values: Array) -> Array:
-    """The bits of numbers without their signs: as integers they are in the numbers' order, NaN above infinity."""
+    """Bits without the sign: integers in the order of magnitudes, NaN above infinity."""
     bits = _bits(values)
     return bits & np.iinfo(bits.dtype).max
 
@@ -108,6 +102,6 @@ def _bits(values: Array) -> Array:
 
 
 def _layout(dtype: DTypeLike) -> tuple[int, int, int]:
-    """The bits of infinity, digits of a fraction and bias of a type."""
+    """The bits of infinity, digits of the fraction and bias of a type."""
     digits, bias = (23, 127) if np.dtype(dtype).itemsize == WORD else (52, 1023)
     return (2 * bias + 1) << digits, digits, bias

@@ -1,4 +1,4 @@
-"""The choice: from a transform and a layout to the cheapest walk, or to a line that says why there is none. Cached."""
+"""The cheapest walk for a transform and a layout, or the reason why there is no walk. Cached."""
 
 import contextlib
 import dataclasses
@@ -27,14 +27,9 @@ NOTHING = Transform((), (), 1.0)
 
 @functools.lru_cache(maxsize=1024)
 def find_walk(problem: Problem, order: str = "natural") -> Walk:
-    """The cheapest walk; if the problem is `even`, one whose result needs no padding if any is.
-
-    A goal of the problem is where the walk ends. Without one the result is cut as the array came, or in any way if the
-    order is "any". With an ending, the search prices it together with the walk.
-
-    Raises:
-        ValueError: the method has no walk here; says what has.
-    """
+    """The cheapest walk; if the problem is `even`, one with an even result if any exists. Without a goal the result is
+    cut like the input, or in any way if the order is "any". An ending is priced with the walk. Raises ValueError if the
+    method has no walk."""
     start, transform, machine, itemsize = problem.start, problem.transform, problem.machine, problem.itemsize
     natural = problem.goal or natural_end(start, transform)
     goals: list[Layout | None] = [natural, None] if order == "any" else [natural]
@@ -45,7 +40,7 @@ def find_walk(problem: Problem, order: str = "natural") -> Walk:
         goals = [None] if order == "any" else [*_evasive(natural)] or [None]
     problems = [dataclasses.replace(problem, goal=goal, even=even) for goal in goals]
     paths = [steps for one in problems if (steps := search(one)) is not None]
-    if not paths and even:  # no layout of the result is even: padded, it lies as the array came
+    if not paths and even:  # no result is even: it is padded and cut like the input
         return find_walk(dataclasses.replace(problem, even=False, ending=None), order)
     if not paths:
         raise ValueError(_no_walk(problems[-1]))
@@ -64,12 +59,11 @@ def moves(
     real: bool = False,
     wire: Wire = EXACT,
 ) -> Walk:
-    """The cheapest redistribution from one layout to another."""
     return find_walk(Problem(start, NOTHING, machine, itemsize, dots, goal=goal, real=real, wire=wire))
 
 
 def find_within(problem: Problem, order: str, most: Precision) -> Walk:
-    """The cheapest walk; by method "auto", where its error is above `most`, one of FFTs alone, which lose less."""
+    """The cheapest walk. If its error exceeds `most`, method "auto" takes one of FFTs alone whose error does not."""
     walk = find_walk(problem, order)
     if problem.method != "auto" or not isinstance(most, float) or walk.error(problem.itemsize) <= most:
         return walk
@@ -82,27 +76,22 @@ def find_within(problem: Problem, order: str, most: Precision) -> Walk:
 
 
 def _unread(start: Layout, transform: Transform, wire: Wire) -> Iterator[Bands]:
-    """Steps that clear what a matrix does not read, before it travels and takes the digits of what shares its scale."""
+    """Steps that clear rows a matrix does not read, so that they do not affect the scales of a lossy wire."""
     for dim, matrix in zip(transform.dims, transform.matrices, strict=True):
         if wire.lossy and start.mesh_axes and matrix.columns < start.shape[dim]:
             yield Bands(dim, start.shape[dim], start.cuts[dim], (Band(0, 0, matrix.columns),))
 
 
 def natural_end(layout: Layout, transform: Transform) -> Layout:
-    """The layout of the result when it is cut as the input came."""
+    """The layout of the result, cut like the input."""
     return resized(layout, transform.dims, transform.lengths)
 
 
 def goal_of(
     start: Layout, transform: Transform, order: str, out_spec: Spec | None, sizes: Mapping[str, int]
 ) -> Layout | None:
-    """The layout that a result must have: the caller's, or where the real array of a half spectrum came from.
-
-    None leaves it to the walk.
-
-    Raises:
-        ValueError, TypeError: the spec does not fit, or an order is asked for that leaves the layout open.
-    """
+    """The caller's layout, or the layout that the real array of a half spectrum had; None leaves it to the walk. Raises
+    ValueError or TypeError if the spec does not fit or contradicts the order."""
     natural = natural_end(start, transform)
     if out_spec is not None:
         if order == "any":
@@ -119,11 +108,8 @@ def goal_of(
 
 
 def _evasive(layout: Layout) -> list[Layout]:
-    """The layouts that divide evenly once the innermost axes of dimensions that do not have moved to others.
-
-    Where they can, they move to a dimension that is cut already, in front of the axes there: `_returned` knows them
-    by that.
-    """
+    """Even layouts after innermost axes leave dimensions that they do not divide. If possible they become the outermost
+    axes of a dimension that is cut already, as `_returned` expects."""
     moving: list[Cut] = []
     for dim, cuts in enumerate(layout.cuts):
         kept = _kept(layout.shape[dim], cuts)
@@ -133,12 +119,11 @@ def _evasive(layout: Layout) -> list[Layout]:
 
 
 def _kept(size: int, cuts: Sequence[Cut]) -> int:
-    """How many of these axes, the outer ones, may cut a dimension evenly."""
     return max(j for j in range(len(cuts) + 1) if size % math.prod(cut.parts for cut in cuts[:j]) == 0)
 
 
 def _anywhere(layout: Layout, moving: Sequence[Cut]) -> Iterator[Layout]:
-    """The layouts with each axis added to some dimension."""
+    """Layouts with each axis added to some dimension."""
     for targets in itertools.product(range(layout.ndim), repeat=len(moving)):
         reached = layout
         for dim, cut in zip(targets, moving, strict=True):
@@ -147,12 +132,9 @@ def _anywhere(layout: Layout, moving: Sequence[Cut]) -> Iterator[Layout]:
 
 
 def _returned(spectrum: Layout, layout: Layout, halved: int, order: Sequence[str]) -> Layout | None:
-    """The layout of the real array of such a half spectrum, where axes of the halved dimension had to move.
-
-    They stand in front of the axes of another dimension, which are in the mesh's order but for one step back, and what
-    is before that step goes back. None where nothing says so, the sizes do not divide, or the half spectrum could have
-    kept these axes: then the array just came in an order of its own.
-    """
+    """The layout of the real array of a half spectrum, if axes of the halved dimension had to move. Such axes precede
+    the axes of another dimension, so mesh order decreases exactly once there; the axes before that step move back. None
+    without such a step, if sizes do not divide, or if the half spectrum could have kept the axes."""
     for dim, cuts in enumerate(layout.cuts):
         rank = [order.index(cut.axis) for cut in cuts]
         steps = [j for j in range(1, len(rank)) if rank[j] < rank[j - 1]]
@@ -167,13 +149,12 @@ def _returned(spectrum: Layout, layout: Layout, halved: int, order: Sequence[str
 
 
 def _cut_by(layout: Layout, dim: int, cuts: Sequence[Cut]) -> Layout:
-    """The layout with a dimension cut by the axes of these cuts, outermost first."""
+    """The layout with a dimension cut evenly by these axes, outermost first."""
     size = layout.shape[dim]
     return layout.replace(dim, size, even_cuts(size, [(cut.axis, cut.parts) for cut in cuts]))
 
 
 def _no_walk(problem: Problem) -> str:
-    """Why a method has no walk, and what to use."""
     start, method, fft = problem.start, problem.method, problem.method == "cooley-tukey"
     for dim, matrix in problem.todo().items():
         if method in ("transpose", "cooley-tukey") and not matrix.has_fft:

@@ -1,9 +1,8 @@
-"""The search: the cheapest walk from a layout to the layout wanted, over every step that the method allows.
+"""The search: the cheapest walk between two layouts over every step of a method.
 
-A node is (layout, dimensions already transformed); an edge is a step, priced in modelled seconds on a chip; Dijkstra's
-algorithm finds the shortest path, with a lower bound on what lies ahead (A*). Slabs, pencils, blocks, mixed algorithms,
-natural or free output order and idle mesh axes are all just paths. What follows a transform, as points that are
-interpolated, is priced at each final layout: then the search goes on until no way there can be cheaper.
+A node is (layout, dimensions transformed), an edge is a step priced in modelled seconds. Dijkstra's algorithm finds the
+shortest path, with a lower bound on the remaining cost (A*). Slabs, pencils, blocks, mixed algorithms, output orders
+and idle mesh axes are all paths. Steps after a transform, such as interpolation, are priced at each final layout.
 """
 
 import contextlib
@@ -28,18 +27,14 @@ METHODS: dict[str, tuple[type[Step], ...]] = {
     "cooley-tukey": (LocalFFT, RealFFT, LocalTrig, PhaseFFT, PackedFFT),
     "kdft": (RingDense, Exchange),
 }
-WHOLE = (SixStep, PackedFFT)  # need a dimension as long as its matrix, so that it may be padded or cropped first
+WHOLE = (SixStep, PackedFFT)  # need their dimension to have the length of its matrix; it may be padded or cropped first
 BUDGET = 50_000  # edges, about a second
 Node = tuple[Layout, frozenset[int]]
 
 
 def search(problem: Problem) -> tuple[Step, ...] | None:
-    """The steps of the cheapest walk, or None where the method has none.
-
-    Steps that do not fit in a device's memory are taken only where nothing else leads to the end. Takes milliseconds
-    for three dimensions. Where nodes are too many (five dimensions over four mesh axes), the bound is weighted more and
-    more, and the walk is good rather than best.
-    """
+    """Steps of the cheapest walk, or None. Steps that exceed a device's memory are a last resort. If nodes are too many
+    (five dimensions over four mesh axes), the bound is weighted more, and the walk is good rather than best."""
     capacity = problem.machine.chip.capacity
     for memory in (math.inf,) if capacity is None else (capacity.value, math.inf):
         for weight, budget in ((1, BUDGET), (3, BUDGET), (10, BUDGET), (100, math.inf)):
@@ -59,7 +54,7 @@ def _search(problem: Problem, memory: float, weight: float, budget: float) -> tu
     alike = _renamed if problem.goal is None and problem.machine.network is None else _itself
     best, order = {alike(start): 0.0}, itertools.count()
     queue: list[tuple[float, float, int, float, Node, tuple[Step, ...]]] = [(0.0, 0.0, next(order), 0.0, start, ())]
-    least: tuple[float, int, tuple[Step, ...] | None] = (math.inf, 0, None)  # with what follows the transform
+    least: tuple[float, int, tuple[Step, ...] | None] = (math.inf, 0, None)  # with the steps after the transform
     floor = _floor(problem)
     while queue and queue[0][0] + floor < least[0]:
         _, _, _, cost, node, path = heapq.heappop(queue)
@@ -92,9 +87,7 @@ def _itself(node: Node) -> Node:
 
 
 def _renamed(node: Node) -> object:
-    """What nodes have in common that differ in the names of axes alone: as much is ahead of them where no layout is
-    asked for and every device reaches every other.
-    """
+    """A key for nodes that differ only in axis names: without a goal and a network, their remaining costs are equal."""
     layout, done = node
     names = dict[str, int]()
     cuts = [[(names.setdefault(cut.axis, len(names)), cut.parts, cut.span) for cut in one] for one in layout.cuts]
@@ -102,7 +95,7 @@ def _renamed(node: Node) -> object:
 
 
 def offered(problem: Problem, layout: Layout, todo: dict[int, Matrix]) -> Iterator[Step]:
-    """The steps that may be taken from a layout: of a dimension that was padded or cropped, those it was done for."""
+    """Steps from a layout; after padding or cropping a dimension, only the steps that needed it."""
     waiting = {dim: matrix for dim, matrix in todo.items() if layout.shape[dim] != problem.start.shape[dim]}
     for kind in METHODS[problem.method]:
         if not waiting or kind in WHOLE:
@@ -118,7 +111,6 @@ def _wanted(problem: Problem, layout: Layout) -> bool:
 
 
 def _price(problem: Problem, layout: Layout, steps: tuple[Step, ...]) -> float:
-    """Seconds of steps that follow the transform in its final layout."""
     seconds, itemsize = 0.0, problem.bytes_at({})
     for step in steps:
         seconds += problem.machine.price(step.work(layout, itemsize, problem.machine.chip))
@@ -127,7 +119,7 @@ def _price(problem: Problem, layout: Layout, steps: tuple[Step, ...]) -> float:
 
 
 def _floor(problem: Problem) -> float:
-    """The least seconds of what follows the transform, however axes cut its dimensions; their order hardly counts."""
+    """Least seconds of the steps after the transform, over all assignments of axes to dimensions."""
     least, dims = getattr(problem.ending, "least", None), problem.transform.dims
     if least is None:
         return 0.0
@@ -144,12 +136,12 @@ def _floor(problem: Problem) -> float:
 
 
 class _Ahead:
-    """A lower bound on the seconds still ahead of a node of some shape.
+    """A lower bound on the remaining seconds at a node.
 
-    A dimension still to be transformed costs at least its arithmetic, or a ring. If its outermost cut is the goal's
-    own, that cut must leave; and axes must move to a dimension that lacks a cut of the goal's. One move cannot do both,
-    since what leaves home travels outside what returns with it. Where one exchange may do several moves, `_moves`
-    counts them, and `_mixed` takes some dimensions by rings beside others that are opened.
+    A dimension still to be transformed costs at least its arithmetic, or a ring. If its outermost cut is the goal's,
+    that cut must leave; a dimension that lacks a cut of the goal's must receive it. One move cannot do both: axes that
+    leave are cut outside axes that return with them. If one exchange may do several moves, `_moves` counts exchanges,
+    and `_mixed` combines rings with opened dimensions.
     """
 
     def __init__(self, problem: Problem, shape: tuple[int, ...]) -> None:
@@ -176,12 +168,12 @@ class _Ahead:
         return min(opened, rings, self._mixed(local, cut, layout.ndim - 1) if len(cut) > 1 else math.inf)
 
     def _total(self, seconds: dict[int, float]) -> float:
-        """Of some dimensions, each after others: where one is lengthened, those after it have more lines."""
+        """Seconds for several dimensions in sequence; a dimension that grows adds lines to later ones."""
         lines = itertools.accumulate(sorted(self.growth[d] for d in seconds), operator.mul, initial=1.0)
         return sum(map(operator.mul, sorted(seconds.values(), reverse=True), lines))
 
     def _mixed(self, local: dict[int, float], cut: dict[int, float], last: int) -> float:
-        """Some dimensions by a ring, and at least one opened, and cut again where the goal has all of them cut."""
+        """Some dimensions by a ring, at least one opened, and cut again if the goal cuts them all."""
         goal = self.problem.goal
         returns = goal is not None and all(real_cuts(goal.cuts[d]) for d in cut)
         least = self._total({d: min(local[d], cut.get(d, math.inf)) for d in local}) + self.move * (1 + returns)
@@ -192,7 +184,7 @@ class _Ahead:
         return least + min(ring[last], others + self.strided * (1 + returns))
 
     def _moves(self, layout: Layout, cut: list[int]) -> float:
-        """Exchanges without a ring: one opens a dimension, another cuts it again, and none opens all."""
+        """Exchanges without rings: one opens a dimension, another cuts it again, and a single one cannot open all."""
         last, goal = layout.ndim - 1, self.problem.goal
         cuts = [*map(real_cuts, layout.cuts)]
         wanted = cuts if goal is None else [*map(real_cuts, goal.cuts)]

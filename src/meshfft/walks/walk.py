@@ -1,7 +1,7 @@
-"""A walk: steps through layouts, from the array as it came to the array as it is wanted.
+"""A walk: steps through layouts, from the input to the result.
 
-The reversed walk of transposed steps is the transposed matrix, of conjugate transposed steps the adjoint; the inverse
-is the adjoint with another scale.
+Reversed and transposed steps give the transposed matrix, their conjugates the adjoint; the inverse is the adjoint with
+another scale.
 """
 
 import dataclasses
@@ -24,46 +24,43 @@ from ..numerics.split_complex import Block, in_planes, split
 from ..steps import Step
 from ..steps.base import Chunked, Takes, slot_of, wired
 
-FINEST = 8  # how many times smaller than those that are kept chunks may be; small ones are found more often
-MATCHED_BYTES = 2**21  # of a block whose exchanges all send chunks of one size: below it more messages cost more
-HALVED_BYTES = 2**22  # of a block whose chunks are halved
-MATCHED_CHUNKS = 32  # of a block
+FINEST = 8  # chunks may be this many times smaller than those kept; small ones are found more often
+MATCHED_BYTES = 2**21  # least bytes of a block with chunks of one size; below it, more messages cost more
+HALVED_BYTES = 2**22  # least bytes of a block whose chunks are halved
+MATCHED_CHUNKS = 32  # most chunks of a block
 
 
 @hashed_once
 @dataclasses.dataclass(frozen=True)
 class Walk:
-    """Steps taken from a layout, and one factor for the result."""
+    """Steps from a layout, and a factor for the result."""
 
-    start: Layout  # in which the array comes
+    start: Layout  # of the input
     steps: tuple[Step, ...]
-    scale: float = 1.0  # by which the result is multiplied
-    planes: bool = False  # every step works on split complex, so that a complex array is split once and joined once
-    real: bool = False  # the array comes real
+    scale: float = 1.0  # factor of the result
+    planes: bool = False  # all steps use split complex: a complex array is split once and joined once
+    real: bool = False  # the input is real
 
     @functools.cached_property
     def layouts(self) -> tuple[Layout, ...]:
-        """The layout before each step, and the last one left."""
+        """The layout before each step, and after the last."""
         return tuple(itertools.accumulate(self.steps, lambda layout, step: step.after(layout), initial=self.start))
 
     @property
     def pairs(self) -> tuple[tuple[Step, Layout], ...]:
-        """Each step with the layout it starts from."""
         return tuple(zip(self.steps, self.layouts[:-1], strict=True))
 
     @property
     def name(self) -> str:
-        """The steps in a few words."""
         return "; ".join(step.name(layout) for step, layout in self.pairs)
 
     @property
     def end(self) -> Layout:
-        """The layout the result is in."""
         return self.layouts[-1]
 
     @property
     def taking(self) -> tuple[tuple[int, Takes, Layout], ...]:
-        """Each step that takes an operand, after its slot and before the layout it starts from."""
+        """(slot, step, layout before it) for each step with an operand."""
         slots = ((slot_of(step), step.takes, layout) for step, layout in self.pairs)
         return tuple((slot, step, layout) for slot, step, layout in slots if step and slot is not None)
 
@@ -76,11 +73,8 @@ class Walk:
         return tuple(size == 1 for size in sizes)
 
     def works(self, itemsize: int, chip: Chip) -> tuple[Work, ...]:
-        """What each step costs one device; a complex number has `itemsize` bytes, a real one half as many.
-
-        Where products are not the last step, the result of the walk has its place besides what they hold; on CPUs also
-        where it is scaled, and the array that came has its own where they are not the first.
-        """
+        """Cost of each step on one device; a complex number has `itemsize` bytes. Rings and products also hold the
+        walk's result if they are not last, and on CPUs if it is scaled, and the input if they are not first."""
         sizes = [itemsize // 2 if real else itemsize for real in self.reals]
         came, result = (math.prod(at.block) * size for at, size in ((self.start, sizes[0]), (self.end, sizes[-1])))
         works, last = list[Work](), len(self.steps) - 1
@@ -92,16 +86,12 @@ class Walk:
         return tuple(works)
 
     def work(self, itemsize: int, chip: Chip) -> Work:
-        """What the walk costs one device."""
         return total(self.works(itemsize, chip))
 
     def compiler_options(self, itemsize: int, chip: Chip, plain: bool = True, beside: int = 0) -> CompilerOptions:
-        """Those of the chip; where its host keeps all that lies between the steps, memory in chunks of that size.
-
-        The compiler warns of every array that is larger than a chunk. `plain` says that one complex array of the type
-        that is computed in comes and goes, chunk by chunk: split complex, another type or arithmetic before or behind
-        take a block. `beside` are the bytes of the largest array that such arithmetic makes.
-        """
+        """The chip's options, plus a heap chunk size if all arrays between the steps fit in a chunk; the compiler warns
+        of larger arrays. If `plain`, the input and the result are one complex array of the computed type, which may
+        stay in chunks. Conversions or arithmetic around the walk need a block, and arrays of `beside` bytes."""
         each = [step.chunked.held(layout, itemsize) if step.chunked else None for step, layout in self.pairs]
         held = [one for one in each if one is not None]
         if len(held) < len(each) or len({len(step.dims) > 0 for step in self.steps}) < 2:  # or all is done in place
@@ -117,7 +107,7 @@ class Walk:
 
     @property
     def collectives(self) -> dict[str, int]:
-        """How many collectives one run does, each hop of a ring counted; a TPU's float64 is two arrays of float32."""
+        """Collectives of one run, every hop of a ring counted; a TPU's float64 is two arrays of float32."""
         counts = {"all-to-all": 0, "collective-permute": 0}
         halves = 2 if any(dot.unit for step in self.steps for dot in step.numbers.dots) else 1
         for (step, layout), real, work in zip(self.pairs, self.reals, self.works(2, GENERIC), strict=False):
@@ -128,25 +118,21 @@ class Walk:
         return {name: count for name, count in counts.items() if count}
 
     def error(self, itemsize: int) -> float:
-        """The relative L2 error, at most: of the steps' arithmetic (see Error), and of all that wires lose.
+        """The relative L2 error, at most: of the steps' arithmetic (see Error), and of the wires.
 
             error = max(sqrt(sum noise_i^2 + scaled^2), sum equal_i + scaled) + condition (prod (1 + lost_i) - 1)
 
-        where a factor that is no power of two is rounded, and so is every product with it.
-
-        What a wire loses is a bound (see collectives.wire), so it is added up, not taken for independent: a step that
-        keeps every norm but for a factor, as unitary ones do, hands a relative error on as it is. Others multiply it by
-        the largest over the smallest of their singular values, at most: `condition`, sqrt(2) where half spectra come or
-        go and what its ends make of a cosine transform. Where a result is cropped, or points are any, that is not
-        known and taken for 1: the error is then relative to what a unitary matrix would have left of the array. Nor are
-        imaginary parts known that a real result leaves out.
+        `scaled` is the rounding of a factor that is no power of two and of its products. Wire losses are bounds
+        (collectives.wire), so they add up. Steps that keep norms up to a factor keep a relative error. Others multiply
+        it by at most `condition`, the ratio of their extreme singular values: sqrt(2) for half spectra, and for cosine
+        transforms set by their ends. For cropped results and arbitrary points it is unknown and taken as 1. Imaginary
+        parts that a real result drops are not counted.
         """
         scaled = 0.0 if math.frexp(self.scale)[0] == 0.5 else 2 * unit_of(itemsize)
         error = Error.of_all(step.error(layout, itemsize) for step, layout in self.pairs)
         return max(math.hypot(error.noise, scaled), error.equal + scaled) + error.condition * error.lost
 
     def trials(self) -> tuple[Trial, ...]:
-        """Of all kernels that it has on a TPU."""
         every, came = list[Trial](), None
         for step, layout in self.pairs:
             own, came = step.kernels.trials(layout, came) if step.kernels else ((), None)
@@ -154,11 +140,10 @@ class Walk:
         return tuple(dict.fromkeys(every))
 
     def wired(self, wire: Wire) -> "Walk":
-        """The walk, sending numbers by a wire."""
         return dataclasses.replace(self, steps=tuple(wired(step, wire) for step in self.steps))
 
     def apply(self, block: Block, *operands: object) -> Block:
-        """One device's block, from the first layout to the last; `operands` are the steps', by slot."""
+        """Applies the steps to one device's block; `operands` are indexed by slot."""
 
         def run(block: Block | Pieces) -> Block:
             for j, (step, layout) in enumerate(self.pairs):
@@ -176,42 +161,35 @@ class Walk:
         return run(block)
 
     def transpose(self) -> "Walk":
-        """The walk back by the transposed matrix."""
         return self._back(tuple(step.transpose(layout) for step, layout in self.pairs), self.scale)
 
     def conjugate(self) -> "Walk":
-        """The walk by the conjugate matrix."""
         return dataclasses.replace(self, steps=tuple(step.conjugate() for step in self.steps))
 
     def adjoint(self) -> "Walk":
-        """The walk back by the adjoint matrix."""
         return self.transpose().conjugate()
 
     def inverse(self, scale: float) -> "Walk":
-        """The walk back by the inverse matrix, which the steps' own leave to be scaled."""
+        """The walk back by the inverse matrix; `scale` completes the steps' own inverses."""
         return self._back(tuple(step.invert(layout) for step, layout in self.pairs), scale)
 
     def _back(self, steps: tuple[Step, ...], scale: float) -> "Walk":
         return Walk(self.end, steps[::-1], scale, self.planes, self.reals[-1])
 
     def insert(self, dim: int, size: int, cuts: Cuts) -> "Walk":
-        """The walk of an array with one more dimension before `dim`, which stays as it is."""
         start = self.start.insert(dim, size, cuts)
         return dataclasses.replace(self, start=start, steps=tuple(step.insert(dim) for step in self.steps))
 
     def stages(self) -> tuple["Walk", ...]:
-        """A walk for each step, which one after the other do the same."""
+        """A walk for each step; in sequence they do the same."""
         scales = (*[1.0] * (len(self.steps) - 1), self.scale)
         parts = zip(self.pairs, scales, self.reals[:-1], strict=True)
         return tuple(Walk(at, (step,), by, self.planes, real) for (step, at), by, real in parts)
 
 
 def fused(start: Layout, steps: tuple[Step, ...], itemsize: int) -> tuple[Step, ...]:
-    """The steps as they are best done one beside the other.
-
-    Exchanges send chunks of one size where they can, and local steps cut the block into chunks as the exchange beside
-    them does: what one step joins the next need not cut again, and the compiler drops both.
-    """
+    """The steps, adapted to their neighbours. Exchanges send chunks of one size if they can, and local steps cut blocks
+    like the exchange beside them. The compiler then drops each join that the next step cuts again."""
     pairs = Walk(start, steps).pairs
     sending = [(step.chunked, at) for step, at in pairs if step.chunked and step.chunked.sent(at) is not None]
     shapes = _chunks(sending, itemsize) if sending else ()
@@ -222,11 +200,8 @@ def fused(start: Layout, steps: tuple[Step, ...], itemsize: int) -> tuple[Step, 
 
 
 def _chunks(sending: Sequence[tuple[Chunked, Layout]], itemsize: int) -> list[tuple[int, ...]]:
-    """What each exchange sends to a device at a time.
-
-    All the same where that leaves few chunks. Half of it where blocks are large: while one half travels, the other is
-    computed.
-    """
+    """Shape that each exchange sends to a device at a time: one shape for all if that leaves few chunks. Large blocks
+    halve it, so that one half is sent while the other is computed."""
     shares = [step.sent(at) or () for step, at in sending]
     nbytes = min(math.prod(at.block) for _, at in sending) * itemsize
     if nbytes < MATCHED_BYTES:
