@@ -1,8 +1,8 @@
-"""The processes of one run: how they find each other, what they agree on, and how all of them end.
+"""The processes of one run: how they find each other, agree, and end together.
 
 Only JAX's coordination service, in process 0, listens on the network. It notices a lost process within HEARTBEAT
-seconds, writes its number to stderr, and aborts the others (SIGABRT, exit code 134 in shells). A process whose
-collective fails before that reports it and waits to learn which process was lost.
+seconds, writes its number to stderr, and aborts the rest (SIGABRT, exit code 134 in shells). A process whose collective
+fails earlier reports it and waits to learn which process was lost.
 """
 
 import os
@@ -31,17 +31,17 @@ T = TypeVar("T")
 PACKAGES = ("meshfft", "jax", "jaxlib", "numpy")
 CRASHED = 1  # exit code of a failed collective, a RuntimeError: another process may have caused it
 CODES = ((KeyboardInterrupt, 130), (PeerError, 3), (RuntimeError, CRASHED), (REFUSALS, 2))
-STATUS = re.compile("[A-Z_]+: ")  # the start of XLA's errors, some of which are ValueErrors
+STATUS = re.compile("[A-Z_]+: ")  # start of an XLA error, which may be a ValueError
 SIGNALLED = {KeyboardInterrupt: "interrupted by the user", SystemExit: "terminated"}
 JOIN_SECONDS = 120
-HEARTBEAT = 12  # seconds of silence after which JAX takes a process for lost
-PATIENCE = 20.0  # seconds in which JAX reports which process was lost, after a collective has failed
-FAREWELL = 5.0  # seconds that a process waits, after a refusal, for the others to refuse too
+HEARTBEAT = 12  # seconds of silence after which JAX considers a process lost
+PATIENCE = 20.0  # seconds for JAX to report the lost process after a failed collective
+FAREWELL = 5.0  # seconds that a process waits after a refusal, so that all can refuse
 FINISH_SECONDS = 3600  # that finished processes wait for process 0 to draw and print
 
 
 class Cluster(NamedTuple):
-    """How to find the other processes; JAX detects what is None."""
+    """Where the other processes are; JAX detects fields that are None."""
 
     coordinator: str | None
     processes: int | None
@@ -72,7 +72,7 @@ def cluster_of(files: Files) -> Cluster | None:
 
 
 def deciding(target: Path, files: Files, flags: Mapping[str, object]) -> dict[str, str]:
-    """What decides the result: the output, flags by name, and versions."""
+    """Facts that decide the result: the output, flags by name, and versions."""
     words = {"None": "not given", "False": "not given", "True": "given"}
     values = {**flags, "dataset": files.dataset, "overwrite": files.overwrite}
     named = {f"--{name.replace('_', '-')}": words.get(str(value), str(value)) for name, value in values.items()}
@@ -86,7 +86,7 @@ def agree(facts: Mapping[str, object]) -> None:
 
 
 def everywhere(work: Callable[[], T]) -> T:
-    """The result of `work`, which fails in all processes if it fails in one; it may run before the mesh is started."""
+    """The result of `work`, which fails in all processes if it fails in one; needs no started mesh."""
     return together(work) if jax.distributed.is_initialized() else work()
 
 
@@ -152,7 +152,7 @@ def _share(cluster: Cluster, count: int) -> int | None:
 
 
 def _join(cluster: Cluster, own: int | None) -> None:
-    """Makes this process one of several, with CPU devices of its own."""
+    """Makes this process one of several, with separate CPU devices."""
     if own is not None:
         jax.config.update("jax_num_cpu_devices", own)
     jax.config.update("jax_enable_preemption_service", False)  # it would catch SIGTERM
@@ -172,7 +172,7 @@ def _join(cluster: Cluster, own: int | None) -> None:
 
 
 def _fail(error: BaseException) -> NoReturn:
-    """Reports the error, gives the other processes time to end too, and ends this one."""
+    """Reports the error, gives the other processes time to end, and ends this one."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)  # a second signal ends it at once
     code = next((code for kind, code in CODES if isinstance(error, kind)), CRASHED)

@@ -46,7 +46,6 @@ def start_mesh(sizes: dict[str, int]) -> Mesh:
 
 
 def _mesh(sizes: dict[str, int], devices: Sequence[jax.Device]) -> Mesh:
-    """A mesh of the first devices."""
     axes = (AxisType.Auto,) * len(sizes)
     return jax.make_mesh(tuple(sizes.values()), tuple(sizes), axes, devices=devices[: math.prod(sizes.values())])
 
@@ -102,7 +101,7 @@ def check_memory(peak_bytes: int, devices: Sequence[jax.Device], processes: int 
 
 
 def device_bytes(device: jax.Device) -> int:
-    """Bytes free on an accelerator; if it has no statistics, on the host, which holds the array once as well."""
+    """Bytes free on an accelerator; without statistics, on the host, which also holds the array once."""
     stats = device.memory_stats() or {}
     return stats["bytes_limit"] - stats.get("bytes_in_use", 0) if "bytes_limit" in stats else available_bytes()
 
@@ -115,7 +114,6 @@ def available_bytes(root: Path = Path("/")) -> int:
 
 
 def _left_in_cgroups(root: Path) -> Iterator[int]:
-    """Bytes left in every control group that contains this process."""
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controller, name = line.split(":", 2)
         if controller not in CGROUPS:
@@ -131,7 +129,6 @@ def _left_in_cgroups(root: Path) -> Iterator[int]:
 
 
 def peak_resident() -> int:
-    """The most bytes that this process has had in memory."""
     if line := re.search(r"VmHWM:\s+(\d+) kB", _text(Path("/proc/self/status"))):
         return int(line[1]) * 1024
     import resource  # Windows does not have it, and on Linux it may report a parent's

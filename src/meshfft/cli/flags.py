@@ -1,7 +1,7 @@
-"""The flags that several commands share, and the values of their texts; a wrong text is refused with an example.
+"""The flags that several commands share, and their values; a wrong value is refused with an example.
 
 A flag that was not given is None if a file may have its value. A record of flags, as `Files`, is one parameter of a
-command: `with_flags` makes its fields flags of their own.
+command: `with_flags` makes each field a flag.
 """
 
 import inspect
@@ -45,12 +45,10 @@ Keywords = dict[str, Any]  # of `meshfft.plan`
 
 
 def option(metavar: str, text: str) -> Any:
-    """A flag with a value."""
     return typer.Option(metavar=metavar, help=text)
 
 
 def switch(name: str, text: str) -> Any:
-    """A flag without a value."""
     return typer.Option(name, help=text)
 
 
@@ -88,8 +86,6 @@ class Files(NamedTuple):
 
 
 class Options(NamedTuple):
-    """The flags of a plan without a file."""
-
     spec: Spec = None
     axes: Axes = None
     method: Method = "auto"
@@ -111,7 +107,7 @@ class Options(NamedTuple):
 
 
 def with_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, with a flag for each field of its parameters that are records."""
+    """The command, with a flag for each field of its record parameters."""
     own = inspect.signature(command).parameters
     records = {name: one.annotation for name, one in own.items() if hasattr(one.annotation, "_fields")}
     flags = list[inspect.Parameter]()
@@ -131,7 +127,7 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def read_options(axes: str | None, **names: str | None) -> Keywords:
-    """The axes, and names that are checked; None stays None. Switches on the 64-bit types that they need."""
+    """The checked axes and names; None stays None. Switches on the 64-bit types that they need."""
     precision = read_precision(names.pop("precision", None))
     for name, text in names.items():
         if text is not None:
@@ -198,7 +194,6 @@ def read_spec(text: str | None, mesh: dict[str, int], ndim: int) -> ArraySpec:
 
 
 def read_bytes(text: str, flag: str) -> int:
-    """Bytes of a number with a unit."""
     match = re.fullmatch(rf"({DIGITS}(?:\.[0-9]{{0,19}})?) ?([kKMGT]i?)?B?", text.strip())
     nbytes = int(float(match[1]) * UNITS[(match[2] or "").replace("K", "k")]) if match else 0
     if nbytes <= 0:

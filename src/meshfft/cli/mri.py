@@ -1,4 +1,4 @@
-"""What MRI files say to `meshfft reconstruct`: the readouts of a scan, its sizes, and where its voxels are.
+"""Content of MRI files for `meshfft reconstruct`: the readouts of a scan, its sizes, and its affine.
 
     position in mm = affine @ (i, j, k, 1)     of the voxel with these indices along X, Y and Z
 
@@ -168,12 +168,10 @@ def _affine_in(path: Path) -> Affine:
 
 
 def _rows(affine: np.ndarray, what: str) -> Affine:
-    """An affine that is checked, as plain numbers."""
     return tuple(tuple(map(float, row)) for row in checked_affine(affine, what))
 
 
 def size_words(affine: Affine, dims: int) -> str:
-    """The sizes of voxels along the dimensions of an image."""
     sizes = np.linalg.norm(np.array(affine)[:3, :dims], axis=0)
     return f"Voxels of {' x '.join(f'{size:.4g}' for size in sizes)} mm."
 

@@ -83,7 +83,7 @@ def _opened(asked: Asked) -> Iterator[Opened]:
 
 
 def _images(asked: Asked, array: Source, points: Scattered) -> tuple[int, ...]:
-    """The images to sample, or those that values add up to; dimensions before the points are a batch."""
+    """Shape of the images to sample or to compute; dimensions before the points are a batch."""
     if not asked.more["adjoint"]:
         return array.shape
     rest = array.ndim - len(points.shape)
@@ -194,7 +194,6 @@ def _coil_images(asked: Asked, array: Source, points: Scattered) -> tuple[int, .
 
 @contextlib.contextmanager
 def _maps(asked: Asked, dims: int) -> Iterator[Source | None]:
-    """The maps of the coils, if there are any."""
     if (found := _maps_in(asked)) is None:
         yield None
         return
@@ -203,7 +202,6 @@ def _maps(asked: Asked, dims: int) -> Iterator[Source | None]:
 
 
 def _maps_in(asked: Asked) -> tuple[Path, str | None] | None:
-    """The file of the maps and their dataset, if there are any."""
     path, dataset = asked.more["maps"], None
     if path is None or path.suffix in SEVERAL:
         dataset = dataset_in(path or asked.source, None, "maps")

@@ -1,7 +1,7 @@
 """Everything that commands print: text, tables, JSON, progress, and refusals, each one line on stderr and exit code 2.
 
 Names in files may contain anything, so characters that a terminal acts on are printed as Python writes them (\\x1b,
-\\u202e). If standard output is closed, the work goes on and the exit code is 1.
+\\u202e). If standard output is closed, the work continues and the exit code is 1.
 """
 
 import contextlib
@@ -51,8 +51,6 @@ class Timing(NamedTuple):
 
 
 class Lost(io.TextIOBase):
-    """A standard stream that nobody reads."""
-
     def write(self, text: str) -> int:
         return len(text)
 
@@ -74,7 +72,7 @@ def print_json(record: Mapping[str, object]) -> None:
 
 
 def print_columns(heads: Sequence[str], rows: Sequence[Sequence[str]], sums: Sequence[Sequence[str]] = ()) -> None:
-    """Prints a table, the first column aligned left and the others right, with sums under a rule."""
+    """Prints a table, the first column left-aligned, the rest right-aligned, with sums under a rule."""
     table = Table(box=RULED, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1) if sums else (0, 1))
     for index, head in enumerate(heads):
         table.add_column(Text(shown(head)), justify="right" if index else "left", no_wrap=index > 0)
@@ -92,7 +90,7 @@ def print_timings(timings: Sequence[Timing]) -> None:
     for row in (*timings, total):
         compiling = "" if row.compile_seconds is None else f"{row.compile_seconds:.3f}"
         rows.append([row.step, compiling, f"{row.run_seconds:.3f}"])
-    if all(row.compile_seconds is None for row in timings):  # passes compile in a row of their own
+    if all(row.compile_seconds is None for row in timings):  # passes compile in a separate row
         heads, rows = ["step", "s"], [[step, run] for step, _, run in rows]
     print_columns(heads, rows[:-1], rows[-1:])
 
@@ -205,7 +203,7 @@ def log(total: int, process: int) -> Iterator[Progress]:
 
 
 class Reporter(NamedTuple):
-    """How a run of one or several processes reports: the first prints, and logs come from all."""
+    """Reports of a run of one or several processes: the first prints, all log."""
 
     as_json: bool
     log_json: bool
@@ -222,7 +220,7 @@ class Reporter(NamedTuple):
         return bar(total, in_bytes=in_bytes, shown=process == 0 and not self.quiet)
 
     def finish(self, facts: Mapping[str, object], timings: Sequence[Timing], wrote: str) -> None:
-        """Prints the facts as JSON, or the timings and what was written."""
+        """Prints the facts as JSON, or the timings and the output."""
         if jax.process_index() == 0 and self.as_json:
             print_json({**facts, "measured": [timing._asdict() for timing in timings]})
         elif jax.process_index() == 0 and not self.quiet:

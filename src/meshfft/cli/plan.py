@@ -118,7 +118,7 @@ def _passes(
 def _candidates(
     lengths: tuple[int, ...], mesh: str | None, topology: str | None, spec: str | None, options: flags.Keywords
 ) -> list[Plan]:
-    """The plan asked for, or the best of every mesh, and then its rivals on the machine, best first."""
+    """The requested plan, or the best of every mesh, then its rivals on the machine, best first."""
     if mesh is None:
         if topology is None:
             raise ValueError("neither --mesh nor --topology is given: name one, as --mesh 2,2,2")
@@ -155,7 +155,7 @@ def _print_others(best: Plan, others: Sequence[Plan]) -> None:
 
 
 def _why(best: Plan, other: Plan) -> str:
-    """The resource of which a runner-up needs most in excess of the best plan."""
+    """The resource that a runner-up needs most in excess of the best plan."""
     if other.fits is False:
         return "does not fit"
     if other.walk == best.walk:

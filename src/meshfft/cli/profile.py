@@ -61,7 +61,7 @@ def profile(
 
 
 def _check(runs: int, trace: Path | None, figure: Path | None, rows: Path | None) -> None:
-    """Refuses what could not be done, before anything is compiled."""
+    """Refuses impossible requests before anything is compiled."""
     flags.check_count(runs, "--runs", "runs")
     check_profiler(jax.config.values["jax_platforms"])
     folder = trace if trace is None or trace.exists() else trace.resolve().parent
@@ -80,7 +80,6 @@ def _measured(plan: Plan, mesh: Mesh, runs: int, trace: Path | None) -> Breakdow
 
 
 def _facts(plan: Plan, mesh: Mesh) -> dict[str, Any]:
-    """What was profiled, on which kind of device, by which versions."""
     facts, device = plan.to_dict(), mesh.devices.flat[0].device_kind
     kept = {name: facts[name] for name in ("shape", "dtype", "mesh", "method", "order", "wire")}
     steps = [step.name(layout) for step, layout in plan.walk.pairs]

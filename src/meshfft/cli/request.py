@@ -1,7 +1,7 @@
-"""What `transform` and `plan` are asked for: points of axes in a file of NumPy, and the record of a file.
+"""Inputs of `transform` and `plan`: points of axes in a NumPy file, and the record of a file.
 
     axes    the numbers in the names axis0, axis2, ...; for other names, arr_0, arr_1, ... in order, those of --axes
-    unit    turns or radians of real numbers, never guessed; complex numbers are on the z-plane
+    unit    of real numbers, never guessed; complex numbers are on the z-plane
 
 The inverse needs no flags if meshfft wrote the file. No file is read past its end, and no array without a valid header.
 """
@@ -126,7 +126,7 @@ def _check_samples(
 
 
 def _order(arrays: Mapping[str, np.ndarray], path: Path) -> tuple[tuple[int, ...] | None, list[str]]:
-    """The axes in the names, if they have any, and the names in order."""
+    """Axes in the names, if they have any, and the names in order."""
     numbered = {name: re.fullmatch(r"(axis|arr_)(0|[1-9][0-9]{0,3})", name) for name in arrays}
     kinds = {match[1] if match else "" for match in numbered.values()}
     if "axis" in kinds and len(kinds) > 1:
@@ -153,7 +153,6 @@ def _points(values: np.ndarray, unit: str | None, what: str) -> Points:
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a .npz by name, or that of a .npy."""
     if path.suffix == ".npy":
         with open_array(path) as source:
             _check_line(str(path), source.shape, source.dtype)

@@ -75,7 +75,6 @@ class Asked(NamedTuple):
     more: read.Keywords
 
     def deciding(self, points: Scattered, kind: str) -> dict[str, str]:
-        """What decides the result, by name."""
         values = {name: value for name, value in self._asdict().items() if name not in FREE}
         values["points"] = hashlib.sha256(np.ascontiguousarray(points.in_turns).data).hexdigest()[:16]
         return {"the command": kind, **deciding(self.target, self.files, values)}
@@ -85,7 +84,7 @@ Opened = tuple[Asked, Source, Scattered]  # the flags, completed from the file; 
 
 
 class Command(NamedTuple):
-    """What differs between the two commands."""
+    """Differences between the two commands."""
 
     kind: str
     outputs: Sequence[str]  # suffixes that OUT may have
@@ -172,7 +171,7 @@ def dataset_in(path: Path, given: str | None, usual: str) -> str | None:
 
 
 def read_points(asked: Asked, image: tuple[int, ...] | None) -> Scattered:
-    """The points, for images of a shape, if that is known; batch dimensions come first."""
+    """Points for images of a shape, if that is known; batch dimensions are first."""
     path = asked.points or asked.source
     dataset = dataset_in(path, None, "traj")
     if asked.points is None and dataset is None:
@@ -242,5 +241,4 @@ def finish(asked: Asked, facts: read.Keywords, timings: Sequence[Timing], wrote:
 
 
 def words(array: jax.Array | meshfft.PaddedArray) -> str:
-    """Type and shape of a result."""
     return f"{array.dtype} {' x '.join(map(str, array.shape))}"

@@ -177,7 +177,6 @@ def _needed_bytes(job: Prepared) -> int:
 
 
 def _in_core(job: Prepared) -> Made:
-    """Every device holds its block."""
     flags, plan, devices = job.flags, job.plan, job.mesh.local_devices
     (comes, _), (leaves, dtype) = job.ends
     job.say(f"{'Solves the ' * job.solves}{plan}\n")

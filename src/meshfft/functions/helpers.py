@@ -116,7 +116,6 @@ def next_fast_len(target: int, real: bool = False, *, parts: int = 1) -> int:
 
 
 def _step(n: int, d: ArrayLike) -> tuple[int, float]:
-    """The number of samples, and the distance of successive frequencies."""
     size = integer(n, "n")
     if size < 1:
         raise ValueError(f"n is {size}: a transform needs at least one point")
@@ -134,7 +133,6 @@ def _step(n: int, d: ArrayLike) -> tuple[int, float]:
 def _made(
     count: int, values: Callable[[np.ndarray], np.ndarray], dtype: DTypeLike | None, device: Place, name: str
 ) -> Array:
-    """Values at positions 0 to count - 1, on a device or as a sharded array."""
     kind, remedy = _floating(dtype), "give a smaller n, or a NamedSharding as device="
     if device is None or isinstance(device, jax.Device | SingleDeviceSharding):
         check_held(3 * 8 * count, f"np.fft.{name}, with what it is worked out from,", remedy)

@@ -201,7 +201,6 @@ def _check_numbers(iterations: int, density: int, l2: float, tv: float) -> None:
 
 
 def _placed(plan: ScatteredPlan, maps: AnyArray | None) -> Any:
-    """Maps cut as the plan's images, or None."""
     if maps is None:
         return None
     check_maps(tuple(np.shape(maps)), plan.in_layout.shape, len(plan.dims))
@@ -263,7 +262,6 @@ def _of_size_one(x: Array) -> tuple[Array, float]:
 
 @jax.jit
 def _fitted(image: Array, right: Array, product: Array) -> Array:
-    """The multiple s x of an image with the least |A s x - d|."""
     fitted: Array = image * over(dot(image, right), dot(image, product)).astype(image.dtype)
     return fitted
 

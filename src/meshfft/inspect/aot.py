@@ -72,7 +72,6 @@ def devices_of(topology: str) -> list[jax.Device]:
 
 
 def mesh_for(plan: Plan, topology: str) -> Mesh:
-    """The mesh of a plan for a described pod, in the device order of the plan's machine."""
     network, sizes = plan.machine.network, axis_sizes(plan.mesh)
     if network is None:
         raise ValueError(f"the plan is for {plan.machine.chip.name} devices: plan with topology={topology!r}")
@@ -142,7 +141,6 @@ def play(program: Program, cycle: float, lasting: Mapping[str, float]) -> Timeli
 
 
 def _repeated(items: tuple[Item, ...]) -> Iterator[Instruction]:
-    """Every instruction, repeated as it is executed."""
     for item in items:
         yield item.instruction
         for _ in range(item.trips if item.body else 0):

@@ -95,7 +95,6 @@ def counts(sent: Iterable[Collective]) -> dict[str, int]:
 
 
 def program_of(compiled: jax.stages.Compiled, chip: Chip | None = None) -> Program:
-    """The text of a compiled program, parsed; a chip prices its FFT kernels."""
     text = compiled.as_text()
     if not text:
         raise NotImplementedError("the compiled program has no text: this backend keeps none")
@@ -180,7 +179,6 @@ def kind_of(program: Program, instruction: Instruction) -> str | None:
 
 
 def unit(program: Program, instruction: Instruction) -> str:
-    """The unit of an instruction: matrix if it contains a product, copy if it only moves numbers, else vector."""
     work = _working(program, instruction)
     if any(map(_multiplies, work)):
         return "matrix"
@@ -242,7 +240,6 @@ def steps_of(program: Program, run: Sequence[Executed]) -> list[int | None]:
 
 
 def sends(program: Program, instruction: Instruction) -> list[str]:
-    """The collectives that an instruction is, starts or contains."""
     own = instruction.opcode.removesuffix("-start")
     if own in COLLECTIVES:
         return [own]

@@ -65,7 +65,6 @@ class Instruction:
         return int(cycles) if cycles else self.price
 
     def attribute(self, pattern: str) -> str:
-        """The match of a pattern's group behind the operands, or an empty string."""
         found = re.search(pattern, self.rest)
         return found[1] if found else ""
 

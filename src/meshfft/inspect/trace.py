@@ -65,7 +65,6 @@ class Breakdown:
 
     @property
     def used(self) -> tuple[np.ndarray, np.ndarray]:
-        """Indices of the steps and of the kinds that take any time."""
         return np.flatnonzero(self.seconds.any((0, 2))), np.flatnonzero(self.seconds.any((0, 1)))
 
     def to_dict(self) -> dict[str, object]:

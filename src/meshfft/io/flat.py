@@ -56,7 +56,6 @@ class Numbers(NamedTuple):
                 run[...] = part
 
     def write(self, box: Box, values: np.ndarray) -> None:
-        """Writes the contiguous runs of a box."""
         sides = [s.stop - s.start for s in box]
         cut = [dim for dim, (side, n) in enumerate(zip(sides, self.shape, strict=True)) if side != n]
         dim = max(cut, default=0)

@@ -97,19 +97,16 @@ def subboxes(box: Box, file: Sequence[int], itemsize: int, most: int, *, fortran
 
 
 def within(box: Box, start: Sequence[int]) -> Box:
-    """The box relative to `start`."""
     return tuple(slice(s.start - a, s.stop - a) for s, a in zip(box, start, strict=True))
 
 
 def boxes_of(layout: Layout) -> Iterator[Box]:
-    """The logical part of every block, in C order."""
     firsts = [layout.starts(dim) for dim in range(layout.ndim)]
     sides = (map(slice, at.tolist(), (at + layout.counts(dim)).tolist()) for dim, at in enumerate(firsts))
     return itertools.product(*sides)
 
 
 def block_index(layout: Layout, at: Box) -> tuple[int, ...]:
-    """Index of the block at a part of the stored array."""
     return tuple((side.start or 0) // size for side, size in zip(at, layout.block, strict=True))
 
 
@@ -153,7 +150,6 @@ def _fit(sides: Sequence[Side], unit: int, most: int, order: Iterable[int]) -> t
 
 
 def _divided(side: Side, most: int) -> int:
-    """The largest even part of at most `most` positions."""
     if not side.exact or side.size <= most:
         return -(-side.size // -(-side.size // most))
     small = [d for d in range(1, math.isqrt(side.size) + 1) if side.size % d == 0]

@@ -123,7 +123,6 @@ def _reader(path: Path, array: "h5py.Dataset") -> Read:
 
 
 def _check_fill(path: Path, array: "h5py.Dataset") -> None:
-    """Refuses numbers that were never written and have no fill value."""
     import h5py
 
     made = array.id.get_create_plist()
@@ -240,7 +239,6 @@ def _dims(array: "h5py.Dataset") -> tuple[str, ...] | None:
 
 
 def _attributes(item: "h5py.Dataset | h5py.Group") -> dict[str, object]:
-    """Attributes that are text or few numbers, as plain values."""
     import h5py
 
     found = dict[str, object]()

@@ -34,7 +34,6 @@ LOST = re.compile("[\0\ud800-\udfff]")  # not storable as HDF5 text: zeros and s
 
 
 def create_hdf5(path: Path, header: Header) -> FlatSink:
-    """Makes a file with space for the numbers of an array, and with everything else."""
     h5py, labels = need("h5py", "writing HDF5"), header.labels
     dims, name = labels.dims, _stored_name(labels.name, labels.dims)
     own = {one.name: one for one in labels.coordinates if one.dims == (one.name,)}
@@ -51,7 +50,6 @@ def create_hdf5(path: Path, header: Header) -> FlatSink:
 
 
 def reopen_hdf5(path: Path) -> FlatSink:
-    """Reopens a file of `create_hdf5`, and allocates all of it."""
     h5py = need("h5py", "writing HDF5")
     with h5py.File(path, "r") as file:
         array = file[file.attrs[KEY]]
@@ -67,7 +65,6 @@ def _stored_name(name: str, dims: Sequence[str]) -> str:
 
 
 def _make_scale(file: "h5py.File", index: int, dim: str, size: int, own: Coordinate | None) -> None:
-    """The scale of a dimension: its coordinate if it has one."""
     if own is None:
         scale = file.create_dataset(dim, (size,), ">f4")
         scale.make_scale(f"{ONLY_A_DIMENSION.decode()}.{size:10d}")

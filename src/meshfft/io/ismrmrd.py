@@ -61,8 +61,6 @@ class Encoding(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """The readouts of one image, and a text about the omitted ones."""
-
     values: Source  # of shape (coils, samples)
     points: np.ndarray  # of shape (samples, 2 or 3)
     cartesian: bool  # the points were computed, in turns; else they are the file's, in its unit
@@ -71,7 +69,6 @@ class Scan(NamedTuple):
 
 
 def is_scan(path: Path, group: str | None = None) -> bool:
-    """Whether a file is ISMRMRD, with readouts in a group (of that name)."""
     if path.suffix.lower() not in SUFFIXES or not path.is_file():
         return False
     h5py = need("h5py", "reading ISMRMRD")
@@ -141,7 +138,6 @@ def _opened(path: Path, group: str | None) -> Iterator[tuple[list[Encoding], "h5
 
 
 def _groups(path: Path, file: "h5py.File", group: str | None) -> list[str]:
-    """The groups of a file (of that name) with a header and readouts."""
     found = list[str]()
     for name in (name for name, _ in members(file.id) if group in (None, name)):
         with contextlib.suppress(Refused):  # links to other files

@@ -85,7 +85,6 @@ def labelled(record: Record, labels: Labels | None) -> Record:
 
 
 def _transformed(one: Coordinate, record: Record, axis: int) -> Coordinate | None:
-    """Frequencies for positions, or positions for frequencies."""
     n, (_, unit, spacing), before = record.out_shape[axis], record.dimensions[axis], _before(one)
     trig = record.kind in FIRST
     if before is not None and (record.inverse or trig):
@@ -186,7 +185,6 @@ class _Packing(NamedTuple):
 
 
 def coordinate_of(name: str, dims: tuple[str, ...], attributes: Mapping[str, object], stored: np.ndarray) -> Coordinate:
-    """A coordinate with decoded values; missing ones are NaN."""
     packing = _packing(stored.dtype, attributes)
     wide = stored.dtype if stored.dtype.kind == "c" else np.dtype("f8")
     missing, values = packing.missing(stored), packing.unpacked(stored, wide)

@@ -33,7 +33,6 @@ SCANNER = 1  # code of scanner coordinates
 
 
 def checked_affine(affine: np.ndarray, what: str) -> np.ndarray:
-    """Checks an affine; raises ValueError if it is none, or has no inverse."""
     with np.errstate(over="ignore"):
         stored = np.asarray(affine, np.float32).astype(float)  # the precision of NIfTI
     if stored.shape != (4, 4) or not np.isfinite(stored).all() or (stored[3] != (0, 0, 0, 1)).any():
@@ -97,7 +96,6 @@ def _unpacked(path: Path) -> Iterator[Path]:
 
 
 def _needed(path: Path) -> int:
-    """Bytes of an unpacked file, by its header."""
     with gzip.open(path) as packed:
         header = _header(packed.read(HEAD_BYTES))
     shape, dtype, offset = header.get_data_shape(), header.get_data_dtype(), int(header.get_data_offset())

@@ -36,8 +36,6 @@ Axes = tuple[tuple[str, ...], ...]
 
 
 class Dimension(NamedTuple):
-    """Name, unit and spacing of one dimension of the stored array."""
-
     name: str
     unit: str
     spacing: float
@@ -154,7 +152,6 @@ def record_of(plan: Plan, units: Sequence[str] | None = None, spacing: Sequence[
 
 
 def recorded(source: Source, stored: object) -> Source:
-    """A source with the record in its attribute, if any, and the units and spacing of that."""
     found = json.loads(stored) if isinstance(stored, str) else stored  # as stored by HDF5
     if found is not None and not isinstance(found, dict):
         raise ValueError(f"attribute {KEY!r} is no record")
@@ -188,7 +185,6 @@ def inverse_options(record: Record) -> dict[str, Any]:
 
 
 def _arguments(transform: Transform) -> tuple[str, bool, str, tuple[int, ...]]:
-    """The kind, inverse, norm and lengths that make this transform."""
     lengths = tuple(getattr(matrix, "length", 0) for matrix in transform.matrices)
     for inverse, kind, norm in itertools.product((False, True), KINDS, NORMS):  # a dct-3 is also the inverse dct-2
         try:
@@ -240,7 +236,6 @@ def _short(value: object) -> str:
 
 
 def is_text(value: object) -> bool:
-    """Whether a value is a short line."""
     return isinstance(value, str) and len(value) <= MOST_TEXT and (not value or value.isprintable())
 
 

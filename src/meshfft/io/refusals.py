@@ -83,7 +83,6 @@ def unchanged(path: Path, file: Path | None = None) -> Callable[[], None]:
 
 
 def check_numbers(path: Path, shape: tuple[int, ...] | None, dtype: np.dtype) -> None:
-    """Refuses anything but an array of numbers of a possible size."""
     wanted = "give an array of integers, or of real or complex numbers of at most 64 bits a part"
     if dtype.hasobject:
         raise Refused(f"{path} holds Python objects or strings, which are not loaded: {wanted}")
@@ -111,7 +110,6 @@ def check_chunk(path: Path, chunk: tuple[int, ...], itemsize: int, shape: tuple[
 
 
 def choose(path: Path, names: list[str], dataset: str | None) -> str:
-    """The requested dataset, or the only one."""
     if not names:
         raise Refused(f"{path} has no dataset of its own: give a file that has one")
     listed = ", ".join(map(_short, names[:20])) + ", ..." * (len(names) > 20)

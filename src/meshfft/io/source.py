@@ -103,8 +103,6 @@ class Source:
 
 
 class Header(NamedTuple):
-    """The parts of a new file other than numbers."""
-
     shape: tuple[int, ...]
     dtype: np.dtype
     grid: Grid  # of a Zarr store
@@ -226,7 +224,6 @@ def assigning(array: Sliceable) -> Read:
 
 
 def _box(index: Any, shape: tuple[int, ...]) -> tuple[Box, list[bool]]:
-    """The box of an index, and which dimensions have a single position."""
     entries = list(index) if isinstance(index, tuple) else [index]
     at = entries.index(Ellipsis) if Ellipsis in entries else len(entries)
     rest = len(shape) - len(entries[:at]) - len(entries[at + 1 :])

@@ -266,12 +266,10 @@ def check_disjoint(source: str | Path, target: str | Path) -> None:
 
 
 def _holds(folder: Path, path: Path) -> bool:
-    """Whether a path is inside an existing folder."""
     return folder.is_dir() and any(above.exists() and above.samefile(folder) for above in path.resolve().parents)
 
 
 def check_room(path: Path, nbytes: int) -> None:
-    """Raises OSError unless the folder of `path` exists, is writable and has space for `nbytes`."""
     folder = path.resolve().parent
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is not a folder: make it first, or write elsewhere")

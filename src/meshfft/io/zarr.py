@@ -51,7 +51,6 @@ class Node(NamedTuple):
         return "" if self.folder == self.root else self.folder.relative_to(self.root).as_posix()
 
     def check_inside(self, file: Path) -> None:
-        """Refuses a link that leads out of the store."""
         if not file.resolve().is_relative_to(self.root):
             away = f"{self.path} has {file.relative_to(self.root)}, a link that leads out of it"
             raise Refused(f"{away}: give the store itself")
@@ -83,7 +82,6 @@ class Node(NamedTuple):
         return found
 
     def arrays(self) -> "Iterator[tuple[Node, Metadata]]":
-        """All arrays of a group and of its subgroups."""
         for folder in sorted(self.folder.iterdir()):
             self.check_inside(folder)
             if is_zarr(folder) and not folder.is_symlink():
@@ -100,7 +98,6 @@ def is_zarr(path: Path) -> bool:
 
 
 def _dims(given: object) -> tuple[str, ...] | None:
-    """Valid names of dimensions, short and distinct, or None."""
     try:
         names: tuple[str, ...] = conformed(tuple[str, ...], given)
     except ValueError:
@@ -160,7 +157,6 @@ def _opened(node: Node) -> Source:
 
 
 def sides_of(grid: "tensorstore.ChunkLayout.Grid") -> tuple[int, ...]:
-    """The shape of chunks or files; empty for a single value."""
     return tuple(n or 1 for n in grid.shape or ())
 
 

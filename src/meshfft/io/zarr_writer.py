@@ -99,7 +99,6 @@ def _create_array(path: Path, header: Header) -> "tensorstore.TensorStore":
 
 
 def _describe(path: Path, labels: Labels) -> None:
-    """Writes the coordinates of an array into its group, and the metadata of all."""
     for one in labels.coordinates:
         if one.folder is not None:
             for file in plain_files(one.folder):

@@ -110,13 +110,11 @@ def _positions(plan: Planned) -> tuple[Array, ...]:
 
 
 def _layout(plan: Planned) -> Layout:
-    """Layout of coordinates: the coordinate, then the dimensions of the points."""
     end = plan.caller.out_layout
     return Layout((len(plan.grid),), ((),)) + sub_layout(end, range(end.ndim - len(plan.points.shape), end.ndim))
 
 
 def _points_first(plan: Planned, turns: Array) -> Array:
-    """Coordinates (d, points), padded and sharded as stored."""
     layout = _layout(plan)
     around = [(0, stored - n) for stored, n in zip(layout.storage, layout.shape, strict=True)]
     return reshard(jnp.pad(turns, around), plan.caller.mesh, layout.spec)
@@ -143,7 +141,6 @@ def _turned(plan: Planned, unit: str, change: Array, sign: int) -> list[Any]:
 
 
 def _weighted(plan: Planned, x: AnyArray, j: int) -> Any:
-    """An image times its positions along one transformed dimension."""
     dim, start = plan.dims[j], plan.caller.in_layout
     middle = start.shape[dim] // 2 if plan.origin == "centre" else 0
     positions = np.asarray(start.positions(dim) - middle, real_dtype(plan.caller.dtype))

@@ -54,7 +54,6 @@ def plan_to_points(problem: ScatteredProblem) -> Plan:
 
 
 def _price(plan: Plan) -> float:
-    """Modelled seconds, also of unknown machines."""
     return sum(map(plan.machine.price, plan.walk.works(plan.dtype.itemsize, plan.machine.chip)))
 
 
@@ -111,7 +110,6 @@ def _window_alone(post: PostTransform, layout: Layout, slots: int, most: int, ba
 
 
 def _from_image(walk: Walk, post: PostTransform, behind: tuple[Step, ...]) -> Walk:
-    """The walk to the fine grid with deconvolution before it and the steps `behind` after it."""
     problem = post.problem
     steps = (Deconvolve(problem.dims, post.grid, post.window), *walk.steps, *behind)
     return Walk(walk.start, steps, problem.scale, walk.planes)
@@ -172,7 +170,6 @@ def _ring_walk(problem: ScatteredProblem, unit: str | None, goal: Layout | None,
 
 
 def _points_of(problem: ScatteredProblem) -> Layout:
-    """Layout of points cut by the image's mesh axes, in their order."""
     cuts = [problem.start.cuts[d] for d in problem.dims]
     return points_layout(problem.points.shape, [cut[:2] for by in cuts for cut in by], problem.mesh)
 
@@ -182,14 +179,12 @@ def _batch(start: Layout, dims: Sequence[int]) -> Layout:
 
 
 def no_values(request: Request, dims: Sequence[int], shape: tuple[int, ...], dtype: np.dtype) -> Any:
-    """Empty result for no points."""
     return request.zeros(_batch(request.setting.start, dims) + Layout(shape, ((),) * len(shape)), dtype)
 
 
 def at_points(
     request: Request, points: Scattered, axes: Sequence[int] | None, norm: str | None, options: Options
 ) -> Transformed:
-    """Implements `kdftn` at scattered points."""
     options.check()
     if options.wire != "exact":
         raise ValueError(f"wire is {options.wire!r}, and Scattered points send exactly: leave it out")

@@ -173,7 +173,6 @@ class Scattered:
 
 
 def known_kind(points: object) -> Scattered:
-    """Returns `points`; raises TypeError if they are not Scattered."""
     if not isinstance(points, Scattered):
         raise TypeError(f"points is a {type(points).__name__}: say what the coordinates are, as mf.Scattered.turns(k)")
     return points

@@ -66,14 +66,12 @@ class PostTransform:
 
     @property
     def balanced(self) -> bool:
-        """Whether crowded owners lend tiles of the grid."""
         problem = self.problem
         wanted = not problem.machine.chip.cached if problem.balance is None else problem.balance
         return wanted and math.prod(problem.start.parts) > 1
 
     @property
     def reach(self) -> int:
-        """Cells that a point may touch along each dimension."""
         return self.window.width + 2 * self.problem.slack
 
     def form(self, layout: Layout) -> Form:
@@ -81,7 +79,6 @@ class PostTransform:
         return chosen(self.window, self.problem.slack, block, self.problem.machine.gridding)
 
     def placed(self, layout: Layout) -> Placed:
-        """Points in the slots of their owners."""
         problem, cells = self.problem, sub_layout(layout, self.problem.dims)
         return place(problem.points.in_turns, problem.middles, cells, self.form(layout), problem.dtype)
 
@@ -160,7 +157,6 @@ def _on_grid(
 
 
 def _price(problem: ScatteredProblem, walk: Walk, follows: Ending) -> float:
-    """Modelled seconds from an image to its values in the plan's order."""
     whole = dataclasses.replace(walk, steps=(*walk.steps, *follows(walk.end)))
     return sum(map(problem.machine.price, whole.works(problem.dtype.itemsize, problem.machine.chip)))
 

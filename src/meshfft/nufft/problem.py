@@ -53,7 +53,6 @@ class ScatteredProblem(NamedTuple):
 
     @property
     def modes(self) -> tuple[int, ...]:
-        """Samples of the image along each transformed dimension."""
         return tuple(self.start.shape[d] for d in self.dims)
 
     @property
@@ -107,7 +106,6 @@ def plain_number(value: Any) -> Any:
 
 
 def _check(problem: ScatteredProblem) -> None:
-    """Refuses unknown names and numbers out of range."""
     for name, value, known in (("order", problem.order, ORDERS), ("origin", problem.origin, ORIGINS)):
         if value not in known:
             raise ValueError(f"{name} {value!r} is unknown: use " + " or ".join(map(repr, known)))
@@ -155,7 +153,6 @@ def points_layout(
 def image_layout(
     setting: Setting, points: Scattered, sizes: tuple[int, ...], axes: Sequence[int] | None, out_spec: Spec | None
 ) -> Layout:
-    """The layout of the adjoint's image."""
     values = setting.start
     rest = values.ndim - len(points.shape)
     if rest < 0 or values.shape[rest:] != points.shape:
@@ -190,7 +187,6 @@ def _cut_evenly(layout: Layout, dims: Sequence[int], moving: Sequence[tuple[str,
 
 
 def brought(values: AnyArray, layout: Layout, setting: Setting | None = None) -> Any:
-    """Values of the points, moved to `layout`."""
     there = read(values).setting if setting is None else setting
     if there.start == layout:
         return values

@@ -102,14 +102,12 @@ def relative(problem: Problem, now: Iterate) -> float:
 
 
 def begin(normal: Operator, b: Array, start: Array | None = None) -> Iterate:
-    """Conjugate gradients before the first step, from `start` or zero."""
     image = jnp.zeros_like(b) if start is None else start
     residual = b if start is None else b - normal(start)
     return Iterate(image, residual, residual, ended(dot(residual, residual)))
 
 
 def step(normal: Operator, now: Iterate) -> Iterate:
-    """One step of conjugate gradients; the solution is a fixed point."""
     return ended(_advanced(now, normal(now.direction)))
 
 
@@ -162,7 +160,6 @@ def largest(normal: Operator, like: Array, rounds: int = POWERS) -> Array:
 
 
 def of_unit(problem: Problem) -> Problem:
-    """Divides the problem by the largest eigenvalue of N."""
     scale = ended(largest(problem.normal, problem.right)).astype(problem.right.dtype)
     return problem._replace(normal=lambda x: problem.normal(x) / scale, right=problem.right / scale)
 

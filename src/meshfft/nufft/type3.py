@@ -192,7 +192,6 @@ def _joined(
 
 
 def _factored(tables: Tables, order: np.ndarray, factors: np.ndarray) -> Tables:
-    """Tables with phases multiplied by a factor for each point."""
     phase = tables.phase.copy()
     phase.reshape(-1)[order] *= factors.astype(phase.dtype)
     return tables._replace(phase=phase)

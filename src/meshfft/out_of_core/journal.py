@@ -59,7 +59,6 @@ class Journal:
         return final.with_name(f".{final.name}.passes")
 
     def begin(self, run: Mapping[str, object], *, resume: bool, overwrite: bool) -> None:
-        """Continues the journal of the same run, or starts one."""
         path, done = self.folder / RUN, self._done()
         if path.is_file() and (not done or done.strip(b"\0")):
             if resume:
@@ -98,7 +97,6 @@ class Journal:
             os.pwrite(file, b"\1", sum(self.tiles[:step]) + tile)
 
     def move(self, store: Path) -> None:
-        """Records the inode of the store that is about to become the result."""
         write(self.folder / RUN, json.dumps({**self.run(), INODE: store.stat().st_ino}).encode())
 
     def moved(self) -> bool:
@@ -205,7 +203,6 @@ def held(folder: Path) -> Iterator[None]:
 
 
 def write(path: Path, data: bytes) -> None:
-    """Writes a small file atomically."""
     with replacing(path, overwrite=True) as new:
         new.write_bytes(data)
 

@@ -16,7 +16,6 @@ Shape = tuple[int, ...]
 
 
 def partitions(items: Shape, many: int) -> Iterator[tuple[Shape, ...]]:
-    """All partitions of items into `many` nonempty sets."""
     if not items:
         if many == 0:
             yield ()
@@ -94,7 +93,6 @@ def _cut(shape: Shape, dims: Shape, fits: Callable[[Shape], bool], unit: Shape, 
 
 
 def _of_blocks(shape: Shape, blocks: dict[int, int]) -> Layout:
-    """The layout of blocks with at most `blocks[dim]` positions along each dimension."""
     counts = {dim: -(-shape[dim] // block) for dim, block in blocks.items() if block < shape[dim]}
     cuts = {dim: (Cut(name, counts[dim], blocks[dim]),) for dim, name in zip(counts, AXES, strict=False)}
     return Layout(shape, tuple(cuts.get(dim, ()) for dim in range(len(shape))))

@@ -170,7 +170,6 @@ class _Search:
         return (*steps[:free], *(dataclasses.replace(step, before=before) for step, before in rest))
 
     def _cut(self, dims: Shape | None, shape: Shape, dtype: np.dtype, chunk: Shape, fortran: bool) -> Layout | None:
-        """The layout for a set of dimensions, cached."""
         buffers = buffer_bytes(self.budget, math.prod(chunk) * dtype.itemsize)
 
         def fits(block: Shape) -> bool:

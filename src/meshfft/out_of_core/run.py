@@ -126,7 +126,6 @@ class _Run:
                 _on_first(functools.partial(clear, self._path(number - 1)))
 
     def finish(self, overwrite: bool) -> None:
-        """Gives the result its name, and removes the working folder."""
         if not self.journal.moved():
             last = len(self.made.steps) - 1
             store = self._opened(last)
@@ -150,7 +149,6 @@ class _Run:
         return self.journal.folder / f"pass-{number}{kind}"
 
     def _create(self, number: int) -> None:
-        """Creates the store of a pass, cut along its tiles; a flat file between passes."""
         step, path = self.made.steps[number], self._path(number)
         shape, grid = step.after.shape, grid_of_tiles(step.after, step.out_dtype.itemsize, self.most)
         if number < len(self.made.steps) - 1:
@@ -159,7 +157,6 @@ class _Run:
         create_sink(path, shape, step.out_dtype, grid, self.record, kind=path.suffix)
 
     def _opened(self, number: int) -> Sink:
-        """Opens the output of a pass; raises OSError if it is missing or truncated."""
         path = self._path(number)
         if not path.exists():
             raise FileNotFoundError(f"{path} is gone, or not on a file system that all processes share: {AGAIN}")

@@ -63,8 +63,6 @@ def covered(layout: Layout, chunk: Shape) -> int:
 
 
 class Tile(NamedTuple):
-    """The boxes of a tile in the arrays that a pass reads and writes."""
-
     source: Box
     target: Box
 
@@ -92,7 +90,6 @@ class Pass:
 
     @functools.cached_property
     def tiles(self) -> tuple[Tile, ...]:
-        """The tiles in C order."""
         return tuple(map(Tile, boxes_of(self.before), boxes_of(self.after)))
 
     def plan_of(self, tile: Tile) -> Plan | None:

@@ -78,7 +78,6 @@ class Scratch:
 
 
 def scratch_of(file: Sink, *layouts: Layout) -> Scratch:
-    """The store of an array that is written in tiles of one layout and read in tiles of another."""
     assert isinstance(file, FlatSink)
     shape = layouts[0].shape
     firsts = ({int(start) for layout in layouts for start in layout.starts(dim)} for dim in range(len(shape)))

@@ -59,7 +59,6 @@ def supports(shape: Sequence[int], dim: int, room: int = ROOM) -> bool:
 
 
 def passes(shape: Sequence[int], dims: Sequence[int], room: int = ROOM) -> tuple[KernelPass, ...]:
-    """The kernels that transform some dimensions of planes, in order; each dimension must have one."""
     left, last = sorted(d for d in dims if shape[d] > 1), len(shape) - 1
     done = []
     if left[-2:] == [last - 1, last] and short.plane_kernel(shape, -1, room) is not None:
@@ -74,7 +73,6 @@ def passes(shape: Sequence[int], dims: Sequence[int], room: int = ROOM) -> tuple
 
 @functools.lru_cache(maxsize=1024)
 def _of_lines(shape: tuple[int, ...], dim: int, room: int) -> tuple[KernelPass, ...]:
-    """The kernels that transform lines of a dimension, or ()."""
     length, behind = shape[dim], len(shape) - 1 - dim
     tiled = behind < 2
     kinds: tuple[str, ...] = ()
@@ -110,7 +108,6 @@ def in_orders(shape: tuple[int, ...], dims: tuple[int, ...], room: int = ROOM) -
 
 
 def copies(shape: tuple[int, ...], dims: tuple[int, ...], room: int) -> int:
-    """Number of copies of an array for kernels: to other orders, and back."""
     orders = in_orders(shape, dims, room)
     return len(orders) if len(orders) > 1 else 0
 
@@ -166,7 +163,6 @@ def fft(planes: Planes, dims: Sequence[int], sign: int, room: int = ROOM, interp
 
 
 def run(re: Array, im: Array, dims: Sequence[int], sign: int, room: int, interpret: bool = False) -> Planes:
-    """Runs the kernels on any platform."""
     planes: Planes = (re, im)
     for one in passes(re.shape, dims, room):
         planes = run_one(one, planes, sign, room, interpret)
@@ -174,7 +170,6 @@ def run(re: Array, im: Array, dims: Sequence[int], sign: int, room: int, interpr
 
 
 def run_in_orders(re: Array, im: Array, dims: Sequence[int], sign: int, room: int, interpret: bool = False) -> Planes:
-    """Runs the kernels of each order on transposed copies."""
     for order, own in in_orders(re.shape, tuple(dims), room):
         back = sorted(range(re.ndim), key=order.__getitem__)
         places = [order.index(d) for d in own]
@@ -203,9 +198,7 @@ def _by_xla(re: Array, im: Array, dims: Sequence[int], sign: int) -> Planes:
 def _by_platform(re: Array, im: Array, *, axes: tuple[int, ...], sign: int, room: int, interpret: bool) -> Planes:
     by_xla = functools.partial(_by_xla, dims=axes, sign=sign)
     by_kernels = functools.partial(run_in_orders, dims=axes, sign=sign, room=room, interpret=interpret)
-    by_kernels = (
-        by_kernels if in_orders(re.shape, axes, room) else by_xla
-    )  # a chunk may have none although the block has some
+    by_kernels = by_kernels if in_orders(re.shape, axes, room) else by_xla  # a chunk may have none
     return on_tpu(by_kernels, by_xla, re, im, interpret=interpret)
 
 

@@ -148,7 +148,6 @@ class VectorChirp(Engine[Planes]):
         return "vector chirp"
 
     def error(self, length: int, itemsize: int) -> Error:
-        """Two transforms, of the even and odd bins of a convolution."""
         return Error(2 * fft_error(2 * padded_length(length), itemsize).noise)
 
     def work(self, lines: Lines, itemsize: int, chip: Chip) -> Work:

@@ -87,7 +87,6 @@ def by_kernels(
     ends: Ends,
     interpret: bool = False,
 ) -> list[Array]:
-    """Runs kernels in sequence: the first reads the operand, the last writes the parts."""
     left = list(arrays)
     for one, own in passes_of(shape, dims, room, ends):
         if own == PLANES:

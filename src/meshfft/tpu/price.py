@@ -37,8 +37,6 @@ NEAREST = {  # kinds of similar cost; else sublane
 
 
 class Price(NamedTuple):
-    """Bundles a point, and whether they are an estimate."""
-
     bundles: float
     estimated: bool
 
@@ -65,7 +63,6 @@ def cycles(chip: Chip, kind: str, lengths: tuple[int, ...], points: int) -> int:
 
 
 def is_real(kind: str) -> bool:
-    """True for kernels between real lines and half spectra."""
     return kind.startswith(("half", "real"))
 
 
@@ -103,7 +100,6 @@ def table() -> dict[str, dict[str, dict[tuple[int, ...], float]]]:
 
 @functools.lru_cache(maxsize=1)
 def wire_table() -> dict[str, dict[str, dict[str, float]]]:
-    """Bundles a real number by chip, way with bits, and rows of a tile."""
     return _read("wire_cycles.json")
 
 

@@ -114,7 +114,6 @@ Trials = tuple[LineTrial | RealTrial, ...]
 
 
 def of_lines(shape: tuple[int, ...], dims: tuple[int, ...], room: int, ends: Ends = PLANES) -> Trials:
-    """The kernels that transform dimensions of such a block, or of some rows of it, with these ends."""
     if ends != PLANES and parts.is_direct(shape, dims, room, ends):
         return tuple(_small(one, shape, room, own) for one, own in parts.passes_of(shape, dims, room, ends))
     done = list[LineTrial]()
@@ -179,7 +178,6 @@ def _is_same(one: engine.KernelPass, shape: tuple[int, ...], room: int, ends: En
 
 
 def _noise(lengths: Iterable[int]) -> float:
-    """The relative error that plans print for these lengths."""
     return Error.of_all(fft_error(n, COMPLEX) for n in lengths).noise
 
 

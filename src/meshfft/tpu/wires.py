@@ -76,14 +76,11 @@ class WireTrial:
 
 
 def wire_trials(share: tuple[int, ...], wire: Wire) -> tuple[WireTrial, ...]:
-    """Trials for sending such shares, both planes in one message."""
     form = form_of((2, *share), 1, wire) if isinstance(wire, Coded) else None
     return (WireTrial(form, shares=2),) if isinstance(form, Tiled) else ()
 
 
 class _Grid(NamedTuple):
-    """Blocks of shares for grid steps: shares, groups of runs, rows."""
-
     form: Tiled
     shares: int
 

@@ -30,8 +30,6 @@ class Round(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Lent:
-    """Points on the devices that process them."""
-
     tables: Tables  # chunks that each device keeps, then borrowed ones
     rounds: tuple[Round, ...]  # tile i of a round is received behind the tiles of earlier rounds
     order: np.ndarray  # slot of each point among those of all devices
@@ -151,7 +149,6 @@ def _round(loans: list[_Loan], devices: int, tiles: int) -> Round:
 
 
 def _ragged(rows: list[np.ndarray], least: int) -> np.ndarray:
-    """Stacks rows of integers, padded with -1."""
     table = np.full((len(rows), max(least, *map(len, rows))), -1, np.int64)
     for line, row in zip(table, rows, strict=True):
         line[: len(row)] = row
@@ -186,7 +183,6 @@ def _moved_to(tables: Tables, tile: np.ndarray, at: np.ndarray, chunk: int) -> T
 
 
 def _moved(order: np.ndarray, source: np.ndarray, each: int, chunk: int) -> np.ndarray:
-    """The new slot of each point."""
     now = np.empty(len(source) * each, np.int64)
     full = source.ravel() >= 0
     now[source.ravel()[full]] = np.flatnonzero(full)

@@ -37,8 +37,6 @@ class Tables(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Placed:
-    """Points on their devices."""
-
     tables: Tables
     order: np.ndarray  # slot of each point among those of all devices, int64
     load: np.ndarray  # points per device
@@ -54,11 +52,9 @@ class _Tiles(NamedTuple):
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Tiles along each dimension of a block."""
         return tuple(-(-cells // tile) for cells, tile in zip(self.grid.block, self.tile, strict=True))
 
     def starts(self, tile: np.ndarray) -> np.ndarray:
-        """First cells (..., d) of tiles of a block, numbered in C order."""
         corner = np.stack(np.unravel_index(tile, self.counts), -1) * self.tile
         return np.minimum(corner, np.subtract(self.grid.block, self.tile))
 
@@ -187,9 +183,7 @@ def _filled(
     chunks = -(-points // chunk)
     count = np.bincount(owner, chunks, devices).astype(np.int32)
     most = int(count.max())
-    base = np.arange(devices) * most - (
-        np.cumsum(count) - count
-    )  # offset of a device's chunks by other devices' empty ones
+    base = np.arange(devices) * most - (np.cumsum(count) - count)  # offset by other devices' empty chunks
     first = np.cumsum(chunks) - chunks + base[owner]
     at = np.arange(many) + np.repeat(first * chunk - begin, points)
     start = np.zeros((devices * most, tiles.grid.ndim), np.int32)

@@ -50,12 +50,10 @@ class Form:
 
     @property
     def reach(self) -> int:
-        """Cells that a point may touch in each dimension."""
         return self.width + 2 * self.slack
 
 
 def chosen(window: Window, slack: int, block: tuple[int, ...], platform: str) -> Form:
-    """Form for a window, a block shape and a platform."""
     kind, d = KINDS.get(platform, "gather"), len(block)
     if platform == "tpu" and d in (2, 3):
         kind, sides = "strips", tpu_form(window.width + 2 * slack, d)[0]
@@ -111,7 +109,6 @@ def weights(offset: Array, lowest: Array | None, cells: int, form: Form, order: 
 
 
 def groups(slots: Slots, form: Form, size: int) -> Array:
-    """Number of groups of up to `size` slots with points."""
     size = min(size, slots.cell.shape[0])
     return (slots.count * form.chunk + size - 1) // size
 

@@ -162,7 +162,6 @@ def _onto_tiles(values: Array, slots: Slots, form: Form, along: tuple[int, ...],
 
 
 def _cells(form: Form) -> tuple[int, ...]:
-    """Cells that the points of a chunk may touch."""
     return tuple(t + form.reach - 1 for t in form.tile)
 
 

@@ -47,8 +47,6 @@ X = TypeVar("X", np.ndarray, Array)
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-    """A window for one oversampling."""
-
     width: int  # cells spanned
     sigma: float  # cells of the fine grid per sample
     coefficients: tuple[float, ...]  # of q in t, the lowest first
@@ -56,7 +54,6 @@ class Window:
     worst: float  # largest relative error of any point and mode
 
     def values(self, z: np.ndarray) -> np.ndarray:
-        """phi(z)."""
         return np.asarray(phi(z * (self.width / 2), self.width, self.coefficients))
 
     def transform(self, xi: np.ndarray) -> np.ndarray:
@@ -202,7 +199,6 @@ def _gauss() -> tuple[np.ndarray, np.ndarray]:
 
 
 def best_bandwidth(width: int, sigma: float) -> float:
-    """Bandwidth / width with the least error, by search."""
     from scipy import optimize
 
     def log_error(ratio: float) -> float:

@@ -44,13 +44,10 @@ class _Factor(Step):
 
 @dataclasses.dataclass(frozen=True)
 class Deconvolve(_Factor):
-    """Divides some dimensions by the window's transform."""
-
     grid: tuple[int, ...]  # cells of the fine grid along each
     window: Window
 
     def error(self, layout: Layout, itemsize: int) -> Error:
-        """Gridding error at the worst point and mode."""
         return Error(len(self.along) * self.window.worst)
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
@@ -74,14 +71,11 @@ class Deconvolve(_Factor):
 
 @functools.lru_cache(maxsize=64)
 def _reciprocals(window: Window, modes: int, cells: int) -> np.ndarray:
-    """1 / phihat of every mode, in float64."""
     return 1 / window.transform((np.arange(modes) - modes // 2) / cells)
 
 
 @dataclasses.dataclass(frozen=True)
 class PhaseShift(_Factor):
-    """Multiplies by roots of unity along some dimensions."""
-
     middles: tuple[int, ...]  # N // 2 along each
     sign: int
 

@@ -37,8 +37,6 @@ Pairs = tuple[tuple[int, int], ...]
 
 @dataclasses.dataclass(frozen=True)
 class Halo(Reversible):
-    """Appends a halo to the blocks of a dimension, or adds it back and drops it."""
-
     dim: int
     cells: int
 
@@ -65,7 +63,6 @@ class Halo(Reversible):
         return jax.tree.map(functools.partial(one, layout=layout), block)
 
     def _bare(self, layout: Layout) -> int:
-        """Cells of a block without its halo."""
         return layout.block[self.dim] - (self.cells if self.transposed else 0)
 
     def _hops(self, layout: Layout) -> Iterator[tuple[int, int, int]]:
@@ -98,8 +95,6 @@ class Halo(Reversible):
 
 @dataclasses.dataclass(frozen=True)
 class TileBalance(TakesTables):
-    """Appends lent tiles to blocks, or adds them back."""
-
     along: tuple[int, ...]  # dimensions of the grid, whose mesh axes form the ring
     rounds: tuple[tuple[Pairs, int], ...]  # (sender, receiver) pairs, and tiles per message
     tile: tuple[int, ...]  # cells of a tile, with halo
@@ -113,7 +108,6 @@ class TileBalance(TakesTables):
         return resized(layout, (first,), (layout.shape[first] + rows * layout.parts[first],))
 
     def axes(self, layout: Layout) -> tuple[str, ...]:
-        """Axes of the ring of devices."""
         return tuple(axis for d in self.along for axis in layout.axes[d])
 
     def operand(self, given: object, layout: Layout, mapped: frozenset[str] = frozenset()) -> object:
@@ -171,7 +165,6 @@ class TileBalance(TakesTables):
         return np.array(self.places, np.int32) - np.array([layout.block[self.along[0]], *[0] * (len(self.tile) - 1)])
 
     def _cut(self, block: Array, start: Array) -> Array:
-        """One tile, with all coils."""
         zero = jnp.zeros((), start.dtype)
         return lax.dynamic_slice(block, (zero, *start), (block.shape[0], *self.tile))
 
@@ -183,7 +176,6 @@ class TileBalance(TakesTables):
 
 
 def _sources(pairs: Pairs, layout: Layout, along: tuple[int, ...]) -> list[int | None]:
-    """The sender to each device of the ring, or None."""
     senders = {receiver: sender for sender, receiver in pairs}
     return [senders.get(device) for device in range(math.prod(layout.parts[d] for d in along))]
 

@@ -85,7 +85,6 @@ class Interpolate(PointStep, Kernels):
         return self._phased(values, tables).reshape(self.after(layout).block)
 
     def _here(self, operand: Any) -> Tables:
-        """The tables of this device, with points at their current positions."""
         moved = isinstance(operand, Moved)
         tables = Tables(*(leaf[0] for leaf in (operand.tables if moved else operand)))
         if not moved:
@@ -118,16 +117,12 @@ class Way(NamedTuple):
 
 
 class Ways(NamedTuple):
-    """Tables of both directions."""
-
     home: Way
     back: Way
 
 
 @dataclasses.dataclass(frozen=True)
 class ValueExchange(TakesTables):
-    """Values from slots to the caller's dimensions, or with `transposed` back."""
-
     slots: Layout  # layout of values in the plan's order, without batch dimensions
     points: Layout  # layout of the caller's values
     most: int  # most values that a pair of devices exchanges
@@ -136,7 +131,6 @@ class ValueExchange(TakesTables):
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """Axes of the ring of devices."""
         return self.slots.axes[0]
 
     def after(self, layout: Layout) -> Layout:
@@ -144,7 +138,6 @@ class ValueExchange(TakesTables):
         return Layout(layout.shape[:rest], layout.cuts[:rest]) + (self.slots if self.transposed else self.points)
 
     def _batch(self, layout: Layout) -> int:
-        """Number of batch dimensions."""
         return layout.ndim - (self.points if self.transposed else self.slots).ndim
 
     def operand(self, given: object, layout: Layout, mapped: frozenset[str] = frozenset()) -> object:
@@ -186,7 +179,6 @@ class ValueExchange(TakesTables):
 
 
 def _picked(values: Array, at: Array) -> Array:
-    """Values at some positions, 0 beyond the last."""
     return jnp.take(values, at, axis=1, mode="fill", fill_value=0)
 
 

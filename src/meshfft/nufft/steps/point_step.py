@@ -45,8 +45,6 @@ class Reversible(Step):
 
 @dataclasses.dataclass(frozen=True)
 class TakesTables(Reversible, Takes):
-    """A reversible step that takes an operand. Abstract."""
-
     _: dataclasses.KW_ONLY
     slot: int | None = 0
 
@@ -79,14 +77,12 @@ class PointStep(TakesTables):
         return array, layout
 
     def batch(self, layout: Layout) -> int:
-        """Images in a block, such as coils."""
         return math.prod(self.ends(layout)[1].block[: -self.points.ndim])
 
     def apply(self, block: Block, layout: Layout, operand: object = None) -> Block:
         return in_complex(functools.partial(self._apply, layout=layout, operand=operand), block)
 
     def _apply(self, block: Array, layout: Layout, operand: Any) -> Array:
-        """`apply` of a complex block."""
         raise NotImplementedError
 
     def named(self, layout: Layout, how: str) -> str:
@@ -136,7 +132,6 @@ class CoordinateStep(PointStep):
         return jax.tree.map(lambda leaf: PartitionSpec(None, *self.points.spec), operand)
 
     def clear_points(self, block: B, values: Layout) -> B:
-        """Zeros the padding of points in a block of values."""
         return clear(block, values, range(values.ndim - self.points.ndim, values.ndim))
 
 
@@ -155,7 +150,6 @@ class Coordinates(NamedTuple):
         return tuple(part + self.lost[:, None] for part in phases.circle(turns, sign, self.lost.dtype))
 
     def part(self, start: Array | int, size: int) -> "Coordinates":
-        """`size` points from `start`."""
         return jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, size, x.ndim - 1), self)
 
     def in_chunks(self, size: int) -> "Coordinates":
@@ -194,13 +188,11 @@ def located(limbs: Limbs, cells: int, width: int, real: np.dtype) -> tuple[Array
 
 
 def sub_layout(layout: Layout, dims: Iterable[int]) -> Layout:
-    """The layout of some dimensions alone."""
     dims = tuple(dims)
     return Layout(tuple(layout.shape[d] for d in dims), tuple(layout.cuts[d] for d in dims))
 
 
 def clear(block: B, layout: Layout, dims: Iterable[int]) -> B:
-    """Zeros the padding of some dimensions."""
     for dim in dims:
         if layout.storage[dim] != layout.shape[dim]:
             block = cleared(block, layout, dim, layout.shape[dim])
@@ -215,7 +207,6 @@ def grid_last(block: Array, along: tuple[int, ...]) -> Array:
 
 
 def grid_back(block: Array, layout: Layout, along: tuple[int, ...]) -> Array:
-    """The block in a layout, from (batch, *cells)."""
     order = [*(d for d in range(layout.ndim) if d not in along), *along]
     block = block.reshape([layout.block[d] for d in order])
     return jnp.transpose(block, [order.index(d) for d in range(layout.ndim)])
@@ -228,5 +219,4 @@ def own_tables(given: T, cuts: Cuts, mapped: frozenset[str]) -> T:
 
 
 def table_specs(operand: object, axes: tuple[str, ...]) -> Any:
-    """PartitionSpecs of such tables."""
     return jax.tree.map(lambda leaf: PartitionSpec(axes) if axes else PartitionSpec(), operand)

@@ -42,8 +42,6 @@ PHASE_FLOPS = 60  # per root of unity: two products of limbs, cos and sin
 
 @dataclasses.dataclass(frozen=True)
 class RingPoints(CoordinateStep):
-    """An image to its transform at scattered points."""
-
     dot: Dot  # multiplication method
     two_way: bool = False  # blocks are sent in both directions at once
 
@@ -66,7 +64,6 @@ class RingPoints(CoordinateStep):
         return sorted(range(self.grid.ndim), key=lambda j: -self.grid.block[j])
 
     def _chunk(self, batch: int) -> int:
-        """Points in a chunk."""
         beside = math.prod(self.grid.block) // max(*self.grid.block, 1) * batch
         return min(max(NUMBERS // max(beside, 1), LEAST), CHUNK, max(math.prod(self.points.block), 1))
 
@@ -113,7 +110,6 @@ class RingPoints(CoordinateStep):
         return block.transpose(self._turned(image.ndim)).reshape(self.grid.block[self._order[0]], -1)
 
     def _folded(self, flat: Array, image: Layout) -> Array:
-        """Inverse of `_flat`."""
         order = self._turned(image.ndim)
         return flat.reshape([image.block[d] for d in order]).transpose(np.argsort(order))
 
@@ -158,7 +154,6 @@ class RingPoints(CoordinateStep):
         return like(values, planes_of(in_runs(points.size, self._chunk(planes[0].shape[-1]), run, None)))
 
     def _starts(self, position: Array) -> list[Array]:
-        """First position along each dimension of the block at a ring position."""
         starts, parts = [], self.grid.parts
         for j, many in enumerate(parts):
             index = position // math.prod(parts[j + 1 :]) % many

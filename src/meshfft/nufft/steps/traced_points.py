@@ -56,8 +56,6 @@ class Sorted(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class RingGrid(CoordinateStep):
-    """Values at points from circulating blocks of a fine grid with halos."""
-
     cells: tuple[int, ...]  # of the fine grid along each dimension
     middles: tuple[int, ...]  # of e_j; zeros for none
     form: Form  # "points" or "gather", without slack, in chunks of 1 that may be empty
@@ -82,7 +80,6 @@ class RingGrid(CoordinateStep):
 
     @property
     def _sorting(self) -> int:
-        """Bytes that sorting the points reads and writes."""
         count = math.prod(self.points.block)
         return SORT_PASSES * 8 * count * max(count, 2).bit_length()
 
@@ -123,14 +120,12 @@ class RingGrid(CoordinateStep):
         return ring_scatter(term, self.axes)
 
     def _phase(self, coordinates: Coordinates) -> Array:
-        """e_j, or NaN if a coordinate is not finite."""
         limbs = (tuple(limb[j] for limb in coordinates.limbs) for j in range(len(self.middles)))
         parts = (phases.times(jnp.uint32(n), one) for n, one in zip(self.middles, limbs, strict=True))
         re, im = phases.circle(functools.reduce(phases.add, parts), self.sign, coordinates.lost.dtype)
         return lax.complex(re + coordinates.lost, im)[None]
 
     def _sorted(self, coordinates: Coordinates) -> Sorted:
-        """Points sorted by block, then by cell."""
         cells, offsets, at = [], [], jnp.zeros(coordinates.size, jnp.int32)
         for j, (size, block, parts) in enumerate(zip(self.cells, self.grid.block, self.grid.parts, strict=True)):
             limbs = tuple(limb[j] for limb in coordinates.limbs)
@@ -192,8 +187,6 @@ class RingGrid(CoordinateStep):
 
 @dataclasses.dataclass(frozen=True)
 class PointExchange(RingGrid):
-    """Values at points from a fine grid with halos, computed by the owners of its blocks."""
-
     slots: int = 1  # per pair of devices
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:
@@ -242,5 +235,4 @@ class PointExchange(RingGrid):
         return Slots(cell, offset, jnp.zeros_like(cell), jnp.int32(len(at)))
 
     def _sent(self, rows: Array) -> Array:
-        """Exchanges slots with all devices, along the last dimension."""
         return exchange_packed(rows, self.axes, 1, 1)

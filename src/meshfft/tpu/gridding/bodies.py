@@ -76,7 +76,6 @@ def _interpolate(*refs: Ref, task: Task) -> None:
 
 
 def _interpolate_scratch(task: Task) -> list[tuple[int, ...]]:
-    """A raw strip, twice, and the transposed strip, in the parts for products."""
     strip = task.strip
     raw = (2, 2 * task.coils, strip.lead, strip.lane_tiles, strip.fetched, LANES)
     return [raw, (len(strip.factors), strip.wide, 2 * task.coils, strip.lane_tiles * LANES, LANES)]
@@ -161,7 +160,6 @@ def _spread(*refs: Ref, task: Task) -> None:
 
 
 def _spread_scratch(task: Task) -> list[tuple[int, ...]]:
-    """A raw strip, and the transposed sums to add to it."""
     strip = task.strip
     raw = (2 * task.coils, strip.lead, strip.lane_tiles, strip.fetched, LANES)
     return [raw, (strip.wide, 2 * task.coils, strip.lane_tiles * LANES, LANES)]
@@ -181,8 +179,6 @@ def _cells(rows: Array, left: Array, strip: Strip) -> list[Array]:
 
 
 def _add(sums: Ref, raw: Ref, row: Array, strip: Strip) -> None:
-    """Adds the transposed sums, with their parts together, to the strip."""
-
     def tile(t: Array, lanes: Ref) -> None:
         for plane in range(raw.shape[0]):
             x = jnp.concatenate([sums[w, plane, lanes, :].T for w in range(strip.wide)])

@@ -49,7 +49,6 @@ class Strip(NamedTuple):
 
     @property
     def depth(self) -> int:
-        """D, which products sum over."""
         return self.lead * self.rows
 
     @property
@@ -68,7 +67,6 @@ class Strip(NamedTuple):
 
     @property
     def passes(self) -> list[tuple[tuple[int, int], ...]]:
-        """The terms of each product, side by side."""
         beside = max(1, LANES // self.depth)
         return [TERMS[i : i + beside] for i in range(0, len(TERMS), beside)]
 
@@ -208,8 +206,6 @@ def product(left: Array, right: Array, over: int) -> Array:
 
 
 def every_tile(strip: Strip, body: Callable[[Array, Ref], None]) -> None:
-    """Calls body(t, lanes) for each 128 cells of the last dimension."""
-
     def tile(t: Array, _: None) -> None:
         body(t, pl.ds(pl.multiple_of(t * LANES, LANES), LANES))
 

@@ -53,7 +53,6 @@ def _on_tpu(by_kernel: OnSlots, elsewhere: OnSlots, x: Array, slots: Slots) -> A
 
 
 def interpolated(block: Array, slots: Slots, form: Form, interpret: bool = False) -> Array:
-    """Values (C, slots) at the points from a block (C, B_1, .., B_d)."""
     task = _task(block.shape[0], block.shape[1:], form)
     points = _points(slots)
     planes = [_opened(plane, task.strip) for plane in (block.real, block.imag)]
@@ -64,7 +63,6 @@ def interpolated(block: Array, slots: Slots, form: Form, interpret: bool = False
 
 
 def spread_out(values: Array, slots: Slots, form: Form, shape: tuple[int, ...], interpret: bool = False) -> Array:
-    """The block (C, B_1, .., B_d) of values (C, slots)."""
     coils, task = values.shape[0], _task(values.shape[0], shape, form)
     points = _points(slots)
     chunks = values.shape[1] // LANES
@@ -129,7 +127,6 @@ def _points(slots: Slots) -> tuple[Array, Array]:
 
 
 def _task(coils: int, shape: tuple[int, ...], form: Form) -> Task:
-    """The most coils at a time that fit in a small fast memory."""
     strip = strip_of(form, shape)
     tasks = [Task(strip, form, n) for n in range(1, COILS + 1) if coils % n == 0]
     return max([task for task in tasks if _bytes(task) <= SMALL], default=tasks[0], key=lambda task: task.coils)
@@ -190,7 +187,7 @@ def _blocks(task: Task) -> tuple[pl.BlockSpec, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class GriddingTrial:
-    """Trial of both kernels of a form before their first use (kept_verdicts.py), in a block (C, B_1, .., B_d)."""
+    """Trial of both kernels before their first use (kept_verdicts.py), in a block (C, B_1, .., B_d)."""
 
     form: Form
     shape: tuple[int, ...]
@@ -202,7 +199,6 @@ class GriddingTrial:
         return f"points_interpolate and points_spread of {self.form.reach} cells in tiles of {tile}, of {self.shape}"
 
     def given(self) -> list[np.ndarray]:
-        """A block, values, and tables: chunks of points in tiles anywhere, with some empty slots."""
         rng, (coils, *block), tile = np.random.default_rng(0), self.shape, np.array(self.form.tile)
         last = np.array(block) - (self.form.reach - 1) - tile  # last start of a tile
         start = np.unique(np.minimum(rng.integers(0, last + 1, (TRIED, len(tile))) // tile * tile, last), axis=0)

@@ -47,7 +47,6 @@ class FFTLine:
 
     @property
     def bins(self) -> int:
-        """The k < M that the last pass computes."""
         return self.registers
 
     @property
@@ -61,7 +60,6 @@ class FFTLine:
 
     @property
     def kept(self) -> int:
-        """Stored results of each butterfly of the first pass."""
         return self.radices[0]
 
     def each_transformed(self, done: int, body: Callable[[Index], None]) -> None:
@@ -139,7 +137,6 @@ def along_rows(
 
 
 def by_tiles(tiles: int, at_once: int, run: Callable[[Sequence[Index]], None]) -> None:
-    """Calls run for `at_once` tiles at a time, and for the rest."""
     full, rest = divmod(tiles, at_once)
     loop(full, lambda g: run([g * at_once + tile for tile in range(at_once)]))
     if rest:

@@ -68,7 +68,6 @@ class Blocked:
         return [pl.BlockSpec(self.sizes, self.place)] * self.arrays
 
     def begun(self, dim: int, position: int) -> "Blocked":
-        """The same blocks of longer arrays, read from a position on."""
         shift = position // (self.sizes[dim] or 1)
 
         def place(*step: Index) -> tuple[Index, ...]:
@@ -95,7 +94,6 @@ class Divided:
 
     @property
     def whole(self) -> bool:
-        """Whether a block has all parts, not a share of one."""
         size = self.plane.sizes[self.dim]
         return size is not None and size >= self.plane.shape[self.dim]
 
@@ -257,7 +255,6 @@ def tiles_at_once(room: int) -> int:
 
 
 def scratch_of(tiles: int, *lines: FFTLine) -> tuple[int, ...]:
-    """Sizes of a scratch memory for tiles of lines along the rows."""
     return tiles, rounded(max(line.rows for line in lines), SUBLANES), LANES
 
 

@@ -21,7 +21,6 @@ from .real import RealLine, half_along_rows, real_along_rows, real_plane
 
 
 def kernel_of(shape: Sequence[int], many: int, sign: int, room: int, onto: bool = False) -> Kernel | None:
-    """The kernel for the last one or two dimensions of real arrays of a shape, or None."""
     if any(n % SUBLANES or not radices(n // SUBLANES) for n in shape[-many:]):
         return None
     line = RealLine(shape[-1], sign, flips=room >= MANY_REGISTERS)

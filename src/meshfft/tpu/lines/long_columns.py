@@ -28,8 +28,6 @@ from .radices import LANES, SUBLANES, Weight, in_planes, on_all_lanes, times
 
 
 class LongKernels(NamedTuple):
-    """A first kernel for each piece, the second kernel, and the shape of its result."""
-
     firsts: list[Kernel]
     second: Kernel
     result: tuple[int, ...]
@@ -37,7 +35,6 @@ class LongKernels(NamedTuple):
 
 @functools.lru_cache(maxsize=256)
 def kernels_of(shape: tuple[int, ...], dim: int, sign: int, room: int, ends: Ends = PLANES) -> LongKernels | None:
-    """The kernels of lines along a dimension that is not the last, with these ends."""
     of = opened(shape, dim, ends)
     if of is None:
         return None

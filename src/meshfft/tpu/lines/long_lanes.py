@@ -57,7 +57,6 @@ class LongLine:
 
     @property
     def apart(self) -> int:
-        """Rows from one register to the next."""
         return self.block + 1
 
     @property

@@ -98,7 +98,6 @@ class Parted:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the plane; only without dimensions before the parts."""
         parts, _, *sizes = self.ref.shape
         sizes[self.dim] *= parts
         return tuple(sizes)
@@ -116,7 +115,6 @@ class Parted:
             self.ref[place] = lax.slice_in_dim(value, n * size, (n + 1) * size, axis=axis) if size else value
 
     def _axis(self, index: tuple[Any, ...]) -> int:
-        """The axis of a value along the divided dimension."""
         return sum(hasattr(at, "start") for at in index[: self.lead + self.dim])
 
     def _places(self, index: tuple[Any, ...]) -> list[tuple[Any, ...]]:

@@ -23,12 +23,10 @@ class Opened:
 
     @property
     def tiled(self) -> bool:
-        """Whether the dimension is the last but one."""
         return len(self.rest) == 1
 
     @property
     def eight(self) -> int | None:
-        """Positions in a register."""
         return SUBLANES if self.tiled else None
 
     @property
@@ -109,7 +107,6 @@ def both(refs: Sequence[Ref]) -> Refs:
 
 
 def _shared(refs: Sequence[Ref]) -> Refs:
-    """The planes of a block (N, parts, planes, ..), with registers that several parts share."""
     return Parted(refs[0], 0, 0, lead=1), Parted(refs[0], 1, 0, lead=1)
 
 

@@ -86,7 +86,6 @@ def dft(x: Sequence[Pair], sign: int) -> list[Pair]:
 
 
 def times(a: Pair, w: tuple[Weight, Weight]) -> Pair:
-    """The product of a vector and a number, or of two vectors."""
     (re, im), (cos, sin) = a, w
     return _minus(_by(re, cos), _by(im, sin)), _plus(_by(re, sin), _by(im, cos))
 

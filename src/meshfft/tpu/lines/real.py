@@ -47,12 +47,10 @@ class RealLine(FFTLine):
 
     @property
     def kept(self) -> int:
-        """Results of the first butterflies; the rest are mirror images."""
         return self.radices[0] // 2 + 1
 
     @property
     def mirrored(self) -> bool:
-        """Whether the last pass computes mirror images."""
         return self.flips and self.registers // 2 + 1 >= SUBLANES
 
     @property
