@@ -50,6 +50,7 @@ class Pieces:
 
     @property
     def piece(self) -> int:
+        """Positions of `dim` in a piece."""
         return int(self.arrays[0].shape[2 + self.dim])
 
     @property

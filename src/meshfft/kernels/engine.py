@@ -194,9 +194,10 @@ class Sender(Engine[Planes]):
 
 
 def fft_error(length: int, itemsize: int) -> Error:
-    """Relative L2 error of one dimension. Noise is half a bit for each of log2 N stages, in mean square, and twice that
-    for large primes, whose transforms are longer. Equal numbers are rounded by odd radices only. XLA on a CPU adds the
-    terms of a prime p up to 131 one by one; on a constant line or a wave at most 0.14 p roundings were measured."""
+    """Relative L2 error of one dimension. Noise is half a bit of rounding for each of log2 N stages, in mean square,
+    and twice that for large primes, whose transforms are longer. Equal numbers are rounded by odd radices only. XLA on
+    a CPU adds the terms of a prime p up to 131 one by one; on a constant line or a wave at most 0.14 p roundings were
+    measured."""
     if length == 1:
         return Error()
     prime, odd = max(prime_factors(length)), length // (length & -length)

@@ -66,6 +66,7 @@ class InPlace(Sends):
     def _of(
         cls, problem: Problem, layout: Layout, dim: int, opened: Sequence[int], lines: dict[int, Matrix], itemsize: int
     ) -> Iterator["InPlace"]:
+        """Steps that move the axes of `opened` to `dim`, if chunks are equal and an engine takes `lines` in cache."""
         parts = math.prod(layout.parts[d] for d in opened)
         chunks = _count(layout, dim, parts, itemsize)
         if chunks < 2 or parts > MOST_CHUNKS:

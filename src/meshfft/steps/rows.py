@@ -117,6 +117,7 @@ class Segment(NamedTuple):
 
     @property
     def way(self) -> tuple[bool, bool]:
+        """Whether it is sent, and whether it is reversed; equal for all segments of a round."""
         return self.sender != self.receiver, self.band.reverse
 
 
