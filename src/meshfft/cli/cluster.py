@@ -49,7 +49,6 @@ class Cluster(NamedTuple):
 
 
 def cluster_of(files: Files) -> Cluster | None:
-    """The cluster that the flags describe, or None for a single process."""
     coordinator, processes, index = files.coordinator, files.processes, files.process_id
     by_hand = coordinator is not None or index is not None
     if not by_hand and not files.distributed:
@@ -80,7 +79,6 @@ def deciding(target: Path, files: Files, flags: Mapping[str, object]) -> dict[st
 
 
 def agree(facts: Mapping[str, object]) -> None:
-    """Raises ValueError in every process unless all have the same facts. A single process starts no device for this."""
     if jax.distributed.is_initialized():
         check_alike(facts)
 
@@ -103,7 +101,7 @@ def check_files(target: Path, overwrite: bool, inputs: Sequence[Path], kinds: Se
 
 
 def run_in(files: Files, ask: Callable[[], T], count: Callable[[T], int], run: Callable[[T], None]) -> None:
-    """Runs a command here, or as one of several processes, which all refuse what one refuses.
+    """Runs a command here, or as one of several processes; if one refuses, all do.
 
     Args:
         files: say how to find the other processes.

@@ -41,7 +41,7 @@ MOST_DIMENSIONS, MOST_SIZE, MOST_COUNT = 32, 2**60, 10**6  # larger numbers are 
 DIGITS = r"[0-9]{1,19}"
 ERROR = r"(?=\.?[0-9])[0-9]{0,19}(\.[0-9]{0,19})?([eE][+-]?[0-9]{1,3})?"
 
-Keywords = dict[str, Any]  # of `meshfft.plan`
+Keywords = dict[str, Any]
 
 
 def option(metavar: str, text: str) -> Any:
@@ -138,7 +138,6 @@ def read_options(axes: str | None, **names: str | None) -> Keywords:
 
 
 def read_precision(text: str | None) -> str | float | None:
-    """The name of a precision, or a bound on the error."""
     if text is None or text in PRECISIONS:
         return text
     if not re.fullmatch(ERROR, text):
@@ -148,7 +147,6 @@ def read_precision(text: str | None) -> str | float | None:
 
 
 def read_mesh(text: str) -> dict[str, int]:
-    """The sizes of the mesh axes x, y, z, w, by name."""
     sizes = read_sizes(text, "--mesh", "2,2,2")
     if len(sizes) > len(MESH_AXES):
         raise ValueError(f"--mesh {text} has {len(sizes)} axes: give at most {len(MESH_AXES)}, as 2,2,2")
@@ -169,7 +167,6 @@ def read_sizes(text: str, flag: str, example: str) -> tuple[int, ...]:
 
 
 def read_axes(text: str | None) -> tuple[int, ...] | None:
-    """The dimensions to transform; negative ones count from the last."""
     if text is None:
         return None
     words = _words(text)
@@ -213,7 +210,6 @@ def check_choice(text: str, names: Sequence[str], flag: str) -> str:
 
 
 def check_rows(rows: Path | None) -> None:
-    """Refuses a file of rows that could not be written."""
     if rows is not None and not rows.resolve().parent.is_dir():
         raise FileNotFoundError(f"{rows.resolve().parent} is not a folder: make it first, or write elsewhere")
     if rows is not None and rows.is_dir():

@@ -73,7 +73,6 @@ def _with_unit(asked: Asked, scan: Scan) -> Asked:
 
 
 def sizes_in(source: Path, dataset: str | None) -> tuple[int, ...] | None:
-    """The pixels that a scan encodes; None of another file."""
     if not is_scan(source, dataset):
         return None
     found = {one.sizes for one in encodings_of(source, dataset)}
@@ -114,7 +113,6 @@ def is_nifti(path: Path) -> bool:
 def read_affine(
     voxel: str | None, file: Path | None, shape: tuple[int, ...], origin: str, target: Path
 ) -> Affine | None:
-    """The affine of --voxel or --affine for an image of this shape; None without either."""
     if voxel is None and file is None:
         return None
     flag = "--affine" if voxel is None else "--voxel"

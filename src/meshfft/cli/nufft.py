@@ -42,7 +42,7 @@ from .scattered import (
 )
 
 DENSITIES = ("pipe", "none")
-ROUNDS = 12  # of Pipe's weights
+ROUNDS = 12
 
 
 @guarded

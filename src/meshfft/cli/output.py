@@ -136,7 +136,6 @@ class Progress:
 
     @property
     def timings(self) -> list[Timing]:
-        """A row for each part that has ended; the row of a step also has the seconds of its compilation."""
         rows, compiling = list[Timing](), None
         for part, seconds in self.seconds:
             if part.startswith("compile "):
@@ -149,7 +148,6 @@ class Progress:
 
 @contextlib.contextmanager
 def bar(total: int, *, in_bytes: bool, shown: bool = True) -> Iterator[Progress]:
-    """A progress bar: of bytes with the time left, or of parts with the time taken."""
     console = Console(stderr=True)
     columns = [widgets.TextColumn("{task.description}", markup=False), widgets.BarColumn(bar_width=20)]
     if in_bytes:
@@ -170,7 +168,6 @@ def bar(total: int, *, in_bytes: bool, shown: bool = True) -> Iterator[Progress]
 
 @contextlib.contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Shows on a terminal what runs, and for how long."""
     console = Console(stderr=True)
     columns = (widgets.SpinnerColumn(), widgets.TextColumn("{task.description}"), widgets.TimeElapsedColumn())
     with widgets.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as drawn:
@@ -245,7 +242,6 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def describe(error: Exception) -> str:
-    """One line for an error, with flags in the place of arguments."""
     if isinstance(error, MemoryError):
         return f"out of memory ({error}): use more devices or --precision float32"
     if isinstance(error, FileExistsError) and "overwrite it" in str(error):

@@ -28,7 +28,7 @@ from .output import guarded, print_columns, print_json, say, waiting
 from .request import check_alone, read_sampling, sampled_options
 
 _rounded = functools.partial(plain, digits=3)
-OTHERS = 4  # runners-up shown
+OTHERS = 4
 USUAL = {"order": "natural", "ring": "auto", "engine": "auto", "wire": "exact"}  # flags without effect on passes
 KEPT = ("mesh", "method", "seconds", "seconds_by_resource", "peak_bytes_per_device", "bytes_per_device", "fits")
 # For the TPU compiler when it loads: ask no metadata server, start no TPU, share the lock file.
@@ -167,7 +167,6 @@ def _why(best: Plan, other: Plan) -> str:
 
 
 def _print_compiled(plan: Plan, made: dict[str, Any]) -> None:
-    """Model and compiler side by side, two rows a step."""
     chip, rows = plan.machine.chip, []
     clock = chip.clock.value if chip.clock else math.nan
     for j, (step, layout) in enumerate(plan.walk.pairs):

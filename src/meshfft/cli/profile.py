@@ -93,7 +93,6 @@ def _facts(plan: Plan, mesh: Mesh) -> dict[str, Any]:
 
 
 def _write(found: Breakdown, record: dict[str, Any], figure: Path | None, rows: Path | None) -> None:
-    """Draws the figure, and writes a row for each step and kind, with all that is known of the run."""
     if figure is not None:
         shape, mesh = (" x ".join(map(str, sizes)) for sizes in (record["shape"], record["mesh"].values()))
         what = f"{record['transform']} of {shape} {record['dtype']}, method {record['method']}, mesh {mesh}"
@@ -106,7 +105,6 @@ def _write(found: Breakdown, record: dict[str, Any], figure: Path | None, rows: 
 
 
 def _print_breakdown(found: Breakdown, how: str) -> None:
-    """Seconds of each step by kind of work, their sums and shares, and of several devices the least and the most."""
     (unit, size), (steps, kinds), total = unit_for(found.wall), found.used, found.seconds.mean(0)
     rows = [[found.steps[j], *_numbers([*total[j, kinds], total[j].sum()], size)] for j in steps]
     shares = [f"{100 * part / found.wall:.1f}%" for part in total.sum(0)[kinds]]

@@ -1,7 +1,7 @@
 """Inputs of `transform` and `plan`: points of axes in a NumPy file, and the record of a file.
 
     axes    the numbers in the names axis0, axis2, ...; for other names, arr_0, arr_1, ... in order, those of --axes
-    unit    of real numbers, never guessed; complex numbers are on the z-plane
+    unit    turns or radians for real numbers, never guessed; complex numbers are on the z-plane
 
 The inverse needs no flags if meshfft wrote the file. No file is read past its end, and no array without a valid header.
 """
@@ -84,7 +84,6 @@ def read_sampling(
 
 
 def check_alone(sampling: Sampling | None, **given: object) -> None:
-    """Refuses other flags that points exclude, by name and value."""
     for name, value in given.items() if sampling else ():
         if value not in (None, False, "fft", "natural") and (name != "order" or (sampling and sampling.solve)):
             with_which = "--solve" if name == "order" else "--points"
@@ -224,7 +223,6 @@ class Flags(NamedTuple):
         return {**known, **given, "inverse": self.inverse, "dtype": array.dtype, "spec": spec, **points}
 
     def mesh_sizes(self, array: Source) -> dict[str, int]:
-        """The sizes of the mesh axes by name, of the flag or of the file."""
         if self.mesh is not None:
             return read_mesh(self.mesh)
         record = _record(array)

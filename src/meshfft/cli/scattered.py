@@ -35,18 +35,16 @@ from .output import Timing, waiting, warn
 
 UNITS = ("turns", "radians", "field-of-view")
 PRECISIONS = ("float32", "float64")
-SEVERAL = (".h5", ".hdf5", ".nc", ".zarr")  # kinds of files that contain several arrays
+SEVERAL = (".h5", ".hdf5", ".nc", ".zarr")
 FREE = ("source", "target", "points", "files")  # do not affect the result, or are compared otherwise
 TURN, HALF = 1 + 1e-6, 0.5 + 1e-6
-KEY = "meshfft_scattered"  # the attribute of a Zarr array
+KEY = "meshfft_scattered"
 
 Tol = Annotated[float, read.option("X", "Relative error: 1e-2 to 1e-6, of doubles to 1e-12.")]
 Origin = Annotated[str, read.option("NAME", "Pixels count from the corner or the centre (N // 2).")]
 
 
 class AtPoints(NamedTuple):
-    """The flags that both commands have, with the same default."""
-
     points: Annotated[Path | None, read.option("FILE", "Coordinates (..., d): .npy, .h5 (dataset traj), .zarr.")] = None
     points_unit: Annotated[str | None, read.option("NAME", "turns (per pixel), radians or field-of-view.")] = None
     shape: Annotated[str | None, read.option("N,N,...", "Pixels along each dimension: 128,128.")] = None
@@ -140,7 +138,6 @@ def asked_for(
     scan: bool = False,
     **more: object,
 ) -> Asked:
-    """Checks the flags; the points of a scan may need no unit."""
     for name, text, names in (
         ("norm", norm, NORMS),
         ("precision", at.precision, PRECISIONS),
@@ -182,7 +179,6 @@ def read_points(asked: Asked, image: tuple[int, ...] | None) -> Scattered:
 
 
 def points_at(asked: Asked, coords: np.ndarray, path: Path, image: tuple[int, ...] | None = None) -> Scattered:
-    """The points with these coordinates, from a file."""
     if 0 in coords.shape:
         raise ValueError(f"{path} has shape {coords.shape}: give at least one point")
     dims = coords.shape[-1]
@@ -218,7 +214,6 @@ def _check_unit(path: Path, unit: str | None, points: Scattered, coords: np.ndar
 
 
 def record(asked: Asked, plan: ScatteredPlan, kind: str) -> dict[str, object]:
-    """How a result was made, as plain values."""
     window = plan.window
     return {
         "transform": kind,

@@ -57,7 +57,6 @@ class Prepared(NamedTuple):
 
     @property
     def ends(self) -> tuple[tuple[Layout, np.dtype], tuple[Layout, np.dtype]]:
-        """Layout and type of the array that is read, and of the one that is written."""
         first, last = (self.plan.in_layout, self.plan.in_dtype), (self.plan.out_layout, self.plan.out_dtype)
         return (last, first) if self.solves else (first, last)
 
@@ -274,7 +273,6 @@ def _passes(job: Prepared) -> Passes:
 
 
 def _finish(job: Prepared, facts: Mapping[str, object], timings: list[Timing]) -> None:
-    """Draws the picture from slices of the written file, and reports."""
     flags, (layout, dtype) = job.flags, job.ends[1]
     wrote = f"Wrote {flags.target}: {dtype} {' x '.join(map(str, layout.shape))}."
     if flags.plot is not None:

@@ -86,7 +86,7 @@ def _plans(
     if len(set(dims)) == len(dims) or kind not in FOURIER:
         return (plan_for(setting, transform_of(dims, lengths, norm, inverse, kind, orthogonalize), options),)
     plans, last = list[Plan](), len(dims) - 1
-    for j in range(len(dims)) if change == "real" else range(len(dims))[::-1]:  # real before complex
+    for j in range(len(dims)) if change == "real" else range(len(dims))[::-1]:
         transform = transform_of((dims[j],), (lengths[j],), norm, inverse, kind if j == last else "fft")
         plans.append(plan_for(setting, transform, options._replace(order="natural")))
         setting = _after(setting, plans[-1], planes)

@@ -28,7 +28,7 @@ from ..steps import Roll
 from ..walks.walk import Walk
 from .calls import Ints
 
-Place: TypeAlias = jax.Device | Sharding | None  # device or sharding of frequencies
+Place: TypeAlias = jax.Device | Sharding | None
 
 
 def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: Place = None) -> Array:

@@ -90,7 +90,7 @@ def _computed(method: Callable[..., Any], args: tuple[object, ...], kwargs: dict
     x = x if ours else np.asarray(x)
     call = _resolved(call, x.ndim)
     if call.get("axes") == () and method.__name__ not in HALVED:
-        return x  # unchanged, of any type
+        return x
     return transform(x, **call) if ours else _on_host(transform, x, call)
 
 

@@ -103,7 +103,6 @@ def compile_seconds(plan: Plan) -> tuple[float, float] | None:
 
 
 def report(compiled: jax.stages.Compiled, chip: Chip | None = None) -> Report:
-    """What a compiled program needs and does; a chip prices its kernels. Raises ValueError as `collectives`."""
     program, memory = program_of(compiled, chip), compiled.memory_analysis()
     if memory is None:
         raise NotImplementedError("the compiled program has no memory analysis: this backend gives none")

@@ -40,8 +40,8 @@ _PACK_CALL = re.compile(r'custom_call_target="X64')
 _PRODUCT_CALL = re.compile(r'custom_call_target="[^"]*(?:gemm|matmul|dot)', re.IGNORECASE)
 # A scope of meshfft, JAX's scope of XLA's FFT, or a kernel.
 _FFT = re.compile(r"(?:^|/)(?:fft|jit\(fft\)|fft_\w+/pallas_call)(?:/|$)")
-_KERNEL = re.compile(r"/fft_([a-z]+)_(\d+(?:x\d+)*)\w*/pallas_call")  # its kind and lengths
-_WIRE = re.compile(r"/wire_(encode|decode)(\d+)_(\d+)/pallas_call")  # the direction, bits and rows
+_KERNEL = re.compile(r"/fft_([a-z]+)_(\d+(?:x\d+)*)\w*/pallas_call")
+_WIRE = re.compile(r"/wire_(encode|decode)(\d+)_(\d+)/pallas_call")
 
 
 class Collective(NamedTuple):
@@ -149,7 +149,6 @@ def cycles(program: Program) -> tuple[Spent, ...]:
 
 
 def ops_of(program: Program) -> dict[str, Op | None]:
-    """Step and kind of each instruction of a run, by its name; None if it is no work."""
     run = executed(program)
     ops: dict[str, Op | None] = {}
     for (instruction, _), step in zip(run, steps_of(program, run), strict=True):
@@ -249,7 +248,6 @@ def sends(program: Program, instruction: Instruction) -> list[str]:
 
 
 def _done(run: Sequence[Executed], at: int) -> int:
-    """The index of the done of a collective; its own if it is one instruction."""
     name = run[at].instruction.name
     if not run[at].instruction.opcode.endswith("-start"):
         return at

@@ -49,7 +49,6 @@ class Instruction:
 
     @functools.cached_property
     def calls(self) -> dict[str, tuple[str, ...]]:
-        """The computations it calls, by role: body, condition, calls, to_apply, ..."""
         called = ((role, one or many.replace("%", "")) for role, one, many in _CALLED.findall(self.rest))
         return {role: tuple(names.split(", ")) for role, names in called if role in _ROLES}
 
@@ -80,7 +79,6 @@ class Program(NamedTuple):
     scheduled: bool
 
     def inside(self, instruction: Instruction) -> Iterator[Instruction]:
-        """The instructions of all computations that an instruction calls, directly or not."""
         for names in instruction.calls.values():
             for inner in (inner for name in names for inner in self.computations.get(name, {}).values()):
                 yield inner
@@ -117,7 +115,6 @@ def parse(text: str) -> Program:
 
 
 def executed(program: Program) -> list[Executed]:
-    """The instructions of one run, in order; the body of a loop is once in the list, with its times. See `nested`."""
     return list(_flat(nested(program), 1))
 
 

@@ -36,7 +36,7 @@ WORK = ("products", "fft", "copies", "other", "all-to-all", "permute")  # each h
 RUN, END, WAIT = "meshfft run", "end: ", "Wait: pending_threads"  # events: of a run, and XLA's on CPUs
 PICO = 1e-12
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
-COLOURS = ("#51127c", "#8f4bb8", "#e8743b", "#f6b26b", "#3c7fb1", "#9cc3de", "#d9d9d9")  # of KINDS
+COLOURS = ("#51127c", "#8f4bb8", "#e8743b", "#f6b26b", "#3c7fb1", "#9cc3de", "#d9d9d9")
 
 _TEXT = re.compile(r"%?([\w.\-]+)")
 _PLANE = re.compile(r"/device:\w+:(\d+)")
@@ -110,7 +110,6 @@ def check_profiler(platforms: str | None) -> None:
 
 
 def profiled(plan: Plan, mesh: Mesh, runs: int, folder: Path, done: Callable[[], None]) -> Breakdown:
-    """Runs a plan `runs` times on ones, after a first run that does not count; the trace stays in the folder."""
     compiled, sharding = compile_plan(plan, mesh), NamedSharding(mesh, plan.in_layout.spec)
     x = padded(jnp.ones(plan.in_layout.storage, plan.in_dtype, device=sharding), plan.in_layout, mesh)
     options = jax.profiler.ProfileOptions()
@@ -160,7 +159,6 @@ def share(spans: Sequence[Span], begin: int, end: int) -> Counter[Op]:
 
 
 def _hidden(spans: Sequence[Span], shared: Counter[Op]) -> Counter[str]:
-    """Time of messages in addition to that in `share`, by kind."""
     hidden = Counter[str]()
     for kind in SENT.values():
         own = [span for span in spans if span.op.kind == kind]

@@ -21,7 +21,7 @@ from .refusals import check_numbers, unchanged
 from .source import FORMATS, Format, Header, Source, source_of
 
 READ_BYTES = 4096  # a page: the least that a disk reads, and cheap beside a request
-REST: Any = (...,)  # of an index
+REST: Any = (...,)
 NumbersHeader = tuple[tuple[int, ...], bool, np.dtype, int]  # shape, whether in Fortran order, dtype, offset
 
 
@@ -87,7 +87,7 @@ class Numbers(NamedTuple):
 
 
 def _cheapest(sides: Sequence[int], strides: Sequence[int], size: int) -> tuple[int, int]:
-    """The dimension from which on a read covers the box, and the size of that read."""
+    """The first dimension that a read covers within the box, and the size of that read."""
     dims = range(len(sides) + 1)
     spans = [sum((n - 1) * stride for n, stride in zip(sides[d:], strides[d:], strict=True)) + 1 for d in dims]
     costs = [math.prod(sides[:d]) * (spans[d] * size + READ_BYTES) for d in dims]
@@ -98,8 +98,6 @@ def _cheapest(sides: Sequence[int], strides: Sequence[int], size: int) -> tuple[
 
 @dataclasses.dataclass(frozen=True)
 class FlatSink:
-    """A file whose array starts at `offset`; NIfTI has Fortran order."""
-
     path: Path
     shape: tuple[int, ...]
     dtype: np.dtype

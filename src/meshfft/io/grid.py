@@ -24,8 +24,6 @@ Box = tuple[slice, ...]
 
 
 class Grid(NamedTuple):
-    """Shape of the chunks, and of the files if these are shards of several chunks."""
-
     chunk: tuple[int, ...]
     shard: tuple[int, ...] | None = None
 
@@ -161,5 +159,4 @@ def _count(shape: Sequence[int], chunk: Sequence[int]) -> int:
 
 
 def _tiny(shape: Sequence[int], grid: Grid, itemsize: int) -> bool:
-    """Whether there are many chunks that are too small for separate files."""
     return itemsize * math.prod(grid.chunk) < LEAST_BYTES and _count(shape, grid.chunk) > MANY_TINY

@@ -1,6 +1,6 @@
 """HDF5 and NetCDF-4 files, read by h5py after the checks that HDF5 does not make.
 
-HDF5 follows links to other files, unpacks a chunk without a bound, and reads what a short chunk leaves of its buffer as
+HDF5 follows links to other files, unpacks a chunk without a bound, and takes the unset rest of a short chunk for
 numbers. So datasets are looked up link by link, and the length of each unpacked chunk is checked before it is read.
 Invariant: every number is stored in the file; unwritten ones are the fill value, or refused.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import h5py
 
 MOST_OBJECTS = 10_000  # most objects that are searched for a dataset without a name
-DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000  # HDF5's filter numbers
+DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000
 SUM_BYTES = 4  # of Fletcher's checksum
 INTERNAL = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST")  # attributes of HDF5's dimension scales
 ONLY_A_DIMENSION = b"This is a netCDF dimension but not a netCDF variable"
@@ -60,7 +60,6 @@ def _chosen(path: Path, file: "h5py.File", dataset: str | None) -> "h5py.Dataset
 
 
 def named(path: Path, group: "h5py.Group", name: str) -> "h5py.Dataset | None":
-    """The dataset at a path of names, each a link within the file; None without one."""
     import h5py
 
     at = group.id
@@ -205,7 +204,6 @@ KNOWN = (*UNPACKED, SHUFFLE, FLETCHER32)
 
 
 def _labels(path: Path, array: "h5py.Dataset") -> Labels | None:
-    """Dimensions and coordinates as in NetCDF-4; None if some dimension has no scale."""
     dims, attributes = _dims(array), _attributes(array)
     if dims is None or array.is_scale:
         return None

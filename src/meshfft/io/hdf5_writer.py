@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".h5", ".hdf5", ".nc")
 COMPLEX = {"F": "_PFNC_FLOAT_COMPLEX_TYPE", "D": "_PFNC_DOUBLE_COMPLEX_TYPE"}  # the names of nc-complex and netCDF4
-WIDER = {"?": "i1", "e": "f4"}  # replacements of types that NetCDF lacks
+WIDER = {"?": "i1", "e": "f4"}
 MOST_NUMBERS = 4096  # of an attribute: HDF5 limits it to 64 KiB
 LOST = re.compile("[\0\ud800-\udfff]")  # not storable as HDF5 text: zeros and surrogates
 
@@ -88,7 +88,6 @@ def _attach(array: "h5py.Dataset", dims: Sequence[str]) -> None:
 
 
 def _contiguous(file: "h5py.File", name: str, shape: Sequence[int], dtype: np.dtype) -> "h5py.Dataset":
-    """A dataset at a fixed place in the file, without data."""
     import h5py
 
     made = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -114,7 +113,6 @@ def _annotate(item: "h5py.Dataset | h5py.File", attributes: Mapping[str, object]
 
 
 def _attribute(value: object) -> Any:
-    """Text, numbers, or lists of them as HDF5 types, anything else as JSON."""
     parts = value if isinstance(value, list) and 0 < len(value) <= MOST_NUMBERS else [value]
     if all(isinstance(part, str) and not LOST.search(part) for part in parts):
         return value

@@ -225,7 +225,6 @@ def _same(path: Path, values: np.ndarray, what: str) -> int:
 
 
 def _encoding(path: Path, header: Sequence[Encoding], heads: np.ndarray, *, computed: bool) -> Encoding:
-    """The encoding of these readouts, checked for completeness; for computed points more strictly."""
     index = int(heads["encoding_space_ref"][0])
     if index >= len(header):
         raise Refused(f"{path} has readouts of encoding {index} and {len(header)} in its header: complete its header")
@@ -245,7 +244,6 @@ def _encoding(path: Path, header: Sequence[Encoding], heads: np.ndarray, *, comp
 def _samples(
     data: "h5py.Dataset", kept: np.ndarray, heads: np.ndarray, used: list[np.ndarray], coils: int, dims: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Values (coils, samples) and trajectories (samples, dims) of the used samples of these readouts."""
     ends = np.cumsum([len(one) for one in used])
     values, points = np.empty((coils, ends[-1]), np.complex64), np.empty((ends[-1], dims))
     for first in range(0, len(data), TOGETHER):

@@ -70,7 +70,6 @@ def step_of(one: Coordinate) -> float | None:
 
 
 def labelled(record: Record, labels: Labels | None) -> Record:
-    """The record of an array's transform, with the labels of the result."""
     if labels is None:
         return record
     pairs = zip(labels.dims, record.dimensions, strict=True)
@@ -147,7 +146,6 @@ def data_among(arrays: Mapping[str, tuple[tuple[str, ...] | None, Mapping[str, o
 
 
 def plain_json(attributes: Mapping[str, object], without: Iterable[str] = (KEY,)) -> dict[str, object]:
-    """Small attributes that are valid JSON."""
     return {name: value for name, value in attributes.items() if name not in without and _is_plain(value)}
 
 
@@ -193,7 +191,6 @@ def coordinate_of(name: str, dims: tuple[str, ...], attributes: Mapping[str, obj
 
 
 def _decoded(source: Source, attributes: Mapping[str, object]) -> Source:
-    """A source of decoded numbers, with the dtype that xarray gives them."""
     stored, packing = source.dtype, _packing(source.dtype, attributes)
     short = stored.kind == "f" or (stored.kind in "iu" and stored.itemsize <= 2 and packing.offset == 0)
     real = np.dtype("f4" if short and stored.itemsize <= 4 else "f8")

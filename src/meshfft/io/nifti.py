@@ -66,7 +66,6 @@ def _open(path: Path, _: str | None) -> Iterator[Source]:
 
 
 def _scales(header: "nibabel.Nifti1Header", ndim: int) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """Units and sizes of voxels; an invalid size is 1 without a unit."""
     units = ("unknown",) * ndim
     with contextlib.suppress(KeyError):  # an unknown code
         space, time = header.get_xyzt_units()

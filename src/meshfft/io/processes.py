@@ -93,7 +93,6 @@ def identity(source: Source) -> dict[str, object]:
 
 
 def _heard(row: np.ndarray) -> np.ndarray:
-    """The rows of all processes, each sent by the first of its devices, whose numbers may differ."""
     firsts = {device.process_index: device for device in reversed(jax.devices())}
     mesh = Mesh(np.array([firsts[process] for process in sorted(firsts)]), ("process",))
     rows = jax.make_array_from_process_local_data(NamedSharding(mesh, PartitionSpec("process")), row[None])

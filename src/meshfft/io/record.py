@@ -23,7 +23,7 @@ from ..walks.search import METHODS
 from .refusals import Refused
 from .source import Labels, Source
 
-KEY = "meshfft"  # attribute of what is written here: an array's record, or the name of a group's array
+KEY = "meshfft"  # attribute: an array's record, or the name of a group's array
 FORMAT = 1
 PACKAGES = ("meshfft", "jax", "numpy")
 MOST_DIMENSIONS = 32
@@ -152,7 +152,7 @@ def record_of(plan: Plan, units: Sequence[str] | None = None, spacing: Sequence[
 
 
 def recorded(source: Source, stored: object) -> Source:
-    found = json.loads(stored) if isinstance(stored, str) else stored  # as stored by HDF5
+    found = json.loads(stored) if isinstance(stored, str) else stored
     if found is not None and not isinstance(found, dict):
         raise ValueError(f"attribute {KEY!r} is no record")
     if not found:

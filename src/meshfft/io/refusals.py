@@ -33,7 +33,6 @@ class Unnamed(Refused):
 
 @contextlib.contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Turns any error of a reader on a damaged file into one ValueError that names the file."""
     try:
         yield
     except (Refused, ImportError):
@@ -97,7 +96,6 @@ def check_numbers(path: Path, shape: tuple[int, ...] | None, dtype: np.dtype) ->
 
 
 def check_chunk(path: Path, chunk: tuple[int, ...], itemsize: int, shape: tuple[int, ...]) -> None:
-    """Refuses chunks that are too large for memory, much larger than their array, or too many."""
     nbytes, rewrite = itemsize * math.prod(chunk), "rewrite it with chunks of"
     has = f"{path} has chunks of shape {chunk}, {nbytes / 1e9:.3g} GB"
     if min(chunk) <= 0 or nbytes > CHUNK_LIMIT:

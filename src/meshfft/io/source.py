@@ -130,25 +130,23 @@ class Sink(Protocol):
 
 
 class Format(NamedTuple):
-    """Functions that open, create and reopen files of a kind; `named` if these hold several arrays."""
-
     open: Callable[[Path, str | None], contextlib.AbstractContextManager[Source]]
     create: Callable[[Path, Header], Sink]
     reopen: Callable[[Path], Sink]
     named: bool = True
 
 
-FORMATS: dict[str, Format] = {}  # by suffix
+FORMATS: dict[str, Format] = {}
 
 
 @contextlib.contextmanager
 def open_array(path: str | Path, dataset: str | None = None) -> Iterator[Source]:
     """Opens the array in a .npy, .nii, .nii.gz, .h5, .hdf5, .nc or .zarr file for reading by slices.
 
-    NIfTI voxels come scaled by the header's slope and intercept, as nibabel gives them. A .nii.gz file is first
+    NIfTI voxels are scaled by the header's slope and intercept, as in nibabel. A .nii.gz file is first
     unpacked to the folder for temporary files. A missing chunk of a Zarr store means zeros, except in a store written
-    here, which is complete. Names, coordinates and attributes of dimensions, as xarray and NetCDF-4 keep them, come as
-    `labels`; what is packed by `scale_factor` and `add_offset` comes unpacked. No other file is read.
+    here, which is complete. Names, coordinates and attributes of dimensions, as xarray and NetCDF-4 store them, are
+    in `labels`; numbers packed by `scale_factor` and `add_offset` are unpacked. No other file is read.
 
     Args:
         path: the file, or the folder of a Zarr store.

@@ -38,7 +38,7 @@ OUTPUTS = (*WRITTEN, PACKED)
 NEEDED = {".nii": ("nibabel", "NIfTI"), ".zarr": ("tensorstore", "Zarr"), **dict.fromkeys(SUFFIXES, ("h5py", "HDF5"))}
 FAST = 1  # nibabel's gzip level: the noise in an image packs hardly better at any other
 COPY_BYTES = 2**20
-DATA = "data"  # name of an array without one
+DATA = "data"
 
 Report = Callable[[int], None]
 
@@ -146,7 +146,6 @@ def _check_kind(kind: str) -> None:
 
 
 def _write_together(path: Path, overwrite: bool, create: Callable[[Path], Sink], fill: Callable[[Sink], None]) -> None:
-    """Process 0 creates the file and names it in the end; all processes write to it."""
     with contextlib.ExitStack() as stack:
 
         def begin() -> str | None:
@@ -240,7 +239,6 @@ def check_output(path: str | Path, overwrite: bool, nbytes: int, kinds: Sequence
 
 
 def check_names(record: Record, path: Path) -> Record:
-    """Returns the record; raises ValueError if a name in it would be a path in an HDF5 file."""
     labels = record.labels
     names = [dimension.name for dimension in record.dimensions]
     names += [labels.name, *(one.name for one in labels.coordinates)] if labels else []

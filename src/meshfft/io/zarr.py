@@ -31,8 +31,6 @@ INNER_CHUNKS = 2**22  # most chunks in a shard, whose index is read whole
 
 
 class Metadata(NamedTuple):
-    """Metadata of an array or group: whether the format is 3, and dimension names, None if any is missing."""
-
     third: bool
     is_array: bool
     dims: tuple[str, ...] | None
@@ -161,7 +159,6 @@ def sides_of(grid: "tensorstore.ChunkLayout.Grid") -> tuple[int, ...]:
 
 
 def _file_names(handle: "tensorstore.TensorStore", third: bool) -> Callable[[tuple[int, ...]], str]:
-    """Maps indices of a file to its name below the array's folder."""
     metadata = handle.spec().to_json()["metadata"]
     if not third:
         return lambda index: metadata["dimension_separator"].join(map(str, index))
@@ -179,7 +176,6 @@ def _check_file(node: Node, chunk: Path) -> None:
 
 
 def _labels(node: Node, about: Metadata) -> Labels | None:
-    """Labels as in xarray: coordinates are further arrays of the group."""
     dims, attributes = about.dims, about.attributes
     if dims is None:
         return None
@@ -214,7 +210,6 @@ def _coordinate(node: Node, dims: tuple[str, ...]) -> Coordinate | None:
 
 
 def plain_files(folder: Path) -> list[Path]:
-    """The files in a folder; raises ValueError for a link or a pipe."""
     found = [path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir()]
     for path in found:
         if path.is_symlink() or not path.is_file():

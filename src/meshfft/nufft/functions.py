@@ -241,7 +241,6 @@ def _transformed(
     specs: tuple[Spec | None, Spec | None],
     options: dict[str, Any],
 ) -> Any:
-    """Values of an image, or with `sizes` the adjoint of values."""
     request, points = read(a, specs[0]), known_kind(points)
     setting, out_spec = request.setting, specs[1]
     if sizes is not None:

@@ -40,7 +40,7 @@ class Planned(NamedTuple):
 
     caller: Plan  # to values in the caller's layout
     run: Plan  # `caller`, or the plan to values in the plan's order
-    points: Scattered  # as planned
+    points: Scattered
     grid: tuple[int, ...]
     dims: tuple[int, ...]
     origin: str
@@ -48,8 +48,6 @@ class Planned(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Moving:
-    """A plan's tables and displacements, as the operand of interpolation."""
-
     held: Source
     shift: Array
 

@@ -120,7 +120,6 @@ def _remade(problem: ScatteredProblem, **changes: object) -> ScatteredPlan:
 
 
 def _traced_plan(problem: ScatteredProblem) -> Plan:
-    """Plan of traced points; its walk is cached."""
     walk = _traced_walk(problem._replace(points=anywhere(problem.points)))
     if (machine := tried(walk, problem.machine, problem.dtype.itemsize)) is not problem.machine:
         return _traced_plan(problem._replace(machine=machine))
@@ -152,7 +151,6 @@ def _ring_plan(problem: ScatteredProblem, goal: Layout | None, ring: str) -> Pla
 
 @functools.lru_cache(maxsize=256)
 def _ring_walk(problem: ScatteredProblem, unit: str | None, goal: Layout | None, ring: str) -> Walk:
-    """The cheapest ring from an image to points, followed by exchanges to `goal`."""
     start, machine, dims, itemsize = problem.start, problem.machine, problem.dims, problem.dtype.itemsize
     image, batch = sub_layout(start, dims), start.ndim - len(dims)
     points = _points_of(problem)
@@ -207,7 +205,6 @@ def at_points(
 
 
 def _dims(shape: tuple[int, ...], points: Scattered, axes: Sequence[int] | None) -> tuple[int, ...]:
-    """Transformed dimensions in the order of the coordinates; by default the last."""
     if axes is None and points.dims <= len(shape):
         return tuple(range(len(shape) - points.dims, len(shape)))
     dims, _ = resolve_once(shape, None, axes)

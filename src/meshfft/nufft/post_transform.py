@@ -41,8 +41,6 @@ Post = TypeVar("Post", bound=Ending)
 
 @dataclasses.dataclass(frozen=True)
 class PostTransform:
-    """The steps after the transform to a fine grid, for each layout of the grid."""
-
     problem: ScatteredProblem
     grid: tuple[int, ...]  # cells along each transformed dimension
     window: Window
@@ -136,7 +134,6 @@ def to_grid(problem: ScatteredProblem, post: Callable[[tuple[int, ...], Window],
 def _on_grid(
     problem: ScatteredProblem, post: Callable[[tuple[int, ...], Window], Post], one: Window
 ) -> tuple[Walk, Post]:
-    """The cheapest walk to the fine grid of a window, of at least sigma N and 2 width cells."""
     follows: dict[tuple[int, ...], Post] = {}
 
     def ending(grid: tuple[int, ...]) -> Post:

@@ -34,7 +34,7 @@ class ScatteredProblem(NamedTuple):
     """A transform between an image and values at points; hashable if the points are."""
 
     start: Layout  # of the image, with batch dimensions
-    dims: tuple[int, ...]  # transformed dimensions
+    dims: tuple[int, ...]
     points: Scattered
     mesh: AnyMesh | None
     machine: Machine
@@ -65,7 +65,6 @@ class ScatteredProblem(NamedTuple):
         return factor(math.prod(self.modes), self.norm, False)
 
     def plan(self, walk: Walk, sources: tuple[Source | None, ...]) -> Plan:
-        """Plan of a walk from the image to values; its transform has no matrices along dimensions."""
         how = (self.mesh, self.dtype, self.method, self.order, self.machine, self.dots)
         return Plan(walk, Transform((), (), walk.scale, whole=False), *how, sources)
 
@@ -80,7 +79,6 @@ def problem_of(
     dots: tuple[Dot, ...],
     options: Mapping[str, Any],
 ) -> ScatteredProblem:
-    """Returns the checked problem; coordinates are in the order of the dimensions."""
     points = known_kind(points).settled
     dims = dims_of(start.ndim, tuple(range(-min(points.dims, start.ndim), 0)) if axes is None else axes)
     check_once(dims, "name one dimension for each coordinate")

@@ -97,7 +97,6 @@ def _ridged(normal: Operator, l2: float) -> Operator:
 
 
 def relative(problem: Problem, now: Iterate) -> float:
-    """|b - N x| / |b|; 0 if b is 0."""
     return float(jnp.sqrt(over(now.square, dot(problem.right, problem.right))))
 
 
@@ -112,7 +111,6 @@ def step(normal: Operator, now: Iterate) -> Iterate:
 
 
 def split(image: Array, dims: int | None = None) -> Split:
-    """ADMM before the first round, over the last `dims` dimensions or all."""
     shrunk = ended(gradient(image, dims))
     return Split(image, shrunk, jnp.zeros_like(shrunk))
 
@@ -144,7 +142,6 @@ def gradient(x: Array, dims: int | None = None) -> Array:
 
 @jax.jit
 def divergence(slopes: Array) -> Array:
-    """The transpose of `gradient`."""
     first = slopes[0].ndim - len(slopes)
     return jnp.sum(jnp.stack([jnp.roll(one, 1, first + j) - one for j, one in enumerate(slopes)]), 0)
 
@@ -219,7 +216,6 @@ class NormalPlan:
 
 
 def circle(plan: Plan, dims: tuple[int, ...]) -> Plan:
-    """Transform of a plan's images to circles that hold all their differences."""
     start, how = plan.in_layout, (plan.machine, plan.dtype.itemsize, plan.dots, "auto")
     walk, sizes = even_walk(start, dims, [2 * start.shape[d] for d in dims], how, lambda _: _nothing, "any", sound_walk)
     transform = transform_of(dims, sizes, None, False, "fft")

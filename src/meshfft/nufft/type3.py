@@ -2,10 +2,10 @@
 
     c_j = sum_i b_i exp(-2 pi i s_j . x_i)
 
-Values are spread to a grid of positions, which is the image of a type 2 transform to the frequencies. The walk is that
-of type 1 without its transform, then that of type 2. With |x - x0| <= X and |s - s0| <= S along a dimension, the grid
-has 4 sigma X S cells of width 1 / (2 sigma S), plus a window, so that the window's transform is far from 0 at all
-frequencies. Factors for each value and each sum, in float64, complete the formula.
+Values are spread to a grid of positions, which is the image of a type 2 transform to the frequencies. With |x - x0| <=
+X
+and |s - s0| <= S along a dimension, the grid has 4 sigma X S cells of width 1 / (2 sigma S), plus a window: then the
+window's transform is far from 0 at all frequencies. Float64 factors for each value and sum complete the formula.
 """
 
 import dataclasses
@@ -120,7 +120,7 @@ class Scales(NamedTuple):
 
     x0: np.ndarray
     s0: np.ndarray
-    cell: np.ndarray  # cell width
+    cell: np.ndarray
     cells: np.ndarray  # least number of cells
 
 
@@ -171,7 +171,6 @@ def _joined(
     behind: np.ndarray,
     problem: ScatteredProblem,
 ) -> Plan:
-    """Joins the walk from values to the image with the walk of `there`, and adds a factor for each sum."""
     turns, one, before = sources
     dims = tuple(range(image.ndim - turns.shape[1], image.ndim))
     given = problem._replace(start=image, dims=dims, points=Scattered.turns(turns), origin="centre", balance=False)

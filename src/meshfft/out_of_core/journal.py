@@ -38,8 +38,6 @@ AGAIN = "overwrite=True starts again"
 
 
 class Left(NamedTuple):
-    """Finished tiles and all tiles; bytes still to be read and to be written."""
-
     done: int
     tiles: int
     read_bytes: int
@@ -164,7 +162,7 @@ def described(made: Passes, source: Sliceable) -> dict[str, object]:
     }
     named = {f"{part} {name}": value for part, values in parts.items() for name, value in values.items()}
     run: dict[str, object] = json.loads(json.dumps({name: getattr(made, name) for name in BUDGETS} | named))
-    return run  # as it will be read back
+    return run
 
 
 def described_source(source: Sliceable) -> dict[str, object]:

@@ -75,8 +75,6 @@ def least(most: int, right: Callable[[int], bool]) -> int:
 
 
 def _cut(shape: Shape, dims: Shape, fits: Callable[[Shape], bool], unit: Shape, strict: bool) -> Layout | None:
-    """The fewest parts if all dimensions have as many, then the fewest along each one."""
-
     def fitting(parts: Sequence[int]) -> Layout | None:
         sides = {d: -(-shape[d] // min(p, shape[d])) for d, p in zip(dims, parts, strict=True)}
         units = {d: n // unit[d] * unit[d] or (unit[d] if strict else n) for d, n in sides.items()}

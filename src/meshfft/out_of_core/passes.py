@@ -86,7 +86,6 @@ def passes(
 
 
 def _checked(shape: Sequence[int], chunk: Sequence[int] | None, **budgets: int | None) -> tuple[Shape, Shape]:
-    """The checked shape, and the shape of the source's chunks, clipped to it; all ones without chunks."""
     sizes = integers(shape, "shape")
     if min(sizes, default=0) <= 0:
         raise ValueError(f"shape {sizes} holds nothing: give sizes of at least 1")
@@ -155,7 +154,6 @@ class _Search:
         return tuple(tuple(sorted(dims, key=lambda dim: (dim in last, dim))) for dims in ordered)
 
     def _passes(self, order: Sequence[Shape | None], shape: Shape, dtype: np.dtype) -> Steps:
-        """One pass for each set of dimensions, or no passes if the tiles of one cannot fit."""
         steps, chunk = list[Pass](), self.chunk
         for dims in order:
             before = self._cut(dims, shape, dtype, chunk, self.fortran and not steps)
@@ -226,6 +224,5 @@ class _Search:
 
 
 def _blocks(step: Pass) -> list[Shape]:
-    """Shapes of tiles to plan for, the largest first: the last tile of a dimension may be smaller."""
     sides = ({int(count) for count in step.before.counts(dim)} for dim in range(step.before.ndim))
     return sorted(itertools.product(*sides), reverse=True) if step.plans else []

@@ -99,7 +99,6 @@ class _Run:
 
     @contextlib.contextmanager
     def begun(self, *, resume: bool, overwrite: bool) -> Iterator[None]:
-        """Holds the working folder with a journal of this run; refuses an output that could not be written."""
         if not (resume and self.journal.moved()):
             check_output(self.journal.target, overwrite, 0)
             used = sum(file.lstat().st_size for file in files_in(self.journal.folder))
@@ -139,7 +138,6 @@ class _Run:
         clear(self.journal.folder)
 
     def _check_source(self) -> None:
-        """Refuses a source whose files were written to during the run."""
         now = described_source(self.source)
         if any(self.described[f"source {name}"] != value for name, value in now.items()):
             raise ValueError(f"{now['path']} was written to while it was read: {AGAIN} when nothing writes to it")
@@ -201,7 +199,6 @@ def _program(plan: Plan, dtype: np.dtype) -> jax.stages.Compiled:
 
 
 def _agreed(made: Passes, source: Sliceable) -> dict[str, object]:
-    """The journal's entry for the run, once the source fits and all processes agree."""
     if tuple(source.shape) != made.shape or source.dtype != made.dtype:
         raise ValueError(
             f"the source is {source.dtype} of shape {tuple(source.shape)}, the passes take {made.dtype} of "
@@ -213,7 +210,7 @@ def _agreed(made: Passes, source: Sliceable) -> dict[str, object]:
 
 
 def _local(made: Passes) -> Passes:
-    """The passes on devices of this process: those of their mesh, or as many as it describes."""
+    """The passes on devices of this process: the devices of their mesh, or the number it describes."""
     mesh, own = made.mesh, jax.local_devices()
     if isinstance(mesh, Mesh):
         if not set(mesh.devices.flat) <= set(own):

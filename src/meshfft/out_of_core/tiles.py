@@ -69,11 +69,9 @@ class Tile(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Pass:
-    """One pass over the disk, from an array in tiles of one layout to an array in tiles of another."""
-
-    dims: tuple[int, ...]  # transformed dimensions
+    dims: tuple[int, ...]
     before: Layout
-    dtype: np.dtype  # of the input
+    dtype: np.dtype
     plans: tuple[Plan, ...]  # one for each shape of tiles, the largest first; none for a copy
     chunk: Shape  # chunk shape of the input, read whole; all ones if any part can be read alone
 

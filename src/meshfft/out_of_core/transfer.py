@@ -37,7 +37,7 @@ Values = jax.Array | PaddedArray | np.ndarray  # of a tile, on devices or on the
 
 @dataclasses.dataclass(frozen=True)
 class Scratch:
-    """The store between two passes: a flat file in which each box common to tiles of both passes is one run."""
+    """The store between two passes: a flat file with each box common to tiles of both passes in one run."""
 
     file: FlatSink
     sides: tuple[Shape, ...]  # the starts of tiles of both passes along each dimension, and its size
@@ -85,7 +85,7 @@ def scratch_of(file: Sink, *layouts: Layout) -> Scratch:
 
 
 def chunk_of(source: Source) -> Shape | None:
-    """Chunk shape in which a file is read; None if any part can be read alone."""
+    """Chunk shape for reading a file; None if any part can be read alone."""
     return None if source.path.suffix.lower() in PLAIN or math.prod(source.chunk) == 1 else source.chunk
 
 
@@ -97,7 +97,7 @@ def read_tile(array: Sliceable | Scratch, plan: Plan | None, at: Box, dtype: np.
     parts = list(map(_Part, boxes_of(layout), blocks.values()))
     for part in parts:
         if part.block.shape != shape_of(part.box):
-            part.block[...] = 0  # padding
+            part.block[...] = 0
     for box in _boxes(array, at, dtype.itemsize, most):
         values = array[box]
         for block, inside in _overlaps(parts, within(box, starts(at))):
@@ -144,7 +144,6 @@ def _boxes(array: Sliceable | Scratch, at: Box, itemsize: int, most: int) -> Ite
 
 
 def _gathered(parts: Sequence[_Part], box: Box, dtype: np.dtype) -> np.ndarray:
-    """The values of a box, from all blocks that overlap it; those of a single block are not copied."""
     overlaps = list(_overlaps(parts, box))
     if len(overlaps) == 1:
         return overlaps[0][0]

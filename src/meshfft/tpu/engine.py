@@ -35,7 +35,6 @@ class KernelPass(NamedTuple):
     def kernel(
         self, shape: tuple[int, ...], sign: int, room: int, alone: bool = False, flat: bool = True
     ) -> Kernel | None:
-        """The kernel of the pass; `alone` and `flat` as in lines/short.py."""
         if self.kind == "plane":
             return short.plane_kernel(shape, sign, room, alone)
         if self.kind == "lane":
@@ -51,10 +50,7 @@ class Taken(NamedTuple):
 
 
 def supports(shape: Sequence[int], dim: int, room: int = ROOM) -> bool:
-    """Whether lines of a dimension have kernels that fit in fast memory.
-
-    Lengths have no prime factor above 7 and are multiples of 8 in the last two dimensions.
-    """
+    """Whether lines have kernels: no prime above 7, and multiples of 8 in the last two dimensions."""
     return shape[dim] == 1 or bool(_of_lines(tuple(shape), dim, room))
 
 
@@ -89,10 +85,7 @@ def _of_lines(shape: tuple[int, ...], dim: int, room: int) -> tuple[KernelPass, 
 
 @functools.lru_cache(maxsize=1024)
 def in_orders(shape: tuple[int, ...], dims: tuple[int, ...], room: int = ROOM) -> tuple[Taken, ...]:
-    """Successive orders of an array in which every dimension has a kernel, or ().
-
-    A single order needs no copy; several need one copy each, and one back.
-    """
+    """Orders of an array, a copy to each, that give every dimension a kernel; a single one needs no copy."""
     supported = [d for d in dims if supports(shape, d, room)]
     home = _taken(shape, dims, kept_order(shape), room)
     if shape[home.order[-1]] < LANES or not set(supported) <= set(home.dims):
@@ -149,7 +142,7 @@ def kept_order(shape: tuple[int, ...]) -> tuple[int, ...]:
         tile = SUBLANES if rows > SUBLANES // 2 else 1 << max(rows - 1, 0).bit_length()
         return _padding(rows, tile) * _padding(lanes, LANES)
 
-    return _ending(len(shape), min(_ends(len(shape)), key=padded, default=()))  # the first of equals
+    return _ending(len(shape), min(_ends(len(shape)), key=padded, default=()))
 
 
 def fft(planes: Planes, dims: Sequence[int], sign: int, room: int = ROOM, interpret: bool = False) -> Planes:

@@ -37,7 +37,7 @@ COPIES = 3  # reads and writes of a block copied to another order: half as many 
 
 
 def room_of(site: Site) -> int:
-    """Bytes of fast memory for kernels; 0 if there is none, or if a kernel has failed."""
+    """Bytes of fast memory for kernels; 0 without any, or if a kernel has failed."""
     scratch = site.machine.chip.scratch
     if scratch is None or site.xla or site.itemsize != 8 or site.machine.has_failed("fft", "wire"):
         return 0
@@ -62,7 +62,6 @@ class VectorFFT(Sender):
 
     @classmethod
     def least(cls, rows: int, points: float, nbytes: int, site: Site) -> Work | None:
-        """One kernel reads and writes memory once for two dimensions."""
         return Work(memory_bytes=int(points * site.itemsize) * (rows > 1)) if room_of(site) else None
 
     @property
@@ -192,8 +191,6 @@ def _inner(lines: Lines) -> Lines:
 @real.register
 @dataclasses.dataclass(frozen=True)
 class VectorReal(RealEngine):
-    """Kernels for the last dimension of real lines, alone or with the one before it."""
-
     room: int
 
     @classmethod

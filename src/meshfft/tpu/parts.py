@@ -59,7 +59,6 @@ def fft_of_pieces(pieces: Pieces, dims: Sequence[int], sign: int, room: int, int
 
 
 def is_direct(shape: tuple[int, ...], dims: Sequence[int], room: int, ends: Ends) -> bool:
-    """Whether kernels read the operand and write the result of an exchange without copies."""
     if not all(engine.supports(shape, dim, room) for dim in dims):
         return False
     passes = [(one, own) for one, own in passes_of(shape, dims, room, ends) if own != PLANES]

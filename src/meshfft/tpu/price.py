@@ -52,9 +52,8 @@ def bundles(chip_name: str, kind: str, lengths: tuple[int, ...]) -> Price:
 
 
 def cycles(chip: Chip, kind: str, lengths: tuple[int, ...], points: int) -> int:
-    """Cycles of one kernel pass over `points` points; only for a chip with a known clock."""
     last = lengths[-1]
-    nbytes = 4.0 * REAL_BYTES  # read and written once
+    nbytes = 4.0 * REAL_BYTES
     if is_real(kind):
         nbytes = REAL_BYTES * (rounded(last, LANES) + 2 * rounded(last // 2 + 1, LANES)) / last
     elif kind in ("lane", "plane"):
@@ -81,7 +80,6 @@ def wire_cycles(chip: Chip, way: str, bits: int, rows: int, reals: int) -> int:
 
 
 def word_bytes(bits: int) -> float:
-    """Bytes of a real number in words, with its share of the exponent."""
     return (bits + 16 / RUN) / 8
 
 

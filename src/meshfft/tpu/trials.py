@@ -25,13 +25,11 @@ SIGNS = (-1, 1)  # inverses and gradients take the other sign
 WIDE = 4 * LANES  # most columns of a block
 PLANES_AT_ONCE = 4  # most small planes that a kernel takes at once
 MANY = 2**22  # numbers of a block that is wider than LANES
-COMPLEX = 8  # bytes
+COMPLEX = 8
 
 
 @dataclasses.dataclass(frozen=True)
 class LineTrial:
-    """A kernel of complex lines, or the two or three of long ones; `shape` has the rows that it transforms."""
-
     one: engine.KernelPass
     shape: tuple[int, ...]
     room: int
@@ -75,8 +73,6 @@ class LineTrial:
 
 @dataclasses.dataclass(frozen=True)
 class RealTrial:
-    """The kernels of the last one or two dimensions of real lines, to half spectra and back."""
-
     shape: tuple[int, ...]
     many: int
     room: int
@@ -153,7 +149,6 @@ def _small(one: engine.KernelPass, shape: tuple[int, ...], room: int, ends: Ends
 
 
 def _sizes(one: engine.KernelPass, shape: tuple[int, ...], dim: int, multiple: int) -> Iterator[int]:
-    """Smaller sizes to try for a dimension, least first."""
     behind, size = len(shape) - 1 - dim, shape[dim]
     wide = WIDE if math.prod(shape[d] for d in one.dims) * SUBLANES * WIDE <= MANY else LANES
     across = behind == 0 or (behind == 1 and one.kind == "lane")

@@ -51,8 +51,6 @@ def decode(form: Tiled, first: int, message: Array, interpret: bool = False) -> 
 
 @dataclasses.dataclass(frozen=True)
 class WireTrial:
-    """Trial of a form's kernels before their first use (kept_verdicts.py): their bits against XLA's."""
-
     form: Tiled
     shares: int
     bound = 0.0

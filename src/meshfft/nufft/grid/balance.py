@@ -3,10 +3,9 @@
     every round:     tiles[i] = block[start[i] : start[i] + tile + reach - 1], in one permute
     every device:    block' = block, followed in its first dimension by rows of all received tiles
 
-A radial trajectory leaves 64 devices with up to seven times the mean load. A crowded owner lends chunks: it cuts the
-tiles under them out of its block, with halo, and sends them. The helper interpolates there and holds the values, so one
-table has owned and borrowed chunks. Type 1 runs in reverse: tiles are returned and added at `start`. Invariant: tiles
-that pad a message have no points, so they add nothing. Host only, O(M).
+A radial trajectory leaves 64 devices with up to seven times the mean load. A crowded owner cuts the tiles under lent
+chunks out of its block, with halo, and sends them; the helper interpolates and holds the values. Type 1 runs in
+reverse. Invariant: tiles that pad a message have no points, so they add nothing. Host only, O(M).
 """
 
 import dataclasses
@@ -24,7 +23,7 @@ GOAL = 1.1  # load over the mean that an owner keeps and a helper accepts
 class Round(NamedTuple):
     """One permute: each device sends and receives at most one message, all of one size."""
 
-    pairs: tuple[tuple[int, int], ...]  # (sender, receiver)
+    pairs: tuple[tuple[int, int], ...]
     start: np.ndarray  # first cells (devices, tiles, d) of sent tiles, in the block with halo; 0 for padding
 
 
@@ -33,14 +32,12 @@ class Lent:
     tables: Tables  # chunks that each device keeps, then borrowed ones
     rounds: tuple[Round, ...]  # tile i of a round is received behind the tiles of earlier rounds
     order: np.ndarray  # slot of each point among those of all devices
-    load: np.ndarray  # chunks per device
+    load: np.ndarray
     rows: int  # first-dimension rows for tiles, behind a block
     at: np.ndarray  # first cell (tiles, d) of each received tile, in the block with halo and tiles
 
 
 class _Loan(NamedTuple):
-    """Chunks that one device processes for another."""
-
     owner: int
     helper: int
     chunk: np.ndarray  # numbers among the owner's chunks
@@ -122,7 +119,6 @@ def _loan(tables: Tables, owner: int, helper: int, chunk: np.ndarray) -> _Loan:
 
 
 def _changes(start: np.ndarray) -> np.ndarray:
-    """Whether each chunk starts another tile."""
     return np.concatenate([[True], (start[1:] != start[:-1]).any(1)])[: len(start)]
 
 

@@ -1,10 +1,9 @@
-"""Placement: the device that owns each scattered point, and the place of the point in its block of the fine grid.
+"""Placement: the device that owns each scattered point, and the point's place in its block of the fine grid.
 
     u = G k mod G,   c = ceil(u - width / 2),   offset = u - c - (width - 1) / 2      in [-1/2, 1/2]
 
-The device with the lowest cell that a point may touch, c - slack, owns the point. Its points are sorted by tile, and
-the points of a tile fill chunks of slots. Host only. k is split in two before it is multiplied by G, so that offsets
-and phases have one rounding for any G.
+The device with the lowest cell that a point may touch, c - slack, owns the point. Points are sorted by tile and fill
+chunks of slots. Host only. k is split in two before it is multiplied by G: offsets and phases have one rounding.
 """
 
 import dataclasses
@@ -23,10 +22,7 @@ SPLIT = 2.0**26  # leading bits of a turn, whose product with G is exact
 
 
 class Tables(NamedTuple):
-    """The points of every device, or of one, in slots.
-
-    Chunks of a tile are contiguous, tiles are in C order, and chunks with points are first.
-    """
+    """The points of every device, or of one, in slots; chunks of a tile are contiguous, chunks with points first."""
 
     cell: Any  # int32 (devices, slots, d): lowest touched cell, in the block with halo; -1 in an empty slot
     offset: Any  # real (devices, slots, d)
@@ -40,13 +36,11 @@ class Placed:
     tables: Tables
     order: np.ndarray  # slot of each point among those of all devices, int64
     load: np.ndarray  # points per device
-    chunk: int  # slots per chunk
-    tile: tuple[int, ...]  # cells per tile
+    chunk: int
+    tile: tuple[int, ...]
 
 
 class _Tiles(NamedTuple):
-    """Equal blocks of a fine grid, cut into tiles; the last tile of a block may overlap the one before."""
-
     grid: Layout
     tile: tuple[int, ...]
 

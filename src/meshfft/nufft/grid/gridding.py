@@ -29,12 +29,10 @@ from ...layout.placement import varying
 from . import point_grid
 from .form import Form, Slots, group_at, groups, weights
 
-GROUP = 2**16  # points whose weights are gathered at once
+GROUP = 2**16
 
 
 class Kernels(NamedTuple):
-    """`interpolate` and `spread` without `along`, for one kind of device."""
-
     interpolate: Callable[[Array, Slots, Form], Array]
     spread: Callable[[Array, Slots, Form, tuple[int, ...]], Array]
     trials: Callable[[int, tuple[int, ...], Form], tuple[Trial, ...]]  # for coils, a block and a form
@@ -58,7 +56,6 @@ def interpolate(block: Array, slots: Slots, form: Form, along: tuple[int, ...] =
 
 
 def spread(values: Array, slots: Slots, form: Form, shape: tuple[int, ...], along: tuple[int, ...] = ()) -> Array:
-    """Transpose of `interpolate`: the block (C, *shape) of values (C, slots). Empty slots are not read."""
     zeros = _zeros((values.shape[0], *shape), values, slots)
     return KINDS[form.kind][1](values, slots, form, along, zeros)
 
@@ -119,7 +116,6 @@ def _group(turn: Array, slots: Slots, form: Form, along: tuple[int, ...]) -> _Gr
 def _over(
     group: _Group, form: Form, shape: tuple[int, ...], add: Callable[[Array, Array, Array], Array], carry: Array
 ) -> Array:
-    """Loops over the cells that a point may touch, with their places in the block and their weights."""
     dims = range(len(shape))
     strides = [math.prod(shape[i + 1 :]) for i in dims]
     steps = np.array(list(itertools.product(range(form.reach), repeat=len(shape))), np.int32)

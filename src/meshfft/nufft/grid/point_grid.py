@@ -3,13 +3,10 @@
     t = Y[cell : cell + W];   r = sum_(l_d) phi_d .. sum_(l_1) phi_1(l_1) t(l_1, .., l_d),   and its transpose
     Y[cell : cell + W] += c phi_1 x .. x phi_d
 
-The weights of a group of points are computed first, all points of one cell together to fill vector registers; then a
-loop runs over the points. XLA compiles the loop into one function if an iteration touches less than 1024 bytes, or if
-`xla_cpu_small_call` asks for it; otherwise an iteration costs 60 ns more. Asking when XLA would do so anyway, or with
-constants in the loop, may crash its compiler (jaxlib 0.10.2).
-
-Costs 4 W^d flops a point and coil. The first dimension is summed first: the rest is contiguous and vectorised. Points
-should be sorted by place, so that cells stay in cache.
+The weights of a group of points are computed together, to fill vector registers; then a loop runs over the points. XLA
+compiles it into one function if an iteration touches less than 1024 bytes, or if `xla_cpu_small_call` asks for it;
+otherwise an iteration costs 60 ns more. Asking when XLA would do so anyway, or with constants in the loop, may crash
+its compiler (jaxlib 0.10.2). Costs 4 W^d flops a point and coil. Points should be sorted, so that cells stay in cache.
 """
 
 from collections.abc import Callable
@@ -27,7 +24,6 @@ GROUP = 1024  # points whose weights are computed at once, to stay in cache
 
 
 def interpolate(block: Array, slots: Slots, form: Form, along: tuple[int, ...], out: Array) -> Array:
-    """Values (C, slots) at the points from a block (C, B_1, .., B_d), written into the zeros `out`."""
     coils = block.shape[0]
     cells = (1, *[form.reach] * (block.ndim - 1))
     block, slots = _opaque(block, slots)
@@ -51,7 +47,6 @@ def interpolate(block: Array, slots: Slots, form: Form, along: tuple[int, ...], 
 
 
 def spread(values: Array, slots: Slots, form: Form, along: tuple[int, ...], block: Array) -> Array:
-    """Adds values (C, slots) to a block of zeros (C, B_1, .., B_d)."""
     values, slots = _opaque(values, slots)
 
     def group(turn: Array, block: Array) -> Array:
@@ -81,8 +76,6 @@ def _opaque(array: Array, slots: Slots) -> tuple[Array, Slots]:
 def _over(
     coils: int, touched: int, first: Array, last: Array, point: Callable[[Array, Array, Array], Array], carry: Array
 ) -> Array:
-    """Loops over the points of a group, for every coil; an iteration touches `touched` bytes."""
-
     def coil(c: Array, carry: Array) -> Array:
         def points(c: Array, carry: Array) -> Array:
             return lax.fori_loop(first, last, lambda i, carry: point(c.astype(i.dtype), i, carry), carry)
@@ -106,6 +99,5 @@ def _group(turn: Array, slots: Slots, form: Form, along: tuple[int, ...]) -> tup
 
 
 def _point(at: Array, i: Array, slots: Slots, tables: list[Array]) -> tuple[list[Array], list[Array]]:
-    """Lowest cell of a point, negative if the slot is empty, and its weights in every dimension."""
     row = lax.dynamic_slice(slots.cell, [at + i, jnp.zeros_like(i)], (1, len(tables)))[0]
     return [row[j] for j in range(len(tables))], [lax.dynamic_slice_in_dim(t, i, 1, 1)[:, 0] for t in tables]

@@ -47,7 +47,7 @@ X = TypeVar("X", np.ndarray, Array)
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-    width: int  # cells spanned
+    width: int
     sigma: float  # cells of the fine grid per sample
     coefficients: tuple[float, ...]  # of q in t, the lowest first
     error: float  # relative RMS error of a 1-D transform, over points and modes
@@ -143,7 +143,6 @@ def _window(tol: float, sigma: float, dims: int, name: str) -> Window:
 
 @functools.lru_cache(maxsize=256)
 def fitted(width: int, sigma: float) -> Window:
-    """Polynomial window of a width, fitted to the prolate function of the best bandwidth."""
     ratios, degrees = BEST.get(sigma, ((), ()))
     ratio = ratios[width - WIDTHS[0]] if ratios else best_bandwidth(width, sigma)
     best = prolate(width * ratio)

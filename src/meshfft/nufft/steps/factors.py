@@ -44,7 +44,7 @@ class _Factor(Step):
 
 @dataclasses.dataclass(frozen=True)
 class Deconvolve(_Factor):
-    grid: tuple[int, ...]  # cells of the fine grid along each
+    grid: tuple[int, ...]
     window: Window
 
     def error(self, layout: Layout, itemsize: int) -> Error:
@@ -76,7 +76,7 @@ def _reciprocals(window: Window, modes: int, cells: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class PhaseShift(_Factor):
-    middles: tuple[int, ...]  # N // 2 along each
+    middles: tuple[int, ...]
     sign: int
 
     def work(self, layout: Layout, itemsize: int, chip: Chip) -> Work:

@@ -98,7 +98,7 @@ class TileBalance(TakesTables):
     along: tuple[int, ...]  # dimensions of the grid, whose mesh axes form the ring
     rounds: tuple[tuple[Pairs, int], ...]  # (sender, receiver) pairs, and tiles per message
     tile: tuple[int, ...]  # cells of a tile, with halo
-    rows: int  # appended to a block
+    rows: int
     places: tuple[tuple[int, ...], ...]  # first cells of received tiles, in the block with rows
     _: dataclasses.KW_ONLY
     slot: int | None = 1

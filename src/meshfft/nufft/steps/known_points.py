@@ -2,13 +2,12 @@
 
     r_j = e_j sum over cells l of the window of point j of Y[l] product over dimensions of phi(l - u_j)
 
-Interpolate: e_j = exp(-2 pi i k_j . middles) undoes the phase shift of the grid; the host computes it in float64. The
-operand has tables of points in the block of their device, with halo. Values are in the plan's order: the same number
-of slots on every device, with 0 in empty ones. Points may move by up to `slack` cells; beyond, their value is NaN.
+Interpolate: e_j = exp(-2 pi i k_j . middles) undoes the phase shift of the grid. The operand has tables of points in
+the block of their device, with halo. Values are in the plan's order: as many slots on every device, with 0 in empty
+ones. Points may move by up to `slack` cells; beyond, their value is NaN.
 
-ValueExchange: from slots to the caller's dimensions, sharded in any way over the same mesh axes. Every device gathers
-values for each receiver, exchanges them in one all-to-all, and gathers its own from the received ones. All pairs send
-as many values as the fullest pair. Both ways are gathers, as the transpose of a permutation is its inverse.
+ValueExchange: from slots to the caller's dimensions, by gathers before and after one all-to-all. All pairs send as many
+values as the fullest pair. The transpose of a permutation is its inverse, so both directions are gathers.
 """
 
 import dataclasses
@@ -49,8 +48,8 @@ class Moved(NamedTuple):
 class Interpolate(PointStep, Kernels):
     """Values in slots from the grid around their points; `sign` 0 leaves out the phases e_j."""
 
-    cells: tuple[int, ...]  # of the fine grid along each dimension
-    middles: tuple[int, ...]  # of e_j
+    cells: tuple[int, ...]
+    middles: tuple[int, ...]
     form: Form
     most: int  # points of the fullest device
 
@@ -124,7 +123,7 @@ class Ways(NamedTuple):
 @dataclasses.dataclass(frozen=True)
 class ValueExchange(TakesTables):
     slots: Layout  # layout of values in the plan's order, without batch dimensions
-    points: Layout  # layout of the caller's values
+    points: Layout
     most: int  # most values that a pair of devices exchanges
     _: dataclasses.KW_ONLY
     slot: int | None = 0

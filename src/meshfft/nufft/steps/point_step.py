@@ -60,7 +60,7 @@ class PointStep(TakesTables):
     grid: Layout  # layout of these alone: image samples, or cells of a fine grid with halos
     points: Layout  # layout of the values, without batch dimensions
     _: dataclasses.KW_ONLY
-    sign: int = -1  # of the exponent of phases
+    sign: int = -1
     slot: int | None = 0
 
     def after(self, layout: Layout) -> Layout:
@@ -91,14 +91,12 @@ class PointStep(TakesTables):
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """Axes of the ring of devices."""
         return tuple(axis for axes in self.grid.axes for axis in axes)
 
     def conjugate(self) -> Self:
         return dataclasses.replace(self, sign=-self.sign)
 
     def insert(self, dim: int) -> Self:
-        """The new batch dimension is the first of both layouts."""
         return dataclasses.replace(self, along=tuple(shift(d, dim) for d in self.along))
 
 
@@ -136,7 +134,7 @@ class CoordinateStep(PointStep):
 
 
 class Coordinates(NamedTuple):
-    limbs: Limbs  # each (coordinates, points)
+    limbs: Limbs
     lost: Array  # NaN if a coordinate is not finite, else 0
 
     @property

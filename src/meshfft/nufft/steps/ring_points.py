@@ -42,8 +42,8 @@ PHASE_FLOPS = 60  # per root of unity: two products of limbs, cos and sin
 
 @dataclasses.dataclass(frozen=True)
 class RingPoints(CoordinateStep):
-    dot: Dot  # multiplication method
-    two_way: bool = False  # blocks are sent in both directions at once
+    dot: Dot
+    two_way: bool = False
 
     @property
     def numbers(self) -> Numbers:
@@ -102,7 +102,6 @@ class RingPoints(CoordinateStep):
         return self.clear_points(jax.tree.map(lambda x: x.T.reshape(values.block), y), values)
 
     def _turned(self, ndim: int) -> list[int]:
-        """Dimensions of the image in the order of products, batch dimensions last."""
         return [*(self.along[j] for j in self._order), *(d for d in range(ndim) if d not in self.along)]
 
     def _flat(self, block: Array, image: Layout) -> Array:

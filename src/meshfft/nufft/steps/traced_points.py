@@ -4,13 +4,12 @@
 
 e_j = exp(-2 pi i k_j . middles) undoes the phase shift of the grid.
 
-RingGrid: points stay on their devices, and the grid circulates on one ring. Every device sorts its points by block and
-interpolates them when that block arrives, with halo. Nothing can overflow, wherever the points are. In the transpose
-values stay and sums of blocks are sent.
+RingGrid: points stay, and the grid circulates on one ring. Every device interpolates its points of each block when that
+arrives, with halo. Nothing can overflow. In the transpose values stay and sums of blocks are sent.
 
 PointExchange: the grid stays, and points are sent to the owners of their cells. Each pair of devices exchanges `slots`
-points, filled or not, in one all-to-all; values return in another. Messages do not grow with the grid. Points without a
-slot have the value NaN. In the transpose all sums are then NaN, so that no error is silent.
+points, filled or not, in one all-to-all; values return in another. Points without a slot have the value NaN. In the
+transpose all sums are then NaN, so that no error is silent.
 
 Invariant: u = G k mod G is a fixed-point number, which splits into cell and offset exactly. A point with a coordinate
 that is not finite has the value NaN.
@@ -56,7 +55,7 @@ class Sorted(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class RingGrid(CoordinateStep):
-    cells: tuple[int, ...]  # of the fine grid along each dimension
+    cells: tuple[int, ...]
     middles: tuple[int, ...]  # of e_j; zeros for none
     form: Form  # "points" or "gather", without slack, in chunks of 1 that may be empty
     slope: tuple[int, ...] = ()  # dimensions whose window is replaced by its derivative, see gridding

@@ -43,7 +43,6 @@ class Body(NamedTuple):
 
 
 def _interpolate(*refs: Ref, task: Task) -> None:
-    """Values (coils, MANY, 128), in two planes."""
     count, table, first, offset, real, imag, real_out, imag_out, raw, transposed, done = refs
     coil = pl.program_id(0)
 
@@ -114,7 +113,6 @@ def _values(transposed: Ref, at: Array, tables: tuple[Array, Array], task: Task)
 
 
 def _spread(*refs: Ref, task: Task) -> None:
-    """Adds values (coils, MANY, 128), in two planes, to planes of zeros."""
     count, table, first, offset, real_in, imag_in, _, _, real, imag, raw, sums, done = refs
     coil, strip = pl.program_id(0), task.strip
 

@@ -53,7 +53,6 @@ class Strip(NamedTuple):
 
     @property
     def fetched(self) -> int:
-        """Rows of a copy, from a multiple of 8 on."""
         return self.rows + SUBLANES
 
     @property
@@ -82,8 +81,6 @@ def strip_of(form: Form, shape: tuple[int, ...]) -> Strip:
 
 
 class Task(NamedTuple):
-    """The work of a kernel: a strip, a window, and coils at a time, each with a real and an imaginary plane."""
-
     strip: Strip
     form: Form
     coils: int

@@ -28,19 +28,17 @@ from .chunks import MANY, Strip, Task, strip_of
 
 SMALL = 12 * 2**20  # bytes of fast memory that every TPU can give; larger strips need more
 COILS = 4  # most coils at a time
-TRIED = 16  # chunks of a trial
+TRIED = 16
 EMPTY = -(2**20)  # place of a slot without a point, outside every window
 OnSlots = Callable[[Array, Slots], Array]
 
 
 def interpolate(block: Array, slots: Slots, form: Form) -> Array:
-    """Values (C, slots) at a device's points as nufft/grid/gridding.py; a TPU has a kernel for strips."""
     by_kernel, elsewhere = (functools.partial(way, form=form) for way in (interpolated, gridding.interpolate))
     return _on_tpu(by_kernel, elsewhere, block, slots)
 
 
 def spread(values: Array, slots: Slots, form: Form, shape: tuple[int, ...]) -> Array:
-    """The block (C, *shape) of values (C, slots) as nufft/grid/gridding.py; a TPU has a kernel for strips."""
     by_kernel, elsewhere = (functools.partial(way, form=form, shape=shape) for way in (spread_out, gridding.spread))
     return _on_tpu(by_kernel, elsewhere, values, slots)
 
@@ -171,8 +169,6 @@ def _run(
 
 
 def _blocks(task: Task) -> tuple[pl.BlockSpec, ...]:
-    """Blocks of a grid step: table, points, values; and an operand in slow memory."""
-
     def at(step: Array, count: Array) -> Array:
         # a step without points repeats the last block, so that nothing is copied
         return jnp.minimum(step, lax.div(jnp.maximum(count[0] - 1, 0), MANY))
@@ -224,7 +220,6 @@ class GriddingTrial:
 
 
 def trials(coils: int, block: tuple[int, ...], form: Form) -> tuple[GriddingTrial, ...]:
-    """Trials of a form, in a block as small as leaves the kernels the same."""
     least = (2 * tile + form.reach - 1 for tile in form.tile[:-1])
     return (GriddingTrial(form, (_task(coils, block, form).coils, *map(min, block[:-1], least), block[-1])),)
 

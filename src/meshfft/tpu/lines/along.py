@@ -34,8 +34,6 @@ Weights = list[tuple[Weight, Weight]]
 
 @dataclasses.dataclass(frozen=True)
 class FFTLine:
-    """A length, the sign of the exponent, and whether lines are untiled."""
-
     length: int
     sign: int
     untiled: bool = False
@@ -253,10 +251,7 @@ def sublane_weights(table: Ref, k: Index) -> Weights:
 
 
 def transpose(source: Sequence[Ref], target: Sequence[Ref], rows: int, columns: int, planes: int = 1) -> None:
-    """target[c, r] = source[r, c], by tiles of 128 x 128; the rest in eights, which may reach beyond the end.
-
-    Several planes are side by side in both.
-    """
+    """target[c, r] = source[r, c] by tiles of 128 x 128, for planes side by side; the rest by eights."""
     (full, rest), across = divmod(rows, LANES), -(-columns // LANES)
     down = full + (rest > 0)
 

@@ -22,7 +22,7 @@ from .radices import LANES, SUBLANES
 
 BUFFERS = 2  # of a block: one is used while another is copied
 MARGIN = 2**20  # bytes for values that do not stay in registers
-WIDE = (512, 256, 128)  # columns of a block
+WIDE = (512, 256, 128)
 MANY_REGISTERS = 2**25  # bytes of fast memory of TPUs with 64 registers
 Sizes = tuple[int | None, ...]
 Place = Callable[..., tuple[Index, ...]]  # maps a grid step to a block
@@ -38,7 +38,7 @@ class Ends(NamedTuple):
     sent: tuple[int, int] | None = None
 
 
-PLANES = Ends()  # whole planes on both sides
+PLANES = Ends()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -241,8 +241,6 @@ def on_tpu(kernels: Callable[..., T], elsewhere: Callable[..., T], *given: Any, 
 def linear_on_tpu(
     kernels: Callable[[X], T], elsewhere: Callable[[X], T], transpose: Callable[[T], X], given: X, interpret: bool
 ) -> T:
-    """`on_tpu` for a linear function with its transpose, because kernels have no rule for it."""
-
     def forward(_: None, given: X) -> T:
         return on_tpu(kernels, elsewhere, given, interpret=interpret)
 

@@ -60,7 +60,6 @@ def fft_long_columns(
     interpret: bool = False,
     ends: Ends = PLANES,
 ) -> list[Array]:
-    """The FFT of a dimension that is not the last, in two passes over memory, with these ends."""
     kernels = kernels_of(shape, dim, sign, room, ends)
     assert kernels is not None, f"lines of {shape[dim]} do not fit in {room} bytes"
     between = []
@@ -138,7 +137,6 @@ def _twisted(kernel: Kernel, tables: Sequence[Ref], source: Source, scratch: lis
 def _second_kernel(
     kernel: Kernel, tables: Sequence[Ref], source: Sequence[Ref], scratch: list[Refs], target: Refs
 ) -> None:
-    """Lines of B, from blocks of all pieces to the result."""
     (line,) = kernel.lines
     lines: Source = Arrived(source, source[0].shape[2])
     if kernel.more:

@@ -93,7 +93,6 @@ def transform(kernel: Kernel, tables: Sequence[Ref], source: Refs, memories: lis
 
 
 def _over_registers(line: LongLine, table: Ref, weights: Ref, source: Refs, between: Refs, target: Refs) -> None:
-    """Untiled passes over the registers of a block, to registers with a gap."""
     over = line.lines[0]
     last = len(over.radices) - 1
 

@@ -59,8 +59,6 @@ class Beside:
 
 @dataclasses.dataclass(frozen=True)
 class PlaneView:
-    """A plane of a block (positions, planes, ..)."""
-
     ref: Ref
     plane: int
 
@@ -148,10 +146,9 @@ class Arrived:
     """
 
     refs: Sequence[Ref]
-    rows: int  # of a piece
+    rows: int
 
     def each(self, radix: int, left: int, body: Callable[[Index, Where], None]) -> None:
-        """Calls body(b, where) for every b < left, piece by piece."""
         parts, many = int(self.refs[0].shape[0]), len(self.refs) * self.rows
         span, inside = (parts // radix, many) if parts % radix == 0 else (1, left)
         size = min(self.rows, inside)

@@ -11,8 +11,6 @@ from .radices import SUBLANES, radices
 
 @dataclasses.dataclass(frozen=True)
 class Opened:
-    """An array whose dimension of N positions is (A, L, pieces, rows), with the dimensions before and behind."""
-
     lead: tuple[int, ...]
     first: int  # A
     parts: int  # L
@@ -111,9 +109,6 @@ def _shared(refs: Sequence[Ref]) -> Refs:
 
 
 def _factor(length: int, multiple: int, parts: int) -> int:
-    """A: the largest divisor up to the root for which both factors have radices, or 0.
-
-    A divides the number of received parts, and B is a multiple of `multiple`.
-    """
+    """A, up to the root of the length, such that both factors have radices and A divides `parts`; 0 if none."""
     divisors = (d for d in range(math.isqrt(length), 0, -1) if length % d == 0 and length // d % multiple == 0)
     return next((d for d in divisors if radices(d) and radices(length // d) and parts % d == 0), 0)

@@ -18,7 +18,7 @@ from ...numerics.phases import host_roots
 SUBLANES, LANES = 8, 128
 HALF = math.sqrt(0.5)
 Part = Array | None
-Pair = tuple[Part, Part]  # real and imaginary parts
+Pair = tuple[Part, Part]
 Whole = tuple[Array, Array]
 Weight = Array | float | None
 
@@ -44,10 +44,7 @@ def radices(length: int) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=256)
 def twiddles(factors: tuple[int, ...], sign: int) -> tuple[tuple[int, ...], np.ndarray]:
-    """Start of each Stockham pass in a table, and the table.
-
-    It has exp(sign 2 pi i b c / (left radix)), b < left, c < radix, with real and imaginary parts interleaved.
-    """
+    """Starts of Stockham passes in a table of exp(sign 2 pi i b c / (left radix)), re and im interleaved; the table."""
     left, begins, parts, size = math.prod(factors), list[int](), list[np.ndarray](), 0
     for radix in factors:
         left //= radix

@@ -88,7 +88,6 @@ def real_plane(line: RealLine, memories: Sequence[Refs]) -> Ref:
 def half_along_rows(
     line: RealLine, tables: Sequence[Ref], scratch: Refs, target: Refs, tiles: int, at_once: int
 ) -> None:
-    """Half spectra of the rows of (N, columns), which are in `real_plane`."""
     source, last = real_plane(line, (scratch, target)), len(line.radices) - 1
     buffers = buffers_of(last + 1, (source, source), target, scratch)
 
@@ -188,7 +187,6 @@ def _from_sublanes(line: RealLine, table: Ref, source: Refs, target: Refs, tiles
 
 
 def _double_ends(line: RealLine, source: Refs, tiles: Sequence[Index]) -> None:
-    """Doubles X[0] and X[N / 2], which have no mirror images."""
     for tile in tiles:
         for ref in source:
             for row in (0, line.length // 2):
