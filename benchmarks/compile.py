@@ -71,12 +71,12 @@ def described(
     return {"steps": len(plan.walk.pairs), "cpu_seconds": round(spent, 2), "wall_seconds": round(wall, 2)}
 
 
-def _seconds(function: str, x: Array) -> float:
+def _seconds(function: str, x: Array | mf.PaddedArray) -> float:
     call = _inverse if function == "ikdftn" else getattr(mf, function)
     start = time.process_time()
     jax.block_until_ready(call(x))
     return time.process_time() - start
 
 
-def _inverse(x: Array) -> Array:
+def _inverse(x: Any) -> Array:
     return mf.ikdftn(x, [mf.Points.uniform(n) for n in x.shape]).value

@@ -37,7 +37,7 @@ def measured(n: int, columns: int, method: str, dtype: str) -> dict[str, Any]:
     mesh, rng = mesh_of((8,)), np.random.default_rng(n)
     array = rng.standard_normal((n, columns, 2)).view(np.complex128)[..., 0].astype(dtype)
     points = mf.Points.turns((np.arange(n) + rng.uniform(-0.25, 0.25, n)) / n)
-    samples = mf.kdftn(mf.shard(array, mesh, P("x")), [points, None]).block_until_ready()
+    samples = jax.block_until_ready(mf.kdftn(mf.shard(array, mesh, P("x")), [points, None]))
     seconds = []
     for _ in range(2):
         begun = time.perf_counter()

@@ -65,7 +65,7 @@ def total_row(case: Case) -> Row:
 
 def about(case: Case) -> dict[str, Any]:
     made = case.plan
-    dots = {dot for step in made.walk.steps for dot in step.dots}
+    dots = {dot for step in made.walk.steps for dot in step.numbers.dots}
     products = ", ".join(f"{dot.tier}, {dot.multiplications} a complex one" for dot in sorted(dots)) or "XLA's FFT"
     return {
         "figure": case.figure,

@@ -89,7 +89,7 @@ def test_every_call_is_scipys(x64: None, family: str, length: int) -> None:
     used: list[Any] = list({matrix for _, (matrix,), *_ in calls.values()})
     done = jax.jit(lambda blocks: [[transform(b, dim, m) for dim, b in enumerate(blocks)] for m in used])(blocks)
     results = dict(zip(used, done, strict=True))
-    for (type, norm, shared, inverse), (_, (matrix,), scale, _) in calls.items():
+    for (type, norm, shared, inverse), (_, (matrix,), scale, *_) in calls.items():
         call = getattr(scipy.fft, NAMES[family, inverse])
         for dim, result in enumerate(results[matrix]):
             truth = call(blocks[dim], type, axis=dim, norm=norm, orthogonalize=shared)
