@@ -14,7 +14,7 @@ from marks import slow_rows
 from reference import dft, error, mesh, noise
 
 import meshfft as mf
-from meshfft.collectives.bins import RUN, binned
+from meshfft.collectives.bins import RUN, _summed, binned
 from meshfft.inspect.hlo import every_collective, program_of
 from meshfft.layout.layout import from_spec
 
@@ -270,3 +270,13 @@ def test_wrong_calls_are_refused_with_the_value_and_the_remedy(case: str) -> Non
     with pytest.raises(kind, match=words) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("bins", [5, 2**17])
+def test_blocks_of_four_thousand_million_numbers(bins: int) -> None:
+    """Catches an index of 32 bits over more than 2^31 numbers, which wraps, so that they are lost without a word."""
+    block, index = (jax.ShapeDtypeStruct((2**32,), kind) for kind in (np.float32, np.int32))
+    program = jax.make_jaxpr(_summed, static_argnums=2)(block, index, bins).jaxpr
+    counted = [e.params["shape"][e.params["dimension"]] for e in program.eqns if e.primitive.name == "iota"]
+    segments = [e.outvars[0].aval.shape[0] for e in program.eqns if e.primitive.name.startswith("scatter")]
+    assert counted and segments and max(counted + segments) <= 2**31

@@ -21,6 +21,7 @@ from ..numerics.split_complex import scaled
 
 RUN = 2**16
 LIMB = 16
+MOST = 2**31 - 1  # segments that 32 bits can count
 Lines = tuple[Array, ...]
 
 
@@ -68,8 +69,8 @@ def _parts(x: Array, coordinates: Lines, weights: Lines, edges: Array, bins: int
 def _summed(values: Array, index: Array, bins: int) -> Array:
     """Sums values by bin, run by run, and drops values outside all bins."""
     many = values.shape[0]
-    runs = max(1, min(-(-many // RUN), many // bins))
-    run = jnp.arange(many, dtype=jnp.int32) // -(-many // runs)
+    runs = max(1, min(-(-many // RUN), many // bins, MOST // bins))
+    run = lax.broadcasted_iota(jnp.int32, (runs, -(-many // runs)), 0).ravel()[:many]
     segment = jnp.where((index >= 0) & (index < bins), run * bins + index, runs * bins)
     sums = jax.ops.segment_sum(values, segment, runs * bins + 1)[:-1]
     return jnp.sum(sums.reshape(runs, bins), 0, dtype=values.dtype)
