@@ -216,7 +216,6 @@ def _labels(path: Path, array: "h5py.Dataset") -> Labels | None:
 
 
 def _coordinate(path: Path, one: "h5py.Dataset", dims: tuple[str, ...]) -> Coordinate | None:
-    """A coordinate along some of the dimensions, if it is small, numeric and stored in this file."""
     own, text = _dims(one), one.attrs.get("NAME", b"") if one.is_scale else b""
     empty = (text.encode() if isinstance(text, str) else bytes(text)).startswith(ONLY_A_DIMENSION)
     few = one.dtype.kind in "iuf" and 0 < math.prod(one.shape) * one.dtype.itemsize <= MOST_COORDINATE

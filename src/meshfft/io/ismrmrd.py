@@ -89,7 +89,7 @@ def read_scan(path: str | Path, group: str | None = None, select: str = "", *, t
     Args:
         path, group: the file and a group in it, optional if only one has readouts.
         select: slice, contrast, phase, repetition, set or encoding to read, as "slice=2,phase=0"; "phase=all" combines
-        the readouts of all phases, which is impossible for slices and encodings.
+            the readouts of all phases, which is impossible for slices and encodings.
         trajectory: whether to read the points.
 
     Raises ValueError if the file is damaged, has several images, or cannot be reconstructed.

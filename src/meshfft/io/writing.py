@@ -69,7 +69,7 @@ def write_array(
 
     Raises:
         ValueError: an unknown suffix, an unsupported type, a record of another array, or shared chunks of a .zarr
-        store.
+            store.
         OSError: `path` exists and `overwrite` is false, it cannot be written, or the disk is full.
         PeerError: another process failed.
     """

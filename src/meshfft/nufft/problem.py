@@ -57,7 +57,7 @@ class ScatteredProblem(NamedTuple):
 
     @property
     def middles(self) -> tuple[int, ...]:
-        """Distance from sample 0 to the origin of the shifted phases, along each dimension."""
+        """Distance from the origin of samples to the origin of the phase shift, along each dimension."""
         return tuple(0 if self.origin == "centre" else n // 2 for n in self.modes)
 
     @property

@@ -44,7 +44,7 @@ def cut(
     boxes.
     Among equal numbers of dimensions, the set with the longest runs wins. Block sides are multiples of `unit` if one
     fits,
-    or always if `strict`. Invariant: a block smaller than one that fits must fit.
+    or always if `strict`. Every block smaller than one that fits has to fit too.
     """
     free = [d for d in range(len(shape)) if d not in uncut and shape[d] > 1]
     for many in range(min(len(free), len(AXES)) + 1):

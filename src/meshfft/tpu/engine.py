@@ -50,7 +50,7 @@ class Taken(NamedTuple):
 
 
 def supports(shape: Sequence[int], dim: int, room: int = ROOM) -> bool:
-    """Whether lines have kernels: no prime above 7, and multiples of 8 in the last two dimensions."""
+    """Whether lines have kernels in fast memory: no prime above 7, multiples of 8 in the last two dimensions."""
     return shape[dim] == 1 or bool(_of_lines(tuple(shape), dim, room))
 
 
@@ -85,7 +85,7 @@ def _of_lines(shape: tuple[int, ...], dim: int, room: int) -> tuple[KernelPass, 
 
 @functools.lru_cache(maxsize=1024)
 def in_orders(shape: tuple[int, ...], dims: tuple[int, ...], room: int = ROOM) -> tuple[Taken, ...]:
-    """Orders of an array, a copy to each, that give every dimension a kernel; a single one needs no copy."""
+    """Orders of an array that give every dimension a kernel, or (); several need a copy each, and one back."""
     supported = [d for d in dims if supports(shape, d, room)]
     home = _taken(shape, dims, kept_order(shape), room)
     if shape[home.order[-1]] < LANES or not set(supported) <= set(home.dims):

@@ -120,7 +120,7 @@ def of_lines(shape: tuple[int, ...], dims: tuple[int, ...], room: int, ends: End
 
 
 def of_rows(block: tuple[int, ...], dims: tuple[int, ...], room: int, ends: Ends) -> Trials:
-    """The kernels for some rows of a block, as in `fft_to_parts`: pieces equal to these rows are read whole."""
+    """The kernels for some rows of a block, as in `fft_to_parts`: if pieces are such rows, one is read whole."""
     rows, came = ends.rows, ends.came
     assert rows is not None
     if came is not None and came.dim == rows.dim != came.source and block[rows.dim] == came.pieces * rows.size:

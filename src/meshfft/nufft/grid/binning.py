@@ -197,6 +197,6 @@ def _filled(
 
 def _in_slots(at: np.ndarray, values: np.ndarray, devices: int, slots: int, empty: int) -> np.ndarray:
     shape = devices * slots, *values.shape[1:]
-    table = np.full(shape, empty, values.dtype) if empty else np.zeros(shape, values.dtype)  # zeros are not written
+    table = np.full(shape, empty, values.dtype) if empty else np.zeros(shape, values.dtype)  # np.zeros writes nothing
     table[at] = values
     return table.reshape(devices, slots, *values.shape[1:])

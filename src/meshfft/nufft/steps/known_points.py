@@ -46,8 +46,6 @@ class Moved(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Interpolate(PointStep, Kernels):
-    """Values in slots from the grid around their points; `sign` 0 leaves out the phases e_j."""
-
     cells: tuple[int, ...]
     middles: tuple[int, ...]
     form: Form

@@ -31,7 +31,7 @@ X = TypeVar("X")
 
 
 class Ends(NamedTuple):
-    """Operand: rows of planes or of received pieces; result: a dimension in parts."""
+    """Operand: rows of planes, or received pieces; result: a dimension in parts."""
 
     rows: Rows | None = None
     came: Came | None = None
