@@ -126,13 +126,7 @@ def read_affine(
 
 
 def affine_of_sizes(sizes: Sequence[float], shape: tuple[int, ...], origin: str) -> Affine:
-    """The affine of axes along X, Y and Z, with the pixel from which an image counts in the origin.
-
-    Args:
-        sizes: of a voxel, in mm, along each dimension; of a plane, also its thickness.
-        shape: of the image.
-        origin: "centre" or "corner".
-    """
+    """The affine of axes along X, Y and Z; a plane's sizes may include its thickness."""
     affine = np.diag([*sizes, *(1.0,) * (4 - len(sizes))])
     for dim, n in enumerate(shape if origin == "centre" else ()):
         affine[dim, 3] = -sizes[dim] * (n // 2)

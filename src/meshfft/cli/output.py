@@ -226,8 +226,6 @@ class Reporter(NamedTuple):
 
 
 def guarded(command: Callable[P, None]) -> Callable[P, None]:
-    """The command, with every refusal of the library printed in one line."""
-
     @functools.wraps(command)
     def run(*args: P.args, **options: P.kwargs) -> None:
         try:

@@ -155,7 +155,6 @@ def _print_others(best: Plan, others: Sequence[Plan]) -> None:
 
 
 def _why(best: Plan, other: Plan) -> str:
-    """The resource that a runner-up needs most in excess of the best plan."""
     if other.fits is False:
         return "does not fit"
     if other.walk == best.walk:

@@ -61,7 +61,6 @@ def profile(
 
 
 def _check(runs: int, trace: Path | None, figure: Path | None, rows: Path | None) -> None:
-    """Refuses impossible requests before anything is compiled."""
     flags.check_count(runs, "--runs", "runs")
     check_profiler(jax.config.values["jax_platforms"])
     folder = trace if trace is None or trace.exists() else trace.resolve().parent

@@ -55,8 +55,6 @@ class AtPoints(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """The flags, checked; `more` has those of one command."""
-
     source: Path
     target: Path
     files: read.Files
@@ -82,8 +80,6 @@ Opened = tuple[Asked, Source, Scattered]  # the flags, completed from the file; 
 
 
 class Command(NamedTuple):
-    """Differences between the two commands."""
-
     kind: str
     outputs: Sequence[str]  # suffixes that OUT may have
     even: bool  # whether the mesh has to divide the images
@@ -168,7 +164,6 @@ def dataset_in(path: Path, given: str | None, usual: str) -> str | None:
 
 
 def read_points(asked: Asked, image: tuple[int, ...] | None) -> Scattered:
-    """Points for images of a shape, if that is known; batch dimensions are first."""
     path = asked.points or asked.source
     dataset = dataset_in(path, None, "traj")
     if asked.points is None and dataset is None:

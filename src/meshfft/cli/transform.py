@@ -42,8 +42,6 @@ Made = tuple[Mapping[str, object], list[Timing]]  # facts for JSON, and the seco
 
 
 class Prepared(NamedTuple):
-    """A transform whose array is open and whose devices run, its plan with the options, and the record to write."""
-
     flags: Flags
     options: read.Keywords
     array: Source
@@ -194,7 +192,6 @@ def _in_core(job: Prepared) -> Made:
 
 
 def _solved(job: Prepared, load: Callable[[], Stored], progress: Progress) -> tuple[Stored, read.Keywords]:
-    """The array whose samples `load` reads, and facts on the solution."""
     progress.begin("read")
     y = jax.block_until_ready(load())
     progress.begin("solve")

@@ -216,7 +216,6 @@ def bytes_of(type_text: str) -> int:
 
 
 def _arrays(type_text: str) -> Iterator[tuple[int, str]]:
-    """Bits of an element and shape of each array in a type; tokens have none."""
     for kind, shape in _ARRAY.findall(type_text):
         digits = kind.lstrip("abcdefghijklmnopqrstuvwxyz")
         yield 8 if kind == "pred" else int(digits or 0), shape

@@ -60,7 +60,6 @@ def reopen_hdf5(path: Path) -> FlatSink:
 
 
 def _stored_name(name: str, dims: Sequence[str]) -> str:
-    """Name in the file; the name of a dimension belongs to its scale."""
     return HIDDEN + name if name in dims else name
 
 

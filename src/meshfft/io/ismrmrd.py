@@ -192,7 +192,6 @@ def _flagged(heads: np.ndarray, *flags: int) -> np.ndarray:
 
 
 def _kept(path: Path, heads: np.ndarray, select: Mapping[str, int | str]) -> tuple[np.ndarray, str]:
-    """The numbers of the readouts of one image, and a text about the omitted ones."""
     kept, words = np.ones(len(heads), bool), list[str]()
     for name in dict.fromkeys(LEFT_OUT.values()):
         out = kept & _flagged(heads, *(flag for flag, one in LEFT_OUT.items() if one == name))
@@ -258,7 +257,6 @@ def _samples(
 
 
 def _used(path: Path, heads: np.ndarray, numbers: int) -> list[np.ndarray]:
-    """The used samples of each readout, once `numbers` for each sample fit in memory."""
     firsts, ends = heads["discard_pre"], heads["number_of_samples"].astype(int) - heads["discard_post"]
     if (ends <= firsts).any() or not heads["active_channels"].all():
         raise Refused(f"{path} has readouts without samples, or of no coil: leave them out of the file")

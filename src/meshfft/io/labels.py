@@ -102,7 +102,6 @@ def _transformed(one: Coordinate, record: Record, axis: int) -> Coordinate | Non
 
 
 def _indices(record: Record, axis: int, n: int) -> np.ndarray:
-    """Frequencies in units of their spacing, in the order of storage."""
     if record.kind in FIRST:
         kind = UNDONE_BY.get(record.kind, record.kind) if record.inverse else record.kind
         return FIRST[kind] + np.arange(n)
@@ -111,7 +110,6 @@ def _indices(record: Record, axis: int, n: int) -> np.ndarray:
 
 
 def _before(one: Coordinate) -> tuple[float, float, dict[str, object]] | None:
-    """First position, spacing and attributes of the positions behind these frequencies."""
     found = one.attributes.get(BEFORE)
     if isinstance(found, str):  # as stored by HDF5
         with contextlib.suppress(ValueError, RecursionError):

@@ -199,7 +199,6 @@ def source_of(
     spacing: tuple[float, ...] | None = None,
     name: str = "",
 ) -> Source:
-    """A Source with checked shape and dtype; without chunks any part can be read alone."""
     check_numbers(path, shape, dtype)
     ndim, plain = len(shape), dtype.newbyteorder("=")
     units, spacing = units or ("",) * ndim, spacing or (1.0,) * ndim

@@ -113,10 +113,7 @@ def create_sink(
     about: Mapping[str, object] = {},
     affine: np.ndarray | None = None,
 ) -> Sink:
-    """Creates a plain file of full size, or an empty Zarr array in a group, at a new path.
-
-    Arguments are as for `write_array`; `kind` is one of `WRITTEN`, whatever the path's suffix.
-    """
+    """Creates a plain file of full size, or an empty Zarr array in a group; `kind` is one of `WRITTEN`."""
     _check_kind(kind)
     if record is None:
         labels = Labels("", tuple(dim_name(dim, len(shape)) for dim in range(len(shape))))

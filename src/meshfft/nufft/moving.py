@@ -36,8 +36,6 @@ from .steps.point_step import sub_layout
 
 
 class Planned(NamedTuple):
-    """Hashable plan of points that may move."""
-
     caller: Plan  # to values in the caller's layout
     run: Plan  # `caller`, or the plan to values in the plan's order
     points: Scattered

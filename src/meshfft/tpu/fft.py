@@ -182,7 +182,6 @@ class VectorChirp(Engine[Planes]):
 
 
 def _inner(lines: Lines) -> Lines:
-    """The lines of both halves that kernels transform, for one dimension."""
     ((dim,), (length,)), block = (lines.dims, lines.lengths), lines.shape
     size = padded_length(length)
     return Lines((2, *block[:dim], size, *block[dim + 1 :]), (dim + 1,), (size,))

@@ -66,7 +66,6 @@ def is_real(kind: str) -> bool:
 
 
 def written(kind: str, lengths: tuple[int, ...]) -> float:
-    """Bytes that a kernel writes for each point, without padding."""
     last = lengths[-1]
     if kind.startswith("half"):
         return 2 * REAL_BYTES * (last // 2 + 1) / last

@@ -190,7 +190,6 @@ def _transformed(x: np.ndarray, axes: tuple[int, ...], sign: int) -> np.ndarray:
 
 
 def _in_parts(y: np.ndarray, dim: int, many: int) -> np.ndarray:
-    """Planes in parts of a dimension: (parts, planes, *sizes)."""
     shape = (2, *y.shape[:dim], many, y.shape[dim] // many, *y.shape[dim + 1 :])
     return np.moveaxis(np.stack([y.real, y.imag]).reshape(shape), dim + 1, 0)
 

@@ -48,10 +48,7 @@ class _Loan(NamedTuple):
 def lend(placed: Placed, reach: int, block: tuple[int, ...], goal: float = GOAL) -> Lent:
     """Lends chunks until no device has much more than the mean number; no rounds if none has.
 
-    Args:
-        reach: cells that a point may touch along each dimension; the halo has one less.
-        block: cells of a device's block with its halo.
-        goal: allowed load over the mean.
+    A point may touch `reach` cells along each dimension; `block` is the shape of a device's block with its halo.
     """
     tables, devices = placed.tables, len(placed.tables.count)
     each, chunk = tables.start.shape[1], placed.chunk
@@ -107,7 +104,6 @@ def _loans(tables: Tables, goal: float) -> list[_Loan]:
 
 
 def _fullest_first(start: np.ndarray) -> np.ndarray:
-    """Chunks sorted by the number in their tile, descending; chunks of a tile stay together."""
     tile = np.cumsum(_changes(start)) - 1
     return np.argsort(-np.bincount(tile)[tile], kind="stable")
 

@@ -182,11 +182,7 @@ def _picked(values: Array, at: Array) -> Array:
 def exchange_of(order: np.ndarray, slots: Layout, points: Layout, slot: int) -> tuple[ValueExchange, Ways]:
     """The step from slots to the caller's points, and its tables.
 
-    Args:
-        order: slot of each point, raveled in the caller's order, among those of all devices.
-        slots: layout of the slots, whose ring numbers the devices.
-        points: the caller's layout, cut by the same mesh axes.
-        slot: index of the tables among the walk's operands.
+    `order` has the slot of each point, raveled in the caller's order, among those of all devices.
     """
     parts, each, here = slots.parts[0], slots.block[0], math.prod(points.block)
     holder, place = _homes(points, slots.cuts[0])

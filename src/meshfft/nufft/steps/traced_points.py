@@ -158,7 +158,6 @@ class RingGrid(CoordinateStep):
         return (packed & np.uint32(2**number - 1)).astype(jnp.int32)
 
     def _of_block(self, points: Sorted, at: Array) -> Slots:
-        """The points of one block, followed by empty slots."""
         first = points.first[at]
         cell, offset = (lax.dynamic_slice_in_dim(part, first, points.size) for part in (points.cell, points.offset))
         count = points.first[at + 1] - first

@@ -35,8 +35,6 @@ from .chunks import (
 
 
 class Body(NamedTuple):
-    """A kernel: its name, the work of a grid step (coils, chunks), and sizes of fast memory."""
-
     name: str
     run: Callable[..., None]
     scratch: Callable[[Task], list[tuple[int, ...]]]

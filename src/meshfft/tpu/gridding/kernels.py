@@ -131,7 +131,6 @@ def _task(coils: int, shape: tuple[int, ...], form: Form) -> Task:
 
 
 def _bytes(task: Task) -> int:
-    """Fast memory of a kernel: scratch, blocks twice, and a margin for values outside registers."""
     numbers = max(sum(map(math.prod, body.scratch(task))) for body in (INTERPOLATING, SPREADING))
     return 4 * (numbers + 2 * MANY * LANES * (2 * task.d + 2 * task.coils)) + 2 * 2**20
 
@@ -144,7 +143,6 @@ def _run(
     shape: tuple[int, ...],
     interpret: bool,
 ) -> list[Array]:
-    """One kernel over all chunks, MANY in a step, and groups of coils in sequence: two planes of a shape."""
     count = jnp.minimum(slots.count, slots.start.shape[0]).astype(jnp.int32)
     operands = [jnp.reshape(count, 1), chunk_table(slots.start, count), *operands]
     adds = body is SPREADING

@@ -34,8 +34,6 @@ AT_ONCE = 2  # tiles that are transposed and transformed together
 
 @dataclasses.dataclass(frozen=True)
 class LongLine:
-    """A length 128 M, the sign of the exponent, and rows of a block."""
-
     length: int
     sign: int
     block: int
@@ -52,7 +50,6 @@ class LongLine:
 
     @property
     def lines(self) -> tuple[FFTLine, FFTLine]:
-        """Over registers, and over the remaining lanes."""
         return FFTLine(self.registers, self.sign, untiled=True), FFTLine(LANES // self.groups, self.sign)
 
     @property
