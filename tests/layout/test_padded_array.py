@@ -210,6 +210,8 @@ def test_it_is_not_taken_for_data() -> None:
         with pytest.raises(TypeError):
             refused(a)
     np.testing.assert_array_equal(np.asarray(a), mf.gather(a))
+    with pytest.raises(ValueError, match="leave copy=False out"):
+        np.array(a, copy=False)
     with pytest.raises(ValueError, match=r"takes \(10, 9, 7\) padded to \(10, 10, 8\).*cannot be told from data"):
         plan(a.stored)
     with pytest.raises(ValueError, match="the plan takes"):

@@ -146,6 +146,8 @@ class PaddedArray(NumpyFace):
         return padded(stored, layout, self.home, self)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            raise ValueError("a padded array is gathered into a new one: leave copy=False out")
         return np.asarray(gather(self), dtype)
 
     def __repr__(self) -> str:

@@ -12,7 +12,10 @@ def quantity(value: float, unit: str = "") -> str:
     prefixes = list(PREFIXES)
     while abs(value) >= 999.5 and len(prefixes) > 1:
         value, prefixes = value / 1000, prefixes[1:]
-    digits = max(0, 3 - len(str(int(abs(value))))) if prefixes[0] else 0
+    digits = 0
+    if prefixes[0]:
+        value = float(f"{value:.3g}")
+        digits = max(0, 3 - len(str(int(abs(value)))))
     return f"{value:.{digits}f} {prefixes[0]}{unit}".rstrip()
 
 
