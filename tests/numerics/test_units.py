@@ -29,7 +29,13 @@ def test_seconds_are_no_powers_of_ten(value: float, digits: int, text: str) -> N
 def test_quantities_have_prefixes_however_large() -> None:
     """Catches a number of twenty digits before the last prefix that was thought of."""
     assert [quantity(v, "B") for v in (512, 1.05e9, 2.0**67, 1e27)] == ["512 B", "1.05 GB", "148 EB", "1.00 RB"]
-    assert [quantity(v) for v in (9994, 9996, 99960, 999499, 999500)] == ["9.99 k", "10.0 k", "100 k", "999 k", "1.00 M"]
+    assert [quantity(v) for v in (9994, 9996, 99960, 999499, 999500)] == [
+        "9.99 k",
+        "10.0 k",
+        "100 k",
+        "999 k",
+        "1.00 M",
+    ]
 
 
 def test_bounds_are_rounded_upward() -> None:

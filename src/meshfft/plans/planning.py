@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Unpack
 
@@ -20,7 +21,7 @@ from ..operators.points import Points
 from ..operators.transform import Transform, check_once, integers, is_integer, resolve, transform_of
 from ..steps import Margin
 from ..steps.problem import Problem
-from ..walks.choice import NOTHING, find_within, goal_of, moves, natural_end
+from ..walks.choice import NOTHING, find_walk, goal_of, moves, natural_end
 from ..walks.walk import Walk
 from .execute import tried
 from .options import Definition, Options, PlanHow, Widths, records_of, spelled, widths_of
@@ -44,8 +45,11 @@ def plan_for(setting: Setting, transform: Transform, options: Options, evades: b
     goal = goal_of(start, transform, options.order, there, sizes) if may_move or there is not None else None
     even = may_move and start.even and goal is None and not (after.even and options.order == "natural")
     wire, real = wire_of(options.wire, real_dtype(dtype)), transform.takes_real(setting.real)
-    problem = Problem(start, transform, *how, options.method, goal, even, real, options.ring, options.engine, wire)
-    walk = find_within(problem, options.order, options.precision)
+    within = options.precision if isinstance(options.precision, float) else math.inf
+    problem = Problem(
+        start, transform, *how, options.method, goal, even, real, options.ring, options.engine, wire, within=within
+    )
+    walk = find_walk(problem, options.order)
     if stays:  # the method leaves dimensions in place: exchanges follow
         last = goal_of(after, NOTHING, "natural", options.out_spec, sizes)
         walk = _followed(walk, moves(walk.end, last, *how, real=walk.reals[-1], wire=wire))

@@ -39,6 +39,7 @@ class Problem:
     engine: str = "auto"  # one of ENGINES
     wire: Wire = EXACT  # encoding of messages
     ending: Ending | None = None  # steps after the transform, by final layout
+    within: float = math.inf  # relative L2 error asked for
 
     def bytes_at(self, todo: dict[int, Matrix]) -> int:
         return self.itemsize // (2 if self.real_at(todo) else 1)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ..collectives.wire import EXACT, Wire
 from ..layout.layout import Cut, Layout, Spec, even_cuts, from_spec, resized
 from ..machine.machine import Machine
-from ..numerics.dtypes import Dot, Precision
+from ..numerics.dtypes import Dot
 from ..numerics.phases import MAX_LENGTH
 from ..operators.matrices import Roots
 from ..operators.transform import Transform
@@ -27,9 +27,22 @@ NOTHING = Transform((), (), 1.0)
 
 @functools.lru_cache(maxsize=1024)
 def find_walk(problem: Problem, order: str = "natural") -> Walk:
-    """The cheapest walk; if the problem is `even`, one with an even result if any exists. Without a goal the result is
-    cut like the input, or in any way if the order is "any". An ending is priced with the walk. Raises ValueError if the
-    method has no walk."""
+    """The cheapest walk within the problem's error; method "auto" takes FFTs alone if the cheapest exceeds it.
+
+    If the problem is `even`, the result is even if any walk's is. Without a goal the result is cut like the input, or
+    in any way if the order is "any". An ending is priced with the walk. Raises ValueError if the method has no walk.
+    """
+    walk = _cheapest(problem, order)
+    if problem.method == "auto" and walk.error(problem.itemsize) > problem.within:
+        for method in ("transpose", "cooley-tukey"):
+            with contextlib.suppress(ValueError):
+                other = _cheapest(dataclasses.replace(problem, method=method), order)
+                if other.error(problem.itemsize) <= problem.within:
+                    return other
+    return walk
+
+
+def _cheapest(problem: Problem, order: str) -> Walk:
     start, transform, machine, itemsize = problem.start, problem.transform, problem.machine, problem.itemsize
     natural = problem.goal or natural_end(start, transform)
     goals: list[Layout | None] = [natural, None] if order == "any" else [natural]
@@ -41,7 +54,7 @@ def find_walk(problem: Problem, order: str = "natural") -> Walk:
     problems = [dataclasses.replace(problem, goal=goal, even=even) for goal in goals]
     paths = [steps for one in problems if (steps := search(one)) is not None]
     if not paths and even:  # no result is even: it is padded and cut like the input
-        return find_walk(dataclasses.replace(problem, even=False, ending=None), order)
+        return _cheapest(dataclasses.replace(problem, even=False, ending=None), order)
     if not paths:
         raise ValueError(_no_walk(problems[-1]))
     paths = [(*_unread(start, transform, problem.wire), *steps) for steps in paths]
@@ -60,19 +73,6 @@ def moves(
     wire: Wire = EXACT,
 ) -> Walk:
     return find_walk(Problem(start, NOTHING, machine, itemsize, dots, goal=goal, real=real, wire=wire))
-
-
-def find_within(problem: Problem, order: str, most: Precision) -> Walk:
-    """The cheapest walk. If its error exceeds `most`, method "auto" takes one of FFTs alone whose error does not."""
-    walk = find_walk(problem, order)
-    if problem.method != "auto" or not isinstance(most, float) or walk.error(problem.itemsize) <= most:
-        return walk
-    for ffts in ("transpose", "cooley-tukey"):
-        with contextlib.suppress(ValueError):
-            other = find_walk(dataclasses.replace(problem, method=ffts), order)
-            if other.error(problem.itemsize) <= most:
-                return other
-    return walk
 
 
 def _unread(start: Layout, transform: Transform, wire: Wire) -> Iterator[Bands]:
