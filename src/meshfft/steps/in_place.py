@@ -170,4 +170,5 @@ def _count(layout: Layout, dim: int, parts: int, itemsize: int) -> int:
     """The most equal chunks that are large enough and that `parts` divides; 0 if none is."""
     most = math.prod(layout.block) * itemsize // CHUNK_BYTES
     fewest = max(most // LARGEST, 1)
-    return next((n for n in range(most, fewest, -1) if layout.block[dim] % (n * parts) == 0), 0)
+    rows, rest = divmod(layout.block[dim], parts)
+    return next((n for n in range(min(most, rows), fewest, -1) if rows % n == 0), 0) if not rest else 0
