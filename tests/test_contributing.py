@@ -88,6 +88,8 @@ class Direct(Engine[Array]):
 def test_an_engine_is_a_class_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a search, a step or a walk that knows the engines there are."""
     monkeypatch.setattr("meshfft.kernels.engines.ENGINES", [Direct, *ENGINES])
+    xla = mf.plan((19, 37), mesh=mesh((2,)), spec=P("x"), method="transpose", engine="xla")
+    assert "(direct)" not in str(xla), "engine='xla' keeps to XLA's own"
     x, where = noise((19, 37)), mesh((2,))  # sizes that no other test plans
     plan = mf.plan(x.shape, mesh=where, spec=P("x"), method="transpose")
     assert "(direct)" in str(plan) and error(mf.gather(plan(mf.shard(x, where, P("x")))), dft(x, (0, 1))) <= 1e-5

@@ -18,7 +18,7 @@ from ..collectives.wire import WIRES
 from ..layout.layout import Spec as ArraySpec
 from ..numerics.dtypes import PRECISIONS, is_wide
 from ..operators.transform import KINDS, NORMS
-from ..steps.problem import ENGINES, RINGS
+from ..steps.problem import ENGINE_OPTIONS, RINGS
 from ..walks.choice import ORDERS
 from ..walks.search import METHODS
 from .output import Reporter
@@ -32,7 +32,7 @@ CHOICES = {
     "precision": PRECISIONS,
     "dtype": DTYPES,
     "ring": RINGS,
-    "engine": ENGINES,
+    "engine": ENGINE_OPTIONS,
     "wire": tuple(WIRES),
 }
 MESH_AXES = ("x", "y", "z", "w")

@@ -53,18 +53,27 @@ class Wire:
         """Bytes of a message of this shape, for elements of `itemsize` bytes."""
         return math.prod(share) * itemsize
 
+    def least(self, nbytes: int) -> int:
+        """Bytes of a message of so many bytes of numbers, at least."""
+        return nbytes
+
 
 class Coded(Wire):
     """Sends 32-bit words: every `group` numbers in `group_words`."""
 
     lossy = True
     bits: ClassVar[int] = 15  # of a number, without its sign
-    group: ClassVar[int] = 2
+    group: ClassVar[int] = 2  # numbers that `pack` makes `group_words` words of, and `unpack` undoes
     group_words: ClassVar[int] = 1
+    pack = staticmethod(words.pack16)
+    unpack = staticmethod(words.unpack16)
     tiled: ClassVar[bool] = False  # TPUs have kernels for it
 
     def nbytes(self, share: Sequence[int], itemsize: int) -> int:
         return math.prod(form_of(tuple(share), 2 if itemsize > self.real else 1, self).message) * words.WORD
+
+    def least(self, nbytes: int) -> int:
+        return nbytes * words.WORD * self.group_words // (self.group * self.real)
 
     @abc.abstractmethod
     def scales(self, runs: int) -> int:
@@ -89,13 +98,13 @@ class Integers(Coded):
         largest = functools.reduce(jnp.maximum, map(words.finite, pieces))
         exponent = words.exponent(jnp.max(largest, at + 1, keepdims=True))
         scale, runs = words.scale(self.bits - exponent, pieces[0].dtype), exponent.shape[at]
-        packed = words.pack([words.code(piece, scale, self.bits) for piece in pieces])
-        scales = words.pack(jnp.split(_padded(jnp.squeeze(exponent, at + 1), at, runs + runs % 2), 2, at))
+        packed = self.pack([words.code(piece, scale, self.bits) for piece in pieces])
+        scales = words.pack16(jnp.split(_padded(jnp.squeeze(exponent, at + 1), at, runs + runs % 2), 2, at))
         return jnp.concatenate([folded(jnp.concatenate(packed, at + 1), at), *scales], at)
 
     def decode(self, codes: Sequence[Array], scales: Array, at: int, dtype: DTypeLike) -> list[Array]:
         runs = codes[0].shape[at]
-        exponent = lax.slice_in_dim(jnp.concatenate(words.unpack([scales]), at), 0, runs, axis=at)
+        exponent = lax.slice_in_dim(jnp.concatenate(words.unpack16([scales]), at), 0, runs, axis=at)
         scale = words.scale(jnp.expand_dims(exponent, at + 1) - self.bits, dtype)
         return [words.value(code, scale, self.bits) for code in codes]
 
@@ -107,6 +116,7 @@ class Int16(Integers):
 class Int24(Integers):
     name, bits, error = "int24", 23, math.sqrt(RUN) * 2.0**-23
     group, group_words = 4, 3
+    pack, unpack = staticmethod(words.pack24), staticmethod(words.unpack24)
 
 
 class Bfloat16(Coded):
@@ -118,7 +128,7 @@ class Bfloat16(Coded):
         return 0
 
     def encode(self, pieces: Sequence[Array], at: int) -> Array:
-        return folded(words.pack(list(map(words.half_bits, pieces)))[0], at)
+        return folded(self.pack(list(map(words.half_bits, pieces)))[0], at)
 
     def decode(self, codes: Sequence[Array], scales: Array, at: int, dtype: DTypeLike) -> list[Array]:
         return [lax.bitcast_convert_type(code << 16, jnp.float32).astype(dtype) for code in codes]
@@ -166,7 +176,7 @@ class Form:
     def decode(self, message: Array, dtype: DTypeLike, first: int = 0) -> Planes:
         at, many, group = first + self.dim, self.runs * self.rows, self.wire.group
         data, scales = (lax.slice_in_dim(message, a, b, axis=at) for a, b in ((0, many), (many, None)))
-        codes = words.unpack(jnp.split(unfolded(data, at, self.runs), self.wire.group_words, at + 1))
+        codes = self.wire.unpack(jnp.split(unfolded(data, at, self.runs), self.wire.group_words, at + 1))
         pieces, step = self.wire.decode(codes, scales, at, dtype), group // self.planes
         planes = (jnp.concatenate(pieces[j : j + step], at + 1) for j in range(0, group, step))
         return tuple(lax.slice_in_dim(folded(plane, at), 0, self.shape[self.dim], axis=at) for plane in planes)

@@ -60,21 +60,26 @@ def half_bits(values: Array) -> Array:
     return lax.bitcast_convert_type(kept.astype(jnp.bfloat16), jnp.uint16).astype(jnp.int32)
 
 
-def pack(parts: Sequence[Array]) -> list[Array]:
-    """Packs two integers of 16 bits into a word, or four of 24 into three, the last in the upper bytes."""
-    if len(parts) == 2:
-        words = [(parts[0] & 0xFFFF) | (parts[1] << 16)]
-    else:
-        *kept, last = parts
-        words = [(part & LOW) | ((last << (24 - 8 * j)) & TOP) for j, part in enumerate(kept)]
+def pack16(parts: Sequence[Array]) -> list[Array]:
+    """Two integers of 16 bits in a word."""
+    low, high = parts
+    return [lax.bitcast_convert_type((low & 0xFFFF) | (high << 16), jnp.uint32)]
+
+
+def unpack16(words: Sequence[Array]) -> list[Array]:
+    word = lax.bitcast_convert_type(words[0], jnp.int32)
+    return [(word << 16) >> 16, word >> 16]
+
+
+def pack24(parts: Sequence[Array]) -> list[Array]:
+    """Four integers of 24 bits in three words, the last in the upper bytes."""
+    *kept, last = parts
+    words = [(part & LOW) | ((last << (24 - 8 * j)) & TOP) for j, part in enumerate(kept)]
     return [lax.bitcast_convert_type(word, jnp.uint32) for word in words]
 
 
-def unpack(words: Sequence[Array]) -> list[Array]:
-    given = [lax.bitcast_convert_type(word, jnp.int32) for word in words]
-    if len(given) == 1:
-        return [(given[0] << 16) >> 16, given[0] >> 16]
-    first, second, third = given
+def unpack24(words: Sequence[Array]) -> list[Array]:
+    first, second, third = given = [lax.bitcast_convert_type(word, jnp.int32) for word in words]
     last = ((first >> 24) & 0xFF) | ((second >> 16) & 0xFF00) | ((third >> 8) & ~0xFFFF)
     return [*((word << 8) >> 8 for word in given), last]
 

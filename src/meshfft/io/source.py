@@ -130,6 +130,9 @@ class Sink(Protocol):
 
 
 class Format(NamedTuple):
+    """How a kind of file is read and written. `create` makes a file of full size, `reopen` opens it in other processes;
+    a format that cannot be written refuses in `create`. Flat files share `Numbers` and `FlatSink` (flat.py)."""
+
     open: Callable[[Path, str | None], contextlib.AbstractContextManager[Source]]
     create: Callable[[Path, Header], Sink]
     reopen: Callable[[Path], Sink]

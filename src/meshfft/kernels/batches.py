@@ -9,6 +9,7 @@ row-major layout. Otherwise XLA on a GPU transposes it for the whole loop, at on
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jax import Array, lax
@@ -28,6 +29,8 @@ LIMIT = 2**31  # bound on positions, which a loop counts in 32 bits
 @dataclasses.dataclass(frozen=True)
 class Batched(Engine[Array]):
     """FFTs in batches. They cost more passes, so a search takes them only if one call exceeds memory."""
+
+    by_xla: ClassVar[bool] = True
 
     @classmethod
     def offers(cls, lines: Lines, site: Site) -> Iterator[Offer]:

@@ -66,6 +66,7 @@ class Engine(abc.ABC, Generic[F]):
     planar: ClassVar[bool] = False  # transforms split complex blocks
     chunked: ClassVar[bool] = False  # works on the chunks of neighbouring exchanges
     slices: ClassVar[bool] = False  # multiplies float64 by slices, if matrix units have no float64
+    by_xla: ClassVar[bool] = False  # kept when only XLA's engines are wanted
 
     @classmethod
     @abc.abstractmethod

@@ -23,7 +23,7 @@ def offered(lines: Lines, site: Site) -> Iterator[Offer]:
     """Every engine with the dimensions it takes; only slicing engines in float64 by slices."""
     sliced = site.dots[0].slices > 0
     for kind in ENGINES:
-        if kind.slices == sliced:
+        if kind.slices == sliced and (kind.by_xla or not site.xla):
             yield from kind.offers(lines, site)
 
 

@@ -46,7 +46,7 @@ class Cached(Engine[Array]):
     @classmethod
     def offers(cls, lines: Lines, site: Site) -> Iterator[Offer]:
         """The dimensions it takes; a single device uses all cores for many lines instead."""
-        if site.large and not site.alone and not site.xla:
+        if site.large and not site.alone:
             pairs, last = zip(lines.dims, lines.lengths, strict=True), len(lines.block) - 1
             near = (d for d, n in pairs if (not is_awkward(n, True) if d == last else by_columns(lines.block, d, n)))
             if dims := tuple(near):

@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterator
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jax import Array, lax
@@ -24,6 +25,7 @@ MOVED_PASSES = 4  # on a GPU, if dimensions are behind the lines: all is transpo
 
 @dataclasses.dataclass(frozen=True)
 class Xla(Engine[Array]):
+    by_xla: ClassVar[bool] = True
     chirp: bool = False  # a length has a large prime and uses longer lines
 
     @classmethod

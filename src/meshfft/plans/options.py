@@ -13,7 +13,7 @@ from ..layout.padded_array import PlanePair
 from ..numerics.dtypes import Dot, Precision, complex_dtype, dots_of
 from ..operators.points import Points
 from ..operators.transform import check_known, check_once, integers, is_integer, lengths_of, natural_dtype
-from ..steps.problem import ENGINES, RINGS
+from ..steps.problem import ENGINE_OPTIONS, RINGS
 from ..walks.choice import ORDERS
 from ..walks.search import METHODS
 from .request import Function, OnArrays, on_arrays
@@ -59,7 +59,7 @@ class Options(NamedTuple):
         check_known("method", self.method, METHODS)
         check_known("order", self.order, ORDERS)
         check_known("ring", self.ring, RINGS)
-        check_known("engine", self.engine, ENGINES)
+        check_known("engine", self.engine, ENGINE_OPTIONS)
         if self.ring != "auto" and self.method == "transpose":
             raise ValueError(f"method 'transpose' has no ring to go {self.ring}: drop ring=, or use method='kdft'")
 

@@ -17,8 +17,7 @@ from ..operators.matrices import Matrix
 from ..operators.transform import Transform
 
 RINGS = ("auto", "one-way", "two-way")  # modes of a ring
-ENGINES = ("auto", "xla")  # of local FFTs: the cheapest, or only XLA's
-LEAST_BITS = 16  # of a number on a wire
+ENGINE_OPTIONS = ("auto", "xla")  # of local FFTs: the cheapest, or only XLA's
 LARGE_BYTES = 2**18  # least bytes of a block that is processed in cached chunks; a smaller one fits anyway
 Ending = Callable[[Layout], tuple[Any, ...]]  # hashable; the steps after a final layout
 
@@ -36,7 +35,7 @@ class Problem:
     even: bool = False  # accept only a final layout without padding
     real: bool = False  # the input is real
     ring: str = "auto"  # one of RINGS
-    engine: str = "auto"  # one of ENGINES
+    engine: str = "auto"  # one of ENGINE_OPTIONS
     wire: Wire = EXACT  # encoding of messages
     ending: Ending | None = None  # steps after the transform, by final layout
     within: float = math.inf  # relative L2 error asked for
@@ -104,8 +103,8 @@ class Problem:
         """Least seconds of some work; overlapped messages may cost nothing."""
         if self.machine.chip.overlaps:
             work = dataclasses.replace(work, sent_bytes=0, hops=0, all_to_alls=0)
-        elif self.wire.lossy:
-            work = dataclasses.replace(work, sent_bytes=work.sent_bytes * LEAST_BITS // (8 * self.wire.real))
+        else:
+            work = dataclasses.replace(work, sent_bytes=self.wire.least(work.sent_bytes))
         return self.machine.price(dataclasses.replace(work, tier=self.dots[0].tier))
 
 

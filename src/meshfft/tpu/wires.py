@@ -157,18 +157,18 @@ def _encode(form: Tiled, sources: Sequence[Ref], targets: Sequence[Ref], share: 
         exponents.append(words.exponent(largest))
         scale = words.scale(bits - exponents[-1], jnp.float32)
         for j, together in enumerate(places):
-            for k, word in enumerate(words.pack([words.code(tile(*at), scale, bits) for at in together])):
+            for k, word in enumerate(form.form.wire.pack([words.code(tile(*at), scale, bits) for at in together])):
                 target[share, begin + k * len(places) + j, rows, :] = word
-    (target[share, form.message[1] - 1, rows, :],) = words.pack([*exponents, jnp.zeros_like(exponents[0])][:2])
+    (target[share, form.message[1] - 1, rows, :],) = words.pack16([*exponents, jnp.zeros_like(exponents[0])][:2])
 
 
 def _decode(form: Tiled, sources: Sequence[Ref], targets: Sequence[Ref], share: Index, rows: Any) -> None:
     (source,), bits = sources, form.form.wire.bits
-    exponents = words.unpack([source[share, form.message[1] - 1, rows, :]])
+    exponents = words.unpack16([source[share, form.message[1] - 1, rows, :]])
     for (begin, places), exponent in zip(_runs(form), exponents, strict=False):
         scale, many = words.scale(exponent - bits, jnp.float32), form.form.rows // len(places)
         for j, together in enumerate(places):
-            codes = words.unpack([source[share, begin + k * len(places) + j, rows, :] for k in range(many)])
+            codes = form.form.wire.unpack([source[share, begin + k * len(places) + j, rows, :] for k in range(many)])
             for (plane, at), code in zip(together, codes, strict=True):
                 targets[plane][(share, *_place(targets[plane], rows, at))] = words.value(code, scale, bits)
 

@@ -1,4 +1,7 @@
-"""The cheapest walk for a transform and a layout, or the reason why there is no walk. Cached."""
+"""The cheapest walk for a transform and a layout, or the reason why there is no walk. Cached.
+
+If the mesh axes of an even array do not divide its result, `_evasive` lists the layouts that the result may have.
+"""
 
 import contextlib
 import dataclasses
