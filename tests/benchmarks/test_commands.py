@@ -25,6 +25,7 @@ SMALLEST = {
     "float64": "--cases kdft-64,fft-line-97 --tiers int8x4",
     "inverse": "--sizes 16 --columns 2",
     "kernels": "--topology v5e:2x2 --lengths 256 --kinds lane",
+    "overhead": "--calls 5",
     "paper": f"--read {ROOT / 'benchmarks/results/paper.jsonl'}",
     "passes": "--lengths 16",
     "programs": "--shape 8,8,8 --mesh 8 --rounds 1 --turns 2",
