@@ -10,6 +10,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 import meshfft as mf
 
 from .common import cpu_devices, noise, table
+from .timing import Seconds, timed
 
 
 def main(calls: int = 400) -> None:
@@ -21,17 +22,16 @@ def main(calls: int = 400) -> None:
 
 
 def _row(name: str, x: jax.Array, calls: int) -> list[object]:
-    eager, program = (1e6 * seconds for seconds in _returned({"eager": mf.fftn, "program": jax.jit(mf.fftn)}, x, calls))
-    return [name, round(eager), round(program), round(eager - program)]
+    program = jax.jit(mf.fftn)
+    found = timed({"eager": lambda: _returned(mf.fftn, x), "program": lambda: _returned(program, x)}, calls)
+    eager, compiled = (1e6 * float(np.quantile(times.seconds, 0.25)) for times in found.values())
+    return [name, round(eager), round(compiled), round(eager - compiled)]
 
 
-def _returned(functions: dict[str, Callable[..., jax.Array]], x: jax.Array, calls: int) -> list[float]:
-    """The lower quartile of each function's seconds until it returns, in turns, everything before it done."""
-    found = {name: list[float]() for name in functions}
-    for _ in range(calls):
-        for name, function in functions.items():
-            begun = time.perf_counter()
-            y = function(x)
-            found[name].append(time.perf_counter() - begun)
-            jax.block_until_ready(y)
-    return [float(np.quantile(each, 0.25)) for each in found.values()]
+def _returned(function: Callable[[jax.Array], jax.Array], x: jax.Array) -> Seconds:
+    """Seconds until a call returns; its result is finished before the next call."""
+    begun = time.perf_counter()
+    y = function(x)
+    seconds = time.perf_counter() - begun
+    jax.block_until_ready(y)
+    return Seconds(seconds)
