@@ -26,7 +26,7 @@ from jax.sharding import PartitionSpec as P
 from reference import error, noise
 
 import meshfft as mf
-from meshfft import kept_verdicts
+from meshfft import kept
 from meshfft.io.processes import check_alike, exchange, together
 from meshfft.layout import placement
 
@@ -161,8 +161,8 @@ def _peers(index: int) -> dict[str, Any]:
         "nameless": _said(lambda: together(lambda: fail((0,), ""))),
         "alike": _said(lambda: check_alike({"shape": [index // 9, None, "mesh"]})),
         "different": _said(lambda: check_alike({"shape": 3, "mesh": [2, index]})),
-        "same steps": _said(lambda: kept_verdicts.check_alike("fft X", jax.devices())),
-        "other steps": _said(lambda: kept_verdicts.check_alike(f"fft X, {index}", jax.devices())),
+        "same steps": _said(lambda: kept.check_alike("fft X", jax.devices())),
+        "other steps": _said(lambda: kept.check_alike(f"fft X, {index}", jax.devices())),
         "after": exchange(index),
     }
 

@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "meshfft"
 # The order of the house. A folder may import only from folders above it, the files in the root above all; within a
 # folder a file only from those before the stroke in front of it.
 HOUSE = """
-.: extras kept_programs / atomic / kept_verdicts
+.: extras / atomic / kept
 numerics: units / chunks digits dtypes split_complex / phases slices / products / tiles
 layout: in_flight layout / memory placement / elements / padded_numpy / padded_array / storage
 machine: chip torus work / device_order / machine

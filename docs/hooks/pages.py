@@ -57,7 +57,7 @@ GROUPS = (
         ("spectral.convolution", "spectral.fields", "spectral.modes", "spectral.multipliers", "spectral.power"),
     ),
     Group("frequencies", "Frequencies and shifts", "", ("functions.helpers",)),
-    Group("cache", "Kept programs", "Compiled programs on the disk.", ("kept_programs",)),
+    Group("cache", "Kept programs", "Compiled programs on the disk.", ("kept",)),
     Group("passes", "Larger than memory", "Passes over the disk.", ("out_of_core.passes", "out_of_core.tiles")),
     Group(
         "libraries",

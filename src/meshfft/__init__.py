@@ -72,7 +72,7 @@ from .functions.reconstruct import Reconstruction as Reconstruction
 from .functions.reconstruct import reconstruct as reconstruct
 from .functions.scipy_backend import scipy_backend as scipy_backend
 from .functions.shard import shard as shard
-from .kept_programs import cache as cache
+from .kept import cache as cache
 from .layout.padded_array import PaddedArray as PaddedArray
 from .layout.padded_array import gather as gather
 from .nufft.functions import nufftn as nufftn

@@ -29,10 +29,10 @@ from marks import slow_but
 from reference import at_points, error, mesh, noise
 
 import meshfft as mf
-from meshfft import kept_verdicts
+from meshfft import kept
 from meshfft.collectives.wire import Int16
 from meshfft.functions import calls
-from meshfft.kept_verdicts import Trial, failing
+from meshfft.kept import Trial, failing
 from meshfft.machine.chip import CHIPS
 from meshfft.machine.machine import device_of, machine_of, placed, topology
 from meshfft.nufft.grid.form import chosen
@@ -78,7 +78,7 @@ class Doubling:
 
 def forget() -> None:
     """As in another process."""
-    for cache in (kept_verdicts._verdict, execute._check_kernels, request._concrete, calls._plans):
+    for cache in (kept._verdict, execute._check_kernels, request._concrete, calls._plans):
         cache.cache_clear()
     jax.clear_caches()
 
@@ -92,7 +92,7 @@ def forgotten() -> Iterator[None]:
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Iterator[Path]:
+def folder(tmp_path: Path) -> Iterator[Path]:
     """A folder for compiled programs."""
     wanted = {"jax_compilation_cache_dir": str(tmp_path), "jax_enable_compilation_cache": True}
     before = {name: jax.config.values[name] for name in wanted}
@@ -136,7 +136,7 @@ def raising(*_: Any) -> None:
 
 def tried() -> Any:
     """Counts trials."""
-    return mock.patch.object(kept_verdicts, "_tried", wraps=kept_verdicts._tried)
+    return mock.patch.object(kept, "_tried", wraps=kept._tried)
 
 
 def _plan(**options: Any) -> mf.Plan:
@@ -162,29 +162,29 @@ def test_a_kernel_that_fails_is_named_once(fault: str, said: str, caplog: pytest
     assert record.name == "meshfft" and "bad" in text and said in text and "mf.cache()" in text and "more" not in text
 
 
-def test_a_verdict_is_kept_beside_compiled_programs(kept: Path) -> None:
+def test_a_verdict_is_kept_beside_compiled_programs(folder: Path) -> None:
     """Catches a second trial in a later process, the verdict on another kernel, one from a damaged file, and one that
     only this moment's memory explains.
     """
     device, many = jax.devices()[0], [Doubling(), Doubling("bad", "wrong"), Doubling("large", "no memory")]
     with tried() as trials:
         for count in (3, 4):
-            kept_verdicts._verdict.cache_clear()  # as in a later process
+            kept._verdict.cache_clear()  # as in a later process
             assert failing(many, device) == ("bad", "large")
             assert trials.call_count == count, "only what could not be run is tried again"
-        files = sorted(kept.glob("*.json"))
+        files = sorted(folder.glob("*.json"))
         facts = [json.loads(file.read_text()) for file in files]
         assert sorted(one["kernel"] for one in facts) == ["bad", "doubling"]
         assert all(one["device"] == device.device_kind and one["jax"] == jax.__version__ for one in facts)
         files[0].write_text("{")
-        kept_verdicts._verdict.cache_clear()
+        kept._verdict.cache_clear()
         assert failing(many[:2], device) == ("bad",) and trials.call_count == 5
-        kept_verdicts._verdict.cache_clear()
-        with mock.patch.object(kept_verdicts, "__version__", "another"):
+        kept._verdict.cache_clear()
+        with mock.patch.object(kept, "__version__", "another"):
             assert failing(many[:2], device) == ("bad",) and trials.call_count == 7
 
 
-def test_another_process_takes_a_kept_verdict(kept: Path) -> None:
+def test_another_process_takes_a_kept_verdict(folder: Path) -> None:
     """Catches a key that differs from process to process, such as one made of hash(). The child tries nothing: there
     the same kernel is a good one, and still fails.
     """
@@ -194,19 +194,19 @@ def test_another_process_takes_a_kept_verdict(kept: Path) -> None:
         "import sys; sys.path[:0] = sys.argv[1:]; import jax\n"
         "from test_verdicts import Doubling, failing; print(failing([Doubling('bad')], jax.devices()[0]))"
     )
-    environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": str(kept.parent), "JAX_PLATFORMS": "cpu"}
+    environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": str(folder.parent), "JAX_PLATFORMS": "cpu"}
     run = subprocess.run(
         [sys.executable, "-c", program, str(here), str(here.parent)], env=environment, capture_output=True, text=True
     )
     assert run.stdout.strip() == "('bad',)", run.stderr
 
 
-def test_where_nobody_can_write_it_is_kept_for_the_process(kept: Path) -> None:
+def test_where_nobody_can_write_it_is_kept_for_the_process(folder: Path) -> None:
     """Catches a full disk, or a bucket, that ends the user's program."""
     device = jax.devices()[0]
-    for folder in ("gs://bucket/programs", "/proc/nowhere"):
-        jax.config.update("jax_compilation_cache_dir", folder)
-        kept_verdicts._verdict.cache_clear()
+    for place in ("gs://bucket/programs", "/proc/nowhere"):
+        jax.config.update("jax_compilation_cache_dir", place)
+        kept._verdict.cache_clear()
         with tried() as trials, warnings.catch_warnings(action="ignore"):  # JAX's own, of such folders
             assert [failing([Doubling()], device), failing([Doubling()], device)] == [(), ()]
         assert trials.call_count == 1 and not Path("gs:").exists()

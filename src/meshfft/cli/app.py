@@ -12,8 +12,8 @@ import jax
 import typer
 
 from ..extras import EXTRAS, install, installed, version_of, versions_of
-from ..kept_programs import cache as keep_in
-from ..kept_programs import own_folder
+from ..kept import cache as keep_in
+from ..kept import own_folder
 from ..machine.chip import Figure, chip_for
 from . import flags
 from .cluster import PACKAGES

@@ -15,7 +15,7 @@ from jax import Array
 from ..collectives.all_to_all import Grid
 from ..collectives.pieces import Came, Pieces, Rows
 from ..collectives.wire import Coded, Wire
-from ..kept_verdicts import Trial
+from ..kept import Trial
 from ..machine.chip import Chip
 from ..machine.machine import Machine
 from ..machine.work import Work

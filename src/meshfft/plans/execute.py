@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from ..kept_verdicts import Trial, check_alike, failing
+from ..kept import Trial, check_alike, failing
 from ..layout.in_flight import in_turn
 from ..layout.layout import AnyMesh, Spec, axis_sizes, mapped_axes
 from ..layout.padded_array import AnyArray, AnyStored, padded, stored_of

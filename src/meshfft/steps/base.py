@@ -18,7 +18,7 @@ import numpy as np
 from ..collectives.all_to_all import Grid
 from ..collectives.pieces import Came, Pieces
 from ..collectives.wire import EXACT, Wire
-from ..kept_verdicts import Trial
+from ..kept import Trial
 from ..layout.layout import Layout, dim_name, resized
 from ..machine.chip import Chip
 from ..machine.work import Work

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..collectives.all_to_all import Grid, count, divided, fits
 from ..collectives.dimensions import resize, resize_each
 from ..collectives.pieces import Came, Pieces
-from ..kept_verdicts import Trial
+from ..kept import Trial
 from ..kernels.engine import Engine, Lines, Sender, fft_error
 from ..kernels.engines import least, offered
 from ..kernels.trig import transform

@@ -11,7 +11,7 @@ from jax import lax
 from ..collectives.dimensions import resize, unfolded
 from ..collectives.pieces import Came, Pieces, Rows, assembled, exchange_parts, taken
 from ..collectives.wire import Coded, Wire, is_tiled
-from ..kept_verdicts import Trial
+from ..kept import Trial
 from ..kernels.engine import Sender
 from ..layout.layout import Layout
 from ..machine.chip import Chip

@@ -13,7 +13,7 @@ from jax.typing import DTypeLike
 from ..collectives.dimensions import cleared, positions, resize, resize_each
 from ..collectives.pieces import Came
 from ..collectives.ring import permuted
-from ..kept_verdicts import Trial
+from ..kept import Trial
 from ..kernels.engine import Lines, RealEngine, fft_error
 from ..kernels.real import XLA_REAL, offered
 from ..layout.layout import Layout, line_shape, nested

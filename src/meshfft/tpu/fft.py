@@ -17,7 +17,7 @@ from ..collectives.all_to_all import Grid
 from ..collectives.dimensions import resize
 from ..collectives.pieces import Came, Pieces, Rows
 from ..collectives.wire import SUBLANES, Coded, Wire
-from ..kept_verdicts import Trial
+from ..kept import Trial
 from ..kernels import real
 from ..kernels.bluestein import fft_tables, padded_length
 from ..kernels.engine import Engine, Lines, Offer, RealEngine, Sender, Site, fft_error, flops_of

@@ -1,4 +1,4 @@
-"""Trials of FFT kernels before their first use (kept_verdicts.py), each on a small block.
+"""Trials of FFT kernels before their first use (kept.py), each on a small block.
 
 A block is as small as leaves the kernel the same: lines keep their length, and blocks of the kernel's grid their width.
 The last block reaches over the end if it does so in the whole. The reference is NumPy in float64.

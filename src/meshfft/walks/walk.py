@@ -15,7 +15,7 @@ import jax
 from ..collectives.all_to_all import count, halfway
 from ..collectives.pieces import Pieces, joined
 from ..collectives.wire import Wire
-from ..kept_verdicts import Trial
+from ..kept import Trial
 from ..layout.layout import Cuts, Layout, hashed_once
 from ..machine.chip import GENERIC, Chip, CompilerOptions
 from ..machine.work import Work, total

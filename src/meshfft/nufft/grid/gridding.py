@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ...kept_verdicts import Trial
+from ...kept import Trial
 from ...layout.placement import varying
 from . import point_grid
 from .form import Form, Slots, group_at, groups, weights

@@ -22,7 +22,7 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec
 
 from ...collectives.pieces import Came
-from ...kept_verdicts import Trial
+from ...kept import Trial
 from ...layout.layout import Cuts, Layout
 from ...machine.chip import Chip
 from ...machine.work import Move, Work

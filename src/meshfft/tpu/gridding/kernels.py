@@ -181,7 +181,7 @@ def _blocks(task: Task) -> tuple[pl.BlockSpec, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class GriddingTrial:
-    """Trial of both kernels before their first use (kept_verdicts.py), in a block (C, B_1, .., B_d)."""
+    """Trial of both kernels before their first use (kept.py), in a block (C, B_1, .., B_d)."""
 
     form: Form
     shape: tuple[int, ...]
